@@ -1,0 +1,5 @@
+pub mod codes;
+pub mod faulty;
+pub mod host;
+pub mod table;
+pub mod types;
