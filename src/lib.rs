@@ -1,1 +1,39 @@
+//! plinth: `torch.cuda` without libtorch, behind a C ABI.
+//!
+//! Two layers, one direction:
+//!
+//! - **The core** (everything but [`ffi`] and [`driver`]) is safe Rust with [`Result`](error::Result). It knows
+//!   nothing of C. Each noun is a file: [`device`], [`stream`], [`event`], [`copy`], [`memory`], [`kernel`].
+//! - **[`ffi`]** holds every exported function, a file a noun, with the same names. Each function checks what came
+//!   from C, converts it, and makes one call into the core inside one guard that turns errors and panics into
+//!   statuses.
+//! - **[`driver`]** is the one gate to the device: a table of CUDA driver calls that is filled from libcuda, or by
+//!   the built-in host device. Nothing else in the tree calls CUDA.
+//!
+//! [`runtime`] is the state of the process (which driver, which devices), [`thread`] that of a thread (current
+//! device, current streams), [`handle`] the scheme by which a wrong handle is recognised instead of followed.
+
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod copy;
+pub mod device;
+#[allow(unsafe_code)]
 pub mod driver;
+pub mod error;
+pub mod event;
+#[allow(unsafe_code)]
+pub mod ffi;
+pub mod handle;
+pub mod kernel;
+pub mod memory;
+pub mod peer;
+pub mod process;
+pub mod properties;
+pub mod runtime;
+pub mod status;
+pub mod stream;
+pub mod sync_debug;
+pub mod testing;
+pub mod thread;
+pub mod units;

@@ -1,5 +1,7 @@
 //! CUDA's error codes as open integers, with their names.
 
+#![allow(missing_docs)]
+
 use super::table::Code;
 
 macro_rules! codes {

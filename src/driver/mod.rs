@@ -1,5 +1,95 @@
+//! The gate to the device: nothing else in the tree calls CUDA.
+//!
+//! [`table`] lists the driver calls once. Three providers fill it: [`cuda`] from libcuda at run time, [`host`] with
+//! the built-in CPU device, and [`faulty`], which stands in front of either and makes the n-th call fail.
+//!
+//! Around the table, [`Driver`] gives the core safe methods, a file a noun. They are safe because what they take can
+//! only be made here: a [`Stream`], [`Event`], [`Context`] or [`Function`] comes from the driver itself, or through an
+//! unsafe constructor by whose call the C surface passes on its caller's promise.
+
 pub mod codes;
+mod context;
+pub mod cuda;
+mod device;
+mod event;
 pub mod faulty;
 pub mod host;
+mod kernel;
+mod memory;
+mod stream;
+mod stream_table;
 pub mod table;
 pub mod types;
+
+pub use context::Context;
+pub use event::{Event, EventCell};
+pub use kernel::{Function, Module};
+pub use memory::{MemoryKind, PointerInfo, Span};
+pub use stream::{HostFunction, Stream};
+pub use stream_table::{StreamInfo, StreamOrigin, StreamTable};
+pub use table::{Call, Code, Table};
+
+/// A driver call that failed, and the code it failed with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failure {
+    /// The call.
+    pub call: Call,
+    /// CUDA's error code, or one that nobody here has heard of.
+    pub code: Code,
+}
+
+/// What a driver call gives.
+pub type Answer<T> = Result<T, Failure>;
+
+/// Which kind of device a driver drives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// NVIDIA GPUs, through libcuda.
+    Cuda,
+    /// The built-in CPU device.
+    Host,
+}
+
+/// A filled table, with safe methods over it.
+pub struct Driver {
+    table: Table,
+    kind: Kind,
+    faulty: bool,
+}
+
+impl Driver {
+    /// The driver of `kind` over `table`. With `faulty`, calls are counted and can be made to fail.
+    pub fn new(kind: Kind, table: Table, faulty: bool) -> Self {
+        Driver { table: if faulty { faulty::wrap(table) } else { table }, kind, faulty }
+    }
+
+    /// Which kind of device this drives.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Whether calls go through the faulty provider.
+    pub fn is_faulty(&self) -> bool {
+        self.faulty
+    }
+
+    /// The table itself, for programs that call the driver on their own.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+}
+
+/// Turns a code into a result.
+#[inline]
+fn check(call: Call, code: Code) -> Answer<()> {
+    if code == codes::CUDA_SUCCESS { Ok(()) } else { Err(Failure { call, code }) }
+}
+
+/// Makes one call of the table and turns its code into an [`Answer`]. The caller stands in an unsafe block and says
+/// why the arguments are good.
+macro_rules! call {
+    ($driver:expr, $name:ident ( $($argument:expr),* $(,)? )) => {
+        $crate::driver::check($crate::driver::Call::$name, ($driver.table.$name)($($argument),*))
+    };
+}
+use call;

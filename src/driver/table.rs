@@ -8,8 +8,10 @@
 //! Every call returns a plain integer, never a closed enum: a newer driver may answer with codes that nobody here has
 //! heard of. Enumerations travel as `c_uint` for the same reason.
 
+#![allow(missing_docs)]
+
 use super::{codes, types::*};
-use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 
 /// What a driver call returns: 0 or one of CUDA's error codes.
 pub type Code = c_uint;
@@ -19,6 +21,8 @@ pub type Code = c_uint;
 pub struct CallInfo {
     /// The exported symbol, with its `_v2`-like suffix: what `dlsym` finds.
     pub symbol: &'static str,
+    /// The same, as C reads it.
+    pub c_symbol: &'static CStr,
     /// The version to ask `cuGetProcAddress` for, as CUDA counts: 12000 is 12.0.
     pub since: c_int,
     /// Whether a driver without this call is too old for plinth.
@@ -63,7 +67,14 @@ macro_rules! driver_calls {
 
         /// The table as data, indexed by [`Call`].
         pub const CALLS: &[CallInfo] = &[
-            $( CallInfo { symbol: stringify!($name), since: $since, required: requirement!($need) }, )*
+            $( CallInfo {
+                symbol: stringify!($name),
+                c_symbol: match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(symbol) => symbol,
+                    Err(_) => c"",
+                },
+                since: $since, required: requirement!($need),
+            }, )*
         ];
 
         impl Call {

@@ -1,5 +1,7 @@
 //! The driver's types, as cudarc declares them, and its constants as the plain integers that the table takes.
 
+#![allow(missing_docs)]
+
 pub use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUhostFn,
     CUipcEventHandle, CUipcMemHandle, CUmemAccessDesc, CUmemAllocationProp, CUmemGenericAllocationHandle,

@@ -1,0 +1,1532 @@
+/*!
+ * @file plinth.h
+ * @brief plinth: torch.cuda without libtorch. Devices, streams, events and memory of NVIDIA GPUs, and of a device
+ *        built into the library for machines that have none.
+ *
+ * The rules that hold for every call:
+ *
+ * - torch.cuda.X.y(...) is plinth_X_y(...). Outputs come last, and are written only on success.
+ * - A call returns a status: PLINTH_OK, or one of the PLINTH_ERROR_ constants. plinth_last_error() has the sentence
+ *   that says what was asked for and why it failed; plinth_last_driver_error() has the driver's own code.
+ * - A device of -1 is the calling thread's current one. A NULL stream is the current device's default stream.
+ * - The library initializes itself when a device is first used. It never prints, and never ends the process.
+ * - Calls may be made from any thread at any time, except that an object must not be destroyed while another thread
+ *   is in a call with it.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+
+#ifndef PLINTH_H
+#define PLINTH_H
+
+/* Generated from the library's sources by `make header`; changes made here are lost. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define PLINTH_API __declspec(dllimport)
+#elif defined(__GNUC__)
+#define PLINTH_API __attribute__((visibility("default")))
+#else
+#define PLINTH_API
+#endif
+
+#if defined(__cplusplus)
+#define PLINTH_NOEXCEPT noexcept
+#else
+#define PLINTH_NOEXCEPT
+#endif
+
+/*! A stream: the same type as cudaStream_t and CUstream, so that it goes straight into kernel<<<...>>>. */
+typedef struct CUstream_st *plinth_stream_t;
+
+/*! An initializer for a plinth_device_properties_t. */
+#define PLINTH_DEVICE_PROPERTIES_INIT {sizeof(plinth_device_properties_t), {0}, {0}, {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
+/*! An initializer for a plinth_host_usage_t. */
+#define PLINTH_HOST_USAGE_INIT {sizeof(plinth_host_usage_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
+/**
+ * The library's version when a program was compiled. Compare with plinth_version, which tells the one it runs with.
+ */
+#define PLINTH_VERSION_MAJOR 0
+
+/**
+ * The minor version; before 1.0 it changes whenever a program must be compiled anew.
+ */
+#define PLINTH_VERSION_MINOR 1
+
+/**
+ * The patch version.
+ */
+#define PLINTH_VERSION_PATCH 0
+
+/**
+ * NVIDIA GPUs, through libcuda. What happens when nothing is said.
+ */
+#define PLINTH_DEVICE_CUDA 0
+
+/**
+ * The built-in device on the CPU.
+ */
+#define PLINTH_DEVICE_HOST 1
+
+/**
+ * GPUs where the process sees any, else the built-in device.
+ */
+#define PLINTH_DEVICE_AUTO 2
+
+/**
+ * Calls that wait for the device do so without a word. The mode at the start.
+ */
+#define PLINTH_SYNC_DEBUG_DEFAULT 0
+
+/**
+ * The callback of plinth_set_sync_debug_callback is told of each call that waits, and the call is counted.
+ */
+#define PLINTH_SYNC_DEBUG_WARN 1
+
+/**
+ * Each call that would wait fails with PLINTH_ERROR_WOULD_SYNCHRONIZE, before it has done anything.
+ */
+#define PLINTH_SYNC_DEBUG_ERROR 2
+
+/**
+ * The event records the time at which it is reached.
+ */
+#define PLINTH_EVENT_TIMING 1
+
+/**
+ * A thread that waits for the event sleeps instead of spinning.
+ */
+#define PLINTH_EVENT_BLOCKING 2
+
+/**
+ * The event can be opened by other processes. Not together with PLINTH_EVENT_TIMING.
+ */
+#define PLINTH_EVENT_INTERPROCESS 4
+
+/**
+ * In a capture, recording the event and waiting for it become nodes of the graph, by which a replay and the world
+ * outside it order themselves. Outside a capture the flag changes nothing.
+ */
+#define PLINTH_EVENT_EXTERNAL 8
+
+/**
+ * The bytes of an event's handle for other processes.
+ */
+#define PLINTH_IPC_EVENT_HANDLE_SIZE 64
+
+/**
+ * An event: a mark in a stream. Opaque, and checked: a handle that was destroyed, is of another kind, or never was
+ * one is answered with PLINTH_ERROR_INVALID_HANDLE.
+ */
+typedef struct plinth_event plinth_event;
+
+/**
+ * What a call came to: PLINTH_OK, which is 0, or one of the PLINTH_ERROR_ constants. The numbers never change their
+ * meaning; newer versions of the library add more, so a program treats one that it does not know as a failure.
+ */
+typedef int32_t plinth_status_t;
+
+/**
+ * What a device is. The names are torch's; sizes are in bytes.
+ *
+ * The struct grows at its end in newer versions, and programs compiled against older ones go on working: set
+ * struct_size to sizeof(plinth_device_properties_t) before the call, as PLINTH_DEVICE_PROPERTIES_INIT does.
+ */
+typedef struct plinth_device_properties_t {
+  /**
+   * In: the size that the caller knows. Out: how much of it was filled.
+   */
+  size_t struct_size;
+  /**
+   * The name, NUL-terminated.
+   */
+  char name[256];
+  /**
+   * The identity; all zero where the driver cannot tell it (before CUDA 11.4).
+   */
+  uint8_t uuid[16];
+  /**
+   * The place on the PCI bus, "0000:3b:00.0", NUL-terminated.
+   */
+  char pci_bus_id_text[32];
+  /**
+   * The memory.
+   */
+  uint64_t total_memory;
+  /**
+   * The second-level cache.
+   */
+  uint64_t l2_cache_size;
+  /**
+   * Shared memory that a block can have.
+   */
+  uint64_t shared_memory_per_block;
+  /**
+   * Shared memory that a block can have if its kernel asks for it.
+   */
+  uint64_t shared_memory_per_block_optin;
+  /**
+   * Shared memory of a multiprocessor.
+   */
+  uint64_t shared_memory_per_multiprocessor;
+  /**
+   * The first part of the compute capability.
+   */
+  int32_t major;
+  /**
+   * The second part of the compute capability.
+   */
+  int32_t minor;
+  /**
+   * Multiprocessors.
+   */
+  int32_t multi_processor_count;
+  /**
+   * Threads that a multiprocessor can hold.
+   */
+  int32_t max_threads_per_multi_processor;
+  /**
+   * Threads that a block can have.
+   */
+  int32_t max_threads_per_block;
+  /**
+   * Threads of a warp.
+   */
+  int32_t warp_size;
+  /**
+   * 32-bit registers of a multiprocessor.
+   */
+  int32_t regs_per_multiprocessor;
+  /**
+   * The highest clock of the multiprocessors, in kHz.
+   */
+  int32_t clock_rate;
+  /**
+   * The highest clock of the memory, in kHz.
+   */
+  int32_t memory_clock_rate;
+  /**
+   * The width of the bus to the memory, in bits.
+   */
+  int32_t memory_bus_width;
+  /**
+   * The PCI domain.
+   */
+  int32_t pci_domain_id;
+  /**
+   * The PCI bus.
+   */
+  int32_t pci_bus_id;
+  /**
+   * The PCI device.
+   */
+  int32_t pci_device_id;
+  /**
+   * 1 if the device shares the host's memory, else 0.
+   */
+  int32_t is_integrated;
+  /**
+   * 1 if the board holds several GPUs, else 0.
+   */
+  int32_t is_multi_gpu_board;
+  /**
+   * 1 if addresses and physical memory can be managed apart, else 0.
+   */
+  int32_t has_virtual_memory;
+} plinth_device_properties_t;
+
+/**
+ * Is told of a warning. The message is valid during the call only.
+ */
+typedef void (*plinth_sync_debug_callback_t)(const char *message, void *context);
+
+/**
+ * What plinth_stream_context_exit must put back. Filled by plinth_stream_context_enter, and not to be changed.
+ */
+typedef struct plinth_stream_context_t {
+  /**
+   * The device that was current.
+   */
+  int32_t device;
+  /**
+   * The device of the stream that was entered.
+   */
+  int32_t entered_device;
+  /**
+   * The stream that was current on the device that was current.
+   */
+  plinth_stream_t stream;
+  /**
+   * The stream that was current on the device of the stream that was entered.
+   */
+  plinth_stream_t entered_stream;
+} plinth_stream_context_t;
+
+/**
+ * A function that a stream calls. It must not unwind or throw, nor call CUDA or a function of plinth that does.
+ */
+typedef void (*plinth_host_function_t)(void *context);
+
+/**
+ * The handle of an event.
+ */
+typedef struct plinth_event *plinth_event_t;
+
+/**
+ * What the host device holds at a moment: for tests that nothing is lost.
+ *
+ * The struct grows at its end in newer versions; set struct_size to sizeof(plinth_host_usage_t) before the call.
+ */
+typedef struct plinth_host_usage_t {
+  /**
+   * In: the size that the caller knows. Out: how much of it was filled.
+   */
+  size_t struct_size;
+  /**
+   * Bytes of device memory in use, all devices together.
+   */
+  uint64_t device_bytes;
+  /**
+   * Bytes of pinned host memory.
+   */
+  uint64_t pinned_bytes;
+  /**
+   * Streams that were created and not destroyed.
+   */
+  uint64_t streams;
+  /**
+   * Events that were created and not destroyed.
+   */
+  uint64_t events;
+  /**
+   * Graphs that were created and not destroyed.
+   */
+  uint64_t graphs;
+  /**
+   * Executable graphs that were instantiated and not destroyed.
+   */
+  uint64_t executable_graphs;
+  /**
+   * Modules that were loaded and not unloaded.
+   */
+  uint64_t modules;
+  /**
+   * Handles of physical memory.
+   */
+  uint64_t memory_handles;
+  /**
+   * Mappings of physical memory.
+   */
+  uint64_t mappings;
+  /**
+   * Reserved ranges of addresses.
+   */
+  uint64_t reservations;
+  /**
+   * Threads that work at this moment, or wait for work.
+   */
+  uint64_t threads;
+} plinth_host_usage_t;
+
+/**
+ * The call succeeded.
+ */
+#define PLINTH_OK 0
+
+/**
+ * An argument is out of range or malformed.
+ */
+#define PLINTH_ERROR_INVALID_VALUE 1
+
+/**
+ * A pointer that must not be NULL is NULL.
+ */
+#define PLINTH_ERROR_NULL_POINTER 2
+
+/**
+ * There is no device with this number.
+ */
+#define PLINTH_ERROR_INVALID_DEVICE 3
+
+/**
+ * The handle was never given out, was destroyed, or is of another kind.
+ */
+#define PLINTH_ERROR_INVALID_HANDLE 4
+
+/**
+ * The pointer is not memory that the device knows.
+ */
+#define PLINTH_ERROR_INVALID_POINTER 5
+
+/**
+ * There is not enough free memory for the request.
+ */
+#define PLINTH_ERROR_OUT_OF_MEMORY 6
+
+/**
+ * This machine has no CUDA driver, or no device that the process may see.
+ */
+#define PLINTH_ERROR_NO_DEVICE 7
+
+/**
+ * The CUDA driver lacks a call that is needed.
+ */
+#define PLINTH_ERROR_DRIVER_TOO_OLD 8
+
+/**
+ * The libcuda that was found is the toolkit's stub, not a driver.
+ */
+#define PLINTH_ERROR_STUB_LIBRARY 9
+
+/**
+ * An environment variable has a value that makes no sense.
+ */
+#define PLINTH_ERROR_INVALID_CONFIGURATION 10
+
+/**
+ * It is too late for this call: the library is initialized.
+ */
+#define PLINTH_ERROR_ALREADY_INITIALIZED 11
+
+/**
+ * A child made by fork cannot use the devices of its parent.
+ */
+#define PLINTH_ERROR_FORKED_CHILD 12
+
+/**
+ * The process is exiting, and the driver must not be called any more.
+ */
+#define PLINTH_ERROR_SHUTTING_DOWN 13
+
+/**
+ * The device or its driver cannot do this.
+ */
+#define PLINTH_ERROR_NOT_SUPPORTED 14
+
+/**
+ * The objects belong to different devices.
+ */
+#define PLINTH_ERROR_DEVICE_MISMATCH 15
+
+/**
+ * Both events must be created with PLINTH_EVENT_TIMING.
+ */
+#define PLINTH_ERROR_EVENT_TIMING_DISABLED 16
+
+/**
+ * Both events must be recorded before the time between them is asked.
+ */
+#define PLINTH_ERROR_EVENT_NOT_RECORDED 17
+
+/**
+ * Both events must be complete before the time between them is asked.
+ */
+#define PLINTH_ERROR_EVENT_NOT_COMPLETE 18
+
+/**
+ * The call would wait for the device, and the sync debug mode forbids that.
+ */
+#define PLINTH_ERROR_WOULD_SYNCHRONIZE 19
+
+/**
+ * The call is not permitted while a stream is capturing.
+ */
+#define PLINTH_ERROR_CAPTURE_FORBIDS 20
+
+/**
+ * An earlier error made the capture invalid.
+ */
+#define PLINTH_ERROR_CAPTURE_INVALIDATED 21
+
+/**
+ * The two devices cannot access each other's memory.
+ */
+#define PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED 22
+
+/**
+ * Work on the device touched memory that it may not; the context is lost.
+ */
+#define PLINTH_ERROR_ILLEGAL_ADDRESS 23
+
+/**
+ * A kernel failed on the device; the context is lost.
+ */
+#define PLINTH_ERROR_LAUNCH_FAILED 24
+
+/**
+ * A driver call failed; plinth_last_driver_error has its code.
+ */
+#define PLINTH_ERROR_DRIVER 25
+
+/**
+ * A call to the operating system failed.
+ */
+#define PLINTH_ERROR_SYSTEM 26
+
+/**
+ * A defect in the library was caught before it could reach the caller.
+ */
+#define PLINTH_ERROR_PANIC 27
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Returns the name of a status, "PLINTH_ERROR_OUT_OF_MEMORY"; "PLINTH_ERROR_UNKNOWN" for a number that is none.
+ *
+ * The text is static. Thread-safe; needs no device.
+ *
+ * @param status The status.
+ * @return A static text, never NULL.
+ */
+PLINTH_API
+const char *plinth_status_name(plinth_status_t status)
+PLINTH_NOEXCEPT;
+
+/**
+ * Returns one sentence about a status. plinth_last_error says more: it names the request.
+ *
+ * The text is static. Thread-safe; needs no device.
+ *
+ * @param status The status.
+ * @return A static text, never NULL.
+ */
+PLINTH_API const char *plinth_status_string(plinth_status_t status) PLINTH_NOEXCEPT;
+
+/**
+ * Returns the message of the calling thread's last call that returned a status: what was asked for and why it
+ * failed, or "" after a success.
+ *
+ * The text belongs to the library and is valid until the thread's next call that returns a status. Needs no device.
+ *
+ * @return A text, never NULL.
+ */
+PLINTH_API
+const char *plinth_last_error(void)
+PLINTH_NOEXCEPT;
+
+/**
+ * Returns the raw CUresult of the driver call that made the calling thread's last call fail; 0 after a success, and
+ * after an error that the driver had no part in.
+ *
+ * @return The driver's code.
+ */
+PLINTH_API
+int32_t plinth_last_driver_error(void)
+PLINTH_NOEXCEPT;
+
+/**
+ * How many statuses there are: they are numbered from 0 without gaps.
+ *
+ * @return The count.
+ */
+PLINTH_API int32_t plinth_status_count(void) PLINTH_NOEXCEPT;
+
+/**
+ * Returns the version of the library that is running, as major * 10000 + minor * 100 + patch.
+ *
+ * Thread-safe; needs no device.
+ *
+ * @return The version.
+ */
+PLINTH_API int32_t plinth_version(void) PLINTH_NOEXCEPT;
+
+/**
+ * Returns the version of the library that is running as text, "0.1.0".
+ *
+ * The text is static. Thread-safe; needs no device.
+ *
+ * @return A static text, never NULL.
+ */
+PLINTH_API const char *plinth_version_string(void) PLINTH_NOEXCEPT;
+
+/**
+ * Tells the newest version of CUDA that the driver knows.
+ *
+ * Thread-safe. Loads the driver, but makes no context.
+ *
+ * @param version Out: the version as CUDA counts, 13000 for 13.0. The host device answers 13000.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; what plinth_init returns where there is no device.
+ */
+PLINTH_API plinth_status_t plinth_driver_version(int32_t *version) PLINTH_NOEXCEPT;
+
+/**
+ * Chooses the kind of device for the process: PLINTH_DEVICE_CUDA, PLINTH_DEVICE_HOST or PLINTH_DEVICE_AUTO.
+ *
+ * Goes before the environment variable PLINTH_DEVICE (cuda, host or auto), which decides when this is not called.
+ * Must come before the first use of a device and before the first question about one. Thread-safe.
+ *
+ * @param kind The kind.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for another number; PLINTH_ERROR_ALREADY_INITIALIZED if it is too
+ *         late for another kind.
+ */
+PLINTH_API
+plinth_status_t plinth_set_device_kind(int32_t kind)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells which kind of device the process uses: PLINTH_DEVICE_CUDA or PLINTH_DEVICE_HOST.
+ *
+ * Thread-safe. Loads the driver, and so settles the question for the process.
+ *
+ * @param kind Out: the kind.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; what plinth_init returns where there is no device.
+ */
+PLINTH_API plinth_status_t plinth_get_device_kind(int32_t *kind) PLINTH_NOEXCEPT;
+
+/**
+ * Initializes the library: loads the driver and makes sure that there is a device.
+ *
+ * Never needed: every call that uses a device does this first. Idempotent and thread-safe. Makes no context. After a
+ * failure it may be tried again.
+ *
+ * @return PLINTH_OK; PLINTH_ERROR_NO_DEVICE with a message that says how to run without a GPU;
+ *         PLINTH_ERROR_DRIVER_TOO_OLD with a message that names the missing call; PLINTH_ERROR_STUB_LIBRARY;
+ *         PLINTH_ERROR_INVALID_CONFIGURATION; PLINTH_ERROR_FORKED_CHILD; PLINTH_ERROR_SHUTTING_DOWN;
+ *         PLINTH_ERROR_DRIVER. These are "the errors of initialization" of all other calls.
+ */
+PLINTH_API
+plinth_status_t plinth_init(void)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells whether there is a device to use. Never fails, and does not initialize the library.
+ *
+ * @return Whether plinth_device_count would say more than 0.
+ */
+PLINTH_API bool plinth_is_available(void) PLINTH_NOEXCEPT;
+
+/**
+ * Tells whether the library is initialized and usable; false in a child made by fork.
+ *
+ * @return Whether it is.
+ */
+PLINTH_API bool plinth_is_initialized(void) PLINTH_NOEXCEPT;
+
+/**
+ * Counts the devices that the process may see. CUDA_VISIBLE_DEVICES has its say, on the host device too.
+ *
+ * Thread-safe. Loads the driver, but does not initialize the library. Where there is no driver or no device the
+ * count is 0, and that is no error.
+ *
+ * @param count Out: the count.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization except PLINTH_ERROR_NO_DEVICE.
+ */
+PLINTH_API
+plinth_status_t plinth_device_count(int32_t *count)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the calling thread's current device: 0 until it is set.
+ *
+ * plinth keeps it for each thread. Setting it with plinth_set_device also makes the device current for the CUDA
+ * runtime and driver; a device set there behind plinth's back is not seen here, and each call of plinth that depends
+ * on the current device uses plinth's.
+ *
+ * @param device Out: the device's number.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_current_device(int32_t *device)
+PLINTH_NOEXCEPT;
+
+/**
+ * Makes a device the calling thread's current one, for plinth and for CUDA. Makes its context if need be.
+ *
+ * @param device The device's number; a negative one does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ */
+PLINTH_API plinth_status_t plinth_set_device(int32_t device) PLINTH_NOEXCEPT;
+
+/**
+ * Tells whose memory a pointer is.
+ *
+ * The pointer may lie anywhere in the memory, and any value may be asked about: it is looked up, not followed.
+ * Thread-safe.
+ *
+ * @param pointer An address.
+ * @param device Out: the number of the device whose memory it is; -1 for host memory, pinned or not, for NULL, and
+ *        for what is no memory at all. A value for plinth_exchange_device, as torch's device_of context uses it.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL device; the errors of initialization; PLINTH_ERROR_DRIVER.
+ */
+PLINTH_API
+plinth_status_t plinth_device_of(const void *pointer,
+                                 int32_t *device)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the name of a device, "NVIDIA H200". Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param name Out: the name, NUL-terminated. A name that does not fit is cut to capacity - 1 bytes.
+ * @param capacity The bytes that name can take, at least 1; 256 is always enough.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a capacity of 0;
+ *         PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_get_device_name(int32_t device,
+                                       char *name,
+                                       size_t capacity)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the compute capability of a device. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param major Out: the first part, 9 on an H200.
+ * @param minor Out: the second part, 0 on an H200.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_get_device_capability(int32_t device,
+                                             int32_t *major,
+                                             int32_t *minor)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells whether one device can be given access to the memory of another. Thread-safe; makes no context.
+ *
+ * @param device The device that would access; -1 for the current one.
+ * @param peer The device whose memory it would access; -1 for the current one.
+ * @param can_access Out: the answer; false for a device and itself, as CUDA answers.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_can_device_access_peer(int32_t device,
+                                              int32_t peer,
+                                              bool *can_access)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives a device access to the memory that another has allocated, and will allocate, with plinth_device_malloc or
+ * cudaMalloc. One direction only. Does nothing where that is so already, and for a device and itself. Thread-safe.
+ *
+ * @param device The device that will access; -1 for the current one.
+ * @param peer The device whose memory it will access; -1 for the current one.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED; PLINTH_ERROR_DRIVER; the
+ *         errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_enable_peer_access(int32_t device,
+                                          int32_t peer)
+PLINTH_NOEXCEPT;
+
+/**
+ * Takes back what plinth_enable_peer_access gave. Does nothing where there is nothing to take back. Thread-safe.
+ *
+ * @param device The device that accessed; -1 for the current one.
+ * @param peer The device whose memory it accessed; -1 for the current one.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_disable_peer_access(int32_t device,
+                                           int32_t peer)
+PLINTH_NOEXCEPT;
+
+/**
+ * Waits until all work on a device is done, in every stream. Reports errors of that work. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync debug mode;
+ *         PLINTH_ERROR_CAPTURE_FORBIDS while a stream of it captures; PLINTH_ERROR_ILLEGAL_ADDRESS,
+ *         PLINTH_ERROR_LAUNCH_FAILED or PLINTH_ERROR_DRIVER for failed work; the errors of initialization.
+ */
+PLINTH_API plinth_status_t plinth_synchronize(int32_t device) PLINTH_NOEXCEPT;
+
+/**
+ * Tells how much memory of a device is free, all processes counted: the driver's view, to which memory that an
+ * allocator holds in its cache is not free. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param free_bytes Out: the bytes that are free.
+ * @param total_bytes Out: the bytes that there are.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_DRIVER; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_mem_get_info(int32_t device,
+                                    size_t *free_bytes,
+                                    size_t *total_bytes)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lists the architectures that the library's own kernels are compiled for, separated by spaces: "compute_75" is PTX
+ * that the driver compiles for every device from compute capability 7.5 on. Empty where there is no device.
+ *
+ * Thread-safe.
+ *
+ * @param text Out: the list. The caller owns it and frees it with plinth_string_free.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY; the errors of initialization except
+ *         PLINTH_ERROR_NO_DEVICE.
+ */
+PLINTH_API
+plinth_status_t plinth_get_arch_list(char **text)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the compiler flags for the architectures of plinth_get_arch_list, in torch's form, which says "compute="
+ * where nvcc says "arch=". Empty where there is no device. Thread-safe.
+ *
+ * @param text Out: the flags. The caller owns them and frees them with plinth_string_free.
+ * @return As plinth_get_arch_list.
+ */
+PLINTH_API
+plinth_status_t plinth_get_gencode_flags(char **text)
+PLINTH_NOEXCEPT;
+
+/**
+ * Frees a text that the library gave to the caller. NULL does nothing. Thread-safe.
+ *
+ * @param text The text, which must have come from a call that says so.
+ */
+PLINTH_API void plinth_string_free(char *text) PLINTH_NOEXCEPT;
+
+/**
+ * Makes a device current and tells which one was: the beginning of torch's `device` context. It ends with
+ * plinth_maybe_exchange_device(previous, ...).
+ *
+ * @param device The device's number; a negative one changes nothing.
+ * @param previous Out: the device that was current; -1 if nothing was changed.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ */
+PLINTH_API plinth_status_t plinth_exchange_device(int32_t device, int32_t *previous) PLINTH_NOEXCEPT;
+
+/**
+ * As plinth_exchange_device, but never makes a context: a device that has none yet becomes current to plinth, and
+ * to CUDA when it is first used.
+ *
+ * @param device The device's number; a negative one changes nothing.
+ * @param previous Out: the device that was current; -1 if nothing was changed.
+ * @return As plinth_exchange_device.
+ */
+PLINTH_API
+plinth_status_t plinth_maybe_exchange_device(int32_t device,
+                                             int32_t *previous)
+PLINTH_NOEXCEPT;
+
+/**
+ * Makes the device current whose memory a pointer is, and tells which one was: the beginning of torch's `device_of`
+ * context. It ends with plinth_maybe_exchange_device(previous, ...).
+ *
+ * @param pointer An address; for one that is no device's memory nothing changes.
+ * @param previous Out: the device that was current; -1 if nothing was changed.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL previous; PLINTH_ERROR_DRIVER; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_exchange_device_of(const void *pointer,
+                                          int32_t *previous)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells what a device is. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param properties In: struct_size. Out: the properties, as far as struct_size reaches, and in struct_size how far
+ *        they were filled.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a struct_size that was not set;
+ *         PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_get_device_properties(int32_t device,
+                                             struct plinth_device_properties_t *properties)
+PLINTH_NOEXCEPT;
+
+/**
+ * Sets what happens when a call of the library makes the CPU wait for the device, for all threads.
+ *
+ * Such calls are plinth_synchronize, plinth_stream_synchronize, plinth_event_synchronize, blocking copies and copies
+ * with pageable host memory, plinth_device_free and plinth_pinned_free. Needs no device. Thread-safe.
+ *
+ * @param mode PLINTH_SYNC_DEBUG_DEFAULT, _WARN or _ERROR.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for another number.
+ */
+PLINTH_API
+plinth_status_t plinth_set_sync_debug_mode(int32_t mode)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the sync debug mode. Needs no device. Thread-safe.
+ *
+ * @param mode Out: the mode.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
+ */
+PLINTH_API plinth_status_t plinth_get_sync_debug_mode(int32_t *mode) PLINTH_NOEXCEPT;
+
+/**
+ * Sets who is told of warnings in the mode PLINTH_SYNC_DEBUG_WARN, for all threads. Without a callback they are only
+ * counted: the library itself prints nothing. Needs no device. Thread-safe.
+ *
+ * @param callback Called with the message by the thread whose call waits, before it waits; NULL for nobody. It must
+ *        not unwind or throw.
+ * @param context Passed to the callback, which may be called by several threads at once.
+ * @return PLINTH_OK.
+ */
+PLINTH_API
+plinth_status_t plinth_set_sync_debug_callback(plinth_sync_debug_callback_t callback,
+                                               void *context)
+PLINTH_NOEXCEPT;
+
+/**
+ * Counts the warnings since the process began, told or not. Needs no device. Thread-safe.
+ *
+ * @param count Out: the count.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
+ */
+PLINTH_API plinth_status_t plinth_sync_debug_warnings(uint64_t *count) PLINTH_NOEXCEPT;
+
+/**
+ * Hands out a stream of a device's pool. The stream does not wait for the default stream.
+ *
+ * Each priority of each device has a pool of 32 streams, made as they are first needed, handed out in turn, and never
+ * destroyed: the 33rd call gives the first stream again. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param priority The priority; lower numbers go first. One out of range becomes the nearest in it; see
+ *        plinth_stream_priority_range.
+ * @param stream Out: the stream, which CUDA and its libraries take as it is. It belongs to the library.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_DRIVER; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_stream_create(int32_t device,
+                                     int32_t priority,
+                                     plinth_stream_t *stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Makes a stream known that somebody else made, with CUDA or another library, so that plinth's calls take it.
+ *
+ * The stream stays its maker's, who keeps it alive while it is used here. It may be made known again, also for
+ * another device once it was destroyed and its address came back. Thread-safe.
+ *
+ * @param native A live CUstream or cudaStream_t; a value that never was a stream is the caller's error, which the
+ *        CUDA driver does not survive. NULL, 1 and 2, CUDA's default streams, need not be made known.
+ * @param device The number of the stream's device; -1 for the current one.
+ * @param stream Out: the same handle.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL output; PLINTH_ERROR_INVALID_DEVICE;
+ *         PLINTH_ERROR_DEVICE_MISMATCH if the stream is on another device; PLINTH_ERROR_INVALID_HANDLE;
+ *         PLINTH_ERROR_OUT_OF_MEMORY after some millions of streams; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_stream_from_external(void *native,
+                                            int32_t device,
+                                            plinth_stream_t *stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the calling thread's current stream on a device: the default stream until it is set.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param stream Out: the stream.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ */
+PLINTH_API plinth_status_t plinth_current_stream(int32_t device, plinth_stream_t *stream) PLINTH_NOEXCEPT;
+
+/**
+ * Tells a device's default stream, which is NULL for every device: CUDA's legacy default stream, which waits for the
+ * streams that cuStreamCreate made without CU_STREAM_NON_BLOCKING, and they for it. As an argument, NULL is the
+ * default stream of the device that is current at that moment.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param stream Out: the stream.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_default_stream(int32_t device,
+                                      plinth_stream_t *stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Makes a stream the calling thread's current one on the stream's device, and makes that device current.
+ *
+ * @param stream The stream; NULL for the current device's default stream.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
+ */
+PLINTH_API plinth_status_t plinth_set_stream(plinth_stream_t stream) PLINTH_NOEXCEPT;
+
+/**
+ * Makes a stream and its device current and saves what was: the beginning of torch's StreamContext. Contexts nest;
+ * each is left by the thread that entered it.
+ *
+ * @param stream The stream; NULL for the current device's default stream.
+ * @param saved Out: what plinth_stream_context_exit needs.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL saved; PLINTH_ERROR_INVALID_HANDLE; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_stream_context_enter(plinth_stream_t stream,
+                                            struct plinth_stream_context_t *saved)
+PLINTH_NOEXCEPT;
+
+/**
+ * Puts back what plinth_stream_context_enter saved: the streams of both devices, and the current device.
+ *
+ * @param saved What was saved.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE or PLINTH_ERROR_INVALID_HANDLE for
+ *         contents that plinth_stream_context_enter did not write; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_stream_context_exit(const struct plinth_stream_context_t *saved)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells whether all work of a stream is done. Thread-safe.
+ *
+ * @param stream The stream; NULL for the current device's default stream.
+ * @param done Out: whether it is.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL done; PLINTH_ERROR_INVALID_HANDLE;
+ *         PLINTH_ERROR_CAPTURE_FORBIDS while it captures; PLINTH_ERROR_ILLEGAL_ADDRESS, PLINTH_ERROR_LAUNCH_FAILED or
+ *         PLINTH_ERROR_DRIVER for failed work; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_stream_query(plinth_stream_t stream,
+                                    bool *done)
+PLINTH_NOEXCEPT;
+
+/**
+ * Waits until all work of a stream is done. Thread-safe.
+ *
+ * @param stream The stream; NULL for the current device's default stream.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync debug mode;
+ *         PLINTH_ERROR_CAPTURE_FORBIDS while it captures; PLINTH_ERROR_ILLEGAL_ADDRESS, PLINTH_ERROR_LAUNCH_FAILED or
+ *         PLINTH_ERROR_DRIVER for failed work; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_stream_synchronize(plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lets the work that a stream is given from now on wait for the work that another has now. The CPU does not wait, and
+ * the streams may be on different devices. Thread-safe.
+ *
+ * @param stream The stream that waits; NULL for the current device's default stream.
+ * @param other The stream that is waited for; NULL for the current device's default stream.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_stream_wait_stream(plinth_stream_t stream,
+                                          plinth_stream_t other)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the range of stream priorities of a device. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param least Out: the priority that goes last, 0.
+ * @param greatest Out: the priority that goes first, a negative number: -5 on an H200. torch shows the last four of
+ *        them only.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_stream_priority_range(int32_t device,
+                                             int32_t *least,
+                                             int32_t *greatest)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the priority of a stream. Thread-safe.
+ *
+ * @param stream The stream; NULL for the current device's default stream.
+ * @param priority Out: the priority; lower numbers go first, and a default stream has 0.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL priority; PLINTH_ERROR_INVALID_HANDLE; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_stream_priority(plinth_stream_t stream,
+                                       int32_t *priority)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the number that torch gives a stream (Stream.stream_id). Thread-safe.
+ *
+ * @param stream The stream; NULL for the current device's default stream.
+ * @param id Out: 0 for a default stream; for a stream of a pool, index * 32 + (1 - priority) * 2 + 1; for an external
+ *        stream its handle. A number says which stream of its device it is, not which device.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL id; PLINTH_ERROR_INVALID_HANDLE; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_stream_id(plinth_stream_t stream,
+                                 uint64_t *id)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the device of a stream. Thread-safe.
+ *
+ * @param stream The stream; NULL for the current device's default stream.
+ * @param device Out: the device's number.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL device; PLINTH_ERROR_INVALID_HANDLE; the errors of
+ *         initialization.
+ */
+PLINTH_API plinth_status_t plinth_stream_device(plinth_stream_t stream, int32_t *device) PLINTH_NOEXCEPT;
+
+/**
+ * Tells whether a stream is capturing into a graph. Thread-safe.
+ *
+ * @param stream The stream; a default stream never captures.
+ * @param capturing Out: whether it is.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL capturing; PLINTH_ERROR_INVALID_HANDLE; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_stream_is_capturing(plinth_stream_t stream,
+                                           bool *capturing)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells whether the calling thread's current stream is capturing into a graph. Makes no context.
+ *
+ * @param capturing Out: whether it is.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization.
+ */
+PLINTH_API plinth_status_t plinth_is_current_stream_capturing(bool *capturing) PLINTH_NOEXCEPT;
+
+/**
+ * Lets a stream call a function on the CPU once its earlier work is done; its later work waits for the function to
+ * return. In a capture, the function becomes a node of the graph. Thread-safe.
+ *
+ * @param stream The stream; NULL for the current device's default stream.
+ * @param function The function; called by a thread of the driver's.
+ * @param context Passed to the function; the caller keeps it alive until then.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL function; PLINTH_ERROR_INVALID_HANDLE;
+ *         PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_launch_host_function(plinth_stream_t stream,
+                                            plinth_host_function_t function,
+                                            void *context)
+PLINTH_NOEXCEPT;
+
+/**
+ * Keeps a stream busy, with one thread of a kernel, for a number of the multiprocessor's clock cycles: torch's
+ * `torch.cuda._sleep`, for tests of order. Thread-safe.
+ *
+ * @param cycles The cycles: some 1.98e9 a second on an H200. The host device sleeps as long.
+ * @param stream The stream; NULL for the current device's default stream.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_sleep(uint64_t cycles,
+                             plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Creates an event. It belongs to no device and is not recorded; its first record decides the device. Needs no device
+ * itself. Thread-safe.
+ *
+ * @param flags 0, or PLINTH_EVENT_TIMING, _BLOCKING, _INTERPROCESS and _EXTERNAL or-ed together.
+ * @param event Out: the event. The caller owns it and destroys it with plinth_event_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for other flags, and for
+ *         PLINTH_EVENT_TIMING with PLINTH_EVENT_INTERPROCESS; PLINTH_ERROR_OUT_OF_MEMORY with 16 million live events.
+ */
+PLINTH_API
+plinth_status_t plinth_event_create(uint32_t flags,
+                                    plinth_event_t *event)
+PLINTH_NOEXCEPT;
+
+/**
+ * Destroys an event. Streams that wait for what it recorded go on waiting for that. Thread-safe, but an event must
+ * not be destroyed while another thread is in a call with it.
+ *
+ * @param event The event; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER.
+ */
+PLINTH_API
+plinth_status_t plinth_event_destroy(plinth_event_t event)
+PLINTH_NOEXCEPT;
+
+/**
+ * Records an event in a stream: it will be complete when the work that the stream has now is done. A later record
+ * takes the place of an earlier one. Thread-safe.
+ *
+ * @param event The event.
+ * @param stream The stream; NULL for the current device's default stream.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL event; PLINTH_ERROR_INVALID_HANDLE;
+ *         PLINTH_ERROR_DEVICE_MISMATCH if its first record was on another device; PLINTH_ERROR_DRIVER; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_event_record(plinth_event_t event,
+                                    plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lets the work that a stream is given from now on wait for what an event recorded last. The CPU does not wait. The
+ * stream may be on another device than the event. Does nothing for an event that never was recorded. Thread-safe.
+ *
+ * @param event The event.
+ * @param stream The stream that waits; NULL for the current device's default stream.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL event; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER;
+ *         the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_event_wait(plinth_event_t event,
+                                  plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * The same as plinth_event_wait, with the stream first.
+ *
+ * @param stream The stream that waits; NULL for the current device's default stream.
+ * @param event The event.
+ * @return As plinth_event_wait.
+ */
+PLINTH_API
+plinth_status_t plinth_stream_wait_event(plinth_stream_t stream,
+                                         plinth_event_t event)
+PLINTH_NOEXCEPT;
+
+/**
+ * The same as plinth_event_record, with the stream first.
+ *
+ * @param stream The stream; NULL for the current device's default stream.
+ * @param event The event.
+ * @return As plinth_event_record.
+ */
+PLINTH_API
+plinth_status_t plinth_stream_record_event(plinth_stream_t stream,
+                                           plinth_event_t event)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells whether what an event recorded last is complete. Thread-safe.
+ *
+ * @param event The event.
+ * @param done Out: whether it is; true for an event that never was recorded.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS while a
+ *         capture forbids it; PLINTH_ERROR_ILLEGAL_ADDRESS, PLINTH_ERROR_LAUNCH_FAILED or PLINTH_ERROR_DRIVER for
+ *         failed work.
+ */
+PLINTH_API
+plinth_status_t plinth_event_query(plinth_event_t event,
+                                   bool *done)
+PLINTH_NOEXCEPT;
+
+/**
+ * Waits on the CPU until what an event recorded last is complete; returns at once for an event that never was
+ * recorded. Thread-safe.
+ *
+ * @param event The event.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_WOULD_SYNCHRONIZE by the
+ *         sync debug mode; PLINTH_ERROR_CAPTURE_FORBIDS while a capture forbids it; PLINTH_ERROR_ILLEGAL_ADDRESS,
+ *         PLINTH_ERROR_LAUNCH_FAILED or PLINTH_ERROR_DRIVER for failed work.
+ */
+PLINTH_API
+plinth_status_t plinth_event_synchronize(plinth_event_t event)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the time from one event to another, with a resolution of about half a microsecond on a GPU. Thread-safe.
+ *
+ * @param start The event at the beginning.
+ * @param end The event at the end, on the same device.
+ * @param milliseconds Out: the time in milliseconds; negative if the end was reached before the start.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_EVENT_TIMING_DISABLED unless
+ *         both were created with PLINTH_EVENT_TIMING; PLINTH_ERROR_EVENT_NOT_RECORDED; PLINTH_ERROR_DEVICE_MISMATCH;
+ *         PLINTH_ERROR_EVENT_NOT_COMPLETE; PLINTH_ERROR_DRIVER.
+ */
+PLINTH_API
+plinth_status_t plinth_event_elapsed_time(plinth_event_t start,
+                                          plinth_event_t end,
+                                          float *milliseconds)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the device of an event. Thread-safe.
+ *
+ * @param event The event.
+ * @param device Out: the device's number; -1 for an event that never was recorded.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API plinth_status_t plinth_event_device(plinth_event_t event, int32_t *device) PLINTH_NOEXCEPT;
+
+/**
+ * Tells the CUevent behind an event, for calls of CUDA's own. It is the event's until plinth_event_destroy; then it
+ * may become another event's.
+ *
+ * @param event The event.
+ * @param native Out: the CUevent; NULL for an event that never was recorded.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API
+plinth_status_t plinth_event_native(plinth_event_t event,
+                                    void **native)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells what another process needs to open an event. An event that never was recorded is made on the current device.
+ * Thread-safe.
+ *
+ * @param event An event created with PLINTH_EVENT_INTERPROCESS. It must outlive its use in other processes.
+ * @param ipc_handle Out: PLINTH_IPC_EVENT_HANDLE_SIZE bytes, to be sent to the other process by any way.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for an event
+ *         of another kind; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_event_ipc_handle(plinth_event_t event,
+                                        uint8_t *ipc_handle)
+PLINTH_NOEXCEPT;
+
+/**
+ * Opens an event of another process. Thread-safe.
+ *
+ * @param device The number of the event's device in this process; -1 for the current one.
+ * @param ipc_handle The PLINTH_IPC_EVENT_HANDLE_SIZE bytes that plinth_event_ipc_handle gave in the other process.
+ * @param event Out: the event. The caller owns it and destroys it with plinth_event_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_VALUE for bytes that
+ *         are no handle; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER, as for a handle of this very process; the
+ *         errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_event_from_ipc_handle(int32_t device,
+                                             const uint8_t *ipc_handle,
+                                             plinth_event_t *event)
+PLINTH_NOEXCEPT;
+
+/**
+ * Allocates device memory straight from the driver, as cudaMalloc does: slow, and never cached. Thread-safe.
+ *
+ * @param size Bytes; 0 gives NULL.
+ * @param device The device's number; -1 for the current one.
+ * @param pointer Out: the memory, aligned to 256 bytes at least. The caller owns it and frees it with
+ *        plinth_device_free.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_OUT_OF_MEMORY with a
+ *         message that tells request, free and total; PLINTH_ERROR_CAPTURE_FORBIDS; PLINTH_ERROR_DRIVER; the errors
+ *         of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_device_malloc(size_t size,
+                                     int32_t device,
+                                     void **pointer)
+PLINTH_NOEXCEPT;
+
+/**
+ * Frees what plinth_device_malloc gave. As cudaFree does, it waits for all work of the memory's device. Thread-safe.
+ *
+ * @param pointer The memory; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for what plinth_device_malloc did not give or was freed already;
+ *         PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync debug mode; PLINTH_ERROR_CAPTURE_FORBIDS; PLINTH_ERROR_DRIVER;
+ *         the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_device_free(void *pointer)
+PLINTH_NOEXCEPT;
+
+/**
+ * Allocates pinned host memory straight from the driver, as cudaHostAlloc does: slow, and never cached. Every device
+ * may use it, and copies to and from it do not wait. Thread-safe.
+ *
+ * @param size Bytes; 0 gives NULL.
+ * @param pointer Out: the memory, aligned to a page. The caller owns it and frees it with plinth_pinned_free.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_CAPTURE_FORBIDS;
+ *         PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_pinned_malloc(size_t size,
+                                     void **pointer)
+PLINTH_NOEXCEPT;
+
+/**
+ * Frees what plinth_pinned_malloc gave. May wait for the device. Thread-safe.
+ *
+ * @param pointer The memory; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for what plinth_pinned_malloc did not give or was freed already;
+ *         PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync debug mode; PLINTH_ERROR_CAPTURE_FORBIDS; PLINTH_ERROR_DRIVER;
+ *         the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_pinned_free(void *pointer)
+PLINTH_NOEXCEPT;
+
+/**
+ * Copies in a stream, between memories of any kind: host, pinned, this device's, another's. Returns without waiting,
+ * except that pageable host memory may make it wait, as in CUDA. Thread-safe.
+ *
+ * @param destination Where to; valid until the copy is done.
+ * @param source Where from; valid until the copy is done. The two must not overlap.
+ * @param bytes How much; 0 does nothing.
+ * @param stream The stream; NULL for the current device's default stream.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a range that runs past the end of all
+ *         addresses; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync debug mode for pageable
+ *         host memory; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_memcpy(void *destination,
+                              const void *source,
+                              size_t bytes,
+                              plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Copies as torch's copy_ does, in the current streams of the devices that own the memory.
+ *
+ * Between two devices, with or without peer access, the copy runs in the source device's current stream: it waits for
+ * what the destination device's current stream has now, and the later work of that stream waits for it. Between host
+ * and device it runs in the device's current stream. Within a device it runs in that device's current stream. Between
+ * two places of host memory it waits for the current device's current stream. Thread-safe.
+ *
+ * @param destination Where to; valid until the copy is done.
+ * @param source Where from; valid until the copy is done. The two must not overlap.
+ * @param bytes How much; 0 does nothing.
+ * @param non_blocking Between host and device: false waits for the copy, true returns at once where the host memory is
+ *        pinned. Otherwise without effect.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a range that runs past the end of all
+ *         addresses; PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync debug mode; PLINTH_ERROR_DRIVER; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_copy(void *destination,
+                            const void *source,
+                            size_t bytes,
+                            bool non_blocking)
+PLINTH_NOEXCEPT;
+
+/**
+ * Fills memory with one byte, in a stream. Returns without waiting. Thread-safe.
+ *
+ * @param destination The memory, of a device or pinned; valid until the fill is done.
+ * @param value The byte.
+ * @param bytes How much; 0 does nothing.
+ * @param stream The stream; NULL for the current device's default stream.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a range that runs past the end of all
+ *         addresses and for memory that no device knows; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER; the errors
+ *         of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_memset(void *destination,
+                              uint8_t value,
+                              size_t bytes,
+                              plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Fills memory with a pattern of 1, 2 or 4 bytes, in a stream. Returns without waiting. Thread-safe.
+ *
+ * @param destination The memory, of a device or pinned, aligned to the pattern; valid until the fill is done.
+ * @param pattern The pattern, read before the call returns.
+ * @param pattern_size Its bytes: 1, 2 or 4.
+ * @param bytes How much, a multiple of the pattern; 0 does nothing.
+ * @param stream The stream; NULL for the current device's default stream.
+ * @return As plinth_memset; PLINTH_ERROR_INVALID_VALUE also for another pattern_size, and for an address or a length
+ *         that is no multiple of it.
+ */
+PLINTH_API
+plinth_status_t plinth_memset_pattern(void *destination,
+                                      const void *pattern,
+                                      size_t pattern_size,
+                                      size_t bytes,
+                                      plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lets driver calls be made to fail, and counts them. For tests: it puts a layer before every driver call.
+ *
+ * Must come before the first use of a device and the first question about one; PLINTH_FAULT_INJECTION=1 in the
+ * environment does the same. Thread-safe.
+ *
+ * @return PLINTH_OK; PLINTH_ERROR_ALREADY_INITIALIZED if it is too late.
+ */
+PLINTH_API
+plinth_status_t plinth_enable_fault_injection(void)
+PLINTH_NOEXCEPT;
+
+/**
+ * Makes one driver call fail, before it has any effect: the nth from now on, of all threads. It happens once.
+ *
+ * A test runs a piece of work with nth = 1, 2, 3 and so on until plinth_tripped_fault tells that the work ended before
+ * the fault, and so sees every failure that the driver could cause.
+ *
+ * @param nth Which call from now on, the next being 1; 0 calls a fault off that has not happened yet.
+ * @param driver_code The CUresult that it fails with; 2 is CUDA_ERROR_OUT_OF_MEMORY.
+ * @return PLINTH_OK; PLINTH_ERROR_NOT_SUPPORTED without plinth_enable_fault_injection; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_inject_fault(uint64_t nth,
+                                    int32_t driver_code)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells which driver call met the fault that plinth_inject_fault set last.
+ *
+ * @return The call's name, a static text; NULL if none has.
+ */
+PLINTH_API const char *plinth_tripped_fault(void) PLINTH_NOEXCEPT;
+
+/**
+ * Counts the calls of a driver function: always on the host device, and on a GPU with plinth_enable_fault_injection.
+ * Thread-safe.
+ *
+ * @param name The function, "cuMemCreate".
+ * @param count Out: how often it was called in this process.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a function that plinth does not use;
+ *         PLINTH_ERROR_NOT_SUPPORTED where nobody counts; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_driver_call_count(const char *name,
+                                         uint64_t *count)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells what the calls of a driver function would have cost on an H200 (driver 580): the host device keeps account
+ * of it. Thread-safe.
+ *
+ * @param name The function, "cuMemCreate".
+ * @param nanoseconds Out: the cost of all its calls in this process.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a function that plinth does not use;
+ *         PLINTH_ERROR_NOT_SUPPORTED on a GPU; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_driver_call_cost(const char *name,
+                                        uint64_t *nanoseconds)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives the driver's function of a name, for programs that call the driver themselves, on a GPU and on the host device
+ * alike, and for measuring plinth against the bare call. Thread-safe.
+ *
+ * @param name The function, with or without its version: "cuMemAlloc" or "cuMemAlloc_v2".
+ * @param function Out: the function, of the type that cuda.h gives it. A function that the driver lacks is present
+ *        and returns CUDA_ERROR_NOT_SUPPORTED.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a function that plinth does not use;
+ *         the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_driver_entry_point(const char *name,
+                                          void **function)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells what the host device holds. Thread-safe.
+ *
+ * @param usage In: struct_size. Out: the counts, as far as struct_size reaches.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a struct_size that was not set;
+ *         PLINTH_ERROR_NOT_SUPPORTED on a GPU; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_host_usage(struct plinth_host_usage_t *usage)
+PLINTH_NOEXCEPT;
+
+/**
+ * Describes the driver calls that plinth uses, a line each: name, the CUDA version that brought it, and "required" or
+ * "optional". Needs no device. Thread-safe.
+ *
+ * @param text Out: the lines. The caller owns them and frees them with plinth_string_free.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY.
+ */
+PLINTH_API
+plinth_status_t plinth_driver_calls(char **text)
+PLINTH_NOEXCEPT;
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* PLINTH_H */

@@ -1,0 +1,176 @@
+//! Copies and fills, in every direction.
+
+use crate::{
+    driver::{MemoryKind, PointerInfo, Span},
+    error::{Context, Error, Result},
+    runtime::{self, Runtime},
+    status::Status,
+    stream, sync_debug,
+    units::Bytes,
+};
+
+fn check_range(span: Span, what: &str) -> Result<()> {
+    let (address, bytes) = (span.address(), span.bytes() as u64);
+    if address == 0 {
+        return Err(Error::new(Status::NULL_POINTER, format!("the {what} is NULL")));
+    }
+    if address.checked_add(bytes).is_none() {
+        return Err(Error::new(
+            Status::INVALID_VALUE,
+            format!("the {what} runs past the end of all addresses: {bytes} bytes from {address:#x}"),
+        ));
+    }
+    Ok(())
+}
+
+fn is_pageable(runtime: &Runtime, span: Span) -> Result<bool> {
+    Ok(runtime.driver.pointer_info(span.address())?.kind == MemoryKind::Unregistered)
+}
+
+/// Copies in a stream, between whatever memories the two addresses lie in. Where one of them is pageable host memory,
+/// the driver may wait for the copy, and the sync debug mode says so.
+pub fn in_stream(destination: Span, source: Span, handle: usize) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let stream = stream::resolve(runtime, handle)?;
+    if destination.bytes() == 0 {
+        return Ok(());
+    }
+    check_range(destination, "destination")?;
+    check_range(source, "source")?;
+    if sync_debug::is_on() {
+        runtime.attach()?;
+        if is_pageable(runtime, destination)? || is_pageable(runtime, source)? {
+            sync_debug::check("plinth_memcpy with pageable host memory")?;
+        }
+    }
+    runtime
+        .in_stream(stream, |driver, raw| Ok(driver.copy(destination, source, raw)?))
+        .context(|| format!("copying {}", Bytes(destination.bytes() as u64)))
+}
+
+/// Copies as torch's `copy_` does: in the current streams of the devices that own the memory, found out from the
+/// addresses.
+///
+/// Between devices, the copy runs in the source device's current stream, after what the destination device's current
+/// stream has now, and that stream's later work waits for it. Between host and device it runs in the device's current
+/// stream, and unless `non_blocking` the CPU waits for it.
+pub fn between_current_streams(destination: Span, source: Span, non_blocking: bool) -> Result<()> {
+    let runtime = runtime::ready()?;
+    if destination.bytes() == 0 {
+        return Ok(());
+    }
+    check_range(destination, "destination")?;
+    check_range(source, "source")?;
+    runtime.attach()?;
+    let to = owner(runtime, destination)?;
+    let from = owner(runtime, source)?;
+    let copied = match (to, from) {
+        (Some(to), Some(from)) if to == from => copy_on(runtime, destination, source, to),
+        (Some(to), Some(from)) => copy_across(runtime, destination, to, source, from),
+        (Some(device), None) | (None, Some(device)) => {
+            if !non_blocking {
+                sync_debug::check("plinth_copy between host and device")?;
+            } else if sync_debug::is_on() {
+                let host = if to.is_some() { source } else { destination };
+                if is_pageable(runtime, host)? {
+                    sync_debug::check("plinth_copy with pageable host memory")?;
+                }
+            }
+            copy_on(runtime, destination, source, device).and_then(|()| {
+                if non_blocking {
+                    return Ok(());
+                }
+                let stream = stream::current_on(runtime, device)?;
+                runtime.in_stream(stream, |driver, raw| Ok(driver.stream_synchronize(raw)?))
+            })
+        }
+        (None, None) => copy_on_host(runtime, destination, source),
+    };
+    copied.context(|| format!("copying {}", Bytes(destination.bytes() as u64)))
+}
+
+/// The device that memory belongs to; `None` for host memory.
+fn owner(runtime: &Runtime, span: Span) -> Result<Option<u32>> {
+    match runtime.driver.pointer_info(span.address())? {
+        PointerInfo { kind: MemoryKind::Device | MemoryKind::Managed, device } => {
+            Ok(Some(runtime.device(device)?.ordinal))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn copy_on(runtime: &Runtime, destination: Span, source: Span, device: u32) -> Result<()> {
+    let stream = stream::current_on(runtime, device)?;
+    runtime.in_stream(stream, |driver, raw| Ok(driver.copy(destination, source, raw)?))
+}
+
+fn copy_across(runtime: &Runtime, destination: Span, to: u32, source: Span, from: u32) -> Result<()> {
+    let (copying, receiving) = (stream::current_on(runtime, from)?, stream::current_on(runtime, to)?);
+    let destination_context = runtime.device(to as i32)?.context(&runtime.driver)?;
+    let source_context = runtime.device(from as i32)?.context(&runtime.driver)?;
+    stream::order(runtime, copying, receiving)?;
+    runtime.in_stream(copying, |driver, raw| {
+        Ok(driver.copy_peer(destination, destination_context, source, source_context, raw)?)
+    })?;
+    stream::order(runtime, receiving, copying)
+}
+
+/// Host to host: after what the current device's current stream has now, and waited for, as every CPU copy is.
+fn copy_on_host(runtime: &Runtime, destination: Span, source: Span) -> Result<()> {
+    sync_debug::check("plinth_copy between two places of host memory")?;
+    let device = runtime.current_device()?.ordinal;
+    copy_on(runtime, destination, source, device)?;
+    let stream = stream::current_on(runtime, device)?;
+    runtime.in_stream(stream, |driver, raw| Ok(driver.stream_synchronize(raw)?))
+}
+
+/// A pattern to fill memory with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pattern {
+    /// One byte.
+    One(u8),
+    /// Two bytes.
+    Two(u16),
+    /// Four bytes.
+    Four(u32),
+}
+
+impl Pattern {
+    fn size(self) -> usize {
+        match self {
+            Pattern::One(_) => 1,
+            Pattern::Two(_) => 2,
+            Pattern::Four(_) => 4,
+        }
+    }
+}
+
+/// Fills memory with a pattern, in a stream.
+pub fn fill(destination: Span, pattern: Pattern, handle: usize) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let stream = stream::resolve(runtime, handle)?;
+    if destination.bytes() == 0 {
+        return Ok(());
+    }
+    check_range(destination, "destination")?;
+    if !destination.address().is_multiple_of(pattern.size() as u64)
+        || !destination.bytes().is_multiple_of(pattern.size())
+    {
+        return Err(Error::new(
+            Status::INVALID_VALUE,
+            format!(
+                "a fill with a {}-byte pattern needs an address and a length that are multiples of it",
+                pattern.size()
+            ),
+        ));
+    }
+    runtime
+        .in_stream(stream, |driver, raw| {
+            Ok(match pattern {
+                Pattern::One(value) => driver.fill_8(destination, value, raw),
+                Pattern::Two(value) => driver.fill_16(destination, value, raw),
+                Pattern::Four(value) => driver.fill_32(destination, value, raw),
+            }?)
+        })
+        .context(|| format!("filling {}", Bytes(destination.bytes() as u64)))
+}

@@ -1,0 +1,132 @@
+//! The `cuda` provider: libcuda, found at run time.
+//!
+//! The library has no link-time need of CUDA. It looks for a libcuda that the process has loaded already, then for
+//! `libcuda.so.1` where the system finds libraries; `PLINTH_CUDA_LIBRARY` names another file. Each call is resolved
+//! through `cuGetProcAddress`, at the version whose calling convention [`table`](super::table) means, or by `dlsym`
+//! where the driver is older than that.
+
+use super::{
+    Code, Driver, Kind, codes,
+    table::{CALLS, Call, Table},
+};
+use crate::{
+    error::{Error, Result},
+    status::Status,
+};
+use std::{
+    ffi::{CStr, CString, c_char, c_int, c_uint, c_ulonglong, c_void},
+    ptr,
+};
+
+/// The name under which every installation of the driver provides it.
+const LIBRARY: &CStr = c"libcuda.so.1";
+
+type GetProcAddress = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, c_ulonglong, *mut c_uint) -> Code;
+
+/// Finds libcuda and fills the table from it. Does not initialise the driver.
+pub fn load(faulty: bool) -> Result<Driver> {
+    let library = open()?;
+    let resolver = Resolver::new(library);
+    let mut missing = None;
+    // SAFETY: the resolver asks the driver for each call under its own name and version, whose signature the table
+    // states. The library is never closed.
+    let table = unsafe {
+        Table::from_symbols(|call| {
+            let found = resolver.find(call);
+            if found.is_none() && call.info().required && missing.is_none() {
+                missing = Some(call);
+            }
+            found
+        })
+    };
+    match missing {
+        None => Ok(Driver::new(Kind::Cuda, table, faulty)),
+        Some(call) => Err(Error::new(
+            Status::DRIVER_TOO_OLD,
+            format!(
+                "the CUDA driver has no {}, which came with CUDA {}.{}; a newer NVIDIA driver is needed, or \
+                 PLINTH_DEVICE=host",
+                call.info().symbol,
+                call.info().since / 1000,
+                call.info().since % 1000 / 10
+            ),
+        )),
+    }
+}
+
+/// Opens libcuda; the handle is never closed, for the driver does not survive that.
+fn open() -> Result<*mut c_void> {
+    if let Some(path) = std::env::var_os("PLINTH_CUDA_LIBRARY").filter(|path| !path.is_empty()) {
+        let name = CString::new(path.into_encoded_bytes())
+            .map_err(|_| Error::new(Status::INVALID_CONFIGURATION, "PLINTH_CUDA_LIBRARY holds a NUL"))?;
+        return dlopen(&name, libc::RTLD_NOW | libc::RTLD_LOCAL)
+            .map_err(|reason| no_driver(&format!("PLINTH_CUDA_LIBRARY cannot be loaded ({reason})")));
+    }
+    // The one that the process uses already, whatever its path, is the one to share.
+    if let Ok(library) = dlopen(LIBRARY, libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NOLOAD) {
+        return Ok(library);
+    }
+    dlopen(LIBRARY, libc::RTLD_NOW | libc::RTLD_LOCAL)
+        .map_err(|reason| no_driver(&format!("no NVIDIA driver was found ({reason})")))
+}
+
+/// The error of a machine without a driver, which always says what to do about it.
+pub fn no_driver(reason: &str) -> Error {
+    Error::new(
+        Status::NO_DEVICE,
+        format!("{reason}; set PLINTH_DEVICE=host to run on the CPU with the built-in host device"),
+    )
+}
+
+fn dlopen(name: &CStr, flags: c_int) -> std::result::Result<*mut c_void, String> {
+    // SAFETY: the name is NUL-terminated. Loading runs the library's constructors, which is what its user asked for.
+    let library = unsafe { libc::dlopen(name.as_ptr(), flags) };
+    if !library.is_null() {
+        return Ok(library);
+    }
+    // SAFETY: dlerror returns NULL or a NUL-terminated text that lives until this thread's next call of its family.
+    let reason = unsafe { libc::dlerror() };
+    if reason.is_null() {
+        return Err("not loaded".to_owned());
+    }
+    // SAFETY: it was just seen not to be NULL; see above.
+    Err(unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned())
+}
+
+/// Finds the driver's calls.
+struct Resolver {
+    library: *mut c_void,
+    get_proc_address: Option<GetProcAddress>,
+}
+
+impl Resolver {
+    fn new(library: *mut c_void) -> Self {
+        let mut resolver = Resolver { library, get_proc_address: None };
+        resolver.get_proc_address = resolver.symbol(c"cuGetProcAddress_v2").map(|pointer| {
+            // SAFETY: this is the signature that CUDA 12.0 gave the call, under a symbol that no other version has.
+            unsafe { std::mem::transmute::<*const c_void, GetProcAddress>(pointer) }
+        });
+        resolver
+    }
+
+    fn symbol(&self, name: &CStr) -> Option<*const c_void> {
+        // SAFETY: the library is open, and the name is NUL-terminated.
+        let pointer = unsafe { libc::dlsym(self.library, name.as_ptr()) };
+        (!pointer.is_null()).then_some(pointer.cast_const())
+    }
+
+    fn find(&self, call: Call) -> Option<*const c_void> {
+        let info = &CALLS[call as usize];
+        if let Some(get_proc_address) = self.get_proc_address {
+            let name = CString::new(info.base_name()).ok()?;
+            let (mut pointer, mut status) = (ptr::null_mut(), 0);
+            // SAFETY: the name is NUL-terminated, the outputs are live locals, and flags 0 asks for the calls of the
+            // legacy default stream.
+            let code = unsafe { get_proc_address(name.as_ptr(), &mut pointer, info.since, 0, &mut status) };
+            if code == codes::CUDA_SUCCESS && !pointer.is_null() {
+                return Some(pointer.cast_const());
+            }
+        }
+        self.symbol(&CString::new(info.symbol).ok()?)
+    }
+}

@@ -1,0 +1,118 @@
+//! The driver's events.
+
+use super::{Answer, Driver, Stream, call, codes, types::*};
+use std::{
+    ffi::c_uint,
+    ptr,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+/// An event of the driver's. plinth destroys an event only when no handle leads to it any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event(usize);
+
+impl Event {
+    /// The driver's own pointer, for programs that call CUDA themselves.
+    pub fn native(self) -> usize {
+        self.0
+    }
+
+    pub(super) fn raw(self) -> CUevent {
+        self.0 as CUevent
+    }
+}
+
+/// A place that holds an event or none, for many threads to read without a lock.
+#[derive(Debug, Default)]
+pub struct EventCell(AtomicUsize);
+
+impl EventCell {
+    /// The event in it.
+    #[inline]
+    pub fn get(&self) -> Option<Event> {
+        let bits = self.0.load(Ordering::Acquire);
+        (bits != 0).then_some(Event(bits))
+    }
+
+    /// Puts an event in, in place of what was there.
+    pub fn set(&self, event: Event) {
+        self.0.store(event.0, Ordering::Release);
+    }
+
+    /// Takes the event out.
+    pub fn take(&self) -> Option<Event> {
+        let bits = self.0.swap(0, Ordering::AcqRel);
+        (bits != 0).then_some(Event(bits))
+    }
+}
+
+impl Driver {
+    /// Makes an event in the calling thread's context. `flags` are `CU_EVENT_...`.
+    pub fn event_create(&self, flags: c_uint) -> Answer<Event> {
+        let mut event: CUevent = ptr::null_mut();
+        // SAFETY: the output is a live local, and wrong flags are answered with a code.
+        unsafe { call!(self, cuEventCreate(&mut event, flags)) }?;
+        Ok(Event(event as usize))
+    }
+
+    /// Destroys an event.
+    pub fn event_destroy(&self, event: Event) -> Answer<()> {
+        // SAFETY: an `Event` is live until this call, after which its owner forgets it.
+        unsafe { call!(self, cuEventDestroy_v2(event.raw())) }
+    }
+
+    /// Records an event in a stream.
+    #[inline]
+    pub fn event_record(&self, event: Event, stream: Stream) -> Answer<()> {
+        // SAFETY: both are live objects of the driver's.
+        unsafe { call!(self, cuEventRecord(event.raw(), stream.raw())) }
+    }
+
+    /// Records an event in a capturing stream as a node of its own.
+    pub fn event_record_external(&self, event: Event, stream: Stream) -> Answer<()> {
+        // SAFETY: both are live objects of the driver's.
+        unsafe { call!(self, cuEventRecordWithFlags(event.raw(), stream.raw(), CU_EVENT_RECORD_EXTERNAL)) }
+    }
+
+    /// Whether what an event recorded is complete.
+    #[inline]
+    pub fn event_query(&self, event: Event) -> Answer<bool> {
+        // SAFETY: the event is a live object of the driver's.
+        match unsafe { call!(self, cuEventQuery(event.raw())) } {
+            Ok(()) => Ok(true),
+            Err(failure) if failure.code == codes::CUDA_ERROR_NOT_READY => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Waits until what an event recorded is complete.
+    pub fn event_synchronize(&self, event: Event) -> Answer<()> {
+        // SAFETY: the event is a live object of the driver's.
+        unsafe { call!(self, cuEventSynchronize(event.raw())) }
+    }
+
+    /// Milliseconds from `start` to `end`.
+    pub fn event_elapsed_time(&self, start: Event, end: Event) -> Answer<f32> {
+        let mut milliseconds = 0.0;
+        // SAFETY: the output is a live local, and both events are live objects of the driver's.
+        unsafe { call!(self, cuEventElapsedTime(&mut milliseconds, start.raw(), end.raw())) }?;
+        Ok(milliseconds)
+    }
+
+    /// What another process needs to open an event.
+    pub fn event_ipc_handle(&self, event: Event) -> Answer<[u8; 64]> {
+        let mut handle = CUipcEventHandle { reserved: [0; 64] };
+        // SAFETY: the output is a live local, and the event is a live object of the driver's.
+        unsafe { call!(self, cuIpcGetEventHandle(&mut handle, event.raw())) }?;
+        Ok(handle.reserved.map(|byte| byte as u8))
+    }
+
+    /// Opens another process's event in the calling thread's context.
+    pub fn event_open_ipc(&self, handle: [u8; 64]) -> Answer<Event> {
+        let handle = CUipcEventHandle { reserved: handle.map(|byte| byte as std::ffi::c_char) };
+        let mut event: CUevent = ptr::null_mut();
+        // SAFETY: the output is a live local, and a handle that is wrong is answered with a code.
+        unsafe { call!(self, cuIpcOpenEventHandle(&mut event, handle)) }?;
+        Ok(Event(event as usize))
+    }
+}

@@ -1,0 +1,59 @@
+//! The driver's modules and kernels.
+
+use super::{Answer, Driver, Stream, call, types::*};
+use std::{
+    ffi::{CStr, c_void},
+    ptr,
+};
+
+/// A loaded module. It stays loaded until the process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Module(usize);
+
+/// A kernel of a loaded module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Function(usize);
+
+impl Driver {
+    /// Loads PTX text into the calling thread's context.
+    pub fn module_load(&self, ptx: &CStr) -> Answer<Module> {
+        let mut module: CUmodule = ptr::null_mut();
+        // SAFETY: the output is a live local, and the image is NUL-terminated PTX text.
+        unsafe { call!(self, cuModuleLoadData(&mut module, ptx.as_ptr().cast())) }?;
+        Ok(Module(module as usize))
+    }
+
+    /// Finds a kernel of a module by name.
+    pub fn module_function(&self, module: Module, name: &CStr) -> Answer<Function> {
+        let mut function: CUfunction = ptr::null_mut();
+        // SAFETY: the output is a live local, the module stays loaded, and the name is NUL-terminated.
+        unsafe { call!(self, cuModuleGetFunction(&mut function, module.0 as CUmodule, name.as_ptr())) }?;
+        Ok(Function(function as usize))
+    }
+
+    /// Launches one block of one thread of a kernel that takes one 64-bit integer.
+    pub fn launch_scalar(&self, function: Function, argument: u64, stream: Stream) -> Answer<()> {
+        let mut argument = argument;
+        let mut parameters = [(&raw mut argument).cast::<c_void>()];
+        // SAFETY: the kernel takes exactly one 64-bit integer, as its callers in the core see to; the driver copies
+        // the argument before it returns. Function and stream are live.
+        unsafe {
+            call!(
+                self,
+                cuLaunchKernel(
+                    function.0 as CUfunction,
+                    1,
+                    1,
+                    1,
+                    1,
+                    1,
+                    1,
+                    0,
+                    stream.raw(),
+                    parameters.as_mut_ptr(),
+                    ptr::null_mut()
+                )
+            )
+        }
+    }
+}

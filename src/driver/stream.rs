@@ -1,0 +1,121 @@
+//! The driver's streams.
+
+use super::{Answer, Context, Driver, Event, call, codes, types::*};
+use std::{
+    ffi::{c_int, c_uint, c_void},
+    ptr,
+};
+
+/// A stream of the driver's: one that plinth made and keeps for ever, one that the caller vouched for, or one of the
+/// default streams of the context that is current.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stream(usize);
+
+impl Stream {
+    /// The legacy default stream of the calling thread's context.
+    pub const DEFAULT: Stream = Stream(0);
+
+    /// One of CUDA's special handles: 0 and 1, the legacy default stream, and 2, the calling thread's.
+    pub fn special(handle: usize) -> Option<Self> {
+        (handle <= CU_STREAM_PER_THREAD).then_some(Stream(handle))
+    }
+
+    /// The stream with this handle.
+    ///
+    /// # Safety
+    /// The handle is a live stream, or one of CUDA's special handles 0, 1 and 2.
+    pub unsafe fn from_handle(handle: usize) -> Self {
+        Stream(handle)
+    }
+
+    /// The stream's handle, which any CUDA library takes.
+    pub fn handle(self) -> usize {
+        self.0
+    }
+
+    pub(super) fn raw(self) -> CUstream {
+        self.0 as CUstream
+    }
+}
+
+/// A function of the caller's to be called by a stream, with its argument.
+#[derive(Debug, Clone, Copy)]
+pub struct HostFunction {
+    function: unsafe extern "C" fn(*mut c_void),
+    data: *mut c_void,
+}
+
+impl HostFunction {
+    /// A host function.
+    ///
+    /// # Safety
+    /// `function` may be called once with `data`, from any thread, at any time from now on, and does not unwind.
+    pub unsafe fn new(function: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> Self {
+        HostFunction { function, data }
+    }
+}
+
+impl Driver {
+    /// Makes a stream that does not wait for the default stream, in the calling thread's context.
+    pub fn stream_create(&self, priority: c_int) -> Answer<Stream> {
+        let mut stream: CUstream = ptr::null_mut();
+        // SAFETY: the output is a live local; a priority out of range is clamped by the driver.
+        unsafe { call!(self, cuStreamCreateWithPriority(&mut stream, CU_STREAM_NON_BLOCKING, priority)) }?;
+        Ok(Stream(stream as usize))
+    }
+
+    /// Whether all work of a stream is done.
+    #[inline]
+    pub fn stream_query(&self, stream: Stream) -> Answer<bool> {
+        // SAFETY: the stream is live.
+        match unsafe { call!(self, cuStreamQuery(stream.raw())) } {
+            Ok(()) => Ok(true),
+            Err(failure) if failure.code == codes::CUDA_ERROR_NOT_READY => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Waits until all work of a stream is done.
+    pub fn stream_synchronize(&self, stream: Stream) -> Answer<()> {
+        // SAFETY: the stream is live.
+        unsafe { call!(self, cuStreamSynchronize(stream.raw())) }
+    }
+
+    /// Lets later work of a stream wait for what an event recorded.
+    #[inline]
+    pub fn stream_wait_event(&self, stream: Stream, event: Event, flags: c_uint) -> Answer<()> {
+        // SAFETY: both are live objects of the driver's.
+        unsafe { call!(self, cuStreamWaitEvent(stream.raw(), event.raw(), flags)) }
+    }
+
+    /// The priority with which a stream was made.
+    pub fn stream_priority(&self, stream: Stream) -> Answer<i32> {
+        let mut priority = 0;
+        // SAFETY: the output is a live local, and the stream is live.
+        unsafe { call!(self, cuStreamGetPriority(stream.raw(), &mut priority)) }?;
+        Ok(priority)
+    }
+
+    /// The context of a stream.
+    pub fn stream_context(&self, stream: Stream) -> Answer<Context> {
+        let mut context: CUcontext = ptr::null_mut();
+        // SAFETY: the output is a live local, and the stream is live.
+        unsafe { call!(self, cuStreamGetCtx(stream.raw(), &mut context)) }?;
+        Ok(Context::found(context))
+    }
+
+    /// Whether a stream is capturing: one of `CU_STREAM_CAPTURE_STATUS_...`.
+    #[inline]
+    pub fn stream_capture_status(&self, stream: Stream) -> Answer<c_uint> {
+        let mut status = CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: the output is a live local, and the stream is live.
+        unsafe { call!(self, cuStreamIsCapturing(stream.raw(), &mut status)) }?;
+        Ok(status)
+    }
+
+    /// Lets a stream call a function of the caller's.
+    pub fn launch_host_function(&self, stream: Stream, function: HostFunction) -> Answer<()> {
+        // SAFETY: the stream is live, and a `HostFunction` was vouched for when it was made.
+        unsafe { call!(self, cuLaunchHostFunc(stream.raw(), Some(function.function), function.data)) }
+    }
+}

@@ -1,0 +1,174 @@
+//! The streams whose handles are known.
+//!
+//! A stream's handle is the driver's own pointer, so it cannot be checked by its looks; it is looked up here before
+//! anything follows it. Streams are added and never removed, so a look-up takes no lock: it reads a few neighbouring
+//! slots of an open-addressed table, and goes on to the next, larger table only where all of them are taken.
+
+use super::Stream;
+use crate::{
+    error::{Error, Result},
+    status::Status,
+};
+use once_cell::sync::OnceCell;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Slots that a handle may lie in, in each table.
+const PROBES: usize = 8;
+const FIRST_TABLE: usize = 1024;
+const TABLES: usize = 12;
+
+/// What is known of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamInfo {
+    /// The number of its device.
+    pub device: u32,
+    /// Its origin.
+    pub origin: StreamOrigin,
+}
+
+/// Where a stream comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamOrigin {
+    /// One of plinth's pool for a priority.
+    Pool {
+        /// The priority; lower numbers go first.
+        priority: i8,
+        /// Its number in its pool.
+        index: u8,
+    },
+    /// A stream that somebody else made and owns.
+    External,
+}
+
+impl StreamInfo {
+    fn pack(self) -> u64 {
+        let origin = match self.origin {
+            StreamOrigin::Pool { priority, index } => 1 | u64::from(index) << 8 | u64::from(priority as u8) << 16,
+            StreamOrigin::External => 0,
+        };
+        u64::from(self.device) << 32 | origin
+    }
+
+    fn unpack(bits: u64) -> Self {
+        let origin = if bits & 1 == 1 {
+            StreamOrigin::Pool { priority: (bits >> 16) as u8 as i8, index: (bits >> 8) as u8 }
+        } else {
+            StreamOrigin::External
+        };
+        StreamInfo { device: (bits >> 32) as u32, origin }
+    }
+}
+
+struct Slot {
+    handle: AtomicUsize,
+    info: AtomicU64,
+}
+
+/// The table.
+pub struct StreamTable {
+    tables: [OnceCell<Box<[Slot]>>; TABLES],
+    adding: Mutex<()>,
+}
+
+fn home(handle: usize, length: usize) -> usize {
+    // Handles are addresses; the multiplication spreads their equal distances over the table.
+    (handle as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) as usize >> (usize::BITS - length.ilog2())
+}
+
+fn window(table: &[Slot], handle: usize) -> impl Iterator<Item = &Slot> {
+    let start = home(handle, table.len());
+    (0..PROBES).filter_map(move |step| table.get((start + step) & (table.len() - 1)))
+}
+
+impl StreamTable {
+    /// An empty table.
+    pub fn new() -> Self {
+        StreamTable { tables: [const { OnceCell::new() }; TABLES], adding: Mutex::new(()) }
+    }
+
+    /// The stream of a handle, if it is known.
+    #[inline]
+    pub fn find(&self, handle: usize) -> Option<(Stream, StreamInfo)> {
+        for table in &self.tables {
+            for slot in window(table.get()?, handle) {
+                let found = slot.handle.load(Ordering::Acquire);
+                if found == handle && handle != 0 {
+                    // SAFETY: a handle is in the table because `add` was given the stream.
+                    let stream = unsafe { Stream::from_handle(handle) };
+                    return Some((stream, StreamInfo::unpack(slot.info.load(Ordering::Relaxed))));
+                }
+                if found == 0 {
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    /// Makes a stream known, or changes what is known of it: an address can come back as another stream.
+    pub fn add(&self, stream: Stream, info: StreamInfo) -> Result<()> {
+        let handle = stream.handle();
+        let _adding = self.adding.lock();
+        for (number, table) in self.tables.iter().enumerate() {
+            let table = table.get_or_init(|| {
+                (0..FIRST_TABLE << number)
+                    .map(|_| Slot { handle: AtomicUsize::new(0), info: AtomicU64::new(0) })
+                    .collect()
+            });
+            for slot in window(table, handle) {
+                let found = slot.handle.load(Ordering::Relaxed);
+                if found == handle || found == 0 {
+                    slot.info.store(info.pack(), Ordering::Relaxed);
+                    slot.handle.store(handle, Ordering::Release);
+                    return Ok(());
+                }
+            }
+        }
+        Err(Error::new(Status::OUT_OF_MEMORY, "too many external streams are known to the library"))
+    }
+}
+
+impl Default for StreamTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    fn stream(handle: usize) -> Stream {
+        // SAFETY: the stream is stored and compared, never used.
+        unsafe { Stream::from_handle(handle) }
+    }
+
+    proptest! {
+        #[test]
+        fn packing_loses_nothing(device in 0u32..64, priority in -8i8..=0, index in 0u8..32, external: bool) {
+            let origin =
+                if external { StreamOrigin::External } else { StreamOrigin::Pool { priority, index } };
+            let info = StreamInfo { device, origin };
+            prop_assert_eq!(StreamInfo::unpack(info.pack()), info);
+        }
+
+        #[test]
+        fn behaves_like_a_map(handles in proptest::collection::vec((1usize..1 << 20, 0u32..64), 1..3000)) {
+            let table = StreamTable::new();
+            let mut model = HashMap::new();
+            for (handle, device) in handles {
+                let handle = handle << 4;
+                table.add(stream(handle), StreamInfo { device, origin: StreamOrigin::External }).unwrap();
+                model.insert(handle, device);
+                prop_assert!(table.find(handle + 8).is_none());
+            }
+            for (handle, device) in model {
+                prop_assert_eq!(table.find(handle).map(|(_, info)| info.device), Some(device));
+            }
+            prop_assert!(table.find(0).is_none());
+        }
+    }
+}

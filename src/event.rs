@@ -1,0 +1,306 @@
+//! Events: marks in streams that can be waited for, asked, and timed.
+//!
+//! An event costs nothing until its first record, which decides its device. The driver's events behind destroyed ones
+//! are kept and used again, so that making and destroying events does not go through the driver; an event that other
+//! processes may have opened is the exception.
+
+use crate::{
+    device::Device,
+    driver::{self, Driver, EventCell, codes, types::*},
+    error::{Context, Error, Result},
+    handle::{HandleTable, Kind},
+    runtime::{self, Runtime},
+    status::Status,
+    stream::{self, Stream},
+    sync_debug,
+};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+
+/// The event records the time at which it is reached.
+pub const TIMING: u32 = 1;
+/// A thread that waits for the event sleeps instead of spinning.
+pub const BLOCKING: u32 = 2;
+/// Other processes may open the event.
+pub const INTERPROCESS: u32 = 4;
+/// In a capture, the event becomes a node of the graph instead of an edge.
+pub const EXTERNAL: u32 = 8;
+
+/// An event. Its fields are read without a lock; `creation` orders the threads that would make the driver's event.
+#[derive(Default)]
+pub struct Event {
+    flags: AtomicU32,
+    device: AtomicI32,
+    recorded: AtomicBool,
+    native: EventCell,
+    creation: Mutex<()>,
+}
+
+static EVENTS: HandleTable<Event> = HandleTable::new(Kind::Event);
+
+/// The driver's events of one device that wait to be used again, by kind.
+pub struct EventPool([Mutex<Vec<driver::Event>>; 4]);
+
+impl EventPool {
+    /// An empty pool.
+    pub const fn new() -> Self {
+        EventPool([const { Mutex::new(Vec::new()) }; 4])
+    }
+
+    fn shelf(&self, flags: u32) -> &Mutex<Vec<driver::Event>> {
+        &self.0[(flags & (TIMING | BLOCKING)) as usize]
+    }
+}
+
+impl Default for EventPool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn native_flags(flags: u32) -> u32 {
+    let mut native = CU_EVENT_DEFAULT;
+    if flags & TIMING == 0 {
+        native |= CU_EVENT_DISABLE_TIMING;
+    }
+    if flags & BLOCKING != 0 {
+        native |= CU_EVENT_BLOCKING_SYNC;
+    }
+    if flags & INTERPROCESS != 0 {
+        native |= CU_EVENT_INTERPROCESS;
+    }
+    native
+}
+
+/// Takes an event of the driver's from the pool of a device, or makes one.
+fn take_native(device: &Device, driver: &Driver, flags: u32) -> Result<driver::Event> {
+    if flags & INTERPROCESS == 0
+        && let Some(event) = device.events.shelf(flags).lock().pop()
+    {
+        return Ok(event);
+    }
+    device
+        .with_context(driver, |driver| Ok(driver.event_create(native_flags(flags))?))
+        .context(|| format!("making an event on device {}", device.ordinal))
+}
+
+/// Runs `body` with an event without timing from the pool of a device.
+pub fn with_pooled<T>(runtime: &Runtime, device: u32, body: impl FnOnce(driver::Event) -> Result<T>) -> Result<T> {
+    let device = runtime.device(device as i32)?;
+    let event = take_native(device, &runtime.driver, 0)?;
+    let result = body(event);
+    device.events.shelf(0).lock().push(event);
+    result
+}
+
+/// Makes an event that is not recorded, as a handle. Needs no device.
+pub fn create(flags: u32) -> Result<u64> {
+    if flags & !(TIMING | BLOCKING | INTERPROCESS | EXTERNAL) != 0 {
+        return Err(Error::new(Status::INVALID_VALUE, format!("{flags:#x} are not flags of an event")));
+    }
+    if flags & INTERPROCESS != 0 && flags & TIMING != 0 {
+        return Err(Error::new(
+            Status::INVALID_VALUE,
+            "an event cannot have both PLINTH_EVENT_INTERPROCESS and PLINTH_EVENT_TIMING",
+        ));
+    }
+    EVENTS.insert(|event| {
+        event.flags.store(flags, Ordering::Relaxed);
+        event.device.store(-1, Ordering::Relaxed);
+        event.recorded.store(false, Ordering::Relaxed);
+    })
+}
+
+/// Ends an event. Work that waits for it goes on waiting for what it had recorded.
+pub fn destroy(handle: u64) -> Result<()> {
+    let mut destroyed = Ok(());
+    EVENTS.remove(handle, |event| {
+        let _creation = event.creation.lock();
+        let Some(native) = event.native.take() else { return };
+        // In a forked child or an exiting process the driver's event is left to the operating system.
+        let Some(runtime) = runtime::usable() else { return };
+        let flags = event.flags.load(Ordering::Relaxed);
+        if flags & INTERPROCESS != 0 {
+            destroyed = runtime.attach().and_then(|()| Ok(runtime.driver.event_destroy(native)?));
+        } else if let Ok(device) = runtime.device(event.device.load(Ordering::Relaxed)) {
+            device.events.shelf(flags).lock().push(native);
+        }
+    })?;
+    destroyed.context(|| "destroying an event")
+}
+
+impl Event {
+    /// The driver's event, made on `device` if there is none yet.
+    #[inline]
+    fn native_on(&self, runtime: &Runtime, device: u32) -> Result<driver::Event> {
+        match self.native.get() {
+            Some(native) if self.device.load(Ordering::Relaxed) == device as i32 => Ok(native),
+            _ => self.make_native(runtime, device),
+        }
+    }
+
+    #[cold]
+    fn make_native(&self, runtime: &Runtime, device: u32) -> Result<driver::Event> {
+        let _creation = self.creation.lock();
+        let own = self.device.load(Ordering::Relaxed);
+        match self.native.get() {
+            Some(native) if own == device as i32 => Ok(native),
+            Some(_) => Err(Error::new(
+                Status::DEVICE_MISMATCH,
+                format!("event device {own} does not match recording stream's device {device}"),
+            )),
+            None => {
+                let flags = self.flags.load(Ordering::Relaxed);
+                let native = take_native(runtime.device(device as i32)?, &runtime.driver, flags)?;
+                self.device.store(device as i32, Ordering::Relaxed);
+                self.native.set(native);
+                Ok(native)
+            }
+        }
+    }
+
+    /// Whether work with this event in `stream` is to become a node of a graph.
+    fn is_external_in(&self, runtime: &Runtime, stream: Stream) -> Result<bool> {
+        if self.flags.load(Ordering::Relaxed) & EXTERNAL == 0 {
+            return Ok(false);
+        }
+        runtime
+            .in_stream(stream, |driver, raw| Ok(driver.stream_capture_status(raw)? == CU_STREAM_CAPTURE_STATUS_ACTIVE))
+    }
+}
+
+/// Records an event in a stream: it is complete when the work that the stream has now is.
+#[inline]
+pub fn record(handle: u64, stream_handle: usize) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let event = EVENTS.get(handle)?;
+    let stream = stream::resolve(runtime, stream_handle)?;
+    let native = event.native_on(runtime, stream.device)?;
+    if event.is_external_in(runtime, stream)? {
+        runtime.in_stream(stream, |driver, raw| Ok(driver.event_record_external(native, raw)?))?;
+    } else {
+        runtime.in_stream(stream, |driver, raw| Ok(driver.event_record(native, raw)?))?;
+    }
+    event.recorded.store(true, Ordering::Release);
+    Ok(())
+}
+
+/// Lets later work of a stream wait for what an event recorded last; nothing happens if it never was recorded.
+#[inline]
+pub fn wait(handle: u64, stream_handle: usize) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let event = EVENTS.get(handle)?;
+    let stream = stream::resolve(runtime, stream_handle)?;
+    let Some(native) = event.native.get() else { return Ok(()) };
+    let external = event.is_external_in(runtime, stream)?;
+    let flags = if external { CU_EVENT_WAIT_EXTERNAL } else { CU_EVENT_WAIT_DEFAULT };
+    runtime.in_stream(stream, |driver, raw| Ok(driver.stream_wait_event(raw, native, flags)?))
+}
+
+/// Whether what an event recorded last is complete; true if it never was recorded.
+#[inline]
+pub fn query(handle: u64) -> Result<bool> {
+    let event = EVENTS.get(handle)?;
+    let Some(native) = event.native.get() else { return Ok(true) };
+    let runtime = runtime::ready()?;
+    runtime.attach()?;
+    Ok(runtime.driver.event_query(native)?)
+}
+
+/// Waits on the CPU for what an event recorded last; returns at once if it never was recorded.
+pub fn synchronize(handle: u64) -> Result<()> {
+    let event = EVENTS.get(handle)?;
+    let Some(native) = event.native.get() else { return Ok(()) };
+    let runtime = runtime::ready()?;
+    sync_debug::check("plinth_event_synchronize")?;
+    runtime.attach()?;
+    runtime.driver.event_synchronize(native).context(|| "synchronizing an event")
+}
+
+/// Milliseconds from one event to another.
+pub fn elapsed_time(start: u64, end: u64) -> Result<f32> {
+    let (start, end) = (EVENTS.get(start)?, EVENTS.get(end)?);
+    let both = |condition: fn(&Event) -> bool| condition(start) && condition(end);
+    if !both(|event| event.flags.load(Ordering::Relaxed) & TIMING != 0) {
+        return Err(Error::new(
+            Status::EVENT_TIMING_DISABLED,
+            "both events must be created with PLINTH_EVENT_TIMING to measure the time between them",
+        ));
+    }
+    let recorded = both(|event| event.recorded.load(Ordering::Acquire));
+    let (Some(start_native), Some(end_native), true) = (start.native.get(), end.native.get(), recorded) else {
+        return Err(Error::new(
+            Status::EVENT_NOT_RECORDED,
+            "both events must be recorded before the time between them is asked",
+        ));
+    };
+    let devices = (start.device.load(Ordering::Relaxed), end.device.load(Ordering::Relaxed));
+    if devices.0 != devices.1 {
+        return Err(Error::new(
+            Status::DEVICE_MISMATCH,
+            format!("the start event is on device {}, the end event on device {}", devices.0, devices.1),
+        ));
+    }
+    let runtime = runtime::ready()?;
+    runtime.attach()?;
+    runtime.driver.event_elapsed_time(start_native, end_native).map_err(|failure| {
+        if failure.code == codes::CUDA_ERROR_NOT_READY {
+            Error::new(Status::EVENT_NOT_COMPLETE, "both events must be complete before the time between them is asked")
+        } else {
+            failure.into()
+        }
+    })
+}
+
+/// The number of the device that an event belongs to; `None` before its first record.
+pub fn device(handle: u64) -> Result<Option<u32>> {
+    let event = EVENTS.get(handle)?;
+    Ok(event.native.get().and_then(|_| u32::try_from(event.device.load(Ordering::Relaxed)).ok()))
+}
+
+/// The driver's own handle of an event; 0 before its first record.
+pub fn native(handle: u64) -> Result<usize> {
+    Ok(EVENTS.get(handle)?.native.get().map_or(0, driver::Event::native))
+}
+
+/// What another process needs to open an event. Makes the event on the current device if it has none.
+pub fn ipc_handle(handle: u64) -> Result<[u8; 64]> {
+    let event = EVENTS.get(handle)?;
+    if event.flags.load(Ordering::Relaxed) & INTERPROCESS == 0 {
+        return Err(Error::new(
+            Status::INVALID_VALUE,
+            "only an event created with PLINTH_EVENT_INTERPROCESS can be opened by other processes",
+        ));
+    }
+    let runtime = runtime::ready()?;
+    let native = match event.native.get() {
+        Some(native) => native,
+        None => event.native_on(runtime, runtime.current_device()?.ordinal)?,
+    };
+    runtime.attach()?;
+    runtime.driver.event_ipc_handle(native).context(|| "sharing an event with other processes")
+}
+
+/// Opens another process's event on a device, as a handle.
+pub fn from_ipc_handle(number: i32, shared: [u8; 64]) -> Result<u64> {
+    let runtime = runtime::ready()?;
+    let device = runtime.device(number)?;
+    let native = device
+        .with_context(&runtime.driver, |driver| Ok(driver.event_open_ipc(shared)?))
+        .context(|| "opening another process's event")?;
+    let opened = EVENTS.insert(|event| {
+        event.flags.store(INTERPROCESS, Ordering::Relaxed);
+        event.device.store(device.ordinal as i32, Ordering::Relaxed);
+        event.recorded.store(true, Ordering::Relaxed);
+        event.native.set(native);
+    });
+    opened.inspect_err(|_| {
+        // The handle table is full: give the driver's event back; the error that counts is the table's.
+        let _ = runtime.driver.event_destroy(native);
+    })
+}
+
+/// How many events are live.
+pub fn live() -> usize {
+    EVENTS.live()
+}

@@ -1,0 +1,128 @@
+//! The one place where the core's results become C's: every exported function makes its call inside one of these.
+//!
+//! An error leaves its status as the return value and its message with the thread; a panic becomes
+//! `PLINTH_ERROR_PANIC`. Nothing unwinds into C, and nothing is printed.
+
+use crate::{
+    error::{Error, Result},
+    ffi::status::{PLINTH_OK, plinth_status_t},
+    process,
+    status::Status,
+};
+use std::{
+    any::Any,
+    cell::{Cell, RefCell},
+    ffi::{CString, c_char},
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+thread_local! {
+    /// Whether the thread's last call failed. Without it, each success would have to clear a text.
+    static FAILED: Cell<bool> = const { Cell::new(false) };
+    static DRIVER_CODE: Cell<i32> = const { Cell::new(0) };
+    static MESSAGE: RefCell<CString> = RefCell::default();
+}
+
+/// Runs the body of an exported function that returns a status.
+#[inline]
+pub fn guard(body: impl FnOnce() -> Result<()>) -> plinth_status_t {
+    match catch_unwind(AssertUnwindSafe(|| process::silently(body))) {
+        Ok(Ok(())) => {
+            FAILED.set(false);
+            PLINTH_OK
+        }
+        Ok(Err(error)) => failed(&error),
+        Err(payload) => panicked(payload),
+    }
+}
+
+/// Runs the body of an exported function that returns a text of the library's.
+pub fn text(body: impl FnOnce() -> *const c_char) -> *const c_char {
+    value(c"".as_ptr(), body)
+}
+
+/// Runs the body of an exported function that returns a value, with one to fall back on.
+pub fn value<T>(fallback: T, body: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(|| process::silently(body))).unwrap_or_else(|payload| {
+        panicked(payload);
+        fallback
+    })
+}
+
+#[cold]
+fn failed(error: &Error) -> plinth_status_t {
+    remember(error.message(), error.driver_code() as i32);
+    error.status().0
+}
+
+#[cold]
+fn panicked(payload: Box<dyn Any + Send>) -> plinth_status_t {
+    process::speak();
+    let reason = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+        (Some(text), _) => text,
+        (_, Some(text)) => text.as_str(),
+        _ => "no reason given",
+    };
+    remember(&format!("a defect in plinth: {reason}"), 0);
+    Status::PANIC.0
+}
+
+fn remember(message: &str, driver_code: i32) {
+    FAILED.set(true);
+    DRIVER_CODE.set(driver_code);
+    // A NUL inside would end the text early for C; no message of the library's has one, but a path might.
+    let message = CString::new(message.replace('\0', "\u{FFFD}")).unwrap_or_default();
+    // While the thread ends, its message may be gone already: there is nobody left to read it.
+    let _ = MESSAGE.try_with(|slot| *slot.borrow_mut() = message);
+}
+
+/// The message of the thread's last call.
+pub fn last_message() -> *const c_char {
+    if FAILED.get() { MESSAGE.try_with(|slot| slot.borrow().as_ptr()).unwrap_or(c"".as_ptr()) } else { c"".as_ptr() }
+}
+
+/// The driver's code of the thread's last call.
+pub fn last_driver_code() -> i32 {
+    if FAILED.get() { DRIVER_CODE.get() } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CStr;
+
+    fn message() -> String {
+        // SAFETY: the text is NUL-terminated and is copied before this thread's next call.
+        unsafe { CStr::from_ptr(last_message()) }.to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn errors_are_remembered_until_a_success() {
+        let status = guard(|| Err(Error::new(Status::INVALID_VALUE, "asked for 3 of 2")));
+        assert_eq!((status, message().as_str()), (1, "asked for 3 of 2"));
+        assert_eq!(guard(|| Ok(())), PLINTH_OK);
+        assert_eq!((message().as_str(), last_driver_code()), ("", 0));
+    }
+
+    #[test]
+    fn panics_become_a_status() {
+        process::quiet_panics();
+        let index = message().len() + 5;
+        let status = guard(|| {
+            let empty: [i32; 0] = [];
+            assert_eq!(empty[index], 1);
+            Ok(())
+        });
+        assert_eq!(status, Status::PANIC.0);
+        assert!(message().starts_with("a defect in plinth: index out of bounds"));
+        assert_eq!(value(7, || panic!("a {}", "text")), 7);
+        assert!(message().ends_with("a text"));
+    }
+
+    #[test]
+    fn a_message_belongs_to_its_thread() {
+        guard(|| Err(Error::new(Status::INVALID_VALUE, "mine")));
+        std::thread::spawn(|| assert_eq!(message(), "")).join().unwrap();
+        assert_eq!(message(), "mine");
+    }
+}

@@ -1,0 +1,87 @@
+//! The C surface: every exported function, a file a noun.
+//!
+//! A function is a literal `pub unsafe extern "C" fn` whose body is one [`guard`](guard::guard). What it takes from C
+//! is checked by the helpers here before the core sees it. The doc comments are the library's specification: the
+//! header is generated from them.
+
+pub mod device;
+pub mod device_context;
+pub mod event;
+pub mod guard;
+pub mod memory;
+pub mod properties;
+pub mod status;
+pub mod stream;
+pub mod sync_debug;
+pub mod testing;
+pub mod version;
+
+use crate::{
+    driver::Span,
+    error::{Error, Result},
+    status::Status,
+};
+use std::ffi::{CStr, CString, c_char, c_void};
+
+/// What C declares as `struct CUstream_st`: the driver's stream, never looked into.
+#[allow(non_camel_case_types)]
+#[repr(C)]
+pub struct CUstream_st {
+    _private: [u8; 0],
+}
+
+/// A stream: the same type as `cudaStream_t` and `CUstream`.
+#[allow(non_camel_case_types)]
+pub type plinth_stream_t = *mut CUstream_st;
+
+#[cold]
+fn null(name: &str) -> Error {
+    Error::new(Status::NULL_POINTER, format!("{name} is NULL"))
+}
+
+/// An output: refused when NULL, written only on success.
+struct Output<T>(*mut T);
+
+impl<T> Output<T> {
+    /// # Safety
+    /// `pointer` is NULL, or a T may be written through it.
+    #[inline]
+    unsafe fn new(pointer: *mut T, name: &str) -> Result<Self> {
+        if pointer.is_null() { Err(null(name)) } else { Ok(Output(pointer)) }
+    }
+
+    #[inline]
+    fn set(self, value: T) {
+        // SAFETY: whoever made this promised that a T may be written, and the pointer is not NULL.
+        unsafe { self.0.write(value) }
+    }
+}
+
+/// The text of a C string.
+///
+/// # Safety
+/// `pointer` is NULL or a NUL-terminated string.
+unsafe fn string(pointer: *const c_char, name: &str) -> Result<String> {
+    if pointer.is_null() {
+        return Err(null(name));
+    }
+    // SAFETY: it is not NULL, so the caller promises that it is a string.
+    Ok(unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned())
+}
+
+/// A text that C will own, from the C allocator.
+fn owned_text(text: &str) -> Result<*mut c_char> {
+    let text = CString::new(text).map_err(|_| Error::new(Status::PANIC, "a text of the library's holds a NUL"))?;
+    // SAFETY: the argument is a NUL-terminated string.
+    let copy = unsafe { libc::strdup(text.as_ptr()) };
+    if copy.is_null() { Err(Error::new(Status::OUT_OF_MEMORY, "no memory for a text")) } else { Ok(copy) }
+}
+
+/// The bytes that C points at.
+///
+/// # Safety
+/// As [`Span::new`].
+unsafe fn span(pointer: *const c_void, bytes: usize) -> Span {
+    // SAFETY: the caller's promise is the same.
+    unsafe { Span::new(pointer as u64, bytes) }
+}

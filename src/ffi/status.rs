@@ -1,0 +1,123 @@
+//! Errors, as C sees them.
+
+use crate::{
+    ffi::guard,
+    status::{STATUSES, Status},
+};
+use std::ffi::c_char;
+
+/// What a call came to: PLINTH_OK, which is 0, or one of the PLINTH_ERROR_ constants. The numbers never change their
+/// meaning; newer versions of the library add more, so a program treats one that it does not know as a failure.
+#[allow(non_camel_case_types)]
+pub type plinth_status_t = i32;
+
+/// The call succeeded.
+pub const PLINTH_OK: plinth_status_t = 0;
+/// An argument is out of range or malformed.
+pub const PLINTH_ERROR_INVALID_VALUE: plinth_status_t = 1;
+/// A pointer that must not be NULL is NULL.
+pub const PLINTH_ERROR_NULL_POINTER: plinth_status_t = 2;
+/// There is no device with this number.
+pub const PLINTH_ERROR_INVALID_DEVICE: plinth_status_t = 3;
+/// The handle was never given out, was destroyed, or is of another kind.
+pub const PLINTH_ERROR_INVALID_HANDLE: plinth_status_t = 4;
+/// The pointer is not memory that the device knows.
+pub const PLINTH_ERROR_INVALID_POINTER: plinth_status_t = 5;
+/// There is not enough free memory for the request.
+pub const PLINTH_ERROR_OUT_OF_MEMORY: plinth_status_t = 6;
+/// This machine has no CUDA driver, or no device that the process may see.
+pub const PLINTH_ERROR_NO_DEVICE: plinth_status_t = 7;
+/// The CUDA driver lacks a call that is needed.
+pub const PLINTH_ERROR_DRIVER_TOO_OLD: plinth_status_t = 8;
+/// The libcuda that was found is the toolkit's stub, not a driver.
+pub const PLINTH_ERROR_STUB_LIBRARY: plinth_status_t = 9;
+/// An environment variable has a value that makes no sense.
+pub const PLINTH_ERROR_INVALID_CONFIGURATION: plinth_status_t = 10;
+/// It is too late for this call: the library is initialized.
+pub const PLINTH_ERROR_ALREADY_INITIALIZED: plinth_status_t = 11;
+/// A child made by fork cannot use the devices of its parent.
+pub const PLINTH_ERROR_FORKED_CHILD: plinth_status_t = 12;
+/// The process is exiting, and the driver must not be called any more.
+pub const PLINTH_ERROR_SHUTTING_DOWN: plinth_status_t = 13;
+/// The device or its driver cannot do this.
+pub const PLINTH_ERROR_NOT_SUPPORTED: plinth_status_t = 14;
+/// The objects belong to different devices.
+pub const PLINTH_ERROR_DEVICE_MISMATCH: plinth_status_t = 15;
+/// Both events must be created with PLINTH_EVENT_TIMING.
+pub const PLINTH_ERROR_EVENT_TIMING_DISABLED: plinth_status_t = 16;
+/// Both events must be recorded before the time between them is asked.
+pub const PLINTH_ERROR_EVENT_NOT_RECORDED: plinth_status_t = 17;
+/// Both events must be complete before the time between them is asked.
+pub const PLINTH_ERROR_EVENT_NOT_COMPLETE: plinth_status_t = 18;
+/// The call would wait for the device, and the sync debug mode forbids that.
+pub const PLINTH_ERROR_WOULD_SYNCHRONIZE: plinth_status_t = 19;
+/// The call is not permitted while a stream is capturing.
+pub const PLINTH_ERROR_CAPTURE_FORBIDS: plinth_status_t = 20;
+/// An earlier error made the capture invalid.
+pub const PLINTH_ERROR_CAPTURE_INVALIDATED: plinth_status_t = 21;
+/// The two devices cannot access each other's memory.
+pub const PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED: plinth_status_t = 22;
+/// Work on the device touched memory that it may not; the context is lost.
+pub const PLINTH_ERROR_ILLEGAL_ADDRESS: plinth_status_t = 23;
+/// A kernel failed on the device; the context is lost.
+pub const PLINTH_ERROR_LAUNCH_FAILED: plinth_status_t = 24;
+/// A driver call failed; plinth_last_driver_error has its code.
+pub const PLINTH_ERROR_DRIVER: plinth_status_t = 25;
+/// A call to the operating system failed.
+pub const PLINTH_ERROR_SYSTEM: plinth_status_t = 26;
+/// A defect in the library was caught before it could reach the caller.
+pub const PLINTH_ERROR_PANIC: plinth_status_t = 27;
+
+/// Returns the name of a status, "PLINTH_ERROR_OUT_OF_MEMORY"; "PLINTH_ERROR_UNKNOWN" for a number that is none.
+///
+/// The text is static. Thread-safe; needs no device.
+///
+/// @param status The status.
+/// @return A static text, never NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_status_name(status: plinth_status_t) -> *const c_char {
+    guard::text(|| Status(status).info().map_or(c"PLINTH_ERROR_UNKNOWN".as_ptr(), |info| info.name.as_ptr().cast()))
+}
+
+/// Returns one sentence about a status. plinth_last_error says more: it names the request.
+///
+/// The text is static. Thread-safe; needs no device.
+///
+/// @param status The status.
+/// @return A static text, never NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_status_string(status: plinth_status_t) -> *const c_char {
+    guard::text(|| {
+        Status(status)
+            .info()
+            .map_or(c"The number is not a status of this version.".as_ptr(), |info| info.text.as_ptr().cast())
+    })
+}
+
+/// Returns the message of the calling thread's last call that returned a status: what was asked for and why it
+/// failed, or "" after a success.
+///
+/// The text belongs to the library and is valid until the thread's next call that returns a status. Needs no device.
+///
+/// @return A text, never NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_last_error() -> *const c_char {
+    guard::text(guard::last_message)
+}
+
+/// Returns the raw CUresult of the driver call that made the calling thread's last call fail; 0 after a success, and
+/// after an error that the driver had no part in.
+///
+/// @return The driver's code.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_last_driver_error() -> i32 {
+    guard::value(0, guard::last_driver_code)
+}
+
+/// How many statuses there are: they are numbered from 0 without gaps.
+///
+/// @return The count.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_status_count() -> i32 {
+    guard::value(0, || STATUSES.len() as i32)
+}

@@ -1,0 +1,99 @@
+//! The sync debug mode, as C sees it.
+
+use crate::{
+    error::Error,
+    ffi::{Output, guard::guard, status::plinth_status_t},
+    status::Status,
+    sync_debug::{self, Mode},
+};
+use std::ffi::{CString, c_char, c_void};
+
+/// Calls that wait for the device do so without a word. The mode at the start.
+pub const PLINTH_SYNC_DEBUG_DEFAULT: i32 = 0;
+/// The callback of plinth_set_sync_debug_callback is told of each call that waits, and the call is counted.
+pub const PLINTH_SYNC_DEBUG_WARN: i32 = 1;
+/// Each call that would wait fails with PLINTH_ERROR_WOULD_SYNCHRONIZE, before it has done anything.
+pub const PLINTH_SYNC_DEBUG_ERROR: i32 = 2;
+
+/// Is told of a warning. The message is valid during the call only.
+#[allow(non_camel_case_types)]
+pub type plinth_sync_debug_callback_t = Option<unsafe extern "C" fn(message: *const c_char, context: *mut c_void)>;
+
+/// Sets what happens when a call of the library makes the CPU wait for the device, for all threads.
+///
+/// Such calls are plinth_synchronize, plinth_stream_synchronize, plinth_event_synchronize, blocking copies and copies
+/// with pageable host memory, plinth_device_free and plinth_pinned_free. Needs no device. Thread-safe.
+///
+/// @param mode PLINTH_SYNC_DEBUG_DEFAULT, _WARN or _ERROR.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for another number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_set_sync_debug_mode(mode: i32) -> plinth_status_t {
+    guard(|| {
+        sync_debug::set_mode(match mode {
+            PLINTH_SYNC_DEBUG_DEFAULT => Mode::Default,
+            PLINTH_SYNC_DEBUG_WARN => Mode::Warn,
+            PLINTH_SYNC_DEBUG_ERROR => Mode::Error,
+            _ => {
+                return Err(Error::new(
+                    Status::INVALID_VALUE,
+                    format!("{mode} is not a sync debug mode; default, warn and error are 0, 1 and 2"),
+                ));
+            }
+        });
+        Ok(())
+    })
+}
+
+/// Tells the sync debug mode. Needs no device. Thread-safe.
+///
+/// @param mode Out: the mode.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_get_sync_debug_mode(mode: *mut i32) -> plinth_status_t {
+    guard(|| {
+        // SAFETY: the caller passes NULL or a place for the mode.
+        let mode = unsafe { Output::new(mode, "mode") }?;
+        mode.set(sync_debug::mode() as i32);
+        Ok(())
+    })
+}
+
+/// Sets who is told of warnings in the mode PLINTH_SYNC_DEBUG_WARN, for all threads. Without a callback they are only
+/// counted: the library itself prints nothing. Needs no device. Thread-safe.
+///
+/// @param callback Called with the message by the thread whose call waits, before it waits; NULL for nobody. It must
+///        not unwind or throw.
+/// @param context Passed to the callback, which may be called by several threads at once.
+/// @return PLINTH_OK.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_set_sync_debug_callback(
+    callback: plinth_sync_debug_callback_t,
+    context: *mut c_void,
+) -> plinth_status_t {
+    guard(|| {
+        let context = context as usize;
+        sync_debug::set_callback(callback.map(|callback| -> sync_debug::Callback {
+            Box::new(move |sentence| {
+                let sentence = CString::new(sentence).unwrap_or_default();
+                // SAFETY: the caller of plinth_set_sync_debug_callback promises that the callback may be called with
+                // its context from any thread until another is set.
+                unsafe { callback(sentence.as_ptr(), context as *mut c_void) }
+            })
+        }));
+        Ok(())
+    })
+}
+
+/// Counts the warnings since the process began, told or not. Needs no device. Thread-safe.
+///
+/// @param count Out: the count.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_sync_debug_warnings(count: *mut u64) -> plinth_status_t {
+    guard(|| {
+        // SAFETY: the caller passes NULL or a place for the count.
+        let count = unsafe { Output::new(count, "count") }?;
+        count.set(sync_debug::warnings());
+        Ok(())
+    })
+}

@@ -1,0 +1,104 @@
+//! Memory straight from the driver: whole allocations of device memory, pinned host memory, and whose a pointer is.
+
+use crate::{
+    driver::{MemoryKind, Span},
+    error::{Context, Error, Result},
+    runtime,
+    status::Status,
+    sync_debug,
+    units::Bytes,
+};
+
+/// Allocates memory on a device and returns its address; 0 for a size of 0.
+pub fn alloc(bytes: usize, number: i32) -> Result<u64> {
+    let runtime = runtime::ready()?;
+    let device = runtime.device(number)?;
+    if bytes == 0 {
+        return Ok(0);
+    }
+    device.with_context(&runtime.driver, |driver| {
+        driver.memory_alloc(bytes).map_err(|failure| {
+            let error = Error::from(failure);
+            let free = match driver.memory_info() {
+                Ok((free, total)) => {
+                    format!("; {} of {} are free", Bytes(free as u64), Bytes(total as u64))
+                }
+                Err(_) => String::new(),
+            };
+            error.context(format_args!("tried to allocate {} on device {}{free}", Bytes(bytes as u64), device.ordinal))
+        })
+    })
+}
+
+/// Frees what [`alloc`] gave. Waits for the work of the memory's context.
+pub fn free(span: Span) -> Result<()> {
+    let runtime = runtime::ready()?;
+    if span.address() == 0 {
+        return Ok(());
+    }
+    runtime.attach()?;
+    let info = runtime.driver.pointer_info(span.address())?;
+    if info.kind != MemoryKind::Device {
+        return Err(not_allocated(span, "plinth_device_malloc"));
+    }
+    sync_debug::check("plinth_device_free")?;
+    let device = runtime.device(info.device)?;
+    device
+        .with_context(&runtime.driver, |driver| Ok(driver.memory_free(span)?))
+        .map_err(|error| refused(error, span, "plinth_device_malloc"))
+}
+
+/// Allocates pinned host memory that every device may use, and returns its address; 0 for a size of 0.
+pub fn alloc_pinned(bytes: usize) -> Result<u64> {
+    let runtime = runtime::ready()?;
+    if bytes == 0 {
+        return Ok(0);
+    }
+    runtime
+        .current_device()?
+        .with_context(&runtime.driver, |driver| Ok(driver.pinned_alloc(bytes)?))
+        .context(|| format!("tried to allocate {} of pinned host memory", Bytes(bytes as u64)))
+}
+
+/// Frees what [`alloc_pinned`] gave.
+pub fn free_pinned(span: Span) -> Result<()> {
+    let runtime = runtime::ready()?;
+    if span.address() == 0 {
+        return Ok(());
+    }
+    runtime.attach()?;
+    if runtime.driver.pointer_info(span.address())?.kind != MemoryKind::Pinned {
+        return Err(not_allocated(span, "plinth_pinned_malloc"));
+    }
+    sync_debug::check("plinth_pinned_free")?;
+    runtime.driver.pinned_free(span).map_err(|failure| refused(failure.into(), span, "plinth_pinned_malloc"))
+}
+
+#[cold]
+fn not_allocated(span: Span, giver: &str) -> Error {
+    let address = span.address();
+    Error::new(Status::INVALID_POINTER, format!("{address:#x} did not come from {giver}, or was freed"))
+}
+
+/// A free that the driver refused for its argument is about the pointer.
+fn refused(error: Error, span: Span, giver: &str) -> Error {
+    if matches!(error.status(), Status::INVALID_VALUE | Status::INVALID_HANDLE) {
+        not_allocated(span, giver)
+    } else {
+        error
+    }
+}
+
+/// The number of the device whose memory an address is in; `None` for host memory and for no memory at all.
+pub fn device_of(address: u64) -> Result<Option<u32>> {
+    let runtime = runtime::ready()?;
+    if address == 0 {
+        return Ok(None);
+    }
+    runtime.attach()?;
+    let info = runtime.driver.pointer_info(address)?;
+    match info.kind {
+        MemoryKind::Device | MemoryKind::Managed => Ok(Some(runtime.device(info.device)?.ordinal)),
+        MemoryKind::Pinned | MemoryKind::Unregistered => Ok(None),
+    }
+}

@@ -1,0 +1,108 @@
+//! Statuses: the open integers that every call of the library returns.
+
+/// What a call came to. 0 is success; the other numbers are never reused, and newer versions add more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Status(pub i32);
+
+/// A line of the list of statuses.
+#[derive(Debug)]
+pub struct StatusInfo {
+    /// The number.
+    pub status: Status,
+    /// The name that the C header gives it, NUL-terminated.
+    pub name: &'static str,
+    /// One sentence, NUL-terminated.
+    pub text: &'static str,
+}
+
+macro_rules! statuses {
+    ($( $number:literal $name:ident $c_name:literal $text:literal; )*) => {
+        impl Status {
+            $( #[doc = $text] pub const $name: Status = Status($number); )*
+        }
+
+        /// Every status, in order of its number.
+        pub const STATUSES: &[StatusInfo] = &[
+            $( StatusInfo {
+                status: Status::$name,
+                name: concat!($c_name, "\0"),
+                text: concat!($text, "\0"),
+            }, )*
+        ];
+    };
+}
+
+statuses! {
+    0 OK "PLINTH_OK" "The call succeeded.";
+    1 INVALID_VALUE "PLINTH_ERROR_INVALID_VALUE" "An argument is out of range or malformed.";
+    2 NULL_POINTER "PLINTH_ERROR_NULL_POINTER" "A pointer that must not be NULL is NULL.";
+    3 INVALID_DEVICE "PLINTH_ERROR_INVALID_DEVICE" "There is no device with this number.";
+    4 INVALID_HANDLE "PLINTH_ERROR_INVALID_HANDLE" "The handle was never given out, was destroyed, or is of another kind.";
+    5 INVALID_POINTER "PLINTH_ERROR_INVALID_POINTER" "The pointer is not memory that the device knows.";
+    6 OUT_OF_MEMORY "PLINTH_ERROR_OUT_OF_MEMORY" "There is not enough free memory for the request.";
+    7 NO_DEVICE "PLINTH_ERROR_NO_DEVICE" "This machine has no CUDA driver, or no device that the process may see.";
+    8 DRIVER_TOO_OLD "PLINTH_ERROR_DRIVER_TOO_OLD" "The CUDA driver lacks a call that is needed.";
+    9 STUB_LIBRARY "PLINTH_ERROR_STUB_LIBRARY" "The libcuda that was found is the toolkit's stub, not a driver.";
+    10 INVALID_CONFIGURATION "PLINTH_ERROR_INVALID_CONFIGURATION" "An environment variable has a value that makes no sense.";
+    11 ALREADY_INITIALIZED "PLINTH_ERROR_ALREADY_INITIALIZED" "It is too late for this call: the library is initialized.";
+    12 FORKED_CHILD "PLINTH_ERROR_FORKED_CHILD" "A child made by fork cannot use the devices of its parent.";
+    13 SHUTTING_DOWN "PLINTH_ERROR_SHUTTING_DOWN" "The process is exiting, and the driver must not be called any more.";
+    14 NOT_SUPPORTED "PLINTH_ERROR_NOT_SUPPORTED" "The device or its driver cannot do this.";
+    15 DEVICE_MISMATCH "PLINTH_ERROR_DEVICE_MISMATCH" "The objects belong to different devices.";
+    16 EVENT_TIMING_DISABLED "PLINTH_ERROR_EVENT_TIMING_DISABLED" "Both events must be created with PLINTH_EVENT_TIMING.";
+    17 EVENT_NOT_RECORDED "PLINTH_ERROR_EVENT_NOT_RECORDED" "Both events must be recorded before the time between them is asked.";
+    18 EVENT_NOT_COMPLETE "PLINTH_ERROR_EVENT_NOT_COMPLETE" "Both events must be complete before the time between them is asked.";
+    19 WOULD_SYNCHRONIZE "PLINTH_ERROR_WOULD_SYNCHRONIZE" "The call would wait for the device, and the sync debug mode forbids that.";
+    20 CAPTURE_FORBIDS "PLINTH_ERROR_CAPTURE_FORBIDS" "The call is not permitted while a stream is capturing.";
+    21 CAPTURE_INVALIDATED "PLINTH_ERROR_CAPTURE_INVALIDATED" "An earlier error made the capture invalid.";
+    22 PEER_ACCESS_UNSUPPORTED "PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED" "The two devices cannot access each other's memory.";
+    23 ILLEGAL_ADDRESS "PLINTH_ERROR_ILLEGAL_ADDRESS" "Work on the device touched memory that it may not; the context is lost.";
+    24 LAUNCH_FAILED "PLINTH_ERROR_LAUNCH_FAILED" "A kernel failed on the device; the context is lost.";
+    25 DRIVER "PLINTH_ERROR_DRIVER" "A driver call failed; plinth_last_driver_error has its code.";
+    26 SYSTEM "PLINTH_ERROR_SYSTEM" "A call to the operating system failed.";
+    27 PANIC "PLINTH_ERROR_PANIC" "A defect in the library was caught before it could reach the caller.";
+}
+
+impl Status {
+    /// The line of the list with this number.
+    pub fn info(self) -> Option<&'static StatusInfo> {
+        STATUSES.iter().find(|info| info.status == self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_ascend_without_gaps() {
+        for (index, info) in STATUSES.iter().enumerate() {
+            assert_eq!(info.status.0 as usize, index, "{}", info.name);
+        }
+    }
+
+    #[test]
+    fn c_names_follow_the_rust_names() {
+        assert_eq!(Status::OUT_OF_MEMORY.info().unwrap().name, "PLINTH_ERROR_OUT_OF_MEMORY\0");
+        assert!(Status(9999).info().is_none());
+    }
+
+    /// The C constants stand once more, in `ffi/status.rs`, because the header generator reads literal items only.
+    #[test]
+    fn the_header_constants_are_this_list() {
+        let source = include_str!("ffi/status.rs");
+        let mut expected = Vec::new();
+        for info in STATUSES {
+            let name = info.name.trim_end_matches('\0');
+            let text = info.text.trim_end_matches('\0');
+            expected.push((format!("/// {text}"), format!("pub const {name}: plinth_status_t = {};", info.status.0)));
+        }
+        let lines: Vec<&str> = source.lines().collect();
+        let found: Vec<(String, String)> = lines
+            .windows(2)
+            .filter(|pair| pair[1].starts_with("pub const PLINTH_") && pair[1].contains("plinth_status_t"))
+            .map(|pair| (pair[0].to_string(), pair[1].to_string()))
+            .collect();
+        assert_eq!(found, expected);
+    }
+}
