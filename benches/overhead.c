@@ -1,0 +1,190 @@
+/* What a call of plinth costs beside the bare driver call, in one run.
+ *
+ * Both are timed in turns, in batches, so that a clock that changes its mind meets both. The bare call is the very
+ * function that plinth would call, taken from plinth_driver_entry_point. The table shows medians over the batches and
+ * the 99th percentile of the difference's two sides. Build and run: `make bench`. */
+#define _GNU_SOURCE
+#include <plinth.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { BATCHES = 401, CALLS = 256 };
+
+#define MUST(call)                                                                            \
+  do {                                                                                        \
+    if ((call) != PLINTH_OK) {                                                                \
+      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, plinth_last_error());     \
+      exit(1);                                                                                \
+    }                                                                                         \
+  } while (0)
+
+static double now_ns(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
+}
+
+static int ascending(const void *left, const void *right) {
+  double a = *(const double *)left, b = *(const double *)right;
+  return (a > b) - (a < b);
+}
+
+/* What the calls work on. */
+static plinth_stream_t stream;
+static plinth_event_t event;
+static void *native_event;
+static void *device_memory, *pinned_memory;
+
+/* The driver's functions, as cuda.h declares them. */
+static unsigned (*event_record)(void *, void *);
+static unsigned (*event_query)(void *);
+static unsigned (*stream_wait)(void *, void *, unsigned);
+static unsigned (*stream_query)(void *);
+static unsigned (*is_capturing)(void *, unsigned *);
+static unsigned (*copy)(unsigned long long, unsigned long long, size_t, void *);
+static unsigned (*fill)(unsigned long long, unsigned char, size_t, void *);
+static unsigned (*context_get)(void **);
+static unsigned (*context_set)(void *);
+static void *context;
+
+static volatile unsigned failures;
+static bool flag;
+static int32_t number;
+static plinth_stream_t found;
+
+static void plinth_current_device_(void) { failures += plinth_current_device(&number) != 0; }
+static void plinth_current_stream_(void) { failures += plinth_current_stream(-1, &found) != 0; }
+static void plinth_set_stream_(void) { failures += plinth_set_stream(stream) != 0; }
+static void plinth_set_device_(void) { failures += plinth_set_device(0) != 0; }
+static void plinth_record_(void) { failures += plinth_event_record(event, stream) != 0; }
+static void plinth_query_(void) { failures += plinth_event_query(event, &flag) != 0; }
+static void plinth_wait_(void) { failures += plinth_stream_wait_event(stream, event) != 0; }
+static void plinth_stream_query_(void) { failures += plinth_stream_query(stream, &flag) != 0; }
+static void plinth_capturing_(void) { failures += plinth_is_current_stream_capturing(&flag) != 0; }
+static void plinth_copy_(void) { failures += plinth_memcpy(device_memory, pinned_memory, 4096, stream) != 0; }
+static void plinth_fill_(void) { failures += plinth_memset(device_memory, 1, 4096, stream) != 0; }
+static void plinth_event_pair_(void) {
+  plinth_event_t made;
+  failures += plinth_event_create(0, &made) != 0;
+  failures += plinth_event_destroy(made) != 0;
+}
+
+static void *address(void *pointer) { return pointer; }
+static void bare_context_get_(void) { void *got; failures += context_get(&got) != 0; }
+static void bare_context_set_(void) { failures += context_set(context) != 0; }
+static void bare_record_(void) { failures += event_record(native_event, stream) != 0; }
+static void bare_query_(void) { failures += event_query(native_event) == 1; }
+static void bare_wait_(void) { failures += stream_wait(stream, native_event, 0) != 0; }
+static void bare_stream_query_(void) { failures += stream_query(stream) == 1; }
+static void bare_capturing_(void) { unsigned status; failures += is_capturing(stream, &status) != 0; }
+static void bare_copy_(void) {
+  failures += copy((unsigned long long)device_memory, (unsigned long long)pinned_memory, 4096, stream) != 0;
+}
+static void bare_fill_(void) { failures += fill((unsigned long long)device_memory, 1, 4096, stream) != 0; }
+static unsigned (*event_create)(void **, unsigned);
+static unsigned (*event_destroy)(void *);
+static void bare_event_pair_(void) {
+  void *made = NULL;
+  failures += event_create(&made, 2) != 0;
+  failures += event_destroy(made) != 0;
+}
+
+static const struct row {
+  const char *name;
+  void (*plinth)(void);
+  void (*bare)(void);
+  const char *bare_name;
+} rows[] = {
+    {"plinth_current_device", plinth_current_device_, NULL, "(none)"},
+    {"plinth_current_stream", plinth_current_stream_, NULL, "(none)"},
+    {"plinth_set_stream", plinth_set_stream_, NULL, "(none)"},
+    {"plinth_set_device", plinth_set_device_, bare_context_set_, "cuCtxSetCurrent"},
+    {"plinth_set_device (same)", plinth_set_device_, bare_context_get_, "cuCtxGetCurrent"},
+    {"plinth_event_record", plinth_record_, bare_record_, "cuEventRecord"},
+    {"plinth_event_query", plinth_query_, bare_query_, "cuEventQuery"},
+    {"plinth_stream_wait_event", plinth_wait_, bare_wait_, "cuStreamWaitEvent"},
+    {"plinth_stream_query", plinth_stream_query_, bare_stream_query_, "cuStreamQuery"},
+    {"plinth_is_current_stream_capturing", plinth_capturing_, bare_capturing_, "cuStreamIsCapturing"},
+    {"plinth_memcpy, 4 KiB pinned to device", plinth_copy_, bare_copy_, "cuMemcpyAsync"},
+    {"plinth_memset, 4 KiB", plinth_fill_, bare_fill_, "cuMemsetD8Async"},
+    {"plinth_event_create and _destroy", plinth_event_pair_, bare_event_pair_, "cuEventCreate, cuEventDestroy"},
+};
+
+static double batch(void (*call)(void)) {
+  double start = now_ns();
+  for (int i = 0; i < CALLS; i++) call();
+  double end = now_ns();
+  MUST(plinth_stream_synchronize(stream));
+  return (end - start) / CALLS;
+}
+
+static void nothing(void) {}
+
+static void measure(const struct row *row) {
+  static double ours[BATCHES], theirs[BATCHES], empty[BATCHES];
+  void (*bare)(void) = row->bare ? row->bare : nothing;
+  for (int i = 0; i < BATCHES; i++) {
+    ours[i] = batch(row->plinth);
+    theirs[i] = batch(bare);
+    empty[i] = batch(nothing);
+  }
+  qsort(ours, BATCHES, sizeof *ours, ascending);
+  qsort(theirs, BATCHES, sizeof *theirs, ascending);
+  qsort(empty, BATCHES, sizeof *empty, ascending);
+  double base = empty[BATCHES / 2];
+  double mine = ours[BATCHES / 2] - base, other = row->bare ? theirs[BATCHES / 2] - base : 0;
+  printf("| %-37s | %7.1f | %-30s | %7.1f | %+6.1f | %7.1f | %7.1f |\n", row->name, mine, row->bare_name, other,
+         mine - other, ours[BATCHES * 99 / 100] - base, row->bare ? theirs[BATCHES * 99 / 100] - base : 0.0);
+}
+
+#define ENTRY(variable, symbol)                                       \
+  do {                                                                \
+    void *pointer = NULL;                                             \
+    MUST(plinth_driver_entry_point(symbol, &pointer));                \
+    memcpy(&variable, &pointer, sizeof pointer);                      \
+  } while (0)
+
+int main(void) {
+  char name[256];
+  int32_t version;
+  MUST(plinth_init());
+  MUST(plinth_get_device_name(0, name, sizeof name));
+  MUST(plinth_driver_version(&version));
+  ENTRY(event_record, "cuEventRecord");
+  ENTRY(event_query, "cuEventQuery");
+  ENTRY(stream_wait, "cuStreamWaitEvent");
+  ENTRY(stream_query, "cuStreamQuery");
+  ENTRY(is_capturing, "cuStreamIsCapturing");
+  ENTRY(copy, "cuMemcpyAsync");
+  ENTRY(fill, "cuMemsetD8Async");
+  ENTRY(context_get, "cuCtxGetCurrent");
+  ENTRY(context_set, "cuCtxSetCurrent");
+  ENTRY(event_create, "cuEventCreate");
+  ENTRY(event_destroy, "cuEventDestroy");
+  MUST(plinth_set_device(0));
+  if (context_get(&context) != 0) return 1;
+  MUST(plinth_stream_create(0, 0, &stream));
+  MUST(plinth_set_stream(stream));
+  MUST(plinth_event_create(0, &event));
+  MUST(plinth_event_record(event, stream));
+  MUST(plinth_event_native(event, &native_event));
+  MUST(plinth_device_malloc(1 << 20, 0, &device_memory));
+  MUST(plinth_pinned_malloc(1 << 20, &pinned_memory));
+  MUST(plinth_memset(address(pinned_memory), 0, 1 << 20, stream));
+  MUST(plinth_stream_synchronize(stream));
+
+  int32_t kind;
+  MUST(plinth_get_device_kind(&kind));
+  printf("plinth %s on %s%s, CUDA %d.%d, ns a call, %d batches of %d\n\n", plinth_version_string(), name,
+         kind == PLINTH_DEVICE_HOST ? " (host device)" : "", version / 1000, version % 1000 / 10, BATCHES, CALLS);
+  printf("| call                                  |  plinth | bare                           |    bare |  more  | "
+         "p99     | bare p99 |\n|---|---|---|---|---|---|---|\n");
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) measure(&rows[i]);
+  MUST(plinth_device_free(device_memory));
+  MUST(plinth_pinned_free(pinned_memory));
+  MUST(plinth_event_destroy(event));
+  if (failures) fprintf(stderr, "%u calls failed\n", failures);
+  return failures != 0;
+}

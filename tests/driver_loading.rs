@@ -1,0 +1,136 @@
+//! How libcuda is found, and what is said of machines where it is missing, a stub, or too old.
+//!
+//! Each case is a process of its own, with a libcuda made for it by the C compiler.
+
+use plinth::{driver::table::CALLS, runtime};
+use std::{
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const CHILD: &str = "PLINTH_TEST_CHILD";
+
+/// Not a test of its own: what the others run in a fresh process. Prints the outcome of initialisation.
+#[test]
+fn child() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    match runtime::ready() {
+        Ok(runtime) => println!("outcome 0 {} devices, version {:?}", runtime.devices().len(), runtime.driver.version()),
+        Err(error) => println!("outcome {} {}", error.status().0, error.message()),
+    }
+}
+
+fn outcome(environment: &[(&str, &Path)]) -> String {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child", "--nocapture"]).env(CHILD, "1").env_remove("PLINTH_DEVICE");
+    let output = command.envs(environment.iter().copied()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    let start = text.find("outcome ").unwrap_or_else(|| panic!("no outcome in {text}"));
+    text[start..].lines().next().unwrap().to_owned()
+}
+
+/// A libcuda whose calls do nothing, successfully, unless `special` gives another body.
+fn build(name: &str, omit: &[&str], special: &[(&str, &str)]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&folder).unwrap();
+    let (source, library) = (folder.join("fake.c"), folder.join("libcuda.so.1"));
+    let mut text = String::from("#include <stddef.h>\n#include <string.h>\n");
+    for call in CALLS.iter().filter(|call| !omit.contains(&call.symbol)) {
+        match special.iter().find(|(symbol, _)| *symbol == call.symbol) {
+            Some((_, definition)) => writeln!(text, "{definition}").unwrap(),
+            None => writeln!(text, "unsigned {}(void) {{ return 0; }}", call.symbol).unwrap(),
+        }
+    }
+    for (_, definition) in special.iter().filter(|(symbol, _)| CALLS.iter().all(|call| call.symbol != *symbol)) {
+        writeln!(text, "{definition}").unwrap();
+    }
+    fs::write(&source, text).unwrap();
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let compiler = cc::Build::new().target(&target).host(&target).opt_level(0).cargo_metadata(false).get_compiler();
+    let status = compiler.to_command().args(["-w", "-shared", "-fPIC", "-o"]).args([&library, &source]).status();
+    assert!(status.unwrap().success());
+    library
+}
+
+const COUNT: (&str, &str) = ("cuDeviceGetCount", "unsigned cuDeviceGetCount(int *n) { *n = 3; return 0; }");
+const VERSION: (&str, &str) = ("cuDriverGetVersion", "unsigned cuDriverGetVersion(int *v) { *v = 12345; return 0; }");
+
+#[test]
+fn a_machine_without_a_driver_is_told_of_the_host_device() {
+    let nothing = Path::new("/nonexistent/libcuda.so.1");
+    let text = outcome(&[("PLINTH_CUDA_LIBRARY", nothing)]);
+    assert!(text.starts_with("outcome 7 "), "{text}");
+    assert!(text.contains("PLINTH_DEVICE=host") && text.contains("/nonexistent/libcuda.so.1"), "{text}");
+}
+
+#[test]
+fn a_whole_driver_is_found_on_the_library_path() {
+    let library = build("whole", &[], &[COUNT, VERSION]);
+    let text = outcome(&[("LD_LIBRARY_PATH", library.parent().unwrap())]);
+    assert_eq!(text, "outcome 0 3 devices, version Ok(12345)");
+}
+
+#[test]
+fn a_missing_required_call_is_named() {
+    let library = build("old", &["cuLaunchHostFunc"], &[COUNT]);
+    let text = outcome(&[("PLINTH_CUDA_LIBRARY", &library)]);
+    assert!(text.starts_with("outcome 8 the CUDA driver has no cuLaunchHostFunc, which came with CUDA 10.0"), "{text}");
+}
+
+#[test]
+fn missing_optional_calls_do_no_harm() {
+    let optional: Vec<&str> = CALLS.iter().filter(|call| !call.required).map(|call| call.symbol).collect();
+    assert!(optional.len() > 10);
+    let library = build("optional", &optional, &[COUNT, VERSION]);
+    assert!(outcome(&[("PLINTH_CUDA_LIBRARY", &library)]).starts_with("outcome 0 3 devices"));
+}
+
+#[test]
+fn the_toolkits_stub_is_recognised() {
+    let library = build("stub", &[], &[("cuInit", "unsigned cuInit(unsigned f) { return 34; }")]);
+    let text = outcome(&[("PLINTH_CUDA_LIBRARY", &library)]);
+    assert!(text.starts_with("outcome 9 ") && text.contains("stubs folder"), "{text}");
+}
+
+#[test]
+fn a_driver_without_devices_is_no_device() {
+    let none = ("cuInit", "unsigned cuInit(unsigned f) { return 100; }");
+    let zero = ("cuDeviceGetCount", "unsigned cuDeviceGetCount(int *n) { *n = 0; return 0; }");
+    for (name, special) in [("nodevice", none), ("zero", zero)] {
+        let text = outcome(&[("PLINTH_CUDA_LIBRARY", &build(name, &[], &[special]))]);
+        assert!(text.starts_with("outcome 7 ") && text.contains("PLINTH_DEVICE=host"), "{text}");
+    }
+}
+
+#[test]
+fn a_failure_with_an_unknown_code_is_a_driver_error() {
+    let library = build("strange", &[], &[("cuInit", "unsigned cuInit(unsigned f) { return 77777; }")]);
+    let text = outcome(&[("PLINTH_CUDA_LIBRARY", &library)]);
+    assert_eq!(text, "outcome 25 the CUDA driver did not start: cuInit failed with CUDA error 77777");
+}
+
+/// `cuGetProcAddress` is asked by base name and version, and its answer goes before the symbol of the same name.
+#[test]
+fn calls_are_resolved_through_the_driver() {
+    let resolver = "
+        static unsigned answer(int *v) { *v = 424; return 0; }
+        unsigned cuGetProcAddress_v2(const char *name, void **out, int version, unsigned long long flags, int *status) {
+          *out = NULL;
+          if (strcmp(name, \"cuDriverGetVersion\") == 0 && version == 2020 && flags == 0) *out = (void *)answer;
+          if (strstr(name, \"_v2\")) __builtin_trap();
+          return *out ? 0 : 500;
+        }";
+    let library = build("resolver", &[], &[COUNT, VERSION, ("cuGetProcAddress_v2", resolver)]);
+    assert_eq!(outcome(&[("PLINTH_CUDA_LIBRARY", &library)]), "outcome 0 3 devices, version Ok(424)");
+}
+
+#[test]
+fn a_nonsensical_kind_of_device_is_named() {
+    let text = outcome(&[("PLINTH_DEVICE", Path::new("gpu"))]);
+    assert_eq!(text, "outcome 10 PLINTH_DEVICE is \"gpu\"; it can be cuda, host or auto");
+}
