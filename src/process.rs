@@ -3,12 +3,8 @@
 
 #![allow(unsafe_code)]
 
-use crate::runtime;
-use std::{cell::Cell, panic, sync::Once};
-
-thread_local! {
-    static GUARDED: Cell<bool> = const { Cell::new(false) };
-}
+use crate::{runtime, thread};
+use std::{panic, sync::Once};
 
 extern "C" fn exiting() {
     runtime::mark_exiting();
@@ -32,29 +28,21 @@ pub fn register() {
     });
 }
 
-/// Runs `body` with panics kept silent: whoever calls this turns them into an error that carries their message.
-#[inline]
-pub fn silently<T>(body: impl FnOnce() -> T) -> T {
-    let outer = GUARDED.replace(true);
-    let value = body();
-    GUARDED.set(outer);
-    value
-}
-
-/// Ends the silence after a panic has skipped the end of [`silently`].
-pub fn speak() {
-    GUARDED.set(false);
-}
-
-/// Puts a hook before the process's panic hook that drops what [`silently`] covers and passes on everything else.
-pub fn quiet_panics() {
+/// Puts a hook before the process's panic hook that drops what happens in a call from C, where the panic is caught and
+/// its message kept, and passes on everything else.
+pub extern "C" fn quiet_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let previous = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            if !GUARDED.try_with(Cell::get).unwrap_or(false) {
+            if !thread::in_call() {
                 previous(info);
             }
         }));
     });
 }
+
+/// Runs when the library is loaded, so that no call has to ask whether the hook is there.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = quiet_panics;

@@ -8,7 +8,7 @@ use crate::{
     device::Device,
     driver::{self, Driver, HostFunction, StreamInfo, StreamOrigin, types::*},
     error::{Context, Error, Result},
-    event,
+    event, properties,
     runtime::{self, Runtime},
     status::Status,
     sync_debug, thread,
@@ -185,9 +185,9 @@ pub fn current(device: i32) -> Result<usize> {
     let runtime = runtime::ready()?;
     let number = if device == -1 { thread::device() } else { device as u32 };
     if number as usize >= runtime.devices().len() {
-        runtime.device(device)?;
+        return Err(properties::no_such_device(device, runtime.devices().len()));
     }
-    Ok(thread::stream(number))
+    Ok(thread::stream(number).handle())
 }
 
 /// The handle of a device's default stream, which is 0 for each.
@@ -204,7 +204,7 @@ pub fn set(handle: usize) -> Result<()> {
     if thread::device() != stream.device || !thread::attached() {
         device.make_current(&runtime.driver)?;
     }
-    thread::set_stream(stream.device, handle);
+    thread::set_stream(stream.device, stream.raw);
     Ok(())
 }
 
@@ -228,9 +228,9 @@ pub fn enter(handle: usize) -> Result<Saved> {
     let device = thread::device();
     let saved = Saved {
         device,
-        stream: thread::stream(device),
+        stream: thread::stream(device).handle(),
         entered_device,
-        entered_stream: thread::stream(entered_device),
+        entered_stream: thread::stream(entered_device).handle(),
     };
     set(handle)?;
     Ok(saved)
@@ -241,14 +241,12 @@ pub fn exit(saved: Saved) -> Result<()> {
     let runtime = runtime::ready()?;
     let device = runtime.device(saved.device as i32)?;
     runtime.device(saved.entered_device as i32)?;
-    for handle in [saved.stream, saved.entered_stream] {
-        resolve(runtime, handle)?;
-    }
+    let (stream, entered_stream) = (resolve(runtime, saved.stream)?.raw, resolve(runtime, saved.entered_stream)?.raw);
     if thread::device() != saved.device {
         device.make_current(&runtime.driver)?;
     }
-    thread::set_stream(saved.entered_device, saved.entered_stream);
-    thread::set_stream(saved.device, saved.stream);
+    thread::set_stream(saved.entered_device, entered_stream);
+    thread::set_stream(saved.device, stream);
     Ok(())
 }
 
@@ -341,15 +339,18 @@ pub fn is_capturing(handle: usize) -> Result<bool> {
 /// Whether the thread's current stream is capturing. Makes no context.
 #[inline]
 pub fn is_current_capturing() -> Result<bool> {
-    is_capturing(current(-1)?)
+    let runtime = runtime::ready()?;
+    let raw = thread::stream(thread::device());
+    if raw.handle() <= CU_STREAM_LEGACY {
+        return Ok(false);
+    }
+    runtime.attach()?;
+    Ok(runtime.driver.stream_capture_status(raw)? != CU_STREAM_CAPTURE_STATUS_NONE)
 }
 
-/// The thread's current stream on a device, checked.
+/// The thread's current stream on a device.
 pub fn current_on(runtime: &Runtime, device: u32) -> Result<Stream> {
-    let handle = thread::stream(device);
-    if handle <= CU_STREAM_PER_THREAD {
-        Ok(Stream { device, ..default_stream(handle)? })
-    } else {
-        resolve(runtime, handle)
-    }
+    let raw = thread::stream(device);
+    let origin = runtime.streams.find(raw.handle()).map(|(_, info)| info.origin);
+    Ok(Stream { raw, device, origin })
 }

@@ -19,7 +19,9 @@ fn child() {
         return;
     }
     match runtime::ready() {
-        Ok(runtime) => println!("outcome 0 {} devices, version {:?}", runtime.devices().len(), runtime.driver.version()),
+        Ok(runtime) => {
+            println!("outcome 0 {} devices, version {:?}", runtime.devices().len(), runtime.driver.version())
+        }
         Err(error) => println!("outcome {} {}", error.status().0, error.message()),
     }
 }

@@ -6,29 +6,28 @@
 use crate::{
     error::{Error, Result},
     ffi::status::{PLINTH_OK, plinth_status_t},
-    process,
     status::Status,
+    thread,
 };
 use std::{
     any::Any,
-    cell::{Cell, RefCell},
+    cell::RefCell,
     ffi::{CString, c_char},
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
 thread_local! {
-    /// Whether the thread's last call failed. Without it, each success would have to clear a text.
-    static FAILED: Cell<bool> = const { Cell::new(false) };
-    static DRIVER_CODE: Cell<i32> = const { Cell::new(0) };
+    /// The message of the thread's last call, if that failed; otherwise of an earlier one.
     static MESSAGE: RefCell<CString> = RefCell::default();
 }
 
 /// Runs the body of an exported function that returns a status.
 #[inline]
 pub fn guard(body: impl FnOnce() -> Result<()>) -> plinth_status_t {
-    match catch_unwind(AssertUnwindSafe(|| process::silently(body))) {
+    thread::begin_call();
+    match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => {
-            FAILED.set(false);
+            thread::end_call();
             PLINTH_OK
         }
         Ok(Err(error)) => failed(&error),
@@ -36,14 +35,19 @@ pub fn guard(body: impl FnOnce() -> Result<()>) -> plinth_status_t {
     }
 }
 
-/// Runs the body of an exported function that returns a text of the library's.
+/// Runs the body of an exported function that returns a text of the library's. Leaves the thread's last error alone.
 pub fn text(body: impl FnOnce() -> *const c_char) -> *const c_char {
     value(c"".as_ptr(), body)
 }
 
-/// Runs the body of an exported function that returns a value, with one to fall back on.
+/// Runs the body of an exported function that returns a value, with one to fall back on. Leaves the thread's last
+/// error alone, unless there is a panic to tell of.
 pub fn value<T>(fallback: T, body: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(|| process::silently(body))).unwrap_or_else(|payload| {
+    // The panic hook must know that this one is caught; the state of the last call is put back as it was.
+    let outer = thread::enter();
+    let outcome = catch_unwind(AssertUnwindSafe(body));
+    thread::leave(outer);
+    outcome.unwrap_or_else(|payload| {
         panicked(payload);
         fallback
     })
@@ -51,13 +55,12 @@ pub fn value<T>(fallback: T, body: impl FnOnce() -> T) -> T {
 
 #[cold]
 fn failed(error: &Error) -> plinth_status_t {
-    remember(error.message(), error.driver_code() as i32);
+    remember(error.message(), error.driver_code());
     error.status().0
 }
 
 #[cold]
 fn panicked(payload: Box<dyn Any + Send>) -> plinth_status_t {
-    process::speak();
     let reason = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
         (Some(text), _) => text,
         (_, Some(text)) => text.as_str(),
@@ -67,9 +70,8 @@ fn panicked(payload: Box<dyn Any + Send>) -> plinth_status_t {
     Status::PANIC.0
 }
 
-fn remember(message: &str, driver_code: i32) {
-    FAILED.set(true);
-    DRIVER_CODE.set(driver_code);
+fn remember(message: &str, driver_code: u32) {
+    thread::fail_call(driver_code);
     // A NUL inside would end the text early for C; no message of the library's has one, but a path might.
     let message = CString::new(message.replace('\0', "\u{FFFD}")).unwrap_or_default();
     // While the thread ends, its message may be gone already: there is nobody left to read it.
@@ -78,17 +80,21 @@ fn remember(message: &str, driver_code: i32) {
 
 /// The message of the thread's last call.
 pub fn last_message() -> *const c_char {
-    if FAILED.get() { MESSAGE.try_with(|slot| slot.borrow().as_ptr()).unwrap_or(c"".as_ptr()) } else { c"".as_ptr() }
+    match thread::failure() {
+        Some(_) => MESSAGE.try_with(|slot| slot.borrow().as_ptr()).unwrap_or(c"".as_ptr()),
+        None => c"".as_ptr(),
+    }
 }
 
-/// The driver's code of the thread's last call.
+/// The driver's code of the thread's last call; 0 after a success.
 pub fn last_driver_code() -> i32 {
-    if FAILED.get() { DRIVER_CODE.get() } else { 0 }
+    thread::failure().unwrap_or(0) as i32
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process;
     use std::ffi::CStr;
 
     fn message() -> String {
