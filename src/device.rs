@@ -47,7 +47,7 @@ impl Device {
     pub fn context(&self, driver: &Driver) -> Result<driver::Context> {
         self.context
             .get_or_try_init(|| {
-                let context = driver.primary_context(self.native)?;
+                let context = driver.with_relaxed_capture(|| driver.primary_context(self.native))??;
                 Ok(context)
             })
             .copied()

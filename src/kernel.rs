@@ -43,7 +43,7 @@ pub fn sleep(cycles: u64, handle: usize) -> Result<()> {
         .get_or_try_init(|| {
             let ptx = CStr::from_bytes_with_nul(PTX).unwrap_or_default();
             device.with_context(&runtime.driver, |driver| {
-                let module = driver.module_load(ptx)?;
+                let module = driver.with_relaxed_capture(|| driver.module_load(ptx))??;
                 Ok::<_, Error>(driver.module_function(module, c"plinth_sleep")?)
             })
         })

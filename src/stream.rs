@@ -133,7 +133,10 @@ pub fn create(device: i32, priority: i32) -> Result<usize> {
     let index = pool.next.fetch_add(1, Ordering::Relaxed) % POOL_SIZE;
     let stream = pool.streams[index].get_or_try_init(|| {
         let stream = device
-            .with_context(&runtime.driver, |driver| Ok(driver.stream_create(priority)?))
+            .with_context(
+                &runtime.driver,
+                |driver| Ok(driver.with_relaxed_capture(|| driver.stream_create(priority))??),
+            )
             .context(|| format!("making a stream of priority {priority} on device {}", device.ordinal))?;
         let origin = StreamOrigin::Pool { priority: priority as i8, index: index as u8 };
         runtime.streams.add(stream, StreamInfo { device: device.ordinal, origin })?;

@@ -113,6 +113,18 @@ impl Driver {
         Ok(status)
     }
 
+    /// Runs `body` with the calling thread's captures told to mind nothing, for work that has to be done at first use
+    /// and that a capture under way would otherwise forbid, and be made invalid by.
+    pub fn with_relaxed_capture<T>(&self, body: impl FnOnce() -> T) -> Answer<T> {
+        let mut mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: the mode is a live local, which gets the mode that was.
+        unsafe { call!(self, cuThreadExchangeStreamCaptureMode(&mut mode)) }?;
+        let value = body();
+        // SAFETY: as before, and the mode is the one that the driver gave.
+        unsafe { call!(self, cuThreadExchangeStreamCaptureMode(&mut mode)) }?;
+        Ok(value)
+    }
+
     /// Lets a stream call a function of the caller's.
     pub fn launch_host_function(&self, stream: Stream, function: HostFunction) -> Answer<()> {
         // SAFETY: the stream is live, and a `HostFunction` was vouched for when it was made.

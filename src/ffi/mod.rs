@@ -3,6 +3,13 @@
 //! A function is a literal `pub unsafe extern "C" fn` whose body is one [`guard`](guard::guard). What it takes from C
 //! is checked by the helpers here before the core sees it. The doc comments are the library's specification: the
 //! header is generated from them.
+//!
+//! # Safety
+//! What every function here asks of its caller, in C's terms: a pointer is NULL or valid for what its parameter's comment
+//! says; memory that the device is to work on stays valid until that work is done; callbacks do not unwind. Handles and
+//! numbers may be anything.
+
+#![allow(clippy::missing_safety_doc)] // the contract is the one above, and each parameter's comment
 
 pub mod device;
 pub mod device_context;

@@ -1,0 +1,208 @@
+// plinth.hpp: values for outputs, exceptions for errors, guards that restore, views that no integer becomes.
+//
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+#include "support.h"
+
+#include <plinth.hpp>
+
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+// What the compiler must refuse.
+static_assert(!std::is_constructible<plinth::StreamView, int>::value, "a view from an int");
+static_assert(!std::is_constructible<plinth::StreamView, long>::value, "a view from a long");
+static_assert(!std::is_constructible<plinth::StreamView, std::uintptr_t>::value, "a view from an address");
+static_assert(!std::is_constructible<plinth::StreamView, std::nullptr_t>::value, "a view from nullptr");
+static_assert(!std::is_convertible<std::int32_t, plinth::Stream>::value, "a device number as a stream");
+static_assert(!std::is_copy_constructible<plinth::Event>::value, "an event copied");
+static_assert(!std::is_copy_assignable<plinth::Event>::value, "an event copied");
+static_assert(!std::is_copy_constructible<plinth::DeviceGuard>::value, "a guard copied");
+static_assert(!std::is_copy_constructible<plinth::StreamGuard>::value, "a guard copied");
+static_assert(!std::is_convertible<std::int32_t, plinth::DeviceGuard>::value, "a number as a guard");
+
+// And what it must accept.
+static_assert(std::is_nothrow_move_constructible<plinth::Event>::value, "an event moved");
+static_assert(std::is_convertible<plinth::Stream, plinth::StreamView>::value, "a stream as a view");
+static_assert(std::is_convertible<plinth_stream_t, plinth::StreamView>::value, "a handle as a view");
+static_assert(sizeof(plinth::StreamView) == sizeof(void *), "a view is a pointer");
+
+TEST(an_error_carries_status_message_and_code) {
+  bool caught = false;
+  try {
+    plinth::set_device(1000);
+  } catch (const plinth::Error &error) {
+    caught = true;
+    CHECK_EQ(error.status(), PLINTH_ERROR_INVALID_DEVICE);
+    CHECK_TEXT(error.name(), "PLINTH_ERROR_INVALID_DEVICE");
+    CHECK(std::string(error.what()).find("1000") != std::string::npos);
+    CHECK_EQ(error.driver_code(), 0);
+  }
+  CHECK(caught);
+  caught = false;
+  try {
+    static_cast<void>(plinth::device_malloc(static_cast<std::size_t>(1) << 60));
+  } catch (const std::runtime_error &error) {
+    caught = true;
+    CHECK_EQ(dynamic_cast<const plinth::Error &>(error).driver_code(), 2);
+  }
+  CHECK(caught);
+}
+
+TEST(devices_tell_of_themselves) {
+  CHECK(plinth::is_available());
+  plinth::init();
+  CHECK(plinth::is_initialized());
+  CHECK(plinth::device_count() > 0);
+  CHECK(plinth::device_kind() == plinth::DeviceKind::cuda || plinth::device_kind() == plinth::DeviceKind::host);
+  const plinth_device_properties_t properties = plinth::device_properties(0);
+  CHECK(plinth::device_name(0) == properties.name);
+  CHECK_EQ(plinth::device_capability(0).major, properties.major);
+  CHECK_EQ(plinth::device_capability(0).minor, properties.minor);
+  const plinth::MemoryInfo memory = plinth::mem_get_info(0);
+  CHECK(memory.free_bytes > 0 && memory.free_bytes <= memory.total_bytes);
+  CHECK(plinth::arch_list().find("compute_") == 0);
+  CHECK(plinth::gencode_flags().find("-gencode") == 0);
+}
+
+TEST(a_device_guard_restores_when_the_body_throws) {
+  need_devices(2);
+  plinth::set_device(0);
+  const plinth::DeviceMemory memory = plinth::device_malloc(64, 1);
+  CHECK_EQ(plinth::device_of(memory.get()), 1);
+  try {
+    plinth::DeviceGuard outer(1);
+    CHECK_EQ(outer.previous(), 0);
+    CHECK_EQ(plinth::current_device(), 1);
+    plinth::DeviceGuard unchanged(-1);
+    CHECK_EQ(plinth::current_device(), 1);
+    throw 1;
+  } catch (int) {
+  }
+  CHECK_EQ(plinth::current_device(), 0);
+  {
+    const plinth::DeviceGuard guard = plinth::DeviceGuard::of(memory.get());
+    CHECK_EQ(plinth::current_device(), 1);
+  }
+  CHECK_EQ(plinth::current_device(), 0);
+}
+
+TEST(a_stream_guard_restores_device_and_streams) {
+  const std::int32_t last = plinth::device_count() - 1;
+  plinth::set_device(0);
+  const plinth::Stream before(0), inner(last);
+  plinth::set_stream(before);
+  try {
+    plinth::StreamGuard guard(inner);
+    CHECK(plinth::current_stream() == inner);
+    CHECK_EQ(plinth::current_device(), last);
+    throw 1;
+  } catch (int) {
+  }
+  CHECK_EQ(plinth::current_device(), 0);
+  CHECK(plinth::current_stream() == before);
+  if (last > 0) CHECK(plinth::current_stream(last) == plinth::default_stream(last));
+}
+
+TEST(streams_run_functions_of_any_kind) {
+  const plinth::Stream stream;
+  std::vector<int> order;
+  for (int i = 0; i < 100; i++) stream.launch([&order, i] { order.push_back(i); });
+  auto owned = std::make_unique<int>(100);
+  stream.launch([&order, owned = std::move(owned)] { order.push_back(*owned); });
+  stream.synchronize();
+  CHECK_EQ(order.size(), 101);
+  for (int i = 0; i <= 100; i++) CHECK_EQ(order[static_cast<std::size_t>(i)], i);
+}
+
+TEST(streams_know_themselves) {
+  const auto range = plinth::Stream::priority_range(0);
+  CHECK(range.second < range.first);
+  const plinth::Stream stream(0, range.second);
+  CHECK_EQ(stream.priority(), range.second);
+  CHECK_EQ(stream.device(), 0);
+  CHECK(stream.id() % 2 == 1);
+  CHECK(!stream.is_capturing() && !plinth::is_current_stream_capturing());
+  CHECK(plinth::Stream::external(stream.get(), 0) == stream);
+  CHECK(plinth::StreamView() == plinth::default_stream(0));
+}
+
+TEST(events_order_and_time) {
+  plinth::Event start(plinth::EventFlags::timing | plinth::EventFlags::blocking), end(plinth::EventFlags::timing);
+  const plinth::Stream first, second;
+  CHECK(start.query() && start.device() == -1 && start.native() == nullptr);
+  start.record(first);
+  first.sleep(2000000);
+  plinth::Event ready;
+  first.record(ready);
+  second.wait(ready);
+  second.wait(first);
+  end.record(second);
+  end.synchronize();
+  CHECK(end.query() && ready.query());
+  CHECK(start.elapsed_time(end) > 0.0f);
+  CHECK_EQ(start.device(), 0);
+}
+
+TEST(an_event_without_a_stream_uses_the_current_one) {
+  const plinth::Stream stream;
+  const plinth::StreamGuard guard(stream);
+  gate shut;
+  gate_shut(&shut, stream.get());
+  plinth::Event event;
+  event.record();
+  CHECK(!event.query());
+  gate_open(&shut);
+  event.synchronize();
+  CHECK(event.query());
+}
+
+TEST(events_are_moved_not_copied) {
+  plinth::Event event;
+  const plinth_event_t handle = event.get();
+  plinth::Event moved(std::move(event));
+  CHECK(moved.get() == handle);
+  plinth::Event other;
+  other = std::move(moved);
+  CHECK(other.get() == handle);
+  const plinth_event_t released = other.release();
+  CHECK(released == handle && other.get() == nullptr);
+  {
+    const plinth::Event adopted = plinth::Event::adopt(released);
+    CHECK(adopted.query());
+  }
+  bool done = false;
+  CHECK_STATUS(plinth_event_query(handle, &done), PLINTH_ERROR_INVALID_HANDLE);
+}
+
+TEST(memory_goes_there_and_back) {
+  const std::size_t count = 1000;
+  const plinth::Stream stream;
+  const plinth::StreamGuard guard(stream);
+  const plinth::DeviceMemory device = plinth::device_malloc(count * sizeof(float));
+  const plinth::PinnedMemory pinned = plinth::pinned_malloc(count * sizeof(float));
+  float *const host = static_cast<float *>(pinned.get());
+  plinth::fill(static_cast<float *>(device.get()), 1.5f, count);
+  plinth::memcpy(host, device.get(), count * sizeof(float));
+  stream.synchronize();
+  for (std::size_t i = 0; i < count; i++) CHECK(host[i] == 1.5f);
+  plinth::memset(device.get(), 0, count * sizeof(float));
+  plinth::copy(host, device.get(), count * sizeof(float));
+  for (std::size_t i = 0; i < count; i++) CHECK(host[i] == 0.0f);
+}
+
+TEST(the_sync_debug_mode_is_a_value) {
+  CHECK(plinth::sync_debug_mode() == plinth::SyncDebugMode::standard);
+  plinth::init();
+  plinth::set_sync_debug_mode(plinth::SyncDebugMode::error);
+  bool caught = false;
+  try {
+    plinth::synchronize();
+  } catch (const plinth::Error &error) {
+    caught = error.status() == PLINTH_ERROR_WOULD_SYNCHRONIZE;
+  }
+  CHECK(caught);
+  plinth::set_sync_debug_mode(plinth::SyncDebugMode::standard);
+  plinth::synchronize();
+}
