@@ -3,7 +3,7 @@
 use crate::{
     driver::{self, Driver},
     error::{Context, Error, Result},
-    event::EventPool,
+    event_pool::EventPool,
     kernel::Kernels,
     properties::{self, Properties},
     runtime::{self, Runtime},

@@ -5,9 +5,9 @@
 //! processes may have opened is the exception.
 
 use crate::{
-    device::Device,
-    driver::{self, Driver, EventCell, codes, types::*},
+    driver::{self, EventCell, codes, types::*},
     error::{Context, Error, Result},
+    event_pool,
     handle::{HandleTable, Kind},
     runtime::{self, Runtime},
     status::Status,
@@ -17,14 +17,7 @@ use crate::{
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
-/// The event records the time at which it is reached.
-pub const TIMING: u32 = 1;
-/// A thread that waits for the event sleeps instead of spinning.
-pub const BLOCKING: u32 = 2;
-/// Other processes may open the event.
-pub const INTERPROCESS: u32 = 4;
-/// In a capture, the event becomes a node of the graph instead of an edge.
-pub const EXTERNAL: u32 = 8;
+pub use event_pool::{BLOCKING, EXTERNAL, INTERPROCESS, TIMING};
 
 /// An event. Its fields are read without a lock; `creation` orders the threads that would make the driver's event.
 #[derive(Default)]
@@ -37,61 +30,6 @@ pub struct Event {
 }
 
 static EVENTS: HandleTable<Event> = HandleTable::new(Kind::Event);
-
-/// The driver's events of one device that wait to be used again, by kind.
-pub struct EventPool([Mutex<Vec<driver::Event>>; 4]);
-
-impl EventPool {
-    /// An empty pool.
-    pub const fn new() -> Self {
-        EventPool([const { Mutex::new(Vec::new()) }; 4])
-    }
-
-    fn shelf(&self, flags: u32) -> &Mutex<Vec<driver::Event>> {
-        &self.0[(flags & (TIMING | BLOCKING)) as usize]
-    }
-}
-
-impl Default for EventPool {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-fn native_flags(flags: u32) -> u32 {
-    let mut native = CU_EVENT_DEFAULT;
-    if flags & TIMING == 0 {
-        native |= CU_EVENT_DISABLE_TIMING;
-    }
-    if flags & BLOCKING != 0 {
-        native |= CU_EVENT_BLOCKING_SYNC;
-    }
-    if flags & INTERPROCESS != 0 {
-        native |= CU_EVENT_INTERPROCESS;
-    }
-    native
-}
-
-/// Takes an event of the driver's from the pool of a device, or makes one.
-fn take_native(device: &Device, driver: &Driver, flags: u32) -> Result<driver::Event> {
-    if flags & INTERPROCESS == 0
-        && let Some(event) = device.events.shelf(flags).lock().pop()
-    {
-        return Ok(event);
-    }
-    device
-        .with_context(driver, |driver| Ok(driver.event_create(native_flags(flags))?))
-        .context(|| format!("making an event on device {}", device.ordinal))
-}
-
-/// Runs `body` with an event without timing from the pool of a device.
-pub fn with_pooled<T>(runtime: &Runtime, device: u32, body: impl FnOnce(driver::Event) -> Result<T>) -> Result<T> {
-    let device = runtime.device(device as i32)?;
-    let event = take_native(device, &runtime.driver, 0)?;
-    let result = body(event);
-    device.events.shelf(0).lock().push(event);
-    result
-}
 
 /// Makes an event that is not recorded, as a handle. Needs no device.
 pub fn create(flags: u32) -> Result<u64> {
@@ -123,7 +61,7 @@ pub fn destroy(handle: u64) -> Result<()> {
         if flags & INTERPROCESS != 0 {
             destroyed = runtime.attach().and_then(|()| Ok(runtime.driver.event_destroy(native)?));
         } else if let Ok(device) = runtime.device(event.device.load(Ordering::Relaxed)) {
-            device.events.shelf(flags).lock().push(native);
+            event_pool::give_back(device, flags, native);
         }
     })?;
     destroyed.context(|| "destroying an event")
@@ -151,7 +89,7 @@ impl Event {
             )),
             None => {
                 let flags = self.flags.load(Ordering::Relaxed);
-                let native = take_native(runtime.device(device as i32)?, &runtime.driver, flags)?;
+                let native = event_pool::take(runtime.device(device as i32)?, &runtime.driver, flags)?;
                 self.device.store(device as i32, Ordering::Relaxed);
                 self.native.set(native);
                 Ok(native)

@@ -22,6 +22,7 @@ pub mod device;
 pub mod driver;
 pub mod error;
 pub mod event;
+pub mod event_pool;
 #[allow(unsafe_code)]
 pub mod ffi;
 pub mod handle;

@@ -8,7 +8,7 @@ use crate::{
     device::Device,
     driver::{self, Driver, HostFunction, StreamInfo, StreamOrigin, types::*},
     error::{Context, Error, Result},
-    event, properties,
+    event_pool, properties,
     runtime::{self, Runtime},
     status::Status,
     sync_debug, thread,
@@ -283,7 +283,7 @@ pub fn wait_stream(handle: usize, other: usize) -> Result<()> {
 /// Lets later work of `waiting` wait for the work that `awaited` has now, by an event that is taken from the pool of
 /// `awaited`'s device for that long.
 pub fn order(runtime: &Runtime, waiting: Stream, awaited: Stream) -> Result<()> {
-    event::with_pooled(runtime, awaited.device, |event| {
+    event_pool::with(runtime, awaited.device, |event| {
         runtime.in_stream(awaited, |driver, raw| Ok(driver.event_record(event, raw)?))?;
         runtime.in_stream(waiting, |driver, raw| Ok(driver.stream_wait_event(raw, event, CU_EVENT_WAIT_DEFAULT)?))
     })
