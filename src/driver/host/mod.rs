@@ -1,1 +1,1 @@
-pub mod api {}
+pub mod api;
