@@ -147,8 +147,8 @@ pub unsafe extern "C" fn plinth_host_usage(usage: *mut plinth_host_usage_t) -> p
         let live = testing::live()?;
         let found = plinth_host_usage_t {
             struct_size: mem::size_of::<plinth_host_usage_t>(),
-            device_bytes: live.device_bytes.iter().map(|&bytes| bytes as u64).sum(),
-            pinned_bytes: live.pinned_bytes as u64,
+            device_bytes: live.device_bytes.iter().sum(),
+            pinned_bytes: live.pinned_bytes,
             streams: live.streams as u64,
             events: live.events as u64,
             graphs: live.graphs as u64,
