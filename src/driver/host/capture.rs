@@ -1,0 +1,268 @@
+//! Stream capture: what is put into a capturing stream becomes nodes of a graph instead of work.
+//!
+//! Each stream of a capture has a frontier: the nodes that its next node will depend on. Recording an event copies
+//! the stream's frontier; waiting for that event adds it to another stream's, which thereby joins the capture.
+
+use super::{
+    engine::Engine,
+    graph::{Action, Graph, Node},
+    ids::{self, Id},
+    stream::Kind,
+};
+use crate::driver::{codes, table::Code, types::*};
+use std::cell::Cell;
+
+pub struct Capture {
+    mode: u32,
+    thread: u64,
+    origin: Id,
+    pub graph: Id,
+    /// What `cuStreamGetCaptureInfo` calls it.
+    pub number: u64,
+    /// Set by the first thing that a capture cannot survive; ending it then reports that.
+    pub invalid: bool,
+    streams: Vec<Id>,
+}
+
+/// A stream's part in a capture.
+pub struct CaptureState {
+    pub capture: Id,
+    frontier: Vec<usize>,
+    /// The frontier's handles as the program was last shown them; it may look until it next uses the stream.
+    pub shown: Vec<Id>,
+}
+
+thread_local! {
+    static MODE: Cell<u32> = const { Cell::new(CU_STREAM_CAPTURE_MODE_GLOBAL) };
+}
+
+/// Sets how careful this thread is about captures; returns what it was.
+pub fn exchange_mode(mode: u32) -> Result<u32, Code> {
+    if mode > CU_STREAM_CAPTURE_MODE_RELAXED {
+        return Err(codes::CUDA_ERROR_INVALID_VALUE);
+    }
+    Ok(MODE.replace(mode))
+}
+
+impl Engine {
+    pub fn begin_capture(&mut self, id: Id, mode: u32, thread: u64) -> Result<(), Code> {
+        if mode > CU_STREAM_CAPTURE_MODE_RELAXED {
+            return Err(codes::CUDA_ERROR_INVALID_VALUE);
+        }
+        let capture = ids::next();
+        let stream = self.streams.get_mut(&id).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        if matches!(stream.kind, Kind::Legacy) {
+            return Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        }
+        if stream.capture.is_some() {
+            return Err(codes::CUDA_ERROR_ILLEGAL_STATE);
+        }
+        stream.capture = Some(CaptureState { capture, frontier: Vec::new(), shown: Vec::new() });
+        let graph = ids::next();
+        self.graphs.insert(graph, Graph { nodes: Vec::new(), capturing: true });
+        self.capture_number += 1;
+        let number = self.capture_number;
+        let streams = vec![id];
+        self.captures.insert(capture, Capture { mode, thread, origin: id, graph, number, invalid: false, streams });
+        Ok(())
+    }
+
+    /// The capture that a stream is part of; an error when that is no longer valid.
+    pub fn capture_of(&self, id: Id) -> Result<Option<Id>, Code> {
+        let Some(state) = self.streams.get(&id).and_then(|stream| stream.capture.as_ref()) else { return Ok(None) };
+        match self.captures.get(&state.capture) {
+            Some(capture) if !capture.invalid => Ok(Some(state.capture)),
+            _ => Err(codes::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED),
+        }
+    }
+
+    pub fn invalidate(&mut self, capture: Id) {
+        if let Some(capture) = self.captures.get_mut(&capture) {
+            capture.invalid = true;
+        }
+    }
+
+    pub fn frontier(&self, id: Id) -> Vec<usize> {
+        self.streams
+            .get(&id)
+            .and_then(|stream| stream.capture.as_ref())
+            .map_or_else(Vec::new, |state| state.frontier.clone())
+    }
+
+    /// Adds a node after a capturing stream's frontier, and makes it the frontier.
+    pub fn add_node(&mut self, id: Id, action: Action) {
+        let dependencies = self.frontier(id);
+        if let Some(index) = self.add_node_after(id, action, dependencies) {
+            self.set_frontier(id, vec![index]);
+        }
+    }
+
+    /// Adds a node with these dependencies to a capturing stream's graph.
+    pub fn add_node_after(&mut self, id: Id, action: Action, dependencies: Vec<usize>) -> Option<usize> {
+        let stream = self.streams.get(&id)?;
+        let graph_id = self.captures.get(&stream.capture.as_ref()?.capture)?.graph;
+        let graph = self.graphs.get_mut(&graph_id)?;
+        let node = Node { id: ids::next(), action, dependencies, device: stream.device, priority: stream.priority };
+        self.nodes.insert(node.id, (graph_id, graph.nodes.len()));
+        graph.nodes.push(node);
+        Some(graph.nodes.len() - 1)
+    }
+
+    pub fn set_frontier(&mut self, id: Id, frontier: Vec<usize>) {
+        if let Some(state) = self.streams.get_mut(&id).and_then(|stream| stream.capture.as_mut()) {
+            state.frontier = frontier;
+        }
+    }
+
+    /// Adds nodes to what a capturing stream's next node depends on.
+    pub fn depend(&mut self, id: Id, nodes: &[usize]) {
+        let mut frontier = self.frontier(id);
+        frontier.extend(nodes);
+        frontier.sort_unstable();
+        frontier.dedup();
+        self.set_frontier(id, frontier);
+    }
+
+    /// Makes a stream part of the capture that it waits for.
+    pub fn join(&mut self, id: Id, capture_id: Id, nodes: Vec<usize>) -> Result<(), Code> {
+        // The event's capture has ended: nothing outside a graph can wait for a point inside it.
+        let capture = self.captures.get_mut(&capture_id).ok_or(codes::CUDA_ERROR_CAPTURED_EVENT)?;
+        if capture.invalid {
+            return Err(codes::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        }
+        let stream = self.streams.get_mut(&id).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        if matches!(stream.kind, Kind::Legacy) {
+            capture.invalid = true;
+            return Err(codes::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+        }
+        stream.capture = Some(CaptureState { capture: capture_id, frontier: nodes, shown: Vec::new() });
+        capture.streams.push(id);
+        Ok(())
+    }
+
+    /// Ends the capture that began in a stream; returns its graph.
+    pub fn end_capture(&mut self, id: Id, thread: u64) -> Result<Id, Code> {
+        let stream = self.streams.get(&id).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        let capture_id = stream.capture.as_ref().ok_or(codes::CUDA_ERROR_ILLEGAL_STATE)?.capture;
+        let capture = self.captures.get_mut(&capture_id).ok_or(codes::CUDA_ERROR_ILLEGAL_STATE)?;
+        if capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture.thread != thread {
+            return Err(codes::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+        }
+        if capture.origin != id {
+            capture.invalid = true;
+            return Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+        }
+        let (graph, invalid, streams) = (capture.graph, capture.invalid, capture.streams.clone());
+        let result = if invalid {
+            Err(codes::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+        } else if self.is_joined(graph, id, &streams) {
+            Ok(graph)
+        } else {
+            Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
+        };
+        self.captures.remove(&capture_id);
+        for stream in streams {
+            if let Some(stream) = self.streams.get_mut(&stream) {
+                stream.capture = None;
+            }
+        }
+        match result {
+            Ok(_) => {
+                if let Some(graph) = self.graphs.get_mut(&graph) {
+                    graph.capturing = false;
+                }
+            }
+            Err(_) => self.drop_graph(graph),
+        }
+        result
+    }
+
+    /// Whether the origin's frontier comes after everything that the other streams did.
+    fn is_joined(&self, graph: Id, origin: Id, streams: &[Id]) -> bool {
+        let Some(graph) = self.graphs.get(&graph) else { return false };
+        let mut reached = vec![false; graph.nodes.len()];
+        let mut next = self.frontier(origin);
+        while let Some(index) = next.pop() {
+            if !std::mem::replace(&mut reached[index], true) {
+                next.extend(&graph.nodes[index].dependencies);
+            }
+        }
+        streams.iter().all(|stream| self.frontier(*stream).iter().all(|index| reached[*index]))
+    }
+
+    /// Takes a stream that is being destroyed out of its capture, which that makes invalid.
+    pub fn leave_capture(&mut self, id: Id) {
+        let Some(state) = self.streams.get_mut(&id).and_then(|stream| stream.capture.take()) else { return };
+        let Some(capture) = self.captures.get_mut(&state.capture) else { return };
+        capture.invalid = true;
+        capture.streams.retain(|stream| *stream != id);
+        if capture.origin == id {
+            // Nobody can end it any more, so it ends here.
+            let (graph, streams) = (capture.graph, capture.streams.clone());
+            self.captures.remove(&state.capture);
+            for stream in streams {
+                if let Some(stream) = self.streams.get_mut(&stream) {
+                    stream.capture = None;
+                }
+            }
+            self.drop_graph(graph);
+        }
+    }
+
+    /// Refuses a call that might disturb a capture, if this thread's mode says so; such captures become invalid.
+    pub fn forbid_unsafe(&mut self, thread: u64) -> Result<(), Code> {
+        if self.captures.is_empty() || MODE.get() == CU_STREAM_CAPTURE_MODE_RELAXED {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        for capture in self.captures.values_mut() {
+            let own = capture.thread == thread && capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+            let global = MODE.get() == CU_STREAM_CAPTURE_MODE_GLOBAL && capture.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+            if own || global {
+                capture.invalid = true;
+                result = Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+            }
+        }
+        result
+    }
+
+    /// Refuses to wait for, or ask about, a stream that captures.
+    pub fn forbid_capturing(&mut self, id: Id) -> Result<(), Code> {
+        match self.capture_of(id)? {
+            Some(capture) => {
+                self.invalidate(capture);
+                Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses to use the legacy stream while a stream that it waits for captures.
+    pub fn forbid_implicit(&mut self, id: Id) -> Result<(), Code> {
+        let Some(stream) = self.streams.get(&id) else { return Ok(()) };
+        if self.captures.is_empty() || !matches!(stream.kind, Kind::Legacy) {
+            return Ok(());
+        }
+        let device = stream.device;
+        let mut result = Ok(());
+        for capture in self.captures.values_mut() {
+            let touched = capture.streams.iter().filter_map(|id| self.streams.get(id));
+            if touched.filter(|stream| stream.device == device).any(|stream| stream.is_blocking()) {
+                capture.invalid = true;
+                result = Err(codes::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+            }
+        }
+        result
+    }
+
+    /// Refuses to wait for a whole device while one of its streams captures.
+    pub fn forbid_device(&mut self, device: usize) -> Result<(), Code> {
+        if self.captures.is_empty() {
+            return Ok(());
+        }
+        for id in self.devices[device].streams.clone() {
+            self.forbid_capturing(id).map_err(|_| codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! What the environment says about the host devices, read once when the driver is initialised.
+
+use super::model::{MODELS, Model, uuid_text};
+
+/// The size and alignment of physical memory: what a GPU's driver answers, too.
+pub const GRANULE: u64 = 2 << 20;
+/// The most devices that one process may have: access rights are kept as one bit a device.
+pub const MAX_DEVICES: usize = 64;
+
+/// How driver calls are charged for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Costs {
+    /// The prices are only added up.
+    Count,
+    /// Each call also takes at least its price.
+    Spin,
+}
+
+/// The host devices of this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    pub model: &'static Model,
+    /// The physical ordinal of each visible device.
+    pub visible: Vec<usize>,
+    /// The memory of each device, in bytes.
+    pub memory: u64,
+    pub launch_blocking: bool,
+    pub costs: Costs,
+}
+
+impl Config {
+    /// Reads the configuration through `get`, which finds an environment variable.
+    pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Config, String> {
+        let model = match get("PLINTH_HOST_MODEL") {
+            None => &MODELS[0],
+            Some(key) => Model::find(key.trim()).ok_or_else(|| {
+                let known: Vec<_> = MODELS.iter().map(|model| model.key).collect();
+                format!("PLINTH_HOST_MODEL is \"{key}\"; it may be {}", known.join(", "))
+            })?,
+        };
+        let devices = match get("PLINTH_HOST_DEVICES") {
+            None => 2,
+            Some(text) => match text.trim().parse() {
+                Ok(count) if (1..=MAX_DEVICES).contains(&count) => count,
+                _ => return Err(format!("PLINTH_HOST_DEVICES is \"{text}\"; it may be 1 to {MAX_DEVICES}")),
+            },
+        };
+        let memory = match get("PLINTH_HOST_MEMORY") {
+            None => 4 << 30,
+            Some(text) => match parse_bytes(&text) {
+                Some(bytes) if (GRANULE..=1 << 46).contains(&bytes) => bytes / GRANULE * GRANULE,
+                _ => {
+                    return Err(format!(
+                        "PLINTH_HOST_MEMORY is \"{text}\"; it may be 2MiB to 64TiB, in bytes or with KiB, MiB, GiB, TiB"
+                    ));
+                }
+            },
+        };
+        let costs = match get("PLINTH_HOST_COSTS").as_deref().map(str::trim) {
+            None | Some("" | "count") => Costs::Count,
+            Some("spin") => Costs::Spin,
+            Some(text) => return Err(format!("PLINTH_HOST_COSTS is \"{text}\"; it may be count or spin")),
+        };
+        let visible = match get("CUDA_VISIBLE_DEVICES") {
+            None => (0..devices).collect(),
+            Some(list) => visible_devices(&list, devices, model),
+        };
+        let launch_blocking =
+            get("CUDA_LAUNCH_BLOCKING").is_some_and(|text| text.trim().parse::<i64>().is_ok_and(|number| number != 0));
+        Ok(Config { model, visible, memory, launch_blocking, costs })
+    }
+}
+
+/// Bytes, or a number with KiB, MiB, GiB or TiB behind it.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
+    let (number, shift) = units
+        .iter()
+        .find_map(|(unit, shift)| text.strip_suffix(unit).map(|number| (number, *shift)))
+        .unwrap_or((text, 0));
+    number.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// The devices that `CUDA_VISIBLE_DEVICES` names, by CUDA's rules: the list ends before its first wrong element, and
+/// a device named twice makes it empty.
+fn visible_devices(list: &str, devices: usize, model: &Model) -> Vec<usize> {
+    let mut visible = Vec::new();
+    for element in list.split(',') {
+        let Some(physical) = device_of(element.trim(), devices, model) else { break };
+        if visible.contains(&physical) {
+            return Vec::new();
+        }
+        visible.push(physical);
+    }
+    visible
+}
+
+fn device_of(element: &str, devices: usize, model: &Model) -> Option<usize> {
+    if element.starts_with("GPU-") {
+        let mut matching = (0..devices).filter(|&physical| uuid_text(model.uuid(physical)).starts_with(element));
+        let first = matching.next();
+        // A prefix that fits two devices names neither.
+        return if matching.next().is_none() { first } else { None };
+    }
+    element.parse().ok().filter(|physical| *physical < devices)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Config, String> {
+        Config::read(|name| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned()))
+    }
+
+    fn visible(list: &str) -> Vec<usize> {
+        read(&[("PLINTH_HOST_DEVICES", "4"), ("CUDA_VISIBLE_DEVICES", list)]).unwrap().visible
+    }
+
+    #[test]
+    fn defaults() {
+        let config = read(&[]).unwrap();
+        assert_eq!(config.visible, [0, 1]);
+        assert_eq!(config.memory, 4 << 30);
+        assert_eq!(config.model.name, "NVIDIA H200");
+        assert_eq!(config.costs, Costs::Count);
+        assert!(!config.launch_blocking);
+    }
+
+    #[test]
+    fn memory_sizes() {
+        let memory = |text| read(&[("PLINTH_HOST_MEMORY", text)]).map(|config| config.memory);
+        assert_eq!(memory("3000000"), Ok(2 << 20));
+        assert_eq!(memory("4096 KiB"), Ok(4 << 20));
+        assert_eq!(memory("64GiB"), Ok(64 << 30));
+        assert_eq!(memory("1TiB"), Ok(1 << 40));
+        for wrong in ["", "1", "-1", "4GB", "99999999TiB", "99999999999999999999"] {
+            assert!(memory(wrong).unwrap_err().contains("PLINTH_HOST_MEMORY"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn wrong_values_are_named() {
+        for (name, value) in [
+            ("PLINTH_HOST_DEVICES", "0"),
+            ("PLINTH_HOST_DEVICES", "65"),
+            ("PLINTH_HOST_MODEL", "none"),
+            ("PLINTH_HOST_COSTS", "free"),
+        ] {
+            let error = read(&[(name, value)]).unwrap_err();
+            assert!(error.contains(name) && error.contains(value), "{error}");
+        }
+    }
+
+    #[test]
+    fn visible_devices_follow_cuda() {
+        assert_eq!(visible("2,0"), [2, 0]);
+        assert_eq!(visible(" 1 , 3"), [1, 3]);
+        assert_eq!(visible("1,-1,2"), [1]);
+        assert_eq!(visible("1,9,2"), [1]);
+        assert_eq!(visible("1,x"), [1]);
+        assert!(visible("").is_empty());
+        assert!(visible("0,1,0").is_empty());
+        let uuid = uuid_text(MODELS[0].uuid(3));
+        assert_eq!(visible(&uuid), [3]);
+        assert_eq!(visible(&uuid[..12]), [3]);
+        assert!(visible("GPU-").is_empty());
+    }
+}

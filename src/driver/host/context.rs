@@ -1,0 +1,66 @@
+//! Contexts: one primary context a device, and the one that is current in each thread.
+
+use super::{
+    ids::Id,
+    state::{self, State},
+};
+use crate::driver::{codes, table::Code};
+use std::{
+    cell::Cell,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+thread_local! {
+    static CURRENT: Cell<Id> = const { Cell::new(0) };
+    static THREAD: Cell<u64> = const { Cell::new(0) };
+    static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The current context's handle, or 0.
+pub fn current_handle() -> Id {
+    CURRENT.get()
+}
+
+pub fn set_current(handle: Id) -> Result<(), Code> {
+    if handle != 0 {
+        device_of(state::get()?, handle)?;
+    }
+    CURRENT.set(handle);
+    Ok(())
+}
+
+/// The device of the current context.
+pub fn current(state: &State) -> Result<usize, Code> {
+    device_of(state, CURRENT.get())
+}
+
+/// The device of an active context.
+pub fn device_of(state: &State, handle: Id) -> Result<usize, Code> {
+    let device = state.contexts.iter().position(|known| *known == handle).ok_or(codes::CUDA_ERROR_INVALID_CONTEXT)?;
+    if state.retained.get(device).is_some_and(|retained| retained.load(Ordering::Acquire)) {
+        Ok(device)
+    } else {
+        Err(codes::CUDA_ERROR_INVALID_CONTEXT)
+    }
+}
+
+/// A number for this thread that no other thread of the process has or had.
+pub fn thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    if THREAD.get() == 0 {
+        THREAD.set(NEXT.fetch_add(1, Ordering::Relaxed));
+    }
+    THREAD.get()
+}
+
+/// Whether this thread is running a program's host function, which must not call the driver.
+pub fn in_host_function() -> bool {
+    IN_HOST_FUNCTION.get()
+}
+
+/// Marks this thread as running a host function for the length of `body`.
+pub fn as_host_function(body: impl FnOnce()) {
+    IN_HOST_FUNCTION.set(true);
+    body();
+    IN_HOST_FUNCTION.set(false);
+}

@@ -1,0 +1,185 @@
+//! Kernels: functions of this library that do on the CPU what its CUDA kernels do on a GPU.
+//!
+//! A module's text is taken as proof that the program has kernels; what runs is the twin registered under the
+//! kernel's name. Whoever writes a kernel writes its twin beside it and registers it with [`register`].
+
+use super::{
+    engine::Engine,
+    ids::{self, Id},
+    memory::check::By,
+    model::{MAX_BLOCK, MAX_GRID, MAX_THREADS_PER_BLOCK, Model},
+    state,
+};
+use crate::driver::{codes, table::Code};
+use parking_lot::Mutex;
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+/// A kernel's twin.
+pub struct HostKernel {
+    pub name: &'static str,
+    /// The size of each parameter, in order: how much of each is copied at the launch.
+    pub parameter_sizes: &'static [usize],
+    pub run: fn(&Launch),
+}
+
+/// One launch of a kernel.
+pub struct Launch {
+    pub kernel: &'static HostKernel,
+    pub device: usize,
+    pub model: &'static Model,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared_bytes: u32,
+    /// The parameters' bytes, one after the other.
+    parameters: Vec<u8>,
+    error: AtomicU32,
+}
+
+pub struct Module {
+    functions: Vec<Id>,
+    device: usize,
+}
+
+#[derive(Clone, Copy)]
+pub struct Function {
+    pub kernel: &'static HostKernel,
+    pub device: usize,
+}
+
+static SLEEP: HostKernel = HostKernel { name: "plinth_sleep", parameter_sizes: &[8], run: sleep };
+
+static REGISTRY: Mutex<Vec<&'static HostKernel>> = Mutex::new(Vec::new());
+
+/// Makes a twin known. A second one of the same name takes the first one's place.
+pub fn register(kernel: &'static HostKernel) {
+    let mut registry = REGISTRY.lock();
+    registry.retain(|known| known.name != kernel.name);
+    registry.push(kernel);
+}
+
+fn find(name: &[u8]) -> Option<&'static HostKernel> {
+    let known = REGISTRY.lock().iter().find(|kernel| kernel.name.as_bytes() == name).copied();
+    known.or_else(|| (SLEEP.name.as_bytes() == name).then_some(&SLEEP))
+}
+
+/// Occupies the stream for a number of the multiprocessor's clock cycles. A GPU spins; the host sleeps.
+fn sleep(launch: &Launch) {
+    let Some(cycles) = launch.u64(0) else { return launch.fail(codes::CUDA_ERROR_INVALID_VALUE) };
+    let seconds = cycles as f64 / (f64::from(launch.model.clock_khz) * 1e3);
+    std::thread::sleep(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
+}
+
+impl Launch {
+    /// A launch with `parameters` as `cuLaunchKernel` takes them.
+    pub fn new(function: Function, grid: [u32; 3], block: [u32; 3], shared_bytes: u32) -> Result<Launch, Code> {
+        let model = state::get()?.config.model;
+        let too_large = |size: &[u32; 3], limit: &[u32; 3]| size.iter().zip(limit).any(|(n, max)| *n == 0 || n > max);
+        let threads = block.iter().try_fold(1_u32, |product, size| product.checked_mul(*size));
+        if too_large(&grid, &MAX_GRID)
+            || too_large(&block, &MAX_BLOCK)
+            || threads.is_none_or(|threads| threads > MAX_THREADS_PER_BLOCK)
+            || shared_bytes > model.shared_per_block_optin as u32
+        {
+            return Err(codes::CUDA_ERROR_INVALID_VALUE);
+        }
+        Ok(Launch {
+            kernel: function.kernel,
+            device: function.device,
+            model,
+            grid,
+            block,
+            shared_bytes,
+            parameters: Vec::new(),
+            error: AtomicU32::new(codes::CUDA_SUCCESS),
+        })
+    }
+
+    /// Adds the next parameter's bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.parameters.extend_from_slice(bytes);
+    }
+
+    /// The bytes of a parameter; `None` when the kernel has no such one.
+    pub fn bytes(&self, index: usize) -> Option<&[u8]> {
+        let sizes = self.kernel.parameter_sizes;
+        let start = sizes.get(..index)?.iter().sum::<usize>();
+        self.parameters.get(start..start + sizes.get(index)?)
+    }
+
+    pub fn u32(&self, index: usize) -> Option<u32> {
+        Some(u32::from_le_bytes(self.bytes(index)?.try_into().ok()?))
+    }
+
+    pub fn u64(&self, index: usize) -> Option<u64> {
+        Some(u64::from_le_bytes(self.bytes(index)?.try_into().ok()?))
+    }
+
+    pub fn f32(&self, index: usize) -> Option<f32> {
+        self.u32(index).map(f32::from_bits)
+    }
+
+    pub fn f64(&self, index: usize) -> Option<f64> {
+        self.u64(index).map(f64::from_bits)
+    }
+
+    /// The memory that a kernel means by an address, if its device may use it so. Like a GPU's kernel, a twin that
+    /// goes on using it after the program has unmapped it faults.
+    pub fn memory(&self, address: u64, bytes: u64, write: bool) -> Result<*mut u8, Code> {
+        state::get()?.memory.read().usable(address, bytes, write, By::Device(self.device))?;
+        Ok(address as *mut u8)
+    }
+
+    /// Makes the launch fail: its stream has this error from then on.
+    pub fn fail(&self, error: Code) {
+        self.error.store(error, Ordering::Release);
+    }
+
+    pub fn run(&self) -> Result<(), Code> {
+        // A graph runs the same launch many times.
+        self.error.store(codes::CUDA_SUCCESS, Ordering::Release);
+        (self.kernel.run)(self);
+        match self.error.load(Ordering::Acquire) {
+            codes::CUDA_SUCCESS => Ok(()),
+            error => Err(error),
+        }
+    }
+}
+
+impl Engine {
+    /// Takes a module's PTX.
+    pub fn load_module(&mut self, device: usize, text: &[u8]) -> Result<Id, Code> {
+        if !text.windows(8).any(|window| window == b".version") {
+            return Err(codes::CUDA_ERROR_INVALID_IMAGE);
+        }
+        let id = ids::next();
+        self.modules.insert(id, Module { functions: Vec::new(), device });
+        Ok(id)
+    }
+
+    pub fn unload_module(&mut self, id: Id) -> Result<(), Code> {
+        let module = self.modules.remove(&id).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        for function in module.functions {
+            self.functions.remove(&function);
+        }
+        Ok(())
+    }
+
+    pub fn find_function(&mut self, module: Id, name: &[u8]) -> Result<Id, Code> {
+        let module = self.modules.get_mut(&module).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        let kernel = find(name).ok_or(codes::CUDA_ERROR_NOT_FOUND)?;
+        let known = module
+            .functions
+            .iter()
+            .find(|id| self.functions.get(id).is_some_and(|function| std::ptr::eq(function.kernel, kernel)));
+        if let Some(id) = known {
+            return Ok(*id);
+        }
+        let id = ids::next();
+        self.functions.insert(id, Function { kernel, device: module.device });
+        module.functions.push(id);
+        Ok(id)
+    }
+}

@@ -1,0 +1,78 @@
+//! What an address is, and who may use it.
+
+use super::{Mapping, Memory, Rights, containing, overlaps};
+use crate::driver::{codes, table::Code};
+
+/// What a range of addresses is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The program's own memory, of which devices know nothing.
+    Pageable,
+    Pinned,
+    /// Memory of this device, mapped throughout.
+    Device(usize),
+    /// Reserved for devices, but not mapped throughout.
+    Hole,
+}
+
+/// On whose authority memory is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Work that runs on this device.
+    Device(usize),
+    /// A copy that this device carries out: where it has no right itself, the memory's own device helps.
+    Copy(usize),
+}
+
+impl Memory {
+    /// Whether a device may read or write a mapping.
+    pub fn may(&self, mapping: &Mapping, device: usize, write: bool) -> bool {
+        let bit = 1_u64 << device;
+        match mapping.rights {
+            Rights::Set { read, write: writers } => (if write { writers } else { read }) & bit != 0,
+            Rights::Whole { also } => {
+                device == mapping.device || also & bit != 0 || self.peers[device] & (1 << mapping.device) != 0
+            }
+        }
+    }
+
+    /// What `bytes` at `address` are. The range must not overflow.
+    pub fn place_of(&self, address: u64, bytes: u64) -> Place {
+        match containing(&self.mappings, address, |mapping| mapping.bytes) {
+            Some((_, mapping)) => {
+                let device = mapping.device;
+                if self.walk(address, bytes, |_| true) { Place::Device(device) } else { Place::Hole }
+            }
+            None if overlaps(&self.reservations, address, bytes.max(1), |range| range.bytes) => Place::Hole,
+            None if self.is_pinned(address, bytes) => Place::Pinned,
+            None => Place::Pageable,
+        }
+    }
+
+    /// Whether mappings that pass `test` cover a range.
+    fn walk(&self, address: u64, bytes: u64, test: impl Fn(&Mapping) -> bool) -> bool {
+        let Some(end) = address.checked_add(bytes) else { return false };
+        let mut at = address;
+        while at < end {
+            match containing(&self.mappings, at, |mapping| mapping.bytes) {
+                Some((start, mapping)) if test(mapping) => at = start + mapping.bytes,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Whether a range may be used now; if so, it stays usable while the memory is locked for reading.
+    pub fn usable(&self, address: u64, bytes: u64, write: bool, by: By) -> Result<(), Code> {
+        let usable = match self.place_of(address, bytes) {
+            Place::Pinned => true,
+            Place::Pageable => matches!(by, By::Copy(_)),
+            Place::Hole => false,
+            Place::Device(_) => self.walk(address, bytes, |mapping| match by {
+                By::Device(device) => self.may(mapping, device, write),
+                By::Copy(device) => self.may(mapping, device, write) || self.may(mapping, mapping.device, write),
+            }),
+        };
+        if usable { Ok(()) } else { Err(codes::CUDA_ERROR_ILLEGAL_ADDRESS) }
+    }
+}

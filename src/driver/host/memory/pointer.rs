@@ -1,0 +1,69 @@
+//! What is known of a pointer.
+
+use super::{Memory, Rights, containing};
+use crate::driver::{codes, table::Code};
+
+/// The memory that a pointer points into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pointee {
+    pub device: usize,
+    /// Whether it is pinned host memory rather than a device's.
+    pub host: bool,
+    /// Whether it belongs to a context: memory that the program mapped itself does not.
+    pub owned_by_context: bool,
+    pub start: u64,
+    pub bytes: u64,
+    pub buffer: u64,
+}
+
+impl Memory {
+    /// What device or pinned memory an address lies in, if any.
+    pub fn pointee(&self, address: u64) -> Option<Pointee> {
+        if let Some((start, one)) = containing(&self.allocations, address, |one| one.bytes) {
+            return Some(Pointee {
+                device: one.device,
+                host: false,
+                owned_by_context: true,
+                start,
+                bytes: one.bytes,
+                buffer: one.buffer,
+            });
+        }
+        if let Some((start, one)) = containing(&self.opened, address, |one| one.bytes) {
+            return Some(Pointee {
+                device: one.device,
+                host: false,
+                owned_by_context: true,
+                start,
+                bytes: one.bytes,
+                buffer: one.buffer,
+            });
+        }
+        if let Some((start, one)) = containing(&self.mappings, address, |one| one.bytes)
+            && matches!(one.rights, Rights::Set { .. })
+        {
+            return Some(Pointee {
+                device: one.device,
+                host: false,
+                owned_by_context: false,
+                start,
+                bytes: one.bytes,
+                buffer: one.buffer,
+            });
+        }
+        containing(&self.pinned, address, |one| one.bytes).map(|(start, one)| Pointee {
+            device: one.device,
+            host: true,
+            owned_by_context: true,
+            start,
+            bytes: one.bytes,
+            buffer: one.buffer,
+        })
+    }
+
+    /// The allocation or mapping of device memory that an address lies in.
+    pub fn address_range(&self, address: u64) -> Result<(u64, u64), Code> {
+        let pointee = self.pointee(address).ok_or(codes::CUDA_ERROR_NOT_FOUND)?;
+        Ok((pointee.start, pointee.bytes))
+    }
+}
