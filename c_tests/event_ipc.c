@@ -2,13 +2,14 @@
 #include "driver.h"
 #include "support.h"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 
 /* The other process learns the event's handle and the ends of two pipes from here. */
 #define HANDLE_VARIABLE "PLINTH_TEST_EVENT"
 #define DEVICE_VARIABLE "PLINTH_TEST_DEVICE"
 
-enum { SAY = 8, HEAR = 9 };
+enum { SAY = 60, HEAR = 61 };
 
 static void say(char word) { CHECK_EQ(write(SAY, &word, 1), 1); }
 
@@ -52,17 +53,21 @@ static pid_t start(const char *helper, plinth_event_t event, int32_t device) {
   CHECK(child >= 0);
   if (child == 0) {
     /* High numbers first, so that no end is closed by the making of another. */
-    const int hear = dup(to_child[0]);
-    const int tell = dup(to_parent[1]);
+    const int hear = fcntl(to_child[0], F_DUPFD, 100);
+    const int tell = fcntl(to_parent[1], F_DUPFD, 100);
     dup2(tell, SAY);
     dup2(hear, HEAR);
     execl("/proc/self/exe", "event_ipc", helper, (char *)NULL);
     _exit(126);
   }
-  dup2(to_child[1], SAY);
-  dup2(to_parent[0], HEAR);
-  close(to_child[0]);
-  close(to_parent[1]);
+  const int say_to = fcntl(to_child[1], F_DUPFD, 100);
+  const int hear_from = fcntl(to_parent[0], F_DUPFD, 100);
+  CHECK(close(to_child[0]) == 0 && close(to_child[1]) == 0);
+  CHECK(close(to_parent[0]) == 0 && close(to_parent[1]) == 0);
+  /* The library may own files by now, so these numbers must be free. */
+  CHECK(fcntl(SAY, F_GETFD) == -1 && fcntl(HEAR, F_GETFD) == -1);
+  dup2(say_to, SAY);
+  dup2(hear_from, HEAR);
   return child;
 }
 
