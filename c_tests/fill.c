@@ -6,10 +6,12 @@ enum { ROOM = 8192 };
 static unsigned char host[ROOM];
 
 /* Fills a part of a memory and looks at all of it. */
-static void expect_fill(unsigned char *memory, size_t offset, const void *pattern, size_t pattern_size, size_t bytes) {
+static void expect_fill(plinth_stream_t stream, unsigned char *memory, size_t offset, const void *pattern,
+                        size_t pattern_size, size_t bytes) {
   memset(host, 0xEE, ROOM);
   put(memory, host, ROOM);
-  CHECK_OK(plinth_memset_pattern(memory + offset, pattern, pattern_size, bytes, NULL));
+  CHECK_OK(plinth_memset_pattern(memory + offset, pattern, pattern_size, bytes, stream));
+  CHECK_OK(plinth_stream_synchronize(stream));
   fetch(host, memory, ROOM);
   for (size_t index = 0; index < ROOM; index++) {
     const bool filled = index >= offset && index < offset + bytes;
@@ -17,14 +19,14 @@ static void expect_fill(unsigned char *memory, size_t offset, const void *patter
   }
 }
 
-static void expect_fills(unsigned char *memory) {
+static void expect_fills(plinth_stream_t stream, unsigned char *memory) {
   /* At an odd address: the pattern itself need not be aligned. */
   const unsigned char pattern[] = {0, 0x12, 0x34, 0x56, 0x78};
   for (size_t size = 1; size <= 4; size *= 2) {
     for (size_t count = 1; count <= 1024; count = count * 3 + 1) {
-      expect_fill(memory, 0, pattern + 1, size, size * count);
-      expect_fill(memory, size, pattern + 1, size, size * count);
-      expect_fill(memory, 3 * size, pattern + 1, size, size * count);
+      expect_fill(stream, memory, 0, pattern + 1, size, size * count);
+      expect_fill(stream, memory, size, pattern + 1, size, size * count);
+      expect_fill(stream, memory, 3 * size, pattern + 1, size, size * count);
     }
   }
 }
@@ -32,14 +34,14 @@ static void expect_fills(unsigned char *memory) {
 TEST(device_memory_is_filled) {
   for (int32_t device = 0; device < device_count(); device++) {
     unsigned char *memory = (unsigned char *)device_memory(ROOM, device);
-    expect_fills(memory);
+    expect_fills(stream_on(device), memory);
     CHECK_OK(plinth_device_free(memory));
   }
 }
 
 TEST(pinned_memory_is_filled) {
   unsigned char *memory = (unsigned char *)pinned_memory(ROOM);
-  expect_fills(memory);
+  expect_fills(NULL, memory);
   CHECK_OK(plinth_pinned_free(memory));
 }
 
