@@ -95,8 +95,13 @@ static void exit_with_a_destructor(void) {
 
 TEST(a_destructor_may_call) { expect_child(start_child(exit_with_a_destructor), 7); }
 
+static void use_the_device_at_last(void) {
+  use_the_device();
+  call_everything();
+}
+
 static void use_the_device_first_at_exit(void) {
-  CHECK(atexit(call_everything) == 0);
+  CHECK(atexit(use_the_device_at_last) == 0);
   exit(7);
 }
 
