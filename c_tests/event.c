@@ -1,0 +1,422 @@
+/* Events: made, recorded, asked, timed, destroyed. SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "driver.h"
+#include "support.h"
+
+#define EVERY_FLAG (PLINTH_EVENT_TIMING | PLINTH_EVENT_BLOCKING | PLINTH_EVENT_INTERPROCESS | PLINTH_EVENT_EXTERNAL)
+
+static bool is_valid(uint32_t flags) {
+  return (flags & ~(uint32_t)EVERY_FLAG) == 0 &&
+         !((flags & PLINTH_EVENT_TIMING) != 0 && (flags & PLINTH_EVENT_INTERPROCESS) != 0);
+}
+
+static void *native_of(plinth_event_t event) {
+  void *native = UNTOUCHED_POINTER;
+  CHECK_OK(plinth_event_native(event, &native));
+  return native;
+}
+
+static int32_t device_of_event(plinth_event_t event) {
+  int32_t device = UNTOUCHED;
+  CHECK_OK(plinth_event_device(event, &device));
+  return device;
+}
+
+static void expect_working(plinth_event_t event) {
+  plinth_stream_t stream = stream_on(0);
+  CHECK_OK(plinth_event_record(event, stream));
+  CHECK_OK(plinth_event_synchronize(event));
+  CHECK(event_done(event));
+  CHECK_OK(plinth_event_wait(event, stream_on(0)));
+}
+
+TEST(flags_that_make_sense_make_an_event_that_works) {
+  for (uint32_t flags = 0; flags <= EVERY_FLAG; flags++) {
+    if (is_valid(flags)) {
+      plinth_event_t event = new_event(flags);
+      expect_working(event);
+      CHECK_OK(plinth_event_destroy(event));
+    }
+  }
+}
+
+TEST(flags_that_make_no_sense_are_refused) {
+  const uint32_t beyond[] = {16, 17, 32, 0x80000000u, UINT32_MAX};
+  plinth_event_t event = (plinth_event_t)UNTOUCHED_POINTER;
+  for (uint32_t flags = 0; flags <= EVERY_FLAG; flags++) {
+    if (!is_valid(flags)) {
+      CHECK_STATUS(plinth_event_create(flags, &event), PLINTH_ERROR_INVALID_VALUE);
+      CHECK_MESSAGE("PLINTH_EVENT_INTERPROCESS");
+    }
+  }
+  for (size_t index = 0; index < sizeof beyond / sizeof beyond[0]; index++) {
+    CHECK_STATUS(plinth_event_create(beyond[index], &event), PLINTH_ERROR_INVALID_VALUE);
+  }
+  CHECK_SAME(event, UNTOUCHED_POINTER);
+}
+
+TEST(an_event_never_recorded_is_complete) {
+  plinth_event_t event = new_event(0);
+  void *memory = device_memory(KIB, 0);
+  plinth_stream_t stream = stream_on(0);
+  CHECK(event_done(event));
+  CHECK_OK(plinth_event_synchronize(event));
+  CHECK_OK(plinth_event_wait(event, stream));
+  CHECK_OK(plinth_stream_wait_event(stream, event));
+  CHECK_OK(plinth_memset(memory, 1, KIB, stream));
+  CHECK_OK(plinth_stream_synchronize(stream));
+  CHECK_OK(plinth_event_destroy(event));
+  CHECK_OK(plinth_device_free(memory));
+}
+
+TEST(the_first_record_makes_the_event) {
+  const int32_t device = device_count() - 1;
+  plinth_event_t event = new_event(0);
+  CHECK(native_of(event) == NULL);
+  CHECK_EQ(device_of_event(event), -1);
+  CHECK_OK(plinth_event_wait(event, NULL));
+  CHECK(native_of(event) == NULL);
+  CHECK_OK(plinth_event_record(event, stream_on(device)));
+  void *native = native_of(event);
+  CHECK(native != NULL);
+  CHECK_EQ(device_of_event(event), device);
+  CHECK_OK(plinth_event_record(event, stream_on(device)));
+  CHECK_SAME(native_of(event), native);
+  CHECK_OK(plinth_event_destroy(event));
+}
+
+TEST(an_event_stays_on_its_device) {
+  need_devices(2);
+  gate held;
+  plinth_stream_t stream = stream_on(0);
+  plinth_event_t event = new_event(0);
+  CHECK_OK(plinth_event_record(event, stream));
+  gate_shut(&held, stream);
+  CHECK_OK(plinth_event_record(event, stream));
+  CHECK_STATUS(plinth_event_record(event, stream_on(1)), PLINTH_ERROR_DEVICE_MISMATCH);
+  CHECK_MESSAGE("event device 0 does not match recording stream's device 1");
+  CHECK_EQ(plinth_last_driver_error(), 0);
+  CHECK_STATUS(plinth_stream_record_event(stream_on(1), event), PLINTH_ERROR_DEVICE_MISMATCH);
+  CHECK_EQ(device_of_event(event), 0);
+  CHECK(!event_done(event));
+  gate_open(&held);
+  CHECK_OK(plinth_event_synchronize(event));
+  CHECK_OK(plinth_event_destroy(event));
+}
+
+TEST(query_follows_the_last_record) {
+  gate held;
+  plinth_stream_t stream = stream_on(0);
+  plinth_event_t event = new_event(0);
+  CHECK_OK(plinth_event_record(event, stream));
+  CHECK_OK(plinth_event_synchronize(event));
+  gate_shut(&held, stream);
+  CHECK(event_done(event));
+  CHECK_OK(plinth_event_record(event, stream));
+  CHECK(!event_done(event));
+  CHECK_OK(plinth_event_record(event, stream_on(0)));
+  EVENTUALLY(event_done(event));
+  CHECK(!stream_done(stream));
+  gate_open(&held);
+  CHECK_OK(plinth_event_destroy(event));
+}
+
+static void expect_synchronize(uint32_t flags) {
+  gate held;
+  plinth_stream_t stream = stream_on(0);
+  plinth_event_t event = new_event(flags);
+  gate_shut(&held, stream);
+  CHECK_OK(plinth_event_record(event, stream));
+  pthread_t opener = gate_open_soon(&held);
+  CHECK_OK(plinth_event_synchronize(event));
+  CHECK(gate_is_open(&held));
+  CHECK(event_done(event));
+  pthread_join(opener, NULL);
+  CHECK_OK(plinth_event_destroy(event));
+}
+
+TEST(synchronize_waits_for_the_event) {
+  expect_synchronize(0);
+  expect_synchronize(PLINTH_EVENT_TIMING);
+  expect_synchronize(PLINTH_EVENT_BLOCKING);
+  expect_synchronize(PLINTH_EVENT_INTERPROCESS);
+}
+
+TEST(synchronize_does_not_wait_for_later_work) {
+  gate held;
+  plinth_stream_t stream = stream_on(0);
+  plinth_event_t event = new_event(0);
+  CHECK_OK(plinth_event_record(event, stream));
+  gate_shut(&held, stream);
+  CHECK_OK(plinth_event_synchronize(event));
+  CHECK(!stream_done(stream));
+  gate_open(&held);
+  CHECK_OK(plinth_event_destroy(event));
+}
+
+/* Work of `waiting` stays behind an event of `recorded`, whichever of the four calls is used. */
+static void expect_order(plinth_stream_t waiting, plinth_stream_t recorded, void *memory, bool stream_first) {
+  gate held;
+  plinth_event_t event = new_event(0);
+  gate_shut(&held, recorded);
+  CHECK_OK(stream_first ? plinth_stream_record_event(recorded, event) : plinth_event_record(event, recorded));
+  CHECK_OK(stream_first ? plinth_stream_wait_event(waiting, event) : plinth_event_wait(event, waiting));
+  CHECK_OK(plinth_memset(memory, 1, KIB, waiting));
+  CHECK(stays_undone(waiting));
+  gate_open(&held);
+  CHECK_OK(plinth_stream_synchronize(waiting));
+  CHECK(event_done(event));
+  CHECK_OK(plinth_event_destroy(event));
+}
+
+TEST(wait_orders_two_streams) {
+  void *memory = device_memory(KIB, 0);
+  expect_order(stream_on(0), stream_on(0), memory, false);
+  expect_order(stream_on(0), stream_on(0), memory, true);
+  expect_order(stream_on(0), NULL, memory, false);
+  expect_order(NULL, stream_on(0), memory, true);
+  CHECK_OK(plinth_device_free(memory));
+}
+
+TEST(wait_orders_streams_of_two_devices) {
+  need_devices(2);
+  void *memory = device_memory(KIB, 1);
+  expect_order(stream_on(1), stream_on(0), memory, false);
+  expect_order(stream_on(1), NULL, memory, true);
+  CHECK_OK(plinth_device_free(memory));
+}
+
+TEST(wait_is_for_what_was_recorded_then) {
+  gate held;
+  plinth_stream_t shut = stream_on(0);
+  plinth_stream_t waiting = stream_on(0);
+  void *memory = device_memory(KIB, 0);
+  plinth_event_t event = new_event(0);
+  CHECK_OK(plinth_event_record(event, stream_on(0)));
+  CHECK_OK(plinth_event_wait(event, waiting));
+  gate_shut(&held, shut);
+  CHECK_OK(plinth_event_record(event, shut));
+  CHECK_OK(plinth_memset(memory, 1, KIB, waiting));
+  CHECK_OK(plinth_stream_synchronize(waiting));
+  CHECK(!event_done(event));
+  gate_open(&held);
+  CHECK_OK(plinth_event_synchronize(event));
+  CHECK_OK(plinth_event_destroy(event));
+  CHECK_OK(plinth_device_free(memory));
+}
+
+TEST(a_stream_goes_on_waiting_for_a_destroyed_event) {
+  gate held;
+  plinth_stream_t shut = stream_on(0);
+  plinth_stream_t waiting = stream_on(0);
+  plinth_stream_t idle = stream_on(0);
+  void *memory = device_memory(KIB, 0);
+  plinth_event_t event = new_event(0);
+  gate_shut(&held, shut);
+  CHECK_OK(plinth_event_record(event, shut));
+  CHECK_OK(plinth_event_wait(event, waiting));
+  CHECK_OK(plinth_event_destroy(event));
+  /* What the next event records elsewhere, with the same event of the driver's, must not let the stream go. */
+  plinth_event_t next = new_event(0);
+  CHECK_OK(plinth_event_record(next, idle));
+  CHECK_OK(plinth_event_synchronize(next));
+  CHECK_OK(plinth_memset(memory, 1, KIB, waiting));
+  CHECK(stays_undone(waiting));
+  gate_open(&held);
+  CHECK_OK(plinth_stream_synchronize(waiting));
+  CHECK(stream_done(shut));
+  CHECK_OK(plinth_event_destroy(next));
+  CHECK_OK(plinth_device_free(memory));
+}
+
+TEST(time_passes_between_two_events) {
+  plinth_stream_t stream = stream_on(0);
+  plinth_event_t start = new_event(PLINTH_EVENT_TIMING);
+  plinth_event_t end = new_event(PLINTH_EVENT_TIMING);
+  float forward = -1;
+  float backward = 1;
+  float none = 1;
+  CHECK_OK(plinth_sleep(1, stream));
+  CHECK_OK(plinth_event_record(start, stream));
+  CHECK_OK(plinth_sleep(200000000, stream));
+  CHECK_OK(plinth_event_record(end, stream));
+  CHECK_OK(plinth_event_synchronize(end));
+  CHECK_OK(plinth_event_elapsed_time(start, end, &forward));
+  CHECK_OK(plinth_event_elapsed_time(end, start, &backward));
+  CHECK_OK(plinth_event_elapsed_time(start, start, &none));
+  CHECK(forward > 50 && forward < 5000);
+  CHECK(backward == -forward);
+  CHECK(none == 0);
+  CHECK_OK(plinth_event_destroy(start));
+  CHECK_OK(plinth_event_destroy(end));
+}
+
+TEST(time_needs_two_events_that_were_made_for_it) {
+  plinth_event_t timed = new_event(PLINTH_EVENT_TIMING);
+  plinth_event_t plain = new_event(0);
+  float time = UNTOUCHED;
+  CHECK_STATUS(plinth_event_elapsed_time(plain, timed, &time), PLINTH_ERROR_EVENT_TIMING_DISABLED);
+  CHECK_MESSAGE("PLINTH_EVENT_TIMING");
+  CHECK_STATUS(plinth_event_elapsed_time(timed, plain, &time), PLINTH_ERROR_EVENT_TIMING_DISABLED);
+  expect_working(timed);
+  expect_working(plain);
+  CHECK_STATUS(plinth_event_elapsed_time(timed, plain, &time), PLINTH_ERROR_EVENT_TIMING_DISABLED);
+  CHECK_STATUS(plinth_event_elapsed_time(plain, plain, &time), PLINTH_ERROR_EVENT_TIMING_DISABLED);
+  CHECK(time == (float)UNTOUCHED);
+}
+
+TEST(time_needs_two_events_that_were_recorded) {
+  plinth_event_t recorded = new_event(PLINTH_EVENT_TIMING);
+  plinth_event_t fresh = new_event(PLINTH_EVENT_TIMING);
+  float time = UNTOUCHED;
+  expect_working(recorded);
+  CHECK_STATUS(plinth_event_elapsed_time(recorded, fresh, &time), PLINTH_ERROR_EVENT_NOT_RECORDED);
+  CHECK_MESSAGE("recorded");
+  CHECK_STATUS(plinth_event_elapsed_time(fresh, recorded, &time), PLINTH_ERROR_EVENT_NOT_RECORDED);
+  CHECK_STATUS(plinth_event_elapsed_time(fresh, fresh, &time), PLINTH_ERROR_EVENT_NOT_RECORDED);
+  CHECK(time == (float)UNTOUCHED);
+}
+
+TEST(time_needs_two_events_that_are_complete) {
+  gate held;
+  plinth_stream_t stream = stream_on(0);
+  plinth_event_t start = new_event(PLINTH_EVENT_TIMING);
+  plinth_event_t end = new_event(PLINTH_EVENT_TIMING);
+  float time = UNTOUCHED;
+  expect_working(start);
+  gate_shut(&held, stream);
+  CHECK_OK(plinth_event_record(end, stream));
+  CHECK_STATUS(plinth_event_elapsed_time(start, end, &time), PLINTH_ERROR_EVENT_NOT_COMPLETE);
+  CHECK_MESSAGE("complete");
+  CHECK_STATUS(plinth_event_elapsed_time(end, start, &time), PLINTH_ERROR_EVENT_NOT_COMPLETE);
+  CHECK(time == (float)UNTOUCHED);
+  gate_open(&held);
+  CHECK_OK(plinth_event_synchronize(end));
+  CHECK_OK(plinth_event_elapsed_time(start, end, &time));
+  CHECK(time >= 0 && time < 60000);
+}
+
+TEST(time_needs_two_events_of_one_device) {
+  need_devices(2);
+  plinth_event_t zero = new_event(PLINTH_EVENT_TIMING);
+  plinth_event_t one = new_event(PLINTH_EVENT_TIMING);
+  float time = UNTOUCHED;
+  CHECK_OK(plinth_event_record(zero, stream_on(0)));
+  CHECK_OK(plinth_event_record(one, stream_on(1)));
+  CHECK_OK(plinth_event_synchronize(zero));
+  CHECK_OK(plinth_event_synchronize(one));
+  CHECK_STATUS(plinth_event_elapsed_time(zero, one, &time), PLINTH_ERROR_DEVICE_MISMATCH);
+  CHECK(time == (float)UNTOUCHED);
+}
+
+static void expect_no_event(plinth_event_t event, plinth_status_t status) {
+  plinth_event_t timed = new_event(PLINTH_EVENT_TIMING);
+  bool done = true;
+  int32_t device = UNTOUCHED;
+  void *native = UNTOUCHED_POINTER;
+  float time = UNTOUCHED;
+  uint8_t ipc_handle[PLINTH_IPC_EVENT_HANDLE_SIZE] = {7};
+  expect_working(timed);
+  CHECK_STATUS(plinth_event_record(event, NULL), status);
+  CHECK_STATUS(plinth_stream_record_event(NULL, event), status);
+  CHECK_STATUS(plinth_event_wait(event, NULL), status);
+  CHECK_STATUS(plinth_stream_wait_event(NULL, event), status);
+  CHECK_STATUS(plinth_event_query(event, &done), status);
+  CHECK_STATUS(plinth_event_synchronize(event), status);
+  CHECK_STATUS(plinth_event_elapsed_time(event, timed, &time), status);
+  CHECK_STATUS(plinth_event_elapsed_time(timed, event, &time), status);
+  CHECK_STATUS(plinth_event_device(event, &device), status);
+  CHECK_STATUS(plinth_event_native(event, &native), status);
+  CHECK_STATUS(plinth_event_ipc_handle(event, ipc_handle), status);
+  if (event != NULL) {
+    CHECK_STATUS(plinth_event_destroy(event), status);
+  }
+  CHECK(done);
+  CHECK(time == (float)UNTOUCHED);
+  CHECK_EQ(device, UNTOUCHED);
+  CHECK_SAME(native, UNTOUCHED_POINTER);
+  CHECK_EQ(ipc_handle[0], 7);
+  CHECK_OK(plinth_event_destroy(timed));
+}
+
+TEST(a_destroyed_event_is_refused) {
+  plinth_event_t fresh = new_event(0);
+  CHECK_OK(plinth_event_destroy(fresh));
+  expect_no_event(fresh, PLINTH_ERROR_INVALID_HANDLE);
+  plinth_event_t recorded = new_event(PLINTH_EVENT_TIMING);
+  expect_working(recorded);
+  CHECK_OK(plinth_event_destroy(recorded));
+  CHECK_STATUS(plinth_event_destroy(recorded), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_MESSAGE("destroyed");
+  expect_no_event(recorded, PLINTH_ERROR_INVALID_HANDLE);
+}
+
+TEST(a_destroyed_event_is_refused_though_its_place_is_taken) {
+  plinth_event_t old = new_event(0);
+  CHECK_OK(plinth_event_destroy(old));
+  for (int round = 0; round < 1000; round++) {
+    plinth_event_t event = new_event(0);
+    CHECK(event != old);
+    CHECK_STATUS(plinth_event_record(old, NULL), PLINTH_ERROR_INVALID_HANDLE);
+    CHECK_OK(plinth_event_destroy(event));
+  }
+}
+
+TEST(handles_that_are_no_event_are_refused) {
+  int on_stack = 0;
+  uint64_t state = 2;
+  expect_no_event((plinth_event_t)(void *)stream_on(0), PLINTH_ERROR_INVALID_HANDLE);
+  expect_no_event((plinth_event_t)(void *)&on_stack, PLINTH_ERROR_INVALID_HANDLE);
+  expect_no_event((plinth_event_t)(uintptr_t)1, PLINTH_ERROR_INVALID_HANDLE);
+  expect_no_event((plinth_event_t)UINTPTR_MAX, PLINTH_ERROR_INVALID_HANDLE);
+  for (int round = 0; round < 100; round++) {
+    expect_no_event((plinth_event_t)(uintptr_t)(random_next(&state) | 1), PLINTH_ERROR_INVALID_HANDLE);
+  }
+}
+
+TEST(null_is_no_event) {
+  float time = UNTOUCHED;
+  plinth_event_t event = new_event(PLINTH_EVENT_TIMING);
+  expect_no_event(NULL, PLINTH_ERROR_NULL_POINTER);
+  CHECK_OK(plinth_event_destroy(NULL));
+  CHECK_STATUS(plinth_event_create(0, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_event_query(event, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_event_device(event, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_event_native(event, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_event_ipc_handle(event, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_event_elapsed_time(event, event, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_event_elapsed_time(NULL, event, &time), PLINTH_ERROR_NULL_POINTER);
+  CHECK_OK(plinth_event_destroy(event));
+}
+
+TEST(events_made_anew_have_their_own_flags) {
+  enum { EVENTS = 64 };
+  plinth_event_t events[EVENTS];
+  DRIVER(driver_elapsed_time, elapsed, "cuEventElapsedTime");
+  for (int round = 0; round < 6; round++) {
+    for (int index = 0; index < EVENTS; index++) {
+      const bool timed = (index + round) % 2 == 0;
+      float time = -1;
+      events[index] = new_event((timed ? PLINTH_EVENT_TIMING : 0) | (index % 3 == 0 ? PLINTH_EVENT_BLOCKING : 0));
+      expect_working(events[index]);
+      void *native = native_of(events[index]);
+      CHECK_EQ(elapsed(&time, native, native) == CUDA_SUCCESS, timed);
+    }
+    for (int index = 0; index < EVENTS; index++) {
+      CHECK_OK(plinth_event_destroy(events[index]));
+    }
+  }
+}
+
+TEST(ten_thousand_events_need_one_of_the_drivers) {
+  uint64_t created = 0;
+  CHECK_OK(plinth_enable_fault_injection());
+  plinth_stream_t stream = stream_on(0);
+  for (int round = 0; round < 10000; round++) {
+    plinth_event_t event = new_event(0);
+    CHECK_OK(plinth_event_record(event, stream));
+    CHECK_OK(plinth_event_destroy(event));
+  }
+  CHECK_OK(plinth_driver_call_count("cuEventCreate", &created));
+  CHECK_EQ(created, 1);
+  CHECK_OK(plinth_stream_synchronize(stream));
+}

@@ -1,0 +1,218 @@
+/* The end of a process: handlers, threads and work that are still there. SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "process.h"
+
+static plinth_stream_t stream;
+static plinth_event_t event;
+static void *memory;
+
+static void use_the_device(void) {
+  stream = stream_on(0);
+  event = new_event(PLINTH_EVENT_INTERPROCESS);
+  memory = device_memory(MIB, 0);
+  CHECK_OK(plinth_event_record(event, stream));
+  CHECK_OK(plinth_memset(memory, 1, MIB, stream));
+}
+
+/* A call at the end may work or be refused as too late; anything else is wrong. */
+static void expect_tolerable(plinth_status_t status) {
+  if (status != PLINTH_OK) {
+    CHECK_STATUS(status, PLINTH_ERROR_SHUTTING_DOWN);
+  }
+}
+
+static void call_everything(void) {
+  bool done = false;
+  int32_t number = 0;
+  void *pointer = NULL;
+  plinth_stream_t new_stream = NULL;
+  expect_tolerable(plinth_current_device(&number));
+  expect_tolerable(plinth_set_device(0));
+  expect_tolerable(plinth_stream_create(0, 0, &new_stream));
+  expect_tolerable(plinth_stream_query(stream, &done));
+  expect_tolerable(plinth_event_record(event, stream));
+  expect_tolerable(plinth_event_query(event, &done));
+  expect_tolerable(plinth_stream_synchronize(stream));
+  expect_tolerable(plinth_memset(memory, 1, KIB, stream));
+  expect_tolerable(plinth_device_malloc(KIB, 0, &pointer));
+  expect_tolerable(plinth_device_free(memory));
+  expect_tolerable(plinth_event_destroy(event));
+  expect_tolerable(plinth_synchronize(0));
+  (void)plinth_is_available();
+  (void)plinth_is_initialized();
+  (void)plinth_last_error();
+}
+
+/* Registered before the library's own handler, and so called after it: the driver must be left alone. */
+static void expect_shutting_down(void) {
+  bool done = true;
+  void *pointer = UNTOUCHED_POINTER;
+  CHECK(!plinth_is_initialized());
+  CHECK(!plinth_is_available());
+  CHECK_STATUS(plinth_init(), PLINTH_ERROR_SHUTTING_DOWN);
+  CHECK_STATUS(plinth_stream_query(stream, &done), PLINTH_ERROR_SHUTTING_DOWN);
+  CHECK_MESSAGE("exit");
+  CHECK_STATUS(plinth_device_malloc(KIB, 0, &pointer), PLINTH_ERROR_SHUTTING_DOWN);
+  CHECK_STATUS(plinth_event_record(event, stream), PLINTH_ERROR_SHUTTING_DOWN);
+  CHECK_SAME(pointer, UNTOUCHED_POINTER);
+  CHECK(done);
+  CHECK_OK(plinth_event_destroy(event));
+}
+
+static void exit_with_an_early_handler(void) {
+  CHECK(atexit(expect_shutting_down) == 0);
+  use_the_device();
+  exit(7);
+}
+
+TEST(a_handler_registered_before_the_first_use_comes_too_late) {
+  expect_child(start_child(exit_with_an_early_handler), 7);
+}
+
+static void exit_with_a_late_handler(void) {
+  use_the_device();
+  CHECK(atexit(call_everything) == 0);
+  exit(7);
+}
+
+TEST(a_handler_registered_after_the_first_use_may_call) {
+  expect_child(start_child(exit_with_a_late_handler), 7);
+}
+
+/* Runs after every handler, when even the library's own memory for a thread may be gone. */
+static int destructor_calls;
+
+__attribute__((destructor)) static void last_of_all(void) {
+  if (destructor_calls) {
+    call_everything();
+  }
+}
+
+static void exit_with_a_destructor(void) {
+  destructor_calls = 1;
+  use_the_device();
+  exit(7);
+}
+
+TEST(a_destructor_may_call) { expect_child(start_child(exit_with_a_destructor), 7); }
+
+static void use_the_device_at_last(void) {
+  use_the_device();
+  call_everything();
+}
+
+static void use_the_device_first_at_exit(void) {
+  CHECK(atexit(use_the_device_at_last) == 0);
+  exit(7);
+}
+
+TEST(the_first_use_may_come_at_exit) { expect_child(start_child(use_the_device_first_at_exit), 7); }
+
+static void *call_without_end(void *context) {
+  (void)context;
+  for (;;) {
+    bool done = false;
+    plinth_event_t own = NULL;
+    expect_tolerable(plinth_event_create(0, &own));
+    expect_tolerable(plinth_event_record(own, stream));
+    expect_tolerable(plinth_event_query(own, &done));
+    expect_tolerable(plinth_event_wait(own, stream));
+    expect_tolerable(plinth_event_destroy(own));
+    expect_tolerable(plinth_memset(memory, 1, KIB, stream));
+  }
+  return NULL;
+}
+
+static void exit_while_threads_call(void) {
+  pthread_t thread;
+  use_the_device();
+  for (int index = 0; index < 8; index++) {
+    CHECK(pthread_create(&thread, NULL, call_without_end, NULL) == 0);
+  }
+  sleep_milliseconds(30);
+  exit(7);
+}
+
+TEST(threads_may_call_while_the_process_exits) {
+  for (int round = 0; round < 5; round++) {
+    expect_child(start_child(exit_while_threads_call), 7);
+  }
+}
+
+/* The driver of a GPU waits at exit for a host function that runs. The child asks, so that it is the first to ask. */
+static void exit_with_the_kind(void) { _exit(on_host_device() ? 0 : 1); }
+
+static void need_host_device_in_child(void) {
+  int status = 0;
+  const pid_t child = start_child(exit_with_the_kind);
+  CHECK_EQ(waitpid(child, &status, 0), child);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    SKIP("is about the host device");
+  }
+}
+
+static void *wait_without_end(void *context) {
+  (void)context;
+  expect_tolerable(plinth_stream_synchronize(stream));
+  return NULL;
+}
+
+static void exit_while_a_thread_waits(void) {
+  static gate held;
+  pthread_t thread;
+  use_the_device();
+  gate_shut(&held, stream);
+  CHECK(pthread_create(&thread, NULL, wait_without_end, NULL) == 0);
+  sleep_milliseconds(30);
+  exit(7);
+}
+
+TEST(a_process_exits_while_a_thread_waits_for_a_stream) {
+  need_host_device_in_child();
+  expect_child(start_child(exit_while_a_thread_waits), 7);
+}
+
+static void exit_with_work(void) {
+  static gate held;
+  use_the_device();
+  for (int index = 0; index < 16; index++) {
+    CHECK_OK(plinth_memset(memory, 1, MIB, stream_on(0)));
+  }
+  gate_shut(&held, stream);
+  CHECK_OK(plinth_memset(memory, 1, MIB, stream));
+  exit(7);
+}
+
+TEST(a_process_exits_with_work_that_never_ends) {
+  need_host_device_in_child();
+  expect_child(start_child(exit_with_work), 7);
+}
+
+static void exit_without_a_device(void) {
+  plinth_event_t early = new_event(0);
+  (void)early;
+  exit(7);
+}
+
+TEST(a_process_exits_that_never_used_a_device) { expect_child(start_child(exit_without_a_device), 7); }
+
+static pthread_key_t key;
+
+static void call_at_thread_end(void *context) {
+  (void)context;
+  bool done = false;
+  CHECK_OK(plinth_stream_query(stream, &done));
+  CHECK_STATUS(plinth_set_sync_debug_mode(99), PLINTH_ERROR_INVALID_VALUE);
+}
+
+static void *end_with_a_call(void *context) {
+  pthread_setspecific(key, context);
+  CHECK_OK(plinth_event_record(event, stream));
+  return NULL;
+}
+
+TEST(a_thread_may_call_while_it_ends) {
+  use_the_device();
+  CHECK(pthread_key_create(&key, call_at_thread_end) == 0);
+  run_threads(8, end_with_a_call);
+  CHECK_OK(plinth_stream_synchronize(stream));
+}

@@ -1,0 +1,215 @@
+/* The choice of a device kind, and initialization. SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "support.h"
+
+/* The kind that is not this process's. */
+static int32_t other_kind(void) { return on_host_device() ? PLINTH_DEVICE_CUDA : PLINTH_DEVICE_HOST; }
+
+TEST(nothing_is_initialized_at_the_start) { CHECK(!plinth_is_initialized()); }
+
+TEST(questions_do_not_initialize) {
+  int32_t number = -1;
+  char *text = NULL;
+  CHECK(plinth_is_available());
+  CHECK(device_count() > 0);
+  CHECK_OK(plinth_get_device_kind(&number));
+  CHECK_OK(plinth_driver_version(&number));
+  CHECK(number >= 11000);
+  CHECK_OK(plinth_driver_calls(&text));
+  plinth_string_free(text);
+  CHECK(!plinth_is_initialized());
+  CHECK_OK(plinth_init());
+  CHECK(plinth_is_initialized());
+}
+
+TEST(an_event_needs_no_device) {
+  plinth_event_t event = new_event(0);
+  CHECK_OK(plinth_event_synchronize(event));
+  CHECK(event_done(event));
+  CHECK_OK(plinth_event_destroy(event));
+  CHECK(!plinth_is_initialized());
+}
+
+TEST(the_first_use_initializes) {
+  int32_t device = -1;
+  CHECK_OK(plinth_current_device(&device));
+  CHECK_EQ(device, 0);
+  CHECK(plinth_is_initialized());
+}
+
+TEST(init_may_be_called_again) {
+  for (int round = 0; round < 100; round++) {
+    CHECK_OK(plinth_init());
+  }
+  CHECK(plinth_is_initialized());
+}
+
+static void *init_at_once(void *context) {
+  static int arrived;
+  int32_t count = 0;
+  (void)context;
+  __atomic_add_fetch(&arrived, 1, __ATOMIC_SEQ_CST);
+  while (__atomic_load_n(&arrived, __ATOMIC_SEQ_CST) < 16) {
+  }
+  CHECK_OK(plinth_init());
+  CHECK(plinth_is_initialized());
+  CHECK_OK(plinth_device_count(&count));
+  CHECK(count > 0);
+  return NULL;
+}
+
+TEST(sixteen_threads_initialize_at_once) { run_threads(16, init_at_once); }
+
+static void *first_stream_at_once(void *context) {
+  static int arrived;
+  plinth_stream_t stream = NULL;
+  (void)context;
+  __atomic_add_fetch(&arrived, 1, __ATOMIC_SEQ_CST);
+  while (__atomic_load_n(&arrived, __ATOMIC_SEQ_CST) < 16) {
+  }
+  CHECK_OK(plinth_stream_create(0, 0, &stream));
+  CHECK_OK(plinth_stream_synchronize(stream));
+  return NULL;
+}
+
+TEST(sixteen_threads_use_a_device_first_at_once) { run_threads(16, first_stream_at_once); }
+
+TEST(a_chosen_kind_goes_before_the_environment) {
+  int32_t kind = -1;
+  setenv("PLINTH_DEVICE", "cuda", 1);
+  CHECK_OK(plinth_set_device_kind(PLINTH_DEVICE_HOST));
+  CHECK_OK(plinth_get_device_kind(&kind));
+  CHECK_EQ(kind, PLINTH_DEVICE_HOST);
+  CHECK_OK(plinth_init());
+}
+
+TEST(the_last_choice_counts) {
+  int32_t kind = -1;
+  CHECK_OK(plinth_set_device_kind(PLINTH_DEVICE_CUDA));
+  CHECK_OK(plinth_set_device_kind(PLINTH_DEVICE_HOST));
+  CHECK_OK(plinth_get_device_kind(&kind));
+  CHECK_EQ(kind, PLINTH_DEVICE_HOST);
+}
+
+TEST(auto_always_finds_a_device) {
+  int32_t kind = -1;
+  CHECK_OK(plinth_set_device_kind(PLINTH_DEVICE_AUTO));
+  CHECK_OK(plinth_get_device_kind(&kind));
+  CHECK(kind == PLINTH_DEVICE_CUDA || kind == PLINTH_DEVICE_HOST);
+  CHECK(plinth_is_available());
+  CHECK_OK(plinth_init());
+}
+
+TEST(the_environment_may_say_auto) {
+  setenv("PLINTH_DEVICE", "auto", 1);
+  CHECK(plinth_is_available());
+  CHECK_OK(plinth_init());
+}
+
+TEST(another_kind_comes_too_late_after_init) {
+  int32_t kind = -1;
+  int32_t now = -1;
+  CHECK_OK(plinth_init());
+  CHECK_OK(plinth_get_device_kind(&kind));
+  CHECK_STATUS(plinth_set_device_kind(other_kind()), PLINTH_ERROR_ALREADY_INITIALIZED);
+  CHECK_OK(plinth_get_device_kind(&now));
+  CHECK_EQ(now, kind);
+  CHECK_OK(plinth_set_device_kind(kind));
+}
+
+TEST(another_kind_comes_too_late_after_a_question) {
+  CHECK(plinth_is_available());
+  CHECK_STATUS(plinth_set_device_kind(other_kind()), PLINTH_ERROR_ALREADY_INITIALIZED);
+}
+
+TEST(numbers_that_are_no_kind_are_refused) {
+  const int32_t kinds[] = {-1, 3, 100, INT32_MAX, INT32_MIN};
+  CHECK_OK(plinth_set_device_kind(PLINTH_DEVICE_HOST));
+  for (size_t index = 0; index < sizeof kinds / sizeof kinds[0]; index++) {
+    CHECK_STATUS(plinth_set_device_kind(kinds[index]), PLINTH_ERROR_INVALID_VALUE);
+  }
+  CHECK(on_host_device());
+}
+
+TEST(a_senseless_device_in_the_environment_is_named) {
+  int32_t count = UNTOUCHED;
+  setenv("PLINTH_DEVICE", "toaster", 1);
+  CHECK(!plinth_is_available());
+  CHECK_STATUS(plinth_init(), PLINTH_ERROR_INVALID_CONFIGURATION);
+  CHECK_MESSAGE("PLINTH_DEVICE");
+  CHECK_MESSAGE("toaster");
+  CHECK_STATUS(plinth_device_count(&count), PLINTH_ERROR_INVALID_CONFIGURATION);
+  CHECK_EQ(count, UNTOUCHED);
+  CHECK(!plinth_is_initialized());
+}
+
+TEST(init_may_be_tried_again_after_a_failure) {
+  setenv("PLINTH_DEVICE", "toaster", 1);
+  CHECK_STATUS(plinth_init(), PLINTH_ERROR_INVALID_CONFIGURATION);
+  CHECK_OK(plinth_set_device_kind(PLINTH_DEVICE_HOST));
+  CHECK_OK(plinth_init());
+  CHECK(plinth_is_initialized());
+}
+
+static void expect_bad_host_configuration(const char *variable, const char *value) {
+  setenv("PLINTH_DEVICE", "host", 1);
+  setenv(variable, value, 1);
+  CHECK_STATUS(plinth_init(), PLINTH_ERROR_INVALID_CONFIGURATION);
+  CHECK_MESSAGE(variable);
+  CHECK_MESSAGE(value);
+  CHECK(!plinth_is_available());
+}
+
+TEST(a_senseless_number_of_host_devices_is_named) { expect_bad_host_configuration("PLINTH_HOST_DEVICES", "several"); }
+
+TEST(a_negative_number_of_host_devices_is_named) { expect_bad_host_configuration("PLINTH_HOST_DEVICES", "-3"); }
+
+TEST(a_senseless_size_of_host_memory_is_named) { expect_bad_host_configuration("PLINTH_HOST_MEMORY", "4 parsecs"); }
+
+TEST(a_senseless_host_model_is_named) { expect_bad_host_configuration("PLINTH_HOST_MODEL", "abacus"); }
+
+static void expect_host_devices(const char *variable, const char *value, int32_t expected) {
+  setenv("PLINTH_DEVICE", "host", 1);
+  setenv(variable, value, 1);
+  CHECK_EQ(device_count(), expected);
+  CHECK_EQ(plinth_is_available(), expected > 0);
+}
+
+TEST(the_host_has_two_devices_when_nothing_is_said) {
+  unsetenv("PLINTH_HOST_DEVICES");
+  expect_host_devices("PLINTH_HOST_MEMORY", "64MiB", 2);
+}
+
+TEST(the_host_has_as_many_devices_as_it_is_told) { expect_host_devices("PLINTH_HOST_DEVICES", "5", 5); }
+
+TEST(visible_devices_choose_one_of_the_hosts) { expect_host_devices("CUDA_VISIBLE_DEVICES", "1", 1); }
+
+TEST(visible_devices_choose_and_order_the_hosts) { expect_host_devices("CUDA_VISIBLE_DEVICES", "1,0", 2); }
+
+TEST(visible_devices_end_at_one_that_is_none) { expect_host_devices("CUDA_VISIBLE_DEVICES", "0,7,1", 1); }
+
+TEST(visible_devices_end_at_a_negative_number) { expect_host_devices("CUDA_VISIBLE_DEVICES", "0,-1,1", 1); }
+
+TEST(visible_devices_can_hide_every_device) {
+  int32_t device = UNTOUCHED;
+  expect_host_devices("CUDA_VISIBLE_DEVICES", "", 0);
+  CHECK_STATUS(plinth_init(), PLINTH_ERROR_NO_DEVICE);
+  CHECK_STATUS(plinth_current_device(&device), PLINTH_ERROR_NO_DEVICE);
+  CHECK_EQ(device, UNTOUCHED);
+}
+
+TEST(without_a_gpu_the_message_shows_the_way) {
+  setenv("PLINTH_DEVICE", "cuda", 1);
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  CHECK(!plinth_is_available());
+  CHECK_EQ(device_count(), 0);
+  CHECK_STATUS(plinth_init(), PLINTH_ERROR_NO_DEVICE);
+  CHECK_MESSAGE("PLINTH_DEVICE=host");
+  CHECK(!plinth_is_initialized());
+}
+
+TEST(outputs_must_not_be_null) {
+  CHECK_STATUS(plinth_device_count(NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_get_device_kind(NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_driver_version(NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_driver_calls(NULL), PLINTH_ERROR_NULL_POINTER);
+}

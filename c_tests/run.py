@@ -1,0 +1,252 @@
+#!/usr/bin/env python3
+# Builds and runs the C and C++ tests: each test its own process, with a time limit.
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Builds c_tests/*.c and *.cpp against a library and runs every test in them as its own process.
+
+A program says what it needs in comment lines near its top:
+  // env: NAME=VALUE    is put into the environment of its tests
+  // device: host       its tests make sense on this kind of device only
+  // timeout: 120       seconds that its tests may take, where the usual limit is too short
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
+SKIPPED = 77
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+DECLARATION = re.compile(r"^\s*(?://|/\*)\s*(env|device|timeout):\s*(.*?)\s*(?:\*/)?\s*$", re.MULTILINE)
+VALGRIND = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite",
+            "--fair-sched=yes"]
+VALGRIND_SLOWNESS = 8
+
+
+class Program:
+    """A source file, and what its comments declare."""
+
+    def __init__(self, source):
+        self.source = source
+        self.name = source.stem
+        self.env = {}
+        self.device = None
+        self.timeout = None
+        for key, value in DECLARATION.findall(source.read_text()):
+            if key == "env":
+                name, _, content = value.partition("=")
+                self.env[name.strip()] = content.strip()
+            elif key == "device":
+                self.device = value
+            else:
+                self.timeout = float(value)
+
+
+class Result:
+    """What came of one test."""
+
+    def __init__(self, name, outcome, reason="", output=""):
+        self.name, self.outcome, self.reason, self.output = name, outcome, reason, output
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lib", type=pathlib.Path, default=ROOT / "target" / "debug", help="folder of libplinth.so")
+    parser.add_argument("--include", type=pathlib.Path, default=ROOT / "include", help="folder of plinth.h")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "target" / "c_tests", help="folder for programs")
+    parser.add_argument("--cc", default=os.environ.get("CC", "gcc"), help="C compiler")
+    parser.add_argument("--cxx", default=os.environ.get("CXX", "g++"), help="C++ compiler")
+    parser.add_argument("--sanitizer", choices=["address", "thread", "undefined"], help="compile the tests with it")
+    parser.add_argument("--valgrind", action="store_true", help="run the tests under valgrind")
+    parser.add_argument("--device", choices=["host", "cuda", "auto"], default=os.environ.get("PLINTH_DEVICE", "host"),
+                        help="the kind of device")
+    parser.add_argument("--filter", default="", help="run the tests whose program/name has this regular expression")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="tests at the same time")
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds that a test may take")
+    when = parser.add_mutually_exclusive_group()
+    when.add_argument("--no-build", action="store_true", help="run what is built already")
+    when.add_argument("--build-only", action="store_true", help="build, and run nothing")
+    return parser.parse_args()
+
+
+def compile_command(program, arguments):
+    """The command that makes a program."""
+    if program.source.suffix == ".c":
+        command = shlex.split(arguments.cc) + ["-std=c11"]
+    else:
+        command = shlex.split(arguments.cxx) + ["-std=c++17"]
+    command += WARNINGS + ["-g", "-O1", "-pthread", f"-I{arguments.include}"]
+    if arguments.sanitizer:
+        command += [f"-fsanitize={arguments.sanitizer}", "-fno-omit-frame-pointer"]
+        if arguments.sanitizer == "undefined":
+            command += ["-fno-sanitize-recover=all"]
+    command += [str(program.source), "-o", str(arguments.build / program.name)]
+    command += [f"-L{arguments.lib}", "-lplinth"]
+    command += [f"-Wl,-rpath,{folder}" for folder in (arguments.lib, "$ORIGIN", "$ORIGIN/../lib")]
+    return command
+
+
+def link_soname(arguments):
+    """Puts the library under its soname beside the programs, where its own folder has it under its plain name only."""
+    library = arguments.lib / "libplinth.so"
+    dynamic = subprocess.run(["readelf", "-d", str(library)], stdout=subprocess.PIPE, text=True, check=True).stdout
+    soname = re.search(r"\(SONAME\).*\[(.*)\]", dynamic)
+    if soname and not (arguments.lib / soname[1]).exists():
+        link = arguments.build / soname[1]
+        link.unlink(missing_ok=True)
+        link.symlink_to(library)
+
+
+def build_one(program, arguments):
+    """Makes a program unless it is newer than all it is made of. Returns the compiler's complaint, or None."""
+    binary = arguments.build / program.name
+    stamp = arguments.build / (program.name + ".command")
+    command = compile_command(program, arguments)
+    sources = [program.source, *HERE.glob("*.h"), *arguments.include.glob("*.h*")]
+    if binary.exists() and stamp.exists() and stamp.read_text() == shlex.join(command):
+        if binary.stat().st_mtime > max(source.stat().st_mtime for source in sources):
+            return None
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        return f"{shlex.join(command)}\n{done.stdout}"
+    stamp.write_text(shlex.join(command))
+    return None
+
+
+def build(programs, arguments, pool):
+    """Makes all programs; returns whether that worked."""
+    arguments.build.mkdir(parents=True, exist_ok=True)
+    link_soname(arguments)
+    worked = True
+    for program, complaint in zip(programs, pool.map(lambda each: build_one(each, arguments), programs)):
+        if complaint:
+            worked = False
+            print(f"{program.source.name} does not compile:\n{complaint}", file=sys.stderr)
+    return worked
+
+
+def environment(program, arguments):
+    """The environment of a program's tests."""
+    values = dict(os.environ, PLINTH_DEVICE=arguments.device, **program.env)
+    if arguments.sanitizer == "address":
+        # Huge requests are part of the tests, and must be answered, not end the process.
+        values.setdefault("ASAN_OPTIONS", "allocator_may_return_null=1")
+    return values
+
+
+def list_tests(program, arguments):
+    """The names of a program's tests."""
+    done = subprocess.run([str(arguments.build / program.name), "--list"], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=60, env=environment(program, arguments),
+                          check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{program.name} --list ended with {done.returncode}:\n{done.stdout}")
+    return done.stdout.split()
+
+
+def kill_group(process):
+    """Ends a test and the processes that it started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def run_one(program, test, arguments):
+    """Runs one test."""
+    name = f"{program.name}/{test}"
+    if program.device and arguments.device != "auto" and program.device != arguments.device:
+        return Result(name, "skipped", f"is about the {program.device} device")
+    limit = max(program.timeout or 0, arguments.timeout) * (VALGRIND_SLOWNESS if arguments.valgrind else 1)
+    command = (VALGRIND if arguments.valgrind else []) + [str(arguments.build / program.name), test]
+    timed_out = False
+    # A file, not a pipe: a process that outlives the test could hold a pipe open.
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                                   start_new_session=True, env=environment(program, arguments))
+        try:
+            code = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        kill_group(process)
+        if timed_out:
+            process.wait()
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    if timed_out:
+        return Result(name, "failed", f"took longer than {limit:.0f} s", text)
+    if code == 0:
+        return Result(name, "passed")
+    if code == SKIPPED:
+        return Result(name, "skipped", text.strip().removeprefix("skipped: "))
+    if code < 0:
+        return Result(name, "failed", f"was killed by {signal.Signals(-code).name}", text)
+    return Result(name, "failed", f"exit status {code}", text)
+
+
+class Report:
+    """Dots for what passes, and a line of its own for everything else."""
+
+    def __init__(self):
+        self.counts = {"passed": 0, "failed": 0, "skipped": 0}
+        self.column = 0
+
+    def add(self, result):
+        self.counts[result.outcome] += 1
+        if result.outcome == "passed":
+            print(".", end="", flush=True)
+            self.column += 1
+            if self.column == 100:
+                self.end_line()
+            return
+        self.end_line()
+        print(f"{result.outcome} {result.name}: {result.reason}")
+        if result.outcome == "failed" and result.output.strip():
+            print("    " + result.output.rstrip().replace("\n", "\n    "))
+        sys.stdout.flush()
+
+    def end_line(self):
+        if self.column:
+            print()
+        self.column = 0
+
+    def close(self):
+        """Prints the last line; returns the exit status."""
+        self.end_line()
+        print(f"{self.counts['passed']} passed, {self.counts['failed']} failed, {self.counts['skipped']} skipped")
+        return 1 if self.counts["failed"] or not self.counts["passed"] else 0
+
+
+def main():
+    arguments = parse_arguments()
+    arguments.lib, arguments.include, arguments.build = (
+        folder.resolve() for folder in (arguments.lib, arguments.include, arguments.build))
+    programs = [Program(source) for source in sorted([*HERE.glob("*.c"), *HERE.glob("*.cpp")])]
+    started = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(max(1, arguments.jobs)) as pool:
+        if not arguments.no_build and not build(programs, arguments, pool):
+            return 1
+        if arguments.build_only:
+            return 0
+        wanted = re.compile(arguments.filter)
+        tests = [(program, test) for program in programs for test in list_tests(program, arguments)
+                 if wanted.search(f"{program.name}/{test}")]
+        report = Report()
+        for done in concurrent.futures.as_completed(
+                pool.submit(run_one, program, test, arguments) for program, test in tests):
+            report.add(done.result())
+    report.end_line()
+    print(f"on the device {arguments.device}, in {time.monotonic() - started:.1f} s")
+    return report.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+/* Statuses, messages and versions. SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "support.h"
+
+#define NAMED(constant) {constant, #constant}
+
+static const struct {
+  plinth_status_t status;
+  const char *name;
+} statuses[] = {
+    NAMED(PLINTH_OK),
+    NAMED(PLINTH_ERROR_INVALID_VALUE),
+    NAMED(PLINTH_ERROR_NULL_POINTER),
+    NAMED(PLINTH_ERROR_INVALID_DEVICE),
+    NAMED(PLINTH_ERROR_INVALID_HANDLE),
+    NAMED(PLINTH_ERROR_INVALID_POINTER),
+    NAMED(PLINTH_ERROR_OUT_OF_MEMORY),
+    NAMED(PLINTH_ERROR_NO_DEVICE),
+    NAMED(PLINTH_ERROR_DRIVER_TOO_OLD),
+    NAMED(PLINTH_ERROR_STUB_LIBRARY),
+    NAMED(PLINTH_ERROR_INVALID_CONFIGURATION),
+    NAMED(PLINTH_ERROR_ALREADY_INITIALIZED),
+    NAMED(PLINTH_ERROR_FORKED_CHILD),
+    NAMED(PLINTH_ERROR_SHUTTING_DOWN),
+    NAMED(PLINTH_ERROR_NOT_SUPPORTED),
+    NAMED(PLINTH_ERROR_DEVICE_MISMATCH),
+    NAMED(PLINTH_ERROR_EVENT_TIMING_DISABLED),
+    NAMED(PLINTH_ERROR_EVENT_NOT_RECORDED),
+    NAMED(PLINTH_ERROR_EVENT_NOT_COMPLETE),
+    NAMED(PLINTH_ERROR_WOULD_SYNCHRONIZE),
+    NAMED(PLINTH_ERROR_CAPTURE_FORBIDS),
+    NAMED(PLINTH_ERROR_CAPTURE_INVALIDATED),
+    NAMED(PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED),
+    NAMED(PLINTH_ERROR_ILLEGAL_ADDRESS),
+    NAMED(PLINTH_ERROR_LAUNCH_FAILED),
+    NAMED(PLINTH_ERROR_DRIVER),
+    NAMED(PLINTH_ERROR_SYSTEM),
+    NAMED(PLINTH_ERROR_PANIC),
+};
+
+#define STATUSES (int32_t)(sizeof statuses / sizeof statuses[0])
+
+TEST(every_number_of_the_header_has_its_name) {
+  for (int32_t index = 0; index < STATUSES; index++) {
+    CHECK_EQ(statuses[index].status, index);
+    CHECK_TEXT(plinth_status_name(index), statuses[index].name);
+  }
+}
+
+TEST(the_header_knows_every_number_of_the_library) { CHECK_EQ(plinth_status_count(), STATUSES); }
+
+TEST(every_number_has_a_sentence_of_its_own) {
+  const int32_t count = plinth_status_count();
+  for (int32_t index = 0; index < count; index++) {
+    const char *sentence = plinth_status_string(index);
+    CHECK(sentence != NULL && strlen(sentence) > 10);
+    CHECK_EQ(sentence[strlen(sentence) - 1], '.');
+    for (int32_t other = 0; other < index; other++) {
+      CHECK(strcmp(sentence, plinth_status_string(other)) != 0);
+      CHECK(strcmp(plinth_status_name(index), plinth_status_name(other)) != 0);
+    }
+  }
+}
+
+TEST(a_number_that_is_none_is_called_unknown) {
+  const int32_t numbers[] = {-1, plinth_status_count(), 999, INT32_MAX, INT32_MIN};
+  for (size_t index = 0; index < sizeof numbers / sizeof numbers[0]; index++) {
+    CHECK_TEXT(plinth_status_name(numbers[index]), "PLINTH_ERROR_UNKNOWN");
+    CHECK(plinth_status_string(numbers[index]) != NULL && plinth_status_string(numbers[index])[0] != '\0');
+  }
+}
+
+TEST(the_message_is_empty_at_the_start) {
+  CHECK_TEXT(plinth_last_error(), "");
+  CHECK_EQ(plinth_last_driver_error(), 0);
+}
+
+TEST(a_success_clears_the_message) {
+  int32_t mode = 0;
+  CHECK_STATUS(plinth_set_sync_debug_mode(77), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("77");
+  CHECK_OK(plinth_get_sync_debug_mode(&mode));
+  CHECK_TEXT(plinth_last_error(), "");
+}
+
+TEST(a_later_failure_takes_the_place_of_an_earlier_one) {
+  CHECK_STATUS(plinth_set_sync_debug_mode(77), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_get_sync_debug_mode(NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_MESSAGE("mode");
+  CHECK(strstr(plinth_last_error(), "77") == NULL);
+}
+
+TEST(calls_without_a_status_leave_the_message_alone) {
+  CHECK_STATUS(plinth_set_sync_debug_mode(77), PLINTH_ERROR_INVALID_VALUE);
+  (void)plinth_status_name(3);
+  (void)plinth_status_string(3);
+  (void)plinth_status_count();
+  (void)plinth_version();
+  (void)plinth_version_string();
+  (void)plinth_is_initialized();
+  (void)plinth_is_available();
+  (void)plinth_tripped_fault();
+  (void)plinth_last_driver_error();
+  plinth_string_free(NULL);
+  CHECK_MESSAGE("77");
+}
+
+static void *fail_with_a_number_of_its_own(void *context) {
+  const int number = 1000 + *(int *)context;
+  char text[16];
+  snprintf(text, sizeof text, "%d", number);
+  CHECK_TEXT(plinth_last_error(), "");
+  for (int round = 0; round < 1000; round++) {
+    CHECK_STATUS(plinth_set_sync_debug_mode(number), PLINTH_ERROR_INVALID_VALUE);
+    CHECK_MESSAGE(text);
+  }
+  return NULL;
+}
+
+TEST(each_thread_has_its_own_message) {
+  CHECK_STATUS(plinth_set_sync_debug_mode(77), PLINTH_ERROR_INVALID_VALUE);
+  run_threads(8, fail_with_a_number_of_its_own);
+  CHECK_MESSAGE("77");
+}
+
+TEST(the_drivers_code_is_kept_beside_the_message) {
+  void *pointer = UNTOUCHED_POINTER;
+  int32_t mode = 0;
+  CHECK_STATUS(plinth_device_malloc((size_t)1 << 60, -1, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_EQ(plinth_last_driver_error(), 2);
+  CHECK_MESSAGE("CUDA_ERROR_OUT_OF_MEMORY");
+  CHECK_SAME(pointer, UNTOUCHED_POINTER);
+  CHECK_OK(plinth_get_sync_debug_mode(&mode));
+  CHECK_EQ(plinth_last_driver_error(), 0);
+}
+
+TEST(an_error_without_the_driver_has_no_driver_code) {
+  void *pointer = NULL;
+  CHECK_STATUS(plinth_device_malloc((size_t)1 << 60, -1, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_STATUS(plinth_set_sync_debug_mode(77), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_EQ(plinth_last_driver_error(), 0);
+}
+
+TEST(the_version_is_the_headers) {
+  char text[32];
+  snprintf(text, sizeof text, "%d.%d.%d", PLINTH_VERSION_MAJOR, PLINTH_VERSION_MINOR, PLINTH_VERSION_PATCH);
+  CHECK_TEXT(plinth_version_string(), text);
+  CHECK_EQ(plinth_version(), PLINTH_VERSION_MAJOR * 10000 + PLINTH_VERSION_MINOR * 100 + PLINTH_VERSION_PATCH);
+}

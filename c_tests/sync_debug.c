@@ -1,0 +1,278 @@
+/* The sync debug mode, over every call that waits. SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "support.h"
+
+static struct {
+  plinth_stream_t stream;
+  plinth_event_t event;
+  unsigned char *device;
+  unsigned char *pinned;
+  unsigned char *pageable;
+  unsigned char *device_to_free;
+  unsigned char *pinned_to_free;
+} world;
+
+static plinth_status_t device_synchronize(void) { return plinth_synchronize(0); }
+static plinth_status_t stream_synchronize(void) { return plinth_stream_synchronize(world.stream); }
+static plinth_status_t default_stream_synchronize(void) { return plinth_stream_synchronize(NULL); }
+static plinth_status_t event_synchronize(void) { return plinth_event_synchronize(world.event); }
+static plinth_status_t copy_to_device(void) { return plinth_copy(world.device, world.pinned, KIB, false); }
+static plinth_status_t copy_from_device(void) { return plinth_copy(world.pinned, world.device, KIB, false); }
+static plinth_status_t copy_pageable_to_device(void) { return plinth_copy(world.device, world.pageable, KIB, true); }
+static plinth_status_t copy_pageable_from_device(void) { return plinth_copy(world.pageable, world.device, KIB, true); }
+static plinth_status_t copy_on_the_host(void) { return plinth_copy(world.pinned, world.pageable, KIB, false); }
+static plinth_status_t memcpy_from_pageable(void) {
+  return plinth_memcpy(world.device, world.pageable, KIB, world.stream);
+}
+static plinth_status_t memcpy_to_pageable(void) {
+  return plinth_memcpy(world.pageable, world.device, KIB, world.stream);
+}
+static plinth_status_t device_free(void) { return plinth_device_free(world.device_to_free); }
+static plinth_status_t pinned_free(void) { return plinth_pinned_free(world.pinned_to_free); }
+
+#define WAITS(call, name) {#call, call, name}
+
+/* The calls that wait, and the name that the message must give. */
+static const struct {
+  const char *label;
+  plinth_status_t (*call)(void);
+  const char *name;
+} waiting[] = {
+    WAITS(device_synchronize, "plinth_synchronize"),
+    WAITS(stream_synchronize, "plinth_stream_synchronize"),
+    WAITS(default_stream_synchronize, "plinth_stream_synchronize"),
+    WAITS(event_synchronize, "plinth_event_synchronize"),
+    WAITS(copy_to_device, "plinth_copy"),
+    WAITS(copy_from_device, "plinth_copy"),
+    WAITS(copy_pageable_to_device, "plinth_copy"),
+    WAITS(copy_pageable_from_device, "plinth_copy"),
+    WAITS(copy_on_the_host, "plinth_copy"),
+    WAITS(memcpy_from_pageable, "plinth_memcpy"),
+    WAITS(memcpy_to_pageable, "plinth_memcpy"),
+    WAITS(device_free, "plinth_device_free"),
+    WAITS(pinned_free, "plinth_pinned_free"),
+};
+
+#define WAITING_CALLS (int)(sizeof waiting / sizeof waiting[0])
+
+static void make_world(void) {
+  world.stream = stream_on(0);
+  world.event = new_event(0);
+  world.device = (unsigned char *)device_memory(KIB, 0);
+  world.pinned = (unsigned char *)pinned_memory(KIB);
+  world.pageable = (unsigned char *)pageable_memory(KIB);
+  world.device_to_free = (unsigned char *)device_memory(KIB, 0);
+  world.pinned_to_free = (unsigned char *)pinned_memory(KIB);
+  memset(world.pinned, 1, KIB);
+  memset(world.pageable, 2, KIB);
+  CHECK_OK(plinth_memset(world.device, 3, KIB, world.stream));
+  CHECK_OK(plinth_event_record(world.event, world.stream));
+  CHECK_OK(plinth_stream_synchronize(world.stream));
+}
+
+static uint64_t warnings(void) {
+  uint64_t count = UNTOUCHED;
+  CHECK_OK(plinth_sync_debug_warnings(&count));
+  return count;
+}
+
+static int told;
+static char last_told[256];
+
+static void listen(const char *message, void *context) {
+  CHECK_SAME(context, &told);
+  snprintf(last_told, sizeof last_told, "%s", message);
+  told++;
+}
+
+TEST(the_mode_is_default_at_first) {
+  int32_t mode = UNTOUCHED;
+  CHECK_OK(plinth_get_sync_debug_mode(&mode));
+  CHECK_EQ(mode, PLINTH_SYNC_DEBUG_DEFAULT);
+  CHECK_EQ(warnings(), 0);
+}
+
+TEST(the_mode_is_what_was_set) {
+  const int32_t modes[] = {PLINTH_SYNC_DEBUG_ERROR, PLINTH_SYNC_DEBUG_WARN, PLINTH_SYNC_DEBUG_DEFAULT};
+  for (int index = 0; index < 3; index++) {
+    int32_t mode = UNTOUCHED;
+    CHECK_OK(plinth_set_sync_debug_mode(modes[index]));
+    CHECK_OK(plinth_get_sync_debug_mode(&mode));
+    CHECK_EQ(mode, modes[index]);
+  }
+  CHECK(!plinth_is_initialized());
+}
+
+TEST(numbers_that_are_no_mode_are_refused) {
+  const int32_t numbers[] = {-1, 3, 100, INT32_MAX, INT32_MIN};
+  int32_t mode = UNTOUCHED;
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_WARN));
+  for (int index = 0; index < 5; index++) {
+    CHECK_STATUS(plinth_set_sync_debug_mode(numbers[index]), PLINTH_ERROR_INVALID_VALUE);
+  }
+  CHECK_OK(plinth_get_sync_debug_mode(&mode));
+  CHECK_EQ(mode, PLINTH_SYNC_DEBUG_WARN);
+}
+
+TEST(outputs_must_not_be_null) {
+  CHECK_STATUS(plinth_get_sync_debug_mode(NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_sync_debug_warnings(NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_OK(plinth_set_sync_debug_callback(NULL, NULL));
+}
+
+TEST(by_default_nothing_is_said) {
+  make_world();
+  CHECK_OK(plinth_set_sync_debug_callback(listen, &told));
+  for (int index = 0; index < WAITING_CALLS; index++) {
+    CHECK_OK(waiting[index].call());
+  }
+  CHECK_EQ(told, 0);
+  CHECK_EQ(warnings(), 0);
+}
+
+TEST(a_warning_names_each_call_that_waits) {
+  make_world();
+  CHECK_OK(plinth_set_sync_debug_callback(listen, &told));
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_WARN));
+  for (int index = 0; index < WAITING_CALLS; index++) {
+    CHECK_OK(waiting[index].call());
+    if (told != index + 1 || strstr(last_told, waiting[index].name) == NULL) {
+      fprintf(stderr, "%s: told %d times, last \"%s\"\n", waiting[index].label, told, last_told);
+      CHECK_EQ(told, index + 1);
+      CHECK_TEXT(last_told, waiting[index].name);
+    }
+    CHECK(strstr(last_told, "called a synchronizing CUDA operation") != NULL);
+    CHECK_EQ(warnings(), index + 1);
+  }
+}
+
+TEST(warnings_are_counted_without_a_callback) {
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_WARN));
+  CHECK_OK(plinth_set_sync_debug_callback(listen, &told));
+  CHECK_OK(plinth_set_sync_debug_callback(NULL, NULL));
+  CHECK_OK(plinth_synchronize(0));
+  CHECK_EQ(warnings(), 1);
+  CHECK_EQ(told, 0);
+}
+
+TEST(a_warning_comes_before_the_wait) {
+  gate held;
+  make_world();
+  CHECK_OK(plinth_set_sync_debug_callback(listen, &told));
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_WARN));
+  gate_shut(&held, world.stream);
+  pthread_t opener = gate_open_soon(&held);
+  CHECK_OK(plinth_stream_synchronize(world.stream));
+  CHECK(gate_is_open(&held));
+  CHECK_EQ(told, 1);
+  pthread_join(opener, NULL);
+}
+
+/* Whether the bytes of a memory are all the same, and which. -1 if they differ. */
+static int byte_of(const unsigned char *memory) {
+  unsigned char host[KIB];
+  fetch(host, memory, KIB);
+  for (size_t index = 1; index < KIB; index++) {
+    if (host[index] != host[0]) {
+      return -1;
+    }
+  }
+  return host[0];
+}
+
+TEST(in_error_mode_each_call_fails_and_does_nothing) {
+  make_world();
+  for (int index = 0; index < WAITING_CALLS; index++) {
+    CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_ERROR));
+    const plinth_status_t status = waiting[index].call();
+    if (status != PLINTH_ERROR_WOULD_SYNCHRONIZE || strstr(plinth_last_error(), waiting[index].name) == NULL) {
+      fprintf(stderr, "%s: \"%s\"\n", waiting[index].label, plinth_last_error());
+    }
+    CHECK_STATUS(status, PLINTH_ERROR_WOULD_SYNCHRONIZE);
+    CHECK_MESSAGE(waiting[index].name);
+    CHECK_EQ(plinth_last_driver_error(), 0);
+    CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_DEFAULT));
+    CHECK_EQ(byte_of(world.pinned), 1);
+    CHECK_EQ(byte_of(world.pageable), 2);
+    CHECK_EQ(byte_of(world.device), 3);
+  }
+  CHECK_EQ(warnings(), 0);
+  /* The frees did nothing, so the memory is there to be freed. */
+  CHECK_OK(device_free());
+  CHECK_OK(pinned_free());
+}
+
+TEST(in_error_mode_a_shut_stream_is_not_waited_for) {
+  gate held;
+  make_world();
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_ERROR));
+  gate_shut(&held, world.stream);
+  CHECK_STATUS(plinth_stream_synchronize(world.stream), PLINTH_ERROR_WOULD_SYNCHRONIZE);
+  CHECK_STATUS(plinth_synchronize(-1), PLINTH_ERROR_WOULD_SYNCHRONIZE);
+  CHECK_STATUS(plinth_device_free(world.device_to_free), PLINTH_ERROR_WOULD_SYNCHRONIZE);
+  CHECK(!stream_done(world.stream));
+  gate_open(&held);
+}
+
+TEST(in_error_mode_calls_that_do_not_wait_work) {
+  make_world();
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_ERROR));
+  CHECK_OK(plinth_copy(world.device, world.pinned, KIB, true));
+  CHECK_OK(plinth_copy(world.pinned, world.device, KIB, true));
+  CHECK_OK(plinth_copy(world.device, world.device_to_free, KIB, false));
+  CHECK_OK(plinth_memcpy(world.device, world.pinned, KIB, world.stream));
+  CHECK_OK(plinth_memset(world.device, 1, KIB, world.stream));
+  CHECK_OK(plinth_event_record(world.event, world.stream));
+  CHECK_OK(plinth_event_wait(world.event, NULL));
+  CHECK_OK(plinth_stream_wait_stream(NULL, world.stream));
+  EVENTUALLY(event_done(world.event));
+  EVENTUALLY(stream_done(world.stream));
+  CHECK_OK(plinth_memcpy(world.pageable, world.pinned, 0, NULL));
+  CHECK_OK(plinth_device_free(NULL));
+  CHECK_OK(plinth_pinned_free(NULL));
+  CHECK_OK(plinth_event_synchronize(new_event(0)));
+  CHECK_OK(plinth_event_destroy(world.event));
+}
+
+TEST(wrong_arguments_are_told_before_the_mode) {
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_ERROR));
+  CHECK_STATUS(plinth_stream_synchronize((plinth_stream_t)UNTOUCHED_POINTER), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_STATUS(plinth_event_synchronize((plinth_event_t)UNTOUCHED_POINTER), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_STATUS(plinth_synchronize(1000), PLINTH_ERROR_INVALID_DEVICE);
+  CHECK_STATUS(plinth_device_free(UNTOUCHED_POINTER), PLINTH_ERROR_INVALID_POINTER);
+}
+
+static void *wait_in_a_thread(void *context) {
+  (void)context;
+  for (int round = 0; round < 100; round++) {
+    CHECK_OK(plinth_synchronize(0));
+  }
+  return NULL;
+}
+
+static void count_only(const char *message, void *context) {
+  CHECK(message[0] != '\0');
+  __atomic_add_fetch((int *)context, 1, __ATOMIC_SEQ_CST);
+}
+
+TEST(the_mode_is_for_all_threads) {
+  CHECK_OK(plinth_set_sync_debug_callback(count_only, &told));
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_WARN));
+  run_threads(8, wait_in_a_thread);
+  CHECK_EQ(told, 800);
+  CHECK_EQ(warnings(), 800);
+}
+
+static void set_another(const char *message, void *context) {
+  (void)message;
+  (void)context;
+  CHECK_OK(plinth_set_sync_debug_callback(count_only, &told));
+}
+
+TEST(a_callback_may_set_another) {
+  CHECK_OK(plinth_set_sync_debug_callback(set_another, NULL));
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_WARN));
+  CHECK_OK(plinth_synchronize(0));
+  CHECK_EQ(told, 0);
+  CHECK_OK(plinth_synchronize(0));
+  CHECK_EQ(told, 1);
+}
