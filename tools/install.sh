@@ -33,7 +33,9 @@ install -d "$lib/cmake/plinth" "$lib/pkgconfig" "$root/include" "$root/share/lic
 install -m 755 "$from/libplinth.so" "$lib/libplinth.so.$version"
 ln -sf "libplinth.so.$version" "$lib/$soname"
 ln -sf "$soname" "$lib/libplinth.so"
-install -m 644 "$from/libplinth.a" "$lib/libplinth.a"
+# rustc leaves its bitcode beside the machine code, seven times as much; no linker of C programs wants it.
+objcopy --remove-section=.llvmbc --remove-section=.llvmcmd --strip-debug "$from/libplinth.a" "$lib/libplinth.a"
+chmod 644 "$lib/libplinth.a"
 for header in include/plinth.h include/plinth.hpp; do
     if [ -e "$header" ]; then
         install -m 644 "$header" "$root/include/"
