@@ -57,7 +57,7 @@ kernels: ## compile kernels/plinth.cu to kernels/plinth.ptx
 docs: ## the reference, for Rust and for C, in target/doc and target/doxygen; a warning is an error
 	@tools/bootstrap.sh rust cc doxygen
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --lib
-	TARGET=$(TARGET) tools/doxygen.sh
+	tools/doxygen.sh
 
 # ---- using
 
