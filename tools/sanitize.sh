@@ -27,6 +27,7 @@ if [ "$sanitizer" = thread ]; then
 fi
 # With --target, build scripts and macros, which run in the compiler, are left alone.
 RUSTFLAGS=$flags cargo build --locked --lib --target "$triple" --target-dir "$target"
+tools/soname_link.sh "$lib"
 
 # Clang gives programs the sanitizer's run-time library, which the library leaves open.
 if ! nm -D --undefined-only "$lib/libplinth.so" | grep -q "__${short}_init"; then

@@ -12,7 +12,7 @@ for step in "${steps[@]}"; do
     if ! make --no-print-directory "$step"; then
         printf '\n'
         printf '%s\n' ${summary[@]+"${summary[@]}"}
-        printf '%-14s FAILED; the steps after it did not run. `make %s` repeats it.\n' "$step" "$step"
+        printf '%-14s FAILED; the steps after it did not run\n' "$step"
         exit 1
     fi
     summary+=("$(printf '%-14s passed in %3d s' "$step" $((SECONDS - start)))")
