@@ -18,7 +18,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 CLIPPY := -D clippy::print_stdout -D clippy::print_stderr -D clippy::dbg_macro -A clippy::missing_safety_doc
 
 # How a program of the build tree is compiled, and finds the library that was just built.
-CC_PROGRAM := gcc -std=c11 -O2 -Wall -Wextra -Iinclude
+CC_PROGRAM := gcc -std=gnu11 -O2 -Wall -Wextra -Iinclude
 LIBS := -L$(TARGET)/release -Wl,-rpath,$(abspath $(TARGET)/release) -lplinth
 
 NVCC := $(TARGET)/tools/python/nvidia/cu13/bin/nvcc

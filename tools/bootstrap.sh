@@ -89,10 +89,6 @@ if [ ${#packages[@]} -gt 0 ]; then
     apt_install "${packages[@]}"
 fi
 
-# The sanitizers' run-time libraries are a package of clang's version; its name is known once clang is there.
-if [[ " $* " == *" clang "* ]] && ! compgen -G "$(clang -print-resource-dir)/lib/*/libclang_rt.asan*" >/dev/null; then
-    apt_install "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"
-fi
 if [ $python = yes ]; then
     python_packages
 fi

@@ -29,15 +29,21 @@ fi
 RUSTFLAGS=$flags cargo build --locked --lib --target "$triple" --target-dir "$target"
 tools/soname_link.sh "$lib"
 
-# Clang gives programs the sanitizer's run-time library, which the library leaves open.
 if ! nm -D --undefined-only "$lib/libplinth.so" | grep -q "__${short}_init"; then
     echo "FAIL  the library was built without the sanitizer"
     exit 1
 fi
 
+# The library leaves the sanitizer's run-time functions open, and programs bring them in. They get rustc's: clang's own
+# may be older than what the library was compiled for.
+runtime=$(rustc --print target-libdir)/librustc-stable_rt.$short.a
+with_runtime="-fsanitize=$sanitizer -fno-sanitize-link-runtime"
+with_runtime+=" -Wl,--whole-archive $runtime -Wl,--no-whole-archive -Wl,--export-dynamic -lm -ldl -lrt -lpthread -lresolv"
+
 # A sanitizer that sees nothing finds nothing: it must see the library write to memory that was freed.
 if [ "$sanitizer" = address ]; then
-    clang -fsanitize=address -Iinclude tests/sanitizer/freed.c -o "$target/freed" -L"$lib" -lplinth -Wl,-rpath,"$lib"
+    # shellcheck disable=SC2086 # flags are words
+    clang $with_runtime -Iinclude tests/sanitizer/freed.c -o "$target/freed" -L"$lib" -lplinth -Wl,-rpath,"$lib"
     if "$target/freed" >"$target/freed.log" 2>&1 || ! grep -q 'heap-use-after-free' "$target/freed.log" ||
         ! grep -q 'in plinth_driver_calls\|src/ffi/' "$target/freed.log"; then
         cat "$target/freed.log"
@@ -47,5 +53,5 @@ if [ "$sanitizer" = address ]; then
 fi
 echo "ok    the library is under the sanitizer"
 
-python3 c_tests/run.py --lib "$lib" --include include --build "$target/c_tests" --device host --cc clang --cxx clang++ \
-    --sanitizer "$sanitizer" --timeout 180 --filter "$filter"
+python3 c_tests/run.py --lib "$lib" --include include --build "$target/c_tests" --device host \
+    --cc "clang $with_runtime" --cxx "clang++ $with_runtime" --sanitizer "$sanitizer" --timeout 180 --filter "$filter"
