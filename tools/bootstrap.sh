@@ -14,18 +14,22 @@ as_root() {
     elif command -v sudo >/dev/null; then
         sudo "$@"
     else
+        echo "neither root nor sudo"
         return 1
     fi
 }
 
 apt_install() {
+    local log
+    log=$(mktemp)
     echo "bootstrap: installing $*"
-    if ! command -v apt-get >/dev/null ||
-        ! { as_root apt-get update -qq && as_root env DEBIAN_FRONTEND=noninteractive \
-            apt-get install -y -qq --no-install-recommends "$@" >/dev/null; }; then
+    if ! { as_root apt-get update -q && as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -q --no-install-recommends "$@"; } >"$log" 2>&1; then
+        cat "$log"
         echo "bootstrap: cannot install packages here. Please install by hand (names as in Debian): $*" >&2
         exit 1
     fi
+    rm "$log"
 }
 
 has() { command -v "$1" >/dev/null; }

@@ -24,10 +24,12 @@ memcheck() {
     done
     return "$code"
 }
+
 consumer() {
     rm -rf "$1" && cmake -S sources/package/c -B "$1" -DCMAKE_PREFIX_PATH="$PWD" && cmake --build "$1" &&
         "$1/with_static" && "$1/with_plinth"
 }
+
 # The steps that are more than one command run by this script itself, so that they too have a time limit.
 case ${1:-} in
 --memcheck)
@@ -43,7 +45,10 @@ esac
 logs=${1:?usage: gpu_run.sh LOGS}
 mkdir -p "$logs"
 logs=$(cd "$logs" && pwd)
-cd "$bundle" || exit 2
+cd "$bundle" || {
+    echo "gpu_run.sh: there is no bundle; make it by tools/gpu_bundle.sh" >&2
+    exit 2
+}
 
 summary=()
 failed=0
