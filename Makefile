@@ -1,0 +1,149 @@
+# What can be done with plinth, a target each. Plain `make` prints the list.
+#
+# Every target brings in the tools that it needs (tools/bootstrap.sh), so a Debian machine with Rust, gcc, make and
+# Python 3 is enough. What is built goes under target/, or under $CARGO_TARGET_DIR.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+LIBDIR ?= lib
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+# A shell opened before rustup was installed does not know where it put cargo.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+# The library prints nothing. Its header has a form of its own for what rustdoc would call Safety.
+CLIPPY := -D clippy::print_stdout -D clippy::print_stderr -D clippy::dbg_macro -A clippy::missing_safety_doc
+
+# How a program of the build tree is compiled, and finds the library that was just built.
+CC_PROGRAM := gcc -std=gnu11 -O2 -Wall -Wextra -Iinclude
+LIBS := -L$(TARGET)/release -Wl,-rpath,$(abspath $(TARGET)/release) -lplinth
+
+NVCC := $(TARGET)/tools/python/nvidia/cu13/bin/nvcc
+# compute_75 is the oldest architecture that CUDA 13 knows; drivers translate its PTX for every newer GPU.
+PTX_FLAGS := -ptx -arch=compute_75 -std=c++17
+
+.PHONY: help
+help: ## print this list
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
+		printf '%-15s %s\n' "$$name" "$$text"; done
+
+# ---- building
+
+.PHONY: build
+build: ## the shared and the static library, in target/release
+	@tools/bootstrap.sh rust cc
+	cargo build --release --lib --locked
+	@tools/soname_link.sh $(TARGET)/release
+
+.PHONY: header
+header: ## write include/plinth.h and tests/symbols.txt anew from the sources
+	@tools/bootstrap.sh rust cc
+	PLINTH_WRITE_HEADER=1 cargo test --locked --test header
+
+.PHONY: layout
+layout: ## write tests/abi/layout.txt anew from include/plinth.h
+	@tools/bootstrap.sh cc
+	python3 tests/abi/layout.py --write
+
+.PHONY: kernels
+kernels: ## compile kernels/plinth.cu to kernels/plinth.ptx
+	@tools/bootstrap.sh c++ python
+	$(NVCC) $(PTX_FLAGS) kernels/plinth.cu -o kernels/plinth.ptx
+
+.PHONY: docs
+docs: ## the reference, for Rust and for C, in target/doc and target/doxygen; a warning is an error
+	@tools/bootstrap.sh rust cc doxygen
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --lib
+	tools/doxygen.sh
+
+# ---- using
+
+.PHONY: demo
+demo: build ## build, then run a C program that tours the library; PLINTH_DEVICE=cuda or host chooses the device
+	@mkdir -p $(TARGET)/examples
+	$(CC_PROGRAM) examples/01-tour.c -o $(TARGET)/examples/01-tour $(LIBS)
+	@echo
+	@PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/examples/01-tour
+
+.PHONY: bench
+bench: build ## what each call costs beside the bare driver call
+	@mkdir -p $(TARGET)/benches
+	$(CC_PROGRAM) benches/overhead.c -o $(TARGET)/benches/overhead $(LIBS) -ldl -lpthread
+	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/overhead
+
+.PHONY: install
+install: build ## install under PREFIX=/usr/local, LIBDIR=lib; DESTDIR= for packagers
+	tools/install.sh --from $(TARGET)/release --prefix "$(PREFIX)" --libdir "$(LIBDIR)" --destdir "$(DESTDIR)"
+
+.PHONY: gpu-bundle
+gpu-bundle: build ## pack suite and benches into build/gpu for a GPU machine without Rust; there, run tools/gpu_run.sh
+	tools/gpu_bundle.sh build/gpu
+
+# ---- testing
+
+.PHONY: test
+test: ## everything below; stops at the first failure
+	@tools/test.sh
+
+.PHONY: lint
+lint: docs ## formatting, clippy, shell scripts and documentation; a warning is an error
+	@tools/bootstrap.sh shellcheck
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings $(CLIPPY)
+	shellcheck tools/*.sh tests/package/*.sh .ci/run
+
+.PHONY: test-rust
+test-rust: ## unit, property and header tests
+	@tools/bootstrap.sh rust cc
+	cargo test --locked
+
+.PHONY: test-c
+test-c: build ## the C and C++ tests, on PLINTH_DEVICE=host (the default) or cuda
+	@tools/bootstrap.sh c++
+	python3 c_tests/run.py --lib $(TARGET)/release --include include --build $(TARGET)/c_tests --device $${PLINTH_DEVICE:-host}
+
+.PHONY: header-check
+header-check: ## the headers alone and beside CUDA's and DLPack's, in every C and C++ that they promise, by gcc and clang
+	@tools/bootstrap.sh cc c++ clang python
+	tools/check_header.sh
+
+.PHONY: abi
+abi: build ## exports, soname, size, needed libraries, struct layouts and version numbers
+	python3 tests/abi/layout.py
+	python3 tests/abi/binary.py $(TARGET)/release
+
+.PHONY: package
+package: build ## programs that use an installed plinth by CMake and pkg-config, shared and static
+	@tools/bootstrap.sh c++ cmake pkg-config
+	tests/package/run.sh
+
+.PHONY: kernels-check
+kernels-check: ## kernels/plinth.ptx is what kernels/plinth.cu makes
+	@tools/bootstrap.sh c++ python
+	$(NVCC) $(PTX_FLAGS) kernels/plinth.cu -o $(TARGET)/plinth.ptx
+	cmp $(TARGET)/plinth.ptx kernels/plinth.ptx
+
+.PHONY: test-asan
+test-asan: ## the C tests with AddressSanitizer, in them and in the library
+	@tools/bootstrap.sh rust c++ clang
+	tools/sanitize.sh address
+
+.PHONY: test-tsan
+test-tsan: ## the C tests with ThreadSanitizer (not part of `make test`)
+	@tools/bootstrap.sh rust c++ clang
+	tools/sanitize.sh thread
+
+.PHONY: test-valgrind
+test-valgrind: build ## some of the C tests under valgrind
+	@tools/bootstrap.sh c++ valgrind
+	tools/valgrind.sh
+
+# ---- cleaning
+
+.PHONY: clean
+clean: ## remove everything that was built
+	cargo clean
+	rm -rf build $(TARGET)/tools

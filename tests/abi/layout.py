@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Compares what the C compiler makes of include/plinth.h with tests/abi/layout.txt.
+
+The list holds the value of every constant and the size, alignment and offsets of every struct. A C program made from
+the header prints it, so nothing of the header can be forgotten. A line that changes or goes away breaks programs that
+were compiled before. `make layout` writes the list anew; tests/layout.rs compares it with the structs as Rust sees them.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HEADER = ROOT / "include" / "plinth.h"
+LIST = ROOT / "tests" / "abi" / "layout.txt"
+
+
+def declarations(header):
+    """The constants, the complete structs with their fields, and the other types of the header."""
+    text = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
+    constants = re.findall(r"^#define (PLINTH_\w+) +[-(]*\d", text, re.MULTILINE)
+    structs = {}
+    for name, body in re.findall(r"^typedef struct (\w+) \{(.*?)^\} \1;", text, re.MULTILINE | re.DOTALL):
+        fields = [re.fullmatch(r".*?(\w+)(\[\w+\])*", line.strip(), re.DOTALL) for line in body.split(";")[:-1]]
+        structs[name] = [field[1] for field in fields]
+    others = re.findall(r"^typedef [^{;]*?\(?\*?\b(plinth_\w+_t)\b[^;{]*;", text, re.MULTILINE)
+    return constants, structs, [name for name in others if name not in structs]
+
+
+def check_complete(header, constants, structs):
+    """Every name of the header that is a constant or a struct is one that the patterns above have found."""
+    exceptions = {"PLINTH_H", "PLINTH_API", "PLINTH_NOEXCEPT"}
+    defined = set(re.findall(r"^#define (\w+)", header, re.MULTILINE)) - exceptions
+    missed = {name for name in defined - set(constants) if not name.endswith("_INIT")}
+    if missed or len(re.findall(r"^\} \w+;", header, re.MULTILINE)) != len(structs):
+        sys.exit(f"layout.py does not understand all of plinth.h: {sorted(missed)} {sorted(structs)}")
+
+
+def program(constants, structs, others):
+    """The C program that prints the list."""
+    lines = ["#include <plinth.h>", "#include <stdio.h>", "int main(void) {"]
+    for name in constants:
+        lines.append(f'  printf("constant {name} %lld\\n", (long long){name});')
+    for name in others:
+        lines.append(f'  printf("type {name} size %zu\\n", sizeof({name}));')
+    for name, fields in structs.items():
+        lines.append(f'  printf("struct {name} size %zu align %zu\\n", sizeof({name}), _Alignof({name}));')
+        for field in fields:
+            size = f"sizeof((({name} *)0)->{field})"
+            lines.append(f'  printf("field {name}.{field} offset %zu size %zu\\n", offsetof({name}, {field}), {size});')
+        # An initializer with a value too many or too few does not compile here.
+        initializer = name.removesuffix("_t").upper() + "_INIT"
+        lines += [f"#ifdef {initializer}", f"  {{ {name} value = {initializer}; (void)value; }}", "#endif"]
+    return "\n".join(lines + ["  return 0;", "}", ""])
+
+
+def actual():
+    """The list as it is now."""
+    header = HEADER.read_text()
+    constants, structs, others = declarations(header)
+    check_complete(header, constants, structs)
+    with tempfile.TemporaryDirectory() as folder:
+        source, binary = pathlib.Path(folder, "layout.c"), pathlib.Path(folder, "layout")
+        source.write_text(program(constants, structs, others))
+        subprocess.run(["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{HEADER.parent}", source, "-o", binary],
+                       check=True)
+        return subprocess.run([binary], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def main():
+    now = actual()
+    if sys.argv[1:] == ["--write"]:
+        LIST.write_text(now)
+        return
+    known = LIST.read_text()
+    if now != known:
+        gone = [line for line in known.splitlines() if line not in now.splitlines()]
+        new = [line for line in now.splitlines() if line not in known.splitlines()]
+        sys.exit("\n".join(["tests/abi/layout.txt is not what include/plinth.h makes. If that is meant: `make layout`."]
+                           + [f"- {line}" for line in gone] + [f"+ {line}" for line in new]))
+    print(f"ok    constants and layouts: {len(now.splitlines())} lines as in tests/abi/layout.txt")
+
+
+main()

@@ -1,0 +1,55 @@
+//! The structs of the C surface lie in memory as C sees them: tests/abi/layout.txt is what a C compiler made of the
+//! header (`make layout`), and here it is what rustc makes of the sources.
+
+use plinth::ffi::{properties::*, stream::*, testing::*};
+use std::{
+    fmt::Write,
+    fs,
+    mem::{align_of, offset_of, size_of},
+    path::Path,
+};
+
+/// The bytes of a field, found by its type.
+fn size_of_field<S, F>(_: fn(&S) -> &F) -> usize {
+    size_of::<F>()
+}
+
+/// Writes the lines of a struct as tests/abi/layout.py does.
+macro_rules! layout {
+    ($list:ident, $name:ident { $( $field:ident )* }) => {
+        writeln!($list, "struct {} size {} align {}", stringify!($name), size_of::<$name>(), align_of::<$name>())
+            .unwrap();
+        $( writeln!(
+            $list,
+            "field {}.{} offset {} size {}",
+            stringify!($name),
+            stringify!($field),
+            offset_of!($name, $field),
+            size_of_field(|value: &$name| &value.$field)
+        )
+        .unwrap(); )*
+    };
+}
+
+#[test]
+fn structs_lie_as_c_sees_them() {
+    let mut list = String::new();
+    layout!(list, plinth_device_properties_t {
+        struct_size name uuid pci_bus_id_text total_memory l2_cache_size shared_memory_per_block
+        shared_memory_per_block_optin shared_memory_per_multiprocessor major minor multi_processor_count
+        max_threads_per_multi_processor max_threads_per_block warp_size regs_per_multiprocessor clock_rate
+        memory_clock_rate memory_bus_width pci_domain_id pci_bus_id pci_device_id is_integrated is_multi_gpu_board
+        has_virtual_memory
+    });
+    layout!(list, plinth_stream_context_t { device entered_device stream entered_stream });
+    layout!(list, plinth_host_usage_t {
+        struct_size device_bytes pinned_bytes streams events graphs executable_graphs modules memory_handles mappings
+        reservations threads
+    });
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/abi/layout.txt");
+    let known = fs::read_to_string(path).unwrap();
+    let known: Vec<&str> =
+        known.lines().filter(|line| line.starts_with("struct ") || line.starts_with("field ")).collect();
+    // A struct that is new in the header must be added above, too.
+    assert_eq!(list.lines().collect::<Vec<_>>(), known);
+}

@@ -1,0 +1,5 @@
+#include "../consumer.h"
+
+int main(void) {
+  return consume("C");
+}

@@ -1,0 +1,38 @@
+/* What both consumers check: that the header and the library that was linked belong together, and that calls arrive. */
+
+#include <plinth.h>
+
+#include <stdio.h>
+#include <string.h>
+
+static int consume(const char *language) {
+  char expected[32];
+  int32_t count = -1;
+  plinth_status_t status;
+
+  if (plinth_version() != PLINTH_VERSION_MAJOR * 10000 + PLINTH_VERSION_MINOR * 100 + PLINTH_VERSION_PATCH) {
+    fprintf(stderr, "the header is not the library's: plinth_version() is %d\n", (int)plinth_version());
+    return 1;
+  }
+  snprintf(expected, sizeof expected, "%d.%d.%d", PLINTH_VERSION_MAJOR, PLINTH_VERSION_MINOR, PLINTH_VERSION_PATCH);
+  if (strcmp(plinth_version_string(), expected) != 0) {
+    fprintf(stderr, "plinth_version_string() is %s, not %s\n", plinth_version_string(), expected);
+    return 1;
+  }
+  if (strcmp(plinth_status_name(PLINTH_ERROR_OUT_OF_MEMORY), "PLINTH_ERROR_OUT_OF_MEMORY") != 0) {
+    fprintf(stderr, "plinth_status_name(PLINTH_ERROR_OUT_OF_MEMORY) is wrong\n");
+    return 1;
+  }
+  status = plinth_device_count(&count);
+  if (status == PLINTH_OK && count < 1) {
+    fprintf(stderr, "there is no device\n");
+    return 1;
+  }
+  if (status != PLINTH_OK && status != PLINTH_ERROR_NOT_SUPPORTED) {
+    fprintf(stderr, "plinth_device_count: %s: %s\n", plinth_status_name(status), plinth_last_error());
+    return 1;
+  }
+  printf("plinth %s from %s: %s, %d devices\n", plinth_version_string(), language, plinth_status_name(status),
+         (int)count);
+  return 0;
+}

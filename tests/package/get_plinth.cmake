@@ -1,0 +1,23 @@
+# The three ways in which a CMake project gets plinth; PLINTH_BY says which. All give the same targets.
+set(PLINTH_BY "find_package" CACHE STRING "find_package, add_subdirectory or FetchContent")
+set(PLINTH_SOURCE "" CACHE PATH "plinth's sources, for the last two")
+set(PLINTH_WANTED "" CACHE STRING "The version, for the first")
+
+if(PLINTH_BY STREQUAL "find_package")
+  find_package(plinth ${PLINTH_WANTED} REQUIRED CONFIG)
+elseif(PLINTH_BY STREQUAL "add_subdirectory")
+  add_subdirectory("${PLINTH_SOURCE}" plinth)
+else()
+  include(FetchContent)
+  FetchContent_Declare(plinth SOURCE_DIR "${PLINTH_SOURCE}")
+  FetchContent_MakeAvailable(plinth)
+endif()
+
+# One program with each library.
+function(add_consumers source)
+  foreach(kind plinth static)
+    add_executable(with_${kind} "${source}")
+    target_link_libraries(with_${kind} PRIVATE plinth::${kind})
+    add_test(NAME with_${kind} COMMAND with_${kind})
+  endforeach()
+endfunction()

@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# Installs plinth, moves the tree, and uses it as programs do: in C and in C++, shared and static, by CMake and by
+# pkg-config; then from the sources by add_subdirectory and FetchContent. `make package` calls it.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+root=$PWD
+target=$(realpath "${CARGO_TARGET_DIR:-target}")
+work=$target/package
+export PLINTH_DEVICE=${PLINTH_DEVICE:-host}
+rm -rf "$work"
+mkdir -p "$work"
+
+# Runs a command, and shows its output only if it fails. (In a function called so, a failure does not end it by itself.)
+step() {
+    local what=$1
+    shift
+    if "$@" >"$work/log" 2>&1; then
+        echo "ok    $what"
+    else
+        cat "$work/log"
+        echo "FAIL  $what: $*"
+        exit 1
+    fi
+}
+
+refused() {
+    if "$@"; then
+        echo "this should have failed"
+        return 1
+    fi
+    # Refused for its version, and not by some accident.
+    grep -qF "version: $version" "$work/log"
+}
+
+version=$(tools/version.sh)
+IFS=. read -r major minor patch <<<"$version"
+
+# A tree below a prefix that does not exist at the end.
+step "install" tools/install.sh --from "$target/release" --prefix /nowhere --destdir "$work/stage"
+step "install, other library folder" \
+    tools/install.sh --from "$target/release" --prefix /nowhere --libdir lib/x86_64-linux-gnu --destdir "$work/stage2"
+mv "$work/stage/nowhere" "$work/moved"
+mv "$work/stage2/nowhere" "$work/moved2"
+rmdir "$work/stage" "$work/stage2"
+if grep -rIl -e nowhere -e "$root" "$work/moved" "$work/moved2"; then
+    echo "FAIL  these files name the place where they were installed"
+    exit 1
+fi
+for file in "lib/libplinth.so.$version" lib/libplinth.a include/plinth.h share/licenses/plinth/LICENSE-MIT \
+    share/licenses/plinth/LICENSE-APACHE lib/cmake/plinth/plinthConfigVersion.cmake; do
+    step "installed: $file" test -f "$work/moved/$file"
+done
+step "installed: the links" cmp "$work/moved/lib/libplinth.so" "$work/moved/lib/libplinth.so.$version"
+
+# Configures, builds and runs a consumer. Arguments: what it is called, its folder, and cmake's.
+cmake_consumer() {
+    local what=$1 folder=$2 build
+    build=$work/build-${what//[^a-zA-Z_+]/-}
+    shift 2
+    step "$what: configure" cmake -S "tests/package/$folder" -B "$build" "$@"
+    step "$what: build" cmake --build "$build"
+    step "$what: run" env -C "$build" ctest --output-on-failure
+}
+
+for language in c cpp; do
+    cmake_consumer "find_package, $language" $language -DCMAKE_PREFIX_PATH="$work/moved" -DPLINTH_WANTED="$version"
+done
+cmake_consumer "find_package, multiarch" c -DCMAKE_PREFIX_PATH="$work/moved2"
+for wanted in "$major.$((minor + 1))" "$((major + 1)).0" "$major.$minor.$((patch + 1))"; do
+    step "find_package refuses $wanted" refused \
+        cmake -S tests/package/c -B "$work/refused-$wanted" -DCMAKE_PREFIX_PATH="$work/moved" -DPLINTH_WANTED="$wanted"
+done
+
+# Compiles and runs a consumer with pkg-config's flags. Arguments: language, pkg-config's file, static or shared.
+pkg_config_consumer() {
+    local language=$1 tree=$2 kind=$3 source compiler program
+    program=$work/pc-$language-$kind
+    source=tests/package/c/main.c compiler=(gcc -std=c99)
+    if [ "$language" = cpp ]; then
+        source=tests/package/cpp/main.cpp compiler=(g++ -std=c++17)
+    fi
+    local flags
+    if [ "$kind" = static ]; then
+        # The linker prefers a shared library of the same folder, so the archive is named by its file.
+        flags=$(PKG_CONFIG_PATH=$tree pkg-config --static --cflags --libs plinth)
+        flags=${flags/-lplinth/-l:libplinth.a}
+    else
+        flags=$(PKG_CONFIG_PATH=$tree pkg-config --cflags --libs plinth)
+    fi
+    # shellcheck disable=SC2086 # flags are words
+    "${compiler[@]}" -Wall -Wextra -Werror "$source" -o "$program" $flags &&
+        LD_LIBRARY_PATH=$tree/.. "$program" || return 1
+    # The program asks for the shared library at run time, or does not.
+    local linked=static
+    if readelf -d "$program" | grep -q 'NEEDED.*libplinth'; then
+        linked=shared
+    fi
+    [ "$linked" = "$kind" ]
+}
+for language in c cpp; do
+    for kind in shared static; do
+        step "pkg-config, $language, $kind" pkg_config_consumer $language "$work/moved/lib/pkgconfig" $kind
+    done
+done
+step "pkg-config, multiarch" pkg_config_consumer c "$work/moved2/lib/x86_64-linux-gnu/pkgconfig" shared
+
+# From the sources; cargo's work is shared with the build tree.
+for by in add_subdirectory FetchContent; do
+    for language in c cpp; do
+        cmake_consumer "$by, $language" $language -DPLINTH_BY=$by -DPLINTH_SOURCE="$root" \
+            -DPLINTH_CARGO_TARGET_DIR="$target"
+    done
+done
+
+# plinth's own CMake project installs what `make install` does.
+step "cmake --build" cmake -S . -B "$work/own" -DPLINTH_CARGO_TARGET_DIR="$target"
+step "cmake --build" cmake --build "$work/own"
+step "cmake --install" cmake --install "$work/own" --prefix "$work/by-cmake"
+step "the two installed trees are the same" diff -r "$work/moved" "$work/by-cmake"
+echo "package: all good"

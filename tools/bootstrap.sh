@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Brings in what a make target needs and the machine lacks: `tools/bootstrap.sh NEED...`.
+# Does nothing, and says nothing, when all is there. Needs:
+#   rust cc c++ clang cmake pkg-config doxygen valgrind shellcheck
+#   python   the packages of tools/requirements.txt, under target/tools/python
+set -euo pipefail
+cd "$(dirname "$0")/.."
+target=${CARGO_TARGET_DIR:-target}
+
+# Runs a Debian package manager's command as root, or tells what to install by hand.
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        echo "neither root nor sudo"
+        return 1
+    fi
+}
+
+apt_install() {
+    local log
+    log=$(mktemp)
+    echo "bootstrap: installing $*"
+    if ! { as_root apt-get update -q && as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -q --no-install-recommends "$@"; } >"$log" 2>&1; then
+        cat "$log"
+        echo "bootstrap: cannot install packages here. Please install by hand (names as in Debian): $*" >&2
+        exit 1
+    fi
+    rm "$log"
+}
+
+has() { command -v "$1" >/dev/null; }
+
+# The pip that is there, or one from a throw-away virtual environment; it only fills a folder.
+find_pip() {
+    if python3 -m pip --version >/dev/null 2>&1; then
+        pip=(python3 -m pip)
+        return
+    fi
+    if ! python3 -c 'import venv, ensurepip' 2>/dev/null; then
+        apt_install python3-venv
+    fi
+    python3 -m venv "$target/tools/venv"
+    pip=("$target/tools/venv/bin/python" -m pip)
+}
+
+python_packages() {
+    local folder=$target/tools/python
+    # The list is copied when all of it is in, so a changed list and a broken download are both done again.
+    if cmp -s tools/requirements.txt "$folder/requirements.txt"; then
+        return
+    fi
+    echo "bootstrap: installing the CUDA compiler and headers under $folder"
+    mkdir -p "$target/tools"
+    find_pip
+    rm -rf "$folder"
+    PIP_ROOT_USER_ACTION=ignore "${pip[@]}" install --quiet --disable-pip-version-check --no-deps --target "$folder" -r tools/requirements.txt
+    cp tools/requirements.txt "$folder/requirements.txt"
+}
+
+packages=()
+python=no
+for need in "$@"; do
+    case $need in
+    rust)
+        if ! has cargo; then
+            echo "bootstrap: there is no cargo. Install Rust with rustup, and open a new shell." >&2
+            exit 1
+        fi
+        # The first call brings in the toolchain that rust-toolchain.toml names.
+        cargo --version >/dev/null
+        ;;
+    cc) has gcc || packages+=(gcc libc6-dev) ;;
+    c++) has g++ || packages+=(g++) ;;
+    clang) has clang++ || packages+=(clang) ;;
+    valgrind)
+        has valgrind || packages+=(valgrind)
+        # Valgrind replaces functions of the loader, and finds them by its debugging symbols.
+        [ -d /usr/lib/debug/.build-id ] || packages+=(libc6-dbg)
+        ;;
+    cmake | pkg-config | doxygen | shellcheck) has "$need" || packages+=("$need") ;;
+    python) python=yes ;;
+    *)
+        echo "bootstrap: nobody knows the need '$need'" >&2
+        exit 2
+        ;;
+    esac
+done
+if [ ${#packages[@]} -gt 0 ]; then
+    apt_install "${packages[@]}"
+fi
+
+if [ $python = yes ]; then
+    python_packages
+fi

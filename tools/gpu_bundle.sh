@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Packs what a GPU machine without Rust needs to run the suite and the benches: `tools/gpu_bundle.sh [FOLDER]`, after
+# `make build`. The folder may be taken anywhere; in it, or beside it, tools/gpu_run.sh does the rest.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+target=${CARGO_TARGET_DIR:-target}
+bundle=${1:-build/gpu}
+stage=$target/gpu-stage
+
+rm -rf "$bundle" "$stage"
+mkdir -p "$bundle/sources" "$bundle/benches"
+tools/install.sh --from "$target/release" --prefix / --destdir "$stage" >/dev/null
+# Links become files: not every way to another machine keeps them.
+cp -rL "$stage/." "$bundle/"
+rm -rf "$stage"
+
+# The suite: the programs, and the sources, by which run.py knows what each of them needs.
+cp -r c_tests "$bundle/sources/c_tests"
+python3 "$bundle/sources/c_tests/run.py" --build-only --lib "$bundle/lib" --include "$bundle/include" --build "$bundle/c_tests"
+rm -rf "$bundle/sources/c_tests/__pycache__"
+
+for source in benches/*.c; do
+    [ -e "$source" ] || continue
+    # shellcheck disable=SC2016 # $ORIGIN is for the loader, not for the shell
+    gcc -std=gnu11 -O2 -Wall -Wextra "-I$bundle/include" "$source" -o "$bundle/benches/$(basename "$source" .c)" \
+        "-L$bundle/lib" '-Wl,-rpath,$ORIGIN/../lib' -lplinth -ldl -lpthread
+done
+
+cp -r tests/package "$bundle/sources/package"
+cp tools/gpu_run.sh "$bundle/gpu_run.sh"
+echo "$bundle: $(du -sh "$bundle" | cut -f1); on the GPU machine: tools/gpu_run.sh LOGS, or $bundle/gpu_run.sh LOGS"

@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# Runs what tools/gpu_bundle.sh packed, on a machine with a GPU: `tools/gpu_run.sh LOGS`. Each step has a time limit and
+# writes a log of its own; one that fails does not keep the others from running. Ends with a summary; the exit status
+# is 1 if anything failed.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+self=$here/$(basename "$0")
+bundle=$here
+# The script lies in the bundle, or in the tools of the repository that the bundle was made in.
+[ -d "$bundle/c_tests" ] || bundle=$here/../build/gpu
+export PLINTH_DEVICE=cuda
+
+# Calls that are meant to fail are part of the tests; what counts here is access to memory.
+memcheck() {
+    local program test code=0
+    for program in stream event copy memory; do
+        [ -x "c_tests/$program" ] || continue
+        for test in $("c_tests/$program" --list | head -n 4); do
+            echo "$program/$test"
+            compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9 "c_tests/$program" "$test"
+            # 77 is a test that cannot run here.
+            case $? in 0 | 77) ;; *) code=1 ;; esac
+        done
+    done
+    return "$code"
+}
+
+consumer() {
+    rm -rf "$1" && cmake -S sources/package/c -B "$1" -DCMAKE_PREFIX_PATH="$PWD" && cmake --build "$1" &&
+        "$1/with_static" && "$1/with_plinth"
+}
+
+# The steps that are more than one command run by this script itself, so that they too have a time limit.
+case ${1:-} in
+--memcheck)
+    cd "$bundle" && memcheck
+    exit
+    ;;
+--consumer)
+    cd "$bundle" && consumer "$2"
+    exit
+    ;;
+esac
+
+logs=${1:?usage: gpu_run.sh LOGS}
+mkdir -p "$logs"
+logs=$(cd "$logs" && pwd)
+cd "$bundle" || {
+    echo "gpu_run.sh: there is no bundle; make it by tools/gpu_bundle.sh" >&2
+    exit 2
+}
+
+summary=()
+failed=0
+# Arguments: the step's name, its limit in seconds, and the command.
+step() {
+    local name=$1 limit=$2 start=$SECONDS code outcome
+    shift 2
+    echo "== $name"
+    timeout --kill-after=10 "$limit" "$@" >"$logs/$name.log" 2>&1
+    code=$?
+    case $code in
+    0) outcome=passed ;;
+    124 | 137) outcome="FAILED: took longer than $limit s" failed=1 ;;
+    *) outcome="FAILED: exit status $code" failed=1 ;;
+    esac
+    tail -n 40 "$logs/$name.log"
+    summary+=("$(printf '%-18s %s, %d s; %s' "$name" "$outcome" $((SECONDS - start)) "$(tail -n 1 "$logs/$name.log")")")
+}
+skip() {
+    summary+=("$(printf '%-18s skipped: %s' "$1" "$2")")
+}
+
+if command -v nvidia-smi >/dev/null; then
+    step machine 30 nvidia-smi --query-gpu=index,name,driver_version,memory.total --format=csv,noheader
+else
+    skip machine "no nvidia-smi"
+fi
+
+# Few at a time: each is a process with a context of its own, and some measure time.
+step c_tests 300 python3 sources/c_tests/run.py --no-build --lib lib --include include --build c_tests --device cuda \
+    --jobs 4
+
+for bench in benches/*; do
+    [ -x "$bench" ] && step "bench-$(basename "$bench")" 120 "$bench"
+done
+
+if command -v compute-sanitizer >/dev/null; then
+    step memcheck 240 "$self" --memcheck
+else
+    skip memcheck "no compute-sanitizer"
+fi
+
+if command -v cmake >/dev/null; then
+    step consumer 120 "$self" --consumer "$logs/consumer"
+    rm -rf "$logs/consumer"
+else
+    skip consumer "no cmake"
+fi
+
+printf '\n%s\n' "== summary"
+printf '%s\n' "${summary[@]}" | tee "$logs/summary.txt"
+exit $failed
