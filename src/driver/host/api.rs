@@ -4,8 +4,8 @@
 //! as their CUDA namesakes are: pointers are valid for what the call reads or writes, or null.
 
 // What each call demands of its caller is CUDA's documentation and the paragraph above, not eighty copies of it; and
-// CUDA chose how many arguments there are.
-#![allow(clippy::missing_safety_doc, clippy::too_many_arguments)]
+// CUDA chose the names and how many arguments there are.
+#![allow(clippy::missing_safety_doc, clippy::too_many_arguments, non_snake_case)]
 
 mod capture;
 mod context;

@@ -85,9 +85,17 @@ impl Stream {
     }
 }
 
+/// A thread's default streams.
+#[derive(Default)]
+struct Defaults {
+    /// Its end tells the engine that the thread is gone.
+    alive: Arc<()>,
+    /// The stream for each device that has one.
+    streams: Vec<(usize, Id)>,
+}
+
 thread_local! {
-    /// This thread's default streams, by context; the reference's end tells the engine that the thread is gone.
-    static DEFAULT: RefCell<(Arc<()>, Vec<(usize, Id)>)> = RefCell::new((Arc::new(()), Vec::new()));
+    static DEFAULTS: RefCell<Defaults> = RefCell::new(Defaults::default());
 }
 
 impl Engine {
@@ -137,15 +145,14 @@ impl Engine {
     }
 
     fn per_thread(&mut self, device: usize) -> Id {
-        let known =
-            DEFAULT.with_borrow(|(_, streams)| streams.iter().find(|known| known.0 == device).map(|known| known.1));
+        let known = DEFAULTS.with_borrow(|own| own.streams.iter().find(|(of, _)| *of == device).map(|(_, id)| *id));
         if let Some(id) = known {
             return id;
         }
         self.drop_orphans(device);
-        let alive = DEFAULT.with_borrow(|(alive, _)| Arc::downgrade(alive));
+        let alive = DEFAULTS.with_borrow(|own| Arc::downgrade(&own.alive));
         let id = self.create_stream(device, Kind::PerThread(alive), CU_STREAM_DEFAULT, LEAST_PRIORITY);
-        DEFAULT.with_borrow_mut(|(_, streams)| streams.push((device, id)));
+        DEFAULTS.with_borrow_mut(|own| own.streams.push((device, id)));
         id
     }
 
