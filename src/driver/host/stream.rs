@@ -126,7 +126,7 @@ impl Engine {
     pub fn find_stream(&mut self, handle: CUstream, current: Result<usize, Code>) -> Result<Id, Code> {
         match handle as usize {
             0 | CU_STREAM_LEGACY => Ok(self.legacy(current?)),
-            CU_STREAM_PER_THREAD => Ok(self.per_thread(current?)),
+            CU_STREAM_PER_THREAD => self.per_thread(current?),
             handle => {
                 let id = handle as Id;
                 let stream = self.streams.get(&id).filter(|stream| stream.is_visible());
@@ -144,16 +144,21 @@ impl Engine {
         id
     }
 
-    fn per_thread(&mut self, device: usize) -> Id {
-        let known = DEFAULTS.with_borrow(|own| own.streams.iter().find(|(of, _)| *of == device).map(|(_, id)| *id));
-        if let Some(id) = known {
-            return id;
-        }
+    fn per_thread(&mut self, device: usize) -> Result<Id, Code> {
+        let known = DEFAULTS.try_with(|own| {
+            let own = own.borrow();
+            let id = own.streams.iter().find(|(of, _)| *of == device).map(|(_, id)| *id);
+            id.ok_or_else(|| Arc::downgrade(&own.alive))
+        });
+        // A thread that is ending has no default stream any more.
+        let alive = match known.map_err(|_| codes::CUDA_ERROR_DEINITIALIZED)? {
+            Ok(id) => return Ok(id),
+            Err(alive) => alive,
+        };
         self.drop_orphans(device);
-        let alive = DEFAULTS.with_borrow(|own| Arc::downgrade(&own.alive));
         let id = self.create_stream(device, Kind::PerThread(alive), CU_STREAM_DEFAULT, LEAST_PRIORITY);
         DEFAULTS.with_borrow_mut(|own| own.streams.push((device, id)));
-        id
+        Ok(id)
     }
 
     /// Drops the default streams of threads that are gone.

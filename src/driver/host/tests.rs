@@ -188,7 +188,8 @@ pub fn in_child(test: &str, environment: &[(&str, String)], body: impl FnOnce())
         return body();
     }
     let output = child(test, "alone", environment).wait_with_output().expect("the child ends");
-    assert!(output.status.success(), "{test}: {}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("1 passed"), "{test}: {said}{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Waits for something that happens soon.

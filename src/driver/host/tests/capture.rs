@@ -246,6 +246,10 @@ fn the_legacy_stream_is_out_of_bounds() {
         let (blocking, free) = (new_stream(&t, 0), new_stream(&t, CU_STREAM_NON_BLOCKING));
         let (pointer, legacy) = (alloc(&t, 64), std::ptr::null_mut());
         ok!(t.cuStreamBeginCapture_v2(blocking, RELAXED));
+        // Asking does no harm; using does.
+        let mut capturing = 0;
+        assert_eq!(code!(t.cuStreamIsCapturing(legacy, &mut capturing)), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+        assert_eq!(status(&t, blocking), CU_STREAM_CAPTURE_STATUS_ACTIVE);
         assert_eq!(code!(t.cuMemsetD8Async(pointer, 1, 64, legacy)), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
         assert_eq!(end_code(&t, blocking), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
         ok!(t.cuStreamBeginCapture_v2(free, RELAXED));

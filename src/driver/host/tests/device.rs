@@ -117,6 +117,11 @@ fn calls_are_counted_and_priced() {
         assert_eq!(code!(t.cuMemRelease(handle)), CUDA_ERROR_INVALID_VALUE);
         assert_eq!(host::call_count(Call::cuMemCreate), 1);
         assert_eq!(host::call_cost(Call::cuMemCreate), 7000);
+        let (pointer, first, second) = (reserve(&t, 2 * GRANULE), create(&t, 0, GRANULE, 0), create(&t, 0, GRANULE, 0));
+        ok!(t.cuMemMap(pointer, GRANULE, 0, first, 0));
+        ok!(t.cuMemMap(pointer + GRANULE as u64, GRANULE, 0, second, 0));
+        ok!(t.cuMemSetAccess(pointer, 2 * GRANULE, &access(0, 3), 1));
+        assert_eq!(host::call_cost(Call::cuMemSetAccess), 2 * 21_000);
         assert_eq!(host::call_count(Call::cuMemRelease), 2);
         assert_eq!(host::call_cost(Call::cuMemRelease), 15_000 + 8000);
     });

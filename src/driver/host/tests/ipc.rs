@@ -172,31 +172,33 @@ fn events_are_shared_by_handle() {
         say_ready_and_wait();
         std::process::exit(0);
     }
-    let (event, stream) = (new_event(&t, flags), new_stream(&t, CU_STREAM_NON_BLOCKING));
-    let mut handle = CUipcEventHandle { reserved: [0; 64] };
-    ok!(t.cuIpcGetEventHandle(&mut handle, event));
-    let gate = Gate::close(&t, stream);
-    ok!(t.cuEventRecord(event, stream));
-    let mut waiter = child(NAME, "waiter", &[("HANDLE", text(&handle.reserved))]);
-    await_ready(&mut waiter);
-    gate.open();
-    assert!(waiter.wait().expect("the child ends").success());
-    // A recorder that is gone will never reach its point.
-    let mut recorder = child(NAME, "recorder", &[("HANDLE", text(&handle.reserved))]);
-    await_ready(&mut recorder);
-    assert_eq!(code!(t.cuEventQuery(event)), CUDA_ERROR_NOT_READY);
-    let waiting = new_stream(&t, CU_STREAM_NON_BLOCKING);
-    ok!(t.cuStreamWaitEvent(waiting, event, 0));
-    recorder.kill().expect("it lives");
-    recorder.wait().expect("it ends");
-    assert_eq!(code!(t.cuStreamSynchronize(waiting)), CUDA_ERROR_LAUNCH_FAILED);
-    ok!(t.cuStreamDestroy_v2(waiting));
-    ok!(t.cuStreamDestroy_v2(stream));
-    let plain = new_event(&t, 0);
-    assert_eq!(code!(t.cuIpcGetEventHandle(&mut handle, plain)), CUDA_ERROR_INVALID_HANDLE);
-    assert_eq!(
-        code!(t.cuIpcOpenEventHandle(&mut std::ptr::null_mut(), CUipcEventHandle { reserved: [1; 64] })),
-        CUDA_ERROR_INVALID_VALUE
-    );
-    ok!(t.cuEventDestroy_v2(event));
+    in_child(NAME, &[], || {
+        let (event, stream) = (new_event(&t, flags), new_stream(&t, CU_STREAM_NON_BLOCKING));
+        let mut handle = CUipcEventHandle { reserved: [0; 64] };
+        ok!(t.cuIpcGetEventHandle(&mut handle, event));
+        let gate = Gate::close(&t, stream);
+        ok!(t.cuEventRecord(event, stream));
+        let mut waiter = child(NAME, "waiter", &[("HANDLE", text(&handle.reserved))]);
+        await_ready(&mut waiter);
+        gate.open();
+        assert!(waiter.wait().expect("the child ends").success());
+        // A recorder that is gone will never reach its point.
+        let mut recorder = child(NAME, "recorder", &[("HANDLE", text(&handle.reserved))]);
+        await_ready(&mut recorder);
+        assert_eq!(code!(t.cuEventQuery(event)), CUDA_ERROR_NOT_READY);
+        let waiting = new_stream(&t, CU_STREAM_NON_BLOCKING);
+        ok!(t.cuStreamWaitEvent(waiting, event, 0));
+        recorder.kill().expect("it lives");
+        recorder.wait().expect("it ends");
+        assert_eq!(code!(t.cuStreamSynchronize(waiting)), CUDA_ERROR_LAUNCH_FAILED);
+        ok!(t.cuStreamDestroy_v2(waiting));
+        ok!(t.cuStreamDestroy_v2(stream));
+        let plain = new_event(&t, 0);
+        assert_eq!(code!(t.cuIpcGetEventHandle(&mut handle, plain)), CUDA_ERROR_INVALID_HANDLE);
+        assert_eq!(
+            code!(t.cuIpcOpenEventHandle(&mut std::ptr::null_mut(), CUipcEventHandle { reserved: [1; 64] })),
+            CUDA_ERROR_INVALID_VALUE
+        );
+        ok!(t.cuEventDestroy_v2(event));
+    });
 }

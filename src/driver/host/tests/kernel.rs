@@ -47,44 +47,46 @@ fn add(launch: &Launch) {
 
 #[test]
 fn kernels_run_with_copies_of_their_parameters() {
-    register(&ADD);
-    let t = setup(0);
-    let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
-    ok!(t.cuModuleLoadData(&mut module, PTX.as_ptr().cast()));
-    ok!(t.cuModuleGetFunction(&mut function, module, c"test_add".as_ptr()));
-    let (stream, mut pointer) = (new_stream(&t, CU_STREAM_NON_BLOCKING), alloc(&t, 64));
-    let gate = Gate::close(&t, stream);
-    ok!(t.cuMemsetD32Async(pointer, 40, 16, stream));
-    let (mut count, mut amount) = (16_u32, 2_u32);
-    let mut parameters = [
-        std::ptr::from_mut(&mut pointer).cast(),
-        std::ptr::from_mut(&mut count).cast(),
-        std::ptr::from_mut(&mut amount).cast(),
-    ];
-    let none = std::ptr::null_mut();
-    ok!(t.cuLaunchKernel(function, 2, 1, 1, 8, 1, 1, 0, stream, parameters.as_mut_ptr(), none));
-    let address = pointer;
-    (pointer, count, amount) = (0, 0, 0);
-    assert_eq!((pointer, count, amount), (0, 0, 0));
-    gate.open();
-    ok!(t.cuStreamSynchronize(stream));
-    assert_eq!(read(&t, address + 60, 4), 42_u32.to_le_bytes());
-    // A kernel that touches what it may not fails its stream.
-    pointer = std::ptr::from_mut(&mut amount) as u64;
-    count = 1;
-    let mut parameters = [
-        std::ptr::from_mut(&mut pointer).cast(),
-        std::ptr::from_mut(&mut count).cast(),
-        std::ptr::from_mut(&mut count).cast(),
-    ];
-    ok!(t.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters.as_mut_ptr(), none));
-    assert_eq!(code!(t.cuStreamSynchronize(stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
-    ok!(t.cuStreamDestroy_v2(stream));
-    ok!(t.cuMemFree_v2(address));
-    ok!(t.cuModuleUnload(module));
-    assert_eq!(code!(t.cuModuleUnload(module)), CUDA_ERROR_INVALID_HANDLE);
-    let code = code!(t.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, none.cast(), parameters.as_mut_ptr(), none));
-    assert_eq!(code, CUDA_ERROR_INVALID_HANDLE);
+    in_child("kernel::kernels_run_with_copies_of_their_parameters", &[], || {
+        register(&ADD);
+        let t = setup(0);
+        let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
+        ok!(t.cuModuleLoadData(&mut module, PTX.as_ptr().cast()));
+        ok!(t.cuModuleGetFunction(&mut function, module, c"test_add".as_ptr()));
+        let (stream, mut pointer) = (new_stream(&t, CU_STREAM_NON_BLOCKING), alloc(&t, 64));
+        let gate = Gate::close(&t, stream);
+        ok!(t.cuMemsetD32Async(pointer, 40, 16, stream));
+        let (mut count, mut amount) = (16_u32, 2_u32);
+        let mut parameters = [
+            std::ptr::from_mut(&mut pointer).cast(),
+            std::ptr::from_mut(&mut count).cast(),
+            std::ptr::from_mut(&mut amount).cast(),
+        ];
+        let none = std::ptr::null_mut();
+        ok!(t.cuLaunchKernel(function, 2, 1, 1, 8, 1, 1, 0, stream, parameters.as_mut_ptr(), none));
+        let address = pointer;
+        (pointer, count, amount) = (0, 0, 0);
+        assert_eq!((pointer, count, amount), (0, 0, 0));
+        gate.open();
+        ok!(t.cuStreamSynchronize(stream));
+        assert_eq!(read(&t, address + 60, 4), 42_u32.to_le_bytes());
+        // A kernel that touches what it may not fails its stream.
+        pointer = std::ptr::from_mut(&mut amount) as u64;
+        count = 1;
+        let mut parameters = [
+            std::ptr::from_mut(&mut pointer).cast(),
+            std::ptr::from_mut(&mut count).cast(),
+            std::ptr::from_mut(&mut count).cast(),
+        ];
+        ok!(t.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters.as_mut_ptr(), none));
+        assert_eq!(code!(t.cuStreamSynchronize(stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
+        ok!(t.cuStreamDestroy_v2(stream));
+        ok!(t.cuMemFree_v2(address));
+        ok!(t.cuModuleUnload(module));
+        assert_eq!(code!(t.cuModuleUnload(module)), CUDA_ERROR_INVALID_HANDLE);
+        let code = code!(t.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, none.cast(), parameters.as_mut_ptr(), none));
+        assert_eq!(code, CUDA_ERROR_INVALID_HANDLE);
+    });
 }
 
 #[test]

@@ -70,30 +70,32 @@ fn one_handle_shows_at_two_addresses() {
 
 #[test]
 fn rights_are_those_that_were_set() {
-    let t = setup(0);
-    let (pointer, handle) = mapped(&t);
-    let mut flags = 9;
-    ok!(t.cuMemGetAccess(&mut flags, &access(0, 0).location, pointer));
-    assert_eq!(flags, 3);
-    ok!(t.cuMemGetAccess(&mut flags, &access(1, 0).location, pointer));
-    assert_eq!(flags, 0);
-    // Device 1 has no right, so a fill that it executes fails, and its stream remembers.
-    ok!(t.cuCtxSetCurrent(context(&t, 1)));
-    let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
-    ok!(t.cuMemsetD8Async(pointer, 1, 16, stream));
-    assert_eq!(code!(t.cuStreamSynchronize(stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
-    assert_eq!(code!(t.cuStreamQuery(stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
-    assert_eq!(code!(t.cuMemsetD8Async(pointer, 1, 16, stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
-    ok!(t.cuStreamDestroy_v2(stream));
-    ok!(t.cuMemSetAccess(pointer, GRANULE, &access(1, 3), 1));
-    let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
-    ok!(t.cuMemsetD8Async(pointer, 1, 16, stream));
-    ok!(t.cuStreamSynchronize(stream));
-    ok!(t.cuStreamDestroy_v2(stream));
-    ok!(t.cuMemSetAccess(pointer, GRANULE, &access(0, 1), 1));
-    ok!(t.cuMemGetAccess(&mut flags, &access(0, 0).location, pointer));
-    assert_eq!(flags, 1);
-    discard(&t, pointer, handle);
+    in_child("virt::rights_are_those_that_were_set", &[], || {
+        let t = setup(0);
+        let (pointer, handle) = mapped(&t);
+        let mut flags = 9;
+        ok!(t.cuMemGetAccess(&mut flags, &access(0, 0).location, pointer));
+        assert_eq!(flags, 3);
+        ok!(t.cuMemGetAccess(&mut flags, &access(1, 0).location, pointer));
+        assert_eq!(flags, 0);
+        // Device 1 has no right, so a fill that it executes fails, and its stream remembers.
+        ok!(t.cuCtxSetCurrent(context(&t, 1)));
+        let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
+        ok!(t.cuMemsetD8Async(pointer, 1, 16, stream));
+        assert_eq!(code!(t.cuStreamSynchronize(stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
+        assert_eq!(code!(t.cuStreamQuery(stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
+        assert_eq!(code!(t.cuMemsetD8Async(pointer, 1, 16, stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
+        ok!(t.cuStreamDestroy_v2(stream));
+        ok!(t.cuMemSetAccess(pointer, GRANULE, &access(1, 3), 1));
+        let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
+        ok!(t.cuMemsetD8Async(pointer, 1, 16, stream));
+        ok!(t.cuStreamSynchronize(stream));
+        ok!(t.cuStreamDestroy_v2(stream));
+        ok!(t.cuMemSetAccess(pointer, GRANULE, &access(0, 1), 1));
+        ok!(t.cuMemGetAccess(&mut flags, &access(0, 0).location, pointer));
+        assert_eq!(flags, 1);
+        discard(&t, pointer, handle);
+    });
 }
 
 #[test]
@@ -113,15 +115,17 @@ fn copies_into_a_hole_are_refused() {
 
 #[test]
 fn work_on_memory_that_is_gone_fails() {
-    let t = setup(0);
-    let (pointer, handle) = mapped(&t);
-    let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
-    let gate = Gate::close(&t, stream);
-    ok!(t.cuMemsetD8Async(pointer, 1, 16, stream));
-    discard(&t, pointer, handle);
-    gate.open();
-    assert_eq!(code!(t.cuStreamSynchronize(stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
-    ok!(t.cuStreamDestroy_v2(stream));
+    in_child("virt::work_on_memory_that_is_gone_fails", &[], || {
+        let t = setup(0);
+        let (pointer, handle) = mapped(&t);
+        let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
+        let gate = Gate::close(&t, stream);
+        ok!(t.cuMemsetD8Async(pointer, 1, 16, stream));
+        discard(&t, pointer, handle);
+        gate.open();
+        assert_eq!(code!(t.cuStreamSynchronize(stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
+        ok!(t.cuStreamDestroy_v2(stream));
+    });
 }
 
 #[test]
