@@ -210,6 +210,6 @@ fn run(state: &'static State, device: usize, op: Op) -> Result<(), Code> {
             Ok(())
         }
         Op::Await(shared, recording) => shared.wait(recording),
-        Op::Signal(_) | Op::Wait(_) | Op::Publish(..) => Ok(()),
+        Op::Signal(_) | Op::Wait(_) | Op::Begin(_) | Op::Join(_) | Op::Publish(..) => Ok(()),
     }
 }

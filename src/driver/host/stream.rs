@@ -35,6 +35,10 @@ pub enum Kind {
 pub enum Op {
     Signal(Arc<Signal>),
     Wait(Arc<Signal>),
+    /// Starts a branch of a graph behind the launching stream, with that one's error or with none.
+    Begin(Arc<Signal>),
+    /// Waits for another branch of the same graph, and fails with it.
+    Join(Arc<Signal>),
     /// Tells other processes that a recording of a shared event has been reached.
     Publish(Arc<Shared>, u32),
     /// Waits for a recording that another process made.
@@ -233,10 +237,16 @@ impl Engine {
     }
 
     /// Makes what comes next in `after` wait for all that is in `before`.
-    pub fn chain(&mut self, before: Id, after: Id) {
-        let signal = Signal::new();
-        self.push(before, Op::Signal(signal.clone()));
+    fn chain(&mut self, before: Id, after: Id) {
+        let signal = self.mark(before);
         self.push(after, Op::Wait(signal));
+    }
+
+    /// A signal that is reached after all that is in a stream now.
+    pub fn mark(&mut self, id: Id) -> Arc<Signal> {
+        let signal = Signal::new();
+        self.push(id, Op::Signal(signal.clone()));
+        signal
     }
 
     /// A signal at the end of what is in a stream now; `None` when there is nothing.
@@ -247,9 +257,7 @@ impl Engine {
         if self.streams.get(&id)?.is_idle() {
             return None;
         }
-        let signal = Signal::new();
-        self.push(id, Op::Signal(signal.clone()));
-        Some(signal)
+        Some(self.mark(id))
     }
 
     /// Whether the stream's work is done, that of the streams it waits for included.

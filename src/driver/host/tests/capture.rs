@@ -280,3 +280,34 @@ fn external_events_are_nodes() {
         assert_eq!(log.entries(), [1, 2]);
     });
 }
+
+#[test]
+fn a_branch_that_fails_fails_the_launch() {
+    in_child("capture::a_branch_that_fails_fails_the_launch", &[], || {
+        let t = setup(0);
+        let (stream, side) = (new_stream(&t, CU_STREAM_NON_BLOCKING), new_stream(&t, CU_STREAM_NON_BLOCKING));
+        let (fork, join, log) = (new_event(&t, 2), new_event(&t, 2), Log::default());
+        let (pointer, handle) = (reserve(&t, GRANULE), create(&t, 0, GRANULE, 0));
+        ok!(t.cuMemMap(pointer, GRANULE, 0, handle, 0));
+        ok!(t.cuStreamBeginCapture_v2(stream, RELAXED));
+        log.note(&t, stream, 1);
+        ok!(t.cuEventRecord(fork, stream));
+        ok!(t.cuStreamWaitEvent(side, fork, 0));
+        log.note(&t, stream, 2);
+        ok!(t.cuMemsetD8Async(pointer, 1, 64, side));
+        ok!(t.cuEventRecord(join, side));
+        ok!(t.cuStreamWaitEvent(stream, join, 0));
+        log.note(&t, stream, 3);
+        let (graph, mut exec) = (end(&t, stream), std::ptr::null_mut());
+        ok!(t.cuGraphInstantiateWithFlags(&mut exec, graph, 0));
+        ok!(t.cuGraphLaunch(exec, stream));
+        assert_eq!(code!(t.cuStreamSynchronize(stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
+        assert_eq!(code!(t.cuGraphLaunch(exec, stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
+        assert!(!log.entries().contains(&3));
+        // The graph itself is sound.
+        ok!(t.cuMemSetAccess(pointer, GRANULE, &access(0, 3), 1));
+        ok!(t.cuGraphLaunch(exec, side));
+        ok!(t.cuStreamSynchronize(side));
+        assert_eq!(log.entries().last(), Some(&3));
+    });
+}
