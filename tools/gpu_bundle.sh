@@ -23,7 +23,7 @@ for source in benches/*.c; do
     [ -e "$source" ] || continue
     # shellcheck disable=SC2016 # $ORIGIN is for the loader, not for the shell
     gcc -std=gnu11 -O2 -Wall -Wextra "-I$bundle/include" "$source" -o "$bundle/benches/$(basename "$source" .c)" \
-        "-L$bundle/lib" '-Wl,-rpath,$ORIGIN/../lib' -lplinth -ldl -lpthread
+        "-L$bundle/lib" '-Wl,-rpath,$ORIGIN/../lib' -Wl,--as-needed -lplinth -ldl -lpthread
 done
 
 cp -r tests/package "$bundle/sources/package"
