@@ -9,6 +9,7 @@ mod event;
 mod ipc;
 mod kernel;
 mod memory;
+mod null;
 mod stream;
 mod stress;
 mod virt;

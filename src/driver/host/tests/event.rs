@@ -39,8 +39,10 @@ fn elapsed_time_is_measured() {
     ok!(t.cuEventRecord(start, stream));
     ok!(t.cuEventRecord(untimed, stream));
     super::kernel::sleep(&t, super::kernel::sleeper(&t), stream, Duration::from_millis(20));
+    let gate = Gate::close(&t, stream);
     ok!(t.cuEventRecord(end, stream));
     assert_eq!(code!(t.cuEventElapsedTime(&mut time, start, end)), CUDA_ERROR_NOT_READY);
+    gate.open();
     ok!(t.cuEventSynchronize(end));
     ok!(t.cuEventElapsedTime(&mut time, start, end));
     assert!((20.0..2000.0).contains(&time), "{time}");

@@ -10,10 +10,7 @@ const PTX: &[u8] = b".version 8.0\n.target sm_80\n.address_size 64\n\0";
 
 /// The sleeping kernel.
 pub fn sleeper(t: &Table) -> CUfunction {
-    let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
-    ok!(t.cuModuleLoadData(&mut module, PTX.as_ptr().cast()));
-    ok!(t.cuModuleGetFunction(&mut function, module, c"plinth_sleep".as_ptr()));
-    function
+    function(t, c"plinth_sleep")
 }
 
 /// Occupies a stream of an H200 for a while.
@@ -22,6 +19,25 @@ pub fn sleep(t: &Table, sleeper: CUfunction, stream: CUstream, time: Duration) {
     let mut parameters = [std::ptr::from_mut(&mut cycles).cast()];
     let none = std::ptr::null_mut();
     ok!(t.cuLaunchKernel(sleeper, 1, 1, 1, 1, 1, 1, 0, stream, parameters.as_mut_ptr(), none));
+}
+
+/// Occupies a slot until [`HELD`] is opened.
+pub static HOLD: HostKernel = HostKernel { name: "test_hold", parameter_sizes: &[], run: hold };
+pub static HELD: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+
+fn hold(_: &Launch) {
+    let mut open = HELD.0.lock();
+    while !*open {
+        HELD.1.wait(&mut open);
+    }
+}
+
+/// A kernel by its name.
+pub fn function(t: &Table, name: &std::ffi::CStr) -> CUfunction {
+    let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
+    ok!(t.cuModuleLoadData(&mut module, PTX.as_ptr().cast()));
+    ok!(t.cuModuleGetFunction(&mut function, module, name.as_ptr()));
+    function
 }
 
 static ADD: HostKernel = HostKernel { name: "test_add", parameter_sizes: &[8, 4, 4], run: add };

@@ -46,13 +46,13 @@ fn freeing_waits_for_work() {
     let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
     let gate = Gate::close(&t, stream);
     ok!(t.cuMemsetD8Async(pointer, 1, 4 * MIB, stream));
+    let start = Instant::now();
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(50));
         gate.open();
     });
-    let start = Instant::now();
     ok!(t.cuMemFree_v2(pointer));
-    assert!(start.elapsed() >= Duration::from_millis(40));
+    assert!(start.elapsed() >= Duration::from_millis(50));
     ok!(t.cuStreamSynchronize(stream));
     ok!(t.cuStreamDestroy_v2(stream));
 }

@@ -1,7 +1,10 @@
 //! Streams: order, the default streams, priorities, wrong handles.
 
 use super::*;
-use crate::driver::{codes::*, host};
+use crate::driver::{
+    codes::*,
+    host::{self, kernels},
+};
 
 #[test]
 fn streams_keep_their_order() {
@@ -124,18 +127,22 @@ fn higher_priorities_go_first() {
     in_child("stream::higher_priorities_go_first", &[], || {
         let t = setup(0);
         let slow = super::kernel::sleeper(&t);
+        kernels::register(&super::kernel::HOLD);
+        let (hold, none) = (super::kernel::function(&t, c"test_hold"), std::ptr::null_mut());
         // Every slot is taken, so that what follows has to queue: the least urgent first.
-        let log = Log::default();
         for _ in 0..host::scheduler::SLOTS {
             let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
-            super::kernel::sleep(&t, slow, stream, Duration::from_millis(100));
+            ok!(t.cuLaunchKernel(hold, 1, 1, 1, 1, 1, 1, 0, stream, none, none));
         }
+        let log = Log::default();
         for priority in [0, 0, 0, 0, -5, -5, -5, -5] {
             let mut stream = std::ptr::null_mut();
             ok!(t.cuStreamCreateWithPriority(&mut stream, CU_STREAM_NON_BLOCKING, priority));
-            super::kernel::sleep(&t, slow, stream, Duration::from_millis(60));
+            super::kernel::sleep(&t, slow, stream, Duration::from_millis(150));
             log.note(&t, stream, priority.unsigned_abs() as usize);
         }
+        *super::kernel::HELD.0.lock() = true;
+        super::kernel::HELD.1.notify_all();
         ok!(t.cuCtxSynchronize());
         assert_eq!(log.entries(), [5, 5, 5, 5, 0, 0, 0, 0]);
     });

@@ -1,7 +1,7 @@
 //! Many threads, many streams, everything at once.
 
 use super::*;
-use crate::driver::host;
+use crate::driver::{codes::*, host};
 
 /// Numbers that look random and are the same in every run.
 struct Numbers(u64);
@@ -60,5 +60,33 @@ fn everything_at_once() {
         assert_eq!((after.streams, after.events), (before.streams, before.events));
         assert_eq!((after.handles, after.mappings, after.reservations), (0, 0, 0));
         assert_eq!(after.device_bytes, [0, 0]);
+    });
+}
+
+#[test]
+fn copies_race_with_unmapping() {
+    in_child("stress::copies_race_with_unmapping", &[], || {
+        let t = setup(0);
+        let (pointer, handle, target) = (reserve(&t, GRANULE), create(&t, 0, GRANULE, 0), alloc(&t, GRANULE));
+        let mapper = std::thread::spawn(move || {
+            let t = setup(0);
+            for _ in 0..300 {
+                ok!(t.cuMemMap(pointer, GRANULE, 0, handle, 0));
+                ok!(t.cuMemSetAccess(pointer, GRANULE, &access(0, 3), 1));
+                std::thread::sleep(Duration::from_micros(300));
+                ok!(t.cuMemUnmap(pointer, GRANULE));
+            }
+        });
+        while !mapper.is_finished() {
+            // Refused, failed or done, as it happens, but never a crash.
+            let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
+            let code = match code!(t.cuMemcpyAsync(target, pointer, GRANULE, stream)) {
+                0 => code!(t.cuStreamSynchronize(stream)),
+                refused => refused,
+            };
+            assert!(matches!(code, 0 | CUDA_ERROR_ILLEGAL_ADDRESS | CUDA_ERROR_INVALID_VALUE), "{code}");
+            ok!(t.cuStreamDestroy_v2(stream));
+        }
+        mapper.join().expect("the thread ends well");
     });
 }
