@@ -1,6 +1,6 @@
 //! The table of CUDA driver calls: the one gate between plinth and a device.
 //!
-//! Each line of [`driver_calls!`] names a call once: whether plinth can live without it, the CUDA version whose
+//! Each line of `driver_calls!` names a call once: whether plinth can live without it, the CUDA version whose
 //! calling convention is meant, the symbol, and its parameters. Everything else that must know the list is made from
 //! it here: the struct of function pointers, the numbering, the stand-ins for calls that a driver lacks, the host
 //! device's table, and the table whose calls can be told to fail.

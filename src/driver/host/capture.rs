@@ -125,8 +125,8 @@ impl Engine {
 
     /// Makes a stream part of the capture that it waits for.
     pub fn join(&mut self, id: Id, capture_id: Id, nodes: Vec<usize>) -> Result<(), Code> {
-        // The event's capture has ended: nothing outside a graph can wait for a point inside it.
-        let capture = self.captures.get_mut(&capture_id).ok_or(codes::CUDA_ERROR_CAPTURED_EVENT)?;
+        // Where the event's capture has ended, nothing outside the graph can wait for a point inside it.
+        let capture = self.captures.get_mut(&capture_id).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
         if capture.invalid {
             return Err(codes::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
         }

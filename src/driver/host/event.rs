@@ -160,17 +160,26 @@ impl Engine {
         Ok(())
     }
 
-    /// An event that may be asked about: one that was not last recorded in a capture.
-    pub fn event_outside_captures(&mut self, id: Id) -> Result<&Event, Code> {
-        if let Some((capture, _)) = self.event(id)?.captured {
-            self.invalidate(capture);
-            return Err(codes::CUDA_ERROR_CAPTURED_EVENT);
+    /// Refuses to be asked about an event that was last recorded in a capture. As an H200's driver answers: one under
+    /// way is named and becomes invalid; after its end the event is merely not valid until it is recorded again.
+    fn refuse_captured(&mut self, id: Id) -> Result<(), Code> {
+        let Some((capture, _)) = self.event(id)?.captured else { return Ok(()) };
+        if !self.captures.contains_key(&capture) {
+            return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
+        self.invalidate(capture);
+        Err(codes::CUDA_ERROR_CAPTURED_EVENT)
+    }
+
+    /// An event that may be asked about or waited for by the CPU now.
+    fn event_to_ask(&mut self, id: Id) -> Result<&Event, Code> {
+        self.refuse_captured(id)?;
+        self.forbid_unsafe(context::thread())?;
         self.event(id)
     }
 
     pub fn query_event(&mut self, id: Id) -> Result<(), Code> {
-        match self.event_outside_captures(id)?.recorded() {
+        match self.event_to_ask(id)?.recorded() {
             Recorded::Never => Ok(()),
             Recorded::Here(signal) => signal.query(),
             Recorded::Elsewhere(shared, recording) if shared.is_finished(recording) => Ok(()),
@@ -183,10 +192,8 @@ impl Engine {
         let device = self.event(start)?.device;
         let mut instants = [None, None];
         for (place, id) in instants.iter_mut().zip([start, end]) {
+            self.refuse_captured(id)?;
             let event = self.event(id)?;
-            if event.captured.is_some() {
-                return Err(codes::CUDA_ERROR_CAPTURED_EVENT);
-            }
             if !event.is_timed() || event.device != device {
                 return Err(codes::CUDA_ERROR_INVALID_HANDLE);
             }
@@ -209,8 +216,7 @@ impl Engine {
 /// Sleeps until an event's last recording has been reached.
 pub fn synchronize_event(state: &'static State, id: Id) -> Result<(), Code> {
     let mut engine = state.engine.lock();
-    engine.forbid_unsafe(context::thread())?;
-    match engine.event_outside_captures(id)?.recorded() {
+    match engine.event_to_ask(id)?.recorded() {
         Recorded::Never => Ok(()),
         Recorded::Here(signal) => signal.wait(&mut engine),
         Recorded::Elsewhere(shared, recording) => {

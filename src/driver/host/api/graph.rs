@@ -69,10 +69,14 @@ pub unsafe extern "C" fn cuGraphLaunch(exec: CUgraphExec, stream: CUstream) -> C
         let mut engine = state.engine.lock();
         let id = engine.find_stream(stream, context::current(state))?;
         engine.forbid_implicit(id)?;
-        let capturing = engine.capture_of(id)?.is_some();
+        let capture = engine.capture_of(id)?;
+        if let Some(capture) = capture.filter(|_| exec.is_null()) {
+            engine.invalidate(capture);
+            return Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        }
         engine.launch(exec as Id, id)?;
         drop(engine);
-        after_launch(state, stream, capturing)
+        after_launch(state, stream, capture.is_some())
     })
 }
 
