@@ -1,0 +1,281 @@
+/* What the driver answers while a stream captures, call by call and mode by mode, and what plinth may do at first use in
+ * the middle of a capture. The table is what an H200's driver (580, CUDA 13.0) answered; the host device gives the same.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "driver.h"
+#include "support.h"
+
+/* What an action can do to the capture: it goes on, or ending it says that it became invalid. */
+enum { GOES_ON = 0, INVALID = 901, UNJOINED = 904 };
+enum { UNSUPPORTED = 900, IMPLICIT = 906, CAPTURED = 907, ILLEGAL_STATE = 401, INVALID_VALUE = 1 };
+
+typedef int (*event_call)(void *event);
+typedef int (*event_stream_call)(void *event, plinth_stream_t stream);
+typedef int (*stream_call)(plinth_stream_t stream);
+typedef int (*stream_event_call)(plinth_stream_t stream, void *event, unsigned flags);
+typedef int (*fill_call)(unsigned long long memory, unsigned char value, size_t bytes, plinth_stream_t stream);
+typedef int (*no_call)(void);
+typedef int (*alloc_call)(unsigned long long *memory, size_t bytes);
+typedef int (*pinned_call)(void **memory, size_t bytes, unsigned flags);
+typedef int (*info_call)(size_t *available, size_t *total);
+typedef int (*event_create_call)(void **event, unsigned flags);
+typedef int (*launch_call)(void *executable, plinth_stream_t stream);
+
+/* The capturing stream, another one, an event that was recorded in the other one, and memory. */
+static plinth_stream_t capturing, other;
+static void *event;
+static void *memory;
+
+static int record_in(plinth_stream_t stream) {
+  DRIVER(event_stream_call, record, "cuEventRecord");
+  return record(event, stream);
+}
+
+static int fill_in(plinth_stream_t stream) {
+  DRIVER(fill_call, fill, "cuMemsetD8Async");
+  return fill((unsigned long long)(uintptr_t)memory, 1, 64, stream);
+}
+
+static int wait_in(plinth_stream_t stream) {
+  DRIVER(stream_event_call, wait, "cuStreamWaitEvent");
+  return wait(stream, event, 0);
+}
+
+static int query_event(void) {
+  DRIVER(event_call, query, "cuEventQuery");
+  return query(event);
+}
+
+static int synchronize_event(void) {
+  DRIVER(event_call, synchronize, "cuEventSynchronize");
+  return synchronize(event);
+}
+
+static int query_captured_event(void) {
+  CHECK_EQ(record_in(capturing), CUDA_SUCCESS);
+  return query_event();
+}
+
+static int synchronize_captured_event(void) {
+  CHECK_EQ(record_in(capturing), CUDA_SUCCESS);
+  return synchronize_event();
+}
+
+static int query_itself(void) {
+  DRIVER(stream_call, query, "cuStreamQuery");
+  return query(capturing);
+}
+
+static int query_other(void) {
+  DRIVER(stream_call, query, "cuStreamQuery");
+  return query(other);
+}
+
+static int query_default(void) {
+  DRIVER(stream_call, query, "cuStreamQuery");
+  return query(NULL);
+}
+
+static int synchronize_itself(void) {
+  DRIVER(stream_call, synchronize, "cuStreamSynchronize");
+  return synchronize(capturing);
+}
+
+static int synchronize_other(void) {
+  DRIVER(stream_call, synchronize, "cuStreamSynchronize");
+  return synchronize(other);
+}
+
+static int synchronize_context(void) {
+  DRIVER(no_call, synchronize, "cuCtxSynchronize");
+  return synchronize();
+}
+
+static int allocate(void) {
+  unsigned long long got = 0;
+  DRIVER(alloc_call, alloc, "cuMemAlloc");
+  return alloc(&got, 1024);
+}
+
+static int allocate_pinned(void) {
+  void *got = NULL;
+  DRIVER(pinned_call, alloc, "cuMemHostAlloc");
+  return alloc(&got, 4096, 1);
+}
+
+static int ask_memory(void) {
+  size_t available, total;
+  DRIVER(info_call, info, "cuMemGetInfo");
+  return info(&available, &total);
+}
+
+static int create_stream(void) {
+  plinth_stream_t got = NULL;
+  DRIVER(driver_stream_create, create, "cuStreamCreateWithPriority");
+  return create(&got, CU_STREAM_NON_BLOCKING, 0);
+}
+
+static int create_event(void) {
+  void *got = NULL;
+  DRIVER(event_create_call, create, "cuEventCreate");
+  return create(&got, 2);
+}
+
+static int record_in_other(void) { return record_in(other); }
+static int record_in_default(void) { return record_in(NULL); }
+static int fill_in_other(void) { return fill_in(other); }
+static int fill_in_default(void) { return fill_in(NULL); }
+
+static int begin_again(void) {
+  DRIVER(driver_begin_capture, begin, "cuStreamBeginCapture");
+  return begin(capturing, CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+static int launch_nothing(void) {
+  DRIVER(launch_call, launch, "cuGraphLaunch");
+  return launch(NULL, capturing);
+}
+
+static int fork_without_work(void) {
+  CHECK_EQ(record_in(capturing), CUDA_SUCCESS);
+  return wait_in(other);
+}
+
+static int fork_with_work(void) {
+  CHECK_EQ(record_in(capturing), CUDA_SUCCESS);
+  CHECK_EQ(wait_in(other), CUDA_SUCCESS);
+  return fill_in(other);
+}
+
+static int end_elsewhere(void) {
+  void *graph = NULL;
+  CHECK_EQ(fork_without_work(), CUDA_SUCCESS);
+  return end_capture(other, &graph);
+}
+
+/* For each mode (global, thread-local, relaxed): the call's code, and what ending the capture says. */
+static const struct rule {
+  const char *name;
+  int (*act)(void);
+  int codes[3];
+  int ends[3];
+} rules[] = {
+    {"query an event", query_event, {UNSUPPORTED, UNSUPPORTED, 0}, {INVALID, INVALID, GOES_ON}},
+    {"synchronize an event", synchronize_event, {UNSUPPORTED, UNSUPPORTED, 0}, {INVALID, INVALID, GOES_ON}},
+    {"query a captured event", query_captured_event, {CAPTURED, CAPTURED, CAPTURED}, {INVALID, INVALID, INVALID}},
+    {"synchronize a captured event", synchronize_captured_event, {CAPTURED, CAPTURED, CAPTURED},
+     {INVALID, INVALID, INVALID}},
+    {"query the stream", query_itself, {UNSUPPORTED, UNSUPPORTED, UNSUPPORTED}, {INVALID, INVALID, INVALID}},
+    {"query another stream", query_other, {UNSUPPORTED, UNSUPPORTED, 0}, {INVALID, INVALID, GOES_ON}},
+    {"query the default stream", query_default, {UNSUPPORTED, UNSUPPORTED, 0}, {INVALID, INVALID, GOES_ON}},
+    {"synchronize the stream", synchronize_itself, {UNSUPPORTED, UNSUPPORTED, UNSUPPORTED}, {INVALID, INVALID, INVALID}},
+    {"synchronize another stream", synchronize_other, {UNSUPPORTED, UNSUPPORTED, 0}, {INVALID, INVALID, GOES_ON}},
+    {"synchronize the context", synchronize_context, {UNSUPPORTED, UNSUPPORTED, UNSUPPORTED},
+     {INVALID, INVALID, INVALID}},
+    {"allocate", allocate, {UNSUPPORTED, UNSUPPORTED, 0}, {INVALID, INVALID, GOES_ON}},
+    {"allocate pinned memory", allocate_pinned, {UNSUPPORTED, UNSUPPORTED, 0}, {INVALID, INVALID, GOES_ON}},
+    {"ask how much memory there is", ask_memory, {0, 0, 0}, {GOES_ON, GOES_ON, GOES_ON}},
+    {"create a stream", create_stream, {0, 0, 0}, {GOES_ON, GOES_ON, GOES_ON}},
+    {"create an event", create_event, {0, 0, 0}, {GOES_ON, GOES_ON, GOES_ON}},
+    {"record in another stream", record_in_other, {0, 0, 0}, {GOES_ON, GOES_ON, GOES_ON}},
+    {"record in the default stream", record_in_default, {0, 0, 0}, {GOES_ON, GOES_ON, GOES_ON}},
+    {"work in another stream", fill_in_other, {0, 0, 0}, {GOES_ON, GOES_ON, GOES_ON}},
+    {"work in the default stream", fill_in_default, {0, 0, 0}, {GOES_ON, GOES_ON, GOES_ON}},
+    {"begin again", begin_again, {ILLEGAL_STATE, ILLEGAL_STATE, ILLEGAL_STATE}, {GOES_ON, GOES_ON, GOES_ON}},
+    {"launch no graph", launch_nothing, {UNSUPPORTED, UNSUPPORTED, UNSUPPORTED}, {INVALID, INVALID, INVALID}},
+    {"fork without work", fork_without_work, {0, 0, 0}, {GOES_ON, GOES_ON, GOES_ON}},
+    {"fork with work", fork_with_work, {0, 0, 0}, {UNJOINED, UNJOINED, UNJOINED}},
+    {"end it in the forked stream", end_elsewhere, {903, 903, 903}, {INVALID, INVALID, INVALID}},
+};
+
+static void make_world(void) {
+  plinth_event_t made = new_event(0);
+  CHECK_OK(plinth_set_device(0));
+  capturing = stream_on(0);
+  other = stream_on(0);
+  memory = device_memory(KIB, 0);
+  CHECK_OK(plinth_event_record(made, other));
+  CHECK_OK(plinth_event_native(made, &event));
+}
+
+static void follow_rules(unsigned mode) {
+  make_world();
+  for (size_t index = 0; index < sizeof rules / sizeof *rules; index++) {
+    const struct rule *rule = &rules[index];
+    void *graph = NULL;
+    CHECK_EQ(record_in(other), CUDA_SUCCESS);
+    CHECK_OK(plinth_synchronize(0));
+    begin_capture(capturing, mode);
+    const int code = rule->act();
+    const int end = end_capture(capturing, &graph);
+    if (code != rule->codes[mode] || end != rule->ends[mode]) {
+      printf("%s: %d and then %d\n", rule->name, code, end);
+    }
+    CHECK_EQ(code, rule->codes[mode]);
+    CHECK_EQ(end, rule->ends[mode]);
+  }
+}
+
+TEST(rules_of_a_global_capture) { follow_rules(CU_STREAM_CAPTURE_MODE_GLOBAL); }
+TEST(rules_of_a_thread_local_capture) { follow_rules(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL); }
+TEST(rules_of_a_relaxed_capture) { follow_rules(CU_STREAM_CAPTURE_MODE_RELAXED); }
+
+TEST(an_event_of_an_ended_capture_must_be_recorded_again) {
+  void *graph = NULL;
+  make_world();
+  begin_capture(capturing, CU_STREAM_CAPTURE_MODE_RELAXED);
+  CHECK_EQ(record_in(capturing), CUDA_SUCCESS);
+  CHECK_EQ(end_capture(capturing, &graph), CUDA_SUCCESS);
+  CHECK_EQ(query_event(), INVALID_VALUE);
+  CHECK_EQ(synchronize_event(), INVALID_VALUE);
+  CHECK_EQ(wait_in(other), INVALID_VALUE);
+  CHECK_EQ(record_in(other), CUDA_SUCCESS);
+  CHECK_EQ(wait_in(capturing), CUDA_SUCCESS);
+  CHECK_EQ(synchronize_event(), CUDA_SUCCESS);
+}
+
+TEST(the_default_stream_may_not_depend_on_a_capture) {
+  plinth_stream_t blocking;
+  void *graph = NULL;
+  make_world();
+  blocking = known_foreign_stream(0, CU_STREAM_DEFAULT);
+  begin_capture(blocking, CU_STREAM_CAPTURE_MODE_RELAXED);
+  CHECK_EQ(fill_in(NULL), IMPLICIT);
+  CHECK_EQ(end_capture(blocking, &graph), INVALID);
+}
+
+/* What plinth makes at first use, it can make in the middle of a capture of any mode, and the capture goes on. */
+TEST(first_uses_do_not_disturb_a_capture) {
+  for (unsigned mode = 0; mode < 3; mode++) {
+    plinth_stream_t first, fresh;
+    plinth_event_t made;
+    void *graph = NULL;
+    void *nodes[16];
+    size_t count = 16;
+    DRIVER(driver_graph_nodes, list, "cuGraphGetNodes");
+    CHECK_OK(plinth_stream_create(0, 0, &first));
+    begin_capture(first, mode);
+    CHECK_OK(plinth_sleep(1000, first));
+    CHECK_OK(plinth_stream_create(0, -1 - (int32_t)mode, &fresh));
+    CHECK_OK(plinth_event_create(PLINTH_EVENT_BLOCKING, &made));
+    CHECK_OK(plinth_event_record(made, first));
+    CHECK_OK(plinth_event_wait(made, fresh));
+    CHECK_OK(plinth_sleep(1000, fresh));
+    CHECK_OK(plinth_stream_wait_stream(first, fresh));
+    CHECK_EQ(end_capture(first, &graph), CUDA_SUCCESS);
+    CHECK_EQ(list(graph, nodes, &count), CUDA_SUCCESS);
+    CHECK_EQ(count, 2);
+    CHECK_OK(plinth_event_destroy(made));
+  }
+}
+
+TEST(another_devices_first_use_does_not_disturb_a_capture) {
+  plinth_stream_t first, fresh;
+  void *graph = NULL;
+  need_devices(2);
+  CHECK_OK(plinth_stream_create(0, 0, &first));
+  begin_capture(first, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  CHECK(!has_context(1));
+  CHECK_OK(plinth_stream_create(1, 0, &fresh));
+  CHECK_EQ(end_capture(first, &graph), CUDA_SUCCESS);
+}
