@@ -9,22 +9,28 @@ use crate::{
     units::Bytes,
 };
 
+#[inline]
 fn check_range(span: Span, what: &str) -> Result<()> {
-    let (address, bytes) = (span.address(), span.bytes() as u64);
-    if address == 0 {
-        return Err(Error::new(Status::NULL_POINTER, format!("the {what} is NULL")));
-    }
-    if address.checked_add(bytes).is_none() {
-        return Err(Error::new(
-            Status::INVALID_VALUE,
-            format!("the {what} runs past the end of all addresses: {bytes} bytes from {address:#x}"),
-        ));
+    if span.address() == 0 || span.address().checked_add(span.bytes() as u64).is_none() {
+        return Err(bad_range(span, what));
     }
     Ok(())
 }
 
+#[cold]
+fn bad_range(span: Span, what: &str) -> Error {
+    let (address, bytes) = (span.address(), span.bytes());
+    if address == 0 {
+        return Error::new(Status::NULL_POINTER, format!("the {what} is NULL"));
+    }
+    Error::new(
+        Status::INVALID_VALUE,
+        format!("the {what} runs past the end of all addresses: {bytes} bytes from {address:#x}"),
+    )
+}
+
 fn is_pageable(runtime: &Runtime, span: Span) -> Result<bool> {
-    Ok(runtime.driver.pointer_info(span.address())?.kind == MemoryKind::Unregistered)
+    Ok(runtime.pointer_info(span.address())?.kind == MemoryKind::Unregistered)
 }
 
 /// Copies in a stream, between whatever memories the two addresses lie in. Where one of them is pageable host memory,
@@ -37,11 +43,8 @@ pub fn in_stream(destination: Span, source: Span, handle: usize) -> Result<()> {
     }
     check_range(destination, "destination")?;
     check_range(source, "source")?;
-    if sync_debug::is_on() {
-        runtime.attach()?;
-        if is_pageable(runtime, destination)? || is_pageable(runtime, source)? {
-            sync_debug::check("plinth_memcpy with pageable host memory")?;
-        }
+    if sync_debug::is_on() && (is_pageable(runtime, destination)? || is_pageable(runtime, source)?) {
+        sync_debug::check("plinth_memcpy with pageable host memory")?;
     }
     runtime
         .in_stream(stream, |driver, raw| Ok(driver.copy(destination, source, raw)?))
@@ -61,7 +64,6 @@ pub fn between_current_streams(destination: Span, source: Span, non_blocking: bo
     }
     check_range(destination, "destination")?;
     check_range(source, "source")?;
-    runtime.attach()?;
     let to = owner(runtime, destination)?;
     let from = owner(runtime, source)?;
     let copied = match (to, from) {
@@ -91,7 +93,7 @@ pub fn between_current_streams(destination: Span, source: Span, non_blocking: bo
 
 /// The device that memory belongs to; `None` for host memory.
 fn owner(runtime: &Runtime, span: Span) -> Result<Option<u32>> {
-    match runtime.driver.pointer_info(span.address())? {
+    match runtime.pointer_info(span.address())? {
         PointerInfo { kind: MemoryKind::Device | MemoryKind::Managed, device } => {
             Ok(Some(runtime.device(device)?.ordinal))
         }

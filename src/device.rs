@@ -82,10 +82,7 @@ impl Device {
                 restored?;
                 Ok(value)
             }
-            None => {
-                thread::set_attached();
-                result
-            }
+            None => result,
         }
     }
 
@@ -95,7 +92,6 @@ impl Device {
         if driver.current_context()? != Some(context) {
             driver.set_current_context(context)?;
         }
-        thread::set_attached();
         thread::set_device(self.ordinal);
         Ok(())
     }

@@ -32,6 +32,13 @@ impl Error {
         self
     }
 
+    /// The same error under another status, where the call knows better than the driver's code what it means.
+    #[cold]
+    pub fn with_status(mut self, status: Status) -> Self {
+        self.0.status = status;
+        self
+    }
+
     /// The status that a caller branches on.
     pub fn status(&self) -> Status {
         self.0.status

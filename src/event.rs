@@ -59,7 +59,7 @@ pub fn destroy(handle: u64) -> Result<()> {
         let Some(runtime) = runtime::usable() else { return };
         let flags = event.flags.load(Ordering::Relaxed);
         if flags & INTERPROCESS != 0 {
-            destroyed = runtime.attach().and_then(|()| Ok(runtime.driver.event_destroy(native)?));
+            destroyed = runtime.in_any_context(|driver| Ok(driver.event_destroy(native)?));
         } else if let Ok(device) = runtime.device(event.device.load(Ordering::Relaxed)) {
             event_pool::give_back(device, flags, native);
         }
@@ -98,10 +98,13 @@ impl Event {
     }
 
     /// Whether work with this event in `stream` is to become a node of a graph.
+    #[inline]
     fn is_external_in(&self, runtime: &Runtime, stream: Stream) -> Result<bool> {
-        if self.flags.load(Ordering::Relaxed) & EXTERNAL == 0 {
-            return Ok(false);
-        }
+        if self.flags.load(Ordering::Relaxed) & EXTERNAL == 0 { Ok(false) } else { Self::is_active(runtime, stream) }
+    }
+
+    #[cold]
+    fn is_active(runtime: &Runtime, stream: Stream) -> Result<bool> {
         runtime
             .in_stream(stream, |driver, raw| Ok(driver.stream_capture_status(raw)? == CU_STREAM_CAPTURE_STATUS_ACTIVE))
     }
@@ -141,8 +144,7 @@ pub fn query(handle: u64) -> Result<bool> {
     let event = EVENTS.get(handle)?;
     let Some(native) = event.native.get() else { return Ok(true) };
     let runtime = runtime::ready()?;
-    runtime.attach()?;
-    Ok(runtime.driver.event_query(native)?)
+    runtime.in_any_context(|driver| Ok(driver.event_query(native)?))
 }
 
 /// Waits on the CPU for what an event recorded last; returns at once if it never was recorded.
@@ -151,8 +153,7 @@ pub fn synchronize(handle: u64) -> Result<()> {
     let Some(native) = event.native.get() else { return Ok(()) };
     let runtime = runtime::ready()?;
     sync_debug::check("plinth_event_synchronize")?;
-    runtime.attach()?;
-    runtime.driver.event_synchronize(native).context(|| "synchronizing an event")
+    runtime.in_any_context(|driver| Ok(driver.event_synchronize(native)?)).context(|| "synchronizing an event")
 }
 
 /// Milliseconds from one event to another.
@@ -180,13 +181,12 @@ pub fn elapsed_time(start: u64, end: u64) -> Result<f32> {
         ));
     }
     let runtime = runtime::ready()?;
-    runtime.attach()?;
-    runtime.driver.event_elapsed_time(start_native, end_native).map_err(|failure| {
-        if failure.code == codes::CUDA_ERROR_NOT_READY {
+    let elapsed = runtime.in_any_context(|driver| Ok(driver.event_elapsed_time(start_native, end_native)?));
+    elapsed.map_err(|error| match error.driver_code() {
+        codes::CUDA_ERROR_NOT_READY => {
             Error::new(Status::EVENT_NOT_COMPLETE, "both events must be complete before the time between them is asked")
-        } else {
-            failure.into()
         }
+        _ => error,
     })
 }
 
@@ -215,8 +215,9 @@ pub fn ipc_handle(handle: u64) -> Result<[u8; 64]> {
         Some(native) => native,
         None => event.native_on(runtime, runtime.current_device()?.ordinal)?,
     };
-    runtime.attach()?;
-    runtime.driver.event_ipc_handle(native).context(|| "sharing an event with other processes")
+    runtime
+        .in_any_context(|driver| Ok(driver.event_ipc_handle(native)?))
+        .context(|| "sharing an event with other processes")
 }
 
 /// Opens another process's event on a device, as a handle.
@@ -225,6 +226,11 @@ pub fn from_ipc_handle(number: i32, shared: [u8; 64]) -> Result<u64> {
     let device = runtime.device(number)?;
     let native = device
         .with_context(&runtime.driver, |driver| Ok(driver.event_open_ipc(shared)?))
+        .map_err(|error| match error.driver_code() {
+            // The driver tries to map whatever memory the bytes name.
+            codes::CUDA_ERROR_MAP_FAILED => error.with_status(Status::INVALID_VALUE),
+            _ => error,
+        })
         .context(|| "opening another process's event")?;
     let opened = EVENTS.insert(|event| {
         event.flags.store(INTERPROCESS, Ordering::Relaxed);

@@ -36,8 +36,7 @@ pub fn free(span: Span) -> Result<()> {
     if span.address() == 0 {
         return Ok(());
     }
-    runtime.attach()?;
-    let info = runtime.driver.pointer_info(span.address())?;
+    let info = runtime.pointer_info(span.address())?;
     if info.kind != MemoryKind::Device {
         return Err(not_allocated(span, "plinth_device_malloc"));
     }
@@ -66,12 +65,13 @@ pub fn free_pinned(span: Span) -> Result<()> {
     if span.address() == 0 {
         return Ok(());
     }
-    runtime.attach()?;
-    if runtime.driver.pointer_info(span.address())?.kind != MemoryKind::Pinned {
+    if runtime.pointer_info(span.address())?.kind != MemoryKind::Pinned {
         return Err(not_allocated(span, "plinth_pinned_malloc"));
     }
     sync_debug::check("plinth_pinned_free")?;
-    runtime.driver.pinned_free(span).map_err(|failure| refused(failure.into(), span, "plinth_pinned_malloc"))
+    runtime
+        .in_any_context(|driver| Ok(driver.pinned_free(span)?))
+        .map_err(|error| refused(error, span, "plinth_pinned_malloc"))
 }
 
 #[cold]
@@ -95,8 +95,7 @@ pub fn device_of(address: u64) -> Result<Option<u32>> {
     if address == 0 {
         return Ok(None);
     }
-    runtime.attach()?;
-    let info = runtime.driver.pointer_info(address)?;
+    let info = runtime.pointer_info(address)?;
     match info.kind {
         MemoryKind::Device | MemoryKind::Managed => Ok(Some(runtime.device(info.device)?.ordinal)),
         MemoryKind::Pinned | MemoryKind::Unregistered => Ok(None),

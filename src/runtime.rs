@@ -5,7 +5,7 @@
 
 use crate::{
     device::Device,
-    driver::{self, Driver, Kind, Stream, StreamTable, codes},
+    driver::{self, Driver, Kind, PointerInfo, Stream, StreamTable, codes},
     error::{Context, Error, Result},
     process, properties,
     status::Status,
@@ -224,21 +224,32 @@ impl Runtime {
         self.device(-1)
     }
 
-    /// Makes sure that the thread has some driver context, without which the driver refuses even calls whose stream
-    /// says all there is to know.
+    /// Runs `body`, which needs some driver context, no matter which. A thread that has none gets that of its current
+    /// device, and `body` a second chance: asking first would cost every call, and most drivers do not even mind.
     #[inline]
-    pub fn attach(&self) -> Result<()> {
-        if thread::attached() { Ok(()) } else { self.attach_thread() }
+    pub fn in_any_context<T>(&self, mut body: impl FnMut(&Driver) -> Result<T>) -> Result<T> {
+        match body(&self.driver) {
+            Err(error) if error.driver_code() == codes::CUDA_ERROR_INVALID_CONTEXT => {
+                self.attach(error)?;
+                body(&self.driver)
+            }
+            result => result,
+        }
     }
 
+    /// Gives the thread a context if it has none; if it has one, `error` was about something else.
     #[cold]
-    fn attach_thread(&self) -> Result<()> {
-        if self.driver.current_context()?.is_none() {
-            let context = self.current_device()?.context(&self.driver)?;
-            self.driver.set_current_context(context)?;
+    fn attach(&self, error: Error) -> Result<()> {
+        if self.driver.current_context()?.is_some() {
+            return Err(error);
         }
-        thread::set_attached();
-        Ok(())
+        let context = self.current_device()?.context(&self.driver)?;
+        Ok(self.driver.set_current_context(context)?)
+    }
+
+    /// What the driver knows of the memory at an address.
+    pub fn pointer_info(&self, address: u64) -> Result<PointerInfo> {
+        self.in_any_context(|driver| Ok(driver.pointer_info(address)?))
     }
 
     /// Runs `body` in the right context for work in `stream`: any will do for a stream with an identity of its own,
@@ -247,13 +258,12 @@ impl Runtime {
     pub fn in_stream<T>(
         &self,
         stream: crate::stream::Stream,
-        body: impl FnOnce(&Driver, Stream) -> Result<T>,
+        mut body: impl FnMut(&Driver, Stream) -> Result<T>,
     ) -> Result<T> {
         if stream.is_default() {
             self.devices[stream.device as usize].with_context(&self.driver, |driver| body(driver, stream.raw))
         } else {
-            self.attach()?;
-            body(&self.driver, stream.raw)
+            self.in_any_context(|driver| body(driver, stream.raw))
         }
     }
 }

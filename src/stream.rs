@@ -156,9 +156,10 @@ pub fn from_external(stream: driver::Stream, number: i32) -> Result<usize> {
     if let Some((_, StreamInfo { device, origin: StreamOrigin::Pool { .. } })) = runtime.streams.find(handle) {
         return if device == wanted.ordinal { Ok(handle) } else { Err(elsewhere(handle, device, wanted.ordinal)) };
     }
-    runtime.attach()?;
     let driver = &runtime.driver;
-    let context = driver.stream_context(stream).context(|| format!("asking whose stream {handle:#x} is"))?;
+    let context = runtime
+        .in_any_context(|driver| Ok(driver.stream_context(stream)?))
+        .context(|| format!("asking whose stream {handle:#x} is"))?;
     if context != wanted.context(driver)? {
         // Not the primary context, so a green context or one that the program made: ask it for its device.
         let previous = driver.current_context()?;
@@ -204,7 +205,7 @@ pub fn set(handle: usize) -> Result<()> {
     let runtime = runtime::ready()?;
     let stream = resolve(runtime, handle)?;
     let device = runtime.device(stream.device as i32)?;
-    if thread::device() != stream.device || !thread::attached() {
+    if thread::device() != stream.device {
         device.make_current(&runtime.driver)?;
     }
     thread::set_stream(stream.device, stream.raw);
@@ -347,8 +348,7 @@ pub fn is_current_capturing() -> Result<bool> {
     if raw.handle() <= CU_STREAM_LEGACY {
         return Ok(false);
     }
-    runtime.attach()?;
-    Ok(runtime.driver.stream_capture_status(raw)? != CU_STREAM_CAPTURE_STATUS_NONE)
+    runtime.in_any_context(|driver| Ok(driver.stream_capture_status(raw)? != CU_STREAM_CAPTURE_STATUS_NONE))
 }
 
 /// The thread's current stream on a device.

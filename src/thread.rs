@@ -1,5 +1,5 @@
-//! The state of a thread: its current device, its current stream on each device, whether it has a context, and how its
-//! last call from C ended.
+//! The state of a thread: its current device, its current stream on each device, and how its last call from C
+//! ended.
 //!
 //! All of it sits in one constant-initialised block without a destructor, so a call finds it with one address
 //! computation, also while the thread is ending. In a shared library that computation is a call of its own, and the
@@ -14,7 +14,6 @@ pub const MAX_DEVICES: usize = 64;
 struct State {
     guarded: Cell<bool>,
     failed: Cell<bool>,
-    attached: Cell<bool>,
     driver_code: Cell<u32>,
     device: Cell<u32>,
     streams: [Cell<Stream>; MAX_DEVICES],
@@ -25,7 +24,6 @@ thread_local! {
         State {
             guarded: Cell::new(false),
             failed: Cell::new(false),
-            attached: Cell::new(false),
             driver_code: Cell::new(0),
             device: Cell::new(0),
             streams: [const { Cell::new(Stream::DEFAULT) }; MAX_DEVICES],
@@ -57,17 +55,6 @@ pub fn set_stream(device: u32, stream: Stream) {
             slot.set(stream);
         }
     });
-}
-
-/// Whether this thread is known to have a driver context.
-#[inline]
-pub fn attached() -> bool {
-    STATE.with(|state| state.attached.get())
-}
-
-/// Notes that this thread has a driver context.
-pub fn set_attached() {
-    STATE.with(|state| state.attached.set(true));
 }
 
 /// Notes that a call from C begins: a panic from now on is caught, and must not print.

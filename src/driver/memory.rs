@@ -111,6 +111,7 @@ impl Driver {
     }
 
     /// Copies as many bytes as `destination` has, in a stream, between whatever memories the two addresses lie in.
+    #[inline]
     pub fn copy(&self, destination: Span, source: Span, stream: Stream) -> Answer<()> {
         // SAFETY: the caller vouched for both spans and they are of one length; the stream is live.
         unsafe { call!(self, cuMemcpyAsync(destination.address, source.address, destination.bytes, stream.raw())) }

@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// Slots that a handle may lie in, in each table.
 const PROBES: usize = 8;
 const FIRST_TABLE: usize = 1024;
-const TABLES: usize = 12;
+/// Tables that may follow the first, each twice as long as the one before.
+const LATER_TABLES: usize = 11;
 
 /// What is known of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,8 +68,19 @@ struct Slot {
 
 /// The table.
 pub struct StreamTable {
-    tables: [OnceCell<Box<[Slot]>>; TABLES],
+    first: Box<[Slot]>,
+    later: [OnceCell<Box<[Slot]>>; LATER_TABLES],
     adding: Mutex<()>,
+}
+
+fn empty_table(length: usize) -> Box<[Slot]> {
+    (0..length).map(|_| Slot { handle: AtomicUsize::new(0), info: AtomicU64::new(0) }).collect()
+}
+
+fn known(slot: &Slot, handle: usize) -> (Stream, StreamInfo) {
+    // SAFETY: a handle is in the table because `add` was given the stream.
+    let stream = unsafe { Stream::from_handle(handle) };
+    (stream, StreamInfo::unpack(slot.info.load(Ordering::Relaxed)))
 }
 
 fn home(handle: usize, length: usize) -> usize {
@@ -84,38 +96,50 @@ fn window(table: &[Slot], handle: usize) -> impl Iterator<Item = &Slot> {
 impl StreamTable {
     /// An empty table.
     pub fn new() -> Self {
-        StreamTable { tables: [const { OnceCell::new() }; TABLES], adding: Mutex::new(()) }
+        StreamTable {
+            first: empty_table(FIRST_TABLE),
+            later: [const { OnceCell::new() }; LATER_TABLES],
+            adding: Mutex::new(()),
+        }
     }
 
     /// The stream of a handle, if it is known.
     #[inline]
     pub fn find(&self, handle: usize) -> Option<(Stream, StreamInfo)> {
-        for table in &self.tables {
-            for slot in window(table.get()?, handle) {
-                let found = slot.handle.load(Ordering::Acquire);
-                if found == handle && handle != 0 {
-                    // SAFETY: a handle is in the table because `add` was given the stream.
-                    let stream = unsafe { Stream::from_handle(handle) };
-                    return Some((stream, StreamInfo::unpack(slot.info.load(Ordering::Relaxed))));
-                }
-                if found == 0 {
-                    return None;
+        // Nearly every stream lies where it is looked for first.
+        let slot = self.first.get(home(handle, FIRST_TABLE))?;
+        if slot.handle.load(Ordering::Acquire) == handle && handle != 0 {
+            Some(known(slot, handle))
+        } else {
+            self.search(handle)
+        }
+    }
+
+    fn search(&self, handle: usize) -> Option<(Stream, StreamInfo)> {
+        for table in self.tables() {
+            for slot in window(table, handle) {
+                match slot.handle.load(Ordering::Acquire) {
+                    0 => return None,
+                    found if found == handle => return Some(known(slot, handle)),
+                    _ => {}
                 }
             }
         }
         None
     }
 
+    /// The tables that there are, in the order in which they were made.
+    fn tables(&self) -> impl Iterator<Item = &[Slot]> {
+        std::iter::once(&*self.first).chain(self.later.iter().map_while(|table| table.get().map(|table| &**table)))
+    }
+
     /// Makes a stream known, or changes what is known of it: an address can come back as another stream.
     pub fn add(&self, stream: Stream, info: StreamInfo) -> Result<()> {
         let handle = stream.handle();
         let _adding = self.adding.lock();
-        for (number, table) in self.tables.iter().enumerate() {
-            let table = table.get_or_init(|| {
-                (0..FIRST_TABLE << number)
-                    .map(|_| Slot { handle: AtomicUsize::new(0), info: AtomicU64::new(0) })
-                    .collect()
-            });
+        let later = self.later.iter().enumerate();
+        let later = later.map(|(number, table)| &**table.get_or_init(|| empty_table(FIRST_TABLE << (number + 1))));
+        for table in std::iter::once(&*self.first).chain(later) {
             for slot in window(table, handle) {
                 let found = slot.handle.load(Ordering::Relaxed);
                 if found == handle || found == 0 {
