@@ -4,8 +4,8 @@
 //! as their CUDA namesakes are: pointers are valid for what the call reads or writes, or null.
 
 // What each call demands of its caller is CUDA's documentation and the paragraph above, not eighty copies of it; and
-// CUDA chose how many arguments there are.
-#![allow(clippy::missing_safety_doc, clippy::too_many_arguments)]
+// CUDA chose the names and how many arguments there are.
+#![allow(clippy::missing_safety_doc, clippy::too_many_arguments, non_snake_case)]
 
 mod capture;
 mod context;
@@ -38,7 +38,12 @@ const INVALID: Code = codes::CUDA_ERROR_INVALID_VALUE;
 /// The frame around every call: counts and prices it, refuses it before `cuInit` and inside a host function, and
 /// turns a result, or a panic, into a code.
 fn enter(call: Call, bytes: u64, body: impl FnOnce(&'static State) -> Result<(), Code>) -> Code {
-    let _charge = cost::charge(call, bytes);
+    enter_at(call, cost::price(call, bytes), body)
+}
+
+/// The same for a call whose price is known.
+fn enter_at(call: Call, price: u64, body: impl FnOnce(&'static State) -> Result<(), Code>) -> Code {
+    let _charge = cost::charge(call, price);
     let result = catch_unwind(AssertUnwindSafe(|| {
         if contexts::in_host_function() {
             return Err(codes::CUDA_ERROR_NOT_PERMITTED);

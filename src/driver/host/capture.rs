@@ -237,22 +237,28 @@ impl Engine {
         }
     }
 
-    /// Refuses to use the legacy stream while a stream that it waits for captures.
+    /// Refuses to use the legacy stream while a stream that it waits for captures, whose capture that makes invalid.
     pub fn forbid_implicit(&mut self, id: Id) -> Result<(), Code> {
-        let Some(stream) = self.streams.get(&id) else { return Ok(()) };
-        if self.captures.is_empty() || !matches!(stream.kind, Kind::Legacy) {
-            return Ok(());
+        let captures = self.captures_before(id);
+        for capture in &captures {
+            self.invalidate(*capture);
         }
-        let device = stream.device;
-        let mut result = Ok(());
-        for capture in self.captures.values_mut() {
-            let touched = capture.streams.iter().filter_map(|id| self.streams.get(id));
-            if touched.filter(|stream| stream.device == device).any(|stream| stream.is_blocking()) {
-                capture.invalid = true;
-                result = Err(codes::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-            }
-        }
-        result
+        if captures.is_empty() { Ok(()) } else { Err(codes::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) }
+    }
+
+    /// Refuses to tell whether the legacy stream captures while a stream that it waits for does.
+    pub fn refuse_implicit(&self, id: Id) -> Result<(), Code> {
+        if self.captures_before(id).is_empty() { Ok(()) } else { Err(codes::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) }
+    }
+
+    /// The captures that a use of this stream would depend on, since it is the legacy one.
+    fn captures_before(&self, id: Id) -> Vec<Id> {
+        let legacy = self.streams.get(&id).filter(|stream| matches!(stream.kind, Kind::Legacy));
+        let Some(legacy) = legacy.filter(|_| !self.captures.is_empty()) else { return Vec::new() };
+        let blocks =
+            |id: &Id| self.streams.get(id).is_some_and(|stream| stream.device == legacy.device && stream.is_blocking());
+        let captures = self.captures.iter().filter(|(_, capture)| capture.streams.iter().any(blocks));
+        captures.map(|(id, _)| *id).collect()
     }
 
     /// Refuses to wait for a whole device while one of its streams captures.

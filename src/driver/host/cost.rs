@@ -36,9 +36,8 @@ pub struct Charge {
     started: Option<(Instant, Duration)>,
 }
 
-/// Counts `call` and charges its price; `bytes` is the size of the memory concerned, where that matters.
-pub fn charge(call: Call, bytes: u64) -> Charge {
-    let price = price(call, bytes);
+/// Counts `call` and charges its price in nanoseconds.
+pub fn charge(call: Call, price: u64) -> Charge {
     COUNTS[call as usize].fetch_add(1, Ordering::Relaxed);
     NANOSECONDS[call as usize].fetch_add(price, Ordering::Relaxed);
     let spins = state::get().is_ok_and(|state| state.config.costs == Costs::Spin);
@@ -68,10 +67,10 @@ fn interpolate(bytes: u64, prices: [u64; 5]) -> u64 {
     (y0 + (y1 - y0) * (bytes as f64 - x0) / (x1 - x0)) as u64
 }
 
-/// The price of one call, in nanoseconds.
+/// The price of one call, in nanoseconds; `bytes` is the size of the memory concerned, where that matters.
 pub fn price(call: Call, bytes: u64) -> u64 {
     match call {
-        // Measured, by size. Set access pays this for each handle in the range; the range's size stands for them.
+        // Measured, by size. A range of several handles pays for each of them.
         cuMemCreate => interpolate(bytes, [7500, 7500, 7000, 11_000, 22_000]),
         cuMemMap => interpolate(bytes, [500, 500, 500, 600, 700]),
         cuMemSetAccess => interpolate(bytes, [21_000, 20_000, 20_000, 31_000, 52_000]),

@@ -95,11 +95,16 @@ impl Engine {
                 self.reach(&signal, error);
                 return true;
             }
-            Some(Op::Wait(signal)) => {
-                if !signal.is_reached() {
-                    signal.park(id);
-                    stream.parked = true;
-                    return false;
+            Some(Op::Wait(signal) | Op::Begin(signal) | Op::Join(signal)) if !signal.is_reached() => {
+                signal.park(id);
+                stream.parked = true;
+                return false;
+            }
+            Some(Op::Wait(_)) => {}
+            Some(Op::Begin(signal)) => stream.error = signal.error(),
+            Some(Op::Join(signal)) => {
+                if error == codes::CUDA_SUCCESS {
+                    stream.error = signal.error();
                 }
             }
             Some(Op::Publish(shared, recording)) => shared.finish(*recording),

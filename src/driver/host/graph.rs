@@ -177,7 +177,8 @@ impl Engine {
         }
         let others: Vec<Id> = targets.iter().copied().filter(|target| *target != stream).collect();
         for other in &others {
-            self.chain(stream, *other);
+            let start = self.mark(stream);
+            self.push(*other, Op::Begin(start));
         }
         let mut signals: Vec<Option<Arc<Signal>>> = vec![None; nodes.len()];
         for (index, node) in nodes.iter().enumerate() {
@@ -185,7 +186,7 @@ impl Engine {
             let target = targets[branch];
             for before in node.dependencies.iter().filter(|before| places[**before].0 != branch) {
                 if let Some(signal) = &signals[*before] {
-                    self.push(target, Op::Wait(signal.clone()));
+                    self.push(target, Op::Join(signal.clone()));
                 }
             }
             match &node.action {
@@ -195,16 +196,14 @@ impl Engine {
                 Action::Wait(event) => self.wait_now(target, *event)?,
             }
             if awaited {
-                let signal = Signal::new();
-                self.push(target, Op::Signal(signal.clone()));
-                signals[index] = Some(signal);
+                signals[index] = Some(self.mark(target));
             }
         }
         for other in others {
-            self.chain(other, stream);
+            let end = self.mark(other);
+            self.push(stream, Op::Join(end));
         }
-        let end = Signal::new();
-        self.push(stream, Op::Signal(end.clone()));
+        let end = self.mark(stream);
         if let Some(exec) = self.execs.get_mut(&id) {
             exec.last = Some(end);
         }

@@ -138,10 +138,9 @@ impl Launch {
     }
 
     pub fn run(&self) -> Result<(), Code> {
-        // A graph runs the same launch many times.
-        self.error.store(codes::CUDA_SUCCESS, Ordering::Release);
         (self.kernel.run)(self);
-        match self.error.load(Ordering::Acquire) {
+        // Taken, not read: a graph runs the same launch many times.
+        match self.error.swap(codes::CUDA_SUCCESS, Ordering::AcqRel) {
             codes::CUDA_SUCCESS => Ok(()),
             error => Err(error),
         }

@@ -23,6 +23,8 @@ use std::{
 /// How many pieces of work a device carries out at a time.
 pub const SLOTS: usize = 4;
 const IDLE: Duration = Duration::from_secs(1);
+/// Room for the program's host functions, as much as its own threads usually have.
+const STACK: usize = 8 << 20;
 
 static STARTED: AtomicUsize = AtomicUsize::new(0);
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
@@ -122,7 +124,7 @@ impl Engine {
 fn start(body: impl FnOnce(&'static State) + Send + 'static) -> bool {
     let number = STARTED.fetch_add(1, Ordering::Relaxed);
     RUNNING.fetch_add(1, Ordering::AcqRel);
-    let thread = std::thread::Builder::new().name(format!("plinth-host-{number}")).stack_size(1 << 20);
+    let thread = std::thread::Builder::new().name(format!("plinth-host-{number}")).stack_size(STACK);
     let started = thread.spawn(move || {
         ignore_signals();
         if let Ok(state) = state::get() {
@@ -208,6 +210,6 @@ fn run(state: &'static State, device: usize, op: Op) -> Result<(), Code> {
             Ok(())
         }
         Op::Await(shared, recording) => shared.wait(recording),
-        Op::Signal(_) | Op::Wait(_) | Op::Publish(..) => Ok(()),
+        Op::Signal(_) | Op::Wait(_) | Op::Begin(_) | Op::Join(_) | Op::Publish(..) => Ok(()),
     }
 }

@@ -42,10 +42,15 @@ impl Signal {
         if !self.is_reached() {
             return Err(codes::CUDA_ERROR_NOT_READY);
         }
-        match self.error.load(Ordering::Acquire) {
+        match self.error() {
             codes::CUDA_SUCCESS => Ok(()),
             error => Err(error),
         }
+    }
+
+    /// The error of the stream it was reached in.
+    pub fn error(&self) -> Code {
+        self.error.load(Ordering::Acquire)
     }
 
     /// Parks a stream until the signal is reached. Under the engine's lock, so that it cannot be reached meanwhile.

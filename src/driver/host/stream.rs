@@ -35,6 +35,10 @@ pub enum Kind {
 pub enum Op {
     Signal(Arc<Signal>),
     Wait(Arc<Signal>),
+    /// Starts a branch of a graph behind the launching stream, with that one's error or with none.
+    Begin(Arc<Signal>),
+    /// Waits for another branch of the same graph, and fails with it.
+    Join(Arc<Signal>),
     /// Tells other processes that a recording of a shared event has been reached.
     Publish(Arc<Shared>, u32),
     /// Waits for a recording that another process made.
@@ -85,9 +89,17 @@ impl Stream {
     }
 }
 
+/// A thread's default streams.
+#[derive(Default)]
+struct Defaults {
+    /// Its end tells the engine that the thread is gone.
+    alive: Arc<()>,
+    /// The stream for each device that has one.
+    streams: Vec<(usize, Id)>,
+}
+
 thread_local! {
-    /// This thread's default streams, by context; the reference's end tells the engine that the thread is gone.
-    static DEFAULT: RefCell<(Arc<()>, Vec<(usize, Id)>)> = RefCell::new((Arc::new(()), Vec::new()));
+    static DEFAULTS: RefCell<Defaults> = RefCell::new(Defaults::default());
 }
 
 impl Engine {
@@ -118,7 +130,7 @@ impl Engine {
     pub fn find_stream(&mut self, handle: CUstream, current: Result<usize, Code>) -> Result<Id, Code> {
         match handle as usize {
             0 | CU_STREAM_LEGACY => Ok(self.legacy(current?)),
-            CU_STREAM_PER_THREAD => Ok(self.per_thread(current?)),
+            CU_STREAM_PER_THREAD => self.per_thread(current?),
             handle => {
                 let id = handle as Id;
                 let stream = self.streams.get(&id).filter(|stream| stream.is_visible());
@@ -136,17 +148,21 @@ impl Engine {
         id
     }
 
-    fn per_thread(&mut self, device: usize) -> Id {
-        let known =
-            DEFAULT.with_borrow(|(_, streams)| streams.iter().find(|known| known.0 == device).map(|known| known.1));
-        if let Some(id) = known {
-            return id;
-        }
+    fn per_thread(&mut self, device: usize) -> Result<Id, Code> {
+        let known = DEFAULTS.try_with(|own| {
+            let own = own.borrow();
+            let id = own.streams.iter().find(|(of, _)| *of == device).map(|(_, id)| *id);
+            id.ok_or_else(|| Arc::downgrade(&own.alive))
+        });
+        // A thread that is ending has no default stream any more.
+        let alive = match known.map_err(|_| codes::CUDA_ERROR_DEINITIALIZED)? {
+            Ok(id) => return Ok(id),
+            Err(alive) => alive,
+        };
         self.drop_orphans(device);
-        let alive = DEFAULT.with_borrow(|(alive, _)| Arc::downgrade(alive));
         let id = self.create_stream(device, Kind::PerThread(alive), CU_STREAM_DEFAULT, LEAST_PRIORITY);
-        DEFAULT.with_borrow_mut(|(_, streams)| streams.push((device, id)));
-        id
+        DEFAULTS.with_borrow_mut(|own| own.streams.push((device, id)));
+        Ok(id)
     }
 
     /// Drops the default streams of threads that are gone.
@@ -221,10 +237,16 @@ impl Engine {
     }
 
     /// Makes what comes next in `after` wait for all that is in `before`.
-    pub fn chain(&mut self, before: Id, after: Id) {
-        let signal = Signal::new();
-        self.push(before, Op::Signal(signal.clone()));
+    fn chain(&mut self, before: Id, after: Id) {
+        let signal = self.mark(before);
         self.push(after, Op::Wait(signal));
+    }
+
+    /// A signal that is reached after all that is in a stream now.
+    pub fn mark(&mut self, id: Id) -> Arc<Signal> {
+        let signal = Signal::new();
+        self.push(id, Op::Signal(signal.clone()));
+        signal
     }
 
     /// A signal at the end of what is in a stream now; `None` when there is nothing.
@@ -235,9 +257,7 @@ impl Engine {
         if self.streams.get(&id)?.is_idle() {
             return None;
         }
-        let signal = Signal::new();
-        self.push(id, Op::Signal(signal.clone()));
-        Some(signal)
+        Some(self.mark(id))
     }
 
     /// Whether the stream's work is done, that of the streams it waits for included.

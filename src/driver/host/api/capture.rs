@@ -14,7 +14,7 @@ pub unsafe extern "C" fn cuStreamIsCapturing(stream: CUstream, status: *mut c_ui
         let out = Out::new(status)?;
         let mut engine = state.engine.lock();
         let id = engine.find_stream(stream, context::current(state))?;
-        engine.forbid_implicit(id)?;
+        engine.refuse_implicit(id)?;
         out.put(match engine.capture_of(id) {
             Ok(None) => CU_STREAM_CAPTURE_STATUS_NONE,
             Ok(Some(_)) => CU_STREAM_CAPTURE_STATUS_ACTIVE,
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn cuStreamGetCaptureInfo_v2(
         let status = Out::new(status)?;
         let mut engine = state.engine.lock();
         let stream_id = engine.find_stream(stream, context::current(state))?;
-        engine.forbid_implicit(stream_id)?;
+        engine.refuse_implicit(stream_id)?;
         let capture_id = match engine.capture_of(stream_id) {
             Ok(Some(capture)) => capture,
             Ok(None) => {

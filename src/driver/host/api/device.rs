@@ -23,7 +23,7 @@ fn physical(state: &State, device: CUdevice) -> Result<usize, Code> {
 }
 
 pub unsafe extern "C" fn cuInit(flags: c_uint) -> Code {
-    let _charge = cost::charge(Call::cuInit, 0);
+    let _charge = cost::charge(Call::cuInit, cost::price(Call::cuInit, 0));
     if flags != 0 {
         return INVALID;
     }
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn cuInit(flags: c_uint) -> Code {
 }
 
 pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> Code {
-    let _charge = cost::charge(Call::cuDriverGetVersion, 0);
+    let _charge = cost::charge(Call::cuDriverGetVersion, cost::price(Call::cuDriverGetVersion, 0));
     match Out::new(version) {
         Ok(out) => {
             out.put(VERSION);
@@ -42,12 +42,12 @@ pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> Code {
 }
 
 pub unsafe extern "C" fn cuGetErrorName(code: Code, name: *mut *const c_char) -> Code {
-    let _charge = cost::charge(Call::cuGetErrorName, 0);
+    let _charge = cost::charge(Call::cuGetErrorName, cost::price(Call::cuGetErrorName, 0));
     put_lookup(name, codes::lookup(code).map(|(name, _)| name))
 }
 
 pub unsafe extern "C" fn cuGetErrorString(code: Code, text: *mut *const c_char) -> Code {
-    let _charge = cost::charge(Call::cuGetErrorString, 0);
+    let _charge = cost::charge(Call::cuGetErrorString, cost::price(Call::cuGetErrorString, 0));
     put_lookup(text, codes::lookup(code).map(|(_, text)| text))
 }
 

@@ -3,7 +3,12 @@
 use super::{INVALID, Out, enter};
 use crate::driver::{
     codes,
-    host::{context, memory::pointer::Pointee, state::State, stream},
+    host::{
+        context,
+        memory::pointer::Pointee,
+        state::{self, State},
+        stream,
+    },
     table::{Call, Code},
     types::*,
 };
@@ -47,7 +52,9 @@ pub unsafe extern "C" fn cuMemAlloc_v2(pointer: *mut CUdeviceptr, bytes: usize) 
 }
 
 pub unsafe extern "C" fn cuMemFree_v2(pointer: CUdeviceptr) -> Code {
-    enter(Call::cuMemFree_v2, 0, |state| {
+    let known = state::get().ok();
+    let bytes = known.and_then(|state| state.memory.read().allocations.get(&pointer).map(|one| one.bytes));
+    enter(Call::cuMemFree_v2, bytes.unwrap_or(0), |state| {
         let current = current_unsafe(state)?;
         if pointer == 0 {
             return Ok(());

@@ -1,9 +1,15 @@
 //! Addresses and physical memory apart.
 
-use super::{INVALID, Out, enter};
+use super::{INVALID, Out, enter, enter_at};
 use crate::driver::{
     codes,
-    host::{config::GRANULE, ids::Id, memory::virt::Access, state::State},
+    host::{
+        config::GRANULE,
+        cost,
+        ids::Id,
+        memory::virt::Access,
+        state::{self, State},
+    },
     table::{Call, Code},
     types::*,
 };
@@ -116,8 +122,16 @@ pub unsafe extern "C" fn cuMemRelease(handle: CUmemGenericAllocationHandle) -> C
 
 /// The size of a handle's memory, for the price; 0 for a wrong handle.
 fn handle_bytes(handle: CUmemGenericAllocationHandle) -> u64 {
-    let state = crate::driver::host::state::get();
-    state.ok().and_then(|state| state.memory.read().physical.get(&handle).map(|one| one.bytes)).unwrap_or(0)
+    state::get().ok().and_then(|state| state.memory.read().physical.get(&handle).map(|one| one.bytes)).unwrap_or(0)
+}
+
+/// What a call costs that pays for each mapping in a range.
+fn range_price(call: Call, pointer: CUdeviceptr, bytes: usize) -> u64 {
+    let end = pointer.saturating_add(bytes as u64);
+    let Ok(state) = state::get() else { return cost::price(call, 0) };
+    let memory = state.memory.read();
+    let prices: u64 = memory.mappings.range(pointer..end).map(|(_, one)| cost::price(call, one.bytes)).sum();
+    prices.max(cost::price(call, 0))
 }
 
 pub unsafe extern "C" fn cuMemMap(
@@ -136,7 +150,9 @@ pub unsafe extern "C" fn cuMemMap(
 }
 
 pub unsafe extern "C" fn cuMemUnmap(pointer: CUdeviceptr, bytes: usize) -> Code {
-    enter(Call::cuMemUnmap, bytes as u64, |state| state.memory.write().unmap(pointer, bytes as u64))
+    enter_at(Call::cuMemUnmap, range_price(Call::cuMemUnmap, pointer, bytes), |state| {
+        state.memory.write().unmap(pointer, bytes as u64)
+    })
 }
 
 pub unsafe extern "C" fn cuMemSetAccess(
@@ -145,7 +161,7 @@ pub unsafe extern "C" fn cuMemSetAccess(
     access: *const CUmemAccessDesc,
     count: usize,
 ) -> Code {
-    enter(Call::cuMemSetAccess, bytes as u64, |state| {
+    enter_at(Call::cuMemSetAccess, range_price(Call::cuMemSetAccess, pointer, bytes), |state| {
         if access.is_null() || count == 0 {
             return Err(INVALID);
         }

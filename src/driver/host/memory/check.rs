@@ -64,6 +64,9 @@ impl Memory {
 
     /// Whether a range may be used now; if so, it stays usable while the memory is locked for reading.
     pub fn usable(&self, address: u64, bytes: u64, write: bool, by: By) -> Result<(), Code> {
+        if address.checked_add(bytes.max(1)).is_none() {
+            return Err(codes::CUDA_ERROR_ILLEGAL_ADDRESS);
+        }
         let usable = match self.place_of(address, bytes) {
             Place::Pinned => true,
             Place::Pageable => matches!(by, By::Copy(_)),

@@ -15,9 +15,6 @@ pub mod sys;
 pub mod virt;
 pub mod whole;
 
-#[cfg(test)]
-mod tests;
-
 use super::{
     config::{Config, MAX_DEVICES},
     ids::{Id, IdMap},

@@ -15,7 +15,7 @@ const RESERVED: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESE
 
 /// Reserves `bytes` of addresses with no access, aligned to `alignment` (a power of two), at `wanted` if that is free.
 pub fn reserve(bytes: u64, alignment: u64, wanted: u64) -> Option<u64> {
-    if wanted != 0 && wanted % alignment == 0 {
+    if wanted != 0 && wanted.is_multiple_of(alignment) {
         let address = anonymous(wanted, bytes)?;
         if address == wanted {
             return Some(address);
