@@ -170,7 +170,6 @@ TEST(waiting_for_an_external_event_is_a_node) {
 }
 
 TEST(a_replay_records_an_external_event) {
-  gate held;
   plinth_stream_t stream = stream_on(0);
   plinth_event_t event = new_event(PLINTH_EVENT_EXTERNAL);
   void *graph = NULL;
@@ -185,11 +184,11 @@ TEST(a_replay_records_an_external_event) {
   CHECK_EQ(launch(executable, stream), CUDA_SUCCESS);
   CHECK_OK(plinth_stream_synchronize(stream));
   CHECK(event_done(event));
-  gate_shut(&held, stream);
+  gate *held = gate_shut(stream);
   CHECK_EQ(launch(executable, stream), CUDA_SUCCESS);
   sleep_milliseconds(20);
   CHECK(!event_done(event));
-  gate_open(&held);
+  gate_open(held);
   EVENTUALLY(event_done(event));
   CHECK_OK(plinth_stream_synchronize(stream));
   CHECK_EQ(destroy_executable(executable), CUDA_SUCCESS);
@@ -198,16 +197,15 @@ TEST(a_replay_records_an_external_event) {
 }
 
 TEST(the_external_flag_changes_nothing_outside_a_capture) {
-  gate held;
   plinth_stream_t stream = stream_on(0);
   plinth_stream_t waiting = stream_on(0);
   plinth_event_t event = new_event(PLINTH_EVENT_EXTERNAL);
-  gate_shut(&held, stream);
+  gate *held = gate_shut(stream);
   CHECK_OK(plinth_event_record(event, stream));
   CHECK_OK(plinth_event_wait(event, waiting));
   CHECK(!event_done(event));
   CHECK(stays_undone(waiting));
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_event_synchronize(event));
   CHECK_OK(plinth_stream_synchronize(waiting));
   CHECK_OK(plinth_event_destroy(event));

@@ -142,19 +142,18 @@ TEST(copies_of_one_stream_are_in_order) {
 }
 
 TEST(a_copy_in_a_stream_returns_without_waiting) {
-  gate held;
   plinth_stream_t stream = stream_on(0);
   unsigned char *pinned = memory_of(PINNED, 2 * KIB);
   unsigned char *memory = memory_of(DEVICE_0, KIB);
   memset(pinned, 0, 2 * KIB);
-  gate_shut(&held, stream);
+  gate *held = gate_shut(stream);
   CHECK_OK(plinth_memcpy(memory, pinned, KIB, stream));
   CHECK_OK(plinth_memcpy(pinned + KIB, memory, KIB, stream));
   /* What is copied is what the source holds when the copy runs. */
   pattern_fill(pinned, KIB, 3);
   CHECK(stays_undone(stream));
   CHECK_EQ(pinned[KIB] | pinned[2 * KIB - 1], 0);
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_stream_synchronize(stream));
   CHECK_EQ(pattern_mismatch(pinned + KIB, KIB, 3), KIB);
   give_back(DEVICE_0, memory);
@@ -163,15 +162,14 @@ TEST(a_copy_in_a_stream_returns_without_waiting) {
 
 /* A blocking plinth_copy waits for the device's current stream, whichever device is current. */
 static void expect_blocking(int32_t device, void *to, const void *from) {
-  gate held;
   plinth_stream_t stream = stream_on(device);
   plinth_stream_context_t saved;
   CHECK_OK(plinth_stream_context_enter(stream, &saved));
   CHECK_OK(plinth_set_device(0));
-  gate_shut(&held, stream);
-  pthread_t opener = gate_open_soon(&held);
+  gate *held = gate_shut(stream);
+  pthread_t opener = gate_open_soon(held);
   CHECK_OK(plinth_copy(to, from, KIB, false));
-  CHECK(gate_is_open(&held));
+  CHECK(gate_is_open(held));
   CHECK(stream_done(stream));
   pthread_join(opener, NULL);
   CHECK_OK(plinth_stream_context_exit(&saved));
@@ -204,7 +202,6 @@ TEST(a_copy_between_host_memories_waits_for_the_current_stream) {
 }
 
 TEST(a_copy_that_does_not_block_runs_in_the_devices_current_stream) {
-  gate held;
   plinth_stream_t stream = stream_on(0);
   plinth_stream_t other = stream_on(0);
   unsigned char *pinned = memory_of(PINNED, 2 * KIB);
@@ -212,14 +209,14 @@ TEST(a_copy_that_does_not_block_runs_in_the_devices_current_stream) {
   pattern_fill(pinned, KIB, 4);
   memset(pinned + KIB, 0, KIB);
   CHECK_OK(plinth_set_stream(stream));
-  gate_shut(&held, stream);
+  gate *held = gate_shut(stream);
   CHECK_OK(plinth_copy(memory, pinned, KIB, true));
   CHECK_OK(plinth_copy(pinned + KIB, memory, KIB, true));
   CHECK(stays_undone(stream));
   CHECK(stream_done(other));
   CHECK(stream_done(NULL));
   CHECK_EQ(pinned[KIB], 0);
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_stream_synchronize(stream));
   CHECK_EQ(pattern_mismatch(pinned + KIB, KIB, 4), KIB);
   CHECK_OK(plinth_set_stream(NULL));
@@ -228,17 +225,16 @@ TEST(a_copy_that_does_not_block_runs_in_the_devices_current_stream) {
 }
 
 TEST(a_copy_within_a_device_never_blocks) {
-  gate held;
   const int32_t device = device_count() - 1;
   plinth_stream_t stream = stream_on(device);
   unsigned char *from = memory_of(DEVICE_0 + device, KIB);
   unsigned char *to = memory_of(DEVICE_0 + device, KIB);
   CHECK_OK(plinth_set_stream(stream));
   CHECK_OK(plinth_set_device(0));
-  gate_shut(&held, stream);
+  gate *held = gate_shut(stream);
   CHECK_OK(plinth_copy(to, from, KIB, false));
   CHECK(stays_undone(stream));
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_stream_synchronize(stream));
   give_back(DEVICE_0 + device, from);
   give_back(DEVICE_0 + device, to);
@@ -246,7 +242,6 @@ TEST(a_copy_within_a_device_never_blocks) {
 
 /* Between devices, the copy is ordered with the current streams of both. */
 static void expect_order_across_devices(int32_t shut_device) {
-  gate held;
   plinth_stream_t streams[2] = {stream_on(0), stream_on(1)};
   plinth_event_t at_the_end = new_event(0);
   unsigned char *host = memory_of(PINNED, KIB);
@@ -260,7 +255,7 @@ static void expect_order_across_devices(int32_t shut_device) {
   CHECK_OK(plinth_set_stream(streams[0]));
   CHECK_OK(plinth_event_record(at_the_end, streams[1]));
   CHECK_OK(plinth_event_synchronize(at_the_end));
-  gate_shut(&held, streams[shut_device]);
+  gate *held = gate_shut(streams[shut_device]);
   CHECK_OK(plinth_copy(to, from, KIB, true));
   CHECK(stays_undone(streams[0]));
   /* Later work of the destination's stream waits for the copy, and reads what it brought. */
@@ -268,7 +263,7 @@ static void expect_order_across_devices(int32_t shut_device) {
   CHECK_OK(plinth_event_record(at_the_end, streams[1]));
   CHECK(stays_undone(streams[1]));
   CHECK_EQ(host[0] | host[KIB - 1], 0);
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_event_synchronize(at_the_end));
   CHECK(stream_done(streams[0]));
   CHECK_EQ(pattern_mismatch(host, KIB, 6), KIB);
@@ -290,17 +285,16 @@ TEST(a_copy_across_devices_waits_for_the_destination) {
 
 TEST(a_copy_across_devices_leaves_other_streams_alone) {
   need_devices(2);
-  gate held;
   plinth_stream_t bystander = stream_on(1);
   unsigned char *from = memory_of(DEVICE_0, KIB);
   unsigned char *to = memory_of(DEVICE_1, KIB);
   CHECK_OK(plinth_copy(to, from, KIB, true));
   CHECK_OK(plinth_stream_synchronize(NULL));
-  gate_shut(&held, bystander);
+  gate *held = gate_shut(bystander);
   CHECK_OK(plinth_copy(to, from, KIB, true));
   CHECK_OK(plinth_stream_synchronize(NULL));
   CHECK(!stream_done(bystander));
-  gate_open(&held);
+  gate_open(held);
   give_back(DEVICE_0, from);
   give_back(DEVICE_1, to);
 }

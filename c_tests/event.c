@@ -86,11 +86,10 @@ TEST(the_first_record_makes_the_event) {
 
 TEST(an_event_stays_on_its_device) {
   need_devices(2);
-  gate held;
   plinth_stream_t stream = stream_on(0);
   plinth_event_t event = new_event(0);
   CHECK_OK(plinth_event_record(event, stream));
-  gate_shut(&held, stream);
+  gate *held = gate_shut(stream);
   CHECK_OK(plinth_event_record(event, stream));
   CHECK_STATUS(plinth_event_record(event, stream_on(1)), PLINTH_ERROR_DEVICE_MISMATCH);
   CHECK_MESSAGE("event device 0 does not match recording stream's device 1");
@@ -98,37 +97,35 @@ TEST(an_event_stays_on_its_device) {
   CHECK_STATUS(plinth_stream_record_event(stream_on(1), event), PLINTH_ERROR_DEVICE_MISMATCH);
   CHECK_EQ(device_of_event(event), 0);
   CHECK(!event_done(event));
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_event_synchronize(event));
   CHECK_OK(plinth_event_destroy(event));
 }
 
 TEST(query_follows_the_last_record) {
-  gate held;
   plinth_stream_t stream = stream_on(0);
   plinth_event_t event = new_event(0);
   CHECK_OK(plinth_event_record(event, stream));
   CHECK_OK(plinth_event_synchronize(event));
-  gate_shut(&held, stream);
+  gate *held = gate_shut(stream);
   CHECK(event_done(event));
   CHECK_OK(plinth_event_record(event, stream));
   CHECK(!event_done(event));
   CHECK_OK(plinth_event_record(event, stream_on(0)));
   EVENTUALLY(event_done(event));
   CHECK(!stream_done(stream));
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_event_destroy(event));
 }
 
 static void expect_synchronize(uint32_t flags) {
-  gate held;
   plinth_stream_t stream = stream_on(0);
   plinth_event_t event = new_event(flags);
-  gate_shut(&held, stream);
+  gate *held = gate_shut(stream);
   CHECK_OK(plinth_event_record(event, stream));
-  pthread_t opener = gate_open_soon(&held);
+  pthread_t opener = gate_open_soon(held);
   CHECK_OK(plinth_event_synchronize(event));
-  CHECK(gate_is_open(&held));
+  CHECK(gate_is_open(held));
   CHECK(event_done(event));
   pthread_join(opener, NULL);
   CHECK_OK(plinth_event_destroy(event));
@@ -142,27 +139,25 @@ TEST(synchronize_waits_for_the_event) {
 }
 
 TEST(synchronize_does_not_wait_for_later_work) {
-  gate held;
   plinth_stream_t stream = stream_on(0);
   plinth_event_t event = new_event(0);
   CHECK_OK(plinth_event_record(event, stream));
-  gate_shut(&held, stream);
+  gate *held = gate_shut(stream);
   CHECK_OK(plinth_event_synchronize(event));
   CHECK(!stream_done(stream));
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_event_destroy(event));
 }
 
 /* Work of `waiting` stays behind an event of `recorded`, whichever of the four calls is used. */
 static void expect_order(plinth_stream_t waiting, plinth_stream_t recorded, void *memory, bool stream_first) {
-  gate held;
   plinth_event_t event = new_event(0);
-  gate_shut(&held, recorded);
+  gate *held = gate_shut(recorded);
   CHECK_OK(stream_first ? plinth_stream_record_event(recorded, event) : plinth_event_record(event, recorded));
   CHECK_OK(stream_first ? plinth_stream_wait_event(waiting, event) : plinth_event_wait(event, waiting));
   CHECK_OK(plinth_memset(memory, 1, KIB, waiting));
   CHECK(stays_undone(waiting));
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_stream_synchronize(waiting));
   CHECK(event_done(event));
   CHECK_OK(plinth_event_destroy(event));
@@ -186,32 +181,30 @@ TEST(wait_orders_streams_of_two_devices) {
 }
 
 TEST(wait_is_for_what_was_recorded_then) {
-  gate held;
   plinth_stream_t shut = stream_on(0);
   plinth_stream_t waiting = stream_on(0);
   void *memory = device_memory(KIB, 0);
   plinth_event_t event = new_event(0);
   CHECK_OK(plinth_event_record(event, stream_on(0)));
   CHECK_OK(plinth_event_wait(event, waiting));
-  gate_shut(&held, shut);
+  gate *held = gate_shut(shut);
   CHECK_OK(plinth_event_record(event, shut));
   CHECK_OK(plinth_memset(memory, 1, KIB, waiting));
   CHECK_OK(plinth_stream_synchronize(waiting));
   CHECK(!event_done(event));
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_event_synchronize(event));
   CHECK_OK(plinth_event_destroy(event));
   CHECK_OK(plinth_device_free(memory));
 }
 
 TEST(a_stream_goes_on_waiting_for_a_destroyed_event) {
-  gate held;
   plinth_stream_t shut = stream_on(0);
   plinth_stream_t waiting = stream_on(0);
   plinth_stream_t idle = stream_on(0);
   void *memory = device_memory(KIB, 0);
   plinth_event_t event = new_event(0);
-  gate_shut(&held, shut);
+  gate *held = gate_shut(shut);
   CHECK_OK(plinth_event_record(event, shut));
   CHECK_OK(plinth_event_wait(event, waiting));
   CHECK_OK(plinth_event_destroy(event));
@@ -221,7 +214,7 @@ TEST(a_stream_goes_on_waiting_for_a_destroyed_event) {
   CHECK_OK(plinth_event_synchronize(next));
   CHECK_OK(plinth_memset(memory, 1, KIB, waiting));
   CHECK(stays_undone(waiting));
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_stream_synchronize(waiting));
   CHECK(stream_done(shut));
   CHECK_OK(plinth_event_destroy(next));
@@ -277,19 +270,18 @@ TEST(time_needs_two_events_that_were_recorded) {
 }
 
 TEST(time_needs_two_events_that_are_complete) {
-  gate held;
   plinth_stream_t stream = stream_on(0);
   plinth_event_t start = new_event(PLINTH_EVENT_TIMING);
   plinth_event_t end = new_event(PLINTH_EVENT_TIMING);
   float time = UNTOUCHED;
   expect_working(start);
-  gate_shut(&held, stream);
+  gate *held = gate_shut(stream);
   CHECK_OK(plinth_event_record(end, stream));
   CHECK_STATUS(plinth_event_elapsed_time(start, end, &time), PLINTH_ERROR_EVENT_NOT_COMPLETE);
   CHECK_MESSAGE("complete");
   CHECK_STATUS(plinth_event_elapsed_time(end, start, &time), PLINTH_ERROR_EVENT_NOT_COMPLETE);
   CHECK(time == (float)UNTOUCHED);
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_event_synchronize(end));
   CHECK_OK(plinth_event_elapsed_time(start, end, &time));
   CHECK(time >= 0 && time < 60000);

@@ -91,16 +91,15 @@ HELPER(waits_for_the_event) {
 }
 
 static void expect_other_process_waits(int32_t device) {
-  gate held;
   plinth_stream_t stream = stream_on(device);
   plinth_event_t event = new_event(PLINTH_EVENT_INTERPROCESS);
-  gate_shut(&held, stream);
+  gate *held = gate_shut(stream);
   CHECK_OK(plinth_event_record(event, stream));
   const pid_t child = start("waits_for_the_event", event, device);
   expect_to_hear('w');
   sleep_milliseconds(20);
   CHECK_EQ(waitpid(child, NULL, WNOHANG), 0);
-  gate_open(&held);
+  gate_open(held);
   expect_end(child);
   CHECK_OK(plinth_event_destroy(event));
 }
@@ -125,28 +124,26 @@ HELPER(holds_a_stream_behind_the_event) {
 }
 
 TEST(a_stream_of_another_process_waits_for_an_event) {
-  gate held;
   plinth_stream_t stream = stream_on(0);
   plinth_event_t event = new_event(PLINTH_EVENT_INTERPROCESS);
-  gate_shut(&held, stream);
+  gate *held = gate_shut(stream);
   CHECK_OK(plinth_event_record(event, stream));
   const pid_t child = start("holds_a_stream_behind_the_event", event, 0);
   expect_to_hear('w');
   CHECK_EQ(waitpid(child, NULL, WNOHANG), 0);
-  gate_open(&held);
+  gate_open(held);
   expect_end(child);
   CHECK_OK(plinth_event_destroy(event));
 }
 
 HELPER(records_the_event) {
-  gate held;
   plinth_event_t event = open_the_event();
   plinth_stream_t stream = stream_on(the_device());
-  gate_shut(&held, stream);
+  gate *held = gate_shut(stream);
   CHECK_OK(plinth_event_record(event, stream));
   say('r');
   expect_to_hear('o');
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_stream_synchronize(stream));
   say('d');
   expect_to_hear('e');

@@ -77,17 +77,16 @@ TEST(a_large_fill) {
 }
 
 TEST(a_pattern_is_read_before_the_call_returns) {
-  gate held;
   uint32_t pattern = 0x01020304;
   plinth_stream_t stream = stream_on(0);
   unsigned char *memory = (unsigned char *)device_memory(ROOM, 0);
   unsigned char *pinned = (unsigned char *)pinned_memory(ROOM);
-  gate_shut(&held, stream);
+  gate *held = gate_shut(stream);
   CHECK_OK(plinth_memset_pattern(memory, &pattern, 4, ROOM, stream));
   CHECK_OK(plinth_memcpy(pinned, memory, ROOM, stream));
   pattern = 0;
   CHECK(stays_undone(stream));
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_stream_synchronize(stream));
   memcpy(&pattern, pinned + 16, 4);
   CHECK_EQ(pattern, 0x01020304);

@@ -87,14 +87,19 @@ static void errors(void) {
   CHECK_STATUS(plinth_memset(&pointer, 1, 1, NULL), PLINTH_ERROR_INVALID_VALUE);
 }
 
-static void everything(void) {
+static void everything_for_many_threads(void) {
   copies_and_fills();
   copies_across_devices();
   events_of_every_kind();
-  captures();
   foreign_streams();
   errors();
   CHECK_OK(plinth_sleep(100, stream_on(0)));
+}
+
+static void everything(void) {
+  everything_for_many_threads();
+  /* Pools are shared, so that one thread's capture would forbid what another does with the same stream. */
+  captures();
 }
 
 static void rest(void) {
@@ -157,7 +162,7 @@ TEST(a_thousand_rounds_of_everything_lose_nothing) {
 
 static void *come_and_go(void *context) {
   (void)context;
-  everything();
+  everything_for_many_threads();
   return NULL;
 }
 
@@ -183,18 +188,13 @@ TEST(threads_that_come_and_go_lose_nothing) {
   CHECK(after.events <= before.events + 16);
 }
 
-TEST(streams_keep_no_more_than_a_thread_each) {
+TEST(idle_threads_end) {
   need_host_device();
   const uint64_t before = host_usage().threads;
-  for (int index = 0; index < 64; index++) {
-    CHECK_OK(plinth_launch_host_function(stream_on(0), nothing, NULL));
-  }
-  rest();
-  /* Streams may keep a worker each, but no call may leave one behind. */
-  CHECK(host_usage().threads <= before + 33);
   for (int index = 0; index < 640; index++) {
     CHECK_OK(plinth_launch_host_function(stream_on(0), nothing, NULL));
   }
+  CHECK(host_usage().threads > before);
   rest();
-  CHECK(host_usage().threads <= before + 33);
+  EVENTUALLY(host_usage().threads <= before);
 }

@@ -204,14 +204,13 @@ TEST(what_is_no_device_memory_is_on_no_device) {
 }
 
 TEST(free_waits_for_the_devices_work) {
-  gate held;
   plinth_stream_t stream = stream_on(0);
   void *memory = device_memory(MIB, 0);
-  gate_shut(&held, stream);
+  gate *held = gate_shut(stream);
   CHECK_OK(plinth_memset(memory, 1, MIB, stream));
-  pthread_t opener = gate_open_soon(&held);
+  pthread_t opener = gate_open_soon(held);
   CHECK_OK(plinth_device_free(memory));
-  CHECK(gate_is_open(&held));
+  CHECK(gate_is_open(held));
   CHECK(stream_done(stream));
   pthread_join(opener, NULL);
 }

@@ -10,33 +10,30 @@ TEST(a_new_stream_is_done) {
 }
 
 TEST(query_says_when_a_stream_is_done) {
-  gate held;
   plinth_stream_t stream = stream_on(0);
-  gate_shut(&held, stream);
+  gate *held = gate_shut(stream);
   CHECK(stays_undone(stream));
-  gate_open(&held);
+  gate_open(held);
   EVENTUALLY(stream_done(stream));
 }
 
 TEST(synchronize_waits_for_the_stream) {
-  gate held;
   plinth_stream_t stream = stream_on(0);
-  gate_shut(&held, stream);
-  pthread_t opener = gate_open_soon(&held);
+  gate *held = gate_shut(stream);
+  pthread_t opener = gate_open_soon(held);
   CHECK_OK(plinth_stream_synchronize(stream));
-  CHECK(gate_is_open(&held));
+  CHECK(gate_is_open(held));
   CHECK(stream_done(stream));
   pthread_join(opener, NULL);
 }
 
 TEST(device_synchronize_waits_for_every_stream) {
-  gate held;
   plinth_stream_t stream = stream_on(0);
   for (int round = 0; round < 3; round++) {
-    gate_shut(&held, stream);
-    pthread_t opener = gate_open_soon(&held);
+    gate *held = gate_shut(stream);
+    pthread_t opener = gate_open_soon(held);
     CHECK_OK(plinth_synchronize(round == 0 ? 0 : -1));
-    CHECK(gate_is_open(&held));
+    CHECK(gate_is_open(held));
     CHECK(stream_done(stream));
     pthread_join(opener, NULL);
   }
@@ -44,29 +41,27 @@ TEST(device_synchronize_waits_for_every_stream) {
 
 TEST(device_synchronize_does_not_wait_for_another_device) {
   need_devices(2);
-  gate held;
   plinth_stream_t stream = stream_on(1);
   CHECK_OK(plinth_synchronize(0));
-  gate_shut(&held, stream);
+  gate *held = gate_shut(stream);
   CHECK_OK(plinth_synchronize(0));
   CHECK(!stream_done(stream));
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_synchronize(1));
   CHECK(stream_done(stream));
 }
 
 TEST(streams_do_not_wait_for_each_other) {
-  gate held;
   plinth_stream_t shut = stream_on(0);
   plinth_stream_t free_stream = stream_on(0);
   void *memory = device_memory(SIZE, 0);
   CHECK_OK(plinth_memset(memory, 1, SIZE, free_stream));
   CHECK_OK(plinth_stream_synchronize(free_stream));
-  gate_shut(&held, shut);
+  gate *held = gate_shut(shut);
   CHECK_OK(plinth_memset(memory, 2, SIZE, free_stream));
   CHECK_OK(plinth_stream_synchronize(free_stream));
   CHECK(!stream_done(shut));
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_stream_synchronize(shut));
   CHECK_OK(plinth_device_free(memory));
 }
@@ -120,12 +115,11 @@ TEST(a_host_function_sees_earlier_copies_and_holds_later_ones) {
 
 /* Work on `waiting` after wait_stream stays behind what `awaited` had. */
 static void expect_wait_stream(plinth_stream_t waiting, plinth_stream_t awaited, void *memory) {
-  gate held;
-  gate_shut(&held, awaited);
+  gate *held = gate_shut(awaited);
   CHECK_OK(plinth_stream_wait_stream(waiting, awaited));
   CHECK_OK(plinth_memset(memory, 1, SIZE, waiting));
   CHECK(stays_undone(waiting));
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_stream_synchronize(waiting));
   CHECK(stream_done(awaited));
 }
@@ -147,17 +141,16 @@ TEST(wait_stream_orders_streams_of_two_devices) {
 }
 
 TEST(wait_stream_is_about_the_work_that_there_is_now) {
-  gate held;
   plinth_stream_t waiting = stream_on(0);
   plinth_stream_t awaited = stream_on(0);
   void *memory = device_memory(SIZE, 0);
   CHECK_OK(plinth_memset(memory, 1, SIZE, awaited));
   CHECK_OK(plinth_stream_wait_stream(waiting, awaited));
-  gate_shut(&held, awaited);
+  gate *held = gate_shut(awaited);
   CHECK_OK(plinth_memset(memory, 2, SIZE, waiting));
   CHECK_OK(plinth_stream_synchronize(waiting));
   CHECK(!stream_done(awaited));
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_device_free(memory));
 }
 
@@ -170,7 +163,6 @@ TEST(a_stream_may_wait_for_itself) {
 
 TEST(a_chain_of_streams_ends_in_order) {
   enum { LINKS = 16 };
-  gate held;
   plinth_stream_t streams[LINKS];
   unsigned char *pinned = (unsigned char *)pinned_memory(LINKS);
   unsigned char *memory = (unsigned char *)device_memory(LINKS, 0);
@@ -179,13 +171,13 @@ TEST(a_chain_of_streams_ends_in_order) {
   }
   CHECK_OK(plinth_memset(memory, 0, LINKS, streams[0]));
   CHECK_OK(plinth_memset(memory, 7, 1, streams[0]));
-  gate_shut(&held, streams[0]);
+  gate *held = gate_shut(streams[0]);
   for (int index = 1; index < LINKS; index++) {
     CHECK_OK(plinth_stream_wait_stream(streams[index], streams[index - 1]));
     CHECK_OK(plinth_memcpy(memory + index, memory + index - 1, 1, streams[index]));
   }
   CHECK(stays_undone(streams[LINKS - 1]));
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_memcpy(pinned, memory, LINKS, streams[LINKS - 1]));
   CHECK_OK(plinth_stream_synchronize(streams[LINKS - 1]));
   for (int index = 0; index < LINKS; index++) {
@@ -196,74 +188,69 @@ TEST(a_chain_of_streams_ends_in_order) {
 }
 
 TEST(the_default_stream_waits_for_blocking_streams) {
-  gate held;
   void *memory = device_memory(SIZE, 0);
   plinth_stream_t blocking = known_foreign_stream(0, CU_STREAM_DEFAULT);
-  gate_shut(&held, blocking);
+  gate *held = gate_shut(blocking);
   CHECK_OK(plinth_memset(memory, 1, SIZE, NULL));
   CHECK(stays_undone(NULL));
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_stream_synchronize(NULL));
   CHECK(stream_done(blocking));
   CHECK_OK(plinth_device_free(memory));
 }
 
 TEST(blocking_streams_wait_for_the_default_stream) {
-  gate held;
   void *memory = device_memory(SIZE, 0);
   plinth_stream_t blocking = known_foreign_stream(0, CU_STREAM_DEFAULT);
-  gate_shut(&held, NULL);
+  gate *held = gate_shut(NULL);
   CHECK_OK(plinth_memset(memory, 1, SIZE, blocking));
   CHECK(stays_undone(blocking));
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_stream_synchronize(blocking));
   CHECK(stream_done(NULL));
   CHECK_OK(plinth_device_free(memory));
 }
 
 TEST(blocking_streams_do_not_wait_for_each_other) {
-  gate held;
   void *memory = device_memory(SIZE, 0);
   plinth_stream_t shut = known_foreign_stream(0, CU_STREAM_DEFAULT);
   plinth_stream_t other = known_foreign_stream(0, CU_STREAM_DEFAULT);
-  gate_shut(&held, shut);
+  gate *held = gate_shut(shut);
   CHECK_OK(plinth_memset(memory, 1, SIZE, other));
   CHECK_OK(plinth_stream_synchronize(other));
   CHECK(!stream_done(shut));
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_device_free(memory));
 }
 
 TEST(pool_streams_and_the_default_stream_do_not_wait_for_each_other) {
-  gate held;
   void *memory = device_memory(SIZE, 0);
   plinth_stream_t pooled = stream_on(0);
-  gate_shut(&held, pooled);
+  gate *held = gate_shut(pooled);
   CHECK_OK(plinth_memset(memory, 1, SIZE, NULL));
   CHECK_OK(plinth_stream_synchronize(NULL));
   CHECK(!stream_done(pooled));
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_stream_synchronize(pooled));
-  gate_shut(&held, NULL);
+  held = gate_shut(NULL);
   CHECK_OK(plinth_memset(memory, 1, SIZE, pooled));
   CHECK_OK(plinth_stream_synchronize(pooled));
   CHECK(!stream_done(NULL));
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_stream_synchronize(NULL));
   CHECK_OK(plinth_device_free(memory));
 }
 
 TEST(default_streams_of_two_devices_do_not_wait_for_each_other) {
   need_devices(2);
-  gate held;
   void *memory = device_memory(SIZE, 1);
-  gate_shut(&held, NULL);
+  gate *held = gate_shut(NULL);
   CHECK_OK(plinth_set_device(1));
   CHECK_OK(plinth_memset(memory, 1, SIZE, NULL));
   CHECK_OK(plinth_stream_synchronize(NULL));
   CHECK_OK(plinth_set_device(0));
   CHECK(!stream_done(NULL));
-  gate_open(&held);
+  gate_open(held);
   CHECK_OK(plinth_stream_synchronize(NULL));
   CHECK_OK(plinth_device_free(memory));
 }

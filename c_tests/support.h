@@ -56,25 +56,30 @@ static inline void sleep_a_little(void) {
 /*
  * A gate: work that holds a stream until the test lets it go. A driver may call all host functions from one thread, so
  * while a gate is shut no test waits for another host function; it may wait for copies and fills of other streams.
+ *
+ * Gates are never freed: the function of one that was opened may still look at it when the test has ended.
  */
 typedef struct gate {
-  int entered;
   int opened;
+  struct gate *next;
 } gate;
 
+static gate *gates;
+
 static inline void gate_function(void *context) {
-  gate *held = (gate *)context;
-  __atomic_store_n(&held->entered, 1, __ATOMIC_SEQ_CST);
-  while (!__atomic_load_n(&held->opened, __ATOMIC_SEQ_CST)) {
+  while (!__atomic_load_n(&((gate *)context)->opened, __ATOMIC_SEQ_CST)) {
     sleep_a_little();
   }
 }
 
-/* Shuts a stream: whatever it is given from now on stays undone until the gate is opened. */
-static inline void gate_shut(gate *shut, plinth_stream_t stream) {
-  shut->entered = 0;
-  shut->opened = 0;
+/* Shuts a stream: whatever it is given from now on stays undone until the gate is opened. For the main thread. */
+static inline gate *gate_shut(plinth_stream_t stream) {
+  gate *shut = (gate *)calloc(1, sizeof(gate));
+  CHECK(shut != NULL);
+  shut->next = gates;
+  gates = shut;
   CHECK_OK(plinth_launch_host_function(stream, gate_function, shut));
+  return shut;
 }
 
 static inline void gate_open(gate *shut) { __atomic_store_n(&shut->opened, 1, __ATOMIC_SEQ_CST); }

@@ -155,14 +155,13 @@ TEST(warnings_are_counted_without_a_callback) {
 }
 
 TEST(a_warning_comes_before_the_wait) {
-  gate held;
   make_world();
   CHECK_OK(plinth_set_sync_debug_callback(listen, &told));
   CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_WARN));
-  gate_shut(&held, world.stream);
-  pthread_t opener = gate_open_soon(&held);
+  gate *held = gate_shut(world.stream);
+  pthread_t opener = gate_open_soon(held);
   CHECK_OK(plinth_stream_synchronize(world.stream));
-  CHECK(gate_is_open(&held));
+  CHECK(gate_is_open(held));
   CHECK_EQ(told, 1);
   pthread_join(opener, NULL);
 }
@@ -202,15 +201,14 @@ TEST(in_error_mode_each_call_fails_and_does_nothing) {
 }
 
 TEST(in_error_mode_a_shut_stream_is_not_waited_for) {
-  gate held;
   make_world();
   CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_ERROR));
-  gate_shut(&held, world.stream);
+  gate *held = gate_shut(world.stream);
   CHECK_STATUS(plinth_stream_synchronize(world.stream), PLINTH_ERROR_WOULD_SYNCHRONIZE);
   CHECK_STATUS(plinth_synchronize(-1), PLINTH_ERROR_WOULD_SYNCHRONIZE);
   CHECK_STATUS(plinth_device_free(world.device_to_free), PLINTH_ERROR_WOULD_SYNCHRONIZE);
   CHECK(!stream_done(world.stream));
-  gate_open(&held);
+  gate_open(held);
 }
 
 TEST(in_error_mode_calls_that_do_not_wait_work) {
