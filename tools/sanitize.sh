@@ -29,7 +29,7 @@ fi
 RUSTFLAGS=$flags cargo build --locked --lib --target "$triple" --target-dir "$target"
 tools/soname_link.sh "$lib"
 
-if ! nm -D --undefined-only "$lib/libplinth.so" | grep -q "__${short}_init"; then
+if ! nm -D --undefined-only "$lib/libplinth.so" | grep "__${short}_init" >/dev/null; then
     echo "FAIL  the library was built without the sanitizer"
     exit 1
 fi

@@ -92,7 +92,7 @@ pkg_config_consumer() {
         LD_LIBRARY_PATH=$tree/.. "$program" || return 1
     # The program asks for the shared library at run time, or does not.
     local linked=static
-    if readelf -d "$program" | grep -q 'NEEDED.*libplinth'; then
+    if readelf -d "$program" | grep 'NEEDED.*libplinth' >/dev/null; then
         linked=shared
     fi
     [ "$linked" = "$kind" ]
