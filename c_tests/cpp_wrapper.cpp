@@ -148,12 +148,11 @@ TEST(events_order_and_time) {
 TEST(an_event_without_a_stream_uses_the_current_one) {
   const plinth::Stream stream;
   const plinth::StreamGuard guard(stream);
-  gate shut;
-  gate_shut(&shut, stream.get());
+  gate *const shut = gate_shut(stream.get());
   plinth::Event event;
   event.record();
   CHECK(!event.query());
-  gate_open(&shut);
+  gate_open(shut);
   event.synchronize();
   CHECK(event.query());
 }
