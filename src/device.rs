@@ -74,16 +74,15 @@ impl Device {
         }
         driver.set_current_context(context)?;
         let result = body(driver);
-        match previous {
-            Some(previous) => {
-                let restored = driver.set_current_context(previous);
-                // The body's own error says more than the failure to go back.
-                let value = result?;
-                restored?;
-                Ok(value)
-            }
-            None => result,
+        if let Some(previous) = previous
+            && driver.set_current_context(previous).is_err()
+        {
+            // What was asked for is done, or has failed for its own reason, and saying otherwise would lose it. A
+            // context that was current a moment ago can be set again unless the driver itself is lost, and then the
+            // next call says so.
+            let _ = driver.set_current_context(previous);
         }
+        result
     }
 
     /// Makes this the thread's current device, to plinth and to the driver.

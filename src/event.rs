@@ -49,22 +49,30 @@ pub fn create(flags: u32) -> Result<u64> {
     })
 }
 
-/// Ends an event. Work that waits for it goes on waiting for what it had recorded.
+/// Ends an event. Work that waits for it goes on waiting for what it had recorded. If the driver refuses to destroy its
+/// event, which only one for other processes comes to, the event stays as it was.
 pub fn destroy(handle: u64) -> Result<()> {
-    let mut destroyed = Ok(());
+    let event = EVENTS.get(handle)?;
+    let _creation = event.creation.lock();
+    // Another thread may have ended it meanwhile, and its slot may be another event's. From here on only this thread can.
+    EVENTS.get(handle)?;
+    // In a forked child or an exiting process the driver's event is left to the operating system.
+    if event.flags.load(Ordering::Relaxed) & INTERPROCESS != 0
+        && let Some(runtime) = runtime::usable()
+        && let Some(native) = event.native.take()
+        && let Err(error) = runtime.in_any_context(|driver| Ok(driver.event_destroy(native)?))
+    {
+        event.native.set(native);
+        return Err(error.context("destroying an event"));
+    }
     EVENTS.remove(handle, |event| {
-        let _creation = event.creation.lock();
-        let Some(native) = event.native.take() else { return };
-        // In a forked child or an exiting process the driver's event is left to the operating system.
-        let Some(runtime) = runtime::usable() else { return };
-        let flags = event.flags.load(Ordering::Relaxed);
-        if flags & INTERPROCESS != 0 {
-            destroyed = runtime.in_any_context(|driver| Ok(driver.event_destroy(native)?));
-        } else if let Ok(device) = runtime.device(event.device.load(Ordering::Relaxed)) {
-            event_pool::give_back(device, flags, native);
+        if let Some(native) = event.native.take()
+            && let Some(runtime) = runtime::usable()
+            && let Ok(device) = runtime.device(event.device.load(Ordering::Relaxed))
+        {
+            event_pool::give_back(device, event.flags.load(Ordering::Relaxed), native);
         }
-    })?;
-    destroyed.context(|| "destroying an event")
+    })
 }
 
 impl Event {

@@ -1,7 +1,7 @@
 //! What a device is: its name, size and geometry.
 
 use crate::{
-    driver::{Answer, Driver, types::*},
+    driver::{Answer, Driver, codes, types::*},
     error::{Context, Error, Result},
     status::Status,
 };
@@ -46,8 +46,7 @@ fn collect(driver: &Driver, device: i32) -> Answer<Properties> {
     let bytes = |number| Ok(u64::try_from(attribute(number)?).unwrap_or(0));
     Ok(Properties {
         name: driver.device_name(device)?,
-        // A driver from before CUDA 11.4 cannot tell it.
-        uuid: driver.device_uuid(device).unwrap_or_default(),
+        uuid: where_supported(driver.device_uuid(device))?.unwrap_or_default(),
         pci_bus_id_text: driver.device_pci_bus_id(device)?,
         total_memory: driver.device_total_memory(device)? as u64,
         l2_cache_size: bytes(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
@@ -69,8 +68,20 @@ fn collect(driver: &Driver, device: i32) -> Answer<Properties> {
         pci_device_id: attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?,
         is_integrated: attribute(CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0,
         is_multi_gpu_board: attribute(CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD)? != 0,
-        has_virtual_memory: attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED).unwrap_or(0) != 0,
+        has_virtual_memory: where_supported(attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))?
+            .is_some_and(|supported| supported != 0),
     })
+}
+
+/// What a driver answers that may be too old to know the question.
+fn where_supported<T>(answer: Answer<T>) -> Answer<Option<T>> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(failure) if matches!(failure.code, codes::CUDA_ERROR_NOT_SUPPORTED | codes::CUDA_ERROR_INVALID_VALUE) => {
+            Ok(None)
+        }
+        Err(failure) => Err(failure),
+    }
 }
 
 /// The error for a device number that is out of range.

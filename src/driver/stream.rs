@@ -120,8 +120,13 @@ impl Driver {
         // SAFETY: the mode is a live local, which gets the mode that was.
         unsafe { call!(self, cuThreadExchangeStreamCaptureMode(&mut mode)) }?;
         let value = body();
-        // SAFETY: as before, and the mode is the one that the driver gave.
-        unsafe { call!(self, cuThreadExchangeStreamCaptureMode(&mut mode)) }?;
+        // SAFETY: as before, and the mode is the one that the driver gave. A second try where the first fails, as for a
+        // context that is put back: what `body` made must not be lost for this.
+        unsafe {
+            if call!(self, cuThreadExchangeStreamCaptureMode(&mut mode)).is_err() {
+                let _ = call!(self, cuThreadExchangeStreamCaptureMode(&mut mode));
+            }
+        }
         Ok(value)
     }
 
