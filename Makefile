@@ -17,10 +17,6 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # The library prints nothing. Its header has a form of its own for what rustdoc would call Safety.
 CLIPPY := -D clippy::print_stdout -D clippy::print_stderr -D clippy::dbg_macro -A clippy::missing_safety_doc
 
-# How a program of the build tree is compiled, and finds the library that was just built.
-CC_PROGRAM := gcc -std=gnu11 -O2 -Wall -Wextra -Iinclude
-LIBS := -L$(TARGET)/release -Wl,-rpath,$(abspath $(TARGET)/release) -lplinth
-
 NVCC := $(TARGET)/tools/python/nvidia/cu13/bin/nvcc
 # compute_75 is the oldest architecture that CUDA 13 knows; drivers translate its PTX for every newer GPU.
 PTX_FLAGS := -ptx -arch=compute_75 -std=c++17
@@ -63,16 +59,18 @@ docs: ## the reference, for Rust and for C, in target/doc and target/doxygen; a 
 
 .PHONY: demo
 demo: build ## build, then run a C program that tours the library; PLINTH_DEVICE=cuda or host chooses the device
-	@mkdir -p $(TARGET)/examples
-	$(CC_PROGRAM) examples/01-tour.c -o $(TARGET)/examples/01-tour $(LIBS)
+	@mkdir -p $(TARGET)/demo
+	gcc -std=c11 -O2 -Wall -Wextra -Iinclude examples/01-tour.c -o $(TARGET)/demo/tour -L$(TARGET)/release \
+		-Wl,-rpath,$(abspath $(TARGET)/release) -lplinth
 	@echo
-	@PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/examples/01-tour
+	@PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/demo/tour
 
 .PHONY: bench
-bench: build ## what each call costs beside the bare driver call
-	@mkdir -p $(TARGET)/benches
-	$(CC_PROGRAM) benches/overhead.c -o $(TARGET)/benches/overhead $(LIBS) -ldl -lpthread
+bench: build ## what calls cost beside the bare driver call, and start-up beside the bare driver's
+	@tools/bootstrap.sh cc c++
+	@tools/programs.sh benches $(TARGET)/benches $(TARGET)/release $(abspath $(TARGET)/release)
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/overhead
+	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/startup || [ $$? = 77 ]
 
 .PHONY: install
 install: build ## install under PREFIX=/usr/local, LIBDIR=lib; DESTDIR= for packagers
@@ -104,6 +102,16 @@ test-rust: ## unit, property and header tests
 test-c: build ## the C and C++ tests, on PLINTH_DEVICE=host (the default) or cuda
 	@tools/bootstrap.sh c++
 	python3 c_tests/run.py --lib $(TARGET)/release --include include --build $(TARGET)/c_tests --device $${PLINTH_DEVICE:-host}
+
+.PHONY: examples
+examples: build ## compile the examples and benches, warnings as errors, and run the examples
+	@tools/bootstrap.sh cc c++
+	@tools/programs.sh benches $(TARGET)/benches $(TARGET)/release $(abspath $(TARGET)/release)
+	@tools/programs.sh examples $(TARGET)/example-programs $(TARGET)/release $(abspath $(TARGET)/release)
+	@for source in examples/*; do \
+		echo "== $$source"; \
+		PLINTH_DEVICE=$${PLINTH_DEVICE:-host} "$(TARGET)/example-programs/$$(basename "$${source%.*}")"; \
+	done
 
 .PHONY: header-check
 header-check: ## the headers alone and beside CUDA's and DLPack's, in every C and C++ that they promise, by gcc and clang

@@ -204,7 +204,7 @@ static plinth_status_t call_memory(void) {
       return pointer == NULL ? status : plinth_device_free(pointer);
     case 1:
       pointer = NULL;
-      status = plinth_pinned_malloc(odd_number() % GIB, MAYBE(&pointer));
+      status = plinth_pinned_malloc(odd_number() % (4 * MIB), MAYBE(&pointer));
       return pointer == NULL ? status : plinth_pinned_free(pointer);
     case 2:
       return plinth_device_free(chance(2) == 0 ? (char *)memories[0] + 1 : (char *)(uintptr_t)chance(4096));

@@ -19,12 +19,8 @@ cp -r c_tests "$bundle/sources/c_tests"
 python3 "$bundle/sources/c_tests/run.py" --build-only --lib "$bundle/lib" --include "$bundle/include" --build "$bundle/c_tests"
 rm -rf "$bundle/sources/c_tests/__pycache__"
 
-for source in benches/*.c; do
-    [ -e "$source" ] || continue
-    # shellcheck disable=SC2016 # $ORIGIN is for the loader, not for the shell
-    gcc -std=gnu11 -O2 -Wall -Wextra "-I$bundle/include" "$source" -o "$bundle/benches/$(basename "$source" .c)" \
-        "-L$bundle/lib" '-Wl,-rpath,$ORIGIN/../lib' -Wl,--as-needed -lplinth -ldl -lpthread
-done
+# shellcheck disable=SC2016 # $ORIGIN is for the loader, not for the shell
+tools/programs.sh benches "$bundle/benches" "$bundle/lib" '$ORIGIN/../lib'
 
 cp -r tests/package "$bundle/sources/package"
 cp tools/gpu_run.sh "$bundle/gpu_run.sh"

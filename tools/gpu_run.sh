@@ -61,6 +61,7 @@ step() {
     code=$?
     case $code in
     0) outcome=passed ;;
+    77) outcome="skipped itself" ;;
     124 | 137) outcome="FAILED: took longer than $limit s" failed=1 ;;
     *) outcome="FAILED: exit status $code" failed=1 ;;
     esac

@@ -20,6 +20,7 @@ lib=$target/$triple/debug
 # The flag is for nightly compilers, but the pinned stable one has the sanitizers too, and this lets it use them.
 export RUSTC_BOOTSTRAP=1
 flags="-Zsanitizer=$sanitizer"
+export LSAN_OPTIONS="suppressions=$PWD/tools/lsan.supp:print_suppressions=0 ${LSAN_OPTIONS:-}"
 if [ "$sanitizer" = thread ]; then
     # The standard library comes without the sanitizer; rustc wants to hear that this is known.
     flags+=" -Cunsafe-allow-abi-mismatch=sanitizer"

@@ -139,6 +139,7 @@ fn touching_unmapped_memory_faults() {
         ok!(t.cuMemRelease(handle));
         // SAFETY: not at all: this process is here to die of it.
         unsafe { (pointer as *mut u8).write_volatile(1) };
+        #[allow(clippy::disallowed_methods)] // not the library: a process made for this test
         std::process::exit(0);
     }
     let output = child("virt::touching_unmapped_memory_faults", "fault", &[]).wait_with_output();
