@@ -246,7 +246,7 @@ TEST(time_passes_between_two_events) {
 TEST(time_needs_two_events_that_were_made_for_it) {
   plinth_event_t timed = new_event(PLINTH_EVENT_TIMING);
   plinth_event_t plain = new_event(0);
-  float time = UNTOUCHED;
+  float time = (float)UNTOUCHED;
   CHECK_STATUS(plinth_event_elapsed_time(plain, timed, &time), PLINTH_ERROR_EVENT_TIMING_DISABLED);
   CHECK_MESSAGE("PLINTH_EVENT_TIMING");
   CHECK_STATUS(plinth_event_elapsed_time(timed, plain, &time), PLINTH_ERROR_EVENT_TIMING_DISABLED);
@@ -260,7 +260,7 @@ TEST(time_needs_two_events_that_were_made_for_it) {
 TEST(time_needs_two_events_that_were_recorded) {
   plinth_event_t recorded = new_event(PLINTH_EVENT_TIMING);
   plinth_event_t fresh = new_event(PLINTH_EVENT_TIMING);
-  float time = UNTOUCHED;
+  float time = (float)UNTOUCHED;
   expect_working(recorded);
   CHECK_STATUS(plinth_event_elapsed_time(recorded, fresh, &time), PLINTH_ERROR_EVENT_NOT_RECORDED);
   CHECK_MESSAGE("recorded");
@@ -273,7 +273,7 @@ TEST(time_needs_two_events_that_are_complete) {
   plinth_stream_t stream = stream_on(0);
   plinth_event_t start = new_event(PLINTH_EVENT_TIMING);
   plinth_event_t end = new_event(PLINTH_EVENT_TIMING);
-  float time = UNTOUCHED;
+  float time = (float)UNTOUCHED;
   expect_working(start);
   gate *held = gate_shut(stream);
   CHECK_OK(plinth_event_record(end, stream));
@@ -291,7 +291,7 @@ TEST(time_needs_two_events_of_one_device) {
   need_devices(2);
   plinth_event_t zero = new_event(PLINTH_EVENT_TIMING);
   plinth_event_t one = new_event(PLINTH_EVENT_TIMING);
-  float time = UNTOUCHED;
+  float time = (float)UNTOUCHED;
   CHECK_OK(plinth_event_record(zero, stream_on(0)));
   CHECK_OK(plinth_event_record(one, stream_on(1)));
   CHECK_OK(plinth_event_synchronize(zero));
@@ -305,7 +305,7 @@ static void expect_no_event(plinth_event_t event, plinth_status_t status) {
   bool done = true;
   int32_t device = UNTOUCHED;
   void *native = UNTOUCHED_POINTER;
-  float time = UNTOUCHED;
+  float time = (float)UNTOUCHED;
   uint8_t ipc_handle[PLINTH_IPC_EVENT_HANDLE_SIZE] = {7};
   expect_working(timed);
   CHECK_STATUS(plinth_event_record(event, NULL), status);
@@ -366,7 +366,7 @@ TEST(handles_that_are_no_event_are_refused) {
 }
 
 TEST(null_is_no_event) {
-  float time = UNTOUCHED;
+  float time = (float)UNTOUCHED;
   plinth_event_t event = new_event(PLINTH_EVENT_TIMING);
   expect_no_event(NULL, PLINTH_ERROR_NULL_POINTER);
   CHECK_OK(plinth_event_destroy(NULL));

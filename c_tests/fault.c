@@ -410,7 +410,7 @@ SCENARIO(elapsed_time) {
   plinth_stream_t stream = NULL;
   plinth_event_t start = new_event(PLINTH_EVENT_TIMING);
   plinth_event_t end = new_event(PLINTH_EVENT_TIMING);
-  float time = UNTOUCHED;
+  float time = (float)UNTOUCHED;
   if (ATTEMPT(plinth_stream_create(last, 0, &stream)) && ATTEMPT(plinth_event_record(start, stream)) &&
       ATTEMPT(plinth_event_record(end, stream)) && ATTEMPT(plinth_event_synchronize(end)) &&
       !ATTEMPT(plinth_event_elapsed_time(start, end, &time))) {

@@ -57,7 +57,7 @@ static void expect_every_call_refused(void) {
   char name[256] = "before";
   char *text = NULL;
   void *pointer = UNTOUCHED_POINTER;
-  float time = UNTOUCHED;
+  float time = (float)UNTOUCHED;
   uint8_t ipc_handle[PLINTH_IPC_EVENT_HANDLE_SIZE] = {0};
   plinth_device_properties_t properties = PLINTH_DEVICE_PROPERTIES_INIT;
   plinth_stream_context_t saved;
