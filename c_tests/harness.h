@@ -21,6 +21,19 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Whether the program is compiled with a sanitizer, which takes memory of its own. gcc defines a macro; clang has a
+ * question for it. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HARNESS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define HARNESS_SANITIZED 1
+#endif
+#endif
+#ifndef HARNESS_SANITIZED
+#define HARNESS_SANITIZED 0
+#endif
+
 #define HARNESS_SKIPPED 77
 #define HARNESS_MOST_TESTS 256
 

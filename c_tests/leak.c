@@ -156,7 +156,7 @@ TEST(a_thousand_rounds_of_everything_lose_nothing) {
   const plinth_host_usage_t after = host_usage();
   expect_same(&after, &before);
   CHECK_EQ(open_files(), files);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !HARNESS_SANITIZED
   /* A page a round would be a thousand; sanitizers keep freed memory for a while. */
   CHECK(resident_pages() - pages < 500);
 #else
