@@ -529,6 +529,8 @@ SCENARIO(copies_in_sync_debug_mode) {
 TEST(faults_must_be_asked_for) {
   CHECK_STATUS(plinth_inject_fault(1, 2), PLINTH_ERROR_NOT_SUPPORTED);
   CHECK_MESSAGE("plinth_enable_fault_injection");
+  CHECK_OK(plinth_init());
+  CHECK_STATUS(plinth_inject_fault(1, 2), PLINTH_ERROR_NOT_SUPPORTED);
   CHECK_STATUS(plinth_enable_fault_injection(), PLINTH_ERROR_ALREADY_INITIALIZED);
   CHECK(plinth_tripped_fault() == NULL);
 }

@@ -1137,7 +1137,8 @@ PLINTH_NOEXCEPT;
  * not be destroyed while another thread is in a call with it.
  *
  * @param event The event; NULL does nothing.
- * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER, which only an event for other processes comes to:
+ *         it stays, and can be destroyed again.
  */
 PLINTH_API
 plinth_status_t plinth_event_destroy(plinth_event_t event)
@@ -1392,7 +1393,8 @@ PLINTH_NOEXCEPT;
 /**
  * Fills memory with one byte, in a stream. Returns without waiting. Thread-safe.
  *
- * @param destination The memory, of a device or pinned; valid until the fill is done.
+ * @param destination The memory, of a device that the stream's device has access to, or pinned; valid until the fill is
+ *        done.
  * @param value The byte.
  * @param bytes How much; 0 does nothing.
  * @param stream The stream; NULL for the current device's default stream.
@@ -1410,7 +1412,8 @@ PLINTH_NOEXCEPT;
 /**
  * Fills memory with a pattern of 1, 2 or 4 bytes, in a stream. Returns without waiting. Thread-safe.
  *
- * @param destination The memory, of a device or pinned, aligned to the pattern; valid until the fill is done.
+ * @param destination The memory, of a device that the stream's device has access to, or pinned, aligned to the pattern;
+ *        valid until the fill is done.
  * @param pattern The pattern, read before the call returns.
  * @param pattern_size Its bytes: 1, 2 or 4.
  * @param bytes How much, a multiple of the pattern; 0 does nothing.
@@ -1445,8 +1448,9 @@ PLINTH_NOEXCEPT;
  * the fault, and so sees every failure that the driver could cause.
  *
  * @param nth Which call from now on, the next being 1; 0 calls a fault off that has not happened yet.
- * @param driver_code The CUresult that it fails with; 2 is CUDA_ERROR_OUT_OF_MEMORY.
- * @return PLINTH_OK; PLINTH_ERROR_NOT_SUPPORTED without plinth_enable_fault_injection; the errors of initialization.
+ * @param driver_code The CUresult that it fails with; 2 is CUDA_ERROR_OUT_OF_MEMORY. Not 0, unless nth is.
+ * @return PLINTH_OK; PLINTH_ERROR_NOT_SUPPORTED without plinth_enable_fault_injection; PLINTH_ERROR_INVALID_VALUE for a
+ *         driver_code of 0.
  */
 PLINTH_API
 plinth_status_t plinth_inject_fault(uint64_t nth,

@@ -1,7 +1,7 @@
 //! What programs need to test themselves: faults on demand, counts of driver calls, and what is still held.
 
 use crate::{
-    driver::{self, Call, Kind, faulty, host},
+    driver::{self, Call, Kind, codes, faulty, host},
     error::{Error, Result},
     runtime,
     status::Status,
@@ -35,13 +35,17 @@ pub fn faults_wanted() -> bool {
         || std::env::var_os("PLINTH_FAULT_INJECTION").is_some_and(|value| value == "1")
 }
 
-/// Makes the `nth` driver call from now on fail with `code`.
+/// Makes the `nth` driver call from now on fail with `code`. Loads no driver, so that the calls which do can be met.
 pub fn inject_fault(nth: u64, code: u32) -> Result<()> {
-    if !runtime::loaded()?.driver.is_faulty() {
+    let on = runtime::usable().map_or_else(faults_wanted, |runtime| runtime.driver.is_faulty());
+    if !on {
         return Err(Error::new(
             Status::NOT_SUPPORTED,
             "faults are off; call plinth_enable_fault_injection before the first use of a device",
         ));
+    }
+    if nth != 0 && code == codes::CUDA_SUCCESS {
+        return Err(Error::new(Status::INVALID_VALUE, "a driver call cannot fail with 0, which is success"));
     }
     faulty::arm(nth, code);
     Ok(())

@@ -61,7 +61,8 @@ pub unsafe extern "C" fn plinth_event_create(flags: u32, event: *mut plinth_even
 /// not be destroyed while another thread is in a call with it.
 ///
 /// @param event The event; NULL does nothing.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER, which only an event for other processes comes to:
+///         it stays, and can be destroyed again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_event_destroy(event: plinth_event_t) -> plinth_status_t {
     guard(|| if event.is_null() { Ok(()) } else { event::destroy(event as u64) })

@@ -124,7 +124,8 @@ pub unsafe extern "C" fn plinth_copy(
 
 /// Fills memory with one byte, in a stream. Returns without waiting. Thread-safe.
 ///
-/// @param destination The memory, of a device or pinned; valid until the fill is done.
+/// @param destination The memory, of a device that the stream's device has access to, or pinned; valid until the fill is
+///        done.
 /// @param value The byte.
 /// @param bytes How much; 0 does nothing.
 /// @param stream The stream; NULL for the current device's default stream.
@@ -146,7 +147,8 @@ pub unsafe extern "C" fn plinth_memset(
 
 /// Fills memory with a pattern of 1, 2 or 4 bytes, in a stream. Returns without waiting. Thread-safe.
 ///
-/// @param destination The memory, of a device or pinned, aligned to the pattern; valid until the fill is done.
+/// @param destination The memory, of a device that the stream's device has access to, or pinned, aligned to the pattern;
+///        valid until the fill is done.
 /// @param pattern The pattern, read before the call returns.
 /// @param pattern_size Its bytes: 1, 2 or 4.
 /// @param bytes How much, a multiple of the pattern; 0 does nothing.

@@ -33,8 +33,9 @@ pub unsafe extern "C" fn plinth_enable_fault_injection() -> plinth_status_t {
 /// the fault, and so sees every failure that the driver could cause.
 ///
 /// @param nth Which call from now on, the next being 1; 0 calls a fault off that has not happened yet.
-/// @param driver_code The CUresult that it fails with; 2 is CUDA_ERROR_OUT_OF_MEMORY.
-/// @return PLINTH_OK; PLINTH_ERROR_NOT_SUPPORTED without plinth_enable_fault_injection; the errors of initialization.
+/// @param driver_code The CUresult that it fails with; 2 is CUDA_ERROR_OUT_OF_MEMORY. Not 0, unless nth is.
+/// @return PLINTH_OK; PLINTH_ERROR_NOT_SUPPORTED without plinth_enable_fault_injection; PLINTH_ERROR_INVALID_VALUE for a
+///         driver_code of 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_inject_fault(nth: u64, driver_code: i32) -> plinth_status_t {
     guard(|| testing::inject_fault(nth, driver_code as u32))

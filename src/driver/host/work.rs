@@ -11,21 +11,21 @@ pub enum Work {
     /// A copy from bytes that were taken from the program when it was asked for.
     Staged {
         to: u64,
-        by: usize,
+        by: By,
         bytes: Arc<[u8]>,
     },
     Fill(Fill),
     Kernel(Arc<Launch>),
 }
 
-/// A copy; each end is used on the authority of a device.
+/// A copy, and on whose authority each end is used.
 #[derive(Clone, Copy)]
 pub struct Copying {
     pub to: u64,
     pub from: u64,
     pub bytes: u64,
-    pub to_by: usize,
-    pub from_by: usize,
+    pub to_by: By,
+    pub from_by: By,
 }
 
 /// A fill with a value of 1, 2 or 4 bytes.
@@ -54,7 +54,7 @@ impl Work {
             Work::Copy(copy) => copy.run(state),
             Work::Staged { to, by, bytes } => {
                 let memory = state.memory.read();
-                memory.usable(*to, bytes.len() as u64, true, By::Copy(*by))?;
+                memory.usable(*to, bytes.len() as u64, true, *by)?;
                 // SAFETY: the destination was just found mapped and writable, and stays so while the memory is
                 // locked; the source is a buffer of this program's own.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), *to as *mut u8, bytes.len()) };
@@ -72,8 +72,8 @@ impl Copying {
         while done < self.bytes {
             let bytes = STRETCH.min(self.bytes - done);
             let memory = state.memory.read();
-            memory.usable(self.from + done, bytes, false, By::Copy(self.from_by))?;
-            memory.usable(self.to + done, bytes, true, By::Copy(self.to_by))?;
+            memory.usable(self.from + done, bytes, false, self.from_by)?;
+            memory.usable(self.to + done, bytes, true, self.to_by)?;
             // SAFETY: device and pinned memory was just found mapped with the right access, and stays so while the
             // memory is locked; other memory is the program's, which vouches for it by having asked for the copy.
             unsafe {

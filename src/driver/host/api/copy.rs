@@ -6,7 +6,7 @@ use crate::driver::{
         context,
         graph::Action,
         ids::Id,
-        memory::check::Place,
+        memory::check::{By, Place},
         state::State,
         stream,
         work::{Copying, Fill, Work},
@@ -30,31 +30,38 @@ fn place(state: &State, address: u64, bytes: u64) -> Result<Place, Code> {
     }
 }
 
+/// A copy as it is asked for.
+struct Request {
+    to: CUdeviceptr,
+    from: CUdeviceptr,
+    bytes: u64,
+    /// The devices on whose authority the ends are used; the stream's, if none are named.
+    devices: Option<(usize, usize)>,
+}
+
 /// Puts a copy into a stream, and waits for it where CUDA does.
-fn copy(
-    state: &'static State,
-    mut copy: Copying,
-    authority: Option<(usize, usize)>,
-    handle: CUstream,
-) -> Result<(), Code> {
+fn copy(state: &'static State, request: Request, handle: CUstream) -> Result<(), Code> {
+    let Request { to, from, bytes, devices } = request;
     let mut engine = state.engine.lock();
     let id = engine.find_stream(handle, context::current(state))?;
     engine.forbid_implicit(id)?;
     let device = engine.stream_device(id)?;
-    (copy.to_by, copy.from_by) = authority.unwrap_or((device, device));
-    if copy.bytes == 0 {
+    let (to_device, from_device) = devices.unwrap_or((device, device));
+    if bytes == 0 {
         return engine.capture_of(id).map(drop);
     }
-    let (to, from) = (place(state, copy.to, copy.bytes)?, place(state, copy.from, copy.bytes)?);
+    let (to_place, from_place) = (place(state, to, bytes)?, place(state, from, bytes)?);
+    let by = |place, device| if place == Place::Pageable { By::Program } else { By::Copy(device) };
+    let (to_by, from_by) = (by(to_place, to_device), by(from_place, from_device));
     let capturing = engine.capture_of(id)?.is_some();
-    let pageable = to == Place::Pageable || from == Place::Pageable;
-    if !capturing && from == Place::Pageable && to != Place::Pageable && copy.bytes <= STAGED {
+    let pageable = to_by == By::Program || from_by == By::Program;
+    if !capturing && from_by == By::Program && to_by != By::Program && bytes <= STAGED {
         // SAFETY: the program asked for these bytes of its memory to be copied, so they are readable now.
-        let bytes = unsafe { std::slice::from_raw_parts(copy.from as *const u8, copy.bytes as usize) };
-        let work = Work::Staged { to: copy.to, by: copy.to_by, bytes: bytes.into() };
+        let staged = unsafe { std::slice::from_raw_parts(from as *const u8, bytes as usize) };
+        let work = Work::Staged { to, by: to_by, bytes: staged.into() };
         engine.act(id, Action::Work(work))?;
     } else {
-        engine.act(id, Action::Work(Work::Copy(copy)))?;
+        engine.act(id, Action::Work(Work::Copy(Copying { to, from, bytes, to_by, from_by })))?;
         if pageable && !capturing {
             drop(engine);
             return stream::synchronize_stream(state, handle);
@@ -71,8 +78,7 @@ pub unsafe extern "C" fn cuMemcpyAsync(
     stream: CUstream,
 ) -> Code {
     enter(Call::cuMemcpyAsync, bytes as u64, |state| {
-        let wanted = Copying { to: destination, from: source, bytes: bytes as u64, to_by: 0, from_by: 0 };
-        copy(state, wanted, None, stream)
+        copy(state, Request { to: destination, from: source, bytes: bytes as u64, devices: None }, stream)
     })
 }
 
@@ -85,10 +91,10 @@ pub unsafe extern "C" fn cuMemcpyPeerAsync(
     stream: CUstream,
 ) -> Code {
     enter(Call::cuMemcpyPeerAsync, bytes as u64, |state| {
-        let to_by = context::device_of(state, destination_context as Id)?;
-        let from_by = context::device_of(state, source_context as Id)?;
-        let wanted = Copying { to: destination, from: source, bytes: bytes as u64, to_by, from_by };
-        copy(state, wanted, Some((to_by, from_by)), stream)
+        let to_device = context::device_of(state, destination_context as Id)?;
+        let from_device = context::device_of(state, source_context as Id)?;
+        let devices = Some((to_device, from_device));
+        copy(state, Request { to: destination, from: source, bytes: bytes as u64, devices }, stream)
     })
 }
 

@@ -22,6 +22,9 @@ pub enum By {
     Device(usize),
     /// A copy that this device carries out: where it has no right itself, the memory's own device helps.
     Copy(usize),
+    /// What was the program's own memory when the copy was asked for. An end that was not must not become so: memory
+    /// that was freed under a copy is an illegal address, and not to be touched.
+    Program,
 }
 
 impl Memory {
@@ -69,11 +72,12 @@ impl Memory {
         }
         let usable = match self.place_of(address, bytes) {
             Place::Pinned => true,
-            Place::Pageable => matches!(by, By::Copy(_)),
+            Place::Pageable => by == By::Program,
             Place::Hole => false,
             Place::Device(_) => self.walk(address, bytes, |mapping| match by {
                 By::Device(device) => self.may(mapping, device, write),
                 By::Copy(device) => self.may(mapping, device, write) || self.may(mapping, mapping.device, write),
+                By::Program => false,
             }),
         };
         if usable { Ok(()) } else { Err(codes::CUDA_ERROR_ILLEGAL_ADDRESS) }
