@@ -105,8 +105,13 @@ TEST(a_captured_event_cannot_be_waited_for) {
   CHECK_OK(plinth_event_record(event, stream));
   CHECK_STATUS(plinth_event_query(event, &done), PLINTH_ERROR_CAPTURE_FORBIDS);
   CHECK(done);
+  /* That made the capture invalid, and the event with it until it is recorded again. */
+  CHECK_STATUS(plinth_event_synchronize(event), PLINTH_ERROR_INVALID_VALUE);
+  CHECK(end_capture(stream, &graph) != CUDA_SUCCESS);
+  begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  CHECK_OK(plinth_event_record(event, stream));
   CHECK_STATUS(plinth_event_synchronize(event), PLINTH_ERROR_CAPTURE_FORBIDS);
-  (void)end_capture(stream, &graph);
+  CHECK(end_capture(stream, &graph) != CUDA_SUCCESS);
   CHECK_OK(plinth_event_record(event, stream));
   CHECK_OK(plinth_event_synchronize(event));
   CHECK_OK(plinth_event_destroy(event));

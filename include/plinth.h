@@ -1399,7 +1399,7 @@ PLINTH_NOEXCEPT;
  * @param bytes How much; 0 does nothing.
  * @param stream The stream; NULL for the current device's default stream.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a range that runs past the end of all
- *         addresses and for memory that no device knows; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER; the errors
+ *         addresses, and for memory that the stream's device cannot reach; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER; the errors
  *         of initialization.
  */
 PLINTH_API

@@ -130,7 +130,7 @@ pub unsafe extern "C" fn plinth_copy(
 /// @param bytes How much; 0 does nothing.
 /// @param stream The stream; NULL for the current device's default stream.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a range that runs past the end of all
-///         addresses and for memory that no device knows; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER; the errors
+///         addresses, and for memory that the stream's device cannot reach; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER; the errors
 ///         of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_memset(

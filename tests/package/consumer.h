@@ -24,12 +24,12 @@ static int consume(const char *language) {
     return 1;
   }
   status = plinth_device_count(&count);
-  if (status == PLINTH_OK && count < 1) {
-    fprintf(stderr, "there is no device\n");
+  if (status != PLINTH_OK) {
+    fprintf(stderr, "plinth_device_count: %s: %s\n", plinth_status_name(status), plinth_last_error());
     return 1;
   }
-  if (status != PLINTH_OK && status != PLINTH_ERROR_NOT_SUPPORTED) {
-    fprintf(stderr, "plinth_device_count: %s: %s\n", plinth_status_name(status), plinth_last_error());
+  if (count < 1) {
+    fprintf(stderr, "there is no device\n");
     return 1;
   }
   printf("plinth %s from %s: %s, %d devices\n", plinth_version_string(), language, plinth_status_name(status),

@@ -160,11 +160,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses to be asked about an event that was last recorded in a capture. As an H200's driver answers: one under
-    /// way is named and becomes invalid; after its end the event is merely not valid until it is recorded again.
+    /// Refuses to be asked about an event that was last recorded in a capture. As an H200's driver answers: a capture
+    /// under way is named and becomes invalid; from then on, and after its end, the event is merely not valid until it
+    /// is recorded again.
     fn refuse_captured(&mut self, id: Id) -> Result<(), Code> {
         let Some((capture, _)) = self.event(id)?.captured else { return Ok(()) };
-        if !self.captures.contains_key(&capture) {
+        if self.captures.get(&capture).is_none_or(|capture| capture.invalid) {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
         self.invalidate(capture);

@@ -110,6 +110,9 @@ fn fill(state: &'static State, fill: Fill, handle: CUstream) -> Result<(), Code>
     if !fill.to.is_multiple_of(fill.width) || place(state, fill.to, bytes)? == Place::Pageable {
         return Err(INVALID);
     }
+    if state.memory.read().is_out_of_reach(fill.to, engine.stream_device(id)?) {
+        return Err(INVALID);
+    }
     engine.act(id, Action::Work(Work::Fill(fill)))?;
     drop(engine);
     after_launch(state, handle, capturing)

@@ -52,6 +52,14 @@ impl Memory {
         }
     }
 
+    /// Whether an address is in an allocation that a device has no access to: a fill there is refused when it is asked
+    /// for, as CUDA refuses it, and does not fail when it runs.
+    pub fn is_out_of_reach(&self, address: u64, device: usize) -> bool {
+        containing(&self.mappings, address, |mapping| mapping.bytes).is_some_and(|(_, mapping)| {
+            matches!(mapping.rights, Rights::Whole { .. }) && !self.may(mapping, device, true)
+        })
+    }
+
     /// Whether mappings that pass `test` cover a range.
     fn walk(&self, address: u64, bytes: u64, test: impl Fn(&Mapping) -> bool) -> bool {
         let Some(end) = address.checked_add(bytes) else { return false };
