@@ -5,7 +5,8 @@
 //! processes may have opened is the exception.
 
 use crate::{
-    driver::{self, EventCell, codes, types::*},
+    device::Device,
+    driver::{self, EventCell, StreamCell, codes, types::*},
     error::{Context, Error, Result},
     event_pool,
     handle::{HandleTable, Kind},
@@ -26,6 +27,8 @@ pub struct Event {
     device: AtomicI32,
     recorded: AtomicBool,
     native: EventCell,
+    /// See [`Event::wait_through_relay`].
+    relay: StreamCell,
     creation: Mutex<()>,
 }
 
@@ -56,7 +59,14 @@ pub fn destroy(handle: u64) -> Result<()> {
     let _creation = event.creation.lock();
     // Another thread may have ended it meanwhile, and its slot may be another event's. From here on only this thread can.
     EVENTS.get(handle)?;
-    // In a forked child or an exiting process the driver's event is left to the operating system.
+    // In a forked child or an exiting process the driver's objects are left to the operating system.
+    if let Some(runtime) = runtime::usable()
+        && let Some(relay) = event.relay.take()
+        && let Err(error) = runtime.in_any_context(|driver| Ok(driver.stream_destroy(relay)?))
+    {
+        event.relay.set(relay);
+        return Err(error.context("destroying an event"));
+    }
     if event.flags.load(Ordering::Relaxed) & INTERPROCESS != 0
         && let Some(runtime) = runtime::usable()
         && let Some(native) = event.native.take()
@@ -118,6 +128,49 @@ impl Event {
     }
 }
 
+impl Event {
+    #[cold]
+    fn wait_specially(&self, runtime: &Runtime, native: driver::Event, stream: Stream) -> Result<()> {
+        let device = self.device.load(Ordering::Relaxed);
+        if self.flags.load(Ordering::Relaxed) & INTERPROCESS != 0 && device != stream.device as i32 {
+            return self.wait_through_relay(runtime, runtime.device(device)?, native, stream);
+        }
+        let external = self.is_external_in(runtime, stream)?;
+        let flags = if external { CU_EVENT_WAIT_EXTERNAL } else { CU_EVENT_WAIT_DEFAULT };
+        runtime.in_stream(stream, |driver, raw| Ok(driver.stream_wait_event(raw, native, flags)?))
+    }
+
+    /// Lets a stream of another device wait for an interprocess event. The driver (580, CUDA 13.0) crashes when asked
+    /// for that, so a stream of the event's own device waits in its place, and is waited for by an ordinary event. The
+    /// stream is this event's alone: shared, it would make one event's waiters wait for another's.
+    fn wait_through_relay(
+        &self,
+        runtime: &Runtime,
+        device: &Device,
+        native: driver::Event,
+        stream: Stream,
+    ) -> Result<()> {
+        let _creation = self.creation.lock();
+        let relay = match self.relay.get() {
+            Some(relay) => relay,
+            None => {
+                let relay = device.with_context(&runtime.driver, |driver| {
+                    Ok(driver.with_relaxed_capture(|| driver.stream_create(0))??)
+                })?;
+                self.relay.set(relay);
+                relay
+            }
+        };
+        event_pool::with(runtime, device.ordinal, |pooled| {
+            runtime.in_any_context(|driver| {
+                driver.stream_wait_event(relay, native, CU_EVENT_WAIT_DEFAULT)?;
+                Ok(driver.event_record(pooled, relay)?)
+            })?;
+            runtime.in_stream(stream, |driver, raw| Ok(driver.stream_wait_event(raw, pooled, CU_EVENT_WAIT_DEFAULT)?))
+        })
+    }
+}
+
 /// Records an event in a stream: it is complete when the work that the stream has now is.
 #[inline]
 pub fn record(handle: u64, stream_handle: usize) -> Result<()> {
@@ -141,9 +194,10 @@ pub fn wait(handle: u64, stream_handle: usize) -> Result<()> {
     let event = EVENTS.get(handle)?;
     let stream = stream::resolve(runtime, stream_handle)?;
     let Some(native) = event.native.get() else { return Ok(()) };
-    let external = event.is_external_in(runtime, stream)?;
-    let flags = if external { CU_EVENT_WAIT_EXTERNAL } else { CU_EVENT_WAIT_DEFAULT };
-    runtime.in_stream(stream, |driver, raw| Ok(driver.stream_wait_event(raw, native, flags)?))
+    if event.flags.load(Ordering::Relaxed) & (EXTERNAL | INTERPROCESS) != 0 {
+        return event.wait_specially(runtime, native, stream);
+    }
+    runtime.in_stream(stream, |driver, raw| Ok(driver.stream_wait_event(raw, native, CU_EVENT_WAIT_DEFAULT)?))
 }
 
 /// Whether what an event recorded last is complete; true if it never was recorded.

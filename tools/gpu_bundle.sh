@@ -22,6 +22,7 @@ rm -rf "$bundle/sources/c_tests/__pycache__"
 # shellcheck disable=SC2016 # $ORIGIN is for the loader, not for the shell
 tools/programs.sh benches "$bundle/benches" "$bundle/lib" '$ORIGIN/../lib'
 
+cp benches/*.py "$bundle/benches/"
 cp -r tests/package "$bundle/sources/package"
 cp tools/gpu_run.sh "$bundle/gpu_run.sh"
 echo "$bundle: $(du -sh "$bundle" | cut -f1); on the GPU machine: tools/gpu_run.sh LOGS, or $bundle/gpu_run.sh LOGS"

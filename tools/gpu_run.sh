@@ -86,8 +86,14 @@ step c_tests 300 python3 sources/c_tests/run.py --no-build --lib lib --include i
     --jobs 8
 
 for bench in benches/*; do
-    [ -x "$bench" ] && step "bench-$(basename "$bench")" 120 "$bench"
+    [ -f "$bench" ] && [ -x "$bench" ] && step "bench-$(basename "$bench")" 120 "$bench"
 done
+
+if python3 -c 'import torch' 2>/dev/null; then
+    step bench-torch 120 python3 benches/torch_calls.py
+else
+    skip bench-torch "no PyTorch"
+fi
 
 if command -v compute-sanitizer >/dev/null; then
     step memcheck 240 "$self" --memcheck

@@ -27,7 +27,7 @@ pub use context::Context;
 pub use event::{Event, EventCell};
 pub use kernel::{Function, Module};
 pub use memory::{MemoryKind, PointerInfo, Span};
-pub use stream::{HostFunction, Stream};
+pub use stream::{HostFunction, Stream, StreamCell};
 pub use stream_table::{StreamInfo, StreamOrigin, StreamTable};
 pub use table::{Call, Code, Table};
 

@@ -4,6 +4,7 @@ use super::{Answer, Context, Driver, Event, call, codes, types::*};
 use std::{
     ffi::{c_int, c_uint, c_void},
     ptr,
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 /// A stream of the driver's: one that plinth made and keeps for ever, one that the caller vouched for, or one of the
@@ -38,6 +39,29 @@ impl Stream {
     }
 }
 
+/// A place that holds a stream or none.
+#[derive(Debug, Default)]
+pub struct StreamCell(AtomicUsize);
+
+impl StreamCell {
+    /// The stream in it.
+    pub fn get(&self) -> Option<Stream> {
+        let handle = self.0.load(Ordering::Acquire);
+        (handle != 0).then_some(Stream(handle))
+    }
+
+    /// Puts a stream in, in place of what was there.
+    pub fn set(&self, stream: Stream) {
+        self.0.store(stream.0, Ordering::Release);
+    }
+
+    /// Takes the stream out.
+    pub fn take(&self) -> Option<Stream> {
+        let handle = self.0.swap(0, Ordering::AcqRel);
+        (handle != 0).then_some(Stream(handle))
+    }
+}
+
 /// A function of the caller's to be called by a stream, with its argument.
 #[derive(Debug, Clone, Copy)]
 pub struct HostFunction {
@@ -62,6 +86,12 @@ impl Driver {
         // SAFETY: the output is a live local; a priority out of range is clamped by the driver.
         unsafe { call!(self, cuStreamCreateWithPriority(&mut stream, CU_STREAM_NON_BLOCKING, priority)) }?;
         Ok(Stream(stream as usize))
+    }
+
+    /// Destroys a stream that [`stream_create`](Self::stream_create) gave and nobody uses any more. Its work still runs.
+    pub fn stream_destroy(&self, stream: Stream) -> Answer<()> {
+        // SAFETY: the stream is live until this call, after which its owner forgets it.
+        unsafe { call!(self, cuStreamDestroy_v2(stream.raw())) }
     }
 
     /// Whether all work of a stream is done.
