@@ -187,11 +187,13 @@ fn elsewhere(handle: usize, actual: u32, claimed: u32) -> Error {
 #[inline]
 pub fn current(device: i32) -> Result<usize> {
     let runtime = runtime::ready()?;
-    let number = if device == -1 { thread::device() } else { device as u32 };
-    if number as usize >= runtime.devices().len() {
+    if device == -1 {
+        return Ok(thread::stream(thread::device()).handle());
+    }
+    if device as usize >= runtime.devices().len() {
         return Err(properties::no_such_device(device, runtime.devices().len()));
     }
-    Ok(thread::stream(number).handle())
+    Ok(thread::stream(device as u32).handle())
 }
 
 /// The handle of a device's default stream, which is 0 for each.
