@@ -28,10 +28,11 @@ help: ## print this list
 
 # ---- building
 
+# The crate types are named because cargo optimises across crates only where no rlib is asked for.
 .PHONY: build
 build: ## the shared and the static library, in target/release
 	@tools/bootstrap.sh rust cc
-	cargo build --release --lib --locked
+	cargo rustc --release --lib --locked --crate-type cdylib,staticlib
 	@tools/soname_link.sh $(TARGET)/release
 
 .PHONY: header
