@@ -1,8 +1,9 @@
 //! Copies and fills, in every direction.
 
 use crate::{
-    driver::{MemoryKind, PointerInfo, Span},
+    driver::{MemoryKind, Span},
     error::{Context, Error, Result},
+    memory,
     runtime::{self, Runtime},
     status::Status,
     stream, sync_debug,
@@ -64,8 +65,8 @@ pub fn between_current_streams(destination: Span, source: Span, non_blocking: bo
     }
     check_range(destination, "destination")?;
     check_range(source, "source")?;
-    let to = owner(runtime, destination)?;
-    let from = owner(runtime, source)?;
+    let to = memory::owner(runtime, destination.address())?;
+    let from = memory::owner(runtime, source.address())?;
     let copied = match (to, from) {
         (Some(to), Some(from)) if to == from => copy_on(runtime, destination, source, to),
         (Some(to), Some(from)) => copy_across(runtime, destination, to, source, from),
@@ -78,32 +79,26 @@ pub fn between_current_streams(destination: Span, source: Span, non_blocking: bo
                     sync_debug::check("plinth_copy with pageable host memory")?;
                 }
             }
-            copy_on(runtime, destination, source, device).and_then(|()| {
-                if non_blocking {
-                    return Ok(());
-                }
-                let stream = stream::current_on(runtime, device)?;
-                runtime.in_stream(stream, |driver, raw| Ok(driver.stream_synchronize(raw)?))
-            })
+            if non_blocking {
+                copy_on(runtime, destination, source, device)
+            } else {
+                copy_on_and_wait(runtime, destination, source, device)
+            }
         }
         (None, None) => copy_on_host(runtime, destination, source),
     };
     copied.context(|| format!("copying {}", Bytes(destination.bytes() as u64)))
 }
 
-/// The device that memory belongs to; `None` for host memory.
-fn owner(runtime: &Runtime, span: Span) -> Result<Option<u32>> {
-    match runtime.pointer_info(span.address())? {
-        PointerInfo { kind: MemoryKind::Device | MemoryKind::Managed, device } => {
-            Ok(Some(runtime.device(device)?.ordinal))
-        }
-        _ => Ok(None),
-    }
-}
-
 fn copy_on(runtime: &Runtime, destination: Span, source: Span, device: u32) -> Result<()> {
     let stream = stream::current_on(runtime, device)?;
     runtime.in_stream(stream, |driver, raw| Ok(driver.copy(destination, source, raw)?))
+}
+
+fn copy_on_and_wait(runtime: &Runtime, destination: Span, source: Span, device: u32) -> Result<()> {
+    copy_on(runtime, destination, source, device)?;
+    let stream = stream::current_on(runtime, device)?;
+    runtime.in_stream(stream, |driver, raw| Ok(driver.stream_synchronize(raw)?))
 }
 
 fn copy_across(runtime: &Runtime, destination: Span, to: u32, source: Span, from: u32) -> Result<()> {
@@ -121,9 +116,7 @@ fn copy_across(runtime: &Runtime, destination: Span, to: u32, source: Span, from
 fn copy_on_host(runtime: &Runtime, destination: Span, source: Span) -> Result<()> {
     sync_debug::check("plinth_copy between two places of host memory")?;
     let device = runtime.current_device()?.ordinal;
-    copy_on(runtime, destination, source, device)?;
-    let stream = stream::current_on(runtime, device)?;
-    runtime.in_stream(stream, |driver, raw| Ok(driver.stream_synchronize(raw)?))
+    copy_on_and_wait(runtime, destination, source, device)
 }
 
 /// A pattern to fill memory with.

@@ -3,7 +3,7 @@
 use crate::{
     driver::{MemoryKind, Span},
     error::{Context, Error, Result},
-    runtime,
+    runtime::{self, Runtime},
     status::Status,
     sync_debug,
     units::Bytes,
@@ -92,9 +92,11 @@ fn refused(error: Error, span: Span, giver: &str) -> Error {
 /// The number of the device whose memory an address is in; `None` for host memory and for no memory at all.
 pub fn device_of(address: u64) -> Result<Option<u32>> {
     let runtime = runtime::ready()?;
-    if address == 0 {
-        return Ok(None);
-    }
+    if address == 0 { Ok(None) } else { owner(runtime, address) }
+}
+
+/// The same for an address that is not 0, with the runtime at hand.
+pub fn owner(runtime: &Runtime, address: u64) -> Result<Option<u32>> {
     let info = runtime.pointer_info(address)?;
     match info.kind {
         MemoryKind::Device | MemoryKind::Managed => Ok(Some(runtime.device(info.device)?.ordinal)),

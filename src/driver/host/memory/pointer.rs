@@ -19,46 +19,28 @@ pub struct Pointee {
 impl Memory {
     /// What device or pinned memory an address lies in, if any.
     pub fn pointee(&self, address: u64) -> Option<Pointee> {
+        let of_context = |device, start, bytes, buffer| Pointee {
+            device,
+            host: false,
+            owned_by_context: true,
+            start,
+            bytes,
+            buffer,
+        };
         if let Some((start, one)) = containing(&self.allocations, address, |one| one.bytes) {
-            return Some(Pointee {
-                device: one.device,
-                host: false,
-                owned_by_context: true,
-                start,
-                bytes: one.bytes,
-                buffer: one.buffer,
-            });
+            return Some(of_context(one.device, start, one.bytes, one.buffer));
         }
         if let Some((start, one)) = containing(&self.opened, address, |one| one.bytes) {
-            return Some(Pointee {
-                device: one.device,
-                host: false,
-                owned_by_context: true,
-                start,
-                bytes: one.bytes,
-                buffer: one.buffer,
-            });
+            return Some(of_context(one.device, start, one.bytes, one.buffer));
         }
         if let Some((start, one)) = containing(&self.mappings, address, |one| one.bytes)
             && matches!(one.rights, Rights::Set { .. })
         {
-            return Some(Pointee {
-                device: one.device,
-                host: false,
-                owned_by_context: false,
-                start,
-                bytes: one.bytes,
-                buffer: one.buffer,
-            });
+            let mapped = of_context(one.device, start, one.bytes, one.buffer);
+            return Some(Pointee { owned_by_context: false, ..mapped });
         }
-        containing(&self.pinned, address, |one| one.bytes).map(|(start, one)| Pointee {
-            device: one.device,
-            host: true,
-            owned_by_context: true,
-            start,
-            bytes: one.bytes,
-            buffer: one.buffer,
-        })
+        let (start, one) = containing(&self.pinned, address, |one| one.bytes)?;
+        Some(Pointee { host: true, ..of_context(one.device, start, one.bytes, one.buffer) })
     }
 
     /// The allocation or mapping of device memory that an address lies in.
