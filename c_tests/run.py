@@ -7,6 +7,7 @@ A program says what it needs in comment lines near its top:
   // env: NAME=VALUE    is put into the environment of its tests
   // device: host       its tests make sense on this kind of device only
   // timeout: 120       seconds that its tests may take, where the usual limit is too short
+  // also: NAME=VALUE   its tests run once more with this in the environment; every such line is a run of its own
 """
 
 import argparse
@@ -25,7 +26,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 SKIPPED = 77
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-DECLARATION = re.compile(r"^\s*(?://|/\*)\s*(env|device|timeout):\s*(.*?)\s*(?:\*/)?\s*$", re.MULTILINE)
+DECLARATION = re.compile(r"^\s*(?://|/\*)\s*(env|device|timeout|also):\s*(.*?)\s*(?:\*/)?\s*$", re.MULTILINE)
 VALGRIND = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite",
             "--fair-sched=yes"]
 VALGRIND_SLOWNESS = 8
@@ -40,10 +41,14 @@ class Program:
         self.env = {}
         self.device = None
         self.timeout = None
+        self.variants = [{}]
         for key, value in DECLARATION.findall(source.read_text()):
-            if key == "env":
+            if key in ("env", "also"):
                 name, _, content = value.partition("=")
-                self.env[name.strip()] = content.strip()
+                if key == "env":
+                    self.env[name.strip()] = content.strip()
+                else:
+                    self.variants.append({name.strip(): content.strip()})
             elif key == "device":
                 self.device = value
             else:
@@ -133,9 +138,9 @@ def build(programs, arguments, pool):
     return worked
 
 
-def environment(program, arguments):
+def environment(program, arguments, variant):
     """The environment of a program's tests."""
-    values = dict(os.environ, PLINTH_DEVICE=arguments.device, **program.env)
+    values = {**os.environ, "PLINTH_DEVICE": arguments.device, **program.env, **variant}
     if arguments.sanitizer == "address":
         # Huge requests are part of the tests, and must be answered, not end the process.
         values.setdefault("ASAN_OPTIONS", "allocator_may_return_null=1")
@@ -145,7 +150,7 @@ def environment(program, arguments):
 def list_tests(program, arguments):
     """The names of a program's tests."""
     done = subprocess.run([str(arguments.build / program.name), "--list"], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=60, env=environment(program, arguments),
+                          stderr=subprocess.STDOUT, text=True, timeout=60, env=environment(program, arguments, {}),
                           check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{program.name} --list ended with {done.returncode}:\n{done.stdout}")
@@ -160,9 +165,14 @@ def kill_group(process):
         pass
 
 
-def run_one(program, test, arguments):
+def test_name(program, variant, test):
+    """A test's name, with what its run has in the environment that the program's first run has not."""
+    return "/".join([program.name, *(f"{name}={value}" for name, value in variant.items()), test])
+
+
+def run_one(program, variant, test, arguments):
     """Runs one test."""
-    name = f"{program.name}/{test}"
+    name = test_name(program, variant, test)
     if program.device and arguments.device != "auto" and program.device != arguments.device:
         return Result(name, "skipped", f"is about the {program.device} device")
     limit = max(program.timeout or 0, arguments.timeout) * (VALGRIND_SLOWNESS if arguments.valgrind else 1)
@@ -171,7 +181,7 @@ def run_one(program, test, arguments):
     # A file, not a pipe: a process that outlives the test could hold a pipe open.
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                                   start_new_session=True, env=environment(program, arguments))
+                                   start_new_session=True, env=environment(program, arguments, variant))
         try:
             code = process.wait(limit)
         except subprocess.TimeoutExpired:
@@ -237,11 +247,11 @@ def main():
         if arguments.build_only:
             return 0
         wanted = re.compile(arguments.filter)
-        tests = [(program, test) for program in programs for test in list_tests(program, arguments)
-                 if wanted.search(f"{program.name}/{test}")]
+        tests = [(program, variant, test) for program in programs for test in list_tests(program, arguments)
+                 for variant in program.variants if wanted.search(test_name(program, variant, test))]
         report = Report()
         for done in concurrent.futures.as_completed(
-                pool.submit(run_one, program, test, arguments) for program, test in tests):
+                pool.submit(run_one, program, variant, test, arguments) for program, variant, test in tests):
             report.add(done.result())
     report.end_line()
     print(f"on the device {arguments.device}, in {time.monotonic() - started:.1f} s")

@@ -1,0 +1,159 @@
+/*
+ * What the tests of the caching allocator share.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+
+#ifndef ALLOCATING_H
+#define ALLOCATING_H
+
+#include "support.h"
+
+/* The unit in which memory is handed out. */
+#define UNIT ((size_t)512)
+
+static inline size_t rounded(size_t bytes) { return (bytes + UNIT - 1) / UNIT * UNIT; }
+
+/* Memory of the caching allocator. Give it back with `release`. */
+static inline unsigned char *alloc_on(size_t bytes, int32_t device, plinth_stream_t stream) {
+  void *pointer = UNTOUCHED_POINTER;
+  CHECK_OK(plinth_caching_allocator_alloc(bytes, device, stream, &pointer));
+  CHECK(pointer != NULL && pointer != UNTOUCHED_POINTER);
+  CHECK_EQ((uintptr_t)pointer % UNIT, 0);
+  return (unsigned char *)pointer;
+}
+
+static inline void release(void *pointer) { CHECK_OK(plinth_caching_allocator_delete(pointer)); }
+
+static inline size_t allocated(int32_t device) {
+  size_t bytes = UNTOUCHED;
+  CHECK_OK(plinth_memory_allocated(device, &bytes));
+  return bytes;
+}
+
+static inline size_t max_allocated(int32_t device) {
+  size_t bytes = UNTOUCHED;
+  CHECK_OK(plinth_max_memory_allocated(device, &bytes));
+  return bytes;
+}
+
+static inline size_t reserved(int32_t device) {
+  size_t bytes = UNTOUCHED;
+  CHECK_OK(plinth_memory_reserved(device, &bytes));
+  return bytes;
+}
+
+static inline size_t max_reserved(int32_t device) {
+  size_t bytes = UNTOUCHED;
+  CHECK_OK(plinth_max_memory_reserved(device, &bytes));
+  return bytes;
+}
+
+static inline size_t free_memory(int32_t device) {
+  size_t available = 0;
+  size_t total = 0;
+  CHECK_OK(plinth_mem_get_info(device, &available, &total));
+  return available;
+}
+
+static inline size_t total_memory(int32_t device) {
+  size_t available = 0;
+  size_t total = 0;
+  CHECK_OK(plinth_mem_get_info(device, &available, &total));
+  return total;
+}
+
+/* The allocator's own opinion of itself. */
+static inline void expect_sound(void) { CHECK_OK(plinth_testing_check_allocator()); }
+
+/* Everything was given back: nothing is in anyone's hands, and nothing stays in the cache. */
+static inline void expect_nothing_left(void) {
+  int32_t device;
+  expect_sound();
+  for (device = 0; device < device_count(); device++) {
+    CHECK_OK(plinth_synchronize(device));
+    CHECK_EQ(allocated(device), 0);
+  }
+  CHECK_OK(plinth_empty_cache());
+  expect_sound();
+  for (device = 0; device < device_count(); device++) {
+    CHECK_EQ(allocated(device), 0);
+    CHECK_EQ(reserved(device), 0);
+  }
+}
+
+/* Lets a device's allocator hold so many bytes, and a little: a fraction does not hit a byte. */
+static inline void limit_memory(size_t bytes, int32_t device) {
+  const double fraction = ((double)bytes + (double)(MIB / 2)) / (double)total_memory(device);
+  CHECK_OK(plinth_set_per_process_memory_fraction(fraction, device));
+}
+
+static inline void lift_limit(int32_t device) { CHECK_OK(plinth_set_per_process_memory_fraction(1.0, device)); }
+
+static inline bool overlap(const void *one, size_t one_bytes, const void *other, size_t other_bytes) {
+  const uintptr_t first = (uintptr_t)one;
+  const uintptr_t second = (uintptr_t)other;
+  return first < second + other_bytes && second < first + one_bytes;
+}
+
+/* Allocates until the cache has no more of a size, and tells whether `old` was handed out again on the way. */
+static inline bool comes_back(const void *old, size_t bytes, int32_t device, plinth_stream_t stream) {
+  void *taken[256];
+  int count = 0;
+  bool found = false;
+  const size_t held = reserved(device);
+  while (!found && count < 256 && reserved(device) == held) {
+    taken[count] = alloc_on(bytes, device, stream);
+    found = overlap(taken[count++], bytes, old, bytes);
+  }
+  while (count > 0) {
+    release(taken[--count]);
+  }
+  return found;
+}
+
+/* Writes a word over a whole block, in stream order; its size must be a multiple of 4. */
+static inline void fill_words(void *memory, uint32_t word, size_t bytes, plinth_stream_t stream) {
+  CHECK_OK(plinth_memset_pattern(memory, &word, sizeof word, bytes, stream));
+}
+
+/* The bytes before the first word that is another; `bytes` if none is. */
+static inline size_t words_mismatch(const void *host, uint32_t word, size_t bytes) {
+  const uint32_t *in = (const uint32_t *)host;
+  size_t index;
+  for (index = 0; index < bytes / 4 && in[index] == word; index++) {
+  }
+  return index * 4;
+}
+
+/* Whether a block has one word all over it, once everything before in the stream is done. Waits for the stream. */
+static inline bool has_words(const void *memory, uint32_t word, size_t bytes, plinth_stream_t stream, void *pinned) {
+  CHECK_OK(plinth_memcpy(pinned, memory, bytes, stream));
+  CHECK_OK(plinth_stream_synchronize(stream));
+  return words_mismatch(pinned, word, bytes) == bytes;
+}
+
+static inline void *open_in_the_end(void *context) {
+  const double end = seconds_now() + 10;
+  while (!gate_is_open((gate *)context) && seconds_now() < end) {
+    sleep_milliseconds(5);
+  }
+  gate_open((gate *)context);
+  return NULL;
+}
+
+/*
+ * A gate for calls that must not wait: while they are made it is shut, so that one which waits for the stream is stuck,
+ * until somebody opens the gate after ten seconds; and then `expect_held` tells.
+ */
+static inline gate *hold(plinth_stream_t stream) {
+  pthread_t thread;
+  gate *shut = gate_shut(stream);
+  CHECK(pthread_create(&thread, NULL, open_in_the_end, shut) == 0);
+  CHECK(pthread_detach(thread) == 0);
+  return shut;
+}
+
+static inline void expect_held(const gate *shut) { CHECK(!gate_is_open(shut)); }
+
+#endif
