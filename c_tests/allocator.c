@@ -3,9 +3,9 @@
 #include "allocating.h"
 #include "driver.h"
 
-static const size_t sizes[] = {1,    2,        511,         512,     513,         1024,    4095,     4097,     64 * KIB, MIB - 1,
-                               MIB,  MIB + 1,  2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 9 * MIB, 10 * MIB, 20 * MIB, 21 * MIB,
-                               33 * MIB + 7};
+static const size_t sizes[] = {1,           2,       511,         512,     513,      1024,     4095,
+                               4097,        64 * KIB, MIB - 1,    MIB,     MIB + 1,  2 * MIB - 1, 2 * MIB,
+                               2 * MIB + 1, 9 * MIB, 10 * MIB,    20 * MIB, 21 * MIB, 33 * MIB + 7};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
 static int32_t device_of(const void *pointer) {
