@@ -1,0 +1,415 @@
+/* Not enough memory: what is tried, who is told, what is said. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* also: PLINTH_ALLOC_CONF=expandable_segments:False */
+#include "allocating.h"
+
+enum { LIMIT = 128 * MIB };
+
+static void expect_out_of_memory(size_t bytes, int32_t device, plinth_stream_t stream) {
+  void *pointer = UNTOUCHED_POINTER;
+  CHECK_STATUS(plinth_caching_allocator_alloc(bytes, device, stream, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_SAME(pointer, UNTOUCHED_POINTER);
+}
+
+TEST(the_message_tells_what_there_is) {
+  const int32_t last = device_count() - 1;
+  char place[32];
+  limit_memory(LIMIT, last);
+  void *memory = alloc_on(64 * MIB, last, NULL);
+  snprintf(place, sizeof place, "device %d", (int)last);
+  expect_out_of_memory(100 * MIB, last, NULL);
+  CHECK_MESSAGE("100.00 MiB");
+  CHECK_MESSAGE(place);
+  CHECK_MESSAGE("64.00 MiB");
+  CHECK_MESSAGE("free");
+  CHECK_MESSAGE("limit");
+  CHECK_MESSAGE("pool");
+  release(memory);
+  expect_nothing_left();
+}
+
+TEST(a_message_without_a_limit_tells_the_total) {
+  char total[32];
+  snprintf(total, sizeof total, "%.2f GiB", (double)total_memory(0) / (double)GIB);
+  expect_out_of_memory((size_t)3 << 40, 0, NULL);
+  CHECK_MESSAGE("3.00 TiB");
+  CHECK_MESSAGE(total);
+}
+
+TEST(the_largest_free_run_is_told) {
+  limit_memory(LIMIT, 0);
+  void *memory[12];
+  for (int index = 0; index < 12; index++) {
+    memory[index] = alloc_on(8 * MIB, 0, NULL);
+  }
+  for (int index = 0; index < 12; index += 2) {
+    release(memory[index]);
+  }
+  expect_out_of_memory(120 * MIB, 0, NULL);
+  CHECK_MESSAGE("120.00 MiB");
+  CHECK_MESSAGE("48.00 MiB");
+  for (int index = 1; index < 12; index += 2) {
+    release(memory[index]);
+  }
+  expect_nothing_left();
+}
+
+TEST(cached_memory_of_other_sizes_is_used) {
+  limit_memory(LIMIT, 0);
+  for (int round = 0; round < 3; round++) {
+    void *memory[12];
+    for (int index = 0; index < 12; index++) {
+      memory[index] = alloc_on(8 * MIB, 0, NULL);
+    }
+    for (int index = 0; index < 12; index++) {
+      release(memory[index]);
+    }
+    void *large = alloc_on(100 * MIB, 0, NULL);
+    CHECK_OK(plinth_memset(large, 1, 100 * MIB, NULL));
+    release(large);
+    void *small[64];
+    for (int index = 0; index < 64; index++) {
+      small[index] = alloc_on(500 * KIB, 0, NULL);
+    }
+    for (int index = 0; index < 64; index++) {
+      release(small[index]);
+    }
+  }
+  expect_nothing_left();
+}
+
+TEST(cached_memory_of_other_streams_is_used) {
+  void *pinned = pinned_memory(100 * MIB);
+  limit_memory(LIMIT, 0);
+  for (int round = 0; round < 6; round++) {
+    plinth_stream_t stream = round % 3 == 0 ? NULL : stream_on(0);
+    void *memory = alloc_on(100 * MIB, 0, stream);
+    fill_words(memory, (uint32_t)round, 100 * MIB, stream);
+    CHECK(has_words(memory, (uint32_t)round, 100 * MIB, stream, pinned));
+    release(memory);
+  }
+  CHECK_OK(plinth_pinned_free(pinned));
+  expect_nothing_left();
+}
+
+/* The memory goes over only when the stream that gave it back has finished with it. */
+TEST(memory_of_a_busy_stream_is_waited_for) {
+  plinth_stream_t first = stream_on(0);
+  plinth_stream_t second = stream_on(0);
+  void *pinned = pinned_memory(100 * MIB);
+  limit_memory(LIMIT, 0);
+  void *memory = alloc_on(100 * MIB, 0, first);
+  gate *shut = gate_shut(first);
+  fill_words(memory, 1, 100 * MIB, first);
+  release(memory);
+  pthread_t opener = gate_open_soon(shut);
+  void *next = alloc_on(100 * MIB, 0, second);
+  fill_words(next, 2, 100 * MIB, second);
+  CHECK_OK(plinth_stream_synchronize(first));
+  CHECK(has_words(next, 2, 100 * MIB, second, pinned));
+  pthread_join(opener, NULL);
+  release(next);
+  CHECK_OK(plinth_pinned_free(pinned));
+  expect_nothing_left();
+}
+
+TEST(pieces_of_a_shared_cache_are_used) {
+  /* Every second block is live, so that what is free is scattered over two streams. */
+  plinth_stream_t streams[2] = {stream_on(0), stream_on(0)};
+  void *memory[12];
+  limit_memory(LIMIT, 0);
+  for (int index = 0; index < 12; index++) {
+    memory[index] = alloc_on(8 * MIB, 0, streams[index / 2 % 2]);
+    fill_words(memory[index], (uint32_t)index, 8 * MIB, streams[index / 2 % 2]);
+  }
+  for (int index = 0; index < 12; index += 2) {
+    release(memory[index]);
+  }
+  void *pinned = pinned_memory(40 * MIB);
+  void *pointer = NULL;
+  /* Pages can be put together to one block; segments cannot. */
+  if (getenv("PLINTH_ALLOC_CONF") == NULL) {
+    pointer = alloc_on(40 * MIB, 0, streams[0]);
+    fill_words(pointer, 99, 40 * MIB, streams[0]);
+    CHECK(has_words(pointer, 99, 40 * MIB, streams[0], pinned));
+  }
+  for (int index = 1; index < 12; index += 2) {
+    CHECK(has_words(memory[index], (uint32_t)index, 8 * MIB, streams[index / 2 % 2], pinned));
+    release(memory[index]);
+  }
+  release(pointer);
+  CHECK_OK(plinth_pinned_free(pinned));
+  expect_nothing_left();
+}
+
+TEST(after_a_failure_everything_works) {
+  limit_memory(LIMIT, 0);
+  for (int round = 0; round < 50; round++) {
+    void *memory = alloc_on((size_t)(round % 7 + 1) * 10 * MIB, 0, NULL);
+    expect_out_of_memory(LIMIT + MIB, 0, NULL);
+    expect_out_of_memory((size_t)1 << 62, 0, stream_on(0));
+    expect_sound();
+    CHECK_EQ(allocated(0), (size_t)(round % 7 + 1) * 10 * MIB);
+    release(memory);
+  }
+  expect_nothing_left();
+}
+
+TEST(a_full_host_device_uses_its_cache) {
+  setenv("PLINTH_DEVICE", "host", 1);
+  setenv("PLINTH_HOST_MEMORY", "64MiB", 1);
+  for (int round = 0; round < 4; round++) {
+    plinth_stream_t stream = stream_on(0);
+    void *memory[20];
+    int count = 0;
+    while (count < 20 && plinth_caching_allocator_alloc(4 * MIB, 0, stream, &memory[count]) == PLINTH_OK) {
+      count++;
+    }
+    CHECK(count >= 12 && count <= 16);
+    expect_out_of_memory(4 * MIB, 0, stream);
+    CHECK_MESSAGE("64.00 MiB");
+    for (int index = 0; index < count; index++) {
+      release(memory[index]);
+    }
+    /* The other device is full of its own. */
+    void *elsewhere = alloc_on(40 * MIB, 1, NULL);
+    release(elsewhere);
+  }
+  expect_nothing_left();
+  CHECK_EQ(free_memory(0), 64 * MIB);
+}
+
+/* ---- callbacks */
+
+typedef struct spare {
+  void *memory;
+  int calls;
+  int32_t device;
+  size_t size;
+} spare;
+
+static bool free_the_spare(int32_t device, size_t size, void *context) {
+  spare *given = (spare *)context;
+  given->calls++;
+  given->device = device;
+  given->size = size;
+  if (given->memory == NULL) {
+    return false;
+  }
+  release(given->memory);
+  given->memory = NULL;
+  return true;
+}
+
+TEST(a_callback_can_free_something) {
+  const int32_t last = device_count() - 1;
+  spare kept = {NULL, 0, UNTOUCHED, UNTOUCHED};
+  limit_memory(LIMIT, last);
+  CHECK_OK(plinth_add_free_memory_callback(free_the_spare, &kept));
+  kept.memory = alloc_on(80 * MIB, last, NULL);
+  CHECK_EQ(kept.calls, 0);
+  void *memory = alloc_on(90 * MIB, last, NULL);
+  CHECK(kept.memory == NULL);
+  CHECK(kept.calls >= 1);
+  CHECK_EQ(kept.device, last);
+  CHECK(kept.size >= 90 * MIB && kept.size < 92 * MIB);
+  /* Nothing more to free: it is asked, and the call fails. */
+  const int calls = kept.calls;
+  expect_out_of_memory(90 * MIB, last, NULL);
+  CHECK(kept.calls > calls);
+  CHECK_OK(plinth_remove_free_memory_callback(free_the_spare, &kept));
+  const int at_removal = kept.calls;
+  expect_out_of_memory(90 * MIB, last, NULL);
+  CHECK_EQ(kept.calls, at_removal);
+  release(memory);
+  expect_nothing_left();
+}
+
+TEST(all_callbacks_are_asked) {
+  spare kept[3] = {{NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}};
+  limit_memory(LIMIT, 0);
+  for (int index = 0; index < 3; index++) {
+    CHECK_OK(plinth_add_free_memory_callback(free_the_spare, &kept[index]));
+    kept[index].memory = alloc_on(36 * MIB, 0, NULL);
+  }
+  void *memory = alloc_on(100 * MIB, 0, NULL);
+  for (int index = 0; index < 3; index++) {
+    CHECK(kept[index].memory == NULL);
+    CHECK_OK(plinth_remove_free_memory_callback(free_the_spare, &kept[index]));
+  }
+  release(memory);
+  expect_nothing_left();
+}
+
+static bool claim_and_free_nothing(int32_t device, size_t size, void *context) {
+  (void)device;
+  (void)size;
+  (*(int *)context)++;
+  return true;
+}
+
+TEST(a_callback_that_claims_too_much_does_not_hang_anyone) {
+  int calls = 0;
+  CHECK_OK(plinth_add_free_memory_callback(claim_and_free_nothing, &calls));
+  expect_out_of_memory((size_t)1 << 50, 0, NULL);
+  CHECK(calls >= 1 && calls < 100);
+  CHECK_OK(plinth_remove_free_memory_callback(claim_and_free_nothing, &calls));
+  expect_nothing_left();
+}
+
+static bool allocate_in_the_callback(int32_t device, size_t size, void *context) {
+  int *const calls = (int *)context;
+  void *pointer = NULL;
+  (void)size;
+  (*calls)++;
+  CHECK(*calls < 100);
+  /* Calls may be made, and one that fails here does not ask this callback again. */
+  const int before = *calls;
+  CHECK_STATUS(plinth_caching_allocator_alloc((size_t)1 << 50, device, NULL, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_EQ(*calls, before);
+  release(alloc_on(MIB, device, NULL));
+  CHECK_OK(plinth_empty_cache());
+  CHECK(reserved(device) <= LIMIT + MIB);
+  expect_sound();
+  return false;
+}
+
+TEST(a_callback_may_call) {
+  int calls = 0;
+  limit_memory(LIMIT, 0);
+  CHECK_OK(plinth_add_free_memory_callback(allocate_in_the_callback, &calls));
+  void *memory = alloc_on(64 * MIB, 0, NULL);
+  expect_out_of_memory(100 * MIB, 0, NULL);
+  CHECK(calls >= 1);
+  CHECK_OK(plinth_remove_free_memory_callback(allocate_in_the_callback, &calls));
+  release(memory);
+  expect_nothing_left();
+}
+
+static bool remove_itself(int32_t device, size_t size, void *context) {
+  (void)device;
+  (void)size;
+  (*(int *)context)++;
+  CHECK_OK(plinth_remove_free_memory_callback(remove_itself, context));
+  return false;
+}
+
+TEST(a_callback_may_remove_itself) {
+  int calls = 0;
+  CHECK_OK(plinth_add_free_memory_callback(remove_itself, &calls));
+  expect_out_of_memory((size_t)1 << 50, 0, NULL);
+  expect_out_of_memory((size_t)1 << 50, 0, NULL);
+  CHECK_EQ(calls, 1);
+}
+
+TEST(only_what_was_added_is_removed) {
+  spare one = {NULL, 0, 0, 0};
+  spare other = {NULL, 0, 0, 0};
+  CHECK_STATUS(plinth_remove_free_memory_callback(free_the_spare, &one), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_OK(plinth_add_free_memory_callback(free_the_spare, &one));
+  CHECK_STATUS(plinth_remove_free_memory_callback(free_the_spare, &other), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_remove_free_memory_callback(remove_itself, &one), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_OK(plinth_remove_free_memory_callback(free_the_spare, &one));
+  CHECK_STATUS(plinth_remove_free_memory_callback(free_the_spare, &one), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_add_free_memory_callback(NULL, &one), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_attach_out_of_memory_observer(NULL, &one), PLINTH_ERROR_NULL_POINTER);
+}
+
+/* ---- observers */
+
+typedef struct seen {
+  int calls;
+  int32_t device;
+  size_t requested, total, available;
+} seen;
+
+static void note(int32_t device, size_t requested, size_t total, size_t available, void *context) {
+  seen *const noted = (seen *)context;
+  noted->calls++;
+  noted->device = device;
+  noted->requested = requested;
+  noted->total = total;
+  noted->available = available;
+}
+
+TEST(observers_are_told_the_numbers) {
+  const int32_t last = device_count() - 1;
+  seen one = {0, UNTOUCHED, 0, 0, 0};
+  seen other = {0, UNTOUCHED, 0, 0, 0};
+  CHECK_OK(plinth_attach_out_of_memory_observer(note, &one));
+  CHECK_OK(plinth_attach_out_of_memory_observer(note, &other));
+  void *memory = alloc_on(MIB, last, NULL);
+  CHECK_EQ(one.calls, 0);
+  expect_out_of_memory((size_t)1 << 45, last, NULL);
+  CHECK_EQ(one.calls, 1);
+  CHECK_EQ(other.calls, 1);
+  CHECK_EQ(one.device, last);
+  CHECK_EQ(one.requested, (size_t)1 << 45);
+  CHECK_EQ(one.total, total_memory(last));
+  CHECK(one.available > 0 && one.available <= total_memory(last));
+  CHECK_OK(plinth_detach_out_of_memory_observer(note, &one));
+  CHECK_STATUS(plinth_detach_out_of_memory_observer(note, &one), PLINTH_ERROR_INVALID_VALUE);
+  expect_out_of_memory((size_t)1 << 45, last, NULL);
+  CHECK_EQ(one.calls, 1);
+  CHECK_EQ(other.calls, 2);
+  CHECK_OK(plinth_detach_out_of_memory_observer(note, &other));
+  release(memory);
+  expect_nothing_left();
+}
+
+TEST(observers_are_not_told_of_what_was_recovered) {
+  seen noted = {0, UNTOUCHED, 0, 0, 0};
+  spare kept = {NULL, 0, 0, 0};
+  limit_memory(LIMIT, 0);
+  CHECK_OK(plinth_attach_out_of_memory_observer(note, &noted));
+  CHECK_OK(plinth_add_free_memory_callback(free_the_spare, &kept));
+  kept.memory = alloc_on(100 * MIB, 0, NULL);
+  release(alloc_on(100 * MIB, 0, stream_on(0)));
+  release(alloc_on(100 * MIB, 0, stream_on(0)));
+  CHECK_EQ(noted.calls, 0);
+  CHECK_OK(plinth_detach_out_of_memory_observer(note, &noted));
+  CHECK_OK(plinth_remove_free_memory_callback(free_the_spare, &kept));
+  expect_nothing_left();
+}
+
+static void call_plinth(int32_t device, size_t requested, size_t total, size_t available, void *context) {
+  char *text = NULL;
+  (void)requested;
+  (void)total;
+  (void)available;
+  release(alloc_on(KIB, device, NULL));
+  CHECK_OK(plinth_memory_summary(device, true, &text));
+  plinth_string_free(text);
+  CHECK_OK(plinth_detach_out_of_memory_observer(call_plinth, context));
+}
+
+TEST(an_observer_may_call) {
+  int nothing = 0;
+  CHECK_OK(plinth_attach_out_of_memory_observer(call_plinth, &nothing));
+  expect_out_of_memory((size_t)1 << 50, 0, NULL);
+  /* What the observer did is not what the message is about. */
+  CHECK_MESSAGE("1024.00 TiB");
+  expect_nothing_left();
+}
+
+static void *fight_for_memory(void *context) {
+  plinth_stream_t stream = stream_on(0);
+  (void)context;
+  for (int round = 0; round < 40; round++) {
+    void *pointer = NULL;
+    const plinth_status_t status = plinth_caching_allocator_alloc(30 * MIB, 0, stream, &pointer);
+    if (status == PLINTH_OK) {
+      CHECK_OK(plinth_memset(pointer, 1, 30 * MIB, stream));
+      release(pointer);
+    } else {
+      CHECK_STATUS(status, PLINTH_ERROR_OUT_OF_MEMORY);
+    }
+    CHECK(reserved(0) <= LIMIT + MIB);
+  }
+  return NULL;
+}
+
+TEST(threads_that_want_more_than_there_is) {
+  limit_memory(LIMIT, 0);
+  run_threads(8, fight_for_memory);
+  expect_nothing_left();
+}
