@@ -1,0 +1,521 @@
+/*
+ * Every driver call made to fail, once, in every call of the allocator. A call that meets the fault gives an error or
+ * finds another way; either way the allocator is sound after it, what was not done can be done again, and nothing is lost.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+/* also: PLINTH_ALLOC_CONF=expandable_segments:False */
+/* timeout: 240 */
+#include "allocating.h"
+#include "driver.h"
+#include "process.h"
+
+/* What failed in this run of a scenario: at most one call, for the fault happens once. */
+static struct {
+  bool failed;
+  plinth_status_t status;
+  int32_t driver_code;
+  char call[256];
+  char message[1024];
+} failure;
+
+/* The device that the scenarios work on, while device 0 is current. */
+static int32_t last;
+static plinth_stream_t own, other;
+
+static bool attempt(plinth_status_t status, const char *call) {
+  if (status == PLINTH_OK) {
+    expect_sound();
+    return true;
+  }
+  if (plinth_tripped_fault() == NULL || failure.failed) {
+    fprintf(stderr, "%s fails: \"%s\"; %s, after \"%s\" of %s\n", call, plinth_last_error(),
+            plinth_tripped_fault() == NULL ? "without a fault" : plinth_tripped_fault(), failure.message, failure.call);
+    CHECK_OK(status);
+  }
+  failure.failed = true;
+  failure.status = status;
+  failure.driver_code = plinth_last_driver_error();
+  snprintf(failure.message, sizeof failure.message, "%s", plinth_last_error());
+  snprintf(failure.call, sizeof failure.call, "%s", call);
+  CHECK(failure.message[0] != '\0');
+  const plinth_status_t sound = plinth_testing_check_allocator();
+  if (sound != PLINTH_OK) {
+    fprintf(stderr, "after %s failed with \"%s\": \"%s\"\n", call, failure.message, plinth_last_error());
+  }
+  CHECK_OK(sound);
+  return false;
+}
+
+/* A call that may meet the fault. */
+#define ATTEMPT(call) attempt((call), #call)
+
+/* The same for one that gives something back: if it fails it did nothing, and can be made again. */
+#define GIVE_BACK(call)   \
+  do {                    \
+    if (!ATTEMPT(call)) { \
+      CHECK_OK(call);     \
+      expect_sound();     \
+    }                     \
+  } while (0)
+
+/* Allocates, and sees that a failure leaves everything as it was. */
+static unsigned char *try_alloc(size_t bytes, int32_t device, plinth_stream_t stream) {
+  void *pointer = UNTOUCHED_POINTER;
+  const size_t before = allocated(device);
+  if (!ATTEMPT(plinth_caching_allocator_alloc(bytes, device, stream, &pointer))) {
+    CHECK_SAME(pointer, UNTOUCHED_POINTER);
+    CHECK_EQ(allocated(device), before);
+    return NULL;
+  }
+  CHECK_EQ(allocated(device), before + rounded(bytes));
+  return (unsigned char *)pointer;
+}
+
+static void give_back(void *memory, int32_t device, size_t bytes) {
+  const size_t before = allocated(device);
+  GIVE_BACK(plinth_caching_allocator_delete(memory));
+  CHECK_EQ(allocated(device), memory == NULL ? before : before - rounded(bytes));
+}
+
+/* The calls of a scenario, and what must come before the fault is armed. */
+static void (*current_scenario)(void);
+static void (*current_preparation)(void);
+
+static uint64_t armed_nth;
+static int32_t armed_code;
+static bool attached;
+static const char *tripped;
+
+static void *run_in_thread(void *context) {
+  (void)context;
+  if (current_preparation != NULL) {
+    current_preparation();
+  }
+  if (attached) {
+    CHECK_OK(plinth_set_device(0));
+  }
+  CHECK_OK(plinth_inject_fault(armed_nth, armed_code));
+  current_scenario();
+  tripped = plinth_tripped_fault();
+  CHECK_OK(plinth_inject_fault(0, 0));
+  CHECK_OK(plinth_set_device(0));
+  return NULL;
+}
+
+static void run_scenario(void (*scenario)(void), uint64_t nth, int32_t code) {
+  current_scenario = scenario;
+  armed_nth = nth;
+  armed_code = code;
+  memset(&failure, 0, sizeof failure);
+  run_threads(1, run_in_thread);
+  for (int32_t device = 0; device < device_count(); device++) {
+    lift_limit(device);
+  }
+  expect_nothing_left();
+  if (on_host_device()) {
+    CHECK_EQ(host_usage().device_bytes, 0);
+    CHECK_EQ(host_usage().memory_handles, 0);
+    CHECK_EQ(host_usage().mappings, 0);
+  }
+}
+
+static void run_without_fault(void (*scenario)(void)) {
+  run_scenario(scenario, 0, 0);
+  CHECK(!failure.failed);
+}
+
+/* Runs a scenario with its nth driver call failing; returns whether there was an nth. */
+static bool run_with_fault(void (*scenario)(void), uint64_t nth, int32_t code) {
+  run_scenario(scenario, nth, code);
+  const bool met = tripped != NULL;
+  if (failure.failed) {
+    const bool named = strstr(failure.message, tripped) != NULL && failure.driver_code == code;
+    if (failure.status != PLINTH_ERROR_OUT_OF_MEMORY && !named) {
+      fprintf(stderr, "%s failed with %d, and was reported as: driver code %d, \"%s\"\n", tripped, (int)code,
+              (int)failure.driver_code, failure.message);
+    }
+    CHECK(failure.status == PLINTH_ERROR_OUT_OF_MEMORY || (failure.status == PLINTH_ERROR_DRIVER && named));
+  }
+  run_without_fault(scenario);
+  return met;
+}
+
+static const int32_t codes[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN, 12345};
+
+#define MOST_CALLS 2000
+
+static void begin(void) {
+  CHECK_OK(plinth_enable_fault_injection());
+  CHECK_OK(plinth_init());
+  last = device_count() - 1;
+  own = stream_on(last);
+  other = stream_on(last);
+}
+
+static void survive_in_one_process(void (*scenario)(void)) {
+  begin();
+  for (int round = 0; round < 3; round++) {
+    run_without_fault(scenario);
+  }
+  for (int index = 0; index < 6; index++) {
+    uint64_t nth = 1;
+    attached = index >= 3;
+    while (run_with_fault(scenario, nth, codes[index % 3])) {
+      CHECK(++nth < MOST_CALLS);
+    }
+  }
+}
+
+static void (*cold_scenario)(void);
+static uint64_t cold_nth;
+static int32_t cold_code;
+
+enum { NOT_TRIPPED = 3 };
+
+static void survive_in_a_new_process(void) {
+  begin();
+  _exit(run_with_fault(cold_scenario, cold_nth, cold_code) ? 0 : NOT_TRIPPED);
+}
+
+/* Each fault in a process of its own, so that it meets what is done only once. Too slow where making a context is. */
+static void survive_in_new_processes(void (*scenario)(void)) {
+  const char *kind = getenv("PLINTH_DEVICE");
+  if (kind == NULL || strcmp(kind, "host") != 0) {
+    return;
+  }
+  cold_scenario = scenario;
+  for (int index = 0; index < 3; index++) {
+    int status = 0;
+    cold_code = codes[index];
+    attached = index == 1;
+    for (cold_nth = 1; status == 0; cold_nth++) {
+      CHECK(cold_nth < MOST_CALLS);
+      const pid_t child = start_child(survive_in_a_new_process);
+      CHECK_EQ(waitpid(child, &status, 0), child);
+      if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != NOT_TRIPPED)) {
+        fprintf(stderr, "in a new process, with the fault %d in call %d\n", (int)cold_code, (int)cold_nth);
+      }
+      CHECK(WIFEXITED(status));
+      status = WEXITSTATUS(status);
+    }
+    CHECK_EQ(status, NOT_TRIPPED);
+    CHECK(cold_nth > 2);
+  }
+}
+
+/* A scenario, and what comes before its fault. */
+#define PREPARED_SCENARIO(name, preparation) \
+  static void name(void);                    \
+  TEST(name##_survives_faults) {             \
+    current_preparation = (preparation);     \
+    survive_in_new_processes(name);          \
+    survive_in_one_process(name);            \
+  }                                          \
+  static void name(void)
+
+#define SCENARIO(name) PREPARED_SCENARIO(name, NULL)
+
+SCENARIO(growth) {
+  static const size_t sizes[] = {1000, 100 * KIB, 3 * MIB, 25 * MIB, 60 * MIB};
+  unsigned char *memory[5];
+  for (int index = 0; index < 5; index++) {
+    memory[index] = try_alloc(sizes[index], last, own);
+  }
+  for (int index = 0; index < 5; index++) {
+    give_back(memory[index], last, sizes[index]);
+  }
+}
+
+SCENARIO(growth_on_the_default_stream) {
+  unsigned char *memory = try_alloc(3 * MIB, last, NULL);
+  give_back(memory, last, 3 * MIB);
+}
+
+SCENARIO(written_memory) {
+  unsigned char *memory = try_alloc(9 * MIB, last, own);
+  if (memory != NULL && ATTEMPT(plinth_memset(memory, 1, 9 * MIB, own))) {
+    (void)ATTEMPT(plinth_stream_synchronize(own));
+  }
+  give_back(memory, last, 9 * MIB);
+}
+
+SCENARIO(reuse) {
+  for (int round = 0; round < 3; round++) {
+    unsigned char *memory = try_alloc(5 * MIB, last, own);
+    give_back(memory, last, 5 * MIB);
+  }
+}
+
+static void keep_memory_short(void) { limit_memory(64 * MIB, last); }
+
+/* What one stream has in its cache goes to another, because there is no more. */
+PREPARED_SCENARIO(stealing, keep_memory_short) {
+  for (int round = 0; round < 3; round++) {
+    plinth_stream_t stream = round % 2 == 0 ? own : other;
+    unsigned char *memory = try_alloc(44 * MIB, last, stream);
+    give_back(memory, last, 44 * MIB);
+  }
+}
+
+/* In pieces, around what is live. */
+PREPARED_SCENARIO(stealing_in_pieces, keep_memory_short) {
+  unsigned char *memory[6];
+  for (int index = 0; index < 6; index++) {
+    memory[index] = try_alloc(8 * MIB, last, own);
+  }
+  for (int index = 0; index < 6; index += 2) {
+    give_back(memory[index], last, 8 * MIB);
+  }
+  if (!failure.failed) {
+    unsigned char *more[2];
+    for (int index = 0; index < 2; index++) {
+      more[index] = try_alloc(8 * MIB, last, other);
+    }
+    for (int index = 0; index < 2; index++) {
+      give_back(more[index], last, 8 * MIB);
+    }
+  }
+  for (int index = 1; index < 6; index += 2) {
+    give_back(memory[index], last, 8 * MIB);
+  }
+}
+
+SCENARIO(recorded_use) {
+  unsigned char *memory = try_alloc(3 * MIB, last, own);
+  if (memory != NULL) {
+    GIVE_BACK(plinth_record_stream(memory, other));
+  }
+  give_back(memory, last, 3 * MIB);
+  memory = try_alloc(3 * MIB, last, own);
+  give_back(memory, last, 3 * MIB);
+}
+
+SCENARIO(recorded_use_of_several_streams) {
+  plinth_stream_t more = NULL;
+  unsigned char *memory = try_alloc(3 * MIB, last, own);
+  if (memory != NULL && ATTEMPT(plinth_stream_create(0, 0, &more))) {
+    GIVE_BACK(plinth_record_stream(memory, other));
+    GIVE_BACK(plinth_record_stream(memory, more));
+    GIVE_BACK(plinth_record_stream(memory, NULL));
+  }
+  give_back(memory, last, 3 * MIB);
+  GIVE_BACK(plinth_empty_cache());
+}
+
+SCENARIO(empty_cache) {
+  unsigned char *kept = try_alloc(3 * MIB, last, own);
+  unsigned char *memory = try_alloc(30 * MIB, last, other);
+  unsigned char *elsewhere = try_alloc(MIB, 0, NULL);
+  give_back(memory, last, 30 * MIB);
+  give_back(elsewhere, 0, MIB);
+  GIVE_BACK(plinth_empty_cache());
+  give_back(kept, last, 3 * MIB);
+  GIVE_BACK(plinth_empty_cache());
+  CHECK_EQ(reserved(last), 0);
+  CHECK_EQ(reserved(0), 0);
+}
+
+SCENARIO(a_pool) {
+  plinth_pool_id_t pool = {UNTOUCHED, UNTOUCHED};
+  unsigned char *memory = NULL;
+  if (!ATTEMPT(plinth_mem_pool_create(false, false, &pool))) {
+    CHECK_EQ(pool.owner, UNTOUCHED);
+    return;
+  }
+  if (ATTEMPT(plinth_begin_allocate_current_thread_to_pool(last, pool))) {
+    memory = try_alloc(6 * MIB, last, own);
+    GIVE_BACK(plinth_end_allocate_to_pool(last, pool));
+    give_back(memory, last, 6 * MIB);
+    memory = try_alloc(6 * MIB, last, own);
+    GIVE_BACK(plinth_release_pool(last, pool));
+  }
+  GIVE_BACK(plinth_mem_pool_destroy(pool));
+  give_back(memory, last, 6 * MIB);
+}
+
+SCENARIO(blocks_that_outlive_their_pool) {
+  plinth_pool_id_t pool = {0, 0};
+  unsigned char *memory[2] = {NULL, NULL};
+  if (!ATTEMPT(plinth_mem_pool_create(true, true, &pool))) {
+    return;
+  }
+  if (ATTEMPT(plinth_begin_allocate_current_stream_to_pool(last, own, pool))) {
+    memory[0] = try_alloc(6 * MIB, last, own);
+    memory[1] = try_alloc(30 * MIB, last, own);
+    GIVE_BACK(plinth_end_allocate_to_pool(last, pool));
+    GIVE_BACK(plinth_release_pool(last, pool));
+  }
+  GIVE_BACK(plinth_mem_pool_destroy(pool));
+  give_back(memory[0], last, 6 * MIB);
+  give_back(memory[1], last, 30 * MIB);
+}
+
+/* The test's own driver calls can meet the fault too. */
+static bool attempt_driver(int code, const char *call) {
+  if (code != CUDA_SUCCESS) {
+    CHECK(plinth_tripped_fault() != NULL && !failure.failed);
+    failure.failed = true;
+    failure.status = PLINTH_ERROR_OUT_OF_MEMORY;
+    snprintf(failure.call, sizeof failure.call, "%s", call);
+  }
+  return code == CUDA_SUCCESS;
+}
+
+SCENARIO(a_capture) {
+  DRIVER(driver_begin_capture, begin_call, "cuStreamBeginCapture");
+  DRIVER(driver_end_capture, end_call, "cuStreamEndCapture");
+  DRIVER(driver_graph_destroy, destroy, "cuGraphDestroy");
+  const plinth_pool_id_t pool = {4321, 0};
+  unsigned char *memory = NULL;
+  void *graph = NULL;
+  if (!ATTEMPT(plinth_begin_allocate_to_pool(last, pool))) {
+    return;
+  }
+  if (attempt_driver(begin_call(own, CU_STREAM_CAPTURE_MODE_GLOBAL), "begin")) {
+    memory = try_alloc(24 * MIB, last, own);
+    unsigned char *inside = try_alloc(MIB, last, own);
+    give_back(inside, last, MIB);
+    if (!attempt_driver(end_call(own, &graph), "end")) {
+      CHECK_EQ(end_call(own, &graph), CUDA_SUCCESS);
+    }
+    if (!attempt_driver(destroy(graph), "destroy")) {
+      CHECK_EQ(destroy(graph), CUDA_SUCCESS);
+    }
+  }
+  GIVE_BACK(plinth_end_allocate_to_pool(last, pool));
+  give_back(memory, last, 24 * MIB);
+  GIVE_BACK(plinth_release_pool(last, pool));
+}
+
+/* Down to the last resort: cached memory, recorded uses, other streams, pools that may help, a callback. */
+static void *spare;
+
+static bool free_the_spare(int32_t device, size_t size, void *context) {
+  (void)size;
+  (void)context;
+  if (spare == NULL) {
+    return false;
+  }
+  const bool freed = plinth_caching_allocator_delete(spare) == PLINTH_OK;
+  (void)device;
+  if (freed) {
+    spare = NULL;
+  }
+  return freed;
+}
+
+PREPARED_SCENARIO(the_last_resort, keep_memory_short) {
+  void *pointer = UNTOUCHED_POINTER;
+  CHECK_OK(plinth_add_free_memory_callback(free_the_spare, NULL));
+  spare = try_alloc(16 * MIB, last, own);
+  unsigned char *recorded = try_alloc(16 * MIB, last, own);
+  unsigned char *cached = try_alloc(16 * MIB, last, other);
+  if (recorded != NULL) {
+    GIVE_BACK(plinth_record_stream(recorded, other));
+  }
+  give_back(recorded, last, 16 * MIB);
+  give_back(cached, last, 16 * MIB);
+  const bool had_spare = spare != NULL;
+  const size_t before = allocated(last);
+  if (ATTEMPT(plinth_caching_allocator_alloc(52 * MIB, last, other, &pointer))) {
+    CHECK(!had_spare || spare == NULL);
+    CHECK_EQ(allocated(last), 52 * MIB);
+    give_back(pointer, last, 52 * MIB);
+  } else {
+    CHECK_SAME(pointer, UNTOUCHED_POINTER);
+    CHECK_EQ(allocated(last), had_spare && spare == NULL ? before - 16 * MIB : before);
+  }
+  give_back(spare, last, 16 * MIB);
+  spare = NULL;
+  CHECK_OK(plinth_remove_free_memory_callback(free_the_spare, NULL));
+}
+
+/* No memory, with and without a fault on the way to that answer. */
+PREPARED_SCENARIO(no_memory, keep_memory_short) {
+  void *pointer = UNTOUCHED_POINTER;
+  unsigned char *memory = try_alloc(20 * MIB, last, own);
+  const plinth_status_t status = plinth_caching_allocator_alloc(60 * MIB, last, other, &pointer);
+  if (status == PLINTH_OK) {
+    CHECK(memory == NULL);
+    give_back(pointer, last, 60 * MIB);
+  } else if (status != PLINTH_ERROR_OUT_OF_MEMORY) {
+    (void)attempt(status, "alloc");
+  }
+  expect_sound();
+  give_back(memory, last, 20 * MIB);
+}
+
+/* A short program's life, from a table: allocations of a few sizes in a few streams, freed in another order. */
+SCENARIO(a_mixed_sequence) {
+  enum { SLOTS = 10, STEPS = 60 };
+  struct {
+    unsigned char *memory;
+    size_t bytes;
+    int32_t device;
+  } slots[SLOTS];
+  uint64_t state = 12;
+  memset(slots, 0, sizeof slots);
+  for (int step = 0; step < STEPS; step++) {
+    const uint64_t place = random_next(&state) % SLOTS;
+    const size_t bytes = 1 + random_next(&state) % (random_next(&state) % 3 == 0 ? 12 * MIB : 100 * KIB);
+    const bool elsewhere = random_next(&state) % 4 == 0;
+    plinth_stream_t stream = random_next(&state) % 2 == 0 ? own : other;
+    if (slots[place].memory != NULL) {
+      if (step % 5 == 0 && slots[place].device == last) {
+        GIVE_BACK(plinth_record_stream(slots[place].memory, stream));
+      }
+      give_back(slots[place].memory, slots[place].device, slots[place].bytes);
+      slots[place].memory = NULL;
+    } else {
+      slots[place].device = elsewhere ? 0 : last;
+      slots[place].bytes = bytes;
+      slots[place].memory = try_alloc(bytes, slots[place].device, elsewhere ? NULL : stream);
+    }
+    if (step % 25 == 24) {
+      GIVE_BACK(plinth_empty_cache());
+    }
+  }
+  for (int place = 0; place < SLOTS; place++) {
+    give_back(slots[place].memory, slots[place].device, slots[place].bytes);
+  }
+}
+
+SCENARIO(questions) {
+  char *text = NULL;
+  double fraction = 0;
+  if (ATTEMPT(plinth_memory_summary(last, false, &text))) {
+    plinth_string_free(text);
+  }
+  GIVE_BACK(plinth_set_per_process_memory_fraction(0.5, last));
+  GIVE_BACK(plinth_get_per_process_memory_fraction(last, &fraction));
+  CHECK(fraction > 0.49 && fraction < 0.51);
+  GIVE_BACK(plinth_reset_peak_memory_stats(last));
+  unsigned char *memory = try_alloc(MIB, last, own);
+  give_back(memory, last, MIB);
+}
+
+/* PyTorch's forms, which have no status. */
+SCENARIO(the_pluggable_forms) {
+  const size_t before = allocated(last);
+  void *memory = plinth_alloc(5 << 20, last, own);
+  if (memory == NULL) {
+    (void)attempt(PLINTH_ERROR_DRIVER, "plinth_alloc");
+    failure.status = PLINTH_ERROR_OUT_OF_MEMORY; /* which of both it was is not told */
+    CHECK_EQ(allocated(last), before);
+    return;
+  }
+  expect_sound();
+  plinth_pluggable_record_stream(memory, other);
+  expect_sound();
+  plinth_free(memory, 5 << 20, last, own);
+  expect_sound();
+  if (allocated(last) != before) {
+    /* It could not be freed, and can be still. */
+    CHECK(plinth_tripped_fault() != NULL);
+    CHECK_OK(plinth_caching_allocator_delete(memory));
+  }
+  CHECK_EQ(allocated(last), before);
+  plinth_pluggable_reset();
+  expect_sound();
+}
