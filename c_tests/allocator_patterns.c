@@ -1,6 +1,7 @@
 /*
- * Proof from the device's side that live memory is nobody else's: streams write a word over each block, take their time,
- * and copy it out, while the CPU has long given the block back and goes on. What was copied must be what was written.
+ * Proof from the device's side that live memory is nobody else's: streams write a word over each block, take their
+ * time, and copy it out, while the CPU has long given the block back and goes on. What was copied must be what was
+ * written.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
