@@ -290,8 +290,7 @@ static void expect_row(const char *text, const char *name, const char *part) {
 }
 
 TEST(the_summary_is_torchs_table) {
-  static const char *const rows[] = {"Metric",
-                                     "Allocated memory",
+  static const char *const rows[] = {"Allocated memory",
                                      "Active memory",
                                      "Requested memory",
                                      "GPU reserved memory",
@@ -304,10 +303,10 @@ TEST(the_summary_is_torchs_table) {
                                      "Oversize GPU segments"};
   for (int abbreviated = 0; abbreviated < 2; abbreviated++) {
     char *text = summary_of(-1, abbreviated);
-    for (int index = 0; index < 12; index++) {
+    for (int index = 0; index < 11; index++) {
       expect_row(text, rows[index], "|");
     }
-    expect_row(text, "Metric", "Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed");
+    CHECK(strstr(text, "|        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  |") != NULL);
     CHECK((strstr(text, "from large pool") == NULL) == (abbreviated == 1));
     CHECK((strstr(text, "from small pool") == NULL) == (abbreviated == 1));
     plinth_string_free(text);
