@@ -98,17 +98,19 @@ static inline bool overlap(const void *one, size_t one_bytes, const void *other,
 
 /* Allocates until the cache has no more of a size, and tells whether `old` was handed out again on the way. */
 static inline bool comes_back(const void *old, size_t bytes, int32_t device, plinth_stream_t stream) {
-  void *taken[256];
+  enum { MOST = 5000 };
+  void **taken = (void **)pageable_memory(MOST * sizeof *taken);
   int count = 0;
   bool found = false;
   const size_t held = reserved(device);
-  while (!found && count < 256 && reserved(device) == held) {
+  while (!found && count < MOST && reserved(device) == held) {
     taken[count] = alloc_on(bytes, device, stream);
     found = overlap(taken[count++], bytes, old, bytes);
   }
   while (count > 0) {
     release(taken[--count]);
   }
+  free(taken);
   return found;
 }
 

@@ -230,8 +230,9 @@ static bool claim_and_free_nothing(int32_t device, size_t size, void *context) {
 
 TEST(a_callback_that_claims_too_much_does_not_hang_anyone) {
   int calls = 0;
+  limit_memory(LIMIT, 0);
   CHECK_OK(plinth_add_free_memory_callback(claim_and_free_nothing, &calls));
-  expect_out_of_memory((size_t)1 << 50, 0, NULL);
+  expect_out_of_memory(2 * LIMIT, 0, NULL);
   CHECK(calls >= 1 && calls < 100);
   CHECK_OK(plinth_remove_free_memory_callback(claim_and_free_nothing, &calls));
   expect_nothing_left();
@@ -276,9 +277,10 @@ static bool remove_itself(int32_t device, size_t size, void *context) {
 
 TEST(a_callback_may_remove_itself) {
   int calls = 0;
+  limit_memory(LIMIT, 0);
   CHECK_OK(plinth_add_free_memory_callback(remove_itself, &calls));
-  expect_out_of_memory((size_t)1 << 50, 0, NULL);
-  expect_out_of_memory((size_t)1 << 50, 0, NULL);
+  expect_out_of_memory(2 * LIMIT, 0, NULL);
+  expect_out_of_memory(2 * LIMIT, 0, NULL);
   CHECK_EQ(calls, 1);
 }
 

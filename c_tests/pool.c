@@ -462,7 +462,7 @@ static void *work_in_a_pool(void *context) {
   const int32_t device = thread % device_count();
   plinth_stream_t stream = stream_on(device);
   for (int round = 0; round < 15; round++) {
-    plinth_pool_id_t pool = new_pool(thread % 2 == 1, round % 2 == 1);
+    plinth_pool_id_t pool = new_pool(thread % 2 == 1, false);
     void *memory[8];
     size_t sum = 0;
     enter(pool, device);
