@@ -340,7 +340,7 @@ SCENARIO(a_pool) {
 SCENARIO(blocks_that_outlive_their_pool) {
   plinth_pool_id_t pool = {0, 0};
   unsigned char *memory[2] = {NULL, NULL};
-  if (!ATTEMPT(plinth_mem_pool_create(true, true, &pool))) {
+  if (!ATTEMPT(plinth_mem_pool_create(true, false, &pool))) {
     return;
   }
   if (ATTEMPT(plinth_begin_allocate_current_stream_to_pool(last, own, pool))) {
