@@ -397,10 +397,10 @@ def child(run, allocator, path, report):
 
     # What does it still hold when all is gone?
     del losses, evaluations, work
-    pool = None
     gc.collect()
-    torch._C._cuda_clearCublasWorkspaces()
     torch.cuda.synchronize()
+    torch._C._cuda_clearCublasWorkspaces()
+    pool = None
     torch.cuda.empty_cache()
     result["held_after"] = plinth.memory_reserved() if swapped else torch.cuda.memory_reserved()
     if plinth:
