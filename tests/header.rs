@@ -17,6 +17,7 @@ const SECTIONS: &[&str] = &[
     "pool",
     "out_of_memory",
     "pluggable",
+    "trace",
     "testing",
 ];
 

@@ -23,6 +23,9 @@ rm -rf "$bundle/sources/c_tests/__pycache__"
 tools/programs.sh benches "$bundle/benches" "$bundle/lib" '$ORIGIN/../lib'
 
 cp benches/*.py "$bundle/benches/"
+# The benches load it, so that what users copy is what is tested.
+mkdir -p "$bundle/examples"
+cp examples/*.py "$bundle/examples/"
 cp -r tests/package "$bundle/sources/package"
 cp tools/gpu_run.sh "$bundle/gpu_run.sh"
 echo "$bundle: $(du -sh "$bundle" | cut -f1); on the GPU machine: tools/gpu_run.sh LOGS, or $bundle/gpu_run.sh LOGS"

@@ -91,9 +91,15 @@ done
 
 if python3 -c 'import torch' 2>/dev/null; then
     step bench-torch 120 python3 benches/torch_calls.py
+    # Trains on PyTorch's memory and on plinth's: losses by their bits, memory held, step times. Meant to take 150 s at most.
+    step torch 240 python3 benches/torch_training.py --library lib/libplinth.so --json "$logs/torch.json"
 else
     skip bench-torch "no PyTorch"
+    skip torch "no PyTorch"
 fi
+
+# Skips itself where there is no CuPy.
+step cupy 90 python3 benches/cupy_check.py lib/libplinth.so
 
 if command -v compute-sanitizer >/dev/null; then
     step memcheck 240 "$self" --memcheck

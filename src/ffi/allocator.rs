@@ -86,8 +86,12 @@ pub unsafe extern "C" fn plinth_empty_cache() -> plinth_status_t {
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_memory_allocated(device: i32, bytes: *mut usize) -> plinth_status_t {
-    // SAFETY: the caller passes NULL or a place for the bytes.
-    guard(|| Ok(unsafe { Output::new(bytes, "bytes") }?.set(memory::allocated(device)?.0 as usize)))
+    guard(|| {
+        // SAFETY: the caller passes NULL or a place for the bytes.
+        let bytes = unsafe { Output::new(bytes, "bytes") }?;
+        bytes.set(memory::allocated(device)?.0 as usize);
+        Ok(())
+    })
 }
 
 /// Tells how much memory was in the program's hands at most, since the peaks were reset. Where several threads allocate
@@ -98,8 +102,12 @@ pub unsafe extern "C" fn plinth_memory_allocated(device: i32, bytes: *mut usize)
 /// @return As plinth_memory_allocated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_max_memory_allocated(device: i32, bytes: *mut usize) -> plinth_status_t {
-    // SAFETY: the caller passes NULL or a place for the bytes.
-    guard(|| Ok(unsafe { Output::new(bytes, "bytes") }?.set(memory::allocated(device)?.1 as usize)))
+    guard(|| {
+        // SAFETY: the caller passes NULL or a place for the bytes.
+        let bytes = unsafe { Output::new(bytes, "bytes") }?;
+        bytes.set(memory::allocated(device)?.1 as usize);
+        Ok(())
+    })
 }
 
 /// Tells how much physical memory the allocator holds: what is in the program's hands and what is cached. Thread-safe.
@@ -109,8 +117,12 @@ pub unsafe extern "C" fn plinth_max_memory_allocated(device: i32, bytes: *mut us
 /// @return As plinth_memory_allocated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_memory_reserved(device: i32, bytes: *mut usize) -> plinth_status_t {
-    // SAFETY: the caller passes NULL or a place for the bytes.
-    guard(|| Ok(unsafe { Output::new(bytes, "bytes") }?.set(memory::reserved(device)?.0 as usize)))
+    guard(|| {
+        // SAFETY: the caller passes NULL or a place for the bytes.
+        let bytes = unsafe { Output::new(bytes, "bytes") }?;
+        bytes.set(memory::reserved(device)?.0 as usize);
+        Ok(())
+    })
 }
 
 /// Tells how much physical memory the allocator held at most, since the peaks were reset. Thread-safe.
@@ -120,8 +132,12 @@ pub unsafe extern "C" fn plinth_memory_reserved(device: i32, bytes: *mut usize) 
 /// @return As plinth_memory_allocated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_max_memory_reserved(device: i32, bytes: *mut usize) -> plinth_status_t {
-    // SAFETY: the caller passes NULL or a place for the bytes.
-    guard(|| Ok(unsafe { Output::new(bytes, "bytes") }?.set(memory::reserved(device)?.1 as usize)))
+    guard(|| {
+        // SAFETY: the caller passes NULL or a place for the bytes.
+        let bytes = unsafe { Output::new(bytes, "bytes") }?;
+        bytes.set(memory::reserved(device)?.1 as usize);
+        Ok(())
+    })
 }
 
 /// Lets all peaks of a device's memory begin again at what is now. Thread-safe.
@@ -173,6 +189,10 @@ pub unsafe extern "C" fn plinth_set_per_process_memory_fraction(fraction: f64, d
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_get_per_process_memory_fraction(device: i32, fraction: *mut f64) -> plinth_status_t {
-    // SAFETY: the caller passes NULL or a place for the number.
-    guard(|| Ok(unsafe { Output::new(fraction, "fraction") }?.set(memory::fraction(device)?)))
+    guard(|| {
+        // SAFETY: the caller passes NULL or a place for the number.
+        let fraction = unsafe { Output::new(fraction, "fraction") }?;
+        fraction.set(memory::fraction(device)?);
+        Ok(())
+    })
 }

@@ -25,6 +25,7 @@ pub mod status;
 pub mod stream;
 pub mod sync_debug;
 pub mod testing;
+pub mod trace;
 pub mod version;
 
 use crate::{

@@ -80,8 +80,12 @@ pub unsafe extern "C" fn plinth_mem_pool_use_count(
     device: i32,
     count: *mut i32,
 ) -> plinth_status_t {
-    // SAFETY: the caller passes NULL or a place for the count.
-    guard(|| Ok(unsafe { Output::new(count, "count") }?.set(memory::pool_use_count(pool.into(), device)? as i32)))
+    guard(|| {
+        // SAFETY: the caller passes NULL or a place for the count.
+        let count = unsafe { Output::new(count, "count") }?;
+        count.set(memory::pool_use_count(pool.into(), device)? as i32);
+        Ok(())
+    })
 }
 
 /// Tells how much memory a pool has on a device. Thread-safe.

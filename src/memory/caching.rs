@@ -119,10 +119,9 @@ pub fn caching_free(address: u64) -> Result<()> {
 
 #[cold]
 fn hold_back(arena: &'static Arena, block: Id, uses: Vec<Use>) {
-    match runtime::usable() {
-        Some(runtime) => marks::hold_back(runtime, arena, block, uses),
-        // The process is exiting: the block stays what it is.
-        None => {}
+    // In a process that is exiting the block stays what it is.
+    if let Some(runtime) = runtime::usable() {
+        marks::hold_back(runtime, arena, block, uses);
     }
 }
 

@@ -88,7 +88,11 @@ pub fn free_memory(device: u32, size: u64) -> bool {
         return false;
     }
     outermost(false, || {
-        callbacks.iter().fold(false, |any, entry| (entry.call)(entry.function, entry.context, device, size) || any)
+        let mut any = false;
+        for entry in &callbacks {
+            any |= (entry.call)(entry.function, entry.context, device, size);
+        }
+        any
     })
 }
 

@@ -4,6 +4,7 @@ use super::{
     arena::{Arena, Key, MAX_ARENAS},
     pool::PoolId,
     route::Routes,
+    tracing,
 };
 use crate::{
     device::Device,
@@ -13,7 +14,7 @@ use crate::{
     status::Status,
 };
 use once_cell::sync::OnceCell;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
@@ -75,6 +76,16 @@ pub struct DeviceMemory {
     pub created: Count,
     /// Handles and segments that went back.
     pub released: Count,
+}
+
+/// The list of all arenas of a device, locked.
+pub struct AllArenas<'a>(MutexGuard<'a, Arenas>);
+
+impl AllArenas<'_> {
+    /// The arenas.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Arena> + '_ {
+        self.0.by_key.values().chain(&self.0.unused).copied()
+    }
 }
 
 #[derive(Default)]
@@ -199,7 +210,10 @@ impl DeviceMemory {
                 })?
             }
         };
-        arena.inner.lock().space.no_split = super::pool::options(key.pool).no_split;
+        let mut inner = arena.inner.lock();
+        inner.space.no_split = super::pool::options(key.pool).no_split;
+        inner.space.traced = tracing::recorder().is_on().then_some((device, key.stream));
+        drop(inner);
         arenas.by_key.insert(key, arena);
         Ok(arena)
     }
@@ -213,6 +227,11 @@ impl DeviceMemory {
     pub fn arenas_of(&self, pool: PoolId) -> Vec<&'static Arena> {
         let arenas = self.arenas.lock();
         in_order(arenas.by_key.iter().filter(|(key, _)| key.pool == pool).map(|(_, arena)| *arena).collect())
+    }
+
+    /// Every arena that is or was used, and no new one as long as the list is kept.
+    pub fn all_arenas(&self) -> AllArenas<'_> {
+        AllArenas(self.arenas.lock())
     }
 
     /// Notes that an arena, which is empty, is nobody's any more.

@@ -38,6 +38,7 @@ mod space_tests;
 pub mod stats;
 pub mod summary;
 pub mod trace;
+pub mod tracing;
 
 pub use arena::Arena;
 pub use caching::*;
@@ -46,3 +47,4 @@ pub use pool::PoolId;
 pub use pools::*;
 pub use raw::{alloc, alloc_pinned, device_of, free, free_pinned, owner};
 pub use route::forget_for_ever as forget_arenas;
+pub use tracing::{trace_start, trace_stop};

@@ -12,6 +12,7 @@ use super::{
     counters::Counters,
     directory::{self, Entry},
     mapped::Mapped,
+    trace, tracing,
 };
 use std::collections::{BTreeMap, HashSet};
 
@@ -36,6 +37,8 @@ pub struct Region {
 pub struct Space {
     /// The number of the arena, for the directory.
     number: u32,
+    /// Whether a trace is written: the device and the stream's handle that it says.
+    pub traced: Option<(u32, usize)>,
     /// Whether blocks are given out whole.
     pub no_split: bool,
     pub(super) blocks: Blocks,
@@ -79,6 +82,7 @@ impl Space {
     pub fn new(number: u32) -> Self {
         Space {
             number,
+            traced: None,
             no_split: false,
             blocks: Blocks::default(),
             bins: [Bins::default(), Bins::default()],
@@ -151,6 +155,9 @@ impl Space {
             directory::list(address, zone, Entry { arena: self.number, block: id });
         }
         self.counters.hand_out(zone, size, requested);
+        if self.traced.is_some() {
+            self.trace_alloc(address, requested);
+        }
         address
     }
 
@@ -209,12 +216,30 @@ impl Space {
     pub fn give_back(&mut self, id: Id) -> Given {
         let block = &self.blocks[id];
         self.counters.take_back(block.zone, block.size, block.requested);
+        if self.traced.is_some() {
+            self.trace_free(block.address);
+        }
+        let block = &self.blocks[id];
         if block.used_elsewhere {
             self.begin_wait(id);
             return Given::Waiting;
         }
         self.park(id);
         Given::Free
+    }
+
+    #[cold]
+    fn trace_alloc(&self, address: u64, size: u64) {
+        if let Some((device, stream)) = self.traced {
+            tracing::recorder().record_alloc(trace::Block { device, address, stream, size });
+        }
+    }
+
+    #[cold]
+    fn trace_free(&self, address: u64) {
+        if let Some((device, _)) = self.traced {
+            tracing::recorder().record_free(device, address);
+        }
     }
 
     #[cold]
