@@ -511,3 +511,57 @@ TEST(the_default_stream_is_that_of_the_memorys_device) {
   CHECK_OK(plinth_synchronize(0));
   expect_nothing_left();
 }
+
+TEST(the_default_stream_has_two_names) {
+  plinth_stream_t legacy = (plinth_stream_t)(uintptr_t)1;
+  void *memory = alloc_on(3 * MIB, 0, NULL);
+  CHECK_OK(plinth_record_stream(memory, legacy));
+  release(memory);
+  CHECK_SAME(alloc_on(3 * MIB, 0, legacy), memory);
+  release(memory);
+  expect_nothing_left();
+}
+
+static unsigned char *of_the_main_thread;
+
+static void *allocate_on_the_threads_own_stream(void *context) {
+  (void)context;
+  unsigned char *memory = alloc_on(3 * MIB, 0, (plinth_stream_t)(uintptr_t)2);
+  CHECK(!overlap(memory, 3 * MIB, of_the_main_thread, 3 * MIB));
+  release(memory);
+  return NULL;
+}
+
+/* The same handle, and another stream in every thread. */
+TEST(each_thread_has_a_default_stream_of_its_own) {
+  plinth_stream_t own = (plinth_stream_t)(uintptr_t)2;
+  of_the_main_thread = alloc_on(3 * MIB, 0, own);
+  gate *shut = hold(own);
+  CHECK_OK(plinth_memset(of_the_main_thread, 1, 3 * MIB, own));
+  release(of_the_main_thread);
+  run_threads(1, allocate_on_the_threads_own_stream);
+  CHECK_SAME(alloc_on(3 * MIB, 0, own), of_the_main_thread);
+  release(of_the_main_thread);
+  expect_held(shut);
+  gate_open(shut);
+  CHECK_OK(plinth_stream_synchronize(own));
+  expect_nothing_left();
+}
+
+TEST(streams_come_and_go) {
+  DRIVER(driver_stream_destroy, destroy, "cuStreamDestroy");
+  for (int round = 0; round < 300; round++) {
+    plinth_stream_t stream = known_foreign_stream(0, CU_STREAM_NON_BLOCKING);
+    void *memory = alloc_on(3 * MIB, 0, stream);
+    CHECK_OK(plinth_memset(memory, 1, 3 * MIB, stream));
+    release(memory);
+    CHECK_OK(plinth_stream_synchronize(stream));
+    CHECK_OK(plinth_empty_cache());
+    CHECK_EQ(reserved(0), 0);
+    CHECK_EQ(destroy(stream), CUDA_SUCCESS);
+  }
+  if (on_host_device()) {
+    CHECK(host_usage().reservations < 1000);
+  }
+  expect_nothing_left();
+}

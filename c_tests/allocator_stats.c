@@ -157,6 +157,18 @@ TEST(one_live_block_keeps_little) {
   expect_nothing_left();
 }
 
+/* Requests that grow, as a text that gets longer makes them: each is larger than everything that lies in the cache. */
+TEST(growing_requests_do_not_pile_up) {
+  for (size_t megabytes = 10; megabytes <= 200; megabytes += 10) {
+    release(alloc_on(megabytes * MIB, 0, NULL));
+    if (getenv("PLINTH_ALLOC_CONF") == NULL) {
+      CHECK(reserved(0) <= megabytes * MIB + 64 * MIB);
+    }
+  }
+  CHECK(max_reserved(0) >= 200 * MIB);
+  expect_nothing_left();
+}
+
 TEST(a_fraction_is_what_was_set) {
   const double good[] = {0.0, 1e-9, 0.25, 0.5, 0.999, 1.0};
   const double bad[] = {-0.1, -1e-300, 1.0000001, 2.0, -1.0, INFINITY, -INFINITY, NAN};

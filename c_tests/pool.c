@@ -253,6 +253,19 @@ TEST(a_stream_allocates_from_its_pool) {
   expect_nothing_left();
 }
 
+TEST(the_default_stream_has_two_names) {
+  plinth_pool_id_t pool = new_pool(false, false);
+  CHECK_OK(plinth_begin_allocate_current_stream_to_pool(0, NULL, pool));
+  void *one = alloc_on(MIB, 0, NULL);
+  void *other = alloc_on(MIB, 0, (plinth_stream_t)(uintptr_t)1);
+  CHECK_EQ(pool_allocated(pool, 0), 2 * MIB);
+  leave(pool, 0);
+  release(one);
+  release(other);
+  destroy(pool);
+  expect_nothing_left();
+}
+
 TEST(the_last_pool_begun_is_used) {
   enum { POOLS = 4 };
   plinth_pool_id_t pools[POOLS];
@@ -441,6 +454,66 @@ TEST(a_pool_that_is_gone_is_refused) {
   CHECK(plinth_end_allocate_to_pool(0, never) != PLINTH_OK);
   expect_sound();
 }
+
+TEST(a_use_outlives_the_pool) {
+  plinth_pool_id_t pool = new_pool(false, false);
+  plinth_stream_t own = stream_on(0);
+  plinth_stream_t other = stream_on(0);
+  enter(pool, 0);
+  unsigned char *memory = alloc_on(9 * MIB, 0, own);
+  leave(pool, 0);
+  gate *shut = hold(other);
+  CHECK_OK(plinth_record_stream(memory, other));
+  CHECK_OK(plinth_memset(memory, 1, 9 * MIB, other));
+  destroy(pool);
+  release(memory);
+  unsigned char *next = alloc_on(9 * MIB, 0, own);
+  CHECK(!overlap(next, 9 * MIB, memory, 9 * MIB));
+  release(next);
+  expect_held(shut);
+  gate_open(shut);
+  CHECK_OK(plinth_stream_synchronize(other));
+  expect_nothing_left();
+}
+
+TEST(a_pool_may_be_destroyed_while_it_is_begun) {
+  plinth_pool_id_t pool = new_pool(true, false);
+  enter(pool, 0);
+  void *before = alloc_on(MIB, 0, NULL);
+  destroy(pool);
+  void *after = alloc_on(MIB, 0, NULL);
+  CHECK_EQ(allocated(0), 2 * MIB);
+  leave(pool, 0);
+  expect_sound();
+  release(before);
+  release(after);
+  expect_nothing_left();
+}
+
+/* Pools come and go with every request of a server; what is left of them must not pile up. */
+static void use_many_pools(bool destroy_first) {
+  for (int round = 0; round < 2000; round++) {
+    plinth_pool_id_t pool = new_pool(false, false);
+    enter(pool, 0);
+    void *memory = alloc_on(KIB, 0, NULL);
+    leave(pool, 0);
+    if (destroy_first) {
+      destroy(pool);
+      release(memory);
+    } else {
+      release(memory);
+      destroy(pool);
+    }
+    CHECK(reserved(0) < 256 * MIB);
+  }
+  if (on_host_device()) {
+    CHECK(host_usage().reservations < 100);
+  }
+  expect_nothing_left();
+}
+
+TEST(pools_leave_nothing_behind) { use_many_pools(false); }
+TEST(pools_with_live_blocks_leave_nothing_behind) { use_many_pools(true); }
 
 TEST(an_id_of_the_callers_own_makes_a_pool) {
   /* As a graph does it: (n, 0). */
