@@ -49,6 +49,7 @@ static inline size_t max_reserved(int32_t device) {
   return bytes;
 }
 
+/* What the driver has left. Only the host device is a process's own; elsewhere others may take and give meanwhile. */
 static inline size_t free_memory(int32_t device) {
   size_t available = 0;
   size_t total = 0;
@@ -144,13 +145,35 @@ static inline void *open_in_the_end(void *context) {
   return NULL;
 }
 
+/* A GPU's driver loads what a fill or a copy needs when it is first made, and may wait for everything meanwhile. */
+static inline void warm_up(void) {
+  static bool warm;
+  void *memory;
+  void *pinned;
+  if (warm || on_host_device()) {
+    return;
+  }
+  warm = true;
+  memory = device_memory(KIB, -1);
+  pinned = pinned_memory(KIB);
+  CHECK_OK(plinth_memset(memory, 1, KIB, NULL));
+  fill_words(memory, 1, KIB, NULL);
+  CHECK_OK(plinth_memcpy(pinned, memory, KIB, NULL));
+  CHECK_OK(plinth_sleep(1, NULL));
+  CHECK_OK(plinth_stream_synchronize(NULL));
+  CHECK_OK(plinth_device_free(memory));
+  CHECK_OK(plinth_pinned_free(pinned));
+}
+
 /*
  * A gate for calls that must not wait: while they are made it is shut, so that one which waits for the stream is stuck,
  * until somebody opens the gate after ten seconds; and then `expect_held` tells.
  */
 static inline gate *hold(plinth_stream_t stream) {
   pthread_t thread;
-  gate *shut = gate_shut(stream);
+  gate *shut;
+  warm_up();
+  shut = gate_shut(stream);
   CHECK(pthread_create(&thread, NULL, open_in_the_end, shut) == 0);
   CHECK(pthread_detach(thread) == 0);
   return shut;

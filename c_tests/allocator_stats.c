@@ -102,22 +102,23 @@ TEST(peaks_stay_until_they_are_reset) {
 }
 
 TEST(a_cache_is_held_until_it_is_emptied) {
+  const bool counted = on_host_device();
   release(alloc_on(MIB, 0, NULL));
   CHECK_OK(plinth_empty_cache());
   const size_t baseline = free_memory(0);
   void *memory = alloc_on(50 * MIB, 0, NULL);
   const size_t held = reserved(0);
   CHECK(held >= 50 * MIB);
-  CHECK(free_memory(0) + held <= baseline);
+  CHECK(!counted || free_memory(0) + held <= baseline);
   release(memory);
   CHECK_EQ(allocated(0), 0);
   CHECK_EQ(reserved(0), held);
-  CHECK(free_memory(0) + held <= baseline);
+  CHECK(!counted || free_memory(0) + held <= baseline);
   CHECK_OK(plinth_empty_cache());
   CHECK_EQ(reserved(0), 0);
-  CHECK_EQ(free_memory(0), baseline);
+  CHECK(!counted || free_memory(0) == baseline);
   CHECK_OK(plinth_empty_cache());
-  CHECK_EQ(free_memory(0), baseline);
+  CHECK(!counted || free_memory(0) == baseline);
 }
 
 TEST(the_cache_of_every_device_and_stream_is_emptied) {
