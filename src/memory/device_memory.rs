@@ -125,7 +125,7 @@ impl DeviceMemory {
 
     /// All memory of the device, in bytes.
     pub fn total(&self, device: &Device, driver: &Driver) -> Result<u64> {
-        self.total.get_or_try_init(|| Ok(device.properties(driver)?.total_memory as u64)).copied()
+        self.total.get_or_try_init(|| Ok(device.properties(driver)?.total_memory)).copied()
     }
 
     /// The bytes that are held.

@@ -7,11 +7,12 @@
 //! Each step either happens or leaves everything as it was. No arena's lock is held during a call of the driver.
 
 use super::{
-    arena::{Arena, Leaving, Mark, Use},
+    arena::{Arena, Inner, Leaving, Mark, Use},
     block::{UNIT, Zone},
     device_memory::Method,
     growth::{Lifted, Site, Spare, Spot},
     marks, policy,
+    pool::PoolId,
     space::zone_of,
 };
 use crate::{
@@ -50,6 +51,10 @@ pub struct Means {
     pub most: u64,
     /// Where else memory may come from.
     pub steal: Steal,
+    /// Whether such memory is taken before any is created.
+    pub steal_first: bool,
+    /// What is live on the device.
+    pub live: u64,
 }
 
 /// How many spots for a request are tried with stolen handles, which seldom have just the size that is missing.
@@ -174,7 +179,11 @@ impl Grower<'_> {
         loop {
             match self.driver().memory_reserve(bytes, granule) {
                 Ok(address) if address.checked_add(bytes).is_some_and(|end| end < 1 << 48) => {
-                    self.arena.inner.lock().space.add_region(address, bytes, zone);
+                    let mut inner = self.arena.inner.lock();
+                    inner.space.add_region(address, bytes, zone);
+                    if Self::may_cut(&inner) {
+                        inner.space.watch_stuck(granule);
+                    }
                     return Ok(());
                 }
                 Ok(address) => {
@@ -193,6 +202,11 @@ impl Grower<'_> {
                 }
             }
         }
+    }
+
+    /// Handles of a private pool stay as they are.
+    fn may_cut(inner: &Inner) -> bool {
+        inner.key.pool == PoolId::DEFAULT && !inner.space.no_split
     }
 
     fn try_spot(
@@ -225,9 +239,14 @@ impl Grower<'_> {
     /// Gets handles for a site and maps them. The site is still held where this gives no address.
     fn fill(&self, site: Site, request: Request, means: Means, creatable: u64, granule: u64) -> Result<Option<u64>> {
         let mut pieces = Pieces::default();
-        if site.need > creatable {
-            let missing = site.need - creatable;
-            let Some(picks) = self.pick(missing, site.room, means.steal) else { return Ok(None) };
+        // Within the means, creating comes first, and beyond them what there is.
+        let wanted = if means.steal_first { site.need } else { site.need.saturating_sub(creatable) };
+        if wanted > 0 && means.steal != Steal::Nothing {
+            let picks = self.pick(wanted, site.room, means.steal);
+            let found: u64 = picks.iter().map(|pick| pick.spare.bytes).sum();
+            if found.saturating_add(creatable) < site.need {
+                return Ok(None);
+            }
             for pick in picks {
                 let lifted = pick.arena.inner.lock().space.lift(&pick.spare);
                 if let Some(lifted) = lifted {
@@ -236,21 +255,18 @@ impl Grower<'_> {
             }
         }
         let stolen: u64 = pieces.stolen.iter().map(|(_, lifted)| lifted.bytes).sum();
-        let create = policy::growth(
-            site.need.saturating_sub(stolen),
-            site.room - stolen.min(site.room),
-            creatable,
-            self.device.memory.held(),
-            zone_of(request.size),
-            granule,
-        );
-        let outcome = self.create(create, means.most, granule, &mut pieces).and_then(|enough| {
-            if !enough || stolen + create < site.need {
-                return Ok(false);
-            }
-            self.order_after(&pieces)?;
-            self.map(site, &pieces).map(|()| true)
-        });
+        let missing = site.need.saturating_sub(stolen);
+        let (zone, room) = (zone_of(request.size), site.room.saturating_sub(stolen));
+        let handle = policy::handle_size(zone, missing, means.live, granule);
+        let create = if missing == 0 { 0 } else { policy::growth(missing, handle, room, creatable) };
+        let outcome =
+            self.create(policy::handle_sizes(create, handle, granule), means.most, &mut pieces).and_then(|enough| {
+                if !enough || stolen + create < site.need {
+                    return Ok(false);
+                }
+                self.order_after(&pieces)?;
+                self.map(site, &pieces).map(|()| true)
+            });
         match outcome {
             Ok(true) => Ok(Some(self.publish(site, pieces, request))),
             Ok(false) => {
@@ -264,48 +280,43 @@ impl Grower<'_> {
         }
     }
 
-    /// Chooses handles of `missing` bytes at least and `room` bytes at most.
-    fn pick(&self, missing: u64, room: u64, steal: Steal) -> Option<Vec<Pick>> {
-        if steal == Steal::Nothing {
-            return None;
-        }
+    /// Chooses idle handles of `wanted` bytes in all, or as many as there are, and `room` bytes at most: the arena's own
+    /// first.
+    fn pick(&self, wanted: u64, room: u64, steal: Steal) -> Vec<Pick> {
         let capturing = marks::is_capturing(self.driver(), self.stream);
+        let sizes = |pick: &Pick| (pick.spare.block_bytes, pick.spare.bytes);
         let mut candidates = Vec::new();
         // What a capturing stream freed may be a part of the graph; nothing of its arena moves.
         if self.arena.may_move() && !capturing {
-            let idle = marks::is_idle(self.runtime, self.arena);
-            candidates.extend(self.arena.spares().into_iter().map(|spare| Pick { arena: self.arena, spare, idle }));
+            let spares = self.arena.spares();
+            let idle = !spares.is_empty() && marks::is_idle(self.runtime, self.arena);
+            candidates.extend(spares.into_iter().map(|spare| Pick { arena: self.arena, spare, idle }));
+        }
+        let own = policy::choose(candidates.clone(), wanted, room, sizes);
+        if own.iter().map(|pick| pick.spare.bytes).sum::<u64>() >= wanted {
+            return own;
         }
         let ordered = steal == Steal::Ordered && !capturing;
-        let mut chosen = policy::choose(candidates, missing, room, |pick| (pick.spare.block_bytes, pick.spare.bytes));
-        if chosen.is_none() {
-            let mut candidates = Vec::new();
-            if self.arena.may_move() && !capturing {
-                let idle = marks::is_idle(self.runtime, self.arena);
-                candidates.extend(self.arena.spares().into_iter().map(|spare| Pick { arena: self.arena, spare, idle }));
+        for arena in self.device.memory.arenas() {
+            if arena.number == self.arena.number || !arena.may_move() {
+                continue;
             }
-            for arena in self.device.memory.arenas() {
-                if arena.number == self.arena.number || !arena.may_move() {
-                    continue;
-                }
-                let spares = arena.spares();
-                if spares.is_empty() {
-                    continue;
-                }
-                let idle = marks::is_idle(self.runtime, arena);
-                if idle || (ordered && marks::can_mark(self.runtime, arena)) {
-                    candidates.extend(spares.into_iter().map(|spare| Pick { arena, spare, idle }));
-                }
+            let spares = arena.spares();
+            if spares.is_empty() {
+                continue;
             }
-            chosen = policy::choose(candidates, missing, room, |pick| (pick.spare.block_bytes, pick.spare.bytes));
+            let idle = marks::is_idle(self.runtime, arena);
+            if idle || (ordered && marks::can_mark(self.runtime, arena)) {
+                candidates.extend(spares.into_iter().map(|spare| Pick { arena, spare, idle }));
+            }
         }
-        chosen
+        policy::choose(candidates, wanted, room, sizes)
     }
 
-    /// Creates handles of `bytes` in all. Whether there was enough memory.
-    fn create(&self, bytes: u64, most: u64, granule: u64, pieces: &mut Pieces) -> Result<bool> {
+    /// Creates handles of these sizes. Whether there was enough memory.
+    fn create(&self, sizes: Vec<u64>, most: u64, pieces: &mut Pieces) -> Result<bool> {
         let memory = &self.device.memory;
-        for size in policy::handle_sizes(bytes, granule) {
+        for size in sizes {
             if !memory.try_hold(size, most) {
                 return Ok(false);
             }

@@ -20,6 +20,7 @@ use super::{
     grow::{Grower, Means, Request, Steal},
     marks, peak, policy,
     pool::{self, PoolId},
+    recut,
 };
 use crate::{
     device::Device,
@@ -84,25 +85,30 @@ impl Ladder {
         if wait {
             self.wait_for_the_device();
         }
+        let limit = self.limit()?;
+        let (live, live_peak) = peak::settle(self.memory(), self.arena);
+        let soft = policy::soft_limit(live, live_peak, self.request.size).min(limit);
+        self.take_care(limit, soft, live, live_peak);
         if let Some(address) = self.look_again() {
             return Ok(Some(address));
         }
         let grower = Grower { runtime: self.runtime, device: self.device, arena: self.arena, stream: self.stream };
-        let limit = self.limit()?;
-        let (live, live_peak) = peak::settle(self.memory(), self.arena);
-        let soft = policy::soft_limit(live, live_peak, self.request.size).min(limit);
-        for (most, steal) in
-            [(soft, Steal::Nothing), (soft, Steal::Idle), (limit, Steal::Nothing), (limit, Steal::Idle)]
-        {
-            if let Some(address) = grower.grow(self.request, Means { most, steal })? {
+        let means = |most, steal, steal_first| Means { most, steal, steal_first, live };
+        let rungs = [
+            means(soft, Steal::Nothing, false),
+            means(soft, Steal::Idle, false),
+            means(limit, Steal::Idle, true),
+            means(limit, Steal::Nothing, false),
+        ];
+        for rung in rungs {
+            if let Some(address) = grower.grow(self.request, rung)? {
                 return Ok(Some(address));
             }
         }
         // The card may have less than the limit allows: other programs use it, too.
-        let (free, _) = self.device.memory_info(&self.runtime.driver)?;
-        let most = limit.min(self.memory().held().saturating_add(free));
+        let most = self.most(limit)?;
         for steal in [Steal::Idle, Steal::Ordered] {
-            if let Some(address) = grower.grow(self.request, Means { most, steal })? {
+            if let Some(address) = grower.grow(self.request, means(most, steal, true))? {
                 return Ok(Some(address));
             }
         }
@@ -110,10 +116,11 @@ impl Ladder {
         if let Some(address) = self.look_again() {
             return Ok(Some(address));
         }
-        let (free, _) = self.device.memory_info(&self.runtime.driver)?;
-        let most = limit.min(self.memory().held().saturating_add(free));
-        if let Some(address) = grower.grow(self.request, Means { most, steal: Steal::Idle })? {
-            return Ok(Some(address));
+        let most = self.most(limit)?;
+        for steal in [Steal::Nothing, Steal::Idle] {
+            if let Some(address) = grower.grow(self.request, means(most, steal, false))? {
+                return Ok(Some(address));
+            }
         }
         drop(growing);
         Ok(self.take_from_willing_pools())
@@ -124,11 +131,33 @@ impl Ladder {
         Ok(self.memory().limit(total).unwrap_or(total))
     }
 
+    /// How much may be held, with what the device has left.
+    fn most(&self, limit: u64) -> Result<u64> {
+        let (free, _) = self.device.memory_info(&self.runtime.driver)?;
+        Ok(limit.min(self.memory().held().saturating_add(free)))
+    }
+
     fn look_again(&self) -> Option<u64> {
         marks::reap(self.runtime, self.device, self.arena, false);
         let mut inner = self.arena.inner.lock();
         inner.space.settle();
-        inner.space.take(self.request.size, self.request.requested)
+        let (size, requested) = (self.request.size, self.request.requested);
+        if let Some(address) = inner.space.take(size, requested) {
+            return Some(address);
+        }
+        // There is a block, but its cut would leave memory stuck: cut the handle first, if that is possible.
+        let cut = inner.space.wanted_cut()?;
+        drop(inner);
+        recut::recut(self.runtime, self.device, self.arena, cut);
+        self.arena.inner.lock().space.take_anyway(size, requested)
+    }
+
+    /// Tells the arena how much of its memory may be stuck.
+    fn take_care(&self, limit: u64, budget: u64, live: u64, live_peak: u64) {
+        let mut inner = self.arena.inner.lock();
+        let elsewhere = live.saturating_sub(inner.space.counters.live);
+        let care = policy::care(self.memory().held(), limit, budget, elsewhere, live_peak);
+        inner.space.take_care(care);
     }
 
     /// The free blocks of pools that were made with `use_on_oom`, of the same stream: for requests of the default pool.

@@ -30,12 +30,14 @@ pub mod policy;
 pub mod pool;
 mod pools;
 mod raw;
+pub mod recut;
 pub mod report;
 pub mod route;
 pub mod space;
 #[cfg(test)]
 mod space_tests;
 pub mod stats;
+pub mod stuck;
 pub mod summary;
 pub mod trace;
 pub mod tracing;

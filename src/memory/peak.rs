@@ -23,7 +23,7 @@ pub fn settle(memory: &DeviceMemory, asking: &Arena) -> (u64, u64) {
     *peak = (*peak).max(sum);
     let room = *peak - sum;
     let others = arenas.len().saturating_sub(1) as u64;
-    let share = if others == 0 { 0 } else { room / 2 / others };
+    let share = (room / 2).checked_div(others).unwrap_or(0);
     for arena in &arenas {
         let part = if arena.number == asking.number { room - share * others } else { share };
         arena.inner.lock().space.counters.credit += part;

@@ -3,49 +3,105 @@
 
 use super::{block::Zone, space::SMALL};
 
-/// How much more than the most that was ever live may be held before memory is moved instead of created.
-pub const SLACK_PERCENT: u64 = 103;
+/// How much may be held before memory is moved instead of created, in thousandths of the most that was ever live.
+const SLACK: u64 = 1040;
 /// Below this, holding more costs nobody anything.
-pub const SLACK_FLOOR: u64 = 64 << 20;
-/// The size of handle that large growth is cut into. Smaller ones cost kernels bandwidth, larger ones are seldom
-/// wholly free.
-const HANDLE: u64 = 32 << 20;
+const SLACK_FLOOR: u64 = 32 << 20;
+/// Handles of this size or more give kernels the bandwidth of the driver's own allocations; larger ones are seldom wholly
+/// free.
+const LARGEST_HANDLE: u64 = 32 << 20;
+/// The smallest handle that large blocks are put on while memory is plentiful.
+const LEAST_LARGE_HANDLE: u64 = 8 << 20;
+/// A handle is about this part of what is live: what is stuck in partly used handles is some handles' worth, whatever
+/// their size, and should stay a few thousandths of the whole.
+const HANDLES_OF_LIVE: u64 = 128;
+/// From this size on a growth is cut into the largest handles, however little is live yet.
+const LARGE_NEED: u64 = 256 << 20;
+/// When this much of the limit is held, in thousandths, memory counts as short.
+const SHORT: u64 = 750;
+/// What may be stuck when memory is short, in thousandths of the most that was ever live.
+const STUCK_WHEN_SHORT: u64 = 5;
 
-/// How much may be held while `live` bytes are in use and `live_peak` were at most.
+/// How much may be held while `live` bytes are in use, `live_peak` were at most, and `request` more are asked for.
 pub fn soft_limit(live: u64, live_peak: u64, request: u64) -> u64 {
     let most = live.saturating_add(request).max(live_peak);
-    (most / 100).saturating_mul(SLACK_PERCENT).max(most.saturating_add(SLACK_FLOOR.min(most / 8)))
+    (most / 1000).saturating_mul(SLACK).max(SLACK_FLOOR)
 }
 
-/// The bytes to create where `need` bytes are needed at least and `room` bytes of addresses are free.
-pub fn growth(need: u64, room: u64, creatable: u64, _held: u64, _zone: Zone, _granule: u64) -> u64 {
-    let _ = (room, creatable);
-    need
-}
-
-/// How `bytes` bytes of new memory are cut into handles.
-pub fn handle_sizes(bytes: u64, granule: u64) -> Vec<u64> {
-    let handle = HANDLE.max(granule) / granule * granule;
-    let mut sizes = Vec::new();
-    let mut left = bytes;
-    while left >= 2 * handle {
-        sizes.push(handle);
-        left -= handle;
+/// How careful an arena is with its handles; see [`Care`].
+pub fn care(held: u64, limit: u64, budget: u64, live_elsewhere: u64, live_peak: u64) -> Care {
+    let short = held / 1000 >= limit / 1_000_000 * SHORT;
+    Care {
+        budget: budget.saturating_sub(live_elsewhere),
+        stuck_at_most: if short { live_peak / 1000 * STUCK_WHEN_SHORT } else { u64::MAX },
     }
-    if left > 0 {
-        sizes.push(left);
+}
+
+/// How much memory may be stuck in handles that are partly used, before an arena pays for cutting a handle in pieces
+/// rather than put the edge of a block into it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Care {
+    /// What the arena may hold: half of what is free of that may be stuck.
+    budget: u64,
+    /// What may be stuck in any case.
+    stuck_at_most: u64,
+}
+
+impl Default for Care {
+    fn default() -> Self {
+        Care { budget: u64::MAX, stuck_at_most: u64::MAX }
+    }
+}
+
+impl Care {
+    /// What may be stuck while `live` bytes of the arena are in use.
+    pub fn allowance(&self, live: u64) -> u64 {
+        (self.budget.saturating_sub(live) / 2).min(self.stuck_at_most)
+    }
+
+    /// Whether so much stuck memory could matter at all, whatever handle is cut.
+    pub fn may_matter(&self, stuck: u64, live: u64) -> bool {
+        stuck.saturating_add(LARGEST_HANDLE) > self.allowance(live)
+    }
+}
+
+/// The size of the handles that a growth by `need` bytes is cut into.
+pub fn handle_size(zone: Zone, need: u64, live: u64, granule: u64) -> u64 {
+    let size = match zone {
+        Zone::Small => granule,
+        Zone::Large if need >= LARGE_NEED => LARGEST_HANDLE,
+        Zone::Large => {
+            let share = (live.saturating_add(need) / HANDLES_OF_LIVE).max(1);
+            (1 << share.ilog2()).clamp(LEAST_LARGE_HANDLE, LARGEST_HANDLE)
+        }
+    };
+    size.max(granule) / granule * granule
+}
+
+/// The bytes to create where `need` bytes are needed, in handles of `handle` bytes if there is room for whole ones: `room`
+/// bytes of addresses, and `creatable` bytes of memory.
+pub fn growth(need: u64, handle: u64, room: u64, creatable: u64) -> u64 {
+    let whole = need.div_ceil(handle).saturating_mul(handle);
+    if whole <= room && whole <= creatable { whole } else { need }
+}
+
+/// How `bytes` bytes of new memory, in whole granules, are cut into handles: whole ones, and the rest in ever smaller
+/// ones.
+pub fn handle_sizes(bytes: u64, handle: u64, granule: u64) -> Vec<u64> {
+    let (mut sizes, mut left, mut size) = (Vec::new(), bytes, handle);
+    while left > 0 {
+        while left >= size {
+            sizes.push(size);
+            left -= size;
+        }
+        size = (size / 2 / granule * granule).max(granule);
     }
     sizes
 }
 
-/// Chooses from what could be moved: at least `missing` bytes, at most `room`, the smallest free blocks first. `sizes`
-/// tells a candidate's block's bytes and its own.
-pub fn choose<T: Copy>(
-    mut candidates: Vec<T>,
-    missing: u64,
-    room: u64,
-    sizes: impl Fn(&T) -> (u64, u64),
-) -> Option<Vec<T>> {
+/// Chooses from what could be moved, the smallest free blocks first: `missing` bytes or some more, `room` at most. Less
+/// than `missing` where there is no more. `sizes` tells a candidate's block's bytes and its own.
+pub fn choose<T: Copy>(mut candidates: Vec<T>, missing: u64, room: u64, sizes: impl Fn(&T) -> (u64, u64)) -> Vec<T> {
     candidates.sort_by_key(|candidate| sizes(candidate).0);
     let (mut chosen, mut sum) = (Vec::new(), 0);
     for candidate in candidates {
@@ -58,18 +114,16 @@ pub fn choose<T: Copy>(
             chosen.push(candidate);
         }
     }
-    if sum < missing {
-        return None;
-    }
     // The last ones may have made some of the first needless.
     chosen.retain(|candidate| {
-        let needless = sum - sizes(candidate).1 >= missing;
+        let rest = sum - sizes(candidate).1;
+        let needless = rest >= missing;
         if needless {
-            sum -= sizes(candidate).1;
+            sum = rest;
         }
         !needless
     });
-    Some(chosen)
+    chosen
 }
 
 /// The bytes of addresses to reserve for a zone of an arena, at a time.

@@ -12,6 +12,7 @@ use super::{
     counters::Counters,
     directory::{self, Entry},
     mapped::Mapped,
+    stuck::Stuck,
     trace, tracing,
 };
 use std::collections::{BTreeMap, HashSet};
@@ -54,6 +55,7 @@ pub struct Space {
     pub(super) mapped: BTreeMap<u64, Mapped>,
     /// What the space has given out.
     pub counters: Counters,
+    pub(super) stuck: Stuck,
 }
 
 /// Rounds a request up to whole units; `None` beyond what addresses can number.
@@ -93,6 +95,7 @@ impl Space {
             holes: Vec::new(),
             mapped: BTreeMap::new(),
             counters: Counters::default(),
+            stuck: Stuck::default(),
         }
     }
 
@@ -136,11 +139,24 @@ impl Space {
     fn take_from_bins(&mut self, size: u64, requested: u64) -> Option<u64> {
         let zone = zone_of(size);
         let id = self.bins[zone as usize].find(&self.blocks, size)?;
-        self.bins[zone as usize].remove(&mut self.blocks, id);
+        if zone == Zone::Large && self.stuck.is_watched() && self.would_stick(id, size) {
+            return None;
+        }
+        Some(self.take_out_of_bin(id, size, requested))
+    }
+
+    /// As [`take`](Self::take), from the bins, whatever memory is stuck in consequence.
+    pub fn take_anyway(&mut self, size: u64, requested: u64) -> Option<u64> {
+        let id = self.bins[zone_of(size) as usize].find(&self.blocks, size)?;
+        Some(self.take_out_of_bin(id, size, requested))
+    }
+
+    fn take_out_of_bin(&mut self, id: Id, size: u64, requested: u64) -> u64 {
+        self.unbin(id);
         if !self.no_split {
             self.cut(id, size);
         }
-        Some(self.hand_out(id, requested))
+        self.hand_out(id, requested)
     }
 
     /// Makes a block that is in no list the caller's.
