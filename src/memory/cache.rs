@@ -16,36 +16,35 @@ pub fn release_idle(runtime: &Runtime, device: &Device, growing: &Arena, allowed
     }
     for arena in device.memory.arenas() {
         if arena.number == growing.number {
-            release(runtime, device, arena, false);
+            let _ = release(runtime, device, arena, false);
         } else if arena.may_move()
             && let Some(_growing) = arena.growth.try_lock()
         {
             // Whoever grows another arena at this moment needs its memory himself.
-            release(runtime, device, arena, false);
+            let _ = release(runtime, device, arena, false);
         }
     }
 }
 
 /// Gives back what an arena has free. With `later`, handles that a busy stream may still use go back when it is done;
-/// without, they stay.
-pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later: bool) {
+/// without, they stay. Gives what can be given; the first failure is told.
+pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later: bool) -> Result<()> {
     marks::reap(runtime, device, arena, false);
     if !arena.may_move() {
-        return;
+        return Ok(());
     }
-    let segments = matches!(device.memory.method(device, &runtime.driver), Ok(Method::Segments));
-    if segments {
-        release_segments(runtime, device, arena);
-        return;
+    if device.memory.method(device, &runtime.driver)? == Method::Segments {
+        return release_segments(runtime, device, arena);
     }
     let spares = arena.spares();
     if spares.is_empty() {
-        return;
+        return Ok(());
     }
     let idle = marks::is_idle(runtime, arena);
     if !idle && !later {
-        return;
+        return Ok(());
     }
+    let mut outcome = Ok(());
     let stream = *arena.stream.lock();
     for spare in spares {
         let lifted = {
@@ -64,16 +63,18 @@ pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later:
             physical: Some(lifted.physical),
             mark: Mark::Unmarked(Use { stream, device: arena.device }),
         };
-        marks::leave(runtime, device, arena, leaving, idle);
+        outcome = outcome.and(marks::leave(runtime, device, arena, leaving, idle));
     }
+    outcome
 }
 
-fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena) {
+fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena) -> Result<()> {
     // A free would make every capture of this thread invalid that is not relaxed, and wait for the others.
     let stream = *arena.stream.lock();
     if !matches!(runtime.driver.stream_capture_status(stream), Ok(CU_STREAM_CAPTURE_STATUS_NONE)) {
-        return;
+        return Ok(());
     }
+    let mut outcome = Ok(());
     for spare in arena.spares() {
         let taken = {
             let mut inner = arena.inner.lock();
@@ -85,41 +86,45 @@ fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena) {
         let Some((segment, block)) = taken else { continue };
         let freed = runtime.driver.segment_free(segment);
         let mut inner = arena.inner.lock();
-        if freed.is_ok() {
-            inner.space.remove_regions(|region| region.address == spare.address);
-            device.memory.released.add();
-            device.memory.let_go(spare.bytes);
-        } else {
+        if let Err(failure) = freed {
             inner.space.put_back(block);
+            outcome = outcome.and(Err(Error::from(failure).context("freeing a segment")));
+        } else {
+            inner.space.remove_regions(|region| region.address == spare.address);
+            device.memory.released.one();
+            device.memory.let_go(spare.bytes);
         }
     }
+    outcome
 }
 
-/// Gives back whatever is free, on every device.
+/// Gives back whatever is free, on every device. Gives what can be given; the first failure is told.
 pub fn empty(runtime: &'static Runtime) -> Result<()> {
+    let mut outcome = Ok(());
     for device in runtime.devices() {
         if device.memory.arenas().is_empty() {
             continue;
         }
-        device.with_context(&runtime.driver, |driver| {
+        outcome = outcome.and(device.with_context(&runtime.driver, |driver| {
             driver.with_relaxed_capture(|| {
+                let mut outcome = Ok(());
                 for arena in device.memory.arenas() {
-                    empty_arena(runtime, device, arena);
+                    outcome = outcome.and(empty_arena(runtime, device, arena));
                 }
-            })?;
-            Ok(())
-        })?;
+                outcome
+            })?
+        }));
     }
-    Ok(())
+    outcome
 }
 
 /// Gives back what is free of an arena, if its pool lets it, and the arena itself if it is of a pool that is gone.
-pub fn empty_arena(runtime: &'static Runtime, device: &Device, arena: &'static Arena) {
+pub fn empty_arena(runtime: &'static Runtime, device: &Device, arena: &'static Arena) -> Result<()> {
     if !arena.may_move() {
-        return;
+        return Ok(());
     }
     let _growing = arena.growth.lock();
-    release(runtime, device, arena, true);
+    let outcome = release(runtime, device, arena, true);
     marks::reap_soon(runtime, device, arena);
     let key = arena.key();
     if !pool::in_use(key.pool, arena.device) && arena.is_empty() {
@@ -129,4 +134,5 @@ pub fn empty_arena(runtime: &'static Runtime, device: &Device, arena: &'static A
         }
         device.memory.retire(arena);
     }
+    outcome
 }

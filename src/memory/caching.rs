@@ -7,13 +7,13 @@ use super::{
     device_memory::{check_fraction, device},
     directory, gauge,
     grow::Request,
-    ladder, marks, peak, route,
+    ladder, marks, peak, pools, route,
     space::round,
     stats::Stats,
     summary,
 };
 use crate::{
-    driver::{Stream, types::CU_STREAM_LEGACY, types::CU_STREAM_PER_THREAD},
+    driver::{Stream, types::CU_STREAM_PER_THREAD},
     error::{Error, Result},
     runtime::{self, Runtime},
     status::Status,
@@ -80,7 +80,7 @@ fn find_arena(number: i32, stream: Stream) -> Result<&'static Arena> {
     let epoch = route::epoch();
     let (pool, lasting) = device.memory.routes.find(runtime, stream);
     // The two handles of the legacy stream are one stream; that of a thread's own default stream is many.
-    let handle = if stream.handle() == CU_STREAM_LEGACY { 0 } else { stream.handle() };
+    let handle = route::canonical(stream.handle());
     let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
     let key = Key { stream: handle, thread, pool };
     let stream = if handle == 0 { Stream::DEFAULT } else { stream };
@@ -113,6 +113,9 @@ pub fn caching_free(address: u64) -> Result<()> {
     if let Some(uses) = inner.give_back(block) {
         drop(inner);
         hold_back(arena, block, uses);
+    } else if inner.space.orphaned && inner.space.counters.live == 0 {
+        drop(inner);
+        pools::bury(arena);
     }
     Ok(())
 }
@@ -142,7 +145,7 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
     let mut inner = arena.inner.lock();
     let key = inner.key;
     let block = inner.space.live_mut(id, address).ok_or_else(|| not_allocated(address))?;
-    let handle = if stream.handle() == CU_STREAM_LEGACY { 0 } else { stream.handle() };
+    let handle = route::canonical(stream.handle());
     let its_own = arena.device == number && key.stream == handle && (key.thread == 0 || key.thread == thread::number());
     if its_own {
         return Ok(());
@@ -161,6 +164,11 @@ pub fn block_at(address: u64) -> Option<(u64, u64)> {
     let (arena, id) = locate(address)?;
     let inner = arena.inner.lock();
     inner.space.live(id, address).map(|block| (block.address, block.size))
+}
+
+/// Whether an address is that of memory which the allocator has from the driver.
+pub fn is_cached(address: u64) -> bool {
+    locate(address).is_some_and(|(arena, _)| arena.inner.lock().space.has(address))
 }
 
 /// Gives back to the driver what is free on every device.

@@ -15,6 +15,10 @@ pub struct ZoneCounters {
     pub waiting: Stat,
     /// Their bytes.
     pub waiting_bytes: Stat,
+    /// The most blocks that were in the callers' hands or waiting at once, as far as any waited.
+    active_peak: u64,
+    /// Their bytes.
+    active_bytes_peak: u64,
     /// Handles and segments that are mapped.
     pub segments: Stat,
     /// Their bytes.
@@ -22,6 +26,22 @@ pub struct ZoneCounters {
 }
 
 impl ZoneCounters {
+    #[cold]
+    fn note_active(&mut self) {
+        self.active_peak = self.active_peak.max(self.count.current + self.waiting.current);
+        self.active_bytes_peak = self.active_bytes_peak.max(self.bytes.current + self.waiting_bytes.current);
+    }
+
+    /// Blocks in the callers' hands and those that wait: a block that is freed goes on being active while it waits.
+    pub fn active(&self) -> Stat {
+        active(&self.count, &self.waiting, self.active_peak)
+    }
+
+    /// Their bytes.
+    pub fn active_bytes(&self) -> Stat {
+        active(&self.bytes, &self.waiting_bytes, self.active_bytes_peak)
+    }
+
     fn each(&mut self) -> [&mut Stat; 7] {
         [
             &mut self.count,
@@ -32,6 +52,16 @@ impl ZoneCounters {
             &mut self.segments,
             &mut self.reserved,
         ]
+    }
+}
+
+fn active(live: &Stat, waiting: &Stat, peak: u64) -> Stat {
+    let current = live.current + waiting.current;
+    Stat {
+        current,
+        peak: live.peak.max(peak).max(current),
+        allocated: live.allocated,
+        freed: live.freed - waiting.current,
     }
 }
 
@@ -56,6 +86,9 @@ impl Counters {
         counters.count.add(1);
         counters.bytes.add(bytes);
         counters.requested.add(requested);
+        if counters.waiting.current > 0 {
+            counters.note_active();
+        }
         self.live += bytes;
         self.live_peak = self.live_peak.max(self.live);
     }
@@ -100,6 +133,7 @@ impl Counters {
             for stat in zone.each() {
                 stat.reset_peak();
             }
+            (zone.active_peak, zone.active_bytes_peak) = (0, 0);
         }
         self.live_peak = self.live;
     }

@@ -41,8 +41,13 @@ pub struct Count(AtomicU64);
 
 impl Count {
     /// One more.
-    pub fn add(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+    pub fn one(&self) {
+        self.add(1);
+    }
+
+    /// So many more.
+    pub fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
     }
 
     /// How many.
@@ -76,6 +81,8 @@ pub struct DeviceMemory {
     pub created: Count,
     /// Handles and segments that went back.
     pub released: Count,
+    /// Bytes of handles that were moved from where they were idle to where they were needed.
+    pub moved: Count,
 }
 
 /// The list of all arenas of a device, locked.
@@ -212,6 +219,7 @@ impl DeviceMemory {
         };
         let mut inner = arena.inner.lock();
         inner.space.no_split = super::pool::options(key.pool).no_split;
+        inner.space.orphaned = false;
         inner.space.traced = tracing::recorder().is_on().then_some((device, key.stream));
         drop(inner);
         arenas.by_key.insert(key, arena);

@@ -25,10 +25,10 @@ pub fn stats(memory: &DeviceMemory) -> Stats {
         let mut part = Stats {
             allocation: by_pool(small, large, |zone| zone.count),
             segment: by_pool(small, large, |zone| zone.segments),
-            active: by_pool(small, large, |zone| sum(zone.count, zone.waiting)),
+            active: by_pool(small, large, ZoneCounters::active),
             allocated_bytes: by_pool(small, large, |zone| zone.bytes),
             reserved_bytes: by_pool(small, large, |zone| zone.reserved),
-            active_bytes: by_pool(small, large, |zone| sum(zone.bytes, zone.waiting_bytes)),
+            active_bytes: by_pool(small, large, ZoneCounters::active_bytes),
             requested_bytes: by_pool(small, large, |zone| zone.requested),
             ..Stats::default()
         };

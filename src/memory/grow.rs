@@ -126,7 +126,7 @@ impl Grower<'_> {
                 format!("the driver allocated at {:#x}, which is no multiple of {UNIT} or too high", segment.address());
             return Err(Error::new(Status::NOT_SUPPORTED, what));
         }
-        memory.created.add();
+        memory.created.one();
         let mut inner = self.arena.inner.lock();
         Ok(Some(inner.space.add_segment(segment, bytes, zone, request.size, request.requested)))
     }
@@ -141,7 +141,9 @@ impl Grower<'_> {
         }
         let mut spots = self.spots(zone, request.size, granule);
         if spots.is_empty() {
-            self.reserve(zone, request.size, granule)?;
+            if !self.reserve(zone, request.size, granule)? {
+                return Ok(None);
+            }
             spots = self.spots(zone, request.size, granule);
         }
         for spot in spots.iter().take(SPOTS) {
@@ -153,11 +155,13 @@ impl Grower<'_> {
             }
         }
         // Stolen handles may need more room than any hole has.
-        if means.steal != Steal::Nothing && spots.iter().all(|spot| spot.room < request.size.saturating_mul(2)) {
-            self.reserve(zone, request.size.saturating_mul(2), granule)?;
-            if let Some(spot) = self.spots(zone, request.size, granule).iter().max_by_key(|spot| spot.room) {
-                return self.try_spot(*spot, request, means, creatable, granule);
-            }
+        let room = request.size.saturating_mul(2);
+        if means.steal != Steal::Nothing
+            && spots.iter().all(|spot| spot.room < room)
+            && self.reserve(zone, room, granule)?
+            && let Some(spot) = self.spots(zone, request.size, granule).iter().max_by_key(|spot| spot.room)
+        {
+            return self.try_spot(*spot, request, means, creatable, granule);
         }
         Ok(None)
     }
@@ -171,8 +175,8 @@ impl Grower<'_> {
         self.arena.inner.lock().space.spots(zone, size, granule)
     }
 
-    /// Reserves addresses for at least `size` bytes.
-    fn reserve(&self, zone: Zone, size: u64, granule: u64) -> Result<()> {
+    /// Reserves addresses for at least `size` bytes. Whether there were any.
+    fn reserve(&self, zone: Zone, size: u64, granule: u64) -> Result<bool> {
         let total = self.device.memory.total(self.device, self.driver())?;
         let least = size.div_ceil(granule).saturating_mul(granule);
         let mut bytes = policy::region_size(zone, total, granule).max(least);
@@ -184,7 +188,7 @@ impl Grower<'_> {
                     if Self::may_cut(&inner) {
                         inner.space.watch_stuck(granule);
                     }
-                    return Ok(());
+                    return Ok(true);
                 }
                 Ok(address) => {
                     let _ = self.driver().memory_unreserve(address, bytes);
@@ -197,6 +201,7 @@ impl Grower<'_> {
                 Err(failure) if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY && bytes > least => {
                     bytes = (bytes / 2 / granule * granule).max(least);
                 }
+                Err(failure) if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY => return Ok(false),
                 Err(failure) => {
                     return Err(Error::from(failure).context(format_args!("reserving {} of addresses", Bytes(bytes))));
                 }
@@ -322,7 +327,7 @@ impl Grower<'_> {
             }
             match self.driver().memory_create(size, self.device.native) {
                 Ok(physical) => {
-                    memory.created.add();
+                    memory.created.one();
                     pieces.created.push((physical, size));
                 }
                 Err(failure) => {
@@ -379,6 +384,7 @@ impl Grower<'_> {
             pieces.handles().map(|(physical, bytes)| Lifted { block: 0, address: 0, bytes, physical }).collect();
         let address = self.arena.inner.lock().space.fill(site, &lifted, request.size, request.requested);
         for (pick, lifted) in pieces.stolen {
+            self.device.memory.moved.add(lifted.bytes);
             let mut inner = pick.arena.inner.lock();
             inner.space.moved(&lifted);
             drop(inner);
@@ -386,7 +392,8 @@ impl Grower<'_> {
             let mark = Mark::Unmarked(Use { stream, device: pick.arena.device });
             let leaving =
                 Leaving { block: lifted.block, address: lifted.address, bytes: lifted.bytes, physical: None, mark };
-            marks::leave(self.runtime, self.device, pick.arena, leaving, pick.idle);
+            // The request is met; addresses that stay mapped for now are nobody's concern but the allocator's.
+            let _ = marks::leave(self.runtime, self.device, pick.arena, leaving, pick.idle);
         }
         address
     }
@@ -395,7 +402,7 @@ impl Grower<'_> {
         for (physical, bytes) in pieces.created {
             if marks::insist(|| self.driver().memory_release(physical)) {
                 self.device.memory.never_held(bytes);
-                self.device.memory.released.add();
+                self.device.memory.released.one();
             }
         }
         for (pick, lifted) in pieces.stolen {

@@ -45,8 +45,15 @@ pub fn climb(
     if let Some(address) = found {
         return Ok(address);
     }
-    // Callbacks are the program's code: nothing is held while they run, and nothing of the driver's is changed.
+    // Callbacks are the program's code: nothing is held while they run, and nothing of the driver's is changed. One that
+    // says it freed something, again and again, is believed as long as that shows.
+    let mut before = None;
     while callbacks::free_memory(device.ordinal, request.requested) {
+        let now = Some((peak::read(&device.memory).0, device.memory.held(), device.memory_info(&runtime.driver)?.0));
+        if now == before {
+            break;
+        }
+        before = now;
         let found = device.with_context(&runtime.driver, |driver| {
             driver.with_relaxed_capture(|| ladder.climb_without_callbacks(false))?
         })?;
@@ -58,10 +65,10 @@ pub fn climb(
         driver.with_relaxed_capture(|| ladder.climb_without_callbacks(true))?
     })?;
     if let Some(address) = found {
-        device.memory.retries.add();
+        device.memory.retries.one();
         return Ok(address);
     }
-    device.memory.ooms.add();
+    device.memory.ooms.one();
     let shortage = gauge::shortage(runtime, device, arena, request);
     callbacks::observe(device.ordinal, request.requested, shortage.total, shortage.free);
     Err(Error::new(Status::OUT_OF_MEMORY, shortage.to_string()))
@@ -87,7 +94,7 @@ impl Ladder {
         }
         let limit = self.limit()?;
         let (live, live_peak) = peak::settle(self.memory(), self.arena);
-        let soft = policy::soft_limit(live, live_peak, self.request.size).min(limit);
+        let soft = policy::soft_limit(live, live_peak, self.request.size, self.memory().moved.get()).min(limit);
         self.take_care(limit, soft, live, live_peak);
         if let Some(address) = self.look_again() {
             return Ok(Some(address));
@@ -185,7 +192,7 @@ impl Ladder {
         if marks::is_capturing(&self.runtime.driver, self.stream) {
             return;
         }
-        self.memory().waits.add();
+        self.memory().waits.one();
         for arena in self.memory().arenas() {
             marks::reap(self.runtime, self.device, arena, true);
         }

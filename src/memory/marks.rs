@@ -7,7 +7,7 @@ use super::arena::{Arena, Leaving, Mark, Use, Waiting};
 use crate::{
     device::Device,
     driver::{Answer, Driver, Stream, types::*},
-    error::{Error, Result},
+    error::{Context, Error, Result},
     event_pool,
     runtime::Runtime,
     status::Status,
@@ -97,29 +97,30 @@ pub fn hold_back(runtime: &Runtime, arena: &Arena, block: u32, uses: Vec<Use>) {
     arena.inner.lock().waiting.push(Waiting { block, marks });
 }
 
-/// Lets go of addresses whose memory has others by now: at once where the arena's stream is idle.
-pub fn leave(runtime: &Runtime, device: &Device, arena: &Arena, mut leaving: Leaving, idle: bool) {
-    if !idle || !finish(runtime, device, arena, &leaving) {
+/// Lets go of addresses whose memory has others by now, or goes back to the driver: at once where the arena's stream is
+/// idle. What fails is tried again later.
+pub fn leave(runtime: &Runtime, device: &Device, arena: &Arena, mut leaving: Leaving, idle: bool) -> Result<()> {
+    let outcome = if idle { finish(runtime, device, arena, &leaving) } else { Ok(()) };
+    if !idle || outcome.is_err() {
         if let Mark::Unmarked(wanted) = leaving.mark {
             leaving.mark = mark(runtime, wanted);
         }
         arena.inner.lock().leaving.push(leaving);
     }
+    outcome
 }
 
-/// Unmaps addresses that the device is done with. Whether that went well.
-fn finish(runtime: &Runtime, device: &Device, arena: &Arena, leaving: &Leaving) -> bool {
-    if runtime.driver.memory_unmap(leaving.address, leaving.bytes).is_err() {
-        return false;
-    }
+/// Unmaps addresses that the device is done with.
+fn finish(runtime: &Runtime, device: &Device, arena: &Arena, leaving: &Leaving) -> Result<()> {
+    runtime.driver.memory_unmap(leaving.address, leaving.bytes).context(|| "unmapping memory")?;
     if let Some(physical) = leaving.physical
         && insist(|| runtime.driver.memory_release(physical))
     {
-        device.memory.released.add();
+        device.memory.released.one();
         device.memory.let_go(leaving.bytes);
     }
     arena.inner.lock().space.vacate(leaving.block, leaving.address);
-    true
+    Ok(())
 }
 
 /// Frees the blocks of an arena whose waits are over, and unmaps the addresses that the device is done with. With `wait`,
@@ -146,7 +147,7 @@ pub fn reap(runtime: &Runtime, device: &Device, arena: &Arena, wait: bool) -> bo
     for mut entry in leaving {
         let mut passed = is_passed(runtime, &mut entry.mark, wait);
         if passed {
-            passed = finish(runtime, device, arena, &entry);
+            passed = finish(runtime, device, arena, &entry).is_ok();
             any |= passed;
             if !passed {
                 let stream = *arena.stream.lock();

@@ -5,8 +5,12 @@ use super::{block::Zone, space::SMALL};
 
 /// How much may be held before memory is moved instead of created, in thousandths of the most that was ever live.
 const SLACK: u64 = 1040;
-/// Below this, holding more costs nobody anything.
-const SLACK_FLOOR: u64 = 32 << 20;
+/// What is added to that, in thousandths, as memory is moved: all of it once the whole peak was moved this often. A program
+/// that would move memory for ever is better off with a little more.
+const MORE_SLACK: u64 = 10;
+const MOVES: u64 = 2;
+/// What may be held beyond in any case.
+const SLACK_FLOOR: u64 = 8 << 20;
 /// Handles of this size or more give kernels the bandwidth of the driver's own allocations; larger ones are seldom wholly
 /// free.
 const LARGEST_HANDLE: u64 = 32 << 20;
@@ -22,10 +26,12 @@ const SHORT: u64 = 750;
 /// What may be stuck when memory is short, in thousandths of the most that was ever live.
 const STUCK_WHEN_SHORT: u64 = 5;
 
-/// How much may be held while `live` bytes are in use, `live_peak` were at most, and `request` more are asked for.
-pub fn soft_limit(live: u64, live_peak: u64, request: u64) -> u64 {
+/// How much may be held while `live` bytes are in use, `live_peak` were at most, `request` more are asked for, and `moved`
+/// bytes were moved so far.
+pub fn soft_limit(live: u64, live_peak: u64, request: u64, moved: u64) -> u64 {
     let most = live.saturating_add(request).max(live_peak);
-    (most / 1000).saturating_mul(SLACK).max(SLACK_FLOOR)
+    let more = (moved.saturating_mul(MORE_SLACK) / MOVES / most.max(1)).min(MORE_SLACK);
+    (most / 1000).saturating_mul(SLACK + more).saturating_add(SLACK_FLOOR)
 }
 
 /// How careful an arena is with its handles; see [`Care`].

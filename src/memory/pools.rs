@@ -1,7 +1,7 @@
 //! The calls about pools.
 
 use super::{
-    PoolId, cache,
+    Arena, PoolId, cache,
     device_memory::device,
     gauge,
     pool::{self, Options},
@@ -26,7 +26,7 @@ pub fn pool_destroy(id: PoolId) -> Result<()> {
     let runtime = runtime::ready()?;
     pool::destroy(id)?;
     for device in runtime.devices() {
-        give_up(runtime, device.ordinal, id)?;
+        give_up(runtime, device.ordinal, id);
     }
     Ok(())
 }
@@ -78,28 +78,40 @@ pub fn release_pool(number: i32, id: PoolId) -> Result<()> {
     let runtime = runtime::ready()?;
     let ordinal = runtime.device(number)?.ordinal;
     if pool::remove_user(id, ordinal)? == 0 {
-        give_up(runtime, ordinal, id)?;
+        give_up(runtime, ordinal, id);
     }
     Ok(())
 }
 
-/// Gives back what is free of a pool that nobody uses any more on a device.
-fn give_up(runtime: &'static Runtime, number: u32, id: PoolId) -> Result<()> {
+/// Gives back what is free of a pool that nobody uses any more on a device. What the driver does not take now stays
+/// cached: the pool is gone all the same, and whoever needs the memory next tries again.
+fn give_up(runtime: &'static Runtime, number: u32, id: PoolId) {
     if pool::in_use(id, number) {
-        return Ok(());
+        return;
     }
-    let device = device(runtime, number)?;
+    let Ok(device) = device(runtime, number) else { return };
     let arenas = device.memory.arenas_of(id);
     if arenas.is_empty() {
-        return Ok(());
+        return;
     }
     route::forget();
-    device.with_context(&runtime.driver, |driver| {
+    for arena in &arenas {
+        arena.inner.lock().space.orphaned = true;
+    }
+    let _ = device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| {
             for arena in arenas {
-                cache::empty_arena(runtime, device, arena);
+                let _ = cache::empty_arena(runtime, device, arena);
             }
         })?;
         Ok(())
-    })
+    });
+}
+
+/// Gives back the memory of an arena whose pool is gone, and whose last block is free now.
+#[cold]
+pub fn bury(arena: &'static Arena) {
+    if let Some(runtime) = runtime::usable() {
+        give_up(runtime, arena.device, arena.key().pool);
+    }
 }

@@ -37,7 +37,7 @@ pub fn free(span: Span) -> Result<()> {
         return Ok(());
     }
     let info = runtime.pointer_info(span.address())?;
-    if info.kind != MemoryKind::Device {
+    if info.kind != MemoryKind::Device || super::is_cached(span.address()) {
         return Err(not_allocated(span, "plinth_device_malloc"));
     }
     sync_debug::check("plinth_device_free")?;

@@ -35,7 +35,7 @@ pub fn recut(runtime: &Runtime, device: &Device, arena: &'static Arena, cut: Cut
         return;
     }
     if marks::insist(|| driver.memory_release(lifted.physical)) {
-        device.memory.released.add();
+        device.memory.released.one();
         device.memory.let_go(lifted.bytes);
     }
     let pieces = create(device, driver, &pieces(&cut)).and_then(|pieces| map(device, driver, lifted.address, pieces));
@@ -65,7 +65,7 @@ fn create(device: &Device, driver: &Driver, sizes: &[u64]) -> Option<Vec<(Physic
     for bytes in sizes {
         if device.memory.try_hold(*bytes, most) {
             if let Ok(physical) = driver.memory_create(*bytes, device.native) {
-                device.memory.created.add();
+                device.memory.created.one();
                 created.push((physical, *bytes));
                 continue;
             }
@@ -99,7 +99,7 @@ fn map(device: &Device, driver: &Driver, start: u64, pieces: Vec<(Physical, u64)
 fn release(device: &Device, driver: &Driver, pieces: Vec<(Physical, u64)>) {
     for (physical, bytes) in pieces {
         if marks::insist(|| driver.memory_release(physical)) {
-            device.memory.released.add();
+            device.memory.released.one();
             device.memory.never_held(bytes);
         }
     }

@@ -66,6 +66,11 @@ pub fn may_remember(epoch: u32) -> bool {
     epoch != NEVER
 }
 
+/// The legacy default stream has two handles.
+pub fn canonical(handle: usize) -> usize {
+    if handle == CU_STREAM_LEGACY { 0 } else { handle }
+}
+
 impl Routes {
     /// Adds a route. A pool has one at a time.
     pub fn begin(&self, who: Who, pool: PoolId) -> Result<()> {
@@ -105,7 +110,7 @@ impl Routes {
             let route = routes[index];
             let mine = match route.who {
                 Who::Thread(number) => number == thread,
-                Who::Stream(handle) => handle == stream.handle(),
+                Who::Stream(handle) => canonical(handle) == canonical(stream.handle()),
                 Who::Capture => {
                     // A stream begins to capture without telling anybody.
                     lasting = false;

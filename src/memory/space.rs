@@ -40,6 +40,8 @@ pub struct Space {
     number: u32,
     /// Whether a trace is written: the device and the stream's handle that it says.
     pub traced: Option<(u32, usize)>,
+    /// Whether the pool is gone, so that the last block takes the memory with it.
+    pub orphaned: bool,
     /// Whether blocks are given out whole.
     pub no_split: bool,
     pub(super) blocks: Blocks,
@@ -85,6 +87,7 @@ impl Space {
         Space {
             number,
             traced: None,
+            orphaned: false,
             no_split: false,
             blocks: Blocks::default(),
             bins: [Bins::default(), Bins::default()],
@@ -356,6 +359,12 @@ impl Space {
     pub fn recorded(&self) -> HashSet<Id> {
         let live = self.blocks.iter().filter(|(_, block)| block.state == State::Live && block.used_elsewhere);
         live.map(|(id, _)| id).collect()
+    }
+
+    /// Whether an address is in memory of this space's.
+    pub fn has(&self, address: u64) -> bool {
+        let below = self.mapped.range(..=address).next_back();
+        below.is_some_and(|(start, mapped)| address - start < mapped.bytes)
     }
 
     /// Whether nothing is mapped and no block is anything but a hole.
