@@ -46,6 +46,11 @@ class Device {
   virtual void synchronize() = 0;
   // Every thread but the first must be made to use the device.
   virtual void enter_thread() {}
+
+ protected:
+  static std::string cuda(int version) {
+    return ", CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+  }
 };
 
 class PlinthDevice : public Device {
@@ -61,8 +66,7 @@ class PlinthDevice : public Device {
     must(need<int32_t (*)(int32_t *)>(library, "plinth_get_device_kind")(&kind_));
     must(need<int32_t (*)(int32_t, char *, size_t)>(library, "plinth_get_device_name")(0, name, sizeof name));
     must(need<int32_t (*)(int32_t *)>(library, "plinth_driver_version")(&version));
-    description_ = std::string(name) + (is_gpu() ? ", CUDA " : " (host device), CUDA ") + std::to_string(version / 1000) +
-                   "." + std::to_string(version % 1000 / 10);
+    description_ = std::string(name) + (is_gpu() ? "" : " (host device)") + cuda(version);
   }
   std::string describe() override { return description_; }
   bool is_gpu() override { return kind_ == 0; }
@@ -99,23 +103,22 @@ class PlinthDevice : public Device {
 class CudaDevice : public Device {
  public:
   CudaDevice() {
-    void *cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-    if (!cuda) throw SetupError(std::string("there is no CUDA driver: ") + dlerror());
-    set_current_ = need<int (*)(void *)>(cuda, "cuCtxSetCurrent");
-    create_ = need<int (*)(void **, unsigned)>(cuda, "cuStreamCreate");
-    info_ = need<int (*)(size_t *, size_t *)>(cuda, "cuMemGetInfo_v2");
-    synchronize_ = need<int (*)()>(cuda, "cuCtxSynchronize");
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    if (!driver) throw SetupError(std::string("there is no CUDA driver: ") + dlerror());
+    set_current_ = need<int (*)(void *)>(driver, "cuCtxSetCurrent");
+    create_ = need<int (*)(void **, unsigned)>(driver, "cuStreamCreate");
+    info_ = need<int (*)(size_t *, size_t *)>(driver, "cuMemGetInfo_v2");
+    synchronize_ = need<int (*)()>(driver, "cuCtxSynchronize");
     int device = 0, version = 0;
     char name[256] = "";
-    must("cuInit", need<int (*)(unsigned)>(cuda, "cuInit")(0));
-    must("cuDeviceGet", need<int (*)(int *, int)>(cuda, "cuDeviceGet")(&device, 0));
+    must("cuInit", need<int (*)(unsigned)>(driver, "cuInit")(0));
+    must("cuDeviceGet", need<int (*)(int *, int)>(driver, "cuDeviceGet")(&device, 0));
     must("cuDevicePrimaryCtxRetain",
-         need<int (*)(void **, int)>(cuda, "cuDevicePrimaryCtxRetain")(&context_, device));
-    must("cuDeviceGetName", need<int (*)(char *, int, int)>(cuda, "cuDeviceGetName")(name, sizeof name, device));
-    must("cuDriverGetVersion", need<int (*)(int *)>(cuda, "cuDriverGetVersion")(&version));
+         need<int (*)(void **, int)>(driver, "cuDevicePrimaryCtxRetain")(&context_, device));
+    must("cuDeviceGetName", need<int (*)(char *, int, int)>(driver, "cuDeviceGetName")(name, sizeof name, device));
+    must("cuDriverGetVersion", need<int (*)(int *)>(driver, "cuDriverGetVersion")(&version));
     enter_thread();
-    description_ = std::string(name) + ", CUDA " + std::to_string(version / 1000) + "." +
-                   std::to_string(version % 1000 / 10);
+    description_ = name + cuda(version);
   }
   std::string describe() override { return description_; }
   bool is_gpu() override { return true; }

@@ -206,8 +206,9 @@ class Replay {
       auto next = ranges.lower_bound(begin);
       bool overlaps = (next != ranges.end() && next->first < end) ||
                       (next != ranges.begin() && std::prev(next)->second > begin);
-      if (overlaps) fail(result, "event " + std::to_string(i) + " got memory that overlaps a live block");
-      if (begin % ALIGNMENT) fail(result, "event " + std::to_string(i) + " got memory that is not aligned to 256 bytes");
+      std::string got = "event " + std::to_string(i) + " got memory that ";
+      if (overlaps) fail(result, got + "overlaps a live block");
+      if (begin % ALIGNMENT) fail(result, got + "is not aligned to 256 bytes");
       ranges[begin] = end;
     }
     free_everything(trace_.events.size());

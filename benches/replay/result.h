@@ -1,5 +1,6 @@
 // What a replay found, and the two ways of saying it.
 #pragma once
+#include <cinttypes>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -57,39 +58,47 @@ inline std::pair<uint64_t, uint64_t> total(const DriverCalls::Counts &counts) {
 
 inline double mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
+inline void print_pass(const char *name, const Pass &pass, bool driver_calls_counted) {
+  std::printf("  %-24s%.1f ns an operation, %zu operations; at most %.1f MiB held, %.1f MiB afterwards\n", name,
+              pass.ns_per_op, pass.ops, mib(pass.peak_held), mib(pass.held_after));
+  if (!driver_calls_counted) return;
+  auto [calls, cost] = total(pass.driver_calls);
+  std::printf("  %-24s%" PRIu64 " driver calls", "", calls);
+  double each = static_cast<double>(cost) / static_cast<double>(pass.ops);
+  if (cost) std::printf(", on an H200 some %.1f ns an operation", each);
+  const char *separator = ": ";
+  for (const auto &[call, count] : pass.driver_calls) {
+    std::printf("%s%s %" PRIu64, separator, call.c_str(), count.calls);
+    separator = ", ";
+  }
+  std::puts("");
+}
+
 inline void print_text(const Result &result) {
   auto row = [](const char *name) { std::printf("  %-24s", name); };
   std::printf("%s, %s: %zu events, %u stream%s, on %s\n", result.trace.c_str(), result.allocator.c_str(), result.events,
               result.streams, result.streams == 1 ? "" : "s", result.device.c_str());
   if (result.limit) row("limit"), std::printf("%.1f MiB\n", mib(static_cast<int64_t>(result.limit)));
   static const char *names[] = {"first pass", "second pass"};
-  for (size_t i = 0; i < result.passes.size(); i++) {
-    const Pass &pass = result.passes[i];
-    row(names[i]), std::printf("%.1f ns an operation, %zu operations; at most %.1f MiB held, %.1f MiB afterwards\n",
-                               pass.ns_per_op, pass.ops, mib(pass.peak_held), mib(pass.held_after));
-    if (!result.driver_calls_counted) continue;
-    auto [calls, cost] = total(pass.driver_calls);
-    row(""), std::printf("%llu driver calls", static_cast<unsigned long long>(calls));
-    if (cost) std::printf(", on an H200 some %.1f ns an operation", static_cast<double>(cost) / static_cast<double>(pass.ops));
-    for (const auto &[name, count] : pass.driver_calls)
-      std::printf("%s %s %llu", &name == &pass.driver_calls.begin()->first ? ":" : ",", name.c_str(),
-                  static_cast<unsigned long long>(count.calls));
-    std::puts("");
-  }
-  row("worst operation"),
-      std::printf("%.1f us, event %zu of the first pass\n", result.worst_ns / 1e3, result.worst_event);
-  row("peak"), std::printf("%.1f MiB live, %.1f MiB held, %.4f of live\n", mib(static_cast<int64_t>(result.peak_live)),
-                           mib(result.peak_held), result.ratio());
+  for (size_t i = 0; i < result.passes.size(); i++)
+    print_pass(names[i], result.passes[i], result.driver_calls_counted);
+  row("worst operation");
+  std::printf("%.1f us, event %zu of the first pass\n", result.worst_ns / 1e3, result.worst_event);
+  row("peak");
+  std::printf("%.1f MiB live, %.1f MiB held, %.4f of live\n", mib(static_cast<int64_t>(result.peak_live)),
+              mib(result.peak_held), result.ratio());
   if (result.peak_reserved >= 0)
     row("peak, library's account"), std::printf("%.1f MiB\n", mib(result.peak_reserved));
-  row("of which measuring"), std::printf("clock %.1f ns (first pass), loop %.1f ns (both)\n", result.clock_ns, result.loop_ns);
+  row("of which measuring");
+  std::printf("clock %.1f ns (first pass), loop %.1f ns (both)\n", result.clock_ns, result.loop_ns);
   if (const auto &oom = result.out_of_memory) {
-    row("OUT OF MEMORY"), std::printf("pass %d, event %zu: %llu bytes asked for, %llu live\n", oom->pass, oom->event,
-                                      static_cast<unsigned long long>(oom->request),
-                                      static_cast<unsigned long long>(oom->live));
+    row("OUT OF MEMORY");
+    std::printf("pass %d, event %zu: %" PRIu64 " bytes asked for, %" PRIu64 " live\n", oom->pass, oom->event,
+                oom->request, oom->live);
     if (!oom->message.empty()) row(""), std::printf("%s\n", oom->message.c_str());
   }
-  if (result.failures) row("FAILURES"), std::printf("%zu; the first: %s\n", result.failures, result.first_failure.c_str());
+  if (result.failures)
+    row("FAILURES"), std::printf("%zu; the first: %s\n", result.failures, result.first_failure.c_str());
 }
 
 inline std::string quoted(const std::string &text) {

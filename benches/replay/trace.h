@@ -1,6 +1,7 @@
 // Recorded allocation traces: reading them, refusing what is none, and making them ready to be replayed.
 // The format is described in benches/traces/README.md.
 #pragma once
+#include <cerrno>
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>
@@ -50,7 +51,8 @@ inline std::vector<uint8_t> read_file(const std::string &path) {
   if (!file) throw TraceError(path + ": " + std::strerror(errno));
   std::vector<uint8_t> bytes;
   uint8_t buffer[1 << 16];
-  while (size_t count = std::fread(buffer, 1, sizeof buffer, file.get())) bytes.insert(bytes.end(), buffer, buffer + count);
+  while (size_t count = std::fread(buffer, 1, sizeof buffer, file.get()))
+    bytes.insert(bytes.end(), buffer, buffer + count);
   if (std::ferror(file.get())) throw TraceError(path + ": " + std::strerror(errno));
   return bytes;
 }
