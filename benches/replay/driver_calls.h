@@ -1,10 +1,12 @@
 // How many driver calls were made, and what they would have cost on an H200: as far as the library counts. plinth does
 // on its host device, and on a GPU under PLINTH_FAULT_INJECTION=1 (without costs, and slower).
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "allocator.h"
 
@@ -33,7 +35,8 @@ class DriverCalls {
       names_.clear();
       return;
     }
-    // The runner's own question is a driver call, too, and is not the allocator's.
+    // The runner's own question is a driver call, too, and is not the allocator's. The first one may do more.
+    allocator.device->used();
     Counts before = now();
     allocator.device->used();
     question_ = difference(before, now());
@@ -57,8 +60,8 @@ class DriverCalls {
     for (const auto &[name, asked] : question_) {
       auto found = counts.find(name);
       if (found == counts.end()) continue;
-      found->second.calls -= asked.calls * questions;
-      found->second.nanoseconds -= asked.nanoseconds * questions;
+      found->second.calls -= std::min(found->second.calls, asked.calls * questions);
+      found->second.nanoseconds -= std::min(found->second.nanoseconds, asked.nanoseconds * questions);
       if (found->second.calls == 0) counts.erase(found);
     }
     return counts;
