@@ -72,7 +72,8 @@ class Chart:
     def __init__(self, title, live, held, events, limit=0):
         self.title, self.live, self.held, self.limit = title, live, held, limit
         self.events = max(events, 1)
-        self.last = max([2 * self.events] if any(s.points and s.points[-1][0] > events for s in held) else [self.events])
+        two_passes = any(series.points and series.points[-1][0] > events for series in held)
+        self.last = self.events * (2 if two_passes else 1)
         self.rows = math.ceil((len(held) + 1) / LEGEND_COLUMNS)
         self.top = TOP + self.rows * LEGEND_ROW
         largest = max([live.peak, limit, 1] + [series.peak for series in held])

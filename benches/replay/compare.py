@@ -6,8 +6,8 @@
 Prints a table, and writes into the folder of --out: table.md, the same; TRACE.svg, live and held memory over time. It
 builds nothing: `make replay` builds the programs and calls it. Standard library only.
 
-Exit status: 0; 1 if an allocator gave wrong memory or crashed, if plinth ran out of memory, or if nothing could be
-replayed; 2 for arguments that make no sense. What a peer cannot do is in the table.
+Exit status: 0; 1 if an allocator gave wrong memory or crashed, if plinth ran out of memory, if nothing could be
+replayed, or if interrupted; 2 for arguments that make no sense. What a peer cannot do is in the table.
 """
 
 import argparse
@@ -55,6 +55,14 @@ def peers_of(folder):
             Allocator("cudaMallocAsync", folder / "peer_async.so", "async_alloc", "async_free"),
             Allocator("RMM pool", folder / "peer_rmm.so", "rmm_pool_alloc", "rmm_pool_free"),
             Allocator("RMM arena", folder / "peer_rmm.so", "rmm_arena_alloc", "rmm_arena_free")]
+
+
+class Interrupted(Exception):
+    """Somebody wants the program to end; what was measured until then is reported."""
+
+
+def interrupt(*_):
+    raise Interrupted
 
 
 class Outcome:
@@ -110,7 +118,7 @@ class Progress:
 def environment(allocator):
     env = dict(os.environ, **allocator.env)
     env.setdefault("PLINTH_DEVICE", "auto")
-    # Only for the host device, whose 4 GiB are less than most traces need; it is backed as it is touched, so by nothing.
+    # For the host device: its 4 GiB are less than most traces need, and what is not touched, as here, is not backed.
     env.setdefault("PLINTH_HOST_MEMORY", "64GiB")
     return env
 
@@ -383,7 +391,14 @@ def main():
         allocators.append(Allocator(name, library, alloc, free, can_limit=True))
 
     comparison = Comparison(options, allocators, find_traces(options.traces))
-    comparison.all()
+    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        comparison.all()
+    except Interrupted:
+        comparison.failed = True
+        comparison.progress.clear()
+        print("compare.py: interrupted; the rest is missing", file=sys.stderr)
     text = report(comparison)
     print(text, end="")
     if len(comparison.absent) == len(allocators):
