@@ -24,7 +24,8 @@ NVCC := $(TARGET)/tools/python/nvidia/cu13/bin/nvcc
 PTX_FLAGS := -ptx -arch=compute_75 -std=c++17
 
 # Builds the runner of traces; compares allocators by it.
-REPLAY_PROGRAMS = tools/programs.sh benches/replay $(TARGET)/benches/replay $(TARGET)/release $(abspath $(TARGET)/release)
+REPLAY_PROGRAMS = tools/programs.sh benches/replay $(TARGET)/benches/replay $(TARGET)/release \
+	$(abspath $(TARGET)/release)
 COMPARE = benches/replay/compare.py --replay $(TARGET)/benches/replay/replay --plinth $(TARGET)/release/libplinth.so
 
 .PHONY: help
@@ -65,7 +66,7 @@ docs: ## the reference, for Rust and for C, in target/doc and target/doxygen; a 
 # ---- using
 
 .PHONY: demo
-demo: build ## build, tour the library in C, and replay a training run; PLINTH_DEVICE=cuda or host chooses the device
+demo: build ## build, tour the library in C, replay a training run; PLINTH_DEVICE=cuda or host chooses the device
 	@tools/bootstrap.sh cc c++
 	@mkdir -p $(TARGET)/demo
 	gcc -std=c11 -O2 -Wall -Wextra -Iinclude examples/01-tour.c -o $(TARGET)/demo/tour -L$(TARGET)/release \

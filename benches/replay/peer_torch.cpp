@@ -8,7 +8,7 @@
 namespace {
 
 // Not at the first allocation, whose time is measured.
-const bool initialized = [] {
+[[maybe_unused]] const bool initialized = [] {
   at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
   return true;
 }();

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compiles the allocators that plinth is compared with into a folder, as far as this machine has them: `peers.sh FOLDER`.
-# Says of each what became of it; what is not there is no failure. PyTorch is the one that python3 imports, CUDA is in
+# Compiles the allocators that plinth is compared with, as far as this machine has them: `peers.sh FOLDER`. Says of each
+# what became of it; what is not there is no failure. PyTorch is the one that python3 imports, CUDA is in
 # $CUDA_HOME (/usr/local/cuda), RMM is in $RMM_DIR: the wheels librmm-cu13 and rapids-logger, unpacked there.
 set -uo pipefail
 out=${1:?usage: peers.sh FOLDER}
