@@ -32,6 +32,8 @@ import chart
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 MIB = 1 << 20
+# The older name, and the newer one, which goes before it.
+TORCH_CONFIGURATION = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
 
 class Allocator:
@@ -49,7 +51,7 @@ class Allocator:
 def peers_of(folder):
     def torch(name, expandable):
         return Allocator(f"torch {name}", folder / "peer_torch.so", "torch_alloc", "torch_free",
-                         {"PYTORCH_CUDA_ALLOC_CONF": f"expandable_segments:{expandable}"}, can_limit=True)
+                         {key: f"expandable_segments:{expandable}" for key in TORCH_CONFIGURATION}, can_limit=True)
 
     return [torch("native", False), torch("expandable", True),
             Allocator("cudaMallocAsync", folder / "peer_async.so", "async_alloc", "async_free"),
