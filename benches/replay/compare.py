@@ -231,7 +231,7 @@ class Comparison:
             if outcome.setup:
                 return outcome.reason
             if result and "out_of_memory" not in result and not result["failures"]:
-                return f"{ratio:.3f}, {result['passes'][-1]['ns_per_op']:.0f} ns"
+                return f"{ratio:.3f}, {result['steady_ns']:.0f} ns"
         return f"over {self.options.limits[-1]:.3f}"
 
     def row(self, name, allocator, outcome, result):
@@ -239,9 +239,9 @@ class Comparison:
         if result is None:
             return row | {"outcome": outcome.reason}
         passes = result["passes"]
-        first, second = passes[0], passes[1] if len(passes) > 1 else None
         ran_out = result.get("out_of_memory")
-        row |= {"first": f"{first['ns_per_op']:.1f}", "steady": f"{second['ns_per_op']:.1f}" if second else "-",
+        row |= {"first": f"{passes[0]['ns_per_op']:.1f}",
+                "steady": f"{result['steady_ns']:.1f}" if result["rounds"] else "-",
                 "worst": f"{result['worst_ns'] / 1e3:.0f}", "live": f"{result['peak_live'] / MIB:.0f}",
                 "held": f"{result['peak_held'] / MIB:.0f}",
                 "ratio": "-" if ran_out else f"{result['peak_held'] / max(result['peak_live'], 1):.4f}",

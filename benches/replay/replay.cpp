@@ -3,8 +3,8 @@
 //   replay --allocator NAME --library LIB --alloc SYMBOL --free SYMBOL [--limit RATIO] [--csv FILE] [--json] TRACE
 //
 // The first pass meets an allocator that has nothing; each operation is timed. Then everything is freed and the trace
-// comes again: that is the steady state, timed in stretches, so that no clock is in it. A third pass is not timed and
-// looks at the addresses: blocks must not overlap and must be aligned as the driver's are.
+// comes again: that is the steady state, timed in stretches, so that no clock is in it, and repeated for a median. A
+// last pass is not timed and looks at the addresses: blocks must not overlap and must be aligned as the driver's are.
 //
 // Held memory is what the device says is used, less what was used before the first operation. It is asked, outside of
 // the time: after each operation of the first pass that took so long that it may have gone to the driver, where live
@@ -30,6 +30,8 @@ namespace {
 constexpr size_t INTERVAL = 4096;      // events between two looks at held memory
 constexpr double SUSPICIOUS = 20'000;  // ns; no path without the driver takes that long, and few with it take less
 constexpr size_t CSV_ROWS = 1000;      // of a pass, about
+constexpr size_t ROUNDS = 9;           // of the steady state
+constexpr double ROUNDS_TIME = 1e9;    // ns, after which no more of them begin
 constexpr uintptr_t ALIGNMENT = 256;   // what cudaMalloc promises
 
 const char usage[] =
@@ -62,6 +64,7 @@ class Replay {
     pass(result, 1);
     result.peak_held = result.passes[0].peak_held;
     if (!result.out_of_memory) pass(result, 2);
+    if (!result.out_of_memory) steady(result);
     if (!result.out_of_memory) look_at_addresses(result);
     std::string broken = allocator_.check();
     if (!broken.empty()) fail(result, broken);
@@ -88,6 +91,24 @@ class Replay {
     allocator_.device->synchronize();
     pass.held_after = held();
     result.passes.push_back(std::move(pass));
+  }
+
+  // The second pass again and again: one alone is short, and something else on the machine may be in it.
+  void steady(Result &result) {
+    std::vector<double> rounds{result.passes[1].ns_per_op};
+    auto start = Clock::now();
+    while (!csv_ && rounds.size() < ROUNDS && nanoseconds(start, Clock::now()) < ROUNDS_TIME) {
+      Pass again;
+      live_ = 0;
+      double spent = timed_in_stretches(result, again);
+      free_everything(again.ops);
+      if (result.out_of_memory) return;
+      rounds.push_back(spent / static_cast<double>(again.ops));
+    }
+    result.rounds = rounds.size();
+    result.steady_ns = Percentiles(rounds).p50;
+    result.steady_least_ns = rounds.front();
+    result.steady_most_ns = rounds.back();
   }
 
   double timed_each(Result &result, Pass &pass) {

@@ -38,6 +38,8 @@ struct Result {
   double worst_ns = 0;
   size_t worst_event = 0;
   double clock_ns = 0, loop_ns = 0;
+  size_t rounds = 0;  // of the steady state: the second pass, repeated
+  double steady_ns = 0, steady_least_ns = 0, steady_most_ns = 0;  // of an operation; the median of the rounds, ...
   bool driver_calls_counted = false;
   std::vector<Pass> passes;
   std::optional<OutOfMemory> out_of_memory;
@@ -82,6 +84,11 @@ inline void print_text(const Result &result) {
   static const char *names[] = {"first pass", "second pass"};
   for (size_t i = 0; i < result.passes.size(); i++)
     print_pass(names[i], result.passes[i], result.driver_calls_counted);
+  if (result.rounds) {
+    row("steady");
+    std::printf("%.1f ns an operation, the median of %zu rounds (%.1f to %.1f)\n", result.steady_ns, result.rounds,
+                result.steady_least_ns, result.steady_most_ns);
+  }
   row("worst operation");
   std::printf("%.1f us, event %zu of the first pass\n", result.worst_ns / 1e3, result.worst_event);
   row("peak");
@@ -135,6 +142,8 @@ inline void print_json(const Result &result) {
   number("worst_event", result.worst_event);
   number("clock_ns", result.clock_ns);
   number("loop_ns", result.loop_ns);
+  number("rounds", result.rounds);
+  number("steady_ns", result.steady_ns);
   key("passes"), json += "[";
   for (const Pass &pass : result.passes) {
     json += &pass == &result.passes.front() ? "{" : ", {";

@@ -86,6 +86,7 @@ class Traces(unittest.TestCase):
         self.assertEqual([one["ops"] for one in result["passes"]], [591, 591])
         self.assertEqual([one["held_after"] for one in result["passes"]], [0, 0])
         self.assertGreaterEqual(result["passes"][1]["peak_held"], 101 * MIB)
+        self.assertTrue(1 <= result["rounds"] <= 9 and result["steady_ns"] > 0)
         # Each allocation is a driver call here, and so is each free; the runner's own questions are not counted.
         self.assertGreaterEqual(result["passes"][0]["driver_calls"], 590)
         self.assertEqual(result["passes"][0]["driver_calls"], result["passes"][1]["driver_calls"])
