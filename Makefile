@@ -131,7 +131,7 @@ examples: build ## compile the examples and benches, warnings as errors, and run
 	@tools/programs.sh benches $(TARGET)/benches $(TARGET)/release $(abspath $(TARGET)/release)
 	@$(REPLAY_PROGRAMS)
 	@tools/programs.sh examples $(TARGET)/example-programs $(TARGET)/release $(abspath $(TARGET)/release)
-	@for source in examples/*; do \
+	@for source in examples/*.c examples/*.cpp; do \
 		echo "== $$source"; \
 		PLINTH_DEVICE=$${PLINTH_DEVICE:-host} "$(TARGET)/example-programs/$$(basename "$${source%.*}")"; \
 	done

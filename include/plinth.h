@@ -279,6 +279,39 @@ typedef void (*plinth_host_function_t)(void *context);
 typedef struct plinth_event *plinth_event_t;
 
 /**
+ * The name of a pool. {0, 0} is the default pool, which has everything that goes to no other.
+ */
+typedef struct plinth_pool_id_t {
+  /**
+   * The capture that made it; 0 for one that a program made.
+   */
+  uint64_t owner;
+  /**
+   * Its number.
+   */
+  uint64_t index;
+} plinth_pool_id_t;
+
+/**
+ * Frees memory that the program can do without, when there is none for a request. It is called in the thread that asks,
+ * with no lock of the library's held, and may call the library; it is not called again from within itself.
+ *
+ * Its arguments are the device, the bytes that were asked for, and the context. It returns whether it freed anything: if
+ * so, the request is tried again.
+ */
+typedef bool (*plinth_free_memory_callback_t)(int32_t device, size_t size, void *context);
+
+/**
+ * Hears of a request that fails for want of memory, just before the call returns: the device, the bytes that were asked
+ * for, the device's total and free bytes, and the context. The rules of plinth_free_memory_callback_t hold.
+ */
+typedef void (*plinth_out_of_memory_observer_t)(int32_t device,
+                                                size_t requested,
+                                                size_t device_total,
+                                                size_t device_free,
+                                                void *context);
+
+/**
  * What the host device holds at a moment: for tests that nothing is lost.
  *
  * The struct grows at its end in newer versions; set struct_size to sizeof(plinth_host_usage_t) before the call.
@@ -1430,6 +1463,545 @@ plinth_status_t plinth_memset_pattern(void *destination,
 PLINTH_NOEXCEPT;
 
 /**
+ * Allocates device memory for work in a stream, from what is cached where possible. Thread-safe.
+ *
+ * Makes no call of the driver as long as there is a free block, and never waits for work of the device unless memory is
+ * truly out. Sizes are rounded up to multiples of 512 bytes. Memory that was freed is given out again in the same stream
+ * at once: the stream's order protects it. Work in other streams must be told of with plinth_record_stream, or be ordered
+ * by the caller before the free.
+ *
+ * While the calling thread, the stream or a capture allocates to a pool (plinth_begin_allocate_to_pool and the like), the
+ * memory comes from that. A stream must outlive what is allocated for it, and plinth_empty_cache must be called before a
+ * stream is destroyed that memory was allocated for.
+ *
+ * @param size Bytes; 0 gives NULL.
+ * @param device The device's number; -1 for the current one.
+ * @param stream The stream, of that device; NULL for the device's default stream.
+ * @param pointer Out: the memory, aligned to 512 bytes. The caller owns it and frees it with
+ *        plinth_caching_allocator_delete.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_HANDLE;
+ *         PLINTH_ERROR_DEVICE_MISMATCH for a stream of another device; PLINTH_ERROR_OUT_OF_MEMORY, with a message that
+ *         tells request, total, free, held, limit, live and the rest; PLINTH_ERROR_INVALID_CONFIGURATION;
+ *         PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_caching_allocator_alloc(size_t size,
+                                               int32_t device,
+                                               plinth_stream_t stream,
+                                               void **pointer)
+PLINTH_NOEXCEPT;
+
+/**
+ * Frees what plinth_caching_allocator_alloc gave, from any thread and with any device current. Makes no call of the
+ * driver, unless other streams were recorded: then the memory stays out of use until they have passed. Thread-safe.
+ *
+ * @param pointer The memory; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for what plinth_caching_allocator_alloc did not give, or was freed
+ *         already, or lies inside a block.
+ */
+PLINTH_API
+plinth_status_t plinth_caching_allocator_delete(void *pointer)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the allocator that work in a stream uses memory that was allocated for another. When the memory is freed, it
+ * stays out of use until the work has passed which that stream has then; nobody waits for that. The memory's own stream
+ * need not be recorded. Thread-safe.
+ *
+ * @param pointer The memory, from plinth_caching_allocator_alloc or plinth_alloc; NULL does nothing.
+ * @param stream The stream, of any device; NULL for the current device's default stream.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER as for plinth_caching_allocator_delete; PLINTH_ERROR_INVALID_HANDLE;
+ *         the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_record_stream(void *pointer,
+                                     plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives the free memory of every device back to the driver, in whole handles. Memory of private pools that somebody uses
+ * stays. What a stream may still be using goes back too, as soon as the stream has passed: the call gives work that is
+ * about to end one millisecond, and waits for nothing longer. Thread-safe.
+ *
+ * @return PLINTH_OK; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_empty_cache(void)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells how much memory is in the program's hands, each request rounded up to 512 bytes. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param bytes Out: bytes.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ */
+PLINTH_API plinth_status_t plinth_memory_allocated(int32_t device, size_t *bytes) PLINTH_NOEXCEPT;
+
+/**
+ * Tells how much memory was in the program's hands at most, since the peaks were reset. Where several threads allocate
+ * at the same moment, it is the peak of what was seen of them one after the other. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param bytes Out: bytes.
+ * @return As plinth_memory_allocated.
+ */
+PLINTH_API
+plinth_status_t plinth_max_memory_allocated(int32_t device,
+                                            size_t *bytes)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells how much physical memory the allocator holds: what is in the program's hands and what is cached. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param bytes Out: bytes.
+ * @return As plinth_memory_allocated.
+ */
+PLINTH_API
+plinth_status_t plinth_memory_reserved(int32_t device,
+                                       size_t *bytes)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells how much physical memory the allocator held at most, since the peaks were reset. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param bytes Out: bytes.
+ * @return As plinth_memory_allocated.
+ */
+PLINTH_API plinth_status_t plinth_max_memory_reserved(int32_t device, size_t *bytes) PLINTH_NOEXCEPT;
+
+/**
+ * Lets all peaks of a device's memory begin again at what is now. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ */
+PLINTH_API plinth_status_t plinth_reset_peak_memory_stats(int32_t device) PLINTH_NOEXCEPT;
+
+/**
+ * Gives the figures of a device's memory as a table, in the layout of torch.cuda.memory_summary. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param abbreviated Leaves out the lines for small and for large blocks.
+ * @param text Out: the table. The caller owns it and frees it with plinth_string_free.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_OUT_OF_MEMORY; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_memory_summary(int32_t device,
+                                      bool abbreviated,
+                                      char **text)
+PLINTH_NOEXCEPT;
+
+/**
+ * Limits how much memory the allocator may hold on a device: a fraction of the device's memory, all of which counts, not
+ * only what is free now. What is held already stays, but nothing is added beyond the limit. Thread-safe.
+ *
+ * @param fraction From 0 to 1; 1 is no limit.
+ * @param device The device's number; -1 for the current one.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for a fraction out of range or no number; PLINTH_ERROR_INVALID_DEVICE;
+ *         the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_set_per_process_memory_fraction(double fraction,
+                                                       int32_t device)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells which fraction of a device's memory the allocator may hold. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param fraction Out: what plinth_set_per_process_memory_fraction was given; 1 if it was not called.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_get_per_process_memory_fraction(int32_t device,
+                                                       double *fraction)
+PLINTH_NOEXCEPT;
+
+/**
+ * Makes a pool, as torch.cuda.MemPool does: memory that is kept apart from all other. It takes no memory until something
+ * is allocated in it. Thread-safe.
+ *
+ * @param use_on_oom Whether requests to the default pool may use its free memory when there is no other.
+ * @param no_split Whether a free block is given out whole, however small the request.
+ * @param pool Out: the pool's name. The caller gives it up with plinth_mem_pool_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_mem_pool_create(bool use_on_oom,
+                                       bool no_split,
+                                       struct plinth_pool_id_t *pool)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives a pool up. Its free memory goes back to the driver once nobody else uses the pool; what is allocated in it stays
+ * valid until it is freed. Thread-safe.
+ *
+ * @param pool The pool, from plinth_mem_pool_create.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE for what is no such pool, or was destroyed; PLINTH_ERROR_DRIVER; the errors
+ *         of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_mem_pool_destroy(struct plinth_pool_id_t pool)
+PLINTH_NOEXCEPT;
+
+/**
+ * Changes whether requests to the default pool may use the pool's free memory when there is no other. Thread-safe.
+ *
+ * @param pool The pool.
+ * @param use_on_oom Whether they may.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_mem_pool_set_use_on_oom(struct plinth_pool_id_t pool,
+                                               bool use_on_oom)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells how many users a pool has on a device: the program that made it is one, and so is each begin that no release
+ * followed. Thread-safe.
+ *
+ * @param pool The pool.
+ * @param device The device's number; -1 for the current one.
+ * @param count Out: users.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_DEVICE; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_mem_pool_use_count(struct plinth_pool_id_t pool,
+                                          int32_t device,
+                                          int32_t *count)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells how much memory a pool has on a device. Thread-safe.
+ *
+ * @param pool The pool; {0, 0} for the default one.
+ * @param device The device's number; -1 for the current one.
+ * @param allocated Out: bytes in the program's hands.
+ * @param reserved Out: physical bytes that are held.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_mem_pool_memory(struct plinth_pool_id_t pool,
+                                       int32_t device,
+                                       size_t *allocated,
+                                       size_t *reserved)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lets the requests of streams that capture go to a pool, on one device and from every thread: what a graph's capture
+ * begins with. The pool comes into being if its name is new, and gains a user. Where several captures begin, each
+ * capture takes the pool that was begun last and that no other capture has taken. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param pool The pool, not the default one.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for the default pool and for one that requests go to already;
+ *         PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_begin_allocate_to_pool(int32_t device,
+                                              struct plinth_pool_id_t pool)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lets the requests of the calling thread go to a pool, on one device and for every stream: the beginning of what
+ * torch.cuda.use_mem_pool does. Pools may be nested; what began last counts. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param pool The pool, not the default one; it gains a user.
+ * @return As plinth_begin_allocate_to_pool.
+ */
+PLINTH_API
+plinth_status_t plinth_begin_allocate_current_thread_to_pool(int32_t device,
+                                                             struct plinth_pool_id_t pool)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lets the requests for one stream go to a pool, from every thread. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param stream The stream, of that device; NULL for its default stream.
+ * @param pool The pool, not the default one; it gains a user.
+ * @return As plinth_begin_allocate_to_pool; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DEVICE_MISMATCH.
+ */
+PLINTH_API
+plinth_status_t plinth_begin_allocate_current_stream_to_pool(int32_t device,
+                                                             plinth_stream_t stream,
+                                                             struct plinth_pool_id_t pool)
+PLINTH_NOEXCEPT;
+
+/**
+ * Ends what one of the three calls above began. The pool keeps its user: plinth_release_pool takes it away. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param pool The pool.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE where no requests go to the pool; PLINTH_ERROR_INVALID_DEVICE; the errors
+ *         of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_end_allocate_to_pool(int32_t device,
+                                            struct plinth_pool_id_t pool)
+PLINTH_NOEXCEPT;
+
+/**
+ * Takes a user of a pool away on one device. With the last one the pool's free memory goes back to the driver; what is
+ * allocated in it stays valid until it is freed. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param pool The pool.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE for a pool that there is not; PLINTH_ERROR_INVALID_VALUE for one without
+ *         users there; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_release_pool(int32_t device,
+                                    struct plinth_pool_id_t pool)
+PLINTH_NOEXCEPT;
+
+/**
+ * Adds a callback that may free memory when there is none for a request, before the device is waited for and the request
+ * fails. Callbacks are called in the order in which they were added. Thread-safe.
+ *
+ * @param callback The callback, which stays callable, with the context, until it is removed and no request is under way
+ *        that may have met it.
+ * @param context What it is called with; never looked into.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
+ */
+PLINTH_API
+plinth_status_t plinth_add_free_memory_callback(plinth_free_memory_callback_t callback,
+                                                void *context)
+PLINTH_NOEXCEPT;
+
+/**
+ * Removes what plinth_add_free_memory_callback added, the last one of this callback and context. Thread-safe.
+ *
+ * @param callback The callback.
+ * @param context Its context.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if there is none.
+ */
+PLINTH_API
+plinth_status_t plinth_remove_free_memory_callback(plinth_free_memory_callback_t callback,
+                                                   void *context)
+PLINTH_NOEXCEPT;
+
+/**
+ * Adds an observer of requests that fail for want of memory. Thread-safe.
+ *
+ * @param observer The observer, which stays callable, with the context, until it is detached and no request is under way
+ *        that may have met it.
+ * @param context What it is called with; never looked into.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
+ */
+PLINTH_API
+plinth_status_t plinth_attach_out_of_memory_observer(plinth_out_of_memory_observer_t observer,
+                                                     void *context)
+PLINTH_NOEXCEPT;
+
+/**
+ * Removes what plinth_attach_out_of_memory_observer added, the last one of this observer and context. Thread-safe.
+ *
+ * @param observer The observer.
+ * @param context Its context.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if there is none.
+ */
+PLINTH_API
+plinth_status_t plinth_detach_out_of_memory_observer(plinth_out_of_memory_observer_t observer,
+                                                     void *context)
+PLINTH_NOEXCEPT;
+
+/**
+ * Allocates as plinth_caching_allocator_alloc does: the alloc_fn of torch.cuda.memory.CUDAPluggableAllocator. Any live
+ * stream will do, known to plinth or not. Thread-safe.
+ *
+ * @param size Bytes; 0 gives NULL. A negative size is one that is too large.
+ * @param device The device's number; -1 for the current one.
+ * @param stream The stream, of that device; NULL for its default stream.
+ * @return The memory, which plinth_free or plinth_caching_allocator_delete frees; NULL on failure, and then
+ *         plinth_last_error tells why.
+ */
+PLINTH_API
+void *plinth_alloc(ptrdiff_t size,
+                   int device,
+                   plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Frees as plinth_caching_allocator_delete does: the free_fn of CUDAPluggableAllocator. A pointer that is not the
+ * allocator's is left alone, and plinth_last_error tells so. Thread-safe.
+ *
+ * @param pointer The memory; NULL does nothing.
+ * @param size What was asked for. The allocator knows better, and does not look.
+ * @param device The device; likewise.
+ * @param stream The stream; likewise.
+ */
+PLINTH_API
+void plinth_free(void *pointer,
+                 ptrdiff_t size,
+                 int device,
+                 plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * The init_fn of CUDAPluggableAllocator: initializes the library. Thread-safe.
+ *
+ * @param device_count How many devices PyTorch sees; not needed.
+ */
+PLINTH_API void plinth_pluggable_init(int device_count) PLINTH_NOEXCEPT;
+
+/**
+ * The reset_fn of CUDAPluggableAllocator, which torch.cuda.empty_cache calls: plinth_empty_cache. Thread-safe.
+ */
+PLINTH_API
+void plinth_pluggable_reset(void)
+PLINTH_NOEXCEPT;
+
+/**
+ * The memory_fraction_fn of CUDAPluggableAllocator: plinth_set_per_process_memory_fraction. Thread-safe.
+ *
+ * @param fraction From 0 to 1.
+ * @param device The device's number.
+ */
+PLINTH_API void plinth_pluggable_memory_fraction(double fraction, int device) PLINTH_NOEXCEPT;
+
+/**
+ * The base_alloc_fn of CUDAPluggableAllocator: the block that a pointer belongs to. Thread-safe.
+ *
+ * @param pointer A pointer that plinth_alloc gave.
+ * @param size Out: the block's bytes, if it is one; NULL is allowed.
+ * @return The block; the pointer itself where it is none of the allocator's.
+ */
+PLINTH_API void *plinth_pluggable_base_alloc(void *pointer, size_t *size) PLINTH_NOEXCEPT;
+
+/**
+ * The record_stream_fn of CUDAPluggableAllocator: plinth_record_stream, for any live stream. Thread-safe.
+ *
+ * @param pointer The memory; NULL does nothing.
+ * @param stream The stream.
+ */
+PLINTH_API void plinth_pluggable_record_stream(void *pointer, plinth_stream_t stream) PLINTH_NOEXCEPT;
+
+/**
+ * The begin_allocate_to_pool hook of CUDAPluggableAllocator, called when a capture is about to begin:
+ * plinth_begin_allocate_to_pool. Thread-safe.
+ *
+ * @param device The device's number.
+ * @param pool The graph's pool. PyTorch's MempoolId_t, a pair of 64-bit numbers, is passed in the same way.
+ * @param filter A C++ function object that tells which streams are meant. It is not called; streams that capture are.
+ */
+PLINTH_API
+void plinth_pluggable_begin_allocate_to_pool(int device,
+                                             struct plinth_pool_id_t pool,
+                                             void *filter)
+PLINTH_NOEXCEPT;
+
+/**
+ * The end_allocate_to_pool_fn of CUDAPluggableAllocator: plinth_end_allocate_to_pool. Thread-safe.
+ *
+ * @param device The device's number.
+ * @param pool The graph's pool.
+ */
+PLINTH_API
+void plinth_pluggable_end_allocate_to_pool(int device,
+                                           struct plinth_pool_id_t pool)
+PLINTH_NOEXCEPT;
+
+/**
+ * The release_pool hook of CUDAPluggableAllocator, called when a graph is gone: plinth_release_pool. Thread-safe.
+ *
+ * @param device The device's number.
+ * @param pool The graph's pool.
+ */
+PLINTH_API
+void plinth_pluggable_release_pool(int device,
+                                   struct plinth_pool_id_t pool)
+PLINTH_NOEXCEPT;
+
+/**
+ * The malloc_func of cupy.cuda.CFunctionAllocator: allocates for the calling thread's current plinth stream on the device,
+ * since CuPy does not tell its own. Thread-safe.
+ *
+ * @param param What CuPy was given; not looked at.
+ * @param size Bytes; 0 gives NULL.
+ * @param device The device's number.
+ * @return As plinth_alloc.
+ */
+PLINTH_API
+void *plinth_cupy_malloc(void *param,
+                         size_t size,
+                         int device)
+PLINTH_NOEXCEPT;
+
+/**
+ * The free_func of cupy.cuda.CFunctionAllocator. Thread-safe.
+ *
+ * @param param What CuPy was given; not looked at.
+ * @param pointer The memory; NULL does nothing.
+ * @param device The device's number; not needed.
+ */
+PLINTH_API void plinth_cupy_free(void *param, void *pointer, int device) PLINTH_NOEXCEPT;
+
+/**
+ * The allocation callback of rmm::mr::callback_memory_resource, whose stream view is passed as a stream is: allocates on the
+ * current device. Thread-safe.
+ *
+ * @param bytes Bytes; 0 gives NULL.
+ * @param stream The stream, of the current device.
+ * @param arg What RMM was given; not looked at.
+ * @return As plinth_alloc.
+ */
+PLINTH_API
+void *plinth_rmm_allocate(size_t bytes,
+                          plinth_stream_t stream,
+                          void *arg)
+PLINTH_NOEXCEPT;
+
+/**
+ * The deallocation callback of rmm::mr::callback_memory_resource. Thread-safe.
+ *
+ * @param pointer The memory; NULL does nothing.
+ * @param bytes What was asked for; not needed.
+ * @param stream The stream; not needed: the memory goes back to the stream that it was allocated for.
+ * @param arg What RMM was given; not looked at.
+ */
+PLINTH_API
+void plinth_rmm_deallocate(void *pointer,
+                           size_t bytes,
+                           plinth_stream_t stream,
+                           void *arg)
+PLINTH_NOEXCEPT;
+
+/**
+ * Begins to write every allocation and free of the caching allocator to a file, on all devices and from all threads. What
+ * is live already is written first. benches/replay replays such files. Thread-safe.
+ *
+ * A file is a row of events of 16 bytes, little-endian: the block's number (32 bits), 0 for an allocation or 1 for a free
+ * (16 bits), the number of its stream in order of first use, 0 in a free (16 bits), and the bytes that were asked for (64
+ * bits). Device 0's file has the path that was given; for the other devices ".1", ".2" and so on follow it, and files
+ * without an event are removed at the end.
+ *
+ * @param path Where to write. What is there is overwritten.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE while there is a trace already;
+ *         PLINTH_ERROR_SYSTEM for a file that cannot be written; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_trace_start(const char *path)
+PLINTH_NOEXCEPT;
+
+/**
+ * Ends the trace, and writes what is not written yet. Thread-safe.
+ *
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE without a trace; PLINTH_ERROR_SYSTEM if something could not be written: the
+ *         message tells after how many events the file ends; PLINTH_ERROR_NOT_SUPPORTED for more blocks or streams than
+ *         the format can number; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_trace_stop(void)
+PLINTH_NOEXCEPT;
+
+/**
  * Lets driver calls be made to fail, and counts them. For tests: it puts a layer before every driver call.
  *
  * Must come before the first use of a device and the first question about one; PLINTH_FAULT_INJECTION=1 in the
@@ -1527,6 +2099,16 @@ PLINTH_NOEXCEPT;
  */
 PLINTH_API
 plinth_status_t plinth_driver_calls(char **text)
+PLINTH_NOEXCEPT;
+
+/**
+ * Walks every structure of the caching allocator and checks that they agree with each other. For tests, while no other
+ * thread allocates or frees: what is in the middle of a step does not agree with itself.
+ *
+ * @return PLINTH_OK; PLINTH_ERROR_PANIC with a message that names what is broken; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_testing_check_allocator(void)
 PLINTH_NOEXCEPT;
 
 #ifdef __cplusplus

@@ -5,6 +5,7 @@ use crate::{
     error::{Context, Error, Result},
     event_pool::EventPool,
     kernel::Kernels,
+    memory::DeviceMemory,
     properties::{self, Properties},
     runtime::{self, Runtime},
     status::Status,
@@ -27,6 +28,8 @@ pub struct Device {
     pub events: EventPool,
     /// The library's own kernels, loaded at first use.
     pub kernels: Kernels,
+    /// The memory that plinth holds on it.
+    pub memory: DeviceMemory,
 }
 
 impl Device {
@@ -40,6 +43,7 @@ impl Device {
             streams: StreamPools::new(),
             events: EventPool::new(),
             kernels: Kernels::new(),
+            memory: DeviceMemory::default(),
         }
     }
 

@@ -3,14 +3,16 @@
 
 #![allow(unsafe_code)]
 
-use crate::{runtime, thread};
+use crate::{memory, runtime, thread};
 use std::{panic, sync::Once};
 
 extern "C" fn exiting() {
+    memory::forget_arenas();
     runtime::mark_exiting();
 }
 
 unsafe extern "C" fn forked() {
+    memory::forget_arenas();
     runtime::mark_forked();
 }
 
@@ -19,8 +21,8 @@ unsafe extern "C" fn forked() {
 pub fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: both functions live as long as the library, which is linked not to be unloaded; each makes one
-        // store to an atomic, which is allowed in an exit handler and in the child of a fork.
+        // SAFETY: both functions live as long as the library, which is linked not to be unloaded; each makes a
+        // few stores to atomics, which is allowed in an exit handler and in the child of a fork.
         unsafe {
             libc::atexit(exiting);
             libc::pthread_atfork(None, None, Some(forked));

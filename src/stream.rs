@@ -59,6 +59,37 @@ pub fn resolve(runtime: &Runtime, handle: usize) -> Result<Stream> {
     }
 }
 
+/// Checks a handle that is to be of the device with this number; -1 is the current one.
+#[inline]
+pub fn of_device(handle: usize, number: i32) -> Result<driver::Stream> {
+    if handle <= CU_STREAM_PER_THREAD
+        && let Some(stream) = driver::Stream::special(handle)
+    {
+        return Ok(stream);
+    }
+    let stream = resolve(runtime::ready()?, handle)?;
+    let wanted = if number == -1 { thread::device() } else { number as u32 };
+    if stream.device == wanted { Ok(stream.raw) } else { Err(elsewhere(handle, stream.device, wanted)) }
+}
+
+/// The stream that the caller vouched for, known to plinth from now on if it was not before.
+pub fn vouched(stream: driver::Stream) -> Result<Stream> {
+    let runtime = runtime::ready()?;
+    if let Ok(known) = resolve(runtime, stream.handle()) {
+        return Ok(known);
+    }
+    // Its device is not told: it is that of its context, and mostly the current one.
+    let context = runtime.in_any_context(|driver| Ok(driver.stream_context(stream)?))?;
+    for device in runtime.devices() {
+        if device.has_context(&runtime.driver)? && device.context(&runtime.driver)? == context {
+            from_external(stream, device.ordinal as i32)?;
+            return resolve(runtime, stream.handle());
+        }
+    }
+    from_external(stream, -1)?;
+    resolve(runtime, stream.handle())
+}
+
 fn default_stream(handle: usize) -> Result<Stream> {
     let raw = driver::Stream::special(handle).ok_or_else(|| unknown(handle))?;
     Ok(Stream { raw, device: thread::device(), origin: None })

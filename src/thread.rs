@@ -1,17 +1,36 @@
-//! The state of a thread: its current device, its current stream on each device, and how its last call from C
-//! ended.
+//! The state of a thread: its current device, its current stream on each device, the arenas that it last allocated
+//! from, and how its last call from C ended.
 //!
 //! All of it sits in one constant-initialised block without a destructor, so a call finds it with one address
 //! computation, also while the thread is ending. In a shared library that computation is a call of its own, and the
 //! dearest part of the shortest functions: that is why there is one block and not a variable for each.
 
-use crate::driver::Stream;
-use std::cell::Cell;
+use crate::{driver::Stream, memory::Arena};
+use std::{
+    cell::Cell,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 /// The most devices that the library manages in one process.
 pub const MAX_DEVICES: usize = 64;
 
+/// Arenas that a thread remembers, by stream.
+const REMEMBERED: usize = 8;
+
+/// An arena that the thread found for a stream, and the epoch of routing in which that was.
+#[derive(Debug, Clone, Copy)]
+pub struct Remembered {
+    stream: usize,
+    device: u32,
+    epoch: u32,
+    arena: Option<&'static Arena>,
+}
+
+static THREADS: AtomicU64 = AtomicU64::new(1);
+
 struct State {
+    number: Cell<u64>,
+    arenas: [Cell<Remembered>; REMEMBERED],
     guarded: Cell<bool>,
     failed: Cell<bool>,
     driver_code: Cell<u32>,
@@ -22,6 +41,8 @@ struct State {
 thread_local! {
     static STATE: State = const {
         State {
+            number: Cell::new(0),
+            arenas: [const { Cell::new(Remembered { stream: 0, device: 0, epoch: 0, arena: None }) }; REMEMBERED],
             guarded: Cell::new(false),
             failed: Cell::new(false),
             driver_code: Cell::new(0),
@@ -29,6 +50,37 @@ thread_local! {
             streams: [const { Cell::new(Stream::DEFAULT) }; MAX_DEVICES],
         }
     };
+}
+
+/// The thread's number: no other thread of the process has it, nor ever had it.
+pub fn number() -> u64 {
+    STATE.with(|state| {
+        if state.number.get() == 0 {
+            state.number.set(THREADS.fetch_add(1, Ordering::Relaxed));
+        }
+        state.number.get()
+    })
+}
+
+fn place_of(stream: usize) -> usize {
+    // Handles are addresses; the multiplication spreads their equal distances.
+    ((stream as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61) as usize % REMEMBERED
+}
+
+/// The arena that the thread remembers for a stream of a device, if it was found in this epoch.
+#[inline]
+pub fn arena(stream: usize, device: u32, epoch: u32) -> Option<&'static Arena> {
+    STATE.with(|state| {
+        let remembered = state.arenas[place_of(stream)].get();
+        let same = remembered.stream == stream && remembered.device == device && remembered.epoch == epoch;
+        if same { remembered.arena } else { None }
+    })
+}
+
+/// Remembers an arena.
+pub fn remember_arena(stream: usize, device: u32, epoch: u32, arena: &'static Arena) {
+    let remembered = Remembered { stream, device, epoch, arena: Some(arena) };
+    STATE.with(|state| state.arenas[place_of(stream)].set(remembered));
 }
 
 /// The thread's current device; 0 until it is set.

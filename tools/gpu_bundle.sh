@@ -32,6 +32,10 @@ cp -r benches/traces "$bundle/benches/traces"
 if [ -n "${TRACES:-}" ]; then
     find "$TRACES" -maxdepth 1 \( -name '*.trace' -o -name '*.trace.xz' \) -exec cp {} "$bundle/benches/traces/" \;
 fi
+
+# The benches load it, so that what users copy is what is tested.
+mkdir -p "$bundle/examples"
+cp examples/*.py "$bundle/examples/"
 cp -r tests/package "$bundle/sources/package"
 cp tools/gpu_run.sh "$bundle/gpu_run.sh"
 echo "$bundle: $(du -sh "$bundle" | cut -f1); on the GPU machine: tools/gpu_run.sh LOGS, or $bundle/gpu_run.sh LOGS"

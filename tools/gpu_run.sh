@@ -93,8 +93,11 @@ done
 
 if python3 -c 'import torch' 2>/dev/null; then
     step bench-torch 120 python3 benches/torch_calls.py
+    # Trains on PyTorch's memory and on plinth's: losses by their bits, memory held, step times. Meant to take 150 s at most.
+    step torch 240 python3 benches/torch_training.py --library lib/libplinth.so --json "$logs/torch.json"
 else
     skip bench-torch "no PyTorch"
+    skip torch "no PyTorch"
 fi
 
 # Without PyTorch, or with RMM_DIR unset, there are fewer to compare with.
@@ -103,6 +106,9 @@ step bench-allocators 600 python3 benches/replay/compare.py --replay benches/rep
     --plinth lib/libplinth.so --peers "$logs/peers" --out "$logs/replay" --limits 1.01,1.02,1.05,1.1,1.2,1.5,2 \
     benches/traces
 rm -rf "$logs/peers"
+
+# Skips itself where there is no CuPy.
+step cupy 90 python3 benches/cupy_check.py lib/libplinth.so
 
 if command -v compute-sanitizer >/dev/null; then
     step memcheck 240 "$self" --memcheck

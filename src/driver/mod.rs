@@ -22,6 +22,7 @@ mod stream;
 mod stream_table;
 pub mod table;
 pub mod types;
+mod virtual_memory;
 
 pub use context::Context;
 pub use event::{Event, EventCell};
@@ -30,6 +31,7 @@ pub use memory::{MemoryKind, PointerInfo, Span};
 pub use stream::{HostFunction, Stream, StreamCell};
 pub use stream_table::{StreamInfo, StreamOrigin, StreamTable};
 pub use table::{Call, Code, Table};
+pub use virtual_memory::{Physical, Segment};
 
 /// A driver call that failed, and the code it failed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -143,6 +143,26 @@ impl Driver {
         Ok(status)
     }
 
+    /// The number of the capture that a stream takes part in, if it takes part in one that is still valid.
+    pub fn stream_capture_id(&self, stream: Stream) -> Answer<Option<u64>> {
+        let (mut status, mut id) = (CU_STREAM_CAPTURE_STATUS_NONE, 0);
+        // SAFETY: the outputs are live locals, the others may be null, and the stream is live.
+        unsafe {
+            call!(
+                self,
+                cuStreamGetCaptureInfo_v2(
+                    stream.raw(),
+                    &mut status,
+                    &mut id,
+                    ptr::null_mut(),
+                    ptr::null_mut(),
+                    ptr::null_mut()
+                )
+            )
+        }?;
+        Ok((status == CU_STREAM_CAPTURE_STATUS_ACTIVE).then_some(id))
+    }
+
     /// Runs `body` with the calling thread's captures told to mind nothing, for work that has to be done at first use
     /// and that a capture under way would otherwise forbid, and be made invalid by.
     pub fn with_relaxed_capture<T>(&self, body: impl FnOnce() -> T) -> Answer<T> {

@@ -11,16 +11,21 @@
 
 #![allow(clippy::missing_safety_doc)] // the contract is the one above, and each parameter's comment
 
+pub mod allocator;
 pub mod device;
 pub mod device_context;
 pub mod event;
 pub mod guard;
 pub mod memory;
+pub mod out_of_memory;
+pub mod pluggable;
+pub mod pool;
 pub mod properties;
 pub mod status;
 pub mod stream;
 pub mod sync_debug;
 pub mod testing;
+pub mod trace;
 pub mod version;
 
 use crate::{

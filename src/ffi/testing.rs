@@ -9,7 +9,7 @@ use crate::{
         status::plinth_status_t,
         string,
     },
-    testing,
+    memory, testing,
 };
 use std::{
     ffi::{c_char, c_void},
@@ -185,4 +185,13 @@ pub unsafe extern "C" fn plinth_driver_calls(text: *mut *mut c_char) -> plinth_s
         text.set(owned_text(&lines.join("\n"))?);
         Ok(())
     })
+}
+
+/// Walks every structure of the caching allocator and checks that they agree with each other. For tests, while no other
+/// thread allocates or frees: what is in the middle of a step does not agree with itself.
+///
+/// @return PLINTH_OK; PLINTH_ERROR_PANIC with a message that names what is broken; the errors of initialization.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_testing_check_allocator() -> plinth_status_t {
+    guard(memory::check)
 }

@@ -1,0 +1,202 @@
+//! The free blocks of a zone by size: which is the smallest that is large enough?
+//!
+//! Sizes fall into classes, 32 to a doubling, so that blocks of one class differ by 3 % at most. Two levels of bitmaps
+//! say which classes have blocks, so the next larger class with one is found by two instructions that count zeros, no
+//! matter how many blocks there are. This is the two-level segregated fit of Masmano, Ripoll, Crespo and Real (2004),
+//! but for one thing: within a class the blocks are in order of size and then of address, as far as the search for a
+//! place goes, so that what is found is the best fit and not any fit.
+
+use super::block::{Blocks, Id, NONE, UNIT};
+
+const SUBCLASSES: usize = 32;
+const SUBCLASS_BITS: u32 = 5;
+/// Doublings that are told apart: enough for sizes of 63 bits.
+const GROUPS: usize = 64 - UNIT.ilog2() as usize - SUBCLASS_BITS as usize + 2;
+/// How many blocks of a class are looked at for a block's place in the order of sizes, and for a fit.
+const PATIENCE: usize = 64;
+
+/// The lists of free blocks, by class.
+pub struct Bins {
+    groups: u64,
+    subclasses: [u32; GROUPS],
+    heads: Box<[[Id; SUBCLASSES]; GROUPS]>,
+}
+
+/// The class of a size: its group, and its place in that.
+fn class(size: u64) -> (usize, usize) {
+    let units = size / UNIT;
+    if units < SUBCLASSES as u64 {
+        return (0, units as usize);
+    }
+    let exponent = units.ilog2();
+    let place = (units >> (exponent - SUBCLASS_BITS)) as usize & (SUBCLASSES - 1);
+    ((exponent - SUBCLASS_BITS + 1) as usize, place)
+}
+
+impl Default for Bins {
+    fn default() -> Self {
+        Bins { groups: 0, subclasses: [0; GROUPS], heads: Box::new([[NONE; SUBCLASSES]; GROUPS]) }
+    }
+}
+
+impl Bins {
+    /// Adds a free block.
+    pub fn insert(&mut self, blocks: &mut Blocks, id: Id) {
+        let (size, address) = (blocks[id].size, blocks[id].address);
+        let (group, place) = class(size);
+        let (mut before, mut after) = (NONE, self.heads[group][place]);
+        for _ in 0..PATIENCE {
+            if after == NONE || (blocks[after].size, blocks[after].address) >= (size, address) {
+                break;
+            }
+            (before, after) = (after, blocks[after].link);
+        }
+        blocks[id].back_link = before;
+        blocks[id].link = after;
+        if after != NONE {
+            blocks[after].back_link = id;
+        }
+        if before != NONE {
+            blocks[before].link = id;
+        } else {
+            self.heads[group][place] = id;
+            self.subclasses[group] |= 1 << place;
+            self.groups |= 1 << group;
+        }
+    }
+
+    /// Takes a block out that is in.
+    pub fn remove(&mut self, blocks: &mut Blocks, id: Id) {
+        let (before, after) = (blocks[id].back_link, blocks[id].link);
+        if after != NONE {
+            blocks[after].back_link = before;
+        }
+        if before != NONE {
+            blocks[before].link = after;
+            return;
+        }
+        let (group, place) = class(blocks[id].size);
+        self.heads[group][place] = after;
+        if after == NONE {
+            self.subclasses[group] &= !(1 << place);
+            if self.subclasses[group] == 0 {
+                self.groups &= !(1 << group);
+            }
+        }
+    }
+
+    /// The smallest block of at least `size`.
+    pub fn find(&self, blocks: &Blocks, size: u64) -> Option<Id> {
+        let (group, place) = class(size);
+        // The class of the size itself may hold blocks that are too small.
+        let mut id = self.heads[group][place];
+        for _ in 0..PATIENCE {
+            if id == NONE {
+                break;
+            }
+            if blocks[id].size >= size {
+                return Some(id);
+            }
+            id = blocks[id].link;
+        }
+        // Every block of a larger class is large enough, and the first of it is its smallest.
+        let higher = self.subclasses[group] & (u32::MAX << place << 1);
+        if place + 1 < SUBCLASSES && higher != 0 {
+            return Some(self.heads[group][higher.trailing_zeros() as usize]);
+        }
+        let groups = self.groups & (u64::MAX << group << 1);
+        if groups == 0 {
+            return None;
+        }
+        let group = groups.trailing_zeros() as usize;
+        Some(self.heads[group][self.subclasses[group].trailing_zeros() as usize])
+    }
+
+    /// The blocks, smallest classes first.
+    pub fn iter<'a>(&'a self, blocks: &'a Blocks) -> impl Iterator<Item = Id> + 'a {
+        let some = |id: Id| (id != NONE).then_some(id);
+        self.heads
+            .iter()
+            .flatten()
+            .flat_map(move |head| std::iter::successors(some(*head), move |id| some(blocks[*id].link)))
+    }
+
+    /// What is wrong with the lists and bitmaps, if anything is.
+    pub fn check(&self, blocks: &Blocks) -> Result<(), String> {
+        for (group, heads) in self.heads.iter().enumerate() {
+            if (self.groups >> group & 1 == 1) != (self.subclasses[group] != 0) {
+                return Err(format!("the bitmap of groups is wrong about group {group}"));
+            }
+            for (place, head) in heads.iter().enumerate() {
+                if (self.subclasses[group] >> place & 1 == 1) != (*head != NONE) {
+                    return Err(format!("the bitmap of group {group} is wrong about class {place}"));
+                }
+                let (mut before, mut id) = (NONE, *head);
+                while id != NONE {
+                    let block = &blocks[id];
+                    if class(block.size) != (group, place) {
+                        return Err(format!("block {id} of {} bytes is in class {group}/{place}", block.size));
+                    }
+                    if block.back_link != before {
+                        return Err(format!("block {id} in class {group}/{place} is not linked back to {before}"));
+                    }
+                    (before, id) = (id, block.link);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::block::{Block, State};
+    use proptest::prelude::*;
+
+    fn block(size: u64, address: u64) -> Block {
+        Block { size, address, state: State::Free, ..Block::default() }
+    }
+
+    #[test]
+    fn classes_ascend() {
+        let mut last = (0, 0);
+        for units in 1..100_000_u64 {
+            let class = class(units * UNIT);
+            assert!(class >= last, "{units}");
+            last = class;
+        }
+        assert!(class(1 << 63).0 < GROUPS);
+        assert!(class(!(UNIT - 1)).0 < GROUPS);
+    }
+
+    proptest! {
+        /// Against a plain list: the block found has the size of the smallest that fits.
+        #[test]
+        fn finds_the_best_fit(steps in prop::collection::vec((0_u8..3, 1_u64..5_000), 1..200)) {
+            let (mut blocks, mut bins, mut plain) = (Blocks::default(), Bins::default(), Vec::<(u64, Id)>::new());
+            for (number, (what, units)) in steps.into_iter().enumerate() {
+                let size = units * UNIT;
+                match what {
+                    0 | 1 => {
+                        let id = blocks.add(block(size, number as u64 * (1 << 30)));
+                        bins.insert(&mut blocks, id);
+                        plain.push((size, id));
+                    }
+                    _ => {
+                        let best = plain.iter().filter(|entry| entry.0 >= size).min().map(|entry| entry.0);
+                        let found = bins.find(&blocks, size);
+                        prop_assert_eq!(found.map(|id| blocks[id].size), best);
+                        if let Some(id) = found {
+                            bins.remove(&mut blocks, id);
+                            plain.retain(|entry| entry.1 != id);
+                            blocks.remove(id);
+                        }
+                    }
+                }
+                prop_assert_eq!(bins.check(&blocks), Ok(()));
+                prop_assert_eq!(bins.iter(&blocks).count(), plain.len());
+            }
+        }
+    }
+}

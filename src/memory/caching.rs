@@ -1,0 +1,237 @@
+//! The caching allocator's calls.
+
+use super::{
+    arena::{self, Arena, Key, Use},
+    block::Id,
+    cache,
+    device_memory::{check_fraction, device},
+    directory, gauge,
+    grow::Request,
+    ladder, marks, peak, route,
+    space::round,
+    stats::Stats,
+    summary,
+};
+use crate::{
+    driver::{Stream, types::CU_STREAM_LEGACY, types::CU_STREAM_PER_THREAD},
+    error::{Error, Result},
+    runtime::{self, Runtime},
+    status::Status,
+    thread,
+    units::Bytes,
+};
+
+/// Allocates `bytes` on a device for work in a stream, which the caller vouched for, and returns the address; 0 for a
+/// size of 0. A device of -1 is the current one.
+#[inline]
+pub fn caching_alloc(bytes: u64, number: i32, stream: Stream) -> Result<u64> {
+    if bytes == 0 {
+        return Ok(0);
+    }
+    let device = if number == -1 { thread::device() } else { number as u32 };
+    let Some(size) = round(bytes) else { return Err(too_large(bytes)) };
+    let arena = match thread::arena(stream.handle(), device, route::epoch()) {
+        Some(arena) => arena,
+        None => find_arena(number, stream)?,
+    };
+    let mut inner = arena.inner.lock();
+    if let Some(address) = inner.space.take(size, bytes) {
+        let counters = &inner.space.counters;
+        if counters.live <= counters.credit {
+            return Ok(address);
+        }
+        drop(inner);
+        settle(arena);
+        return Ok(address);
+    }
+    drop(inner);
+    alloc_more(arena, size, bytes)
+}
+
+#[cold]
+fn too_large(bytes: u64) -> Error {
+    Error::new(Status::OUT_OF_MEMORY, format!("tried to allocate {}, more than there are addresses", Bytes(bytes)))
+}
+
+#[cold]
+fn settle(arena: &Arena) {
+    if let Some(runtime) = runtime::usable()
+        && let Some(device) = runtime.devices().get(arena.device as usize)
+    {
+        peak::settle(&device.memory, arena);
+    }
+}
+
+#[cold]
+fn alloc_more(arena: &'static Arena, size: u64, requested: u64) -> Result<u64> {
+    let runtime = runtime::ready()?;
+    let device = device(runtime, arena.device)?;
+    let address = ladder::climb(runtime, device, arena, Request { size, requested })?;
+    peak::settle(&device.memory, arena);
+    Ok(address)
+}
+
+/// The arena for the calling thread's requests in a stream.
+#[cold]
+fn find_arena(number: i32, stream: Stream) -> Result<&'static Arena> {
+    let runtime = runtime::ready()?;
+    let device = runtime.device(number)?;
+    // The epoch first: a route that begins meanwhile makes what is found here void.
+    let epoch = route::epoch();
+    let (pool, lasting) = device.memory.routes.find(runtime, stream);
+    // The two handles of the legacy stream are one stream; that of a thread's own default stream is many.
+    let handle = if stream.handle() == CU_STREAM_LEGACY { 0 } else { stream.handle() };
+    let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
+    let key = Key { stream: handle, thread, pool };
+    let stream = if handle == 0 { Stream::DEFAULT } else { stream };
+    let arena = device.memory.arena(device.ordinal, key, stream)?;
+    if lasting && route::may_remember(epoch) {
+        thread::remember_arena(handle, device.ordinal, epoch, arena);
+    }
+    Ok(arena)
+}
+
+/// The arena and the index of the live block at an address.
+#[inline]
+fn locate(address: u64) -> Option<(&'static Arena, Id)> {
+    let entry = directory::find(address)?;
+    Some((arena::get(entry.arena)?, entry.block))
+}
+
+/// Frees what [`caching_alloc`] gave; 0 does nothing.
+#[inline]
+pub fn caching_free(address: u64) -> Result<()> {
+    if address == 0 {
+        return Ok(());
+    }
+    let Some((arena, block)) = locate(address) else { return Err(not_allocated(address)) };
+    let mut inner = arena.inner.lock();
+    if inner.space.live(block, address).is_none() {
+        drop(inner);
+        return Err(not_allocated(address));
+    }
+    if let Some(uses) = inner.give_back(block) {
+        drop(inner);
+        hold_back(arena, block, uses);
+    }
+    Ok(())
+}
+
+#[cold]
+fn hold_back(arena: &'static Arena, block: Id, uses: Vec<Use>) {
+    // In a process that is exiting the block stays what it is.
+    if let Some(runtime) = runtime::usable() {
+        marks::hold_back(runtime, arena, block, uses);
+    }
+}
+
+#[cold]
+fn not_allocated(address: u64) -> Error {
+    Error::new(
+        Status::INVALID_POINTER,
+        format!("{address:#x} is no block of the caching allocator's: it was never given out, or was freed already"),
+    )
+}
+
+/// Notes that work in a stream uses a block, which then stays out of use after its free until that stream has passed.
+pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
+    if address == 0 {
+        return Ok(());
+    }
+    let (arena, id) = locate(address).ok_or_else(|| not_allocated(address))?;
+    let mut inner = arena.inner.lock();
+    let key = inner.key;
+    let block = inner.space.live_mut(id, address).ok_or_else(|| not_allocated(address))?;
+    let handle = if stream.handle() == CU_STREAM_LEGACY { 0 } else { stream.handle() };
+    let its_own = arena.device == number && key.stream == handle && (key.thread == 0 || key.thread == thread::number());
+    if its_own {
+        return Ok(());
+    }
+    block.used_elsewhere = true;
+    let wanted = Use { stream, device: number };
+    let uses = inner.uses.entry(id).or_default();
+    if !uses.contains(&wanted) {
+        uses.push(wanted);
+    }
+    Ok(())
+}
+
+/// Where the block that an address lies in begins, and its bytes, for an address that [`caching_alloc`] gave.
+pub fn block_at(address: u64) -> Option<(u64, u64)> {
+    let (arena, id) = locate(address)?;
+    let inner = arena.inner.lock();
+    inner.space.live(id, address).map(|block| (block.address, block.size))
+}
+
+/// Gives back to the driver what is free on every device.
+pub fn empty_cache() -> Result<()> {
+    cache::empty(runtime::ready()?)
+}
+
+/// Runs `body` with the memory of a device.
+fn with_memory<T>(number: i32, body: impl FnOnce(&'static Runtime, &'static crate::device::Device) -> T) -> Result<T> {
+    let runtime = runtime::ready()?;
+    Ok(body(runtime, runtime.device(number)?))
+}
+
+/// Bytes in the program's hands, and the most there ever were since the peaks were reset.
+pub fn allocated(number: i32) -> Result<(u64, u64)> {
+    with_memory(number, |_, device| peak::read(&device.memory))
+}
+
+/// Bytes of the device that are held, and the most there ever were since the peaks were reset.
+pub fn reserved(number: i32) -> Result<(u64, u64)> {
+    with_memory(number, |_, device| (device.memory.held(), device.memory.held_peak()))
+}
+
+/// Lets all peaks of a device begin again.
+pub fn reset_peak_stats(number: i32) -> Result<()> {
+    with_memory(number, |_, device| {
+        peak::reset(&device.memory);
+        device.memory.reset_held_peak();
+    })
+}
+
+/// All figures of a device.
+pub fn stats(number: i32) -> Result<Stats> {
+    with_memory(number, |_, device| gauge::stats(&device.memory))
+}
+
+/// The figures of a device as a table.
+pub fn memory_summary(number: i32, abbreviated: bool) -> Result<String> {
+    with_memory(number, |_, device| summary::summary(device.ordinal, &gauge::stats(&device.memory), abbreviated))
+}
+
+/// Sets which fraction of a device's memory may be held.
+pub fn set_fraction(fraction: f64, number: i32) -> Result<()> {
+    check_fraction(fraction)?;
+    with_memory(number, |_, device| device.memory.set_fraction(fraction))
+}
+
+/// Which fraction that is.
+pub fn fraction(number: i32) -> Result<f64> {
+    with_memory(number, |_, device| device.memory.fraction())
+}
+
+/// What is wrong with the allocator's structures, if anything is.
+pub fn check() -> Result<()> {
+    for device in runtime::ready()?.devices() {
+        let mut held = 0;
+        for arena in device.memory.arenas() {
+            let inner = arena.inner.lock();
+            let wrong = |what: String| Error::new(Status::PANIC, format!("arena {}: {what}", arena.number));
+            inner.space.check().map_err(wrong)?;
+            let recorded = inner.space.recorded();
+            if inner.uses.keys().any(|id| !recorded.contains(id)) || inner.uses.len() != recorded.len() {
+                return Err(wrong("the streams that were recorded belong to other blocks".into()));
+            }
+            held += inner.space.mapped_bytes();
+            held += inner.leaving.iter().filter(|entry| entry.physical.is_some()).map(|entry| entry.bytes).sum::<u64>();
+        }
+        if held != device.memory.held() {
+            let what = format!("device {}: {held} bytes are mapped, {} counted", device.ordinal, device.memory.held());
+            return Err(Error::new(Status::PANIC, what));
+        }
+    }
+    Ok(())
+}

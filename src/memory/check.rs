@@ -1,0 +1,147 @@
+//! The invariants of a space, walked one by one. For tests, and for whoever doubts.
+
+use super::{
+    block::{Id, NONE, State, Zone},
+    mapped::Backing,
+    space::Space,
+};
+use std::collections::{BTreeMap, HashSet};
+
+impl Space {
+    /// What is wrong with the space, if anything is.
+    pub fn check(&self) -> Result<(), String> {
+        let mut seen = HashSet::new();
+        let mut totals = [[0_u64; 2]; 2];
+        for (number, region) in self.regions.iter().enumerate() {
+            self.check_region(number as u32, &mut seen, &mut totals)?;
+            if self.blocks[region.first].address != region.address {
+                return Err(format!("region {number} does not begin with its first block"));
+            }
+        }
+        for (id, block) in self.blocks.iter() {
+            if (block.state != State::Vacant) != seen.contains(&id) {
+                return Err(format!("block {id} is {:?}, and in a region: {}", block.state, seen.contains(&id)));
+            }
+        }
+        self.check_lists()?;
+        self.check_mapped()?;
+        for zone in Zone::ALL {
+            let (counted, [count, bytes]) = (&self.counters.zones[zone as usize], totals[zone as usize]);
+            if (counted.count.current, counted.bytes.current) != (count, bytes) {
+                return Err(format!("{zone:?}: {count} live blocks of {bytes} bytes, counted otherwise: {counted:?}"));
+            }
+        }
+        if self.counters.live != totals[0][1] + totals[1][1] {
+            return Err(format!("{} bytes are counted as live", self.counters.live));
+        }
+        Ok(())
+    }
+
+    fn check_region(&self, number: u32, seen: &mut HashSet<Id>, totals: &mut [[u64; 2]; 2]) -> Result<(), String> {
+        let region = &self.regions[number as usize];
+        let (mut previous, mut id, mut address) = (NONE, region.first, region.address);
+        while id != NONE {
+            let block = &self.blocks[id];
+            let wrong = |what: &str| Err(format!("block {id} ({block:?}) of region {number}: {what}"));
+            if !seen.insert(id) {
+                return wrong("it is there twice");
+            }
+            if block.address != address || block.size == 0 {
+                return wrong("it does not begin where the one before ends");
+            }
+            if block.previous != previous || block.region != number || block.zone != region.zone {
+                return wrong("it does not know where it belongs");
+            }
+            if previous != NONE {
+                let both = (self.blocks[previous].state, block.state);
+                if both == (State::Free, State::Free) || both == (State::Hole, State::Hole) {
+                    return wrong("it should be one with the one before");
+                }
+            }
+            if block.state == State::Live {
+                totals[block.zone as usize][0] += 1;
+                totals[block.zone as usize][1] += block.size;
+                if block.requested > block.size {
+                    return wrong("more was asked for than it has");
+                }
+            }
+            address += block.size;
+            (previous, id) = (id, block.next);
+        }
+        if address != region.address + region.bytes {
+            return Err(format!("the blocks of region {number} end at {address:#x}"));
+        }
+        Ok(())
+    }
+
+    fn check_lists(&self) -> Result<(), String> {
+        let in_state = |state| self.blocks.iter().filter(move |(_, block)| block.state == state).map(|(id, _)| id);
+        for zone in Zone::ALL {
+            self.bins[zone as usize].check(&self.blocks)?;
+            let listed: HashSet<Id> = self.bins[zone as usize].iter(&self.blocks).collect();
+            let free: HashSet<Id> = in_state(State::Free).filter(|id| self.blocks[*id].zone == zone).collect();
+            if listed != free {
+                return Err(format!("{zone:?}: {} blocks are free, {} are in bins", free.len(), listed.len()));
+            }
+        }
+        let mut parked = HashSet::new();
+        for (index, head) in self.parked.iter().enumerate() {
+            let mut id = *head;
+            while id != NONE {
+                if self.blocks[id].size != index as u64 * super::block::UNIT || !parked.insert(id) {
+                    return Err(format!("block {id} is parked in the wrong place"));
+                }
+                id = self.blocks[id].link;
+            }
+        }
+        if parked.len() != self.parked_count as usize {
+            return Err(format!("{} blocks are parked, not {}", parked.len(), self.parked_count));
+        }
+        if self.parked_large != NONE {
+            parked.insert(self.parked_large);
+        }
+        if parked != in_state(State::Parked).collect() {
+            return Err("the parked blocks are not those in the lists".into());
+        }
+        let holes: HashSet<Id> = self.holes.iter().copied().collect();
+        if holes.len() != self.holes.len() || holes != in_state(State::Hole).collect() {
+            return Err("the holes are not those in the list".into());
+        }
+        Ok(())
+    }
+
+    /// Every byte that is not in a hole is mapped, once, unless it is held; no byte of a hole is.
+    fn check_mapped(&self) -> Result<(), String> {
+        let blocks: BTreeMap<u64, Id> =
+            self.blocks.iter().filter(|(_, b)| b.state != State::Vacant).map(|(id, b)| (b.address, id)).collect();
+        let mut end_of_last = 0;
+        for (address, mapped) in &self.mapped {
+            if *address < end_of_last {
+                return Err(format!("two mappings overlap at {address:#x}"));
+            }
+            end_of_last = address + mapped.bytes;
+            let first = blocks.range(..=address).next_back().map_or(*address, |(start, _)| *start);
+            for (_, id) in blocks.range(first..end_of_last) {
+                let block = &self.blocks[*id];
+                let usable = mapped.backing != Backing::Moved;
+                if block.state == State::Hole || (!usable && block.state != State::Held) {
+                    return Err(format!("the mapping at {address:#x} lies under {block:?}"));
+                }
+            }
+        }
+        for (address, id) in &blocks {
+            let block = &self.blocks[*id];
+            if matches!(block.state, State::Hole | State::Held) {
+                continue;
+            }
+            let mut at = *address;
+            while at < address + block.size {
+                match self.mapped.range(..=at).next_back() {
+                    Some((start, mapped)) if start + mapped.bytes > at => at = start + mapped.bytes,
+                    _ => return Err(format!("nothing is mapped at {at:#x} under {block:?}")),
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+//! Reading the figures of a device: what its arenas counted, added up.
+
+use super::{
+    arena::Arena,
+    block::{State, Zone},
+    counters::ZoneCounters,
+    device_memory::{DeviceMemory, Method},
+    grow::Request,
+    peak,
+    pool::PoolId,
+    report::{PoolShare, Shortage},
+    stats::{ByPool, Stat, Stats},
+};
+use crate::{device::Device, runtime::Runtime};
+use std::collections::BTreeMap;
+
+/// All figures of a device. Where several arenas have memory, peaks of parts are the sum of the arenas' own peaks and so
+/// the most that they can have been; those of what is allocated and of what is held in all are exact.
+pub fn stats(memory: &DeviceMemory) -> Stats {
+    let mut stats = Stats::default();
+    for arena in memory.arenas() {
+        let inner = arena.inner.lock();
+        let counters = &inner.space.counters;
+        let [small, large] = &counters.zones;
+        let mut part = Stats {
+            allocation: by_pool(small, large, |zone| zone.count),
+            segment: by_pool(small, large, |zone| zone.segments),
+            active: by_pool(small, large, |zone| sum(zone.count, zone.waiting)),
+            allocated_bytes: by_pool(small, large, |zone| zone.bytes),
+            reserved_bytes: by_pool(small, large, |zone| zone.reserved),
+            active_bytes: by_pool(small, large, |zone| sum(zone.bytes, zone.waiting_bytes)),
+            requested_bytes: by_pool(small, large, |zone| zone.requested),
+            ..Stats::default()
+        };
+        part.allocated_bytes.all.peak = counters.live_peak;
+        let pinned = inner.space.pinned_free();
+        for (zone, (count, bytes)) in Zone::ALL.into_iter().zip(pinned) {
+            let (blocks, sizes) = (&mut part.inactive_split, &mut part.inactive_split_bytes);
+            for (to, amount) in [(blocks, count), (sizes, bytes)] {
+                match zone {
+                    Zone::Small => to.small = now(amount),
+                    Zone::Large => to.large = now(amount),
+                }
+                to.all = sum(to.small, to.large);
+            }
+        }
+        stats.merge(&part);
+    }
+    let (live, live_peak) = peak::read(memory);
+    stats.allocated_bytes.all.current = live;
+    stats.allocated_bytes.all.peak = live_peak;
+    stats.reserved_bytes.all = Stat {
+        current: memory.held(),
+        peak: memory.held_peak(),
+        allocated: memory.held_in_all(),
+        freed: memory.held_in_all() - memory.held(),
+    };
+    stats.num_alloc_retries = memory.retries.get();
+    stats.num_ooms = memory.ooms.get();
+    stats.num_sync_all_streams = memory.waits.get();
+    stats.num_device_alloc = memory.created.get();
+    stats.num_device_free = memory.released.get();
+    stats
+}
+
+fn by_pool(small: &ZoneCounters, large: &ZoneCounters, of: impl Fn(&ZoneCounters) -> Stat) -> ByPool {
+    let (small, large) = (of(small), of(large));
+    ByPool { all: sum(small, large), small, large }
+}
+
+fn sum(mut one: Stat, other: Stat) -> Stat {
+    one.merge(&other);
+    one
+}
+
+/// A figure that is only known at the moment of asking.
+fn now(amount: u64) -> Stat {
+    Stat { current: amount, peak: amount, allocated: amount, freed: 0 }
+}
+
+/// What is allocated and held in one pool of a device.
+pub fn of_pool(memory: &DeviceMemory, pool: PoolId) -> (u64, u64) {
+    memory.arenas_of(pool).into_iter().map(of_arena).fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
+}
+
+fn of_arena(arena: &Arena) -> (u64, u64) {
+    let inner = arena.inner.lock();
+    (inner.space.counters.live, inner.space.mapped_bytes())
+}
+
+/// Everything that is worth telling when a request fails.
+pub fn shortage(runtime: &Runtime, device: &Device, arena: &Arena, request: Request) -> Shortage {
+    let (driver, memory) = (&runtime.driver, &device.memory);
+    // The figures are for a message: one that cannot be had must not hide the error that is being told.
+    let known_total = memory.total(device, driver).unwrap_or(0);
+    let (free, total) = device.memory_info(driver).unwrap_or((0, known_total));
+    let mut pools: BTreeMap<PoolId, (u64, u64)> = BTreeMap::new();
+    let (mut allocated, mut pending) = (0, 0);
+    for other in memory.arenas() {
+        let (live, held) = of_arena(other);
+        allocated += live;
+        let inner = other.inner.lock();
+        pending += inner.space.counters.zones.iter().map(|zone| zone.waiting_bytes.current).sum::<u64>();
+        if inner.key.pool != PoolId::DEFAULT {
+            let entry = pools.entry(inner.key.pool).or_default();
+            *entry = (entry.0 + live, entry.1 + held);
+        }
+    }
+    let largest_free = arena.inner.lock().space.largest_free();
+    Shortage {
+        device: device.ordinal,
+        requested: request.requested,
+        total,
+        free,
+        pid: std::process::id(),
+        held: memory.held(),
+        limit: memory.limit(known_total),
+        allocated,
+        pending,
+        largest_free,
+        private_pools: pools
+            .into_iter()
+            .map(|(id, (allocated, reserved))| PoolShare { owner: id.owner, index: id.index, allocated, reserved })
+            .collect(),
+        retries: memory.retries.get(),
+        expandable: matches!(memory.method(device, driver), Ok(Method::Virtual { .. })),
+    }
+}
+
+impl super::space::Space {
+    /// For each zone the count and the bytes of free blocks whose memory cannot go back, since something else of the
+    /// same handle is in use.
+    fn pinned_free(&self) -> [(u64, u64); 2] {
+        let mut pinned = [(0, 0); 2];
+        for (_, block) in self.blocks.iter() {
+            if !matches!(block.state, State::Free | State::Parked) {
+                continue;
+            }
+            let end = block.address + block.size;
+            let inside =
+                self.mapped.range(block.address..end).filter(|(address, mapped)| *address + mapped.bytes <= end);
+            let bytes = block.size - inside.map(|(_, mapped)| mapped.bytes).sum::<u64>();
+            if bytes > 0 {
+                let entry = &mut pinned[block.zone as usize];
+                *entry = (entry.0 + 1, entry.1 + bytes);
+            }
+        }
+        pinned
+    }
+}

@@ -1,0 +1,402 @@
+//! Growing an arena: the driver's calls that put memory behind addresses, and their undoing.
+//!
+//! Memory comes from the driver as new handles, or from where it lies idle: a handle that is wholly free is mapped at
+//! the address where it is needed. A handle may have two addresses for a while, so nothing waits for that: in its own
+//! stream, order protects whoever used the old address before, and the old address goes when the stream has passed.
+//!
+//! Each step either happens or leaves everything as it was. No arena's lock is held during a call of the driver.
+
+use super::{
+    arena::{Arena, Leaving, Mark, Use},
+    block::{UNIT, Zone},
+    device_memory::Method,
+    growth::{Lifted, Site, Spare, Spot},
+    marks, policy,
+    space::zone_of,
+};
+use crate::{
+    device::Device,
+    driver::{Driver, Physical, Stream, codes},
+    error::{Context, Error, Result},
+    runtime::Runtime,
+    status::Status,
+    units::Bytes,
+};
+
+/// A request that an arena has no block for.
+#[derive(Debug, Clone, Copy)]
+pub struct Request {
+    /// Its size, rounded.
+    pub size: u64,
+    /// The size that was asked for.
+    pub requested: u64,
+}
+
+/// From where memory that lies idle may be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Steal {
+    /// From nowhere.
+    Nothing,
+    /// From the arena itself, and from arenas whose streams have nothing to do.
+    Idle,
+    /// From every arena of the default pool; the device makes the requester's stream wait for theirs.
+    Ordered,
+}
+
+/// What a step may do to get memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Means {
+    /// How many bytes may be held in the end.
+    pub most: u64,
+    /// Where else memory may come from.
+    pub steal: Steal,
+}
+
+/// How many spots for a request are tried with stolen handles, which seldom have just the size that is missing.
+const SPOTS: usize = 8;
+
+/// The arena that grows, and what that takes.
+pub struct Grower<'a> {
+    /// The process's state.
+    pub runtime: &'a Runtime,
+    /// The arena's device, whose context is current.
+    pub device: &'a Device,
+    /// The arena, whose [`growth`](Arena::growth) the caller holds.
+    pub arena: &'static Arena,
+    /// Its stream.
+    pub stream: Stream,
+}
+
+/// A handle that is to be taken from an arena.
+#[derive(Clone, Copy)]
+struct Pick {
+    arena: &'static Arena,
+    spare: Spare,
+    idle: bool,
+}
+
+/// Handles for a site, and where they are from.
+#[derive(Default)]
+struct Pieces {
+    created: Vec<(Physical, u64)>,
+    stolen: Vec<(Pick, Lifted)>,
+}
+
+impl Grower<'_> {
+    fn driver(&self) -> &Driver {
+        &self.runtime.driver
+    }
+
+    /// Makes room for a request and meets it. `None` if these means do not suffice; nothing has changed then.
+    pub fn grow(&self, request: Request, means: Means) -> Result<Option<u64>> {
+        match self.device.memory.method(self.device, self.driver())? {
+            Method::Segments => self.grow_by_segment(request, means.most),
+            Method::Virtual { granule } => self.grow_by_mapping(request, means, granule),
+        }
+    }
+
+    // ---- segments
+
+    fn grow_by_segment(&self, request: Request, most: u64) -> Result<Option<u64>> {
+        let (zone, memory) = (zone_of(request.size), &self.device.memory);
+        let Some(bytes) = policy::segment_size(request.size) else { return Ok(None) };
+        if !memory.try_hold(bytes, most) {
+            return Ok(None);
+        }
+        let segment = match self.driver().segment_alloc(bytes) {
+            Ok(segment) => segment,
+            Err(failure) => {
+                memory.never_held(bytes);
+                if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY {
+                    return Ok(None);
+                }
+                return Err(Error::from(failure).context(format_args!("allocating a segment of {}", Bytes(bytes))));
+            }
+        };
+        // The directory counts in units, and addresses have 48 bits: the driver's segments are far from breaking either.
+        if !segment.address().is_multiple_of(UNIT) || segment.address() >> 47 != 0 {
+            marks::insist(|| self.driver().segment_free(segment));
+            memory.never_held(bytes);
+            let what =
+                format!("the driver allocated at {:#x}, which is no multiple of {UNIT} or too high", segment.address());
+            return Err(Error::new(Status::NOT_SUPPORTED, what));
+        }
+        memory.created.add();
+        let mut inner = self.arena.inner.lock();
+        Ok(Some(inner.space.add_segment(segment, bytes, zone, request.size, request.requested)))
+    }
+
+    // ---- mapping
+
+    fn grow_by_mapping(&self, request: Request, means: Means, granule: u64) -> Result<Option<u64>> {
+        let zone = zone_of(request.size);
+        let creatable = means.most.saturating_sub(self.device.memory.held()) / granule * granule;
+        if means.steal == Steal::Nothing && request.size > creatable.saturating_add(self.free_at_most()) {
+            return Ok(None);
+        }
+        let mut spots = self.spots(zone, request.size, granule);
+        if spots.is_empty() {
+            self.reserve(zone, request.size, granule)?;
+            spots = self.spots(zone, request.size, granule);
+        }
+        for spot in spots.iter().take(SPOTS) {
+            if let Some(address) = self.try_spot(*spot, request, means, creatable, granule)? {
+                return Ok(Some(address));
+            }
+            if means.steal == Steal::Nothing {
+                return Ok(None);
+            }
+        }
+        // Stolen handles may need more room than any hole has.
+        if means.steal != Steal::Nothing && spots.iter().all(|spot| spot.room < request.size.saturating_mul(2)) {
+            self.reserve(zone, request.size.saturating_mul(2), granule)?;
+            if let Some(spot) = self.spots(zone, request.size, granule).iter().max_by_key(|spot| spot.room) {
+                return self.try_spot(*spot, request, means, creatable, granule);
+            }
+        }
+        Ok(None)
+    }
+
+    /// No spot saves more than the largest free block.
+    fn free_at_most(&self) -> u64 {
+        self.arena.inner.lock().space.largest_free().saturating_mul(2)
+    }
+
+    fn spots(&self, zone: Zone, size: u64, granule: u64) -> Vec<Spot> {
+        self.arena.inner.lock().space.spots(zone, size, granule)
+    }
+
+    /// Reserves addresses for at least `size` bytes.
+    fn reserve(&self, zone: Zone, size: u64, granule: u64) -> Result<()> {
+        let total = self.device.memory.total(self.device, self.driver())?;
+        let least = size.div_ceil(granule).saturating_mul(granule);
+        let mut bytes = policy::region_size(zone, total, granule).max(least);
+        loop {
+            match self.driver().memory_reserve(bytes, granule) {
+                Ok(address) if address.checked_add(bytes).is_some_and(|end| end < 1 << 48) => {
+                    self.arena.inner.lock().space.add_region(address, bytes, zone);
+                    return Ok(());
+                }
+                Ok(address) => {
+                    let _ = self.driver().memory_unreserve(address, bytes);
+                    return Err(Error::new(
+                        Status::NOT_SUPPORTED,
+                        format!("the driver reserved {address:#x}, beyond 48 bits"),
+                    ));
+                }
+                // Addresses may be short, as under a limit on virtual memory: make do with fewer.
+                Err(failure) if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY && bytes > least => {
+                    bytes = (bytes / 2 / granule * granule).max(least);
+                }
+                Err(failure) => {
+                    return Err(Error::from(failure).context(format_args!("reserving {} of addresses", Bytes(bytes))));
+                }
+            }
+        }
+    }
+
+    fn try_spot(
+        &self,
+        spot: Spot,
+        request: Request,
+        means: Means,
+        creatable: u64,
+        granule: u64,
+    ) -> Result<Option<u64>> {
+        if spot.need > creatable && means.steal == Steal::Nothing {
+            return Ok(None);
+        }
+        let site = {
+            let mut inner = self.arena.inner.lock();
+            // The spot was found under the lock, but that was given up since; nobody else grows this arena, though
+            // blocks may have been freed and taken beside the hole.
+            match inner.space.spots(zone_of(request.size), request.size, granule).into_iter().find(|now| *now == spot) {
+                Some(spot) => inner.space.hold(spot),
+                None => return Ok(None),
+            }
+        };
+        let outcome = self.fill(site, request, means, creatable, granule);
+        if !matches!(outcome, Ok(Some(_))) {
+            self.arena.inner.lock().space.abandon(site);
+        }
+        outcome
+    }
+
+    /// Gets handles for a site and maps them. The site is still held where this gives no address.
+    fn fill(&self, site: Site, request: Request, means: Means, creatable: u64, granule: u64) -> Result<Option<u64>> {
+        let mut pieces = Pieces::default();
+        if site.need > creatable {
+            let missing = site.need - creatable;
+            let Some(picks) = self.pick(missing, site.room, means.steal) else { return Ok(None) };
+            for pick in picks {
+                let lifted = pick.arena.inner.lock().space.lift(&pick.spare);
+                if let Some(lifted) = lifted {
+                    pieces.stolen.push((pick, lifted));
+                }
+            }
+        }
+        let stolen: u64 = pieces.stolen.iter().map(|(_, lifted)| lifted.bytes).sum();
+        let create = policy::growth(
+            site.need.saturating_sub(stolen),
+            site.room - stolen.min(site.room),
+            creatable,
+            self.device.memory.held(),
+            zone_of(request.size),
+            granule,
+        );
+        let outcome = self.create(create, means.most, granule, &mut pieces).and_then(|enough| {
+            if !enough || stolen + create < site.need {
+                return Ok(false);
+            }
+            self.order_after(&pieces)?;
+            self.map(site, &pieces).map(|()| true)
+        });
+        match outcome {
+            Ok(true) => Ok(Some(self.publish(site, pieces, request))),
+            Ok(false) => {
+                self.undo(pieces);
+                Ok(None)
+            }
+            Err(error) => {
+                self.undo(pieces);
+                Err(error)
+            }
+        }
+    }
+
+    /// Chooses handles of `missing` bytes at least and `room` bytes at most.
+    fn pick(&self, missing: u64, room: u64, steal: Steal) -> Option<Vec<Pick>> {
+        if steal == Steal::Nothing {
+            return None;
+        }
+        let capturing = marks::is_capturing(self.driver(), self.stream);
+        let mut candidates = Vec::new();
+        // What a capturing stream freed may be a part of the graph; nothing of its arena moves.
+        if self.arena.may_move() && !capturing {
+            let idle = marks::is_idle(self.runtime, self.arena);
+            candidates.extend(self.arena.spares().into_iter().map(|spare| Pick { arena: self.arena, spare, idle }));
+        }
+        let ordered = steal == Steal::Ordered && !capturing;
+        let mut chosen = policy::choose(candidates, missing, room, |pick| (pick.spare.block_bytes, pick.spare.bytes));
+        if chosen.is_none() {
+            let mut candidates = Vec::new();
+            if self.arena.may_move() && !capturing {
+                let idle = marks::is_idle(self.runtime, self.arena);
+                candidates.extend(self.arena.spares().into_iter().map(|spare| Pick { arena: self.arena, spare, idle }));
+            }
+            for arena in self.device.memory.arenas() {
+                if arena.number == self.arena.number || !arena.may_move() {
+                    continue;
+                }
+                let spares = arena.spares();
+                if spares.is_empty() {
+                    continue;
+                }
+                let idle = marks::is_idle(self.runtime, arena);
+                if idle || (ordered && marks::can_mark(self.runtime, arena)) {
+                    candidates.extend(spares.into_iter().map(|spare| Pick { arena, spare, idle }));
+                }
+            }
+            chosen = policy::choose(candidates, missing, room, |pick| (pick.spare.block_bytes, pick.spare.bytes));
+        }
+        chosen
+    }
+
+    /// Creates handles of `bytes` in all. Whether there was enough memory.
+    fn create(&self, bytes: u64, most: u64, granule: u64, pieces: &mut Pieces) -> Result<bool> {
+        let memory = &self.device.memory;
+        for size in policy::handle_sizes(bytes, granule) {
+            if !memory.try_hold(size, most) {
+                return Ok(false);
+            }
+            match self.driver().memory_create(size, self.device.native) {
+                Ok(physical) => {
+                    memory.created.add();
+                    pieces.created.push((physical, size));
+                }
+                Err(failure) => {
+                    memory.never_held(size);
+                    if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY {
+                        return Ok(false);
+                    }
+                    return Err(Error::from(failure).context(format_args!("creating {} of memory", Bytes(size))));
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Lets the arena's stream wait for the streams of busy arenas that gave handles.
+    fn order_after(&self, pieces: &Pieces) -> Result<()> {
+        let mut done: Vec<u32> = Vec::new();
+        for (pick, _) in &pieces.stolen {
+            if !pick.idle && pick.arena.number != self.arena.number && !done.contains(&pick.arena.number) {
+                marks::order(self.runtime, self.device, self.stream, *pick.arena.stream.lock())?;
+                done.push(pick.arena.number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps the pieces at the site, one after the other.
+    fn map(&self, site: Site, pieces: &Pieces) -> Result<()> {
+        let handles: Vec<(Physical, u64)> = pieces.handles().collect();
+        let bytes: u64 = handles.iter().map(|(_, bytes)| bytes).sum();
+        let start = site.address(bytes);
+        let mut end = start;
+        let mut outcome = Ok(());
+        for (physical, bytes) in handles {
+            outcome = self.driver().memory_map(end, bytes, physical);
+            if outcome.is_err() {
+                break;
+            }
+            end += bytes;
+        }
+        if outcome.is_ok() {
+            outcome = self.driver().memory_allow(start, bytes, &[self.device.native]);
+        }
+        if outcome.is_err() && end > start {
+            // Where even this fails the addresses stay unusable; the memory behind them goes back all the same.
+            marks::insist(|| self.driver().memory_unmap(start, end - start));
+        }
+        outcome.context(|| format!("mapping {} of memory", Bytes(bytes)))
+    }
+
+    /// The handles are mapped: hands the block out, and lets go of the addresses that stolen handles had before.
+    fn publish(&self, site: Site, pieces: Pieces, request: Request) -> u64 {
+        let lifted: Vec<Lifted> =
+            pieces.handles().map(|(physical, bytes)| Lifted { block: 0, address: 0, bytes, physical }).collect();
+        let address = self.arena.inner.lock().space.fill(site, &lifted, request.size, request.requested);
+        for (pick, lifted) in pieces.stolen {
+            let mut inner = pick.arena.inner.lock();
+            inner.space.moved(&lifted);
+            drop(inner);
+            let stream = *pick.arena.stream.lock();
+            let mark = Mark::Unmarked(Use { stream, device: pick.arena.device });
+            let leaving =
+                Leaving { block: lifted.block, address: lifted.address, bytes: lifted.bytes, physical: None, mark };
+            marks::leave(self.runtime, self.device, pick.arena, leaving, pick.idle);
+        }
+        address
+    }
+
+    fn undo(&self, pieces: Pieces) {
+        for (physical, bytes) in pieces.created {
+            if marks::insist(|| self.driver().memory_release(physical)) {
+                self.device.memory.never_held(bytes);
+                self.device.memory.released.add();
+            }
+        }
+        for (pick, lifted) in pieces.stolen {
+            pick.arena.inner.lock().space.put_back(lifted.block);
+        }
+    }
+}
+
+impl Pieces {
+    /// In the order in which they are mapped.
+    fn handles(&self) -> impl Iterator<Item = (Physical, u64)> + '_ {
+        let stolen = self.stolen.iter().map(|(_, lifted)| (lifted.physical, lifted.bytes));
+        self.created.iter().copied().chain(stolen)
+    }
+}

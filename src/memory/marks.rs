@@ -1,0 +1,178 @@
+//! When the device is done with memory: marks in streams, and what waits for them.
+//!
+//! Nothing here makes the CPU wait but [`reap`] when it is told to. A mark is an event; a stream that is capturing gets none,
+//! since the event would become a part of the graph, and what waits for it stays unmarked until the capture is over.
+
+use super::arena::{Arena, Leaving, Mark, Use, Waiting};
+use crate::{
+    device::Device,
+    driver::{Answer, Driver, Stream, types::*},
+    error::{Error, Result},
+    event_pool,
+    runtime::Runtime,
+    status::Status,
+    thread,
+};
+
+/// Makes a call that undoes another: again if it fails. Whether it succeeded.
+pub fn insist(mut call: impl FnMut() -> Answer<()>) -> bool {
+    (0..3).any(|_| call().is_ok())
+}
+
+/// Whether a stream is capturing, or may be for all that can be known.
+pub fn is_capturing(driver: &Driver, stream: Stream) -> bool {
+    !matches!(driver.stream_capture_status(stream), Ok(CU_STREAM_CAPTURE_STATUS_NONE))
+}
+
+/// Whether the calling thread can speak of the arena's stream: a thread's own default stream has a handle that means
+/// another stream elsewhere.
+fn can_name(arena: &Arena) -> bool {
+    let thread = arena.key().thread;
+    thread == 0 || thread == thread::number()
+}
+
+/// Whether everything that was given to the arena's stream is done.
+pub fn is_idle(runtime: &Runtime, arena: &Arena) -> bool {
+    let (driver, stream) = (&runtime.driver, *arena.stream.lock());
+    can_name(arena) && !is_capturing(driver, stream) && driver.stream_query(stream).unwrap_or(false)
+}
+
+/// Whether an event can be recorded in the arena's stream.
+pub fn can_mark(runtime: &Runtime, arena: &Arena) -> bool {
+    can_name(arena) && !is_capturing(&runtime.driver, *arena.stream.lock())
+}
+
+/// Lets later work of one stream of a device wait for what another of its streams has now.
+pub fn order(runtime: &Runtime, device: &Device, waiting: Stream, awaited: Stream) -> Result<()> {
+    event_pool::with(runtime, device.ordinal, |event| {
+        runtime.driver.event_record(event, awaited)?;
+        Ok(runtime.driver.stream_wait_event(waiting, event, CU_EVENT_WAIT_DEFAULT)?)
+    })
+}
+
+/// Marks where a stream is now, if it can be marked.
+fn mark(runtime: &Runtime, wanted: Use) -> Mark {
+    let unmarked = Mark::Unmarked(wanted);
+    let Ok(device) = super::device_memory::device(runtime, wanted.device) else { return unmarked };
+    let marked = device.with_context(&runtime.driver, |driver| {
+        driver.with_relaxed_capture(|| {
+            if is_capturing(driver, wanted.stream) {
+                return Err(Error::new(Status::CAPTURE_FORBIDS, "the stream is capturing"));
+            }
+            let event = event_pool::take(device, driver, 0)?;
+            match driver.event_record(event, wanted.stream) {
+                Ok(()) => Ok(Mark::Event(event, wanted.device)),
+                Err(failure) => {
+                    event_pool::give_back(device, 0, event);
+                    Err(failure.into())
+                }
+            }
+        })?
+    });
+    marked.unwrap_or(unmarked)
+}
+
+/// Whether a mark is passed. One that was not made yet is made now.
+fn is_passed(runtime: &Runtime, slot: &mut Mark, wait: bool) -> bool {
+    if let Mark::Unmarked(wanted) = *slot {
+        *slot = mark(runtime, wanted);
+    }
+    let Mark::Event(event, number) = *slot else { return false };
+    let Ok(device) = super::device_memory::device(runtime, number) else { return false };
+    let done = device.with_context(&runtime.driver, |driver| {
+        Ok(driver.with_relaxed_capture(|| {
+            if wait { driver.event_synchronize(event).map(|()| true) } else { driver.event_query(event) }
+        })??)
+    });
+    if matches!(done, Ok(true)) {
+        event_pool::give_back(device, 0, event);
+        return true;
+    }
+    false
+}
+
+/// Lets a freed block wait for the streams that were recorded on it.
+pub fn hold_back(runtime: &Runtime, arena: &Arena, block: u32, uses: Vec<Use>) {
+    let marks = uses.into_iter().map(|wanted| mark(runtime, wanted)).collect();
+    arena.inner.lock().waiting.push(Waiting { block, marks });
+}
+
+/// Lets go of addresses whose memory has others by now: at once where the arena's stream is idle.
+pub fn leave(runtime: &Runtime, device: &Device, arena: &Arena, mut leaving: Leaving, idle: bool) {
+    if !idle || !finish(runtime, device, arena, &leaving) {
+        if let Mark::Unmarked(wanted) = leaving.mark {
+            leaving.mark = mark(runtime, wanted);
+        }
+        arena.inner.lock().leaving.push(leaving);
+    }
+}
+
+/// Unmaps addresses that the device is done with. Whether that went well.
+fn finish(runtime: &Runtime, device: &Device, arena: &Arena, leaving: &Leaving) -> bool {
+    if runtime.driver.memory_unmap(leaving.address, leaving.bytes).is_err() {
+        return false;
+    }
+    if let Some(physical) = leaving.physical
+        && insist(|| runtime.driver.memory_release(physical))
+    {
+        device.memory.released.add();
+        device.memory.let_go(leaving.bytes);
+    }
+    arena.inner.lock().space.vacate(leaving.block, leaving.address);
+    true
+}
+
+/// Frees the blocks of an arena whose waits are over, and unmaps the addresses that the device is done with. With `wait`,
+/// waits for the rest. Whether anything came of it.
+pub fn reap(runtime: &Runtime, device: &Device, arena: &Arena, wait: bool) -> bool {
+    let (waiting, leaving) = {
+        let mut inner = arena.inner.lock();
+        if inner.waiting.is_empty() && inner.leaving.is_empty() {
+            return false;
+        }
+        (std::mem::take(&mut inner.waiting), std::mem::take(&mut inner.leaving))
+    };
+    let mut any = false;
+    for mut entry in waiting {
+        entry.marks.retain_mut(|mark| !is_passed(runtime, mark, wait));
+        let mut inner = arena.inner.lock();
+        if entry.marks.is_empty() {
+            inner.space.end_wait(entry.block);
+            any = true;
+        } else {
+            inner.waiting.push(entry);
+        }
+    }
+    for mut entry in leaving {
+        let mut passed = is_passed(runtime, &mut entry.mark, wait);
+        if passed {
+            passed = finish(runtime, device, arena, &entry);
+            any |= passed;
+            if !passed {
+                let stream = *arena.stream.lock();
+                entry.mark = Mark::Unmarked(Use { stream, device: arena.device });
+            }
+        }
+        if !passed {
+            arena.inner.lock().leaving.push(entry);
+        }
+    }
+    any
+}
+
+/// How long a call that gives memory back lets work that is about to end, end.
+const GRACE: std::time::Duration = std::time::Duration::from_millis(1);
+
+/// As [`reap`], and again for a moment while there is something left.
+pub fn reap_soon(runtime: &Runtime, device: &Device, arena: &Arena) {
+    let begin = std::time::Instant::now();
+    loop {
+        reap(runtime, device, arena, false);
+        let inner = arena.inner.lock();
+        if (inner.leaving.is_empty() && inner.waiting.is_empty()) || begin.elapsed() > GRACE {
+            return;
+        }
+        drop(inner);
+        std::thread::yield_now();
+    }
+}

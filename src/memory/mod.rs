@@ -1,0 +1,50 @@
+//! Device memory: the caching allocator, and memory straight from the driver.
+//!
+//! A request finds the [`arena`] of its stream, mostly in what its thread remembers, takes a block from the arena's
+//! [`space`], and is done: no driver call, no hash, no lock that other streams share. A free finds the block by its
+//! address in the [`directory`]. Everything that can wait waits for the day that an arena has no block: then the
+//! [`ladder`] frees what is free by now, grows the arena ([`grow`]), moves memory that lies idle, and at last fails with a
+//! message that says why.
+
+pub mod arena;
+pub mod bins;
+pub mod block;
+pub mod cache;
+mod caching;
+pub mod callbacks;
+mod check;
+pub mod config;
+pub mod counters;
+pub mod device_memory;
+pub mod directory;
+pub mod gauge;
+pub mod grow;
+pub mod growth;
+pub mod ladder;
+#[allow(unsafe_code)]
+pub mod lock;
+pub mod mapped;
+pub mod marks;
+pub mod peak;
+pub mod policy;
+pub mod pool;
+mod pools;
+mod raw;
+pub mod report;
+pub mod route;
+pub mod space;
+#[cfg(test)]
+mod space_tests;
+pub mod stats;
+pub mod summary;
+pub mod trace;
+pub mod tracing;
+
+pub use arena::Arena;
+pub use caching::*;
+pub use device_memory::DeviceMemory;
+pub use pool::PoolId;
+pub use pools::*;
+pub use raw::{alloc, alloc_pinned, device_of, free, free_pinned, owner};
+pub use route::forget_for_ever as forget_arenas;
+pub use tracing::{trace_start, trace_stop};

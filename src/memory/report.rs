@@ -1,0 +1,291 @@
+//! What a call says when memory runs out: the request as it was made, where the memory is, and what would help.
+//!
+//! torch's text of the same name gives advice for torch's allocator, whose memory cannot move between its segments.
+//! Here free physical memory is mapped to where it is needed, so a request fails for one of a few plain reasons, which
+//! the figures tell apart; the advice follows from them.
+
+use crate::units::Bytes;
+use std::fmt;
+
+/// Private pools that are told one by one; of the smaller ones the sum is told.
+const POOLS_TOLD: usize = 8;
+
+/// A private pool's part in a shortage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolShare {
+    /// The first half of the pool's id.
+    pub owner: u64,
+    /// The second half.
+    pub index: u64,
+    /// Bytes of it in the user's hands.
+    pub allocated: u64,
+    /// Bytes of physical memory that it holds.
+    pub reserved: u64,
+}
+
+/// The figures of a device at the moment when a request could not be met.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Shortage {
+    /// The number of the device.
+    pub device: u32,
+    /// The bytes that the caller asked for, before any rounding.
+    pub requested: u64,
+    /// The device's memory.
+    pub total: u64,
+    /// What of it the driver has to give.
+    pub free: u64,
+    /// The number of this process.
+    pub pid: u32,
+    /// Physical memory that plinth's allocator holds on the device, that of private pools with it.
+    pub held: u64,
+    /// The most that it may hold, where the caller set a fraction.
+    pub limit: Option<u64>,
+    /// Bytes in the user's hands, those of private pools with them.
+    pub allocated: u64,
+    /// Bytes that were freed while a stream may still be using them.
+    pub pending: u64,
+    /// The longest run of free memory in the cache that the request could have had.
+    pub largest_free: u64,
+    /// The private pools.
+    pub private_pools: Vec<PoolShare>,
+    /// Earlier requests that were met only after the cache was emptied.
+    pub retries: u64,
+    /// Whether free physical memory can be mapped to where it is needed.
+    pub expandable: bool,
+}
+
+impl Shortage {
+    /// Free bytes of the cache, those of private pools with them.
+    fn cached(&self) -> u64 {
+        self.held.saturating_sub(self.allocated).saturating_sub(self.pending)
+    }
+
+    /// Free bytes that private pools keep to themselves. What in them waits for a stream is told as waiting.
+    fn kept(&self) -> u64 {
+        let pools = self.private_pools.iter();
+        pools.map(|pool| pool.reserved.saturating_sub(pool.allocated)).sum::<u64>().min(self.cached())
+    }
+
+    /// Bytes of the device that somebody else has.
+    fn elsewhere(&self) -> u64 {
+        self.total.saturating_sub(self.free).saturating_sub(self.held)
+    }
+
+    fn write_pools(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.private_pools.is_empty() {
+            return Ok(());
+        }
+        let mut pools = self.private_pools.clone();
+        pools.sort_by_key(|pool| (std::cmp::Reverse(pool.reserved), pool.owner, pool.index));
+        let reserved = |pools: &[PoolShare]| Bytes(pools.iter().map(|pool| pool.reserved).sum());
+        write!(formatter, " Private pools hold {} of it:", reserved(&pools))?;
+        for (number, pool) in pools.iter().take(POOLS_TOLD).enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            let PoolShare { owner, index, allocated, reserved } = *pool;
+            write!(formatter, "{comma} {{{owner}, {index}}} {} with {} in use", Bytes(reserved), Bytes(allocated))?;
+        }
+        if let Some(rest @ [_, ..]) = pools.get(POOLS_TOLD..) {
+            write!(formatter, ", and {} more {} together", rest.len(), reserved(rest))?;
+        }
+        formatter.write_str(".")
+    }
+
+    /// One piece of advice: the first of those that the figures say would have been enough, else where the memory is.
+    fn write_advice(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let requested = self.requested;
+        if requested > self.total {
+            return write!(formatter, " The device could not hold this if it were empty; check the size.");
+        }
+        if let Some(limit) = self.limit
+            && self.held.saturating_add(requested) > limit
+            && (requested > limit || self.free >= requested)
+        {
+            return write!(
+                formatter,
+                " It is the limit that stops this, not the device; plinth_set_per_process_memory_fraction sets it."
+            );
+        }
+        let kept = self.kept();
+        let shared = self.cached() - kept;
+        let reach = |more: u64| self.free.saturating_add(more) >= requested;
+        if !self.expandable && reach(shared) {
+            return write!(
+                formatter,
+                " There is enough, but in pieces: leave expandable_segments:False out of PLINTH_ALLOC_CONF, and free \
+                 memory can be put together."
+            );
+        }
+        if reach(self.pending) && self.pending > 0 {
+            return write!(
+                formatter,
+                " What is freed but waits for streams would be enough: let the work of the streams that \
+                 plinth_record_stream named come to its end, and a capture that keeps them from being asked."
+            );
+        }
+        if reach(shared) {
+            return write!(
+                formatter,
+                " The free memory of the cache lies between blocks in use and cannot be moved: free those, or allocate \
+                 what lives long before what does not."
+            );
+        }
+        if kept > 0 && reach(kept.saturating_add(shared)) {
+            return write!(
+                formatter,
+                " What private pools keep would be enough: release those that are done with, or let others use them \
+                 with plinth_mem_pool_set_use_on_oom."
+            );
+        }
+        if self.elsewhere() > self.held {
+            return write!(
+                formatter,
+                " Most of the device is in other hands; nvidia-smi shows whose. A device with more free memory, or a \
+                 smaller request, would do."
+            );
+        }
+        write!(
+            formatter,
+            " Too little of what plinth holds is free: free some of what is in use, or ask for less at a time."
+        )
+    }
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shortage { device, requested, pid, .. } = *self;
+        write!(formatter, "out of memory: tried to allocate {}", Bytes(requested))?;
+        if requested >= 1 << 10 {
+            write!(formatter, " ({requested} bytes)")?;
+        }
+        write!(formatter, " on device {device}, which has {}, {} of it free.", Bytes(self.total), Bytes(self.free))?;
+        write!(formatter, " This process ({pid}) holds {} through plinth's allocator", Bytes(self.held))?;
+        if let Some(limit) = self.limit {
+            write!(formatter, " and may hold {}", Bytes(limit))?;
+        }
+        write!(
+            formatter,
+            "; other processes, and other libraries in this one, have {}. Of what plinth holds, {} are in use",
+            Bytes(self.elsewhere()),
+            Bytes(self.allocated)
+        )?;
+        if self.pending > 0 {
+            write!(formatter, ", {} are freed but may be in use by a stream", Bytes(self.pending))?;
+        }
+        write!(formatter, ", and {} are free", Bytes(self.cached()))?;
+        if self.cached() > 0 {
+            write!(formatter, ", {} of them in one run", Bytes(self.largest_free))?;
+        }
+        formatter.write_str(".")?;
+        self.write_pools(formatter)?;
+        if self.retries > 0 {
+            let times = if self.retries == 1 { "once".to_string() } else { format!("{} times", self.retries) };
+            write!(formatter, " The cache was emptied {times} before, for requests that were then met.")?;
+        }
+        self.write_advice(formatter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
+
+    fn pool(index: u64, allocated: u64, reserved: u64) -> PoolShare {
+        PoolShare { owner: 0, index, allocated, reserved }
+    }
+
+    /// A device that is nearly full of memory in use.
+    fn full() -> Shortage {
+        Shortage {
+            device: 1,
+            requested: 6 * GIB + 1,
+            total: 140 * GIB,
+            free: 300 * MIB,
+            pid: 4711,
+            held: 130 * GIB,
+            allocated: 129 * GIB,
+            largest_free: 640 * MIB,
+            expandable: true,
+            ..Shortage::default()
+        }
+    }
+
+    #[test]
+    fn the_figures_are_told() {
+        assert_eq!(
+            full().to_string(),
+            "out of memory: tried to allocate 6.00 GiB (6442450945 bytes) on device 1, which has 140.00 GiB, \
+             300.00 MiB of it free. This process (4711) holds 130.00 GiB through plinth's allocator; other processes, \
+             and other libraries in this one, have 9.71 GiB. Of what plinth holds, 129.00 GiB are in use, and 1.00 GiB \
+             are free, 640.00 MiB of them in one run. Too little of what plinth holds is free: free some \
+             of what is in use, or ask for less at a time."
+        );
+    }
+
+    #[test]
+    fn limit_streams_pools_and_retries_are_told_where_there_are_any() {
+        let shortage = Shortage {
+            limit: Some(131 * GIB),
+            pending: 512 * MIB,
+            private_pools: vec![pool(1, GIB, GIB), pool(2, 3 * GIB, 3 * GIB + 256 * MIB)],
+            retries: 2,
+            ..full()
+        };
+        let text = shortage.to_string();
+        for part in [
+            "holds 130.00 GiB through plinth's allocator and may hold 131.00 GiB; other",
+            "129.00 GiB are in use, 512.00 MiB are freed but may be in use by a stream, and 512.00 MiB are free, ",
+            " Private pools hold 4.25 GiB of it: {0, 2} 3.25 GiB with 3.00 GiB in use, {0, 1} 1.00 GiB with 1.00 GiB \
+             in use. The cache was emptied 2 times before, ",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
+
+    #[test]
+    fn many_pools_are_summed_up() {
+        let private_pools = (0..11).map(|index| pool(index, 0, (11 - index) * MIB)).collect();
+        let text = Shortage { private_pools, ..full() }.to_string();
+        assert!(text.contains("hold 66.00 MiB of it: {0, 0} 11.00 MiB with 0 bytes in use, "), "{text}");
+        assert!(text.contains("{0, 7} 4.00 MiB with 0 bytes in use, and 3 more 6.00 MiB together."), "{text}");
+    }
+
+    #[test]
+    fn the_advice_fits_the_figures() {
+        let cases = [
+            (Shortage { requested: u64::MAX, limit: Some(GIB), ..full() }, "The device could not hold this"),
+            (Shortage { limit: Some(132 * GIB), free: 7 * GIB, ..full() }, "It is the limit that stops this"),
+            (Shortage { limit: Some(5 * GIB), held: 0, allocated: 0, ..full() }, "It is the limit that stops this"),
+            (Shortage { allocated: 120 * GIB, expandable: false, ..full() }, "There is enough, but in pieces"),
+            (Shortage { allocated: 120 * GIB, pending: 8 * GIB, ..full() }, "What is freed but waits for streams"),
+            (
+                Shortage { allocated: 120 * GIB, private_pools: vec![pool(1, 0, 9 * GIB)], ..full() },
+                "What private pools keep would be enough",
+            ),
+            (
+                Shortage { allocated: 120 * GIB, private_pools: vec![pool(1, 0, GIB)], ..full() },
+                "The free memory of the cache lies between blocks",
+            ),
+            (Shortage { allocated: 120 * GIB, ..full() }, "The free memory of the cache lies between blocks"),
+            (Shortage { held: GIB, allocated: GIB, ..full() }, "Most of the device is in other hands"),
+            (full(), "Too little of what plinth holds is free"),
+        ];
+        for (shortage, expected) in cases {
+            let text = shortage.to_string();
+            assert!(text.contains(expected), "{expected}\n{text}");
+        }
+    }
+
+    #[test]
+    fn figures_that_do_not_add_up_are_told_all_the_same() {
+        let shortage =
+            Shortage { requested: 7, held: 1, allocated: 9, pending: 9, total: 3, free: 8, ..Shortage::default() };
+        let text = shortage.to_string();
+        assert!(
+            text.starts_with("out of memory: tried to allocate 7 bytes on device 0, which has 3 bytes, "),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,350 @@
+//! The space of an arena: its address ranges cut into blocks, and which of them are free. No driver call is made here.
+//!
+//! Finding memory is two steps. A small request first looks at the parked blocks of exactly its size, which were freed
+//! and left unmerged: programs ask for the same sizes again and again. The last large block that was freed waits in the
+//! same way. Everything else goes through the bins, best fit, split always, and merged with its free neighbours when it
+//! comes back. A space that finds nothing merges what is parked and looks once more ([`Space::settle`]) before its arena
+//! asks for more memory.
+
+use super::{
+    bins::Bins,
+    block::{Block, Blocks, Id, NONE, State, UNIT, Zone},
+    counters::Counters,
+    directory::{self, Entry},
+    mapped::Mapped,
+    trace, tracing,
+};
+use std::collections::{BTreeMap, HashSet};
+
+/// The largest small request, in bytes.
+pub const SMALL: u64 = 1 << 20;
+const PARKED: usize = (SMALL / UNIT) as usize + 1;
+
+/// A range of addresses: reserved, or allocated whole from the driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Region {
+    /// Where it begins.
+    pub address: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The zone that its blocks are in.
+    pub zone: Zone,
+    /// The lowest of its blocks. It always begins at the region's address.
+    pub first: Id,
+}
+
+/// See the module's comment.
+pub struct Space {
+    /// The number of the arena, for the directory.
+    number: u32,
+    /// Whether a trace is written: the device and the stream's handle that it says.
+    pub traced: Option<(u32, usize)>,
+    /// Whether blocks are given out whole.
+    pub no_split: bool,
+    pub(super) blocks: Blocks,
+    pub(super) bins: [Bins; 2],
+    /// The parked small blocks, a list for each size in units.
+    pub(super) parked: Box<[Id]>,
+    pub(super) parked_count: u32,
+    /// The large block that was freed last.
+    pub(super) parked_large: Id,
+    pub(super) regions: Vec<Region>,
+    pub(super) holes: Vec<Id>,
+    /// What is mapped, by address.
+    pub(super) mapped: BTreeMap<u64, Mapped>,
+    /// What the space has given out.
+    pub counters: Counters,
+}
+
+/// Rounds a request up to whole units; `None` beyond what addresses can number.
+#[inline]
+pub fn round(bytes: u64) -> Option<u64> {
+    Some(bytes.checked_add(UNIT - 1)? & !(UNIT - 1))
+}
+
+/// The zone for a rounded size.
+#[inline]
+pub fn zone_of(size: u64) -> Zone {
+    if size <= SMALL { Zone::Small } else { Zone::Large }
+}
+
+/// What a free came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Given {
+    /// The block is free.
+    Free,
+    /// Other streams were recorded on it; its owner decides when it is free.
+    Waiting,
+}
+
+impl Space {
+    /// A space without memory.
+    pub fn new(number: u32) -> Self {
+        Space {
+            number,
+            traced: None,
+            no_split: false,
+            blocks: Blocks::default(),
+            bins: [Bins::default(), Bins::default()],
+            parked: vec![NONE; PARKED].into_boxed_slice(),
+            parked_count: 0,
+            parked_large: NONE,
+            regions: Vec::new(),
+            holes: Vec::new(),
+            mapped: BTreeMap::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    // ---- giving out
+
+    /// Gives out a block of `size`, a rounded size, if there is one. Returns its address.
+    #[inline]
+    pub fn take(&mut self, size: u64, requested: u64) -> Option<u64> {
+        let id = match zone_of(size) {
+            Zone::Small => self.unpark(size),
+            Zone::Large => self.unpark_large(size),
+        };
+        if id != NONE { Some(self.hand_out(id, requested)) } else { self.take_from_bins(size, requested) }
+    }
+
+    #[inline]
+    fn unpark(&mut self, size: u64) -> Id {
+        let head = &mut self.parked[(size / UNIT) as usize];
+        let id = *head;
+        if id != NONE {
+            *head = self.blocks[id].link;
+            self.parked_count -= 1;
+        }
+        id
+    }
+
+    #[inline]
+    fn unpark_large(&mut self, size: u64) -> Id {
+        let id = self.parked_large;
+        if id == NONE {
+            return NONE;
+        }
+        self.parked_large = NONE;
+        if self.blocks[id].size == size && self.blocks[id].zone == Zone::Large {
+            return id;
+        }
+        self.merge(id);
+        NONE
+    }
+
+    fn take_from_bins(&mut self, size: u64, requested: u64) -> Option<u64> {
+        let zone = zone_of(size);
+        let id = self.bins[zone as usize].find(&self.blocks, size)?;
+        self.bins[zone as usize].remove(&mut self.blocks, id);
+        if !self.no_split {
+            self.cut(id, size);
+        }
+        Some(self.hand_out(id, requested))
+    }
+
+    /// Makes a block that is in no list the caller's.
+    #[inline]
+    pub(super) fn hand_out(&mut self, id: Id, requested: u64) -> u64 {
+        let block = &mut self.blocks[id];
+        block.state = State::Live;
+        block.requested = requested;
+        let (address, zone, size) = (block.address, block.zone, block.size);
+        if !block.listed {
+            block.listed = true;
+            directory::list(address, zone, Entry { arena: self.number, block: id });
+        }
+        self.counters.hand_out(zone, size, requested);
+        if self.traced.is_some() {
+            self.trace_alloc(address, requested);
+        }
+        address
+    }
+
+    /// Cuts a block that is in no list to `size`, and frees the rest.
+    pub(super) fn cut(&mut self, id: Id, size: u64) {
+        self.blocks[id].state = State::Held;
+        if self.blocks[id].size > size {
+            let rest = self.split(id, size);
+            self.merge(rest);
+        }
+    }
+
+    /// Splits a block in two; the second part has the state of the first and is in no list.
+    pub(super) fn split(&mut self, id: Id, size: u64) -> Id {
+        let block = &mut self.blocks[id];
+        let second = Block {
+            address: block.address + size,
+            size: block.size - size,
+            previous: id,
+            next: block.next,
+            region: block.region,
+            state: block.state,
+            zone: block.zone,
+            requested: 0,
+            back_link: NONE,
+            link: NONE,
+            listed: false,
+            used_elsewhere: false,
+        };
+        block.size = size;
+        let next = block.next;
+        let second = self.blocks.add(second);
+        self.blocks[id].next = second;
+        if next != NONE {
+            self.blocks[next].previous = second;
+        }
+        second
+    }
+
+    // ---- taking back
+
+    /// The live block of an index, if it begins at `address`.
+    #[inline]
+    pub fn live(&self, id: Id, address: u64) -> Option<&Block> {
+        self.blocks.get(id).filter(|block| block.address == address && block.state == State::Live)
+    }
+
+    /// As [`live`](Self::live), to be changed.
+    pub fn live_mut(&mut self, id: Id, address: u64) -> Option<&mut Block> {
+        self.live(id, address)?;
+        Some(&mut self.blocks[id])
+    }
+
+    /// Takes back a block that [`live`](Self::live) found.
+    #[inline]
+    pub fn give_back(&mut self, id: Id) -> Given {
+        let block = &self.blocks[id];
+        self.counters.take_back(block.zone, block.size, block.requested);
+        if self.traced.is_some() {
+            self.trace_free(block.address);
+        }
+        let block = &self.blocks[id];
+        if block.used_elsewhere {
+            self.begin_wait(id);
+            return Given::Waiting;
+        }
+        self.park(id);
+        Given::Free
+    }
+
+    #[cold]
+    fn trace_alloc(&self, address: u64, size: u64) {
+        if let Some((device, stream)) = self.traced {
+            tracing::recorder().record_alloc(trace::Block { device, address, stream, size });
+        }
+    }
+
+    #[cold]
+    fn trace_free(&self, address: u64) {
+        if let Some((device, _)) = self.traced {
+            tracing::recorder().record_free(device, address);
+        }
+    }
+
+    #[cold]
+    fn begin_wait(&mut self, id: Id) {
+        let block = &mut self.blocks[id];
+        block.state = State::Waiting;
+        self.counters.begin_wait(block.zone, block.size);
+    }
+
+    /// Frees a block that waited.
+    pub fn end_wait(&mut self, id: Id) {
+        let block = &mut self.blocks[id];
+        block.used_elsewhere = false;
+        self.counters.end_wait(block.zone, block.size);
+        self.merge(id);
+    }
+
+    #[inline]
+    fn park(&mut self, id: Id) {
+        let block = &mut self.blocks[id];
+        let index = (block.size / UNIT) as usize;
+        if block.zone == Zone::Small && index < PARKED {
+            block.state = State::Parked;
+            block.link = self.parked[index];
+            self.parked[index] = id;
+            self.parked_count += 1;
+            return;
+        }
+        block.state = State::Parked;
+        let before = std::mem::replace(&mut self.parked_large, id);
+        if before != NONE {
+            self.merge(before);
+        }
+    }
+
+    /// Merges a block that is in no list with the free blocks beside it, and puts the whole in a bin.
+    pub(super) fn merge(&mut self, mut id: Id) {
+        let next = self.blocks[id].next;
+        if next != NONE && self.blocks[next].state == State::Free {
+            self.unbin(next);
+            self.swallow_next(id);
+        }
+        let previous = self.blocks[id].previous;
+        if previous != NONE && self.blocks[previous].state == State::Free {
+            self.unbin(previous);
+            self.swallow_next(previous);
+            id = previous;
+        }
+        let block = &mut self.blocks[id];
+        block.state = State::Free;
+        let zone = block.zone;
+        self.bins[zone as usize].insert(&mut self.blocks, id);
+    }
+
+    pub(super) fn unbin(&mut self, id: Id) {
+        let zone = self.blocks[id].zone;
+        self.bins[zone as usize].remove(&mut self.blocks, id);
+    }
+
+    /// Makes a block's upper neighbour, which is in no list, a part of it.
+    pub(super) fn swallow_next(&mut self, id: Id) {
+        let next = self.blocks[id].next;
+        let (size, after) = (self.blocks[next].size, self.blocks[next].next);
+        self.blocks[id].size += size;
+        self.blocks[id].next = after;
+        if after != NONE {
+            self.blocks[after].previous = id;
+        }
+        self.blocks.remove(next);
+    }
+
+    /// Merges all that is parked. Returns whether there was anything.
+    pub fn settle(&mut self) -> bool {
+        let mut any = false;
+        if self.parked_large != NONE {
+            let id = std::mem::replace(&mut self.parked_large, NONE);
+            self.merge(id);
+            any = true;
+        }
+        if self.parked_count == 0 {
+            return any;
+        }
+        self.parked_count = 0;
+        for index in 0..PARKED {
+            let mut id = std::mem::replace(&mut self.parked[index], NONE);
+            while id != NONE {
+                let link = self.blocks[id].link;
+                self.merge(id);
+                id = link;
+            }
+        }
+        true
+    }
+
+    // ---- looking
+
+    /// The blocks on which other streams were recorded, and which are live.
+    pub fn recorded(&self) -> HashSet<Id> {
+        let live = self.blocks.iter().filter(|(_, block)| block.state == State::Live && block.used_elsewhere);
+        live.map(|(id, _)| id).collect()
+    }
+
+    /// Whether nothing is mapped and no block is anything but a hole.
+    pub fn is_empty(&self) -> bool {
+        self.mapped.is_empty()
+            && self.blocks.iter().all(|(_, block)| matches!(block.state, State::Hole | State::Vacant))
+    }
+}

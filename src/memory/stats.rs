@@ -1,0 +1,337 @@
+//! What an allocator counts of a device, by torch's names: plain numbers, which whoever holds the allocator's lock
+//! changes.
+
+/// The two sizes of block that torch tells apart in its counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// At most 1 MiB.
+    Small,
+    /// Anything above that.
+    Large,
+}
+
+/// A quantity that goes up and down.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// What it is.
+    pub current: u64,
+    /// The most that it was, since the peak was reset.
+    pub peak: u64,
+    /// The sum of all increases, since the sums were reset.
+    pub allocated: u64,
+    /// The sum of all decreases, since the sums were reset.
+    pub freed: u64,
+}
+
+impl Stat {
+    /// Increases the quantity.
+    #[inline]
+    pub fn add(&mut self, amount: u64) {
+        self.current += amount;
+        self.peak = self.peak.max(self.current);
+        self.allocated += amount;
+    }
+
+    /// Decreases the quantity. Below zero it never goes: to take more than there is would be a defect, and a count that
+    /// wraps around would tell less of it than one that stops.
+    #[inline]
+    pub fn sub(&mut self, amount: u64) {
+        debug_assert!(amount <= self.current, "{amount} taken from a count of {}", self.current);
+        let amount = amount.min(self.current);
+        self.current -= amount;
+        self.freed += amount;
+    }
+
+    /// Makes the present quantity the peak.
+    pub fn reset_peak(&mut self) {
+        self.peak = self.current;
+    }
+
+    /// Begins the sums anew.
+    pub fn reset_accumulated(&mut self) {
+        self.allocated = 0;
+        self.freed = 0;
+    }
+
+    /// Adds what another part of the same device counted. The peaks of parts need not have been at the same time, so
+    /// the sum of them is the most that the whole can have been, and may be more than it was.
+    pub fn merge(&mut self, other: &Stat) {
+        self.current += other.current;
+        self.peak += other.peak;
+        self.allocated += other.allocated;
+        self.freed += other.freed;
+    }
+}
+
+/// A quantity of the whole, and of its small and its large blocks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ByPool {
+    /// The whole. Its peak is its own, and at most the sum of the two others'.
+    pub all: Stat,
+    /// The small blocks.
+    pub small: Stat,
+    /// The large blocks.
+    pub large: Stat,
+}
+
+impl ByPool {
+    fn class(&mut self, class: Class) -> &mut Stat {
+        match class {
+            Class::Small => &mut self.small,
+            Class::Large => &mut self.large,
+        }
+    }
+
+    /// Increases the quantity of a class, and the whole.
+    #[inline]
+    pub fn add(&mut self, class: Class, amount: u64) {
+        self.all.add(amount);
+        self.class(class).add(amount);
+    }
+
+    /// Decreases the quantity of a class, and the whole.
+    #[inline]
+    pub fn sub(&mut self, class: Class, amount: u64) {
+        self.all.sub(amount);
+        self.class(class).sub(amount);
+    }
+
+    fn each(&mut self) -> [&mut Stat; 3] {
+        [&mut self.all, &mut self.small, &mut self.large]
+    }
+
+    /// [`Stat::merge`] of each.
+    pub fn merge(&mut self, other: &ByPool) {
+        self.all.merge(&other.all);
+        self.small.merge(&other.small);
+        self.large.merge(&other.large);
+    }
+}
+
+/// Appends the four keys of a quantity.
+macro_rules! push {
+    ($entries:ident, $stat:expr, $key:expr) => {
+        $entries.extend([
+            (concat!($key, ".current"), as_value($stat.current)),
+            (concat!($key, ".peak"), as_value($stat.peak)),
+            (concat!($key, ".allocated"), as_value($stat.allocated)),
+            (concat!($key, ".freed"), as_value($stat.freed)),
+        ]);
+    };
+}
+
+fn as_value(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+macro_rules! stats {
+    (
+        by pool { $( #[$pool_doc:meta] $pool:ident, )* }
+        whole { $( #[$whole_doc:meta] $whole:ident, )* }
+        counters { $( #[$counter_doc:meta] $counter:ident, )* }
+    ) => {
+        /// All that is counted of a device; the names are those of `torch.cuda.memory_stats`.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Stats {
+            $( #[$pool_doc] pub $pool: ByPool, )*
+            $( #[$whole_doc] pub $whole: Stat, )*
+            $( #[$counter_doc] pub $counter: u64, )*
+            /// Blocks of this size and above are not split; `None` where every block may be.
+            pub max_split_size: Option<u64>,
+        }
+
+        impl Stats {
+            fn each(&mut self) -> impl Iterator<Item = &mut Stat> {
+                let pools = [$( self.$pool.each() ),*];
+                pools.into_iter().flatten().chain([$( &mut self.$whole ),*])
+            }
+
+            /// Adds what another part of the same device counted, as [`Stat::merge`] does. Whoever knows the true peak
+            /// of the whole puts it in place of the sum. The setting `max_split_size` is kept as it is.
+            pub fn merge(&mut self, other: &Stats) {
+                $( self.$pool.merge(&other.$pool); )*
+                $( self.$whole.merge(&other.$whole); )*
+                $( self.$counter += other.$counter; )*
+            }
+
+            /// The keys of `torch.cuda.memory_stats` in their order, which is that of their bytes, with their values.
+            /// As there, no limit to splitting shows as -1.
+            pub fn entries(&self) -> impl ExactSizeIterator<Item = (&'static str, i64)> {
+                let mut entries: Vec<(&'static str, i64)> = Vec::with_capacity(KEYS);
+                $(
+                    push!(entries, self.$pool.all, concat!(stringify!($pool), ".all"));
+                    push!(entries, self.$pool.small, concat!(stringify!($pool), ".small_pool"));
+                    push!(entries, self.$pool.large, concat!(stringify!($pool), ".large_pool"));
+                )*
+                $( push!(entries, self.$whole, stringify!($whole)); )*
+                $( entries.push((stringify!($counter), as_value(self.$counter))); )*
+                entries.push(("max_split_size", self.max_split_size.map_or(-1, as_value)));
+                entries.sort_unstable();
+                entries.into_iter()
+            }
+        }
+    };
+}
+
+/// How many keys [`Stats::entries`] gives.
+pub const KEYS: usize = 122;
+
+stats! {
+    by pool {
+        /// Blocks in the user's hands.
+        allocation,
+        /// Pieces of memory that the driver gave.
+        segment,
+        /// Blocks in the user's hands, and freed ones that a stream may still be using.
+        active,
+        /// Free blocks in pieces that are partly in use, and so cannot go back to the driver.
+        inactive_split,
+        /// Bytes in the user's hands, each block as large as it was rounded up to.
+        allocated_bytes,
+        /// Bytes that the driver gave.
+        reserved_bytes,
+        /// Bytes of the active blocks.
+        active_bytes,
+        /// Bytes of the free blocks that cannot go back to the driver.
+        inactive_split_bytes,
+        /// Bytes that the user asked for, before rounding.
+        requested_bytes,
+    }
+    whole {
+        /// Blocks in the user's hands of at least `max_split_size`.
+        oversize_allocations,
+        /// Pieces of memory from the driver of at least `max_split_size`.
+        oversize_segments,
+    }
+    counters {
+        /// Requests that the driver met only after the cache was emptied.
+        num_alloc_retries,
+        /// Requests that failed for want of memory.
+        num_ooms,
+        /// Times that every stream was waited for.
+        num_sync_all_streams,
+        /// Driver calls that brought memory.
+        num_device_alloc,
+        /// Driver calls that gave memory back.
+        num_device_free,
+    }
+}
+
+impl Stats {
+    /// Makes the present quantities the peaks.
+    pub fn reset_peak(&mut self) {
+        self.each().for_each(Stat::reset_peak);
+    }
+
+    /// Begins the sums anew, and with them, as torch does, the counts of retries and of failures, not those of driver
+    /// calls.
+    pub fn reset_accumulated(&mut self) {
+        self.each().for_each(Stat::reset_accumulated);
+        self.num_alloc_retries = 0;
+        self.num_ooms = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn a_peak_is_the_most_there_was() {
+        let mut stat = Stat::default();
+        stat.add(10);
+        stat.sub(4);
+        stat.add(1);
+        assert_eq!(stat, Stat { current: 7, peak: 10, allocated: 11, freed: 4 });
+        stat.reset_peak();
+        stat.reset_accumulated();
+        assert_eq!(stat, Stat { current: 7, peak: 7, allocated: 0, freed: 0 });
+    }
+
+    #[test]
+    #[cfg_attr(debug_assertions, should_panic(expected = "3 taken from a count of 2"))]
+    fn a_count_stops_at_zero() {
+        let mut stat = Stat::default();
+        stat.add(2);
+        stat.sub(3);
+        assert_eq!(stat, Stat { current: 0, peak: 2, allocated: 2, freed: 2 });
+    }
+
+    proptest! {
+        #[test]
+        fn a_count_is_what_its_history_says(
+            steps in proptest::collection::vec((any::<bool>(), any::<bool>(), 0u64..1 << 40), 1..100),
+        ) {
+            let mut counts = ByPool::default();
+            let mut history = vec![0];
+            for (add, small, amount) in steps {
+                let class = if small { Class::Small } else { Class::Large };
+                if add {
+                    counts.add(class, amount);
+                } else {
+                    let left = if small { counts.small.current } else { counts.large.current };
+                    counts.sub(class, amount.min(left));
+                }
+                history.push(counts.all.current);
+            }
+            prop_assert_eq!(Some(&counts.all.peak), history.iter().max());
+            prop_assert_eq!(counts.all.allocated - counts.all.freed, counts.all.current);
+            prop_assert_eq!(counts.small.current + counts.large.current, counts.all.current);
+            prop_assert!(counts.all.peak <= counts.small.peak + counts.large.peak);
+            let mut both = counts;
+            both.merge(&counts);
+            prop_assert_eq!(both.large.peak, 2 * counts.large.peak);
+            prop_assert_eq!(both.all.current, 2 * counts.all.current);
+        }
+    }
+
+    #[test]
+    fn resets_reach_everything_that_torch_resets() {
+        let mut stats = Stats { num_ooms: 1, num_alloc_retries: 2, num_device_alloc: 3, ..Stats::default() };
+        stats.each().for_each(|stat| *stat = Stat { current: 1, peak: 5, allocated: 6, freed: 5 });
+        assert_eq!(stats.each().count(), 29);
+        stats.reset_peak();
+        stats.reset_accumulated();
+        assert!(stats.each().all(|stat| *stat == Stat { current: 1, peak: 1, allocated: 0, freed: 0 }));
+        assert_eq!((stats.num_ooms, stats.num_alloc_retries, stats.num_device_alloc), (0, 0, 3));
+    }
+
+    #[test]
+    fn merging_adds_every_number() {
+        let mut part = Stats { num_device_free: 4, max_split_size: Some(9), ..Stats::default() };
+        part.each().for_each(|stat| *stat = Stat { current: 1, peak: 2, allocated: 3, freed: 2 });
+        let mut whole = Stats { max_split_size: Some(7), ..Stats::default() };
+        whole.merge(&part);
+        whole.merge(&part);
+        assert!(whole.each().all(|stat| *stat == Stat { current: 2, peak: 4, allocated: 6, freed: 4 }));
+        assert_eq!((whole.num_device_free, whole.max_split_size), (8, Some(7)));
+    }
+
+    #[test]
+    fn the_keys_are_torchs() {
+        let mut stats = Stats { num_ooms: 3, ..Stats::default() };
+        stats.allocated_bytes.add(Class::Small, 512);
+        stats.requested_bytes.add(Class::Small, u64::MAX);
+        let entries: Vec<_> = stats.entries().collect();
+        assert_eq!((entries.len(), stats.entries().len()), (KEYS, KEYS));
+        assert!(entries.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        assert_eq!(entries[0].0, "active.all.allocated");
+        assert_eq!(entries[12].0, "active_bytes.all.allocated");
+        assert_eq!(entries[KEYS - 1].0, "segment.small_pool.peak");
+        let values: HashMap<_, _> = entries.into_iter().collect();
+        for (key, value) in [
+            ("allocated_bytes.all.current", 512),
+            ("allocated_bytes.small_pool.peak", 512),
+            ("allocated_bytes.large_pool.peak", 0),
+            ("requested_bytes.all.current", i64::MAX),
+            ("oversize_segments.freed", 0),
+            ("num_ooms", 3),
+            ("num_sync_all_streams", 0),
+            ("max_split_size", -1),
+        ] {
+            assert_eq!(values.get(key), Some(&value), "{key}");
+        }
+    }
+}
