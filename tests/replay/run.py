@@ -24,6 +24,28 @@ MIB = 1 << 20
 options = None
 
 
+# Ten blocks of 1 MiB on two streams, the first before recording begins, the last still live when it ends.
+RECORD = """
+import ctypes, sys
+plinth = ctypes.CDLL(sys.argv[1])
+def must(status):
+    if status:
+        plinth.plinth_last_error.restype = ctypes.c_char_p
+        sys.exit(plinth.plinth_last_error())
+streams = [ctypes.c_void_p() for _ in range(2)]
+blocks = [ctypes.c_void_p() for _ in range(10)]
+for stream in streams:
+    must(plinth.plinth_stream_create(0, 0, ctypes.byref(stream)))
+for i, block in enumerate(blocks):
+    must(plinth.plinth_caching_allocator_alloc(ctypes.c_size_t(1 << 20), 0, streams[i % 2], ctypes.byref(block)))
+    if i == 0:
+        must(plinth.plinth_trace_start(sys.argv[2].encode()))
+for block in blocks[:9]:
+    must(plinth.plinth_caching_allocator_delete(block))
+must(plinth.plinth_trace_stop())
+"""
+
+
 def event(block, operation, stream, size):
     return struct.pack("<IHHQ", block, operation, stream, size)
 
@@ -57,6 +79,11 @@ def run(*command, **env):
 def stand_in(*more, **env):
     return run(options.replay, "--allocator", "stand-in", "--library", options.build / "stand_in.so", "--alloc",
                "stand_in_alloc", "--free", "stand_in_free", *more, **env)
+
+
+def plinth(*more):
+    return run(options.replay, "--allocator", "plinth", "--library", options.lib / "libplinth.so", "--alloc",
+               "plinth_alloc", "--free", "plinth_free", *more)
 
 
 def peer(*more):
@@ -158,6 +185,22 @@ class Traces(unittest.TestCase):
         self.assertRegex(found["message"], "tried to allocate 1.00 MiB")
         self.assertEqual(len(result["passes"]), 1)
         self.assertEqual(result["passes"][0]["held_after"], 0)
+
+    def test_plinth_under_a_limit(self):
+        result = self.result(plinth("--json", "--limit", 2, self.good))
+        self.assertEqual(result["limit"], 202 * MIB)
+        self.assertLessEqual(result["peak_held"], result["limit"])
+        self.assertGreaterEqual(result["peak_reserved"], result["peak_live"])
+        found = self.result(plinth("--json", "--limit", 0.5, self.good), status=1)["out_of_memory"]
+        self.assertEqual((found["pass"], found["request"]), (1, MIB))
+        self.assertLessEqual(found["live"], 101 * MIB // 2)
+
+    def test_what_plinth_records_can_be_replayed(self):
+        path = options.build / "recorded.trace"
+        recorded = run(sys.executable, "-c", RECORD, options.lib / "libplinth.so", path)
+        self.assertEqual(recorded.returncode, 0, recorded.stderr)
+        result = self.result(plinth("--json", path))
+        self.assertEqual((result["events"], result["streams"], result["peak_live"]), (19, 2, 10 << 20))
 
     def test_other_libraries_by_the_driver(self):
         result = self.result(peer("--json", self.good))
