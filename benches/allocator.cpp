@@ -3,9 +3,10 @@
 //   allocator --allocator NAME --library LIB --alloc SYMBOL --free SYMBOL [--quick] [--rows]
 //
 // One table for one allocator, the same for every one; --rows leaves its heading out, so that tables can be put
-// together (benches/replay/compare.py does that). The mean is over a loop without a clock in it. Percentiles are of
-// single pairs, each with the clock's own cost in it, which is a row of the table; so is the loop of the rows with
-// threads, around functions that do nothing. Nothing is subtracted.
+// together (benches/replay/compare.py does that). The mean is over a loop without a clock in it, and of several such
+// loops the median, since something else on the machine may be in one. Percentiles are of single pairs, each with the
+// clock's own cost in it, which is a row of the table; so is the loop of the rows with threads, around functions that
+// do nothing. Nothing is subtracted.
 //
 // Exit status: 0; 1 if memory ran out; 2 for arguments or a library that make no sense.
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include <cstdlib>
 #include <functional>
 #include <thread>
+#include <type_traits>
 
 #include "replay/allocator.h"
 #include "replay/clock.h"
@@ -74,15 +76,16 @@ class Bench {
     volatile AllocFunction alloc = no_alloc;
     volatile FreeFunction free = no_free;
     Functions nothing{alloc, free};
-    measure("(1 thread, functions that do nothing)", [&] { return threads(1, false, nothing); });
+    measure("(1 thread, functions that do nothing)",
+            [&] { return middle([&] { return threads(1, false, nothing); }); });
     for (bool shared : {false, true})
       for (unsigned count : {1, 2, 4, 8, 16})
         measure(std::to_string(count) + (count == 1 ? " thread, " : " threads, ") +
                     (shared ? "one shared stream" : count == 1 ? "its own stream" : "a stream each"),
-                [&] { return threads(count, shared, functions_); });
+                [&] { return middle([&] { return threads(count, shared, functions_); }); });
     for (unsigned count : {1, 4})
       measure(count == 1 ? "1 thread allocates, another frees" : "4 threads allocate, 4 others free",
-              [&] { return across_threads(count); });
+              [&] { return middle([&] { return across_threads(count); }); });
     return !ran_out_;
   }
 
@@ -126,9 +129,11 @@ class Bench {
         auto pair = [&] { functions_.give(functions_.take(size, stream), size, stream); };
         const int count = 20000 / scale_;
         for (int i = 0; i < 200; i++) pair();
-        auto start = Clock::now();
-        for (int i = 0; i < count; i++) pair();
-        double mean = nanoseconds(start, Clock::now()) / count;
+        std::vector<double> means = rounds([&] {
+          auto start = Clock::now();
+          for (int i = 0; i < count; i++) pair();
+          return nanoseconds(start, Clock::now()) / count;
+        });
         std::vector<double> times(static_cast<size_t>(count));
         for (double &time : times) {
           auto begin = Clock::now();
@@ -136,7 +141,7 @@ class Bench {
           time = nanoseconds(begin, Clock::now());
         }
         Percentiles percentiles(times);
-        return Row{mean, percentiles.p50, percentiles.p99, percentiles.p999, -1};
+        return Row{Percentiles(means).p50, percentiles.p50, percentiles.p99, percentiles.p999, -1};
       });
   }
 
@@ -279,6 +284,24 @@ class Bench {
       }
     });
     return {time / static_cast<double>(steps), -1, -1, -1, static_cast<double>(steps) * count / time * 1e9};
+  }
+
+  // What came of up to nine rounds, of which none begins when half a second is gone.
+  template <class Work>
+  static std::vector<std::invoke_result_t<Work>> rounds(const Work &work) {
+    constexpr size_t most = 9;
+    constexpr double enough = 5e8;
+    std::vector<std::invoke_result_t<Work>> results;
+    auto start = Clock::now();
+    while (results.empty() || (results.size() < most && nanoseconds(start, Clock::now()) < enough))
+      results.push_back(work());
+    return results;
+  }
+
+  static Row middle(const std::function<Row()> &work) {
+    std::vector<Row> rows = rounds(work);
+    std::sort(rows.begin(), rows.end(), [](const Row &a, const Row &b) { return a.mean < b.mean; });
+    return rows[rows.size() / 2];
   }
 
   static constexpr size_t CASES = 24;

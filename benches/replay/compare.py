@@ -27,7 +27,9 @@ import subprocess
 import sys
 import tempfile
 
-import chart
+# Beside the sources, bytecode would be litter.
+sys.dont_write_bytecode = True
+import chart  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
