@@ -11,6 +11,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 LIBDIR ?= lib
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# What `make replay` and `make bench` replay: a folder of .trace or .trace.xz, or such files.
+TRACES ?= benches/traces
 # A shell opened before rustup was installed does not know where it put cargo.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
@@ -20,6 +22,11 @@ CLIPPY := -D clippy::print_stdout -D clippy::print_stderr -D clippy::dbg_macro -
 NVCC := $(TARGET)/tools/python/nvidia/cu13/bin/nvcc
 # compute_75 is the oldest architecture that CUDA 13 knows; drivers translate its PTX for every newer GPU.
 PTX_FLAGS := -ptx -arch=compute_75 -std=c++17
+
+# Builds the runner of traces; compares allocators by it.
+REPLAY_PROGRAMS = tools/programs.sh benches/replay $(TARGET)/benches/replay $(TARGET)/release \
+	$(abspath $(TARGET)/release)
+COMPARE = benches/replay/compare.py --replay $(TARGET)/benches/replay/replay --plinth $(TARGET)/release/libplinth.so
 
 .PHONY: help
 help: ## print this list
@@ -59,19 +66,33 @@ docs: ## the reference, for Rust and for C, in target/doc and target/doxygen; a 
 # ---- using
 
 .PHONY: demo
-demo: build ## build, then run a C program that tours the library; PLINTH_DEVICE=cuda or host chooses the device
+demo: build ## build, tour the library in C, replay a training run; PLINTH_DEVICE=cuda or host chooses the device
+	@tools/bootstrap.sh cc c++
 	@mkdir -p $(TARGET)/demo
 	gcc -std=c11 -O2 -Wall -Wextra -Iinclude examples/01-tour.c -o $(TARGET)/demo/tour -L$(TARGET)/release \
 		-Wl,-rpath,$(abspath $(TARGET)/release) -lplinth
 	@echo
 	@PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/demo/tour
+	@$(REPLAY_PROGRAMS)
+	@printf '\nWhat PyTorch allocated while it trained a ResNet-50, allocated again:\n'
+	@$(COMPARE) --brief --out $(TARGET)/demo/replay benches/traces/resnet_train.trace.xz
+
+.PHONY: replay
+replay: build ## replay recorded allocation traces by each allocator that is here; TRACES=folder for others than ours
+	@tools/bootstrap.sh cc c++
+	@$(REPLAY_PROGRAMS)
+	@benches/replay/peers.sh $(TARGET)/benches/peers
+	$(COMPARE) --peers $(TARGET)/benches/peers --out $(TARGET)/replay $(TRACES)
 
 .PHONY: bench
-bench: build ## what calls cost beside the bare driver call, and start-up beside the bare driver's
+bench: build ## what calls cost beside the bare driver's, start-up, and the allocator beside others; TRACES=folder
 	@tools/bootstrap.sh cc c++
 	@tools/programs.sh benches $(TARGET)/benches $(TARGET)/release $(abspath $(TARGET)/release)
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/overhead
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/startup || [ $$? = 77 ]
+	@$(REPLAY_PROGRAMS)
+	@benches/replay/peers.sh $(TARGET)/benches/peers
+	$(COMPARE) --peers $(TARGET)/benches/peers --bench $(TARGET)/benches/allocator --out $(TARGET)/replay $(TRACES)
 
 .PHONY: install
 install: build ## install under PREFIX=/usr/local, LIBDIR=lib; DESTDIR= for packagers
@@ -92,7 +113,7 @@ lint: docs ## formatting, clippy, shell scripts and documentation; a warning is 
 	@tools/bootstrap.sh shellcheck
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings $(CLIPPY)
-	shellcheck tools/*.sh tests/package/*.sh .ci/run
+	shellcheck tools/*.sh benches/replay/*.sh tests/package/*.sh .ci/run
 
 .PHONY: test-rust
 test-rust: ## unit, property and header tests
@@ -108,11 +129,18 @@ test-c: build ## the C and C++ tests, on PLINTH_DEVICE=host (the default) or cud
 examples: build ## compile the examples and benches, warnings as errors, and run the examples
 	@tools/bootstrap.sh cc c++
 	@tools/programs.sh benches $(TARGET)/benches $(TARGET)/release $(abspath $(TARGET)/release)
+	@$(REPLAY_PROGRAMS)
 	@tools/programs.sh examples $(TARGET)/example-programs $(TARGET)/release $(abspath $(TARGET)/release)
 	@for source in examples/*.c examples/*.cpp; do \
 		echo "== $$source"; \
 		PLINTH_DEVICE=$${PLINTH_DEVICE:-host} "$(TARGET)/example-programs/$$(basename "$${source%.*}")"; \
 	done
+
+.PHONY: test-replay
+test-replay: build ## the programs that replay traces: broken traces, broken allocators, limits, tables and charts
+	@tools/bootstrap.sh cc c++
+	@$(REPLAY_PROGRAMS)
+	python3 tests/replay/run.py --replay $(TARGET)/benches/replay/replay --lib $(TARGET)/release --build $(TARGET)/replay-test
 
 .PHONY: header-check
 header-check: ## the headers alone and beside CUDA's and DLPack's, in every C and C++ that they promise, by gcc and clang

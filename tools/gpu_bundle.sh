@@ -22,7 +22,17 @@ rm -rf "$bundle/sources/c_tests/__pycache__"
 # shellcheck disable=SC2016 # $ORIGIN is for the loader, not for the shell
 tools/programs.sh benches "$bundle/benches" "$bundle/lib" '$ORIGIN/../lib'
 
+# shellcheck disable=SC2016
+tools/programs.sh benches/replay "$bundle/benches/replay" "$bundle/lib" '$ORIGIN/../../lib'
+
 cp benches/*.py "$bundle/benches/"
+# The peers are compiled there, where they are. Beside our traces go those of the folder TRACES.
+cp benches/replay/{compare.py,chart.py,peers.sh,peer_*.cpp} "$bundle/benches/replay/"
+cp -r benches/traces "$bundle/benches/traces"
+if [ -n "${TRACES:-}" ]; then
+    find "$TRACES" -maxdepth 1 \( -name '*.trace' -o -name '*.trace.xz' \) -exec cp {} "$bundle/benches/traces/" \;
+fi
+
 # The benches load it, so that what users copy is what is tested.
 mkdir -p "$bundle/examples"
 cp examples/*.py "$bundle/examples/"

@@ -86,6 +86,8 @@ step c_tests 300 python3 sources/c_tests/run.py --no-build --lib lib --include i
     --jobs 8
 
 for bench in benches/*; do
+    # It wants to know which allocator; compare.py runs it for each.
+    [ "$bench" = benches/allocator ] && continue
     [ -f "$bench" ] && [ -x "$bench" ] && step "bench-$(basename "$bench")" 120 "$bench"
 done
 
@@ -97,6 +99,13 @@ else
     skip bench-torch "no PyTorch"
     skip torch "no PyTorch"
 fi
+
+# Without PyTorch, or with RMM_DIR unset, there are fewer to compare with.
+step bench-peers 400 benches/replay/peers.sh "$logs/peers"
+step bench-allocators 600 python3 benches/replay/compare.py --replay benches/replay/replay --bench benches/allocator \
+    --plinth lib/libplinth.so --peers "$logs/peers" --out "$logs/replay" --limits 1.01,1.02,1.05,1.1,1.2,1.5,2 \
+    benches/traces
+rm -rf "$logs/peers"
 
 # Skips itself where there is no CuPy.
 step cupy 90 python3 benches/cupy_check.py lib/libplinth.so

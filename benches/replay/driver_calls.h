@@ -1,0 +1,87 @@
+// How many driver calls were made, and what they would have cost on an H200: as far as the library counts. plinth does
+// on its host device, and on a GPU under PLINTH_FAULT_INJECTION=1 (without costs, and slower).
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "allocator.h"
+
+namespace replay {
+
+struct DriverCallCount {
+  uint64_t calls = 0, nanoseconds = 0;
+};
+
+class DriverCalls {
+ public:
+  using Counts = std::map<std::string, DriverCallCount>;
+
+  explicit DriverCalls(const Allocator &allocator)
+      : count_(find<Question>(allocator.library(), "plinth_driver_call_count")),
+        cost_(find<Question>(allocator.library(), "plinth_driver_call_cost")) {
+    auto list = find<int32_t (*)(char **)>(allocator.library(), "plinth_driver_calls");
+    auto string_free = find<void (*)(char *)>(allocator.library(), "plinth_string_free");
+    char *text = nullptr;
+    if (!count_ || !cost_ || !list || !string_free || list(&text) != 0) return;
+    std::istringstream lines(text);
+    string_free(text);
+    for (std::string line; std::getline(lines, line);) names_.push_back(line.substr(0, line.find(' ')));
+    uint64_t ignored;
+    if (names_.empty() || count_(names_[0].c_str(), &ignored) != 0) {
+      names_.clear();
+      return;
+    }
+    // The runner's own question is a driver call, too, and is not the allocator's. The first one may do more.
+    allocator.device->used();
+    Counts before = now();
+    allocator.device->used();
+    question_ = difference(before, now());
+  }
+
+  bool counted() const { return !names_.empty(); }
+
+  Counts now() const {
+    Counts counts;
+    for (const std::string &name : names_) {
+      DriverCallCount &entry = counts[name];
+      count_(name.c_str(), &entry.calls);
+      if (cost_(name.c_str(), &entry.nanoseconds) != 0) entry.nanoseconds = 0;
+    }
+    return counts;
+  }
+
+  // What was called between two looks, less what the runner asked itself in between.
+  Counts between(const Counts &before, const Counts &after, uint64_t questions) const {
+    Counts counts = difference(before, after);
+    for (const auto &[name, asked] : question_) {
+      auto found = counts.find(name);
+      if (found == counts.end()) continue;
+      found->second.calls -= std::min(found->second.calls, asked.calls * questions);
+      found->second.nanoseconds -= std::min(found->second.nanoseconds, asked.nanoseconds * questions);
+      if (found->second.calls == 0) counts.erase(found);
+    }
+    return counts;
+  }
+
+ private:
+  using Question = int32_t (*)(const char *, uint64_t *);
+
+  static Counts difference(const Counts &before, const Counts &after) {
+    Counts counts;
+    for (const auto &[name, entry] : after) {
+      const DriverCallCount &old = before.at(name);
+      if (entry.calls != old.calls) counts[name] = {entry.calls - old.calls, entry.nanoseconds - old.nanoseconds};
+    }
+    return counts;
+  }
+
+  Question count_, cost_;
+  std::vector<std::string> names_;
+  Counts question_;
+};
+
+}  // namespace replay
