@@ -6,7 +6,12 @@ use super::{
     mapped::Backing,
     marks, pool,
 };
-use crate::{device::Device, driver::types::CU_STREAM_CAPTURE_STATUS_NONE, error::Result, runtime::Runtime};
+use crate::{
+    device::Device,
+    driver::types::CU_STREAM_CAPTURE_STATUS_NONE,
+    error::{Error, Result},
+    runtime::Runtime,
+};
 
 /// Gives back every handle that is wholly free in an arena whose stream has nothing to do, for the sake of one that
 /// grows. Segments, whose going waits for the device, go only where that is `allowed`.
