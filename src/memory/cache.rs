@@ -38,8 +38,11 @@ pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later:
     if !arena.may_move() {
         return Ok(());
     }
-    if device.memory.method(device, &runtime.driver)? == Method::Segments {
-        return release_segments(runtime, device, arena);
+    match device.memory.method(device, &runtime.driver) {
+        Ok(Method::Virtual { .. }) => {}
+        Ok(Method::Segments) => return release_segments(runtime, device, arena),
+        // Where even this is not known, nothing was ever allocated.
+        Err(_) => return Ok(()),
     }
     let spares = arena.spares();
     if spares.is_empty() {

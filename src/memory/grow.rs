@@ -55,6 +55,8 @@ pub struct Means {
     pub steal_first: bool,
     /// What is live on the device.
     pub live: u64,
+    /// What may be held on it at all.
+    pub limit: u64,
 }
 
 /// How many spots for a request are tried with stolen handles, which seldom have just the size that is missing.
@@ -94,7 +96,11 @@ impl Grower<'_> {
 
     /// Makes room for a request and meets it. `None` if these means do not suffice; nothing has changed then.
     pub fn grow(&self, request: Request, means: Means) -> Result<Option<u64>> {
-        match self.device.memory.method(self.device, self.driver())? {
+        let method = self.device.memory.method(self.device, self.driver())?;
+        if request.size > means.most {
+            return Ok(None);
+        }
+        match method {
             Method::Segments => self.grow_by_segment(request, means.most),
             Method::Virtual { granule } => self.grow_by_mapping(request, means, granule),
         }
@@ -262,7 +268,7 @@ impl Grower<'_> {
         let stolen: u64 = pieces.stolen.iter().map(|(_, lifted)| lifted.bytes).sum();
         let missing = site.need.saturating_sub(stolen);
         let (zone, room) = (zone_of(request.size), site.room.saturating_sub(stolen));
-        let handle = policy::handle_size(zone, missing, means.live, granule);
+        let handle = policy::handle_size(zone, missing, means.live, means.limit, granule);
         let create = if missing == 0 { 0 } else { policy::growth(missing, handle, room, creatable) };
         let outcome =
             self.create(policy::handle_sizes(create, handle, granule), means.most, &mut pieces).and_then(|enough| {

@@ -100,7 +100,7 @@ impl Ladder {
             return Ok(Some(address));
         }
         let grower = Grower { runtime: self.runtime, device: self.device, arena: self.arena, stream: self.stream };
-        let means = |most, steal, steal_first| Means { most, steal, steal_first, live };
+        let means = |most, steal, steal_first| Means { most, steal, steal_first, live, limit };
         let rungs = [
             means(soft, Steal::Nothing, false),
             means(soft, Steal::Idle, false),

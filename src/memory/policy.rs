@@ -71,8 +71,9 @@ impl Care {
     }
 }
 
-/// The size of the handles that a growth by `need` bytes is cut into.
-pub fn handle_size(zone: Zone, need: u64, live: u64, granule: u64) -> u64 {
+/// The size of the handles that a growth by `need` bytes is cut into, while `live` bytes are in use and `limit` may be
+/// held.
+pub fn handle_size(zone: Zone, need: u64, live: u64, limit: u64, granule: u64) -> u64 {
     let size = match zone {
         Zone::Small => granule,
         Zone::Large if need >= LARGE_NEED => LARGEST_HANDLE,
@@ -81,7 +82,7 @@ pub fn handle_size(zone: Zone, need: u64, live: u64, granule: u64) -> u64 {
             (1 << share.ilog2()).clamp(LEAST_LARGE_HANDLE, LARGEST_HANDLE)
         }
     };
-    size.max(granule) / granule * granule
+    size.min(limit / HANDLES_OF_LIVE).max(granule) / granule * granule
 }
 
 /// The bytes to create where `need` bytes are needed, in handles of `handle` bytes if there is room for whole ones: `room`
