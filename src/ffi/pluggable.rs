@@ -11,6 +11,7 @@ use crate::{
 };
 use std::ffi::{c_int, c_void};
 
+#[inline(always)]
 fn alloc(size: u64, device: i32, stream: plinth_stream_t) -> *mut c_void {
     let mut pointer = std::ptr::null_mut();
     guard(|| {
@@ -22,6 +23,7 @@ fn alloc(size: u64, device: i32, stream: plinth_stream_t) -> *mut c_void {
     pointer
 }
 
+#[inline(always)]
 fn free(pointer: *mut c_void) {
     guard(|| memory::caching_free(pointer as u64));
 }

@@ -77,13 +77,17 @@ pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later:
 }
 
 fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena) -> Result<()> {
+    let spares = arena.spares();
+    if spares.is_empty() {
+        return Ok(());
+    }
     // A free would make every capture of this thread invalid that is not relaxed, and wait for the others.
     let stream = *arena.stream.lock();
     if !matches!(runtime.driver.stream_capture_status(stream), Ok(CU_STREAM_CAPTURE_STATUS_NONE)) {
         return Ok(());
     }
     let mut outcome = Ok(());
-    for spare in arena.spares() {
+    for spare in spares {
         let taken = {
             let mut inner = arena.inner.lock();
             match inner.space.mapped.get(&spare.address).map(|mapped| mapped.backing) {

@@ -23,7 +23,7 @@ use crate::{
 
 /// Allocates `bytes` on a device for work in a stream, which the caller vouched for, and returns the address; 0 for a
 /// size of 0. A device of -1 is the current one.
-#[inline]
+#[inline(always)] // into the two exported functions that call it: it shares their look-up of the thread's state
 pub fn caching_alloc(bytes: u64, number: i32, stream: Stream) -> Result<u64> {
     if bytes == 0 {
         return Ok(0);
@@ -58,7 +58,7 @@ fn settle(arena: &Arena) {
     if let Some(runtime) = runtime::usable()
         && let Some(device) = runtime.devices().get(arena.device as usize)
     {
-        peak::settle(&device.memory, arena);
+        peak::ask(&device.memory, arena);
     }
 }
 
@@ -67,7 +67,7 @@ fn alloc_more(arena: &'static Arena, size: u64, requested: u64) -> Result<u64> {
     let runtime = runtime::ready()?;
     let device = device(runtime, arena.device)?;
     let address = ladder::climb(runtime, device, arena, Request { size, requested })?;
-    peak::settle(&device.memory, arena);
+    peak::ask(&device.memory, arena);
     Ok(address)
 }
 
@@ -99,7 +99,7 @@ fn locate(address: u64) -> Option<(&'static Arena, Id)> {
 }
 
 /// Frees what [`caching_alloc`] gave; 0 does nothing.
-#[inline]
+#[inline(always)] // as caching_alloc
 pub fn caching_free(address: u64) -> Result<()> {
     if address == 0 {
         return Ok(());

@@ -2,6 +2,7 @@
 
 use super::{
     arena::{Arena, Key, MAX_ARENAS},
+    peak::Peak,
     pool::PoolId,
     route::Routes,
     tracing,
@@ -70,7 +71,7 @@ pub struct DeviceMemory {
     /// Which pools requests go to.
     pub routes: Routes,
     /// The most bytes that were live at once, since the peak was reset.
-    pub(super) live_peak: Mutex<u64>,
+    pub(super) peak: Mutex<Peak>,
     /// Requests that failed for want of memory.
     pub ooms: Count,
     /// Requests that were met after everything cached had gone back to the driver.
@@ -229,6 +230,11 @@ impl DeviceMemory {
     /// The arenas that have a key.
     pub fn arenas(&self) -> Vec<&'static Arena> {
         in_order(self.arenas.lock().by_key.values().copied().collect())
+    }
+
+    /// How many they are.
+    pub fn count_arenas(&self) -> u64 {
+        self.arenas.lock().by_key.len() as u64
     }
 
     /// Those of one pool.

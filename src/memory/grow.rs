@@ -268,7 +268,8 @@ impl Grower<'_> {
         let stolen: u64 = pieces.stolen.iter().map(|(_, lifted)| lifted.bytes).sum();
         let missing = site.need.saturating_sub(stolen);
         let (zone, room) = (zone_of(request.size), site.room.saturating_sub(stolen));
-        let handle = policy::handle_size(zone, missing, means.live, means.limit, granule);
+        let zone_bytes = self.arena.inner.lock().space.counters.zones[zone as usize].reserved.current;
+        let handle = policy::handle_size(zone, missing, zone_bytes, means.live, means.limit, granule);
         let create = if missing == 0 { 0 } else { policy::growth(missing, handle, room, creatable) };
         let outcome =
             self.create(policy::handle_sizes(create, handle, granule), means.most, &mut pieces).and_then(|enough| {

@@ -14,6 +14,7 @@
 
 use super::{
     arena::Arena,
+    block::Zone,
     cache, callbacks,
     device_memory::DeviceMemory,
     gauge,
@@ -21,6 +22,7 @@ use super::{
     marks, peak, policy,
     pool::{self, PoolId},
     recut,
+    space::zone_of,
 };
 use crate::{
     device::Device,
@@ -94,20 +96,24 @@ impl Ladder {
         }
         let limit = self.limit()?;
         let (live, live_peak) = peak::settle(self.memory(), self.arena);
-        let soft = policy::soft_limit(live, live_peak, self.request.size, self.memory().moved.get()).min(limit);
+        let arenas = self.memory().count_arenas();
+        let soft = policy::soft_limit(live, live_peak, self.request.size, self.memory().moved.get(), arenas).min(limit);
         self.take_care(limit, soft, live, live_peak);
         if let Some(address) = self.look_again() {
             return Ok(Some(address));
         }
         let grower = Grower { runtime: self.runtime, device: self.device, arena: self.arena, stream: self.stream };
         let means = |most, steal, steal_first| Means { most, steal, steal_first, live, limit };
-        let rungs = [
-            means(soft, Steal::Nothing, false),
-            means(soft, Steal::Idle, false),
-            means(limit, Steal::Idle, true),
-            means(limit, Steal::Nothing, false),
-        ];
-        for rung in rungs {
+        // Small blocks take little memory, and many threads wait for theirs: it is not worth moving any for them.
+        let soft_rungs = match zone_of(self.request.size) {
+            Zone::Small => vec![],
+            Zone::Large => vec![means(soft, Steal::Nothing, false), means(soft, Steal::Idle, false)],
+        };
+        let hard_rungs = match zone_of(self.request.size) {
+            Zone::Small => [means(limit, Steal::Nothing, false), means(limit, Steal::Idle, true)],
+            Zone::Large => [means(limit, Steal::Idle, true), means(limit, Steal::Nothing, false)],
+        };
+        for rung in soft_rungs.into_iter().chain(hard_rungs) {
             if let Some(address) = grower.grow(self.request, rung)? {
                 return Ok(Some(address));
             }

@@ -5,12 +5,16 @@ use super::{block::Zone, space::SMALL};
 
 /// How much may be held before memory is moved instead of created, in thousandths of the most that was ever live.
 const SLACK: u64 = 1040;
-/// What is added to that, in thousandths, as memory is moved: all of it once the whole peak was moved this often. A program
-/// that would move memory for ever is better off with a little more.
-const MORE_SLACK: u64 = 10;
-const MOVES: u64 = 2;
-/// What may be held beyond in any case.
-const SLACK_FLOOR: u64 = 8 << 20;
+/// What is added to that, in thousandths, for each time that as much was moved as was ever live, and at most. A program
+/// that would move memory for ever is better off with some more of it.
+const SLACK_FOR_MOVES: u64 = 20;
+const MORE_SLACK: u64 = 150;
+/// What each arena may hold beyond in any case: its handles are never all full.
+const SLACK_OF_ARENA: u64 = 6 << 20;
+/// How far a zone of small blocks grows at a time: by this part of what it has, so that a program's threads soon stop
+/// asking.
+const SMALL_GROWTH: u64 = 4;
+const LARGEST_SMALL_GROWTH: u64 = 16 << 20;
 /// Handles of this size or more give kernels the bandwidth of the driver's own allocations; larger ones are seldom wholly
 /// free.
 const LARGEST_HANDLE: u64 = 32 << 20;
@@ -26,12 +30,12 @@ const SHORT: u64 = 750;
 /// What may be stuck when memory is short, in thousandths of the most that was ever live.
 const STUCK_WHEN_SHORT: u64 = 5;
 
-/// How much may be held while `live` bytes are in use, `live_peak` were at most, `request` more are asked for, and `moved`
-/// bytes were moved so far.
-pub fn soft_limit(live: u64, live_peak: u64, request: u64, moved: u64) -> u64 {
+/// How much may be held while `live` bytes are in use, `live_peak` were at most, `request` more are asked for, `moved`
+/// bytes were moved so far, and there are so many arenas.
+pub fn soft_limit(live: u64, live_peak: u64, request: u64, moved: u64, arenas: u64) -> u64 {
     let most = live.saturating_add(request).max(live_peak);
-    let more = (moved.saturating_mul(MORE_SLACK) / MOVES / most.max(1)).min(MORE_SLACK);
-    (most / 1000).saturating_mul(SLACK + more).saturating_add(SLACK_FLOOR)
+    let more = (moved.saturating_mul(SLACK_FOR_MOVES) / most.max(1)).min(MORE_SLACK);
+    (most / 1000).saturating_mul(SLACK + more).saturating_add(SLACK_OF_ARENA * arenas)
 }
 
 /// How careful an arena is with its handles; see [`Care`].
@@ -73,9 +77,14 @@ impl Care {
 
 /// The size of the handles that a growth by `need` bytes is cut into, while `live` bytes are in use and `limit` may be
 /// held.
-pub fn handle_size(zone: Zone, need: u64, live: u64, limit: u64, granule: u64) -> u64 {
+///
+/// A zone of small blocks grows by one handle at a time, which counts by `zone_bytes`, what it has already.
+pub fn handle_size(zone: Zone, need: u64, zone_bytes: u64, live: u64, limit: u64, granule: u64) -> u64 {
     let size = match zone {
-        Zone::Small => granule,
+        Zone::Small => {
+            let share = (zone_bytes / SMALL_GROWTH).max(1);
+            (1 << share.ilog2()).clamp(granule, LARGEST_SMALL_GROWTH)
+        }
         Zone::Large if need >= LARGE_NEED => LARGEST_HANDLE,
         Zone::Large => {
             let share = (live.saturating_add(need) / HANDLES_OF_LIVE).max(1);

@@ -24,6 +24,7 @@ pub fn recut(runtime: &Runtime, device: &Device, arena: &'static Arena, cut: Cut
         arena.inner.lock().space.cut_later();
         return;
     }
+    device.memory.moved.add(cut.bytes);
     let spare = Spare { block: cut.block, block_bytes: 0, address: cut.address, bytes: cut.bytes };
     let lifted = {
         let mut inner = arena.inner.lock();

@@ -105,7 +105,7 @@ impl Space {
     // ---- giving out
 
     /// Gives out a block of `size`, a rounded size, if there is one. Returns its address.
-    #[inline]
+    #[inline(always)] // the way of every request
     pub fn take(&mut self, size: u64, requested: u64) -> Option<u64> {
         let id = match zone_of(size) {
             Zone::Small => self.unpark(size),
@@ -114,7 +114,7 @@ impl Space {
         if id != NONE { Some(self.hand_out(id, requested)) } else { self.take_from_bins(size, requested) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn unpark(&mut self, size: u64) -> Id {
         let head = &mut self.parked[(size / UNIT) as usize];
         let id = *head;
@@ -139,6 +139,7 @@ impl Space {
         NONE
     }
 
+    #[inline(never)]
     fn take_from_bins(&mut self, size: u64, requested: u64) -> Option<u64> {
         let zone = zone_of(size);
         let id = self.bins[zone as usize].find(&self.blocks, size)?;
@@ -163,15 +164,14 @@ impl Space {
     }
 
     /// Makes a block that is in no list the caller's.
-    #[inline]
+    #[inline(always)]
     pub(super) fn hand_out(&mut self, id: Id, requested: u64) -> u64 {
         let block = &mut self.blocks[id];
         block.state = State::Live;
         block.requested = requested;
         let (address, zone, size) = (block.address, block.zone, block.size);
         if !block.listed {
-            block.listed = true;
-            directory::list(address, zone, Entry { arena: self.number, block: id });
+            self.list(id);
         }
         self.counters.hand_out(zone, size, requested);
         if self.traced.is_some() {
@@ -231,7 +231,7 @@ impl Space {
     }
 
     /// Takes back a block that [`live`](Self::live) found.
-    #[inline]
+    #[inline(always)] // the way of every free
     pub fn give_back(&mut self, id: Id) -> Given {
         let block = &self.blocks[id];
         self.counters.take_back(block.zone, block.size, block.requested);
@@ -245,6 +245,14 @@ impl Space {
         }
         self.park(id);
         Given::Free
+    }
+
+    /// Lets the directory lead to a block.
+    #[inline(never)]
+    fn list(&mut self, id: Id) {
+        let block = &mut self.blocks[id];
+        block.listed = true;
+        directory::list(block.address, block.zone, Entry { arena: self.number, block: id });
     }
 
     #[cold]
@@ -276,7 +284,7 @@ impl Space {
         self.merge(id);
     }
 
-    #[inline]
+    #[inline(always)]
     fn park(&mut self, id: Id) {
         let block = &mut self.blocks[id];
         let index = (block.size / UNIT) as usize;
