@@ -168,7 +168,7 @@ impl Inner {
 
     /// The bytes in small and large blocks.
     pub fn live_bytes(&self, zone: Zone) -> u64 {
-        self.space.counters.zones[zone as usize].bytes.current
+        self.space.counters.zones[zone as usize].bytes.current()
     }
 }
 
