@@ -14,6 +14,8 @@ const SLACK_OF_ARENA: u64 = 4 << 20;
 /// How far a zone of small blocks grows at a time: as far as it has come, up to this, so that a program's threads soon
 /// stop asking.
 const LARGEST_SMALL_GROWTH: u64 = 8 << 20;
+/// It is no more than this part of what may be held at all.
+const SMALL_GROWTHS_OF_LIMIT: u64 = 1024;
 /// Handles of this size or more give kernels the bandwidth of the driver's own allocations; larger ones are seldom wholly
 /// free.
 const LARGEST_HANDLE: u64 = 32 << 20;
@@ -87,7 +89,10 @@ impl Care {
 pub fn handle_size(zone: Zone, need: u64, zone_bytes: u64, live: u64, short: bool, limit: u64, granule: u64) -> u64 {
     let size = match zone {
         Zone::Small if short => granule,
-        Zone::Small => (1 << zone_bytes.max(1).ilog2()).clamp(granule, LARGEST_SMALL_GROWTH),
+        Zone::Small => {
+            let most = LARGEST_SMALL_GROWTH.min(limit / SMALL_GROWTHS_OF_LIMIT).max(granule);
+            (1 << zone_bytes.max(1).ilog2()).clamp(granule, most)
+        }
         Zone::Large if need >= LARGE_NEED => LARGEST_HANDLE,
         Zone::Large => {
             let share = (live.saturating_add(need) / HANDLES_OF_LIVE).max(1);
