@@ -27,7 +27,7 @@ const HANDLES_OF_LIVE: u64 = 128;
 /// From this size on a growth is cut into the largest handles, however little is live yet.
 const LARGE_NEED: u64 = 256 << 20;
 /// When this much of the limit is held, in thousandths, memory counts as short.
-const SHORT: u64 = 750;
+const SHORT: u64 = 500;
 /// What may be stuck when memory is short, in thousandths of the most that was ever live.
 const STUCK_WHEN_SHORT: u64 = 5;
 
