@@ -396,8 +396,7 @@ impl Grower<'_> {
             let mut inner = pick.arena.inner.lock();
             inner.space.moved(&lifted);
             drop(inner);
-            let stream = *pick.arena.stream.lock();
-            let mark = Mark::Unmarked(Use { stream, device: pick.arena.device });
+            let mark = Mark::Unmarked(pick.arena.own_use());
             let leaving =
                 Leaving { block: lifted.block, address: lifted.address, bytes: lifted.bytes, physical: None, mark };
             // The request is met; addresses that stay mapped for now are nobody's concern but the allocator's.
