@@ -3,7 +3,7 @@
 use crate::{
     driver::{Answer, Code, Context as Peer, Driver, codes},
     error::{Context, Result},
-    runtime,
+    memory, runtime,
 };
 
 /// Whether `device` can be given access to the memory of `peer`; false for a device and itself, as CUDA answers.
@@ -16,12 +16,14 @@ pub fn can_access(device: i32, peer: i32) -> Result<bool> {
 /// Gives `device` access to the memory of `peer`. Nothing happens where it has that already, or is its own peer.
 pub fn enable(device: i32, peer: i32) -> Result<()> {
     change(device, peer, Driver::enable_peer_access, codes::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+        .and_then(|()| memory::add_peer(device, peer))
         .context(|| format!("giving device {device} access to device {peer}"))
 }
 
 /// Takes back what [`enable`] gave. Nothing happens where there is nothing to take back.
 pub fn disable(device: i32, peer: i32) -> Result<()> {
-    change(device, peer, Driver::disable_peer_access, codes::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED)
+    memory::remove_peer(device, peer)
+        .and_then(|()| change(device, peer, Driver::disable_peer_access, codes::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED))
         .context(|| format!("taking device {device}'s access to device {peer}"))
 }
 

@@ -6,6 +6,7 @@
 //! can go wrong goes wrong on the device, where work that still uses an unmapped address is lost.
 
 use super::{Answer, Driver, call, types::*};
+use cudarc::driver::sys::CUmemAccess_flags;
 use std::ffi::c_int;
 
 /// Physical memory of a device, without an address of its own.
@@ -100,13 +101,17 @@ impl Driver {
 
     /// Lets devices read and write a mapped range.
     pub fn memory_allow(&self, address: u64, bytes: u64, devices: &[c_int]) -> Answer<()> {
-        let access: Vec<CUmemAccessDesc> = devices
-            .iter()
-            .map(|device| CUmemAccessDesc {
-                location: location(*device),
-                flags: cudarc::driver::sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-            })
-            .collect();
+        self.memory_access(address, bytes, devices, CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+    }
+
+    /// Lets devices read and write a mapped range no longer.
+    pub fn memory_forbid(&self, address: u64, bytes: u64, devices: &[c_int]) -> Answer<()> {
+        self.memory_access(address, bytes, devices, CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE)
+    }
+
+    fn memory_access(&self, address: u64, bytes: u64, devices: &[c_int], flags: CUmemAccess_flags) -> Answer<()> {
+        let access: Vec<CUmemAccessDesc> =
+            devices.iter().map(|device| CUmemAccessDesc { location: location(*device), flags }).collect();
         // SAFETY: the descriptions live for the call and are as many as it is told.
         unsafe { call!(self, cuMemSetAccess(address, bytes as usize, access.as_ptr(), access.len())) }
     }

@@ -1,7 +1,7 @@
 //! Giving memory back to the driver.
 
 use super::{
-    arena::{Arena, Leaving, Mark, Use},
+    arena::{Arena, Leaving, Mark},
     device_memory::Method,
     mapped::Backing,
     marks, pool,
@@ -49,7 +49,8 @@ pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later:
         return Ok(());
     }
     let idle = marks::is_idle(runtime, arena);
-    if !idle && !(later && marks::can_mark(runtime, arena)) {
+    let can_wait = later && marks::can_mark(runtime, arena);
+    if !idle && !can_wait {
         return Ok(());
     }
     let mut outcome = Ok(());

@@ -73,6 +73,8 @@ pub struct DeviceMemory {
     /// The bits of the fraction that was set; 0 is none.
     fraction: AtomicU64,
     arenas: Mutex<Arenas>,
+    /// The driver's numbers of the other devices that have access to it.
+    pub(super) peers: Mutex<Vec<i32>>,
     /// Which pools requests go to.
     pub routes: Routes,
     /// The most bytes that were live at once, since the peak was reset.
@@ -259,6 +261,13 @@ impl DeviceMemory {
         if arenas.by_key.remove(&arena.key()).is_some() {
             arenas.unused.push(arena);
         }
+    }
+}
+
+impl Device {
+    /// The driver's numbers of the devices that have access to this one's memory: its own first.
+    pub fn memory_readers(&self) -> Vec<i32> {
+        std::iter::once(self.native).chain(self.memory.peers.lock().iter().copied()).collect()
     }
 }
 

@@ -7,7 +7,7 @@
 //! Each step either happens or leaves everything as it was. No arena's lock is held during a call of the driver.
 
 use super::{
-    arena::{Arena, Inner, Leaving, Mark, Use},
+    arena::{Arena, Inner, Leaving, Mark},
     block::{UNIT, Zone},
     device_memory::Method,
     growth::{Lifted, Site, Spare, Spot},
@@ -377,7 +377,7 @@ impl Grower<'_> {
             end += bytes;
         }
         if outcome.is_ok() {
-            outcome = self.driver().memory_allow(start, bytes, &[self.device.native]);
+            outcome = self.driver().memory_allow(start, bytes, &self.device.memory_readers());
         }
         if outcome.is_err() && end > start {
             // Where even this fails the addresses stay unusable; the memory behind them goes back all the same.

@@ -11,7 +11,6 @@ use crate::{
     event_pool,
     runtime::Runtime,
     status::Status,
-    thread,
 };
 
 /// Makes a call that undoes another: again if it fails. Whether it succeeded.
@@ -32,8 +31,7 @@ pub fn is_idle(runtime: &Runtime, arena: &Arena) -> bool {
 
 /// Whether an event can be recorded in the arena's stream.
 pub fn can_mark(runtime: &Runtime, arena: &Arena) -> bool {
-    let own = arena.own_use();
-    own.can_be_named() && !is_capturing(&runtime.driver, own.stream)
+    !is_capturing(&runtime.driver, stand_in(arena.own_use()))
 }
 
 /// Lets later work of one stream of a device wait for what another of its streams has now.
@@ -44,20 +42,24 @@ pub fn order(runtime: &Runtime, device: &Device, waiting: Stream, awaited: Strea
     })
 }
 
+/// The stream to mark for one: itself, or the legacy default stream for another thread's own default stream, which cannot
+/// be named from here. What comes in the legacy stream comes after the work that such streams have.
+fn stand_in(wanted: Use) -> Stream {
+    if wanted.can_be_named() { wanted.stream } else { Stream::DEFAULT }
+}
+
 /// Marks where a stream is now, if it can be marked.
 fn mark(runtime: &Runtime, wanted: Use) -> Mark {
     let unmarked = Mark::Unmarked(wanted);
-    if !wanted.can_be_named() {
-        return unmarked;
-    }
+    let stream = stand_in(wanted);
     let Ok(device) = super::device_memory::device(runtime, wanted.device) else { return unmarked };
     let marked = device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| {
-            if is_capturing(driver, wanted.stream) {
+            if is_capturing(driver, stream) {
                 return Err(Error::new(Status::CAPTURE_FORBIDS, "the stream is capturing"));
             }
             let event = event_pool::take(device, driver, 0)?;
-            match driver.event_record(event, wanted.stream) {
+            match driver.event_record(event, stream) {
                 Ok(()) => Ok(Mark::Event(event, wanted.device)),
                 Err(failure) => {
                     event_pool::give_back(device, 0, event);
@@ -73,13 +75,6 @@ fn mark(runtime: &Runtime, wanted: Use) -> Mark {
 fn is_passed(runtime: &Runtime, slot: &mut Mark, wait: bool) -> bool {
     if let Mark::Unmarked(wanted) = *slot {
         *slot = mark(runtime, wanted);
-        // Of a thread's own stream nobody else can ask; waiting for the whole device answers for it, too.
-        if wait
-            && !wanted.can_be_named()
-            && let Ok(device) = super::device_memory::device(runtime, wanted.device)
-        {
-            return device.with_context(&runtime.driver, |driver| Ok(driver.context_synchronize()?)).is_ok();
-        }
     }
     let Mark::Event(event, number) = *slot else { return false };
     let Ok(device) = super::device_memory::device(runtime, number) else { return false };

@@ -87,7 +87,7 @@ fn map(device: &Device, driver: &Driver, start: u64, pieces: Vec<(Physical, u64)
         end += bytes;
     }
     let bytes: u64 = pieces.iter().map(|(_, bytes)| bytes).sum();
-    if end == start + bytes && driver.memory_allow(start, bytes, &[device.native]).is_ok() {
+    if end == start + bytes && driver.memory_allow(start, bytes, &device.memory_readers()).is_ok() {
         return Some(pieces);
     }
     if end > start {

@@ -1,0 +1,78 @@
+/* Access of one device to the caching allocator's memory on another. */
+/* also: PLINTH_ALLOC_CONF=expandable_segments:False */
+#include "allocating.h"
+
+enum { BYTES = 3 << 20 };
+
+static bool peers_possible(void) {
+  bool there = false, back = false;
+  CHECK_OK(plinth_can_device_access_peer(1, 0, &there));
+  CHECK_OK(plinth_can_device_access_peer(0, 1, &back));
+  return there && back;
+}
+
+/* Fills memory of device 0 in a stream of device 1, and looks at it. */
+static void expect_reachable(void *memory, plinth_stream_t stream, unsigned char value) {
+  static unsigned char seen[BYTES];
+  CHECK_OK(plinth_memset(memory, value, BYTES, stream));
+  CHECK_OK(plinth_memcpy(seen, memory, BYTES, stream));
+  CHECK_OK(plinth_stream_synchronize(stream));
+  for (size_t index = 0; index < BYTES; index += 4093) {
+    CHECK_EQ(seen[index], value);
+  }
+}
+
+TEST(enabled_peers_reach_memory_from_before_and_after) {
+  need_devices(2);
+  if (!peers_possible()) {
+    SKIP("the devices cannot access each other");
+  }
+  plinth_stream_t stream;
+  CHECK_OK(plinth_stream_create(1, 0, &stream));
+  void *before, *after;
+  CHECK_OK(plinth_caching_allocator_alloc(BYTES, 0, NULL, &before));
+  CHECK_OK(plinth_enable_peer_access(1, 0));
+  CHECK_OK(plinth_caching_allocator_alloc(40 << 20, 0, NULL, &after));
+  expect_reachable(before, stream, 0x5A);
+  expect_reachable(after, stream, 0xA5);
+  CHECK_OK(plinth_enable_peer_access(1, 0));
+  CHECK_OK(plinth_testing_check_allocator());
+  CHECK_OK(plinth_disable_peer_access(1, 0));
+  CHECK_OK(plinth_caching_allocator_delete(before));
+  CHECK_OK(plinth_caching_allocator_delete(after));
+}
+
+/* CUmemLocation and cuMemGetAccess, as cuda.h has them. */
+typedef struct {
+  int type, id;
+} location_t;
+typedef int (*get_access_t)(unsigned long long *flags, const location_t *location, unsigned long long pointer);
+
+static unsigned long long access_of(int32_t device, void *memory) {
+  get_access_t get_access;
+  CHECK_OK(plinth_driver_entry_point("cuMemGetAccess", (void **)&get_access));
+  location_t location = {1, device};
+  unsigned long long flags = 99;
+  CHECK_EQ(get_access(&flags, &location, (unsigned long long)(uintptr_t)memory), 0);
+  return flags;
+}
+
+TEST(access_comes_and_goes) {
+  need_devices(2);
+  if (!peers_possible()) {
+    SKIP("the devices cannot access each other");
+  }
+  if (getenv("PLINTH_ALLOC_CONF") != NULL) {
+    SKIP("is about mapped memory");
+  }
+  void *memory;
+  CHECK_OK(plinth_caching_allocator_alloc(BYTES, 0, NULL, &memory));
+  CHECK_EQ(access_of(0, memory), 3);
+  CHECK_EQ(access_of(1, memory), 0);
+  CHECK_OK(plinth_enable_peer_access(1, 0));
+  CHECK_EQ(access_of(1, memory), 3);
+  CHECK_OK(plinth_disable_peer_access(1, 0));
+  CHECK_EQ(access_of(1, memory), 0);
+  CHECK_EQ(access_of(0, memory), 3);
+  CHECK_OK(plinth_caching_allocator_delete(memory));
+}

@@ -1,0 +1,64 @@
+//! Access of other devices to memory that is mapped: the driver's switch for peers is about its own allocations, and a
+//! mapping has to be told for itself.
+
+use super::{arena::Arena, mapped::Backing};
+use crate::{
+    device::Device,
+    driver::{Answer, Driver},
+    error::Result,
+    runtime,
+};
+
+/// Lets `device` read and write what is mapped on `peer`, now and later.
+pub fn add_peer(device: i32, peer: i32) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let (device, peer) = (runtime.device(device)?, runtime.device(peer)?);
+    if device.ordinal == peer.ordinal || peer.memory.peers.lock().contains(&device.native) {
+        return Ok(());
+    }
+    // First for what will be mapped, so that nothing slips through between the two.
+    peer.memory.peers.lock().push(device.native);
+    let outcome = for_each_mapping(&runtime.driver, peer, |driver, address, bytes| {
+        driver.memory_allow(address, bytes, &[device.native])
+    });
+    if outcome.is_err() {
+        peer.memory.peers.lock().retain(|native| *native != device.native);
+    }
+    outcome
+}
+
+/// Takes back what [`add_peer`] gave.
+pub fn remove_peer(device: i32, peer: i32) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let (device, peer) = (runtime.device(device)?, runtime.device(peer)?);
+    if !peer.memory.peers.lock().contains(&device.native) {
+        return Ok(());
+    }
+    for_each_mapping(&runtime.driver, peer, |driver, address, bytes| {
+        driver.memory_forbid(address, bytes, &[device.native])
+    })?;
+    peer.memory.peers.lock().retain(|native| *native != device.native);
+    Ok(())
+}
+
+/// Makes a call for every mapping of a device, none of which goes meanwhile by its own arena's doing.
+fn for_each_mapping(driver: &Driver, device: &Device, call: impl Fn(&Driver, u64, u64) -> Answer<()>) -> Result<()> {
+    for arena in device.memory.arenas() {
+        let _growing = arena.growth.lock();
+        for (address, bytes) in mappings(arena) {
+            if let Err(failure) = call(driver, address, bytes)
+                // Another arena may have taken the handle: then there is nothing to be told any more.
+                && mappings(arena).contains(&(address, bytes))
+            {
+                return Err(failure.into());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn mappings(arena: &Arena) -> Vec<(u64, u64)> {
+    let inner = arena.inner.lock();
+    let handles = inner.space.mapped.iter().filter(|(_, mapped)| matches!(mapped.backing, Backing::Handle(_)));
+    handles.map(|(address, mapped)| (*address, mapped.bytes)).collect()
+}
