@@ -23,6 +23,7 @@ pub struct Remembered {
     stream: usize,
     device: u32,
     epoch: u32,
+    generation: u32,
     arena: Option<&'static Arena>,
 }
 
@@ -42,7 +43,7 @@ thread_local! {
     static STATE: State = const {
         State {
             number: Cell::new(0),
-            arenas: [const { Cell::new(Remembered { stream: 0, device: 0, epoch: 0, arena: None }) }; REMEMBERED],
+            arenas: [const { Cell::new(Remembered { stream: 0, device: 0, epoch: 0, generation: 0, arena: None }) }; REMEMBERED],
             guarded: Cell::new(false),
             failed: Cell::new(false),
             driver_code: Cell::new(0),
@@ -53,13 +54,18 @@ thread_local! {
 }
 
 /// The thread's number: no other thread of the process has it, nor ever had it.
+#[inline]
 pub fn number() -> u64 {
-    STATE.with(|state| {
-        if state.number.get() == 0 {
-            state.number.set(THREADS.fetch_add(1, Ordering::Relaxed));
-        }
-        state.number.get()
+    STATE.with(|state| match state.number.get() {
+        0 => first_number(state),
+        number => number,
     })
+}
+
+#[cold]
+fn first_number(state: &State) -> u64 {
+    state.number.set(THREADS.fetch_add(1, Ordering::Relaxed));
+    state.number.get()
 }
 
 fn place_of(stream: usize) -> usize {
@@ -67,19 +73,20 @@ fn place_of(stream: usize) -> usize {
     ((stream as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61) as usize % REMEMBERED
 }
 
-/// The arena that the thread remembers for a stream of a device, if it was found in this epoch.
+/// The arena that the thread remembers for a stream of a device, if it was found in this epoch, and the generation in
+/// which it was found.
 #[inline]
-pub fn arena(stream: usize, device: u32, epoch: u32) -> Option<&'static Arena> {
+pub fn arena(stream: usize, device: u32, epoch: u32) -> Option<(&'static Arena, u32)> {
     STATE.with(|state| {
         let remembered = state.arenas[place_of(stream)].get();
         let same = remembered.stream == stream && remembered.device == device && remembered.epoch == epoch;
-        if same { remembered.arena } else { None }
+        if same { remembered.arena.map(|arena| (arena, remembered.generation)) } else { None }
     })
 }
 
 /// Remembers an arena.
-pub fn remember_arena(stream: usize, device: u32, epoch: u32, arena: &'static Arena) {
-    let remembered = Remembered { stream, device, epoch, arena: Some(arena) };
+pub fn remember_arena(stream: usize, device: u32, epoch: u32, arena: &'static Arena, generation: u32) {
+    let remembered = Remembered { stream, device, epoch, generation, arena: Some(arena) };
     STATE.with(|state| state.arenas[place_of(stream)].set(remembered));
 }
 

@@ -6,8 +6,9 @@
 //! which keeps others from growing the same arena but not from using it.
 
 use super::{
+    biased::{Biased, Held},
     block::{Id, Zone},
-    growth::Spare,
+    growth::{Lifted, Spare},
     lock::Lock,
     pool::{self, PoolId},
     space::{Given, Space},
@@ -109,7 +110,7 @@ pub struct Arena {
     /// The stream, for as long as the arena has this key.
     pub stream: Lock<Stream>,
     /// What is used on the way of every request.
-    pub inner: Lock<Inner>,
+    inner: Biased<Inner>,
     /// Held by the thread that makes driver calls for the arena. Before `inner`, never the other way round.
     pub growth: Mutex<()>,
 }
@@ -132,27 +133,42 @@ impl Arena {
                 number,
                 device,
                 stream: Lock::new(stream),
-                inner: Lock::new(Inner {
-                    space: Space::new(number),
-                    key,
-                    uses: HashMap::new(),
-                    waiting: Vec::new(),
-                    leaving: Vec::new(),
-                }),
+                inner: Biased::new(
+                    Inner {
+                        space: Space::new(number),
+                        key,
+                        uses: HashMap::new(),
+                        waiting: Vec::new(),
+                        leaving: Vec::new(),
+                    },
+                    thread::number(),
+                ),
                 growth: Mutex::new(()),
             }))
         }))
     }
 
+    /// Takes the arena for some list surgery.
+    #[inline]
+    pub fn lock(&self) -> Held<'_, Inner> {
+        self.lock_as(thread::number())
+    }
+
+    /// The same, for a thread that knows its number.
+    #[inline(always)]
+    pub fn lock_as(&self, thread: u64) -> Held<'_, Inner> {
+        self.inner.lock(thread)
+    }
+
     /// The arena's stream, as one that uses memory.
     pub fn own_use(&self) -> Use {
-        let inner = self.inner.lock();
+        let inner = self.lock();
         Use { stream: *self.stream.lock(), device: self.device, thread: inner.key.thread }
     }
 
     /// Whose memory it is.
     pub fn key(&self) -> Key {
-        self.inner.lock().key
+        self.lock().key
     }
 
     /// Whether handles may be taken from it: not from a private pool in use, whose memory a graph may touch at any time.
@@ -161,21 +177,26 @@ impl Arena {
         pool == PoolId::DEFAULT || !pool::in_use(pool, self.device)
     }
 
-    /// Whether nothing of it is in use by anyone and nothing is mapped.
-    pub fn is_empty(&self) -> bool {
-        let inner = self.inner.lock();
-        inner.waiting.is_empty() && inner.leaving.is_empty() && inner.space.is_empty()
+    /// What it could spare, and its generation.
+    pub fn spares(&self) -> (Vec<Spare>, u32) {
+        let mut inner = self.lock();
+        inner.space.settle();
+        (inner.space.spares(), inner.space.generation)
     }
 
-    /// What it could spare.
-    pub fn spares(&self) -> Vec<Spare> {
-        let mut inner = self.inner.lock();
-        inner.space.settle();
-        inner.space.spares()
+    /// Takes the addresses of a spare out of the arena, unless it is somebody else's by now.
+    pub fn lift(&self, spare: &Spare, generation: u32) -> Option<Lifted> {
+        let mut inner = self.lock();
+        if inner.space.generation == generation { inner.space.lift(spare) } else { None }
     }
 }
 
 impl Inner {
+    /// Whether nothing is in use by anyone and nothing is mapped.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.leaving.is_empty() && self.space.is_empty()
+    }
+
     /// Takes back a live block. Gives the streams that may still use it, if there are any.
     #[inline]
     pub fn give_back(&mut self, block: Id) -> Option<Vec<Use>> {

@@ -4,7 +4,7 @@ use super::{
     arena::{Arena, Leaving, Mark},
     device_memory::Method,
     mapped::Backing,
-    marks, pool,
+    marks,
 };
 use crate::{
     device::Device,
@@ -12,6 +12,7 @@ use crate::{
     error::{Error, Result},
     runtime::Runtime,
 };
+use std::time::{Duration, Instant};
 
 /// Gives back every handle that is wholly free in an arena whose stream has nothing to do, for the sake of one that
 /// grows. Segments, whose going waits for the device, go only where that is `allowed`.
@@ -44,7 +45,7 @@ pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later:
         // Where even this is not known, nothing was ever allocated.
         Err(_) => return Ok(()),
     }
-    let spares = arena.spares();
+    let (spares, generation) = arena.spares();
     if spares.is_empty() {
         return Ok(());
     }
@@ -55,15 +56,8 @@ pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later:
     }
     let mut outcome = Ok(());
     for spare in spares {
-        let lifted = {
-            let mut inner = arena.inner.lock();
-            let lifted = inner.space.lift(&spare);
-            if let Some(lifted) = &lifted {
-                inner.space.moved(lifted);
-            }
-            lifted
-        };
-        let Some(lifted) = lifted else { continue };
+        let Some(lifted) = arena.lift(&spare, generation) else { continue };
+        arena.lock().space.moved(&lifted);
         let leaving = Leaving {
             block: lifted.block,
             address: lifted.address,
@@ -77,7 +71,7 @@ pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later:
 }
 
 fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena) -> Result<()> {
-    let spares = arena.spares();
+    let (spares, _) = arena.spares();
     if spares.is_empty() {
         return Ok(());
     }
@@ -89,7 +83,7 @@ fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena) -
     let mut outcome = Ok(());
     for spare in spares {
         let taken = {
-            let mut inner = arena.inner.lock();
+            let mut inner = arena.lock();
             match inner.space.mapped.get(&spare.address).map(|mapped| mapped.backing) {
                 Some(Backing::Segment(segment)) => inner.space.take_out(&spare).map(|block| (segment, block)),
                 _ => None,
@@ -97,7 +91,7 @@ fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena) -
         };
         let Some((segment, block)) = taken else { continue };
         let freed = runtime.driver.segment_free(segment);
-        let mut inner = arena.inner.lock();
+        let mut inner = arena.lock();
         if let Err(failure) = freed {
             inner.space.put_back(block);
             outcome = outcome.and(Err(Error::from(failure).context("freeing a segment")));
@@ -112,40 +106,47 @@ fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena) -
 
 /// Gives back whatever is free, on every device. Gives what can be given; the first failure is told.
 pub fn empty(runtime: &'static Runtime) -> Result<()> {
+    let deadline = Instant::now() + GRACE;
     let mut outcome = Ok(());
     for device in runtime.devices() {
-        if device.memory.arenas().is_empty() {
-            continue;
-        }
         device.memory.moved.reset();
-        outcome = outcome.and(device.with_context(&runtime.driver, |driver| {
-            driver.with_relaxed_capture(|| {
-                let mut outcome = Ok(());
-                for arena in device.memory.arenas() {
-                    outcome = outcome.and(empty_arena(runtime, device, arena));
-                }
-                outcome
-            })?
-        }));
+        outcome = outcome.and(empty_arenas(runtime, device, device.memory.arenas(), deadline));
     }
     outcome
 }
 
-/// Gives back what is free of an arena, if its pool lets it, and the arena itself if it is of a pool that is gone.
-pub fn empty_arena(runtime: &'static Runtime, device: &Device, arena: &'static Arena) -> Result<()> {
-    if !arena.may_move() {
+/// How long a call that gives memory back lets work that is about to end, end.
+pub const GRACE: Duration = Duration::from_millis(1);
+
+/// Gives back what is free of some arenas of a device, as far as their pools let it, and the arenas themselves if they are
+/// of pools that are gone. What is only waiting for the device is looked at again until the deadline.
+pub fn empty_arenas(
+    runtime: &'static Runtime,
+    device: &Device,
+    mut arenas: Vec<&'static Arena>,
+    deadline: Instant,
+) -> Result<()> {
+    arenas.retain(|arena| arena.may_move());
+    if arenas.is_empty() {
         return Ok(());
     }
-    let _growing = arena.growth.lock();
-    let outcome = release(runtime, device, arena, true);
-    marks::reap_soon(runtime, device, arena);
-    let key = arena.key();
-    if !pool::in_use(key.pool, arena.device) && arena.is_empty() {
-        let regions = arena.inner.lock().space.remove_regions(|_| true);
-        for region in regions {
-            let _ = runtime.driver.memory_unreserve(region.address, region.bytes);
-        }
-        device.memory.retire(arena);
-    }
-    outcome
+    device.with_context(&runtime.driver, |driver| {
+        driver.with_relaxed_capture(|| {
+            let mut outcome = Ok(());
+            for arena in &arenas {
+                let _growing = arena.growth.lock();
+                outcome = outcome.and(release(runtime, device, arena, true));
+            }
+            while arenas.iter().any(|arena| !marks::reap_all(runtime, device, arena)) && Instant::now() < deadline {
+                std::thread::yield_now();
+            }
+            for arena in &arenas {
+                let _growing = arena.growth.lock();
+                for region in device.memory.retire(arena) {
+                    let _ = driver.memory_unreserve(region.address, region.bytes);
+                }
+            }
+            outcome
+        })?
+    })
 }

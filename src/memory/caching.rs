@@ -30,12 +30,14 @@ pub fn caching_alloc(bytes: u64, number: i32, stream: Stream) -> Result<u64> {
     }
     let device = if number == -1 { thread::device() } else { number as u32 };
     let Some(size) = round(bytes) else { return Err(too_large(bytes)) };
-    let arena = match thread::arena(stream.handle(), device, route::epoch()) {
-        Some(arena) => arena,
+    let (arena, generation) = match thread::arena(stream.handle(), device, route::epoch()) {
+        Some(found) => found,
         None => find_arena(number, stream)?,
     };
-    let mut inner = arena.inner.lock();
-    if let Some(address) = inner.space.take(size, bytes) {
+    let mut inner = arena.lock();
+    if inner.space.generation == generation
+        && let Some(address) = inner.space.take(size, bytes)
+    {
         let counters = &inner.space.counters;
         if counters.live <= counters.credit {
             return Ok(address);
@@ -45,7 +47,7 @@ pub fn caching_alloc(bytes: u64, number: i32, stream: Stream) -> Result<u64> {
         return Ok(address);
     }
     drop(inner);
-    alloc_more(arena, size, bytes)
+    alloc_more(number, stream, Request { size, requested: bytes })
 }
 
 #[cold]
@@ -63,17 +65,22 @@ fn settle(arena: &Arena) {
 }
 
 #[cold]
-fn alloc_more(arena: &'static Arena, size: u64, requested: u64) -> Result<u64> {
+fn alloc_more(number: i32, stream: Stream, request: Request) -> Result<u64> {
     let runtime = runtime::ready()?;
-    let device = device(runtime, arena.device)?;
-    let address = ladder::climb(runtime, device, arena, Request { size, requested })?;
-    peak::ask(&device.memory, arena);
-    Ok(address)
+    loop {
+        let (arena, generation) = find_arena(number, stream)?;
+        let device = device(runtime, arena.device)?;
+        // None: the arena was given to somebody else meanwhile, its pool being gone.
+        if let Some(address) = ladder::climb(runtime, device, arena, generation, request)? {
+            peak::ask(&device.memory, arena);
+            return Ok(address);
+        }
+    }
 }
 
-/// The arena for the calling thread's requests in a stream.
+/// The arena for the calling thread's requests in a stream, and its generation.
 #[cold]
-fn find_arena(number: i32, stream: Stream) -> Result<&'static Arena> {
+fn find_arena(number: i32, stream: Stream) -> Result<(&'static Arena, u32)> {
     let runtime = runtime::ready()?;
     let device = runtime.device(number)?;
     // The epoch first: a route that begins meanwhile makes what is found here void.
@@ -84,11 +91,11 @@ fn find_arena(number: i32, stream: Stream) -> Result<&'static Arena> {
     let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
     let key = Key { stream: handle, thread, pool };
     let stream = if handle == 0 { Stream::DEFAULT } else { stream };
-    let arena = device.memory.arena(device.ordinal, key, stream)?;
+    let (arena, generation) = device.memory.arena(device.ordinal, key, stream)?;
     if lasting && route::may_remember(epoch) {
-        thread::remember_arena(handle, device.ordinal, epoch, arena);
+        thread::remember_arena(handle, device.ordinal, epoch, arena, generation);
     }
-    Ok(arena)
+    Ok((arena, generation))
 }
 
 /// The arena and the index of the live block at an address.
@@ -105,7 +112,7 @@ pub fn caching_free(address: u64) -> Result<()> {
         return Ok(());
     }
     let Some((arena, block)) = locate(address) else { return Err(not_allocated(address)) };
-    let mut inner = arena.inner.lock();
+    let mut inner = arena.lock();
     if inner.space.live(block, address).is_none() {
         drop(inner);
         return Err(not_allocated(address));
@@ -142,7 +149,7 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
         return Ok(());
     }
     let (arena, id) = locate(address).ok_or_else(|| not_allocated(address))?;
-    let mut inner = arena.inner.lock();
+    let mut inner = arena.lock();
     let key = inner.key;
     let block = inner.space.live_mut(id, address).ok_or_else(|| not_allocated(address))?;
     let handle = route::canonical(stream.handle());
@@ -163,13 +170,13 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
 /// Where the block that an address lies in begins, and its bytes, for an address that [`caching_alloc`] gave.
 pub fn block_at(address: u64) -> Option<(u64, u64)> {
     let (arena, id) = locate(address)?;
-    let inner = arena.inner.lock();
+    let inner = arena.lock();
     inner.space.live(id, address).map(|block| (block.address, block.size))
 }
 
 /// Whether an address is that of memory which the allocator has from the driver.
 pub fn is_cached(address: u64) -> bool {
-    locate(address).is_some_and(|(arena, _)| arena.inner.lock().space.has(address))
+    locate(address).is_some_and(|(arena, _)| arena.lock().space.has(address))
 }
 
 /// Gives back to the driver what is free on every device.
@@ -228,7 +235,7 @@ pub fn check() -> Result<()> {
     for device in runtime::ready()?.devices() {
         let mut held = 0;
         for arena in device.memory.arenas() {
-            let inner = arena.inner.lock();
+            let inner = arena.lock();
             let wrong = |what: String| Error::new(Status::PANIC, format!("arena {}: {what}", arena.number));
             inner.space.check().map_err(wrong)?;
             let recorded = inner.space.recorded();

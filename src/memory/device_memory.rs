@@ -3,8 +3,9 @@
 use super::{
     arena::{Arena, Key, MAX_ARENAS},
     peak::Peak,
-    pool::PoolId,
+    pool::{self, PoolId},
     route::Routes,
+    space::Region,
     tracing,
 };
 use crate::{
@@ -206,16 +207,16 @@ impl DeviceMemory {
         (fraction < 1.0).then_some((total as f64 * fraction) as u64)
     }
 
-    /// The arena with this key, made if need be.
-    pub fn arena(&self, device: u32, key: Key, stream: driver::Stream) -> Result<&'static Arena> {
+    /// The arena with this key, made if need be, and its generation.
+    pub fn arena(&self, device: u32, key: Key, stream: driver::Stream) -> Result<(&'static Arena, u32)> {
         let mut arenas = self.arenas.lock();
         if let Some(arena) = arenas.by_key.get(&key) {
-            return Ok(arena);
+            return Ok((arena, arena.lock().space.generation));
         }
         let arena = match arenas.unused.pop() {
             Some(arena) => {
                 *arena.stream.lock() = stream;
-                arena.inner.lock().key = key;
+                arena.lock().key = key;
                 arena
             }
             None => {
@@ -225,13 +226,14 @@ impl DeviceMemory {
                 })?
             }
         };
-        let mut inner = arena.inner.lock();
+        let mut inner = arena.lock();
         inner.space.no_split = super::pool::options(key.pool).no_split;
         inner.space.orphaned = false;
         inner.space.traced = tracing::recorder().is_on().then_some((device, key.stream));
+        let generation = inner.space.generation;
         drop(inner);
         arenas.by_key.insert(key, arena);
-        Ok(arena)
+        Ok((arena, generation))
     }
 
     /// The arenas that have a key.
@@ -255,12 +257,18 @@ impl DeviceMemory {
         AllArenas(self.arenas.lock())
     }
 
-    /// Notes that an arena, which is empty, is nobody's any more.
-    pub fn retire(&self, arena: &'static Arena) {
+    /// Takes the key from an arena whose pool is gone, if nothing of it is in use, and gives the ranges that it had. The
+    /// caller holds its [`growth`](Arena::growth), so nobody is about to grow it.
+    pub fn retire(&self, arena: &'static Arena) -> Vec<Region> {
         let mut arenas = self.arenas.lock();
-        if arenas.by_key.remove(&arena.key()).is_some() {
-            arenas.unused.push(arena);
+        let mut inner = arena.lock();
+        let key = inner.key;
+        if pool::in_use(key.pool, arena.device) || !inner.is_empty() || arenas.by_key.remove(&key).is_none() {
+            return Vec::new();
         }
+        inner.space.generation += 1;
+        arenas.unused.push(arena);
+        inner.space.remove_regions(|_| true)
     }
 }
 

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 pub fn stats(memory: &DeviceMemory) -> Stats {
     let mut stats = Stats::default();
     for arena in memory.arenas() {
-        let inner = arena.inner.lock();
+        let inner = arena.lock();
         let counters = &inner.space.counters;
         let [small, large] = &counters.zones;
         let mut part = Stats {
@@ -84,7 +84,7 @@ pub fn of_pool(memory: &DeviceMemory, pool: PoolId) -> (u64, u64) {
 }
 
 fn of_arena(arena: &Arena) -> (u64, u64) {
-    let inner = arena.inner.lock();
+    let inner = arena.lock();
     (inner.space.counters.live, inner.space.mapped_bytes())
 }
 
@@ -99,14 +99,14 @@ pub fn shortage(runtime: &Runtime, device: &Device, arena: &Arena, request: Requ
     for other in memory.arenas() {
         let (live, held) = of_arena(other);
         allocated += live;
-        let inner = other.inner.lock();
+        let inner = other.lock();
         pending += inner.space.counters.zones.iter().map(|zone| zone.waiting_bytes.current).sum::<u64>();
         if inner.key.pool != PoolId::DEFAULT {
             let entry = pools.entry(inner.key.pool).or_default();
             *entry = (entry.0 + live, entry.1 + held);
         }
     }
-    let largest_free = arena.inner.lock().space.largest_free();
+    let largest_free = arena.lock().space.largest_free();
     Shortage {
         device: device.ordinal,
         requested: request.requested,

@@ -79,6 +79,7 @@ pub struct Grower<'a> {
 struct Pick {
     arena: &'static Arena,
     spare: Spare,
+    generation: u32,
     idle: bool,
 }
 
@@ -133,7 +134,7 @@ impl Grower<'_> {
             return Err(Error::new(Status::NOT_SUPPORTED, what));
         }
         memory.created.one();
-        let mut inner = self.arena.inner.lock();
+        let mut inner = self.arena.lock();
         Ok(Some(inner.space.add_segment(segment, bytes, zone, request.size, request.requested)))
     }
 
@@ -174,11 +175,11 @@ impl Grower<'_> {
 
     /// No spot saves more than the largest free block.
     fn free_at_most(&self) -> u64 {
-        self.arena.inner.lock().space.largest_free().saturating_mul(2)
+        self.arena.lock().space.largest_free().saturating_mul(2)
     }
 
     fn spots(&self, zone: Zone, size: u64, granule: u64) -> Vec<Spot> {
-        self.arena.inner.lock().space.spots(zone, size, granule)
+        self.arena.lock().space.spots(zone, size, granule)
     }
 
     /// Reserves addresses for at least `size` bytes. Whether there were any.
@@ -189,7 +190,7 @@ impl Grower<'_> {
         loop {
             match self.driver().memory_reserve(bytes, granule) {
                 Ok(address) if address.checked_add(bytes).is_some_and(|end| end < 1 << 48) => {
-                    let mut inner = self.arena.inner.lock();
+                    let mut inner = self.arena.lock();
                     inner.space.add_region(address, bytes, zone);
                     if Self::may_cut(&inner) {
                         inner.space.watch_stuck(granule);
@@ -232,7 +233,7 @@ impl Grower<'_> {
             return Ok(None);
         }
         let site = {
-            let mut inner = self.arena.inner.lock();
+            let mut inner = self.arena.lock();
             // The spot was found under the lock, but that was given up since; nobody else grows this arena, though
             // blocks may have been freed and taken beside the hole.
             match inner.space.spots(zone_of(request.size), request.size, granule).into_iter().find(|now| *now == spot) {
@@ -242,7 +243,7 @@ impl Grower<'_> {
         };
         let outcome = self.fill(site, request, means, creatable, granule);
         if !matches!(outcome, Ok(Some(_))) {
-            self.arena.inner.lock().space.abandon(site);
+            self.arena.lock().space.abandon(site);
         }
         outcome
     }
@@ -259,8 +260,7 @@ impl Grower<'_> {
                 return Ok(None);
             }
             for pick in picks {
-                let lifted = pick.arena.inner.lock().space.lift(&pick.spare);
-                if let Some(lifted) = lifted {
+                if let Some(lifted) = pick.arena.lift(&pick.spare, pick.generation) {
                     pieces.stolen.push((pick, lifted));
                 }
             }
@@ -269,7 +269,7 @@ impl Grower<'_> {
         let missing = site.need.saturating_sub(stolen);
         let (zone, room) = (zone_of(request.size), site.room.saturating_sub(stolen));
         let short = policy::is_short(self.device.memory.held(), means.limit);
-        let zone_bytes = self.arena.inner.lock().space.counters.zones[zone as usize].reserved.current;
+        let zone_bytes = self.arena.lock().space.counters.zones[zone as usize].reserved.current;
         let handle = policy::handle_size(zone, missing, zone_bytes, means.live, short, means.limit, granule);
         let create = if missing == 0 { 0 } else { policy::growth(missing, handle, room, creatable) };
         let outcome =
@@ -301,9 +301,9 @@ impl Grower<'_> {
         let mut candidates = Vec::new();
         // What a capturing stream freed may be a part of the graph; nothing of its arena moves.
         if self.arena.may_move() && !capturing {
-            let spares = self.arena.spares();
+            let (spares, generation) = self.arena.spares();
             let idle = !spares.is_empty() && marks::is_idle(self.runtime, self.arena);
-            candidates.extend(spares.into_iter().map(|spare| Pick { arena: self.arena, spare, idle }));
+            candidates.extend(spares.into_iter().map(|spare| Pick { arena: self.arena, spare, generation, idle }));
         }
         let own = policy::choose(candidates.clone(), wanted, room, sizes);
         if own.iter().map(|pick| pick.spare.bytes).sum::<u64>() >= wanted {
@@ -314,13 +314,13 @@ impl Grower<'_> {
             if arena.number == self.arena.number || !arena.may_move() {
                 continue;
             }
-            let spares = arena.spares();
+            let (spares, generation) = arena.spares();
             if spares.is_empty() {
                 continue;
             }
             let idle = marks::is_idle(self.runtime, arena);
             if idle || (ordered && marks::can_mark(self.runtime, arena)) {
-                candidates.extend(spares.into_iter().map(|spare| Pick { arena, spare, idle }));
+                candidates.extend(spares.into_iter().map(|spare| Pick { arena, spare, generation, idle }));
             }
         }
         policy::choose(candidates, wanted, room, sizes)
@@ -390,10 +390,10 @@ impl Grower<'_> {
     fn publish(&self, site: Site, pieces: Pieces, request: Request) -> u64 {
         let lifted: Vec<Lifted> =
             pieces.handles().map(|(physical, bytes)| Lifted { block: 0, address: 0, bytes, physical }).collect();
-        let address = self.arena.inner.lock().space.fill(site, &lifted, request.size, request.requested);
+        let address = self.arena.lock().space.fill(site, &lifted, request.size, request.requested);
         for (pick, lifted) in pieces.stolen {
             self.device.memory.moved.add(lifted.bytes);
-            let mut inner = pick.arena.inner.lock();
+            let mut inner = pick.arena.lock();
             inner.space.moved(&lifted);
             drop(inner);
             let mark = Mark::Unmarked(pick.arena.own_use());
@@ -413,7 +413,7 @@ impl Grower<'_> {
             }
         }
         for (pick, lifted) in pieces.stolen {
-            pick.arena.inner.lock().space.put_back(lifted.block);
+            pick.arena.lock().space.put_back(lifted.block);
         }
     }
 }

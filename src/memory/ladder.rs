@@ -32,54 +32,62 @@ use crate::{
     status::Status,
 };
 
-/// Meets a request that the arena's free blocks do not.
+/// Meets a request that the arena's free blocks do not. `None` if the arena is of another generation by now.
 #[cold]
 pub fn climb(
     runtime: &'static Runtime,
     device: &'static Device,
     arena: &'static Arena,
+    generation: u32,
     request: Request,
-) -> Result<u64> {
-    let ladder = Ladder { runtime, device, arena, stream: *arena.stream.lock(), request };
-    let found = device.with_context(&runtime.driver, |driver| {
-        driver.with_relaxed_capture(|| ladder.climb_without_callbacks(false))?
-    })?;
-    if let Some(address) = found {
-        return Ok(address);
-    }
+) -> Result<Option<u64>> {
+    let ladder = Ladder { runtime, device, arena, generation, stream: *arena.stream.lock(), request };
+    let mut outcome = ladder.climb(false)?;
     // Callbacks are the program's code: nothing is held while they run, and nothing of the driver's is changed. One that
     // says it freed something, again and again, is believed as long as that shows.
     let mut before = None;
-    while callbacks::free_memory(device.ordinal, request.requested) {
+    while outcome == Outcome::Short && callbacks::free_memory(device.ordinal, request.requested) {
         let now = Some((peak::read(&device.memory).0, device.memory.held(), device.memory_info(&runtime.driver)?.0));
         if now == before {
             break;
         }
         before = now;
-        let found = device.with_context(&runtime.driver, |driver| {
-            driver.with_relaxed_capture(|| ladder.climb_without_callbacks(false))?
-        })?;
-        if let Some(address) = found {
-            return Ok(address);
+        outcome = ladder.climb(false)?;
+    }
+    if outcome == Outcome::Short {
+        outcome = ladder.climb(true)?;
+        if matches!(outcome, Outcome::Met(_)) {
+            device.memory.retries.one();
         }
     }
-    let found = device.with_context(&runtime.driver, |driver| {
-        driver.with_relaxed_capture(|| ladder.climb_without_callbacks(true))?
-    })?;
-    if let Some(address) = found {
-        device.memory.retries.one();
-        return Ok(address);
+    match outcome {
+        Outcome::Met(address) => Ok(Some(address)),
+        Outcome::Stale => Ok(None),
+        Outcome::Short => {
+            device.memory.ooms.one();
+            let shortage = gauge::shortage(runtime, device, arena, request);
+            callbacks::observe(device.ordinal, request.requested, shortage.total, shortage.free);
+            Err(Error::new(Status::OUT_OF_MEMORY, shortage.to_string()))
+        }
     }
-    device.memory.ooms.one();
-    let shortage = gauge::shortage(runtime, device, arena, request);
-    callbacks::observe(device.ordinal, request.requested, shortage.total, shortage.free);
-    Err(Error::new(Status::OUT_OF_MEMORY, shortage.to_string()))
+}
+
+/// What a climb came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// The request is met, by the block at this address.
+    Met(u64),
+    /// There is not enough memory.
+    Short,
+    /// The arena is of another generation by now.
+    Stale,
 }
 
 struct Ladder {
     runtime: &'static Runtime,
     device: &'static Device,
     arena: &'static Arena,
+    generation: u32,
     stream: Stream,
     request: Request,
 }
@@ -89,8 +97,24 @@ impl Ladder {
         &self.device.memory
     }
 
-    fn climb_without_callbacks(&self, wait: bool) -> Result<Option<u64>> {
-        let growing = self.arena.growth.lock();
+    /// All rungs but the program's callbacks; that of waiting where that is wanted.
+    fn climb(&self, wait: bool) -> Result<Outcome> {
+        self.device.with_context(&self.runtime.driver, |driver| {
+            driver.with_relaxed_capture(|| {
+                let _growing = self.arena.growth.lock();
+                // Nobody gives the arena away as long as it may grow.
+                if self.arena.lock().space.generation != self.generation {
+                    return Ok(Outcome::Stale);
+                }
+                Ok(match self.climb_rungs(wait)? {
+                    Some(address) => Outcome::Met(address),
+                    None => Outcome::Short,
+                })
+            })?
+        })
+    }
+
+    fn climb_rungs(&self, wait: bool) -> Result<Option<u64>> {
         if wait {
             self.wait_for_the_device();
         }
@@ -135,7 +159,6 @@ impl Ladder {
                 return Ok(Some(address));
             }
         }
-        drop(growing);
         Ok(self.take_from_willing_pools())
     }
 
@@ -152,7 +175,7 @@ impl Ladder {
 
     fn look_again(&self) -> Option<u64> {
         marks::reap(self.runtime, self.device, self.arena, false);
-        let mut inner = self.arena.inner.lock();
+        let mut inner = self.arena.lock();
         inner.space.settle();
         let (size, requested) = (self.request.size, self.request.requested);
         if let Some(address) = inner.space.take(size, requested) {
@@ -162,12 +185,12 @@ impl Ladder {
         let cut = inner.space.wanted_cut()?;
         drop(inner);
         recut::recut(self.runtime, self.device, self.arena, cut);
-        self.arena.inner.lock().space.take_anyway(size, requested)
+        self.arena.lock().space.take_anyway(size, requested)
     }
 
     /// Tells the arena how much of its memory may be stuck.
     fn take_care(&self, limit: u64, budget: u64, live: u64, live_peak: u64) {
-        let mut inner = self.arena.inner.lock();
+        let mut inner = self.arena.lock();
         let elsewhere = live.saturating_sub(inner.space.counters.live);
         let care = policy::care(self.memory().held(), limit, budget, elsewhere, live_peak);
         inner.space.take_care(care);
@@ -180,11 +203,11 @@ impl Ladder {
             return None;
         }
         for arena in self.memory().arenas() {
-            let other = arena.key();
+            let mut inner = arena.lock();
+            let other = inner.key;
             if (other.stream, other.thread) != (key.stream, key.thread) || !pool::options(other.pool).use_on_oom {
                 continue;
             }
-            let mut inner = arena.inner.lock();
             inner.space.settle();
             if let Some(address) = inner.space.take(self.request.size, self.request.requested) {
                 return Some(address);

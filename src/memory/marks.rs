@@ -93,7 +93,7 @@ fn is_passed(runtime: &Runtime, slot: &mut Mark, wait: bool) -> bool {
 /// Lets a freed block wait for the streams that were recorded on it.
 pub fn hold_back(runtime: &Runtime, arena: &Arena, block: u32, uses: Vec<Use>) {
     let marks = uses.into_iter().map(|wanted| mark(runtime, wanted)).collect();
-    arena.inner.lock().waiting.push(Waiting { block, marks });
+    arena.lock().waiting.push(Waiting { block, marks });
 }
 
 /// Lets go of addresses whose memory has others by now, or goes back to the driver: at once where the arena's stream is
@@ -104,7 +104,7 @@ pub fn leave(runtime: &Runtime, device: &Device, arena: &Arena, mut leaving: Lea
         if let Mark::Unmarked(wanted) = leaving.mark {
             leaving.mark = mark(runtime, wanted);
         }
-        arena.inner.lock().leaving.push(leaving);
+        arena.lock().leaving.push(leaving);
     }
     outcome
 }
@@ -118,7 +118,7 @@ fn finish(runtime: &Runtime, device: &Device, arena: &Arena, leaving: &Leaving) 
         device.memory.released.one();
         device.memory.let_go(leaving.bytes);
     }
-    arena.inner.lock().space.vacate(leaving.block, leaving.address);
+    arena.lock().space.vacate(leaving.block, leaving.address);
     Ok(())
 }
 
@@ -126,7 +126,7 @@ fn finish(runtime: &Runtime, device: &Device, arena: &Arena, leaving: &Leaving) 
 /// waits for the rest. Whether anything came of it.
 pub fn reap(runtime: &Runtime, device: &Device, arena: &Arena, wait: bool) -> bool {
     let (waiting, leaving) = {
-        let mut inner = arena.inner.lock();
+        let mut inner = arena.lock();
         if inner.waiting.is_empty() && inner.leaving.is_empty() {
             return false;
         }
@@ -135,7 +135,7 @@ pub fn reap(runtime: &Runtime, device: &Device, arena: &Arena, wait: bool) -> bo
     let mut any = false;
     for mut entry in waiting {
         entry.marks.retain_mut(|mark| !is_passed(runtime, mark, wait));
-        let mut inner = arena.inner.lock();
+        let mut inner = arena.lock();
         if entry.marks.is_empty() {
             inner.space.end_wait(entry.block);
             any = true;
@@ -153,25 +153,15 @@ pub fn reap(runtime: &Runtime, device: &Device, arena: &Arena, wait: bool) -> bo
             }
         }
         if !passed {
-            arena.inner.lock().leaving.push(entry);
+            arena.lock().leaving.push(entry);
         }
     }
     any
 }
 
-/// How long a call that gives memory back lets work that is about to end, end.
-const GRACE: std::time::Duration = std::time::Duration::from_millis(1);
-
-/// As [`reap`], and again for a moment while there is something left.
-pub fn reap_soon(runtime: &Runtime, device: &Device, arena: &Arena) {
-    let begin = std::time::Instant::now();
-    loop {
-        reap(runtime, device, arena, false);
-        let inner = arena.inner.lock();
-        if (inner.leaving.is_empty() && inner.waiting.is_empty()) || begin.elapsed() > GRACE {
-            return;
-        }
-        drop(inner);
-        std::thread::yield_now();
-    }
+/// As [`reap`]; whether nothing waits any more.
+pub fn reap_all(runtime: &Runtime, device: &Device, arena: &Arena) -> bool {
+    reap(runtime, device, arena, false);
+    let inner = arena.lock();
+    inner.leaving.is_empty() && inner.waiting.is_empty()
 }

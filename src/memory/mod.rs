@@ -7,6 +7,8 @@
 //! message that says why.
 
 pub mod arena;
+#[allow(unsafe_code)]
+pub mod biased;
 pub mod bins;
 pub mod block;
 pub mod cache;

@@ -74,7 +74,7 @@ pub fn ask(memory: &DeviceMemory, asking: &Arena) {
         return;
     }
     // Another thread is at it, or was a moment ago.
-    let counters = &mut asking.inner.lock().space.counters;
+    let counters = &mut asking.lock().space.counters;
     counters.credit = counters.credit.max(counters.live + (counters.live / 4).max(UNSEEN));
 }
 
@@ -87,7 +87,7 @@ fn settle_all(memory: &DeviceMemory, peak: &mut Peak, asking: &Arena) -> (u64, u
     let arenas = memory.arenas();
     let mut sum = 0_u64;
     for arena in &arenas {
-        let counters = &mut arena.inner.lock().space.counters;
+        let counters = &mut arena.lock().space.counters;
         counters.credit = counters.live;
         sum += counters.live;
     }
@@ -97,7 +97,7 @@ fn settle_all(memory: &DeviceMemory, peak: &mut Peak, asking: &Arena) -> (u64, u
     let share = (room / 2).checked_div(others).unwrap_or(0);
     for arena in &arenas {
         let part = if arena.number == asking.number { room - share * others } else { share };
-        arena.inner.lock().space.counters.credit += part;
+        arena.lock().space.counters.credit += part;
     }
     (sum, peak.bytes)
 }
@@ -105,7 +105,7 @@ fn settle_all(memory: &DeviceMemory, peak: &mut Peak, asking: &Arena) -> (u64, u
 /// What is live, and the peak.
 pub fn read(memory: &DeviceMemory) -> (u64, u64) {
     let mut peak = memory.peak.lock();
-    let sum = memory.arenas().iter().map(|arena| arena.inner.lock().space.counters.live).sum();
+    let sum = memory.arenas().iter().map(|arena| arena.lock().space.counters.live).sum();
     peak.bytes = peak.bytes.max(sum);
     (sum, peak.bytes)
 }
@@ -115,7 +115,7 @@ pub fn reset(memory: &DeviceMemory) {
     let mut peak = memory.peak.lock();
     let mut sum = 0;
     for arena in memory.arenas() {
-        let counters = &mut arena.inner.lock().space.counters;
+        let counters = &mut arena.lock().space.counters;
         counters.reset_peaks();
         counters.credit = counters.live;
         sum += counters.live;

@@ -58,7 +58,7 @@ fn for_each_mapping(driver: &Driver, device: &Device, call: impl Fn(&Driver, u64
 }
 
 fn mappings(arena: &Arena) -> Vec<(u64, u64)> {
-    let inner = arena.inner.lock();
+    let inner = arena.lock();
     let handles = inner.space.mapped.iter().filter(|(_, mapped)| matches!(mapped.backing, Backing::Handle(_)));
     handles.map(|(address, mapped)| (*address, mapped.bytes)).collect()
 }

@@ -14,6 +14,7 @@ use crate::{
     status::Status,
     thread,
 };
+use std::time::Instant;
 
 /// Makes a pool.
 pub fn pool_create(options: Options) -> Result<PoolId> {
@@ -96,16 +97,9 @@ fn give_up(runtime: &'static Runtime, number: u32, id: PoolId) {
     }
     route::forget();
     for arena in &arenas {
-        arena.inner.lock().space.orphaned = true;
+        arena.lock().space.orphaned = true;
     }
-    let _ = device.with_context(&runtime.driver, |driver| {
-        driver.with_relaxed_capture(|| {
-            for arena in arenas {
-                let _ = cache::empty_arena(runtime, device, arena);
-            }
-        })?;
-        Ok(())
-    });
+    let _ = cache::empty_arenas(runtime, device, arenas, Instant::now() + cache::GRACE);
 }
 
 /// Gives back the memory of an arena whose pool is gone, and whose last block is free now.

@@ -21,18 +21,18 @@ use crate::{
 pub fn recut(runtime: &Runtime, device: &Device, arena: &'static Arena, cut: Cut) {
     let driver = &runtime.driver;
     if !arena.may_move() || !marks::is_idle(runtime, arena) {
-        arena.inner.lock().space.cut_later();
+        arena.lock().space.cut_later();
         return;
     }
     device.memory.moved.add(cut.bytes);
     let spare = Spare { block: cut.block, block_bytes: 0, address: cut.address, bytes: cut.bytes };
     let lifted = {
-        let mut inner = arena.inner.lock();
+        let mut inner = arena.lock();
         let Some(lifted) = inner.space.lift(&spare) else { return };
         lifted
     };
     if driver.memory_unmap(lifted.address, lifted.bytes).is_err() {
-        arena.inner.lock().space.put_back(lifted.block);
+        arena.lock().space.put_back(lifted.block);
         return;
     }
     if marks::insist(|| driver.memory_release(lifted.physical)) {
@@ -40,7 +40,7 @@ pub fn recut(runtime: &Runtime, device: &Device, arena: &'static Arena, cut: Cut
         device.memory.let_go(lifted.bytes);
     }
     let pieces = create(device, driver, &pieces(&cut)).and_then(|pieces| map(device, driver, lifted.address, pieces));
-    let mut inner = arena.inner.lock();
+    let mut inner = arena.lock();
     match pieces {
         Some(pieces) => inner.space.replace(&lifted, &pieces),
         None => {

@@ -40,6 +40,8 @@ pub struct Space {
     number: u32,
     /// Whether a trace is written: the device and the stream's handle that it says.
     pub traced: Option<(u32, usize)>,
+    /// How often the arena was given another key: who looked it up before that must look again.
+    pub generation: u32,
     /// Whether the pool is gone, so that the last block takes the memory with it.
     pub orphaned: bool,
     /// Whether blocks are given out whole.
@@ -88,6 +90,7 @@ impl Space {
         Space {
             number,
             traced: None,
+            generation: 0,
             orphaned: false,
             no_split: false,
             blocks: Blocks::default(),

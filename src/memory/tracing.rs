@@ -23,8 +23,7 @@ pub fn trace_start(path: &Path) -> Result<()> {
     let runtime = runtime::ready()?;
     // In order: first the lists, so that no arena appears meanwhile, then each arena.
     let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory.all_arenas()).collect();
-    let mut guards: Vec<_> =
-        lists.iter().flat_map(|list| list.iter()).map(|arena| (arena, arena.inner.lock())).collect();
+    let mut guards: Vec<_> = lists.iter().flat_map(|list| list.iter()).map(|arena| (arena, arena.lock())).collect();
     let live: Vec<Block> = guards
         .iter()
         .flat_map(|(arena, inner)| {
@@ -50,7 +49,7 @@ pub fn trace_stop() -> Result<()> {
     let runtime = runtime::ready()?;
     let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory.all_arenas()).collect();
     for arena in lists.iter().flat_map(|list| list.iter()) {
-        arena.inner.lock().space.traced = None;
+        arena.lock().space.traced = None;
     }
     RECORDER.stop()
 }
