@@ -77,10 +77,11 @@ static void cache_in(plinth_stream_t stream) {
 }
 static void cache_idle(void) { cache_in(idle); }
 static void cache_busy(void) { cache_in(other); }
+static int not_moved;
 static void check_moved(void) {
   if (reserved() > held) {
     fprintf(stderr, "nowait: the memory was not moved: %zu bytes are held, after %zu\n", reserved(), held);
-    exit(1);
+    not_moved = 1;
   }
   limit(0);
   give_back(memory);
@@ -251,5 +252,5 @@ int main(void) {
   printf("| %-45s | %9s | %9s | still held |\n|---|---|---|---|\n", "call", "median", "longest");
   for (size_t index = 0; index < sizeof rows / sizeof rows[0]; index++) waited += measure(&rows[index]);
   printf("\n%s\n", waited == 0 ? "No call waited for a kernel." : "Some calls waited for a kernel.");
-  return waited != 0;
+  return waited != 0 || not_moved;
 }
