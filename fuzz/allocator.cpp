@@ -402,7 +402,7 @@ bool is_live(const void *pointer) {
 // There is no memory for a request only if what lives, and what may be stuck around it, leaves too little. That is two
 // handles for each block, which is a lot of this little device: it says something where few blocks live.
 void expect_truly_out(size_t bytes, int device, size_t limit) {
-  const size_t stuck = 8 * MIB;
+  const size_t stuck = 2 * std::clamp(totals[device] / 128, 2 * MIB, 32 * MIB);
   if (segments) {
     return;  // a small block may lie in a segment of any size
   }
