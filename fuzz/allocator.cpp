@@ -712,7 +712,7 @@ void empty_cache() {
 void limit(int device, unsigned how) {
   static const size_t choices[] = {8 * MIB, 24 * MIB, 64 * MIB, 100 * MIB, 200 * MIB, SIZE_MAX, SIZE_MAX, 0};
   const size_t bytes = choices[how % 8];
-  const double fraction = bytes == SIZE_MAX ? 1.0 : static_cast<double>(bytes) / static_cast<double>(totals[device]);
+  const double fraction = bytes >= totals[device] ? 1.0 : static_cast<double>(bytes) / static_cast<double>(totals[device]);
   limits[device] = static_cast<size_t>(static_cast<double>(totals[device]) * fraction);
   note("set_per_process_memory_fraction(%g: %zu, device %d)", fraction, limits[device], device);
   CHECK_OK(plinth_set_per_process_memory_fraction(fraction, device));
