@@ -61,9 +61,10 @@ __attribute__((format(printf, 1, 2))) void note(const char *format, ...) {
 const uint8_t *input;
 size_t input_bytes;
 const char *save_to;
+std::string input_name;
 
 [[noreturn]] void fail(int line, const std::string &what) {
-  fprintf(stderr, "the calls were:\n");
+  fprintf(stderr, "%s: the calls were:\n", input_name.c_str());
   for (const std::string &call : calls) {
     fprintf(stderr, "  %s\n", call.c_str());
   }
@@ -1011,7 +1012,7 @@ int main(int argc, char **argv) {
       return 2;
     }
     const std::vector<char> bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    fprintf(stderr, "%s\n", name.c_str());
+    input_name = name;
     run(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size());
   }
   const auto begin = std::chrono::steady_clock::now();
@@ -1020,8 +1021,9 @@ int main(int argc, char **argv) {
       break;
     }
     const std::vector<uint8_t> bytes = made_from(seed);
+    input_name = "seed " + std::to_string(seed);
     if (verbose) {
-      fprintf(stderr, "seed %llu\n", static_cast<unsigned long long>(seed));
+      fprintf(stderr, "%s\n", input_name.c_str());
     }
     run(bytes.data(), bytes.size());
   }
