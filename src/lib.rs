@@ -2,8 +2,10 @@
 //!
 //! Two layers, one direction:
 //!
-//! - **The core** (everything but [`ffi`] and [`driver`]) is safe Rust with [`Result`](error::Result). It knows
-//!   nothing of C. Each noun is a file: [`device`], [`stream`], [`event`], [`copy`], [`memory`], [`kernel`].
+//! - **The core** (everything but [`ffi`] and [`driver`]) is safe Rust with [`Result`](error::Result), and knows
+//!   nothing of C. Each noun is a file: [`device`], [`stream`], [`event`], [`copy`], [`kernel`]. [`memory`] is a folder:
+//!   the caching allocator, from what a request meets first to what is done when memory is out. docs/allocator.md
+//!   tells how it works and why.
 //! - **[`ffi`]** holds every exported function, a file a noun, with the same names. Each function checks what came
 //!   from C, converts it, and makes one call into the core inside one guard that turns errors and panics into
 //!   statuses.
@@ -11,7 +13,11 @@
 //!   the built-in host device. Nothing else in the tree calls CUDA.
 //!
 //! [`runtime`] is the state of the process (which driver, which devices), [`thread`] that of a thread (current
-//! device, current streams), [`handle`] the scheme by which a wrong handle is recognised instead of followed.
+//! device, current streams, the arenas of memory that it used last), [`handle`] the scheme by which a wrong handle is
+//! recognised instead of followed.
+//!
+//! Unsafe code is allowed in three places: in [`ffi`] and [`driver`], where C is, and in [`memory::lock`], a mutex of a
+//! few lines that a model checker has tried.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]

@@ -1,7 +1,7 @@
 //! The structs of the C surface lie in memory as C sees them: tests/abi/layout.txt is what a C compiler made of the
 //! header (`make layout`), and here it is what rustc makes of the sources.
 
-use plinth::ffi::{properties::*, stream::*, testing::*};
+use plinth::ffi::{pool::*, properties::*, stream::*, testing::*};
 use std::{
     fmt::Write,
     fs,
@@ -42,6 +42,7 @@ fn structs_lie_as_c_sees_them() {
         has_virtual_memory
     });
     layout!(list, plinth_stream_context_t { device entered_device stream entered_stream });
+    layout!(list, plinth_pool_id_t { owner index });
     layout!(list, plinth_host_usage_t {
         struct_size device_bytes pinned_bytes streams events graphs executable_graphs modules memory_handles mappings
         reservations threads

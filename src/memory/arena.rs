@@ -12,7 +12,10 @@ use super::{
     pool::{self, PoolId},
     space::{Given, Space},
 };
-use crate::driver::{Event, Stream};
+use crate::{
+    driver::{Event, Stream},
+    thread,
+};
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -38,6 +41,16 @@ pub struct Use {
     pub stream: Stream,
     /// Its device.
     pub device: u32,
+    /// The thread, where the handle means another stream in each; otherwise 0.
+    pub thread: u64,
+}
+
+impl Use {
+    /// Whether the calling thread can speak of the stream: a thread's own default stream has a handle that means another
+    /// stream elsewhere.
+    pub fn can_be_named(&self) -> bool {
+        self.thread == 0 || self.thread == thread::number()
+    }
 }
 
 /// What a block that was freed waits for, for each stream that was recorded on it.
@@ -131,6 +144,12 @@ impl Arena {
         }))
     }
 
+    /// The arena's stream, as one that uses memory.
+    pub fn own_use(&self) -> Use {
+        let inner = self.inner.lock();
+        Use { stream: *self.stream.lock(), device: self.device, thread: inner.key.thread }
+    }
+
     /// Whose memory it is.
     pub fn key(&self) -> Key {
         self.inner.lock().key
@@ -168,7 +187,7 @@ impl Inner {
 
     /// The bytes in small and large blocks.
     pub fn live_bytes(&self, zone: Zone) -> u64 {
-        self.space.counters.zones[zone as usize].bytes.current
+        self.space.counters.zones[zone as usize].bytes.current()
     }
 }
 

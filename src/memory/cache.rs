@@ -49,11 +49,10 @@ pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later:
         return Ok(());
     }
     let idle = marks::is_idle(runtime, arena);
-    if !idle && !later {
+    if !idle && !(later && marks::can_mark(runtime, arena)) {
         return Ok(());
     }
     let mut outcome = Ok(());
-    let stream = *arena.stream.lock();
     for spare in spares {
         let lifted = {
             let mut inner = arena.inner.lock();
@@ -69,7 +68,7 @@ pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later:
             address: lifted.address,
             bytes: lifted.bytes,
             physical: Some(lifted.physical),
-            mark: Mark::Unmarked(Use { stream, device: arena.device }),
+            mark: Mark::Unmarked(arena.own_use()),
         };
         outcome = outcome.and(marks::leave(runtime, device, arena, leaving, idle));
     }
@@ -117,6 +116,7 @@ pub fn empty(runtime: &'static Runtime) -> Result<()> {
         if device.memory.arenas().is_empty() {
             continue;
         }
+        device.memory.moved.reset();
         outcome = outcome.and(device.with_context(&runtime.driver, |driver| {
             driver.with_relaxed_capture(|| {
                 let mut outcome = Ok(());

@@ -151,7 +151,8 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
         return Ok(());
     }
     block.used_elsewhere = true;
-    let wanted = Use { stream, device: number };
+    let its_thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
+    let wanted = Use { stream, device: number, thread: its_thread };
     let uses = inner.uses.entry(id).or_default();
     if !uses.contains(&wanted) {
         uses.push(wanted);
@@ -196,6 +197,7 @@ pub fn reserved(number: i32) -> Result<(u64, u64)> {
 pub fn reset_peak_stats(number: i32) -> Result<()> {
     with_memory(number, |_, device| {
         peak::reset(&device.memory);
+        device.memory.moved.reset();
         device.memory.reset_held_peak();
     })
 }

@@ -2,15 +2,51 @@
 
 use super::{block::Zone, stats::Stat};
 
+/// A quantity that changes with every request: as few stores as it can be counted with. What it is now is the difference
+/// of the sums, and the peak is only written when there is a new one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flow {
+    increased: u64,
+    decreased: u64,
+    peak: u64,
+}
+
+impl Flow {
+    /// What it is now.
+    #[inline]
+    pub fn current(&self) -> u64 {
+        self.increased - self.decreased
+    }
+
+    #[inline]
+    fn add(&mut self, amount: u64) {
+        self.increased += amount;
+        let current = self.current();
+        if current > self.peak {
+            self.peak = current;
+        }
+    }
+
+    #[inline]
+    fn sub(&mut self, amount: u64) {
+        self.decreased += amount;
+    }
+
+    /// By torch's names.
+    pub fn stat(&self) -> Stat {
+        Stat { current: self.current(), peak: self.peak, allocated: self.increased, freed: self.decreased }
+    }
+}
+
 /// What is counted for each zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ZoneCounters {
     /// Blocks in the callers' hands.
-    pub count: Stat,
+    pub count: Flow,
     /// Their bytes.
-    pub bytes: Stat,
+    pub bytes: Flow,
     /// The bytes that were asked for.
-    pub requested: Stat,
+    pub requested: Flow,
     /// Blocks that were freed and wait for other streams.
     pub waiting: Stat,
     /// Their bytes.
@@ -28,30 +64,28 @@ pub struct ZoneCounters {
 impl ZoneCounters {
     #[cold]
     fn note_active(&mut self) {
-        self.active_peak = self.active_peak.max(self.count.current + self.waiting.current);
-        self.active_bytes_peak = self.active_bytes_peak.max(self.bytes.current + self.waiting_bytes.current);
+        self.active_peak = self.active_peak.max(self.count.current() + self.waiting.current);
+        self.active_bytes_peak = self.active_bytes_peak.max(self.bytes.current() + self.waiting_bytes.current);
     }
 
     /// Blocks in the callers' hands and those that wait: a block that is freed goes on being active while it waits.
     pub fn active(&self) -> Stat {
-        active(&self.count, &self.waiting, self.active_peak)
+        active(&self.count.stat(), &self.waiting, self.active_peak)
     }
 
     /// Their bytes.
     pub fn active_bytes(&self) -> Stat {
-        active(&self.bytes, &self.waiting_bytes, self.active_bytes_peak)
+        active(&self.bytes.stat(), &self.waiting_bytes, self.active_bytes_peak)
     }
 
-    fn each(&mut self) -> [&mut Stat; 7] {
-        [
-            &mut self.count,
-            &mut self.bytes,
-            &mut self.requested,
-            &mut self.waiting,
-            &mut self.waiting_bytes,
-            &mut self.segments,
-            &mut self.reserved,
-        ]
+    fn reset_peaks(&mut self) {
+        for flow in [&mut self.count, &mut self.bytes, &mut self.requested] {
+            flow.peak = flow.current();
+        }
+        for stat in [&mut self.waiting, &mut self.waiting_bytes, &mut self.segments, &mut self.reserved] {
+            stat.reset_peak();
+        }
+        (self.active_peak, self.active_bytes_peak) = (0, 0);
     }
 }
 
@@ -90,7 +124,9 @@ impl Counters {
             counters.note_active();
         }
         self.live += bytes;
-        self.live_peak = self.live_peak.max(self.live);
+        if self.live > self.live_peak {
+            self.live_peak = self.live;
+        }
     }
 
     /// A block was freed.
@@ -130,10 +166,7 @@ impl Counters {
     /// Forgets all peaks.
     pub fn reset_peaks(&mut self) {
         for zone in &mut self.zones {
-            for stat in zone.each() {
-                stat.reset_peak();
-            }
-            (zone.active_peak, zone.active_bytes_peak) = (0, 0);
+            zone.reset_peaks();
         }
         self.live_peak = self.live;
     }

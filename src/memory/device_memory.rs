@@ -46,6 +46,11 @@ impl Count {
         self.add(1);
     }
 
+    /// Begins anew.
+    pub fn reset(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
     /// So many more.
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);

@@ -23,13 +23,13 @@ pub fn stats(memory: &DeviceMemory) -> Stats {
         let counters = &inner.space.counters;
         let [small, large] = &counters.zones;
         let mut part = Stats {
-            allocation: by_pool(small, large, |zone| zone.count),
+            allocation: by_pool(small, large, |zone| zone.count.stat()),
             segment: by_pool(small, large, |zone| zone.segments),
             active: by_pool(small, large, ZoneCounters::active),
-            allocated_bytes: by_pool(small, large, |zone| zone.bytes),
+            allocated_bytes: by_pool(small, large, |zone| zone.bytes.stat()),
             reserved_bytes: by_pool(small, large, |zone| zone.reserved),
             active_bytes: by_pool(small, large, ZoneCounters::active_bytes),
-            requested_bytes: by_pool(small, large, |zone| zone.requested),
+            requested_bytes: by_pool(small, large, |zone| zone.requested.stat()),
             ..Stats::default()
         };
         part.allocated_bytes.all.peak = counters.live_peak;

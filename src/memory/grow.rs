@@ -268,8 +268,9 @@ impl Grower<'_> {
         let stolen: u64 = pieces.stolen.iter().map(|(_, lifted)| lifted.bytes).sum();
         let missing = site.need.saturating_sub(stolen);
         let (zone, room) = (zone_of(request.size), site.room.saturating_sub(stolen));
+        let short = policy::is_short(self.device.memory.held(), means.limit);
         let zone_bytes = self.arena.inner.lock().space.counters.zones[zone as usize].reserved.current;
-        let handle = policy::handle_size(zone, missing, zone_bytes, means.live, means.limit, granule);
+        let handle = policy::handle_size(zone, missing, zone_bytes, means.live, short, means.limit, granule);
         let create = if missing == 0 { 0 } else { policy::growth(missing, handle, room, creatable) };
         let outcome =
             self.create(policy::handle_sizes(create, handle, granule), means.most, &mut pieces).and_then(|enough| {
@@ -395,8 +396,7 @@ impl Grower<'_> {
             let mut inner = pick.arena.inner.lock();
             inner.space.moved(&lifted);
             drop(inner);
-            let stream = *pick.arena.stream.lock();
-            let mark = Mark::Unmarked(Use { stream, device: pick.arena.device });
+            let mark = Mark::Unmarked(pick.arena.own_use());
             let leaving =
                 Leaving { block: lifted.block, address: lifted.address, bytes: lifted.bytes, physical: None, mark };
             // The request is met; addresses that stay mapped for now are nobody's concern but the allocator's.

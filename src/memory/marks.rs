@@ -24,22 +24,16 @@ pub fn is_capturing(driver: &Driver, stream: Stream) -> bool {
     !matches!(driver.stream_capture_status(stream), Ok(CU_STREAM_CAPTURE_STATUS_NONE))
 }
 
-/// Whether the calling thread can speak of the arena's stream: a thread's own default stream has a handle that means
-/// another stream elsewhere.
-fn can_name(arena: &Arena) -> bool {
-    let thread = arena.key().thread;
-    thread == 0 || thread == thread::number()
-}
-
 /// Whether everything that was given to the arena's stream is done.
 pub fn is_idle(runtime: &Runtime, arena: &Arena) -> bool {
-    let (driver, stream) = (&runtime.driver, *arena.stream.lock());
-    can_name(arena) && !is_capturing(driver, stream) && driver.stream_query(stream).unwrap_or(false)
+    let (driver, own) = (&runtime.driver, arena.own_use());
+    own.can_be_named() && !is_capturing(driver, own.stream) && driver.stream_query(own.stream).unwrap_or(false)
 }
 
 /// Whether an event can be recorded in the arena's stream.
 pub fn can_mark(runtime: &Runtime, arena: &Arena) -> bool {
-    can_name(arena) && !is_capturing(&runtime.driver, *arena.stream.lock())
+    let own = arena.own_use();
+    own.can_be_named() && !is_capturing(&runtime.driver, own.stream)
 }
 
 /// Lets later work of one stream of a device wait for what another of its streams has now.
@@ -53,6 +47,9 @@ pub fn order(runtime: &Runtime, device: &Device, waiting: Stream, awaited: Strea
 /// Marks where a stream is now, if it can be marked.
 fn mark(runtime: &Runtime, wanted: Use) -> Mark {
     let unmarked = Mark::Unmarked(wanted);
+    if !wanted.can_be_named() {
+        return unmarked;
+    }
     let Ok(device) = super::device_memory::device(runtime, wanted.device) else { return unmarked };
     let marked = device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| {
@@ -76,6 +73,13 @@ fn mark(runtime: &Runtime, wanted: Use) -> Mark {
 fn is_passed(runtime: &Runtime, slot: &mut Mark, wait: bool) -> bool {
     if let Mark::Unmarked(wanted) = *slot {
         *slot = mark(runtime, wanted);
+        // Of a thread's own stream nobody else can ask; waiting for the whole device answers for it, too.
+        if wait
+            && !wanted.can_be_named()
+            && let Ok(device) = super::device_memory::device(runtime, wanted.device)
+        {
+            return device.with_context(&runtime.driver, |driver| Ok(driver.context_synchronize()?)).is_ok();
+        }
     }
     let Mark::Event(event, number) = *slot else { return false };
     let Ok(device) = super::device_memory::device(runtime, number) else { return false };
@@ -150,8 +154,7 @@ pub fn reap(runtime: &Runtime, device: &Device, arena: &Arena, wait: bool) -> bo
             passed = finish(runtime, device, arena, &entry).is_ok();
             any |= passed;
             if !passed {
-                let stream = *arena.stream.lock();
-                entry.mark = Mark::Unmarked(Use { stream, device: arena.device });
+                entry.mark = Mark::Unmarked(arena.own_use());
             }
         }
         if !passed {

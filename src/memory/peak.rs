@@ -6,7 +6,7 @@
 //! then adds all arenas up, notes a new peak if it is one, and shares out what lies between the sum and the peak.
 //!
 //! Threads that allocate at the same moment in arenas of their own would ask all the time, and there is no such thing as the
-//! sum at one moment to be had. So when they ask more often than [`OFTEN`], most of them are lent some credit unseen, and
+//! sum at one moment to be had. So when they ask more often than `OFTEN`, most of them are lent some credit unseen, and
 //! the peak is that of the sums that were taken, thousands of them a second. It is exact where one thread allocates,
 //! however many arenas it uses, and where several do so one after the other.
 

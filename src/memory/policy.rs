@@ -5,16 +5,17 @@ use super::{block::Zone, space::SMALL};
 
 /// How much may be held before memory is moved instead of created, in thousandths of the most that was ever live.
 const SLACK: u64 = 1040;
-/// What is added to that, in thousandths, for each time that as much was moved as was ever live, and at most. A program
-/// that would move memory for ever is better off with some more of it.
-const SLACK_FOR_MOVES: u64 = 20;
+/// What is added to that, in thousandths, for each time that as much was moved as was ever live, but for the first half
+/// time, and at most. A program that would move memory for ever is better off with some more of it.
+const SLACK_FOR_MOVES: u64 = 40;
 const MORE_SLACK: u64 = 150;
 /// What each arena may hold beyond in any case: its handles are never all full.
-const SLACK_OF_ARENA: u64 = 6 << 20;
-/// How far a zone of small blocks grows at a time: by this part of what it has, so that a program's threads soon stop
-/// asking.
-const SMALL_GROWTH: u64 = 4;
-const LARGEST_SMALL_GROWTH: u64 = 16 << 20;
+const SLACK_OF_ARENA: u64 = 4 << 20;
+/// How far a zone of small blocks grows at a time: as far as it has come, up to this, so that a program's threads soon
+/// stop asking.
+const LARGEST_SMALL_GROWTH: u64 = 8 << 20;
+/// It is no more than this part of what may be held at all.
+const SMALL_GROWTHS_OF_LIMIT: u64 = 1024;
 /// Handles of this size or more give kernels the bandwidth of the driver's own allocations; larger ones are seldom wholly
 /// free.
 const LARGEST_HANDLE: u64 = 32 << 20;
@@ -26,7 +27,7 @@ const HANDLES_OF_LIVE: u64 = 128;
 /// From this size on a growth is cut into the largest handles, however little is live yet.
 const LARGE_NEED: u64 = 256 << 20;
 /// When this much of the limit is held, in thousandths, memory counts as short.
-const SHORT: u64 = 750;
+const SHORT: u64 = 500;
 /// What may be stuck when memory is short, in thousandths of the most that was ever live.
 const STUCK_WHEN_SHORT: u64 = 5;
 
@@ -34,13 +35,19 @@ const STUCK_WHEN_SHORT: u64 = 5;
 /// bytes were moved so far, and there are so many arenas.
 pub fn soft_limit(live: u64, live_peak: u64, request: u64, moved: u64, arenas: u64) -> u64 {
     let most = live.saturating_add(request).max(live_peak);
-    let more = (moved.saturating_mul(SLACK_FOR_MOVES) / most.max(1)).min(MORE_SLACK);
+    let often = moved.saturating_sub(most / 2);
+    let more = (often.saturating_mul(SLACK_FOR_MOVES) / most.max(1)).min(MORE_SLACK);
     (most / 1000).saturating_mul(SLACK + more).saturating_add(SLACK_OF_ARENA * arenas)
+}
+
+/// Whether memory is short while so much of a limit is held.
+pub fn is_short(held: u64, limit: u64) -> bool {
+    held / 1000 >= limit / 1_000_000 * SHORT
 }
 
 /// How careful an arena is with its handles; see [`Care`].
 pub fn care(held: u64, limit: u64, budget: u64, live_elsewhere: u64, live_peak: u64) -> Care {
-    let short = held / 1000 >= limit / 1_000_000 * SHORT;
+    let short = is_short(held, limit);
     Care {
         budget: budget.saturating_sub(live_elsewhere),
         stuck_at_most: if short { live_peak / 1000 * STUCK_WHEN_SHORT } else { u64::MAX },
@@ -79,11 +86,12 @@ impl Care {
 /// held.
 ///
 /// A zone of small blocks grows by one handle at a time, which counts by `zone_bytes`, what it has already.
-pub fn handle_size(zone: Zone, need: u64, zone_bytes: u64, live: u64, limit: u64, granule: u64) -> u64 {
+pub fn handle_size(zone: Zone, need: u64, zone_bytes: u64, live: u64, short: bool, limit: u64, granule: u64) -> u64 {
     let size = match zone {
+        Zone::Small if short => granule,
         Zone::Small => {
-            let share = (zone_bytes / SMALL_GROWTH).max(1);
-            (1 << share.ilog2()).clamp(granule, LARGEST_SMALL_GROWTH)
+            let most = LARGEST_SMALL_GROWTH.min(limit / SMALL_GROWTHS_OF_LIMIT).max(granule);
+            (1 << zone_bytes.max(1).ilog2()).clamp(granule, most)
         }
         Zone::Large if need >= LARGE_NEED => LARGEST_HANDLE,
         Zone::Large => {

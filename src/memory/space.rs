@@ -48,7 +48,8 @@ pub struct Space {
     pub(super) bins: [Bins; 2],
     /// The parked small blocks, a list for each size in units.
     pub(super) parked: Box<[Id]>,
-    pub(super) parked_count: u32,
+    /// Whether there may be any.
+    pub(super) any_parked: bool,
     /// The large block that was freed last.
     pub(super) parked_large: Id,
     pub(super) regions: Vec<Region>,
@@ -92,7 +93,7 @@ impl Space {
             blocks: Blocks::default(),
             bins: [Bins::default(), Bins::default()],
             parked: vec![NONE; PARKED].into_boxed_slice(),
-            parked_count: 0,
+            any_parked: false,
             parked_large: NONE,
             regions: Vec::new(),
             holes: Vec::new(),
@@ -120,7 +121,6 @@ impl Space {
         let id = *head;
         if id != NONE {
             *head = self.blocks[id].link;
-            self.parked_count -= 1;
         }
         id
     }
@@ -292,7 +292,9 @@ impl Space {
             block.state = State::Parked;
             block.link = self.parked[index];
             self.parked[index] = id;
-            self.parked_count += 1;
+            if !self.any_parked {
+                self.any_parked = true;
+            }
             return;
         }
         block.state = State::Parked;
@@ -346,10 +348,10 @@ impl Space {
             self.merge(id);
             any = true;
         }
-        if self.parked_count == 0 {
+        if !self.any_parked {
             return any;
         }
-        self.parked_count = 0;
+        self.any_parked = false;
         for index in 0..PARKED {
             let mut id = std::mem::replace(&mut self.parked[index], NONE);
             while id != NONE {
