@@ -13,6 +13,8 @@ LIBDIR ?= lib
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # What `make replay` and `make bench` replay: a folder of .trace or .trace.xz, or such files.
 TRACES ?= benches/traces
+# What `make test-fuzz` replays beside the inputs that it makes.
+FUZZ_INPUTS = $(wildcard fuzz/corpus/*)
 # A shell opened before rustup was installed does not know where it put cargo.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
@@ -85,11 +87,13 @@ replay: build ## replay recorded allocation traces by each allocator that is her
 	$(COMPARE) --peers $(TARGET)/benches/peers --out $(TARGET)/replay $(TRACES)
 
 .PHONY: bench
-bench: build ## what calls cost beside the bare driver's, start-up, and the allocator beside others; TRACES=folder
+bench: build ## calls beside the bare driver's, start-up, bandwidth, and the allocator beside others; TRACES=folder
 	@tools/bootstrap.sh cc c++
 	@tools/programs.sh benches $(TARGET)/benches $(TARGET)/release $(abspath $(TARGET)/release)
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/overhead
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/startup || [ $$? = 77 ]
+	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/bandwidth
+	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/nowait
 	@$(REPLAY_PROGRAMS)
 	@benches/replay/peers.sh $(TARGET)/benches/peers
 	$(COMPARE) --peers $(TARGET)/benches/peers --bench $(TARGET)/benches/allocator --out $(TARGET)/replay $(TRACES)
@@ -141,6 +145,20 @@ test-replay: build ## the programs that replay traces: broken traces, broken all
 	@tools/bootstrap.sh cc c++
 	@$(REPLAY_PROGRAMS)
 	python3 tests/replay/run.py --replay $(TARGET)/benches/replay/replay --lib $(TARGET)/release --build $(TARGET)/replay-test
+
+.PHONY: test-fuzz
+test-fuzz: build ## made and kept sequences of the allocator's calls against a model: the same each time, some seconds
+	@tools/bootstrap.sh c++
+	@tools/programs.sh fuzz $(TARGET)/fuzz $(TARGET)/release $(abspath $(TARGET)/release)
+	@for segments in True False; do \
+		PLINTH_ALLOC_CONF=expandable_segments:$$segments PLINTH_DEVICE=host $(TARGET)/fuzz/allocator \
+			--save $(TARGET)/fuzz/failed-$$segments --seeds 0 150 $(FUZZ_INPUTS); \
+	done
+
+.PHONY: fuzz
+fuzz: ## look for new ones by libFuzzer, FUZZ_SECONDS=60 for each variant (not part of `make test`)
+	@tools/bootstrap.sh rust c++ clang
+	tools/fuzz.sh
 
 .PHONY: header-check
 header-check: ## the headers alone and beside CUDA's and DLPack's, in every C and C++ that they promise, by gcc and clang
