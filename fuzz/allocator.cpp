@@ -36,13 +36,6 @@ constexpr int DEVICES = 2, STREAMS = 5, POOLS = 4;
 constexpr size_t MOST_CALLS = 600, SLOTS = 1 << 14, MOST_LIVE = 200;
 
 bool verbose;
-
-// Sequences that are known to fail are left out, unless PLINTH_FUZZ_STRICT=1: what is behind them could not be found else.
-// Each question `avoids` names one in fuzz/open/.
-bool avoids(const char *) {
-  static const bool strict = getenv("PLINTH_FUZZ_STRICT") != nullptr;
-  return !strict;
-}
 std::vector<std::string> calls;
 
 __attribute__((format(printf, 1, 2))) void note(const char *format, ...) {
@@ -650,9 +643,6 @@ void release_pool(int device, int index) {
     return;
   }
   const bool exists = pool.made || pool.users[0] + pool.users[1] > 0;
-  if (pool.users[device] == 1 && !pool.made && is_routed(device, index) && avoids("released-before-end")) {
-    return;
-  }
   note("release_pool(device %d, pool %d)", device, index);
   const plinth_status_t status = with_fault([&] { return plinth_release_pool(device, pool.id); });
   if (!exists) {
@@ -669,11 +659,6 @@ void destroy_pool(int index) {
   Pool &pool = pools[index];
   if (!pool.known) {
     return;
-  }
-  for (int device = 0; device < DEVICES; device++) {
-    if (pool.users[device] == 0 && is_routed(device, index) && avoids("released-before-end")) {
-      return;
-    }
   }
   note("mem_pool_destroy(pool %d)", index);
   const plinth_status_t status = with_fault([&] { return plinth_mem_pool_destroy(pool.id); });

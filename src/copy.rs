@@ -1,7 +1,7 @@
 //! Copies and fills, in every direction.
 
 use crate::{
-    driver::{MemoryKind, Span},
+    driver::{MemoryKind, Span, codes},
     error::{Context, Error, Result},
     memory,
     runtime::{self, Runtime},
@@ -47,9 +47,27 @@ pub fn in_stream(destination: Span, source: Span, handle: usize) -> Result<()> {
     if sync_debug::is_on() && (is_pageable(runtime, destination)? || is_pageable(runtime, source)?) {
         sync_debug::check("plinth_memcpy with pageable host memory")?;
     }
-    runtime
-        .in_stream(stream, |driver, raw| Ok(driver.copy(destination, source, raw)?))
-        .context(|| format!("copying {}", Bytes(destination.bytes() as u64)))
+    reaching(stream.device, &[destination, source], || {
+        runtime.in_stream(stream, |driver, raw| Ok(driver.copy(destination, source, raw)?))
+    })
+    .context(|| format!("copying {}", Bytes(destination.bytes() as u64)))
+}
+
+/// Runs `body`, which works on memory from a stream of `device`. Memory of another device that is mapped, as the caching
+/// allocator's is, refuses that with CUDA's "invalid value", while the driver's own allocations let copies pass; so that
+/// nobody has to know which is which, the device is given access then, and `body` a second chance.
+#[inline]
+fn reaching(device: u32, spans: &[Span], mut body: impl FnMut() -> Result<()>) -> Result<()> {
+    match body() {
+        Err(error) if error.driver_code() == codes::CUDA_ERROR_INVALID_VALUE => {
+            let mut reached = false;
+            for span in spans {
+                reached |= memory::let_reach(device, span.address());
+            }
+            if reached { body() } else { Err(error) }
+        }
+        result => result,
+    }
 }
 
 /// Copies as torch's `copy_` does: in the current streams of the devices that own the memory, found out from the
@@ -92,7 +110,9 @@ pub fn between_current_streams(destination: Span, source: Span, non_blocking: bo
 
 fn copy_on(runtime: &Runtime, destination: Span, source: Span, device: u32) -> Result<()> {
     let stream = stream::current_on(runtime, device)?;
-    runtime.in_stream(stream, |driver, raw| Ok(driver.copy(destination, source, raw)?))
+    reaching(device, &[destination, source], || {
+        runtime.in_stream(stream, |driver, raw| Ok(driver.copy(destination, source, raw)?))
+    })
 }
 
 fn copy_on_and_wait(runtime: &Runtime, destination: Span, source: Span, device: u32) -> Result<()> {

@@ -54,13 +54,16 @@ pub unsafe extern "C" fn plinth_free(pointer: *mut c_void, size: isize, device: 
     free(pointer);
 }
 
-/// The init_fn of CUDAPluggableAllocator: initializes the library. Thread-safe.
+/// The init_fn of CUDAPluggableAllocator: initializes the library. Where there are several devices, each is given access to
+/// the memory of every other that it can reach: PyTorch copies between devices without telling its allocator. Thread-safe.
 ///
-/// @param device_count How many devices PyTorch sees; not needed.
+/// @param device_count How many devices PyTorch sees.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_pluggable_init(device_count: c_int) {
-    let _ = device_count;
-    guard(|| runtime::ready().map(drop));
+    guard(|| {
+        runtime::ready()?;
+        if device_count > 1 { memory::add_all_peers() } else { Ok(()) }
+    });
 }
 
 /// The reset_fn of CUDAPluggableAllocator, which torch.cuda.empty_cache calls: plinth_empty_cache. Thread-safe.

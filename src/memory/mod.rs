@@ -48,7 +48,7 @@ pub mod tracing;
 pub use arena::Arena;
 pub use caching::*;
 pub use device_memory::DeviceMemory;
-pub use peers::{add_peer, remove_peer};
+pub use peers::{add_all_peers, add_peer, let_reach, remove_peer};
 pub use pool::PoolId;
 pub use pools::*;
 pub use raw::{alloc, alloc_pinned, device_of, free, free_pinned, owner};

@@ -27,6 +27,34 @@ pub fn add_peer(device: i32, peer: i32) -> Result<()> {
     outcome
 }
 
+/// Lets a device reach the memory of another that an address is in, if that is mapped memory which it could not reach yet
+/// and can. Whether it did.
+pub fn let_reach(device: u32, address: u64) -> bool {
+    let Ok(runtime) = runtime::ready() else { return false };
+    let (Ok(Some(owner)), Ok(reader)) = (super::owner(runtime, address), runtime.device(device as i32)) else {
+        return false;
+    };
+    let Ok(peer) = runtime.device(owner as i32) else { return false };
+    owner != device
+        && !peer.memory.peers.lock().contains(&reader.native)
+        && peer.memory.count_arenas() > 0
+        && runtime.driver.can_access_peer(reader.native, peer.native).unwrap_or(false)
+        && add_peer(device as i32, owner as i32).is_ok()
+}
+
+/// Lets every device reach every other's memory that it can, now and later.
+pub fn add_all_peers() -> Result<()> {
+    let runtime = runtime::ready()?;
+    for reader in runtime.devices() {
+        for peer in runtime.devices() {
+            if reader.ordinal != peer.ordinal && runtime.driver.can_access_peer(reader.native, peer.native)? {
+                add_peer(reader.ordinal as i32, peer.ordinal as i32)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Takes back what [`add_peer`] gave.
 pub fn remove_peer(device: i32, peer: i32) -> Result<()> {
     let runtime = runtime::ready()?;
