@@ -1845,11 +1845,14 @@ void plinth_free(void *pointer,
 PLINTH_NOEXCEPT;
 
 /**
- * The init_fn of CUDAPluggableAllocator: initializes the library. Thread-safe.
+ * The init_fn of CUDAPluggableAllocator: initializes the library. Where there are several devices, each is given access to
+ * the memory of every other that it can reach: PyTorch copies between devices without telling its allocator. Thread-safe.
  *
- * @param device_count How many devices PyTorch sees; not needed.
+ * @param device_count How many devices PyTorch sees.
  */
-PLINTH_API void plinth_pluggable_init(int device_count) PLINTH_NOEXCEPT;
+PLINTH_API
+void plinth_pluggable_init(int device_count)
+PLINTH_NOEXCEPT;
 
 /**
  * The reset_fn of CUDAPluggableAllocator, which torch.cuda.empty_cache calls: plinth_empty_cache. Thread-safe.

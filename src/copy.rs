@@ -60,9 +60,14 @@ pub fn in_stream(destination: Span, source: Span, handle: usize) -> Result<()> {
 fn reaching(device: u32, spans: &[Span], mut body: impl FnMut() -> Result<()>) -> Result<()> {
     match body() {
         Err(error) if error.driver_code() == codes::CUDA_ERROR_INVALID_VALUE => {
+            // Of a copy between two devices either may be the one that makes it.
+            let owners = spans.iter().filter_map(|span| memory::device_of(span.address()).ok().flatten());
+            let readers: Vec<u32> = owners.chain([device]).collect();
             let mut reached = false;
             for span in spans {
-                reached |= memory::let_reach(device, span.address());
+                for reader in &readers {
+                    reached |= memory::let_reach(*reader, span.address());
+                }
             }
             if reached { body() } else { Err(error) }
         }
