@@ -1,0 +1,331 @@
+// What the fuzzer works on, the simple model that the allocator is held against, and what must hold at all times.
+//
+// SPDX-License-Identifier: MIT OR Apache-2.0
+#pragma once
+
+#include <plinth.h>
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace {
+
+constexpr size_t KIB = 1024, MIB = 1024 * KIB, UNIT = 512;
+constexpr int DEVICES = 2, STREAMS = 5, POOLS = 4;
+constexpr size_t MOST_CALLS = 600, SLOTS = 1 << 14, MOST_LIVE = 200;
+
+bool verbose;
+std::vector<std::string> calls;
+
+__attribute__((format(printf, 1, 2))) void note(const char *format, ...) {
+  char line[256];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  if (verbose) {
+    fprintf(stderr, "  %s\n", line);
+  }
+  calls.emplace_back(line);
+}
+
+// What the program keeps of an input that fails; libFuzzer has its own way.
+const uint8_t *input;
+size_t input_bytes;
+const char *save_to;
+std::string input_name;
+
+[[noreturn]] void fail(int line, const std::string &what) {
+  fprintf(stderr, "%s: the calls were:\n", input_name.c_str());
+  for (const std::string &call : calls) {
+    fprintf(stderr, "  %s\n", call.c_str());
+  }
+  fprintf(stderr, "fuzz/allocator.cpp:%d: %s\nthe last message is \"%s\"\n", line, what.c_str(), plinth_last_error());
+  if (save_to != nullptr) {
+    std::ofstream(save_to, std::ios::binary).write(reinterpret_cast<const char *>(input), static_cast<long>(input_bytes));
+    fprintf(stderr, "the input is in %s\n", save_to);
+  }
+  fflush(stderr);
+  abort();
+}
+
+#define CHECK(condition) ((condition) ? void() : fail(__LINE__, "CHECK(" #condition ") does not hold"))
+#define CHECK_STATUS(call, expected)                                                                     \
+  do {                                                                                                   \
+    const plinth_status_t status_ = (call);                                                              \
+    if (status_ != (expected)) {                                                                         \
+      fail(__LINE__, std::string(#call ": ") + plinth_status_name(status_) + " instead of " + #expected); \
+    }                                                                                                    \
+  } while (0)
+#define CHECK_OK(call) CHECK_STATUS(call, PLINTH_OK)
+#define CHECK_EQ(actual, expected)                                                                                  \
+  do {                                                                                                              \
+    const size_t actual_ = (actual), expected_ = (expected);                                                        \
+    if (actual_ != expected_) {                                                                                     \
+      fail(__LINE__, #actual ": " + std::to_string(actual_) + " instead of " #expected ", " + std::to_string(expected_)); \
+    }                                                                                                               \
+  } while (0)
+
+// ---- what the calls work on
+
+struct Gate {
+  std::atomic<bool> opened{false}, passed{false};
+};
+
+struct Block {
+  unsigned char *memory;
+  size_t bytes;    // as asked for
+  size_t charged;  // as counted
+  uint32_t word;   // stands at its stamps
+  int device, stream, pool;
+  std::vector<std::pair<int, int>> uses;  // device and stream
+};
+
+// What was freed and may not be given out again while a gate is shut.
+struct Quarantine {
+  uintptr_t begin, end;
+  std::shared_ptr<Gate> gate;
+};
+
+struct Pool {
+  plinth_pool_id_t id;
+  bool known = false, made = false, no_split = false, willing = false;
+  int users[DEVICES] = {};
+};
+
+struct Route {
+  int pool, stream;  // stream -1: the thread's requests; -2: those of captures
+};
+
+plinth_stream_t streams[DEVICES][STREAMS];
+size_t totals[DEVICES];
+uint32_t *slots;
+
+std::vector<Block> live;
+std::deque<Quarantine> quarantines;
+std::vector<std::pair<std::shared_ptr<Gate>, std::pair<int, int>>> shut;
+std::vector<std::shared_ptr<Gate>> opened;
+std::vector<uint32_t> expected;  // of the slots
+Pool pools[POOLS];
+std::vector<Route> routes[DEVICES];
+std::vector<std::pair<void *, int>> direct;
+std::map<void *, size_t> direct_bytes;
+size_t sums[DEVICES], peaks[DEVICES], limits[DEVICES];
+bool loose[DEVICES];       // a pool without splits was used, so blocks may be larger than asked for
+bool ever_willing;         // requests of the default pool may have gone elsewhere
+int callback_frees;        // how many blocks the callback frees, once
+int current;
+// Whether counters are seldom looked at: a look at them notes a peak, and hides that nobody did.
+bool sparse;
+uint32_t next_word;
+std::vector<void *> stale;
+
+size_t rounded(size_t bytes) { return (bytes + UNIT - 1) / UNIT * UNIT; }
+int canonical(int stream) { return stream == 4 ? 0 : stream; }
+
+void use_device(int device) { CHECK_OK(plinth_set_device(device)); }
+
+size_t allocated(int device) {
+  size_t bytes = 0;
+  CHECK_OK(plinth_memory_allocated(device, &bytes));
+  return bytes;
+}
+
+size_t reserved(int device) {
+  size_t bytes = 0;
+  CHECK_OK(plinth_memory_reserved(device, &bytes));
+  return bytes;
+}
+
+// Segments go back by cuMemFree, which waits for the device: there a gate does not stay shut for ever.
+bool segments;
+
+void hold_function(void *context) {
+  auto *gate = static_cast<Gate *>(context);
+  const auto begin = std::chrono::steady_clock::now();
+  while (!gate->opened.load()) {
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    if (segments && std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(5)) {
+      gate->opened.store(true);
+    }
+  }
+  gate->passed.store(true);
+}
+
+void open_gates() {
+  for (auto &entry : shut) {
+    entry.first->opened.store(true);
+    opened.push_back(entry.first);
+  }
+  shut.clear();
+}
+
+// Waits for all work, and looks at what it read.
+void settle() {
+  open_gates();
+  for (int device = 0; device < DEVICES; device++) {
+    CHECK_OK(plinth_synchronize(device));
+  }
+  for (auto &gate : opened) {
+    while (!gate->passed.load()) {
+      std::this_thread::yield();
+    }
+  }
+  opened.clear();
+  quarantines.clear();
+  for (size_t slot = 0; slot < expected.size(); slot++) {
+    if (slots[slot] != expected[slot]) {
+      char text[128];
+      snprintf(text, sizeof text, "a stamp of block #%u is %u when it is read: somebody else wrote there",
+               expected[slot], slots[slot]);
+      fail(__LINE__, text);
+    }
+  }
+  expected.clear();
+}
+
+// Where a block is written to and read: its ends, and some places between in a large one.
+template <typename Body> void at_stamps(const Block &block, Body body) {
+  if (block.bytes < 4) {
+    return;
+  }
+  const size_t last = (block.bytes - 4) / 4 * 4;
+  body(size_t{0});
+  if (last > 0) {
+    body(last);
+  }
+  if (block.bytes > 3 * MIB) {
+    for (size_t part = 1; part < 6; part++) {
+      body(block.bytes / 6 * part / 4 * 4);
+    }
+  }
+}
+
+void stamp(const Block &block) {
+  use_device(block.device);
+  at_stamps(block, [&](size_t offset) {
+    CHECK_OK(plinth_memset_pattern(block.memory + offset, &block.word, 4, 4, streams[block.device][block.stream]));
+  });
+  use_device(current);
+}
+
+void read_stamps(const Block &block, int stream) {
+  if (expected.size() + 8 > SLOTS) {
+    settle();
+  }
+  use_device(block.device);
+  at_stamps(block, [&](size_t offset) {
+    uint32_t *slot = slots + expected.size();
+    *slot = 0;
+    expected.push_back(block.word);
+    CHECK_OK(plinth_memcpy(slot, block.memory + offset, 4, streams[block.device][stream]));
+  });
+  use_device(current);
+}
+
+// ---- faults
+
+struct Fault {
+  unsigned nth = 0;
+  int code = 0;
+};
+Fault next_fault;
+const char *tripped, *tripped_before_callback;
+
+// Makes a call with the fault that was asked for; whether it succeeded. A failure must be the fault's.
+template <typename Call> plinth_status_t with_fault(Call call) {
+  const Fault fault = next_fault;
+  next_fault = Fault();
+  tripped_before_callback = nullptr;
+  if (fault.nth != 0) {
+    CHECK_OK(plinth_inject_fault(fault.nth, fault.code));
+  }
+  const plinth_status_t status = call();
+  const std::string message = plinth_last_error();
+  tripped = fault.nth == 0 ? nullptr : tripped_before_callback != nullptr ? tripped_before_callback : plinth_tripped_fault();
+  if ((status == PLINTH_OK) != message.empty()) {
+    fail(__LINE__, std::string(plinth_status_name(status)) + " leaves the message \"" + message + "\"");
+  }
+  if (fault.nth != 0) {
+    CHECK_OK(plinth_inject_fault(0, 0));
+  }
+  if (status != PLINTH_OK || tripped != nullptr) {
+    note("  -> %s%s%s: %.150s", plinth_status_name(status), tripped ? ", after a fault in " : "", tripped ? tripped : "",
+         message.c_str());
+  }
+  return status;
+}
+
+void expect_ok_or_fault(int line, plinth_status_t status) {
+  const bool excused = tripped != nullptr && (status == PLINTH_ERROR_DRIVER || status == PLINTH_ERROR_OUT_OF_MEMORY);
+  if (status != PLINTH_OK && !excused) {
+    fail(line, std::string("failed with ") + plinth_status_name(status) + " without a reason");
+  }
+}
+
+// ---- what must hold at all times
+
+void check_counters() {
+  for (int device = 0; device < DEVICES; device++) {
+    CHECK_EQ(allocated(device), sums[device]);
+    size_t peak = 0;
+    CHECK_OK(plinth_max_memory_allocated(device, &peak));
+    CHECK_EQ(peak, peaks[device]);
+    const size_t held = reserved(device);
+    CHECK(held >= sums[device]);
+    CHECK(held <= totals[device]);
+    CHECK_OK(plinth_max_memory_reserved(device, &peak));
+    CHECK(peak >= held);
+  }
+}
+
+void check_pools() {
+  for (int device = 0; device < DEVICES; device++) {
+    size_t in_pools[POOLS + 1] = {};
+    for (const Block &block : live) {
+      if (block.device == device) {
+        in_pools[block.pool + 1] += block.charged;
+      }
+    }
+    size_t sum = 0;
+    for (int pool = -1; pool < POOLS; pool++) {
+      if (pool >= 0 && !pools[pool].known) {
+        continue;
+      }
+      const plinth_pool_id_t id = pool < 0 ? plinth_pool_id_t{0, 0} : pools[pool].id;
+      size_t bytes = 0, held = 0;
+      CHECK_OK(plinth_mem_pool_memory(id, device, &bytes, &held));
+      CHECK(held >= bytes);
+      if (!ever_willing) {
+        CHECK_EQ(bytes, in_pools[pool + 1]);
+      }
+      sum += bytes;
+      if (pool >= 0) {
+        int32_t users = -1;
+        const bool exists = pools[pool].made || pools[pool].users[0] + pools[pool].users[1] > 0;
+        if (exists) {
+          CHECK_OK(plinth_mem_pool_use_count(id, device, &users));
+          CHECK_EQ(static_cast<size_t>(users), static_cast<size_t>(pools[pool].users[device] + (pools[pool].made ? 1 : 0)));
+        } else {
+          CHECK_STATUS(plinth_mem_pool_use_count(id, device, &users), PLINTH_ERROR_INVALID_HANDLE);
+        }
+      }
+    }
+    CHECK_EQ(sum, sums[device]);
+  }
+}
+
+}  // namespace
