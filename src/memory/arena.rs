@@ -7,7 +7,7 @@
 
 use super::{
     biased::{Biased, Held},
-    block::{Id, Zone},
+    block::Id,
     growth::{Lifted, Spare},
     lock::Lock,
     pool::{self, PoolId},
@@ -204,11 +204,6 @@ impl Inner {
             Given::Free => None,
             Given::Waiting => Some(self.uses.remove(&block).unwrap_or_default()),
         }
-    }
-
-    /// The bytes in small and large blocks.
-    pub fn live_bytes(&self, zone: Zone) -> u64 {
-        self.space.counters.zones[zone as usize].bytes.current()
     }
 }
 

@@ -1,14 +1,7 @@
 //! What an allocator counts of a device, by torch's names: plain numbers, which whoever holds the allocator's lock
 //! changes.
 
-/// The two sizes of block that torch tells apart in its counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
-    /// At most 1 MiB.
-    Small,
-    /// Anything above that.
-    Large,
-}
+use super::block::Zone;
 
 /// A quantity that goes up and down.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -75,25 +68,25 @@ pub struct ByPool {
 }
 
 impl ByPool {
-    fn class(&mut self, class: Class) -> &mut Stat {
-        match class {
-            Class::Small => &mut self.small,
-            Class::Large => &mut self.large,
+    fn of(&mut self, zone: Zone) -> &mut Stat {
+        match zone {
+            Zone::Small => &mut self.small,
+            Zone::Large => &mut self.large,
         }
     }
 
-    /// Increases the quantity of a class, and the whole.
+    /// Increases the quantity of a zone, and the whole.
     #[inline]
-    pub fn add(&mut self, class: Class, amount: u64) {
+    pub fn add(&mut self, zone: Zone, amount: u64) {
         self.all.add(amount);
-        self.class(class).add(amount);
+        self.of(zone).add(amount);
     }
 
-    /// Decreases the quantity of a class, and the whole.
+    /// Decreases the quantity of a zone, and the whole.
     #[inline]
-    pub fn sub(&mut self, class: Class, amount: u64) {
+    pub fn sub(&mut self, zone: Zone, amount: u64) {
         self.all.sub(amount);
-        self.class(class).sub(amount);
+        self.of(zone).sub(amount);
     }
 
     fn each(&mut self) -> [&mut Stat; 3] {
@@ -267,7 +260,7 @@ mod tests {
             let mut counts = ByPool::default();
             let mut history = vec![0];
             for (add, small, amount) in steps {
-                let class = if small { Class::Small } else { Class::Large };
+                let class = if small { Zone::Small } else { Zone::Large };
                 if add {
                     counts.add(class, amount);
                 } else {
@@ -312,8 +305,8 @@ mod tests {
     #[test]
     fn the_keys_are_torchs() {
         let mut stats = Stats { num_ooms: 3, ..Stats::default() };
-        stats.allocated_bytes.add(Class::Small, 512);
-        stats.requested_bytes.add(Class::Small, u64::MAX);
+        stats.allocated_bytes.add(Zone::Small, 512);
+        stats.requested_bytes.add(Zone::Small, u64::MAX);
         let entries: Vec<_> = stats.entries().collect();
         assert_eq!((entries.len(), stats.entries().len()), (KEYS, KEYS));
         assert!(entries.windows(2).all(|pair| pair[0].0 < pair[1].0));
