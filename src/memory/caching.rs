@@ -90,10 +90,11 @@ fn find_arena(number: i32, stream: Stream) -> Result<(&'static Arena, u32)> {
     let handle = route::canonical(stream.handle());
     let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
     let key = Key { stream: handle, thread, pool };
-    let stream = if handle == 0 { Stream::DEFAULT } else { stream };
-    let (arena, generation) = device.memory.arena(device.ordinal, key, stream)?;
+    let named = if handle == 0 { Stream::DEFAULT } else { stream };
+    let (arena, generation) = device.memory.arena(device.ordinal, key, named)?;
     if lasting && route::may_remember(epoch) {
-        thread::remember_arena(handle, device.ordinal, epoch, arena, generation);
+        // By the name that was asked for: it is looked up by that.
+        thread::remember_arena(stream.handle(), device.ordinal, epoch, arena, generation);
     }
     Ok((arena, generation))
 }

@@ -132,14 +132,11 @@ impl super::space::Space {
     /// same handle is in use.
     fn pinned_free(&self) -> [(u64, u64); 2] {
         let mut pinned = [(0, 0); 2];
-        for (_, block) in self.blocks.iter() {
+        for (id, block) in self.blocks.iter() {
             if !matches!(block.state, State::Free | State::Parked) {
                 continue;
             }
-            let end = block.address + block.size;
-            let inside =
-                self.mapped.range(block.address..end).filter(|(address, mapped)| *address + mapped.bytes <= end);
-            let bytes = block.size - inside.map(|(_, mapped)| mapped.bytes).sum::<u64>();
+            let bytes = block.size - self.whole_bytes(id);
             if bytes > 0 {
                 let entry = &mut pinned[block.zone as usize];
                 *entry = (entry.0 + 1, entry.1 + bytes);

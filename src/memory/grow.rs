@@ -11,14 +11,15 @@ use super::{
     block::{UNIT, Zone},
     device_memory::Method,
     growth::{Lifted, Site, Spare, Spot},
+    handles::{self, Handle},
     marks, policy,
     pool::PoolId,
     space::zone_of,
 };
 use crate::{
     device::Device,
-    driver::{Driver, Physical, Stream, codes},
-    error::{Context, Error, Result},
+    driver::{Driver, Stream, codes},
+    error::{Error, Result},
     runtime::Runtime,
     status::Status,
     units::Bytes,
@@ -86,7 +87,7 @@ struct Pick {
 /// Handles for a site, and where they are from.
 #[derive(Default)]
 struct Pieces {
-    created: Vec<(Physical, u64)>,
+    created: Vec<Handle>,
     stolen: Vec<(Pick, Lifted)>,
 }
 
@@ -328,23 +329,10 @@ impl Grower<'_> {
 
     /// Creates handles of these sizes. Whether there was enough memory.
     fn create(&self, sizes: Vec<u64>, most: u64, pieces: &mut Pieces) -> Result<bool> {
-        let memory = &self.device.memory;
         for size in sizes {
-            if !memory.try_hold(size, most) {
-                return Ok(false);
-            }
-            match self.driver().memory_create(size, self.device.native) {
-                Ok(physical) => {
-                    memory.created.one();
-                    pieces.created.push((physical, size));
-                }
-                Err(failure) => {
-                    memory.never_held(size);
-                    if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY {
-                        return Ok(false);
-                    }
-                    return Err(Error::from(failure).context(format_args!("creating {} of memory", Bytes(size))));
-                }
+            match handles::create(self.device, self.driver(), size, most)? {
+                Some(handle) => pieces.created.push(handle),
+                None => return Ok(false),
             }
         }
         Ok(true)
@@ -364,33 +352,15 @@ impl Grower<'_> {
 
     /// Maps the pieces at the site, one after the other.
     fn map(&self, site: Site, pieces: &Pieces) -> Result<()> {
-        let handles: Vec<(Physical, u64)> = pieces.handles().collect();
-        let bytes: u64 = handles.iter().map(|(_, bytes)| bytes).sum();
-        let start = site.address(bytes);
-        let mut end = start;
-        let mut outcome = Ok(());
-        for (physical, bytes) in handles {
-            outcome = self.driver().memory_map(end, bytes, physical);
-            if outcome.is_err() {
-                break;
-            }
-            end += bytes;
-        }
-        if outcome.is_ok() {
-            outcome = self.driver().memory_allow(start, bytes, &self.device.memory_readers());
-        }
-        if outcome.is_err() && end > start {
-            // Where even this fails the addresses stay unusable; the memory behind them goes back all the same.
-            marks::insist(|| self.driver().memory_unmap(start, end - start));
-        }
-        outcome.context(|| format!("mapping {} of memory", Bytes(bytes)))
+        let pieces: Vec<Handle> = pieces.handles().collect();
+        let bytes = pieces.iter().map(|(_, bytes)| bytes).sum();
+        handles::map(self.device, self.driver(), site.address(bytes), &pieces)
     }
 
     /// The handles are mapped: hands the block out, and lets go of the addresses that stolen handles had before.
     fn publish(&self, site: Site, pieces: Pieces, request: Request) -> u64 {
-        let lifted: Vec<Lifted> =
-            pieces.handles().map(|(physical, bytes)| Lifted { block: 0, address: 0, bytes, physical }).collect();
-        let address = self.arena.lock().space.fill(site, &lifted, request.size, request.requested);
+        let handles: Vec<Handle> = pieces.handles().collect();
+        let address = self.arena.lock().space.fill(site, &handles, request.size, request.requested);
         for (pick, lifted) in pieces.stolen {
             self.device.memory.moved.add(lifted.bytes);
             let mut inner = pick.arena.lock();
@@ -406,12 +376,7 @@ impl Grower<'_> {
     }
 
     fn undo(&self, pieces: Pieces) {
-        for (physical, bytes) in pieces.created {
-            if marks::insist(|| self.driver().memory_release(physical)) {
-                self.device.memory.never_held(bytes);
-                self.device.memory.released.one();
-            }
-        }
+        handles::undo(self.device, self.driver(), pieces.created);
         for (pick, lifted) in pieces.stolen {
             pick.arena.lock().space.put_back(lifted.block);
         }
@@ -420,7 +385,7 @@ impl Grower<'_> {
 
 impl Pieces {
     /// In the order in which they are mapped.
-    fn handles(&self) -> impl Iterator<Item = (Physical, u64)> + '_ {
+    fn handles(&self) -> impl Iterator<Item = Handle> + '_ {
         let stolen = self.stolen.iter().map(|(_, lifted)| (lifted.physical, lifted.bytes));
         self.created.iter().copied().chain(stolen)
     }

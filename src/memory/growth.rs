@@ -3,6 +3,7 @@
 
 use super::{
     block::{Block, Id, NONE, State, Zone},
+    handles::Handle,
     mapped::{Backing, Mapped},
     space::{Region, Space},
 };
@@ -219,14 +220,9 @@ impl Space {
 
     /// Notes that handles are mapped at a site, and gives a block of `size` bytes of it out. `pieces` are in order of
     /// address and fill the site from [`Site::address`] on.
-    pub fn fill(&mut self, site: Site, pieces: &[Lifted], size: u64, requested: u64) -> u64 {
-        let bytes = pieces.iter().map(|piece| piece.bytes).sum();
-        let mut address = site.address(bytes);
-        for piece in pieces {
-            self.mapped.insert(address, Mapped { bytes: piece.bytes, backing: Backing::Handle(piece.physical) });
-            self.counters.map(self.blocks[site.hole].zone, piece.bytes);
-            address += piece.bytes;
-        }
+    pub fn fill(&mut self, site: Site, pieces: &[Handle], size: u64, requested: u64) -> u64 {
+        let bytes = pieces.iter().map(|(_, bytes)| bytes).sum();
+        self.note_mapped(site.address(bytes), self.blocks[site.hole].zone, pieces);
         // Cut the filled part out of the hole.
         let mut filled = site.hole;
         if bytes < site.room {
@@ -258,6 +254,15 @@ impl Space {
             self.cut(first, size);
         }
         self.hand_out(first, requested)
+    }
+
+    /// Notes that handles are mapped from `address` on.
+    pub(super) fn note_mapped(&mut self, mut address: u64, zone: Zone, pieces: &[Handle]) {
+        for (physical, bytes) in pieces {
+            self.mapped.insert(address, Mapped { bytes: *bytes, backing: Backing::Handle(*physical) });
+            self.counters.map(zone, *bytes);
+            address += bytes;
+        }
     }
 
     /// Makes a held block a hole, one with the holes beside it.

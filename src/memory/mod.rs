@@ -22,6 +22,7 @@ pub mod directory;
 pub mod gauge;
 pub mod grow;
 pub mod growth;
+pub mod handles;
 pub mod ladder;
 #[allow(unsafe_code)]
 pub mod lock;

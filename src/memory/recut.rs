@@ -6,15 +6,11 @@
 use super::{
     arena::Arena,
     growth::Spare,
-    mapped::{Backing, Mapped},
+    handles::{self, Handle},
     marks,
     stuck::Cut,
 };
-use crate::{
-    device::Device,
-    driver::{Driver, Physical},
-    runtime::Runtime,
-};
+use crate::{device::Device, driver::Driver, runtime::Runtime};
 
 /// Cuts a handle in up to three: below the granule with the edge, that granule, and above it. Where that is not possible
 /// everything stays as it is, or, if the driver gives nothing for what it got back, the addresses become a hole.
@@ -39,7 +35,7 @@ pub fn recut(runtime: &Runtime, device: &Device, arena: &'static Arena, cut: Cut
         device.memory.released.one();
         device.memory.let_go(lifted.bytes);
     }
-    let pieces = create(device, driver, &pieces(&cut)).and_then(|pieces| map(device, driver, lifted.address, pieces));
+    let pieces = put(device, driver, lifted.address, &pieces(&cut));
     let mut inner = arena.lock();
     match pieces {
         Some(pieces) => inner.space.replace(&lifted, &pieces),
@@ -57,67 +53,32 @@ fn pieces(cut: &Cut) -> Vec<u64> {
     [below, cut.granule, above].into_iter().filter(|bytes| *bytes > 0).collect()
 }
 
-/// Creates handles of these sizes, all or none. The budget had room for them a moment ago, but another thread may have
-/// taken it.
-fn create(device: &Device, driver: &Driver, sizes: &[u64]) -> Option<Vec<(Physical, u64)>> {
+/// Creates handles of these sizes and maps them from `start` on, all or none. The budget had room for them a moment ago,
+/// but another thread may have taken it.
+fn put(device: &Device, driver: &Driver, start: u64, sizes: &[u64]) -> Option<Vec<Handle>> {
     let total = device.memory.total(device, driver).unwrap_or(u64::MAX);
     let most = device.memory.limit(total).unwrap_or(u64::MAX);
     let mut created = Vec::new();
     for bytes in sizes {
-        if device.memory.try_hold(*bytes, most) {
-            if let Ok(physical) = driver.memory_create(*bytes, device.native) {
-                device.memory.created.one();
-                created.push((physical, *bytes));
-                continue;
-            }
-            device.memory.never_held(*bytes);
+        match handles::create(device, driver, *bytes, most) {
+            Ok(Some(handle)) => created.push(handle),
+            _ => break,
         }
-        release(device, driver, created);
-        return None;
     }
-    Some(created)
-}
-
-fn map(device: &Device, driver: &Driver, start: u64, pieces: Vec<(Physical, u64)>) -> Option<Vec<(Physical, u64)>> {
-    let mut end = start;
-    for (physical, bytes) in &pieces {
-        if driver.memory_map(end, *bytes, *physical).is_err() {
-            break;
-        }
-        end += bytes;
+    if created.len() == sizes.len() && handles::map(device, driver, start, &created).is_ok() {
+        return Some(created);
     }
-    let bytes: u64 = pieces.iter().map(|(_, bytes)| bytes).sum();
-    if end == start + bytes && driver.memory_allow(start, bytes, &device.memory_readers()).is_ok() {
-        return Some(pieces);
-    }
-    if end > start {
-        marks::insist(|| driver.memory_unmap(start, end - start));
-    }
-    release(device, driver, pieces);
+    handles::undo(device, driver, created);
     None
-}
-
-fn release(device: &Device, driver: &Driver, pieces: Vec<(Physical, u64)>) {
-    for (physical, bytes) in pieces {
-        if marks::insist(|| driver.memory_release(physical)) {
-            device.memory.released.one();
-            device.memory.never_held(bytes);
-        }
-    }
 }
 
 impl super::space::Space {
     /// Notes that other handles are mapped where one was lifted out, and frees the addresses again.
-    fn replace(&mut self, lifted: &super::growth::Lifted, pieces: &[(Physical, u64)]) {
+    fn replace(&mut self, lifted: &super::growth::Lifted, pieces: &[Handle]) {
         let zone = self.blocks[lifted.block].zone;
         self.mapped.remove(&lifted.address);
         self.counters.unmap(zone, lifted.bytes);
-        let mut address = lifted.address;
-        for (physical, bytes) in pieces {
-            self.mapped.insert(address, Mapped { bytes: *bytes, backing: Backing::Handle(*physical) });
-            self.counters.map(zone, *bytes);
-            address += bytes;
-        }
+        self.note_mapped(lifted.address, zone, pieces);
         self.put_back(lifted.block);
     }
 }

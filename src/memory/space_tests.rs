@@ -72,8 +72,7 @@ impl Program {
         self.space.settle();
         let spot = self.spot(size);
         let site = self.space.hold(spot);
-        let piece = Lifted { block: 0, address: 0, bytes: spot.need, physical: new_handle() };
-        let address = self.space.fill(site, &[piece], size, bytes);
+        let address = self.space.fill(site, &[(new_handle(), spot.need)], size, bytes);
         self.live.push((address, size));
     }
 
@@ -106,7 +105,8 @@ impl Program {
         match spot {
             Some(spot) => {
                 let site = self.space.hold(spot);
-                let address = self.space.fill(site, &lifted, bytes, bytes);
+                let handles: Vec<_> = lifted.iter().map(|piece| (piece.physical, piece.bytes)).collect();
+                let address = self.space.fill(site, &handles, bytes, bytes);
                 self.live.push((address, bytes));
                 for piece in &lifted {
                     self.space.moved(piece);

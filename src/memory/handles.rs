@@ -1,0 +1,66 @@
+//! Handles as the driver gives, maps and takes them back, with the device's account of what is held.
+
+use super::marks;
+use crate::{
+    device::Device,
+    driver::{Driver, Physical, codes},
+    error::{Context, Error, Result},
+    units::Bytes,
+};
+
+/// A handle and its bytes.
+pub type Handle = (Physical, u64);
+
+/// Creates a handle, if no more than `most` bytes are held with it. `None` where that, or the driver's memory, does not
+/// suffice.
+pub fn create(device: &Device, driver: &Driver, bytes: u64, most: u64) -> Result<Option<Handle>> {
+    let memory = &device.memory;
+    if !memory.try_hold(bytes, most) {
+        return Ok(None);
+    }
+    match driver.memory_create(bytes, device.native) {
+        Ok(physical) => {
+            memory.created.one();
+            Ok(Some((physical, bytes)))
+        }
+        Err(failure) => {
+            memory.never_held(bytes);
+            if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY {
+                return Ok(None);
+            }
+            Err(Error::from(failure).context(format_args!("creating {} of memory", Bytes(bytes))))
+        }
+    }
+}
+
+/// Maps handles from `start` on, one after the other, for all who may read them. All or none.
+pub fn map(device: &Device, driver: &Driver, start: u64, handles: &[Handle]) -> Result<()> {
+    let bytes: u64 = handles.iter().map(|(_, bytes)| bytes).sum();
+    let mut end = start;
+    let mut outcome = Ok(());
+    for (physical, bytes) in handles {
+        outcome = driver.memory_map(end, *bytes, *physical);
+        if outcome.is_err() {
+            break;
+        }
+        end += bytes;
+    }
+    if outcome.is_ok() {
+        outcome = driver.memory_allow(start, bytes, &device.memory_readers());
+    }
+    if outcome.is_err() && end > start {
+        // Where even this fails the addresses stay unusable; the memory behind them goes back all the same.
+        marks::insist(|| driver.memory_unmap(start, end - start));
+    }
+    outcome.context(|| format!("mapping {} of memory", Bytes(bytes)))
+}
+
+/// Gives handles back that nobody has used.
+pub fn undo(device: &Device, driver: &Driver, handles: Vec<Handle>) {
+    for (physical, bytes) in handles {
+        if marks::insist(|| driver.memory_release(physical)) {
+            device.memory.released.one();
+            device.memory.never_held(bytes);
+        }
+    }
+}
