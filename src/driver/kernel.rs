@@ -33,24 +33,41 @@ impl Driver {
 
     /// Launches one block of one thread of a kernel that takes one 64-bit integer.
     pub fn launch_scalar(&self, function: Function, argument: u64, stream: Stream) -> Answer<()> {
-        let mut argument = argument;
-        let mut parameters = [(&raw mut argument).cast::<c_void>()];
-        // SAFETY: the kernel takes exactly one 64-bit integer, as its callers in the core see to; the driver copies
-        // the argument before it returns. Function and stream are live.
+        let argument = (&raw const argument).cast::<c_void>();
+        // SAFETY: the kernel takes exactly one 64-bit integer, as its callers in the core see to, and that outlives the
+        // call.
+        unsafe { self.launch(function, [1; 3], [1; 3], 0, &[argument], stream) }
+    }
+
+    /// Launches a kernel.
+    ///
+    /// # Safety
+    /// Each of `parameters` leads to a value of the type that the kernel takes in that place; the driver copies it before
+    /// it returns. What the kernel does with the addresses among them is right.
+    pub unsafe fn launch(
+        &self,
+        function: Function,
+        grid: [u32; 3],
+        block: [u32; 3],
+        shared_bytes: u32,
+        parameters: &[*const c_void],
+        stream: Stream,
+    ) -> Answer<()> {
+        // SAFETY: the caller answers for the parameters, which the driver only reads; function and stream are live.
         unsafe {
             call!(
                 self,
                 cuLaunchKernel(
                     function.0 as CUfunction,
-                    1,
-                    1,
-                    1,
-                    1,
-                    1,
-                    1,
-                    0,
+                    grid[0],
+                    grid[1],
+                    grid[2],
+                    block[0],
+                    block[1],
+                    block[2],
+                    shared_bytes,
                     stream.raw(),
-                    parameters.as_mut_ptr(),
+                    parameters.as_ptr().cast_mut().cast(),
                     ptr::null_mut()
                 )
             )

@@ -18,6 +18,7 @@ pub mod faulty;
 pub mod host;
 mod kernel;
 mod memory;
+pub mod random;
 mod stream;
 mod stream_table;
 pub mod table;
