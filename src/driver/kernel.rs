@@ -14,6 +14,17 @@ pub struct Module(usize);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Function(usize);
 
+impl Function {
+    /// A kernel that the driver named.
+    pub(super) fn found(function: CUfunction) -> Self {
+        Function(function as usize)
+    }
+
+    pub(super) fn raw(self) -> CUfunction {
+        self.0 as CUfunction
+    }
+}
+
 impl Driver {
     /// Loads PTX text into the calling thread's context.
     pub fn module_load(&self, ptx: &CStr) -> Answer<Module> {

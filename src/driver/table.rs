@@ -247,13 +247,76 @@ driver_calls! {
     optional 11030 cuStreamGetCaptureInfo_v2(
         stream: CUstream, status: *mut c_uint, id: *mut c_ulonglong, graph: *mut CUgraph,
         dependencies: *mut *const CUgraphNode, count: *mut usize);
+    optional 12030 cuStreamBeginCaptureToGraph(
+        stream: CUstream, graph: CUgraph, dependencies: *const CUgraphNode, data: *const CUgraphEdgeData, count: usize,
+        mode: c_uint);
     required 10010 cuThreadExchangeStreamCaptureMode(mode: *mut c_uint);
+
+    // Graphs: built by hand. Where CUDA 12.3 added data to the edges, the calls without them are meant, which every
+    // driver still has.
+    required 10000 cuGraphCreate(graph: *mut CUgraph, flags: c_uint);
+    required 10000 cuGraphDestroy(graph: CUgraph);
+    optional 12000 cuGraphAddKernelNode_v2(
+        node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize,
+        parameters: *const CUDA_KERNEL_NODE_PARAMS);
+    required 10000 cuGraphAddMemcpyNode(
+        node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize,
+        parameters: *const MemcpyNodeParams, context: CUcontext);
+    required 10000 cuGraphAddMemsetNode(
+        node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize,
+        parameters: *const CUDA_MEMSET_NODE_PARAMS, context: CUcontext);
+    required 10000 cuGraphAddHostNode(
+        node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize,
+        parameters: *const CUDA_HOST_NODE_PARAMS);
+    required 10000 cuGraphAddChildGraphNode(
+        node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, child: CUgraph);
+    required 10000 cuGraphAddEmptyNode(
+        node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize);
+    optional 11010 cuGraphAddEventRecordNode(
+        node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, event: CUevent);
+    optional 11010 cuGraphAddEventWaitNode(
+        node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, event: CUevent);
+    required 10000 cuGraphAddDependencies(
+        graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, count: usize);
+    optional 12030 cuGraphConditionalHandleCreate(
+        handle: *mut CUgraphConditionalHandle, graph: CUgraph, context: CUcontext, default: c_uint, flags: c_uint);
+    // For conditional nodes only; the other types have calls of their own, in older drivers, too.
+    optional 12030 cuGraphAddNode_v2(
+        node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, data: *const CUgraphEdgeData,
+        count: usize, parameters: *mut ConditionalNodeParams);
+
+    // Graphs: looked at and copied.
     required 10000 cuGraphGetNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
+    required 10000 cuGraphGetEdges(
+        graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, count: *mut usize);
+    required 10000 cuGraphNodeGetDependencies(node: CUgraphNode, dependencies: *mut CUgraphNode, count: *mut usize);
     required 10000 cuGraphNodeGetType(node: CUgraphNode, kind: *mut c_uint);
+    optional 12000 cuGraphKernelNodeGetParams_v2(node: CUgraphNode, parameters: *mut CUDA_KERNEL_NODE_PARAMS);
+    required 10000 cuGraphMemcpyNodeGetParams(node: CUgraphNode, parameters: *mut MemcpyNodeParams);
+    required 10000 cuGraphMemsetNodeGetParams(node: CUgraphNode, parameters: *mut CUDA_MEMSET_NODE_PARAMS);
+    required 10000 cuGraphHostNodeGetParams(node: CUgraphNode, parameters: *mut CUDA_HOST_NODE_PARAMS);
+    required 10000 cuGraphChildGraphNodeGetGraph(node: CUgraphNode, graph: *mut CUgraph);
+    optional 11030 cuGraphDebugDotPrint(graph: CUgraph, path: *const c_char, flags: c_uint);
+    required 10000 cuGraphClone(clone: *mut CUgraph, graph: CUgraph);
+    required 10000 cuGraphNodeFindInClone(node: *mut CUgraphNode, original: CUgraphNode, clone: CUgraph);
+
+    // Graphs: made executable, launched and changed.
     optional 11040 cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong);
+    optional 11010 cuGraphUpload(exec: CUgraphExec, stream: CUstream);
     required 10000 cuGraphLaunch(exec: CUgraphExec, stream: CUstream);
     required 10000 cuGraphExecDestroy(exec: CUgraphExec);
-    required 10000 cuGraphDestroy(graph: CUgraph);
+    optional 12000 cuGraphExecUpdate_v2(exec: CUgraphExec, graph: CUgraph, info: *mut ExecUpdateInfo);
+    optional 12000 cuGraphExecKernelNodeSetParams_v2(
+        exec: CUgraphExec, node: CUgraphNode, parameters: *const CUDA_KERNEL_NODE_PARAMS);
+    optional 11060 cuGraphNodeSetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: c_uint);
+    optional 11060 cuGraphNodeGetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: *mut c_uint);
+    optional 12000 cuGraphExecGetFlags(exec: CUgraphExec, flags: *mut c_ulonglong);
+
+    // What graphs keep alive.
+    optional 11030 cuUserObjectCreate(
+        object: *mut CUuserObject, data: *mut c_void, destroy: CUhostFn, count: c_uint, flags: c_uint);
+    optional 11030 cuUserObjectRelease(object: CUuserObject, count: c_uint);
+    optional 11030 cuGraphRetainUserObject(graph: CUgraph, object: CUuserObject, count: c_uint, flags: c_uint);
 
     // Events.
     required  2000 cuEventCreate(event: *mut CUevent, flags: c_uint);
@@ -268,6 +331,7 @@ driver_calls! {
     required  2010 cuModuleLoadData(module: *mut CUmodule, image: *const c_void);
     required  2000 cuModuleUnload(module: CUmodule);
     required  2000 cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
+    optional 12030 cuFuncGetName(name: *mut *const c_char, function: CUfunction);
     required  4000 cuLaunchKernel(
         function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared_bytes: c_uint, stream: CUstream, parameters: *mut *mut c_void,

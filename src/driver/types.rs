@@ -3,9 +3,10 @@
 #![allow(missing_docs)]
 
 pub use cudarc::driver::sys::{
-    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUhostFn,
+    CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdevice, CUdeviceptr, CUevent,
+    CUfunction, CUgraph, CUgraphConditionalHandle, CUgraphEdgeData, CUgraphExec, CUgraphNode, CUhostFn,
     CUipcEventHandle, CUipcMemHandle, CUmemAccessDesc, CUmemAllocationProp, CUmemGenericAllocationHandle,
-    CUmemLocation, CUmodule, CUstream, CUuuid,
+    CUmemLocation, CUmodule, CUstream, CUuserObject, CUuuid,
 };
 
 macro_rules! constants {
@@ -43,6 +44,7 @@ constants! {
     CU_POINTER_ATTRIBUTE_MAPPED = CUpointer_attribute_enum;
     CU_MEMORYTYPE_HOST = CUmemorytype_enum;
     CU_MEMORYTYPE_DEVICE = CUmemorytype_enum;
+    CU_MEMORYTYPE_UNIFIED = CUmemorytype_enum;
     CU_MEM_LOCATION_TYPE_DEVICE = CUmemLocationType_enum;
     CU_MEM_LOCATION_TYPE_HOST = CUmemLocationType_enum;
     CU_MEM_ALLOCATION_TYPE_PINNED = CUmemAllocationType_enum;
@@ -56,9 +58,34 @@ constants! {
     CU_GRAPH_NODE_TYPE_MEMCPY = CUgraphNodeType_enum;
     CU_GRAPH_NODE_TYPE_MEMSET = CUgraphNodeType_enum;
     CU_GRAPH_NODE_TYPE_HOST = CUgraphNodeType_enum;
+    CU_GRAPH_NODE_TYPE_GRAPH = CUgraphNodeType_enum;
     CU_GRAPH_NODE_TYPE_EMPTY = CUgraphNodeType_enum;
     CU_GRAPH_NODE_TYPE_WAIT_EVENT = CUgraphNodeType_enum;
     CU_GRAPH_NODE_TYPE_EVENT_RECORD = CUgraphNodeType_enum;
+    CU_GRAPH_NODE_TYPE_CONDITIONAL = CUgraphNodeType_enum;
+    CU_GRAPH_COND_TYPE_IF = CUgraphConditionalNodeType_enum;
+    CU_GRAPH_COND_TYPE_WHILE = CUgraphConditionalNodeType_enum;
+    CU_GRAPH_COND_TYPE_SWITCH = CUgraphConditionalNodeType_enum;
+    CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE = CUgraphDebugDot_flags_enum;
+    CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS = CUgraphDebugDot_flags_enum;
+    CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_NODE_PARAMS = CUgraphDebugDot_flags_enum;
+    CU_GRAPH_DEBUG_DOT_FLAGS_MEMSET_NODE_PARAMS = CUgraphDebugDot_flags_enum;
+    CU_GRAPH_DEBUG_DOT_FLAGS_HOST_NODE_PARAMS = CUgraphDebugDot_flags_enum;
+    CU_GRAPH_DEBUG_DOT_FLAGS_EVENT_NODE_PARAMS = CUgraphDebugDot_flags_enum;
+    CU_GRAPH_DEBUG_DOT_FLAGS_HANDLES = CUgraphDebugDot_flags_enum;
+    CU_GRAPH_DEBUG_DOT_FLAGS_EXTRA_TOPO_INFO = CUgraphDebugDot_flags_enum;
+    CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS = CUgraphDebugDot_flags_enum;
+    CU_GRAPH_EXEC_UPDATE_SUCCESS = CUgraphExecUpdateResult_enum;
+    CU_GRAPH_EXEC_UPDATE_ERROR = CUgraphExecUpdateResult_enum;
+    CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED = CUgraphExecUpdateResult_enum;
+    CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED = CUgraphExecUpdateResult_enum;
+    CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED = CUgraphExecUpdateResult_enum;
+    CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED = CUgraphExecUpdateResult_enum;
+    CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED = CUgraphExecUpdateResult_enum;
+    CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE = CUgraphExecUpdateResult_enum;
+    CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED = CUgraphExecUpdateResult_enum;
+    CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = CUuserObject_flags_enum;
+    CU_GRAPH_USER_OBJECT_MOVE = CUuserObjectRetain_flags_enum;
     CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = CUdevice_attribute_enum;
     CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK = CUdevice_attribute_enum;
     CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = CUdevice_attribute_enum;
@@ -96,6 +123,121 @@ pub const CU_MEMHOSTALLOC_PORTABLE: std::ffi::c_uint = 1;
 pub const CU_MEMHOSTALLOC_DEVICEMAP: std::ffi::c_uint = 2;
 /// Visible to every context of the process.
 pub const CU_MEMHOSTREGISTER_PORTABLE: std::ffi::c_uint = 1;
+
+/// How a graph is made executable: memory that it allocates is freed when it is launched again.
+pub const CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH: std::ffi::c_ulonglong = 1;
+/// It is brought to the device at once.
+pub const CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD: std::ffi::c_ulonglong = 2;
+/// It can be launched by kernels.
+pub const CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH: std::ffi::c_ulonglong = 4;
+/// Its nodes run with their own priorities.
+pub const CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY: std::ffi::c_ulonglong = 8;
+
+/// The condition of a graph gets its default value at each launch: a preprocessor constant in CUDA's header.
+pub const CU_GRAPH_COND_ASSIGN_DEFAULT: std::ffi::c_uint = 1;
+
+/// CUDA's `CUDA_MEMCPY3D`, with its enumerations as plain integers.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct MemcpyNodeParams {
+    pub source_x: usize,
+    pub source_y: usize,
+    pub source_z: usize,
+    pub source_lod: usize,
+    pub source_type: std::ffi::c_uint,
+    pub source_host: *const std::ffi::c_void,
+    pub source_device: CUdeviceptr,
+    pub source_array: *mut std::ffi::c_void,
+    pub reserved0: *mut std::ffi::c_void,
+    pub source_pitch: usize,
+    pub source_height: usize,
+    pub destination_x: usize,
+    pub destination_y: usize,
+    pub destination_z: usize,
+    pub destination_lod: usize,
+    pub destination_type: std::ffi::c_uint,
+    pub destination_host: *mut std::ffi::c_void,
+    pub destination_device: CUdeviceptr,
+    pub destination_array: *mut std::ffi::c_void,
+    pub reserved1: *mut std::ffi::c_void,
+    pub destination_pitch: usize,
+    pub destination_height: usize,
+    pub width: usize,
+    pub height: usize,
+    pub depth: usize,
+}
+
+impl MemcpyNodeParams {
+    /// A copy of one row, of no bytes from nowhere to nowhere.
+    pub const ROW: MemcpyNodeParams = MemcpyNodeParams {
+        source_x: 0,
+        source_y: 0,
+        source_z: 0,
+        source_lod: 0,
+        source_type: CU_MEMORYTYPE_UNIFIED,
+        source_host: std::ptr::null(),
+        source_device: 0,
+        source_array: std::ptr::null_mut(),
+        reserved0: std::ptr::null_mut(),
+        source_pitch: 0,
+        source_height: 0,
+        destination_x: 0,
+        destination_y: 0,
+        destination_z: 0,
+        destination_lod: 0,
+        destination_type: CU_MEMORYTYPE_UNIFIED,
+        destination_host: std::ptr::null_mut(),
+        destination_device: 0,
+        destination_array: std::ptr::null_mut(),
+        reserved1: std::ptr::null_mut(),
+        destination_pitch: 0,
+        destination_height: 0,
+        width: 0,
+        height: 1,
+        depth: 1,
+    };
+}
+
+/// CUDA's `CUgraphExecUpdateResultInfo`, with its enumeration as a plain integer.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct ExecUpdateInfo {
+    pub result: std::ffi::c_uint,
+    pub error_node: CUgraphNode,
+    pub error_from_node: CUgraphNode,
+}
+
+/// CUDA's `CUgraphNodeParams` as it is for a conditional node, with its enumerations as plain integers.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct ConditionalNodeParams {
+    pub node_type: std::ffi::c_uint,
+    pub reserved0: [std::ffi::c_int; 3],
+    pub handle: CUgraphConditionalHandle,
+    pub kind: std::ffi::c_uint,
+    pub size: std::ffi::c_uint,
+    pub bodies: *mut CUgraph,
+    pub context: CUcontext,
+    /// What other types of node use of the union, to be zero.
+    pub unused: [u64; 25],
+    pub reserved2: u64,
+}
+
+const _: () = {
+    use cudarc::driver::sys;
+    use std::mem::offset_of;
+    assert!(size_of::<MemcpyNodeParams>() == size_of::<sys::CUDA_MEMCPY3D>());
+    assert!(offset_of!(MemcpyNodeParams, destination_x) == offset_of!(sys::CUDA_MEMCPY3D, dstXInBytes));
+    assert!(offset_of!(MemcpyNodeParams, width) == offset_of!(sys::CUDA_MEMCPY3D, WidthInBytes));
+    assert!(size_of::<ExecUpdateInfo>() == size_of::<sys::CUgraphExecUpdateResultInfo>());
+    assert!(size_of::<ConditionalNodeParams>() == size_of::<sys::CUgraphNodeParams>());
+    assert!(offset_of!(ConditionalNodeParams, handle) == offset_of!(sys::CUgraphNodeParams, __bindgen_anon_1));
+    assert!(offset_of!(ConditionalNodeParams, reserved2) == offset_of!(sys::CUgraphNodeParams, reserved2));
+    assert!(
+        offset_of!(ConditionalNodeParams, bodies) - offset_of!(ConditionalNodeParams, handle)
+            == offset_of!(sys::CUDA_CONDITIONAL_NODE_PARAMS, phGraph_out)
+    );
+};
 
 /// The special stream handles that need no creation, as CUDA defines them.
 pub const CU_STREAM_LEGACY: usize = 1;

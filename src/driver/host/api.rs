@@ -13,14 +13,18 @@ mod copy;
 mod device;
 mod event;
 mod graph;
+mod graph_node;
+mod graph_view;
 mod ipc;
 mod memory;
 mod module;
 mod stream;
+mod user_object;
 mod vmm;
 
 pub use self::{
-    capture::*, context::*, copy::*, device::*, event::*, graph::*, ipc::*, memory::*, module::*, stream::*, vmm::*,
+    capture::*, context::*, copy::*, device::*, event::*, graph::*, graph_node::*, graph_view::*, ipc::*, memory::*,
+    module::*, stream::*, user_object::*, vmm::*,
 };
 
 use super::{

@@ -5,7 +5,7 @@
 
 use super::{
     engine::Engine,
-    graph::{Action, Graph, Node},
+    graph::Action,
     ids::{self, Id},
     stream::Kind,
 };
@@ -19,6 +19,8 @@ pub struct Capture {
     pub graph: Id,
     /// What `cuStreamGetCaptureInfo` calls it.
     pub number: u64,
+    /// Whether the graph was there before the capture, and stays whatever comes of it.
+    into_graph: bool,
     /// Set by the first thing that a capture cannot survive; ending it then reports that.
     pub invalid: bool,
     streams: Vec<Id>,
@@ -45,7 +47,14 @@ pub fn exchange_mode(mode: u32) -> Result<u32, Code> {
 }
 
 impl Engine {
-    pub fn begin_capture(&mut self, id: Id, mode: u32, thread: u64) -> Result<(), Code> {
+    /// Begins a capture in a stream: into a graph of its own, or after nodes of a graph that is there.
+    pub fn begin_capture(
+        &mut self,
+        id: Id,
+        mode: u32,
+        thread: u64,
+        into: Option<(Id, Vec<usize>)>,
+    ) -> Result<(), Code> {
         if mode > CU_STREAM_CAPTURE_MODE_RELAXED {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
@@ -57,14 +66,23 @@ impl Engine {
         if stream.capture.is_some() {
             return Err(codes::CUDA_ERROR_ILLEGAL_STATE);
         }
-        stream.capture = Some(CaptureState { capture, frontier: Vec::new(), shown: Vec::new() });
-        let graph = ids::next();
-        self.graphs.insert(graph, Graph { nodes: Vec::new(), capturing: true });
+        let into_graph = into.is_some();
+        let (graph, frontier) = into.unwrap_or_else(|| (self.create_graph(None), Vec::new()));
+        self.graph_mut(graph)?.capturing = true;
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.capture = Some(CaptureState { capture, frontier, shown: Vec::new() });
+        }
         self.capture_number += 1;
-        let number = self.capture_number;
-        let streams = vec![id];
-        self.captures.insert(capture, Capture { mode, thread, origin: id, graph, number, invalid: false, streams });
+        let (number, streams, invalid) = (self.capture_number, vec![id], false);
+        let begun = Capture { mode, thread, origin: id, graph, number, into_graph, invalid, streams };
+        self.captures.insert(capture, begun);
         Ok(())
+    }
+
+    /// The graph that a stream's work becomes a part of, if it is captured.
+    pub fn captured_graph(&self, id: Id) -> Option<Id> {
+        let state = self.streams.get(&id)?.capture.as_ref()?;
+        Some(self.captures.get(&state.capture)?.graph)
     }
 
     /// The capture that a stream is part of; an error when that is no longer valid.
@@ -92,20 +110,10 @@ impl Engine {
     /// Adds a node after a capturing stream's frontier, and makes it the frontier.
     pub fn add_node(&mut self, id: Id, action: Action) {
         let dependencies = self.frontier(id);
-        if let Some(index) = self.add_node_after(id, action, dependencies) {
+        let Some((graph, stream)) = self.captured_graph(id).zip(self.streams.get(&id)) else { return };
+        if let Ok(index) = self.push_node(graph, action, dependencies, stream.device, stream.priority) {
             self.set_frontier(id, vec![index]);
         }
-    }
-
-    /// Adds a node with these dependencies to a capturing stream's graph.
-    pub fn add_node_after(&mut self, id: Id, action: Action, dependencies: Vec<usize>) -> Option<usize> {
-        let stream = self.streams.get(&id)?;
-        let graph_id = self.captures.get(&stream.capture.as_ref()?.capture)?.graph;
-        let graph = self.graphs.get_mut(&graph_id)?;
-        let node = Node { id: ids::next(), action, dependencies, device: stream.device, priority: stream.priority };
-        self.nodes.insert(node.id, (graph_id, graph.nodes.len()));
-        graph.nodes.push(node);
-        Some(graph.nodes.len() - 1)
     }
 
     pub fn set_frontier(&mut self, id: Id, frontier: Vec<usize>) {
@@ -152,7 +160,8 @@ impl Engine {
             capture.invalid = true;
             return Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
         }
-        let (graph, invalid, streams) = (capture.graph, capture.invalid, capture.streams.clone());
+        let (graph, into_graph) = (capture.graph, capture.into_graph);
+        let (invalid, streams) = (capture.invalid, capture.streams.clone());
         let result = if invalid {
             Err(codes::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
         } else if self.is_joined(graph, id, &streams) {
@@ -166,15 +175,16 @@ impl Engine {
                 stream.capture = None;
             }
         }
-        match result {
-            Ok(_) => {
-                if let Some(graph) = self.graphs.get_mut(&graph) {
-                    graph.capturing = false;
-                }
-            }
-            Err(_) => self.drop_graph(graph),
-        }
+        self.end_graph(graph, result.is_ok() || into_graph);
         result
+    }
+
+    /// Gives the graph of a capture that has ended to the program, or drops it.
+    fn end_graph(&mut self, graph: Id, keep: bool) {
+        match self.graphs.get_mut(&graph) {
+            Some(graph) if keep => graph.capturing = false,
+            _ => self.drop_graph(graph),
+        }
     }
 
     /// Whether the origin's frontier comes after everything that the other streams did.
@@ -198,14 +208,14 @@ impl Engine {
         capture.streams.retain(|stream| *stream != id);
         if capture.origin == id {
             // Nobody can end it any more, so it ends here.
-            let (graph, streams) = (capture.graph, capture.streams.clone());
+            let (graph, into_graph, streams) = (capture.graph, capture.into_graph, capture.streams.clone());
             self.captures.remove(&state.capture);
             for stream in streams {
                 if let Some(stream) = self.streams.get_mut(&stream) {
                     stream.capture = None;
                 }
             }
-            self.drop_graph(graph);
+            self.end_graph(graph, into_graph);
         }
     }
 

@@ -8,7 +8,7 @@
 use super::{
     capture::Capture,
     event::Event,
-    graph::{Exec, Graph},
+    graph::{Graph, condition::Condition, exec::Exec, object::Object},
     ids::{Id, IdMap},
     kernels::{Function, Module},
     scheduler::{DeviceQueue, Pool},
@@ -16,7 +16,7 @@ use super::{
     stream::{Op, Stream},
 };
 use crate::driver::{codes, table::Code};
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Weak};
 
 pub struct Engine {
     pub streams: IdMap<Stream>,
@@ -26,6 +26,11 @@ pub struct Engine {
     /// The graph that each node belongs to, and its place there.
     pub nodes: IdMap<(Id, usize)>,
     pub execs: IdMap<Exec>,
+    /// The conditions of graphs and executable graphs, which keep them.
+    pub conditions: IdMap<Weak<Condition>>,
+    pub objects: IdMap<Object>,
+    /// The stream that runs user objects' destructors.
+    pub burials: Option<Id>,
     pub modules: IdMap<Module>,
     pub functions: IdMap<Function>,
     pub devices: Vec<DeviceQueue>,
@@ -48,6 +53,9 @@ impl Engine {
             graphs: IdMap::default(),
             nodes: IdMap::default(),
             execs: IdMap::default(),
+            conditions: IdMap::default(),
+            objects: IdMap::default(),
+            burials: None,
             modules: IdMap::default(),
             functions: IdMap::default(),
             devices: (0..devices).map(|_| DeviceQueue::default()).collect(),
@@ -108,6 +116,13 @@ impl Engine {
                 }
             }
             Some(Op::Publish(shared, recording)) => shared.finish(*recording),
+            Some(Op::Reset(program)) => program.conditions.iter().for_each(|condition| condition.reset()),
+            Some(Op::Retire(_)) => {
+                if let Some(Op::Retire(retired)) = stream.queue.pop_front() {
+                    self.retire(retired);
+                }
+                return true;
+            }
             Some(Op::Await(shared, recording)) => {
                 if error == codes::CUDA_SUCCESS && !shared.is_finished(*recording) {
                     stream.busy = true;
@@ -117,8 +132,9 @@ impl Engine {
                 }
             }
             // After an error nothing more is done, but whoever waits is still told.
-            Some(Op::Work(_) | Op::Host(_)) if error != codes::CUDA_SUCCESS => {}
-            Some(Op::Work(_)) => {
+            Some(Op::Work(_) | Op::Host(_) | Op::Choose(..)) if error != codes::CUDA_SUCCESS => {}
+            // A worker looks at conditions, too: a loop that never ends must not take the lock for itself.
+            Some(Op::Work(_) | Op::Choose(..)) => {
                 stream.busy = true;
                 self.want_worker(id);
                 return false;

@@ -1,19 +1,30 @@
-//! Graphs: what captures leave behind, and what launching them does.
+//! Graphs: what captures leave behind and programs build by hand.
 //!
-//! Instantiating lays the nodes out in branches: a node follows on the branch of a node that it depends on, and
-//! otherwise opens one. A launch puts the first branch into the launching stream and the others into streams of the
-//! graph's own, with signals where branches meet; so independent nodes run at the same time, as far as the device
-//! has room for them. Launches of one executable graph follow each other.
+//! A graph's nodes are numbered as they were added; edges may go either way, and whether they make a cycle is seen
+//! when the graph is instantiated. A node of the type child graph, and each body of a conditional node, is a graph
+//! with a parent: the program may look at it and add to it, and it goes when its parent goes.
+//!
+//! [`plan`] lays a graph out in branches, [`exec`] launches it, [`update`] changes what was laid out; [`condition`]
+//! is what conditional nodes ask, [`object`] what graphs keep alive, [`dot`] how a graph is drawn.
 
+pub mod condition;
+pub mod dot;
+pub mod exec;
+pub mod object;
+pub mod plan;
+pub mod update;
+
+pub use condition::set_conditional;
+
+use self::condition::Condition;
 use super::{
     engine::Engine,
-    ids::{self, Id},
-    signal::Signal,
-    stream::{Kind, Op},
+    ids::{self, Id, IdMap},
+    stream::Op,
     work::{HostCall, Work},
 };
 use crate::driver::{codes, table::Code, types::*};
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 /// What a node does.
 #[derive(Clone)]
@@ -22,9 +33,22 @@ pub enum Action {
     Host(HostCall),
     Record(Id),
     Wait(Id),
+    Empty,
+    /// A graph of this node's own.
+    Child(Id),
+    Choose(Choice),
 }
 
-/// A node; it depends only on nodes before it.
+/// A conditional node: one of its bodies, all, or none are carried out as the condition says.
+#[derive(Clone)]
+pub struct Choice {
+    pub condition: Arc<Condition>,
+    pub kind: u32,
+    /// The bodies' graphs; the program is shown this very array.
+    pub bodies: Arc<[Id]>,
+}
+
+/// A node, which depends on the nodes at these places of its graph.
 #[derive(Clone)]
 pub struct Node {
     pub id: Id,
@@ -32,29 +56,23 @@ pub struct Node {
     pub dependencies: Vec<usize>,
     pub device: usize,
     pub priority: i32,
+    /// The addresses of a kernel's parameters as the program was shown them; it may look while the node lives.
+    pub shown: Vec<usize>,
 }
 
+#[derive(Default)]
 pub struct Graph {
     pub nodes: Vec<Node>,
-    /// Whether its capture still goes on: then the program may look at it, no more.
+    /// Whether its capture still goes on: then it can be neither destroyed nor instantiated.
     pub capturing: bool,
-}
-
-/// An executable graph.
-pub struct Exec {
-    nodes: Arc<[Node]>,
-    /// The branch of each node, and whether another branch waits for it.
-    places: Arc<[(usize, bool)]>,
-    branches: Vec<Branch>,
-    /// The end of the last launch.
-    last: Option<Arc<Signal>>,
-}
-
-struct Branch {
-    device: usize,
-    stream: Id,
-    /// The last node so far, while nodes are laid out.
-    tail: usize,
+    /// The graph that it is a part of, if it is the child or the body of a node.
+    pub parent: Option<Id>,
+    /// For a clone, the places of the nodes that those of the original became.
+    pub originals: IdMap<usize>,
+    /// The conditions that were created for it.
+    pub conditions: Vec<Arc<Condition>>,
+    /// The user objects that it holds, and how many references to each.
+    pub objects: Vec<(Id, u32)>,
 }
 
 impl Action {
@@ -66,7 +84,34 @@ impl Action {
             Action::Host(_) => CU_GRAPH_NODE_TYPE_HOST,
             Action::Record(_) => CU_GRAPH_NODE_TYPE_EVENT_RECORD,
             Action::Wait(_) => CU_GRAPH_NODE_TYPE_WAIT_EVENT,
+            Action::Empty => CU_GRAPH_NODE_TYPE_EMPTY,
+            Action::Child(_) => CU_GRAPH_NODE_TYPE_GRAPH,
+            Action::Choose(_) => CU_GRAPH_NODE_TYPE_CONDITIONAL,
         }
+    }
+
+    /// The graphs that are parts of a node.
+    pub fn inner(&self) -> &[Id] {
+        match self {
+            Action::Child(graph) => std::slice::from_ref(graph),
+            Action::Choose(choice) => &choice.bodies,
+            _ => &[],
+        }
+    }
+}
+
+impl Graph {
+    /// The nodes' places by the places that depend on them; the graph's edges, in the order of the nodes that they
+    /// lead to.
+    pub fn edges(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.nodes.iter().enumerate().flat_map(|(to, node)| node.dependencies.iter().map(move |from| (*from, to)))
+    }
+
+    /// Whether nothing depends on each node.
+    pub fn leaves(&self) -> Vec<bool> {
+        let mut leaves = vec![true; self.nodes.len()];
+        self.edges().for_each(|(from, _)| leaves[from] = false);
+        leaves
     }
 }
 
@@ -76,12 +121,119 @@ impl Engine {
         self.graphs.get(&id).ok_or(codes::CUDA_ERROR_INVALID_VALUE)
     }
 
-    pub fn drop_graph(&mut self, id: Id) {
-        if let Some(graph) = self.graphs.remove(&id) {
-            for node in graph.nodes {
-                self.nodes.remove(&node.id);
+    pub fn graph_mut(&mut self, id: Id) -> Result<&mut Graph, Code> {
+        self.graphs.get_mut(&id).ok_or(codes::CUDA_ERROR_INVALID_VALUE)
+    }
+
+    /// A node that the program may use.
+    pub fn node(&self, id: Id) -> Result<&Node, Code> {
+        let (graph, index) = *self.nodes.get(&id).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
+        self.graph(graph)?.nodes.get(index).ok_or(codes::CUDA_ERROR_INVALID_VALUE)
+    }
+
+    /// Makes a graph, of its own or as a part of another.
+    pub fn create_graph(&mut self, parent: Option<Id>) -> Id {
+        let id = ids::next();
+        self.graphs.insert(id, Graph { parent, ..Graph::default() });
+        id
+    }
+
+    /// The places of nodes of a graph, which are to be different ones.
+    pub fn places(&self, graph: Id, nodes: &[Id]) -> Result<Vec<usize>, Code> {
+        self.graph(graph)?;
+        let place = |node: &Id| self.nodes.get(node).filter(|(of, _)| *of == graph).map(|(_, index)| *index);
+        let places: Vec<usize> =
+            nodes.iter().map(|node| place(node).ok_or(codes::CUDA_ERROR_INVALID_VALUE)).collect::<Result<_, Code>>()?;
+        let different: HashSet<usize> = places.iter().copied().collect();
+        if different.len() == places.len() { Ok(places) } else { Err(codes::CUDA_ERROR_INVALID_VALUE) }
+    }
+
+    /// Adds a node to a graph; returns its place.
+    pub fn push_node(
+        &mut self,
+        graph: Id,
+        action: Action,
+        dependencies: Vec<usize>,
+        device: usize,
+        priority: i32,
+    ) -> Result<usize, Code> {
+        let id = ids::next();
+        let known = self.graph_mut(graph)?;
+        let index = known.nodes.len();
+        known.nodes.push(Node { id, action, dependencies, device, priority, shown: Vec::new() });
+        self.nodes.insert(id, (graph, index));
+        Ok(index)
+    }
+
+    /// Adds edges, none of which may exist.
+    pub fn add_edges(&mut self, graph: Id, from: &[Id], to: &[Id]) -> Result<(), Code> {
+        let known = self.graph(graph)?;
+        let place = |node: &Id| self.nodes.get(node).filter(|(of, _)| *of == graph).map(|(_, index)| *index);
+        let mut edges = Vec::with_capacity(from.len());
+        let mut new = HashSet::new();
+        for (from, to) in from.iter().zip(to) {
+            let (from, to) = place(from).zip(place(to)).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
+            if from == to || known.nodes[to].dependencies.contains(&from) || !new.insert((from, to)) {
+                return Err(codes::CUDA_ERROR_INVALID_VALUE);
             }
+            edges.push((from, to));
         }
+        let known = self.graph_mut(graph)?;
+        for (from, to) in edges {
+            known.nodes[to].dependencies.push(from);
+        }
+        Ok(())
+    }
+
+    /// Whether a test holds for a graph or for one that is a part of it.
+    pub fn any_part(&self, id: Id, test: &impl Fn(&Graph) -> bool) -> bool {
+        self.graphs.get(&id).is_some_and(|graph| {
+            test(graph)
+                || graph.nodes.iter().any(|node| node.action.inner().iter().any(|inner| self.any_part(*inner, test)))
+        })
+    }
+
+    /// Copies a graph, with what it holds and its child graphs.
+    pub fn copy_graph(&mut self, id: Id, parent: Option<Id>) -> Result<Id, Code> {
+        self.graph(id)?;
+        if self.any_part(id, &|graph| graph.nodes.iter().any(|node| matches!(node.action, Action::Choose(_)))) {
+            return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
+        }
+        let copy = self.create_graph(parent);
+        let graph = self.graph(id)?;
+        let (nodes, objects) = (graph.nodes.clone(), graph.objects.clone());
+        for node in nodes {
+            let action = match node.action {
+                Action::Child(child) => Action::Child(self.copy_graph(child, Some(copy))?),
+                action => action,
+            };
+            let index = self.push_node(copy, action, node.dependencies, node.device, node.priority)?;
+            self.graph_mut(copy)?.originals.insert(node.id, index);
+        }
+        self.hold_objects(&objects);
+        self.graph_mut(copy)?.objects = objects;
+        Ok(copy)
+    }
+
+    /// Destroys a graph of the program's own.
+    pub fn destroy_graph(&mut self, id: Id) -> Result<(), Code> {
+        if self.graph(id)?.parent.is_some() {
+            return Err(codes::CUDA_ERROR_INVALID_VALUE);
+        }
+        if self.any_part(id, &|graph| graph.capturing) {
+            return Err(codes::CUDA_ERROR_ILLEGAL_STATE);
+        }
+        self.drop_graph(id);
+        Ok(())
+    }
+
+    pub fn drop_graph(&mut self, id: Id) {
+        let Some(graph) = self.graphs.remove(&id) else { return };
+        for node in graph.nodes {
+            self.nodes.remove(&node.id);
+            node.action.inner().iter().for_each(|inner| self.drop_graph(*inner));
+        }
+        self.let_go_of_objects(&graph.objects);
     }
 
     /// Puts work or a host function into a stream, or a node into its capture.
@@ -98,135 +250,9 @@ impl Engine {
             Action::Host(call) => self.submit(stream, Op::Host(call)),
             Action::Record(event) => self.record(event, stream, false)?,
             Action::Wait(event) => self.wait_event(stream, event, false)?,
+            // Nothing but a node can be one of these.
+            Action::Empty | Action::Child(_) | Action::Choose(_) => {}
         }
         Ok(())
-    }
-
-    pub fn instantiate(&mut self, id: Id) -> Result<Id, Code> {
-        let graph = self.graph(id)?;
-        if graph.capturing {
-            return Err(codes::CUDA_ERROR_ILLEGAL_STATE);
-        }
-        let nodes: Arc<[Node]> = graph.nodes.clone().into();
-        let mut branches: Vec<Branch> = Vec::new();
-        let mut places: Vec<(usize, bool)> = Vec::with_capacity(nodes.len());
-        for (index, node) in nodes.iter().enumerate() {
-            let continued = node.dependencies.iter().map(|before| places[*before].0).find(|branch| {
-                let branch = &branches[*branch];
-                branch.device == node.device && node.dependencies.contains(&branch.tail)
-            });
-            let branch = match continued {
-                Some(branch) => {
-                    branches[branch].tail = index;
-                    branch
-                }
-                None => {
-                    let stream = self.create_stream(node.device, Kind::Branch, CU_STREAM_NON_BLOCKING, node.priority);
-                    branches.push(Branch { device: node.device, stream, tail: index });
-                    branches.len() - 1
-                }
-            };
-            places.push((branch, false));
-            for before in &node.dependencies {
-                if places[*before].0 != branch {
-                    places[*before].1 = true;
-                }
-            }
-        }
-        let exec = ids::next();
-        self.execs.insert(exec, Exec { nodes, places: places.into(), branches, last: None });
-        Ok(exec)
-    }
-
-    pub fn destroy_exec(&mut self, id: Id) -> Result<(), Code> {
-        let exec = self.execs.remove(&id).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
-        for branch in exec.branches {
-            self.destroy_stream(branch.stream);
-        }
-        Ok(())
-    }
-
-    /// Launches an executable graph, or adds its nodes to the capture that the stream is part of.
-    pub fn launch(&mut self, id: Id, stream: Id) -> Result<(), Code> {
-        let exec = self.execs.get(&id).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
-        let (nodes, places) = (exec.nodes.clone(), exec.places.clone());
-        if self.capture_of(stream)?.is_some() {
-            self.add_child(stream, &nodes);
-            return Ok(());
-        }
-        let device = self.stream_device(stream)?;
-        for node in nodes.iter() {
-            if let Action::Record(event) | Action::Wait(event) = node.action {
-                self.event(event)?;
-            }
-        }
-        let mut targets: Vec<Id> = exec.branches.iter().map(|branch| branch.stream).collect();
-        if let (Some(target), Some(branch)) = (targets.first_mut(), exec.branches.first())
-            && branch.device == device
-        {
-            *target = stream;
-        }
-        let last = exec.last.clone();
-        if let Some(stream) = self.streams.get(&stream) {
-            stream.check()?;
-        }
-        self.order(stream);
-        self.note_submission(stream);
-        if let Some(last) = last.filter(|last| !last.is_reached()) {
-            self.push(stream, Op::Wait(last));
-        }
-        let others: Vec<Id> = targets.iter().copied().filter(|target| *target != stream).collect();
-        for other in &others {
-            let start = self.mark(stream);
-            self.push(*other, Op::Begin(start));
-        }
-        let mut signals: Vec<Option<Arc<Signal>>> = vec![None; nodes.len()];
-        for (index, node) in nodes.iter().enumerate() {
-            let (branch, awaited) = places[index];
-            let target = targets[branch];
-            for before in node.dependencies.iter().filter(|before| places[**before].0 != branch) {
-                if let Some(signal) = &signals[*before] {
-                    self.push(target, Op::Join(signal.clone()));
-                }
-            }
-            match &node.action {
-                Action::Work(work) => self.push(target, Op::Work(work.clone())),
-                Action::Host(call) => self.push(target, Op::Host(*call)),
-                Action::Record(event) => self.record_now(*event, target),
-                Action::Wait(event) => self.wait_now(target, *event)?,
-            }
-            if awaited {
-                signals[index] = Some(self.mark(target));
-            }
-        }
-        for other in others {
-            let end = self.mark(other);
-            self.push(stream, Op::Join(end));
-        }
-        let end = self.mark(stream);
-        if let Some(exec) = self.execs.get_mut(&id) {
-            exec.last = Some(end);
-        }
-        Ok(())
-    }
-
-    /// Adds a graph's nodes to a capture, after the stream's frontier.
-    fn add_child(&mut self, stream: Id, nodes: &[Node]) {
-        let before = self.frontier(stream);
-        let mut added: Vec<Option<usize>> = Vec::with_capacity(nodes.len());
-        let mut is_leaf = vec![true; nodes.len()];
-        for node in nodes {
-            let mut dependencies = before.clone();
-            if !node.dependencies.is_empty() {
-                dependencies = node.dependencies.iter().filter_map(|index| added[*index]).collect();
-                node.dependencies.iter().for_each(|index| is_leaf[*index] = false);
-            }
-            added.push(self.add_node_after(stream, node.action.clone(), dependencies));
-        }
-        let leaves: Vec<usize> =
-            added.iter().zip(&is_leaf).filter(|(_, leaf)| **leaf).filter_map(|(node, _)| *node).collect();
-        if !leaves.is_empty() {
-            self.set_frontier(stream, leaves);
-        }
     }
 }

@@ -49,8 +49,11 @@ pub struct Live {
     /// Streams that the program created and has not destroyed, or whose work has not ended.
     pub streams: usize,
     pub events: usize,
+    /// Graphs that are not parts of others.
     pub graphs: usize,
     pub execs: usize,
+    /// User objects that the program or a graph has a reference to.
+    pub objects: usize,
     pub modules: usize,
     /// Physical memory handles that the program holds.
     pub handles: usize,
@@ -73,8 +76,9 @@ pub fn live() -> Live {
         let engine = state.engine.lock();
         live.streams = engine.streams.values().filter(|stream| matches!(stream.kind, stream::Kind::Created)).count();
         live.events = engine.events.len();
-        live.graphs = engine.graphs.len();
+        live.graphs = engine.graphs.values().filter(|graph| graph.parent.is_none()).count();
         live.execs = engine.execs.len();
+        live.objects = engine.objects.len();
         live.modules = engine.modules.len();
     }
     let mut memory = state.memory.write();

@@ -195,6 +195,12 @@ fn call(state: &'static State) {
 /// Carries out the first entry of a stream, without the engine's lock.
 fn carry_out(state: &'static State, engine: &mut MutexGuard<'_, Engine>, id: Id) {
     let Some((device, op)) = engine.take(id) else { return engine.finish(id, Ok(())) };
+    if let Op::Choose(program, place) = &op {
+        let result = engine.choose(id, program, *place);
+        engine.finish(id, result);
+        // This held the lock throughout; now others have a turn.
+        return MutexGuard::bump(engine);
+    }
     let result = MutexGuard::unlocked(engine, move || {
         // A kernel's twin that panics is a kernel that failed; the thread goes on with other streams' work.
         catch_unwind(AssertUnwindSafe(|| run(state, device, op))).unwrap_or(Err(codes::CUDA_ERROR_LAUNCH_FAILED))
@@ -210,6 +216,8 @@ fn run(state: &'static State, device: usize, op: Op) -> Result<(), Code> {
             Ok(())
         }
         Op::Await(shared, recording) => shared.wait(recording),
+        // Done without a thread, or with the engine's lock.
         Op::Signal(_) | Op::Wait(_) | Op::Begin(_) | Op::Join(_) | Op::Publish(..) => Ok(()),
+        Op::Reset(_) | Op::Choose(..) | Op::Retire(_) => Ok(()),
     }
 }

@@ -4,6 +4,10 @@ use super::{
     capture::CaptureState,
     context,
     engine::Engine,
+    graph::{
+        exec::Retired,
+        plan::{Place, Program},
+    },
     ids::{self, Id},
     shared::Shared,
     signal::Signal,
@@ -45,6 +49,12 @@ pub enum Op {
     Await(Arc<Shared>, u32),
     Work(Work),
     Host(HostCall),
+    /// Gives the conditions of a graph their default values.
+    Reset(Arc<Program>),
+    /// A conditional node: what it picks goes in front of the rest.
+    Choose(Arc<Program>, Place),
+    /// Gives up what an executable graph held.
+    Retire(Retired),
 }
 
 pub struct Stream {

@@ -28,13 +28,16 @@ pub struct Copying {
     pub from_by: By,
 }
 
-/// A fill with a value of 1, 2 or 4 bytes.
+/// A fill with a value of 1, 2 or 4 bytes, of rows that begin `pitch` bytes apart.
 #[derive(Clone, Copy)]
 pub struct Fill {
     pub to: u64,
     pub value: u32,
     pub width: u64,
+    /// How many values each row has.
     pub count: u64,
+    pub rows: u64,
+    pub pitch: u64,
 }
 
 /// A function of the program's.
@@ -86,7 +89,23 @@ impl Copying {
 }
 
 impl Fill {
+    /// A fill of one row.
+    pub fn row(to: u64, value: u32, width: u64, count: u64) -> Fill {
+        Fill { to, value, width, count, rows: 1, pitch: 0 }
+    }
+
+    /// The bytes from the first one to the last, if there can be as many.
+    pub fn extent(&self) -> Option<u64> {
+        let row = self.count.checked_mul(self.width)?;
+        self.rows.checked_sub(1)?.checked_mul(self.pitch)?.checked_add(row)
+    }
+
     fn run(&self, state: &State, device: usize) -> Result<(), Code> {
+        (0..self.rows)
+            .try_for_each(|row| Fill { to: self.to + row * self.pitch, rows: 1, ..*self }.run_row(state, device))
+    }
+
+    fn run_row(&self, state: &State, device: usize) -> Result<(), Code> {
         let total = self.count * self.width;
         let mut done = 0;
         while done < total {

@@ -1,9 +1,13 @@
 //! Stream capture.
 
-use super::{Out, enter, put_if_wanted};
+use super::{
+    Out, enter,
+    graph_node::{nodes, plain_edges},
+    put_if_wanted,
+};
 use crate::driver::{
     codes,
-    host::{capture, context},
+    host::{capture, context, ids::Id},
     table::{Call, Code},
     types::*,
 };
@@ -28,7 +32,28 @@ pub unsafe extern "C" fn cuStreamBeginCapture_v2(stream: CUstream, mode: c_uint)
     enter(Call::cuStreamBeginCapture_v2, 0, |state| {
         let mut engine = state.engine.lock();
         let id = engine.find_stream(stream, context::current(state))?;
-        engine.begin_capture(id, mode, context::thread())
+        engine.begin_capture(id, mode, context::thread(), None)
+    })
+}
+
+pub unsafe extern "C" fn cuStreamBeginCaptureToGraph(
+    stream: CUstream,
+    graph: CUgraph,
+    dependencies: *const CUgraphNode,
+    data: *const CUgraphEdgeData,
+    count: usize,
+    mode: c_uint,
+) -> Code {
+    enter(Call::cuStreamBeginCaptureToGraph, 0, |state| {
+        // SAFETY: the caller gave `count` nodes, and as much data or none.
+        let dependencies = unsafe { plain_edges(data, count).and_then(|()| nodes(dependencies, count)) }?;
+        let mut engine = state.engine.lock();
+        let id = engine.find_stream(stream, context::current(state))?;
+        if engine.graph(graph as Id)?.capturing {
+            return Err(codes::CUDA_ERROR_ILLEGAL_STATE);
+        }
+        let frontier = engine.places(graph as Id, &dependencies)?;
+        engine.begin_capture(id, mode, context::thread(), Some((graph as Id, frontier)))
     })
 }
 

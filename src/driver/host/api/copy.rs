@@ -30,6 +30,28 @@ fn place(state: &State, address: u64, bytes: u64) -> Result<Place, Code> {
     }
 }
 
+/// A copy on the authority of these devices, where its ends are not the program's own memory.
+pub(super) fn copying(
+    state: &State,
+    to: u64,
+    from: u64,
+    bytes: u64,
+    (to_device, from_device): (usize, usize),
+) -> Result<Copying, Code> {
+    let (to_place, from_place) = (place(state, to, bytes)?, place(state, from, bytes)?);
+    let by = |place, device| if place == Place::Pageable { By::Program } else { By::Copy(device) };
+    Ok(Copying { to, from, bytes, to_by: by(to_place, to_device), from_by: by(from_place, from_device) })
+}
+
+/// Refuses a fill that a device cannot do.
+pub(super) fn check_fill(state: &State, fill: &Fill, device: usize) -> Result<(), Code> {
+    let bytes = fill.extent().ok_or(INVALID)?;
+    if !fill.to.is_multiple_of(fill.width) || place(state, fill.to, bytes)? == Place::Pageable {
+        return Err(INVALID);
+    }
+    if state.memory.read().is_out_of_reach(fill.to, device) { Err(INVALID) } else { Ok(()) }
+}
+
 /// A copy as it is asked for.
 struct Request {
     to: CUdeviceptr,
@@ -46,13 +68,11 @@ fn copy(state: &'static State, request: Request, handle: CUstream) -> Result<(),
     let id = engine.find_stream(handle, context::current(state))?;
     engine.forbid_implicit(id)?;
     let device = engine.stream_device(id)?;
-    let (to_device, from_device) = devices.unwrap_or((device, device));
     if bytes == 0 {
         return engine.capture_of(id).map(drop);
     }
-    let (to_place, from_place) = (place(state, to, bytes)?, place(state, from, bytes)?);
-    let by = |place, device| if place == Place::Pageable { By::Program } else { By::Copy(device) };
-    let (to_by, from_by) = (by(to_place, to_device), by(from_place, from_device));
+    let copy = copying(state, to, from, bytes, devices.unwrap_or((device, device)))?;
+    let (to_by, from_by) = (copy.to_by, copy.from_by);
     let capturing = engine.capture_of(id)?.is_some();
     let pageable = to_by == By::Program || from_by == By::Program;
     if !capturing && from_by == By::Program && to_by != By::Program && bytes <= STAGED {
@@ -61,7 +81,7 @@ fn copy(state: &'static State, request: Request, handle: CUstream) -> Result<(),
         let work = Work::Staged { to, by: to_by, bytes: staged.into() };
         engine.act(id, Action::Work(work))?;
     } else {
-        engine.act(id, Action::Work(Work::Copy(Copying { to, from, bytes, to_by, from_by })))?;
+        engine.act(id, Action::Work(Work::Copy(copy)))?;
         if pageable && !capturing {
             drop(engine);
             return stream::synchronize_stream(state, handle);
@@ -106,13 +126,7 @@ fn fill(state: &'static State, fill: Fill, handle: CUstream) -> Result<(), Code>
     if fill.count == 0 {
         return Ok(());
     }
-    let bytes = fill.count.checked_mul(fill.width).ok_or(INVALID)?;
-    if !fill.to.is_multiple_of(fill.width) || place(state, fill.to, bytes)? == Place::Pageable {
-        return Err(INVALID);
-    }
-    if state.memory.read().is_out_of_reach(fill.to, engine.stream_device(id)?) {
-        return Err(INVALID);
-    }
+    check_fill(state, &fill, engine.stream_device(id)?)?;
     engine.act(id, Action::Work(Work::Fill(fill)))?;
     drop(engine);
     after_launch(state, handle, capturing)
@@ -120,7 +134,7 @@ fn fill(state: &'static State, fill: Fill, handle: CUstream) -> Result<(), Code>
 
 pub unsafe extern "C" fn cuMemsetD8Async(destination: CUdeviceptr, value: u8, count: usize, stream: CUstream) -> Code {
     enter(Call::cuMemsetD8Async, count as u64, |state| {
-        fill(state, Fill { to: destination, value: u32::from(value), width: 1, count: count as u64 }, stream)
+        fill(state, Fill::row(destination, u32::from(value), 1, count as u64), stream)
     })
 }
 
@@ -131,7 +145,7 @@ pub unsafe extern "C" fn cuMemsetD16Async(
     stream: CUstream,
 ) -> Code {
     enter(Call::cuMemsetD16Async, count as u64, |state| {
-        fill(state, Fill { to: destination, value: u32::from(value), width: 2, count: count as u64 }, stream)
+        fill(state, Fill::row(destination, u32::from(value), 2, count as u64), stream)
     })
 }
 
@@ -142,6 +156,6 @@ pub unsafe extern "C" fn cuMemsetD32Async(
     stream: CUstream,
 ) -> Code {
     enter(Call::cuMemsetD32Async, count as u64, |state| {
-        fill(state, Fill { to: destination, value, width: 4, count: count as u64 }, stream)
+        fill(state, Fill::row(destination, value, 4, count as u64), stream)
     })
 }
