@@ -15,6 +15,19 @@ pub struct Module(usize);
 pub struct Function(usize);
 
 impl Function {
+    /// The kernel with this handle.
+    ///
+    /// # Safety
+    /// The handle is a live one of the driver's.
+    pub unsafe fn from_handle(handle: usize) -> Self {
+        Function(handle)
+    }
+
+    /// The driver's own pointer, for programs that call CUDA themselves.
+    pub fn handle(self) -> usize {
+        self.0
+    }
+
     /// A kernel that the driver named.
     pub(super) fn found(function: CUfunction) -> Self {
         Function(function as usize)

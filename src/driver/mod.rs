@@ -7,12 +7,16 @@
 //! only be made here: a [`Stream`], [`Event`], [`Context`] or [`Function`] comes from the driver itself, or through an
 //! unsafe constructor by whose call the C surface passes on its caller's promise.
 
+mod capture;
 pub mod codes;
 mod context;
 pub mod cuda;
 mod device;
 mod event;
 pub mod faulty;
+mod graph;
+mod graph_node;
+mod graph_view;
 // Its functions have the names and the contracts of the driver calls whose places they take.
 #[allow(missing_docs, non_snake_case, clippy::missing_safety_doc)]
 pub mod host;
@@ -25,8 +29,12 @@ pub mod table;
 pub mod types;
 mod virtual_memory;
 
+pub use capture::CaptureInfo;
 pub use context::Context;
 pub use event::{Event, EventCell};
+pub use graph::{Graph, GraphExec, GraphNode, UpdateError, UpdateRefusal, UserObject};
+pub use graph_node::{Conditional, ConditionalKind, FillNode, KernelNode, NodeFunction};
+pub use graph_view::{CopyView, HostView, KernelView, NodeType};
 pub use kernel::{Function, Module};
 pub use memory::{MemoryKind, PointerInfo, Span};
 pub use stream::{HostFunction, Stream, StreamCell};

@@ -77,6 +77,10 @@ impl HostFunction {
     pub unsafe fn new(function: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> Self {
         HostFunction { function, data }
     }
+
+    pub(super) fn parts(self) -> (unsafe extern "C" fn(*mut c_void), *mut c_void) {
+        (self.function, self.data)
+    }
 }
 
 impl Driver {

@@ -1,0 +1,78 @@
+//! The driver's stream capture: work that becomes a graph instead of being done.
+
+use super::{Answer, Driver, Graph, GraphNode, Stream, call, graph_node::raw_nodes, types::*};
+use std::{ffi::c_uint, ptr};
+
+/// What the driver tells of a stream's capture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CaptureInfo {
+    /// One of `CU_STREAM_CAPTURE_STATUS_...`.
+    pub status: c_uint,
+    /// The capture's number; 0 unless it is active.
+    pub id: u64,
+    /// The graph that comes of it, if it is active. The program may add to it already.
+    pub graph: Option<Graph>,
+    /// The nodes that the stream's next one will depend on.
+    pub dependencies: Vec<GraphNode>,
+}
+
+impl Driver {
+    /// Begins a capture in a stream. `mode` is one of `CU_STREAM_CAPTURE_MODE_...`.
+    pub fn stream_begin_capture(&self, stream: Stream, mode: c_uint) -> Answer<()> {
+        // SAFETY: the stream is live, and a wrong mode is answered with a code.
+        unsafe { call!(self, cuStreamBeginCapture_v2(stream.raw(), mode)) }
+    }
+
+    /// Begins a capture into a graph that is there, such as the body of a conditional node: what is captured first comes
+    /// after `dependencies`.
+    pub fn stream_begin_capture_to_graph(
+        &self,
+        stream: Stream,
+        graph: Graph,
+        dependencies: &[GraphNode],
+        mode: c_uint,
+    ) -> Answer<()> {
+        // SAFETY: stream and graph are live, the list of nodes is as long as is said, and edges need no data.
+        unsafe {
+            call!(
+                self,
+                cuStreamBeginCaptureToGraph(
+                    stream.raw(),
+                    graph.raw(),
+                    raw_nodes(dependencies),
+                    ptr::null(),
+                    dependencies.len(),
+                    mode
+                )
+            )
+        }
+    }
+
+    /// Ends the capture that began in a stream, whatever comes of it; returns its graph.
+    pub fn stream_end_capture(&self, stream: Stream) -> Answer<Graph> {
+        let mut graph: CUgraph = ptr::null_mut();
+        // SAFETY: the output is a live local, and the stream is live.
+        unsafe { call!(self, cuStreamEndCapture(stream.raw(), &mut graph)) }?;
+        Ok(Graph::found(graph))
+    }
+
+    /// What is known of the capture that a stream takes part in.
+    pub fn stream_capture_info(&self, stream: Stream) -> Answer<CaptureInfo> {
+        let (mut status, mut id, mut graph) = (CU_STREAM_CAPTURE_STATUS_NONE, 0, ptr::null_mut());
+        let (mut nodes, mut count): (*const CUgraphNode, usize) = (ptr::null(), 0);
+        // SAFETY: the outputs are live locals, and the stream is live.
+        unsafe {
+            call!(
+                self,
+                cuStreamGetCaptureInfo_v2(stream.raw(), &mut status, &mut id, &mut graph, &mut nodes, &mut count)
+            )
+        }?;
+        if status != CU_STREAM_CAPTURE_STATUS_ACTIVE {
+            return Ok(CaptureInfo { status, id: 0, graph: None, dependencies: Vec::new() });
+        }
+        // SAFETY: the driver said that there are `count` nodes at this address; they stay until the stream is used next,
+        // which is after they are copied here.
+        let dependencies = (0..count).map(|index| GraphNode::found(unsafe { nodes.add(index).read() })).collect();
+        Ok(CaptureInfo { status, id, graph: Some(Graph::found(graph)), dependencies })
+    }
+}
