@@ -195,12 +195,17 @@ fn call(state: &'static State) {
 /// Carries out the first entry of a stream, without the engine's lock.
 fn carry_out(state: &'static State, engine: &mut MutexGuard<'_, Engine>, id: Id) {
     let Some((device, op)) = engine.take(id) else { return engine.finish(id, Ok(())) };
-    if let Op::Choose(program, place) = &op {
-        let result = engine.choose(id, program, *place);
-        engine.finish(id, result);
-        // This held the lock throughout; now others have a turn.
-        return MutexGuard::bump(engine);
-    }
+    let op = match op {
+        Op::Choose(program, place) => {
+            let result = engine.choose(id, &program, place);
+            // Whoever waits for the end of a launch may expect that nothing of it is left.
+            drop(program);
+            engine.finish(id, result);
+            // This held the lock throughout; now others have a turn.
+            return MutexGuard::bump(engine);
+        }
+        op => op,
+    };
     let result = MutexGuard::unlocked(engine, move || {
         // A kernel's twin that panics is a kernel that failed; the thread goes on with other streams' work.
         catch_unwind(AssertUnwindSafe(|| run(state, device, op))).unwrap_or(Err(codes::CUDA_ERROR_LAUNCH_FAILED))

@@ -4,14 +4,20 @@
 //! own: [`child`] runs this test binary again for one test.
 
 mod capture;
+mod conditional;
 mod device;
 mod event;
+mod graph;
+mod graph_capture;
+mod graph_exec;
+mod graph_update;
 mod ipc;
 mod kernel;
 mod memory;
 mod null;
 mod stream;
 mod stress;
+mod user_object;
 mod virt;
 
 use crate::driver::{table::Table, types::*};
@@ -148,15 +154,20 @@ impl Gate {
 pub struct Log(Arc<Mutex<Vec<usize>>>);
 
 impl Log {
-    /// Puts a host function into a stream that adds `entry`.
-    pub fn note(&self, t: &Table, stream: CUstream, entry: usize) {
+    /// A host function that adds `entry`, with its argument.
+    pub fn function(&self, entry: usize) -> (unsafe extern "C" fn(*mut c_void), *mut c_void) {
         unsafe extern "C" fn add(data: *mut c_void) {
-            // SAFETY: `note` gave a pair that lives for ever, since a graph may run this any number of times.
+            // SAFETY: it was given a pair that lives for ever, since a graph may run this any number of times.
             let pair = unsafe { &*data.cast::<(Log, usize)>() };
             pair.0.0.lock().push(pair.1);
         }
-        let data = Box::leak(Box::new((self.clone(), entry)));
-        ok!(t.cuLaunchHostFunc(stream, Some(add), std::ptr::from_mut(data).cast()));
+        (add, std::ptr::from_mut(Box::leak(Box::new((self.clone(), entry)))).cast())
+    }
+
+    /// Puts a host function into a stream that adds `entry`.
+    pub fn note(&self, t: &Table, stream: CUstream, entry: usize) {
+        let (function, data) = self.function(entry);
+        ok!(t.cuLaunchHostFunc(stream, Some(function), data));
     }
 
     pub fn entries(&self) -> Vec<usize> {

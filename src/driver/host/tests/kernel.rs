@@ -40,7 +40,8 @@ pub fn function(t: &Table, name: &std::ffi::CStr) -> CUfunction {
     function
 }
 
-static ADD: HostKernel = HostKernel { name: "test_add", parameter_sizes: &[8, 4, 4], run: add };
+/// Adds a number (the third parameter) to each of a number (the second) of words at an address (the first).
+pub static ADD: HostKernel = HostKernel { name: "test_add", parameter_sizes: &[8, 4, 4], run: add };
 
 /// Adds to each of a number of words.
 fn add(launch: &Launch) {
