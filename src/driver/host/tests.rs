@@ -10,6 +10,7 @@ mod event;
 mod graph;
 mod graph_capture;
 mod graph_exec;
+mod graph_fault;
 mod graph_update;
 mod ipc;
 mod kernel;

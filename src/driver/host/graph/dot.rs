@@ -83,7 +83,7 @@ fn choice_lines(choice: &Choice) -> Vec<Line> {
     vec![
         ("type", kind.to_owned()),
         ("size", choice.bodies.len().to_string()),
-        ("handle", hex(choice.condition.handle)),
+        ("conditionalHandle", hex(choice.condition.handle)),
         ("defaultLaunchValue", choice.condition.default.to_string()),
     ]
 }
@@ -140,7 +140,7 @@ impl Engine {
     /// A graph as Graphviz reads it. `flags` are `CU_GRAPH_DEBUG_DOT_FLAGS_...`.
     pub fn draw(&self, graph: Id, flags: u32) -> Result<String, Code> {
         self.graph(graph)?;
-        let mut text = String::from("digraph dot {\n");
+        let mut text = String::from("digraph dot {\ncompound=\"true\";\n");
         let mut number = 0;
         // Writing into a string cannot fail.
         let _ = self.draw_graph(&mut text, &mut number, graph, Detail(flags));

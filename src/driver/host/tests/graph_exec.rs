@@ -2,6 +2,7 @@
 
 use super::{
     graph::{Rig, code, span},
+    stress::Numbers,
     *,
 };
 use crate::driver::{FillNode, Graph, GraphExec, GraphNode, KernelNode, codes::*, host};
@@ -39,6 +40,51 @@ fn a_graph_without_nodes_can_be_launched() {
     rig.launch(graph).expect("there is nothing that could fail");
     driver.graph_destroy(graph).expect("the graph is live");
     assert_eq!(code(driver.graph_instantiate(graph, 0)), CUDA_ERROR_INVALID_VALUE);
+}
+
+#[test]
+fn graphs_of_any_shape_keep_their_order() {
+    let rig = Rig::new();
+    let (driver, mut numbers) = (&rig.driver, Numbers(1));
+    for _ in 0..40 {
+        let (graph, inner, log) = (rig.graph(), rig.graph(), Log::default());
+        let nodes: Vec<GraphNode> = (0..30).map(|entry| rig.note(graph, &[], &log, entry)).collect();
+        // Each node's rank is a number that was not taken; edges go from lower ranks to higher ones.
+        let mut ranks: Vec<usize> = (0..30).collect();
+        for index in (1..30).rev() {
+            ranks.swap(index, numbers.below(index + 1));
+        }
+        let mut edges = Vec::new();
+        for _ in 0..60 {
+            let (one, other) = (numbers.below(30), numbers.below(30));
+            let edge = if ranks[one] < ranks[other] { (one, other) } else { (other, one) };
+            if one != other && !edges.contains(&edge) {
+                edges.push(edge);
+            }
+        }
+        let handles: Vec<_> = edges.iter().map(|(from, to)| (nodes[*from], nodes[*to])).collect();
+        driver.graph_add_dependencies(graph, &handles).expect("the edges are new and make no cycle");
+        // A child graph, now and then, between two nodes: whatever is in there comes between them, too.
+        let (child, from, to) = (numbers.below(2) == 1, edges[0].0, edges[0].1);
+        if child {
+            rig.note(inner, &[], &log, 30);
+            rig.note(inner, &[], &log, 31);
+            let node = driver.graph_add_child(graph, &[nodes[from]], inner).expect("a graph is a node");
+            driver.graph_add_dependencies(graph, &[(node, nodes[to])]).expect("the edge is new");
+        }
+        rig.launch(graph).expect("the graph runs");
+        let entries = log.entries();
+        assert_eq!(entries.len(), if child { 32 } else { 30 });
+        let at = |entry: usize| entries.iter().position(|known| *known == entry).expect("every node runs once");
+        for (from, to) in &edges {
+            assert!(at(*from) < at(*to), "{from} before {to}: {entries:?}");
+        }
+        for entry in if child { 30..32 } else { 0..0 } {
+            assert!(at(from) < at(entry) && at(entry) < at(to), "{from}, {entry}, {to}: {entries:?}");
+        }
+        driver.graph_destroy(graph).expect("the graph is live");
+        driver.graph_destroy(inner).expect("the graph is live");
+    }
 }
 
 #[test]
