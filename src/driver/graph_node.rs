@@ -186,13 +186,10 @@ impl Driver {
     ) -> Answer<GraphNode> {
         let (before, count) = (raw_nodes(dependencies), dependencies.len());
         let mut node: CUgraphNode = ptr::null_mut();
+        // One row needs no pitch, which could not be as large as a copy can.
         let parameters = MemcpyNodeParams {
             source_device: source.address(),
-            source_pitch: destination.bytes(),
-            source_height: 1,
             destination_device: destination.address(),
-            destination_pitch: destination.bytes(),
-            destination_height: 1,
             width: destination.bytes(),
             ..MemcpyNodeParams::ROW
         };

@@ -43,7 +43,8 @@ fn below(launch: &Launch) {
     }
 }
 
-fn rig() -> Rig {
+/// What the tests need, kernels that set conditions among it.
+pub fn rig() -> Rig {
     register(&SET);
     register(&BELOW);
     Rig::new()
@@ -56,7 +57,8 @@ fn add_set(rig: &Rig, graph: Graph, before: &[GraphNode], handle: u64, value: u3
     rig.driver.graph_add_kernel(graph, before, &kernel).expect("a kernel is a node")
 }
 
-fn add_below(rig: &Rig, graph: Graph, before: &[GraphNode], condition: Conditional, word: u64, limit: u32) {
+/// Adds a kernel that sets a condition to whether a word is below a limit.
+pub fn add_below(rig: &Rig, graph: Graph, before: &[GraphNode], condition: Conditional, word: u64, limit: u32) {
     let handle = condition.handle();
     let parameters: [*const c_void; 3] =
         [(&raw const handle).cast(), (&raw const word).cast(), (&raw const limit).cast()];
