@@ -22,8 +22,6 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 CLIPPY := -D clippy::print_stdout -D clippy::print_stderr -D clippy::dbg_macro -A clippy::missing_safety_doc
 
 NVCC := $(TARGET)/tools/python/nvidia/cu13/bin/nvcc
-# compute_75 is the oldest architecture that CUDA 13 knows; drivers translate its PTX for every newer GPU.
-PTX_FLAGS := -ptx -arch=compute_75 -std=c++17
 
 # Builds the runner of traces; compares allocators by it.
 REPLAY_PROGRAMS = tools/programs.sh benches/replay $(TARGET)/benches/replay $(TARGET)/release \
@@ -55,9 +53,9 @@ layout: ## write tests/abi/layout.txt anew from include/plinth.h
 	python3 tests/abi/layout.py --write
 
 .PHONY: kernels
-kernels: ## compile kernels/plinth.cu to kernels/plinth.ptx
+kernels: ## compile kernels/*.cu to kernels/*.ptx
 	@tools/bootstrap.sh c++ python
-	$(NVCC) $(PTX_FLAGS) kernels/plinth.cu -o kernels/plinth.ptx
+	tools/kernels.sh $(NVCC) kernels
 
 .PHONY: docs
 docs: ## the reference, for Rust and for C, in target/doc and target/doxygen; a warning is an error
@@ -97,6 +95,15 @@ bench: build ## calls beside the bare driver's, start-up, bandwidth, and the all
 	@$(REPLAY_PROGRAMS)
 	@benches/replay/peers.sh $(TARGET)/benches/peers
 	$(COMPARE) --peers $(TARGET)/benches/peers --bench $(TARGET)/benches/allocator --out $(TARGET)/replay $(TRACES)
+
+.PHONY: bench-random
+bench-random: build ## random fills beside a plain one, cuRAND and, where there is one, PyTorch; PLINTH_DEVICE=host or cuda
+	@tools/bootstrap.sh cc c++
+	@tools/programs.sh benches $(TARGET)/benches $(TARGET)/release $(abspath $(TARGET)/release)
+	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/random
+	@# It ends with 77 without PyTorch or a GPU.
+	PLINTH_DEVICE=cuda python3 benches/random_table.py --library $(TARGET)/release/libplinth.so \
+		--program $(TARGET)/benches/random || [ $$? = 77 ]
 
 .PHONY: install
 install: build ## install under PREFIX=/usr/local, LIBDIR=lib; DESTDIR= for packagers
@@ -146,6 +153,11 @@ test-replay: build ## the programs that replay traces: broken traces, broken all
 	@$(REPLAY_PROGRAMS)
 	python3 tests/replay/run.py --replay $(TARGET)/benches/replay/replay --lib $(TARGET)/release --build $(TARGET)/replay-test
 
+.PHONY: test-random
+test-random: build ## random numbers on the host device: beside what PyTorch wrote on a GPU, and by statistics
+	python3 tests/random/golden.py --library $(TARGET)/release/libplinth.so --device host
+	python3 tests/random/distributions.py --library $(TARGET)/release/libplinth.so --device host
+
 .PHONY: test-fuzz
 test-fuzz: build ## made and kept sequences of the allocator's calls against a model: the same each time, some seconds
 	@tools/bootstrap.sh c++
@@ -176,10 +188,11 @@ package: build ## programs that use an installed plinth by CMake and pkg-config,
 	tests/package/run.sh
 
 .PHONY: kernels-check
-kernels-check: ## kernels/plinth.ptx is what kernels/plinth.cu makes
+kernels-check: ## kernels/*.ptx are what kernels/*.cu make
 	@tools/bootstrap.sh c++ python
-	$(NVCC) $(PTX_FLAGS) kernels/plinth.cu -o $(TARGET)/plinth.ptx
-	cmp $(TARGET)/plinth.ptx kernels/plinth.ptx
+	@mkdir -p $(TARGET)/kernels
+	tools/kernels.sh $(NVCC) $(TARGET)/kernels
+	@for ptx in kernels/*.ptx; do cmp "$(TARGET)/$$ptx" "$$ptx"; done
 
 .PHONY: test-asan
 test-asan: ## the C tests with AddressSanitizer, in them and in the library

@@ -6,6 +6,7 @@
 
 #include <plinth.hpp>
 
+#include <cmath>
 #include <memory>
 #include <type_traits>
 #include <vector>
@@ -173,6 +174,34 @@ TEST(events_are_moved_not_copied) {
   }
   bool done = false;
   CHECK_STATUS(plinth_event_query(handle, &done), PLINTH_ERROR_INVALID_HANDLE);
+}
+
+TEST(generators_draw_and_are_moved) {
+  const std::size_t count = 5;
+  const plinth::DeviceMemory memory = plinth::device_malloc(count * sizeof(float));
+  std::int64_t shape[] = {5};
+  DLTensor tensor = {memory.get(), {static_cast<decltype(DLDevice::device_type)>(2), 0}, 1, {2, 32, 1}, shape, nullptr, 0};
+  plinth::Generator generator;
+  CHECK_EQ(generator.initial_seed(), 67280421310721u);
+  generator.manual_seed(42);
+  plinth::uniform(tensor, 0.0, 1.0, generator);
+  CHECK_EQ(generator.offset(), 4);
+  float numbers[count];
+  plinth::current_stream().synchronize();
+  plinth::copy(numbers, memory.get(), sizeof numbers);
+  /* What PyTorch's rand gives with this seed. */
+  const double expected[] = {0.6130, 0.0101, 0.3984, 0.0403, 0.1563};
+  for (std::size_t index = 0; index < count; index++) {
+    CHECK(std::fabs(numbers[index] - expected[index]) < 6e-5);
+  }
+  plinth::Generator clone = generator.clone();
+  plinth::Generator moved(std::move(generator));
+  CHECK(moved.state() == clone.state() && moved.get() != clone.get());
+  moved.set_offset(0);
+  CHECK(moved.state() != clone.state());
+  plinth::manual_seed(7);
+  CHECK_EQ(plinth::initial_seed(), 7);
+  CHECK(plinth::default_generator().state() == plinth::rng_state());
 }
 
 TEST(memory_goes_there_and_back) {

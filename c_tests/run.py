@@ -94,7 +94,7 @@ def compile_command(program, arguments):
         if arguments.sanitizer == "undefined":
             command += ["-fno-sanitize-recover=all"]
     command += [str(program.source), "-o", str(arguments.build / program.name)]
-    command += [f"-L{arguments.lib}", "-lplinth"]
+    command += [f"-L{arguments.lib}", "-lplinth", "-lm"]
     command += [f"-Wl,-rpath,{folder}" for folder in (arguments.lib, "$ORIGIN", "$ORIGIN/../lib")]
     return command
 

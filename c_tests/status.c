@@ -35,6 +35,7 @@ static const struct {
     NAMED(PLINTH_ERROR_DRIVER),
     NAMED(PLINTH_ERROR_SYSTEM),
     NAMED(PLINTH_ERROR_PANIC),
+    NAMED(PLINTH_ERROR_GENERATOR_NOT_REGISTERED),
 };
 
 #define STATUSES (int32_t)(sizeof statuses / sizeof statuses[0])

@@ -42,6 +42,69 @@
 /*! A stream: the same type as cudaStream_t and CUstream, so that it goes straight into kernel<<<...>>>. */
 typedef struct CUstream_st *plinth_stream_t;
 
+/* DLPack's tensors (https://dmlc.github.io/dlpack): its own declarations where a program has them, else the same. */
+#if !defined(DLPACK_DLPACK_H_) && defined(__has_include)
+#if __has_include(<dlpack/dlpack.h>)
+#include <dlpack/dlpack.h>
+#endif
+#endif
+#if !defined(DLPACK_DLPACK_H_)
+/*! A device. */
+typedef struct DLDevice {
+  /*! 1 is the CPU, 2 CUDA, 3 pinned host memory. */
+  int32_t device_type;
+  /*! The device's number. */
+  int32_t device_id;
+} DLDevice;
+
+/*! The type of an element. */
+typedef struct DLDataType {
+  /*! 0 is int, 1 uint, 2 float, 4 bfloat, 5 complex, 6 bool. */
+  uint8_t code;
+  /*! The bits of a number. */
+  uint8_t bits;
+  /*! The numbers of an element: 1. */
+  uint16_t lanes;
+} DLDataType;
+
+/*! A tensor. It owns nothing. */
+typedef struct DLTensor {
+  /*! The memory. */
+  void *data;
+  /*! Where that is. */
+  DLDevice device;
+  /*! How many dimensions there are. */
+  int32_t ndim;
+  /*! The type of the elements. */
+  DLDataType dtype;
+  /*! The extent of each dimension. */
+  int64_t *shape;
+  /*! The distance of neighbours in each, in elements; NULL for elements side by side, the last dimension's fastest. */
+  int64_t *strides;
+  /*! How far from `data` element 0 is, in bytes. */
+  uint64_t byte_offset;
+} DLTensor;
+#endif
+
+#if !defined(PLINTH_PHILOX_STATE_T)
+/*! plinth_philox_state_t is declared: here, or by plinth_philox.h. */
+#define PLINTH_PHILOX_STATE_T
+/*! Where a kernel takes its random numbers: a seed and an offset, or, in a capture, where each replay finds them.
+ *  plinth_philox.cuh has what a kernel does with it. */
+typedef struct plinth_philox_state_t {
+  /*! The seed; in a capture the address of one in the device's memory. */
+  uint64_t seed;
+  /*! How many 32-bit numbers each subsequence has given; in a capture the address of such a count. */
+  uint64_t offset;
+  /*! In a capture, what is added to the offset there. */
+  uint64_t graph_offset;
+  /*! 1 in a capture, else 0. */
+  uint32_t captured;
+  /*! 0. */
+  uint32_t reserved;
+} plinth_philox_state_t;
+#endif
+
 /*! An initializer for a plinth_device_properties_t. */
 #define PLINTH_DEVICE_PROPERTIES_INIT {sizeof(plinth_device_properties_t), {0}, {0}, {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
@@ -121,10 +184,21 @@ typedef struct CUstream_st *plinth_stream_t;
 #define PLINTH_IPC_EVENT_HANDLE_SIZE 64
 
 /**
+ * The bytes of a generator's state: the seed as a little-endian 64-bit integer, then the offset as one, as in PyTorch.
+ */
+#define PLINTH_RNG_STATE_SIZE 16
+
+/**
  * An event: a mark in a stream. Opaque, and checked: a handle that was destroyed, is of another kind, or never was
  * one is answered with PLINTH_ERROR_INVALID_HANDLE.
  */
 typedef struct plinth_event plinth_event;
+
+/**
+ * A generator of random numbers: Philox4x32-10 with a seed and an offset. Opaque, and checked: a handle that was
+ * destroyed, is of another kind, or never was one is answered with PLINTH_ERROR_INVALID_HANDLE.
+ */
+typedef struct plinth_generator plinth_generator;
 
 /**
  * What a call came to: PLINTH_OK, which is 0, or one of the PLINTH_ERROR_ constants. The numbers never change their
@@ -310,6 +384,11 @@ typedef void (*plinth_out_of_memory_observer_t)(int32_t device,
                                                 size_t device_total,
                                                 size_t device_free,
                                                 void *context);
+
+/**
+ * The handle of a generator. Where a function takes one, NULL stands for the device's default generator.
+ */
+typedef struct plinth_generator *plinth_generator_t;
 
 /**
  * What the host device holds at a moment: for tests that nothing is lost.
@@ -506,6 +585,11 @@ typedef struct plinth_host_usage_t {
  * A defect in the library was caught before it could reach the caller.
  */
 #define PLINTH_ERROR_PANIC 27
+
+/**
+ * The generator is not registered with the graph that is being captured.
+ */
+#define PLINTH_ERROR_GENERATOR_NOT_REGISTERED 28
 
 #ifdef __cplusplus
 extern "C" {
@@ -2002,6 +2086,532 @@ PLINTH_NOEXCEPT;
  */
 PLINTH_API
 plinth_status_t plinth_trace_stop(void)
+PLINTH_NOEXCEPT;
+
+/**
+ * Seeds the current device's default generator, and sets its offset to 0. Before the library is initialized the seed
+ * waits until it is, for the device that is current then; so this is no error on a machine without a GPU. Thread-safe.
+ *
+ * @param seed The seed.
+ * @return PLINTH_OK; PLINTH_ERROR_CAPTURE_FORBIDS while a graph is being captured with the generator;
+ *         PLINTH_ERROR_FORKED_CHILD; PLINTH_ERROR_SHUTTING_DOWN.
+ */
+PLINTH_API
+plinth_status_t plinth_manual_seed(uint64_t seed)
+PLINTH_NOEXCEPT;
+
+/**
+ * Seeds the default generator of every device, as plinth_manual_seed does that of one.
+ *
+ * @param seed The seed, the same for all.
+ * @return As plinth_manual_seed.
+ */
+PLINTH_API plinth_status_t plinth_manual_seed_all(uint64_t seed) PLINTH_NOEXCEPT;
+
+/**
+ * Seeds the current device's default generator with a seed of 53 bits from the operating system. Otherwise as
+ * plinth_manual_seed.
+ *
+ * @return As plinth_manual_seed; PLINTH_ERROR_SYSTEM when there is no /dev/urandom.
+ */
+PLINTH_API plinth_status_t plinth_seed(void) PLINTH_NOEXCEPT;
+
+/**
+ * Seeds the default generator of every device with one seed of 53 bits from the operating system. Otherwise as
+ * plinth_manual_seed.
+ *
+ * @return As plinth_seed.
+ */
+PLINTH_API
+plinth_status_t plinth_seed_all(void)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the seed of the current device's default generator. One that was never seeded has a seed from the operating
+ * system.
+ *
+ * @param seed Out: the seed.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_SYSTEM; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_initial_seed(uint64_t *seed)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the state of a device's default generator: PLINTH_RNG_STATE_SIZE bytes that PyTorch's
+ * torch.cuda.set_rng_state takes, too.
+ *
+ * @param device The device; -1 for the current one.
+ * @param state Out: the bytes.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_CAPTURE_FORBIDS while a graph
+ *         is being captured with the generator; PLINTH_ERROR_SYSTEM; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_get_rng_state(int32_t device,
+                                     uint8_t *state)
+PLINTH_NOEXCEPT;
+
+/**
+ * Sets the state of a device's default generator.
+ *
+ * @param device The device; -1 for the current one.
+ * @param state PLINTH_RNG_STATE_SIZE bytes, of plinth_get_rng_state or torch.cuda.get_rng_state.
+ * @return As plinth_get_rng_state; PLINTH_ERROR_INVALID_VALUE for an offset that is no multiple of 4.
+ */
+PLINTH_API plinth_status_t plinth_set_rng_state(int32_t device, const uint8_t *state) PLINTH_NOEXCEPT;
+
+/**
+ * Tells the states of the default generators of the first `count` devices, one after the other.
+ *
+ * @param states Out: PLINTH_RNG_STATE_SIZE bytes for each of them.
+ * @param count How many; mostly the count of plinth_device_count.
+ * @return As plinth_get_rng_state; PLINTH_ERROR_INVALID_VALUE for a count that is negative or larger than that of the
+ *         devices.
+ */
+PLINTH_API
+plinth_status_t plinth_get_rng_state_all(uint8_t *states,
+                                         int32_t count)
+PLINTH_NOEXCEPT;
+
+/**
+ * Sets the states of the default generators of the first `count` devices; nothing changes if one of them is malformed.
+ *
+ * @param states PLINTH_RNG_STATE_SIZE bytes for each of them.
+ * @param count How many.
+ * @return As plinth_set_rng_state; PLINTH_ERROR_INVALID_VALUE for more states than devices.
+ */
+PLINTH_API
+plinth_status_t plinth_set_rng_state_all(const uint8_t *states,
+                                         int32_t count)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the default generator of a device. It is the library's: it cannot be destroyed.
+ *
+ * @param device The device; -1 for the current one.
+ * @param generator Out: the generator.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_SYSTEM; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_default_generator(int32_t device,
+                                         plinth_generator_t *generator)
+PLINTH_NOEXCEPT;
+
+/**
+ * Creates a generator with PyTorch's default seed, 67280421310721, and an offset of 0. Thread-safe.
+ *
+ * @param device The device whose tensors it is to fill; -1 for the current one.
+ * @param generator Out: the generator. The caller owns it and destroys it with plinth_generator_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_OUT_OF_MEMORY with 16 million
+ *         live generators; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_generator_create(int32_t device,
+                                        plinth_generator_t *generator)
+PLINTH_NOEXCEPT;
+
+/**
+ * Destroys a generator. Graphs that use it go on. Thread-safe, but a generator must not be destroyed while another thread
+ * is in a call with it.
+ *
+ * @param generator The generator; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a device's default generator.
+ */
+PLINTH_API
+plinth_status_t plinth_generator_destroy(plinth_generator_t generator)
+PLINTH_NOEXCEPT;
+
+/**
+ * Makes a generator with another's seed and offset, which from then on goes its own way: torch's clone_state.
+ *
+ * @param generator The generator; NULL for the current device's default one.
+ * @param clone Out: the new one. The caller owns it.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS while a graph is
+ *         being captured with the generator; PLINTH_ERROR_OUT_OF_MEMORY; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_generator_clone(plinth_generator_t generator,
+                                       plinth_generator_t *clone)
+PLINTH_NOEXCEPT;
+
+/**
+ * Makes a generator that shares another's seed and offset: what one of them takes, the other does not get. torch's
+ * graphsafe_get_state; allowed in a capture.
+ *
+ * @param generator The generator; NULL for the current device's default one.
+ * @param shared Out: the new one. The caller owns it.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_OUT_OF_MEMORY; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_generator_graphsafe_get_state(plinth_generator_t generator,
+                                                     plinth_generator_t *shared)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lets a generator share another's seed and offset in place of its own. torch's graphsafe_set_state; allowed in a
+ * capture.
+ *
+ * @param generator The generator; NULL for the current device's default one.
+ * @param shared The other one, of the same device.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DEVICE_MISMATCH; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_generator_graphsafe_set_state(plinth_generator_t generator,
+                                                     plinth_generator_t shared)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the device of a generator.
+ *
+ * @param generator The generator; NULL for the current device's default one.
+ * @param device Out: the device's number.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_generator_device(plinth_generator_t generator,
+                                        int32_t *device)
+PLINTH_NOEXCEPT;
+
+/**
+ * Seeds a generator, and sets its offset to 0. Thread-safe.
+ *
+ * @param generator The generator; NULL for the current device's default one.
+ * @param seed The seed.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS while a graph is being captured with the
+ *         generator; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_generator_manual_seed(plinth_generator_t generator,
+                                             uint64_t seed)
+PLINTH_NOEXCEPT;
+
+/**
+ * Seeds a generator with a seed of 53 bits from the operating system, and sets its offset to 0. Thread-safe.
+ *
+ * @param generator The generator; NULL for the current device's default one.
+ * @param seed Out: the seed; NULL when it is of no interest.
+ * @return As plinth_generator_manual_seed; PLINTH_ERROR_SYSTEM.
+ */
+PLINTH_API
+plinth_status_t plinth_generator_seed(plinth_generator_t generator,
+                                      uint64_t *seed)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the seed of a generator.
+ *
+ * @param generator The generator; NULL for the current device's default one.
+ * @param seed Out: the seed.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_generator_initial_seed(plinth_generator_t generator,
+                                              uint64_t *seed)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the state of a generator.
+ *
+ * @param generator The generator; NULL for the current device's default one.
+ * @param state Out: PLINTH_RNG_STATE_SIZE bytes.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS while a graph is
+ *         being captured with the generator; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_generator_get_state(plinth_generator_t generator,
+                                           uint8_t *state)
+PLINTH_NOEXCEPT;
+
+/**
+ * Sets the state of a generator.
+ *
+ * @param generator The generator; NULL for the current device's default one.
+ * @param state The state.
+ * @param size PLINTH_RNG_STATE_SIZE bytes, or 8 for a seed alone, with which the offset is 0.
+ * @return As plinth_generator_get_state; PLINTH_ERROR_INVALID_VALUE for another size, and for an offset that is no
+ *         multiple of 4.
+ */
+PLINTH_API
+plinth_status_t plinth_generator_set_state(plinth_generator_t generator,
+                                           const uint8_t *state,
+                                           size_t size)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the offset of a generator: how many 32-bit numbers each of its subsequences has given.
+ *
+ * @param generator The generator; NULL for the current device's default one.
+ * @param offset Out: the offset, a multiple of 4.
+ * @return As plinth_generator_get_state.
+ */
+PLINTH_API
+plinth_status_t plinth_generator_get_offset(plinth_generator_t generator,
+                                            uint64_t *offset)
+PLINTH_NOEXCEPT;
+
+/**
+ * Sets the offset of a generator.
+ *
+ * @param generator The generator; NULL for the current device's default one.
+ * @param offset The offset, a multiple of 4.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for an offset that is no multiple of 4;
+ *         PLINTH_ERROR_CAPTURE_FORBIDS while a graph is being captured with the generator; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_generator_set_offset(plinth_generator_t generator,
+                                            uint64_t offset)
+PLINTH_NOEXCEPT;
+
+/**
+ * Takes numbers of a generator for a kernel of the caller's own, launched in the current stream of the generator's
+ * device. plinth_philox.cuh turns the state into numbers, on the device and on the CPU. Thread-safe: no two calls give the
+ * same numbers.
+ *
+ * @param generator The generator; NULL for the current device's default one.
+ * @param increment How many 32-bit numbers a thread of the kernel takes at most; rounded up to a multiple of 4.
+ * @param state Out: the state. Outside a capture it has the seed and the offset. In one, it has the addresses of both in
+ *        device memory, where each replay puts its own, and what is to be added to the offset; it is valid for kernels of
+ *        that capture only.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GENERATOR_NOT_REGISTERED in a
+ *         capture of a graph that does not know the generator; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_generator_philox_state(plinth_generator_t generator,
+                                              uint64_t increment,
+                                              plinth_philox_state_t *state)
+PLINTH_NOEXCEPT;
+
+/**
+ * Fills a tensor with uniform numbers in [low, high): low + u * (high - low) for a u in (0, 1], where what comes out as `high`
+ * becomes `low`. For 16-bit elements it is computed in float and rounded; low, high and their difference are rounded to the
+ * element's type before.
+ *
+ * The rules that hold for all functions that fill a tensor with random numbers:
+ * - Every element gets the number that PyTorch 2.11 gives it on the same model of GPU, from a generator in the same state,
+ *   and the generator's offset advances alike; the host device has the geometry of its model (PLINTH_HOST_MODEL). docs/random.md
+ *   has the rule, and tells how near the host device comes where a GPU has fast but rough instructions.
+ * - The tensor may have any shape, also an empty one, which takes no numbers, and any strides, by which the order of its
+ *   elements is that of memory; but no two elements in one place. It is filled in the stream, asynchronously, and must stay
+ *   valid until then. In a capture the fill becomes a node of the graph, and each replay takes new numbers.
+ * - Where an error is returned the generator has not advanced.
+ * - Thread-safe: threads that share a generator get numbers of their own, in the order of their calls.
+ *
+ * @param tensor The tensor: float16, bfloat16, float32, float64.
+ * @param low The least number, which float types of the element's size can hold.
+ * @param high The end of the range, not below low; equal to it, every element is low.
+ * @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+ * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a tensor of another type or of a malformed
+ *         shape, for a low or high that the elements cannot hold, and NaN; for low > high; for high - low that they cannot hold;
+ *         PLINTH_ERROR_INVALID_HANDLE for a generator or stream that is none; PLINTH_ERROR_DEVICE_MISMATCH for a tensor that
+ *         is not on a CUDA device or not on that of generator and stream; PLINTH_ERROR_INVALID_DEVICE;
+ *         PLINTH_ERROR_GENERATOR_NOT_REGISTERED in a capture of a graph that does not know the generator;
+ *         PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_uniform(DLTensor *tensor,
+                               double low,
+                               double high,
+                               plinth_generator_t generator,
+                               plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Fills a tensor with numbers of the normal distribution, by Box and Muller (1958).
+ *
+ * @param tensor The tensor: float16, bfloat16, float32, float64.
+ * @param mean The mean.
+ * @param std The standard deviation, 0 or more.
+ * @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+ * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @return As plinth_uniform; PLINTH_ERROR_INVALID_VALUE for std < 0, and NaN.
+ */
+PLINTH_API
+plinth_status_t plinth_normal(DLTensor *tensor,
+                              double mean,
+                              double std,
+                              plinth_generator_t generator,
+                              plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Fills a tensor with e to the power of numbers of the normal distribution.
+ *
+ * @param tensor The tensor: float16, bfloat16, float32, float64.
+ * @param mean The mean of the exponents.
+ * @param std Their standard deviation, more than 0.
+ * @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+ * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @return As plinth_uniform; PLINTH_ERROR_INVALID_VALUE for std <= 0, and NaN.
+ */
+PLINTH_API
+plinth_status_t plinth_log_normal(DLTensor *tensor,
+                                  double mean,
+                                  double std,
+                                  plinth_generator_t generator,
+                                  plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Fills a tensor with numbers of the exponential distribution, of density lambda * e^(-lambda * x): -ln(u) / lambda. No
+ * element is 0 but where the type has no smaller number.
+ *
+ * @param tensor The tensor: float16, bfloat16, float32, float64.
+ * @param lambda The rate, more than 0.
+ * @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+ * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @return As plinth_uniform; PLINTH_ERROR_INVALID_VALUE for lambda <= 0, and NaN.
+ */
+PLINTH_API
+plinth_status_t plinth_exponential(DLTensor *tensor,
+                                   double lambda,
+                                   plinth_generator_t generator,
+                                   plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Fills a tensor with numbers of the Cauchy distribution: median + sigma * tan(pi * (u - 1/2)).
+ *
+ * @param tensor The tensor: float16, bfloat16, float32, float64.
+ * @param median The median.
+ * @param sigma Half the distance of the quartiles, more than 0.
+ * @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+ * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @return As plinth_uniform; PLINTH_ERROR_INVALID_VALUE for sigma <= 0, and NaN.
+ */
+PLINTH_API
+plinth_status_t plinth_cauchy(DLTensor *tensor,
+                              double median,
+                              double sigma,
+                              plinth_generator_t generator,
+                              plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Fills a tensor with numbers of the geometric distribution, how many trials the first success takes: ceil(ln(u) / ln(1 - p)).
+ * Where the last number is 0, u was 1. A number too large for an integer element is cut off as the GPU's conversion does.
+ *
+ * @param tensor The tensor: float16, bfloat16, float32, float64, uint8, int8, int16, int32, int64.
+ * @param p The probability of a success, between 0 and 1.
+ * @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+ * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @return As plinth_uniform; PLINTH_ERROR_INVALID_VALUE for p <= 0, p >= 1, and NaN.
+ */
+PLINTH_API
+plinth_status_t plinth_geometric(DLTensor *tensor,
+                                 double p,
+                                 plinth_generator_t generator,
+                                 plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Fills a tensor with ones and zeros: one where u < p.
+ *
+ * @param tensor The tensor: bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64.
+ * @param p The probability of a one, from 0 to 1. With 1, one of 2^25 elements is 0 all the same, as in PyTorch: u may be 1.
+ * @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+ * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @return As plinth_uniform; PLINTH_ERROR_INVALID_VALUE for p outside of [0, 1], and NaN.
+ */
+PLINTH_API
+plinth_status_t plinth_bernoulli(DLTensor *tensor,
+                                 double p,
+                                 plinth_generator_t generator,
+                                 plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Fills a tensor with ones and zeros, with a probability for each element: one where u <= p. PyTorch's bernoulli_ with a
+ * tensor, which takes 12 numbers of the generator, however large the tensor is. A probability outside of [0, 1] or NaN is no
+ * error, for it is seen only on the device: below 0 and NaN never give a one, above 1 always does.
+ *
+ * @param tensor The tensor: bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64. With more than 2^30
+ *        elements, they and their probabilities lie side by side.
+ * @param p The probabilities: float16, bfloat16, float32 or float64, of the tensor's shape, or of one that is stretched to it
+ *        by repeating dimensions of one element or missing in front. Read in the stream.
+ * @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+ * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @return As plinth_uniform; PLINTH_ERROR_INVALID_VALUE for probabilities of another type or shape;
+ *         PLINTH_ERROR_DEVICE_MISMATCH for probabilities on another device; PLINTH_ERROR_NOT_SUPPORTED for more than 2^30
+ *         elements that do not lie side by side.
+ */
+PLINTH_API
+plinth_status_t plinth_bernoulli_tensor(DLTensor *tensor,
+                                        const DLTensor *p,
+                                        plinth_generator_t generator,
+                                        plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Fills a tensor with whole numbers, all alike: of an integer type, those from 0 to its largest; of a float type, those from
+ * 0 to 2^d, where d is the digits of its fraction (11 for float16, 8 for bfloat16, 24, 53).
+ *
+ * @param tensor The tensor: bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64.
+ * @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+ * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @return As plinth_uniform.
+ */
+PLINTH_API
+plinth_status_t plinth_random(DLTensor *tensor,
+                              plinth_generator_t generator,
+                              plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Fills a tensor with whole numbers of [low, high): x mod (high - low) + low, where x has 32 bits, and 64 from 2^28 numbers
+ * on. Float elements get the nearest number; low and high move inwards to what such a type can hold.
+ *
+ * @param tensor The tensor: any type.
+ * @param low The least number.
+ * @param high The end of the range, above low.
+ * @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+ * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @return As plinth_uniform; PLINTH_ERROR_INVALID_VALUE for low >= high, and for low or high - 1 that the elements cannot
+ *         hold.
+ */
+PLINTH_API
+plinth_status_t plinth_random_range(DLTensor *tensor,
+                                    int64_t low,
+                                    int64_t high,
+                                    plinth_generator_t generator,
+                                    plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Fills a tensor with whole numbers from low to the largest that plinth_random gives: torch's random_(low, None). With
+ * INT64_MIN, all 64 bits are random (int64, float64, float32 and bfloat16 only).
+ *
+ * @param tensor The tensor: bool, uint8, int8, int16, int32, int64, uint16, uint32, float16, bfloat16, float32, float64.
+ * @param low The least number.
+ * @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+ * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @return As plinth_uniform; PLINTH_ERROR_INVALID_VALUE for a low that the elements cannot hold.
+ */
+PLINTH_API
+plinth_status_t plinth_random_from(DLTensor *tensor,
+                                   int64_t low,
+                                   plinth_generator_t generator,
+                                   plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Writes the numbers from 0 to n - 1 to a tensor of n elements, in a random order. From 2497 elements on it takes memory
+ * of the caching allocator, 8 bytes for each and a little more, which is free again for what comes later in the stream.
+ *
+ * @param tensor The tensor: one dimension; uint8, int8, int16, int32, int64, float16, float32 or float64, which has
+ *        to tell n numbers apart; at most 2^30 elements.
+ * @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+ * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @return As plinth_uniform; PLINTH_ERROR_INVALID_VALUE for a tensor of another rank, or of more elements than its type can
+ *         number; PLINTH_ERROR_NOT_SUPPORTED for more than 2^30; PLINTH_ERROR_OUT_OF_MEMORY.
+ */
+PLINTH_API
+plinth_status_t plinth_randperm(DLTensor *tensor,
+                                plinth_generator_t generator,
+                                plinth_stream_t stream)
 PLINTH_NOEXCEPT;
 
 /**

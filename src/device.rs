@@ -7,6 +7,7 @@ use crate::{
     kernel::Kernels,
     memory::DeviceMemory,
     properties::{self, Properties},
+    random::seed::DefaultGenerator,
     runtime::{self, Runtime},
     status::Status,
     stream::StreamPools,
@@ -30,6 +31,8 @@ pub struct Device {
     pub kernels: Kernels,
     /// The memory that plinth holds on it.
     pub memory: DeviceMemory,
+    /// Its own generator of random numbers.
+    pub generator: DefaultGenerator,
 }
 
 impl Device {
@@ -44,6 +47,7 @@ impl Device {
             events: EventPool::new(),
             kernels: Kernels::new(),
             memory: DeviceMemory::default(),
+            generator: DefaultGenerator::default(),
         }
     }
 

@@ -29,6 +29,8 @@ const CHUNKS: usize = (INDEX_BITS - FIRST_CHUNK.ilog2() + 1) as usize;
 pub enum Kind {
     /// An [`Event`](crate::event::Event).
     Event = 1,
+    /// A [`Generator`](crate::random::generator::Generator).
+    Generator = 2,
     /// A second kind, for the tests here.
     #[cfg(test)]
     Other = 15,
@@ -38,6 +40,7 @@ impl Kind {
     fn describe(kind: u64) -> Option<&'static str> {
         match kind {
             1 => Some("an event"),
+            2 => Some("a generator"),
             #[cfg(test)]
             15 => Some("another thing"),
             _ => None,

@@ -7,7 +7,7 @@ use crate::{
     device::Device,
     driver::{self, Driver, Kind, PointerInfo, Stream, StreamTable, codes},
     error::{Context, Error, Result},
-    process, properties,
+    process, properties, random,
     status::Status,
     testing, thread,
 };
@@ -74,7 +74,11 @@ fn initialize() -> Result<&'static Runtime> {
         return Err(driver::cuda::no_driver("the CUDA driver shows this process no device"));
     }
     match STATE.compare_exchange(LOADED, READY, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) | Err(READY) => Ok(runtime),
+        Ok(_) => {
+            random::seed::apply_waiting(runtime)?;
+            Ok(runtime)
+        }
+        Err(READY) => Ok(runtime),
         Err(state) => Err(unusable(state)),
     }
 }
@@ -92,6 +96,14 @@ pub fn loaded() -> Result<&'static Runtime> {
         let _ = STATE.compare_exchange(UNLOADED, LOADED, Ordering::AcqRel, Ordering::Acquire);
         Ok(runtime)
     })
+}
+
+/// Fails where the library can never be used any more: in a forked child, and in a process that is exiting.
+pub fn check_usable() -> Result<()> {
+    match STATE.load(Ordering::Acquire) {
+        UNLOADED | LOADED | READY => Ok(()),
+        state => Err(unusable(state)),
+    }
 }
 
 #[cold]

@@ -61,6 +61,7 @@ statuses! {
     25 DRIVER "PLINTH_ERROR_DRIVER" "A driver call failed; plinth_last_driver_error has its code.";
     26 SYSTEM "PLINTH_ERROR_SYSTEM" "A call to the operating system failed.";
     27 PANIC "PLINTH_ERROR_PANIC" "A defect in the library was caught before it could reach the caller.";
+    28 GENERATOR_NOT_REGISTERED "PLINTH_ERROR_GENERATOR_NOT_REGISTERED" "The generator is not registered with the graph that is being captured.";
 }
 
 impl Status {

@@ -18,6 +18,8 @@ const SECTIONS: &[&str] = &[
     "out_of_memory",
     "pluggable",
     "trace",
+    "generator",
+    "random",
     "testing",
 ];
 
@@ -80,6 +82,7 @@ fn every_exported_function_is_in_the_header_and_guarded() {
             "guard(|| ",
             "guard(testing::",
             "guard(memory::",
+            "guard(seed::",
             "    alloc(",
             "    free(",
             "guard::text(",

@@ -1,7 +1,7 @@
 //! The structs of the C surface lie in memory as C sees them: tests/abi/layout.txt is what a C compiler made of the
 //! header (`make layout`), and here it is what rustc makes of the sources.
 
-use plinth::ffi::{pool::*, properties::*, stream::*, testing::*};
+use plinth::ffi::{generator::*, pool::*, properties::*, stream::*, tensor::*, testing::*};
 use std::{
     fmt::Write,
     fs,
@@ -34,6 +34,10 @@ macro_rules! layout {
 #[test]
 fn structs_lie_as_c_sees_them() {
     let mut list = String::new();
+    layout!(list, DLDevice { device_type device_id });
+    layout!(list, DLDataType { code bits lanes });
+    layout!(list, DLTensor { data device ndim dtype shape strides byte_offset });
+    layout!(list, plinth_philox_state_t { seed offset graph_offset captured reserved });
     layout!(list, plinth_device_properties_t {
         struct_size name uuid pci_bus_id_text total_memory l2_cache_size shared_memory_per_block
         shared_memory_per_block_optin shared_memory_per_multiprocessor major minor multi_processor_count

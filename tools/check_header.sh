@@ -22,6 +22,9 @@ declare -A before=(
 )
 count=0
 
+# Whether a header declares plinth_stream_t.
+has_streams() { [[ $1 == plinth.h || $1 == plinth.hpp ]]; }
+
 # Arguments: header, extension, compiler, standard.
 check() {
     local header=$1 extension=$2 compiler=$3 standard=$4 company
@@ -34,7 +37,7 @@ check() {
             echo "#include <$header>"
             echo "#include <$header>"
             echo "extern int unit;"
-            if [[ $company == cuda || $company == both ]]; then
+            if has_streams "$header" && [[ $company == cuda || $company == both ]]; then
                 echo "plinth_stream_t convert(cudaStream_t stream);"
                 echo "plinth_stream_t convert(cudaStream_t stream) { return stream; }"
             fi
@@ -56,17 +59,51 @@ link_twice() {
     count=$((count + 1))
 }
 
+# Both headers in either order. Arguments: extension, compiler, standard.
+together() {
+    local extension=$1 compiler=$2 standard=$3 order
+    for order in "plinth.h plinth_philox.h" "plinth_philox.h plinth.h"; do
+        # shellcheck disable=SC2086 # two headers
+        printf '#include <%s>\n' $order >"$work/together.$extension"
+        echo "extern int unit;" >>"$work/together.$extension"
+        "$compiler" "-std=$standard" "${warnings[@]}" -Iinclude -fsyntax-only "$work/together.$extension"
+        count=$((count + 1))
+    done
+}
+
 for standard in c99 c11 c17; do
     for compiler in gcc clang; do
-        check plinth.h c $compiler $standard
-        link_twice plinth.h c $compiler $standard
+        for header in plinth.h plinth_philox.h; do
+            check $header c $compiler $standard
+            link_twice $header c $compiler $standard
+        done
+        together c $compiler $standard
     done
 done
 for standard in c++11 c++17 c++20; do
     for compiler in g++ clang++; do
-        check plinth.h cpp $compiler $standard
-        link_twice plinth.h cpp $compiler $standard
+        for header in plinth.h plinth_philox.h; do
+            check $header cpp $compiler $standard
+            link_twice $header cpp $compiler $standard
+        done
+        together cpp $compiler $standard
     done
+done
+# For kernels, by nvcc: each function in a kernel, and for the program itself.
+for standard in c++17 c++20; do
+    printf '%s\n' "#include <plinth_philox.cuh>" "#include <plinth_philox.cuh>" \
+        "__global__ void draw(float4 *out, double2 *wide, plinth_philox_state_t state) {" \
+        "  plinth_philox_engine_t engine = plinth_philox_engine_of_thread(state);" \
+        "  out[0] = plinth_philox_uniform4(&engine);" \
+        "  out[1] = plinth_philox_normal4(&engine);" \
+        "  wide[0] = plinth_philox_uniform2_double(&engine);" \
+        "  wide[1] = plinth_philox_normal2_double(&engine);" \
+        "  out[2].x = plinth_philox_uniform_below_1(plinth_philox_next(&engine));" \
+        "}" \
+        "int main() { return 0; }" >"$work/kernel.cu"
+    "$python/nvidia/cu13/bin/nvcc" -std=$standard -arch=compute_75 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror \
+        -Iinclude -c "$work/kernel.cu" -o "$work/kernel.o"
+    count=$((count + 1))
 done
 if [ -e include/plinth.hpp ]; then
     for standard in c++17 c++20; do

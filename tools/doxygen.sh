@@ -15,10 +15,10 @@ run() {
     } | doxygen -
 }
 
-# The C header is the specification: whatever it does not describe in full is an error.
-run "INPUT = include/plinth.h" "HTML_OUTPUT = c-only"
+# The C headers are the specification: whatever they do not describe in full is an error.
+run "INPUT = include/plinth.h include/plinth_philox.h include/plinth_philox.cuh" "HTML_OUTPUT = c-only"
 # The C++ header's members are those of C by other means, so it may leave out what C's comments say.
-headers=(include/plinth.h)
+headers=(include/plinth.h include/plinth_philox.h include/plinth_philox.cuh)
 if [ -e include/plinth.hpp ]; then
     headers+=(include/plinth.hpp)
 fi

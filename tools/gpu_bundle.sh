@@ -33,6 +33,10 @@ if [ -n "${TRACES:-}" ]; then
     find "$TRACES" -maxdepth 1 \( -name '*.trace' -o -name '*.trace.xz' \) -exec cp {} "$bundle/benches/traces/" \;
 fi
 
+# The judges of random numbers; the bench of them finds their binding here.
+mkdir -p "$bundle/tests/random"
+cp tests/random/*.py tests/random/*.json.xz "$bundle/tests/random/"
+
 # The benches load it, so that what users copy is what is tested.
 mkdir -p "$bundle/examples"
 cp examples/*.py "$bundle/examples/"

@@ -85,6 +85,10 @@ fi
 step c_tests 300 python3 sources/c_tests/run.py --no-build --lib lib --include include --build c_tests --device cuda \
     --jobs 8
 
+# Every bit beside the recorded ones; skips itself on a GPU of another build.
+step random-golden 120 python3 tests/random/golden.py --library lib/libplinth.so --device cuda
+step random-statistics 180 python3 tests/random/distributions.py --library lib/libplinth.so --device cuda
+
 for bench in benches/*; do
     # It wants to know which allocator; compare.py runs it for each.
     [ "$bench" = benches/allocator ] && continue
@@ -94,8 +98,15 @@ done
 if python3 -c 'import torch' 2>/dev/null; then
     step bench-torch 120 python3 benches/torch_calls.py
     # Trains on PyTorch's memory and on plinth's: losses by their bits, memory held, step times. Meant to take 150 s at most.
+    # Fills in one process with PyTorch's, bit for bit; other cases with another seed.
+    step random-torch 300 python3 tests/random/against_torch.py --library lib/libplinth.so --cases 3000 --seconds 240 \
+        --seed "${RANDOM_SEED:-1}"
+    step bench-random-table 180 python3 benches/random_table.py --library lib/libplinth.so --program benches/random \
+        --json "$logs/random.json"
     step torch 240 python3 benches/torch_training.py --library lib/libplinth.so --json "$logs/torch.json"
 else
+    skip random-torch "no PyTorch"
+    skip bench-random-table "no PyTorch"
     skip bench-torch "no PyTorch"
     skip torch "no PyTorch"
 fi

@@ -22,6 +22,29 @@ impl Span {
         Span { address, bytes }
     }
 
+    /// A span of an address that the test at hand never follows.
+    #[cfg(test)]
+    pub fn nowhere(address: u64) -> Self {
+        Span { address, bytes: 0 }
+    }
+
+    /// A block that the caching allocator gave out, whose holder gives it back only behind the work that it is for: so it
+    /// stays valid until that is done.
+    pub(crate) fn owned(address: u64, bytes: usize) -> Self {
+        Span { address, bytes }
+    }
+
+    /// A part of it.
+    pub fn part(self, from: usize, bytes: usize) -> Self {
+        let from = from.min(self.bytes);
+        Span { address: self.address + from as u64, bytes: bytes.min(self.bytes - from) }
+    }
+
+    /// The same, begun elsewhere: what was vouched for was the whole of which both are parts.
+    pub fn moved(self, bytes: i64) -> Self {
+        Span { address: self.address.wrapping_add_signed(bytes), bytes: self.bytes }
+    }
+
     /// Where it begins.
     pub fn address(self) -> u64 {
         self.address

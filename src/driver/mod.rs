@@ -22,6 +22,7 @@ mod graph_view;
 pub mod host;
 mod kernel;
 mod memory;
+pub mod permutation;
 pub mod random;
 mod stream;
 mod stream_table;

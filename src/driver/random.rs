@@ -36,11 +36,31 @@ pub struct Fill {
     pub lanes: u32,
     /// How many consecutive calls of its subsequences each thread of this launch makes.
     pub steps: u32,
-    /// 0.
-    pub reserved: u32,
+    /// The type of the elements, for kernels that fill any: an [`ElementCode`].
+    pub code: u32,
     /// The distribution's own parameters: bits of an f32, an f64 or an integer, as each kernel says.
     pub arguments: [u64; 4],
 }
+
+/// The types of elements that the kernels for any type tell apart. An integer's sign matters where a number is rounded to
+/// it, not where bits are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+#[allow(missing_docs)]
+pub enum ElementCode {
+    F16 = 0,
+    Bf16 = 1,
+    F32 = 2,
+    F64 = 3,
+    U8 = 4,
+    I8 = 5,
+    I16 = 6,
+    I32 = 7,
+    I64 = 8,
+}
+
+/// The threads of a block of the random kernels.
+pub const THREADS: u32 = 128;
 
 /// The most dimensions that a tensor can have: PyTorch's limit.
 pub const MAX_RANK: usize = 25;
@@ -103,13 +123,12 @@ pub enum Parameters<'a> {
 }
 
 impl Driver {
-    /// Launches `blocks` blocks of `threads` threads of a random kernel.
+    /// Launches blocks of [`THREADS`] threads of a random kernel, in two dimensions.
     pub fn launch_random(
         &self,
         function: Function,
-        blocks: u32,
-        threads: u32,
-        parameters: Parameters,
+        blocks: [u32; 2],
+        parameters: &Parameters,
         stream: Stream,
     ) -> Answer<()> {
         let of = |fill: &Fill| std::ptr::from_ref(fill).cast::<std::ffi::c_void>();
@@ -121,6 +140,6 @@ impl Driver {
         };
         // SAFETY: the pointers lead to the structures that the kernel takes, as its name's suffix says, and outlive the
         // call.
-        unsafe { self.launch(function, [blocks, 1, 1], [threads, 1, 1], 0, pointers, stream) }
+        unsafe { self.launch(function, [blocks[0], blocks[1], 1], [THREADS, 1, 1], 0, pointers, stream) }
     }
 }

@@ -67,6 +67,8 @@ pub const PLINTH_ERROR_DRIVER: plinth_status_t = 25;
 pub const PLINTH_ERROR_SYSTEM: plinth_status_t = 26;
 /// A defect in the library was caught before it could reach the caller.
 pub const PLINTH_ERROR_PANIC: plinth_status_t = 27;
+/// The generator is not registered with the graph that is being captured.
+pub const PLINTH_ERROR_GENERATOR_NOT_REGISTERED: plinth_status_t = 28;
 
 /// Returns the name of a status, "PLINTH_ERROR_OUT_OF_MEMORY"; "PLINTH_ERROR_UNKNOWN" for a number that is none.
 ///

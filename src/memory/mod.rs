@@ -37,6 +37,7 @@ mod raw;
 pub mod recut;
 pub mod report;
 pub mod route;
+pub mod scratch;
 pub mod space;
 #[cfg(test)]
 mod space_tests;
@@ -54,4 +55,5 @@ pub use pool::PoolId;
 pub use pools::*;
 pub use raw::{alloc, alloc_pinned, device_of, free, free_pinned, owner};
 pub use route::forget_for_ever as forget_arenas;
+pub use scratch::Scratch;
 pub use tracing::{trace_start, trace_stop};

@@ -1,6 +1,8 @@
-/* What both consumers check: that the header and the library that was linked belong together, and that calls arrive. */
+/* What both consumers check: that the header and the library that was linked belong together, that calls arrive, and
+ * that the header of random numbers is there. */
 
 #include <plinth.h>
+#include <plinth_philox.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +11,7 @@ static int consume(const char *language) {
   char expected[32];
   int32_t count = -1;
   plinth_status_t status;
+  plinth_philox_engine_t engine;
 
   if (plinth_version() != PLINTH_VERSION_MAJOR * 10000 + PLINTH_VERSION_MINOR * 100 + PLINTH_VERSION_PATCH) {
     fprintf(stderr, "the header is not the library's: plinth_version() is %d\n", (int)plinth_version());
@@ -21,6 +24,11 @@ static int consume(const char *language) {
   }
   if (strcmp(plinth_status_name(PLINTH_ERROR_OUT_OF_MEMORY), "PLINTH_ERROR_OUT_OF_MEMORY") != 0) {
     fprintf(stderr, "plinth_status_name(PLINTH_ERROR_OUT_OF_MEMORY) is wrong\n");
+    return 1;
+  }
+  plinth_philox_init(&engine, 0, 0, 1);
+  if (plinth_philox_next(&engine) != 0xe169c58d) {
+    fprintf(stderr, "plinth_philox_next() is wrong\n");
     return 1;
   }
   status = plinth_device_count(&count);

@@ -46,7 +46,8 @@ if grep -rIl -e nowhere -e "$root" "$work/moved" "$work/moved2"; then
     echo "FAIL  these files name the place where they were installed"
     exit 1
 fi
-for file in "lib/libplinth.so.$version" lib/libplinth.a include/plinth.h share/licenses/plinth/LICENSE-MIT \
+for file in "lib/libplinth.so.$version" lib/libplinth.a include/plinth.h include/plinth_philox.h \
+    include/plinth_philox.cuh share/licenses/plinth/LICENSE-MIT \
     share/licenses/plinth/LICENSE-APACHE lib/cmake/plinth/plinthConfigVersion.cmake; do
     step "installed: $file" test -f "$work/moved/$file"
 done

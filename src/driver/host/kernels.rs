@@ -1,14 +1,14 @@
 //! Kernels: functions of this library that do on the CPU what its CUDA kernels do on a GPU.
 //!
 //! A module's text is taken as proof that the program has kernels; what runs is the twin registered under the
-//! kernel's name. Whoever writes a kernel writes its twin beside it and registers it with [`register`].
+//! kernel's name: in a list of this library's own ([`twins`]), or with [`register`].
 
 use super::{
     engine::Engine,
     ids::{self, Id},
     memory::check::By,
     model::{MAX_BLOCK, MAX_GRID, MAX_THREADS_PER_BLOCK, Model},
-    state,
+    state, twins,
 };
 use crate::driver::{codes, table::Code};
 use parking_lot::Mutex;
@@ -62,7 +62,8 @@ pub fn register(kernel: &'static HostKernel) {
 
 fn find(name: &[u8]) -> Option<&'static HostKernel> {
     let known = REGISTRY.lock().iter().find(|kernel| kernel.name.as_bytes() == name).copied();
-    known.or_else(|| (SLEEP.name.as_bytes() == name).then_some(&SLEEP))
+    let mut own = [std::slice::from_ref(&SLEEP), twins::TWINS].into_iter().flatten();
+    known.or_else(|| own.find(|kernel| kernel.name.as_bytes() == name))
 }
 
 /// Occupies the stream for a number of the multiprocessor's clock cycles. A GPU spins; the host sleeps.

@@ -13,7 +13,7 @@ mod graph_exec;
 mod graph_fault;
 mod graph_update;
 mod ipc;
-mod kernel;
+pub mod kernel;
 mod memory;
 mod null;
 mod stream;

@@ -1,7 +1,5 @@
-// The library's own kernels.
+// A kernel that keeps its stream busy.
 //
-// They are compiled to PTX by `make kernels`; kernels/plinth.ptx is what the pinned compiler makes of this file, is
-// checked in, and is embedded in the library. The host device has a twin of each, by the same name.
 
 // Keeps one thread, and with it its stream, busy for `cycles` clock cycles of the multiprocessor.
 extern "C" __global__ void plinth_sleep(unsigned long long cycles) {

@@ -1,0 +1,202 @@
+/* Threads that draw from one generator, and from their own. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* timeout: 120 */
+#include "drawing.h"
+
+enum { THREADS = 8, ROUNDS = 500, COUNT = 300 };
+
+static plinth_generator_t shared;
+static uint64_t taken[THREADS][ROUNDS];
+
+static int ascending(const void *left, const void *right) {
+  const uint64_t one = *(const uint64_t *)left;
+  const uint64_t other = *(const uint64_t *)right;
+  return (one > other) - (one < other);
+}
+
+static void *take_states(void *context) {
+  const int thread = *(int *)context;
+  for (int round = 0; round < ROUNDS; round++) {
+    plinth_philox_state_t state;
+    CHECK_OK(plinth_generator_philox_state(shared, 4, &state));
+    CHECK_EQ(state.seed, 77);
+    taken[thread][round] = state.offset;
+    CHECK(round == 0 || taken[thread][round] > taken[thread][round - 1]);
+  }
+  return NULL;
+}
+
+TEST(no_offset_is_taken_twice) {
+  CHECK_OK(plinth_init());
+  shared = new_generator(0, 77, 0);
+  run_threads(THREADS, take_states);
+  qsort(taken, THREADS * ROUNDS, sizeof(uint64_t), ascending);
+  for (int index = 0; index < THREADS * ROUNDS; index++) {
+    CHECK_EQ(((uint64_t *)taken)[index], 4 * (uint64_t)index);
+  }
+  CHECK_EQ(offset_of(shared), 4 * THREADS * ROUNDS);
+  CHECK_OK(plinth_generator_destroy(shared));
+}
+
+static float numbers[THREADS][ROUNDS];
+
+/* Each fill of one element draws one number, which tells its offset. */
+static void *draw_from_shared(void *context) {
+  const int thread = *(int *)context;
+  plinth_stream_t stream = stream_on(0);
+  float *memory = (float *)device_memory(ROUNDS * sizeof *memory, 0);
+  tensor out;
+  for (int round = 0; round < ROUNDS; round++) {
+    CHECK_OK(plinth_uniform(row(&out, memory + round, F32, 1), 0, 1, shared, stream));
+  }
+  CHECK_OK(plinth_stream_synchronize(stream));
+  fetch(numbers[thread], memory, sizeof numbers[thread]);
+  CHECK_OK(plinth_device_free(memory));
+  return NULL;
+}
+
+static int ascending_floats(const void *left, const void *right) {
+  const float one = *(const float *)left;
+  const float other = *(const float *)right;
+  return (one > other) - (one < other);
+}
+
+static void expect_every_number_once(uint64_t seed) {
+  static float expected[THREADS * ROUNDS];
+  for (int index = 0; index < THREADS * ROUNDS; index++) {
+    expected[index] = uniform_at(seed, 4 * (uint64_t)index, 0, 1);
+  }
+  qsort(expected, THREADS * ROUNDS, sizeof(float), ascending_floats);
+  qsort(numbers, THREADS * ROUNDS, sizeof(float), ascending_floats);
+  CHECK(memcmp(expected, numbers, sizeof expected) == 0);
+}
+
+TEST(threads_that_share_a_generator_draw_every_number_once) {
+  CHECK_OK(plinth_init());
+  shared = new_generator(0, 77, 0);
+  run_threads(THREADS, draw_from_shared);
+  CHECK_EQ(offset_of(shared), 4 * THREADS * ROUNDS);
+  expect_every_number_once(77);
+  CHECK_OK(plinth_generator_destroy(shared));
+}
+
+TEST(threads_that_share_the_default_generator_draw_every_number_once) {
+  CHECK_OK(plinth_init());
+  CHECK_OK(plinth_manual_seed(78));
+  shared = NULL;
+  run_threads(THREADS, draw_from_shared);
+  plinth_generator_t generator = NULL;
+  CHECK_OK(plinth_default_generator(0, &generator));
+  CHECK_EQ(offset_of(generator), 4 * THREADS * ROUNDS);
+  expect_every_number_once(78);
+}
+
+static void *draw_mixed(void *context) {
+  const int thread = *(int *)context;
+  plinth_stream_t stream = stream_on(0);
+  void *memory = device_memory(COUNT * 8, 0);
+  uint64_t state = (uint64_t)thread;
+  tensor out;
+  for (int round = 0; round < ROUNDS; round++) {
+    const fill *one = &fills[random_next(&state) % RANDPERM];
+    const int kind = (int)(random_next(&state) % 2) + F32;
+    const int64_t count = (int64_t)(random_next(&state) % COUNT);
+    CHECK_OK(one->call(row(&out, memory, kind, count), shared, stream));
+    __atomic_add_fetch(&taken[0][0], advance_of(count, 4), __ATOMIC_SEQ_CST);
+  }
+  CHECK_OK(plinth_stream_synchronize(stream));
+  CHECK_OK(plinth_device_free(memory));
+  return NULL;
+}
+
+TEST(the_total_advance_of_many_threads_is_exact) {
+  CHECK_OK(plinth_init());
+  shared = new_generator(0, 77, 0);
+  taken[0][0] = 0;
+  run_threads(THREADS, draw_mixed);
+  CHECK_EQ(offset_of(shared), taken[0][0]);
+  CHECK_OK(plinth_generator_destroy(shared));
+}
+
+static void *draw_from_own(void *context) {
+  const int thread = *(int *)context;
+  plinth_stream_t stream = stream_on(0);
+  float got[COUNT];
+  void *memory = device_memory(sizeof got, 0);
+  tensor out;
+  for (int round = 0; round < 50; round++) {
+    plinth_generator_t own = new_generator(0, (uint64_t)thread, 4 * (uint64_t)round);
+    plinth_generator_t clone = NULL;
+    CHECK_OK(plinth_generator_clone(own, &clone));
+    CHECK_OK(plinth_uniform(row(&out, memory, F32, COUNT), 0, 1, clone, stream));
+    CHECK_OK(plinth_generator_destroy(clone));
+    CHECK_OK(plinth_stream_synchronize(stream));
+    fetch(got, memory, sizeof got);
+    for (int index = 0; index < COUNT; index++) {
+      CHECK(got[index] == uniform_at((uint64_t)thread, 4 * (uint64_t)round, index, COUNT));
+    }
+    CHECK_EQ(offset_of(own), 4 * round);
+    CHECK_OK(plinth_generator_destroy(own));
+  }
+  CHECK_OK(plinth_device_free(memory));
+  return NULL;
+}
+
+TEST(threads_with_their_own_generators_do_not_meet) {
+  CHECK_OK(plinth_init());
+  run_threads(THREADS, draw_from_own);
+}
+
+/* Seeding while others draw: each number belongs to one of the seeds, and each state is whole. */
+static void *seed_and_look(void *context) {
+  const int thread = *(int *)context;
+  float *memory = (float *)device_memory(sizeof *memory, 0);
+  plinth_stream_t stream = stream_on(0);
+  tensor out;
+  for (int round = 0; round < ROUNDS; round++) {
+    uint8_t state[16];
+    uint64_t seed, offset;
+    if (thread % 2 == 0) {
+      const uint64_t next = round % 2 == 0 ? 0 : UINT64_MAX;
+      state_of(next, next == 0 ? 4 : UINT64_C(0x00000004FFFFFFF0), state);
+      CHECK_OK(plinth_generator_set_state(shared, state, 16));
+    } else {
+      CHECK_OK(plinth_generator_get_state(shared, state));
+      memcpy(&seed, state, 8);
+      memcpy(&offset, state + 8, 8);
+      CHECK((seed == 0 && offset < 1000000) || (seed == UINT64_MAX && offset >= UINT64_C(0x00000004FFFFFFF0)));
+      CHECK_OK(plinth_uniform(row(&out, memory, F32, 1), 0, 1, shared, stream));
+    }
+  }
+  CHECK_OK(plinth_stream_synchronize(stream));
+  CHECK_OK(plinth_device_free(memory));
+  return NULL;
+}
+
+TEST(a_state_is_never_seen_half_changed) {
+  uint8_t state[16];
+  CHECK_OK(plinth_init());
+  shared = new_generator(0, 0, 0);
+  state_of(0, 4, state);
+  CHECK_OK(plinth_generator_set_state(shared, state, 16));
+  run_threads(THREADS, seed_and_look);
+  CHECK_OK(plinth_generator_destroy(shared));
+}
+
+static void *first_use(void *context) {
+  static uint64_t seeds[THREADS];
+  static int arrived;
+  const int thread = *(int *)context;
+  plinth_generator_t generator = NULL;
+  __atomic_add_fetch(&arrived, 1, __ATOMIC_SEQ_CST);
+  while (__atomic_load_n(&arrived, __ATOMIC_SEQ_CST) < THREADS) {
+  }
+  CHECK_OK(plinth_default_generator(0, &generator));
+  CHECK_OK(plinth_generator_initial_seed(generator, &seeds[thread]));
+  __atomic_add_fetch(&arrived, 1, __ATOMIC_SEQ_CST);
+  while (__atomic_load_n(&arrived, __ATOMIC_SEQ_CST) < 2 * THREADS) {
+  }
+  CHECK_EQ(seeds[thread], seeds[0]);
+  return NULL;
+}
+
+TEST(threads_that_use_a_default_generator_first_find_one_seed) { run_threads(THREADS, first_use); }

@@ -1,0 +1,130 @@
+//! Tensors, as C describes them: DLPack's structures, which the header declares by hand so that they agree with
+//! dlpack.h where a program has that.
+
+use crate::{
+    driver::Span,
+    error::{Error, Result},
+    ffi::null,
+    status::Status,
+    tensor::{ElementType, Tensor},
+};
+use std::ffi::c_void;
+
+/// DLPack's DLDevice.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(missing_docs)]
+pub struct DLDevice {
+    pub device_type: i32,
+    pub device_id: i32,
+}
+
+/// DLPack's DLDataType.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(missing_docs)]
+pub struct DLDataType {
+    pub code: u8,
+    pub bits: u8,
+    pub lanes: u16,
+}
+
+/// DLPack's DLTensor.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(missing_docs)]
+pub struct DLTensor {
+    pub data: *mut c_void,
+    pub device: DLDevice,
+    pub ndim: i32,
+    pub dtype: DLDataType,
+    pub shape: *mut i64,
+    pub strides: *mut i64,
+    pub byte_offset: u64,
+}
+
+/// What DLPack calls memory of a CUDA device; the host device's is called so, too.
+const CUDA: i32 = 2;
+/// Memory that the driver moves between CPU and GPU.
+const CUDA_MANAGED: i32 = 13;
+
+#[cold]
+fn invalid(name: &str, reason: impl std::fmt::Display) -> Error {
+    Error::new(Status::INVALID_VALUE, format!("{name}: {reason}"))
+}
+
+impl DLDataType {
+    fn element(self, name: &str) -> Result<ElementType> {
+        let DLDataType { code, bits, lanes } = self;
+        let element = match (code, bits) {
+            (0, 8) => ElementType::I8,
+            (0, 16) => ElementType::I16,
+            (0, 32) => ElementType::I32,
+            (0, 64) => ElementType::I64,
+            (1, 8) => ElementType::U8,
+            (1, 16) => ElementType::U16,
+            (1, 32) => ElementType::U32,
+            (1, 64) => ElementType::U64,
+            (2, 16) => ElementType::F16,
+            (2, 32) => ElementType::F32,
+            (2, 64) => ElementType::F64,
+            (4, 16) => ElementType::Bf16,
+            (6, 8) => ElementType::Bool,
+            _ => {
+                return Err(invalid(
+                    name,
+                    format_args!("elements of DLPack's code {code} with {bits} bits are not known"),
+                ));
+            }
+        };
+        if lanes == 1 {
+            return Ok(element);
+        }
+        Err(invalid(name, format_args!("an element is {lanes} numbers, and only one is supported")))
+    }
+}
+
+/// The tensor that C describes.
+///
+/// # Safety
+/// `tensor` is NULL, or leads to a DLTensor, whose shape and strides lead to `ndim` numbers or are NULL, and whose elements
+/// stay valid until the work that is given them is done.
+pub unsafe fn tensor(tensor: *const DLTensor, name: &str) -> Result<Tensor> {
+    // SAFETY: the caller's promise.
+    let described = unsafe { tensor.as_ref() }.ok_or_else(|| null(name))?;
+    let element = described.dtype.element(name)?;
+    let DLDevice { device_type, device_id } = described.device;
+    if !matches!(device_type, CUDA | CUDA_MANAGED) {
+        return Err(Error::new(
+            Status::DEVICE_MISMATCH,
+            format!("{name} is on a device of DLPack's type {device_type}, not on a CUDA device, whose type is {CUDA}"),
+        ));
+    }
+    let device = u32::try_from(device_id)
+        .map_err(|_| Error::new(Status::INVALID_DEVICE, format!("{name} is on device {device_id}, which cannot be")))?;
+    let rank = usize::try_from(described.ndim)
+        .map_err(|_| invalid(name, format_args!("it has {} dimensions", described.ndim)))?;
+    if rank > crate::driver::random::MAX_RANK {
+        return Err(invalid(name, format_args!("it has {rank} dimensions, more than 25")));
+    }
+    if rank > 0 && described.shape.is_null() {
+        return Err(null(&format!("{name}->shape")));
+    }
+    let numbers = |pointer: *const i64| {
+        if rank == 0 || pointer.is_null() {
+            return None;
+        }
+        // SAFETY: it is not NULL, so the caller promises as many numbers.
+        Some(unsafe { std::slice::from_raw_parts(pointer, rank) })
+    };
+    let (shape, strides) = (numbers(described.shape).unwrap_or(&[]), numbers(described.strides));
+    let address = match described.data as u64 {
+        0 => 0,
+        data => {
+            data.checked_add(described.byte_offset).ok_or_else(|| invalid(name, "its offset is past all addresses"))?
+        }
+    };
+    // SAFETY: the caller promises that the elements are valid; how far they reach, the core finds out from the shape.
+    let memory = unsafe { Span::new(address, 0) };
+    Tensor::new(memory, element, device, shape, strides).map_err(|error| error.context(name))
+}

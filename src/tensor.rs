@@ -1,0 +1,175 @@
+//! Tensors: typed memory with a shape, as DLPack describes it.
+
+use crate::{
+    driver::{Span, random::MAX_RANK},
+    error::{Error, Result},
+    status::Status,
+};
+use std::fmt;
+
+/// The types of elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ElementType {
+    F16,
+    Bf16,
+    F32,
+    F64,
+    U8,
+    U16,
+    U32,
+    U64,
+    I8,
+    I16,
+    I32,
+    I64,
+    Bool,
+}
+
+impl ElementType {
+    /// The bytes of an element.
+    pub fn bytes(self) -> u64 {
+        match self {
+            ElementType::U8 | ElementType::I8 | ElementType::Bool => 1,
+            ElementType::F16 | ElementType::Bf16 | ElementType::U16 | ElementType::I16 => 2,
+            ElementType::F32 | ElementType::U32 | ElementType::I32 => 4,
+            ElementType::F64 | ElementType::U64 | ElementType::I64 => 8,
+        }
+    }
+
+    /// Whether elements have a fraction.
+    pub fn is_float(self) -> bool {
+        matches!(self, ElementType::F16 | ElementType::Bf16 | ElementType::F32 | ElementType::F64)
+    }
+}
+
+impl fmt::Display for ElementType {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            ElementType::F16 => "float16",
+            ElementType::Bf16 => "bfloat16",
+            ElementType::F32 => "float32",
+            ElementType::F64 => "float64",
+            ElementType::U8 => "uint8",
+            ElementType::U16 => "uint16",
+            ElementType::U32 => "uint32",
+            ElementType::U64 => "uint64",
+            ElementType::I8 => "int8",
+            ElementType::I16 => "int16",
+            ElementType::I32 => "int32",
+            ElementType::I64 => "int64",
+            ElementType::Bool => "bool",
+        })
+    }
+}
+
+/// A tensor in a device's memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Tensor {
+    /// Its memory, from element 0 on. Where strides are negative, elements lie before it.
+    pub memory: Span,
+    /// The type of its elements.
+    pub element: ElementType,
+    /// The number of its device.
+    pub device: u32,
+    /// How many dimensions it has.
+    pub rank: usize,
+    /// Their extents.
+    pub sizes: [i64; MAX_RANK],
+    /// The distance of neighbours in each, in elements.
+    pub strides: [i64; MAX_RANK],
+    /// How many elements there are.
+    pub numel: u64,
+}
+
+impl Tensor {
+    /// A tensor of a shape. Without strides its elements lie side by side, the last dimension's fastest. `memory` is
+    /// where element 0 is; how long it is follows from the shape.
+    pub fn new(
+        memory: Span,
+        element: ElementType,
+        device: u32,
+        shape: &[i64],
+        strides: Option<&[i64]>,
+    ) -> Result<Tensor> {
+        let rank = shape.len();
+        if rank > MAX_RANK {
+            return Err(invalid(format!("a tensor has at most {MAX_RANK} dimensions, not {rank}")));
+        }
+        let mut tensor =
+            Tensor { memory, element, device, rank, sizes: [1; MAX_RANK], strides: [0; MAX_RANK], numel: 1 };
+        for (dimension, size) in shape.iter().enumerate() {
+            if *size < 0 {
+                return Err(invalid(format!("dimension {dimension} of the tensor has {size} elements")));
+            }
+            tensor.sizes[dimension] = *size;
+        }
+        tensor.numel = shape
+            .iter()
+            .try_fold(1_u64, |product, size| product.checked_mul(*size as u64))
+            .filter(|numel| numel.checked_mul(element.bytes()).is_some_and(|bytes| bytes < 1 << 63))
+            .or_else(|| shape.contains(&0).then_some(0))
+            .ok_or_else(|| invalid("the tensor's shape has more elements than there are addresses"))?;
+        match strides {
+            Some(strides) => tensor.strides[..rank].copy_from_slice(&strides[..rank]),
+            None => {
+                let mut stride = 1_i64;
+                for dimension in (0..rank).rev() {
+                    tensor.strides[dimension] = stride;
+                    stride = stride.saturating_mul(tensor.sizes[dimension].max(1));
+                }
+            }
+        }
+        if tensor.numel > 0 {
+            if memory.address() == 0 {
+                return Err(Error::new(Status::NULL_POINTER, "the tensor's data is NULL"));
+            }
+            if !memory.address().is_multiple_of(element.bytes()) {
+                return Err(invalid(format!(
+                    "the tensor's data at {:#x} is not aligned to its {element} elements",
+                    memory.address()
+                )));
+            }
+        }
+        Ok(tensor)
+    }
+}
+
+#[cold]
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(Status::INVALID_VALUE, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tensor(shape: &[i64], strides: Option<&[i64]>) -> Result<Tensor> {
+        Tensor::new(Span::nowhere(4096), ElementType::F32, 0, shape, strides)
+    }
+
+    #[test]
+    fn without_strides_the_last_dimension_is_the_fastest() {
+        let dense = tensor(&[2, 3, 4], None).unwrap();
+        assert_eq!(dense.strides[..3], [12, 4, 1]);
+        assert_eq!(dense.numel, 24);
+        assert_eq!(tensor(&[], None).unwrap().numel, 1);
+        assert_eq!(tensor(&[5, 0, 7], None).unwrap().numel, 0);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        for (shape, part) in [
+            (&[3, -1][..], "dimension 1 of the tensor has -1 elements"),
+            (&[i64::MAX, 2], "more elements than there are addresses"),
+            (&[1; 26], "at most 25 dimensions, not 26"),
+        ] {
+            assert!(tensor(shape, None).unwrap_err().message().contains(part));
+        }
+        assert_eq!(tensor(&[i64::MAX, i64::MAX, 0], None).unwrap().numel, 0);
+        let misaligned = Tensor::new(Span::nowhere(4098), ElementType::F32, 0, &[1], None);
+        assert!(misaligned.unwrap_err().message().contains("not aligned to its float32 elements"));
+        let null = Tensor::new(Span::nowhere(0), ElementType::F32, 0, &[1], None);
+        assert_eq!(null.unwrap_err().status(), Status::NULL_POINTER);
+    }
+}

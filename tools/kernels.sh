@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Compiles kernels/*.cu to PTX: tools/kernels.sh NVCC FOLDER.
+#
+# compute_75 is the oldest architecture that CUDA 13 knows; drivers translate its PTX for every newer GPU. Kernels that
+# need instructions of a newer one are in files whose names end in _half: those are for compute_80.
+#
+# The compiler's comments and indentation are left out, for the text is embedded in the library.
+set -euo pipefail
+
+nvcc=$1
+folder=$2
+cd "$(dirname "$0")/.."
+
+for source in kernels/*.cu; do
+	name=$(basename "$source" .cu)
+	architecture=compute_75
+	[[ $name == *_half ]] && architecture=compute_80
+	"$nvcc" -ptx -arch=$architecture -std=c++17 "$source" -o "$folder/$name.ptx.tmp"
+	sed -E -e 's/[ \t]*\/\/.*$//' -e 's/^[ \t]+//' -e 's/[ \t]+/ /g' -e '/^$/d' "$folder/$name.ptx.tmp" >"$folder/$name.ptx"
+	rm "$folder/$name.ptx.tmp"
+done
