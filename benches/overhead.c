@@ -40,6 +40,8 @@ static plinth_stream_t stream;
 static plinth_event_t event;
 static void *native_event;
 static void *device_memory, *pinned_memory;
+static plinth_graph_t graph;
+static void *native_graph;
 
 /* The driver's functions, as cuda.h declares them. */
 static unsigned (*event_record)(void *, void *);
@@ -49,6 +51,7 @@ static unsigned (*stream_query)(void *);
 static unsigned (*is_capturing)(void *, unsigned *);
 static unsigned (*copy)(unsigned long long, unsigned long long, size_t, void *);
 static unsigned (*fill)(unsigned long long, unsigned char, size_t, void *);
+static unsigned (*graph_launch)(void *, void *);
 static unsigned (*context_get)(void **);
 static unsigned (*context_set)(void *);
 static void *context;
@@ -69,6 +72,7 @@ static void plinth_stream_query_(void) { failures += plinth_stream_query(stream,
 static void plinth_capturing_(void) { failures += plinth_is_current_stream_capturing(&flag) != 0; }
 static void plinth_copy_(void) { failures += plinth_memcpy(device_memory, pinned_memory, 4096, stream) != 0; }
 static void plinth_fill_(void) { failures += plinth_memset(device_memory, 1, 4096, stream) != 0; }
+static void plinth_replay_(void) { failures += plinth_graph_replay(graph) != 0; }
 static void plinth_event_pair_(void) {
   plinth_event_t made;
   failures += plinth_event_create(0, &made) != 0;
@@ -87,6 +91,7 @@ static void bare_copy_(void) {
   failures += copy((unsigned long long)device_memory, (unsigned long long)pinned_memory, 4096, stream) != 0;
 }
 static void bare_fill_(void) { failures += fill((unsigned long long)device_memory, 1, 4096, stream) != 0; }
+static void bare_replay_(void) { failures += graph_launch(native_graph, stream) != 0; }
 static unsigned (*event_create)(void **, unsigned);
 static unsigned (*event_destroy)(void *);
 static void bare_event_pair_(void) {
@@ -116,6 +121,8 @@ static const struct row {
     {"plinth_memcpy, 4 KiB pinned to device", plinth_copy_, bare_copy_, "cuMemcpyAsync", DEVICE_CALLS},
     {"(bare cuMemcpyAsync against itself)", bare_copy_, bare_copy_, "cuMemcpyAsync", DEVICE_CALLS},
     {"plinth_memset, 4 KiB", plinth_fill_, bare_fill_, "cuMemsetD8Async", DEVICE_CALLS},
+    {"plinth_graph_replay, 8 kernels", plinth_replay_, bare_replay_, "cuGraphLaunch", DEVICE_CALLS},
+    {"(bare cuGraphLaunch against itself)", bare_replay_, bare_replay_, "cuGraphLaunch", DEVICE_CALLS},
     {"plinth_event_create and _destroy", plinth_event_pair_, bare_event_pair_, "cuEventCreate, cuEventDestroy", CALLS},
     {"plinth_event_query, after all that", plinth_query_, bare_query_, "cuEventQuery", CALLS},
     {"plinth_stream_query, after all that", plinth_stream_query_, bare_stream_query_, "cuStreamQuery", CALLS},
@@ -170,6 +177,7 @@ int main(void) {
   ENTRY(is_capturing, "cuStreamIsCapturing");
   ENTRY(copy, "cuMemcpyAsync");
   ENTRY(fill, "cuMemsetD8Async");
+  ENTRY(graph_launch, "cuGraphLaunch");
   ENTRY(context_get, "cuCtxGetCurrent");
   ENTRY(context_set, "cuCtxSetCurrent");
   ENTRY(event_create, "cuEventCreate");
@@ -186,6 +194,12 @@ int main(void) {
   MUST(plinth_memset(address(pinned_memory), 0, 1 << 20, stream));
   MUST(plinth_stream_synchronize(stream));
 
+  MUST(plinth_graph_create(&graph));
+  MUST(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  for (int i = 0; i < 8; i++) MUST(plinth_sleep(1, stream));
+  MUST(plinth_graph_capture_end(graph));
+  MUST(plinth_graph_exec_native(graph, &native_graph));
+
   int32_t kind;
   MUST(plinth_get_device_kind(&kind));
   printf("plinth %s on %s%s, CUDA %d.%d, ns a call over an empty one, %d batches of %d or %d\n\n", plinth_version_string(), name,
@@ -197,6 +211,7 @@ int main(void) {
   MUST(plinth_device_free(device_memory));
   MUST(plinth_pinned_free(pinned_memory));
   MUST(plinth_event_destroy(event));
+  MUST(plinth_graph_destroy(graph));
   if (failures) fprintf(stderr, "%u calls failed\n", failures);
   return failures != 0;
 }

@@ -40,6 +40,17 @@ def main():
     measure("s.query()", stream.query)
     measure("torch.cuda.is_current_stream_capturing()", torch.cuda.is_current_stream_capturing)
     measure("torch.cuda.Event(); record", lambda: torch.cuda.Event().record(stream))
+    graph, numbers = torch.cuda.CUDAGraph(), torch.zeros(64, device="cuda")
+    with torch.cuda.graph(graph):
+        for _ in range(20):
+            numbers = numbers + 1
+    # As benches/graph counts: many in a row, to the end of the last.
+    torch.cuda.synchronize()
+    begin = time.perf_counter_ns()
+    for _ in range(2000):
+        graph.replay()
+    torch.cuda.synchronize()
+    print(f"| {'graph.replay(), 20 kernels, done':38s} | {(time.perf_counter_ns() - begin) / 2000:7.0f} |")
 
 
 main()

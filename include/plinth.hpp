@@ -533,6 +533,146 @@ inline void randperm(DLTensor &tensor, GeneratorView generator = {}, StreamView 
   check(plinth_randperm(&tensor, generator.get(), stream.get()));
 }
 
+/* ---- Graphs ---- */
+
+/*! What a capture forbids while it goes on. */
+enum class CaptureMode : std::int32_t {
+  global = PLINTH_CAPTURE_GLOBAL,
+  thread_local_ = PLINTH_CAPTURE_THREAD_LOCAL,
+  relaxed = PLINTH_CAPTURE_RELAXED
+};
+
+/*! What happens when a replay would overlap with another of its pool. */
+enum class Overlap : std::int32_t { order = PLINTH_GRAPH_OVERLAP_ORDER, refuse = PLINTH_GRAPH_OVERLAP_REFUSE };
+
+/*! A name for a pool that graphs are to share. */
+inline plinth_pool_id_t graph_pool_handle() { return detail::output<plinth_pool_id_t>(plinth_graph_pool_handle); }
+
+/*! A graph, destroyed with its object. Can be moved, not copied; clone() makes another. */
+class Graph {
+ public:
+  explicit Graph(bool keep_graph = false)
+      : graph_(detail::output<plinth_graph_t>([&](plinth_graph_t *out) {
+          return plinth_graph_create_with_options(keep_graph ? PLINTH_GRAPH_KEEP_GRAPH : 0, out);
+        })) {}
+
+  /*! Takes over a graph that plinth_graph_create gave. */
+  static Graph adopt(plinth_graph_t graph) noexcept { return Graph(graph); }
+
+  ~Graph() { static_cast<void>(plinth_graph_destroy(graph_)); }
+  Graph(Graph &&other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}
+  Graph &operator=(Graph &&other) noexcept {
+    std::swap(graph_, other.graph_);
+    return *this;
+  }
+  Graph(const Graph &) = delete;
+  Graph &operator=(const Graph &) = delete;
+
+  plinth_graph_t get() const noexcept { return graph_; }
+  /*! Gives the graph away: the caller destroys it. */
+  plinth_graph_t release() noexcept { return std::exchange(graph_, nullptr); }
+
+  /*! {0, 0} is a pool of the graph's own. GraphCapture is the safer way. */
+  void capture_begin(plinth_pool_id_t pool = {0, 0}, CaptureMode mode = CaptureMode::global) {
+    check(plinth_graph_capture_begin(graph_, &pool, static_cast<std::int32_t>(mode)));
+  }
+  void capture_end() { check(plinth_graph_capture_end(graph_)); }
+  void instantiate() { check(plinth_graph_instantiate(graph_)); }
+  void upload() { check(plinth_graph_upload(graph_)); }
+  /*! In the thread's current stream on the graph's device. */
+  void replay() { check(plinth_graph_replay(graph_)); }
+  void reset() { check(plinth_graph_reset(graph_)); }
+  void set_overlap_policy(Overlap policy) {
+    check(plinth_graph_set_overlap_policy(graph_, static_cast<std::int32_t>(policy)));
+  }
+  /*! Before the capture; the device's own needs none of this. */
+  void register_generator_state(const GeneratorView &generator) {
+    check(plinth_graph_register_generator_state(graph_, generator.get()));
+  }
+
+  plinth_pool_id_t pool() const {
+    return detail::output<plinth_pool_id_t>([&](plinth_pool_id_t *out) { return plinth_graph_pool(graph_, out); });
+  }
+  /*! Bytes of the graph's pool. */
+  struct Memory {
+    std::size_t allocated;
+    std::size_t held;
+  };
+  Memory memory() const {
+    Memory found{};
+    check(plinth_graph_memory(graph_, &found.allocated, &found.held));
+    return found;
+  }
+  /*! Gives the pool's physical memory back until wake(); its contents are lost. */
+  void sleep() { check(plinth_graph_sleep(graph_)); }
+  void wake() { check(plinth_graph_wake(graph_)); }
+  bool is_asleep() const {
+    return detail::output<bool>([&](bool *out) { return plinth_graph_is_asleep(graph_, out); });
+  }
+
+  void enable_debug_mode() { check(plinth_graph_enable_debug_mode(graph_)); }
+  void debug_dump(const std::string &path) const { check(plinth_graph_debug_dump(graph_, path.c_str())); }
+  std::string summary() const {
+    return detail::text([&](char **out) { return plinth_graph_summary(graph_, out); });
+  }
+  /*! The CUgraph of a graph that kept its nodes. */
+  void *native() const {
+    return detail::output<void *>([&](void **out) { return plinth_graph_native(graph_, out); });
+  }
+  /*! The CUgraphExec of a graph that is instantiated. */
+  void *exec_native() const {
+    return detail::output<void *>([&](void **out) { return plinth_graph_exec_native(graph_, out); });
+  }
+  void update(const Graph &other) { check(plinth_graph_update(graph_, other.graph_)); }
+  Graph clone() const {
+    return Graph(
+        detail::output<plinth_graph_t>([&](plinth_graph_t *out) { return plinth_graph_clone(graph_, out); }));
+  }
+
+ private:
+  explicit Graph(plinth_graph_t graph) noexcept : graph_(graph) {}
+
+  plinth_graph_t graph_;
+};
+
+/*! A capture as a block, torch.cuda.graph: begins with the object and ends with end(), or, where an exception ends the
+ *  block, with the object: then the capture is thrown away, and the exception is what the program gets. Either way the
+ *  stream and the device that were current are so again. */
+class GraphCapture {
+ public:
+  /*! Without a stream, in one that the library keeps for captures; without a pool, in one of the graph's own. */
+  explicit GraphCapture(Graph &graph, plinth_pool_id_t pool = {0, 0}, StreamView stream = {},
+                        CaptureMode mode = CaptureMode::global) {
+    check(plinth_graph_begin(graph.get(), &pool, stream.get(), static_cast<std::int32_t>(mode), &context_));
+    open_ = true;
+  }
+
+  /*! Ends the capture. Throws why there is no graph, if there is none. */
+  void end() {
+    open_ = false;
+    check(plinth_graph_end(&context_, PLINTH_OK));
+  }
+
+  ~GraphCapture() {
+    if (open_) static_cast<void>(plinth_graph_end(&context_, PLINTH_ERROR_CAPTURE_INVALIDATED));
+  }
+  GraphCapture(const GraphCapture &) = delete;
+  GraphCapture &operator=(const GraphCapture &) = delete;
+
+ private:
+  plinth_graph_context_t context_{};
+  bool open_ = false;
+};
+
+/*! Captures what a function does. What it throws is thrown on, and there is no graph then. */
+template <class Body>
+void capture(Graph &graph, Body &&body, plinth_pool_id_t pool = {0, 0}, StreamView stream = {},
+             CaptureMode mode = CaptureMode::global) {
+  GraphCapture block(graph, pool, stream, mode);
+  std::forward<Body>(body)();
+  block.end();
+}
+
 /* ---- The sync debug mode ---- */
 
 /*! What happens when a call would make the CPU wait for the device. */

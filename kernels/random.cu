@@ -7,8 +7,7 @@
 
 using namespace plinth;
 
-PLINTH_DENSE(plinth_standard_uniform_f32, Uniformly<StandardUniform<float>>)
-PLINTH_DENSE(plinth_standard_uniform_f64, Uniformly<StandardUniform<double>>)
+PLINTH_DENSE(plinth_standard_uniform_f32, Uniformly<StandardUniform>)
 PLINTH_DENSE(plinth_uniform_f32, Uniformly<Uniform<float>>)
 PLINTH_DENSE(plinth_uniform_f64, Uniformly<Uniform<double>>)
 PLINTH_ANY(plinth_uniform_any, Uniformly<RoundedUniform>)

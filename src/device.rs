@@ -4,6 +4,7 @@ use crate::{
     driver::{self, Driver},
     error::{Context, Error, Result},
     event_pool::EventPool,
+    graph::context::CaptureStream,
     kernel::Kernels,
     memory::DeviceMemory,
     properties::{self, Properties},
@@ -25,6 +26,8 @@ pub struct Device {
     properties: OnceCell<Properties>,
     /// The streams that are handed out in turn.
     pub streams: StreamPools,
+    /// The stream that graphs are captured in for which none is named.
+    pub capture_stream: CaptureStream,
     /// Events that wait to be used again.
     pub events: EventPool,
     /// The library's own kernels, loaded at first use.
@@ -44,6 +47,7 @@ impl Device {
             context: OnceCell::new(),
             properties: OnceCell::new(),
             streams: StreamPools::new(),
+            capture_stream: CaptureStream::default(),
             events: EventPool::new(),
             kernels: Kernels::new(),
             memory: DeviceMemory::default(),

@@ -39,6 +39,13 @@ impl Error {
         self
     }
 
+    /// The same error with the code of a driver call that failed earlier.
+    #[cold]
+    pub fn with_driver_code(mut self, code: u32) -> Self {
+        self.0.driver_code = code;
+        self
+    }
+
     /// The status that a caller branches on.
     pub fn status(&self) -> Status {
         self.0.status
@@ -74,6 +81,8 @@ impl From<Failure> for Error {
             | codes::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
             | codes::CUDA_ERROR_CAPTURED_EVENT => Status::CAPTURE_FORBIDS,
             codes::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED => Status::CAPTURE_INVALIDATED,
+            codes::CUDA_ERROR_STREAM_CAPTURE_UNJOINED => Status::GRAPH_UNJOINED,
+            codes::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD => Status::GRAPH_WRONG_THREAD,
             _ => Status::DRIVER,
         };
         let text = match codes::lookup(failure.code) {

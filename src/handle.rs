@@ -31,6 +31,8 @@ pub enum Kind {
     Event = 1,
     /// A [`Generator`](crate::random::generator::Generator).
     Generator = 2,
+    /// A [`Graph`](crate::graph::Graph).
+    Graph = 3,
     /// A second kind, for the tests here.
     #[cfg(test)]
     Other = 15,
@@ -41,6 +43,7 @@ impl Kind {
         match kind {
             1 => Some("an event"),
             2 => Some("a generator"),
+            3 => Some("a graph"),
             #[cfg(test)]
             15 => Some("another thing"),
             _ => None,

@@ -3,9 +3,9 @@
 //! Two layers, one direction:
 //!
 //! - **The core** (everything but [`ffi`] and [`driver`]) is safe Rust with [`Result`](error::Result), and knows
-//!   nothing of C. Each noun is a file: [`device`], [`stream`], [`event`], [`copy`], [`kernel`]. [`memory`] is a folder:
-//!   the caching allocator, from what a request meets first to what is done when memory is out. docs/allocator.md
-//!   tells how it works and why.
+//!   nothing of C. Each noun is a file: [`device`], [`stream`], [`event`], [`copy`], [`kernel`], [`tensor`]; or a folder:
+//!   [`memory`] is the caching allocator, from what a request meets first to what is done when memory is out;
+//!   [`random`] are generators and fills; [`graph`] is what is captured and replayed. docs/ tells how each works and why.
 //! - **[`ffi`]** holds every exported function, a file a noun, with the same names. Each function checks what came
 //!   from C, converts it, and makes one call into the core inside one guard that turns errors and panics into
 //!   statuses.
@@ -31,6 +31,7 @@ pub mod event;
 pub mod event_pool;
 #[allow(unsafe_code)]
 pub mod ffi;
+pub mod graph;
 pub mod half;
 pub mod handle;
 pub mod kernel;

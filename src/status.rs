@@ -62,6 +62,20 @@ statuses! {
     26 SYSTEM "PLINTH_ERROR_SYSTEM" "A call to the operating system failed.";
     27 PANIC "PLINTH_ERROR_PANIC" "A defect in the library was caught before it could reach the caller.";
     28 GENERATOR_NOT_REGISTERED "PLINTH_ERROR_GENERATOR_NOT_REGISTERED" "The generator is not registered with the graph that is being captured.";
+    29 GRAPH_CAPTURED "PLINTH_ERROR_GRAPH_CAPTURED" "The graph owns a capture already; reset it, or make another graph, to capture again.";
+    30 GRAPH_CAPTURING "PLINTH_ERROR_GRAPH_CAPTURING" "The graph is being captured, and the call is about a capture that has ended.";
+    31 GRAPH_NOT_CAPTURING "PLINTH_ERROR_GRAPH_NOT_CAPTURING" "The graph is not being captured.";
+    32 GRAPH_NOT_CAPTURED "PLINTH_ERROR_GRAPH_NOT_CAPTURED" "The graph has no capture yet that succeeded.";
+    33 GRAPH_DEFAULT_STREAM "PLINTH_ERROR_GRAPH_DEFAULT_STREAM" "A graph is captured in a stream other than the default one; replays may be in any.";
+    34 GRAPH_WRONG_STREAM "PLINTH_ERROR_GRAPH_WRONG_STREAM" "A capture ends in the stream that it began in.";
+    35 GRAPH_WRONG_THREAD "PLINTH_ERROR_GRAPH_WRONG_THREAD" "A capture that is not relaxed ends in the thread that it began in.";
+    36 GRAPH_UNJOINED "PLINTH_ERROR_GRAPH_UNJOINED" "A stream that took part in the capture was not joined to the one that the capture began in.";
+    37 GRAPH_EMPTY "PLINTH_ERROR_GRAPH_EMPTY" "Nothing was captured.";
+    38 GRAPH_NOT_KEPT "PLINTH_ERROR_GRAPH_NOT_KEPT" "The graph has no nodes to look at: it was made to keep only what replays.";
+    39 GRAPH_ASLEEP "PLINTH_ERROR_GRAPH_ASLEEP" "The memory of the graph is asleep; wake it first.";
+    40 GRAPH_MEMORY_IN_USE "PLINTH_ERROR_GRAPH_MEMORY_IN_USE" "Memory of the pool is in the hands of others than its graphs.";
+    41 GRAPH_OVERLAP "PLINTH_ERROR_GRAPH_OVERLAP" "Another replay of the pool's graphs still runs in another stream.";
+    42 GRAPH_UPDATE_REFUSED "PLINTH_ERROR_GRAPH_UPDATE_REFUSED" "The graphs differ in what an update cannot change.";
 }
 
 impl Status {

@@ -38,6 +38,11 @@ impl Stream {
         self.origin.is_none()
     }
 
+    /// The legacy default stream of the same device.
+    pub fn legacy(self) -> Stream {
+        Stream { raw: driver::Stream::DEFAULT, device: self.device, origin: None }
+    }
+
     fn describe(self) -> String {
         if self.is_default() {
             format!("the default stream of device {}", self.device)
@@ -366,8 +371,13 @@ pub fn launch_host_function(handle: usize, function: HostFunction) -> Result<()>
 #[inline]
 pub fn is_capturing(handle: usize) -> Result<bool> {
     let runtime = runtime::ready()?;
-    let stream = resolve(runtime, handle)?;
-    if stream.is_default() && handle != CU_STREAM_PER_THREAD {
+    is_capturing_checked(runtime, resolve(runtime, handle)?)
+}
+
+/// The same for a stream that was checked.
+#[inline]
+pub fn is_capturing_checked(runtime: &Runtime, stream: Stream) -> Result<bool> {
+    if stream.is_default() && stream.raw.handle() != CU_STREAM_PER_THREAD {
         return Ok(false);
     }
     runtime.in_stream(stream, |driver, raw| Ok(driver.stream_capture_status(raw)? != CU_STREAM_CAPTURE_STATUS_NONE))
@@ -386,7 +396,11 @@ pub fn is_current_capturing() -> Result<bool> {
 
 /// The thread's current stream on a device.
 pub fn current_on(runtime: &Runtime, device: u32) -> Result<Stream> {
-    let raw = thread::stream(device);
+    Ok(known(runtime, thread::stream(device), device))
+}
+
+/// A stream of a device's that was checked before.
+pub fn known(runtime: &Runtime, raw: driver::Stream, device: u32) -> Stream {
     let origin = runtime.streams.find(raw.handle()).map(|(_, info)| info.origin);
-    Ok(Stream { raw, device, origin })
+    Stream { raw, device, origin }
 }

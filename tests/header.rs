@@ -15,6 +15,7 @@ const SECTIONS: &[&str] = &[
     "memory",
     "allocator",
     "pool",
+    "graph",
     "out_of_memory",
     "pluggable",
     "trace",

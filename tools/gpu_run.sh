@@ -14,7 +14,7 @@ export PLINTH_DEVICE=cuda
 # ends before there is anything to see, which compute-sanitizer takes for an error.
 memcheck() {
     local program test output code failed=0
-    for program in stream event copy memory fill capture_rules; do
+    for program in stream event copy memory fill capture_rules random graph; do
         for test in $("c_tests/$program" --list | head -n 6); do
             output=$(compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9 \
                 "c_tests/$program" "$test" 2>&1)
@@ -101,11 +101,13 @@ if python3 -c 'import torch' 2>/dev/null; then
     # Fills in one process with PyTorch's, bit for bit; other cases with another seed.
     step random-torch 300 python3 tests/random/against_torch.py --library lib/libplinth.so --cases 3000 --seconds 240 \
         --seed "${RANDOM_SEED:-1}"
+    step random-captured 120 python3 tests/random/captured.py --library lib/libplinth.so --seed "${RANDOM_SEED:-1}"
     step bench-random-table 180 python3 benches/random_table.py --library lib/libplinth.so --program benches/random \
         --json "$logs/random.json"
     step torch 240 python3 benches/torch_training.py --library lib/libplinth.so --json "$logs/torch.json"
 else
     skip random-torch "no PyTorch"
+    skip random-captured "no PyTorch"
     skip bench-random-table "no PyTorch"
     skip bench-torch "no PyTorch"
     skip torch "no PyTorch"

@@ -25,13 +25,12 @@ struct Uniform {
 };
 
 // The same in [0, 1), where low + u * (high - low) is u.
-template <class T>
 struct StandardUniform {
-  using Element = T;
-  using Compute = T;
+  using Element = float;
+  using Compute = float;
 
   __device__ __forceinline__ explicit StandardUniform(const Fill &) {}
-  __device__ __forceinline__ T operator()(T u) const { return u == T(1) ? T(0) : u; }
+  __device__ __forceinline__ float operator()(float u) const { return u == 1.0f ? 0.0f : u; }
 };
 
 // The same where the element's type decides what is `high`.

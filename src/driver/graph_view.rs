@@ -117,6 +117,14 @@ impl Driver {
         list(|nodes, count| unsafe { call!(self, cuGraphGetNodes(graph.raw(), nodes, count)) })
     }
 
+    /// How many nodes a graph has, without those of the graphs inside it.
+    pub fn graph_node_count(&self, graph: Graph) -> Answer<usize> {
+        let mut count = 0;
+        // SAFETY: the graph is live; without a place for nodes, only their count is told.
+        unsafe { call!(self, cuGraphGetNodes(graph.raw(), ptr::null_mut(), &mut count)) }?;
+        Ok(count)
+    }
+
     /// A graph's edges: each second node waits for the first.
     pub fn graph_edges(&self, graph: Graph) -> Answer<Vec<(GraphNode, GraphNode)>> {
         let mut count = 0;

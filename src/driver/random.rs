@@ -123,6 +123,24 @@ pub enum Parameters<'a> {
 }
 
 impl Driver {
+    /// Launches `plinth_philox_set`, which writes the seed and the offset of a replay to the beginning of `place`, 16 bytes
+    /// at least.
+    pub fn launch_philox_set(
+        &self,
+        function: Function,
+        place: Span,
+        seed: u64,
+        offset: u64,
+        stream: Stream,
+    ) -> Answer<()> {
+        let place = place.address();
+        let of = |value: &u64| std::ptr::from_ref(value).cast::<std::ffi::c_void>();
+        let pointers = [of(&place), of(&seed), of(&offset)];
+        // SAFETY: the pointers lead to the three 64-bit integers that the kernel takes, and outlive the call; whoever made
+        // the span answers for the memory.
+        unsafe { self.launch(function, [1; 3], [1; 3], 0, &pointers, stream) }
+    }
+
     /// Launches blocks of [`THREADS`] threads of a random kernel, in two dimensions.
     pub fn launch_random(
         &self,

@@ -78,6 +78,13 @@ fn remember(message: &str, driver_code: u32) {
     let _ = MESSAGE.try_with(|slot| *slot.borrow_mut() = message);
 }
 
+/// The error of the thread's last call once more, if it had this status or any; otherwise one that says `otherwise`.
+pub fn last_error(status: Status, otherwise: &str) -> Error {
+    let Some(code) = thread::failure() else { return Error::new(status, otherwise) };
+    let message = MESSAGE.try_with(|slot| slot.borrow().to_string_lossy().into_owned()).unwrap_or_default();
+    Error::new(status, message).with_driver_code(code)
+}
+
 /// The message of the thread's last call.
 pub fn last_message() -> *const c_char {
     match thread::failure() {

@@ -16,6 +16,7 @@ pub mod device;
 pub mod device_context;
 pub mod event;
 pub mod generator;
+pub mod graph;
 pub mod guard;
 pub mod memory;
 pub mod out_of_memory;

@@ -69,6 +69,34 @@ pub const PLINTH_ERROR_SYSTEM: plinth_status_t = 26;
 pub const PLINTH_ERROR_PANIC: plinth_status_t = 27;
 /// The generator is not registered with the graph that is being captured.
 pub const PLINTH_ERROR_GENERATOR_NOT_REGISTERED: plinth_status_t = 28;
+/// The graph owns a capture already; reset it, or make another graph, to capture again.
+pub const PLINTH_ERROR_GRAPH_CAPTURED: plinth_status_t = 29;
+/// The graph is being captured, and the call is about a capture that has ended.
+pub const PLINTH_ERROR_GRAPH_CAPTURING: plinth_status_t = 30;
+/// The graph is not being captured.
+pub const PLINTH_ERROR_GRAPH_NOT_CAPTURING: plinth_status_t = 31;
+/// The graph has no capture yet that succeeded.
+pub const PLINTH_ERROR_GRAPH_NOT_CAPTURED: plinth_status_t = 32;
+/// A graph is captured in a stream other than the default one; replays may be in any.
+pub const PLINTH_ERROR_GRAPH_DEFAULT_STREAM: plinth_status_t = 33;
+/// A capture ends in the stream that it began in.
+pub const PLINTH_ERROR_GRAPH_WRONG_STREAM: plinth_status_t = 34;
+/// A capture that is not relaxed ends in the thread that it began in.
+pub const PLINTH_ERROR_GRAPH_WRONG_THREAD: plinth_status_t = 35;
+/// A stream that took part in the capture was not joined to the one that the capture began in.
+pub const PLINTH_ERROR_GRAPH_UNJOINED: plinth_status_t = 36;
+/// Nothing was captured.
+pub const PLINTH_ERROR_GRAPH_EMPTY: plinth_status_t = 37;
+/// The graph has no nodes to look at: it was made to keep only what replays.
+pub const PLINTH_ERROR_GRAPH_NOT_KEPT: plinth_status_t = 38;
+/// The memory of the graph is asleep; wake it first.
+pub const PLINTH_ERROR_GRAPH_ASLEEP: plinth_status_t = 39;
+/// Memory of the pool is in the hands of others than its graphs.
+pub const PLINTH_ERROR_GRAPH_MEMORY_IN_USE: plinth_status_t = 40;
+/// Another replay of the pool's graphs still runs in another stream.
+pub const PLINTH_ERROR_GRAPH_OVERLAP: plinth_status_t = 41;
+/// The graphs differ in what an update cannot change.
+pub const PLINTH_ERROR_GRAPH_UPDATE_REFUSED: plinth_status_t = 42;
 
 /// Returns the name of a status, "PLINTH_ERROR_OUT_OF_MEMORY"; "PLINTH_ERROR_UNKNOWN" for a number that is none.
 ///

@@ -2,7 +2,7 @@
 
 use crate::{
     driver::{self, HostFunction},
-    error::Error,
+    error::{Error, Result},
     ffi::{CUstream_st, Output, guard::guard, null, plinth_stream_t, status::plinth_status_t},
     kernel,
     status::Status,
@@ -126,6 +126,33 @@ pub struct plinth_stream_context_t {
     pub entered_stream: plinth_stream_t,
 }
 
+impl From<Saved> for plinth_stream_context_t {
+    fn from(saved: Saved) -> plinth_stream_context_t {
+        plinth_stream_context_t {
+            device: saved.device as i32,
+            entered_device: saved.entered_device as i32,
+            stream: to_c(saved.stream),
+            entered_stream: to_c(saved.entered_stream),
+        }
+    }
+}
+
+impl TryFrom<&plinth_stream_context_t> for Saved {
+    type Error = Error;
+
+    fn try_from(saved: &plinth_stream_context_t) -> Result<Saved> {
+        if saved.device < 0 || saved.entered_device < 0 {
+            return Err(Error::new(Status::INVALID_DEVICE, "the saved context names no device"));
+        }
+        Ok(Saved {
+            device: saved.device as u32,
+            stream: handle(saved.stream),
+            entered_device: saved.entered_device as u32,
+            entered_stream: handle(saved.entered_stream),
+        })
+    }
+}
+
 /// Makes a stream and its device current and saves what was: the beginning of torch's StreamContext. Contexts nest;
 /// each is left by the thread that entered it.
 ///
@@ -141,13 +168,7 @@ pub unsafe extern "C" fn plinth_stream_context_enter(
     guard(|| {
         // SAFETY: the caller passes NULL or a place for what is saved.
         let output = unsafe { Output::new(saved, "saved") }?;
-        let saved = stream::enter(handle(stream))?;
-        output.set(plinth_stream_context_t {
-            device: saved.device as i32,
-            entered_device: saved.entered_device as i32,
-            stream: to_c(saved.stream),
-            entered_stream: to_c(saved.entered_stream),
-        });
+        output.set(stream::enter(handle(stream))?.into());
         Ok(())
     })
 }
@@ -162,15 +183,7 @@ pub unsafe extern "C" fn plinth_stream_context_exit(saved: *const plinth_stream_
     guard(|| {
         // SAFETY: the caller passes NULL or what plinth_stream_context_enter filled.
         let saved = unsafe { saved.as_ref() }.ok_or_else(|| null("saved"))?;
-        if saved.device < 0 || saved.entered_device < 0 {
-            return Err(Error::new(Status::INVALID_DEVICE, "the saved context names no device"));
-        }
-        stream::exit(Saved {
-            device: saved.device as u32,
-            stream: handle(saved.stream),
-            entered_device: saved.entered_device as u32,
-            entered_stream: handle(saved.entered_stream),
-        })
+        stream::exit(saved.try_into()?)
     })
 }
 

@@ -40,7 +40,11 @@ pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later:
         return Ok(());
     }
     match device.memory.method(device, &runtime.driver) {
-        Ok(Method::Virtual { .. }) => {}
+        Ok(Method::Virtual { .. }) => {
+            let mut inner = arena.lock();
+            inner.space.settle();
+            inner.space.forget_dreams();
+        }
         Ok(Method::Segments) => return release_segments(runtime, device, arena),
         // Where even this is not known, nothing was ever allocated.
         Err(_) => return Ok(()),

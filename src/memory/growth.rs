@@ -286,13 +286,18 @@ impl Space {
 
     /// The handles and segments that lie in free blocks, those of the smallest blocks first.
     pub fn spares(&self) -> Vec<Spare> {
+        self.spares_of(|backing| backing != Backing::Asleep)
+    }
+
+    /// The mappings of some kinds that lie in free blocks.
+    pub(super) fn spares_of(&self, wanted: impl Fn(Backing) -> bool) -> Vec<Spare> {
         let mut spares = Vec::new();
         for bins in &self.bins {
             for id in bins.iter(&self.blocks) {
                 let block = &self.blocks[id];
                 let end = block.address + block.size;
                 for (address, mapped) in self.mapped.range(block.address..end) {
-                    if address + mapped.bytes <= end {
+                    if address + mapped.bytes <= end && wanted(mapped.backing) {
                         spares.push(Spare {
                             block: id,
                             block_bytes: block.size,
@@ -358,9 +363,10 @@ impl Space {
         self.open(block);
     }
 
-    /// The bytes that are mapped, each handle once.
+    /// The bytes that are mapped, each handle once, and those that sleep not at all.
     pub fn mapped_bytes(&self) -> u64 {
-        self.mapped.values().filter(|mapped| mapped.backing != Backing::Moved).map(|mapped| mapped.bytes).sum()
+        let there = self.mapped.values().filter(|mapped| !matches!(mapped.backing, Backing::Moved | Backing::Asleep));
+        there.map(|mapped| mapped.bytes).sum()
     }
 
     /// The bytes of the largest free block.

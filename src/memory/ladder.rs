@@ -205,7 +205,7 @@ impl Ladder {
         for arena in self.memory().arenas() {
             let mut inner = arena.lock();
             let other = inner.key;
-            if (other.stream, other.thread) != (key.stream, key.thread) || !pool::options(other.pool).use_on_oom {
+            if (other.stream, other.thread) != (key.stream, key.thread) || !pool::helps_on_oom(other.pool) {
                 continue;
             }
             inner.space.settle();

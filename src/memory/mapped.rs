@@ -18,6 +18,8 @@ pub enum Backing {
     Handle(Physical),
     /// A handle that has another address already; this one goes as soon as the device is done with it.
     Moved,
+    /// Nothing, for now: the pool sleeps.
+    Asleep,
     /// Memory that the driver allocated with its address, where it cannot do otherwise.
     Segment(Segment),
 }

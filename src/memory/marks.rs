@@ -11,6 +11,7 @@ use crate::{
     event_pool,
     runtime::Runtime,
     status::Status,
+    stream,
 };
 
 /// Makes a call that undoes another: again if it fails. Whether it succeeded.
@@ -40,6 +41,12 @@ pub fn order(runtime: &Runtime, device: &Device, waiting: Stream, awaited: Strea
         runtime.driver.event_record(event, awaited)?;
         Ok(runtime.driver.stream_wait_event(waiting, event, CU_EVENT_WAIT_DEFAULT)?)
     })
+}
+
+/// The stream behind which an arena's memory goes.
+pub fn stream_of(runtime: &Runtime, arena: &Arena) -> stream::Stream {
+    let own = arena.own_use();
+    stream::known(runtime, stand_in(own), own.device)
 }
 
 /// The stream to mark for one: itself, or the legacy default stream for another thread's own default stream, which cannot

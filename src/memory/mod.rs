@@ -38,6 +38,7 @@ pub mod recut;
 pub mod report;
 pub mod route;
 pub mod scratch;
+mod sleep;
 pub mod space;
 #[cfg(test)]
 mod space_tests;
@@ -56,4 +57,5 @@ pub use pools::*;
 pub use raw::{alloc, alloc_pinned, device_of, free, free_pinned, owner};
 pub use route::forget_for_ever as forget_arenas;
 pub use scratch::Scratch;
+pub use sleep::{sleep as pool_sleep, wake as pool_wake};
 pub use tracing::{trace_start, trace_stop};

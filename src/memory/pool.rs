@@ -48,6 +48,10 @@ struct Pool {
     options: Options,
     /// Whether the program made it, and has not destroyed it.
     made: bool,
+    /// Whether others than captures were given memory of it.
+    eager: bool,
+    /// Whether its memory is away.
+    asleep: bool,
     /// How many users it has on each device.
     users: HashMap<u32, u32>,
 }
@@ -69,10 +73,15 @@ pub fn new_id() -> PoolId {
     PoolId { owner: 0, index: NEXT.fetch_add(1, Ordering::Relaxed) }
 }
 
+/// A name that no pool has, of the kind that captures give.
+pub fn new_capture_id() -> PoolId {
+    PoolId { owner: NEXT.fetch_add(1, Ordering::Relaxed), index: 0 }
+}
+
 /// Makes a pool of a program's.
 pub fn create(options: Options) -> PoolId {
     let id = new_id();
-    with(|pools| pools.insert(id, Pool { options, made: true, users: HashMap::new() }));
+    with(|pools| pools.insert(id, Pool { options, made: true, eager: options.use_on_oom, ..Pool::default() }));
     id
 }
 
@@ -93,7 +102,9 @@ pub fn destroy(id: PoolId) -> Result<Vec<u32>> {
 /// Says whether the default pool may use the pool's free memory when there is no other.
 pub fn set_use_on_oom(id: PoolId, use_on_oom: bool) -> Result<()> {
     with(|pools| {
-        pools.get_mut(&id).ok_or_else(|| unknown(id))?.options.use_on_oom = use_on_oom;
+        let pool = pools.get_mut(&id).ok_or_else(|| unknown(id))?;
+        pool.options.use_on_oom = use_on_oom;
+        pool.eager |= use_on_oom;
         Ok(())
     })
 }
@@ -101,6 +112,35 @@ pub fn set_use_on_oom(id: PoolId, use_on_oom: bool) -> Result<()> {
 /// What was said of a pool; nothing for one that nobody has heard of.
 pub fn options(id: PoolId) -> Options {
     with(|pools| pools.get(&id).map_or(Options::default(), |pool| pool.options))
+}
+
+/// Whether the default pool may use the pool's free memory at this moment.
+pub fn helps_on_oom(id: PoolId) -> bool {
+    with(|pools| pools.get(&id).is_some_and(|pool| pool.options.use_on_oom && !pool.asleep))
+}
+
+/// Notes that others than captures are given memory of the pool.
+pub fn set_eager(id: PoolId) {
+    with(|pools| pools.entry(id).or_default().eager = true);
+}
+
+/// Whether blocks of the pool may be others' than its graphs'.
+pub fn is_shared_with_others(id: PoolId) -> bool {
+    with(|pools| pools.get(&id).is_some_and(|pool| pool.eager))
+}
+
+/// Notes whether the pool's memory is away.
+pub fn set_asleep(id: PoolId, asleep: bool) {
+    with(|pools| {
+        if let Some(pool) = pools.get_mut(&id) {
+            pool.asleep = asleep;
+        }
+    });
+}
+
+/// Whether the pool's memory is away.
+pub fn is_asleep(id: PoolId) -> bool {
+    with(|pools| pools.get(&id).is_some_and(|pool| pool.asleep))
 }
 
 /// Adds a user of the pool on a device, and makes the pool if need be.

@@ -3,15 +3,16 @@
 use super::{
     Arena, PoolId, cache,
     device_memory::device,
-    gauge,
+    gauge, marks,
     pool::{self, Options},
     route::{self, Who},
 };
 use crate::{
-    driver::Stream,
+    driver,
     error::{Error, Result},
     runtime::{self, Runtime},
     status::Status,
+    stream::Stream,
     thread,
 };
 use std::time::Instant;
@@ -54,9 +55,67 @@ pub fn begin_allocate_to_pool(number: i32, who: Who, id: PoolId) -> Result<()> {
     if id == PoolId::DEFAULT {
         return Err(Error::new(Status::INVALID_VALUE, "the default pool is where requests go anyway"));
     }
-    device.memory.routes.begin(who, id)?;
+    check_awake(id)?;
+    device.memory.routes.begin(who, id, None)?;
     pool::add_user(id, device.ordinal);
+    if who != Who::Capture {
+        pool::set_eager(id);
+    }
     Ok(())
+}
+
+fn check_awake(id: PoolId) -> Result<()> {
+    if pool::is_asleep(id) {
+        return Err(Error::new(Status::GRAPH_ASLEEP, format!("pool {id} sleeps, and nothing can be allocated in it")));
+    }
+    Ok(())
+}
+
+/// Lets the requests of one capture go to a pool, on every device, each of which gains a user of it.
+pub fn begin_capture_to_pool(runtime: &Runtime, id: PoolId, capture: u64) -> Result<()> {
+    check_awake(id)?;
+    for (index, device) in runtime.devices().iter().enumerate() {
+        if let Err(error) = device.memory.routes.begin(Who::Capture, id, Some(capture)) {
+            for begun in &runtime.devices()[..index] {
+                // It was begun a moment ago.
+                let _ = begun.memory.routes.end(id);
+            }
+            return Err(error);
+        }
+    }
+    for device in runtime.devices() {
+        pool::add_user(id, device.ordinal);
+    }
+    Ok(())
+}
+
+/// Ends that; the users stay.
+pub fn end_capture_to_pool(runtime: &Runtime, id: PoolId) {
+    for device in runtime.devices() {
+        // Each was begun.
+        let _ = device.memory.routes.end(id);
+    }
+}
+
+/// The streams behind which the memory of a pool goes back.
+pub fn streams_of_pool(runtime: &Runtime, id: PoolId) -> Vec<Stream> {
+    let arenas = runtime.devices().iter().flat_map(|device| device.memory.arenas_of(id));
+    arenas.map(|arena| marks::stream_of(runtime, arena)).collect()
+}
+
+/// Takes the users of a capture's graph away: with the last one the pool's free memory goes back.
+pub fn release_captured_pool(runtime: &'static Runtime, id: PoolId) {
+    for device in runtime.devices() {
+        if matches!(pool::remove_user(id, device.ordinal), Ok(0)) {
+            give_up(runtime, device.ordinal, id);
+        }
+    }
+}
+
+/// What is allocated and held in a pool on all devices.
+pub fn pool_memory_in_all(runtime: &Runtime, id: PoolId) -> (u64, u64) {
+    let parts = runtime.devices().iter().map(|device| gauge::of_pool(&device.memory, id));
+    parts.fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
 }
 
 /// As above, for the calling thread.
@@ -65,7 +124,7 @@ pub fn begin_allocate_current_thread_to_pool(number: i32, id: PoolId) -> Result<
 }
 
 /// As above, for one stream.
-pub fn begin_allocate_stream_to_pool(number: i32, stream: Stream, id: PoolId) -> Result<()> {
+pub fn begin_allocate_stream_to_pool(number: i32, stream: driver::Stream, id: PoolId) -> Result<()> {
     begin_allocate_to_pool(number, Who::Stream(stream.handle()), id)
 }
 

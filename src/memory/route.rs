@@ -72,13 +72,13 @@ pub fn canonical(handle: usize) -> usize {
 }
 
 impl Routes {
-    /// Adds a route. A pool has one at a time.
-    pub fn begin(&self, who: Who, pool: PoolId) -> Result<()> {
+    /// Adds a route. A pool has one at a time. One that is for a capture alone names it.
+    pub fn begin(&self, who: Who, pool: PoolId, capture: Option<u64>) -> Result<()> {
         let mut routes = self.0.lock();
         if routes.iter().any(|route| route.pool == pool) {
             return Err(Error::new(Status::INVALID_VALUE, format!("already recording to mempool_id {pool}")));
         }
-        routes.push(Route { who, pool, capture: None });
+        routes.push(Route { who, pool, capture });
         drop(routes);
         forget();
         Ok(())
@@ -94,6 +94,11 @@ impl Routes {
         drop(routes);
         forget();
         Ok(())
+    }
+
+    /// Whether any route leads to a pool.
+    pub fn lead_to(&self, pool: PoolId) -> bool {
+        self.0.lock().iter().any(|route| route.pool == pool)
     }
 
     /// The pool for a request of the calling thread in a stream, and whether the next such request will find the same

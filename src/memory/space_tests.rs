@@ -4,6 +4,7 @@ use super::{
     block::{Id, Zone},
     directory,
     growth::{Lifted, Spot},
+    mapped::Backing,
     space::{Space, round, zone_of},
 };
 use crate::driver::Physical;
@@ -26,6 +27,9 @@ enum Step {
     Move(usize),
     /// Gives back one handle.
     Release(usize),
+    /// Falls asleep, frees up to so many blocks meanwhile, and wakes; where nobody is to wake it, what is free is forgotten
+    /// first.
+    Sleep(usize, bool),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -36,6 +40,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Settle),
         1 => (1_usize..5).prop_map(Step::Move),
         1 => any::<usize>().prop_map(Step::Release),
+        1 => (0_usize..4, any::<bool>()).prop_map(|(frees, forget)| Step::Sleep(frees, forget)),
     ]
 }
 
@@ -128,6 +133,35 @@ impl Program {
         }
     }
 
+    fn sleep(&mut self, frees: usize, forget: bool) {
+        let before = self.space.mapped_bytes();
+        let sleepers = self.space.sleepers().unwrap();
+        for (dream, _) in &sleepers {
+            self.space.change(*dream, Backing::Asleep);
+            self.check();
+        }
+        assert_eq!(self.space.mapped_bytes(), 0);
+        assert!(self.space.sleepers().unwrap().is_empty());
+        for index in 0..frees {
+            self.free(index);
+        }
+        self.space.settle();
+        assert!(self.space.spares().is_empty(), "what sleeps cannot move");
+        let mut forgotten = 0;
+        if forget {
+            let free: u64 =
+                self.space.spares_of(|backing| backing == Backing::Asleep).iter().map(|spare| spare.bytes).sum();
+            self.space.forget_dreams();
+            forgotten = free;
+            self.check();
+        }
+        for dream in self.space.dreams() {
+            self.space.change(dream, Backing::Handle(new_handle()));
+            self.check();
+        }
+        assert_eq!(self.space.mapped_bytes(), before - forgotten);
+    }
+
     fn check(&self) {
         assert_eq!(self.space.check(), Ok(()));
         let mut live = self.live.clone();
@@ -159,6 +193,7 @@ proptest! {
                 Step::Settle => { program.space.settle(); }
                 Step::Move(most) => program.move_handles(most),
                 Step::Release(index) => program.release(index),
+                Step::Sleep(frees, forget) => program.sleep(frees, forget),
             }
             program.check();
         }

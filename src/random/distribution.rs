@@ -115,7 +115,11 @@ pub fn code_of(element: ElementType) -> ElementCode {
 
 /// The neighbouring elements that a thread makes.
 fn width_of(element: ElementType) -> u32 {
-    if element.bytes() >= 4 { 4 } else { 8 }
+    match element.bytes() {
+        8 => 2,
+        4 => 4,
+        _ => 8,
+    }
 }
 
 #[cold]
@@ -211,7 +215,7 @@ pub fn uniform(element: ElementType, low: f64, high: f64) -> Result<Plan> {
             Kernel::StandardUniformF16,
             Kernel::StandardUniformBf16,
             Kernel::StandardUniformF32,
-            Kernel::StandardUniformF64,
+            Kernel::UniformF64,
         ]);
     }
     if element == ElementType::Bf16 {
@@ -361,7 +365,7 @@ pub fn bernoulli(element: ElementType, p: f64) -> Result<Plan> {
         return Ok(plan);
     }
     Ok(Plan {
-        dense: Some(Dense { kernel: Kernel::BernoulliF64, width: 4 }),
+        dense: Some(Dense { kernel: Kernel::BernoulliF64, width: 2 }),
         any: Kernel::BernoulliAnyF64,
         unroll: 2,
         arguments: [threshold53(p), one(element), 0, 0],

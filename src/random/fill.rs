@@ -101,7 +101,7 @@ fn launch_part(place: &Place, tensor: &Tensor, plan: &Plan, part: &Layout, philo
     // What stores wide and computes little is soon as fast as memory; then more threads do more good.
     let most = match (dense, plan.unroll) {
         (None, _) => 8,
-        (Some(_), 2) => 16,
+        (Some(_), 2) => 31,
         (Some(dense), _) if dense.width <= 4 => 5,
         (Some(_), _) => 16,
     };

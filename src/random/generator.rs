@@ -68,6 +68,12 @@ pub struct Taking<'a> {
     used: u64,
 }
 
+/// The numbers of a graph's replay that is being launched. Dropped without [`commit`](Self::commit), none were taken.
+pub struct Replaying<'a> {
+    numbers: MutexGuard<'a, Numbers>,
+    used: u64,
+}
+
 impl State {
     /// One with a seed.
     pub fn new(device: u32, seed: u64) -> Arc<State> {
@@ -107,12 +113,9 @@ impl State {
         index.map_or(0, |index| numbers.captures.swap_remove(index).used)
     }
 
-    /// Takes the numbers of a graph's replay, and tells the seed and the offset that it begins with.
-    pub fn replay(&self, used: u64) -> (u64, u64) {
-        let mut numbers = self.numbers.lock();
-        let begun = (numbers.seed, numbers.offset);
-        numbers.offset = numbers.offset.wrapping_add(used);
-        begun
+    /// Begins to take the numbers of a graph's replay.
+    pub fn begin_replay(&self, used: u64) -> Replaying<'_> {
+        Replaying { numbers: self.numbers.lock(), used }
     }
 
     /// The seed and the offset, which a capture does not have yet.
@@ -205,6 +208,18 @@ fn check_offset(offset: u64) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(Status::INVALID_VALUE, format!("offset must be a multiple of 4, and {offset} is none")))
+}
+
+impl Replaying<'_> {
+    /// The seed and the offset that the replay begins with.
+    pub fn begins(&self) -> (u64, u64) {
+        (self.numbers.seed, self.numbers.offset)
+    }
+
+    /// Makes what was taken count.
+    pub fn commit(mut self) {
+        self.numbers.offset = self.numbers.offset.wrapping_add(self.used);
+    }
 }
 
 impl Taking<'_> {
@@ -366,6 +381,12 @@ mod tests {
             taking.commit();
         }
         assert_eq!((state.end_capture(5), state.end_capture(5)), (24, 0));
-        assert_eq!((state.replay(24), state.replay(24)), ((7, 0), (7, 24)));
+        for (offset, counts) in [(0, true), (24, false), (24, true), (48, true)] {
+            let replaying = state.begin_replay(24);
+            assert_eq!(replaying.begins(), (7, offset));
+            if counts {
+                replaying.commit();
+            }
+        }
     }
 }

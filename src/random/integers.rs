@@ -46,9 +46,9 @@ fn plan(name: &'static str, element: ElementType, base: i64, range: u64, wide: b
         (false, 1, false) => Some(Dense { kernel: Kernel::IntegersB8, width: 8 }),
         (false, 2, false) => Some(Dense { kernel: Kernel::IntegersB16, width: 8 }),
         (false, 4, false) => Some(Dense { kernel: Kernel::IntegersB32, width: 4 }),
-        (false, 8, false) => Some(Dense { kernel: Kernel::IntegersB64, width: 4 }),
+        (false, 8, false) => Some(Dense { kernel: Kernel::IntegersB64, width: 2 }),
         (false, 4, true) => Some(Dense { kernel: Kernel::Integers64B32, width: 4 }),
-        (false, 8, true) => Some(Dense { kernel: Kernel::Integers64B64, width: 4 }),
+        (false, 8, true) => Some(Dense { kernel: Kernel::Integers64B64, width: 2 }),
         _ => None,
     };
     Plan { name, dense, any, code: code_of(element), unroll, arguments: [range, base as u64, reciprocal, mask] }

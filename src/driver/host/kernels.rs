@@ -51,6 +51,8 @@ pub struct Function {
 
 static SLEEP: HostKernel = HostKernel { name: "plinth_sleep", parameter_sizes: &[8], run: sleep };
 
+static PHILOX_SET: HostKernel = HostKernel { name: "plinth_philox_set", parameter_sizes: &[8, 8, 8], run: philox_set };
+
 static REGISTRY: Mutex<Vec<&'static HostKernel>> = Mutex::new(Vec::new());
 
 /// Makes a twin known. A second one of the same name takes the first one's place.
@@ -62,7 +64,7 @@ pub fn register(kernel: &'static HostKernel) {
 
 fn find(name: &[u8]) -> Option<&'static HostKernel> {
     let known = REGISTRY.lock().iter().find(|kernel| kernel.name.as_bytes() == name).copied();
-    let mut own = [std::slice::from_ref(&SLEEP), twins::TWINS].into_iter().flatten();
+    let mut own = [std::slice::from_ref(&SLEEP), std::slice::from_ref(&PHILOX_SET), twins::TWINS].into_iter().flatten();
     known.or_else(|| own.find(|kernel| kernel.name.as_bytes() == name))
 }
 
@@ -71,6 +73,22 @@ fn sleep(launch: &Launch) {
     let Some(cycles) = launch.u64(0) else { return launch.fail(codes::CUDA_ERROR_INVALID_VALUE) };
     let seconds = cycles as f64 / (f64::from(launch.model.clock_khz) * 1e3);
     std::thread::sleep(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
+}
+
+/// Writes a seed and an offset where the nodes of a graph will read them.
+fn philox_set(launch: &Launch) {
+    let (Some(place), Some(seed), Some(offset)) = (launch.u64(0), launch.u64(1), launch.u64(2)) else {
+        return launch.fail(codes::CUDA_ERROR_INVALID_VALUE);
+    };
+    match launch.memory(place, 16, true) {
+        // SAFETY: the 16 bytes are memory of the device's, as was checked, and 8-aligned, as the kernel asks.
+        Ok(memory) if memory.addr().is_multiple_of(8) => unsafe {
+            memory.cast::<u64>().write(seed);
+            memory.cast::<u64>().add(1).write(offset);
+        },
+        Ok(_) => launch.fail(codes::CUDA_ERROR_MISALIGNED_ADDRESS),
+        Err(code) => launch.fail(code),
+    }
 }
 
 impl Launch {

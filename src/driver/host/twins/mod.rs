@@ -69,7 +69,6 @@ macro_rules! twins {
 twins! {
     dense:
     "plinth_standard_uniform_f32": Uniform<f32>,
-    "plinth_standard_uniform_f64": UniformDouble,
     "plinth_standard_uniform_f16": Uniform<F16>,
     "plinth_standard_uniform_bf16": Uniform<Bf16>,
     "plinth_uniform_f16": Uniform<F16>,

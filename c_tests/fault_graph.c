@@ -1,0 +1,274 @@
+/*
+ * Every driver call made to fail, once, in every call of a graph's life. A call that meets the fault gives an error or finds
+ * another way; either way streams, routes and generators are usable after it, what gives back can be done again, and
+ * nothing is lost.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+/* timeout: 240 */
+#include "drawing.h"
+#include "faults.h"
+#include "graphing.h"
+
+enum { BYTES = 64 * 1024, COUNT = 1000, MOST_FAULTS = 1500 };
+
+static plinth_stream_t own, other;
+static void *inside, *pinned;
+static plinth_generator_t generator;
+
+/* What every scenario may rely on afterwards. */
+static void expect_usable(void) {
+  CHECK_OK(plinth_set_stream(own));
+  CHECK(!capturing_here());
+  expect_sound();
+  CHECK_OK(plinth_generator_manual_seed(generator, 1));
+  release(alloc_on(BYTES, 0, own));
+  finish(own);
+}
+
+static void run_faulty(void (*scenario)(void), uint64_t nth, int32_t code) {
+  failure.failed = false;
+  CHECK_OK(plinth_set_stream(own));
+  CHECK_OK(plinth_inject_fault(nth, code));
+  scenario();
+  tripped = plinth_tripped_fault();
+  CHECK_OK(plinth_inject_fault(0, 0));
+  lift_limit(0);
+  expect_usable();
+  expect_nothing_left();
+  if (failure.failed) {
+    CHECK(tripped != NULL);
+    const bool named = failure.driver_code == code && strstr(failure.message, tripped) != NULL;
+    if (!named && failure.status != PLINTH_ERROR_OUT_OF_MEMORY) {
+      fprintf(stderr, "%s failed with %d, and was reported as %s, %d, \"%s\"\n", tripped, (int)code,
+              plinth_status_name(failure.status), (int)failure.driver_code, failure.message);
+      CHECK(named);
+    }
+  }
+}
+
+static void survive(void (*scenario)(void)) {
+  CHECK_OK(plinth_enable_fault_injection());
+  CHECK_OK(plinth_init());
+  need_host_device();
+  own = stream_on(0);
+  other = stream_on(0);
+  pinned = pinned_memory(16 * MIB);
+  generator = new_generator(0, 1, 0);
+  for (int round = 0; round < 40; round++) {
+    run_faulty(scenario, 0, 0);
+    CHECK(!failure.failed);
+  }
+  for (int index = 0; index < 3; index++) {
+    for (uint64_t nth = 1;; nth++) {
+      const plinth_host_usage_t before = host_usage();
+      CHECK(nth < MOST_FAULTS);
+      run_faulty(scenario, nth, codes[index]);
+      if (tripped == NULL) {
+        CHECK(nth > 2);
+        break;
+      }
+      const char *call = tripped;
+      run_faulty(scenario, 0, 0);
+      CHECK(!failure.failed);
+      const plinth_host_usage_t after = host_usage();
+      if (after.graphs != before.graphs || after.device_bytes != before.device_bytes) {
+        fprintf(stderr, "after %s failed with %d in call %d: %d graphs, %d before\n", call, (int)codes[index], (int)nth,
+                (int)after.graphs, (int)before.graphs);
+      }
+      CHECK_EQ(after.graphs, before.graphs);
+      CHECK_EQ(after.device_bytes, before.device_bytes);
+      CHECK_EQ(after.streams, before.streams);
+    }
+  }
+}
+
+#define GRAPH_SCENARIO(name)                       \
+  static void name(void);                          \
+  TEST(name##_survives_faults) { survive(name); }  \
+  static void name(void)
+
+/* Work of every kind in a capture; whether all of it was given. */
+static bool give_work(uint32_t word, bool random) {
+  tensor out;
+  inside = NULL;
+  bool given = ATTEMPT(plinth_caching_allocator_alloc(4 * MIB, 0, own, &inside)) &&
+               ATTEMPT(plinth_memset_pattern(inside, &word, sizeof word, 4 * MIB, own));
+  if (given && random) {
+    given = ATTEMPT(plinth_uniform(row(&out, inside, F32, COUNT), 0, 1, generator, own));
+  }
+  given = given && ATTEMPT(plinth_memcpy(pinned, inside, BYTES, own));
+  GIVE_BACK(plinth_caching_allocator_delete(inside));
+  return given;
+}
+
+static bool capture(plinth_graph_t graph, const plinth_pool_id_t *pool, uint32_t word, bool random) {
+  if (random) {
+    CHECK_OK(plinth_graph_register_generator_state(graph, generator));
+  }
+  if (!ATTEMPT(plinth_graph_capture_begin(graph, pool, PLINTH_CAPTURE_GLOBAL))) {
+    CHECK_STATUS(plinth_graph_capture_end(graph), PLINTH_ERROR_GRAPH_NOT_CAPTURING);
+    return false;
+  }
+  const bool given = give_work(word, random);
+  /* The fault happened before, so that the end either is what it would be without, or says that the capture is invalid. */
+  const plinth_status_t status = plinth_graph_capture_end(graph);
+  if (status != PLINTH_OK && given) {
+    return ATTEMPT(status);
+  }
+  return given && status == PLINTH_OK;
+}
+
+/* Questions can meet the fault, too. */
+static uint64_t offset_now(void) {
+  uint64_t offset = UNTOUCHED;
+  GIVE_BACK(plinth_generator_get_offset(generator, &offset));
+  return offset;
+}
+
+static bool capturing_now(void) {
+  bool capturing = true;
+  GIVE_BACK(plinth_is_current_stream_capturing(&capturing));
+  return capturing;
+}
+
+static void destroy(plinth_graph_t graph) { GIVE_BACK(plinth_graph_destroy(graph)); }
+
+GRAPH_SCENARIO(a_life) {
+  plinth_graph_t graph = new_graph(0);
+  for (int round = 0; round < 2; round++) {
+    if (capture(graph, NULL, 5, false)) {
+      for (int again = 0; again < 2; again++) {
+        memset(pinned, 0, BYTES);
+        if (ATTEMPT(plinth_graph_replay(graph)) && ATTEMPT(plinth_stream_synchronize(own))) {
+          CHECK_EQ(words_mismatch(pinned, 5, BYTES), BYTES);
+        }
+      }
+    } else {
+      (void)plinth_graph_replay(graph);
+    }
+    GIVE_BACK(plinth_graph_reset(graph));
+  }
+  destroy(graph);
+}
+
+/* What fails takes no numbers. */
+GRAPH_SCENARIO(random_replays) {
+  plinth_graph_t graph = new_graph(0);
+  if (capture(graph, NULL, 5, true)) {
+    for (int again = 0; again < 3; again++) {
+      const uint64_t before = offset_now();
+      if (ATTEMPT(plinth_graph_replay(graph))) {
+        CHECK_EQ(offset_now(), before + 4);
+      } else {
+        CHECK_EQ(offset_now(), before);
+      }
+    }
+  } else {
+    CHECK_EQ(offset_now(), 0);
+  }
+  GIVE_BACK(plinth_stream_synchronize(own));
+  destroy(graph);
+}
+
+GRAPH_SCENARIO(streams_in_turn) {
+  const plinth_pool_id_t pool = shared_pool();
+  plinth_graph_t graphs[2] = {new_graph(0), new_graph(0)};
+  bool made[2];
+  made[0] = capture(graphs[0], &pool, 1, false);
+  made[1] = capture(graphs[1], &pool, 2, true);
+  for (int round = 0; round < 4; round++) {
+    CHECK_OK(plinth_set_stream(round % 2 ? own : other));
+    for (int index = 0; index < 2; index++) {
+      if (made[index]) {
+        (void)ATTEMPT(plinth_graph_replay(graphs[index]));
+      }
+    }
+  }
+  CHECK_OK(plinth_set_stream(own));
+  if (made[0]) {
+    CHECK_STATUS(plinth_graph_capture_begin(graphs[0], NULL, 0), PLINTH_ERROR_GRAPH_CAPTURED);
+  }
+  destroy(graphs[1]);
+  destroy(graphs[0]);
+}
+
+GRAPH_SCENARIO(a_capture_given_up) {
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_register_generator_state(graph, generator));
+  for (int round = 0; round < 2; round++) {
+    if (ATTEMPT(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL))) {
+      (void)give_work(1, round == 1);
+    }
+    GIVE_BACK(plinth_graph_reset(graph));
+    CHECK(!capturing_now());
+  }
+  if (ATTEMPT(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_RELAXED))) {
+    (void)give_work(1, false);
+  }
+  destroy(graph);
+}
+
+GRAPH_SCENARIO(a_block) {
+  plinth_graph_context_t context;
+  plinth_graph_t graph = new_graph(0);
+  plinth_stream_t now = NULL;
+  if (ATTEMPT(plinth_graph_begin(graph, NULL, NULL, PLINTH_CAPTURE_GLOBAL, &context))) {
+    plinth_status_t body = PLINTH_OK;
+    CHECK_OK(plinth_current_stream(0, &now));
+    if (!ATTEMPT(plinth_sleep(1, now))) {
+      body = failure.status;
+    }
+    const plinth_status_t status = plinth_graph_end(&context, body);
+    if (body != PLINTH_OK) {
+      CHECK_EQ(status, body);
+    } else if (ATTEMPT(status)) {
+      (void)ATTEMPT(plinth_graph_replay(graph));
+    }
+  }
+  CHECK_OK(plinth_current_stream(0, &now));
+  CHECK_SAME(now, own);
+  destroy(graph);
+}
+
+GRAPH_SCENARIO(kept_nodes) {
+  plinth_graph_t graph = new_graph(PLINTH_GRAPH_KEEP_GRAPH);
+  plinth_graph_t copy = NULL;
+  char *text = NULL;
+  if (capture(graph, NULL, 5, false)) {
+    (void)ATTEMPT(plinth_graph_instantiate(graph));
+    (void)ATTEMPT(plinth_graph_upload(graph));
+    (void)ATTEMPT(plinth_graph_replay(graph));
+    if (ATTEMPT(plinth_graph_summary(graph, &text))) {
+      plinth_string_free(text);
+    }
+    (void)ATTEMPT(plinth_graph_debug_dump(graph, "/dev/null"));
+    if (ATTEMPT(plinth_graph_clone(graph, &copy))) {
+      (void)ATTEMPT(plinth_graph_replay(copy));
+      (void)ATTEMPT(plinth_graph_update(copy, graph));
+      (void)ATTEMPT(plinth_graph_replay(copy));
+    }
+  }
+  destroy(graph);
+  destroy(copy);
+}
+
+GRAPH_SCENARIO(sleep_and_wake) {
+  plinth_graph_t graph = new_graph(0);
+  if (capture(graph, NULL, 5, false)) {
+    for (int round = 0; round < 2; round++) {
+      (void)ATTEMPT(plinth_graph_replay(graph));
+      GIVE_BACK(plinth_graph_sleep(graph));
+      CHECK_EQ(graph_held(graph), 0);
+      expect_sound();
+      GIVE_BACK(plinth_graph_wake(graph));
+      expect_sound();
+      memset(pinned, 0, BYTES);
+      if (ATTEMPT(plinth_graph_replay(graph)) && ATTEMPT(plinth_stream_synchronize(own))) {
+        CHECK_EQ(words_mismatch(pinned, 5, BYTES), BYTES);
+      }
+    }
+    GIVE_BACK(plinth_graph_sleep(graph));
+  }
+  destroy(graph);
+}

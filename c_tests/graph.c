@@ -1,0 +1,453 @@
+/* Graphs from their making to their end, and every way in which that is refused. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* also: PLINTH_ALLOC_CONF=expandable_segments:False */
+#include "driver.h"
+#include "graphing.h"
+
+enum { BYTES = 64 * 1024 };
+
+TEST(a_graph_does_its_work_when_it_is_replayed) {
+  plinth_stream_t stream = on_new_stream(0);
+  void *memory = alloc_on(BYTES, 0, stream);
+  void *pinned = pinned_memory(BYTES);
+  fill_words(memory, 1, BYTES, stream);
+  finish(stream);
+  plinth_graph_t graph = graph_of_fill(memory, 2, BYTES, stream, 0);
+  CHECK(!capturing_here());
+  CHECK(has_words(memory, 1, BYTES, stream, pinned));
+  for (uint32_t round = 0; round < 3; round++) {
+    fill_words(memory, 3, BYTES, stream);
+    CHECK_OK(plinth_graph_replay(graph));
+    CHECK(has_words(memory, 2, BYTES, stream, pinned));
+  }
+  CHECK_OK(plinth_graph_destroy(graph));
+  release(memory);
+  CHECK_OK(plinth_pinned_free(pinned));
+  expect_nothing_left();
+}
+
+TEST(a_graph_is_replayed_in_any_stream) {
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_stream_t other = stream_on(0);
+  void *memory = alloc_on(BYTES, 0, stream);
+  void *pinned = pinned_memory(BYTES);
+  plinth_graph_t graph = graph_of_fill(memory, 7, BYTES, stream, 0);
+  plinth_stream_t streams[] = {stream, other, NULL, stream};
+  for (int index = 0; index < 4; index++) {
+    CHECK_OK(plinth_set_stream(streams[index]));
+    fill_words(memory, 1, BYTES, streams[index]);
+    gate *shut = gate_shut(streams[index]);
+    CHECK_OK(plinth_graph_replay(graph));
+    CHECK(stays_undone(streams[index]));
+    gate_open(shut);
+    CHECK(has_words(memory, 7, BYTES, streams[index], pinned));
+  }
+  CHECK_OK(plinth_graph_destroy(graph));
+  release(memory);
+  CHECK_OK(plinth_pinned_free(pinned));
+  expect_nothing_left();
+}
+
+TEST(a_graph_of_another_device_is_replayed_there) {
+  need_devices(2);
+  plinth_stream_t stream = on_new_stream(1);
+  void *memory = alloc_on(BYTES, 1, stream);
+  void *pinned = pinned_memory(BYTES);
+  plinth_graph_t graph = graph_of_fill(memory, 5, BYTES, stream, 0);
+  int32_t device = -1;
+  CHECK_OK(plinth_set_device(0));
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_current_device(&device));
+  CHECK_EQ(device, 0);
+  CHECK(has_words(memory, 5, BYTES, stream, pinned));
+  CHECK_OK(plinth_graph_destroy(graph));
+  release(memory);
+  CHECK_OK(plinth_pinned_free(pinned));
+  expect_nothing_left();
+}
+
+TEST(a_graph_is_captured_again_after_a_reset) {
+  plinth_stream_t stream = on_new_stream(0);
+  void *memory = alloc_on(BYTES, 0, stream);
+  void *pinned = pinned_memory(BYTES);
+  plinth_graph_t graph = new_graph(0);
+  for (uint32_t round = 1; round < 5; round++) {
+    CHECK_OK(plinth_graph_capture_begin(graph, NULL, (int32_t)(round % 3)));
+    CHECK(capturing_here());
+    fill_words(memory, round, BYTES, stream);
+    CHECK_OK(plinth_graph_capture_end(graph));
+    CHECK_OK(plinth_graph_replay(graph));
+    CHECK(has_words(memory, round, BYTES, stream, pinned));
+    CHECK_OK(plinth_graph_reset(graph));
+    CHECK_STATUS(plinth_graph_replay(graph), PLINTH_ERROR_GRAPH_NOT_CAPTURED);
+    CHECK_OK(plinth_graph_reset(graph));
+  }
+  CHECK_OK(plinth_graph_destroy(graph));
+  release(memory);
+  CHECK_OK(plinth_pinned_free(pinned));
+  expect_nothing_left();
+}
+
+/* Memory that is mapped goes back without waiting; what the driver allocates with its addresses waits for all work. */
+static void destroy_behind(plinth_graph_t graph, plinth_stream_t stream, gate *shut) {
+  if (getenv("PLINTH_ALLOC_CONF") != NULL) {
+    const pthread_t thread = gate_open_soon(shut);
+    CHECK_OK(plinth_graph_destroy(graph));
+    CHECK_OK(plinth_empty_cache());
+    CHECK(pthread_join(thread, NULL) == 0);
+  } else {
+    CHECK_OK(plinth_graph_destroy(graph));
+    CHECK_OK(plinth_empty_cache());
+    CHECK(!stream_done(stream));
+    gate_open(shut);
+  }
+  expect_sound();
+}
+
+/* Destroyed while a replay of it waits for its turn: the work is done nevertheless. */
+TEST(a_graph_may_be_destroyed_while_it_runs) {
+  plinth_stream_t stream = on_new_stream(0);
+  void *memory = alloc_on(BYTES, 0, stream);
+  void *pinned = pinned_memory(BYTES);
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  void *inside = alloc_on(8 * MIB, 0, stream);
+  fill_words(inside, 9, 8 * MIB, stream);
+  CHECK_OK(plinth_memcpy(memory, inside, BYTES, stream));
+  release(inside);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  gate *shut = gate_shut(stream);
+  CHECK_OK(plinth_graph_replay(graph));
+  destroy_behind(graph, stream, shut);
+  CHECK(has_words(memory, 9, BYTES, stream, pinned));
+  release(memory);
+  CHECK_OK(plinth_pinned_free(pinned));
+  expect_nothing_left();
+}
+
+/* As above, where the replay is in another stream than the capture was, behind which the pool's memory would go. */
+TEST(a_graph_may_be_destroyed_while_it_runs_in_another_stream) {
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_stream_t other = stream_on(0);
+  void *memory = alloc_on(BYTES, 0, other);
+  void *pinned = pinned_memory(BYTES);
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  void *inside = alloc_on(8 * MIB, 0, stream);
+  fill_words(inside, 9, 8 * MIB, stream);
+  CHECK_OK(plinth_memcpy(memory, inside, BYTES, stream));
+  release(inside);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_set_stream(other));
+  gate *shut = gate_shut(other);
+  CHECK_OK(plinth_graph_replay(graph));
+  destroy_behind(graph, stream, shut);
+  CHECK(has_words(memory, 9, BYTES, other, pinned));
+  release(memory);
+  CHECK_OK(plinth_pinned_free(pinned));
+  expect_nothing_left();
+}
+
+TEST(a_capture_ends_with_its_graph) {
+  plinth_stream_t stream = on_new_stream(0);
+  for (int destroyed = 0; destroyed < 2; destroyed++) {
+    plinth_graph_t graph = new_graph(0);
+    CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+    void *memory = alloc_on(3 * MIB, 0, stream);
+    CHECK_OK(plinth_memset(memory, 1, 3 * MIB, stream));
+    CHECK_OK(destroyed ? plinth_graph_destroy(graph) : plinth_graph_reset(graph));
+    CHECK(!capturing_here());
+    expect_sound();
+    CHECK_OK(plinth_memset(memory, 1, 3 * MIB, stream));
+    finish(stream);
+    release(memory);
+    if (!destroyed) {
+      CHECK_STATUS(plinth_graph_capture_end(graph), PLINTH_ERROR_GRAPH_NOT_CAPTURING);
+      CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+      CHECK_OK(plinth_sleep(1, stream));
+      CHECK_OK(plinth_graph_capture_end(graph));
+      CHECK_OK(plinth_graph_destroy(graph));
+    }
+    expect_nothing_left();
+  }
+}
+
+/* ---- refusals */
+
+TEST(a_capture_needs_a_stream_of_its_own) {
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_set_stream(NULL));
+  CHECK_STATUS(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL), PLINTH_ERROR_GRAPH_DEFAULT_STREAM);
+  CHECK_MESSAGE("default");
+  on_new_stream(0);
+  CHECK_STATUS(plinth_graph_capture_begin(graph, NULL, 3), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_graph_capture_begin(graph, NULL, -1), PLINTH_ERROR_INVALID_VALUE);
+  const plinth_pool_id_t both = {1, 1};
+  CHECK_STATUS(plinth_graph_capture_begin(graph, &both, PLINTH_CAPTURE_GLOBAL), PLINTH_ERROR_INVALID_VALUE);
+  CHECK(!capturing_here());
+  CHECK_OK(plinth_graph_destroy(graph));
+  expect_nothing_left();
+}
+
+TEST(a_graph_owns_one_capture) {
+  plinth_stream_t stream = on_new_stream(0);
+  void *memory = alloc_on(BYTES, 0, stream);
+  plinth_graph_t graph = graph_of_fill(memory, 2, BYTES, stream, 0);
+  CHECK_STATUS(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL), PLINTH_ERROR_GRAPH_CAPTURED);
+  CHECK_STATUS(plinth_graph_register_generator_state(graph, NULL), PLINTH_ERROR_GRAPH_CAPTURED);
+  CHECK_STATUS(plinth_graph_capture_end(graph), PLINTH_ERROR_GRAPH_NOT_CAPTURING);
+  CHECK_OK(plinth_graph_replay(graph));
+  finish(stream);
+  CHECK_OK(plinth_graph_destroy(graph));
+  release(memory);
+  expect_nothing_left();
+}
+
+TEST(nothing_is_asked_of_a_graph_without_a_capture) {
+  plinth_graph_t graph = new_graph(PLINTH_GRAPH_KEEP_GRAPH);
+  plinth_graph_t copy = (plinth_graph_t)UNTOUCHED_POINTER;
+  plinth_pool_id_t pool = {UNTOUCHED, UNTOUCHED};
+  size_t sizes[2] = {UNTOUCHED, UNTOUCHED};
+  char *text = (char *)UNTOUCHED_POINTER;
+  void *native = UNTOUCHED_POINTER;
+  on_new_stream(0);
+  for (int capturing = 0; capturing < 2; capturing++) {
+    const plinth_status_t wanted = capturing ? PLINTH_ERROR_GRAPH_CAPTURING : PLINTH_ERROR_GRAPH_NOT_CAPTURED;
+    CHECK_STATUS(plinth_graph_replay(graph), wanted);
+    CHECK_MESSAGE("replay");
+    CHECK_STATUS(plinth_graph_instantiate(graph), wanted);
+    CHECK_STATUS(plinth_graph_upload(graph), wanted);
+    CHECK_STATUS(plinth_graph_sleep(graph), wanted);
+    CHECK_STATUS(plinth_graph_wake(graph), wanted);
+    CHECK_STATUS(plinth_graph_debug_dump(graph, "/tmp/never"), wanted);
+    CHECK_STATUS(plinth_graph_summary(graph, &text), wanted);
+    CHECK_STATUS(plinth_graph_native(graph, &native), wanted);
+    CHECK_STATUS(plinth_graph_exec_native(graph, &native), wanted);
+    CHECK_STATUS(plinth_graph_clone(graph, &copy), wanted);
+    if (!capturing) {
+      CHECK_STATUS(plinth_graph_pool(graph, &pool), wanted);
+      CHECK_STATUS(plinth_graph_memory(graph, &sizes[0], &sizes[1]), wanted);
+      CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+    }
+  }
+  CHECK_STATUS(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL), PLINTH_ERROR_GRAPH_CAPTURING);
+  CHECK_EQ(pool.owner, UNTOUCHED);
+  CHECK_EQ(sizes[0], UNTOUCHED);
+  CHECK_SAME(text, UNTOUCHED_POINTER);
+  CHECK_SAME(native, UNTOUCHED_POINTER);
+  CHECK_SAME(copy, UNTOUCHED_POINTER);
+  CHECK_OK(plinth_graph_pool(graph, &pool));
+  CHECK(pool.owner != 0 && pool.index == 0);
+  CHECK_OK(plinth_graph_destroy(graph));
+}
+
+TEST(wrong_handles_are_refused) {
+  plinth_graph_t graph = new_graph(0);
+  plinth_event_t event = new_event(0);
+  CHECK_STATUS(plinth_graph_create(NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_graph_create_with_options(2, &graph), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_graph_replay(NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_graph_replay((plinth_graph_t)event), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_MESSAGE("is an event, not a graph");
+  CHECK_STATUS(plinth_event_destroy((plinth_event_t)graph), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_OK(plinth_graph_destroy(NULL));
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_STATUS(plinth_graph_destroy(graph), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_STATUS(plinth_graph_replay(graph), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_STATUS(plinth_graph_reset(graph), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_STATUS(plinth_graph_set_overlap_policy(graph, 0), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_STATUS(plinth_graph_enable_debug_mode(graph), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_OK(plinth_event_destroy(event));
+}
+
+TEST(a_capture_ends_in_its_stream) {
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_stream_t other = stream_on(0);
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_OK(plinth_sleep(1, stream));
+  CHECK_OK(plinth_set_stream(other));
+  CHECK_STATUS(plinth_graph_capture_end(graph), PLINTH_ERROR_GRAPH_WRONG_STREAM);
+  /* It goes on, and ends where it began. */
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK(capturing_here());
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  finish(stream);
+  CHECK_OK(plinth_graph_destroy(graph));
+}
+
+static plinth_graph_t of_another_thread;
+static plinth_stream_t stream_of_another_thread;
+
+static void *end_elsewhere(void *context) {
+  (void)context;
+  CHECK_OK(plinth_set_stream(stream_of_another_thread));
+  CHECK_STATUS(plinth_graph_capture_end(of_another_thread), PLINTH_ERROR_GRAPH_WRONG_THREAD);
+  CHECK_STATUS(plinth_graph_reset(of_another_thread), PLINTH_ERROR_GRAPH_WRONG_THREAD);
+  CHECK_STATUS(plinth_graph_destroy(of_another_thread), PLINTH_ERROR_GRAPH_WRONG_THREAD);
+  return NULL;
+}
+
+static void *end_relaxed_elsewhere(void *context) {
+  (void)context;
+  CHECK_OK(plinth_set_stream(stream_of_another_thread));
+  CHECK_OK(plinth_graph_capture_end(of_another_thread));
+  return NULL;
+}
+
+TEST(a_capture_ends_in_its_thread) {
+  stream_of_another_thread = on_new_stream(0);
+  of_another_thread = new_graph(0);
+  for (int32_t mode = 0; mode < 3; mode++) {
+    CHECK_OK(plinth_graph_capture_begin(of_another_thread, NULL, mode));
+    CHECK_OK(plinth_sleep(1, stream_of_another_thread));
+    run_threads(1, mode == PLINTH_CAPTURE_RELAXED ? end_relaxed_elsewhere : end_elsewhere);
+    if (mode != PLINTH_CAPTURE_RELAXED) {
+      CHECK_OK(plinth_graph_capture_end(of_another_thread));
+    }
+    CHECK_OK(plinth_graph_replay(of_another_thread));
+    finish(stream_of_another_thread);
+    CHECK_OK(plinth_graph_reset(of_another_thread));
+  }
+  CHECK_OK(plinth_graph_destroy(of_another_thread));
+}
+
+TEST(an_empty_graph_is_an_error) {
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_STATUS(plinth_graph_capture_end(graph), PLINTH_ERROR_GRAPH_EMPTY);
+  CHECK(!capturing_here());
+  /* The graph is new, and the stream usable. */
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_OK(plinth_sleep(1, stream));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  finish(stream);
+  CHECK_OK(plinth_graph_destroy(graph));
+  expect_nothing_left();
+}
+
+TEST(a_side_stream_must_come_back) {
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_stream_t side = stream_on(0);
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_OK(plinth_stream_wait_stream(side, stream));
+  CHECK_OK(plinth_sleep(1, side));
+  CHECK_STATUS(plinth_graph_capture_end(graph), PLINTH_ERROR_GRAPH_UNJOINED);
+  CHECK(!capturing_here());
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_OK(plinth_stream_wait_stream(side, stream));
+  void *memory = alloc_on(2 * MIB, 0, side);
+  CHECK_EQ(graph_allocated(graph), 2 * MIB);
+  CHECK_OK(plinth_memset(memory, 1, 2 * MIB, side));
+  CHECK_OK(plinth_stream_wait_stream(stream, side));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  finish(stream);
+  release(memory);
+  CHECK_OK(plinth_graph_destroy(graph));
+  expect_nothing_left();
+}
+
+/* Each call that a capture forbids says which it was, and the process goes on. */
+TEST(what_a_capture_forbids_is_named) {
+  for (int which = 0; which < 4; which++) {
+    plinth_stream_t stream = on_new_stream(0);
+    plinth_event_t event = new_event(0);
+    plinth_graph_t graph = new_graph(0);
+    plinth_graph_t earlier = new_graph(0);
+    CHECK_OK(plinth_event_record(event, stream));
+    CHECK_OK(plinth_graph_capture_begin(earlier, NULL, PLINTH_CAPTURE_GLOBAL));
+    CHECK_OK(plinth_sleep(1, stream));
+    CHECK_OK(plinth_graph_capture_end(earlier));
+    CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+    void *memory = alloc_on(3 * MIB, 0, stream);
+    CHECK_OK(plinth_memset(memory, 1, 3 * MIB, stream));
+    if (which == 0) {
+      CHECK_STATUS(plinth_stream_synchronize(stream), PLINTH_ERROR_CAPTURE_FORBIDS);
+      CHECK_MESSAGE("synchronizing stream");
+    } else if (which == 1) {
+      CHECK_STATUS(plinth_synchronize(0), PLINTH_ERROR_CAPTURE_FORBIDS);
+      CHECK_MESSAGE("synchronizing device 0");
+    } else if (which == 2) {
+      bool done = false;
+      CHECK_STATUS(plinth_stream_query(stream, &done), PLINTH_ERROR_CAPTURE_FORBIDS);
+      CHECK_MESSAGE("cuStreamQuery");
+    } else {
+      CHECK_STATUS(plinth_graph_replay(earlier), PLINTH_ERROR_CAPTURE_FORBIDS);
+      CHECK_MESSAGE("replaying a graph");
+    }
+    if (which == 3) {
+      /* The library refused it: the capture is none the worse. */
+      CHECK_OK(plinth_graph_capture_end(graph));
+      CHECK_OK(plinth_graph_replay(graph));
+    } else {
+      CHECK_STATUS(plinth_graph_capture_end(graph), PLINTH_ERROR_CAPTURE_INVALIDATED);
+    }
+    CHECK(!capturing_here());
+    CHECK_OK(plinth_memset(memory, 1, 3 * MIB, stream));
+    finish(stream);
+    release(memory);
+    CHECK_OK(plinth_graph_reset(graph));
+    CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+    CHECK_OK(plinth_sleep(1, stream));
+    CHECK_OK(plinth_graph_capture_end(graph));
+    CHECK_OK(plinth_graph_replay(graph));
+    finish(stream);
+    CHECK_OK(plinth_graph_destroy(graph));
+    CHECK_OK(plinth_graph_destroy(earlier));
+    CHECK_OK(plinth_event_destroy(event));
+    expect_nothing_left();
+  }
+}
+
+TEST(a_stream_captures_one_graph_at_a_time) {
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_graph_t graph = new_graph(0);
+  plinth_graph_t second = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_STATUS(plinth_graph_capture_begin(second, NULL, PLINTH_CAPTURE_GLOBAL), PLINTH_ERROR_CAPTURE_FORBIDS);
+  CHECK_OK(plinth_sleep(1, stream));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  finish(stream);
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_graph_destroy(second));
+  expect_nothing_left();
+}
+
+/* Captures in streams of their own go on side by side, each with its own pool. */
+TEST(captures_go_on_side_by_side) {
+  enum { COUNT = 6 };
+  plinth_stream_t streams[COUNT];
+  plinth_graph_t graphs[COUNT];
+  void *memory[COUNT];
+  void *pinned = pinned_memory(BYTES);
+  for (int index = 0; index < COUNT; index++) {
+    streams[index] = on_new_stream(0);
+    graphs[index] = new_graph(0);
+    CHECK_OK(plinth_graph_capture_begin(graphs[index], NULL, PLINTH_CAPTURE_THREAD_LOCAL));
+  }
+  for (int index = COUNT - 1; index >= 0; index--) {
+    memory[index] = alloc_on(BYTES, 0, streams[index]);
+    fill_words(memory[index], (uint32_t)index, BYTES, streams[index]);
+    CHECK_EQ(graph_allocated(graphs[index]), BYTES);
+  }
+  for (int index = 0; index < COUNT; index++) {
+    CHECK_OK(plinth_set_stream(streams[index]));
+    CHECK_OK(plinth_graph_capture_end(graphs[index]));
+  }
+  for (int index = 0; index < COUNT; index++) {
+    CHECK_OK(plinth_graph_replay(graphs[index]));
+  }
+  CHECK_OK(plinth_synchronize(0));
+  for (int index = 0; index < COUNT; index++) {
+    CHECK(has_words(memory[index], (uint32_t)index, BYTES, streams[index], pinned));
+    release(memory[index]);
+    CHECK_OK(plinth_graph_destroy(graphs[index]));
+  }
+  CHECK_OK(plinth_pinned_free(pinned));
+  expect_nothing_left();
+}

@@ -1,0 +1,131 @@
+/* Captures as blocks of a program, which put back what they found. SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "driver.h"
+#include "graphing.h"
+
+enum { BYTES = 64 * 1024 };
+
+static plinth_stream_t current(void) {
+  plinth_stream_t stream = (plinth_stream_t)UNTOUCHED_POINTER;
+  CHECK_OK(plinth_current_stream(-1, &stream));
+  return stream;
+}
+
+TEST(a_block_captures_and_puts_back) {
+  plinth_graph_context_t context;
+  plinth_stream_t before = on_new_stream(0);
+  plinth_stream_t given = stream_on(0);
+  plinth_stream_t own = NULL;
+  void *pinned = pinned_memory(BYTES);
+  void *memory = alloc_on(BYTES, 0, before);
+  finish(before);
+  for (int round = 0; round < 4; round++) {
+    plinth_graph_t graph = new_graph(0);
+    plinth_stream_t wanted = round % 2 ? given : NULL;
+    CHECK_OK(plinth_graph_begin(graph, NULL, wanted, PLINTH_CAPTURE_GLOBAL, &context));
+    CHECK(capturing_here());
+    if (wanted != NULL) {
+      CHECK_SAME(current(), given);
+    } else {
+      CHECK(current() != before && current() != NULL);
+      CHECK(own == NULL || own == current());
+      own = current();
+    }
+    fill_words(memory, (uint32_t)round + 1, BYTES, current());
+    CHECK_OK(plinth_graph_end(&context, PLINTH_OK));
+    CHECK_SAME(current(), before);
+    CHECK(!capturing_here());
+    CHECK_OK(plinth_graph_replay(graph));
+    CHECK(has_words(memory, (uint32_t)round + 1, BYTES, before, pinned));
+    CHECK_OK(plinth_graph_destroy(graph));
+  }
+  release(memory);
+  CHECK_OK(plinth_pinned_free(pinned));
+  expect_nothing_left();
+}
+
+TEST(a_block_on_another_device_puts_that_back) {
+  plinth_graph_context_t context;
+  int32_t device = -1;
+  need_devices(2);
+  plinth_stream_t before = on_new_stream(0);
+  plinth_stream_t there = stream_on(1);
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_begin(graph, NULL, there, PLINTH_CAPTURE_GLOBAL, &context));
+  CHECK_OK(plinth_current_device(&device));
+  CHECK_EQ(device, 1);
+  CHECK_OK(plinth_sleep(1, there));
+  CHECK_OK(plinth_graph_end(&context, PLINTH_OK));
+  CHECK_OK(plinth_current_device(&device));
+  CHECK_EQ(device, 0);
+  CHECK_SAME(current(), before);
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_synchronize(1));
+  /* The library's own stream is one of the device that is current. */
+  plinth_graph_t other = new_graph(0);
+  CHECK_OK(plinth_set_device(1));
+  CHECK_OK(plinth_graph_begin(other, NULL, NULL, PLINTH_CAPTURE_GLOBAL, &context));
+  CHECK_OK(plinth_stream_device(current(), &device));
+  CHECK_EQ(device, 1);
+  CHECK_OK(plinth_sleep(1, current()));
+  CHECK_OK(plinth_graph_end(&context, PLINTH_OK));
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_graph_destroy(other));
+  expect_nothing_left();
+}
+
+/* The body's error is what is told, not what became of the capture in consequence. */
+TEST(a_block_that_fails_reports_its_own_error) {
+  plinth_graph_context_t context;
+  plinth_stream_t before = on_new_stream(0);
+  plinth_graph_t graph = new_graph(0);
+  void *pointer = NULL;
+  char message[1024];
+  for (int which = 0; which < 3; which++) {
+    plinth_status_t status = PLINTH_OK;
+    CHECK_OK(plinth_graph_begin(graph, NULL, NULL, PLINTH_CAPTURE_GLOBAL, &context));
+    void *memory = alloc_on(MIB, 0, current());
+    CHECK_OK(plinth_memset(memory, 1, MIB, current()));
+    if (which == 0) {
+      status = plinth_caching_allocator_alloc((size_t)1 << 60, 0, current(), &pointer);
+      CHECK_EQ(status, PLINTH_ERROR_OUT_OF_MEMORY);
+    } else if (which == 1) {
+      status = plinth_stream_synchronize(current());
+      CHECK_EQ(status, PLINTH_ERROR_CAPTURE_FORBIDS);
+    } else {
+      status = PLINTH_ERROR_INVALID_VALUE; /* the program's own opinion: no call of the library's failed */
+    }
+    snprintf(message, sizeof message, "%s", plinth_last_error());
+    const int32_t code = plinth_last_driver_error();
+    CHECK_STATUS(plinth_graph_end(&context, status), status);
+    CHECK_TEXT(plinth_last_error(), which == 2 ? "the body of a capture failed" : message);
+    CHECK_EQ(plinth_last_driver_error(), code);
+    CHECK_SAME(current(), before);
+    CHECK(!capturing_here());
+    expect_sound();
+    release(memory);
+    CHECK_STATUS(plinth_graph_replay(graph), PLINTH_ERROR_GRAPH_NOT_CAPTURED);
+    expect_nothing_left();
+  }
+  CHECK_OK(plinth_graph_begin(graph, NULL, NULL, PLINTH_CAPTURE_GLOBAL, &context));
+  CHECK_STATUS(plinth_graph_end(&context, PLINTH_OK), PLINTH_ERROR_GRAPH_EMPTY);
+  CHECK_SAME(current(), before);
+  CHECK_OK(plinth_graph_destroy(graph));
+}
+
+TEST(a_block_that_cannot_begin_changes_nothing) {
+  plinth_graph_context_t context;
+  plinth_stream_t before = on_new_stream(0);
+  plinth_graph_t graph = new_graph(0);
+  const plinth_pool_id_t wrong = {3, 4};
+  CHECK_STATUS(plinth_graph_begin(graph, &wrong, NULL, PLINTH_CAPTURE_GLOBAL, &context), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_graph_begin(graph, NULL, NULL, 17, &context), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_graph_begin(graph, NULL, NULL, 0, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_graph_begin(graph, NULL, (plinth_stream_t)&graph, 0, &context), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_SAME(current(), before);
+  CHECK(!capturing_here());
+  CHECK_STATUS(plinth_graph_end(NULL, PLINTH_OK), PLINTH_ERROR_NULL_POINTER);
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_ERROR));
+  CHECK_STATUS(plinth_graph_begin(graph, NULL, NULL, 0, &context), PLINTH_ERROR_WOULD_SYNCHRONIZE);
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_DEFAULT));
+  CHECK_OK(plinth_graph_destroy(graph));
+}

@@ -1,0 +1,362 @@
+/* The memory of graphs: whose it is, how it is shared, and how it sleeps. SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "driver.h"
+#include "graphing.h"
+
+enum { BYTES = 16 * MIB };
+
+/* A graph that fills memory of its own with a word, and copies that to where the program can see it. */
+typedef struct keeper {
+  plinth_graph_t graph;
+  unsigned char *inside;
+  void *result;
+} keeper;
+
+static keeper captured(const plinth_pool_id_t *pool, uint32_t word, plinth_stream_t stream, bool freed) {
+  keeper made = {new_graph(0), NULL, pinned_memory(BYTES)};
+  CHECK_OK(plinth_graph_capture_begin(made.graph, pool, PLINTH_CAPTURE_GLOBAL));
+  made.inside = alloc_on(BYTES, 0, stream);
+  fill_words(made.inside, word, BYTES, stream);
+  CHECK_OK(plinth_memcpy(made.result, made.inside, BYTES, stream));
+  if (freed) {
+    release(made.inside);
+  }
+  CHECK_OK(plinth_graph_capture_end(made.graph));
+  return made;
+}
+
+static void expect_replay(const keeper *graph, uint32_t word, plinth_stream_t stream) {
+  memset(graph->result, 0, BYTES);
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_graph_replay(graph->graph));
+  finish(stream);
+  CHECK_EQ(words_mismatch(graph->result, word, BYTES), BYTES);
+}
+
+static void forget(keeper *graph) {
+  CHECK_OK(plinth_graph_destroy(graph->graph));
+  CHECK_OK(plinth_pinned_free(graph->result));
+}
+
+TEST(memory_stays_while_the_graph_lives) {
+  plinth_stream_t stream = on_new_stream(0);
+  keeper graph = captured(NULL, 3, stream, false);
+  CHECK_EQ(graph_allocated(graph.graph), BYTES);
+  CHECK(graph_held(graph.graph) >= BYTES);
+  release(graph.inside);
+  CHECK_EQ(graph_allocated(graph.graph), 0);
+  CHECK_OK(plinth_empty_cache());
+  CHECK(graph_held(graph.graph) >= BYTES);
+  /* Whatever is allocated now is not the graph's. */
+  for (int round = 0; round < 6; round++) {
+    unsigned char *eager = alloc_on(BYTES, 0, round % 2 ? stream : NULL);
+    CHECK(!overlap(eager, BYTES, graph.inside, BYTES));
+    fill_words(eager, 9, BYTES, round % 2 ? stream : NULL);
+    CHECK_OK(plinth_synchronize(0));
+    expect_replay(&graph, 3, stream);
+    void *pinned = pinned_memory(BYTES);
+    CHECK(has_words(eager, 9, BYTES, stream, pinned));
+    CHECK_OK(plinth_pinned_free(pinned));
+    release(eager);
+  }
+  forget(&graph);
+  expect_nothing_left();
+}
+
+TEST(what_a_capture_allocated_outlives_the_graph) {
+  plinth_stream_t stream = on_new_stream(0);
+  void *pinned = pinned_memory(BYTES);
+  keeper graph = captured(NULL, 4, stream, false);
+  expect_replay(&graph, 4, stream);
+  unsigned char *inside = graph.inside;
+  forget(&graph);
+  CHECK(has_words(inside, 4, BYTES, stream, pinned));
+  release(inside);
+  CHECK_OK(plinth_pinned_free(pinned));
+  expect_nothing_left();
+}
+
+TEST(graphs_share_a_pool) {
+  plinth_stream_t stream = on_new_stream(0);
+  const plinth_pool_id_t pool = shared_pool();
+  CHECK(pool.owner == 0 && pool.index != 0);
+  keeper first = captured(&pool, 1, stream, true);
+  const size_t held = graph_held(first.graph);
+  keeper second = captured(&pool, 2, stream, true);
+  CHECK_SAME(second.inside, first.inside);
+  CHECK_EQ(graph_held(second.graph), held);
+  CHECK_EQ(pool_of_graph(second.graph).index, pool.index);
+  for (int round = 0; round < 3; round++) {
+    expect_replay(&first, 1, stream);
+    expect_replay(&second, 2, stream);
+  }
+  forget(&first);
+  CHECK_OK(plinth_empty_cache());
+  expect_replay(&second, 2, stream);
+  /* By the name of a graph's own pool, too. */
+  const plinth_pool_id_t named = pool_of_graph(second.graph);
+  keeper third = captured(&named, 3, stream, true);
+  CHECK_SAME(third.inside, second.inside);
+  expect_replay(&third, 3, stream);
+  forget(&second);
+  forget(&third);
+  expect_nothing_left();
+}
+
+TEST(a_pool_has_one_capture_at_a_time) {
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_stream_t other = stream_on(0);
+  const plinth_pool_id_t pool = shared_pool();
+  plinth_graph_t graph = new_graph(0);
+  plinth_graph_t second = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, &pool, PLINTH_CAPTURE_THREAD_LOCAL));
+  CHECK_OK(plinth_set_stream(other));
+  CHECK_STATUS(plinth_graph_capture_begin(second, &pool, PLINTH_CAPTURE_THREAD_LOCAL), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("already recording to mempool_id");
+  CHECK(!capturing_here());
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_sleep(1, stream));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_graph_destroy(second));
+  expect_nothing_left();
+}
+
+/* ---- replays that would overlap */
+
+TEST(replays_of_a_pool_wait_for_each_other) {
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_stream_t other = stream_on(0);
+  const plinth_pool_id_t pool = shared_pool();
+  keeper first = captured(&pool, 1, stream, true);
+  keeper second = captured(&pool, 2, stream, true);
+  expect_replay(&first, 1, stream);
+  gate *shut = hold(stream);
+  CHECK_OK(plinth_graph_replay(first.graph));
+  CHECK_OK(plinth_set_stream(other));
+  CHECK_OK(plinth_graph_replay(second.graph));
+  expect_held(shut);
+  CHECK(stays_undone(other));
+  gate_open(shut);
+  finish(other);
+  CHECK_EQ(words_mismatch(first.result, 1, BYTES), BYTES);
+  CHECK_EQ(words_mismatch(second.result, 2, BYTES), BYTES);
+  /* The same graph in two streams, too. */
+  shut = hold(other);
+  CHECK_OK(plinth_graph_replay(second.graph));
+  CHECK_OK(plinth_set_stream(NULL));
+  CHECK_OK(plinth_graph_replay(second.graph));
+  expect_held(shut);
+  gate_open(shut);
+  CHECK_OK(plinth_synchronize(0));
+  forget(&first);
+  forget(&second);
+  expect_nothing_left();
+}
+
+TEST(replays_that_would_overlap_are_refused_on_demand) {
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_stream_t other = stream_on(0);
+  const plinth_pool_id_t pool = shared_pool();
+  keeper first = captured(&pool, 1, stream, true);
+  keeper second = captured(&pool, 2, stream, true);
+  CHECK_STATUS(plinth_graph_set_overlap_policy(second.graph, 2), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_OK(plinth_graph_set_overlap_policy(second.graph, PLINTH_GRAPH_OVERLAP_REFUSE));
+  gate *shut = hold(stream);
+  CHECK_OK(plinth_graph_replay(first.graph));
+  CHECK_OK(plinth_graph_replay(second.graph));
+  CHECK_OK(plinth_set_stream(other));
+  CHECK_STATUS(plinth_graph_replay(second.graph), PLINTH_ERROR_GRAPH_OVERLAP);
+  expect_held(shut);
+  gate_open(shut);
+  finish(stream);
+  expect_replay(&second, 2, other);
+  CHECK_OK(plinth_graph_set_overlap_policy(second.graph, PLINTH_GRAPH_OVERLAP_ORDER));
+  forget(&first);
+  forget(&second);
+  expect_nothing_left();
+}
+
+/* The stream of the last replay captures when the next one comes, in another stream: nothing can be recorded in it. */
+TEST(a_replay_waits_for_a_stream_that_captures_by_now) {
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_stream_t other = stream_on(0);
+  keeper graph = captured(NULL, 1, stream, true);
+  expect_replay(&graph, 1, stream);
+  gate *shut = hold(stream);
+  CHECK_OK(plinth_graph_replay(graph.graph));
+  plinth_graph_t later = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(later, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
+  CHECK_OK(plinth_sleep(1, stream));
+  CHECK_OK(plinth_set_stream(other));
+  CHECK_OK(plinth_graph_replay(graph.graph));
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_graph_capture_end(later));
+  CHECK(stays_undone(other));
+  expect_held(shut);
+  gate_open(shut);
+  CHECK_OK(plinth_synchronize(0));
+  CHECK_EQ(words_mismatch(graph.result, 1, BYTES), BYTES);
+  CHECK_OK(plinth_graph_replay(later));
+  expect_replay(&graph, 1, stream);
+  CHECK_OK(plinth_graph_destroy(later));
+  forget(&graph);
+  expect_nothing_left();
+}
+
+/* ---- sleep */
+
+TEST(a_graph_sleeps_and_wakes) {
+  plinth_stream_t stream = on_new_stream(0);
+  bool asleep = true;
+  keeper graph = captured(NULL, 6, stream, true);
+  expect_replay(&graph, 6, stream);
+  const size_t held = graph_held(graph.graph);
+  CHECK_OK(plinth_empty_cache());
+  const size_t all = reserved(0);
+  for (int round = 0; round < 3; round++) {
+    CHECK_OK(plinth_graph_is_asleep(graph.graph, &asleep));
+    CHECK(!asleep);
+    CHECK_OK(plinth_graph_sleep(graph.graph));
+    expect_sound();
+    CHECK_OK(plinth_graph_is_asleep(graph.graph, &asleep));
+    CHECK(asleep);
+    CHECK_EQ(graph_held(graph.graph), 0);
+    CHECK_EQ(reserved(0), all - held);
+    CHECK_STATUS(plinth_graph_replay(graph.graph), PLINTH_ERROR_GRAPH_ASLEEP);
+    CHECK_OK(plinth_graph_sleep(graph.graph));
+    /* The addresses are nobody else's. */
+    unsigned char *eager = alloc_on(BYTES, 0, stream);
+    CHECK(!overlap(eager, BYTES, graph.inside, BYTES));
+    release(eager);
+    CHECK_OK(plinth_empty_cache());
+    expect_sound();
+    CHECK_OK(plinth_graph_wake(graph.graph));
+    expect_sound();
+    CHECK_OK(plinth_graph_wake(graph.graph));
+    CHECK_EQ(graph_held(graph.graph), held);
+    expect_replay(&graph, 6, stream);
+  }
+  forget(&graph);
+  expect_nothing_left();
+}
+
+TEST(sleep_waits_for_the_work) {
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_stream_t other = stream_on(0);
+  keeper graph = captured(NULL, 6, stream, true);
+  CHECK_OK(plinth_set_stream(other));
+  gate *shut = gate_shut(other);
+  CHECK_OK(plinth_graph_replay(graph.graph));
+  const pthread_t thread = gate_open_soon(shut);
+  CHECK_OK(plinth_graph_sleep(graph.graph));
+  CHECK(gate_is_open(shut));
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK_EQ(words_mismatch(graph.result, 6, BYTES), BYTES);
+  CHECK_OK(plinth_graph_wake(graph.graph));
+  expect_replay(&graph, 6, other);
+  forget(&graph);
+  expect_nothing_left();
+}
+
+/* Outputs that the program holds keep their addresses, and every graph of the pool sleeps. */
+TEST(a_pool_sleeps_as_a_whole) {
+  plinth_stream_t stream = on_new_stream(0);
+  const plinth_pool_id_t pool = shared_pool();
+  plinth_graph_t third = new_graph(0);
+  keeper first = captured(&pool, 1, stream, false);
+  keeper second = captured(&pool, 2, stream, false);
+  expect_replay(&first, 1, stream);
+  CHECK_OK(plinth_graph_sleep(first.graph));
+  CHECK_STATUS(plinth_graph_replay(second.graph), PLINTH_ERROR_GRAPH_ASLEEP);
+  CHECK_STATUS(plinth_graph_capture_begin(third, &pool, PLINTH_CAPTURE_GLOBAL), PLINTH_ERROR_GRAPH_ASLEEP);
+  CHECK(!capturing_here());
+  CHECK_EQ(graph_allocated(first.graph), 2 * BYTES);
+  /* Freed in its sleep. */
+  release(second.inside);
+  expect_sound();
+  CHECK_OK(plinth_graph_wake(second.graph));
+  expect_replay(&second, 2, stream);
+  expect_replay(&first, 1, stream);
+  release(first.inside);
+  CHECK_OK(plinth_graph_destroy(third));
+  forget(&first);
+  forget(&second);
+  expect_nothing_left();
+}
+
+TEST(a_graph_may_be_destroyed_in_its_sleep) {
+  plinth_stream_t stream = on_new_stream(0);
+  for (int held = 0; held < 2; held++) {
+    keeper graph = captured(NULL, 1, stream, held == 0);
+    keeper other = captured(NULL, 2, stream, true);
+    CHECK_OK(plinth_graph_sleep(graph.graph));
+    unsigned char *inside = graph.inside;
+    forget(&graph);
+    expect_sound();
+    if (held) {
+      CHECK_EQ(allocated(0), BYTES);
+      release(inside);
+    }
+    expect_sound();
+    expect_replay(&other, 2, stream);
+    forget(&other);
+    expect_nothing_left();
+  }
+}
+
+TEST(memory_that_others_use_does_not_sleep) {
+  plinth_stream_t stream = on_new_stream(0);
+  const plinth_pool_id_t pool = shared_pool();
+  keeper graph = captured(&pool, 1, stream, true);
+  CHECK_OK(plinth_begin_allocate_current_thread_to_pool(0, pool));
+  CHECK_STATUS(plinth_graph_sleep(graph.graph), PLINTH_ERROR_GRAPH_MEMORY_IN_USE);
+  void *eager = alloc_on(MIB, 0, stream);
+  CHECK_OK(plinth_end_allocate_to_pool(0, pool));
+  CHECK_STATUS(plinth_graph_sleep(graph.graph), PLINTH_ERROR_GRAPH_MEMORY_IN_USE);
+  expect_replay(&graph, 1, stream);
+  release(eager);
+  CHECK_OK(plinth_graph_sleep(graph.graph));
+  CHECK_STATUS(plinth_begin_allocate_current_thread_to_pool(0, pool), PLINTH_ERROR_GRAPH_ASLEEP);
+  CHECK_OK(plinth_graph_wake(graph.graph));
+  expect_replay(&graph, 1, stream);
+  CHECK_OK(plinth_release_pool(0, pool));
+  forget(&graph);
+  expect_nothing_left();
+}
+
+TEST(a_graph_sleeps_on_when_memory_is_short) {
+  plinth_stream_t stream = on_new_stream(0);
+  bool asleep = false;
+  keeper graph = captured(NULL, 1, stream, true);
+  CHECK_OK(plinth_graph_sleep(graph.graph));
+  void *eager = alloc_on(64 * MIB, 0, stream);
+  limit_memory(reserved(0) + MIB, 0);
+  CHECK_STATUS(plinth_graph_wake(graph.graph), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_MESSAGE("sleeps on");
+  expect_sound();
+  CHECK_OK(plinth_graph_is_asleep(graph.graph, &asleep));
+  CHECK(asleep);
+  CHECK_STATUS(plinth_graph_replay(graph.graph), PLINTH_ERROR_GRAPH_ASLEEP);
+  /* Cached memory is given up for it. */
+  release(eager);
+  finish(stream);
+  CHECK_OK(plinth_graph_wake(graph.graph));
+  lift_limit(0);
+  expect_replay(&graph, 1, stream);
+  forget(&graph);
+  expect_nothing_left();
+}
+
+TEST(nothing_sleeps_while_a_stream_captures) {
+  plinth_stream_t stream = on_new_stream(0);
+  keeper graph = captured(NULL, 1, stream, true);
+  plinth_graph_t other = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(other, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_OK(plinth_sleep(1, stream));
+  CHECK_STATUS(plinth_graph_sleep(graph.graph), PLINTH_ERROR_CAPTURE_FORBIDS);
+  (void)plinth_graph_capture_end(other);
+  CHECK_OK(plinth_graph_destroy(other));
+  expect_replay(&graph, 1, stream);
+  forget(&graph);
+  expect_nothing_left();
+}

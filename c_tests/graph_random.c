@@ -1,0 +1,266 @@
+/*
+ * Random numbers in graphs: replays go on in the generator's sequence just where eager calls would have.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#include "drawing.h"
+#include "graphing.h"
+
+enum { COUNT = 5000, ROUNDS = 4 };
+
+/* Which dtype a fill is tried with. */
+static int kind_of(size_t which) {
+  static const int kinds[FILLS] = {F32, F32, F64, F16, F32, F32, F32, I32, I64, I64, I64};
+  return kinds[which];
+}
+
+/* What eager calls leave: two fills in a row, `ROUNDS` times over. */
+static void draw_twice(size_t which, void *first, void *second, plinth_generator_t generator, plinth_stream_t stream) {
+  tensor one;
+  tensor two;
+  CHECK_OK(fills[which].call(row(&one, first, kind_of(which), COUNT), generator, stream));
+  CHECK_OK(fills[which].call(row(&two, second, kind_of(which), COUNT / 2), generator, stream));
+}
+
+static void expect_same_sequence(size_t which) {
+  plinth_stream_t stream = on_new_stream(0);
+  const size_t bytes = COUNT * bytes_of(kind_of(which));
+  const size_t half = COUNT / 2 * bytes_of(kind_of(which));
+  unsigned char *memory[2] = {alloc_on(bytes, 0, stream), alloc_on(bytes, 0, stream)};
+  unsigned char *expected = (unsigned char *)pinned_memory(ROUNDS * 2 * bytes);
+  unsigned char *found = (unsigned char *)pinned_memory(2 * bytes);
+  plinth_generator_t eager = new_generator(0, 77, 8);
+  plinth_generator_t captured = new_generator(0, 77, 8);
+  for (size_t round = 0; round < ROUNDS; round++) {
+    draw_twice(which, memory[0], memory[1], eager, stream);
+    CHECK_OK(plinth_memcpy(expected + round * 2 * bytes, memory[0], bytes, stream));
+    CHECK_OK(plinth_memcpy(expected + round * 2 * bytes + bytes, memory[1], half, stream));
+  }
+  finish(stream);
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_register_generator_state(graph, captured));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  draw_twice(which, memory[0], memory[1], captured, stream);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  /* The capture itself took none. */
+  CHECK_EQ(offset_of(captured), 8);
+  for (size_t round = 0; round < ROUNDS; round++) {
+    CHECK_OK(plinth_memset(memory[0], 0, bytes, stream));
+    CHECK_OK(plinth_memset(memory[1], 0, bytes, stream));
+    if (round == 2) {
+      /* An eager round between the replays. */
+      draw_twice(which, memory[0], memory[1], captured, stream);
+    } else {
+      CHECK_OK(plinth_graph_replay(graph));
+    }
+    CHECK_OK(plinth_memcpy(found, memory[0], bytes, stream));
+    CHECK_OK(plinth_memcpy(found + bytes, memory[1], half, stream));
+    finish(stream);
+    CHECK(memcmp(found, expected + round * 2 * bytes, bytes + half) == 0);
+  }
+  CHECK_EQ(offset_of(captured), offset_of(eager));
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_generator_destroy(eager));
+  CHECK_OK(plinth_generator_destroy(captured));
+  release(memory[0]);
+  release(memory[1]);
+  CHECK_OK(plinth_pinned_free(expected));
+  CHECK_OK(plinth_pinned_free(found));
+  expect_nothing_left();
+}
+
+TEST(replays_continue_the_sequence) {
+  for (size_t which = 0; which < FILLS; which++) {
+    fprintf(stderr, "%s\n", fills[which].name);
+    expect_same_sequence(which);
+  }
+}
+
+TEST(the_devices_own_generator_needs_no_registration) {
+  tensor out;
+  plinth_stream_t stream = on_new_stream(0);
+  float *memory = (float *)alloc_on(COUNT * 4, 0, stream);
+  float *seen = (float *)pinned_memory(2 * COUNT * 4);
+  CHECK_OK(plinth_manual_seed(5));
+  CHECK_OK(plinth_uniform(row(&out, memory, F32, COUNT), 0, 1, NULL, stream));
+  finish(stream);
+  fetch(seen, memory, COUNT * 4);
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_OK(plinth_uniform(row(&out, memory, F32, COUNT), 0, 1, NULL, stream));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  for (int round = 0; round < 3; round++) {
+    /* A seed set between replays counts. */
+    CHECK_OK(plinth_manual_seed(5));
+    CHECK_OK(plinth_graph_replay(graph));
+    finish(stream);
+    fetch(seen + COUNT, memory, COUNT * 4);
+    CHECK(memcmp(seen, seen + COUNT, COUNT * 4) == 0);
+  }
+  CHECK_OK(plinth_graph_replay(graph));
+  finish(stream);
+  fetch(seen + COUNT, memory, COUNT * 4);
+  CHECK(memcmp(seen, seen + COUNT, COUNT * 4) != 0);
+  CHECK_OK(plinth_graph_destroy(graph));
+  release(memory);
+  CHECK_OK(plinth_pinned_free(seen));
+  expect_nothing_left();
+}
+
+TEST(several_generators_in_a_graph) {
+  enum { GENERATORS = 5 };
+  tensor out;
+  plinth_stream_t stream = on_new_stream(0);
+  float *memory = (float *)alloc_on(GENERATORS * COUNT * 4, 0, stream);
+  float *expected = (float *)pinned_memory(GENERATORS * COUNT * 4);
+  float *found = (float *)pinned_memory(GENERATORS * COUNT * 4);
+  plinth_generator_t eager[GENERATORS];
+  plinth_generator_t captured[GENERATORS];
+  plinth_graph_t graph = new_graph(0);
+  for (int index = 0; index < GENERATORS; index++) {
+    eager[index] = new_generator(0, (uint64_t)index, 4);
+    captured[index] = new_generator(0, (uint64_t)index, 4);
+    CHECK_OK(plinth_graph_register_generator_state(graph, captured[index]));
+    CHECK_OK(plinth_graph_register_generator_state(graph, captured[index]));
+  }
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  /* The last one is registered and not used. */
+  for (int index = 0; index < GENERATORS - 1; index++) {
+    CHECK_OK(plinth_normal(row(&out, memory + index * COUNT, F32, COUNT), 0, 1, captured[index], stream));
+  }
+  CHECK_OK(plinth_graph_capture_end(graph));
+  for (int round = 0; round < 3; round++) {
+    for (int index = 0; index < GENERATORS - 1; index++) {
+      CHECK_OK(plinth_normal(row(&out, memory + index * COUNT, F32, COUNT), 0, 1, eager[index], stream));
+    }
+    finish(stream);
+    fetch(expected, memory, (GENERATORS - 1) * COUNT * 4);
+    CHECK_OK(plinth_memset(memory, 0, GENERATORS * COUNT * 4, stream));
+    CHECK_OK(plinth_graph_replay(graph));
+    finish(stream);
+    fetch(found, memory, (GENERATORS - 1) * COUNT * 4);
+    CHECK(memcmp(expected, found, (GENERATORS - 1) * COUNT * 4) == 0);
+  }
+  CHECK_EQ(offset_of(captured[GENERATORS - 1]), 4);
+  for (int index = 0; index < GENERATORS; index++) {
+    CHECK_OK(plinth_generator_destroy(eager[index]));
+    CHECK_OK(plinth_generator_destroy(captured[index]));
+  }
+  /* The graph holds on to them. */
+  CHECK_OK(plinth_graph_replay(graph));
+  finish(stream);
+  CHECK_OK(plinth_graph_destroy(graph));
+  release(memory);
+  CHECK_OK(plinth_pinned_free(expected));
+  CHECK_OK(plinth_pinned_free(found));
+  expect_nothing_left();
+}
+
+TEST(a_capture_keeps_its_generators_to_itself) {
+  tensor out;
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_stream_t other = stream_on(0);
+  float *memory = (float *)alloc_on(COUNT * 4, 0, stream);
+  plinth_generator_t registered = new_generator(0, 1, 0);
+  plinth_generator_t unknown = new_generator(0, 2, 0);
+  plinth_graph_t graph = new_graph(0);
+  uint64_t offset = UNTOUCHED;
+  uint8_t state[16];
+  CHECK_OK(plinth_graph_register_generator_state(graph, registered));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_STATUS(plinth_uniform(row(&out, memory, F32, COUNT), 0, 1, unknown, stream),
+               PLINTH_ERROR_GENERATOR_NOT_REGISTERED);
+  CHECK_STATUS(plinth_generator_manual_seed(registered, 1), PLINTH_ERROR_CAPTURE_FORBIDS);
+  CHECK_STATUS(plinth_generator_get_offset(registered, &offset), PLINTH_ERROR_CAPTURE_FORBIDS);
+  CHECK_STATUS(plinth_generator_get_state(registered, state), PLINTH_ERROR_CAPTURE_FORBIDS);
+  CHECK_STATUS(plinth_manual_seed(1), PLINTH_ERROR_CAPTURE_FORBIDS);
+  CHECK_EQ(offset, UNTOUCHED);
+  /* Eager work in a stream that does not capture goes on. */
+  CHECK_OK(plinth_uniform(row(&out, memory, F32, COUNT), 0, 1, registered, other));
+  CHECK_OK(plinth_uniform(row(&out, memory, F32, COUNT), 0, 1, registered, stream));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_generator_manual_seed(registered, 1));
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_synchronize(0));
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_generator_destroy(registered));
+  CHECK_OK(plinth_generator_destroy(unknown));
+  release(memory);
+  expect_nothing_left();
+}
+
+TEST(a_capture_that_fails_gives_its_generators_back) {
+  tensor out;
+  plinth_stream_t stream = on_new_stream(0);
+  float *memory = (float *)alloc_on(COUNT * 4, 0, stream);
+  plinth_generator_t generator = new_generator(0, 1, 0);
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_register_generator_state(graph, generator));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_OK(plinth_uniform(row(&out, memory, F32, COUNT), 0, 1, generator, stream));
+  CHECK_STATUS(plinth_stream_synchronize(stream), PLINTH_ERROR_CAPTURE_FORBIDS);
+  CHECK_STATUS(plinth_graph_capture_end(graph), PLINTH_ERROR_CAPTURE_INVALIDATED);
+  CHECK_EQ(offset_of(generator), 0);
+  CHECK_OK(plinth_generator_manual_seed(generator, 2));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_OK(plinth_uniform(row(&out, memory, F32, COUNT), 0, 1, generator, stream));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  finish(stream);
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_generator_destroy(generator));
+  release(memory);
+  expect_nothing_left();
+}
+
+TEST(a_generator_of_another_device_is_refused) {
+  need_devices(2);
+  on_new_stream(0);
+  plinth_generator_t generator = new_generator(1, 1, 0);
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_register_generator_state(graph, generator));
+  CHECK_STATUS(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL), PLINTH_ERROR_DEVICE_MISMATCH);
+  CHECK(!capturing_here());
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_generator_destroy(generator));
+  expect_nothing_left();
+}
+
+/* Replays in streams of their own order themselves: each has the numbers that were its turn. */
+TEST(replays_in_several_streams_have_their_own_numbers) {
+  enum { STREAMS = 4, EACH = 25 };
+  tensor out;
+  plinth_stream_t streams[STREAMS];
+  plinth_stream_t stream = on_new_stream(0);
+  float *memory = (float *)alloc_on(COUNT * 4, 0, stream);
+  float *seen = (float *)pinned_memory(STREAMS * EACH * COUNT * 4);
+  float *expected = (float *)pinned_memory(COUNT * 4);
+  plinth_generator_t eager = new_generator(0, 3, 0);
+  plinth_generator_t captured = new_generator(0, 3, 0);
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_register_generator_state(graph, captured));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_OK(plinth_uniform(row(&out, memory, F32, COUNT), 0, 1, captured, stream));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  for (int index = 0; index < STREAMS; index++) {
+    streams[index] = stream_on(0);
+  }
+  for (int round = 0; round < STREAMS * EACH; round++) {
+    CHECK_OK(plinth_set_stream(streams[round % STREAMS]));
+    CHECK_OK(plinth_graph_replay(graph));
+    CHECK_OK(plinth_memcpy(seen + round * COUNT, memory, COUNT * 4, streams[round % STREAMS]));
+  }
+  CHECK_OK(plinth_synchronize(0));
+  for (int round = 0; round < STREAMS * EACH; round++) {
+    CHECK_OK(plinth_uniform(row(&out, memory, F32, COUNT), 0, 1, eager, NULL));
+    fetch(expected, memory, COUNT * 4);
+    CHECK(memcmp(expected, seen + round * COUNT, COUNT * 4) == 0);
+  }
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_generator_destroy(eager));
+  CHECK_OK(plinth_generator_destroy(captured));
+  release(memory);
+  CHECK_OK(plinth_pinned_free(seen));
+  CHECK_OK(plinth_pinned_free(expected));
+  expect_nothing_left();
+}

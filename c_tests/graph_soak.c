@@ -1,0 +1,99 @@
+/* Graphs by the thousand, which leave nothing behind. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* timeout: 240 */
+#include "drawing.h"
+#include "graphing.h"
+
+enum { COUNT = 1000, THREADS = 6 };
+
+static int rounds(int many) { return HARNESS_SANITIZED ? many / 20 : many; }
+
+TEST(captures_replays_and_resets_leave_nothing) {
+  tensor out;
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_stream_t side = stream_on(0);
+  plinth_generator_t generator = new_generator(0, 1, 0);
+  plinth_graph_t graph = new_graph(0);
+  size_t held = 0;
+  CHECK_OK(plinth_graph_register_generator_state(graph, generator));
+  const int many = rounds(on_host_device() ? 1000 : 10000);
+  for (int round = 0; round < many; round++) {
+    CHECK_OK(plinth_graph_capture_begin(graph, NULL, (int32_t)(round % 3)));
+    void *memory = alloc_on((size_t)(1 + round % 5) * MIB, 0, stream);
+    if (round % 2 == 0) {
+      CHECK_OK(plinth_uniform(row(&out, memory, F32, COUNT), 0, 1, generator, stream));
+    }
+    CHECK_OK(plinth_stream_wait_stream(side, stream));
+    CHECK_OK(plinth_memset(memory, 1, KIB, side));
+    CHECK_OK(plinth_stream_wait_stream(stream, side));
+    release(memory);
+    CHECK_OK(plinth_graph_capture_end(graph));
+    CHECK_OK(plinth_set_stream(round % 4 ? stream : side));
+    CHECK_OK(plinth_graph_replay(graph));
+    CHECK_OK(plinth_set_stream(stream));
+    CHECK_OK(plinth_graph_reset(graph));
+    if (round == many / 10) {
+      CHECK_OK(plinth_synchronize(0));
+      CHECK_OK(plinth_empty_cache());
+      held = reserved(0);
+    }
+  }
+  CHECK_OK(plinth_synchronize(0));
+  CHECK_OK(plinth_empty_cache());
+  CHECK(reserved(0) <= held);
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_generator_destroy(generator));
+  expect_nothing_left();
+  if (on_host_device()) {
+    CHECK_EQ(host_usage().graphs, 0);
+    CHECK_EQ(host_usage().device_bytes, 0);
+  }
+}
+
+/* Threads that capture, replay each other's graphs in streams of their own, let them sleep, and destroy them. */
+static plinth_graph_t shared[THREADS];
+static plinth_pool_id_t pool_of_all;
+static int started;
+
+static void *work(void *context) {
+  const int number = *(const int *)context;
+  uint64_t state = (uint64_t)number + 1;
+  plinth_stream_t stream = on_new_stream(0);
+  const int many = rounds(150);
+  for (int round = 0; round < many; round++) {
+    plinth_graph_t graph = new_graph(0);
+    const plinth_pool_id_t own = shared_pool();
+    CHECK_OK(plinth_graph_capture_begin(graph, &own, PLINTH_CAPTURE_THREAD_LOCAL));
+    void *memory = alloc_on(KIB + random_next(&state) % (3 * MIB), 0, stream);
+    CHECK_OK(plinth_memset(memory, (uint8_t)number, KIB, stream));
+    release(memory);
+    CHECK_OK(plinth_graph_capture_end(graph));
+    CHECK_OK(plinth_graph_replay(graph));
+    for (int again = 0; again < 4; again++) {
+      const plinth_status_t status = plinth_graph_replay(shared[random_next(&state) % THREADS]);
+      CHECK(status == PLINTH_OK || status == PLINTH_ERROR_GRAPH_ASLEEP);
+    }
+    CHECK_OK(plinth_graph_destroy(graph));
+  }
+  __atomic_add_fetch(&started, 1, __ATOMIC_SEQ_CST);
+  return NULL;
+}
+
+TEST(threads_share_graphs) {
+  plinth_stream_t stream = on_new_stream(0);
+  pool_of_all = shared_pool();
+  for (int index = 0; index < THREADS; index++) {
+    shared[index] = new_graph(0);
+    CHECK_OK(plinth_graph_capture_begin(shared[index], &pool_of_all, PLINTH_CAPTURE_THREAD_LOCAL));
+    void *memory = alloc_on(MIB, 0, stream);
+    CHECK_OK(plinth_memset(memory, (uint8_t)index, MIB, stream));
+    release(memory);
+    CHECK_OK(plinth_graph_capture_end(shared[index]));
+  }
+  run_threads(THREADS, work);
+  CHECK_EQ(started, THREADS);
+  CHECK_OK(plinth_synchronize(0));
+  for (int index = 0; index < THREADS; index++) {
+    CHECK_OK(plinth_graph_destroy(shared[index]));
+  }
+  expect_nothing_left();
+}

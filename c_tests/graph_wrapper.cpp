@@ -1,0 +1,119 @@
+// Graphs by plinth.hpp: blocks that put back what they found, whatever ends them.
+//
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+#include "graphing.h"
+
+#include <plinth.hpp>
+
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+static_assert(!std::is_copy_constructible<plinth::Graph>::value, "a graph copied");
+static_assert(std::is_nothrow_move_constructible<plinth::Graph>::value, "a graph moved");
+static_assert(!std::is_copy_constructible<plinth::GraphCapture>::value, "a block copied");
+
+static const std::size_t bytes = 64 * KIB;
+
+TEST(a_block_captures) {
+  const plinth::Stream stream;
+  const plinth::StreamGuard guard(stream);
+  void *const memory = alloc_on(bytes, 0, stream);
+  void *const pinned = pinned_memory(bytes);
+  plinth::Graph graph;
+  {
+    plinth::GraphCapture block(graph);
+    CHECK(plinth::is_current_stream_capturing());
+    CHECK(plinth::current_stream() != stream);
+    fill_words(memory, 4, bytes, plinth::current_stream());
+    block.end();
+  }
+  CHECK(plinth::current_stream() == stream);
+  graph.replay();
+  CHECK(has_words(memory, 4, bytes, stream, pinned));
+  graph.reset();
+  plinth::capture(graph, [&] { fill_words(memory, 5, bytes, plinth::current_stream()); });
+  plinth::Graph moved(std::move(graph));
+  CHECK(graph.get() == nullptr);
+  moved.replay();
+  CHECK(has_words(memory, 5, bytes, stream, pinned));
+  moved.reset();
+  release(memory);
+  CHECK_OK(plinth_pinned_free(pinned));
+  expect_nothing_left();
+}
+
+TEST(an_exception_is_the_bodys_own) {
+  const plinth::Stream stream;
+  const plinth::StreamGuard guard(stream);
+  plinth::Graph graph;
+  bool caught = false;
+  try {
+    plinth::capture(graph, [&] {
+      plinth::current_stream().sleep(1);
+      throw std::logic_error("of the body");
+    });
+  } catch (const std::logic_error &error) {
+    caught = std::string(error.what()) == "of the body";
+  }
+  CHECK(caught);
+  CHECK(plinth::current_stream() == stream && !plinth::is_current_stream_capturing());
+  caught = false;
+  try {
+    plinth::capture(graph, [&] {
+      plinth::current_stream().sleep(1);
+      plinth::current_stream().synchronize();
+    });
+  } catch (const plinth::Error &error) {
+    caught = error.status() == PLINTH_ERROR_CAPTURE_FORBIDS;
+    CHECK(std::string(error.what()).find("synchronizing stream") != std::string::npos);
+  }
+  CHECK(caught);
+  CHECK(plinth::current_stream() == stream && !plinth::is_current_stream_capturing());
+  caught = false;
+  try {
+    plinth::capture(graph, [] {});
+  } catch (const plinth::Error &error) {
+    caught = error.status() == PLINTH_ERROR_GRAPH_EMPTY;
+  }
+  CHECK(caught);
+  CHECK(plinth::current_stream() == stream);
+  plinth::capture(graph, [&] { plinth::current_stream().sleep(1); });
+  graph.replay();
+  stream.synchronize();
+  expect_nothing_left();
+}
+
+TEST(what_a_graph_tells) {
+  const plinth::Stream stream;
+  const plinth::StreamGuard guard(stream);
+  plinth::Graph graph(true);
+  const plinth_pool_id_t pool = plinth::graph_pool_handle();
+  void *inside = nullptr;
+  plinth::capture(
+      graph,
+      [&] {
+        inside = alloc_on(MIB, 0, plinth::current_stream());
+        plinth::memset(inside, 1, MIB);
+      },
+      pool, stream, plinth::CaptureMode::relaxed);
+  CHECK_EQ(graph.pool().index, pool.index);
+  CHECK_EQ(graph.memory().allocated, MIB);
+  CHECK(graph.native() != nullptr);
+  graph.instantiate();
+  CHECK(graph.exec_native() != nullptr);
+  CHECK(graph.summary().find("memset") != std::string::npos);
+  graph.set_overlap_policy(plinth::Overlap::refuse);
+  plinth::Graph copy = graph.clone();
+  copy.upload();
+  copy.update(graph);
+  copy.replay();
+  graph.sleep();
+  CHECK(graph.is_asleep() && copy.is_asleep() && graph.memory().held == 0);
+  copy.wake();
+  graph.replay();
+  stream.synchronize();
+  release(inside);
+}
