@@ -42,6 +42,9 @@
 /*! A stream: the same type as cudaStream_t and CUstream, so that it goes straight into kernel<<<...>>>. */
 typedef struct CUstream_st *plinth_stream_t;
 
+/*! A node of a graph: the same type as cudaGraphNode_t and CUgraphNode. */
+typedef struct CUgraphNode_st *plinth_graph_node_t;
+
 /* DLPack's tensors (https://dmlc.github.io/dlpack): its own declarations where a program has them, else the same. */
 #if !defined(DLPACK_DLPACK_H_) && defined(__has_include)
 #if __has_include(<dlpack/dlpack.h>)
@@ -215,6 +218,61 @@ typedef struct plinth_philox_state_t {
 #define PLINTH_GRAPH_OVERLAP_REFUSE 1
 
 /**
+ * A node that launches a kernel.
+ */
+#define PLINTH_GRAPH_NODE_KERNEL 0
+
+/**
+ * A node that copies memory.
+ */
+#define PLINTH_GRAPH_NODE_MEMCPY 1
+
+/**
+ * A node that fills memory.
+ */
+#define PLINTH_GRAPH_NODE_MEMSET 2
+
+/**
+ * A node that calls a function on the CPU.
+ */
+#define PLINTH_GRAPH_NODE_HOST 3
+
+/**
+ * A node that is a graph of its own.
+ */
+#define PLINTH_GRAPH_NODE_GRAPH 4
+
+/**
+ * A node that only waits for others.
+ */
+#define PLINTH_GRAPH_NODE_EMPTY 5
+
+/**
+ * A node that waits for an event.
+ */
+#define PLINTH_GRAPH_NODE_WAIT_EVENT 6
+
+/**
+ * A node that records an event.
+ */
+#define PLINTH_GRAPH_NODE_EVENT_RECORD 7
+
+/**
+ * A conditional node.
+ */
+#define PLINTH_GRAPH_NODE_CONDITIONAL 13
+
+/**
+ * How often torch runs a callable before it captures it.
+ */
+#define PLINTH_CALLABLE_WARMUPS 3
+
+/**
+ * How often torch does where gradients are averaged over processes (DistributedDataParallel).
+ */
+#define PLINTH_CALLABLE_WARMUPS_DDP 11
+
+/**
  * The bytes of a generator's state: the seed as a little-endian 64-bit integer, then the offset as one, as in PyTorch.
  */
 #define PLINTH_RNG_STATE_SIZE 16
@@ -238,6 +296,12 @@ typedef struct plinth_generator plinth_generator;
  * Calls for one graph wait for each other; different graphs may be used by different threads at once.
  */
 typedef struct plinth_graph plinth_graph;
+
+/**
+ * A function of the program's that was captured. Opaque, and checked: a handle that was destroyed, is of another kind, or
+ * never was one is answered with PLINTH_ERROR_INVALID_HANDLE.
+ */
+typedef struct plinth_graphed_callable plinth_graphed_callable;
 
 /**
  * What a call came to: PLINTH_OK, which is 0, or one of the PLINTH_ERROR_ constants. The numbers never change their
@@ -428,6 +492,127 @@ typedef struct plinth_graph_context_t {
    */
   struct plinth_stream_context_t streams;
 } plinth_graph_context_t;
+
+/**
+ * A launch of a kernel.
+ */
+typedef struct plinth_graph_kernel_t {
+  /**
+   * The kernel: a CUfunction, or a cudaFunction_t, which is the same. It must be loaded as long as the graph has it, in
+   * the primary context of the graph's device.
+   */
+  void *function;
+  /**
+   * How many blocks, along each axis.
+   */
+  uint32_t grid[3];
+  /**
+   * How many threads a block has, along each axis.
+   */
+  uint32_t block[3];
+  /**
+   * Dynamic shared memory, in bytes a block.
+   */
+  uint32_t shared_bytes;
+  /**
+   * The address of each parameter, in order; what they lead to is copied by the call. May be NULL for a kernel without
+   * parameters.
+   */
+  void **parameters;
+} plinth_graph_kernel_t;
+
+/**
+ * A condition: the same value as a `cudaGraphConditionalHandle`, which kernels of the program's give to
+ * `cudaGraphSetConditional(condition, value)`. It is looked up before it is used, so that a wrong one is an error.
+ */
+typedef uint64_t plinth_graph_condition_t;
+
+/**
+ * How long a node of a graph takes, alone on its device.
+ */
+typedef struct plinth_node_time_t {
+  /**
+   * The node.
+   */
+  plinth_graph_node_t node;
+  /**
+   * One of PLINTH_GRAPH_NODE_....
+   */
+  uint32_t node_type;
+  /**
+   * 0.
+   */
+  uint32_t reserved;
+  /**
+   * The median of its times, in microseconds.
+   */
+  double microseconds;
+  /**
+   * What it does: a kernel's name and launch, a copy's addresses. Cut off where it is longer.
+   */
+  char what[128];
+} plinth_node_time_t;
+
+/**
+ * A pass of a callable: gives work to the stream, which is current, that reads the inputs and writes the outputs. It is
+ * called only while plinth_make_graphed_callables runs: a few times for warming up, then once to be captured, when it must
+ * do what it will do at each call, without waiting for the device. What it allocates from the caching allocator in between
+ * comes from the graphs' pool. It must not unwind or throw. Anything but PLINTH_OK ends plinth_make_graphed_callables with
+ * that status.
+ */
+typedef plinth_status_t (*plinth_callable_fn)(void *context,
+                                              const DLTensor *inputs,
+                                              size_t input_count,
+                                              DLTensor *outputs,
+                                              size_t output_count,
+                                              plinth_stream_t stream);
+
+/**
+ * A function of the program's, and what it is captured with.
+ */
+typedef struct plinth_callable_t {
+  /**
+   * From the inputs to the outputs.
+   */
+  plinth_callable_fn forward;
+  /**
+   * From the gradients of the outputs to those of the inputs; NULL if there is none. What it needs of the forward pass
+   * that one must leave where both know.
+   */
+  plinth_callable_fn backward;
+  /**
+   * Passed to both.
+   */
+  void *context;
+  /**
+   * The inputs that are captured. Their memory stays the program's, and valid until the callable is destroyed: a call
+   * copies other inputs there. Each fills one piece of memory.
+   */
+  const DLTensor *inputs;
+  /**
+   * How many inputs.
+   */
+  size_t input_count;
+  /**
+   * What the outputs are: device, type and shape. Data and strides are not looked at: the library allocates outputs in the
+   * graphs' pool, with their elements side by side.
+   */
+  const DLTensor *outputs;
+  /**
+   * How many outputs.
+   */
+  size_t output_count;
+  /**
+   * For each input whether the backward pass gives its gradient; NULL if it does for all. A gradient that it does not
+   * give has NULL for data.
+   */
+  const bool *differentiable;
+} plinth_callable_t;
+
+/**
+ * The handle of a graphed callable.
+ */
+typedef struct plinth_graphed_callable *plinth_graphed_callable_t;
 
 /**
  * Frees memory that the program can do without, when there is none for a request. It is called in the thread that asks,
@@ -2351,6 +2536,613 @@ PLINTH_NOEXCEPT;
 PLINTH_API
 plinth_status_t plinth_graph_end(const struct plinth_graph_context_t *context,
                                  plinth_status_t body)
+PLINTH_NOEXCEPT;
+
+/**
+ * Creates a graph that is built by hand: it has no nodes yet, and they come by the plinth_graph_add_ functions. From then on
+ * it is as a captured one that was made with PLINTH_GRAPH_KEEP_GRAPH: plinth_graph_instantiate makes it ready,
+ * plinth_graph_replay launches it. A captured graph that kept its nodes can be added to in the same way.
+ *
+ * The rules that hold for all functions that add a node:
+ * - The node waits for its dependencies, which are nodes of the same graph, each once. Nodes between which there is no way
+ *   along dependencies may run at once.
+ * - What is added is in the replays after the next plinth_graph_instantiate, not in those before.
+ * - Memory that a node uses, and what its function is given, must stay valid as long as the graph, or what was instantiated of
+ *   it, may run. Nodes do not allocate; the program does that before.
+ * - A node lives as long as its graph. It cannot be taken out again, but kernels, copies and fills can be switched off:
+ *   plinth_graph_node_set_enabled.
+ * - Thread-safe; calls with one graph follow one another.
+ *
+ * @param device The device whose work the graph is; -1 for the current one.
+ * @param graph Out: the graph. The caller owns it and destroys it with plinth_graph_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_OUT_OF_MEMORY;
+ *         PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_create_empty(int32_t device,
+                                          plinth_graph_t *graph)
+PLINTH_NOEXCEPT;
+
+/**
+ * Adds a launch of a kernel to a graph.
+ *
+ * @param graph The graph: made by plinth_graph_create_empty, captured with PLINTH_GRAPH_KEEP_GRAPH, or the body of a
+ *        conditional node.
+ * @param dependencies The nodes that it waits for; may be NULL if there are none.
+ * @param count How many they are.
+ * @param kernel The launch.
+ * @param node Out: the node.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for something that is no graph, and for a
+ *         dependency that is no node of it; PLINTH_ERROR_INVALID_VALUE for a dependency that is there twice, for a grid or a
+ *         block of a size that the device does not have; PLINTH_ERROR_GRAPH_NOT_CAPTURED for a graph that is neither built
+ *         nor captured; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_OUT_OF_MEMORY;
+ *         PLINTH_ERROR_DRIVER.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_add_kernel(plinth_graph_t graph,
+                                        const plinth_graph_node_t *dependencies,
+                                        size_t count,
+                                        const struct plinth_graph_kernel_t *kernel,
+                                        plinth_graph_node_t *node)
+PLINTH_NOEXCEPT;
+
+/**
+ * Adds a copy to a graph, between memory of devices and of the CPU, as plinth_memcpy makes it.
+ *
+ * @param graph As in plinth_graph_add_kernel.
+ * @param dependencies The nodes that it waits for; may be NULL if there are none.
+ * @param count How many they are.
+ * @param destination The first byte written.
+ * @param source The first byte read. It is read at each replay.
+ * @param bytes How many; not 0.
+ * @param node Out: the node.
+ * @return As plinth_graph_add_kernel; PLINTH_ERROR_INVALID_VALUE for 0 bytes, too, and for a range that is no memory.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_add_copy(plinth_graph_t graph,
+                                      const plinth_graph_node_t *dependencies,
+                                      size_t count,
+                                      void *destination,
+                                      const void *source,
+                                      size_t bytes,
+                                      plinth_graph_node_t *node)
+PLINTH_NOEXCEPT;
+
+/**
+ * Adds a fill of memory of a device to a graph.
+ *
+ * @param graph As in plinth_graph_add_kernel.
+ * @param dependencies The nodes that it waits for; may be NULL if there are none.
+ * @param count How many they are.
+ * @param pointer The first element, aligned to its size.
+ * @param value What each element becomes; of smaller elements the low bits.
+ * @param element_size The size of an element: 1, 2 or 4 bytes.
+ * @param elements How many elements; not 0.
+ * @param node Out: the node.
+ * @return As plinth_graph_add_kernel; PLINTH_ERROR_INVALID_VALUE for another element_size, a pointer that is not aligned, 0
+ *         elements, and for a range that is no memory of a device.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_add_fill(plinth_graph_t graph,
+                                      const plinth_graph_node_t *dependencies,
+                                      size_t count,
+                                      void *pointer,
+                                      uint32_t value,
+                                      size_t element_size,
+                                      size_t elements,
+                                      plinth_graph_node_t *node)
+PLINTH_NOEXCEPT;
+
+/**
+ * Adds a call of a function on the CPU to a graph. What depends on it waits for its return.
+ *
+ * @param graph As in plinth_graph_add_kernel, but not the body of a conditional node.
+ * @param dependencies The nodes that it waits for; may be NULL if there are none.
+ * @param count How many they are.
+ * @param function The function; called at each replay, by a thread of the driver's.
+ * @param context Passed to the function. The caller keeps it alive as long as the graph may run.
+ * @param node Out: the node.
+ * @return As plinth_graph_add_kernel.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_add_host(plinth_graph_t graph,
+                                      const plinth_graph_node_t *dependencies,
+                                      size_t count,
+                                      plinth_host_function_t function,
+                                      void *context,
+                                      plinth_graph_node_t *node)
+PLINTH_NOEXCEPT;
+
+/**
+ * Adds a copy of another graph to a graph, as one node. The child may be changed or destroyed afterwards. Memory of the
+ * child's pool stays as long as either graph, and replays of the two, and of all other graphs of the pool, do not overlap.
+ *
+ * @param graph As in plinth_graph_add_kernel.
+ * @param dependencies The nodes that it waits for; may be NULL if there are none.
+ * @param count How many they are.
+ * @param child The other graph, which kept its nodes and takes no random numbers.
+ * @param node Out: the node.
+ * @return As plinth_graph_add_kernel, for both graphs; PLINTH_ERROR_INVALID_VALUE for a child that takes random numbers;
+ *         PLINTH_ERROR_DEVICE_MISMATCH; PLINTH_ERROR_NOT_SUPPORTED for a child with conditional nodes.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_add_child(plinth_graph_t graph,
+                                       const plinth_graph_node_t *dependencies,
+                                       size_t count,
+                                       plinth_graph_t child,
+                                       plinth_graph_node_t *node)
+PLINTH_NOEXCEPT;
+
+/**
+ * Adds a node to a graph that does nothing but wait: a point that others can depend on.
+ *
+ * @param graph As in plinth_graph_add_kernel.
+ * @param dependencies The nodes that it waits for; may be NULL if there are none.
+ * @param count How many they are.
+ * @param node Out: the node.
+ * @return As plinth_graph_add_kernel.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_add_empty(plinth_graph_t graph,
+                                       const plinth_graph_node_t *dependencies,
+                                       size_t count,
+                                       plinth_graph_node_t *node)
+PLINTH_NOEXCEPT;
+
+/**
+ * Adds the recording of an event to a graph: each replay records it anew, and streams outside can wait for it, or ask for the
+ * time between two. Counts as recorded from this call on; before the first replay it is complete.
+ *
+ * @param graph As in plinth_graph_add_kernel, but not the body of a conditional node.
+ * @param dependencies The nodes that it waits for; may be NULL if there are none.
+ * @param count How many they are.
+ * @param event The event, of the graph's device from now on. It must not be destroyed while the graph may run.
+ * @param node Out: the node.
+ * @return As plinth_graph_add_kernel; PLINTH_ERROR_INVALID_HANDLE for something that is no event;
+ *         PLINTH_ERROR_DEVICE_MISMATCH for an event of another device.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_add_event_record(plinth_graph_t graph,
+                                              const plinth_graph_node_t *dependencies,
+                                              size_t count,
+                                              plinth_event_t event,
+                                              plinth_graph_node_t *node)
+PLINTH_NOEXCEPT;
+
+/**
+ * Adds a wait for an event to a graph: each replay waits for what the event recorded last before the replay.
+ *
+ * @param graph As in plinth_graph_add_kernel, but not the body of a conditional node.
+ * @param dependencies The nodes that it waits for; may be NULL if there are none.
+ * @param count How many they are.
+ * @param event The event. It must not be destroyed while the graph may run.
+ * @param node Out: the node.
+ * @return As plinth_graph_add_kernel; PLINTH_ERROR_INVALID_HANDLE for something that is no event.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_add_event_wait(plinth_graph_t graph,
+                                            const plinth_graph_node_t *dependencies,
+                                            size_t count,
+                                            plinth_event_t event,
+                                            plinth_graph_node_t *node)
+PLINTH_NOEXCEPT;
+
+/**
+ * Makes a node of a graph wait for another one. Dependencies must not form a circle; plinth_graph_instantiate finds those.
+ *
+ * @param graph As in plinth_graph_add_kernel.
+ * @param from The node that is waited for.
+ * @param to The node that waits.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a node and itself,
+ *         and for a dependency that is there already; PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING;
+ *         PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_DRIVER.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_add_dependency(plinth_graph_t graph,
+                                            plinth_graph_node_t from,
+                                            plinth_graph_node_t to)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lists the nodes of a graph, without those of the graphs inside it, in an order of the driver's.
+ *
+ * @param graph The graph, which kept its nodes.
+ * @param nodes Out: the nodes; NULL to ask for the count only.
+ * @param count In: for how many there is room; out: how many there are. If they are more, only as many as fit are written.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for count; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED;
+ *         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_DRIVER.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_nodes(plinth_graph_t graph,
+                                   plinth_graph_node_t *nodes,
+                                   size_t *count)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells what a node is.
+ *
+ * @param graph The graph, which kept its nodes.
+ * @param node A node of it.
+ * @param node_type Out: one of PLINTH_GRAPH_NODE_..., or another number of CUDA's CUgraphNodeType.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED;
+ *         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_DRIVER.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_node_type(plinth_graph_t graph,
+                                       plinth_graph_node_t node,
+                                       uint32_t *node_type)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells what a kernel's node launches.
+ *
+ * @param graph The graph, which kept its nodes.
+ * @param node A node of it that launches a kernel.
+ * @param kernel Out: the launch. Its parameters are the graph's own and must not be written to; they are NULL where the
+ *        program gave them packed into one buffer. The function is NULL where the driver has no CUfunction for it.
+ * @return As plinth_graph_node_type; PLINTH_ERROR_INVALID_VALUE for a node that is no kernel.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_node_kernel(plinth_graph_t graph,
+                                         plinth_graph_node_t node,
+                                         struct plinth_graph_kernel_t *kernel)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives a kernel of an instantiated graph another launch, in the replays from now on; those that run are not changed, nor
+ * is what plinth_graph_instantiate will make of the graph next.
+ *
+ * @param graph The graph, which kept its nodes and is instantiated.
+ * @param node A node of it that launches a kernel. It had to be there when the graph was instantiated.
+ * @param kernel The launch, of a kernel of the same device.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a node that is no
+ *         kernel or came later, for a launch that cannot be, and for the body of a conditional node;
+ *         PLINTH_ERROR_GRAPH_NOT_CAPTURED for a graph that is not instantiated, too; PLINTH_ERROR_GRAPH_CAPTURING;
+ *         PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_DRIVER.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_set_kernel(plinth_graph_t graph,
+                                        plinth_graph_node_t node,
+                                        const struct plinth_graph_kernel_t *kernel)
+PLINTH_NOEXCEPT;
+
+/**
+ * Switches a kernel, copy or fill of an instantiated graph off or on, in the replays from now on. What waits for it waits
+ * for its dependencies then. plinth_graph_instantiate makes all nodes anew, switched on. With a last node that is switched
+ * off, driver 580 (CUDA 13.0) may tell of the end of a replay before the nodes in front of it are done: let another node
+ * come after it.
+ *
+ * @param graph The graph, which kept its nodes and is instantiated.
+ * @param node A node of it that is a kernel, a copy or a fill. It had to be there when the graph was instantiated.
+ * @param enabled Whether it is to be carried out.
+ * @return As plinth_graph_set_kernel, for a node that is none of the three.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_node_set_enabled(plinth_graph_t graph,
+                                              plinth_graph_node_t node,
+                                              bool enabled)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells whether a kernel, copy or fill of an instantiated graph is switched on.
+ *
+ * @param graph The graph, which kept its nodes and is instantiated.
+ * @param node As in plinth_graph_node_set_enabled.
+ * @param enabled Out: whether it is.
+ * @return As plinth_graph_node_set_enabled.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_node_enabled(plinth_graph_t graph,
+                                          plinth_graph_node_t node,
+                                          bool *enabled)
+PLINTH_NOEXCEPT;
+
+/**
+ * Makes a condition for one conditional node of a graph, or of a body inside it: a 32-bit value on the device, which kernels
+ * in the graph set, and which the node asks when the graph gets to it. The condition must be used in a node before the graph
+ * is instantiated, and lives as long as the graph.
+ *
+ * @param graph The graph: made by plinth_graph_create_empty, captured with PLINTH_GRAPH_KEEP_GRAPH, or the body of a
+ *        conditional node.
+ * @param default_value What each replay of the graph begins with.
+ * @param condition Out: the condition.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED;
+ *         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_NOT_SUPPORTED with a driver older than
+ *         CUDA 12.4; PLINTH_ERROR_DRIVER.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_condition_create(plinth_graph_t graph,
+                                              uint32_t default_value,
+                                              plinth_graph_condition_t *condition)
+PLINTH_NOEXCEPT;
+
+/**
+ * Adds a node to a graph whose body is carried out if the condition is not 0 when the graph gets there.
+ *
+ * The rules that hold for the bodies of all conditional nodes:
+ * - A body is a graph, empty at first. It is filled with the plinth_graph_add_ functions, or by capturing into it: with
+ *   plinth_graph_capture_begin or plinth_graph_begin, and the end of those. A capture adds to what is there, behind it.
+ *   Memory that it allocates belongs to the graph around it. Random numbers cannot be taken in it.
+ * - It has kernels, copies and fills of device memory, empty nodes, child graphs and conditional nodes, all of one device.
+ * - It belongs to the graph around it: it is not instantiated, replayed, reset or destroyed for itself
+ *   (PLINTH_ERROR_INVALID_VALUE), and its handle ends when that graph is reset or destroyed. plinth_graph_reset of a body that
+ *   is being captured throws the capture away.
+ * - It can be filled until the graph around it is instantiated. Graphs with conditional nodes cannot be copied, added as
+ *   children, or timed node by node.
+ *
+ * @param graph As in plinth_graph_condition_create.
+ * @param dependencies The nodes that it waits for; may be NULL if there are none.
+ * @param count How many they are.
+ * @param condition A condition of the graph, or of one around it, that no other node asks.
+ * @param body Out: the body.
+ * @param node Out: the node.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for something that is no graph or no condition,
+ *         and for a dependency that is no node of the graph; PLINTH_ERROR_INVALID_VALUE for a condition that another node
+ *         asks, or of another graph, and for a dependency that is there twice; PLINTH_ERROR_GRAPH_NOT_CAPTURED;
+ *         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_NOT_SUPPORTED with a driver older than
+ *         CUDA 12.4; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_DRIVER.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_add_if(plinth_graph_t graph,
+                                    const plinth_graph_node_t *dependencies,
+                                    size_t count,
+                                    plinth_graph_condition_t condition,
+                                    plinth_graph_t *body,
+                                    plinth_graph_node_t *node)
+PLINTH_NOEXCEPT;
+
+/**
+ * Adds a node to a graph of whose two bodies the first one is carried out if the condition is not 0, and the second one if it
+ * is.
+ *
+ * @param graph As in plinth_graph_condition_create.
+ * @param dependencies The nodes that it waits for; may be NULL if there are none.
+ * @param count How many they are.
+ * @param condition As in plinth_graph_add_if.
+ * @param then_body Out: the first body.
+ * @param else_body Out: the second body.
+ * @param node Out: the node.
+ * @return As plinth_graph_add_if, but the driver has to be of CUDA 12.8.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_add_if_else(plinth_graph_t graph,
+                                         const plinth_graph_node_t *dependencies,
+                                         size_t count,
+                                         plinth_graph_condition_t condition,
+                                         plinth_graph_t *then_body,
+                                         plinth_graph_t *else_body,
+                                         plinth_graph_node_t *node)
+PLINTH_NOEXCEPT;
+
+/**
+ * Adds a node to a graph whose body is carried out again and again while the condition is not 0. Something in the body has
+ * to set the condition to 0 at some time: what never ends cannot be stopped.
+ *
+ * @param graph As in plinth_graph_condition_create.
+ * @param dependencies The nodes that it waits for; may be NULL if there are none.
+ * @param count How many they are.
+ * @param condition As in plinth_graph_add_if. With a default that is not 0 the body is carried out once at least.
+ * @param body Out: the body.
+ * @param node Out: the node.
+ * @return As plinth_graph_add_if.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_add_while(plinth_graph_t graph,
+                                       const plinth_graph_node_t *dependencies,
+                                       size_t count,
+                                       plinth_graph_condition_t condition,
+                                       plinth_graph_t *body,
+                                       plinth_graph_node_t *node)
+PLINTH_NOEXCEPT;
+
+/**
+ * Adds a node to a graph that carries out the body whose number the condition is, and none if there is no such body.
+ *
+ * @param graph As in plinth_graph_condition_create.
+ * @param dependencies The nodes that it waits for; may be NULL if there are none.
+ * @param count How many they are.
+ * @param condition As in plinth_graph_add_if.
+ * @param bodies Out: the bodies, from number 0 on.
+ * @param body_count How many bodies: 1 to 4096.
+ * @param node Out: the node.
+ * @return As plinth_graph_add_if, but the driver has to be of CUDA 12.8; PLINTH_ERROR_INVALID_VALUE for another body_count.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_add_switch(plinth_graph_t graph,
+                                        const plinth_graph_node_t *dependencies,
+                                        size_t count,
+                                        plinth_graph_condition_t condition,
+                                        plinth_graph_t *bodies,
+                                        size_t body_count,
+                                        plinth_graph_node_t *node)
+PLINTH_NOEXCEPT;
+
+/**
+ * Adds a kernel to a graph that gives a condition the 32-bit value that is in memory when it runs.
+ *
+ * @param graph The graph that asks the condition, or one inside or around it.
+ * @param dependencies The nodes that it waits for; may be NULL if there are none.
+ * @param count How many they are.
+ * @param condition The condition.
+ * @param value Where the value is: 4 bytes that the device can read, aligned.
+ * @param node Out: the node.
+ * @return As plinth_graph_add_kernel; PLINTH_ERROR_INVALID_HANDLE for something that is no condition;
+ *         PLINTH_ERROR_INVALID_VALUE for an address that is not aligned.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_add_condition_set(plinth_graph_t graph,
+                                               const plinth_graph_node_t *dependencies,
+                                               size_t count,
+                                               plinth_graph_condition_t condition,
+                                               const void *value,
+                                               plinth_graph_node_t *node)
+PLINTH_NOEXCEPT;
+
+/**
+ * Launches the same kernel in a stream that is capturing, so that it becomes a part of what is captured: the body that asks
+ * the condition, or a graph around it.
+ *
+ * @param condition The condition.
+ * @param value As in plinth_graph_add_condition_set.
+ * @param stream The stream, of the condition's device.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for something that is no condition or no stream;
+ *         PLINTH_ERROR_INVALID_VALUE for an address that is not aligned; PLINTH_ERROR_DEVICE_MISMATCH;
+ *         PLINTH_ERROR_GRAPH_NOT_CAPTURING for a stream that is not capturing; PLINTH_ERROR_DRIVER.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_condition_set_from(plinth_graph_condition_t condition,
+                                                const void *value,
+                                                plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Measures how long each node of a graph takes. The nodes of a copy of the graph run one after the other, with the recording of
+ * an event before, between and behind them, in the current stream of the graph's device; this is waited for.
+ *
+ * They really run: once and then `repeats` times, as by so many replays, with all that this does to the program's memory,
+ * random generators and events, and with its host functions. And nothing overlaps: nodes that a replay runs at the same
+ * time are timed alone, and the sum of the times can be more than a replay takes. Each time has in it what an event costs,
+ * about a microsecond on a GPU. A child graph is one node.
+ *
+ * @param graph The graph, which kept its nodes, and has no conditional ones.
+ * @param repeats How many times; 1 to 10000. A node's time is the median.
+ * @param times Out: the times, in the order in which the nodes ran; NULL to ask for the count only, which still measures.
+ * @param count In: for how many there is room; out: how many nodes there are. If they are more, only as many as fit are
+ *        written.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for count; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for other
+ *         repeats, for the body of a conditional node, and for nodes that wait for each other in a circle;
+ *         PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT;
+ *         PLINTH_ERROR_NOT_SUPPORTED with conditional nodes; PLINTH_ERROR_CAPTURE_FORBIDS; PLINTH_ERROR_GRAPH_ASLEEP;
+ *         PLINTH_ERROR_WOULD_SYNCHRONIZE; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_DRIVER.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_node_times(plinth_graph_t graph,
+                                        uint32_t repeats,
+                                        struct plinth_node_time_t *times,
+                                        size_t *count)
+PLINTH_NOEXCEPT;
+
+/**
+ * Does the same as plinth_graph_node_times, and gives a table: a line of names, a line for each node with tabs between its time in
+ * microseconds, its type and what it does, and a line with the sum.
+ *
+ * @param graph As in plinth_graph_node_times.
+ * @param repeats As in plinth_graph_node_times.
+ * @param text Out: the table; the caller frees it with plinth_string_free.
+ * @return As plinth_graph_node_times.
+ */
+PLINTH_API
+plinth_status_t plinth_graph_time_table(plinth_graph_t graph,
+                                        uint32_t repeats,
+                                        char **text)
+PLINTH_NOEXCEPT;
+
+/**
+ * Captures functions of the program's as graphs: torch.cuda.make_graphed_callables. Each is run `warmup_count` times in a
+ * stream of its own, forward and backward. Then all forward passes are captured in their order, and all backward passes in the
+ * reverse order, in one pool: so they must be called in that order, too, as one step of a training calls them. The device is
+ * waited for before and after warming up, and before each capture.
+ *
+ * The graphs reuse each other's memory: what one leaves in its outputs is good until the graphs before it in that order are
+ * called again. Their calls never overlap; in another stream than the last one they wait for it.
+ *
+ * @param callables The functions, all of the current device.
+ * @param count How many; not 0.
+ * @param pool The pool, as in plinth_graph_capture_begin; NULL for a new one.
+ * @param warmup_count How often each is run before; torch's default is PLINTH_CALLABLE_WARMUPS. 1000 at most.
+ * @param graphed Out: a callable for each, in their order. The caller owns them and destroys each with
+ *        plinth_graphed_callable_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a count of 0, for more warm-ups, and for a
+ *         tensor that is malformed, or an input that does not fill one piece of memory; PLINTH_ERROR_DEVICE_MISMATCH for a
+ *         tensor of another device; what a pass returned, with the message of its last call; PLINTH_ERROR_GRAPH_EMPTY for a
+ *         pass that gives the device nothing to do; PLINTH_ERROR_CAPTURE_FORBIDS where the current stream captures; those of
+ *         plinth_graph_begin and plinth_graph_end. After an error nothing is left of any of them.
+ */
+PLINTH_API
+plinth_status_t plinth_make_graphed_callables(const struct plinth_callable_t *callables,
+                                              size_t count,
+                                              const struct plinth_pool_id_t *pool,
+                                              uint32_t warmup_count,
+                                              plinth_graphed_callable_t *graphed)
+PLINTH_NOEXCEPT;
+
+/**
+ * Calls a graphed callable in the current stream of its device: copies each input whose data is not that of the captured one,
+ * and replays. Returns before that is done. The outputs are at the same addresses at each call, and the next call of this or
+ * another callable of the pool writes there. A program that writes its inputs to where they were captured saves the copies.
+ * Thread-safe; calls of one callable follow one another.
+ *
+ * @param callable The callable.
+ * @param inputs The inputs: each of the device, type, shape and strides of the captured one.
+ * @param input_count How many; as many as were captured.
+ * @param outputs Out: the outputs. Their memory, shapes and strides are the library's until the callable is reset or destroyed.
+ * @param output_count How many; as many as were described.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for other counts, and
+ *         for an input of another type, shape or order in memory; PLINTH_ERROR_DEVICE_MISMATCH;
+ *         PLINTH_ERROR_GRAPH_NOT_CAPTURED for a callable that was reset; PLINTH_ERROR_CAPTURE_FORBIDS where the current
+ *         stream captures; those of plinth_graph_replay.
+ */
+PLINTH_API
+plinth_status_t plinth_graphed_callable_call(plinth_graphed_callable_t callable,
+                                             const DLTensor *inputs,
+                                             size_t input_count,
+                                             DLTensor *outputs,
+                                             size_t output_count)
+PLINTH_NOEXCEPT;
+
+/**
+ * Calls the backward pass of a graphed callable in the same way, once after each call of the forward pass, whose results it uses
+ * up.
+ *
+ * @param callable The callable, which was made with a backward pass.
+ * @param output_gradients The gradients of the outputs, with their elements side by side.
+ * @param output_count How many; as many as there are outputs.
+ * @param input_gradients Out: the gradients of the inputs; data is NULL for those that are not differentiable. The rest as for
+ *        the outputs of plinth_graphed_callable_call.
+ * @param input_count How many; as many as there are inputs.
+ * @return As plinth_graphed_callable_call; PLINTH_ERROR_INVALID_VALUE for a callable without a backward pass, and where no
+ *         forward pass came before, or since the last backward pass.
+ */
+PLINTH_API
+plinth_status_t plinth_graphed_callable_backward(plinth_graphed_callable_t callable,
+                                                 const DLTensor *output_gradients,
+                                                 size_t output_count,
+                                                 DLTensor *input_gradients,
+                                                 size_t input_count)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the pool that a graphed callable shares with those that were made with it, and that other graphs can share.
+ *
+ * @param callable The callable.
+ * @param pool Out: its name.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED for one that was
+ *         reset.
+ */
+PLINTH_API
+plinth_status_t plinth_graphed_callable_pool(plinth_graphed_callable_t callable,
+                                             struct plinth_pool_id_t *pool)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives up the graphs of a callable, and its outputs. What runs finishes. Does nothing to one that was reset.
+ *
+ * @param callable The callable.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER: the call can be made again.
+ */
+PLINTH_API
+plinth_status_t plinth_graphed_callable_reset(plinth_graphed_callable_t callable)
+PLINTH_NOEXCEPT;
+
+/**
+ * Destroys a graphed callable, as plinth_graphed_callable_reset leaves it. It must not be destroyed while another thread is in a
+ * call with it.
+ *
+ * @param callable The callable; NULL does nothing.
+ * @return As plinth_graphed_callable_reset.
+ */
+PLINTH_API
+plinth_status_t plinth_graphed_callable_destroy(plinth_graphed_callable_t callable)
 PLINTH_NOEXCEPT;
 
 /**

@@ -57,7 +57,7 @@ pub fn in_stream(destination: Span, source: Span, handle: usize) -> Result<()> {
 /// allocator's is, refuses that with CUDA's "invalid value", while the driver's own allocations let copies pass; so that
 /// nobody has to know which is which, the device is given access then, and `body` a second chance.
 #[inline]
-fn reaching(device: u32, spans: &[Span], mut body: impl FnMut() -> Result<()>) -> Result<()> {
+pub(crate) fn reaching(device: u32, spans: &[Span], mut body: impl FnMut() -> Result<()>) -> Result<()> {
     match body() {
         Err(error) if error.driver_code() == codes::CUDA_ERROR_INVALID_VALUE => {
             // Of a copy between two devices either may be the one that makes it.
@@ -69,7 +69,19 @@ fn reaching(device: u32, spans: &[Span], mut body: impl FnMut() -> Result<()>) -
                     reached |= memory::let_reach(*reader, span.address());
                 }
             }
-            if reached { body() } else { Err(error) }
+            if reached {
+                match body() {
+                    Err(again) if again.driver_code() == codes::CUDA_ERROR_INVALID_VALUE => {}
+                    result => return result,
+                }
+            }
+            // The driver also asks whether the device of the current context has access, though the work is another's.
+            let runtime = runtime::ready()?;
+            let owner = runtime.device(device as i32)?;
+            if runtime.driver.current_context()? == Some(owner.context(&runtime.driver)?) {
+                return Err(error);
+            }
+            owner.with_context(&runtime.driver, |_| body())
         }
         result => result,
     }

@@ -187,6 +187,21 @@ pub fn record(handle: u64, stream_handle: usize) -> Result<()> {
     Ok(())
 }
 
+/// The driver's event behind one that nodes of a graph on a device record or wait for.
+pub fn for_graph(handle: u64, device: u32, records: bool) -> Result<driver::Event> {
+    let runtime = runtime::ready()?;
+    let event = EVENTS.get(handle)?;
+    let native = match event.native.get() {
+        // A wait may be for another device's event.
+        Some(native) if !records => native,
+        _ => event.native_on(runtime, device)?,
+    };
+    if records {
+        event.recorded.store(true, Ordering::Release);
+    }
+    Ok(native)
+}
+
 /// Lets later work of a stream wait for what an event recorded last; nothing happens if it never was recorded.
 #[inline]
 pub fn wait(handle: u64, stream_handle: usize) -> Result<()> {

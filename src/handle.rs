@@ -33,6 +33,8 @@ pub enum Kind {
     Generator = 2,
     /// A [`Graph`](crate::graph::Graph).
     Graph = 3,
+    /// A [`Graphed`](crate::graph::callable::Graphed) callable.
+    GraphedCallable = 4,
     /// A second kind, for the tests here.
     #[cfg(test)]
     Other = 15,
@@ -44,6 +46,7 @@ impl Kind {
             1 => Some("an event"),
             2 => Some("a generator"),
             3 => Some("a graph"),
+            4 => Some("a graphed callable"),
             #[cfg(test)]
             15 => Some("another thing"),
             _ => None,

@@ -22,6 +22,7 @@ struct Source {
 
 const SLEEP: Source = Source { architecture: 75, ptx: include_str!("../kernels/sleep.ptx") };
 const PHILOX_SET: Source = Source { architecture: 75, ptx: include_str!("../kernels/philox_set.ptx") };
+const CONDITION: Source = Source { architecture: 75, ptx: include_str!("../kernels/condition.ptx") };
 const RANDOM: Source = Source { architecture: 75, ptx: include_str!("../kernels/random.ptx") };
 const RANDOM_HALF: Source = Source { architecture: 80, ptx: include_str!("../kernels/random_half.ptx") };
 const PERMUTATION: Source = Source { architecture: 75, ptx: include_str!("../kernels/permutation.ptx") };
@@ -54,6 +55,7 @@ macro_rules! kernels {
 kernels! {
     Sleep = "plinth_sleep" in SLEEP;
     PhiloxSet = "plinth_philox_set" in PHILOX_SET;
+    ConditionSet = "plinth_condition_set" in CONDITION;
 
     StandardUniformF32 = "plinth_standard_uniform_f32" in RANDOM;
     StandardUniformF16 = "plinth_standard_uniform_f16" in RANDOM_HALF;
@@ -259,7 +261,7 @@ mod tests {
             assert_eq!(source.ptx.matches(&format!(".entry {}(", kernel.entry())).count(), 1, "{}", kernel.entry());
             listed.insert(kernel.entry());
         }
-        let sources = [SLEEP.ptx, PHILOX_SET.ptx, RANDOM.ptx, RANDOM_HALF.ptx, PERMUTATION.ptx];
+        let sources = [SLEEP.ptx, PHILOX_SET.ptx, CONDITION.ptx, RANDOM.ptx, RANDOM_HALF.ptx, PERMUTATION.ptx];
         assert_eq!(sources.iter().map(|ptx| ptx.matches(".entry ").count()).sum::<usize>(), listed.len());
         assert_eq!(listed.len(), Kernel::ALL.len());
     }

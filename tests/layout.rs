@@ -1,7 +1,10 @@
 //! The structs of the C surface lie in memory as C sees them: tests/abi/layout.txt is what a C compiler made of the
 //! header (`make layout`), and here it is what rustc makes of the sources.
 
-use plinth::ffi::{generator::*, graph::*, pool::*, properties::*, stream::*, tensor::*, testing::*};
+use plinth::ffi::{
+    generator::*, graph::*, graph_build::*, graph_callable::*, graph_times::*, pool::*, properties::*, stream::*,
+    tensor::*, testing::*,
+};
 use std::{
     fmt::Write,
     fs,
@@ -48,6 +51,11 @@ fn structs_lie_as_c_sees_them() {
     layout!(list, plinth_stream_context_t { device entered_device stream entered_stream });
     layout!(list, plinth_pool_id_t { owner index });
     layout!(list, plinth_graph_context_t { graph streams });
+    layout!(list, plinth_graph_kernel_t { function grid block shared_bytes parameters });
+    layout!(list, plinth_node_time_t { node node_type reserved microseconds what });
+    layout!(list, plinth_callable_t {
+        forward backward context inputs input_count outputs output_count differentiable
+    });
     layout!(list, plinth_host_usage_t {
         struct_size device_bytes pinned_bytes streams events graphs executable_graphs modules memory_handles mappings
         reservations threads

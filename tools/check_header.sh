@@ -23,7 +23,7 @@ declare -A before=(
 count=0
 
 # Whether a header declares plinth_stream_t.
-has_streams() { [[ $1 == plinth.h || $1 == plinth.hpp ]]; }
+has_streams() { [[ $1 == plinth.h || $1 == *.hpp ]]; }
 
 # Arguments: header, extension, compiler, standard.
 check() {
@@ -108,8 +108,10 @@ done
 if [ -e include/plinth.hpp ]; then
     for standard in c++17 c++20; do
         for compiler in g++ clang++; do
-            check plinth.hpp cpp $compiler $standard
-            link_twice plinth.hpp cpp $compiler $standard
+            for header in plinth.hpp plinth_core.hpp plinth_random.hpp plinth_graph.hpp; do
+                check $header cpp $compiler $standard
+                link_twice $header cpp $compiler $standard
+            done
         done
     done
 fi

@@ -36,7 +36,7 @@ ln -sf "$soname" "$lib/libplinth.so"
 # rustc leaves its bitcode beside the machine code, seven times as much; no linker of C programs wants it.
 objcopy --remove-section=.llvmbc --remove-section=.llvmcmd --strip-debug "$from/libplinth.a" "$lib/libplinth.a"
 chmod 644 "$lib/libplinth.a"
-install -m 644 include/plinth.h include/plinth.hpp include/plinth_philox.h include/plinth_philox.cuh "$root/include/"
+install -m 644 include/*.h include/*.hpp include/*.cuh "$root/include/"
 install -m 644 LICENSE-MIT LICENSE-APACHE "$root/share/licenses/plinth/"
 
 # From the library folder up to the prefix: one .. for each part of its name.

@@ -34,6 +34,21 @@ impl<'a> KernelNode<'a> {
         KernelNode { function, grid: [1; 3], block: [1; 3], shared_bytes: 0, parameters, lifetime: PhantomData }
     }
 
+    /// A launch whose parameters C lists.
+    ///
+    /// # Safety
+    /// As [`KernelNode::new`], of a list of as many addresses as the kernel takes parameters, which stays for as long as
+    /// this does.
+    pub unsafe fn of_list(
+        function: Function,
+        parameters: *const *const c_void,
+        grid: [u32; 3],
+        block: [u32; 3],
+        shared_bytes: u32,
+    ) -> Self {
+        KernelNode { function, grid, block, shared_bytes, parameters, lifetime: PhantomData }
+    }
+
     pub(super) fn raw(&self) -> CUDA_KERNEL_NODE_PARAMS {
         CUDA_KERNEL_NODE_PARAMS {
             func: self.function.raw(),

@@ -45,6 +45,11 @@ impl Span {
         Span { address: self.address.wrapping_add_signed(bytes), bytes: self.bytes }
     }
 
+    /// The same with the length that its shape tells: what was vouched for is the whole tensor that begins there.
+    pub(crate) fn of_length(self, bytes: usize) -> Self {
+        Span { bytes, ..self }
+    }
+
     /// Where it begins.
     pub fn address(self) -> u64 {
         self.address

@@ -9,6 +9,7 @@
 
 mod capture;
 pub mod codes;
+mod condition;
 mod context;
 pub mod cuda;
 mod device;

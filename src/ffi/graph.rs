@@ -50,11 +50,11 @@ pub const PLINTH_GRAPH_OVERLAP_ORDER: i32 = 0;
 pub const PLINTH_GRAPH_OVERLAP_REFUSE: i32 = 1;
 
 #[inline]
-fn handle(graph: plinth_graph_t) -> Result<u64> {
+pub(super) fn handle(graph: plinth_graph_t) -> Result<u64> {
     if graph.is_null() { Err(null("graph")) } else { Ok(graph as u64) }
 }
 
-fn to_c(handle: u64) -> plinth_graph_t {
+pub(super) fn to_c(handle: u64) -> plinth_graph_t {
     handle as plinth_graph_t
 }
 
@@ -72,7 +72,7 @@ fn mode_of(mode: i32) -> Result<Mode> {
 
 /// # Safety
 /// `pool` is NULL or leads to a name.
-unsafe fn pool_of(pool: *const plinth_pool_id_t) -> PoolId {
+pub(super) unsafe fn pool_of(pool: *const plinth_pool_id_t) -> PoolId {
     // SAFETY: the caller's promise is the same.
     unsafe { pool.as_ref() }.map_or(PoolId::DEFAULT, |pool| PoolId { owner: pool.owner, index: pool.index })
 }
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn plinth_graph_pool_handle(pool: *mut plinth_pool_id_t) -
     })
 }
 
-fn name_of(id: PoolId) -> plinth_pool_id_t {
+pub(super) fn name_of(id: PoolId) -> plinth_pool_id_t {
     plinth_pool_id_t { owner: id.owner, index: id.index }
 }
 

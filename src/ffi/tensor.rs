@@ -53,6 +53,32 @@ fn invalid(name: &str, reason: impl std::fmt::Display) -> Error {
     Error::new(Status::INVALID_VALUE, format!("{name}: {reason}"))
 }
 
+impl From<ElementType> for DLDataType {
+    fn from(element: ElementType) -> Self {
+        let code = match element {
+            ElementType::I8 | ElementType::I16 | ElementType::I32 | ElementType::I64 => 0,
+            ElementType::U8 | ElementType::U16 | ElementType::U32 | ElementType::U64 => 1,
+            ElementType::F16 | ElementType::F32 | ElementType::F64 => 2,
+            ElementType::Bf16 => 4,
+            ElementType::Bool => 6,
+        };
+        DLDataType { code, bits: element.bytes() as u8 * 8, lanes: 1 }
+    }
+}
+
+/// A tensor as C describes it. Shape and strides are those of the tensor itself, and only to be read.
+pub(super) fn to_c(tensor: &Tensor) -> DLTensor {
+    DLTensor {
+        data: tensor.memory.address() as *mut c_void,
+        device: DLDevice { device_type: CUDA, device_id: tensor.device as i32 },
+        ndim: tensor.rank as i32,
+        dtype: tensor.element.into(),
+        shape: tensor.sizes.as_ptr().cast_mut(),
+        strides: tensor.strides.as_ptr().cast_mut(),
+        byte_offset: 0,
+    }
+}
+
 impl DLDataType {
     fn element(self, name: &str) -> Result<ElementType> {
         let DLDataType { code, bits, lanes } = self;
@@ -127,4 +153,18 @@ pub unsafe fn tensor(tensor: *const DLTensor, name: &str) -> Result<Tensor> {
     // SAFETY: the caller promises that the elements are valid; how far they reach, the core finds out from the shape.
     let memory = unsafe { Span::new(address, 0) };
     Tensor::new(memory, element, device, shape, strides).map_err(|error| error.context(name))
+}
+
+/// The tensor that C describes without its elements: device, type and shape.
+///
+/// # Safety
+/// As [`tensor`], but for the elements.
+pub unsafe fn described(pointer: *const DLTensor, name: &str) -> Result<Tensor> {
+    // SAFETY: the caller's promise.
+    let shape = unsafe { pointer.as_ref() }.ok_or_else(|| null(name))?;
+    // An address that suits elements of every type, and that nobody follows.
+    let data = std::ptr::without_provenance_mut(256);
+    let shape = DLTensor { data, byte_offset: 0, strides: std::ptr::null_mut(), ..*shape };
+    // SAFETY: the caller's promise; there are no elements to be looked at.
+    unsafe { tensor(&shape, name) }
 }

@@ -1,6 +1,6 @@
 //! Capturing: from the begin to the end in one stream, or to where it is given up.
 
-use super::{Body, Ready, Stage, destroy_native, kept::Kept, lock, replay, turn};
+use super::{Body, Ready, Stage, destroy_native, kept::Kept, lock, parts::Parts, replay, turn};
 use crate::{
     driver::{self, Driver, Failure, codes, types::*},
     error::{Context, Error, Result},
@@ -36,6 +36,10 @@ pub struct Capture {
     /// The thread that began it.
     thread: u64,
     pub(super) kept: Kept,
+    /// Whether it fills the body of a conditional node, a graph that was there before.
+    fills_body: bool,
+    /// That graph.
+    pub(super) before: Option<Ready>,
 }
 
 /// How many captures go on that were begun here.
@@ -76,7 +80,10 @@ fn check_pool(pool: PoolId) -> Result<PoolId> {
 
 impl Body {
     fn begin_capture(&mut self, pool: PoolId, mode: Mode) -> Result<()> {
-        self.check_new("the capture")?;
+        let fills_body = self.is_body();
+        if !fills_body {
+            self.check_new("the capture")?;
+        }
         let runtime = runtime::ready()?;
         let device = runtime.current_device()?;
         let pool = check_pool(pool)?;
@@ -93,25 +100,39 @@ impl Body {
             return Err(Error::new(Status::CAPTURE_FORBIDS, "the current stream is capturing already"));
         }
         let mut states = self.registered.clone();
-        states.push(generator::get(seed::default_generator(device.ordinal as i32)?)?);
+        // A body is carried out any number of times, so that its numbers have no place in a sequence.
+        if !fills_body {
+            states.push(generator::get(seed::default_generator(device.ordinal as i32)?)?);
+        }
         let kept = Kept::new(device, stream, pool, states)?;
         turn::keep_marks(runtime, stream).context(|| "marking the end of the stream's replays")?;
-        runtime.in_stream(stream, |driver, raw| Ok(driver.stream_begin_capture(raw, mode.native())?))?;
+        if fills_body {
+            self.ready("the capture")?.begin_capture_of_body(runtime, stream, mode.native())?;
+        } else {
+            runtime.in_stream(stream, |driver, raw| Ok(driver.stream_begin_capture(raw, mode.native())?))?;
+        }
         CAPTURES.fetch_add(1, Ordering::Relaxed);
-        let mut capture = Capture { id: 0, stream, mode, thread: thread::number(), kept };
+        let mut capture = Capture { id: 0, stream, mode, thread: thread::number(), kept, fills_body, before: None };
         match capture.start(runtime) {
             Ok(()) => {
-                self.stage = Stage::Capturing(Box::new(capture));
+                self.go_on_with(capture);
                 Ok(())
             }
             Err(error) => {
                 // The error that counts is the one that is told; a capture that will not end ends with the next reset.
                 if capture.abandon(runtime).is_err() {
-                    self.stage = Stage::Capturing(Box::new(capture));
+                    self.go_on_with(capture);
                 }
                 Err(error)
             }
         }
+    }
+
+    fn go_on_with(&mut self, mut capture: Capture) {
+        if let Stage::Ready(ready) = std::mem::take(&mut self.stage) {
+            capture.before = Some(ready);
+        }
+        self.stage = Stage::Capturing(Box::new(capture));
     }
 
     fn end_capture(&mut self) -> Result<()> {
@@ -129,13 +150,19 @@ impl Body {
                 // If the capture goes on, so does the graph's.
                 if !is_capturing(&runtime.driver, capture.stream.raw) {
                     capture.close(runtime);
-                    self.stage = Stage::Empty;
+                    let before = capture.before.take();
+                    self.stage = before.map_or(Stage::Empty, Stage::Ready);
                 }
                 return Err(error);
             }
         };
         capture.close(runtime);
         let Stage::Capturing(capture) = std::mem::take(&mut self.stage) else { return Ok(()) };
+        if let Some(body) = capture.before {
+            body.parts.keep(capture.kept);
+            self.stage = Stage::Ready(body);
+            return Ok(());
+        }
         match self.finish(runtime, native, capture.kept) {
             Ok(ready) => {
                 self.stage = Stage::Ready(ready);
@@ -163,7 +190,7 @@ impl Body {
         }
         kept.settle(runtime)?;
         let exec = if self.keep { None } else { Some(replay::instantiate_native(runtime, kept.device, native)?) };
-        let mut ready = Ready { exec, native: Some(native), kept: Arc::new(kept) };
+        let mut ready = Ready { exec, native: Some(native), kept: Arc::new(kept), parts: Parts::default() };
         if !self.keep && !self.debug {
             if destroy_native(runtime, native).is_err() {
                 // It is of no use any more, and costs some memory until the graph is reset.
@@ -235,6 +262,8 @@ impl Capture {
     pub(super) fn abandon(&mut self, runtime: &Runtime) -> Result<()> {
         self.check_thread()?;
         match end_in(runtime, self.stream) {
+            // What came into a body stays there.
+            Ok(_) if self.fills_body => {}
             Ok(native) => {
                 if destroy_native(runtime, native).is_err() {
                     let _ = destroy_native(runtime, native);

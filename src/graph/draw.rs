@@ -56,7 +56,8 @@ fn read(driver: &Driver, graph: Graph) -> Result<Vec<Node>> {
     Ok(nodes)
 }
 
-fn describe(driver: &Driver, node: GraphNode) -> Result<(&'static str, String)> {
+/// What a node is, in a word, and what it does.
+pub(super) fn describe(driver: &Driver, node: GraphNode) -> Result<(&'static str, String)> {
     Ok(match driver.graph_node_type(node)? {
         NodeType::Kernel => {
             let kernel = driver.graph_kernel(node)?;

@@ -6,14 +6,24 @@
 //! running at once. [`context`] is a capture as a block of a program, [`memory`] what the pool of a graph holds, and how it
 //! sleeps; [`draw`] and [`update`] look at a graph's nodes and change what it does.
 //!
+//! [`build`] makes graphs without a capture, node by node, and [`condition`] those whose parts are carried out or not as the
+//! device decides; [`node`] looks at single nodes and changes them, and [`parts`] is what has to be known for that. [`times`]
+//! measures the nodes. [`callable`] captures a program's functions as torch's make_graphed_callables does.
+//!
 //! docs/graph.md tells what a program has to know of this.
 
+pub mod build;
+pub mod callable;
 pub mod capture;
+pub mod condition;
 pub mod context;
 pub mod draw;
 pub mod kept;
 pub mod memory;
+pub mod node;
+pub mod parts;
 pub mod replay;
+pub mod times;
 pub mod turn;
 pub mod update;
 
@@ -29,6 +39,7 @@ use crate::{
 use capture::Capture;
 use kept::Kept;
 use parking_lot::{Mutex, MutexGuard};
+use parts::Parts;
 use std::sync::Arc;
 use turn::Overlap;
 
@@ -69,6 +80,7 @@ struct Ready {
     exec: Option<driver::GraphExec>,
     native: Option<driver::Graph>,
     kept: Arc<Kept>,
+    parts: Parts,
 }
 
 static GRAPHS: HandleTable<Graph> = HandleTable::new(Kind::Graph);
@@ -221,7 +233,11 @@ impl Body {
         };
         if let Stage::Capturing(capture) = &mut self.stage {
             capture.abandon(runtime)?;
-            self.stage = Stage::Empty;
+            let before = capture.before.take();
+            self.stage = before.map_or(Stage::Empty, Stage::Ready);
+            if self.is_body() {
+                return Ok(());
+            }
         }
         if let Stage::Ready(ready) = &mut self.stage {
             ready.destroy(runtime)?;
@@ -245,11 +261,15 @@ impl Ready {
 
     /// Gives the driver's objects back. What fails can be tried again.
     fn destroy(&mut self, runtime: &Runtime) -> Result<()> {
+        self.parts.check_whole()?;
+        self.parts.end_captures(runtime)?;
         if let Some(exec) = self.exec {
             destroy_exec(runtime, exec)?;
             self.exec = None;
         }
         if let Some(native) = self.native {
+            // The bodies go with it, and nobody may find them afterwards.
+            self.parts.end();
             destroy_native(runtime, native)?;
             self.native = None;
         }

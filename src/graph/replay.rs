@@ -1,12 +1,13 @@
 //! Replaying: one launch in the thread's current stream, and what has to be done before the first.
 
-use super::{Body, Ready, capture, destroy_exec, lock};
+use super::{Body, Ready, capture, destroy_exec, lock, turn::Overlap};
 use crate::{
     driver::{self, GraphExec, types::*},
     error::{Context, Error, Result},
     runtime::{self, Runtime},
     status::Status,
-    stream, thread,
+    stream::{self, Stream},
+    thread,
 };
 
 /// What torch makes its graphs ready with: memory that the graph allocates by nodes is freed when it is launched again, and
@@ -58,6 +59,7 @@ pub(super) fn instantiate_native(runtime: &Runtime, device: u32, native: driver:
 impl Ready {
     /// Makes the graph ready, in place of what was.
     pub(super) fn instantiate(&mut self, runtime: &Runtime) -> Result<GraphExec> {
+        self.parts.check_whole()?;
         let exec = instantiate_native(runtime, self.kept.device, self.nodes()?)?;
         if let Some(before) = self.exec.replace(exec)
             && destroy_exec(runtime, before).is_err()
@@ -83,10 +85,22 @@ impl Body {
         let overlap = self.overlap;
         let ready = self.ready_mut("replaying a graph")?;
         let exec = ready.executable(runtime)?;
-        let kept = &*ready.kept;
+        ready.run(runtime, exec, overlap)
+    }
+}
+
+impl Ready {
+    /// Launches an executable graph that has this one's memory and generators, as a replay.
+    #[inline]
+    pub(super) fn run(&self, runtime: &Runtime, exec: GraphExec, overlap: Overlap) -> Result<()> {
+        let kept = &*self.kept;
         let raw = thread::stream(kept.device);
         if capture::any() {
             refuse_capturing(runtime, raw, kept.device)?;
+        }
+        if self.parts.has_more() {
+            let stream = stream::known(runtime, raw, kept.device);
+            return self.run_with_more(runtime, exec, stream, overlap);
         }
         // Held until the launch is made: no other graph of the pool comes between.
         let mut turn = kept.pool.turn();
@@ -101,6 +115,22 @@ impl Body {
                 .context(|| "replaying a graph");
         }
         launch(runtime, kept.device, exec, raw)
+    }
+
+    /// The same where parts of the graph have pools of their own: none of them is used by another graph meanwhile.
+    #[cold]
+    fn run_with_more(&self, runtime: &Runtime, exec: GraphExec, stream: Stream, overlap: Overlap) -> Result<()> {
+        let pools = self.parts.pools(&self.kept.pool);
+        // Always in the same order: other threads may want several of them, too.
+        let mut turns: Vec<_> = pools.iter().map(|pool| (pool.id, pool.turn())).collect();
+        for (id, turn) in &mut turns {
+            if !turn.goes_on_in(stream.raw) {
+                turn.give(runtime, *id, stream, overlap).context(|| "replaying a graph")?;
+            }
+        }
+        self.kept
+            .launch_random(runtime, stream, &|| launch(runtime, self.kept.device, exec, stream.raw))
+            .context(|| "replaying a graph")
     }
 }
 

@@ -56,7 +56,7 @@ pub fn clone(handle: u64) -> Result<u64> {
     let ready = body.ready("copying a graph")?;
     let nodes = ready.nodes()?;
     let native = runtime.in_any_context(|driver| Ok(driver.graph_clone(nodes)?)).context(|| "copying a graph")?;
-    let copy = Ready { exec: None, native: Some(native), kept: Arc::clone(&ready.kept) };
+    let copy = Ready { exec: None, native: Some(native), kept: Arc::clone(&ready.kept), parts: ready.parts.of_copy() };
     let copy =
         Body { keep: true, debug: body.debug, overlap: body.overlap, stage: Stage::Ready(copy), ..Body::default() };
     drop(body);

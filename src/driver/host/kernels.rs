@@ -5,6 +5,7 @@
 
 use super::{
     engine::Engine,
+    graph::set_conditional,
     ids::{self, Id},
     memory::check::By,
     model::{MAX_BLOCK, MAX_GRID, MAX_THREADS_PER_BLOCK, Model},
@@ -53,6 +54,9 @@ static SLEEP: HostKernel = HostKernel { name: "plinth_sleep", parameter_sizes: &
 
 static PHILOX_SET: HostKernel = HostKernel { name: "plinth_philox_set", parameter_sizes: &[8, 8, 8], run: philox_set };
 
+static CONDITION_SET: HostKernel =
+    HostKernel { name: "plinth_condition_set", parameter_sizes: &[8, 8], run: condition_set };
+
 static REGISTRY: Mutex<Vec<&'static HostKernel>> = Mutex::new(Vec::new());
 
 /// Makes a twin known. A second one of the same name takes the first one's place.
@@ -62,10 +66,11 @@ pub fn register(kernel: &'static HostKernel) {
     registry.push(kernel);
 }
 
-fn find(name: &[u8]) -> Option<&'static HostKernel> {
+/// The twin of a kernel.
+pub(super) fn find(name: &[u8]) -> Option<&'static HostKernel> {
     let known = REGISTRY.lock().iter().find(|kernel| kernel.name.as_bytes() == name).copied();
-    let mut own = [std::slice::from_ref(&SLEEP), std::slice::from_ref(&PHILOX_SET), twins::TWINS].into_iter().flatten();
-    known.or_else(|| own.find(|kernel| kernel.name.as_bytes() == name))
+    let own = [&SLEEP, &PHILOX_SET, &CONDITION_SET].into_iter();
+    known.or_else(|| own.chain(twins::TWINS).find(|kernel| kernel.name.as_bytes() == name))
 }
 
 /// Occupies the stream for a number of the multiprocessor's clock cycles. A GPU spins; the host sleeps.
@@ -88,6 +93,24 @@ fn philox_set(launch: &Launch) {
         },
         Ok(_) => launch.fail(codes::CUDA_ERROR_MISALIGNED_ADDRESS),
         Err(code) => launch.fail(code),
+    }
+}
+
+/// Gives a condition the value that is in memory now.
+fn condition_set(launch: &Launch) {
+    let (Some(condition), Some(place)) = (launch.u64(0), launch.u64(1)) else {
+        return launch.fail(codes::CUDA_ERROR_INVALID_VALUE);
+    };
+    let outcome = match launch.memory(place, 4, false) {
+        // SAFETY: the 4 bytes are memory of the device's, as was checked, and aligned, as the kernel asks.
+        Ok(memory) if memory.addr().is_multiple_of(4) => {
+            set_conditional(condition, unsafe { memory.cast::<u32>().read() })
+        }
+        Ok(_) => Err(codes::CUDA_ERROR_MISALIGNED_ADDRESS),
+        Err(code) => Err(code),
+    };
+    if let Err(code) = outcome {
+        launch.fail(code);
     }
 }
 

@@ -1,0 +1,274 @@
+/* Functions captured as graphs. SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "graphing.h"
+
+#define WORDS 256
+#define BYTES (WORDS * sizeof(uint32_t))
+
+/* A layer: its output is its input, and the gradient of the input that of the output. */
+typedef struct layer {
+  int forwards;
+  int backwards;
+  plinth_status_t fails;
+  void *scratch;
+  int order[2];
+} layer;
+
+static int clock_of_calls;
+
+static plinth_status_t forward(void *context, const DLTensor *inputs, size_t input_count, DLTensor *outputs,
+                               size_t output_count, plinth_stream_t stream) {
+  layer *self = (layer *)context;
+  void *between = NULL;
+  plinth_status_t status = self->fails;
+  CHECK_EQ(input_count, 1);
+  CHECK_EQ(output_count, 1);
+  self->forwards++;
+  self->order[0] = ++clock_of_calls;
+  if (status != PLINTH_OK) {
+    return status;
+  }
+  status = plinth_caching_allocator_alloc(BYTES, -1, stream, &between);
+  if (status == PLINTH_OK) {
+    status = plinth_memcpy(between, inputs[0].data, BYTES, stream);
+  }
+  if (status == PLINTH_OK) {
+    status = plinth_memcpy(outputs[0].data, between, BYTES, stream);
+  }
+  CHECK_OK(plinth_caching_allocator_delete(between));
+  return status;
+}
+
+static plinth_status_t backward(void *context, const DLTensor *inputs, size_t input_count, DLTensor *outputs,
+                                size_t output_count, plinth_stream_t stream) {
+  layer *self = (layer *)context;
+  CHECK_EQ(input_count, 1);
+  CHECK_EQ(output_count, 1);
+  self->backwards++;
+  self->order[1] = ++clock_of_calls;
+  if (outputs[0].data == NULL) {
+    return plinth_memset(self->scratch, 1, 4, stream);
+  }
+  return plinth_memcpy(outputs[0].data, inputs[0].data, BYTES, stream);
+}
+
+static plinth_status_t nothing(void *context, const DLTensor *inputs, size_t input_count, DLTensor *outputs,
+                               size_t output_count, plinth_stream_t stream) {
+  (void)context, (void)inputs, (void)input_count, (void)outputs, (void)output_count, (void)stream;
+  return PLINTH_OK;
+}
+
+static int64_t shape_of_words[1] = {WORDS};
+
+static DLTensor tensor_of(void *data) {
+  DLTensor tensor;
+  memset(&tensor, 0, sizeof tensor);
+  tensor.data = data;
+  tensor.device.device_type = 2;
+  tensor.ndim = 1;
+  tensor.dtype.code = 1;
+  tensor.dtype.bits = 32;
+  tensor.dtype.lanes = 1;
+  tensor.shape = shape_of_words;
+  return tensor;
+}
+
+static plinth_callable_t callable_of(layer *self, const DLTensor *input, const DLTensor *output) {
+  plinth_callable_t callable;
+  memset(&callable, 0, sizeof callable);
+  callable.forward = forward;
+  callable.backward = backward;
+  callable.context = self;
+  callable.inputs = input;
+  callable.input_count = 1;
+  callable.outputs = output;
+  callable.output_count = 1;
+  return callable;
+}
+
+static uint32_t word_at(const void *memory, size_t index) {
+  uint32_t word = 0;
+  fetch(&word, (const char *)memory + index * sizeof word, sizeof word);
+  return word;
+}
+
+TEST(a_list_is_captured_and_called) {
+  plinth_stream_t stream = on_new_stream(0);
+  layer layers[2];
+  plinth_callable_t callables[2];
+  plinth_graphed_callable_t graphed[2] = {NULL, NULL};
+  plinth_pool_id_t pools[2];
+  void *captured = device_memory(BYTES, 0);
+  void *elsewhere = device_memory(BYTES, 0);
+  DLTensor input = tensor_of(captured);
+  DLTensor output = tensor_of(NULL);
+  DLTensor given = tensor_of(elsewhere);
+  DLTensor first;
+  DLTensor second;
+  DLTensor gradient;
+  int index;
+  memset(layers, 0, sizeof layers);
+  for (index = 0; index < 2; index++) {
+    callables[index] = callable_of(&layers[index], &input, &output);
+  }
+  CHECK_OK(plinth_make_graphed_callables(callables, 2, NULL, PLINTH_CALLABLE_WARMUPS, graphed));
+  for (index = 0; index < 2; index++) {
+    CHECK_EQ(layers[index].forwards, PLINTH_CALLABLE_WARMUPS + 1);
+    CHECK_EQ(layers[index].backwards, PLINTH_CALLABLE_WARMUPS + 1);
+    CHECK_OK(plinth_graphed_callable_pool(graphed[index], &pools[index]));
+  }
+  /* Forward in order, backward in the reverse one. */
+  CHECK(layers[0].order[0] < layers[1].order[0]);
+  CHECK(layers[1].order[0] < layers[1].order[1]);
+  CHECK(layers[1].order[1] < layers[0].order[1]);
+  CHECK(pools[0].owner == pools[1].owner && pools[0].index == pools[1].index);
+  fill_words(elsewhere, 21, BYTES, stream);
+  CHECK_OK(plinth_graphed_callable_call(graphed[0], &given, 1, &first, 1));
+  CHECK_OK(plinth_graphed_callable_call(graphed[1], &first, 1, &second, 1));
+  finish(stream);
+  CHECK_EQ(word_at(second.data, WORDS - 1), 21);
+  CHECK_EQ(word_at(captured, 0), 21);
+  CHECK_EQ(second.ndim, 1);
+  CHECK_EQ(second.shape[0], WORDS);
+  CHECK_EQ(second.dtype.bits, 32);
+  /* Written where it was captured, it is not copied; and the outputs stay where they are. */
+  fill_words(captured, 22, BYTES, stream);
+  CHECK_OK(plinth_graphed_callable_call(graphed[0], &input, 1, &given, 1));
+  finish(stream);
+  CHECK_SAME(given.data, first.data);
+  CHECK_EQ(word_at(first.data, 7), 22);
+  fill_words(elsewhere, 33, BYTES, stream);
+  given = tensor_of(elsewhere);
+  CHECK_OK(plinth_graphed_callable_backward(graphed[1], &given, 1, &gradient, 1));
+  CHECK_OK(plinth_graphed_callable_backward(graphed[0], &gradient, 1, &gradient, 1));
+  finish(stream);
+  CHECK_EQ(word_at(gradient.data, 3), 33);
+  CHECK_STATUS(plinth_graphed_callable_backward(graphed[0], &given, 1, &gradient, 1), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("since the last backward pass");
+  CHECK_EQ(layers[0].forwards, PLINTH_CALLABLE_WARMUPS + 1);
+  CHECK_OK(plinth_graphed_callable_reset(graphed[0]));
+  CHECK_STATUS(plinth_graphed_callable_call(graphed[0], &input, 1, &given, 1), PLINTH_ERROR_GRAPH_NOT_CAPTURED);
+  CHECK_OK(plinth_graphed_callable_reset(graphed[0]));
+  for (index = 0; index < 2; index++) {
+    CHECK_OK(plinth_graphed_callable_destroy(graphed[index]));
+  }
+  CHECK_STATUS(plinth_graphed_callable_destroy(graphed[0]), PLINTH_ERROR_INVALID_HANDLE);
+  finish(stream);
+  CHECK_OK(plinth_empty_cache());
+  CHECK_EQ(allocated(0), 0);
+  CHECK_EQ(reserved(0), 0);
+  CHECK_OK(plinth_device_free(captured));
+  CHECK_OK(plinth_device_free(elsewhere));
+}
+
+TEST(a_call_in_another_stream_waits_for_the_last_one) {
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_stream_t other = stream_on(0);
+  layer self;
+  void *captured = device_memory(BYTES, 0);
+  void *elsewhere = device_memory(BYTES, 0);
+  DLTensor input = tensor_of(captured);
+  DLTensor output = tensor_of(NULL);
+  DLTensor given = tensor_of(elsewhere);
+  plinth_callable_t callable;
+  plinth_graphed_callable_t graphed = NULL;
+  gate *shut;
+  memset(&self, 0, sizeof self);
+  callable = callable_of(&self, &input, &output);
+  callable.backward = NULL;
+  CHECK_OK(plinth_make_graphed_callables(&callable, 1, NULL, 0, &graphed));
+  fill_words(elsewhere, 5, BYTES, NULL);
+  finish(NULL);
+  shut = gate_shut(stream);
+  CHECK_OK(plinth_graphed_callable_call(graphed, &given, 1, &output, 1));
+  CHECK_OK(plinth_set_stream(other));
+  CHECK_OK(plinth_graphed_callable_call(graphed, &given, 1, &output, 1));
+  CHECK(stays_undone(other));
+  gate_open(shut);
+  finish(other);
+  CHECK_EQ(word_at(output.data, 0), 5);
+  CHECK_STATUS(plinth_graphed_callable_backward(graphed, &given, 1, &output, 1), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("without a backward pass");
+  CHECK_OK(plinth_graphed_callable_destroy(graphed));
+  CHECK_OK(plinth_device_free(captured));
+  CHECK_OK(plinth_device_free(elsewhere));
+}
+
+TEST(a_gradient_that_nobody_wants_has_no_memory) {
+  const bool no = false;
+  layer self;
+  void *captured = device_memory(BYTES, 0);
+  DLTensor input = tensor_of(captured);
+  DLTensor output = tensor_of(NULL);
+  DLTensor gradient = tensor_of(captured);
+  plinth_callable_t callable;
+  plinth_graphed_callable_t graphed = NULL;
+  memset(&self, 0, sizeof self);
+  self.scratch = device_memory(BYTES, 0);
+  callable = callable_of(&self, &input, &output);
+  callable.differentiable = &no;
+  CHECK_OK(plinth_make_graphed_callables(&callable, 1, NULL, 1, &graphed));
+  CHECK_OK(plinth_graphed_callable_call(graphed, &input, 1, &output, 1));
+  CHECK_OK(plinth_graphed_callable_backward(graphed, &output, 1, &gradient, 1));
+  CHECK_SAME(gradient.data, NULL);
+  finish(NULL);
+  CHECK_OK(plinth_graphed_callable_destroy(graphed));
+  CHECK_OK(plinth_device_free(self.scratch));
+  CHECK_OK(plinth_device_free(captured));
+}
+
+TEST(mistakes_are_named) {
+  static int64_t other_shape[1] = {WORDS / 2};
+  static int64_t gaps[1] = {2};
+  layer self;
+  void *captured = device_memory(2 * BYTES, 0);
+  DLTensor input = tensor_of(captured);
+  DLTensor output = tensor_of(NULL);
+  DLTensor given = input;
+  plinth_callable_t callable;
+  plinth_callable_t wrong;
+  plinth_graphed_callable_t graphed = NULL;
+  plinth_graphed_callable_t none = (plinth_graphed_callable_t)UNTOUCHED_POINTER;
+  memset(&self, 0, sizeof self);
+  callable = callable_of(&self, &input, &output);
+  CHECK_STATUS(plinth_make_graphed_callables(NULL, 1, NULL, 3, &none), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_make_graphed_callables(&callable, 0, NULL, 3, &none), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_make_graphed_callables(&callable, 1, NULL, 1001, &none), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("warmup_count");
+  wrong = callable;
+  wrong.forward = NULL;
+  CHECK_STATUS(plinth_make_graphed_callables(&wrong, 1, NULL, 3, &none), PLINTH_ERROR_NULL_POINTER);
+  CHECK_MESSAGE("callables[0]: forward");
+  wrong = callable;
+  wrong.forward = nothing;
+  wrong.backward = NULL;
+  CHECK_STATUS(plinth_make_graphed_callables(&wrong, 1, NULL, 3, &none), PLINTH_ERROR_GRAPH_EMPTY);
+  self.fails = PLINTH_ERROR_SYSTEM;
+  CHECK_STATUS(plinth_make_graphed_callables(&callable, 1, NULL, 3, &none), PLINTH_ERROR_SYSTEM);
+  CHECK_MESSAGE("warming callables[0] up");
+  CHECK_STATUS(plinth_make_graphed_callables(&callable, 1, NULL, 0, &none), PLINTH_ERROR_SYSTEM);
+  CHECK_MESSAGE("capturing the forward pass of callables[0]");
+  CHECK(!capturing_here());
+  self.fails = PLINTH_OK;
+  given.strides = gaps;
+  wrong = callable;
+  wrong.inputs = &given;
+  CHECK_STATUS(plinth_make_graphed_callables(&wrong, 1, NULL, 3, &none), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("callables[0].inputs[0]");
+  CHECK_SAME(none, UNTOUCHED_POINTER);
+  CHECK_OK(plinth_make_graphed_callables(&callable, 1, NULL, 3, &graphed));
+  CHECK_STATUS(plinth_graphed_callable_call(graphed, &given, 1, &output, 1), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("order of elements");
+  given = input;
+  given.shape = other_shape;
+  CHECK_STATUS(plinth_graphed_callable_call(graphed, &given, 1, &output, 1), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("inputs[0]: its shape");
+  given = input;
+  given.dtype.code = 2;
+  CHECK_STATUS(plinth_graphed_callable_call(graphed, &given, 1, &output, 1), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_graphed_callable_call(graphed, &input, 1, &output, 2), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_graphed_callable_call(graphed, NULL, 0, &output, 1), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_graphed_callable_backward(graphed, &input, 1, &output, 1), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_OK(plinth_graphed_callable_destroy(graphed));
+  CHECK_OK(plinth_graphed_callable_destroy(NULL));
+  CHECK_OK(plinth_device_free(captured));
+}

@@ -1,0 +1,247 @@
+/*!
+ * @file plinth_graph.hpp
+ * @brief Graphs in C++17: captured, built by hand, and made of functions. plinth.hpp includes it.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+
+#ifndef PLINTH_GRAPH_HPP
+#define PLINTH_GRAPH_HPP
+
+#include "plinth_core.hpp"
+#include "plinth_random.hpp"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace plinth {
+
+/*! What a capture forbids while it goes on. */
+enum class CaptureMode : std::int32_t {
+  global = PLINTH_CAPTURE_GLOBAL,
+  thread_local_ = PLINTH_CAPTURE_THREAD_LOCAL,
+  relaxed = PLINTH_CAPTURE_RELAXED
+};
+
+/*! What happens when a replay would overlap with another of its pool. */
+enum class Overlap : std::int32_t { order = PLINTH_GRAPH_OVERLAP_ORDER, refuse = PLINTH_GRAPH_OVERLAP_REFUSE };
+
+/*! A name for a pool that graphs are to share. */
+inline plinth_pool_id_t graph_pool_handle() { return detail::output<plinth_pool_id_t>(plinth_graph_pool_handle); }
+
+/*! A graph, destroyed with its object. Can be moved, not copied; clone() makes another. */
+class Graph {
+ public:
+  explicit Graph(bool keep_graph = false)
+      : graph_(detail::output<plinth_graph_t>([&](plinth_graph_t *out) {
+          return plinth_graph_create_with_options(keep_graph ? PLINTH_GRAPH_KEEP_GRAPH : 0, out);
+        })) {}
+
+  /*! Takes over a graph that plinth_graph_create gave. */
+  static Graph adopt(plinth_graph_t graph) noexcept { return Graph(graph); }
+
+  ~Graph() { static_cast<void>(plinth_graph_destroy(graph_)); }
+  Graph(Graph &&other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}
+  Graph &operator=(Graph &&other) noexcept {
+    std::swap(graph_, other.graph_);
+    return *this;
+  }
+  Graph(const Graph &) = delete;
+  Graph &operator=(const Graph &) = delete;
+
+  plinth_graph_t get() const noexcept { return graph_; }
+  /*! Gives the graph away: the caller destroys it. */
+  plinth_graph_t release() noexcept { return std::exchange(graph_, nullptr); }
+
+  /*! {0, 0} is a pool of the graph's own. GraphCapture is the safer way. */
+  void capture_begin(plinth_pool_id_t pool = {0, 0}, CaptureMode mode = CaptureMode::global) {
+    check(plinth_graph_capture_begin(graph_, &pool, static_cast<std::int32_t>(mode)));
+  }
+  void capture_end() { check(plinth_graph_capture_end(graph_)); }
+  void instantiate() { check(plinth_graph_instantiate(graph_)); }
+  void upload() { check(plinth_graph_upload(graph_)); }
+  /*! In the thread's current stream on the graph's device. */
+  void replay() { check(plinth_graph_replay(graph_)); }
+  void reset() { check(plinth_graph_reset(graph_)); }
+  void set_overlap_policy(Overlap policy) {
+    check(plinth_graph_set_overlap_policy(graph_, static_cast<std::int32_t>(policy)));
+  }
+  /*! Before the capture; the device's own needs none of this. */
+  void register_generator_state(const GeneratorView &generator) {
+    check(plinth_graph_register_generator_state(graph_, generator.get()));
+  }
+
+  plinth_pool_id_t pool() const {
+    return detail::output<plinth_pool_id_t>([&](plinth_pool_id_t *out) { return plinth_graph_pool(graph_, out); });
+  }
+  /*! Bytes of the graph's pool. */
+  struct Memory {
+    std::size_t allocated;
+    std::size_t held;
+  };
+  Memory memory() const {
+    Memory found{};
+    check(plinth_graph_memory(graph_, &found.allocated, &found.held));
+    return found;
+  }
+  /*! Gives the pool's physical memory back until wake(); its contents are lost. */
+  void sleep() { check(plinth_graph_sleep(graph_)); }
+  void wake() { check(plinth_graph_wake(graph_)); }
+  bool is_asleep() const {
+    return detail::output<bool>([&](bool *out) { return plinth_graph_is_asleep(graph_, out); });
+  }
+
+  void enable_debug_mode() { check(plinth_graph_enable_debug_mode(graph_)); }
+  void debug_dump(const std::string &path) const { check(plinth_graph_debug_dump(graph_, path.c_str())); }
+  std::string summary() const {
+    return detail::text([&](char **out) { return plinth_graph_summary(graph_, out); });
+  }
+  /*! The CUgraph of a graph that kept its nodes. */
+  void *native() const {
+    return detail::output<void *>([&](void **out) { return plinth_graph_native(graph_, out); });
+  }
+  /*! The CUgraphExec of a graph that is instantiated. */
+  void *exec_native() const {
+    return detail::output<void *>([&](void **out) { return plinth_graph_exec_native(graph_, out); });
+  }
+  void update(const Graph &other) { check(plinth_graph_update(graph_, other.graph_)); }
+  Graph clone() const {
+    return Graph(
+        detail::output<plinth_graph_t>([&](plinth_graph_t *out) { return plinth_graph_clone(graph_, out); }));
+  }
+
+ private:
+  explicit Graph(plinth_graph_t graph) noexcept : graph_(graph) {}
+
+  plinth_graph_t graph_;
+};
+
+/*! A capture as a block, torch.cuda.graph: begins with the object and ends with end(), or, where an exception ends the
+ *  block, with the object: then the capture is thrown away, and the exception is what the program gets. Either way the
+ *  stream and the device that were current are so again. */
+class GraphCapture {
+ public:
+  /*! Without a stream, in one that the library keeps for captures; without a pool, in one of the graph's own. */
+  explicit GraphCapture(Graph &graph, plinth_pool_id_t pool = {0, 0}, StreamView stream = {},
+                        CaptureMode mode = CaptureMode::global) {
+    check(plinth_graph_begin(graph.get(), &pool, stream.get(), static_cast<std::int32_t>(mode), &context_));
+    open_ = true;
+  }
+
+  /*! Ends the capture. Throws why there is no graph, if there is none. */
+  void end() {
+    open_ = false;
+    check(plinth_graph_end(&context_, PLINTH_OK));
+  }
+
+  ~GraphCapture() {
+    if (open_) static_cast<void>(plinth_graph_end(&context_, PLINTH_ERROR_CAPTURE_INVALIDATED));
+  }
+  GraphCapture(const GraphCapture &) = delete;
+  GraphCapture &operator=(const GraphCapture &) = delete;
+
+ private:
+  plinth_graph_context_t context_{};
+  bool open_ = false;
+};
+
+/*! Captures what a function does. What it throws is thrown on, and there is no graph then. */
+template <class Body>
+void capture(Graph &graph, Body &&body, plinth_pool_id_t pool = {0, 0}, StreamView stream = {},
+             CaptureMode mode = CaptureMode::global) {
+  GraphCapture block(graph, pool, stream, mode);
+  std::forward<Body>(body)();
+  block.end();
+}
+
+/* ---- Built by hand, and graphed callables ---- */
+
+/*! A node, and what it is added to behind: `after` are nodes of the same graph. */
+using GraphNode = plinth_graph_node_t;
+using GraphNodes = std::vector<GraphNode>;
+
+/*! A graph without nodes, to be built with the add_ functions. */
+inline Graph empty_graph(std::int32_t device = -1) {
+  return Graph::adopt(
+      detail::output<plinth_graph_t>([&](plinth_graph_t *out) { return plinth_graph_create_empty(device, out); }));
+}
+inline GraphNode add_kernel(const Graph &graph, const GraphNodes &after, const plinth_graph_kernel_t &kernel) {
+  return detail::output<GraphNode>([&](GraphNode *out) {
+    return plinth_graph_add_kernel(graph.get(), after.data(), after.size(), &kernel, out);
+  });
+}
+inline GraphNode add_copy(const Graph &graph, const GraphNodes &after, void *destination, const void *source,
+                          std::size_t bytes) {
+  return detail::output<GraphNode>([&](GraphNode *out) {
+    return plinth_graph_add_copy(graph.get(), after.data(), after.size(), destination, source, bytes, out);
+  });
+}
+/*! Fills `count` values of 1, 2 or 4 bytes. */
+template <class T>
+GraphNode add_fill(const Graph &graph, const GraphNodes &after, T *destination, const T &value, std::size_t count) {
+  static_assert(std::is_trivially_copyable<T>::value, "a pattern is copied byte by byte");
+  static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4, "a pattern has 1, 2 or 4 bytes");
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  return detail::output<GraphNode>([&](GraphNode *out) {
+    return plinth_graph_add_fill(graph.get(), after.data(), after.size(), destination, bits, sizeof(T), count, out);
+  });
+}
+inline GraphNode add_child(const Graph &graph, const GraphNodes &after, const Graph &child) {
+  return detail::output<GraphNode>([&](GraphNode *out) {
+    return plinth_graph_add_child(graph.get(), after.data(), after.size(), child.get(), out);
+  });
+}
+/*! A table of the times of a graph's nodes; see plinth_graph_node_times for what it does. */
+inline std::string time_table(const Graph &graph, std::uint32_t repeats = 10) {
+  return detail::text([&](char **out) { return plinth_graph_time_table(graph.get(), repeats, out); });
+}
+
+/*! A function of the program's that was captured, destroyed with its object. Can be moved, not copied. */
+class GraphedCallable {
+ public:
+  /*! Takes over what plinth_make_graphed_callables gave. */
+  explicit GraphedCallable(plinth_graphed_callable_t callable) noexcept : callable_(callable) {}
+  ~GraphedCallable() { static_cast<void>(plinth_graphed_callable_destroy(callable_)); }
+  GraphedCallable(GraphedCallable &&other) noexcept : callable_(std::exchange(other.callable_, nullptr)) {}
+  GraphedCallable &operator=(GraphedCallable &&other) noexcept {
+    std::swap(callable_, other.callable_);
+    return *this;
+  }
+  plinth_graphed_callable_t get() const noexcept { return callable_; }
+  /*! `outputs` has as many tensors as were described. */
+  void operator()(const std::vector<DLTensor> &inputs, std::vector<DLTensor> &outputs) {
+    check(plinth_graphed_callable_call(callable_, inputs.data(), inputs.size(), outputs.data(), outputs.size()));
+  }
+  void backward(const std::vector<DLTensor> &output_gradients, std::vector<DLTensor> &input_gradients) {
+    check(plinth_graphed_callable_backward(callable_, output_gradients.data(), output_gradients.size(),
+                                           input_gradients.data(), input_gradients.size()));
+  }
+  plinth_pool_id_t pool() const {
+    return detail::output<plinth_pool_id_t>(
+        [&](plinth_pool_id_t *out) { return plinth_graphed_callable_pool(callable_, out); });
+  }
+  void reset() { check(plinth_graphed_callable_reset(callable_)); }
+
+ private:
+  plinth_graphed_callable_t callable_;
+};
+
+inline std::vector<GraphedCallable> make_graphed_callables(const std::vector<plinth_callable_t> &callables,
+                                                           const plinth_pool_id_t &pool = {0, 0},
+                                                           std::uint32_t warmup_count = PLINTH_CALLABLE_WARMUPS) {
+  std::vector<plinth_graphed_callable_t> handles(callables.size());
+  std::vector<GraphedCallable> made;
+  made.reserve(callables.size());
+  check(plinth_make_graphed_callables(callables.data(), callables.size(), &pool, warmup_count, handles.data()));
+  for (plinth_graphed_callable_t handle : handles) {
+    made.emplace_back(handle);
+  }
+  return made;
+}
+
+}  // namespace plinth
+
+#endif /* PLINTH_GRAPH_HPP */

@@ -1,0 +1,37 @@
+//! The kernel of this library's that sets the condition of a conditional node, as kernels/condition.cu declares it.
+
+use super::{Answer, Conditional, Driver, Function, Graph, GraphNode, KernelNode, Span, Stream};
+use std::ffi::c_void;
+
+impl Driver {
+    /// Launches `plinth_condition_set`, which gives a condition the 32-bit value that is at `value` when it runs.
+    pub fn launch_condition_set(
+        &self,
+        function: Function,
+        condition: Conditional,
+        value: Span,
+        stream: Stream,
+    ) -> Answer<()> {
+        let (condition, value) = (condition.handle(), value.address());
+        let pointers = [(&raw const condition).cast::<c_void>(), (&raw const value).cast()];
+        // SAFETY: the pointers lead to the two 64-bit integers that the kernel takes, and outlive the call; whoever made
+        // the span answers for the memory.
+        unsafe { self.launch(function, [1; 3], [1; 3], 0, &pointers, stream) }
+    }
+
+    /// Adds the same to a graph as a node.
+    pub fn graph_add_condition_set(
+        &self,
+        graph: Graph,
+        dependencies: &[GraphNode],
+        function: Function,
+        condition: Conditional,
+        value: Span,
+    ) -> Answer<GraphNode> {
+        let (condition, value) = (condition.handle(), value.address());
+        let pointers = [(&raw const condition).cast::<c_void>(), (&raw const value).cast()];
+        // SAFETY: as above; adding the node copies what the pointers lead to.
+        let kernel = unsafe { KernelNode::new(function, &pointers) };
+        self.graph_add_kernel(graph, dependencies, &kernel)
+    }
+}
