@@ -89,6 +89,23 @@ pub(super) unsafe fn nodes_of(dependencies: *const plinth_graph_node_t, count: u
     Ok(nodes.iter().map(|node| *node as usize).collect())
 }
 
+/// Adds what `make` makes to the graph behind a handle, and gives C the node.
+///
+/// # Safety
+/// `node` is NULL or a place for a node; `dependencies` is NULL or leads to `count` nodes.
+pub(super) unsafe fn add_node(
+    graph: plinth_graph_t,
+    dependencies: *const plinth_graph_node_t,
+    count: usize,
+    node: *mut plinth_graph_node_t,
+    make: impl FnOnce(u64, &[usize]) -> Result<GraphNode>,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let (node, dependencies) = unsafe { (Output::new(node, "node")?, nodes_of(dependencies, count)?) };
+    node.set(node_to_c(make(handle(graph)?, &dependencies)?));
+    Ok(())
+}
+
 pub(super) fn type_of(kind: NodeType) -> u32 {
     match kind {
         NodeType::Kernel => CU_GRAPH_NODE_TYPE_KERNEL,
@@ -185,12 +202,12 @@ pub unsafe extern "C" fn plinth_graph_add_kernel(
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the node.
-        let node = unsafe { Output::new(node, "node") }?;
-        // SAFETY: the caller passes NULL or that many nodes, and NULL or a launch that is right.
-        let (dependencies, kernel) = unsafe { (nodes_of(dependencies, count)?, kernel_of(kernel)?) };
-        node.set(node_to_c(build::add_kernel(handle(graph)?, &dependencies, &kernel)?));
-        Ok(())
+        // SAFETY: the caller passes NULL or a place, that many nodes, and a launch that is right.
+        unsafe {
+            add_node(graph, dependencies, count, node, |graph, dependencies| {
+                build::add_kernel(graph, dependencies, &kernel_of(kernel)?)
+            })
+        }
     })
 }
 
@@ -215,13 +232,12 @@ pub unsafe extern "C" fn plinth_graph_add_copy(
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the node.
-        let node = unsafe { Output::new(node, "node") }?;
-        // SAFETY: the caller passes NULL or that many nodes, and memory that stays valid.
-        let (dependencies, destination, source) =
-            unsafe { (nodes_of(dependencies, count)?, span(destination, bytes), span(source, bytes)) };
-        node.set(node_to_c(build::add_copy(handle(graph)?, &dependencies, destination, source)?));
-        Ok(())
+        // SAFETY: the caller passes NULL or a place, that many nodes, and memory that stays valid.
+        unsafe {
+            add_node(graph, dependencies, count, node, |graph, dependencies| {
+                build::add_copy(graph, dependencies, span(destination, bytes), span(source, bytes))
+            })
+        }
     })
 }
 
@@ -249,18 +265,18 @@ pub unsafe extern "C" fn plinth_graph_add_fill(
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the node.
-        let node = unsafe { Output::new(node, "node") }?;
         let bytes = elements.checked_mul(element_size).ok_or_else(|| {
             Error::new(
                 Status::INVALID_VALUE,
                 format!("{elements} elements of {element_size} bytes are more than there are addresses"),
             )
         })?;
-        // SAFETY: the caller passes NULL or that many nodes, and memory that stays valid.
-        let (dependencies, memory) = unsafe { (nodes_of(dependencies, count)?, span(pointer, bytes)) };
-        node.set(node_to_c(build::add_fill(handle(graph)?, &dependencies, memory, value, element_size)?));
-        Ok(())
+        // SAFETY: the caller passes NULL or a place, that many nodes, and memory that stays valid.
+        unsafe {
+            add_node(graph, dependencies, count, node, |graph, dependencies| {
+                build::add_fill(graph, dependencies, span(pointer, bytes), value, element_size)
+            })
+        }
     })
 }
 
@@ -283,14 +299,13 @@ pub unsafe extern "C" fn plinth_graph_add_host(
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the node.
-        let node = unsafe { Output::new(node, "node") }?;
         let function = function.ok_or_else(|| null("function"))?;
-        // SAFETY: the caller passes NULL or that many nodes, and a function that may be called with its context.
-        let (dependencies, function) =
-            unsafe { (nodes_of(dependencies, count)?, NodeFunction::new(function, context)) };
-        node.set(node_to_c(build::add_host(handle(graph)?, &dependencies, function)?));
-        Ok(())
+        // SAFETY: the caller passes NULL or a place, that many nodes, and a function that may be called with its context.
+        unsafe {
+            add_node(graph, dependencies, count, node, |graph, dependencies| {
+                build::add_host(graph, dependencies, NodeFunction::new(function, context))
+            })
+        }
     })
 }
 
@@ -313,16 +328,15 @@ pub unsafe extern "C" fn plinth_graph_add_child(
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the node.
-        let node = unsafe { Output::new(node, "node") }?;
-        // SAFETY: the caller passes NULL or that many nodes.
-        let dependencies = unsafe { nodes_of(dependencies, count) }?;
-        let graph = handle(graph)?;
         if child.is_null() {
             return Err(null("child"));
         }
-        node.set(node_to_c(build::add_child(graph, &dependencies, child as u64)?));
-        Ok(())
+        // SAFETY: the caller passes NULL or a place, and that many nodes.
+        unsafe {
+            add_node(graph, dependencies, count, node, |graph, dependencies| {
+                build::add_child(graph, dependencies, child as u64)
+            })
+        }
     })
 }
 
@@ -341,12 +355,8 @@ pub unsafe extern "C" fn plinth_graph_add_empty(
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the node.
-        let node = unsafe { Output::new(node, "node") }?;
-        // SAFETY: the caller passes NULL or that many nodes.
-        let dependencies = unsafe { nodes_of(dependencies, count) }?;
-        node.set(node_to_c(build::add_empty(handle(graph)?, &dependencies)?));
-        Ok(())
+        // SAFETY: the caller passes NULL or a place, and that many nodes.
+        unsafe { add_node(graph, dependencies, count, node, build::add_empty) }
     })
 }
 
@@ -369,16 +379,15 @@ pub unsafe extern "C" fn plinth_graph_add_event_record(
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the node.
-        let node = unsafe { Output::new(node, "node") }?;
-        // SAFETY: the caller passes NULL or that many nodes.
-        let dependencies = unsafe { nodes_of(dependencies, count) }?;
-        let graph = handle(graph)?;
         if event.is_null() {
             return Err(null("event"));
         }
-        node.set(node_to_c(build::add_event_record(graph, &dependencies, event as u64)?));
-        Ok(())
+        // SAFETY: the caller passes NULL or a place, and that many nodes.
+        unsafe {
+            add_node(graph, dependencies, count, node, |graph, dependencies| {
+                build::add_event_record(graph, dependencies, event as u64)
+            })
+        }
     })
 }
 
@@ -399,16 +408,15 @@ pub unsafe extern "C" fn plinth_graph_add_event_wait(
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the node.
-        let node = unsafe { Output::new(node, "node") }?;
-        // SAFETY: the caller passes NULL or that many nodes.
-        let dependencies = unsafe { nodes_of(dependencies, count) }?;
-        let graph = handle(graph)?;
         if event.is_null() {
             return Err(null("event"));
         }
-        node.set(node_to_c(build::add_event_wait(graph, &dependencies, event as u64)?));
-        Ok(())
+        // SAFETY: the caller passes NULL or a place, and that many nodes.
+        unsafe {
+            add_node(graph, dependencies, count, node, |graph, dependencies| {
+                build::add_event_wait(graph, dependencies, event as u64)
+            })
+        }
     })
 }
 

@@ -6,7 +6,7 @@ use crate::{
     ffi::{
         Output,
         graph::{handle, plinth_graph_t, to_c},
-        graph_build::{node_to_c, nodes_of, plinth_graph_node_t},
+        graph_build::{add_node, node_to_c, nodes_of, plinth_graph_node_t},
         guard::guard,
         null, plinth_stream_t, span,
         status::plinth_status_t,
@@ -236,12 +236,12 @@ pub unsafe extern "C" fn plinth_graph_add_condition_set(
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the node.
-        let node = unsafe { Output::new(node, "node") }?;
-        // SAFETY: the caller passes NULL or that many nodes, and memory that stays valid.
-        let (dependencies, value) = unsafe { (nodes_of(dependencies, count)?, span(value, 4)) };
-        node.set(node_to_c(condition::add_set(handle(graph)?, &dependencies, condition, value)?));
-        Ok(())
+        // SAFETY: the caller passes NULL or a place, that many nodes, and memory that stays valid.
+        unsafe {
+            add_node(graph, dependencies, count, node, |graph, dependencies| {
+                condition::add_set(graph, dependencies, condition, span(value, 4))
+            })
+        }
     })
 }
 

@@ -228,14 +228,14 @@ pub fn uniform(element: ElementType, low: f64, high: f64) -> Result<Plan> {
     Ok(plan)
 }
 
-fn finite_or_infinite(name: &str, what: &str, value: f64) -> Result<()> {
+fn check_number(name: &str, what: &str, value: f64) -> Result<()> {
     if value.is_nan() { Err(refuse(name, format_args!("got NaN as {what}"))) } else { Ok(()) }
 }
 
 /// Numbers of the normal distribution.
 pub fn normal(element: ElementType, mean: f64, deviation: f64) -> Result<Plan> {
     let mut plan = NORMAL.plan(element, &[mean, deviation])?;
-    finite_or_infinite(plan.name, "mean", mean)?;
+    check_number(plan.name, "mean", mean)?;
     if mean.to_bits() == 0 && deviation == 1.0 {
         plan.take_standard([
             Kernel::StandardNormalF16,
@@ -253,7 +253,7 @@ pub fn normal(element: ElementType, mean: f64, deviation: f64) -> Result<Plan> {
 /// Powers of e with exponents of the normal distribution.
 pub fn log_normal(element: ElementType, mean: f64, deviation: f64) -> Result<Plan> {
     let plan = LOG_NORMAL.plan(element, &[mean, deviation])?;
-    finite_or_infinite(plan.name, "mean", mean)?;
+    check_number(plan.name, "mean", mean)?;
     if deviation > 0.0 {
         return Ok(plan);
     }
@@ -276,7 +276,7 @@ pub fn exponential(element: ElementType, lambda: f64) -> Result<Plan> {
 /// Numbers of the Cauchy distribution.
 pub fn cauchy(element: ElementType, median: f64, sigma: f64) -> Result<Plan> {
     let plan = CAUCHY.plan(element, &[median, sigma])?;
-    finite_or_infinite(plan.name, "median", median)?;
+    check_number(plan.name, "median", median)?;
     if sigma > 0.0 {
         return Ok(plan);
     }

@@ -16,7 +16,10 @@ use crate::{
     stream::{self, Stream},
 };
 use parking_lot::{Mutex, MutexGuard};
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 /// The seed of a generator that was given none: PyTorch's `default_rng_seed_val`.
 pub const DEFAULT_SEED: u64 = 67_280_421_310_721;
@@ -55,7 +58,7 @@ pub struct State {
 pub struct Generator {
     state: Mutex<Option<Arc<State>>>,
     /// Whether it is a device's own, which is not the caller's to destroy.
-    is_default: Mutex<bool>,
+    is_default: AtomicBool,
 }
 
 static GENERATORS: HandleTable<Generator> = HandleTable::new(Kind::Generator);
@@ -274,7 +277,7 @@ pub fn get(handle: u64) -> Result<Arc<State>> {
 fn insert(state: Arc<State>, is_default: bool) -> Result<u64> {
     GENERATORS.insert(|generator| {
         *generator.state.lock() = Some(state);
-        *generator.is_default.lock() = is_default;
+        generator.is_default.store(is_default, Ordering::Relaxed);
     })
 }
 
@@ -313,7 +316,7 @@ pub fn adopt(handle: u64, other: u64) -> Result<()> {
 
 /// Ends a generator. Graphs that use it go on.
 pub fn destroy(handle: u64) -> Result<()> {
-    if *GENERATORS.get(handle)?.is_default.lock() {
+    if GENERATORS.get(handle)?.is_default.load(Ordering::Relaxed) {
         return Err(Error::new(Status::INVALID_VALUE, "a device's default generator cannot be destroyed"));
     }
     GENERATORS.remove(handle, |generator| *generator.state.lock() = None)

@@ -124,19 +124,21 @@ fn checked(name: &'static str, element: ElementType, low: i64, last: i64) -> Res
 /// Numbers from `low` up to `high`, without that.
 pub fn range(element: ElementType, low: i64, high: i64) -> Result<Plan> {
     const NAME: &str = "plinth_random_range";
-    let ordered = |low: i64, high: i64| {
-        let meant = if element.is_float() { format!(" as {element}") } else { String::new() };
+    let ordered = |low: i64, high: i64, meant: &str| {
         if low < high {
             Ok(())
         } else {
             Err(refuse(NAME, format_args!("needs low < high, but {low} >= {high}{meant}")))
         }
     };
-    if low >= high {
-        return Err(refuse(NAME, format_args!("needs low < high, but {low} >= {high}")));
-    }
-    let (low, high) = if element.is_float() { (raised(element, low), lowered(element, high)) } else { (low, high) };
-    ordered(low, high)?;
+    ordered(low, high, "")?;
+    let (low, high) = if element.is_float() {
+        let inside = (raised(element, low), lowered(element, high));
+        ordered(inside.0, inside.1, &format!(" as {element}"))?;
+        inside
+    } else {
+        (low, high)
+    };
     checked(NAME, element, low, high - 1)?;
     let range = high.wrapping_sub(low) as u64;
     Ok(plan(NAME, element, low, range, range >= WIDE))
@@ -146,6 +148,9 @@ pub fn range(element: ElementType, low: i64, high: i64) -> Result<Plan> {
 /// least 64-bit number on: all 64 bits.
 pub fn from(element: ElementType, low: i64) -> Result<Plan> {
     const NAME: &str = "plinth_random_from";
+    if element == ElementType::U64 {
+        return Err(unsupported(NAME, element));
+    }
     if low == i64::MIN {
         return match element {
             ElementType::I64 | ElementType::F64 | ElementType::F32 | ElementType::Bf16 => {
@@ -162,17 +167,10 @@ pub fn from(element: ElementType, low: i64) -> Result<Plan> {
         }
         (low, last)
     } else {
-        let last = if element == ElementType::U64 { i64::MAX } else { ((1_u64 << digits(element)) - 1) as i64 };
-        (low, last)
+        (low, ((1_u64 << digits(element)) - 1) as i64)
     };
     checked(NAME, element, low, last)?;
     let range = (last.wrapping_sub(low) as u64).wrapping_add(1);
-    if element == ElementType::U64 {
-        return Err(unsupported(NAME, element));
-    }
-    if low > last {
-        return Err(refuse(NAME, format_args!("needs a low up to {last} for {element}, but got {low}")));
-    }
     Ok(plan(NAME, element, low, range, range >= WIDE))
 }
 
