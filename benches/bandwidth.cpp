@@ -5,7 +5,7 @@
 // of memory are timed in turns, by events, in batches; the table shows medians, and plinth's over the driver's. A copy
 // counts what it reads and what it writes. The copy kernel needs a GPU; copies go by plinth_memcpy on both sides.
 // Build and run: `make bench`.
-#include <plinth.h>
+#include "measure.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -18,22 +18,6 @@
 #include <vector>
 
 namespace {
-
-#define MUST(call)                                                                                \
-  do {                                                                                            \
-    if ((call) != PLINTH_OK) {                                                                    \
-      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, plinth_last_error());         \
-      exit(1);                                                                                    \
-    }                                                                                             \
-  } while (0)
-#define DRIVER(call)                                                                              \
-  do {                                                                                            \
-    const unsigned code_ = (call);                                                                \
-    if (code_ != 0) {                                                                             \
-      fprintf(stderr, "%s:%d: %s: CUDA error %u\n", __FILE__, __LINE__, #call, code_);            \
-      exit(1);                                                                                    \
-    }                                                                                             \
-  } while (0)
 
 constexpr size_t MIB = size_t{1} << 20, GIB = size_t{1} << 30;
 

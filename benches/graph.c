@@ -6,37 +6,9 @@
  * queue that is never full, "done" from one replay to the end of the next, many in a row. Both sides take turns. Build and
  * run: `make bench`. */
 #define _GNU_SOURCE
-#include <plinth.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "measure.h"
 
 enum { NODES = 1000, CHAIN = 20, CAPTURES = 41, BATCHES = 401, CALLS = 16, ROW = 500 };
-
-#define MUST(call)                                                                        \
-  do {                                                                                    \
-    if ((call) != PLINTH_OK) {                                                            \
-      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, plinth_last_error()); \
-      exit(1);                                                                            \
-    }                                                                                     \
-  } while (0)
-
-#define BARE(call)                                                                 \
-  do {                                                                             \
-    const unsigned code = (call);                                                  \
-    if (code != 0) {                                                               \
-      fprintf(stderr, "%s:%d: %s: CUDA error %u\n", __FILE__, __LINE__, #call, code); \
-      exit(1);                                                                     \
-    }                                                                              \
-  } while (0)
-
-#define ENTRY(variable, symbol)                        \
-  do {                                                 \
-    void *pointer = NULL;                              \
-    MUST(plinth_driver_entry_point(symbol, &pointer)); \
-    memcpy(&variable, &pointer, sizeof pointer);       \
-  } while (0)
 
 static unsigned (*fill)(unsigned long long, unsigned char, size_t, void *);
 static unsigned (*begin_capture)(void *, unsigned);
@@ -48,17 +20,6 @@ static unsigned (*graph_destroy)(void *);
 static plinth_stream_t stream;
 static void *memory;
 
-static double now_ns(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
-}
-
-static int ascending(const void *left, const void *right) {
-  const double a = *(const double *)left, b = *(const double *)right;
-  return (a > b) - (a < b);
-}
-
 static double median(double *values, size_t count) {
   qsort(values, count, sizeof *values, ascending);
   return values[count / 2];
@@ -66,21 +27,21 @@ static double median(double *values, size_t count) {
 
 static void bare_nodes(int count) {
   for (int i = 0; i < count; i++) {
-    BARE(fill((unsigned long long)(size_t)memory, 0, 4, stream));
+    DRIVER(fill((unsigned long long)(size_t)memory, 0, 4, stream));
   }
 }
 
 static double capture_bare(void) {
   void *graph = NULL, *exec = NULL;
   const double start = now_ns();
-  BARE(begin_capture(stream, 0));
+  DRIVER(begin_capture(stream, 0));
   bare_nodes(NODES);
-  BARE(end_capture(stream, &graph));
+  DRIVER(end_capture(stream, &graph));
   /* As plinth instantiates: freeing on launch, with the nodes' priorities. */
-  BARE(instantiate(&exec, graph, 1 | 8));
-  BARE(graph_destroy(graph));
+  DRIVER(instantiate(&exec, graph, 1 | 8));
+  DRIVER(graph_destroy(graph));
   const double end = now_ns();
-  BARE(exec_destroy(exec));
+  DRIVER(exec_destroy(exec));
   return end - start;
 }
 
@@ -133,7 +94,7 @@ static void compare_replays(const char *name, plinth_status_t (*node)(void)) {
       if (mine) {
         MUST(plinth_graph_replay(graph));
       } else {
-        BARE(launch(exec, stream));
+        DRIVER(launch(exec, stream));
       }
     }
     (mine ? ours : bare)[i / 2] = (now_ns() - start) / CALLS;
@@ -145,7 +106,7 @@ static void compare_replays(const char *name, plinth_status_t (*node)(void)) {
       if (i % 2) {
         MUST(plinth_graph_replay(graph));
       } else {
-        BARE(launch(exec, stream));
+        DRIVER(launch(exec, stream));
       }
     }
     MUST(plinth_stream_synchronize(stream));

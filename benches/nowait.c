@@ -4,31 +4,15 @@
  * uses it; then one call is timed, and both kernels must still run. A call that waited for either would take as long.
  * The table shows the median and the longest of the rounds. Build and run: `make bench`. */
 #define _GNU_SOURCE
-#include <plinth.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
+#include "measure.h"
 
 enum { ROUNDS = 9, LEFT = 64, MANY = 16 };
 #define MIB ((size_t)1 << 20)
-
-#define MUST(call)                                                                            \
-  do {                                                                                        \
-    if ((call) != PLINTH_OK) {                                                                \
-      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, plinth_last_error());     \
-      exit(1);                                                                                \
-    }                                                                                         \
-  } while (0)
 
 static double now_us(void) {
   struct timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
   return (double)time.tv_sec * 1e6 + (double)time.tv_nsec * 1e-3;
-}
-
-static int ascending(const void *left, const void *right) {
-  double a = *(const double *)left, b = *(const double *)right;
-  return (a > b) - (a < b);
 }
 
 static plinth_stream_t own, other, idle;

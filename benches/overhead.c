@@ -6,34 +6,11 @@
  * noise. The queries stand at both ends: the driver's own take 0.1 or 1.2 microseconds, by what the stream did before.
  * Build and run: `make bench`. */
 #define _GNU_SOURCE
-#include <plinth.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "measure.h"
 
 /* Calls in a batch, after each of which the stream is waited for. Copies and fills get short batches: the device must
  * not become the bottleneck, for then both columns would show the device. */
 enum { BATCHES = 401, CALLS = 256, DEVICE_CALLS = 32 };
-
-#define MUST(call)                                                                            \
-  do {                                                                                        \
-    if ((call) != PLINTH_OK) {                                                                \
-      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, plinth_last_error());     \
-      exit(1);                                                                                \
-    }                                                                                         \
-  } while (0)
-
-static double now_ns(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
-}
-
-static int ascending(const void *left, const void *right) {
-  double a = *(const double *)left, b = *(const double *)right;
-  return (a > b) - (a < b);
-}
 
 /* What the calls work on. */
 static plinth_stream_t stream;
@@ -156,13 +133,6 @@ static void measure(const struct row *row) {
   printf("| %-37s | %7.1f | %-30s | %7.1f | %+6.1f | %7.1f | %7.1f |\n", row->name, mine, row->bare_name, other,
          mine - other, ours[BATCHES * 99 / 100] - base, row->bare ? theirs[BATCHES * 99 / 100] - base : 0.0);
 }
-
-#define ENTRY(variable, symbol)                                       \
-  do {                                                                \
-    void *pointer = NULL;                                             \
-    MUST(plinth_driver_entry_point(symbol, &pointer));                \
-    memcpy(&variable, &pointer, sizeof pointer);                      \
-  } while (0)
 
 int main(void) {
   char name[256];

@@ -7,7 +7,7 @@
 // to one core, so that machines can be compared: millions of numbers a second. There --mkl names libmkl_rt, whose Philox
 // is asked for the same, and --peer any library with `void random_uniform(float *, size_t)`, say around Random123.
 // Build and run: `make bench-random`, which puts PyTorch beside it where there is one.
-#include <plinth.h>
+#include "measure.h"
 
 #include <algorithm>
 #include <chrono>
@@ -23,13 +23,6 @@
 
 namespace {
 
-#define MUST(call)                                                                                \
-  do {                                                                                            \
-    if ((call) != PLINTH_OK) {                                                                    \
-      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, plinth_last_error());         \
-      exit(1);                                                                                    \
-    }                                                                                             \
-  } while (0)
 #define ZERO(call)                                                                                \
   do {                                                                                            \
     const int code_ = static_cast<int>(call);                                                     \
