@@ -150,24 +150,17 @@ __device__ __forceinline__ void fill_dense(const Fill &fill, const Distribution 
   T *const data = reinterpret_cast<T *>(fill.data);
   const u32 first = blockIdx.y * fill.steps;
   u64 number = sequence.first + first;
-  Lane lanes[kLanes];
-  u32 call_high = high(number);
-#pragma unroll
-  for (u32 i = 0; i < kLanes; ++i) lanes[i] = Lane(sequence, lane + i, call_high);
+  Lanes<kLanes> neighbours(sequence, lane, number);
   // Elements are fewer than 2^31, and a block's calls begin below them, so this does not wrap; it may pass the end.
   u32 element = first * kRows * fill.lanes + lane;
   for (u32 step = 0; step < fill.steps && element < fill.numel; ++step, ++number) {
-    if (high(number) != call_high) {
-      call_high = high(number);
-#pragma unroll
-      for (u32 i = 0; i < kLanes; ++i) lanes[i] = Lane(sequence, lane + i, call_high);
-    }
+    neighbours.follow(sequence, lane, number);
     const Call call(sequence, number);
     Pack<T> rows[kRows];
 #pragma unroll
     for (u32 i = 0; i < kLanes; ++i) {
       T elements[kRows];
-      distribution(philox(sequence, call, lanes[i]), elements);
+      distribution(philox(sequence, call, neighbours.lanes[i]), elements);
 #pragma unroll
       for (u32 row = 0; row < kRows; ++row) rows[row].elements[i] = elements[row];
     }

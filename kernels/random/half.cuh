@@ -82,24 +82,17 @@ __device__ __forceinline__ void fill_half(const Fill &fill, const Distribution &
   u16 *const data = reinterpret_cast<u16 *>(fill.data);
   const u32 first = blockIdx.y * fill.steps;
   u64 number = sequence.first + first;
-  Lane lanes[kLanes];
-  u32 call_high = high(number);
-#pragma unroll
-  for (u32 i = 0; i < kLanes; ++i) lanes[i] = Lane(sequence, lane + i, call_high);
+  Lanes<kLanes> neighbours(sequence, lane, number);
   u32 element = first * kRows * fill.lanes + lane;  // does not wrap: see fill_dense
   for (u32 step = 0; step < fill.steps && element < fill.numel; ++step, ++number) {
-    if (high(number) != call_high) {
-      call_high = high(number);
-#pragma unroll
-      for (u32 i = 0; i < kLanes; ++i) lanes[i] = Lane(sequence, lane + i, call_high);
-    }
+    neighbours.follow(sequence, lane, number);
     const Call call(sequence, number);
     u32 rows[kRows][kLanes / 2];
 #pragma unroll
     for (u32 i = 0; i < kLanes; i += 2) {
       float left[kRows], right[kRows];
-      distribution(philox(sequence, call, lanes[i]), left);
-      distribution(philox(sequence, call, lanes[i + 1]), right);
+      distribution(philox(sequence, call, neighbours.lanes[i]), left);
+      distribution(philox(sequence, call, neighbours.lanes[i + 1]), right);
 #pragma unroll
       for (u32 row = 0; row < kRows; ++row) rows[row][i / 2] = distribution.pack(left[row], right[row]);
     }

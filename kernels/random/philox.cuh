@@ -94,6 +94,27 @@ struct Lane {
   }
 };
 
+// Neighbouring subsequences, for the calls that a thread makes of them one after the other.
+template <u32 kCount>
+struct Lanes {
+  Lane lanes[kCount];
+  u32 call_high;
+
+  __device__ __forceinline__ Lanes(const Sequence &sequence, u32 first, u64 number) { begin(sequence, first, number); }
+
+  // Goes on to a call; what its upper half decides seldom changes.
+  __device__ __forceinline__ void follow(const Sequence &sequence, u32 first, u64 number) {
+    if (high(number) != call_high) begin(sequence, first, number);
+  }
+
+ private:
+  __device__ __forceinline__ void begin(const Sequence &sequence, u32 first, u64 number) {
+    call_high = high(number);
+#pragma unroll
+    for (u32 i = 0; i < kCount; ++i) lanes[i] = Lane(sequence, first + i, call_high);
+  }
+};
+
 // The four numbers of a call of a subsequence.
 __device__ __forceinline__ uint4 philox(const Sequence &sequence, const Call &call, const Lane &lane) {
   uint4 c = make_uint4(call.x ^ lane.x, call.y, call.z ^ lane.z, lane.w);
