@@ -23,6 +23,7 @@ const SECTIONS: &[&str] = &[
     "out_of_memory",
     "pluggable",
     "trace",
+    "snapshot",
     "generator",
     "random",
     "testing",

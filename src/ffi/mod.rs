@@ -28,6 +28,7 @@ pub mod pluggable;
 pub mod pool;
 pub mod properties;
 pub mod random;
+pub mod snapshot;
 pub mod status;
 pub mod stream;
 pub mod sync_debug;

@@ -144,6 +144,11 @@ impl DeviceMemory {
         self.total.get_or_try_init(|| Ok(device.properties(driver)?.total_memory)).copied()
     }
 
+    /// The same, if it was ever asked for. Makes no call of the driver.
+    pub fn known_total(&self) -> Option<u64> {
+        self.total.get().copied()
+    }
+
     /// The bytes that are held.
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Acquire)

@@ -23,6 +23,7 @@ pub mod gauge;
 pub mod grow;
 pub mod growth;
 pub mod handles;
+pub mod history;
 pub mod ladder;
 #[allow(unsafe_code)]
 pub mod lock;
@@ -39,6 +40,7 @@ pub mod report;
 pub mod route;
 pub mod scratch;
 mod sleep;
+pub mod snapshot;
 pub mod space;
 #[cfg(test)]
 mod space_tests;
