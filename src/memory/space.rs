@@ -11,6 +11,7 @@ use super::{
     block::{Block, Blocks, Id, NONE, State, UNIT, Zone},
     counters::Counters,
     directory::{self, Entry},
+    history::StackId,
     mapped::Mapped,
     stuck::Stuck,
     trace, tracing,
@@ -208,6 +209,7 @@ impl Space {
             link: NONE,
             listed: false,
             used_elsewhere: false,
+            stack: StackId::default(),
         };
         block.size = size;
         let next = block.next;
