@@ -2,11 +2,11 @@
 
 use super::{
     arena::{Arena, Key, MAX_ARENAS},
+    history, listener,
     peak::Peak,
     pool::{self, PoolId},
     route::Routes,
     space::Region,
-    tracing,
 };
 use crate::{
     device::Device,
@@ -234,7 +234,7 @@ impl DeviceMemory {
         let mut inner = arena.lock();
         inner.space.no_split = super::pool::options(key.pool).no_split;
         inner.space.orphaned = false;
-        inner.space.traced = tracing::recorder().is_on().then_some((device, key.stream));
+        listener::tune(device, &mut inner);
         let generation = inner.space.generation;
         drop(inner);
         arenas.by_key.insert(key, arena);
@@ -272,6 +272,9 @@ impl DeviceMemory {
             return Vec::new();
         }
         inner.space.generation += 1;
+        if let Some(listener) = inner.space.listener.take() {
+            history::keep(listener);
+        }
         arenas.unused.push(arena);
         inner.space.remove_regions(|_| true)
     }

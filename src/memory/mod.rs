@@ -25,8 +25,10 @@ pub mod growth;
 pub mod handles;
 pub mod history;
 pub mod ladder;
+pub mod listener;
 #[allow(unsafe_code)]
 pub mod lock;
+pub mod log;
 pub mod mapped;
 pub mod marks;
 pub mod peak;
@@ -47,8 +49,10 @@ mod space_tests;
 pub mod stats;
 pub mod stuck;
 pub mod summary;
+pub mod tags;
 pub mod trace;
 pub mod tracing;
+pub mod trackers;
 
 pub use arena::Arena;
 pub use caching::*;

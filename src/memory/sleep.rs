@@ -9,10 +9,12 @@ use super::{
     cache,
     device_memory::Method,
     handles::{self, Handle},
+    history::Action,
     mapped::{Backing, Mapped},
     marks, pool,
     pool::PoolId,
     space::Space,
+    trackers,
 };
 use crate::{
     device::Device,
@@ -64,8 +66,14 @@ impl Space {
         });
         if let Some(zone) = region.map(|region| region.zone) {
             match backing {
-                Backing::Asleep => self.counters.unmap(zone, dream.bytes),
-                _ => self.counters.map(zone, dream.bytes),
+                Backing::Asleep => {
+                    self.counters.unmap(zone, dream.bytes);
+                    self.hear_segment(Action::SegmentUnmap, dream.address, dream.bytes);
+                }
+                _ => {
+                    self.counters.map(zone, dream.bytes);
+                    self.hear_segment(Action::SegmentMap, dream.address, dream.bytes);
+                }
             }
         }
     }
@@ -107,6 +115,7 @@ pub fn sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
     if any || outcome.is_ok() {
         pool::set_asleep(id, true);
     }
+    trackers::deliver();
     outcome
 }
 
@@ -170,6 +179,7 @@ pub fn wake(runtime: &'static Runtime, id: PoolId) -> Result<()> {
         })?;
     }
     pool::set_asleep(id, false);
+    trackers::deliver();
     Ok(())
 }
 
