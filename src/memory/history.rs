@@ -6,6 +6,7 @@
 //! is cheap: ticks of a clock, the number of a stack, the number of a tag. It is turned into words when it is read.
 
 use super::{
+    arena::Inner,
     listener::{self, Listener},
     log::{Log, Raw},
     pool::PoolId,
@@ -285,33 +286,51 @@ pub(super) fn keep(mut listener: Box<Listener>) {
     });
 }
 
+/// The entries of a device at one moment. What there is of them is shared with the logs, so it is had in no time.
+pub struct Frozen {
+    logs: Vec<(Listener, Log)>,
+    loose: Vec<Loose>,
+    most: usize,
+}
+
+impl Frozen {
+    /// What arenas of a device have written, and what belongs to no arena any more. Where all arenas are locked this is one
+    /// moment of the device.
+    pub(super) fn new<'a>(device: u32, arenas: impl Iterator<Item = &'a Inner>) -> Frozen {
+        // The arenas' logs before the others: one that ends meanwhile is found among those.
+        let mut logs: Vec<_> = arenas.filter_map(|inner| inner.space.listener.as_ref()?.share()).collect();
+        with(|kept| {
+            logs.extend(kept.logs.iter().filter(|(listener, _)| listener.device == device).cloned());
+            let loose = kept.loose.iter().filter(|loose| loose.device == device).copied().collect();
+            Frozen { logs, loose, most: kept.options.max_entries }
+        })
+    }
+
+    /// The entries, the oldest first.
+    pub fn entries(self) -> Vec<Entry> {
+        let mut found: Vec<Loose> = Vec::new();
+        for (listener, log) in &self.logs {
+            collect(&mut found, listener, log);
+        }
+        found.extend(self.loose);
+        // Stable: what has one time keeps its order.
+        found.sort_by_key(|loose| loose.raw.ticks);
+        let reader = clock::Reader::new();
+        let names = tags::names();
+        found[found.len().saturating_sub(self.most)..].iter().map(|loose| loose.tell(&reader, &names)).collect()
+    }
+}
+
 /// The entries of a device, the oldest first.
 pub fn entries(device: u32) -> Vec<Entry> {
-    // The arenas' logs before the others: one that ends meanwhile is found among those.
-    let mut found: Vec<Loose> = Vec::new();
-    let most = {
+    let frozen = {
         let memory = runtime::usable().and_then(|runtime| runtime.devices().get(device as usize));
-        let arenas = memory.map(|device| device.memory.all_arenas());
-        for arena in arenas.iter().flat_map(|list| list.iter()) {
-            // What is read of a log is shared with it, so the arena is free again at once.
-            let shared = arena.lock().space.listener.as_ref().and_then(|listener| listener.share());
-            if let Some((listener, log)) = shared {
-                collect(&mut found, &listener, &log);
-            }
-        }
-        with(|kept| {
-            for (listener, log) in kept.logs.iter().filter(|(listener, _)| listener.device == device) {
-                collect(&mut found, listener, log);
-            }
-            found.extend(kept.loose.iter().filter(|loose| loose.device == device));
-            kept.options.max_entries
-        })
+        let lists = memory.map(|device| device.memory.all_arenas());
+        let arenas: Vec<_> = lists.iter().flat_map(|list| list.iter()).collect();
+        let guards: Vec<_> = arenas.iter().map(|arena| arena.lock()).collect();
+        Frozen::new(device, guards.iter().map(|guard| &**guard))
     };
-    // Stable: what has one time keeps its order.
-    found.sort_by_key(|loose| loose.raw.ticks);
-    let reader = clock::Reader::new();
-    let names = tags::names();
-    found[found.len().saturating_sub(most)..].iter().map(|loose| loose.tell(&reader, &names)).collect()
+    frozen.entries()
 }
 
 fn collect(found: &mut Vec<Loose>, listener: &Listener, log: &Log) {

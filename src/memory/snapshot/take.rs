@@ -8,7 +8,7 @@ use super::{
     super::{
         arena::Inner,
         block,
-        history::{self, Action, StackId},
+        history::{self, Action, Frozen, StackId},
         mapped::Backing,
         pool::PoolId,
         space::{Region, Space},
@@ -31,6 +31,7 @@ pub fn take_pool(pool: PoolId, include_traces: bool) -> Result<Snapshot> {
 fn take_of(pool: Option<PoolId>, include_traces: bool) -> Result<Snapshot> {
     let runtime = runtime::ready()?;
     let mut snapshot = Snapshot::default();
+    let mut frozen = Vec::new();
     {
         // In order: first the lists, so that no arena appears meanwhile, then each arena.
         let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory.all_arenas()).collect();
@@ -46,10 +47,15 @@ fn take_of(pool: Option<PoolId>, include_traces: bool) -> Result<Snapshot> {
                 let ours = snapshot.segments.iter().filter(|segment| segment.device == ordinal);
                 history::note(ordinal, Action::Snapshot, 0, ours.map(Segment::active).sum());
             }
-            snapshot.traces.push(if include_traces { history::entries(ordinal) } else { Vec::new() });
+            if include_traces {
+                let inners = guards.iter().filter(|(arena, _)| arena.device == ordinal).map(|(_, inner)| &**inner);
+                frozen.push(Frozen::new(ordinal, inners));
+            }
             snapshot.figures.push(figures(device));
         }
     }
+    snapshot.traces = frozen.into_iter().map(Frozen::entries).collect();
+    snapshot.traces.resize_with(runtime.devices().len(), Vec::new);
     if let Some(pool) = pool {
         snapshot.traces.iter_mut().for_each(|trace| trace.retain(|entry| entry.pool == pool));
     }
@@ -91,11 +97,6 @@ fn segments(device: u32, inner: &Inner, to: &mut Vec<Segment>) {
     }
 }
 
-/// The stack of a block, if it was recorded.
-fn stack_of(_block: &block::Block) -> StackId {
-    StackId(0)
-}
-
 impl Space {
     /// The runs of a region that have memory behind them, in blocks. What is held for a moment is free, as far as memory is
     /// behind it.
@@ -118,7 +119,7 @@ impl Space {
                 size: block.size,
                 requested: block.requested,
                 state,
-                stack: stack_of(block),
+                stack: block.stack,
             };
             match block.state {
                 block::State::Live => add(used(State::Active)),
