@@ -15,6 +15,8 @@ const SECTIONS: &[&str] = &[
     "memory",
     "allocator",
     "pool",
+    "memory_stats",
+    "memory_history",
     "graph",
     "graph_build",
     "graph_condition",

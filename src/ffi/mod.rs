@@ -23,6 +23,8 @@ pub mod graph_condition;
 pub mod graph_times;
 pub mod guard;
 pub mod memory;
+pub mod memory_history;
+pub mod memory_stats;
 pub mod out_of_memory;
 pub mod pluggable;
 pub mod pool;

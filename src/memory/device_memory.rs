@@ -7,6 +7,7 @@ use super::{
     pool::{self, PoolId},
     route::Routes,
     space::Region,
+    stats::Stat,
 };
 use crate::{
     device::Device,
@@ -71,6 +72,8 @@ pub struct DeviceMemory {
     held: AtomicU64,
     held_peak: AtomicU64,
     held_in_all: AtomicU64,
+    /// What `held_in_all` was, and how much of it had gone, when the sums were reset.
+    held_bases: [AtomicU64; 2],
     /// The bits of the fraction that was set; 0 is none.
     fraction: AtomicU64,
     arenas: Mutex<Arenas>,
@@ -159,9 +162,30 @@ impl DeviceMemory {
         self.held_peak.load(Ordering::Relaxed)
     }
 
-    /// The sum of everything that was ever held.
-    pub fn held_in_all(&self) -> u64 {
-        self.held_in_all.load(Ordering::Relaxed)
+    /// What is held, by torch's names.
+    pub fn held_stat(&self) -> Stat {
+        let (current, in_all) = (self.held(), self.held_in_all.load(Ordering::Relaxed));
+        let bases = self.held_bases.each_ref().map(|base| base.load(Ordering::Relaxed));
+        // What the driver did not have after all is taken back.
+        Stat {
+            current,
+            peak: self.held_peak(),
+            allocated: in_all.saturating_sub(bases[0]),
+            freed: in_all.saturating_sub(current).saturating_sub(bases[1]),
+        }
+    }
+
+    /// Begins all sums and counts anew.
+    pub fn reset_accumulated(&self) {
+        let in_all = self.held_in_all.load(Ordering::Relaxed);
+        self.held_bases[0].store(in_all, Ordering::Relaxed);
+        self.held_bases[1].store(in_all.saturating_sub(self.held()), Ordering::Relaxed);
+        for count in [&self.ooms, &self.retries, &self.waits, &self.created, &self.released] {
+            count.reset();
+        }
+        for arena in self.arenas() {
+            arena.lock().space.counters.reset_accumulated();
+        }
     }
 
     /// Counts `bytes` as held if that stays within `most`.

@@ -91,6 +91,12 @@ impl Space {
 /// Gives the physical memory of a pool back, on every device. Waits for the devices. What the driver does not take stays
 /// mapped, and goes the next time.
 pub fn sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
+    let slept = put_to_sleep(runtime, id);
+    trackers::deliver();
+    slept
+}
+
+fn put_to_sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
     let _changing = CHANGING.lock();
     let homes = homes(runtime, id);
     for (device, arenas) in &homes {
@@ -115,7 +121,6 @@ pub fn sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
     if any || outcome.is_ok() {
         pool::set_asleep(id, true);
     }
-    trackers::deliver();
     outcome
 }
 
@@ -169,6 +174,12 @@ fn sleep_arena(runtime: &Runtime, device: &Device, arena: &'static Arena, any: &
 
 /// Gives a pool physical memory again, on every device. If there is not enough, it sleeps on.
 pub fn wake(runtime: &'static Runtime, id: PoolId) -> Result<()> {
+    let woken = wake_up(runtime, id);
+    trackers::deliver();
+    woken
+}
+
+fn wake_up(runtime: &'static Runtime, id: PoolId) -> Result<()> {
     let _changing = CHANGING.lock();
     for (device, arenas) in homes(runtime, id) {
         device.with_context(&runtime.driver, |driver| {
@@ -179,7 +190,6 @@ pub fn wake(runtime: &'static Runtime, id: PoolId) -> Result<()> {
         })?;
     }
     pool::set_asleep(id, false);
-    trackers::deliver();
     Ok(())
 }
 
