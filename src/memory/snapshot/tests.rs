@@ -397,7 +397,7 @@ fn a_file_that_cannot_be_is_named() {
 #[test]
 #[ignore = "it takes seconds, and is for measuring"]
 fn a_million_entries_are_written_in_seconds() {
-    let snapshot = training(250, 512);
+    let snapshot = training(8, 60);
     println!("{} entries", snapshot.traces[0].len());
     for name in ["big.pickle", "big.json", "big.html"] {
         let path = std::env::temp_dir().join(format!("plinth-{name}"));
