@@ -26,6 +26,12 @@ use crate::error::{Error, Result};
 use crate::status::Status;
 use std::{collections::HashMap, path::Path, sync::Arc};
 
+/// A stream as files have it: its handle, of which readers that count in floating point keep 53 bits. The handles of a GPU's
+/// streams are addresses and have fewer; the host device's have marks above, which are left out.
+fn stream_number(handle: usize) -> u64 {
+    handle as u64 & ((1 << 48) - 1)
+}
+
 /// What a block is, by torch's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]

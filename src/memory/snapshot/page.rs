@@ -11,7 +11,7 @@ use super::{
         history::{Action, Entry, Frame},
         pool::PoolId,
     },
-    Snapshot, json,
+    Snapshot, json, stream_number,
 };
 use std::{
     collections::HashMap,
@@ -133,7 +133,7 @@ impl<'a> Tables<'a> {
             let numbers = frames.iter().map(|frame| self.frames.number((&frame.name, &frame.file, frame.line)));
             write!(out, "{:?}", numbers.collect::<Vec<_>>())
         })?;
-        list(out, "streams", &self.streams.values, |out, stream| write!(out, "{stream}"))?;
+        list(out, "streams", &self.streams.values, |out, stream| write!(out, "{}", stream_number(*stream)))?;
         list(out, "pools", &self.pools.values, |out, pool| write!(out, "[{},{}]", pool.owner, pool.index))?;
         list(out, "threads", &self.threads.values, |out, thread| write!(out, "{thread}"))?;
         list(out, "annotations", &snapshot.annotations, |out, one| {

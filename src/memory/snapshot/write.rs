@@ -7,7 +7,7 @@ use super::{
         history::{Action, Annotation, Entry, Frame},
         pool::PoolId,
     },
-    Block, Figures, Segment, Snapshot,
+    Block, Figures, Segment, Snapshot, stream_number,
 };
 use std::{io, sync::Arc};
 
@@ -111,7 +111,7 @@ fn segment(snapshot: &Snapshot, segment: &Segment, to: &mut impl Writer) -> io::
     to.set("allocated_size", segment.allocated())?;
     to.set("active_size", segment.active())?;
     to.set("requested_size", segment.requested())?;
-    to.set("stream", segment.stream as u64)?;
+    to.set("stream", stream_number(segment.stream))?;
     to.set_text("segment_type", zone_name(segment.zone))?;
     to.key("segment_pool_id")?;
     to.pool(segment.pool)?;
@@ -153,7 +153,7 @@ fn entry(snapshot: &Snapshot, entry: &Entry, to: &mut impl Writer) -> io::Result
     to.set_text("action", entry.action.name())?;
     to.set(if entry.action == Action::Oom { "device_free" } else { "addr" }, entry.address)?;
     to.set("size", entry.size)?;
-    to.set("stream", entry.stream as u64)?;
+    to.set("stream", stream_number(entry.stream))?;
     to.set("time_us", entry.time_us)?;
     to.set_text("compile_context", "N/A")?;
     to.set_text("user_metadata", entry.metadata.as_deref().unwrap_or_default())?;

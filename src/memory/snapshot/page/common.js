@@ -83,8 +83,10 @@ function framesOf(stack) {
 const labels = new Map();
 function stackLabel(stack) {
   if (!labels.has(stack)) {
-    const frames = framesOf(stack), first = frames.find(frame => frame.name) ?? frames[0];
-    labels.set(stack, first ? `${first.name || '?'}${first.file ? ` (${first.file.split('/').pop()}:${first.line})` : ''}` : 'no stack recorded');
+    // The innermost function is often a wrapper that everybody calls, so two more follow it.
+    const frames = framesOf(stack), [first] = frames, place = first?.file ? ` (${first.file.split('/').pop()}:${first.line})` : '';
+    const names = frames.slice(0, 3).map(({name}) => name || '?').join(' ← ');
+    labels.set(stack, first ? names + place : 'no stack recorded');
   }
   return labels.get(stack);
 }
