@@ -14,14 +14,17 @@
 //!
 //! [`runtime`] is the state of the process (which driver, which devices), [`thread`] that of a thread (current
 //! device, current streams, the arenas of memory that it used last), [`handle`] the scheme by which a wrong handle is
-//! recognised instead of followed.
+//! recognised instead of followed, [`stack`] who called, [`clock`] when.
 //!
-//! Unsafe code is allowed in [`ffi`] and [`driver`], where C is, and in two locks of a few lines, [`memory::lock`], which a
-//! model checker has tried, and [`memory::biased`].
+//! Unsafe code is allowed in [`ffi`] and [`driver`], where C is, in [`stack`], which reads the callers' stacks, in the one
+//! instruction of [`clock`], and in two locks of a few lines, [`memory::lock`], which a model checker has tried, and
+//! [`memory::biased`].
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+#[allow(unsafe_code)]
+pub mod clock;
 pub mod copy;
 pub mod device;
 #[allow(unsafe_code)]
@@ -41,6 +44,8 @@ pub mod process;
 pub mod properties;
 pub mod random;
 pub mod runtime;
+#[allow(unsafe_code)]
+pub mod stack;
 pub mod status;
 pub mod stream;
 pub mod sync_debug;

@@ -2,8 +2,8 @@
 //! header (`make layout`), and here it is what rustc makes of the sources.
 
 use plinth::ffi::{
-    generator::*, graph::*, graph_build::*, graph_callable::*, graph_times::*, pool::*, properties::*, stream::*,
-    tensor::*, testing::*,
+    generator::*, graph::*, graph_build::*, graph_callable::*, graph_times::*, memory_history::*, memory_stats::*,
+    pool::*, properties::*, stream::*, tensor::*, testing::*,
 };
 use std::{
     fmt::Write,
@@ -50,6 +50,19 @@ fn structs_lie_as_c_sees_them() {
     });
     layout!(list, plinth_stream_context_t { device entered_device stream entered_stream });
     layout!(list, plinth_pool_id_t { owner index });
+    layout!(list, plinth_memory_stat_t { current peak allocated freed });
+    layout!(list, plinth_memory_stat_by_pool_t { all small_pool large_pool });
+    layout!(list, plinth_memory_stats_t {
+        struct_size allocation segment active inactive_split allocated_bytes reserved_bytes active_bytes
+        inactive_split_bytes requested_bytes oversize_allocations oversize_segments num_alloc_retries num_ooms
+        max_split_size num_sync_all_streams num_device_alloc num_device_free
+    });
+    layout!(list, plinth_memory_history_options_t {
+        struct_size enabled context max_entries clear_history record_annotations skip_actions reserved
+    });
+    layout!(list, plinth_memory_history_entry_t {
+        action device address size stream pool time_us thread metadata stack reserved
+    });
     layout!(list, plinth_graph_context_t { graph streams });
     layout!(list, plinth_graph_kernel_t { function grid block shared_bytes parameters });
     layout!(list, plinth_node_time_t { node node_type reserved microseconds what });

@@ -87,6 +87,15 @@ pub struct Leaving {
     pub mark: Mark,
 }
 
+/// What is left to do after a free, without the arena's lock.
+#[derive(Debug)]
+pub enum AfterFree {
+    /// To hold the block back: these streams may still use it.
+    Wait(Vec<Use>),
+    /// To tell the program's trackers.
+    Tell,
+}
+
 /// What an arena's lock guards.
 pub struct Inner {
     /// The blocks.
@@ -197,12 +206,13 @@ impl Inner {
         self.waiting.is_empty() && self.leaving.is_empty() && self.space.is_empty()
     }
 
-    /// Takes back a live block. Gives the streams that may still use it, if there are any.
+    /// Takes back a live block. Tells what is left to do, if anything is.
     #[inline]
-    pub fn give_back(&mut self, block: Id) -> Option<Vec<Use>> {
+    pub fn give_back(&mut self, block: Id) -> Option<AfterFree> {
         match self.space.give_back(block) {
             Given::Free => None,
-            Given::Waiting => Some(self.uses.remove(&block).unwrap_or_default()),
+            Given::Waiting => Some(AfterFree::Wait(self.uses.remove(&block).unwrap_or_default())),
+            Given::Heard => Some(AfterFree::Tell),
         }
     }
 }

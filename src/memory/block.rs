@@ -3,6 +3,7 @@
 //! The blocks of an arena lie in one vector and name each other by index. A block knows its neighbours in its region, and
 //! where it stands in the one list that its state puts it in.
 
+use super::history::StackId;
 use std::ops::{Index, IndexMut};
 
 /// Every block's size and offset are multiples of this many bytes.
@@ -77,6 +78,8 @@ pub struct Block {
     pub listed: bool,
     /// Whether streams other than its own were recorded as using it.
     pub used_elsewhere: bool,
+    /// Of a live block: who asked for it, where a history is kept.
+    pub stack: StackId,
 }
 
 /// The blocks of an arena.

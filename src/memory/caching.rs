@@ -1,7 +1,7 @@
 //! The caching allocator's calls.
 
 use super::{
-    arena::{self, Arena, Key, Use},
+    arena::{self, AfterFree, Arena, Key, Use},
     block::Id,
     cache,
     device_memory::{check_fraction, device},
@@ -10,7 +10,7 @@ use super::{
     ladder, marks, peak, pools, route,
     space::round,
     stats::Stats,
-    summary,
+    summary, trackers,
 };
 use crate::{
     driver::{Stream, types::CU_STREAM_PER_THREAD},
@@ -62,6 +62,7 @@ fn settle(arena: &Arena) {
     {
         peak::ask(&device.memory, arena);
     }
+    trackers::deliver();
 }
 
 #[cold]
@@ -70,8 +71,10 @@ fn alloc_more(number: i32, stream: Stream, request: Request) -> Result<u64> {
     loop {
         let (arena, generation) = find_arena(number, stream)?;
         let device = device(runtime, arena.device)?;
+        let climbed = ladder::climb(runtime, device, arena, generation, request);
+        trackers::deliver();
         // None: the arena was given to somebody else meanwhile, its pool being gone.
-        if let Some(address) = ladder::climb(runtime, device, arena, generation, request)? {
+        if let Some(address) = climbed? {
             peak::ask(&device.memory, arena);
             return Ok(address);
         }
@@ -118,9 +121,9 @@ pub fn caching_free(address: u64) -> Result<()> {
         drop(inner);
         return Err(not_allocated(address));
     }
-    if let Some(uses) = inner.give_back(block) {
+    if let Some(rest) = inner.give_back(block) {
         drop(inner);
-        hold_back(arena, block, uses);
+        after_free(arena, block, rest);
     } else if inner.space.orphaned && inner.space.counters.live == 0 {
         drop(inner);
         pools::bury(arena);
@@ -129,11 +132,25 @@ pub fn caching_free(address: u64) -> Result<()> {
 }
 
 #[cold]
-fn hold_back(arena: &'static Arena, block: Id, uses: Vec<Use>) {
-    // In a process that is exiting the block stays what it is.
-    if let Some(runtime) = runtime::usable() {
-        marks::hold_back(runtime, arena, block, uses);
+fn after_free(arena: &'static Arena, block: Id, rest: AfterFree) {
+    match rest {
+        // In a process that is exiting the block stays what it is.
+        AfterFree::Wait(uses) => {
+            if let Some(runtime) = runtime::usable() {
+                marks::hold_back(runtime, arena, block, uses);
+            }
+        }
+        AfterFree::Tell => {
+            let last = {
+                let space = &arena.lock().space;
+                space.orphaned && space.counters.live == 0
+            };
+            if last {
+                pools::bury(arena);
+            }
+        }
     }
+    trackers::deliver();
 }
 
 #[cold]
@@ -182,7 +199,9 @@ pub fn is_cached(address: u64) -> bool {
 
 /// Gives back to the driver what is free on every device.
 pub fn empty_cache() -> Result<()> {
-    cache::empty(runtime::ready()?)
+    let emptied = cache::empty(runtime::ready()?);
+    trackers::deliver();
+    emptied
 }
 
 /// Runs `body` with the memory of a device.

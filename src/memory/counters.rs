@@ -32,10 +32,38 @@ impl Flow {
         self.decreased += amount;
     }
 
-    /// By torch's names.
-    pub fn stat(&self) -> Stat {
-        Stat { current: self.current(), peak: self.peak, allocated: self.increased, freed: self.decreased }
+    /// By torch's names, the sums counted from a base.
+    fn stat(&self, base: &Base) -> Stat {
+        Stat {
+            current: self.current(),
+            peak: self.peak,
+            allocated: self.increased - base.increased,
+            freed: self.decreased - base.decreased,
+        }
     }
+
+    fn base(&self) -> Base {
+        Base { increased: self.increased, decreased: self.decreased }
+    }
+}
+
+/// The sums of a flow when they were reset: what happens later is counted from there, so that counting is as cheap as ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Base {
+    increased: u64,
+    decreased: u64,
+}
+
+/// The bases of a zone's flows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Bases {
+    count: Base,
+    bytes: Base,
+    requested: Base,
+    /// Blocks that waited: their frees were still to be counted.
+    waiting: u64,
+    /// Their bytes.
+    waiting_bytes: u64,
 }
 
 /// What is counted for each zone.
@@ -59,6 +87,11 @@ pub struct ZoneCounters {
     pub segments: Stat,
     /// Their bytes.
     pub reserved: Stat,
+    /// Free blocks whose memory cannot go back, as far as anybody looked.
+    pub pinned: Stat,
+    /// Their bytes.
+    pub pinned_bytes: Stat,
+    bases: Bases,
 }
 
 impl ZoneCounters {
@@ -68,34 +101,68 @@ impl ZoneCounters {
         self.active_bytes_peak = self.active_bytes_peak.max(self.bytes.current() + self.waiting_bytes.current);
     }
 
+    /// Blocks in the callers' hands.
+    pub fn live(&self) -> Stat {
+        self.count.stat(&self.bases.count)
+    }
+
+    /// Their bytes.
+    pub fn live_bytes(&self) -> Stat {
+        self.bytes.stat(&self.bases.bytes)
+    }
+
+    /// The bytes that were asked for.
+    pub fn requested(&self) -> Stat {
+        self.requested.stat(&self.bases.requested)
+    }
+
     /// Blocks in the callers' hands and those that wait: a block that is freed goes on being active while it waits.
     pub fn active(&self) -> Stat {
-        active(&self.count.stat(), &self.waiting, self.active_peak)
+        active(&self.live(), &self.waiting, self.active_peak, self.bases.waiting)
     }
 
     /// Their bytes.
     pub fn active_bytes(&self) -> Stat {
-        active(&self.bytes.stat(), &self.waiting_bytes, self.active_bytes_peak)
+        active(&self.live_bytes(), &self.waiting_bytes, self.active_bytes_peak, self.bases.waiting_bytes)
+    }
+
+    /// Notes how many free blocks cannot go back now, and their bytes.
+    pub fn note_pinned(&mut self, (count, bytes): (u64, u64)) {
+        for (stat, now) in [(&mut self.pinned, count), (&mut self.pinned_bytes, bytes)] {
+            stat.add(now.saturating_sub(stat.current));
+            stat.sub(stat.current - now);
+        }
+    }
+
+    fn reset_accumulated(&mut self) {
+        self.bases = Bases {
+            count: self.count.base(),
+            bytes: self.bytes.base(),
+            requested: self.requested.base(),
+            waiting: self.waiting.current,
+            waiting_bytes: self.waiting_bytes.current,
+        };
+        let stats = [&mut self.segments, &mut self.reserved, &mut self.pinned, &mut self.pinned_bytes];
+        stats.into_iter().for_each(Stat::reset_accumulated);
     }
 
     fn reset_peaks(&mut self) {
         for flow in [&mut self.count, &mut self.bytes, &mut self.requested] {
             flow.peak = flow.current();
         }
-        for stat in [&mut self.waiting, &mut self.waiting_bytes, &mut self.segments, &mut self.reserved] {
-            stat.reset_peak();
-        }
+        let held = [&mut self.segments, &mut self.reserved, &mut self.pinned, &mut self.pinned_bytes];
+        [&mut self.waiting, &mut self.waiting_bytes].into_iter().chain(held).for_each(Stat::reset_peak);
         (self.active_peak, self.active_bytes_peak) = (0, 0);
     }
 }
 
-fn active(live: &Stat, waiting: &Stat, peak: u64) -> Stat {
+fn active(live: &Stat, waiting: &Stat, peak: u64, waited: u64) -> Stat {
     let current = live.current + waiting.current;
     Stat {
         current,
         peak: live.peak.max(peak).max(current),
         allocated: live.allocated,
-        freed: live.freed - waiting.current,
+        freed: live.freed + waited - waiting.current,
     }
 }
 
@@ -169,5 +236,44 @@ impl Counters {
             zone.reset_peaks();
         }
         self.live_peak = self.live;
+    }
+
+    /// Begins all sums anew.
+    pub fn reset_accumulated(&mut self) {
+        self.zones.iter_mut().for_each(ZoneCounters::reset_accumulated);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_begin_anew_and_the_rest_stays() {
+        let mut counters = Counters::default();
+        for _ in 0..3 {
+            counters.hand_out(Zone::Large, 4096, 4000);
+        }
+        counters.take_back(Zone::Large, 4096, 4000);
+        counters.begin_wait(Zone::Large, 4096);
+        counters.map(Zone::Large, 1 << 20);
+        counters.zones[1].note_pinned((3, 300));
+        counters.zones[1].note_pinned((1, 500));
+        let zone = counters.zones[1];
+        assert_eq!(zone.live(), Stat { current: 2, peak: 3, allocated: 3, freed: 1 });
+        assert_eq!(zone.active(), Stat { current: 3, peak: 3, allocated: 3, freed: 0 });
+        assert_eq!(zone.pinned, Stat { current: 1, peak: 3, allocated: 3, freed: 2 });
+        assert_eq!(zone.pinned_bytes, Stat { current: 500, peak: 500, allocated: 500, freed: 0 });
+        counters.reset_accumulated();
+        let zone = counters.zones[1];
+        assert_eq!(zone.live(), Stat { current: 2, peak: 3, allocated: 0, freed: 0 });
+        assert_eq!(zone.active(), Stat { current: 3, peak: 3, allocated: 0, freed: 0 });
+        assert_eq!(zone.requested(), Stat { current: 8000, peak: 12_000, allocated: 0, freed: 0 });
+        assert_eq!(zone.reserved, Stat { current: 1 << 20, peak: 1 << 20, allocated: 0, freed: 0 });
+        counters.end_wait(Zone::Large, 4096);
+        counters.take_back(Zone::Large, 4096, 4000);
+        let zone = counters.zones[1];
+        assert_eq!((zone.live().freed, zone.active().freed), (1, 2));
+        assert_eq!((zone.live_bytes().freed, zone.active_bytes().freed), (4096, 8192));
     }
 }

@@ -2,11 +2,12 @@
 
 use super::{
     arena::{Arena, Key, MAX_ARENAS},
+    history, listener,
     peak::Peak,
     pool::{self, PoolId},
     route::Routes,
     space::Region,
-    tracing,
+    stats::Stat,
 };
 use crate::{
     device::Device,
@@ -71,6 +72,8 @@ pub struct DeviceMemory {
     held: AtomicU64,
     held_peak: AtomicU64,
     held_in_all: AtomicU64,
+    /// What `held_in_all` was, and how much of it had gone, when the sums were reset.
+    held_bases: [AtomicU64; 2],
     /// The bits of the fraction that was set; 0 is none.
     fraction: AtomicU64,
     arenas: Mutex<Arenas>,
@@ -144,6 +147,11 @@ impl DeviceMemory {
         self.total.get_or_try_init(|| Ok(device.properties(driver)?.total_memory)).copied()
     }
 
+    /// The same, if it was ever asked for. Makes no call of the driver.
+    pub fn known_total(&self) -> Option<u64> {
+        self.total.get().copied()
+    }
+
     /// The bytes that are held.
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Acquire)
@@ -154,9 +162,30 @@ impl DeviceMemory {
         self.held_peak.load(Ordering::Relaxed)
     }
 
-    /// The sum of everything that was ever held.
-    pub fn held_in_all(&self) -> u64 {
-        self.held_in_all.load(Ordering::Relaxed)
+    /// What is held, by torch's names.
+    pub fn held_stat(&self) -> Stat {
+        let (current, in_all) = (self.held(), self.held_in_all.load(Ordering::Relaxed));
+        let bases = self.held_bases.each_ref().map(|base| base.load(Ordering::Relaxed));
+        // What the driver did not have after all is taken back.
+        Stat {
+            current,
+            peak: self.held_peak(),
+            allocated: in_all.saturating_sub(bases[0]),
+            freed: in_all.saturating_sub(current).saturating_sub(bases[1]),
+        }
+    }
+
+    /// Begins all sums and counts anew.
+    pub fn reset_accumulated(&self) {
+        let in_all = self.held_in_all.load(Ordering::Relaxed);
+        self.held_bases[0].store(in_all, Ordering::Relaxed);
+        self.held_bases[1].store(in_all.saturating_sub(self.held()), Ordering::Relaxed);
+        for count in [&self.ooms, &self.retries, &self.waits, &self.created, &self.released] {
+            count.reset();
+        }
+        for arena in self.arenas() {
+            arena.lock().space.counters.reset_accumulated();
+        }
     }
 
     /// Counts `bytes` as held if that stays within `most`.
@@ -229,7 +258,7 @@ impl DeviceMemory {
         let mut inner = arena.lock();
         inner.space.no_split = super::pool::options(key.pool).no_split;
         inner.space.orphaned = false;
-        inner.space.traced = tracing::recorder().is_on().then_some((device, key.stream));
+        listener::tune(device, &mut inner);
         let generation = inner.space.generation;
         drop(inner);
         arenas.by_key.insert(key, arena);
@@ -267,6 +296,9 @@ impl DeviceMemory {
             return Vec::new();
         }
         inner.space.generation += 1;
+        if let Some(listener) = inner.space.listener.take() {
+            history::keep(listener);
+        }
         arenas.unused.push(arena);
         inner.space.remove_regions(|_| true)
     }

@@ -1,8 +1,8 @@
 //! Reading the figures of a device: what its arenas counted, added up.
 
 use super::{
-    arena::Arena,
-    block::{State, Zone},
+    arena::{Arena, Key},
+    block::State,
     counters::ZoneCounters,
     device_memory::{DeviceMemory, Method},
     grow::Request,
@@ -17,49 +17,48 @@ use std::collections::BTreeMap;
 /// All figures of a device. Where several arenas have memory, peaks of parts are the sum of the arenas' own peaks and so
 /// the most that they can have been; those of what is allocated and of what is held in all are exact.
 pub fn stats(memory: &DeviceMemory) -> Stats {
-    let mut stats = Stats::default();
-    for arena in memory.arenas() {
-        let inner = arena.lock();
-        let counters = &inner.space.counters;
-        let [small, large] = &counters.zones;
-        let mut part = Stats {
-            allocation: by_pool(small, large, |zone| zone.count.stat()),
-            segment: by_pool(small, large, |zone| zone.segments),
-            active: by_pool(small, large, ZoneCounters::active),
-            allocated_bytes: by_pool(small, large, |zone| zone.bytes.stat()),
-            reserved_bytes: by_pool(small, large, |zone| zone.reserved),
-            active_bytes: by_pool(small, large, ZoneCounters::active_bytes),
-            requested_bytes: by_pool(small, large, |zone| zone.requested.stat()),
-            ..Stats::default()
-        };
-        part.allocated_bytes.all.peak = counters.live_peak;
-        let pinned = inner.space.pinned_free();
-        for (zone, (count, bytes)) in Zone::ALL.into_iter().zip(pinned) {
-            let (blocks, sizes) = (&mut part.inactive_split, &mut part.inactive_split_bytes);
-            for (to, amount) in [(blocks, count), (sizes, bytes)] {
-                match zone {
-                    Zone::Small => to.small = now(amount),
-                    Zone::Large => to.large = now(amount),
-                }
-                to.all = sum(to.small, to.large);
-            }
-        }
-        stats.merge(&part);
-    }
+    let mut stats = stats_of(memory.arenas(), |_| true);
     let (live, live_peak) = peak::read(memory);
     stats.allocated_bytes.all.current = live;
     stats.allocated_bytes.all.peak = live_peak;
-    stats.reserved_bytes.all = Stat {
-        current: memory.held(),
-        peak: memory.held_peak(),
-        allocated: memory.held_in_all(),
-        freed: memory.held_in_all() - memory.held(),
-    };
+    stats.reserved_bytes.all = memory.held_stat();
     stats.num_alloc_retries = memory.retries.get();
     stats.num_ooms = memory.ooms.get();
     stats.num_sync_all_streams = memory.waits.get();
     stats.num_device_alloc = memory.created.get();
     stats.num_device_free = memory.released.get();
+    stats
+}
+
+/// The figures of some of a device's arenas. What is counted for the device alone is 0.
+pub fn stats_of(arenas: Vec<&'static Arena>, wanted: impl Fn(&Key) -> bool) -> Stats {
+    let mut stats = Stats::default();
+    for arena in arenas {
+        let mut inner = arena.lock();
+        if !wanted(&inner.key) {
+            continue;
+        }
+        let pinned = inner.space.pinned_free();
+        let counters = &mut inner.space.counters;
+        for (zone, pinned) in counters.zones.iter_mut().zip(pinned) {
+            zone.note_pinned(pinned);
+        }
+        let [small, large] = &counters.zones;
+        let mut part = Stats {
+            allocation: by_pool(small, large, ZoneCounters::live),
+            segment: by_pool(small, large, |zone| zone.segments),
+            active: by_pool(small, large, ZoneCounters::active),
+            inactive_split: by_pool(small, large, |zone| zone.pinned),
+            inactive_split_bytes: by_pool(small, large, |zone| zone.pinned_bytes),
+            allocated_bytes: by_pool(small, large, ZoneCounters::live_bytes),
+            reserved_bytes: by_pool(small, large, |zone| zone.reserved),
+            active_bytes: by_pool(small, large, ZoneCounters::active_bytes),
+            requested_bytes: by_pool(small, large, ZoneCounters::requested),
+            ..Stats::default()
+        };
+        part.allocated_bytes.all.peak = counters.live_peak;
+        stats.merge(&part);
+    }
     stats
 }
 
@@ -71,11 +70,6 @@ fn by_pool(small: &ZoneCounters, large: &ZoneCounters, of: impl Fn(&ZoneCounters
 fn sum(mut one: Stat, other: Stat) -> Stat {
     one.merge(&other);
     one
-}
-
-/// A figure that is only known at the moment of asking.
-fn now(amount: u64) -> Stat {
-    Stat { current: amount, peak: amount, allocated: amount, freed: 0 }
 }
 
 /// What is allocated and held in one pool of a device.

@@ -4,6 +4,7 @@
 use super::{
     block::{Block, Id, NONE, State, Zone},
     handles::Handle,
+    history::Action,
     mapped::{Backing, Mapped},
     space::{Region, Space},
 };
@@ -86,6 +87,7 @@ impl Space {
         let first = self.new_region(address, bytes, zone);
         self.mapped.insert(address, Mapped { bytes, backing: Backing::Segment(segment) });
         self.counters.map(zone, bytes);
+        self.hear_segment(Action::SegmentAlloc, address, bytes);
         if !self.no_split {
             self.cut(first, size);
         }
@@ -126,6 +128,7 @@ impl Space {
                 State::Held => {
                     self.mapped.remove(&region.address);
                     self.counters.unmap(region.zone, region.bytes);
+                    self.hear_segment(Action::SegmentFree, region.address, region.bytes);
                 }
                 _ => {
                     index += 1;
@@ -261,6 +264,7 @@ impl Space {
         for (physical, bytes) in pieces {
             self.mapped.insert(address, Mapped { bytes: *bytes, backing: Backing::Handle(*physical) });
             self.counters.map(zone, *bytes);
+            self.hear_segment(Action::SegmentMap, address, *bytes);
             address += bytes;
         }
     }
@@ -354,6 +358,7 @@ impl Space {
         if let Some(mapped) = self.mapped.get_mut(&lifted.address) {
             mapped.backing = Backing::Moved;
             self.counters.unmap(self.blocks[lifted.block].zone, lifted.bytes);
+            self.hear_segment(Action::SegmentUnmap, lifted.address, lifted.bytes);
         }
     }
 

@@ -19,6 +19,7 @@ use super::{
     device_memory::DeviceMemory,
     gauge,
     grow::{Grower, Means, Request, Steal},
+    history::{self, Action},
     marks, peak, policy,
     pool::{self, PoolId},
     recut,
@@ -66,6 +67,9 @@ pub fn climb(
         Outcome::Short => {
             device.memory.ooms.one();
             let shortage = gauge::shortage(runtime, device, arena, request);
+            let key = arena.key();
+            let (action, free) = (Action::Oom, shortage.free);
+            history::note_of(device.ordinal, action, free, request.requested, key.stream, key.pool);
             callbacks::observe(device.ordinal, request.requested, shortage.total, shortage.free);
             Err(Error::new(Status::OUT_OF_MEMORY, shortage.to_string()))
         }

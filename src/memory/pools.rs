@@ -6,6 +6,7 @@ use super::{
     gauge, marks,
     pool::{self, Options},
     route::{self, Who},
+    trackers,
 };
 use crate::{
     driver,
@@ -159,6 +160,7 @@ fn give_up(runtime: &'static Runtime, number: u32, id: PoolId) {
         arena.lock().space.orphaned = true;
     }
     let _ = cache::empty_arenas(runtime, device, arenas, Instant::now() + cache::GRACE);
+    trackers::deliver();
 }
 
 /// Gives back the memory of an arena whose pool is gone, and whose last block is free now.

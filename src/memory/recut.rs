@@ -7,6 +7,7 @@ use super::{
     arena::Arena,
     growth::Spare,
     handles::{self, Handle},
+    history::Action,
     marks,
     stuck::Cut,
 };
@@ -78,6 +79,7 @@ impl super::space::Space {
         let zone = self.blocks[lifted.block].zone;
         self.mapped.remove(&lifted.address);
         self.counters.unmap(zone, lifted.bytes);
+        self.hear_segment(Action::SegmentUnmap, lifted.address, lifted.bytes);
         self.note_mapped(lifted.address, zone, pieces);
         self.put_back(lifted.block);
     }

@@ -9,10 +9,12 @@ use super::{
     cache,
     device_memory::Method,
     handles::{self, Handle},
+    history::Action,
     mapped::{Backing, Mapped},
     marks, pool,
     pool::PoolId,
     space::Space,
+    trackers,
 };
 use crate::{
     device::Device,
@@ -64,8 +66,14 @@ impl Space {
         });
         if let Some(zone) = region.map(|region| region.zone) {
             match backing {
-                Backing::Asleep => self.counters.unmap(zone, dream.bytes),
-                _ => self.counters.map(zone, dream.bytes),
+                Backing::Asleep => {
+                    self.counters.unmap(zone, dream.bytes);
+                    self.hear_segment(Action::SegmentUnmap, dream.address, dream.bytes);
+                }
+                _ => {
+                    self.counters.map(zone, dream.bytes);
+                    self.hear_segment(Action::SegmentMap, dream.address, dream.bytes);
+                }
             }
         }
     }
@@ -83,6 +91,12 @@ impl Space {
 /// Gives the physical memory of a pool back, on every device. Waits for the devices. What the driver does not take stays
 /// mapped, and goes the next time.
 pub fn sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
+    let slept = put_to_sleep(runtime, id);
+    trackers::deliver();
+    slept
+}
+
+fn put_to_sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
     let _changing = CHANGING.lock();
     let homes = homes(runtime, id);
     for (device, arenas) in &homes {
@@ -160,6 +174,12 @@ fn sleep_arena(runtime: &Runtime, device: &Device, arena: &'static Arena, any: &
 
 /// Gives a pool physical memory again, on every device. If there is not enough, it sleeps on.
 pub fn wake(runtime: &'static Runtime, id: PoolId) -> Result<()> {
+    let woken = wake_up(runtime, id);
+    trackers::deliver();
+    woken
+}
+
+fn wake_up(runtime: &'static Runtime, id: PoolId) -> Result<()> {
     let _changing = CHANGING.lock();
     for (device, arenas) in homes(runtime, id) {
         device.with_context(&runtime.driver, |driver| {

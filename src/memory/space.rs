@@ -11,9 +11,10 @@ use super::{
     block::{Block, Blocks, Id, NONE, State, UNIT, Zone},
     counters::Counters,
     directory::{self, Entry},
+    history::StackId,
+    listener::Listener,
     mapped::Mapped,
     stuck::Stuck,
-    trace, tracing,
 };
 use std::collections::{BTreeMap, HashSet};
 
@@ -38,8 +39,8 @@ pub struct Region {
 pub struct Space {
     /// The number of the arena, for the directory.
     number: u32,
-    /// Whether a trace is written: the device and the stream's handle that it says.
-    pub traced: Option<(u32, usize)>,
+    /// Who listens, if anybody does.
+    pub listener: Option<Box<Listener>>,
     /// How often the arena was given another key: who looked it up before that must look again.
     pub generation: u32,
     /// Whether the pool is gone, so that the last block takes the memory with it.
@@ -82,6 +83,8 @@ pub enum Given {
     Free,
     /// Other streams were recorded on it; its owner decides when it is free.
     Waiting,
+    /// The block is free, and trackers are to hear of it.
+    Heard,
 }
 
 impl Space {
@@ -89,7 +92,7 @@ impl Space {
     pub fn new(number: u32) -> Self {
         Space {
             number,
-            traced: None,
+            listener: None,
             generation: 0,
             orphaned: false,
             no_split: false,
@@ -177,8 +180,8 @@ impl Space {
             self.list(id);
         }
         self.counters.hand_out(zone, size, requested);
-        if self.traced.is_some() {
-            self.trace_alloc(address, requested);
+        if self.listener.is_some() {
+            self.hear_alloc(id, requested);
         }
         address
     }
@@ -208,6 +211,7 @@ impl Space {
             link: NONE,
             listed: false,
             used_elsewhere: false,
+            stack: StackId::default(),
         };
         block.size = size;
         let next = block.next;
@@ -238,10 +242,9 @@ impl Space {
     pub fn give_back(&mut self, id: Id) -> Given {
         let block = &self.blocks[id];
         self.counters.take_back(block.zone, block.size, block.requested);
-        if self.traced.is_some() {
-            self.trace_free(block.address);
+        if self.listener.is_some() {
+            return self.give_back_heard(id);
         }
-        let block = &self.blocks[id];
         if block.used_elsewhere {
             self.begin_wait(id);
             return Given::Waiting;
@@ -250,26 +253,24 @@ impl Space {
         Given::Free
     }
 
+    /// The rest of [`give_back`](Self::give_back), where somebody listens.
+    #[cold]
+    fn give_back_heard(&mut self, id: Id) -> Given {
+        let told = self.hear_free(id);
+        if self.blocks[id].used_elsewhere {
+            self.begin_wait(id);
+            return Given::Waiting;
+        }
+        self.park(id);
+        if told { Given::Heard } else { Given::Free }
+    }
+
     /// Lets the directory lead to a block.
     #[inline(never)]
     fn list(&mut self, id: Id) {
         let block = &mut self.blocks[id];
         block.listed = true;
         directory::list(block.address, block.zone, Entry { arena: self.number, block: id });
-    }
-
-    #[cold]
-    fn trace_alloc(&self, address: u64, size: u64) {
-        if let Some((device, stream)) = self.traced {
-            tracing::recorder().record_alloc(trace::Block { device, address, stream, size });
-        }
-    }
-
-    #[cold]
-    fn trace_free(&self, address: u64) {
-        if let Some((device, _)) = self.traced {
-            tracing::recorder().record_free(device, address);
-        }
     }
 
     #[cold]
@@ -284,6 +285,9 @@ impl Space {
         let block = &mut self.blocks[id];
         block.used_elsewhere = false;
         self.counters.end_wait(block.zone, block.size);
+        if self.listener.is_some() {
+            self.hear_end_of_wait(id);
+        }
         self.merge(id);
     }
 

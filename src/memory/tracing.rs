@@ -6,6 +6,7 @@
 
 use super::{
     block::State,
+    listener,
     trace::{Block, Recorder},
 };
 use crate::{error::Result, runtime};
@@ -38,8 +39,7 @@ pub fn trace_start(path: &Path) -> Result<()> {
         .collect();
     RECORDER.start(path, runtime.devices().len(), live)?;
     for (arena, inner) in &mut guards {
-        let stream = inner.key.stream;
-        inner.space.traced = Some((arena.device, stream));
+        listener::tune(arena.device, inner);
     }
     Ok(())
 }
@@ -48,8 +48,9 @@ pub fn trace_start(path: &Path) -> Result<()> {
 pub fn trace_stop() -> Result<()> {
     let runtime = runtime::ready()?;
     let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory.all_arenas()).collect();
+    let stopped = RECORDER.stop();
     for arena in lists.iter().flat_map(|list| list.iter()) {
-        arena.lock().space.traced = None;
+        listener::tune(arena.device, &mut arena.lock());
     }
-    RECORDER.stop()
+    stopped
 }

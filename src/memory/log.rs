@@ -1,0 +1,168 @@
+//! The log of an arena: the newest entries, as small as they can be.
+//!
+//! Entries lie in chunks. A full chunk is never changed again, so a reader takes it without copying while the arena goes on
+//! writing; the oldest is dropped when the others hold as many entries as are to be kept.
+
+use super::{
+    history::{Action, StackId},
+    tags,
+};
+use crate::{clock, stack};
+use std::{collections::VecDeque, sync::Arc};
+
+/// Entries of a chunk: 40 KiB.
+const CHUNK: usize = 1024;
+
+/// An entry as it is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Raw {
+    /// When.
+    pub ticks: u64,
+    /// Where.
+    pub address: u64,
+    /// Its bytes.
+    pub size: u64,
+    /// Who called.
+    pub stack: StackId,
+    /// The system's number of the thread.
+    pub thread: u32,
+    /// The number of the thread's tag; 0 for none.
+    pub tag: u32,
+    /// What.
+    pub action: Action,
+}
+
+impl Raw {
+    /// An entry of this moment and this thread.
+    #[inline]
+    pub fn now(action: Action, address: u64, size: u64, with_stack: bool) -> Raw {
+        let stack = if with_stack { stack::capture() } else { StackId::NONE };
+        Raw { ticks: clock::ticks(), address, size, stack, thread: stack::thread_id(), tag: tags::current(), action }
+    }
+}
+
+/// See the module's comment.
+#[derive(Debug, Clone, Default)]
+pub struct Log {
+    full: VecDeque<Arc<Vec<Raw>>>,
+    last: Vec<Raw>,
+    most: usize,
+}
+
+impl Log {
+    /// A log that keeps so many entries, and some more.
+    pub fn new(most: usize) -> Self {
+        Log { most, ..Log::default() }
+    }
+
+    /// Lets it keep so many entries from now on.
+    pub fn set_most(&mut self, most: usize) {
+        self.most = most;
+        self.drop_old();
+    }
+
+    /// Writes an entry.
+    #[inline]
+    pub fn push(&mut self, raw: Raw) {
+        if self.last.len() == CHUNK {
+            self.begin_chunk();
+        }
+        self.last.push(raw);
+    }
+
+    #[cold]
+    fn begin_chunk(&mut self) {
+        let full = std::mem::replace(&mut self.last, Vec::with_capacity(CHUNK));
+        self.full.push_back(Arc::new(full));
+        self.drop_old();
+    }
+
+    /// Drops the chunks that are not needed, and uses one of them again if nobody reads it.
+    fn drop_old(&mut self) {
+        while self.full.len().saturating_sub(1) >= self.most.div_ceil(CHUNK) {
+            let oldest = self.full.pop_front();
+            if let Some(Ok(mut chunk)) = oldest.map(Arc::try_unwrap)
+                && self.last.is_empty()
+            {
+                chunk.clear();
+                self.last = chunk;
+            }
+        }
+    }
+
+    /// The entries, the oldest first.
+    pub fn entries(&self) -> impl Iterator<Item = &Raw> {
+        self.full.iter().flat_map(|chunk| chunk.iter()).chain(&self.last)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.full.len() * CHUNK + self.last.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// When the last entry was written; 0 without one.
+    pub fn last_ticks(&self) -> u64 {
+        self.last.last().or_else(|| self.full.back()?.last()).map_or(0, |raw| raw.ticks)
+    }
+
+    /// Nothing will be written any more.
+    pub fn close(&mut self) {
+        self.last.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(number: u64) -> Raw {
+        Raw {
+            ticks: number,
+            address: number * 512,
+            size: 1,
+            stack: StackId::NONE,
+            thread: 7,
+            tag: 0,
+            action: Action::Alloc,
+        }
+    }
+
+    #[test]
+    fn an_entry_is_small() {
+        assert_eq!(size_of::<Raw>(), 40);
+    }
+
+    #[test]
+    fn the_newest_are_kept() {
+        for most in [1, 10, CHUNK - 1, CHUNK, CHUNK + 1, 5 * CHUNK, usize::MAX] {
+            let mut log = Log::new(most);
+            for number in 0..20 * CHUNK as u64 + 3 {
+                log.push(raw(number));
+                assert!(log.len() >= most.min(number as usize + 1));
+                assert!(log.len() <= most.saturating_add(2 * CHUNK));
+            }
+            let last = 20 * CHUNK as u64 + 2;
+            assert_eq!(log.last_ticks(), last);
+            let numbers: Vec<u64> = log.entries().map(|raw| raw.ticks).collect();
+            let first = last + 1 - numbers.len() as u64;
+            assert!(numbers.iter().copied().eq(first..=last), "{most}");
+        }
+    }
+
+    #[test]
+    fn a_reader_keeps_what_it_reads() {
+        let mut log = Log::new(CHUNK);
+        (0..3000).for_each(|number| log.push(raw(number)));
+        let read = log.clone();
+        (3000..30_000).for_each(|number| log.push(raw(number)));
+        assert_eq!(read.last_ticks(), 2999);
+        assert!(read.entries().map(|raw| raw.ticks).is_sorted());
+        log.set_most(1);
+        assert!(log.len() <= 2 * CHUNK && log.last_ticks() == 29_999);
+    }
+}

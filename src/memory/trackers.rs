@@ -1,0 +1,121 @@
+//! The program's trackers: callbacks that hear of everything that a history would have an entry of, as it happens.
+//!
+//! What happens is put in a queue under the lock of the arena that it happens in, so the queue has the order of things. The
+//! thread whose call made something happen empties the queue before the call returns, without a lock of the allocator's.
+
+use super::{
+    callbacks::Callback,
+    history::{Entry, StackId},
+    listener,
+    log::Raw,
+    pool::PoolId,
+    tags,
+};
+use crate::{
+    error::{Error, Result},
+    runtime,
+    status::Status,
+};
+use parking_lot::Mutex;
+use std::{
+    cell::Cell,
+    collections::VecDeque,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+/// Tells a tracker the device and what happened on it.
+pub type Tracker = fn(function: usize, context: usize, device: u32, entry: &Entry);
+
+static TRACKERS: Mutex<Vec<Callback<Tracker>>> = Mutex::new(Vec::new());
+static THERE: AtomicBool = AtomicBool::new(false);
+static QUEUE: Mutex<VecDeque<(u32, Entry, u32)>> = Mutex::new(VecDeque::new());
+/// Held by the thread that tells the trackers.
+static TELLING: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    /// Whether this thread is in a tracker.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether there are trackers.
+pub fn are_there() -> bool {
+    THERE.load(Ordering::Relaxed)
+}
+
+/// Adds a tracker.
+pub fn attach(callback: Callback<Tracker>) -> Result<()> {
+    change(|trackers| {
+        trackers.push(callback);
+        Ok(())
+    })
+}
+
+/// Removes the one that was added last with this function and context.
+pub fn detach(function: usize, context: usize) -> Result<()> {
+    change(|trackers| {
+        let found = trackers.iter().rposition(|entry| (entry.function, entry.context) == (function, context));
+        match found {
+            Some(index) => {
+                trackers.remove(index);
+                Ok(())
+            }
+            None => {
+                Err(Error::new(Status::INVALID_VALUE, "no tracker was attached with this function and this context"))
+            }
+        }
+    })
+}
+
+fn change(body: impl FnOnce(&mut Vec<Callback<Tracker>>) -> Result<()>) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory.all_arenas()).collect();
+    let there = {
+        let mut trackers = TRACKERS.lock();
+        body(&mut trackers)?;
+        !trackers.is_empty()
+    };
+    if THERE.swap(there, Ordering::Relaxed) != there {
+        for arena in lists.iter().flat_map(|list| list.iter()) {
+            listener::tune(arena.device, &mut arena.lock());
+        }
+    }
+    Ok(())
+}
+
+/// Puts something in the queue. What happens because a tracker itself asked for it is told to none.
+pub(super) fn tell_later(device: u32, stream: usize, pool: PoolId, raw: &Raw) {
+    if INSIDE.with(Cell::get) {
+        return;
+    }
+    let time_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+    let Raw { address, size, stack, thread, tag, action, .. } = *raw;
+    let stack: StackId = stack;
+    let entry = Entry { action, address, size, stream, pool, time_us, stack, metadata: None, thread: thread.into() };
+    QUEUE.lock().push_back((device, entry, tag));
+}
+
+/// Tells the trackers what happened. To be called without any lock.
+#[cold]
+pub fn deliver() {
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            INSIDE.with(|inside| inside.set(false));
+        }
+    }
+    if INSIDE.with(Cell::get) || QUEUE.lock().is_empty() {
+        return;
+    }
+    let _telling = TELLING.lock();
+    INSIDE.with(|inside| inside.set(true));
+    let _leave = Leave;
+    loop {
+        let Some((device, mut entry, tag)) = QUEUE.lock().pop_front() else { return };
+        entry.metadata = tags::name(tag);
+        let trackers = TRACKERS.lock().clone();
+        for tracker in trackers {
+            (tracker.call)(tracker.function, tracker.context, device, &entry);
+        }
+    }
+}

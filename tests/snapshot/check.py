@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# Checks a snapshot as torch's viewers would read it. SPDX-License-Identifier: MIT OR Apache-2.0
+"""Reads a pickle that plinth wrote, in four ways, and checks what must hold of it.
+
+  check.py snapshot.pickle [snapshot.json [stats.0.json ...]]
+
+The opcodes must be those that the unpickler of https://pytorch.org/memory_viz knows, and the memo and the numbers what it
+makes of them; Python's own unpickler must find the structure of torch.cuda.memory._snapshot(); blocks must tile their segments;
+and the history, played backwards from the blocks, must never meet one that it does not know. Beside it, the JSON must say the
+same, and sums must be what plinth_memory_stats counted.
+"""
+
+import json
+import pathlib
+import pickle
+import pickletools
+import sys
+
+# Those of the viewer's unpickler, as read there.
+OPCODES = {
+    "PROTO", "FRAME", "STOP", "MARK", "MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET", "EMPTY_DICT", "EMPTY_LIST",
+    "EMPTY_TUPLE", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "LIST", "DICT", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "NONE",
+    "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "SHORT_BINUNICODE", "BINUNICODE",
+}
+STATES = {"active_allocated", "active_pending_free", "inactive"}
+ACTIONS = {"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap",
+           "snapshot", "oom"}
+SETTINGS = {"PYTORCH_CUDA_ALLOC_CONF", "max_split_size", "garbage_collection_threshold", "expandable_segments",
+            "pinned_num_register_threads", "release_lock_on_cudamalloc", "pinned_use_cuda_host_register",
+            "graph_capture_record_stream_reuse", "roundup_power2_divisions"}
+
+
+def expect(held, what):
+    if not held:
+        sys.exit(f"check.py: {what}")
+
+
+def check_opcodes(data):
+    """What the viewer's unpickler must be able to do with every opcode."""
+    seen = set()
+    for opcode, argument, position in pickletools.genops(data):
+        seen.add(opcode.name)
+        expect(opcode.name in OPCODES, f"the viewer does not know {opcode.name}, at byte {position}")
+        if opcode.name == "PROTO":
+            expect(2 <= argument <= 4, f"protocol {argument}")
+        if opcode.name == "LONG1":
+            expect(abs(argument) < 2**53, f"{argument} at byte {position} is no number in JavaScript")
+    return seen
+
+
+def check_frames(frames):
+    for frame in frames:
+        expect(set(frame) == {"name", "filename", "line"}, f"a frame has {sorted(frame)}")
+        expect(isinstance(frame["name"], str) and isinstance(frame["filename"], str) and isinstance(frame["line"], int), frame)
+
+
+def check_segments(segments):
+    addresses = [(segment["address"], segment["device"]) for segment in segments]
+    expect(addresses == sorted(addresses), "segments are not sorted by address")
+    for segment in segments:
+        wanted = {"device", "address", "total_size", "allocated_size", "active_size", "requested_size", "stream", "segment_type",
+                  "segment_pool_id", "is_expandable", "frames", "blocks"}
+        expect(wanted <= set(segment), f"a segment lacks {wanted - set(segment)}")
+        expect(segment["segment_type"] in ("small", "large"), segment["segment_type"])
+        sums = dict.fromkeys(STATES, 0)
+        at = segment["address"]
+        for block in segment["blocks"]:
+            expect(set(block) == {"address", "size", "requested_size", "state", "frames"}, f"a block has {sorted(block)}")
+            expect(block["address"] == at and block["size"] > 0, f"the blocks of {at:#x} leave a gap, or overlap")
+            expect(block["requested_size"] <= block["size"], f"{block} has less than was asked for")
+            check_frames(block["frames"])
+            sums[block["state"]] += block["size"]
+            at += block["size"]
+        expect(at == segment["address"] + segment["total_size"], "blocks do not fill their segment")
+        expect(sums["active_allocated"] == segment["allocated_size"], "allocated_size")
+        expect(sums["active_allocated"] + sums["active_pending_free"] == segment["active_size"], "active_size")
+        requested = sum(block["requested_size"] for block in segment["blocks"] if block["state"] != "inactive")
+        expect(requested == segment["requested_size"], "requested_size")
+
+
+def check_trace(trace, segments):
+    """Plays the history backwards from the blocks, as the viewers do."""
+    live = {block["address"]: block for segment in segments for block in segment["blocks"] if block["state"] != "inactive"}
+    held = sum(segment["total_size"] for segment in segments)
+    before = None
+    for entry in reversed(trace):
+        action = entry["action"]
+        expect(action in ACTIONS, f"action {action!r}")
+        place = "device_free" if action == "oom" else "addr"
+        wanted = {"action", place, "size", "stream", "time_us", "compile_context", "user_metadata", "frames"}
+        expect(wanted <= set(entry), f"an entry of {action} lacks {wanted - set(entry)}")
+        expect(before is None or entry["time_us"] <= before, "entries are not in the order of their times")
+        before = entry["time_us"]
+        check_frames(entry["frames"])
+        if action == "alloc":
+            block = live.pop(entry["addr"], None)
+            expect(block is not None, f"what was allocated at {entry['addr']:#x} is neither there nor freed")
+            expect(block["requested_size"] == entry["size"], f"{entry['size']} bytes became {block['requested_size']}")
+        elif action == "free_completed":
+            expect(entry["addr"] not in live, f"what was freed at {entry['addr']:#x} is there")
+            live[entry["addr"]] = {"requested_size": entry["size"], "state": "active_pending_free"}
+        elif action == "free_requested":
+            expect(entry["addr"] in live, f"what was freed at {entry['addr']:#x} is not waiting")
+            expect(live[entry["addr"]]["state"] == "active_pending_free", f"{entry['addr']:#x} was freed and is live")
+            live[entry["addr"]]["state"] = "active_allocated"
+        elif action in ("segment_map", "segment_alloc"):
+            held -= entry["size"]
+        elif action in ("segment_unmap", "segment_free"):
+            held += entry["size"]
+    expect(held >= 0, f"{held} bytes were held before the history begins")
+
+
+def resolve(json_snapshot):
+    """The JSON with its stacks in place, as the pickle has them."""
+    stacks = json_snapshot.pop("stacks")
+    expect(stacks[0] == [], "stack 0 is not empty")
+
+    def walk(value):
+        if isinstance(value, list):
+            return [walk(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        value = {key: stacks[item] if key == "frames" else walk(item) for key, item in value.items()}
+        for key in ("segment_pool_id", "pool_id"):
+            if key in value:
+                value[key] = tuple(value[key])
+        return value
+
+    return walk(json_snapshot)
+
+
+def without_moment(snapshot):
+    """Two snapshots that were taken one after the other differ in this alone."""
+    traces = [[entry for entry in trace if entry["action"] != "snapshot"] for trace in snapshot["device_traces"]]
+    # The clock is read anew for each, and may be set meanwhile.
+    strip = [[{key: value for key, value in entry.items() if key != "time_us"} for entry in trace] for trace in traces]
+    annotations = [{key: value for key, value in one.items() if key != "time_us"} for one in snapshot["external_annotations"]]
+    own = {key: value for key, value in snapshot["plinth"].items() if key != "time_us"}
+    return {**snapshot, "device_traces": strip, "external_annotations": annotations, "plinth": own}
+
+
+def check_stats(segments, stats):
+    blocks = [block for segment in segments for block in segment["blocks"]]
+    live = [block for block in blocks if block["state"] == "active_allocated"]
+    active = [block for block in blocks if block["state"] != "inactive"]
+    for key, value in {
+        "allocated_bytes.all.current": sum(block["size"] for block in live),
+        "allocation.all.current": len(live),
+        "active_bytes.all.current": sum(block["size"] for block in active),
+        "active.all.current": len(active),
+        "requested_bytes.all.current": sum(block["requested_size"] for block in live),
+        "reserved_bytes.all.current": sum(segment["total_size"] - segment["asleep_size"] for segment in segments),
+    }.items():
+        expect(stats[key] == value, f"{key} is {stats[key]}, and {value} in the snapshot")
+
+
+def check(path, json_path=None, stats_paths=()):
+    data = pathlib.Path(path).read_bytes()
+    seen = check_opcodes(data)
+    snapshot = pickle.loads(data)
+    expect({"segments", "device_traces", "allocator_settings", "external_annotations"} <= set(snapshot), sorted(snapshot))
+    expect(set(snapshot["allocator_settings"]) == SETTINGS, sorted(snapshot["allocator_settings"]))
+    expect(len(snapshot["allocator_settings"]["roundup_power2_divisions"]) == 16, "roundup_power2_divisions")
+    check_segments(snapshot["segments"])
+    for device, trace in enumerate(snapshot["device_traces"]):
+        check_trace(trace, [segment for segment in snapshot["segments"] if segment["device"] == device])
+    if json_path is not None:
+        other = resolve(json.loads(pathlib.Path(json_path).read_text()))
+        expect(without_moment(other) == without_moment(snapshot), "the JSON says something else than the pickle")
+    for device, stats in enumerate(stats_paths):
+        segments = [segment for segment in snapshot["segments"] if segment["device"] == device]
+        check_stats(segments, json.loads(pathlib.Path(stats).read_text()))
+    return snapshot, seen
+
+
+def main():
+    snapshot, seen = check(sys.argv[1], *(sys.argv[2:3]), stats_paths=sys.argv[3:])
+    entries = sum(len(trace) for trace in snapshot["device_traces"])
+    print(f"{sys.argv[1]}: {len(snapshot['segments'])} segments, {entries} entries, opcodes {' '.join(sorted(seen))}")
+
+
+if __name__ == "__main__":
+    main()
