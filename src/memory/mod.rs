@@ -30,6 +30,7 @@ pub mod mapped;
 pub mod marks;
 pub mod peak;
 pub mod peers;
+pub mod pinned;
 pub mod policy;
 pub mod pool;
 mod pools;
@@ -52,6 +53,10 @@ pub use arena::Arena;
 pub use caching::*;
 pub use device_memory::DeviceMemory;
 pub use peers::{add_all_peers, add_peer, let_reach, remove_peer};
+pub use pinned::{
+    check as check_pinned, host_alloc, host_block_at, host_empty_cache, host_free, host_memory_stats,
+    host_record_stream, is_host_cached, reset_accumulated_host_memory_stats, reset_peak_host_memory_stats,
+};
 pub use pool::PoolId;
 pub use pools::*;
 pub use raw::{alloc, alloc_pinned, device_of, free, free_pinned, owner};

@@ -65,7 +65,7 @@ pub fn free_pinned(span: Span) -> Result<()> {
     if span.address() == 0 {
         return Ok(());
     }
-    if runtime.pointer_info(span.address())?.kind != MemoryKind::Pinned {
+    if super::is_host_cached(span.address()) || runtime.pointer_info(span.address())?.kind != MemoryKind::Pinned {
         return Err(not_allocated(span, "plinth_pinned_malloc"));
     }
     sync_debug::check("plinth_pinned_free")?;
