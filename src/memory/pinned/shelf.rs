@@ -249,7 +249,7 @@ mod tests {
     use std::collections::{BTreeMap, HashMap};
 
     fn piece(class: usize, index: u64, origin: Origin) -> Piece {
-        Piece { address: (index + 1) << 32, bytes: class::slab_bytes(class), origin }
+        Piece { address: (index + 1) << 40, bytes: class::slab_bytes(class), origin }
     }
 
     #[derive(Debug, Clone, Copy)]

@@ -6,7 +6,7 @@ use super::{
     shelf::{Origin, Piece},
 };
 use crate::{
-    driver::{Answer, Driver, Pages, Span, types::CU_MEMHOSTREGISTER_PORTABLE},
+    driver::{Driver, Pages, Span, types::CU_MEMHOSTREGISTER_PORTABLE},
     error::{Error, Result},
     runtime::Runtime,
     status::Status,
@@ -87,13 +87,12 @@ pub fn give_back(runtime: &Runtime, piece: &Piece) -> Result<()> {
     }
     let started = Instant::now();
     let span = Span::owned(piece.address, piece.bytes as usize);
-    let freed: Answer<()> = runtime.in_any_context(|driver| {
+    runtime.in_any_context(|driver| {
         Ok(driver.with_relaxed_capture(|| match piece.origin {
             Origin::Registered => driver.host_unregister(span).inspect(|()| Pages::of(span).unmap()),
             Origin::Driver | Origin::Reserve => driver.pinned_free(span),
-        })?)
+        })??)
     })?;
-    freed?;
     figures::went(piece.bytes, started.elapsed());
     Ok(())
 }

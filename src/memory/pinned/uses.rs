@@ -51,7 +51,12 @@ struct Book {
     tickets: HashMap<u64, u64>,
     /// In the order of the frees.
     waiting: Vec<Waiting>,
+    /// How many may wait before a free looks whether any need to.
+    patience: usize,
 }
+
+/// [`Book::patience`] at least.
+const PATIENCE: usize = 16;
 
 static BOOK: Mutex<Option<Book>> = Mutex::new(None);
 /// One thread at a time looks whether marks are passed; the others wait for what it finds.
@@ -190,18 +195,22 @@ pub fn hold_back(runtime: &Runtime, address: u64) {
     {
         marks.clear();
     }
-    let done = with(|book| {
+    let (done, many) = with(|book| {
         if !marks.is_empty() {
             book.waiting.push(Waiting { address, marks });
-            return None;
+            return (None, book.waiting.len() > book.patience.max(PATIENCE));
         }
         if let Some(uses) = book.uses.get_mut(&address) {
             uses.waits = false;
         }
-        book.settle(address)
+        (book.settle(address), false)
     });
     if let Some(address) = done {
         give_back(address);
+    }
+    // A shelf that has enough for long asks for nothing back, and each of those that wait has an event.
+    if many {
+        reap(runtime, false);
     }
 }
 
@@ -231,6 +240,7 @@ pub fn reap(runtime: &Runtime, wait: bool) -> bool {
     let (over, mut left): (Vec<_>, Vec<_>) = queue.into_iter().partition(|entry| entry.marks.is_empty());
     let done: Vec<u64> = with(|book| {
         left.append(&mut book.waiting);
+        book.patience = 2 * left.len();
         book.waiting = left;
         let over = over.into_iter().filter_map(|entry| {
             book.uses.get_mut(&entry.address)?.waits = false;
