@@ -30,7 +30,7 @@ static CHANGED: Condvar = Condvar::new();
 
 /// Tells the thread that a block waits; the first time, makes it.
 pub fn notice() {
-    if !options::get().pinned_use_background_threads {
+    if !options::get().is_ok_and(|options| options.pinned_use_background_threads) {
         return;
     }
     let mut state = STATE.lock();

@@ -28,10 +28,16 @@ use map::Place;
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use shelf::{Given, Shelf, Slab};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 static SHELVES: OnceCell<Box<[Lock<Shelf>]>> = OnceCell::new();
 /// One thread at a time brings slabs of several blocks: the others find theirs in it.
 static GROWING: Mutex<()> = Mutex::new(());
+
+/// Blocks above so many bytes go back to the driver when they are free. Every slab's coming sets it anew.
+static LARGEST_KEPT: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Larger blocks have their slab to themselves.
+const LARGEST_SHARED: u64 = 1 << 20;
 
 #[inline]
 fn shelves() -> &'static [Lock<Shelf>] {
@@ -126,7 +132,10 @@ fn attempt(bytes: u64) -> String {
 
 /// Adds a slab to a shelf, and takes a block of it.
 fn grow(runtime: &Runtime, class: usize) -> Result<u64> {
-    let piece = source::get(runtime, &options::get(), class::slab_bytes(class))?;
+    let options = options::get()?;
+    let kept = options.pinned_max_cached_size_mb.saturating_mul(1 << 20);
+    LARGEST_KEPT.store(if kept == 0 { u64::MAX } else { kept.max(LARGEST_SHARED) }, Ordering::Relaxed);
+    let piece = source::get(runtime, &options, class::slab_bytes(class))?;
     let size = class::size(class);
     let slab = Slab::new(class, piece);
     let number = with_shelf(class, |shelf, _| shelf.number());
@@ -157,10 +166,22 @@ pub fn host_free(address: u64) -> Result<()> {
     let Some(Place { class, slab }) = map::find(address) else { return Err(not_allocated(address)) };
     let size = class::size(class);
     match with_shelf(class, |shelf, size| shelf.give_back(slab, address, size)) {
-        Given::Free => figures::end(size),
+        Given::Free => {
+            figures::end(size);
+            if size > LARGEST_KEPT.load(Ordering::Relaxed) {
+                return give_up(runtime, class);
+            }
+        }
         Given::Waits => hold_back(runtime, address),
         Given::Unknown => return Err(not_allocated(address)),
     }
+    Ok(())
+}
+
+/// Lets blocks go that are too large to be kept. They are free, whatever comes of it: what fails is tried with the next.
+#[cold]
+fn give_up(runtime: &Runtime, class: usize) -> Result<()> {
+    let _ = trim_class(runtime, class);
     Ok(())
 }
 
@@ -234,23 +255,39 @@ pub fn host_empty_cache() -> Result<()> {
 fn trim(runtime: &Runtime) -> Result<()> {
     let mut outcome = Ok(());
     for class in 0..class::CLASSES {
-        let free = with_shelf(class, |shelf, _| shelf.remove_free());
-        for (number, slab) in free {
-            let piece = slab.piece;
-            match source::give_back(runtime, &piece) {
-                Ok(()) => {
-                    map::unlist(piece.address, piece.bytes, Place { class, slab: number });
-                    with_shelf(class, |shelf, _| shelf.vacate(number));
-                }
-                // It is as good as before.
-                Err(error) => {
-                    with_shelf(class, |shelf, _| shelf.put(number, slab));
-                    outcome = outcome.and(Err(error));
-                }
+        outcome = outcome.and(trim_class(runtime, class));
+    }
+    outcome
+}
+
+/// Gives back to the driver what is wholly free of a class.
+fn trim_class(runtime: &Runtime, class: usize) -> Result<()> {
+    let mut outcome = Ok(());
+    let free = with_shelf(class, |shelf, _| shelf.remove_free());
+    for (number, slab) in free {
+        let piece = slab.piece;
+        match source::give_back(runtime, &piece) {
+            Ok(()) => {
+                map::unlist(piece.address, piece.bytes, Place { class, slab: number });
+                with_shelf(class, |shelf, _| shelf.vacate(number));
+            }
+            // It is as good as before.
+            Err(error) => {
+                with_shelf(class, |shelf, _| shelf.put(number, slab));
+                outcome = outcome.and(Err(error));
             }
         }
     }
     outcome
+}
+
+/// Lets a block go that waited, if it is too large to be kept.
+fn after_wait(runtime: &Runtime, address: u64) {
+    if let Some(place) = map::find(address)
+        && class::size(place.class) > LARGEST_KEPT.load(Ordering::Relaxed)
+    {
+        let _ = give_up(runtime, place.class);
+    }
 }
 
 /// All figures.

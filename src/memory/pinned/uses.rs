@@ -207,6 +207,7 @@ pub fn hold_back(runtime: &Runtime, address: u64) {
     });
     if let Some(address) = done {
         give_back(address);
+        super::after_wait(runtime, address);
     }
     // A shelf that has enough for long asks for nothing back, and each of those that wait has an event.
     if many {
@@ -250,6 +251,7 @@ pub fn reap(runtime: &Runtime, wait: bool) -> bool {
     });
     for address in done {
         give_back(address);
+        super::after_wait(runtime, address);
         any = true;
     }
     any
