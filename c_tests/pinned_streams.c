@@ -281,6 +281,49 @@ TEST(memory_of_two_graphs_waits_for_both) {
   expect_nothing_pinned();
 }
 
+TEST(a_graph_that_is_updated_has_the_other_s_memory) {
+  void *there = device_memory(KIB, 0);
+  unsigned char *first_memory = pin(KIB);
+  unsigned char *second_memory = pin(KIB);
+  unsigned char *back = pin(KIB);
+  pattern_fill(second_memory, KIB, 2);
+  plinth_graph_t graph = graph_of_copy(there, first_memory, KIB, PLINTH_GRAPH_KEEP_GRAPH);
+  CHECK_OK(plinth_graph_instantiate(graph));
+  plinth_graph_t second = graph_of_copy(there, second_memory, KIB, PLINTH_GRAPH_KEEP_GRAPH);
+  CHECK_OK(plinth_graph_update(graph, second));
+  CHECK_OK(plinth_graph_destroy(second));
+  unpin(second_memory);
+  sleep_milliseconds(20);
+  expect_not_given(second_memory, KIB);
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_synchronize(0));
+  fetch(back, there, KIB);
+  CHECK_EQ(pattern_mismatch(back, KIB, 2), KIB);
+  CHECK_OK(plinth_graph_destroy(graph));
+  unpin(first_memory);
+  EXPECT_BACK(second_memory, KIB);
+  EXPECT_BACK(first_memory, KIB);
+  unpin(back);
+  CHECK_OK(plinth_device_free(there));
+  expect_nothing_pinned();
+}
+
+TEST(a_copy_of_a_graph_keeps_its_memory) {
+  void *there = device_memory(KIB, 0);
+  unsigned char *memory = pin(KIB);
+  plinth_graph_t copy = NULL;
+  plinth_graph_t graph = graph_of_copy(there, memory, KIB, PLINTH_GRAPH_KEEP_GRAPH);
+  CHECK_OK(plinth_graph_clone(graph, &copy));
+  CHECK_OK(plinth_graph_destroy(graph));
+  unpin(memory);
+  sleep_milliseconds(20);
+  expect_not_given(memory, KIB);
+  CHECK_OK(plinth_graph_destroy(copy));
+  EXPECT_BACK(memory, KIB);
+  CHECK_OK(plinth_device_free(there));
+  expect_nothing_pinned();
+}
+
 TEST(a_graph_that_is_gone_leaves_nothing_to_wait_for) {
   void *there = device_memory(KIB, 0);
   unsigned char *memory = pin(KIB);

@@ -47,7 +47,7 @@ pub unsafe extern "C" fn plinth_host_free(pointer: *mut c_void) -> plinth_status
 /// plinth_memset_pattern note it themselves. Thread-safe.
 ///
 /// In a stream that captures, the memory becomes the graph's: it stays out of use, though freed, as long as the graph or
-/// anything that was instantiated of it is there. A driver before 11.3 cannot tell when that is, and the memory then stays
+/// anything that was instantiated of it is there. Where the driver cannot tell when that is, as before 11.3, the memory stays
 /// out of use for good.
 ///
 /// @param pointer An address in the memory, not only its first; NULL does nothing.

@@ -143,7 +143,12 @@ fn note_capture(runtime: &Runtime, address: u64, stream: Stream) -> Result<()> {
 
 fn keep(runtime: &Runtime, graph: Graph, ticket: u64) -> Result<()> {
     match runtime.in_any_context(|driver| Ok(driver.graph_keep_ticket::<HostTicket>(graph, ticket)?)) {
-        Err(error) if error.driver_code() == codes::CUDA_ERROR_NOT_SUPPORTED => Ok(()),
+        // An old driver, or a graph that may hold nothing.
+        Err(error)
+            if matches!(error.driver_code(), codes::CUDA_ERROR_NOT_SUPPORTED | codes::CUDA_ERROR_INVALID_VALUE) =>
+        {
+            Ok(())
+        }
         result => result,
     }
 }
