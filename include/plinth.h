@@ -114,6 +114,12 @@ typedef struct plinth_philox_state_t {
 
 /*! An initializer for a plinth_memory_history_options_t: everything is kept, without end. */
 #define PLINTH_MEMORY_HISTORY_OPTIONS_INIT {sizeof(plinth_memory_history_options_t), 2, 3, 0, 0, 0, 0, 0}
+/*! An initializer for a plinth_host_memory_stats_t. */
+#define PLINTH_HOST_MEMORY_STATS_INIT {sizeof(plinth_host_memory_stats_t), {0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}, \
+    {0, 0, 0, 0}, 0, 0, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0}}
+
+/*! An initializer for a plinth_pointer_attributes_t. */
+#define PLINTH_POINTER_ATTRIBUTES_INIT {sizeof(plinth_pointer_attributes_t), 0, 0, 0, 0, NULL, NULL, NULL, 0, NULL, 0, {0, 0}}
 
 /*! An initializer for a plinth_host_usage_t. */
 #define PLINTH_HOST_USAGE_INIT {sizeof(plinth_host_usage_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
@@ -188,6 +194,26 @@ typedef struct plinth_philox_state_t {
  * The bytes of an event's handle for other processes.
  */
 #define PLINTH_IPC_EVENT_HANDLE_SIZE 64
+
+/**
+ * The memory is pinned for every context of the process, not only for the current one. The usual choice.
+ */
+#define PLINTH_HOST_REGISTER_PORTABLE 1
+
+/**
+ * The memory is mapped for devices, which most drivers do anyway.
+ */
+#define PLINTH_HOST_REGISTER_MAPPED 2
+
+/**
+ * The memory is of another device, such as a network card.
+ */
+#define PLINTH_HOST_REGISTER_IO_MEMORY 4
+
+/**
+ * Devices only read the memory.
+ */
+#define PLINTH_HOST_REGISTER_READ_ONLY 8
 
 /**
  * No history is kept.
@@ -268,6 +294,46 @@ typedef struct plinth_philox_state_t {
  * A request failed for want of memory; the address is how many bytes the device had free.
  */
 #define PLINTH_MEMORY_ACTION_OOM 8
+
+/**
+ * Memory that the driver does not know: plain host memory, or none at all.
+ */
+#define PLINTH_MEMORY_UNREGISTERED 0
+
+/**
+ * Pinned host memory.
+ */
+#define PLINTH_MEMORY_HOST 1
+
+/**
+ * A device's memory.
+ */
+#define PLINTH_MEMORY_DEVICE 2
+
+/**
+ * Memory that the driver moves between host and devices.
+ */
+#define PLINTH_MEMORY_MANAGED 3
+
+/**
+ * Nobody has the memory from the driver.
+ */
+#define PLINTH_OWNER_NONE 0
+
+/**
+ * The program, another library, or plinth for them: plinth_device_malloc, plinth_pinned_malloc and the like.
+ */
+#define PLINTH_OWNER_PROGRAM 1
+
+/**
+ * The caching allocator, plinth_caching_allocator_alloc.
+ */
+#define PLINTH_OWNER_CACHING_ALLOCATOR 2
+
+/**
+ * The allocator of pinned memory, plinth_host_alloc.
+ */
+#define PLINTH_OWNER_HOST_ALLOCATOR 3
 
 /**
  * The graph keeps its nodes after the end of the capture, and is made ready by plinth_graph_instantiate, or by its first
@@ -539,6 +605,104 @@ typedef void (*plinth_host_function_t)(void *context);
 typedef struct plinth_event *plinth_event_t;
 
 /**
+ * A quantity that goes up and down.
+ */
+typedef struct plinth_host_stat_t {
+  /**
+   * What it is.
+   */
+  uint64_t current;
+  /**
+   * The most that it was, since the peaks were reset.
+   */
+  uint64_t peak;
+  /**
+   * The sum of all increases, since the sums were reset.
+   */
+  uint64_t allocated;
+  /**
+   * The sum of all decreases, since the sums were reset.
+   */
+  uint64_t freed;
+} plinth_host_stat_t;
+
+/**
+ * How long calls of the driver took, in microseconds.
+ */
+typedef struct plinth_host_time_t {
+  /**
+   * All of them together, since the sums were reset.
+   */
+  uint64_t total;
+  /**
+   * The longest, since the peaks or the sums were reset.
+   */
+  uint64_t max;
+  /**
+   * The shortest, since then.
+   */
+  uint64_t min;
+  /**
+   * How many there were, since the sums were reset.
+   */
+  uint64_t count;
+  /**
+   * Their mean: total / count, rounded down; 0 where there was none.
+   */
+  uint64_t avg;
+} plinth_host_time_t;
+
+/**
+ * The figures of pinned memory, by the names of torch.cuda.host_memory_stats. They are right where torch 2.11's are not:
+ * active_requests and active_bytes go down with every block that may be given out again, by its own size.
+ *
+ * The struct grows at its end in newer versions; set struct_size to sizeof(plinth_host_memory_stats_t) before the call.
+ */
+typedef struct plinth_host_memory_stats_t {
+  /**
+   * In: the size that the caller knows. Out: how much of it was filled.
+   */
+  size_t struct_size;
+  /**
+   * Pieces of memory that the driver gave, each of one block or many.
+   */
+  struct plinth_host_stat_t allocations;
+  /**
+   * Blocks in the callers' hands, and freed ones that streams or graphs may still use.
+   */
+  struct plinth_host_stat_t active_requests;
+  /**
+   * Bytes that the driver gave.
+   */
+  struct plinth_host_stat_t allocated_bytes;
+  /**
+   * Bytes of the active blocks, each as large as it was rounded up to.
+   */
+  struct plinth_host_stat_t active_bytes;
+  /**
+   * How often the driver was asked for pinned memory and gave it, since the sums were reset.
+   */
+  uint64_t num_host_alloc;
+  /**
+   * How often it was given back, since the sums were reset.
+   */
+  uint64_t num_host_free;
+  /**
+   * What the former took.
+   */
+  struct plinth_host_time_t host_alloc_time;
+  /**
+   * What the latter took.
+   */
+  struct plinth_host_time_t host_free_time;
+} plinth_host_memory_stats_t;
+
+/**
+ * Is told of a figure. The key is valid during the call only.
+ */
+typedef void (*plinth_host_memory_stats_visitor_t)(const char *key, uint64_t value, void *context);
+
+/**
  * The name of a pool. {0, 0} is the default pool, which has everything that goes to no other.
  */
 typedef struct plinth_pool_id_t {
@@ -794,6 +958,64 @@ typedef void (*plinth_memory_annotation_callback_t)(int32_t device,
                                                     const char *name,
                                                     bool begin,
                                                     void *context);
+
+/**
+ * What is known of a pointer.
+ *
+ * The struct grows at its end in newer versions; set struct_size to sizeof(plinth_pointer_attributes_t) before the call.
+ */
+typedef struct plinth_pointer_attributes_t {
+  /**
+   * In: the size that the caller knows. Out: how much of it was filled.
+   */
+  size_t struct_size;
+  /**
+   * PLINTH_MEMORY_...: the kind of memory.
+   */
+  int32_t kind;
+  /**
+   * The device that it belongs to; of pinned memory the one that was current when it was pinned. -1 for unregistered
+   * memory.
+   */
+  int32_t device;
+  /**
+   * PLINTH_OWNER_...: who has it from the driver.
+   */
+  int32_t owner;
+  /**
+   * 1 if the addresses and the memory behind them were made apart, so that memory may move, else 0.
+   */
+  int32_t is_virtual;
+  /**
+   * The address by which devices use it; NULL if they cannot.
+   */
+  void *device_pointer;
+  /**
+   * The address by which the host uses it; NULL if it cannot, and for unregistered memory.
+   */
+  void *host_pointer;
+  /**
+   * Where the block begins that the pointer lies in: one of an allocator's of the library, else of the driver's. NULL for
+   * unregistered memory and for free memory of an allocator's.
+   */
+  void *base;
+  /**
+   * The bytes of the block.
+   */
+  size_t size;
+  /**
+   * Where the piece of memory begins that the driver knows, in which the block lies; NULL for unregistered memory.
+   */
+  void *range_base;
+  /**
+   * The bytes of that.
+   */
+  size_t range_size;
+  /**
+   * The pool of the caching allocator that it belongs to; {0, 0} for the default one and for all other memory.
+   */
+  struct plinth_pool_id_t pool;
+} plinth_pointer_attributes_t;
 
 /**
  * The handle of a graph.
@@ -1747,7 +1969,7 @@ PLINTH_NOEXCEPT;
  * Sets what happens when a call of the library makes the CPU wait for the device, for all threads.
  *
  * Such calls are plinth_synchronize, plinth_stream_synchronize, plinth_event_synchronize, blocking copies and copies
- * with pageable host memory, plinth_device_free and plinth_pinned_free. Needs no device. Thread-safe.
+ * with pageable host memory, plinth_device_free, plinth_pinned_free, plinth_managed_free and plinth_host_unregister. Needs no device. Thread-safe.
  *
  * @param mode PLINTH_SYNC_DEBUG_DEFAULT, _WARN or _ERROR.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for another number.
@@ -2334,6 +2556,178 @@ plinth_status_t plinth_memset_pattern(void *destination,
 PLINTH_NOEXCEPT;
 
 /**
+ * Allocates pinned host memory from what is cached, where possible: memory that every device may use, and whose copies do
+ * not wait. Thread-safe.
+ *
+ * Makes no call of the driver as long as there is a free block. Sizes are rounded up by less than an eighth: to multiples
+ * of 64 bytes up to 512, then to one of eight sizes between each power of two and the next. Small blocks share pieces of
+ * some 2 MiB that are pinned at once; above 1 MiB each block is pinned alone.
+ *
+ * @param size Bytes; 0 gives NULL.
+ * @param pointer Out: the memory, aligned to 64 bytes, from 4096 bytes on to 512, above 1 MiB to a page. Its contents are
+ *        whatever its last user left. The caller owns it and frees it with plinth_host_free.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY, after everything free went back to the driver
+ *         and what streams still used was waited for; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_host_alloc(size_t size,
+                                  void **pointer)
+PLINTH_NOEXCEPT;
+
+/**
+ * Frees what plinth_host_alloc gave, from any thread. Never waits. Thread-safe.
+ *
+ * Memory that no stream used is given out again at once. What streams used, by the copies and fills of this library or by
+ * plinth_host_record_stream, stays out of use until they have passed this point; what a graph captured, until the graph and
+ * all that was instantiated of it are gone.
+ *
+ * @param pointer The memory; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for what plinth_host_alloc did not give or was freed already;
+ *         PLINTH_ERROR_FORKED_CHILD. In a process that is exiting it does nothing, and succeeds.
+ */
+PLINTH_API
+plinth_status_t plinth_host_free(void *pointer)
+PLINTH_NOEXCEPT;
+
+/**
+ * Notes that work in a stream uses memory of plinth_host_alloc, so that after its free it stays out of use until the stream
+ * has passed the free. For the program's own kernels and copies; plinth_memcpy, plinth_copy, plinth_memset and
+ * plinth_memset_pattern note it themselves. Thread-safe.
+ *
+ * In a stream that captures, the memory becomes the graph's: it stays out of use, though freed, as long as the graph or
+ * anything that was instantiated of it is there. Where the driver cannot tell when that is, as before 11.3, the memory stays
+ * out of use for good.
+ *
+ * @param pointer An address in the memory, not only its first; NULL does nothing.
+ * @param stream The stream; NULL for the current device's default stream. It must outlive the free.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for what is in no such memory; PLINTH_ERROR_INVALID_HANDLE;
+ *         PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_host_record_stream(const void *pointer,
+                                          plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives pinned memory back to the driver: every piece of which nothing is in use. Waits for no stream's work by itself, but
+ * the driver may wait for the devices before it lets pinned memory go. Thread-safe.
+ *
+ * @return PLINTH_OK; PLINTH_ERROR_DRIVER, with what could not go back still cached; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_host_empty_cache(void)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells whether an address is in pinned host memory, no matter who pinned it or how. Managed memory is not.
+ *
+ * Any value may be asked about: it is looked up, not followed. Memory of plinth_host_alloc is known without a call of the
+ * driver, also while it is free. Thread-safe.
+ *
+ * @param pointer An address.
+ * @param pinned Out: whether it is; false for NULL.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_is_pinned(const void *pointer,
+                                 bool *pinned)
+PLINTH_NOEXCEPT;
+
+/**
+ * Pins memory that the program has already, as cudaHostRegister does: copies to and from it do not wait then, and devices
+ * may use it. Slow: it brings every page in and locks it. Thread-safe.
+ *
+ * @param pointer The memory; best whole pages, since whole pages are pinned.
+ * @param bytes How much.
+ * @param flags PLINTH_HOST_REGISTER_ constants; torch's pin_memory has PORTABLE.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for 0 bytes, a range past the end of all addresses,
+ *         unknown flags, memory that is not there, and memory that is pinned already; PLINTH_ERROR_NOT_SUPPORTED for flags that
+ *         the device lacks; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_host_register(void *pointer,
+                                     size_t bytes,
+                                     uint32_t flags)
+PLINTH_NOEXCEPT;
+
+/**
+ * Undoes plinth_host_register. To be called before the memory is freed, and when the devices are done with it; may wait for
+ * them. Thread-safe.
+ *
+ * @param pointer What plinth_host_register was given; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for what is not registered; PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync debug
+ *         mode; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_host_unregister(void *pointer)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the figures of the pinned memory of plinth_host_alloc. Thread-safe: while other threads allocate, each figure is
+ * right for a moment of the call.
+ *
+ * @param stats In: struct_size. Out: the figures.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a struct_size that is too small; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_host_memory_stats(struct plinth_host_memory_stats_t *stats)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the same figures one by one, under the keys of torch.cuda.host_memory_stats ("active_bytes.current"), in the order
+ * of their bytes: 28 of them. Thread-safe.
+ *
+ * @param visitor Is called for each, in the calling thread; not NULL. It may call the library.
+ * @param context Is passed to the visitor.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_host_memory_stats_each(plinth_host_memory_stats_visitor_t visitor,
+                                              void *context)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives the same figures as a JSON object with the keys of torch.cuda.host_memory_stats: {"active_bytes.current": 0, ...}.
+ * Thread-safe.
+ *
+ * @param text Out: the object. The caller owns it and frees it with plinth_string_free.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_host_memory_stats_json(char **text)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives the same figures as a JSON object of objects, as torch.cuda.host_memory_stats_as_nested_dict:
+ * {"active_bytes": {"current": 0, ...}, ...}. Thread-safe.
+ *
+ * @param text Out: the object. The caller owns it and frees it with plinth_string_free.
+ * @return As plinth_host_memory_stats_json.
+ */
+PLINTH_API plinth_status_t plinth_host_memory_stats_as_nested_dict(char **text) PLINTH_NOEXCEPT;
+
+/**
+ * Lets all peaks of pinned memory begin again at what is now, and the longest and shortest times with the next call of the
+ * driver. Thread-safe.
+ *
+ * @return PLINTH_OK; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_reset_peak_host_memory_stats(void)
+PLINTH_NOEXCEPT;
+
+/**
+ * Sets all sums of pinned memory to 0: allocated and freed of each quantity, the counts of driver calls, and their times.
+ * Thread-safe.
+ *
+ * @return PLINTH_OK; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_reset_accumulated_host_memory_stats(void)
+PLINTH_NOEXCEPT;
+
+/**
  * Allocates device memory for work in a stream, from what is cached where possible. Thread-safe.
  *
  * Makes no call of the driver as long as there is a free block, and never waits for work of the device unless memory is
@@ -2913,6 +3307,54 @@ PLINTH_NOEXCEPT;
 PLINTH_API
 plinth_status_t plinth_detach_allocator_trace_tracker(plinth_memory_history_callback_t tracker,
                                                       void *context)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells what is known of a pointer: its kind of memory, its device, its addresses, whose it is and where it begins.
+ *
+ * Any value may be asked about: it is looked up, not followed. For the caching allocator's memory the block is found by
+ * looking at all blocks of its stream, so this is not for every copy. Thread-safe.
+ *
+ * @param pointer An address.
+ * @param attributes In: struct_size. Out: what is known.
+ * @return PLINTH_OK, also for memory that nobody knows; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a struct_size
+ *         that is too small; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_pointer_attributes(const void *pointer,
+                                          struct plinth_pointer_attributes_t *attributes)
+PLINTH_NOEXCEPT;
+
+/**
+ * Allocates managed memory: memory that the host and every device use by one address, and that the driver moves to where it
+ * is touched. Slow, and never cached. Thread-safe.
+ *
+ * The driver would give more than the device has, and move it in and out with every use. This call does not: it fails
+ * beyond what is free on the device now.
+ *
+ * @param size Bytes; 0 gives NULL.
+ * @param device The device that it belongs to; -1 for the current one.
+ * @param pointer Out: the memory. The caller owns it and frees it with plinth_managed_free.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_OUT_OF_MEMORY with a message that tells
+ *         request, free and total; PLINTH_ERROR_NOT_SUPPORTED for a device or a driver without it; PLINTH_ERROR_DRIVER; the
+ *         errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_managed_malloc(size_t size,
+                                      int32_t device,
+                                      void **pointer)
+PLINTH_NOEXCEPT;
+
+/**
+ * Frees what plinth_managed_malloc gave. As cudaFree does, it waits for all work of the memory's device. Thread-safe.
+ *
+ * @param pointer The memory; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for what plinth_managed_malloc did not give or was freed already;
+ *         PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync debug mode; PLINTH_ERROR_CAPTURE_FORBIDS; PLINTH_ERROR_DRIVER; the errors
+ *         of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_managed_free(void *pointer)
 PLINTH_NOEXCEPT;
 
 /**
@@ -4846,7 +5288,7 @@ plinth_status_t plinth_driver_calls(char **text)
 PLINTH_NOEXCEPT;
 
 /**
- * Walks every structure of the caching allocator and checks that they agree with each other. For tests, while no other
+ * Walks every structure of the caching allocator and of that of pinned memory, and checks that they agree. For tests, while no other
  * thread allocates or frees: what is in the middle of a step does not agree with itself.
  *
  * @return PLINTH_OK; PLINTH_ERROR_PANIC with a message that names what is broken; the errors of initialization.

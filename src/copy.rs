@@ -47,10 +47,20 @@ pub fn in_stream(destination: Span, source: Span, handle: usize) -> Result<()> {
     if sync_debug::is_on() && (is_pageable(runtime, destination)? || is_pageable(runtime, source)?) {
         sync_debug::check("plinth_memcpy with pageable host memory")?;
     }
-    reaching(stream.device, &[destination, source], || {
-        runtime.in_stream(stream, |driver, raw| Ok(driver.copy(destination, source, raw)?))
-    })
-    .context(|| format!("copying {}", Bytes(destination.bytes() as u64)))
+    note_pinned(runtime, &[destination, source], stream)
+        .and_then(|()| {
+            reaching(stream.device, &[destination, source], || {
+                runtime.in_stream(stream, |driver, raw| Ok(driver.copy(destination, source, raw)?))
+            })
+        })
+        .context(|| format!("copying {}", Bytes(destination.bytes() as u64)))
+}
+
+/// Notes that work in a stream uses these memories, so far as they are cached pinned memory: freed, they stay out of use
+/// until it is done. Before the work, so that nothing has begun where this fails.
+#[inline]
+fn note_pinned(runtime: &Runtime, spans: &[Span], stream: stream::Stream) -> Result<()> {
+    spans.iter().try_for_each(|span| memory::pinned::note_use(runtime, *span, stream))
 }
 
 /// Runs `body`, which works on memory from a stream of `device`. Memory of another device that is mapped, as the caching
@@ -115,6 +125,7 @@ pub fn between_current_streams(destination: Span, source: Span, non_blocking: bo
                 }
             }
             if non_blocking {
+                note_pinned(runtime, &[destination, source], stream::current_on(runtime, device)?)?;
                 copy_on(runtime, destination, source, device)
             } else {
                 copy_on_and_wait(runtime, destination, source, device)
@@ -196,13 +207,17 @@ pub fn fill(destination: Span, pattern: Pattern, handle: usize) -> Result<()> {
             ),
         ));
     }
-    runtime
-        .in_stream(stream, |driver, raw| {
-            Ok(match pattern {
-                Pattern::One(value) => driver.fill_8(destination, value, raw),
-                Pattern::Two(value) => driver.fill_16(destination, value, raw),
-                Pattern::Four(value) => driver.fill_32(destination, value, raw),
-            }?)
-        })
+    note_pinned(runtime, &[destination], stream)
+        .and_then(|()| fill_in(runtime, destination, pattern, stream))
         .context(|| format!("filling {}", Bytes(destination.bytes() as u64)))
+}
+
+fn fill_in(runtime: &Runtime, destination: Span, pattern: Pattern, stream: stream::Stream) -> Result<()> {
+    runtime.in_stream(stream, |driver, raw| {
+        Ok(match pattern {
+            Pattern::One(value) => driver.fill_8(destination, value, raw),
+            Pattern::Two(value) => driver.fill_16(destination, value, raw),
+            Pattern::Four(value) => driver.fill_32(destination, value, raw),
+        }?)
+    })
 }

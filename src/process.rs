@@ -7,6 +7,7 @@ use crate::{memory, runtime, thread};
 use std::{panic, sync::Once};
 
 extern "C" fn exiting() {
+    memory::pinned::background::stop();
     memory::forget_arenas();
     runtime::mark_exiting();
 }
@@ -21,8 +22,8 @@ unsafe extern "C" fn forked() {
 pub fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: both functions live as long as the library, which is linked not to be unloaded; each makes a
-        // few stores to atomics, which is allowed in an exit handler and in the child of a fork.
+        // SAFETY: both functions live as long as the library, which is linked not to be unloaded. In the child of a fork
+        // there are a few stores to atomics, which is allowed there; an exit handler may also end a thread.
         unsafe {
             libc::atexit(exiting);
             libc::pthread_atfork(None, None, Some(forked));

@@ -97,6 +97,7 @@ done
 
 if python3 -c 'import torch' 2>/dev/null; then
     step bench-torch 120 python3 benches/torch_calls.py
+    step bench-torch-pinned 120 python3 benches/torch_pinned.py
     # Trains on PyTorch's memory and on plinth's: losses by their bits, memory held, step times. Meant to take 150 s at most.
     # Fills in one process with PyTorch's, bit for bit; other cases with another seed.
     step random-torch 300 python3 tests/random/against_torch.py --library lib/libplinth.so --cases 3000 --seconds 240 \
@@ -110,6 +111,7 @@ else
     skip random-captured "no PyTorch"
     skip bench-random-table "no PyTorch"
     skip bench-torch "no PyTorch"
+    skip bench-torch-pinned "no PyTorch"
     skip torch "no PyTorch"
 fi
 

@@ -3,8 +3,8 @@
 
 use super::{Answer, Driver, HostFunction, Stream, call, codes, graph_node::KernelNode, types::*};
 use std::{
-    ffi::{CStr, c_uint},
-    ptr,
+    ffi::{CStr, c_uint, c_void},
+    panic, ptr,
 };
 
 /// A graph: one that a capture left, one built by hand, or a part of another, which lives as long as that.
@@ -88,6 +88,17 @@ handle!(Graph, CUgraph);
 handle!(GraphExec, CUgraphExec);
 handle!(GraphNode, CUgraphNode);
 handle!(UserObject, CUuserObject);
+
+/// What is to be told when the last graph that holds one of its numbers is gone.
+pub trait Ticket {
+    /// The number is back, on a thread of the driver's, and the driver must not be called.
+    fn released(number: u64);
+}
+
+extern "C" fn released<T: Ticket>(data: *mut c_void) {
+    // There is nobody to tell of a panic.
+    let _ = panic::catch_unwind(|| T::released(data as u64));
+}
 
 #[cfg(test)]
 impl GraphNode {
@@ -253,5 +264,17 @@ impl Driver {
         let flags = if moved { CU_GRAPH_USER_OBJECT_MOVE } else { 0 };
         // SAFETY: the graph is live, and so is the object, of which the program has a reference.
         unsafe { call!(self, cuGraphRetainUserObject(graph.raw(), object.raw(), references, flags)) }
+    }
+
+    /// Makes a graph, and what will be made of it, hold a number, which comes back when the last of them is gone.
+    pub fn graph_keep_ticket<T: Ticket>(&self, graph: Graph, number: u64) -> Answer<()> {
+        // SAFETY: the function takes the number for what it is and never follows it, may be called from any thread, and
+        // lets no panic out.
+        let destructor = unsafe { HostFunction::new(released::<T>, number as *mut c_void) };
+        let object = self.user_object_create(destructor, 1)?;
+        self.graph_retain_user_object(graph, object, 1, true).inspect_err(|_| {
+            // The error that counts is why the graph has it not.
+            let _ = self.user_object_release(object, 1);
+        })
     }
 }

@@ -83,6 +83,25 @@ pub struct PointerInfo {
     pub device: c_int,
 }
 
+/// All that the driver knows of a pointer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PointerDetails {
+    /// Kind and device.
+    pub info: PointerInfo,
+    /// The address for devices; 0 if they cannot use it.
+    pub device: u64,
+    /// The address for the host; 0 if it cannot use it.
+    pub host: u64,
+    /// Where the allocation begins.
+    pub start: u64,
+    /// How long it is.
+    pub bytes: usize,
+    /// Whether there is memory behind the address.
+    pub mapped: bool,
+    /// Whether that was created apart from the address.
+    pub is_virtual: bool,
+}
+
 impl Driver {
     /// Free and total bytes of the device of the calling thread's context.
     pub fn memory_info(&self) -> Answer<(usize, usize)> {
@@ -118,6 +137,68 @@ impl Driver {
     pub fn pinned_free(&self, span: Span) -> Answer<()> {
         // SAFETY: the caller vouched for the span, and hands it over.
         unsafe { call!(self, cuMemFreeHost(span.address as *mut c_void)) }
+    }
+
+    /// Pins memory of the program's own, and lets devices use it. `flags` are `CU_MEMHOSTREGISTER_...`.
+    pub fn host_register(&self, span: Span, flags: c_uint) -> Answer<()> {
+        // SAFETY: the caller vouched for the span until it is registered no more, and wrong flags are answered with a code.
+        unsafe { call!(self, cuMemHostRegister_v2(span.address as *mut c_void, span.bytes, flags)) }
+    }
+
+    /// Undoes [`host_register`](Self::host_register) for what begins at the span's address.
+    pub fn host_unregister(&self, span: Span) -> Answer<()> {
+        // SAFETY: the address is looked up, not followed, and the caller vouched that the devices are done with the span.
+        unsafe { call!(self, cuMemHostUnregister(span.address as *mut c_void)) }
+    }
+
+    /// Allocates managed memory in the calling thread's context, which every device and the host may use.
+    pub fn managed_alloc(&self, bytes: usize) -> Answer<u64> {
+        let mut address = 0;
+        // SAFETY: the output is a live local.
+        unsafe { call!(self, cuMemAllocManaged(&mut address, bytes, CU_MEM_ATTACH_GLOBAL)) }?;
+        Ok(address)
+    }
+
+    /// All that the driver knows of the memory at an address. Any number may be asked about.
+    pub fn pointer_details(&self, address: u64) -> Answer<PointerDetails> {
+        let info = self.pointer_info(address)?;
+        let (mut device, mut host, mut start, mut bytes, mut mapped): (u64, u64, u64, usize, c_uint) = (0, 0, 0, 0, 0);
+        let mut attributes = [
+            CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+            CU_POINTER_ATTRIBUTE_HOST_POINTER,
+            CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+            CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+            CU_POINTER_ATTRIBUTE_MAPPED,
+        ];
+        let mut data = [
+            (&raw mut device).cast(),
+            (&raw mut host).cast(),
+            (&raw mut start).cast(),
+            (&raw mut bytes).cast(),
+            (&raw mut mapped).cast(),
+        ];
+        // SAFETY: there are as many outputs as attributes, each a live local of the size that its attribute has; the
+        // address is looked up, not followed.
+        unsafe { call!(self, cuPointerGetAttributes(5, attributes.as_mut_ptr(), data.as_mut_ptr(), address)) }?;
+        let is_virtual = info.kind == MemoryKind::Device && self.is_mapped_handle(address);
+        Ok(PointerDetails { info, device, host, start, bytes, mapped: mapped & 0xFF != 0, is_virtual })
+    }
+
+    /// Whether physical memory that was created on its own is mapped at an address: such a handle can be had again.
+    fn is_mapped_handle(&self, address: u64) -> bool {
+        let mut handle = 0;
+        // SAFETY: the output is a live local; the address is looked up, not followed.
+        let found = unsafe { call!(self, cuMemRetainAllocationHandle(&mut handle, address as *mut c_void)) }.is_ok();
+        if found {
+            // SAFETY: the handle was retained by the call above, for this one. That it stayed would cost memory that is
+            // in use anyway, so a failure is tried again once and no more.
+            unsafe {
+                if call!(self, cuMemRelease(handle)).is_err() {
+                    let _ = call!(self, cuMemRelease(handle));
+                }
+            }
+        }
+        found
     }
 
     /// What the driver knows of the memory at an address. Any number may be asked about.

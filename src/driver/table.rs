@@ -185,6 +185,7 @@ driver_calls! {
     required  3020 cuMemGetAddressRange_v2(base: *mut CUdeviceptr, bytes: *mut usize, pointer: CUdeviceptr);
     required  2020 cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize, flags: c_uint);
     required  2000 cuMemFreeHost(pointer: *mut c_void);
+    optional  6000 cuMemAllocManaged(pointer: *mut CUdeviceptr, bytes: usize, flags: c_uint);
     required  6050 cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, flags: c_uint);
     required  4000 cuMemHostUnregister(pointer: *mut c_void);
     required  4000 cuPointerGetAttribute(data: *mut c_void, attribute: c_uint, pointer: CUdeviceptr);

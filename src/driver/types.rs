@@ -123,6 +123,10 @@ pub const CU_MEMHOSTALLOC_PORTABLE: std::ffi::c_uint = 1;
 pub const CU_MEMHOSTALLOC_DEVICEMAP: std::ffi::c_uint = 2;
 /// Visible to every context of the process.
 pub const CU_MEMHOSTREGISTER_PORTABLE: std::ffi::c_uint = 1;
+/// Managed memory that every device may use.
+pub const CU_MEM_ATTACH_GLOBAL: std::ffi::c_uint = 1;
+/// Managed memory that no device may use until a stream attaches it.
+pub const CU_MEM_ATTACH_HOST: std::ffi::c_uint = 2;
 
 /// How a graph is made executable: memory that it allocates is freed when it is launched again.
 pub const CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH: std::ffi::c_ulonglong = 1;

@@ -22,7 +22,7 @@ pub type plinth_sync_debug_callback_t = Option<unsafe extern "C" fn(message: *co
 /// Sets what happens when a call of the library makes the CPU wait for the device, for all threads.
 ///
 /// Such calls are plinth_synchronize, plinth_stream_synchronize, plinth_event_synchronize, blocking copies and copies
-/// with pageable host memory, plinth_device_free and plinth_pinned_free. Needs no device. Thread-safe.
+/// with pageable host memory, plinth_device_free, plinth_pinned_free, plinth_managed_free and plinth_host_unregister. Needs no device. Thread-safe.
 ///
 /// @param mode PLINTH_SYNC_DEBUG_DEFAULT, _WARN or _ERROR.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for another number.

@@ -187,11 +187,11 @@ pub unsafe extern "C" fn plinth_driver_calls(text: *mut *mut c_char) -> plinth_s
     })
 }
 
-/// Walks every structure of the caching allocator and checks that they agree with each other. For tests, while no other
+/// Walks every structure of the caching allocator and of that of pinned memory, and checks that they agree. For tests, while no other
 /// thread allocates or frees: what is in the middle of a step does not agree with itself.
 ///
 /// @return PLINTH_OK; PLINTH_ERROR_PANIC with a message that names what is broken; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_testing_check_allocator() -> plinth_status_t {
-    guard(memory::check)
+    guard(|| memory::check().and_then(|()| memory::check_pinned()))
 }

@@ -56,7 +56,7 @@ fn stand_in(wanted: Use) -> Stream {
 }
 
 /// Marks where a stream is now, if it can be marked.
-fn mark(runtime: &Runtime, wanted: Use) -> Mark {
+pub(super) fn mark(runtime: &Runtime, wanted: Use) -> Mark {
     let unmarked = Mark::Unmarked(wanted);
     let stream = stand_in(wanted);
     let Ok(device) = super::device_memory::device(runtime, wanted.device) else { return unmarked };
@@ -79,7 +79,7 @@ fn mark(runtime: &Runtime, wanted: Use) -> Mark {
 }
 
 /// Whether a mark is passed. One that was not made yet is made now.
-fn is_passed(runtime: &Runtime, slot: &mut Mark, wait: bool) -> bool {
+pub(super) fn is_passed(runtime: &Runtime, slot: &mut Mark, wait: bool) -> bool {
     if let Mark::Unmarked(wanted) = *slot {
         *slot = mark(runtime, wanted);
     }

@@ -34,6 +34,8 @@ pub mod mapped;
 pub mod marks;
 pub mod peak;
 pub mod peers;
+pub mod pinned;
+pub mod pointer;
 pub mod policy;
 pub mod pool;
 mod pools;
@@ -60,9 +62,17 @@ pub use caching::*;
 pub use device_memory::DeviceMemory;
 pub use figures::{pool_stats, reset_accumulated_stats, stream_stats};
 pub use peers::{add_all_peers, add_peer, let_reach, remove_peer};
+pub use pinned::{
+    check as check_pinned, host_alloc, host_block_at, host_empty_cache, host_free, host_memory_stats,
+    host_record_stream, is_host_cached, reset_accumulated_host_memory_stats, reset_peak_host_memory_stats,
+};
+pub use pointer::{Attributes, Owner, attributes};
 pub use pool::PoolId;
 pub use pools::*;
-pub use raw::{alloc, alloc_pinned, device_of, free, free_pinned, owner};
+pub use raw::{
+    alloc, alloc_pinned, device_of, free, free_pinned, host_register, host_unregister, is_pinned, managed_alloc,
+    managed_free, owner,
+};
 pub use route::forget_for_ever as forget_arenas;
 pub use scratch::Scratch;
 pub use sleep::{sleep as pool_sleep, wake as pool_wake};

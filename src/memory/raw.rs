@@ -1,13 +1,16 @@
 //! Memory straight from the driver: whole allocations of device memory, pinned host memory, and whose a pointer is.
 
 use crate::{
-    driver::{MemoryKind, Span},
+    driver::{MemoryKind, Span, codes},
     error::{Context, Error, Result},
     runtime::{self, Runtime},
     status::Status,
     sync_debug,
     units::Bytes,
 };
+
+/// The flags that registered memory can have.
+const REGISTER_FLAGS: u32 = 0xF;
 
 /// Allocates memory on a device and returns its address; 0 for a size of 0.
 pub fn alloc(bytes: usize, number: i32) -> Result<u64> {
@@ -65,13 +68,102 @@ pub fn free_pinned(span: Span) -> Result<()> {
     if span.address() == 0 {
         return Ok(());
     }
-    if runtime.pointer_info(span.address())?.kind != MemoryKind::Pinned {
+    if super::is_host_cached(span.address()) || runtime.pointer_info(span.address())?.kind != MemoryKind::Pinned {
         return Err(not_allocated(span, "plinth_pinned_malloc"));
     }
     sync_debug::check("plinth_pinned_free")?;
     runtime
         .in_any_context(|driver| Ok(driver.pinned_free(span)?))
         .map_err(|error| refused(error, span, "plinth_pinned_malloc"))
+}
+
+/// Pins memory of the program's own. `flags` are `CU_MEMHOSTREGISTER_...`.
+pub fn host_register(span: Span, flags: u32) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let (address, bytes) = (span.address(), span.bytes());
+    if address == 0 {
+        return Err(Error::new(Status::NULL_POINTER, "the memory to register is NULL"));
+    }
+    if bytes == 0 || address.checked_add(bytes as u64).is_none() || flags & !REGISTER_FLAGS != 0 {
+        return Err(Error::new(
+            Status::INVALID_VALUE,
+            format!("cannot register {bytes} bytes from {address:#x} with the flags {flags:#x}"),
+        ));
+    }
+    runtime
+        .current_device()?
+        .with_context(&runtime.driver, |driver| Ok(driver.with_relaxed_capture(|| driver.host_register(span, flags))??))
+        .map_err(|error| match error.driver_code() {
+            codes::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED => error.with_status(Status::INVALID_VALUE),
+            _ => error,
+        })
+        .context(|| format!("registering {} of host memory at {address:#x}", Bytes(bytes as u64)))
+}
+
+/// Undoes [`host_register`].
+pub fn host_unregister(span: Span) -> Result<()> {
+    let runtime = runtime::ready()?;
+    if span.address() == 0 {
+        return Ok(());
+    }
+    if super::is_host_cached(span.address()) {
+        return Err(not_allocated(span, "plinth_host_register"));
+    }
+    sync_debug::check("plinth_host_unregister")?;
+    runtime.in_any_context(|driver| Ok(driver.with_relaxed_capture(|| driver.host_unregister(span))??)).map_err(
+        |error| match error.driver_code() {
+            codes::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED => not_allocated(span, "plinth_host_register"),
+            _ => refused(error, span, "plinth_host_register"),
+        },
+    )
+}
+
+/// Allocates managed memory on a device and returns its address; 0 for a size of 0. Not more than is free there: the driver
+/// would give it, and bring the device to a crawl.
+pub fn managed_alloc(bytes: usize, number: i32) -> Result<u64> {
+    let runtime = runtime::ready()?;
+    let device = runtime.device(number)?;
+    if bytes == 0 {
+        return Ok(0);
+    }
+    device.with_context(&runtime.driver, |driver| {
+        let attempt =
+            || format!("tried to allocate {} of managed memory on device {}", Bytes(bytes as u64), device.ordinal);
+        let (free, total) = driver.memory_info().context(attempt)?;
+        if bytes > free {
+            return Err(Error::new(
+                Status::OUT_OF_MEMORY,
+                format!("{}; {} of {} are free", attempt(), Bytes(free as u64), Bytes(total as u64)),
+            ));
+        }
+        driver.with_relaxed_capture(|| driver.managed_alloc(bytes)).context(attempt)?.context(attempt)
+    })
+}
+
+/// Frees what [`managed_alloc`] gave. Waits for the work of the memory's context.
+pub fn managed_free(span: Span) -> Result<()> {
+    let runtime = runtime::ready()?;
+    if span.address() == 0 {
+        return Ok(());
+    }
+    let info = runtime.pointer_info(span.address())?;
+    if info.kind != MemoryKind::Managed {
+        return Err(not_allocated(span, "plinth_managed_malloc"));
+    }
+    sync_debug::check("plinth_managed_free")?;
+    let device = runtime.device(info.device)?;
+    device
+        .with_context(&runtime.driver, |driver| Ok(driver.memory_free(span)?))
+        .map_err(|error| refused(error, span, "plinth_managed_malloc"))
+}
+
+/// Whether an address is in pinned memory, whoever pinned it.
+pub fn is_pinned(address: u64) -> Result<bool> {
+    let runtime = runtime::ready()?;
+    if address == 0 {
+        return Ok(false);
+    }
+    Ok(super::is_host_cached(address) || runtime.pointer_info(address)?.kind == MemoryKind::Pinned)
 }
 
 #[cold]

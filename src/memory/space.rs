@@ -384,6 +384,13 @@ impl Space {
         below.is_some_and(|(start, mapped)| address - start < mapped.bytes)
     }
 
+    /// The live block that an address lies in: where it begins, and its bytes. Looks at every block.
+    pub fn live_around(&self, address: u64) -> Option<(u64, u64)> {
+        let mut live = self.blocks.iter().filter(|(_, block)| block.state == State::Live);
+        let (_, block) = live.find(|(_, block)| address.wrapping_sub(block.address) < block.size)?;
+        Some((block.address, block.size))
+    }
+
     /// Whether nothing is mapped and no block is anything but a hole.
     pub fn is_empty(&self) -> bool {
         self.mapped.is_empty()

@@ -90,6 +90,7 @@ pub fn price(call: Call, bytes: u64) -> u64 {
         cuMemFree_v2 => 2000 + interpolate(bytes, [20_000, 24_000, 30_000, 95_000, 300_000]),
         cuMemAddressFree | cuMemRetainAllocationHandle => 2000,
         cuMemHostAlloc | cuMemFreeHost | cuMemHostRegister_v2 | cuMemHostUnregister => 20_000 + bytes / 16,
+        cuMemAllocManaged => 40_000,
         cuMemExportToShareableHandle | cuMemImportFromShareableHandle => 15_000,
         cuIpcGetMemHandle | cuIpcGetEventHandle => 5000,
         cuIpcOpenMemHandle_v2 | cuIpcOpenEventHandle | cuIpcCloseMemHandle => 100_000,

@@ -107,6 +107,19 @@ pub unsafe extern "C" fn cuMemFreeHost(pointer: *mut c_void) -> Code {
     })
 }
 
+pub unsafe extern "C" fn cuMemAllocManaged(pointer: *mut CUdeviceptr, bytes: usize, flags: c_uint) -> Code {
+    enter(Call::cuMemAllocManaged, bytes as u64, |state| {
+        let out = Out::new(pointer)?;
+        if !matches!(flags, CU_MEM_ATTACH_GLOBAL | CU_MEM_ATTACH_HOST) {
+            return Err(INVALID);
+        }
+        let device = current_unsafe(state)?;
+        let address = state.memory.write().allocate_managed(device, bytes as u64)?;
+        out.put(address);
+        Ok(())
+    })
+}
+
 pub unsafe extern "C" fn cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, flags: c_uint) -> Code {
     enter(Call::cuMemHostRegister_v2, bytes as u64, |state| {
         if flags & !HOST_FLAGS != 0 {
@@ -165,10 +178,10 @@ fn attribute(state: &State, attribute: c_uint, address: u64, pointee: Option<Poi
         }),
         CU_POINTER_ATTRIBUTE_DEVICE_POINTER => Value::Pointer(if pointee.is_some() { address } else { 0 }),
         CU_POINTER_ATTRIBUTE_HOST_POINTER => {
-            Value::Pointer(if pointee.is_some_and(|one| one.host) { address } else { 0 })
+            Value::Pointer(if pointee.is_some_and(|one| one.host || one.managed) { address } else { 0 })
         }
         CU_POINTER_ATTRIBUTE_BUFFER_ID => Value::Number(pointee.map_or(0, |one| one.buffer)),
-        CU_POINTER_ATTRIBUTE_IS_MANAGED => Value::Unsigned(0),
+        CU_POINTER_ATTRIBUTE_IS_MANAGED => Value::Unsigned(c_uint::from(pointee.is_some_and(|one| one.managed))),
         CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => Value::Signed(pointee.map_or(-2, |one| one.device as c_int)),
         CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => Value::Pointer(pointee.map_or(0, |one| one.start)),
         CU_POINTER_ATTRIBUTE_RANGE_SIZE => Value::Size(pointee.map_or(0, |one| one.bytes as usize)),
@@ -185,7 +198,7 @@ pub unsafe extern "C" fn cuPointerGetAttribute(data: *mut c_void, kind: c_uint, 
         }
         let pointee = state.memory.read().pointee(pointer).ok_or(INVALID)?;
         // The host sees a device's memory only where the device's driver says so, which this one never does.
-        if kind == CU_POINTER_ATTRIBUTE_HOST_POINTER && !pointee.host {
+        if kind == CU_POINTER_ATTRIBUTE_HOST_POINTER && !pointee.host && !pointee.managed {
             return Err(INVALID);
         }
         let value = attribute(state, kind, pointer, Some(pointee))?;

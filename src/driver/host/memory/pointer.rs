@@ -9,6 +9,8 @@ pub struct Pointee {
     pub device: usize,
     /// Whether it is pinned host memory rather than a device's.
     pub host: bool,
+    /// Whether the host and every device may use it.
+    pub managed: bool,
     /// Whether it belongs to a context: memory that the program mapped itself does not.
     pub owned_by_context: bool,
     pub start: u64,
@@ -22,13 +24,15 @@ impl Memory {
         let of_context = |device, start, bytes, buffer| Pointee {
             device,
             host: false,
+            managed: false,
             owned_by_context: true,
             start,
             bytes,
             buffer,
         };
         if let Some((start, one)) = containing(&self.allocations, address, |one| one.bytes) {
-            return Some(of_context(one.device, start, one.bytes, one.buffer));
+            let whole = of_context(one.device, start, one.bytes, one.buffer);
+            return Some(Pointee { managed: one.managed, ..whole });
         }
         if let Some((start, one)) = containing(&self.opened, address, |one| one.bytes) {
             return Some(of_context(one.device, start, one.bytes, one.buffer));

@@ -24,6 +24,8 @@ pub struct Allocation {
     /// Where the mapping under it starts.
     pub mapping: u64,
     pub buffer: u64,
+    /// Whether every device and the host may use it.
+    pub managed: bool,
 }
 
 impl Chunk {
@@ -59,14 +61,27 @@ impl Memory {
         }
         let (address, mapping) = if bytes >= LARGE {
             let rounded = bytes.checked_next_multiple_of(GRANULE).ok_or(codes::CUDA_ERROR_OUT_OF_MEMORY)?;
-            let address = self.map_whole(device, rounded)?;
+            let address = self.map_whole(device, rounded, 0)?;
             (address, address)
         } else {
             self.allocate_small(device, bytes.next_multiple_of(ALIGNMENT))?
         };
         let buffer = self.next_buffer();
-        self.allocations.insert(address, Allocation { device, bytes, mapping, buffer });
+        self.allocations.insert(address, Allocation { device, bytes, mapping, buffer, managed: false });
         Ok(address)
+    }
+
+    /// Allocates memory that every device and the host may use. It stays where it is: the host's processors and this
+    /// device are the same.
+    pub fn allocate_managed(&mut self, device: usize, bytes: u64) -> Result<u64, Code> {
+        if bytes == 0 {
+            return Err(codes::CUDA_ERROR_INVALID_VALUE);
+        }
+        let rounded = bytes.checked_next_multiple_of(GRANULE).ok_or(codes::CUDA_ERROR_OUT_OF_MEMORY)?;
+        let mapping = self.map_whole(device, rounded, u64::MAX)?;
+        let buffer = self.next_buffer();
+        self.allocations.insert(mapping, Allocation { device, bytes, mapping, buffer, managed: true });
+        Ok(mapping)
     }
 
     fn allocate_small(&mut self, device: usize, bytes: u64) -> Result<(u64, u64), Code> {
@@ -75,17 +90,17 @@ impl Memory {
                 return Ok((start + offset, *start));
             }
         }
-        let start = self.map_whole(device, GRANULE)?;
+        let start = self.map_whole(device, GRANULE, 0)?;
         let free = BTreeMap::from([(bytes, GRANULE - bytes)]);
         self.chunks.insert(start, Chunk { device, free });
         Ok((start, start))
     }
 
-    /// New memory at new addresses.
-    fn map_whole(&mut self, device: usize, bytes: u64) -> Result<u64, Code> {
+    /// New memory at new addresses, which the devices of `also` may use, too.
+    fn map_whole(&mut self, device: usize, bytes: u64, also: u64) -> Result<u64, Code> {
         let id = self.create(device, bytes, false)?;
         let address = self.reserve(bytes, GRANULE, 0, false).inspect_err(|_| drop_handle(self, id))?;
-        let placed = self.place(address, id, Rights::Whole { also: 0 });
+        let placed = self.place(address, id, Rights::Whole { also });
         // The mapping keeps the memory from here on, or nothing does.
         drop_handle(self, id);
         placed.inspect_err(|_| self.drop_addresses(address))?;
