@@ -68,7 +68,7 @@ pub unsafe extern "C" fn plinth_host_record_stream(pointer: *const c_void, strea
 /// @return PLINTH_OK; PLINTH_ERROR_DRIVER, with what could not go back still cached; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_empty_cache() -> plinth_status_t {
-    guard(|| memory::host_empty_cache())
+    guard(memory::host_empty_cache)
 }
 
 /// Tells whether an address is in pinned host memory, no matter who pinned it or how. Managed memory is not.

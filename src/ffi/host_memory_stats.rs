@@ -186,7 +186,7 @@ unsafe fn put_json(text: *mut *mut c_char, nested: bool) -> crate::error::Result
 /// @return PLINTH_OK; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_reset_peak_host_memory_stats() -> plinth_status_t {
-    guard(|| memory::reset_peak_host_memory_stats())
+    guard(memory::reset_peak_host_memory_stats)
 }
 
 /// Sets all sums of pinned memory to 0: allocated and freed of each quantity, the counts of driver calls, and their times.
@@ -195,5 +195,5 @@ pub unsafe extern "C" fn plinth_reset_peak_host_memory_stats() -> plinth_status_
 /// @return PLINTH_OK; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_reset_accumulated_host_memory_stats() -> plinth_status_t {
-    guard(|| memory::reset_accumulated_host_memory_stats())
+    guard(memory::reset_accumulated_host_memory_stats)
 }

@@ -21,7 +21,7 @@ pub type plinth_snapshot_format_t = i32;
 
 /// As the name of the file ends: .json is JSON, .html and .htm are a page, and everything else is a pickle.
 pub const PLINTH_SNAPSHOT_BY_NAME: plinth_snapshot_format_t = 0;
-/// The pickle of torch.cuda.memory._dump_snapshot, which https://pytorch.org/memory_viz and torch's _memory_viz.py read.
+/// The pickle of torch.cuda.memory._dump_snapshot, which <https://pytorch.org/memory_viz> and torch's _memory_viz.py read.
 pub const PLINTH_SNAPSHOT_PICKLE: plinth_snapshot_format_t = 1;
 /// The same structure as JSON, as plinth_memory_snapshot gives it.
 pub const PLINTH_SNAPSHOT_JSON: plinth_snapshot_format_t = 2;
@@ -113,7 +113,7 @@ pub type plinth_memory_snapshot_callback_t = Option<
 /// holds every segment and block at one moment and the history as far as plinth_record_memory_history keeps it.
 ///
 /// The end of the name says in which form: ".json", ".html" (or ".htm") for a page that opens in any browser and shows
-/// it, and with any other name the pickle that https://pytorch.org/memory_viz and torch's _memory_viz.py read.
+/// it, and with any other name the pickle that <https://pytorch.org/memory_viz> and torch's _memory_viz.py read.
 ///
 /// Allocations of other threads wait while blocks and history are copied, some milliseconds for a hundred thousand of them,
 /// and not while the file is written. No call of the driver is made, so work of the device goes on, and a capture does not

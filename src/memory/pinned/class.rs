@@ -1,6 +1,6 @@
 //! The sizes that pinned memory is given out in: eight to a doubling, so that rounding up adds less than an eighth.
 
-/// The sizes up to [`FINE`] are the multiples of this, which is also what every address is a multiple of: the line that a
+/// The sizes up to `FINE` are the multiples of this, which is also what every address is a multiple of: the line that a
 /// processor's caches and a device's writes share.
 pub const UNIT: u64 = 64;
 /// Up to this size there is a class for each unit; above it, eight to a doubling.

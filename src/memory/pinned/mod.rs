@@ -1,8 +1,8 @@
 //! Pinned host memory, cached: what was freed is given out again without a call of the driver.
 //!
-//! Sizes come in [`class`]es. Each class has a [`shelf`] of slabs, under a lock of its own that is held for a few
-//! nanoseconds; a free finds the slab by the address in the [`map`], and asks nobody. What streams and graphs still
-//! use waits ([`uses`]), and is looked at only when a shelf has nothing left. New memory comes from the [`source`], and
+//! Sizes come in [`class`]es. Each class has a `shelf` of slabs, under a lock of its own that is held for a few
+//! nanoseconds; a free finds the slab by the address in the `map`, and asks nobody. What streams and graphs still
+//! use waits (`uses`), and is looked at only when a shelf has nothing left. New memory comes from the `source`, and
 //! goes back there when the cache is emptied or memory is short. docs/host_memory.md tells what a program has to know.
 
 pub mod background;
