@@ -272,6 +272,27 @@ TEST(a_pool_is_told) {
   expect_nothing_left();
 }
 
+TEST(pools_that_are_gone_leave_the_newest_entries) {
+  record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 100);
+  for (size_t round = 1; round <= 60; round++) {
+    plinth_pool_id_t pool;
+    CHECK_OK(plinth_mem_pool_create(false, false, &pool));
+    CHECK_OK(plinth_begin_allocate_current_thread_to_pool(0, pool));
+    for (int pair = 0; pair < 10; pair++) {
+      release(alloc_on(round, 0, NULL));
+    }
+    CHECK_OK(plinth_end_allocate_to_pool(0, pool));
+    CHECK_OK(plinth_release_pool(0, pool));
+    CHECK_OK(plinth_mem_pool_destroy(pool));
+  }
+  CHECK_EQ(read_history(0), 100);
+  for (int index = 0; index < 100; index++) {
+    CHECK_EQ(entries[index].raw.size, 57 + (index + 20) / 30);
+  }
+  record_nothing();
+  expect_nothing_left();
+}
+
 TEST(a_request_that_fails_is_told) {
   void *pointer = UNTOUCHED_POINTER;
   record_blocks(PLINTH_MEMORY_CONTEXT_ALL, 0);
@@ -330,6 +351,52 @@ static void *allocate_in_a_thread(void *context) {
     release(alloc_on((size_t)(number + 1) * 1000 + (size_t)round, 0, stream));
   }
   return NULL;
+}
+
+static int running;
+
+static void *allocate_until_told(void *context) {
+  plinth_stream_t stream = *(int *)context % 2 == 0 ? stream_on(0) : NULL;
+  while (__atomic_load_n(&running, __ATOMIC_SEQ_CST) != 0) {
+    void *one = alloc_on(1000, 0, stream);
+    void *other = alloc_on(2 * MIB, 0, stream);
+    release(one);
+    release(other);
+  }
+  return NULL;
+}
+
+static void hear(const plinth_memory_history_entry_t *shown, void *context) { CHECK(shown != NULL && context == NULL); }
+
+static void *begin_and_end(void *context) {
+  (void)context;
+  for (int round = 0; round < 60; round++) {
+    plinth_memory_history_options_t options = history_options();
+    options.enabled = round % 3;
+    options.context = round % 4;
+    options.max_entries = round % 5 == 0 ? 0 : 3000;
+    options.clear_history = round % 2;
+    CHECK_OK(plinth_record_memory_history(&options));
+    CHECK_OK(plinth_attach_allocator_trace_tracker(hear, NULL));
+    sleep_milliseconds(1);
+    if (options.max_entries != 0) {
+      CHECK(read_history(0) <= 3000);
+    }
+    CHECK_OK(plinth_detach_allocator_trace_tracker(hear, NULL));
+  }
+  __atomic_store_n(&running, 0, __ATOMIC_SEQ_CST);
+  return NULL;
+}
+
+static void *one_of_both(void *context) {
+  return *(int *)context == 0 ? begin_and_end(context) : allocate_until_told(context);
+}
+
+TEST(a_history_begins_and_ends_while_threads_allocate) {
+  running = 1;
+  run_threads(5, one_of_both);
+  record_nothing();
+  expect_nothing_left();
 }
 
 /* What is live at an address, and what was asked for there. */
