@@ -160,6 +160,11 @@ test-random: build ## random numbers on the host device: beside what PyTorch wro
 	python3 tests/random/golden.py --library $(TARGET)/release/libplinth.so --device host
 	python3 tests/random/distributions.py --library $(TARGET)/release/libplinth.so --device host
 
+.PHONY: test-snapshot
+test-snapshot: build ## snapshots of a made-up training: pickle and JSON by Python, the page in a headless Chromium
+	@tools/bootstrap.sh cc chromium
+	python3 tests/snapshot/run.py --lib $(TARGET)/release --build $(TARGET)/snapshot-test --device $${PLINTH_DEVICE:-host}
+
 .PHONY: test-fuzz
 test-fuzz: build ## made and kept sequences of the allocator's calls against a model: the same each time, some seconds
 	@tools/bootstrap.sh c++

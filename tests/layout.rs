@@ -3,7 +3,7 @@
 
 use plinth::ffi::{
     generator::*, graph::*, graph_build::*, graph_callable::*, graph_times::*, memory_history::*, memory_stats::*,
-    pool::*, properties::*, stream::*, tensor::*, testing::*,
+    pool::*, properties::*, snapshot::*, stream::*, tensor::*, testing::*,
 };
 use std::{
     fmt::Write,
@@ -69,6 +69,11 @@ fn structs_lie_as_c_sees_them() {
     layout!(list, plinth_callable_t {
         forward backward context inputs input_count outputs output_count differentiable
     });
+    layout!(list, plinth_memory_segment_t {
+        struct_size address total_size allocated_size active_size requested_size asleep_size stream pool block_count
+        device is_large is_expandable
+    });
+    layout!(list, plinth_memory_block_t { struct_size address size requested_size state reserved });
     layout!(list, plinth_host_usage_t {
         struct_size device_bytes pinned_bytes streams events graphs executable_graphs modules memory_handles mappings
         reservations threads

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Brings in what a make target needs and the machine lacks: `tools/bootstrap.sh NEED...`.
 # Does nothing, and says nothing, when all is there. Needs:
-#   rust cc c++ clang cmake pkg-config doxygen valgrind shellcheck
+#   rust cc c++ clang cmake pkg-config doxygen valgrind shellcheck chromium
 #   python   the packages of tools/requirements.txt, under target/tools/python
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -80,6 +80,10 @@ for need in "$@"; do
         has valgrind || packages+=(valgrind)
         # Valgrind replaces functions of the loader, and finds them by its debugging symbols.
         [ -d /usr/lib/debug/.build-id ] || packages+=(libc6-dbg)
+        ;;
+    chromium)
+        # Any of its names will do; tests/snapshot/browser.py has the same.
+        has chromium || has chromium-browser || has google-chrome || has google-chrome-stable || packages+=(chromium)
         ;;
     cmake | pkg-config | doxygen | shellcheck) has "$need" || packages+=("$need") ;;
     python) python=yes ;;

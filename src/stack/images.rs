@@ -36,7 +36,8 @@ impl Image<'_> {
     /// Where its code lies, from the lowest to the highest address.
     pub fn code(&self) -> std::ops::Range<u64> {
         let code = self.parts().filter(|(_, _, code)| *code);
-        code.fold(u64::MAX..0, |range, (start, bytes, _)| range.start.min(start)..range.end.max(start + bytes))
+        let none = std::ops::Range { start: u64::MAX, end: 0 };
+        code.fold(none, |range, (start, bytes, _)| range.start.min(start)..range.end.max(start + bytes))
     }
 
     /// What is loaded of it: where, how many bytes, and whether that is code.

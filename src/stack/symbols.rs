@@ -47,7 +47,7 @@ struct Function {
 struct Reader {
     /// By the path of the file; none for one that cannot be read.
     files: HashMap<PathBuf, Option<Symbols>>,
-    /// What return addresses mean, innermost function first, and whether their image has the library in it.
+    /// What return addresses mean, innermost function first.
     known: HashMap<u64, Arc<[Frame]>>,
 }
 
@@ -86,17 +86,17 @@ impl Reader {
         let frames: Arc<[Frame]> = match image {
             Some((path, place)) => {
                 let symbols = self.files.entry(path.clone()).or_insert_with(|| read(&path));
-                symbols.as_ref().map_or_else(|| unknown(&path), |symbols| symbols.tell(&path, place)).into()
+                symbols.as_ref().map_or_else(|| vec![unknown(&path)], |symbols| symbols.tell(&path, place)).into()
             }
-            None => unknown(Path::new("??")).into(),
+            None => [unknown(Path::new("??"))].into(),
         };
         self.known.insert(address, frames.clone());
         frames
     }
 }
 
-fn unknown(path: &Path) -> Vec<Frame> {
-    vec![Frame { name: "??".into(), file: shown(path), line: 0 }]
+fn unknown(path: &Path) -> Frame {
+    Frame { name: "??".into(), file: shown(path), line: 0 }
 }
 
 /// A path as it is told: the program's own by its name.
@@ -117,26 +117,33 @@ impl Symbols {
                 let Some(file) = location.and_then(|location| location.file) else { continue };
                 let name = frame.function.as_ref().and_then(|function| function.raw_name().ok());
                 frames.push(Frame {
-                    name: name.map_or_else(|| symbol.clone().unwrap_or_else(|| "??".into()), |name| demangle(&name)),
+                    name: name.map_or_else(|| "??".into(), |name| demangle(&name)),
                     file: file.to_owned(),
                     line: location.and_then(|location| location.line).unwrap_or(0),
                 });
             }
         }
-        if frames.is_empty() {
-            frames = unknown(path);
-            if let Some(symbol) = symbol {
-                frames[0].name = symbol;
+        match (frames.last_mut(), symbol) {
+            // Debug information often has less than the whole name of what only one file knows, where C++ makes names.
+            (Some(outermost), Some(symbol)) if symbol.starts_with("_Z") || outermost.name == "??" => {
+                outermost.name = demangle(symbol);
+            }
+            (Some(_), _) => {}
+            (None, symbol) => {
+                let name = symbol.map_or_else(|| "??".into(), demangle);
+                frames.push(Frame { name, ..unknown(path) });
             }
         }
         frames
     }
 
-    fn symbol(&self, place: u64) -> Option<String> {
+    /// The name of the function at a place, as the linker knows it.
+    fn symbol(&self, place: u64) -> Option<&'static str> {
         let above = self.functions.partition_point(|function| function.start <= place);
         let function = self.functions.get(above.checked_sub(1)?)?;
-        // What was written in assembler may have no size.
-        (function.bytes == 0 || place - function.start < function.bytes).then(|| demangle(function.name))
+        // What was written in assembler may have no size. The version of a name is no part of it.
+        let name = function.name.split('@').next();
+        name.filter(|_| function.bytes == 0 || place - function.start < function.bytes)
     }
 }
 

@@ -47,16 +47,17 @@ class Browser:
             os.dup2(reader, 3)
             os.dup2(writer, 4)
 
-        command = [find(), *FLAGS, f"--user-data-dir={self.profile}", f"--window-size={width},{height}", "about:blank"]
+        command = [find(), *FLAGS, f"--user-data-dir={self.profile}", "about:blank"]
         self.process = subprocess.Popen(command, preexec_fn=take_pipes, close_fds=False, start_new_session=True,
                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(their_in)
         os.close(their_out)
-        target = self.call("Target.createTarget", url="about:blank", width=width, height=height)["targetId"]
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = None
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 

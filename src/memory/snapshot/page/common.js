@@ -73,6 +73,10 @@ function momentText(model, moment) {
 
 // ---- stacks
 
+const placeText = (file, line) => (line > 0 ? `${file}:${line}` : file);
+const shortPlace = ({file, line}) => placeText(file.split('/').pop(), line);
+const tipFrames = (stack, most) => framesOf(stack).slice(0, most).map(frame => `  ${frame.name || '?'}  ${shortPlace(frame)}`);
+
 function framesOf(stack) {
   return page.tables.stacks[stack].map(number => {
     const [name, file, line] = page.tables.frames[number];
@@ -84,7 +88,7 @@ const labels = new Map();
 function stackLabel(stack) {
   if (!labels.has(stack)) {
     // The innermost function is often a wrapper that everybody calls, so two more follow it.
-    const frames = framesOf(stack), [first] = frames, place = first?.file ? ` (${first.file.split('/').pop()}:${first.line})` : '';
+    const frames = framesOf(stack), [first] = frames, place = first?.file ? ` (${shortPlace(first)})` : '';
     const names = frames.slice(0, 3).map(({name}) => name || '?').join(' ← ');
     labels.set(stack, first ? names + place : 'no stack recorded');
   }
@@ -172,7 +176,7 @@ function showDetails(title, facts, stack) {
   for (const [name, value] of facts) if (value !== '' && value !== undefined) list.append(element('dt', {}, name), element('dd', {}, String(value)));
   const frames = element('ol', {className: 'stack'});
   for (const {name, file, line} of framesOf(stack ?? 0)) {
-    frames.append(element('li', {}, name || '?', element('span', {}, file ? `${file}:${line}` : '')));
+    frames.append(element('li', {}, name || '?', element('span', {}, placeText(file, line))));
   }
   byId('details').replaceChildren(element('h2', {}, title), list, ...(frames.children.length ? [element('h2', {}, 'Stack, innermost first'), frames] : []));
 }

@@ -133,7 +133,7 @@ function startMap() {
     const found = blockUnder(event);
     if (!found?.block) return showTip(event, null);
     const {segment, block} = found, lines = [`${bytesText(block.size)} ${STATES[block.state]} at ${addressText(block.address)}`];
-    if (block.state !== INACTIVE) lines.push(...framesOf(block.stack).slice(0, 6).map(({name, file, line}) => `  ${name}${file ? `  ${file.split('/').pop()}:${line}` : ''}`));
+    if (block.state !== INACTIVE) lines.push(...tipFrames(block.stack, 6));
     showTip(event, [...lines, `in ${segmentName(segment)}`].join('\n'));
   };
   canvas.onpointerleave = event => showTip(event, null);

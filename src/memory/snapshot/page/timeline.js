@@ -385,7 +385,7 @@ function tipOf(found) {
   if (found.block !== null) {
     const {blocks} = model, id = found.block;
     lines.push(`${bytesText(blocks.size[id])} at ${addressText(blocks.address[id])}${tagText(blocks.tag[id]) ? `, ${tagText(blocks.tag[id])}` : ''}`);
-    for (const {name, file, line} of framesOf(blocks.stack[id]).slice(0, 8)) lines.push(`  ${name}${file ? `  ${file.split('/').pop()}:${line}` : ''}`);
+    lines.push(...tipFrames(blocks.stack[id], 8));
   } else if (found.layer !== null) lines.push(`${bytesText(found.sum)}: ${timeline.layers.names[found.layer]}`);
   else if (found.small) lines.push(`${bytesText(found.small)} in blocks below ${bytesText(timeline.least)}`);
   lines.push(`in use ${bytesText(model.active[moment])}, held ${bytesText(model.held[moment])}, ${countText(model.live[moment])} blocks`);

@@ -1,0 +1,628 @@
+/* The history of the allocator: entries, stacks, tags, annotations, trackers. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* also: PLINTH_ALLOC_CONF=expandable_segments:False */
+#include "memory_history.h"
+
+#include <sys/syscall.h>
+
+static uint64_t microseconds_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+TEST(entries_tell_what_happened) {
+  plinth_stream_t stream = stream_on(0);
+  CHECK_OK(plinth_set_memory_metadata("not kept"));
+  release(alloc_on(77, 0, stream));
+  record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 0);
+  const uint64_t before = microseconds_now();
+  CHECK_OK(plinth_set_memory_metadata("step 1"));
+  void *one = alloc_on(1000, 0, stream);
+  CHECK_OK(plinth_set_memory_metadata(""));
+  void *other = alloc_on(3 * MIB + 1, 0, NULL);
+  release(one);
+  release(other);
+  const uint64_t after = microseconds_now();
+  CHECK_EQ(read_history(0), 6);
+  expect_entry(0, PLINTH_MEMORY_ACTION_ALLOC, one, 1000);
+  expect_entry(1, PLINTH_MEMORY_ACTION_ALLOC, other, 3 * MIB + 1);
+  expect_entry(2, PLINTH_MEMORY_ACTION_FREE_REQUESTED, one, 1000);
+  expect_entry(3, PLINTH_MEMORY_ACTION_FREE_COMPLETED, one, 1000);
+  expect_entry(4, PLINTH_MEMORY_ACTION_FREE_REQUESTED, other, 3 * MIB + 1);
+  expect_entry(5, PLINTH_MEMORY_ACTION_FREE_COMPLETED, other, 3 * MIB + 1);
+  for (int index = 0; index < 6; index++) {
+    const plinth_memory_history_entry_t *raw = &entries[index].raw;
+    CHECK_SAME(raw->stream, index == 0 || index == 2 || index == 3 ? stream : NULL);
+    CHECK_EQ(raw->device, 0);
+    CHECK_EQ(raw->pool.owner + raw->pool.index, 0);
+    CHECK_EQ(raw->thread, syscall(SYS_gettid));
+    CHECK_EQ(raw->stack, 0);
+    /* Clocks are read one after the other, and told in whole microseconds. */
+    CHECK(raw->time_us + 1000 >= before && raw->time_us <= after + 1000);
+    CHECK_TEXT(entries[index].metadata, index == 0 ? "step 1" : "");
+  }
+  record_nothing();
+  CHECK_EQ(read_history(0), 0);
+  expect_nothing_left();
+}
+
+static int inner_line;
+static int outer_line;
+static int free_line;
+
+__attribute__((noinline)) static void *an_inner_function(size_t bytes) {
+  void *pointer = NULL;
+  inner_line = __LINE__ + 1;
+  const plinth_status_t status = plinth_caching_allocator_alloc(bytes, 0, NULL, &pointer);
+  CHECK(status == PLINTH_OK);
+  return pointer;
+}
+
+__attribute__((noinline)) static void *an_outer_function(size_t bytes) {
+  outer_line = __LINE__ + 1;
+  void *memory = an_inner_function(bytes);
+  CHECK_EQ((uintptr_t)memory % UNIT, 0);
+  return memory;
+}
+
+__attribute__((noinline)) static void a_function_that_frees(void *memory) {
+  free_line = __LINE__ + 1;
+  const plinth_status_t status = plinth_caching_allocator_delete(memory);
+  CHECK(status == PLINTH_OK);
+}
+
+TEST(stacks_tell_functions_files_and_lines) {
+  record_blocks(PLINTH_MEMORY_CONTEXT_ALL, 0);
+  a_function_that_frees(an_outer_function(KIB));
+  CHECK_EQ(read_history(0), 3);
+  CHECK(read_stack(entries[0].raw.stack) >= 3);
+  CHECK_EQ(frame_of("an_inner_function"), 0);
+  CHECK_EQ(frame_of("an_outer_function"), 1);
+  expect_frame("an_inner_function", "memory_history.c", inner_line);
+  expect_frame("an_outer_function", "memory_history.c", outer_line);
+  CHECK(frame_of("test_stacks_tell_functions_files_and_lines") > 1);
+  CHECK(frame_of("main") > 2);
+  read_stack(entries[1].raw.stack);
+  CHECK_EQ(frame_of("a_function_that_frees"), 0);
+  expect_frame("a_function_that_frees", "memory_history.c", free_line);
+  CHECK_EQ(entries[1].raw.stack, entries[2].raw.stack);
+  CHECK_EQ(read_stack(0), 0);
+  CHECK_EQ(read_stack(UINT32_MAX), 0);
+  record_nothing();
+}
+
+TEST(one_way_has_one_stack) {
+  void *memory[20];
+  record_blocks(PLINTH_MEMORY_CONTEXT_ALL, 0);
+  for (int index = 0; index < 20; index++) {
+    memory[index] = an_outer_function(KIB);
+  }
+  void *other = an_outer_function(MIB);
+  CHECK_EQ(read_history(0), 21);
+  for (int index = 1; index < 20; index++) {
+    CHECK_EQ(entries[index].raw.stack, entries[0].raw.stack);
+  }
+  CHECK(entries[20].raw.stack != entries[0].raw.stack);
+  for (int index = 0; index < 20; index++) {
+    release(memory[index]);
+  }
+  release(other);
+  record_nothing();
+  expect_nothing_left();
+}
+
+__attribute__((noinline)) static int recurse(int depth, void **memory) {
+  if (depth == 0) {
+    *memory = an_inner_function(KIB);
+    return 1;
+  }
+  const int deeper = recurse(depth - 1, memory);
+  CHECK(*memory != NULL);
+  return deeper + 1;
+}
+
+TEST(deep_stacks_end_somewhere) {
+  void *memory[3];
+  record_blocks(PLINTH_MEMORY_CONTEXT_ALL, 0);
+  CHECK_EQ(recurse(20, &memory[0]), 21);
+  CHECK_EQ(recurse(21, &memory[1]), 22);
+  CHECK_EQ(recurse(5000, &memory[2]), 5001);
+  CHECK_EQ(read_history(0), 3);
+  const int shallow = read_stack(entries[0].raw.stack);
+  CHECK(shallow > 21);
+  CHECK_EQ(read_stack(entries[1].raw.stack), shallow + 1);
+  CHECK_EQ(read_stack(entries[2].raw.stack), 128);
+  CHECK_EQ(frame_of("an_inner_function"), 0);
+  for (int index = 0; index < 3; index++) {
+    release(memory[index]);
+  }
+}
+
+TEST(the_context_says_who_is_found_out) {
+  static const bool expected[][2] = {{false, false}, {false, false}, {true, false}, {true, true}};
+  for (int32_t context = PLINTH_MEMORY_CONTEXT_NONE; context <= PLINTH_MEMORY_CONTEXT_ALL; context++) {
+    plinth_memory_history_options_t options = history_options();
+    options.context = context;
+    options.clear_history = 1;
+    options.skip_actions = SEGMENTS;
+    CHECK_OK(plinth_record_memory_history(&options));
+    release(alloc_on(KIB, 0, NULL));
+    CHECK_EQ(read_history(0), 3);
+    CHECK_EQ(entries[0].raw.stack != 0, expected[context][0]);
+    CHECK_EQ(entries[1].raw.stack != 0, expected[context][1]);
+  }
+  record_nothing();
+}
+
+TEST(live_blocks_alone_have_no_entries) {
+  bool enabled = true;
+  plinth_memory_history_options_t options = history_options();
+  CHECK_OK(plinth_memory_history_is_enabled(&enabled));
+  CHECK(!enabled);
+  options.enabled = PLINTH_MEMORY_HISTORY_STATE;
+  CHECK_OK(plinth_record_memory_history(&options));
+  CHECK_OK(plinth_memory_history_is_enabled(&enabled));
+  CHECK(enabled);
+  release(alloc_on(KIB, 0, NULL));
+  CHECK_EQ(read_history(0), 0);
+  record_nothing();
+  CHECK_OK(plinth_memory_history_is_enabled(&enabled));
+  CHECK(!enabled);
+  expect_nothing_left();
+}
+
+TEST(the_newest_entries_are_kept) {
+  plinth_stream_t stream = stream_on(0);
+  record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 1000);
+  for (size_t round = 1; round <= 4000; round++) {
+    release(alloc_on(round, 0, round % 2 == 0 ? NULL : stream));
+  }
+  CHECK_EQ(read_history(0), 1000);
+  /* 333 rounds of three entries each, and one entry of the round before. */
+  CHECK_EQ(entries[0].raw.action, PLINTH_MEMORY_ACTION_FREE_COMPLETED);
+  for (int index = 1; index < 1000; index++) {
+    CHECK_EQ(entries[index].raw.size, 3668 + (index - 1) / 3);
+  }
+  record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 1);
+  CHECK_EQ(read_history(0), 1);
+  CHECK_EQ(entries[0].raw.size, 4000);
+  CHECK_EQ(entries[0].raw.action, PLINTH_MEMORY_ACTION_FREE_COMPLETED);
+  record_nothing();
+}
+
+TEST(a_history_is_cleared_when_that_is_asked_for) {
+  record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 0);
+  release(alloc_on(KIB, 0, NULL));
+  record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 0);
+  release(alloc_on(KIB, 0, NULL));
+  CHECK_EQ(read_history(0), 6);
+  plinth_memory_history_options_t options = history_options();
+  options.clear_history = 1;
+  options.skip_actions = SEGMENTS;
+  CHECK_OK(plinth_record_memory_history(&options));
+  CHECK_EQ(read_history(0), 0);
+  release(alloc_on(KIB, 0, NULL));
+  CHECK_EQ(read_history(0), 3);
+  record_nothing();
+}
+
+TEST(what_is_skipped_is_not_kept) {
+  plinth_memory_history_options_t options = history_options();
+  options.skip_actions = SEGMENTS | BIT(FREE_REQUESTED) | BIT(OOM);
+  CHECK_OK(plinth_record_memory_history(&options));
+  void *pointer = NULL;
+  release(alloc_on(KIB, 0, NULL));
+  CHECK_STATUS(plinth_caching_allocator_alloc((size_t)1 << 50, 0, NULL, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_EQ(read_history(0), 2);
+  CHECK_EQ(entries[0].raw.action, PLINTH_MEMORY_ACTION_ALLOC);
+  CHECK_EQ(entries[1].raw.action, PLINTH_MEMORY_ACTION_FREE_COMPLETED);
+  CHECK(entries[1].raw.stack != 0);
+  record_nothing();
+}
+
+TEST(segments_come_and_go) {
+  const bool expandable = getenv("PLINTH_ALLOC_CONF") == NULL;
+  const int32_t comes = expandable ? PLINTH_MEMORY_ACTION_SEGMENT_MAP : PLINTH_MEMORY_ACTION_SEGMENT_ALLOC;
+  const int32_t goes = expandable ? PLINTH_MEMORY_ACTION_SEGMENT_UNMAP : PLINTH_MEMORY_ACTION_SEGMENT_FREE;
+  plinth_memory_history_options_t options = history_options();
+  CHECK_OK(plinth_record_memory_history(&options));
+  void *memory = alloc_on(100 * MIB, 0, NULL);
+  const size_t held = reserved(0);
+  read_history(0);
+  uint64_t bytes = 0;
+  for (int index = 0; index + 1 < entry_count; index++) {
+    CHECK_EQ(entries[index].raw.action, comes);
+    bytes += entries[index].raw.size;
+  }
+  CHECK_EQ(bytes, held);
+  expect_entry(entry_count - 1, PLINTH_MEMORY_ACTION_ALLOC, memory, 100 * MIB);
+  read_stack(entries[0].raw.stack);
+  CHECK(frame_of("test_segments_come_and_go") >= 0);
+  release(memory);
+  expect_nothing_left();
+  read_history(0);
+  int64_t mapped = 0;
+  for (int index = 0; index < entry_count; index++) {
+    const plinth_memory_history_entry_t *raw = &entries[index].raw;
+    mapped += raw->action == comes ? (int64_t)raw->size : raw->action == goes ? -(int64_t)raw->size : 0;
+    CHECK(mapped >= 0 && mapped <= (int64_t)held);
+  }
+  CHECK_EQ(mapped, 0);
+  record_nothing();
+}
+
+TEST(a_pool_is_told) {
+  plinth_pool_id_t pool;
+  CHECK_OK(plinth_mem_pool_create(false, false, &pool));
+  record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 0);
+  CHECK_OK(plinth_begin_allocate_current_thread_to_pool(0, pool));
+  void *memory = alloc_on(KIB, 0, NULL);
+  CHECK_OK(plinth_end_allocate_to_pool(0, pool));
+  release(memory);
+  CHECK_OK(plinth_release_pool(0, pool));
+  CHECK_OK(plinth_mem_pool_destroy(pool));
+  /* The pool's memory is gone, and what happened to it is told all the same. */
+  release(alloc_on(2 * KIB, 0, NULL));
+  CHECK_EQ(read_history(0), 6);
+  for (int index = 0; index < 6; index++) {
+    CHECK_EQ(entries[index].raw.pool.index, index < 3 ? pool.index : 0);
+    CHECK_EQ(entries[index].raw.size, index < 3 ? KIB : 2 * KIB);
+  }
+  record_nothing();
+  expect_nothing_left();
+}
+
+TEST(pools_that_are_gone_leave_the_newest_entries) {
+  record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 100);
+  for (size_t round = 1; round <= 60; round++) {
+    plinth_pool_id_t pool;
+    CHECK_OK(plinth_mem_pool_create(false, false, &pool));
+    CHECK_OK(plinth_begin_allocate_current_thread_to_pool(0, pool));
+    for (int pair = 0; pair < 10; pair++) {
+      release(alloc_on(round, 0, NULL));
+    }
+    CHECK_OK(plinth_end_allocate_to_pool(0, pool));
+    CHECK_OK(plinth_release_pool(0, pool));
+    CHECK_OK(plinth_mem_pool_destroy(pool));
+  }
+  CHECK_EQ(read_history(0), 100);
+  for (int index = 0; index < 100; index++) {
+    CHECK_EQ(entries[index].raw.size, 57 + (index + 20) / 30);
+  }
+  record_nothing();
+  expect_nothing_left();
+}
+
+TEST(a_request_that_fails_is_told) {
+  void *pointer = UNTOUCHED_POINTER;
+  record_blocks(PLINTH_MEMORY_CONTEXT_ALL, 0);
+  plinth_stream_t stream = stream_on(0);
+  CHECK_STATUS(plinth_caching_allocator_alloc((size_t)1 << 50, 0, stream, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_EQ(read_history(0), 1);
+  CHECK_EQ(entries[0].raw.action, PLINTH_MEMORY_ACTION_OOM);
+  CHECK_EQ(entries[0].raw.size, (size_t)1 << 50);
+  CHECK_SAME(entries[0].raw.stream, stream);
+  CHECK(!on_host_device() || entries[0].raw.address == free_memory(0));
+  read_stack(entries[0].raw.stack);
+  CHECK_EQ(frame_of("test_a_request_that_fails_is_told"), 0);
+  record_nothing();
+}
+
+TEST(a_block_that_waits_is_freed_twice) {
+  plinth_stream_t other = stream_on(0);
+  record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 0);
+  void *memory = alloc_on(4 * MIB, 0, NULL);
+  gate *shut = hold(other);
+  CHECK_OK(plinth_record_stream(memory, other));
+  release(memory);
+  CHECK_EQ(read_history(0), 2);
+  expect_entry(1, PLINTH_MEMORY_ACTION_FREE_REQUESTED, memory, 4 * MIB);
+  expect_held(shut);
+  gate_open(shut);
+  CHECK_OK(plinth_stream_synchronize(other));
+  CHECK_OK(plinth_empty_cache());
+  CHECK_EQ(read_history(0), 3);
+  expect_entry(2, PLINTH_MEMORY_ACTION_FREE_COMPLETED, memory, 4 * MIB);
+  record_nothing();
+}
+
+TEST(devices_have_histories_of_their_own) {
+  need_devices(2);
+  record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 0);
+  release(alloc_on(KIB, 0, NULL));
+  release(alloc_on(MIB, 1, stream_on(1)));
+  CHECK_EQ(read_history(1), 3);
+  CHECK_EQ(entries[0].raw.device, 1);
+  CHECK_EQ(entries[0].raw.size, MIB);
+  CHECK_EQ(read_history(-1), 3);
+  CHECK_EQ(entries[0].raw.size, KIB);
+  record_nothing();
+}
+
+enum { THREADS = 16, ROUNDS = 1000 };
+
+static void *allocate_in_a_thread(void *context) {
+  const int number = *(int *)context;
+  char tag[32];
+  snprintf(tag, sizeof tag, "thread %d", number);
+  CHECK_OK(plinth_set_memory_metadata(tag));
+  plinth_stream_t stream = number % 2 == 0 ? stream_on(0) : NULL;
+  for (int round = 0; round < ROUNDS; round++) {
+    release(alloc_on((size_t)(number + 1) * 1000 + (size_t)round, 0, stream));
+  }
+  return NULL;
+}
+
+static int running;
+
+static void *allocate_until_told(void *context) {
+  plinth_stream_t stream = *(int *)context % 2 == 0 ? stream_on(0) : NULL;
+  while (__atomic_load_n(&running, __ATOMIC_SEQ_CST) != 0) {
+    void *one = alloc_on(1000, 0, stream);
+    void *other = alloc_on(2 * MIB, 0, stream);
+    release(one);
+    release(other);
+  }
+  return NULL;
+}
+
+static void hear(const plinth_memory_history_entry_t *shown, void *context) { CHECK(shown != NULL && context == NULL); }
+
+static void *begin_and_end(void *context) {
+  (void)context;
+  for (int round = 0; round < 60; round++) {
+    plinth_memory_history_options_t options = history_options();
+    options.enabled = round % 3;
+    options.context = round % 4;
+    options.max_entries = round % 5 == 0 ? 0 : 3000;
+    options.clear_history = round % 2;
+    CHECK_OK(plinth_record_memory_history(&options));
+    CHECK_OK(plinth_attach_allocator_trace_tracker(hear, NULL));
+    sleep_milliseconds(1);
+    if (options.max_entries != 0) {
+      CHECK(read_history(0) <= 3000);
+    }
+    CHECK_OK(plinth_detach_allocator_trace_tracker(hear, NULL));
+  }
+  __atomic_store_n(&running, 0, __ATOMIC_SEQ_CST);
+  return NULL;
+}
+
+static void *one_of_both(void *context) {
+  return *(int *)context == 0 ? begin_and_end(context) : allocate_until_told(context);
+}
+
+TEST(a_history_begins_and_ends_while_threads_allocate) {
+  running = 1;
+  run_threads(5, one_of_both);
+  record_nothing();
+  expect_nothing_left();
+}
+
+/* What is live at an address, and what was asked for there. */
+typedef struct live {
+  uint64_t address;
+  uint64_t size;
+} live;
+
+TEST(nothing_is_lost_and_every_address_has_its_order) {
+  static live table[4096];
+  int count[THREADS] = {0};
+  int used = 0;
+  record_blocks(PLINTH_MEMORY_CONTEXT_ALL, 0);
+  run_threads(THREADS, allocate_in_a_thread);
+  CHECK_EQ(read_history(0), THREADS * ROUNDS * 3);
+  for (int index = 0; index < entry_count; index++) {
+    const plinth_memory_history_entry_t *raw = &entries[index].raw;
+    int number = -1;
+    int place = 0;
+    CHECK_EQ(sscanf(entries[index].metadata, "thread %d", &number), 1);
+    CHECK(number >= 0 && number < THREADS);
+    CHECK(raw->stack != 0);
+    while (place < used && table[place].address != raw->address) {
+      place++;
+    }
+    CHECK(place < 4096);
+    if (place == used) {
+      table[used++].address = raw->address;
+    }
+    if (raw->action == PLINTH_MEMORY_ACTION_ALLOC) {
+      CHECK_EQ(table[place].size, 0);
+      table[place].size = raw->size;
+      CHECK_EQ(raw->size, (number + 1) * 1000 + count[number]);
+      count[number]++;
+    } else {
+      CHECK_EQ(table[place].size, raw->size);
+      table[place].size = raw->action == PLINTH_MEMORY_ACTION_FREE_REQUESTED ? raw->size : 0;
+    }
+  }
+  for (int number = 0; number < THREADS; number++) {
+    CHECK_EQ(count[number], ROUNDS);
+  }
+  record_nothing();
+  expect_nothing_left();
+}
+
+TEST(a_tag_belongs_to_its_thread) {
+  char *text = NULL;
+  CHECK_OK(plinth_get_memory_metadata(&text));
+  CHECK_TEXT(text, "");
+  plinth_string_free(text);
+  CHECK_OK(plinth_set_memory_metadata("one \"tag\""));
+  CHECK_OK(plinth_get_memory_metadata(&text));
+  CHECK_TEXT(text, "one \"tag\"");
+  plinth_string_free(text);
+  CHECK_STATUS(plinth_set_memory_metadata(NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_get_memory_metadata(NULL), PLINTH_ERROR_NULL_POINTER);
+}
+
+static char remarks[16][64];
+static int remark_count;
+
+static void keep_remark(int32_t device, uint64_t time_us, const char *name, bool begin, void *context) {
+  CHECK_SAME(context, remarks);
+  CHECK(time_us + 1000000 > microseconds_now());
+  CHECK(remark_count < 16);
+  snprintf(remarks[remark_count++], sizeof remarks[0], "%d %s %s", (int)device, begin ? "begin" : "end", name);
+}
+
+static int read_annotations(void) {
+  remark_count = 0;
+  CHECK_OK(plinth_memory_annotations_each(keep_remark, remarks));
+  return remark_count;
+}
+
+TEST(annotations_are_kept_when_that_is_asked_for) {
+  plinth_memory_history_options_t options = history_options();
+  CHECK_OK(plinth_memory_annotation_begin("before"));
+  CHECK_OK(plinth_record_memory_history(&options));
+  CHECK_OK(plinth_memory_annotation_begin("not asked for"));
+  CHECK_EQ(read_annotations(), 0);
+  options.record_annotations = 1;
+  options.max_entries = 3;
+  CHECK_OK(plinth_record_memory_history(&options));
+  CHECK_OK(plinth_memory_annotation_begin("step"));
+  CHECK_OK(plinth_memory_annotation_begin("layer"));
+  CHECK_OK(plinth_memory_annotation_end("layer"));
+  CHECK_OK(plinth_memory_annotation_end("step"));
+  CHECK_EQ(read_annotations(), 3);
+  CHECK_TEXT(remarks[0], "0 begin layer");
+  CHECK_TEXT(remarks[1], "0 end layer");
+  CHECK_TEXT(remarks[2], "0 end step");
+  CHECK_STATUS(plinth_memory_annotation_begin(NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_memory_annotation_end(NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_memory_annotations_each(NULL, NULL), PLINTH_ERROR_NULL_POINTER);
+  record_nothing();
+  CHECK_EQ(read_annotations(), 0);
+}
+
+TEST(trackers_hear_before_the_call_returns) {
+  clear_entries();
+  CHECK_OK(plinth_attach_allocator_trace_tracker(keep_entry, &entry_count));
+  void *first = alloc_on(KIB, 0, NULL);
+  CHECK(entry_count >= 2);
+  CHECK_TEXT(plinth_memory_action_name(entries[0].raw.action),
+             getenv("PLINTH_ALLOC_CONF") == NULL ? "segment_map" : "segment_alloc");
+  expect_entry(entry_count - 1, PLINTH_MEMORY_ACTION_ALLOC, first, KIB);
+  entry_count = 0;
+  CHECK_OK(plinth_set_memory_metadata("tracked"));
+  void *memory = alloc_on(700, 0, NULL);
+  CHECK_EQ(entry_count, 1);
+  expect_entry(0, PLINTH_MEMORY_ACTION_ALLOC, memory, 700);
+  CHECK_TEXT(entries[0].metadata, "tracked");
+  CHECK(entries[0].raw.time_us + 1000000 > microseconds_now());
+  CHECK_EQ(entries[0].raw.stack, 0);
+  release(memory);
+  CHECK_EQ(entry_count, 3);
+  expect_entry(2, PLINTH_MEMORY_ACTION_FREE_COMPLETED, memory, 700);
+  /* What a history skips is told, and with a history that wants them there are stacks. */
+  plinth_memory_history_options_t options = history_options();
+  options.skip_actions = BIT(ALLOC);
+  CHECK_OK(plinth_record_memory_history(&options));
+  memory = alloc_on(700, 0, NULL);
+  CHECK_EQ(entry_count, 4);
+  CHECK(entries[3].raw.stack != 0);
+  record_nothing();
+  void *pointer = NULL;
+  CHECK_STATUS(plinth_caching_allocator_alloc((size_t)1 << 50, 0, NULL, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_EQ(entries[entry_count - 1].raw.action, PLINTH_MEMORY_ACTION_OOM);
+  release(first);
+  release(memory);
+  CHECK_OK(plinth_empty_cache());
+  CHECK_TEXT(plinth_memory_action_name(entries[entry_count - 1].raw.action),
+             getenv("PLINTH_ALLOC_CONF") == NULL ? "segment_unmap" : "segment_free");
+  CHECK_OK(plinth_detach_allocator_trace_tracker(keep_entry, &entry_count));
+  const int heard = entry_count;
+  release(alloc_on(KIB, 0, NULL));
+  CHECK_EQ(entry_count, heard);
+  expect_nothing_left();
+}
+
+static int calls;
+
+static void allocate_in_a_tracker(const plinth_memory_history_entry_t *shown, void *context) {
+  CHECK(shown != NULL && context == NULL);
+  calls++;
+  release(alloc_on(2 * KIB, 0, NULL));
+  release(alloc_on(2 * MIB, 0, stream_on(0)));
+}
+
+TEST(a_tracker_may_allocate) {
+  CHECK_OK(plinth_attach_allocator_trace_tracker(allocate_in_a_tracker, NULL));
+  void *memory = alloc_on(KIB, 0, NULL);
+  CHECK(calls >= 2);
+  calls = 0;
+  release(memory);
+  CHECK_EQ(calls, 2);
+  CHECK_OK(plinth_detach_allocator_trace_tracker(allocate_in_a_tracker, NULL));
+  expect_nothing_left();
+}
+
+TEST(trackers_of_threads_hear_in_order) {
+  clear_entries();
+  CHECK_OK(plinth_attach_allocator_trace_tracker(keep_entry, &entry_count));
+  run_threads(8, allocate_in_a_thread);
+  CHECK_OK(plinth_detach_allocator_trace_tracker(keep_entry, &entry_count));
+  int blocks = 0;
+  for (int index = 0; index < entry_count; index++) {
+    const int32_t action = entries[index].raw.action;
+    blocks += action <= PLINTH_MEMORY_ACTION_FREE_COMPLETED ? 1 : 0;
+  }
+  CHECK_EQ(blocks, 8 * ROUNDS * 3);
+  expect_nothing_left();
+}
+
+TEST(a_trace_and_a_history_are_kept_together) {
+  char path[] = "/tmp/plinth-history-XXXXXX";
+  const int file = mkstemp(path);
+  CHECK(file >= 0);
+  close(file);
+  record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 0);
+  CHECK_OK(plinth_trace_start(path));
+  release(alloc_on(KIB, 0, NULL));
+  CHECK_OK(plinth_trace_stop());
+  release(alloc_on(KIB, 0, NULL));
+  CHECK_EQ(read_history(0), 6);
+  unlink(path);
+  record_nothing();
+}
+
+TEST(wrong_arguments_are_told) {
+  plinth_memory_history_options_t options = history_options();
+  CHECK_STATUS(plinth_record_memory_history(NULL), PLINTH_ERROR_NULL_POINTER);
+  options.struct_size = 3;
+  CHECK_STATUS(plinth_record_memory_history(&options), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("struct_size");
+  options = history_options();
+  options.enabled = 3;
+  CHECK_STATUS(plinth_record_memory_history(&options), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("enabled");
+  options = history_options();
+  options.context = -1;
+  CHECK_STATUS(plinth_record_memory_history(&options), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("context");
+  options = history_options();
+  options.skip_actions = 1U << 9;
+  CHECK_STATUS(plinth_record_memory_history(&options), PLINTH_ERROR_INVALID_VALUE);
+  bool enabled = true;
+  CHECK_OK(plinth_memory_history_is_enabled(&enabled));
+  CHECK(!enabled);
+  /* A program that knows of less gets the defaults for the rest. */
+  options = history_options();
+  options.struct_size = offsetof(plinth_memory_history_options_t, max_entries);
+  options.max_entries = 1;
+  options.skip_actions = 1U << 9;
+  CHECK_OK(plinth_record_memory_history(&options));
+  release(alloc_on(KIB, 0, NULL));
+  CHECK(read_history(0) >= 4);
+  record_nothing();
+  CHECK_STATUS(plinth_memory_history_is_enabled(NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_memory_history_each(0, NULL, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_memory_history_each(device_count(), keep_entry, NULL), PLINTH_ERROR_INVALID_DEVICE);
+  CHECK_STATUS(plinth_memory_stack_each(1, NULL, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_attach_allocator_trace_tracker(NULL, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_detach_allocator_trace_tracker(NULL, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_detach_allocator_trace_tracker(keep_entry, NULL), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_TEXT(plinth_memory_action_name(PLINTH_MEMORY_ACTION_SNAPSHOT), "snapshot");
+  CHECK_TEXT(plinth_memory_action_name(-1), "unknown");
+}

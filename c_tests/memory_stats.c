@@ -1,0 +1,282 @@
+/* All figures of the allocator, by torch's names. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* also: PLINTH_ALLOC_CONF=expandable_segments:False */
+#include "allocating.h"
+
+enum { KEYS = 122 };
+
+static plinth_memory_stats_t stats_of(int32_t device) {
+  plinth_memory_stats_t stats;
+  memset(&stats, 0x5A, sizeof stats);
+  stats.struct_size = sizeof stats;
+  CHECK_OK(plinth_memory_stats(device, &stats));
+  CHECK_EQ(stats.struct_size, sizeof stats);
+  return stats;
+}
+
+static void expect_stat(plinth_memory_stat_t stat, long long current, long long peak, long long plus, long long minus) {
+  CHECK_EQ(stat.current, current);
+  CHECK_EQ(stat.peak, peak);
+  CHECK_EQ(stat.allocated, plus);
+  CHECK_EQ(stat.freed, minus);
+}
+
+static char keys[KEYS][64];
+static int64_t values[KEYS];
+static int key_count;
+
+static void collect(const char *name, int64_t value, void *context) {
+  CHECK_SAME(context, &key_count);
+  CHECK(key_count < KEYS);
+  snprintf(keys[key_count], sizeof keys[0], "%s", name);
+  values[key_count++] = value;
+}
+
+static void collect_all(int32_t device) {
+  key_count = 0;
+  CHECK_OK(plinth_memory_stats_each(device, collect, &key_count));
+  CHECK_EQ(key_count, KEYS);
+}
+
+static int64_t value_of(const char *key) {
+  for (int index = 0; index < key_count; index++) {
+    if (strcmp(keys[index], key) == 0) {
+      return values[index];
+    }
+  }
+  harness_fail(__FILE__, __LINE__, key);
+  return 0;
+}
+
+TEST(keys_are_torchs_and_in_order) {
+  static const char *const by_pool[] = {
+      "allocation", "segment", "active", "inactive_split", "allocated_bytes",
+      "reserved_bytes", "active_bytes", "inactive_split_bytes", "requested_bytes"};
+  static const char *const pools[] = {"all", "small_pool", "large_pool"};
+  static const char *const sums[] = {"current", "peak", "allocated", "freed"};
+  static const char *const others[] = {
+      "oversize_allocations.current", "oversize_allocations.peak", "oversize_allocations.allocated",
+      "oversize_allocations.freed", "oversize_segments.current", "oversize_segments.peak", "oversize_segments.allocated",
+      "oversize_segments.freed", "num_alloc_retries", "num_ooms", "max_split_size", "num_sync_all_streams",
+      "num_device_alloc", "num_device_free"};
+  char key[128];
+  int count = 0;
+  collect_all(0);
+  for (int index = 1; index < KEYS; index++) {
+    CHECK(strcmp(keys[index - 1], keys[index]) < 0);
+  }
+  for (size_t quantity = 0; quantity < sizeof by_pool / sizeof *by_pool; quantity++) {
+    for (int pool = 0; pool < 3; pool++) {
+      for (int sum = 0; sum < 4; sum++) {
+        snprintf(key, sizeof key, "%s.%s.%s", by_pool[quantity], pools[pool], sums[sum]);
+        CHECK_EQ(value_of(key), 0);
+        count++;
+      }
+    }
+  }
+  for (size_t index = 0; index < sizeof others / sizeof *others; index++) {
+    CHECK_EQ(value_of(others[index]), strcmp(others[index], "max_split_size") == 0 ? -1 : 0);
+    count++;
+  }
+  CHECK_EQ(count, KEYS);
+}
+
+TEST(requests_count) {
+  void *small = alloc_on(1000, 0, NULL);
+  void *large = alloc_on(3 * MIB + 1, 0, NULL);
+  release(alloc_on(100, 0, NULL));
+  plinth_memory_stats_t stats = stats_of(0);
+  expect_stat(stats.allocation.all, 2, 3, 3, 1);
+  expect_stat(stats.allocation.small_pool, 1, 2, 2, 1);
+  expect_stat(stats.allocation.large_pool, 1, 1, 1, 0);
+  expect_stat(stats.active.all, 2, 3, 3, 1);
+  expect_stat(stats.allocated_bytes.small_pool, 1024, 1536, 1536, 512);
+  expect_stat(stats.allocated_bytes.large_pool, 3 * MIB + 512, 3 * MIB + 512, 3 * MIB + 512, 0);
+  expect_stat(stats.requested_bytes.all, 3 * MIB + 1001, 3 * MIB + 1101, 3 * MIB + 1101, 100);
+  CHECK_EQ(stats.allocated_bytes.all.current, allocated(0));
+  CHECK_EQ(stats.allocated_bytes.all.peak, max_allocated(0));
+  CHECK_EQ(stats.reserved_bytes.all.current, reserved(0));
+  CHECK_EQ(stats.reserved_bytes.all.peak, max_reserved(0));
+  CHECK_EQ(stats.reserved_bytes.small_pool.current + stats.reserved_bytes.large_pool.current,
+           stats.reserved_bytes.all.current);
+  CHECK(stats.segment.all.current >= 2);
+  CHECK_EQ(stats.num_device_alloc, stats.segment.all.allocated);
+  CHECK(stats.inactive_split.all.current > 0);
+  CHECK(stats.inactive_split_bytes.all.current > 0);
+  CHECK(stats.inactive_split_bytes.all.peak >= stats.inactive_split_bytes.all.current);
+  CHECK_EQ(stats.max_split_size, -1);
+  collect_all(-1);
+  CHECK_EQ(value_of("allocated_bytes.all.current"), allocated(0));
+  CHECK_EQ(value_of("requested_bytes.all.allocated"), 3 * MIB + 1101);
+  release(small);
+  release(large);
+  expect_nothing_left();
+  stats = stats_of(0);
+  expect_stat(stats.segment.all, 0, stats.segment.all.peak, stats.segment.all.allocated, stats.segment.all.allocated);
+  CHECK_EQ(stats.num_device_free, stats.num_device_alloc);
+}
+
+TEST(sums_begin_again) {
+  void *memory = alloc_on(2 * MIB, 0, NULL);
+  release(alloc_on(5 * MIB, 0, NULL));
+  void *pointer = UNTOUCHED_POINTER;
+  CHECK_STATUS(plinth_caching_allocator_alloc((size_t)1 << 50, 0, NULL, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_EQ(stats_of(0).num_ooms, 1);
+  CHECK_OK(plinth_reset_accumulated_memory_stats(0));
+  plinth_memory_stats_t stats = stats_of(0);
+  expect_stat(stats.allocation.all, 1, 2, 0, 0);
+  expect_stat(stats.active.all, 1, 2, 0, 0);
+  expect_stat(stats.allocated_bytes.all, 2 * MIB, 7 * MIB, 0, 0);
+  expect_stat(stats.requested_bytes.large_pool, 2 * MIB, 7 * MIB, 0, 0);
+  CHECK(stats.reserved_bytes.all.current > 0);
+  CHECK_EQ(stats.reserved_bytes.all.allocated, 0);
+  CHECK_EQ(stats.reserved_bytes.all.freed, 0);
+  CHECK_EQ(stats.segment.all.allocated, 0);
+  CHECK_EQ(stats.num_ooms + stats.num_alloc_retries + stats.num_sync_all_streams, 0);
+  CHECK_EQ(stats.num_device_alloc + stats.num_device_free, 0);
+  release(memory);
+  release(alloc_on(3 * MIB, 0, NULL));
+  stats = stats_of(0);
+  expect_stat(stats.allocation.all, 0, 2, 1, 2);
+  expect_stat(stats.allocated_bytes.all, 0, 7 * MIB, 3 * MIB, 5 * MIB);
+  CHECK_OK(plinth_reset_peak_memory_stats(0));
+  stats = stats_of(0);
+  expect_stat(stats.allocation.all, 0, 0, 1, 2);
+  const long long held = stats.reserved_bytes.all.current;
+  expect_nothing_left();
+  CHECK_EQ(stats_of(0).reserved_bytes.all.freed, held);
+}
+
+TEST(a_block_that_waits_stays_active) {
+  plinth_stream_t own = stream_on(0);
+  plinth_stream_t other = stream_on(0);
+  void *memory = alloc_on(4 * MIB, 0, own);
+  gate *shut = hold(other);
+  CHECK_OK(plinth_record_stream(memory, other));
+  release(memory);
+  plinth_memory_stats_t stats = stats_of(0);
+  expect_stat(stats.allocation.all, 0, 1, 1, 1);
+  expect_stat(stats.active.all, 1, 1, 1, 0);
+  expect_stat(stats.active_bytes.large_pool, 4 * MIB, 4 * MIB, 4 * MIB, 0);
+  CHECK_OK(plinth_reset_accumulated_memory_stats(0));
+  expect_stat(stats_of(0).active.all, 1, 1, 0, 0);
+  expect_held(shut);
+  gate_open(shut);
+  CHECK_OK(plinth_stream_synchronize(other));
+  expect_nothing_left();
+  expect_stat(stats_of(0).active.all, 0, 1, 0, 1);
+  expect_stat(stats_of(0).allocation.all, 0, 1, 0, 0);
+}
+
+TEST(a_pool_and_a_stream_have_figures_of_their_own) {
+  plinth_stream_t stream = stream_on(0);
+  plinth_pool_id_t pool;
+  plinth_pool_id_t none = {0, 0};
+  plinth_memory_stats_t stats = {.struct_size = sizeof stats};
+  CHECK_OK(plinth_mem_pool_create(false, false, &pool));
+  CHECK_OK(plinth_begin_allocate_current_thread_to_pool(0, pool));
+  void *in_pool = alloc_on(3 * MIB, 0, stream);
+  CHECK_OK(plinth_end_allocate_to_pool(0, pool));
+  void *outside = alloc_on(5 * MIB, 0, stream);
+  void *elsewhere = alloc_on(1, 0, NULL);
+  CHECK_OK(plinth_mem_pool_stats(pool, 0, &stats));
+  expect_stat(stats.allocated_bytes.all, 3 * MIB, 3 * MIB, 3 * MIB, 0);
+  CHECK(stats.reserved_bytes.all.current >= (int64_t)(3 * MIB));
+  CHECK_EQ(stats.num_device_alloc, 0);
+  CHECK_OK(plinth_mem_pool_stats(none, -1, &stats));
+  expect_stat(stats.allocation.all, 2, 2, 2, 0);
+  CHECK_OK(plinth_stream_memory_stats(stream, &stats));
+  expect_stat(stats.allocated_bytes.all, 8 * MIB, 8 * MIB, 8 * MIB, 0);
+  CHECK_OK(plinth_stream_memory_stats(NULL, &stats));
+  expect_stat(stats.requested_bytes.all, 1, 1, 1, 0);
+  release(in_pool);
+  release(outside);
+  release(elsewhere);
+  CHECK_OK(plinth_mem_pool_stats(pool, 0, &stats));
+  expect_stat(stats.allocation.all, 0, 1, 1, 1);
+  CHECK_OK(plinth_release_pool(0, pool));
+  CHECK_OK(plinth_mem_pool_destroy(pool));
+  expect_nothing_left();
+}
+
+TEST(a_struct_of_an_older_program_is_filled_as_far_as_it_reaches) {
+  plinth_memory_stats_t stats;
+  memset(&stats, 0x5A, sizeof stats);
+  stats.struct_size = offsetof(plinth_memory_stats_t, segment);
+  release(alloc_on(KIB, 0, NULL));
+  CHECK_OK(plinth_memory_stats(0, &stats));
+  CHECK_EQ(stats.struct_size, offsetof(plinth_memory_stats_t, segment));
+  expect_stat(stats.allocation.all, 0, 1, 1, 1);
+  CHECK_EQ((uint64_t)stats.segment.all.current, 0x5A5A5A5A5A5A5A5A);
+  struct newer {
+    plinth_memory_stats_t known;
+    uint64_t more;
+  } newer = {{.struct_size = sizeof newer}, 7};
+  CHECK_OK(plinth_memory_stats(0, &newer.known));
+  CHECK_EQ(newer.known.struct_size, sizeof newer.known);
+  CHECK_EQ(newer.more, 7);
+}
+
+TEST(json_has_every_key) {
+  char *flat = NULL;
+  char *nested = NULL;
+  char part[96];
+  void *memory = alloc_on(2048, 0, NULL);
+  CHECK_OK(plinth_memory_stats_as_json(0, false, &flat));
+  CHECK_OK(plinth_memory_stats_as_json(0, true, &nested));
+  collect_all(0);
+  for (int index = 0; index < KEYS; index++) {
+    snprintf(part, sizeof part, "\"%.60s\": %lld", keys[index], (long long)values[index]);
+    CHECK(strstr(flat, part) != NULL);
+  }
+  CHECK(strstr(nested, "\"allocated_bytes\": {\"all\": {\"allocated\": 2048, \"current\": 2048, \"freed\": 0, "
+                       "\"peak\": 2048}, \"large_pool\": {") != NULL);
+  CHECK(strstr(nested, "\"max_split_size\": -1") != NULL);
+  plinth_string_free(flat);
+  plinth_string_free(nested);
+  release(memory);
+}
+
+TEST(old_names_mean_the_new_ones) {
+  size_t bytes = UNTOUCHED;
+  release(alloc_on(7 * MIB, 0, NULL));
+  CHECK_OK(plinth_memory_cached(0, &bytes));
+  CHECK_EQ(bytes, reserved(0));
+  CHECK_OK(plinth_empty_cache());
+  CHECK_OK(plinth_max_memory_cached(0, &bytes));
+  CHECK_EQ(bytes, max_reserved(0));
+  CHECK(bytes >= 7 * MIB);
+  CHECK_OK(plinth_reset_max_memory_allocated(0));
+  CHECK_EQ(max_allocated(0), 0);
+  CHECK_EQ(max_reserved(0), 0);
+  release(alloc_on(7 * MIB, 0, NULL));
+  CHECK_OK(plinth_reset_max_memory_cached(-1));
+  CHECK_EQ(max_allocated(0), 0);
+  CHECK_EQ(max_reserved(0), reserved(0));
+}
+
+TEST(wrong_arguments_are_told) {
+  const int32_t none = device_count();
+  plinth_memory_stats_t stats = {.struct_size = sizeof stats};
+  plinth_pool_id_t pool = {0, 0};
+  char *text = (char *)UNTOUCHED_POINTER;
+  size_t bytes = UNTOUCHED;
+  CHECK_STATUS(plinth_memory_stats(0, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_memory_stats(none, &stats), PLINTH_ERROR_INVALID_DEVICE);
+  CHECK_STATUS(plinth_mem_pool_stats(pool, 0, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_mem_pool_stats(pool, none, &stats), PLINTH_ERROR_INVALID_DEVICE);
+  CHECK_STATUS(plinth_stream_memory_stats(NULL, NULL), PLINTH_ERROR_NULL_POINTER);
+  stats.struct_size = 0;
+  CHECK_STATUS(plinth_memory_stats(0, &stats), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("struct_size");
+  CHECK_STATUS(plinth_memory_stats_each(0, NULL, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_memory_stats_each(none, collect, NULL), PLINTH_ERROR_INVALID_DEVICE);
+  CHECK_STATUS(plinth_memory_stats_as_json(0, true, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_memory_stats_as_json(none, true, &text), PLINTH_ERROR_INVALID_DEVICE);
+  CHECK_SAME(text, UNTOUCHED_POINTER);
+  CHECK_STATUS(plinth_reset_accumulated_memory_stats(none), PLINTH_ERROR_INVALID_DEVICE);
+  CHECK_STATUS(plinth_memory_cached(0, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_max_memory_cached(none, &bytes), PLINTH_ERROR_INVALID_DEVICE);
+  CHECK_EQ(bytes, UNTOUCHED);
+  CHECK_STATUS(plinth_reset_max_memory_allocated(none), PLINTH_ERROR_INVALID_DEVICE);
+  CHECK_STATUS(plinth_reset_max_memory_cached(none), PLINTH_ERROR_INVALID_DEVICE);
+}

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+# Tests snapshots from outside. SPDX-License-Identifier: MIT OR Apache-2.0
+"""Writes snapshots of a made-up training, and reads them as people and their tools do.
+
+  run.py --lib FOLDER [--include FOLDER] --build FOLDER [--device host] [--screenshots FOLDER] [--no-browser]
+
+training.c makes them; check.py reads pickle, JSON and figures; page.py clicks through the page in a headless Chromium, which is
+skipped by name where there is none; PyTorch's own tool reads the pickle where PyTorch is.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+
+import browser
+import check
+import page
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lib", type=pathlib.Path, required=True, help="folder of libplinth.so")
+    parser.add_argument("--include", type=pathlib.Path, default=ROOT / "include", help="folder of plinth.h")
+    parser.add_argument("--build", type=pathlib.Path, required=True, help="folder for what is made")
+    parser.add_argument("--device", default="host", help="PLINTH_DEVICE")
+    parser.add_argument("--screenshots", type=pathlib.Path, help="folder for pictures of every view")
+    parser.add_argument("--no-browser", action="store_true", help="leave the page alone")
+    return parser.parse_args()
+
+
+def build(arguments):
+    """Compiles training.c, and puts the library beside it under the name that it asks for."""
+    program = arguments.build / "training"
+    subprocess.run(["gcc", "-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", f"-I{arguments.include}",
+                    str(HERE / "training.c"), "-o", str(program), f"-L{arguments.lib}", "-lplinth",
+                    f"-Wl,-rpath,{arguments.lib.resolve()}", f"-Wl,-rpath,{arguments.build.resolve()}"], check=True)
+    dynamic = subprocess.run(["readelf", "-d", str(arguments.lib / "libplinth.so")], capture_output=True, text=True, check=True)
+    soname = next(line.split("[")[1].split("]")[0] for line in dynamic.stdout.splitlines() if "SONAME" in line)
+    link = arguments.build / soname
+    link.unlink(missing_ok=True)
+    link.symlink_to((arguments.lib / "libplinth.so").resolve())
+    return program
+
+
+def check_folder(folder):
+    stats = sorted(folder.glob("stats.*.json"), key=lambda path: int(path.name.split(".")[1]))
+    snapshot, _ = check.check(folder / "snapshot.pickle", folder / "snapshot.json", stats)
+    check_training(snapshot, check.resolve(json.loads((folder / "pool.json").read_text())))
+    return snapshot
+
+
+def check_training(snapshot, pool):
+    """What training.c did is what the snapshot tells."""
+    trace = snapshot["device_traces"][0]
+    functions = {frame["name"] for entry in trace for frame in entry["frames"]}
+    for name in ("make_weights", "attention", "convolution", "backward", "optimizer_step", "too_large_a_batch", "main"):
+        check.expect(name in functions, f"no stack has {name}")
+    files = {frame["filename"] for entry in trace for frame in entry["frames"] if frame["name"] == "attention"}
+    check.expect(all(name.endswith("training.c") for name in files), f"attention is in {files}")
+    check.expect({entry["user_metadata"] for entry in trace} >= {"", "attention", "convolution"}, "tags are missing")
+    ooms = [entry for entry in trace if entry["action"] == "oom"]
+    check.expect([entry["size"] for entry in ooms] == [1 << 50], f"out of memory: {ooms}")
+    names = [annotation["name"] for annotation in snapshot["external_annotations"]]
+    check.expect(set(names) == {"step", "forward", "backward", "optimizer"}, f"annotations: {sorted(set(names))}")
+    begun = sum(annotation["stage"] == "START" for annotation in snapshot["external_annotations"])
+    check.expect(2 * begun == len(names), f"{begun} of {len(names)} annotations begin something")
+    streams = {entry["stream"] for entry in trace if entry["action"] == "alloc"}
+    check.expect(len(streams) == 2 and 0 in streams, f"streams: {streams}")
+    pools = {segment["segment_pool_id"] for segment in pool["segments"]}
+    check.expect(len(pools) == 1 and (0, 0) not in pools, f"the pool's snapshot has segments of {pools}")
+    inside = [entry for entry in pool["device_traces"][0] if entry["action"] == "alloc"]
+    check.expect([entry["size"] for entry in inside] == [3 << 20, 100 << 10], f"allocated in the pool: {inside}")
+    check.check_segments(pool["segments"])
+    check.check_trace(pool["device_traces"][0], pool["segments"])
+
+
+def check_checker(folder):
+    """That what is wrong is found: each of these was a snapshot that holds."""
+    snapshot = pickle.loads((folder / "snapshot.pickle").read_bytes())
+
+    def gap(copy):
+        copy["segments"][0]["blocks"][0]["size"] -= 512
+
+    def unknown_state(copy):
+        copy["segments"][0]["blocks"][0]["state"] = "active_awaiting_free"
+
+    def lost_free(copy):
+        trace = copy["device_traces"][0]
+        trace.remove(next(entry for entry in trace if entry["action"] == "free_completed"))
+
+    def lost_alloc(copy):
+        copy["segments"][-1]["blocks"] = copy["segments"][-1]["blocks"][1:]
+
+    def large_number(copy):
+        copy["segments"][0]["stream"] = 1 << 60
+
+    for spoil in (gap, unknown_state, lost_free, lost_alloc, large_number):
+        copy = pickle.loads(pickle.dumps(snapshot, 4))
+        spoil(copy)
+        path = folder / "spoiled.pickle"
+        path.write_bytes(pickle.dumps(copy, 4))
+        try:
+            check.check(path)
+        except (SystemExit, KeyError):
+            continue
+        sys.exit(f"run.py: check.py does not mind {spoil.__name__}")
+
+
+def main():
+    arguments = parse_arguments()
+    arguments.build.mkdir(parents=True, exist_ok=True)
+    program = build(arguments)
+    for name, settings in (("expandable", "expandable_segments:True"), ("segments", "expandable_segments:False")):
+        folder = arguments.build / name
+        folder.mkdir(exist_ok=True)
+        environment = {**os.environ, "PLINTH_DEVICE": arguments.device, "PLINTH_ALLOC_CONF": settings}
+        subprocess.run([str(program), str(folder)], check=True, env=environment)
+        snapshot = check_folder(folder)
+        check.expect(snapshot["allocator_settings"]["expandable_segments"] == (name == "expandable"), "expandable_segments")
+        entries = len(snapshot["device_traces"][0])
+        print(f"{name}: pickle, JSON and figures agree on {len(snapshot['segments'])} segments and {entries} entries")
+        if arguments.no_browser or browser.find() is None:
+            print(f"{name}: skipped the page: " + ("not asked for" if arguments.no_browser else "there is no chromium"))
+            continue
+        shots = arguments.screenshots if name == "expandable" else None
+        if shots:
+            shots.mkdir(parents=True, exist_ok=True)
+        page.walk(folder / "snapshot.html", snapshot, shots, search="attention", dark=name == "segments")
+        print(f"{name}: every view of the page shows what the pickle says, without a complaint")
+    check_checker(arguments.build / "expandable")
+    print("what is wrong is found")
+    if importlib.util.find_spec("torch") is None:
+        print("skipped torch's own tool: there is no PyTorch")
+    else:
+        path = arguments.build / "expandable" / "snapshot.pickle"
+        subprocess.run([sys.executable, str(HERE / "torch_viz.py"), "--pickle", str(path)], check=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except browser.Failure as failure:
+        sys.exit(f"run.py: the page: {failure}")
