@@ -2488,8 +2488,8 @@ PLINTH_NOEXCEPT;
  * Tells all that the allocator counts of a device, as torch.cuda.memory_stats does. Counting costs requests nothing that could
  * be measured; to ask walks over all blocks. Thread-safe.
  *
- * Where several streams have memory, peaks of parts are sums of the streams' own peaks, and so the most that they can have
- * been; those of all allocated and of all reserved bytes are the device's own.
+ * The peaks of all allocated and of all reserved bytes are exact. Every other peak of a whole is the sum of the peaks of its
+ * parts, small and large blocks, one stream and another, and so the most that it can have been.
  *
  * @param device The device's number; -1 for the current one.
  * @param stats In: struct_size. Out: the figures, as far as struct_size reaches, and in struct_size how far they were
