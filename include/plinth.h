@@ -1571,7 +1571,7 @@ typedef struct plinth_host_usage_t {
 #define PLINTH_SNAPSHOT_BY_NAME 0
 
 /**
- * The pickle of torch.cuda.memory._dump_snapshot, which https://pytorch.org/memory_viz and torch's _memory_viz.py read.
+ * The pickle of torch.cuda.memory._dump_snapshot, which <https://pytorch.org/memory_viz> and torch's _memory_viz.py read.
  */
 #define PLINTH_SNAPSHOT_PICKLE 1
 
@@ -4592,7 +4592,7 @@ PLINTH_NOEXCEPT;
  * holds every segment and block at one moment and the history as far as plinth_record_memory_history keeps it.
  *
  * The end of the name says in which form: ".json", ".html" (or ".htm") for a page that opens in any browser and shows
- * it, and with any other name the pickle that https://pytorch.org/memory_viz and torch's _memory_viz.py read.
+ * it, and with any other name the pickle that <https://pytorch.org/memory_viz> and torch's _memory_viz.py read.
  *
  * Allocations of other threads wait while blocks and history are copied, some milliseconds for a hundred thousand of them,
  * and not while the file is written. No call of the driver is made, so work of the device goes on, and a capture does not
