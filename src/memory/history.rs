@@ -1,7 +1,7 @@
 //! The history of the allocator: what was given out and taken back, when, and by whose call.
 //!
 //! Each arena writes a log of its own ([`log`](super::log)), under its own lock, through the listener of its space
-//! ([`listener`](super::listener)): so threads with arenas of their own do not meet, and what happens to one address is
+//! (`listener`): so threads with arenas of their own do not meet, and what happens to one address is
 //! written in the order in which it happens. Whoever reads puts the logs of a device together by time. What is kept is what
 //! is cheap: ticks of a clock, the number of a stack, the number of a tag. It is turned into words when it is read.
 

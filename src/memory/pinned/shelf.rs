@@ -306,7 +306,7 @@ mod tests {
                         });
                         let piece = slabs[&number_of(&slabs, address)];
                         prop_assert!(address >= piece.address && address + size <= piece.address + piece.bytes);
-                        prop_assert!((address - piece.address) % size == 0);
+                        prop_assert!((address - piece.address).is_multiple_of(size));
                         prop_assert!(!waiting.contains_key(&address) && live.insert(address, false).is_none());
                     }
                     Step::Free(index) => if let Some((address, used)) = nth(&live, index) {
