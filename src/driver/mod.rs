@@ -24,6 +24,7 @@ pub mod host;
 mod kernel;
 mod memory;
 pub mod permutation;
+pub mod plugin;
 pub mod random;
 mod stream;
 mod stream_table;

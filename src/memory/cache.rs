@@ -32,9 +32,32 @@ pub fn release_idle(runtime: &Runtime, device: &Device, growing: &Arena, allowed
     }
 }
 
+/// Gives back idle memory, arena after arena, until no more than `most` bytes are held, for the sake of one that grows.
+pub fn collect(runtime: &Runtime, device: &Device, growing: &Arena, most: u64) {
+    for arena in device.memory.arenas() {
+        if device.memory.held() <= most {
+            return;
+        }
+        let mut _growing = None;
+        if arena.number != growing.number {
+            _growing = arena.growth.try_lock();
+            if _growing.is_none() {
+                continue;
+            }
+        }
+        // What cannot go now is looked at again when more is needed.
+        let _ = release_down_to(runtime, device, arena, false, most);
+    }
+}
+
 /// Gives back what an arena has free. With `later`, handles that a busy stream may still use go back when it is done;
 /// without, they stay. Gives what can be given; the first failure is told.
 pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later: bool) -> Result<()> {
+    release_down_to(runtime, device, arena, later, 0)
+}
+
+/// The same, until no more than `least` bytes of the device are held.
+fn release_down_to(runtime: &Runtime, device: &Device, arena: &'static Arena, later: bool, least: u64) -> Result<()> {
     marks::reap(runtime, device, arena, false);
     if !arena.may_move() {
         return Ok(());
@@ -45,7 +68,7 @@ pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later:
             inner.space.settle();
             inner.space.forget_dreams();
         }
-        Ok(Method::Segments) => return release_segments(runtime, device, arena),
+        Ok(Method::Segments) => return release_segments(runtime, device, arena, least),
         // Where even this is not known, nothing was ever allocated.
         Err(_) => return Ok(()),
     }
@@ -60,6 +83,9 @@ pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later:
     }
     let mut outcome = Ok(());
     for spare in spares {
+        if least > 0 && device.memory.held() <= least {
+            break;
+        }
         let Some(lifted) = arena.lift(&spare, generation) else { continue };
         arena.lock().space.moved(&lifted);
         let leaving = Leaving {
@@ -74,7 +100,7 @@ pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later:
     outcome
 }
 
-fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena) -> Result<()> {
+fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, least: u64) -> Result<()> {
     let (spares, _) = arena.spares();
     if spares.is_empty() {
         return Ok(());
@@ -86,6 +112,9 @@ fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena) -
     }
     let mut outcome = Ok(());
     for spare in spares {
+        if least > 0 && device.memory.held() <= least {
+            break;
+        }
         let taken = {
             let mut inner = arena.lock();
             match inner.space.mapped.get(&spare.address).map(|mapped| mapped.backing) {

@@ -6,6 +6,7 @@ use super::{
     pool::{self, PoolId},
     route::Routes,
     space::Region,
+    stats::Stats,
     tracing,
 };
 use crate::{
@@ -80,6 +81,8 @@ pub struct DeviceMemory {
     pub routes: Routes,
     /// The most bytes that were live at once, since the peak was reset.
     pub(super) peak: Mutex<Peak>,
+    /// What backends other than the caching allocator have given out.
+    pub(super) others: Mutex<Stats>,
     /// Requests that failed for want of memory.
     pub ooms: Count,
     /// Requests that were met after everything cached had gone back to the driver.
@@ -139,6 +142,11 @@ impl DeviceMemory {
             .copied()
     }
 
+    /// How it gets them, if that was ever asked.
+    pub fn known_method(&self) -> Option<Method> {
+        self.method.get().copied()
+    }
+
     /// All memory of the device, in bytes.
     pub fn total(&self, device: &Device, driver: &Driver) -> Result<u64> {
         self.total.get_or_try_init(|| Ok(device.properties(driver)?.total_memory)).copied()
@@ -191,7 +199,7 @@ impl DeviceMemory {
     /// The fraction of the device's memory that may be held.
     pub fn fraction(&self) -> f64 {
         match self.fraction.load(Ordering::Acquire) {
-            0 => 1.0,
+            0 => super::config::fraction(),
             bits => f64::from_bits(bits - 1),
         }
     }

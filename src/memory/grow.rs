@@ -9,6 +9,7 @@
 use super::{
     arena::{Arena, Inner, Leaving, Mark},
     block::{UNIT, Zone},
+    config,
     device_memory::Method,
     growth::{Lifted, Site, Spare, Spot},
     handles::{self, Handle},
@@ -112,7 +113,8 @@ impl Grower<'_> {
 
     fn grow_by_segment(&self, request: Request, most: u64) -> Result<Option<u64>> {
         let (zone, memory) = (zone_of(request.size), &self.device.memory);
-        let Some(bytes) = policy::segment_size(request.size) else { return Ok(None) };
+        let config = config::get()?;
+        let Some(bytes) = policy::segment_size(request.size, config.large_segment_size) else { return Ok(None) };
         if !memory.try_hold(bytes, most) {
             return Ok(None);
         }
@@ -136,6 +138,7 @@ impl Grower<'_> {
         }
         memory.created.one();
         let mut inner = self.arena.lock();
+        inner.space.set_split_limits(config.split_limits());
         Ok(Some(inner.space.add_segment(segment, bytes, zone, request.size, request.requested)))
     }
 

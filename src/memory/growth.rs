@@ -86,7 +86,7 @@ impl Space {
         let first = self.new_region(address, bytes, zone);
         self.mapped.insert(address, Mapped { bytes, backing: Backing::Segment(segment) });
         self.counters.map(zone, bytes);
-        if !self.no_split {
+        if !self.no_split && self.split_limits.is_none_or(|limits| zone == Zone::Small || limits.may_cut(size)) {
             self.cut(first, size);
         }
         self.hand_out(first, requested)

@@ -15,7 +15,7 @@
 use super::{
     arena::Arena,
     block::Zone,
-    cache, callbacks,
+    cache, callbacks, config,
     device_memory::DeviceMemory,
     gauge,
     grow::{Grower, Means, Request, Steal},
@@ -126,6 +126,7 @@ impl Ladder {
         if let Some(address) = self.look_again() {
             return Ok(Some(address));
         }
+        self.collect_garbage()?;
         let grower = Grower { runtime: self.runtime, device: self.device, arena: self.arena, stream: self.stream };
         let means = |most, steal, steal_first| Means { most, steal, steal_first, live, limit };
         // Small blocks take little memory, and many threads wait for theirs: it is not worth moving any for them.
@@ -160,6 +161,20 @@ impl Ladder {
             }
         }
         Ok(self.take_from_willing_pools())
+    }
+
+    /// Gives idle memory back before more is taken, where the settings say so and a limit was set: as much as is held
+    /// beyond the part of the limit that they name.
+    fn collect_garbage(&self) -> Result<()> {
+        let threshold = config::get()?.garbage_collection_threshold;
+        let total = self.memory().total(self.device, &self.runtime.driver)?;
+        if threshold > 0.0
+            && let Some(limit) = self.memory().limit(total)
+        {
+            let most = (limit as f64 * threshold) as u64;
+            cache::collect(self.runtime, self.device, self.arena, most.saturating_sub(self.request.size));
+        }
+        Ok(())
     }
 
     fn limit(&self) -> Result<u64> {

@@ -7,6 +7,7 @@
 //! message that says why.
 
 pub mod arena;
+pub mod backend;
 #[allow(unsafe_code)]
 pub mod biased;
 pub mod bins;
@@ -38,6 +39,7 @@ pub mod recut;
 pub mod report;
 pub mod route;
 pub mod scratch;
+mod settings;
 mod sleep;
 pub mod space;
 #[cfg(test)]
@@ -57,5 +59,6 @@ pub use pools::*;
 pub use raw::{alloc, alloc_pinned, device_of, free, free_pinned, owner};
 pub use route::forget_for_ever as forget_arenas;
 pub use scratch::Scratch;
+pub use settings::{allocator_settings, set_allocator_settings};
 pub use sleep::{sleep as pool_sleep, wake as pool_wake};
 pub use tracing::{trace_start, trace_stop};
