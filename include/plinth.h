@@ -304,6 +304,13 @@ typedef struct plinth_graph plinth_graph;
 typedef struct plinth_graphed_callable plinth_graphed_callable;
 
 /**
+ * An allocator of the program's own: two functions and some hooks, with the signatures of torch's CUDAPluggableAllocator.
+ * Opaque, and checked: a handle that was destroyed, is of another kind, or never was one is answered with
+ * PLINTH_ERROR_INVALID_HANDLE.
+ */
+typedef struct plinth_pluggable_allocator plinth_pluggable_allocator;
+
+/**
  * What a call came to: PLINTH_OK, which is 0, or one of the PLINTH_ERROR_ constants. The numbers never change their
  * meaning; newer versions of the library add more, so a program treats one that it does not know as a failure.
  */
@@ -468,6 +475,57 @@ typedef struct plinth_pool_id_t {
    */
   uint64_t index;
 } plinth_pool_id_t;
+
+/**
+ * The handle of such an allocator.
+ */
+typedef struct plinth_pluggable_allocator *plinth_pluggable_allocator_t;
+
+/**
+ * The hooks of an allocator of the program's own; NULL for those that it has not. They are torch's, and are called from any
+ * thread, with nothing of the library's held.
+ *
+ * The struct grows at its end in newer versions; set struct_size to sizeof(plinth_allocator_hooks_t), and the rest to 0.
+ */
+typedef struct plinth_allocator_hooks_t {
+  /**
+   * The size that the caller knows.
+   */
+  size_t struct_size;
+  /**
+   * Called once before the first request, with the number of devices.
+   */
+  void (*init)(int device_count);
+  /**
+   * Called by plinth_empty_cache, and when there is no memory for a request.
+   */
+  void (*reset)(void);
+  /**
+   * Called by plinth_set_per_process_memory_fraction.
+   */
+  void (*memory_fraction)(double fraction, int device);
+  /**
+   * Gives the base of the allocation that a pointer is in, and writes its bytes.
+   */
+  void *(*base_alloc)(void *pointer, size_t *size);
+  /**
+   * Called by plinth_record_stream. An allocator without it must keep freed memory from streams that still use it in
+   * another way.
+   */
+  void (*record_stream)(void *pointer, plinth_stream_t stream);
+  /**
+   * Called when requests begin to go to a pool, with an empty std::function for a filter: any stream may be meant.
+   */
+  void (*begin_allocate_to_pool)(int device, struct plinth_pool_id_t pool, void *filter);
+  /**
+   * Called when they do so no longer.
+   */
+  void (*end_allocate_to_pool)(int device, struct plinth_pool_id_t pool);
+  /**
+   * Called when a pool has lost a user.
+   */
+  void (*release_pool)(int device, struct plinth_pool_id_t pool);
+} plinth_allocator_hooks_t;
 
 /**
  * The handle of a graph.
@@ -903,6 +961,11 @@ typedef struct plinth_host_usage_t {
  * The graphs differ in what an update cannot change.
  */
 #define PLINTH_ERROR_GRAPH_UPDATE_REFUSED 42
+
+/**
+ * Memory debugging found bytes that somebody wrote who should not have.
+ */
+#define PLINTH_ERROR_MEMORY_CORRUPTED 43
 
 #ifdef __cplusplus
 extern "C" {
@@ -2019,6 +2082,35 @@ plinth_status_t plinth_get_per_process_memory_fraction(int32_t device,
 PLINTH_NOEXCEPT;
 
 /**
+ * Changes settings of the allocator, as torch.cuda.memory._set_allocator_settings does: "key:value,key:value", in the
+ * grammar of PLINTH_ALLOC_CONF. docs/allocator_settings.md has the keys. Those that the text names change, all or none;
+ * the others stay. They hold for what is allocated from now on. Needs no device. Thread-safe.
+ *
+ * `backend` and `debug` can change until the first request for memory, and `expandable_segments` until a device has
+ * memory.
+ *
+ * @param settings The text.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for an unknown key or a bad value, with a message
+ *         that names it; PLINTH_ERROR_ALREADY_INITIALIZED for a key that cannot change any more;
+ *         PLINTH_ERROR_INVALID_CONFIGURATION where the environment makes no sense.
+ */
+PLINTH_API
+plinth_status_t plinth_set_allocator_settings(const char *settings)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the settings of the allocator, as a text that plinth_set_allocator_settings takes: every key that has a value.
+ * Needs no device. Thread-safe.
+ *
+ * @param settings Out: the text. The caller owns it and frees it with plinth_string_free.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_INVALID_CONFIGURATION where the
+ *         environment makes no sense.
+ */
+PLINTH_API
+plinth_status_t plinth_get_allocator_settings(char **settings)
+PLINTH_NOEXCEPT;
+
+/**
  * Makes a pool, as torch.cuda.MemPool does: memory that is kept apart from all other. It takes no memory until something
  * is allocated in it. Thread-safe.
  *
@@ -2157,6 +2249,94 @@ PLINTH_API
 plinth_status_t plinth_release_pool(int32_t device,
                                     struct plinth_pool_id_t pool)
 PLINTH_NOEXCEPT;
+
+/**
+ * Makes an allocator of two functions of a shared library, found by their names, as
+ * torch.cuda.memory.CUDAPluggableAllocator does. The library is loaded and stays so.
+ *
+ * They are `void *alloc(size_t size, int device, cudaStream_t stream)`, where NULL is the answer if there is no memory, and
+ * `void free(void *pointer, size_t size, int device, cudaStream_t stream)`, with what the allocation was asked with. They
+ * are called from any thread, with nothing of the library's held, and must not throw. Thread-safe.
+ *
+ * @param path The library, as dlopen takes it; NULL for the program itself.
+ * @param alloc_name The name of the first.
+ * @param free_name The name of the second.
+ * @param allocator Out: the allocator. The caller owns it and gives it up with plinth_pluggable_allocator_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_SYSTEM where the library cannot be loaded, with the system's
+ *         reason; PLINTH_ERROR_INVALID_VALUE for a name that it has not.
+ */
+PLINTH_API
+plinth_status_t plinth_pluggable_allocator_create(const char *path,
+                                                  const char *alloc_name,
+                                                  const char *free_name,
+                                                  plinth_pluggable_allocator_t *allocator)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives an allocator its hooks, in place of those that it had. Thread-safe.
+ *
+ * @param allocator The allocator.
+ * @param hooks The hooks, which are copied; the functions stay callable.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a struct_size
+ *         that was not set.
+ */
+PLINTH_API
+plinth_status_t plinth_pluggable_allocator_set_hooks(plinth_pluggable_allocator_t allocator,
+                                                     const struct plinth_allocator_hooks_t *hooks)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives an allocator up. What it gave out is still freed by it, and where it is in use it stays so. Thread-safe.
+ *
+ * @param allocator The allocator; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API
+plinth_status_t plinth_pluggable_allocator_destroy(plinth_pluggable_allocator_t allocator)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lets an allocator of the program's own meet all requests, as torch.cuda.memory.change_current_allocator does: once, and
+ * before the first request for memory. Thread-safe.
+ *
+ * @param allocator The allocator.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_ALREADY_INITIALIZED after a request for memory, or after an
+ *         earlier change; PLINTH_ERROR_INVALID_CONFIGURATION where the environment makes no sense.
+ */
+PLINTH_API
+plinth_status_t plinth_change_current_allocator(plinth_pluggable_allocator_t allocator)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells who gives memory out, as torch.cuda.get_allocator_backend does: "native", "cudaMallocAsync" or "pluggable", and
+ * "uncached" or "debug", which are plinth's own. Needs no device. Thread-safe.
+ *
+ * @param backend Out: the name, which stays the library's.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_CONFIGURATION where the environment makes no sense.
+ */
+PLINTH_API
+plinth_status_t plinth_get_allocator_backend(const char **backend)
+PLINTH_NOEXCEPT;
+
+/**
+ * Switches the caching of memory off or on, as torch.cuda.caching_allocator_enable does. While it is off each request goes
+ * to the driver, and each free of such memory back, which waits for the device. Memory that was allocated before is freed
+ * as it was allocated. Backends other than the native one are not concerned. Thread-safe.
+ *
+ * @param enable Whether memory is cached, as it is at first.
+ * @return PLINTH_OK.
+ */
+PLINTH_API
+plinth_status_t plinth_caching_allocator_enable(bool enable)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells whether memory is cached, as far as plinth_caching_allocator_enable says so. Thread-safe.
+ *
+ * @param enabled Out: whether it is.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
+ */
+PLINTH_API plinth_status_t plinth_caching_allocator_is_enabled(bool *enabled) PLINTH_NOEXCEPT;
 
 /**
  * Creates a graph with nothing captured. Needs no device. Thread-safe.

@@ -23,6 +23,7 @@ mod graph_view;
 pub mod host;
 mod kernel;
 mod memory;
+pub mod memory_pool;
 pub mod permutation;
 pub mod plugin;
 pub mod random;
@@ -40,6 +41,7 @@ pub use graph_node::{Conditional, ConditionalKind, FillNode, KernelNode, NodeFun
 pub use graph_view::{CopyView, HostView, KernelView, NodeType};
 pub use kernel::{Function, Module};
 pub use memory::{MemoryKind, PointerInfo, Span};
+pub use memory_pool::MemoryPool;
 pub use stream::{HostFunction, Stream, StreamCell};
 pub use stream_table::{StreamInfo, StreamOrigin, StreamTable};
 pub use table::{Call, Code, Table};

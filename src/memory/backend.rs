@@ -13,6 +13,7 @@ mod debug;
 mod pluggable;
 mod uncached;
 
+pub use asynchronous::DevicePool;
 pub use book::{check as check_book, totals};
 pub use pluggable::{allocator_of, create, destroy, set_hooks};
 
@@ -38,6 +39,7 @@ use crate::{
 };
 use book::Block;
 use once_cell::sync::OnceCell;
+use parking_lot::Mutex;
 use std::{
     ffi::CStr,
     sync::{
@@ -74,6 +76,8 @@ impl Kind {
     }
 }
 
+/// Blocks that were freed while a stream that uses them was capturing.
+static LATER: Mutex<Vec<(u64, Block)>> = Mutex::new(Vec::new());
 static CHOSEN: OnceCell<Kind> = OnceCell::new();
 /// What the program chose instead of what the settings say.
 static CHANGED: OnceCell<Arc<Plugin>> = OnceCell::new();
@@ -210,6 +214,7 @@ impl Place<'_> {
     /// A block; with what the program can free, and with what lies idle, if there is no memory.
     fn alloc(&self, kind: Kind) -> Result<(u64, Owner)> {
         self.check_capture(kind)?;
+        finish_later(self.runtime)?;
         let (device, request, memory) = (self.device, self.request, &self.device.memory);
         let mut made = self.attempt(kind)?;
         let mut before = None;
@@ -269,14 +274,33 @@ pub fn free(address: u64) -> Option<Result<()>> {
         // The process is exiting, and its memory goes with it.
         return Some(Ok(()));
     };
-    let Ok(device) = super::device_memory::device(runtime, block.own.device) else { return Some(Ok(())) };
-    let freed = match block.owner {
+    let later = finish_later(runtime);
+    Some(give_back(runtime, address, block).and(later))
+}
+
+/// Gives a block back to whoever it is from; later, if a stream that uses it is capturing and that cannot be done now.
+fn give_back(runtime: &Runtime, address: u64, block: Block) -> Result<()> {
+    let Ok(device) = super::device_memory::device(runtime, block.own.device) else { return Ok(()) };
+    match block.owner {
         Owner::Uncached(_) => uncached::free(runtime, device, address, block),
-        Owner::Async => asynchronous::free(runtime, device, address, block),
         Owner::Plugin(_) => pluggable::free(device, address, block),
+        Owner::Async | Owner::Debug(_) if block.waits_for_a_capture(runtime) => {
+            LATER.lock().push((address, block));
+            Ok(())
+        }
+        Owner::Async => asynchronous::free(runtime, device, address, block),
         Owner::Debug(_) => debug::free(runtime, device, address, block),
-    };
-    Some(freed)
+    }
+}
+
+/// Gives back what was freed while a stream was capturing that is so no longer.
+fn finish_later(runtime: &Runtime) -> Result<()> {
+    let later = std::mem::take(&mut *LATER.lock());
+    let mut outcome = Ok(());
+    for (address, block) in later {
+        outcome = outcome.and(give_back(runtime, address, block));
+    }
+    outcome
 }
 
 /// Notes that a stream uses a block of a backend's. Whether there is one at this address.
@@ -319,6 +343,7 @@ pub fn empty_cache(runtime: &'static Runtime) -> Result<()> {
 }
 
 fn empty(runtime: &'static Runtime, kind: Kind) -> Result<()> {
+    finish_later(runtime)?;
     match kind {
         Kind::Native | Kind::Uncached => Ok(()),
         Kind::Async => asynchronous::empty(runtime),
@@ -360,6 +385,12 @@ pub fn tell_of_pool(news: PoolNews, device: u32, pool: PoolId) {
             PoolNews::Released => plugin.release_pool(device, pair),
         }
     }
+}
+
+/// Lets the peaks of a device begin again.
+pub fn reset_peak(device: &Device, runtime: &Runtime) {
+    device.memory.others.lock().reset_peak();
+    asynchronous::reset_peak(device, runtime);
 }
 
 /// Bytes of the device that are held, as the backend in use tells it.

@@ -257,10 +257,10 @@ pub fn reserved(number: i32) -> Result<(u64, u64)> {
 
 /// Lets all peaks of a device begin again.
 pub fn reset_peak_stats(number: i32) -> Result<()> {
-    with_memory(number, |_, device| {
+    with_memory(number, |runtime, device| {
         peak::reset(&device.memory);
         device.memory.moved.reset();
-        device.memory.others.lock().reset_peak();
+        backend::reset_peak(device, runtime);
         device.memory.reset_held_peak();
     })
 }

@@ -2,6 +2,7 @@
 
 use super::{
     arena::{Arena, Key, MAX_ARENAS},
+    backend::DevicePool,
     peak::Peak,
     pool::{self, PoolId},
     route::Routes,
@@ -83,6 +84,8 @@ pub struct DeviceMemory {
     pub(super) peak: Mutex<Peak>,
     /// What backends other than the caching allocator have given out.
     pub(super) others: Mutex<Stats>,
+    /// The driver's pool, where memory comes from that.
+    pub(super) driver_pool: DevicePool,
     /// Requests that failed for want of memory.
     pub ooms: Count,
     /// Requests that were met after everything cached had gone back to the driver.

@@ -5,9 +5,11 @@ use crate::{
     device::Device,
     memory::{
         block::Zone,
+        marks,
         space::zone_of,
         stats::{ByPool, Stats},
     },
+    runtime::Runtime,
 };
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -22,6 +24,14 @@ pub(super) struct Block {
     pub requested: u64,
     /// The streams that were recorded on it.
     pub uses: Vec<Use>,
+}
+
+impl Block {
+    /// Whether a stream that uses it is capturing, so that it cannot be waited for.
+    pub fn waits_for_a_capture(&self, runtime: &Runtime) -> bool {
+        let streams = std::iter::once(&self.own).chain(&self.uses);
+        streams.into_iter().any(|one| marks::is_capturing(&runtime.driver, one.stand_in()))
+    }
 }
 
 static BOOK: Mutex<Option<HashMap<u64, Block>>> = Mutex::new(None);

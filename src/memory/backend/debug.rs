@@ -73,17 +73,10 @@ struct Quarantine {
     address_bytes: u64,
     kept: VecDeque<Kept>,
     kept_bytes: u64,
-    /// Blocks that were freed while a stream of theirs was capturing.
-    later: Vec<(u64, Block)>,
 }
 
-static QUARANTINE: Mutex<Quarantine> = Mutex::new(Quarantine {
-    addresses: VecDeque::new(),
-    address_bytes: 0,
-    kept: VecDeque::new(),
-    kept_bytes: 0,
-    later: Vec::new(),
-});
+static QUARANTINE: Mutex<Quarantine> =
+    Mutex::new(Quarantine { addresses: VecDeque::new(), address_bytes: 0, kept: VecDeque::new(), kept_bytes: 0 });
 
 fn span(address: u64, bytes: u64) -> Span {
     Span::owned(address, bytes as usize)
@@ -91,7 +84,6 @@ fn span(address: u64, bytes: u64) -> Span {
 
 pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
     let (driver, device, request) = (&place.runtime.driver, place.device, place.request);
-    finish_later(place.runtime)?;
     let granule =
         driver.memory_granularity(device.native).context(|| "memory debugging needs memory that is mapped")?;
     let Some(mapped) = request.size.checked_next_multiple_of(granule) else { return Ok(None) };
@@ -136,25 +128,17 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
 }
 
 pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Block) -> Result<()> {
-    let outcome = finish_later(runtime);
-    let streams = std::iter::once(&block.own).chain(&block.uses);
-    let named = |one: &crate::memory::arena::Use| if one.can_be_named() { one.stream } else { Stream::DEFAULT };
-    if streams.clone().any(|one| marks::is_capturing(&runtime.driver, named(one))) {
-        QUARANTINE.lock().later.push((address, block));
-        return outcome;
-    }
-    for one in streams {
+    for one in std::iter::once(&block.own).chain(&block.uses) {
         let waited = device_of(runtime, one.device)?
-            .with_context(&runtime.driver, |driver| Ok(driver.stream_synchronize(named(one))?));
+            .with_context(&runtime.driver, |driver| Ok(driver.stream_synchronize(one.stand_in())?));
         if let Err(error) = waited {
             book::put_back(address, block, device);
             return Err(error.context("waiting for the streams of a block that is freed"));
         }
     }
-    let freed = device.with_context(&runtime.driver, |driver| {
+    device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| take_back(runtime, device, driver, address, &block))?
-    });
-    outcome.and(freed)
+    })
 }
 
 /// Looks at a block that nobody uses any more, and lets its memory go.
@@ -268,25 +252,9 @@ fn shrink(runtime: &Runtime, most: u64) -> Result<()> {
     }
 }
 
-/// Frees what was freed while a stream was capturing that is so no longer.
-fn finish_later(runtime: &Runtime) -> Result<()> {
-    let later = std::mem::take(&mut QUARANTINE.lock().later);
-    let mut outcome = Ok(());
-    for (address, block) in later {
-        let streams = std::iter::once(&block.own).chain(&block.uses);
-        if streams.into_iter().any(|one| marks::is_capturing(&runtime.driver, one.stream)) {
-            QUARANTINE.lock().later.push((address, block));
-        } else {
-            let device = device_of(runtime, block.own.device)?;
-            outcome = outcome.and(free(runtime, device, address, block));
-        }
-    }
-    outcome
-}
-
 /// Lets go of all freed blocks that stay mapped.
 pub(super) fn empty(runtime: &Runtime) -> Result<()> {
-    finish_later(runtime).and(shrink(runtime, 0))
+    shrink(runtime, 0)
 }
 
 /// Whether somebody wrote beside a block.
