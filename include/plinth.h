@@ -2073,8 +2073,10 @@ PLINTH_NOEXCEPT;
  * Tells which fraction of a device's memory the allocator may hold. Thread-safe.
  *
  * @param device The device's number; -1 for the current one.
- * @param fraction Out: what plinth_set_per_process_memory_fraction was given; 1 if it was not called.
- * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ * @param fraction Out: what plinth_set_per_process_memory_fraction was given; if it was not called, the setting
+ *        per_process_memory_fraction, which is 1 at first.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_CONFIGURATION; the errors of
+ *         initialization.
  */
 PLINTH_API
 plinth_status_t plinth_get_per_process_memory_fraction(int32_t device,

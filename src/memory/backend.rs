@@ -186,9 +186,9 @@ impl Place<'_> {
         Ok(memory.try_hold(bytes, memory.limit(total).unwrap_or(u64::MAX)))
     }
 
-    /// Refuses what only the caching allocator can do.
+    /// Refuses what only the caching allocator can do. The device's context is current.
     fn check_capture(&self, kind: Kind) -> Result<()> {
-        if kind != Kind::Pluggable && marks::is_capturing(&self.runtime.driver, self.stream) {
+        if marks::is_capturing(&self.runtime.driver, self.stream) {
             let name = kind.name().to_string_lossy();
             let what = format!("the stream is capturing, and the backend {name} allocates for no capture");
             return Err(Error::new(Status::CAPTURE_FORBIDS, what));
@@ -203,6 +203,7 @@ impl Place<'_> {
             return Ok(pluggable::alloc(self));
         }
         self.device.with_context(&self.runtime.driver, |driver| {
+            self.check_capture(kind)?;
             driver.with_relaxed_capture(|| match kind {
                 Kind::Async => asynchronous::alloc(self),
                 Kind::Debug => debug::alloc(self),
@@ -213,7 +214,6 @@ impl Place<'_> {
 
     /// A block; with what the program can free, and with what lies idle, if there is no memory.
     fn alloc(&self, kind: Kind) -> Result<(u64, Owner)> {
-        self.check_capture(kind)?;
         finish_later(self.runtime)?;
         let (device, request, memory) = (self.device, self.request, &self.device.memory);
         let mut made = self.attempt(kind)?;

@@ -300,6 +300,8 @@ pub fn set_fraction(fraction: f64, number: i32) -> Result<()> {
 
 /// Which fraction that is.
 pub fn fraction(number: i32) -> Result<f64> {
+    // Where none was set the settings say it.
+    config::get()?;
     with_memory(number, |_, device| device.memory.fraction())
 }
 

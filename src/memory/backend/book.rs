@@ -5,6 +5,7 @@ use crate::{
     device::Device,
     memory::{
         block::Zone,
+        device_memory::device,
         marks,
         space::zone_of,
         stats::{ByPool, Stats},
@@ -29,8 +30,13 @@ pub(super) struct Block {
 impl Block {
     /// Whether a stream that uses it is capturing, so that it cannot be waited for.
     pub fn waits_for_a_capture(&self, runtime: &Runtime) -> bool {
-        let streams = std::iter::once(&self.own).chain(&self.uses);
-        streams.into_iter().any(|one| marks::is_capturing(&runtime.driver, one.stand_in()))
+        std::iter::once(&self.own).chain(&self.uses).any(|one| {
+            // A default stream is that of the context which is current.
+            let asked = device(runtime, one.device).and_then(|device| {
+                device.with_context(&runtime.driver, |driver| Ok(marks::is_capturing(driver, one.stand_in())))
+            });
+            asked.unwrap_or(true)
+        })
     }
 }
 
