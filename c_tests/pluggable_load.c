@@ -207,3 +207,62 @@ TEST(threads_may_share_it) {
   run_threads(4, churn);
   expect_nothing_left();
 }
+
+/* ---- Pools whose memory comes from such an allocator. */
+
+static plinth_pool_id_t pool_of_helper(void) {
+  plinth_pool_id_t pool = {0, 0};
+  plinth_pluggable_allocator_t allocator = load_helper();
+  CHECK_STATUS(plinth_mem_pool_create_with_allocator(allocator, false, false, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_mem_pool_create_with_allocator(NULL, false, false, &pool), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_OK(plinth_mem_pool_create_with_allocator(allocator, false, false, &pool));
+  CHECK_OK(plinth_pluggable_allocator_destroy(allocator));
+  return pool;
+}
+
+TEST(a_pool_has_its_segments_from_it) {
+  plinth_pool_id_t pool = pool_of_helper();
+  plinth_stream_t stream = stream_on(0);
+  CHECK_TEXT(backend(), "native");
+  CHECK_OK(plinth_begin_allocate_current_thread_to_pool(0, pool));
+  void *small = alloc_on(1000, 0, stream);
+  CHECK_EQ(book()->last_size, 2 * MIB);
+  CHECK_SAME(book()->last_stream, stream);
+  void *large = alloc_on(3 * MIB, 0, stream);
+  CHECK_EQ(book()->last_size, 20 * MIB);
+  void *more = alloc_on(5 * MIB, 0, stream);
+  void *huge = alloc_on(31 * MIB, 0, stream);
+  CHECK_EQ(book()->last_size, 32 * MIB);
+  CHECK_EQ(book()->allocated, 3);
+  CHECK_EQ(reserved(0), 54 * MIB);
+  CHECK_OK(plinth_end_allocate_to_pool(0, pool));
+  CHECK_OK(plinth_release_pool(0, pool));
+  release(alloc_on(MIB, 0, stream));
+  CHECK_EQ(book()->allocated, 3);
+  expect_sound();
+  release(small);
+  release(large);
+  release(more);
+  release(huge);
+  CHECK_OK(plinth_synchronize(0));
+  CHECK_OK(plinth_mem_pool_destroy(pool));
+  CHECK_OK(plinth_empty_cache());
+  CHECK_EQ(book()->freed, 3);
+  expect_nothing_left();
+}
+
+TEST(a_pools_allocator_may_have_none) {
+  plinth_pool_id_t pool = pool_of_helper();
+  void *memory = UNTOUCHED_POINTER;
+  CHECK_OK(plinth_begin_allocate_current_thread_to_pool(0, pool));
+  book()->fail = 1000;
+  CHECK_STATUS(plinth_caching_allocator_alloc(MIB, 0, NULL, &memory), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_SAME(memory, UNTOUCHED_POINTER);
+  CHECK_EQ(reserved(0), 0);
+  book()->fail = 0;
+  release(alloc_on(MIB, 0, NULL));
+  CHECK_OK(plinth_end_allocate_to_pool(0, pool));
+  CHECK_OK(plinth_release_pool(0, pool));
+  CHECK_OK(plinth_mem_pool_destroy(pool));
+  expect_nothing_left();
+}

@@ -2140,6 +2140,50 @@ plinth_status_t plinth_mem_pool_destroy(struct plinth_pool_id_t pool)
 PLINTH_NOEXCEPT;
 
 /**
+ * Makes a pool whose memory comes from an allocator of the program's own, as torch.cuda.MemPool(allocator) does. The
+ * caching allocator stays on top: the allocator is asked for segments (2 MiB; PLINTH_ALLOC_CONF's large_segment_size_mb;
+ * multiples of 2 MiB), for the stream of the request, and gets them back with the pool, or when memory is out. It is called
+ * with a lock of the pool's held, and must not allocate from the caching allocator. Thread-safe.
+ *
+ * @param allocator The allocator. The pool keeps it; the handle may be destroyed.
+ * @param use_on_oom As in plinth_mem_pool_create.
+ * @param no_split As in plinth_mem_pool_create.
+ * @param pool Out: the pool's name. The caller gives it up with plinth_mem_pool_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_mem_pool_create_with_allocator(plinth_pluggable_allocator_t allocator,
+                                                      bool use_on_oom,
+                                                      bool no_split,
+                                                      struct plinth_pool_id_t *pool)
+PLINTH_NOEXCEPT;
+
+/**
+ * Says how much physical memory a pool may hold on each device. A request beyond fails with an out-of-memory error that
+ * names the budget. What the pool holds already stays; memory comes in pieces of 2 MiB or more. Thread-safe.
+ *
+ * @param pool The pool, not the default one.
+ * @param bytes Bytes; SIZE_MAX, as at first, for no budget.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_mem_pool_set_budget(struct plinth_pool_id_t pool,
+                                           size_t bytes)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells how much physical memory a pool may hold on each device. Thread-safe.
+ *
+ * @param pool The pool, not the default one.
+ * @param bytes Out: bytes; SIZE_MAX for no budget.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_mem_pool_get_budget(struct plinth_pool_id_t pool,
+                                           size_t *bytes)
+PLINTH_NOEXCEPT;
+
+/**
  * Changes whether requests to the default pool may use the pool's free memory when there is no other. Thread-safe.
  *
  * @param pool The pool.

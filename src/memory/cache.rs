@@ -3,6 +3,7 @@
 use super::{
     arena::{Arena, Leaving, Mark},
     device_memory::Method,
+    loans,
     mapped::Backing,
     marks,
 };
@@ -62,15 +63,17 @@ fn release_down_to(runtime: &Runtime, device: &Device, arena: &'static Arena, la
     if !arena.may_move() {
         return Ok(());
     }
+    if arena.lock().space.has_whole() {
+        release_segments(runtime, device, arena, least)?;
+    }
     match device.memory.method(device, &runtime.driver) {
         Ok(Method::Virtual { .. }) => {
             let mut inner = arena.lock();
             inner.space.settle();
             inner.space.forget_dreams();
         }
-        Ok(Method::Segments) => return release_segments(runtime, device, arena, least),
         // Where even this is not known, nothing was ever allocated.
-        Err(_) => return Ok(()),
+        Ok(Method::Segments) | Err(_) => return Ok(()),
     }
     let (spares, generation) = arena.spares();
     if spares.is_empty() {
@@ -118,12 +121,18 @@ fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, l
         let taken = {
             let mut inner = arena.lock();
             match inner.space.mapped.get(&spare.address).map(|mapped| mapped.backing) {
-                Some(Backing::Segment(segment)) => inner.space.take_out(&spare).map(|block| (segment, block)),
+                Some(backing) if backing.is_whole() => inner.space.take_out(&spare).map(|block| (backing, block)),
                 _ => None,
             }
         };
-        let Some((segment, block)) = taken else { continue };
-        let freed = runtime.driver.segment_free(segment);
+        let Some((backing, block)) = taken else { continue };
+        let freed = match backing {
+            Backing::Segment(segment) => runtime.driver.segment_free(segment),
+            _ => {
+                loans::give_back(spare.address);
+                Ok(())
+            }
+        };
         let mut inner = arena.lock();
         if let Err(failure) = freed {
             inner.space.put_back(block);

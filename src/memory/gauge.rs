@@ -7,8 +7,8 @@ use super::{
     device_memory::{DeviceMemory, Method},
     grow::Request,
     peak,
-    pool::PoolId,
-    report::{PoolShare, Shortage},
+    pool::{self, PoolId},
+    report::{Budget, PoolShare, Shortage},
     stats::{ByPool, Stat, Stats},
 };
 use crate::{device::Device, runtime::Runtime};
@@ -127,7 +127,10 @@ pub fn shortage(runtime: &Runtime, device: &Device, arena: &Arena, request: Requ
             *entry = (entry.0 + live, entry.1 + held);
         }
     }
+    let key = arena.key();
     let largest_free = arena.lock().space.largest_free();
+    // The default pool has none.
+    let budget = pool::budget(key.pool).ok().flatten();
     Shortage {
         device: device.ordinal,
         requested: request.requested,
@@ -145,6 +148,7 @@ pub fn shortage(runtime: &Runtime, device: &Device, arena: &Arena, request: Requ
             .collect(),
         retries: memory.retries.get(),
         expandable: matches!(memory.method(device, driver), Ok(Method::Virtual { .. })),
+        budget: budget.map(|bytes| Budget { bytes, pool: key.pool, reserved: of_pool(memory, key.pool).1 }),
     }
 }
 

@@ -102,11 +102,13 @@ impl Ladder {
         self.device.with_context(&self.runtime.driver, |driver| {
             driver.with_relaxed_capture(|| {
                 let _growing = self.arena.growth.lock();
+                let turn = pool::budget_turn(self.arena.key().pool);
                 // Nobody gives the arena away as long as it may grow.
                 if self.arena.lock().space.generation != self.generation {
                     return Ok(Outcome::Stale);
                 }
-                Ok(match self.climb_rungs(wait)? {
+                let budget = turn.as_ref().map(|turn| turn.0);
+                Ok(match self.climb_rungs(wait, budget)? {
                     Some(address) => Outcome::Met(address),
                     None => Outcome::Short,
                 })
@@ -114,7 +116,7 @@ impl Ladder {
         })
     }
 
-    fn climb_rungs(&self, wait: bool) -> Result<Option<u64>> {
+    fn climb_rungs(&self, wait: bool, budget: Option<u64>) -> Result<Option<u64>> {
         if wait {
             self.wait_for_the_device();
         }
@@ -128,7 +130,10 @@ impl Ladder {
         }
         self.collect_garbage()?;
         let grower = Grower { runtime: self.runtime, device: self.device, arena: self.arena, stream: self.stream };
-        let means = |most, steal, steal_first| Means { most, steal, steal_first, live, limit };
+        let means = |most, steal, steal_first| {
+            let allowance = budget.map_or(u64::MAX, |budget| self.left_of(budget));
+            Means { most, steal, steal_first, live, limit, allowance }
+        };
         // Small blocks take little memory, and many threads wait for theirs: it is not worth moving any for them.
         let soft_rungs = match zone_of(self.request.size) {
             Zone::Small => vec![],
@@ -180,6 +185,11 @@ impl Ladder {
     fn limit(&self) -> Result<u64> {
         let total = self.memory().total(self.device, &self.runtime.driver)?;
         Ok(self.memory().limit(total).unwrap_or(total))
+    }
+
+    /// What the pool may still get of its budget.
+    fn left_of(&self, budget: u64) -> u64 {
+        budget.saturating_sub(gauge::of_pool(self.memory(), self.arena.key().pool).1)
     }
 
     /// How much may be held, with what the device has left.

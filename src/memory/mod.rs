@@ -25,6 +25,7 @@ pub mod grow;
 pub mod growth;
 pub mod handles;
 pub mod ladder;
+pub mod loans;
 #[allow(unsafe_code)]
 pub mod lock;
 pub mod mapped;

@@ -10,19 +10,31 @@ use super::{
     route::{self, Who},
 };
 use crate::{
-    driver,
+    driver::{self, plugin::Plugin},
     error::{Error, Result},
     runtime::{self, Runtime},
     status::Status,
     stream::Stream,
     thread,
 };
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 /// Makes a pool.
-pub fn pool_create(options: Options) -> Result<PoolId> {
+pub fn pool_create(options: Options, allocator: Option<Arc<Plugin>>) -> Result<PoolId> {
     runtime::ready()?;
-    Ok(pool::create(options))
+    Ok(pool::create(options, allocator))
+}
+
+/// Says how much physical memory a pool may hold on each device.
+pub fn pool_set_budget(id: PoolId, budget: Option<u64>) -> Result<()> {
+    runtime::ready()?;
+    pool::set_budget(id, budget)
+}
+
+/// How much that is.
+pub fn pool_budget(id: PoolId) -> Result<Option<u64>> {
+    runtime::ready()?;
+    pool::budget(id)
 }
 
 /// Gives a pool up. What is allocated in it stays valid until it is freed.
