@@ -2,8 +2,8 @@
 //! header (`make layout`), and here it is what rustc makes of the sources.
 
 use plinth::ffi::{
-    generator::*, graph::*, graph_build::*, graph_callable::*, graph_times::*, pool::*, properties::*, stream::*,
-    tensor::*, testing::*,
+    backend::*, generator::*, graph::*, graph_build::*, graph_callable::*, graph_times::*, pool::*, properties::*,
+    stream::*, tensor::*, testing::*,
 };
 use std::{
     fmt::Write,
@@ -50,6 +50,10 @@ fn structs_lie_as_c_sees_them() {
     });
     layout!(list, plinth_stream_context_t { device entered_device stream entered_stream });
     layout!(list, plinth_pool_id_t { owner index });
+    layout!(list, plinth_allocator_hooks_t {
+        struct_size init reset memory_fraction base_alloc record_stream begin_allocate_to_pool end_allocate_to_pool
+        release_pool
+    });
     layout!(list, plinth_graph_context_t { graph streams });
     layout!(list, plinth_graph_kernel_t { function grid block shared_bytes parameters });
     layout!(list, plinth_node_time_t { node node_type reserved microseconds what });
