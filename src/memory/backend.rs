@@ -23,15 +23,18 @@ use super::{
     config::{self, Config},
     gauge,
     grow::Request,
-    marks,
     pool::PoolId,
     route,
     space::round,
 };
 use crate::{
     device::Device,
-    driver::{Segment, Stream, plugin::Plugin, types::CU_STREAM_PER_THREAD},
-    error::{Error, Result},
+    driver::{
+        Segment, Stream,
+        plugin::Plugin,
+        types::{CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_PER_THREAD},
+    },
+    error::{Context, Error, Result},
     runtime::Runtime,
     status::Status,
     thread,
@@ -188,12 +191,15 @@ impl Place<'_> {
 
     /// Refuses what only the caching allocator can do. The device's context is current.
     fn check_capture(&self, kind: Kind) -> Result<()> {
-        if marks::is_capturing(&self.runtime.driver, self.stream) {
-            let name = kind.name().to_string_lossy();
-            let what = format!("the stream is capturing, and the backend {name} allocates for no capture");
-            return Err(Error::new(Status::CAPTURE_FORBIDS, what));
+        let name = kind.name().to_string_lossy();
+        let status = self.runtime.driver.stream_capture_status(self.stream);
+        match status.context(|| format!("asking whether the stream captures, for which {name} allocates nothing"))? {
+            CU_STREAM_CAPTURE_STATUS_NONE => Ok(()),
+            _ => {
+                let what = format!("the stream is capturing, and the backend {name} allocates for no capture");
+                Err(Error::new(Status::CAPTURE_FORBIDS, what))
+            }
         }
-        Ok(())
     }
 
     /// A block, if there is memory for one.

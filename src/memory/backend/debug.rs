@@ -66,6 +66,21 @@ struct Kept {
     stream: Stream,
 }
 
+impl Kept {
+    /// The error of a write that came after the free.
+    fn written(&self, at: u64, byte: u8) -> Error {
+        let what = format!(
+            "{} at {:#x} on device {}, of stream {:#x}, was written to after it was freed: byte {} became {byte:#04x}",
+            Bytes(self.requested),
+            self.address,
+            self.device,
+            self.stream.handle(),
+            at - self.address
+        );
+        Error::new(Status::MEMORY_CORRUPTED, what)
+    }
+}
+
 #[derive(Debug)]
 struct Quarantine {
     /// Addresses and how many, the oldest first.
@@ -136,38 +151,40 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
             return Err(error.context("waiting for the streams of a block that is freed"));
         }
     }
-    device.with_context(&runtime.driver, |driver| {
+    let freed = device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| take_back(runtime, device, driver, address, &block))?
+    });
+    freed.unwrap_or_else(|error| {
+        book::put_back(address, block, device);
+        Err(error)
     })
 }
 
-/// Looks at a block that nobody uses any more, and lets its memory go.
-fn take_back(runtime: &Runtime, device: &Device, driver: &Driver, address: u64, block: &Block) -> Result<()> {
-    let Owner::Debug(mapping) = block.owner else { return Ok(()) };
+/// Looks at a block that nobody uses any more, and lets its memory go. An error is that of a call which failed before
+/// anything was done; within, there is what was found.
+fn take_back(runtime: &Runtime, device: &Device, driver: &Driver, address: u64, block: &Block) -> Result<Result<()>> {
+    let Owner::Debug(mapping) = block.owner else { return Ok(Ok(())) };
     let config = crate::memory::config::get()?;
-    let mut outcome = Ok(());
-    if config.debug.guard {
-        outcome = check_rims(driver, &mapping, address, block);
-    }
+    let total = device.memory.total(device, driver)?;
+    let found = if config.debug.guard { check_rims(driver, &mapping, address, block)? } else { Ok(()) };
     if config.debug.fill && !config.debug.unmap {
         // In the legacy stream: the block's own may be gone by the time that this is looked at.
         let stream = Stream::DEFAULT;
-        let filled =
-            driver.fill_8(span(address, block.size), FREED, stream).and_then(|()| driver.stream_synchronize(stream));
-        if filled.is_ok() {
-            keep(Kept {
-                device: device.ordinal,
-                mapping,
-                address,
-                size: block.size,
-                requested: block.requested,
-                stream: block.own.stream,
-            });
-            let total = device.memory.total(device, driver)?;
-            let most = (config.debug_quarantine_mb << 20).min(total / KEPT_OF_TOTAL);
-            return outcome.and(shrink(runtime, most));
-        }
-        outcome = outcome.and(filled.context(|| "filling a freed block"));
+        driver
+            .fill_8(span(address, block.size), FREED, stream)
+            .and_then(|()| driver.stream_synchronize(stream))
+            .context(|| "filling a freed block")?;
+        keep(Kept {
+            device: device.ordinal,
+            mapping,
+            address,
+            size: block.size,
+            requested: block.requested,
+            stream: block.own.stream,
+        });
+        let most = (config.debug_quarantine_mb << 20).min(total / KEPT_OF_TOTAL);
+        // What cannot be looked at now is looked at later: this block is freed.
+        return Ok(found.and(shrink(runtime, most).unwrap_or(Ok(()))));
     }
     let_go(device, driver, &mapping, block.size);
     if config.debug.unmap {
@@ -175,7 +192,7 @@ fn take_back(runtime: &Runtime, device: &Device, driver: &Driver, address: u64, 
     } else {
         marks::insist(|| driver.memory_unreserve(mapping.base, mapping.reserved));
     }
-    outcome
+    Ok(found)
 }
 
 /// Gives the memory of a block back. Its addresses stay reserved.
@@ -213,52 +230,45 @@ fn keep(kept: Kept) {
 }
 
 /// Lets go of freed blocks that stay mapped, the oldest first, until they are no more than so many bytes. The first that
-/// somebody wrote to is told.
-fn shrink(runtime: &Runtime, most: u64) -> Result<()> {
-    let mut outcome = Ok(());
+/// somebody wrote to is told, within; an error is that of a call that failed, and then the block waits on.
+fn shrink(runtime: &Runtime, most: u64) -> Result<Result<()>> {
+    let mut found = Ok(());
     loop {
         let mut quarantine = QUARANTINE.lock();
         if quarantine.kept_bytes <= most {
-            return outcome;
+            return Ok(found);
         }
-        let Some(kept) = quarantine.kept.pop_front() else { return outcome };
+        let Some(kept) = quarantine.kept.pop_front() else { return Ok(found) };
         quarantine.kept_bytes -= kept.mapping.mapped;
         drop(quarantine);
-        let device = device_of(runtime, kept.device)?;
-        let looked = device.with_context(&runtime.driver, |driver| {
-            driver.with_relaxed_capture(|| {
-                let looked = first_other(driver, kept.address, kept.size, FREED, Stream::DEFAULT);
-                let_go(device, driver, &kept.mapping, kept.size);
-                marks::insist(|| driver.memory_unreserve(kept.mapping.base, kept.mapping.reserved));
-                looked
-            })?
+        let looked = device_of(runtime, kept.device).and_then(|device| {
+            device.with_context(&runtime.driver, |driver| {
+                driver.with_relaxed_capture(|| {
+                    let other = first_other(driver, kept.address, kept.size, FREED, Stream::DEFAULT)?;
+                    let_go(device, driver, &kept.mapping, kept.size);
+                    marks::insist(|| driver.memory_unreserve(kept.mapping.base, kept.mapping.reserved));
+                    Ok(other)
+                })?
+            })
         });
-        let found = looked.and_then(|other| match other {
-            None => Ok(()),
-            Some((at, byte)) => Err(Error::new(
-                Status::MEMORY_CORRUPTED,
-                format!(
-                    "{} at {:#x} on device {}, of stream {:#x}, was written to after it was freed: byte {} became \
-                     {byte:#04x}",
-                    Bytes(kept.requested),
-                    kept.address,
-                    kept.device,
-                    kept.stream.handle(),
-                    at - kept.address
-                ),
-            )),
-        });
-        outcome = outcome.and(found);
+        match looked {
+            Ok(None) => {}
+            Ok(Some((at, byte))) => found = found.and(Err(kept.written(at, byte))),
+            Err(error) => {
+                keep(kept);
+                return Err(error);
+            }
+        }
     }
 }
 
 /// Lets go of all freed blocks that stay mapped.
 pub(super) fn empty(runtime: &Runtime) -> Result<()> {
-    shrink(runtime, 0)
+    shrink(runtime, 0)?
 }
 
-/// Whether somebody wrote beside a block.
-fn check_rims(driver: &Driver, mapping: &Mapping, address: u64, block: &Block) -> Result<()> {
+/// Whether somebody wrote beside a block: what was found, unless it could not be looked at.
+fn check_rims(driver: &Driver, mapping: &Mapping, address: u64, block: &Block) -> Result<Result<()>> {
     let end = address + block.requested;
     for (from, to) in [(mapping.base, address), (end, mapping.end())] {
         if let Some((at, byte)) = first_other(driver, from, to - from, BESIDE, Stream::DEFAULT)? {
@@ -267,7 +277,7 @@ fn check_rims(driver: &Driver, mapping: &Mapping, address: u64, block: &Block) -
             } else {
                 format!("{} bytes behind its end", at - end)
             };
-            return Err(Error::new(
+            return Ok(Err(Error::new(
                 Status::MEMORY_CORRUPTED,
                 format!(
                     "{} at {address:#x} on device {}, of stream {:#x}: somebody wrote {byte:#04x} {where_}",
@@ -275,10 +285,10 @@ fn check_rims(driver: &Driver, mapping: &Mapping, address: u64, block: &Block) -
                     block.own.device,
                     block.own.stream.handle()
                 ),
-            ));
+            )));
         }
     }
-    Ok(())
+    Ok(Ok(()))
 }
 
 /// The first byte of a range that is not what it should be, and what it is.

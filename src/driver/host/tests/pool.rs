@@ -81,7 +81,7 @@ fn wrong_arguments_are_refused() {
     let none = std::ptr::null_mut();
     assert_eq!(code!(t.cuMemAllocAsync(&mut pointer, 0, none)), CUDA_ERROR_INVALID_VALUE);
     assert_eq!(code!(t.cuMemAllocAsync(&mut pointer, usize::MAX, none)), CUDA_ERROR_OUT_OF_MEMORY);
-    assert_eq!(code!(t.cuMemPoolTrimTo(none, 0)), CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(code!(t.cuMemPoolTrimTo(std::ptr::null_mut(), 0)), CUDA_ERROR_INVALID_VALUE);
     let mut value = 7_u64;
     let wrong = code!(t.cuMemPoolSetAttribute(pool(&t), CU_MEMPOOL_ATTR_USED_MEM_CURRENT, (&raw mut value).cast()));
     assert_eq!(wrong, CUDA_ERROR_INVALID_VALUE);
