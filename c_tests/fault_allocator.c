@@ -248,6 +248,9 @@ SCENARIO(reuse) {
   }
 }
 
+/* What follows is about the caching allocator; fault_backend.c runs the rest with other backends. */
+#ifndef EVERY_BACKEND
+
 static void keep_memory_short(void) { limit_memory(64 * MIB, last); }
 
 /* What one stream has in its cache goes to another, because there is no more. */
@@ -281,6 +284,8 @@ PREPARED_SCENARIO(stealing_in_pieces, keep_memory_short) {
     give_back(memory[index], last, 10 * MIB);
   }
 }
+
+#endif
 
 SCENARIO(recorded_use) {
   unsigned char *memory = try_alloc(3 * MIB, last, own);
@@ -318,6 +323,8 @@ SCENARIO(empty_cache) {
   CHECK_EQ(reserved(last), 0);
   CHECK_EQ(reserved(0), 0);
 }
+
+#ifndef EVERY_BACKEND
 
 SCENARIO(a_pool) {
   plinth_pool_id_t pool = {UNTOUCHED, UNTOUCHED};
@@ -522,3 +529,5 @@ SCENARIO(the_pluggable_forms) {
   plinth_pluggable_reset();
   expect_sound();
 }
+
+#endif

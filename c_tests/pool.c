@@ -564,3 +564,36 @@ TEST(threads_have_pools_of_their_own) {
   run_threads(12, work_in_a_pool);
   expect_nothing_left();
 }
+
+TEST(a_pool_keeps_to_its_budget) {
+  plinth_pool_id_t pool = new_pool(false, false);
+  plinth_pool_id_t nowhere = {0, 0};
+  void *memory = UNTOUCHED_POINTER;
+  size_t budget = UNTOUCHED;
+  CHECK_STATUS(plinth_mem_pool_get_budget(pool, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_mem_pool_get_budget(nowhere, &budget), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_STATUS(plinth_mem_pool_set_budget(nowhere, MIB), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_OK(plinth_mem_pool_get_budget(pool, &budget));
+  CHECK_EQ(budget, SIZE_MAX);
+  CHECK_OK(plinth_mem_pool_set_budget(pool, 64 * MIB));
+  CHECK_OK(plinth_mem_pool_get_budget(pool, &budget));
+  CHECK_EQ(budget, 64 * MIB);
+  /* What others have free is not for it. */
+  release(alloc_on(100 * MIB, 0, NULL));
+  enter(pool, 0);
+  unsigned char *most = alloc_on(40 * MIB, 0, NULL);
+  CHECK_STATUS(plinth_caching_allocator_alloc(40 * MIB, 0, NULL, &memory), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_MESSAGE("budget of 64.00 MiB");
+  CHECK_SAME(memory, UNTOUCHED_POINTER);
+  CHECK(pool_reserved(pool, 0) <= 64 * MIB);
+  unsigned char *rest = alloc_on(20 * MIB, 0, stream_on(0));
+  CHECK(pool_reserved(pool, 0) <= 64 * MIB);
+  CHECK_OK(plinth_mem_pool_set_budget(pool, SIZE_MAX));
+  unsigned char *more = alloc_on(40 * MIB, 0, NULL);
+  leave(pool, 0);
+  release(most);
+  release(rest);
+  release(more);
+  destroy(pool);
+  expect_nothing_left();
+}

@@ -8,6 +8,7 @@ A program says what it needs in comment lines near its top:
   // device: host       its tests make sense on this kind of device only
   // timeout: 120       seconds that its tests may take, where the usual limit is too short
   // also: NAME=VALUE   its tests run once more with this in the environment; every such line is a run of its own
+  // library: NAME      helpers/NAME.c becomes the shared library NAME.so beside the programs, for its tests to load
 """
 
 import argparse
@@ -26,7 +27,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 SKIPPED = 77
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-DECLARATION = re.compile(r"^\s*(?://|/\*)\s*(env|device|timeout|also):\s*(.*?)\s*(?:\*/)?\s*$", re.MULTILINE)
+DECLARATION = re.compile(r"^\s*(?://|/\*)\s*(env|device|timeout|also|library):\s*(.*?)\s*(?:\*/)?\s*$", re.MULTILINE)
 VALGRIND = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite",
             "--fair-sched=yes"]
 VALGRIND_SLOWNESS = 8
@@ -42,6 +43,7 @@ class Program:
         self.device = None
         self.timeout = None
         self.variants = [{}]
+        self.libraries = []
         for key, value in DECLARATION.findall(source.read_text()):
             if key in ("env", "also"):
                 name, _, content = value.partition("=")
@@ -51,8 +53,19 @@ class Program:
                     self.variants.append({name.strip(): content.strip()})
             elif key == "device":
                 self.device = value
+            elif key == "library":
+                self.libraries.append(Library(HERE / "helpers" / f"{value}.c"))
             else:
                 self.timeout = float(value)
+
+
+class Library:
+    """A shared library that tests load."""
+
+    def __init__(self, source):
+        self.source = source
+        self.name = source.stem + ".so"
+        self.libraries = []
 
 
 class Result:
@@ -93,6 +106,8 @@ def compile_command(program, arguments):
         command += [f"-fsanitize={arguments.sanitizer}", "-fno-omit-frame-pointer"]
         if arguments.sanitizer == "undefined":
             command += ["-fno-sanitize-recover=all"]
+    if isinstance(program, Library):
+        command += ["-shared", "-fPIC"]
     command += [str(program.source), "-o", str(arguments.build / program.name)]
     command += [f"-L{arguments.lib}", "-lplinth", "-lm"]
     command += [f"-Wl,-rpath,{folder}" for folder in (arguments.lib, "$ORIGIN", "$ORIGIN/../lib")]
@@ -131,6 +146,7 @@ def build(programs, arguments, pool):
     arguments.build.mkdir(parents=True, exist_ok=True)
     link_soname(arguments)
     worked = True
+    programs = [*programs, *(library for program in programs for library in program.libraries)]
     for program, complaint in zip(programs, pool.map(lambda each: build_one(each, arguments), programs)):
         if complaint:
             worked = False

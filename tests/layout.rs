@@ -2,8 +2,8 @@
 //! header (`make layout`), and here it is what rustc makes of the sources.
 
 use plinth::ffi::{
-    generator::*, graph::*, graph_build::*, graph_callable::*, graph_times::*, memory_history::*, memory_stats::*,
-    pool::*, properties::*, snapshot::*, stream::*, tensor::*, testing::*,
+    backend::*, generator::*, graph::*, graph_build::*, graph_callable::*, graph_times::*, memory_history::*,
+    memory_stats::*, pool::*, properties::*, snapshot::*, stream::*, tensor::*, testing::*,
 };
 use std::{
     fmt::Write,
@@ -62,6 +62,10 @@ fn structs_lie_as_c_sees_them() {
     });
     layout!(list, plinth_memory_history_entry_t {
         action device address size stream pool time_us thread metadata stack reserved
+    });
+    layout!(list, plinth_allocator_hooks_t {
+        struct_size init reset memory_fraction base_alloc record_stream begin_allocate_to_pool end_allocate_to_pool
+        release_pool
     });
     layout!(list, plinth_graph_context_t { graph streams });
     layout!(list, plinth_graph_kernel_t { function grid block shared_bytes parameters });

@@ -251,6 +251,15 @@ impl Driver {
         }
     }
 
+    /// Copies as many bytes of the device's memory as `bytes` has to there, in a stream, and waits for them.
+    pub fn read_back(&self, source: Span, bytes: &mut [u8], stream: Stream) -> Answer<()> {
+        let count = bytes.len().min(source.bytes);
+        // SAFETY: the caller vouched for the span; the bytes are borrowed until the copy is done, which is waited for
+        // here. Where waiting fails the device is lost, and writes no more.
+        unsafe { call!(self, cuMemcpyAsync(bytes.as_mut_ptr() as u64, source.address, count, stream.raw())) }?;
+        self.stream_synchronize(stream)
+    }
+
     /// Fills a span with one byte.
     pub fn fill_8(&self, span: Span, value: u8, stream: Stream) -> Answer<()> {
         // SAFETY: the caller vouched for the span; the stream is live.

@@ -23,8 +23,10 @@ mod graph_view;
 pub mod host;
 mod kernel;
 mod memory;
+pub mod memory_pool;
 mod pages;
 pub mod permutation;
+pub mod plugin;
 pub mod random;
 mod stream;
 mod stream_table;
@@ -40,6 +42,7 @@ pub use graph_node::{Conditional, ConditionalKind, FillNode, KernelNode, NodeFun
 pub use graph_view::{CopyView, HostView, KernelView, NodeType};
 pub use kernel::{Function, Module};
 pub use memory::{MemoryKind, PointerDetails, PointerInfo, Span};
+pub use memory_pool::MemoryPool;
 pub use pages::Pages;
 pub use stream::{HostFunction, Stream, StreamCell};
 pub use stream_table::{StreamInfo, StreamOrigin, StreamTable};

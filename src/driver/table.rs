@@ -213,6 +213,15 @@ driver_calls! {
         handle: *mut CUmemGenericAllocationHandle, shareable: *mut c_void, kind: c_uint);
     optional 11000 cuMemRetainAllocationHandle(handle: *mut CUmemGenericAllocationHandle, pointer: *mut c_void);
 
+    // Memory: the driver's own pools, in stream order.
+    optional 11020 cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice);
+    optional 11020 cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void);
+    optional 11020 cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void);
+    optional 11020 cuMemPoolTrimTo(pool: CUmemoryPool, least: usize);
+    optional 11020 cuMemPoolSetAccess(pool: CUmemoryPool, access: *const CUmemAccessDesc, count: usize);
+    optional 11020 cuMemAllocAsync(pointer: *mut CUdeviceptr, bytes: usize, stream: CUstream);
+    optional 11020 cuMemFreeAsync(pointer: CUdeviceptr, stream: CUstream);
+
     // Sharing with other processes.
     optional  4010 cuIpcGetMemHandle(handle: *mut CUipcMemHandle, pointer: CUdeviceptr);
     optional 11000 cuIpcOpenMemHandle_v2(pointer: *mut CUdeviceptr, handle: CUipcMemHandle, flags: c_uint);

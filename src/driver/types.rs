@@ -6,7 +6,7 @@ pub use cudarc::driver::sys::{
     CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdevice, CUdeviceptr, CUevent,
     CUfunction, CUgraph, CUgraphConditionalHandle, CUgraphEdgeData, CUgraphExec, CUgraphNode, CUhostFn,
     CUipcEventHandle, CUipcMemHandle, CUmemAccessDesc, CUmemAllocationProp, CUmemGenericAllocationHandle,
-    CUmemLocation, CUmodule, CUstream, CUuserObject, CUuuid,
+    CUmemLocation, CUmemoryPool, CUmodule, CUstream, CUuserObject, CUuuid,
 };
 
 macro_rules! constants {
@@ -53,6 +53,15 @@ constants! {
     CU_MEM_ACCESS_FLAGS_PROT_READWRITE = CUmemAccess_flags_enum;
     CU_MEM_ALLOC_GRANULARITY_MINIMUM = CUmemAllocationGranularity_flags_enum;
     CU_MEM_ALLOC_GRANULARITY_RECOMMENDED = CUmemAllocationGranularity_flags_enum;
+    CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES = CUmemPool_attribute_enum;
+    CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC = CUmemPool_attribute_enum;
+    CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES = CUmemPool_attribute_enum;
+    CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = CUmemPool_attribute_enum;
+    CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = CUmemPool_attribute_enum;
+    CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH = CUmemPool_attribute_enum;
+    CU_MEMPOOL_ATTR_USED_MEM_CURRENT = CUmemPool_attribute_enum;
+    CU_MEMPOOL_ATTR_USED_MEM_HIGH = CUmemPool_attribute_enum;
+    CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = CUdevice_attribute_enum;
     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = CUipcMem_flags_enum;
     CU_GRAPH_NODE_TYPE_KERNEL = CUgraphNodeType_enum;
     CU_GRAPH_NODE_TYPE_MEMCPY = CUgraphNodeType_enum;

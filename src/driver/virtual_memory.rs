@@ -48,6 +48,15 @@ fn location(device: c_int) -> CUmemLocation {
     location
 }
 
+fn descriptions(devices: &[c_int], flags: CUmemAccess_flags) -> Vec<CUmemAccessDesc> {
+    devices.iter().map(|device| CUmemAccessDesc { location: location(*device), flags }).collect()
+}
+
+/// Descriptions that let devices read and write.
+pub(super) fn read_write(devices: &[c_int]) -> Vec<CUmemAccessDesc> {
+    descriptions(devices, CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+}
+
 impl Driver {
     /// The size of which physical memory of a device comes in multiples.
     pub fn memory_granularity(&self, device: c_int) -> Answer<u64> {
@@ -110,8 +119,7 @@ impl Driver {
     }
 
     fn memory_access(&self, address: u64, bytes: u64, devices: &[c_int], flags: CUmemAccess_flags) -> Answer<()> {
-        let access: Vec<CUmemAccessDesc> =
-            devices.iter().map(|device| CUmemAccessDesc { location: location(*device), flags }).collect();
+        let access = descriptions(devices, flags);
         // SAFETY: the descriptions live for the call and are as many as it is told.
         unsafe { call!(self, cuMemSetAccess(address, bytes as usize, access.as_ptr(), access.len())) }
     }

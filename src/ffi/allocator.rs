@@ -185,8 +185,10 @@ pub unsafe extern "C" fn plinth_set_per_process_memory_fraction(fraction: f64, d
 /// Tells which fraction of a device's memory the allocator may hold. Thread-safe.
 ///
 /// @param device The device's number; -1 for the current one.
-/// @param fraction Out: what plinth_set_per_process_memory_fraction was given; 1 if it was not called.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+/// @param fraction Out: what plinth_set_per_process_memory_fraction was given; if it was not called, the setting
+///        per_process_memory_fraction, which is 1 at first.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_CONFIGURATION; the errors of
+///         initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_get_per_process_memory_fraction(device: i32, fraction: *mut f64) -> plinth_status_t {
     guard(|| {

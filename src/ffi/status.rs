@@ -97,6 +97,8 @@ pub const PLINTH_ERROR_GRAPH_MEMORY_IN_USE: plinth_status_t = 40;
 pub const PLINTH_ERROR_GRAPH_OVERLAP: plinth_status_t = 41;
 /// The graphs differ in what an update cannot change.
 pub const PLINTH_ERROR_GRAPH_UPDATE_REFUSED: plinth_status_t = 42;
+/// Memory debugging found bytes that somebody wrote who should not have.
+pub const PLINTH_ERROR_MEMORY_CORRUPTED: plinth_status_t = 43;
 
 /// Returns the name of a status, "PLINTH_ERROR_OUT_OF_MEMORY"; "PLINTH_ERROR_UNKNOWN" for a number that is none.
 ///

@@ -52,6 +52,12 @@ impl Use {
     pub fn can_be_named(&self) -> bool {
         self.thread == 0 || self.thread == thread::number()
     }
+
+    /// The stream to name for it: itself, or the legacy default stream for another thread's own default stream, which
+    /// cannot be named from here. What comes in the legacy stream comes after the work that such streams have.
+    pub fn stand_in(&self) -> Stream {
+        if self.can_be_named() { self.stream } else { Stream::DEFAULT }
+    }
 }
 
 /// What a block that was freed waits for, for each stream that was recorded on it.

@@ -3,6 +3,7 @@
 use super::{
     arena::{Arena, Leaving, Mark},
     device_memory::Method,
+    loans,
     mapped::Backing,
     marks,
 };
@@ -32,12 +33,38 @@ pub fn release_idle(runtime: &Runtime, device: &Device, growing: &Arena, allowed
     }
 }
 
+/// Gives back idle memory, arena after arena, until no more than `most` bytes are held, for the sake of one that grows.
+pub fn collect(runtime: &Runtime, device: &Device, growing: &Arena, most: u64) {
+    for arena in device.memory.arenas() {
+        if device.memory.held() <= most {
+            return;
+        }
+        let mut _growing = None;
+        if arena.number != growing.number {
+            _growing = arena.growth.try_lock();
+            if _growing.is_none() {
+                continue;
+            }
+        }
+        // What cannot go now is looked at again when more is needed.
+        let _ = release_down_to(runtime, device, arena, false, most);
+    }
+}
+
 /// Gives back what an arena has free. With `later`, handles that a busy stream may still use go back when it is done;
 /// without, they stay. Gives what can be given; the first failure is told.
 pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later: bool) -> Result<()> {
+    release_down_to(runtime, device, arena, later, 0)
+}
+
+/// The same, until no more than `least` bytes of the device are held.
+fn release_down_to(runtime: &Runtime, device: &Device, arena: &'static Arena, later: bool, least: u64) -> Result<()> {
     marks::reap(runtime, device, arena, false);
     if !arena.may_move() {
         return Ok(());
+    }
+    if arena.lock().space.has_whole() {
+        release_segments(runtime, device, arena, least)?;
     }
     match device.memory.method(device, &runtime.driver) {
         Ok(Method::Virtual { .. }) => {
@@ -45,9 +72,8 @@ pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later:
             inner.space.settle();
             inner.space.forget_dreams();
         }
-        Ok(Method::Segments) => return release_segments(runtime, device, arena),
         // Where even this is not known, nothing was ever allocated.
-        Err(_) => return Ok(()),
+        Ok(Method::Segments) | Err(_) => return Ok(()),
     }
     let (spares, generation) = arena.spares();
     if spares.is_empty() {
@@ -60,6 +86,9 @@ pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later:
     }
     let mut outcome = Ok(());
     for spare in spares {
+        if least > 0 && device.memory.held() <= least {
+            break;
+        }
         let Some(lifted) = arena.lift(&spare, generation) else { continue };
         arena.lock().space.moved(&lifted);
         let leaving = Leaving {
@@ -74,7 +103,7 @@ pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later:
     outcome
 }
 
-fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena) -> Result<()> {
+fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, least: u64) -> Result<()> {
     let (spares, _) = arena.spares();
     if spares.is_empty() {
         return Ok(());
@@ -86,15 +115,24 @@ fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena) -
     }
     let mut outcome = Ok(());
     for spare in spares {
+        if least > 0 && device.memory.held() <= least {
+            break;
+        }
         let taken = {
             let mut inner = arena.lock();
             match inner.space.mapped.get(&spare.address).map(|mapped| mapped.backing) {
-                Some(Backing::Segment(segment)) => inner.space.take_out(&spare).map(|block| (segment, block)),
+                Some(backing) if backing.is_whole() => inner.space.take_out(&spare).map(|block| (backing, block)),
                 _ => None,
             }
         };
-        let Some((segment, block)) = taken else { continue };
-        let freed = runtime.driver.segment_free(segment);
+        let Some((backing, block)) = taken else { continue };
+        let freed = match backing {
+            Backing::Segment(segment) => runtime.driver.segment_free(segment),
+            _ => {
+                loans::give_back(spare.address);
+                Ok(())
+            }
+        };
         let mut inner = arena.lock();
         if let Err(failure) = freed {
             inner.space.put_back(block);

@@ -2,9 +2,10 @@
 
 use super::{
     arena::{self, Arena, Inner, Key, Use},
+    backend,
     biased::Held,
     block::Id,
-    cache,
+    cache, config,
     device_memory::{check_fraction, device},
     directory, gauge,
     grow::Request,
@@ -33,7 +34,7 @@ pub fn caching_alloc(bytes: u64, number: i32, stream: Stream) -> Result<u64> {
     let Some(size) = round(bytes) else { return Err(too_large(bytes)) };
     let (arena, generation) = match thread::arena(stream.handle(), device, route::epoch()) {
         Some(found) => found,
-        None => find_arena(number, stream)?,
+        None => return alloc_unremembered(number, stream, bytes),
     };
     let mut inner = arena.lock();
     if inner.space.generation == generation
@@ -45,6 +46,33 @@ pub fn caching_alloc(bytes: u64, number: i32, stream: Stream) -> Result<u64> {
         }
         drop(inner);
         settle(arena);
+        return Ok(address);
+    }
+    drop(inner);
+    alloc_more(number, stream, Request { size, requested: bytes })
+}
+
+/// Allocates where the thread remembers no arena for the stream: where it has not met it before, and always while another
+/// backend is in use or sizes are rounded in a way of their own.
+#[cold]
+fn alloc_unremembered(number: i32, stream: Stream, bytes: u64) -> Result<u64> {
+    let runtime = runtime::ready()?;
+    let kind = backend::chosen(runtime)?;
+    if kind != backend::Kind::Native {
+        return backend::alloc(kind, runtime, number, stream, bytes);
+    }
+    let Some(size) = config::get()?.round(bytes) else { return Err(too_large(bytes)) };
+    let (arena, generation) = find_arena(number, stream)?;
+    let mut inner = arena.lock();
+    if inner.space.generation == generation
+        && let Some(address) = inner.space.take(size, bytes)
+    {
+        let counters = &inner.space.counters;
+        let lent = counters.live <= counters.credit;
+        drop(inner);
+        if !lent {
+            settle(arena);
+        }
         return Ok(address);
     }
     drop(inner);
@@ -96,7 +124,9 @@ fn find_arena(number: i32, stream: Stream) -> Result<(&'static Arena, u32)> {
     let key = Key { stream: handle, thread, pool };
     let named = if handle == 0 { Stream::DEFAULT } else { stream };
     let (arena, generation) = device.memory.arena(device.ordinal, key, named)?;
-    if lasting && route::may_remember(epoch) {
+    // So does whatever changes who gives memory out, or how it is rounded.
+    let plain = backend::chosen(runtime)? == backend::Kind::Native && !config::get()?.rounds();
+    if lasting && plain && route::may_remember(epoch) {
         // By the name that was asked for: it is looked up by that.
         thread::remember_arena(stream.handle(), device.ordinal, epoch, arena, generation);
     }
@@ -116,11 +146,11 @@ pub fn caching_free(address: u64) -> Result<()> {
     if address == 0 {
         return Ok(());
     }
-    let Some((arena, block)) = locate(address) else { return Err(not_allocated(address)) };
+    let Some((arena, block)) = locate(address) else { return free_elsewhere(address) };
     let mut inner = arena.lock();
     if inner.space.live(block, address).is_none() {
         drop(inner);
-        return Err(not_allocated(address));
+        return free_elsewhere(address);
     }
     let given = inner.space.give_back(block);
     if given != Given::Free {
@@ -152,6 +182,12 @@ fn after_free(arena: &'static Arena, mut inner: Held<'_, Inner>, block: Id, give
     trackers::deliver();
 }
 
+/// Frees a block that is no arena's.
+#[cold]
+fn free_elsewhere(address: u64) -> Result<()> {
+    backend::free(address).unwrap_or_else(|| Err(not_allocated(address)))
+}
+
 #[cold]
 fn not_allocated(address: u64) -> Error {
     Error::new(
@@ -165,10 +201,20 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
     if address == 0 {
         return Ok(());
     }
-    let (arena, id) = locate(address).ok_or_else(|| not_allocated(address))?;
+    let elsewhere = || {
+        let handle = route::canonical(stream.handle());
+        let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
+        let stream = if handle == 0 { Stream::DEFAULT } else { stream };
+        let known = backend::record_stream(address, Use { stream, device: number, thread });
+        if known { Ok(()) } else { Err(not_allocated(address)) }
+    };
+    let Some((arena, id)) = locate(address) else { return elsewhere() };
     let mut inner = arena.lock();
     let key = inner.key;
-    let block = inner.space.live_mut(id, address).ok_or_else(|| not_allocated(address))?;
+    let Some(block) = inner.space.live_mut(id, address) else {
+        drop(inner);
+        return elsewhere();
+    };
     let handle = route::canonical(stream.handle());
     let its_own = arena.device == number && key.stream == handle && (key.thread == 0 || key.thread == thread::number());
     if its_own {
@@ -186,19 +232,22 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
 
 /// Where the block that an address lies in begins, and its bytes, for an address that [`caching_alloc`] gave.
 pub fn block_at(address: u64) -> Option<(u64, u64)> {
-    let (arena, id) = locate(address)?;
-    let inner = arena.lock();
-    inner.space.live(id, address).map(|block| (block.address, block.size))
+    let native = locate(address).and_then(|(arena, id)| {
+        let inner = arena.lock();
+        inner.space.live(id, address).map(|block| (block.address, block.size))
+    });
+    native.or_else(|| backend::block_at(address))
 }
 
 /// Whether an address is that of memory which the allocator has from the driver.
 pub fn is_cached(address: u64) -> bool {
-    locate(address).is_some_and(|(arena, _)| arena.lock().space.has(address))
+    locate(address).is_some_and(|(arena, _)| arena.lock().space.has(address)) || backend::has(address)
 }
 
 /// Gives back to the driver what is free on every device.
 pub fn empty_cache() -> Result<()> {
-    let emptied = cache::empty(runtime::ready()?);
+    let runtime = runtime::ready()?;
+    let emptied = cache::empty(runtime).and(backend::empty_cache(runtime));
     trackers::deliver();
     emptied
 }
@@ -211,48 +260,74 @@ fn with_memory<T>(number: i32, body: impl FnOnce(&'static Runtime, &'static crat
 
 /// Bytes in the program's hands, and the most there ever were since the peaks were reset.
 pub fn allocated(number: i32) -> Result<(u64, u64)> {
-    with_memory(number, |_, device| peak::read(&device.memory))
+    with_memory(number, |_, device| {
+        let (native, others) = (peak::read(&device.memory), backend::totals(device).allocated_bytes.all);
+        (native.0 + others.current, native.1 + others.peak)
+    })
 }
 
 /// Bytes of the device that are held, and the most there ever were since the peaks were reset.
 pub fn reserved(number: i32) -> Result<(u64, u64)> {
-    with_memory(number, |_, device| (device.memory.held(), device.memory.held_peak()))
+    with_memory(number, |runtime, device| {
+        backend::held(device, runtime).unwrap_or_else(|| (device.memory.held(), device.memory.held_peak()))
+    })
 }
 
 /// Lets all peaks of a device begin again.
 pub fn reset_peak_stats(number: i32) -> Result<()> {
-    with_memory(number, |_, device| {
+    with_memory(number, |runtime, device| {
         peak::reset(&device.memory);
         device.memory.moved.reset();
+        backend::reset_peak(device, runtime);
         device.memory.reset_held_peak();
     })
 }
 
 /// All figures of a device.
 pub fn stats(number: i32) -> Result<Stats> {
-    with_memory(number, |_, device| gauge::stats(&device.memory))
+    with_memory(number, stats_of)
+}
+
+/// Those of the caching allocator and of the other backends together.
+fn stats_of(runtime: &Runtime, device: &crate::device::Device) -> Stats {
+    let mut stats = gauge::stats(&device.memory);
+    let reserved = stats.reserved_bytes.all;
+    stats.merge(&backend::totals(device));
+    // What is held is counted in one place.
+    stats.reserved_bytes.all = reserved;
+    if let Some((now, peak)) = backend::held(device, runtime) {
+        (stats.reserved_bytes.all.current, stats.reserved_bytes.all.peak) = (now, peak);
+    }
+    stats.max_split_size = config::get().ok().map(|config| config.max_split_size).filter(|size| *size != u64::MAX);
+    stats
 }
 
 /// The figures of a device as a table.
 pub fn memory_summary(number: i32, abbreviated: bool) -> Result<String> {
-    with_memory(number, |_, device| summary::summary(device.ordinal, &gauge::stats(&device.memory), abbreviated))
+    with_memory(number, |runtime, device| summary::summary(device.ordinal, &stats_of(runtime, device), abbreviated))
 }
 
 /// Sets which fraction of a device's memory may be held.
 pub fn set_fraction(fraction: f64, number: i32) -> Result<()> {
     check_fraction(fraction)?;
-    with_memory(number, |_, device| device.memory.set_fraction(fraction))
+    with_memory(number, |_, device| {
+        device.memory.set_fraction(fraction);
+        backend::fraction_set(fraction, device.ordinal);
+    })
 }
 
 /// Which fraction that is.
 pub fn fraction(number: i32) -> Result<f64> {
+    // Where none was set the settings say it.
+    config::get()?;
     with_memory(number, |_, device| device.memory.fraction())
 }
 
 /// What is wrong with the allocator's structures, if anything is.
 pub fn check() -> Result<()> {
-    for device in runtime::ready()?.devices() {
-        let mut held = 0;
+    let runtime = runtime::ready()?;
+    for device in runtime.devices() {
+        let mut held = backend::check_book(device);
         for arena in device.memory.arenas() {
             let inner = arena.lock();
             let wrong = |what: String| Error::new(Status::PANIC, format!("arena {}: {what}", arena.number));

@@ -1,62 +1,338 @@
-//! What the environment says of the allocator: `PLINTH_ALLOC_CONF`, in the grammar of torch's own variable.
+//! The allocator's settings: what `PLINTH_ALLOC_CONF` says, and what a program sets later.
+//!
+//! The grammar and the keys are those of torch's own variable, so that one text serves both; [`grammar`] reads and writes it.
+//! Keys that plinth needs no more are accepted and kept. docs/allocator_settings.md has the table of all keys.
+//!
+//! The way of every request never looks here. What a setting changes there is put where the way leads anyway: into the
+//! spaces of arenas, or, for rounding and for other backends, into the look-up of an arena, which then finds nothing to
+//! remember ([`route`](super::route)).
 
+mod grammar;
+
+use super::backend::Kind;
 use crate::{
     error::{Error, Result},
     status::Status,
 };
-use once_cell::sync::OnceCell;
+use parking_lot::RwLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const VARIABLE: &str = "PLINTH_ALLOC_CONF";
+/// Where torch looks, in its order: the old name counts first.
+const TORCHS_VARIABLES: [&str; 3] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
+/// Whether torch's variables count where plinth's own is not set.
+const USE_TORCHS: &str = "PLINTH_USE_PYTORCH_ALLOC_CONF";
+/// Whether each request goes to the driver.
+const NO_CACHING: &str = "PLINTH_NO_CUDA_MEMORY_CACHING";
+/// What of the memory debugging is on, in the words of the key `debug`.
+const DEBUG: &str = "PLINTH_MEMORY_DEBUG";
 
-/// What can be chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Sizes that are rounded each in a way of their own: below 2 MiB, then an octave each, and all from 32 GiB on.
+pub const INTERVALS: usize = 16;
+
+/// What memory debugging does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Debug {
+    /// Each block ends where its mapping ends, and nothing is mapped behind it.
+    pub guard: bool,
+    /// Freed blocks are unmapped.
+    pub unmap: bool,
+    /// Blocks are filled with patterns when they are given out and when they are freed.
+    pub fill: bool,
+}
+
+impl Debug {
+    /// Whether any of it is on.
+    pub fn is_on(self) -> bool {
+        self.guard || self.unmap || self.fill
+    }
+}
+
+/// What can be chosen, by the names of the keys; sizes are in bytes where the key does not end in `_mb` here.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Config {
+    /// Who gives memory out.
+    pub backend: Kind,
     /// Whether memory is mapped into reserved ranges where the driver can do that.
     pub expandable_segments: bool,
+    /// Blocks of this size and above are not split, where segments cannot move; `u64::MAX` where every block may be.
+    pub max_split_size: u64,
+    /// How much larger than a request such a block may be that is given out for it.
+    pub max_non_split_rounding: u64,
+    /// The segment for requests above 1 MiB and below 10 MiB.
+    pub large_segment_size: u64,
+    /// The part of the limit above which idle memory goes back before more is taken; 0 for none.
+    pub garbage_collection_threshold: f64,
+    /// Into how many steps each octave of sizes is divided, by interval; 0 and 1 for no such rounding.
+    pub roundup_power2_divisions: [u64; INTERVALS],
+    /// The part of each device's memory that may be held, where no call has said another.
+    pub per_process_memory_fraction: f64,
+    /// Needless: no lock is held during a call of the driver.
+    pub release_lock_on_cudamalloc: bool,
+    /// Needless: see docs/allocator_settings.md.
+    pub graph_capture_record_stream_reuse: bool,
+    /// Needless: a request that is beyond the fraction never reaches the driver.
+    pub throw_on_cudamalloc_oom: bool,
+    /// Pinned memory: the program's pages, registered, instead of the driver's own.
+    pub pinned_use_cuda_host_register: bool,
+    /// Pinned memory: how many threads touch such pages.
+    pub pinned_num_register_threads: u32,
+    /// Pinned memory: whether a thread looks after freed blocks.
+    pub pinned_use_background_threads: bool,
+    /// Pinned memory: one slab of so many MiB for all; 0 for none.
+    pub pinned_reserve_segment_size_mb: u64,
+    /// Pinned memory: requests above so many MiB are not rounded up to a power of two; 0 for no such limit.
+    pub pinned_max_round_threshold_mb: u64,
+    /// Pinned memory: blocks above so many MiB are not kept; 0 for no such limit.
+    pub pinned_max_cached_size_mb: u64,
+    /// Memory debugging.
+    pub debug: Debug,
+    /// Memory debugging: how many MiB of addresses, or of memory, wait before they are used again.
+    pub debug_quarantine_mb: u64,
 }
 
-static CONFIG: OnceCell<Config> = OnceCell::new();
-
-/// What was chosen; read from the environment once.
-pub fn get() -> Result<Config> {
-    CONFIG
-        .get_or_try_init(|| {
-            let text = std::env::var_os(VARIABLE).unwrap_or_default();
-            parse(&text.to_string_lossy())
-        })
-        .copied()
-}
-
-fn parse(text: &str) -> Result<Config> {
-    let mut config = Config { expandable_segments: true };
-    for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
-        let wrong = |what: String| Err(Error::new(Status::INVALID_CONFIGURATION, format!("{VARIABLE}: {what}")));
-        let Some((key, value)) = pair.split_once(':') else {
-            return wrong(format!("{pair:?} is not of the form key:value"));
-        };
-        match (key.trim(), value.trim()) {
-            ("expandable_segments", "True") => config.expandable_segments = true,
-            ("expandable_segments", "False") => config.expandable_segments = false,
-            ("expandable_segments", other) => {
-                return wrong(format!("expandable_segments is True or False, not {other:?}"));
-            }
-            (other, _) => return wrong(format!("unrecognized key {other:?}")),
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            backend: Kind::Native,
+            expandable_segments: true,
+            max_split_size: u64::MAX,
+            max_non_split_rounding: 20 << 20,
+            large_segment_size: 20 << 20,
+            garbage_collection_threshold: 0.0,
+            roundup_power2_divisions: [0; INTERVALS],
+            per_process_memory_fraction: 1.0,
+            release_lock_on_cudamalloc: false,
+            graph_capture_record_stream_reuse: false,
+            throw_on_cudamalloc_oom: false,
+            pinned_use_cuda_host_register: false,
+            pinned_num_register_threads: 1,
+            pinned_use_background_threads: false,
+            pinned_reserve_segment_size_mb: 0,
+            pinned_max_round_threshold_mb: 0,
+            pinned_max_cached_size_mb: 0,
+            debug: Debug::default(),
+            debug_quarantine_mb: 64 << 10,
         }
     }
+}
+
+static CONFIG: RwLock<Option<Config>> = RwLock::new(None);
+/// The bits of the fraction that the settings say; 0 while they say nothing.
+static FRACTION: AtomicU64 = AtomicU64::new(0);
+
+/// What was chosen. The environment is read once; one that makes no sense is looked at again by the next call.
+pub fn get() -> Result<Config> {
+    if let Some(config) = *CONFIG.read() {
+        return Ok(config);
+    }
+    let mut slot = CONFIG.write();
+    match *slot {
+        Some(config) => Ok(config),
+        None => {
+            Ok(keep(&mut slot, read(|name| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned()))?))
+        }
+    }
+}
+
+/// Looks at the settings, which nobody changes meanwhile.
+pub fn with<T>(look: impl FnOnce(&Config) -> T) -> Result<T> {
+    let config = get()?;
+    let slot = CONFIG.read();
+    Ok(look(slot.as_ref().unwrap_or(&config)))
+}
+
+fn keep(slot: &mut Option<Config>, config: Config) -> Config {
+    FRACTION.store(config.per_process_memory_fraction.to_bits(), Ordering::Release);
+    *slot = Some(config);
+    config
+}
+
+/// The part of a device's memory that may be held where no call has said another, as far as the settings were read.
+pub fn fraction() -> f64 {
+    match FRACTION.load(Ordering::Acquire) {
+        0 => 1.0,
+        bits => f64::from_bits(bits),
+    }
+}
+
+/// Changes the settings that a text names, once `allow` has seen the old and the new ones. All of them or none.
+pub fn set(text: &str, allow: impl FnOnce(&Config, &Config) -> Result<()>) -> Result<Config> {
+    let before = get()?;
+    let mut slot = CONFIG.write();
+    let mut config = slot.unwrap_or(before);
+    let before = config;
+    grammar::parse(text, &mut config).map_err(|what| Error::new(Status::INVALID_VALUE, what))?;
+    check(&config).map_err(|what| Error::new(Status::INVALID_VALUE, what))?;
+    allow(&before, &config)?;
+    Ok(keep(&mut slot, config))
+}
+
+/// The settings as a text that [`set`] takes.
+pub fn text() -> Result<String> {
+    Ok(grammar::write(&get()?))
+}
+
+/// Reads the environment through `find`.
+fn read(find: impl Fn(&str) -> Option<String>) -> Result<Config> {
+    let wrong = |variable: &str, what: String| Error::new(Status::INVALID_CONFIGURATION, format!("{variable}: {what}"));
+    let switch = |variable: &str| match find(variable).as_deref().map(str::trim) {
+        None | Some("" | "0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(other) => Err(wrong(variable, format!("it is 0 or 1, not {other:?}"))),
+    };
+    let mut config = Config::default();
+    let (mut variable, mut text) = (VARIABLE, find(VARIABLE));
+    if text.is_none() && switch(USE_TORCHS)? {
+        for name in TORCHS_VARIABLES.into_iter().rev() {
+            if let Some(found) = find(name) {
+                (variable, text) = (name, Some(found));
+            }
+        }
+    }
+    grammar::parse(&text.unwrap_or_default(), &mut config).map_err(|what| wrong(variable, what))?;
+    if let Some(words) = find(DEBUG) {
+        config.debug = grammar::debug(&words).map_err(|what| wrong(DEBUG, what))?;
+    }
+    if switch(NO_CACHING)? {
+        config.backend = Kind::Uncached;
+    }
+    check(&config).map_err(|what| wrong(variable, what))?;
     Ok(config)
+}
+
+/// Settings that make no sense together.
+fn check(config: &Config) -> std::result::Result<(), String> {
+    const MIB: u64 = 1 << 20;
+    if config.max_split_size < config.large_segment_size {
+        let least = config.large_segment_size / MIB;
+        return Err(format!("max_split_size_mb is {} or more, as large_segment_size_mb is", least));
+    }
+    if config.max_non_split_rounding < config.large_segment_size && config.max_split_size != u64::MAX {
+        let least = config.large_segment_size / MIB;
+        return Err(format!("max_non_split_rounding_mb is {} or more, as large_segment_size_mb is", least));
+    }
+    if config.debug.is_on() && config.backend != Kind::Native {
+        return Err("debug is a backend of its own, and no other can be named with it".into());
+    }
+    Ok(())
+}
+
+impl Config {
+    /// Who gives memory out under these settings.
+    pub fn kind(&self) -> Kind {
+        if self.debug.is_on() { Kind::Debug } else { self.backend }
+    }
+
+    /// Whether requests are rounded to more than whole units.
+    pub fn rounds(&self) -> bool {
+        self.roundup_power2_divisions.iter().any(|divisions| *divisions > 1)
+    }
+
+    /// The limits to splitting in a space whose memory cannot move, if there are any.
+    pub fn split_limits(&self) -> Option<SplitLimits> {
+        (self.max_split_size != u64::MAX)
+            .then_some(SplitLimits { least_whole: self.max_split_size, excess: self.max_non_split_rounding })
+    }
+
+    /// Rounds a request up to a part of its octave, if its size is among those that are; `None` where there is no such
+    /// number.
+    pub fn round(&self, bytes: u64) -> Option<u64> {
+        const UNIT: u64 = super::block::UNIT;
+        let interval = (bytes.max(1).ilog2().saturating_sub(20) as usize).min(INTERVALS - 1);
+        let divisions = self.roundup_power2_divisions[interval];
+        if divisions <= 1 || bytes <= UNIT * divisions {
+            return super::space::round(bytes);
+        }
+        if bytes.is_power_of_two() {
+            return Some(bytes);
+        }
+        // Above a unit for each division an octave's part is whole units.
+        let part = (1 << bytes.ilog2()) / divisions;
+        bytes.checked_next_multiple_of(part)
+    }
+}
+
+/// Which blocks stay whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SplitLimits {
+    /// Blocks of this size and above are never split, and given out for requests of this size and above only.
+    pub least_whole: u64,
+    /// They are larger than the request by less than this.
+    pub excess: u64,
+}
+
+impl SplitLimits {
+    /// Whether a block may be given out for a request.
+    pub fn allow(&self, block: u64, size: u64) -> bool {
+        if size < self.least_whole { block < self.least_whole } else { block < size.saturating_add(self.excess) }
+    }
+
+    /// Whether what is left of a block may be cut off.
+    pub fn may_cut(&self, size: u64) -> bool {
+        size < self.least_whole
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn read_from(pairs: &[(&str, &str)]) -> Result<Config> {
+        read(|name| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned()))
+    }
+
     #[test]
-    fn the_grammar_is_torchs() {
-        assert!(parse("").unwrap().expandable_segments);
-        assert!(!parse(" expandable_segments : False ,").unwrap().expandable_segments);
-        assert!(parse("expandable_segments:False,expandable_segments:True").unwrap().expandable_segments);
-        for wrong in ["expandable_segments", "expandable_segments:yes", "max_split_size_mb:32"] {
-            assert_eq!(parse(wrong).unwrap_err().status(), Status::INVALID_CONFIGURATION, "{wrong}");
+    fn the_environment_has_an_order() {
+        let on = (USE_TORCHS, "1");
+        let torchs = ("PYTORCH_ALLOC_CONF", "max_split_size_mb:100");
+        let older = ("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:200");
+        let own = (VARIABLE, "max_split_size_mb:300");
+        let split = |pairs: &[(&str, &str)]| read_from(pairs).unwrap().max_split_size;
+        assert_eq!(split(&[torchs, older]), u64::MAX);
+        assert_eq!(split(&[on, torchs]), 100 << 20);
+        assert_eq!(split(&[on, torchs, older]), 200 << 20);
+        assert_eq!(split(&[on, torchs, older, own]), 300 << 20);
+        assert_eq!(read_from(&[(NO_CACHING, "1")]).unwrap().kind(), Kind::Uncached);
+        assert_eq!(read_from(&[(DEBUG, "guard,fill")]).unwrap().kind(), Kind::Debug);
+    }
+
+    #[test]
+    fn wrong_texts_are_named_with_their_variable() {
+        for (name, text) in [(VARIABLE, "x:1"), (DEBUG, "gard"), (NO_CACHING, "yes"), (USE_TORCHS, "2")] {
+            let error = read_from(&[(name, text)]).unwrap_err();
+            assert_eq!(error.status(), Status::INVALID_CONFIGURATION);
+            assert!(error.message().starts_with(name), "{error}");
         }
+        let error = read_from(&[(USE_TORCHS, "1"), ("PYTORCH_HIP_ALLOC_CONF", "x:1")]).unwrap_err();
+        assert!(error.message().starts_with("PYTORCH_HIP_ALLOC_CONF"), "{error}");
+        assert!(read_from(&[(DEBUG, "guard"), (NO_CACHING, "1")]).is_err());
+    }
+
+    #[test]
+    fn sizes_round_to_parts_of_their_octave() {
+        let divided = |divisions| Config { roundup_power2_divisions: [divisions; INTERVALS], ..Config::default() };
+        // torch's own example.
+        assert_eq!(divided(4).round(1200 << 10), Some(1280 << 10));
+        assert_eq!(divided(4).round(1 << 20), Some(1 << 20));
+        assert_eq!(divided(4).round(2049), Some(2560));
+        assert_eq!(divided(4).round(2048), Some(2048));
+        assert_eq!(divided(4).round(1), Some(512));
+        assert_eq!(divided(1).round((1 << 20) + 1), Some((1 << 20) + 512));
+        assert_eq!(divided(2).round((5 << 20) + 1), Some(6 << 20));
+        assert_eq!(divided(8).round(u64::MAX), None);
+        assert!(!divided(1).rounds() && divided(2).rounds());
+        for bytes in (1..200_000).step_by(77) {
+            let rounded = divided(8).round(bytes).unwrap();
+            assert!(rounded >= bytes && rounded.is_multiple_of(512) && rounded <= bytes + (bytes / 8).max(512));
+        }
+    }
+
+    #[test]
+    fn large_blocks_stay_whole() {
+        let limits = SplitLimits { least_whole: 100, excess: 20 };
+        assert!(limits.allow(99, 10) && !limits.allow(100, 10));
+        assert!(limits.allow(119, 100) && !limits.allow(120, 100));
+        assert!(limits.may_cut(99) && !limits.may_cut(100));
     }
 }

@@ -2,12 +2,13 @@
 
 use super::{
     arena::{Arena, Key, MAX_ARENAS},
+    backend::DevicePool,
     history, listener,
     peak::Peak,
     pool::{self, PoolId},
     route::Routes,
     space::Region,
-    stats::Stat,
+    stats::{Stat, Stats},
 };
 use crate::{
     device::Device,
@@ -83,6 +84,10 @@ pub struct DeviceMemory {
     pub routes: Routes,
     /// The most bytes that were live at once, since the peak was reset.
     pub(super) peak: Mutex<Peak>,
+    /// What backends other than the caching allocator have given out.
+    pub(super) others: Mutex<Stats>,
+    /// The driver's pool, where memory comes from that.
+    pub(super) driver_pool: DevicePool,
     /// Requests that failed for want of memory.
     pub ooms: Count,
     /// Requests that were met after everything cached had gone back to the driver.
@@ -142,6 +147,11 @@ impl DeviceMemory {
             .copied()
     }
 
+    /// How it gets them, if that was ever asked.
+    pub fn known_method(&self) -> Option<Method> {
+        self.method.get().copied()
+    }
+
     /// All memory of the device, in bytes.
     pub fn total(&self, device: &Device, driver: &Driver) -> Result<u64> {
         self.total.get_or_try_init(|| Ok(device.properties(driver)?.total_memory)).copied()
@@ -186,6 +196,7 @@ impl DeviceMemory {
         for arena in self.arenas() {
             arena.lock().space.counters.reset_accumulated();
         }
+        self.others.lock().reset_accumulated();
     }
 
     /// Counts `bytes` as held if that stays within `most`.
@@ -220,7 +231,7 @@ impl DeviceMemory {
     /// The fraction of the device's memory that may be held.
     pub fn fraction(&self) -> f64 {
         match self.fraction.load(Ordering::Acquire) {
-            0 => 1.0,
+            0 => super::config::fraction(),
             bits => f64::from_bits(bits - 1),
         }
     }

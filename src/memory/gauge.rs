@@ -7,8 +7,8 @@ use super::{
     device_memory::{DeviceMemory, Method},
     grow::Request,
     peak,
-    pool::PoolId,
-    report::{PoolShare, Shortage},
+    pool::{self, PoolId},
+    report::{Budget, PoolShare, Shortage},
     stats::{ByPool, Stat, Stats},
 };
 use crate::{device::Device, runtime::Runtime};
@@ -82,6 +82,27 @@ fn of_arena(arena: &Arena) -> (u64, u64) {
     (inner.space.counters.live, inner.space.mapped_bytes())
 }
 
+/// What is worth telling when a request of another backend's fails.
+pub fn shortage_elsewhere(runtime: &Runtime, device: &Device, request: Request) -> Shortage {
+    let (driver, memory) = (&runtime.driver, &device.memory);
+    let known_total = memory.total(device, driver).unwrap_or(0);
+    let (free, total) = device.memory_info(driver).unwrap_or((0, known_total));
+    Shortage {
+        device: device.ordinal,
+        requested: request.requested,
+        total,
+        free,
+        pid: std::process::id(),
+        held: memory.held(),
+        limit: memory.limit(known_total),
+        allocated: peak::read(memory).0 + memory.others.lock().allocated_bytes.all.current,
+        retries: memory.retries.get(),
+        // No advice to change how memory is mapped: that is not this backend's.
+        expandable: true,
+        ..Shortage::default()
+    }
+}
+
 /// Everything that is worth telling when a request fails.
 pub fn shortage(runtime: &Runtime, device: &Device, arena: &Arena, request: Request) -> Shortage {
     let (driver, memory) = (&runtime.driver, &device.memory);
@@ -100,7 +121,10 @@ pub fn shortage(runtime: &Runtime, device: &Device, arena: &Arena, request: Requ
             *entry = (entry.0 + live, entry.1 + held);
         }
     }
+    let key = arena.key();
     let largest_free = arena.lock().space.largest_free();
+    // The default pool has none.
+    let budget = pool::budget(key.pool).ok().flatten();
     Shortage {
         device: device.ordinal,
         requested: request.requested,
@@ -118,6 +142,7 @@ pub fn shortage(runtime: &Runtime, device: &Device, arena: &Arena, request: Requ
             .collect(),
         retries: memory.retries.get(),
         expandable: matches!(memory.method(device, driver), Ok(Method::Virtual { .. })),
+        budget: budget.map(|bytes| Budget { bytes, pool: key.pool, reserved: of_pool(memory, key.pool).1 }),
     }
 }
 

@@ -9,21 +9,25 @@
 use super::{
     arena::{Arena, Inner, Leaving, Mark},
     block::{UNIT, Zone},
+    config,
     device_memory::Method,
     growth::{Lifted, Site, Spare, Spot},
     handles::{self, Handle},
+    loans,
+    mapped::Backing,
     marks, policy,
-    pool::PoolId,
+    pool::{self, PoolId},
     space::zone_of,
 };
 use crate::{
     device::Device,
-    driver::{Driver, Stream, codes},
+    driver::{Driver, Stream, codes, plugin::Plugin},
     error::{Error, Result},
     runtime::Runtime,
     status::Status,
     units::Bytes,
 };
+use std::sync::Arc;
 
 /// A request that an arena has no block for.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +62,17 @@ pub struct Means {
     pub live: u64,
     /// What may be held on it at all.
     pub limit: u64,
+    /// How much the pool may get in addition: all that there is, unless it has a budget.
+    pub allowance: u64,
+}
+
+/// Refuses memory at an address that the directory has no place for: it counts in units, and in 48 bits.
+fn check_address(giver: &str, address: u64) -> Result<()> {
+    if address.is_multiple_of(UNIT) && address >> 47 == 0 {
+        return Ok(());
+    }
+    let what = format!("{giver} allocated at {address:#x}, which is no multiple of {UNIT} or too high");
+    Err(Error::new(Status::NOT_SUPPORTED, what))
 }
 
 /// How many spots for a request are tried with stolen handles, which seldom have just the size that is missing.
@@ -99,21 +114,25 @@ impl Grower<'_> {
     /// Makes room for a request and meets it. `None` if these means do not suffice; nothing has changed then.
     pub fn grow(&self, request: Request, means: Means) -> Result<Option<u64>> {
         let method = self.device.memory.method(self.device, self.driver())?;
-        if request.size > means.most {
+        if request.size > means.most || request.size > means.allowance {
             return Ok(None);
         }
+        if let Some(plugin) = pool::allocator(self.arena.key().pool) {
+            return self.grow_by_loan(request, means, plugin);
+        }
         match method {
-            Method::Segments => self.grow_by_segment(request, means.most),
+            Method::Segments => self.grow_by_segment(request, means),
             Method::Virtual { granule } => self.grow_by_mapping(request, means, granule),
         }
     }
 
     // ---- segments
 
-    fn grow_by_segment(&self, request: Request, most: u64) -> Result<Option<u64>> {
+    fn grow_by_segment(&self, request: Request, means: Means) -> Result<Option<u64>> {
         let (zone, memory) = (zone_of(request.size), &self.device.memory);
-        let Some(bytes) = policy::segment_size(request.size) else { return Ok(None) };
-        if !memory.try_hold(bytes, most) {
+        let config = config::get()?;
+        let Some(bytes) = policy::segment_size(request.size, config.large_segment_size) else { return Ok(None) };
+        if bytes > means.allowance || !memory.try_hold(bytes, means.most) {
             return Ok(None);
         }
         let segment = match self.driver().segment_alloc(bytes) {
@@ -126,24 +145,46 @@ impl Grower<'_> {
                 return Err(Error::from(failure).context(format_args!("allocating a segment of {}", Bytes(bytes))));
             }
         };
-        // The directory counts in units, and addresses have 48 bits: the driver's segments are far from breaking either.
-        if !segment.address().is_multiple_of(UNIT) || segment.address() >> 47 != 0 {
+        // The driver's segments are far from breaking either rule.
+        if let Err(error) = check_address("the driver", segment.address()) {
             marks::insist(|| self.driver().segment_free(segment));
             memory.never_held(bytes);
-            let what =
-                format!("the driver allocated at {:#x}, which is no multiple of {UNIT} or too high", segment.address());
-            return Err(Error::new(Status::NOT_SUPPORTED, what));
+            return Err(error);
         }
         memory.created.one();
         let mut inner = self.arena.lock();
-        Ok(Some(inner.space.add_segment(segment, bytes, zone, request.size, request.requested)))
+        inner.space.set_split_limits(config.split_limits());
+        let whole = (segment.address(), Backing::Segment(segment));
+        Ok(Some(inner.space.add_whole(whole, bytes, zone, request.size, request.requested)))
+    }
+
+    /// A segment from the pool's own allocator, which is the program's code: it must not allocate in this pool.
+    fn grow_by_loan(&self, request: Request, means: Means, plugin: Arc<Plugin>) -> Result<Option<u64>> {
+        let (zone, memory, config) = (zone_of(request.size), &self.device.memory, config::get()?);
+        let Some(bytes) = policy::segment_size(request.size, config.large_segment_size) else { return Ok(None) };
+        if bytes > means.allowance || !memory.try_hold(bytes, means.most) {
+            return Ok(None);
+        }
+        let Some(address) = loans::take(plugin, bytes, self.device.ordinal, self.stream) else {
+            memory.never_held(bytes);
+            return Ok(None);
+        };
+        if let Err(error) = check_address("the pool's allocator", address) {
+            loans::give_back(address);
+            memory.never_held(bytes);
+            return Err(error);
+        }
+        memory.created.one();
+        let mut inner = self.arena.lock();
+        inner.space.set_split_limits(config.split_limits());
+        Ok(Some(inner.space.add_whole((address, Backing::Lent), bytes, zone, request.size, request.requested)))
     }
 
     // ---- mapping
 
     fn grow_by_mapping(&self, request: Request, means: Means, granule: u64) -> Result<Option<u64>> {
         let zone = zone_of(request.size);
-        let creatable = means.most.saturating_sub(self.device.memory.held()) / granule * granule;
+        let creatable = means.most.saturating_sub(self.device.memory.held()).min(means.allowance) / granule * granule;
         if means.steal == Steal::Nothing && request.size > creatable.saturating_add(self.free_at_most()) {
             return Ok(None);
         }
@@ -255,7 +296,7 @@ impl Grower<'_> {
         // Within the means, creating comes first, and beyond them what there is.
         let wanted = if means.steal_first { site.need } else { site.need.saturating_sub(creatable) };
         if wanted > 0 && means.steal != Steal::Nothing {
-            let picks = self.pick(wanted, site.room, means.steal);
+            let picks = self.pick(wanted, site.room, means);
             let found: u64 = picks.iter().map(|pick| pick.spare.bytes).sum();
             if found.saturating_add(creatable) < site.need {
                 return Ok(None);
@@ -296,7 +337,7 @@ impl Grower<'_> {
 
     /// Chooses idle handles of `wanted` bytes in all, or as many as there are, and `room` bytes at most: the arena's own
     /// first.
-    fn pick(&self, wanted: u64, room: u64, steal: Steal) -> Vec<Pick> {
+    fn pick(&self, wanted: u64, room: u64, means: Means) -> Vec<Pick> {
         let capturing = marks::is_capturing(self.driver(), self.stream);
         let sizes = |pick: &Pick| (pick.spare.block_bytes, pick.spare.bytes);
         let mut candidates = Vec::new();
@@ -307,10 +348,11 @@ impl Grower<'_> {
             candidates.extend(spares.into_iter().map(|spare| Pick { arena: self.arena, spare, generation, idle }));
         }
         let own = policy::choose(candidates.clone(), wanted, room, sizes);
-        if own.iter().map(|pick| pick.spare.bytes).sum::<u64>() >= wanted {
+        // A pool with a budget gets nothing from others: it would count, and it cannot be counted beforehand.
+        if own.iter().map(|pick| pick.spare.bytes).sum::<u64>() >= wanted || means.allowance != u64::MAX {
             return own;
         }
-        let ordered = steal == Steal::Ordered && !capturing;
+        let ordered = means.steal == Steal::Ordered && !capturing;
         for arena in self.device.memory.arenas() {
             if arena.number == self.arena.number || !arena.may_move() {
                 continue;

@@ -8,7 +8,7 @@ use super::{
     mapped::{Backing, Mapped},
     space::{Region, Space},
 };
-use crate::driver::{Physical, Segment};
+use crate::driver::Physical;
 
 /// A place where mapping `need` bytes would make room for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,14 +81,20 @@ impl Space {
         self.holes.push(first);
     }
 
-    /// Adds memory that the driver allocated as it is, and gives a block of `size` bytes of it out.
-    pub fn add_segment(&mut self, segment: Segment, bytes: u64, zone: Zone, size: u64, requested: u64) -> u64 {
-        let address = segment.address();
+    /// Adds memory that came with its address, and gives a block of `size` bytes of it out.
+    pub fn add_whole(
+        &mut self,
+        (address, backing): (u64, Backing),
+        bytes: u64,
+        zone: Zone,
+        size: u64,
+        requested: u64,
+    ) -> u64 {
         let first = self.new_region(address, bytes, zone);
-        self.mapped.insert(address, Mapped { bytes, backing: Backing::Segment(segment) });
+        self.mapped.insert(address, Mapped { bytes, backing });
         self.counters.map(zone, bytes);
         self.hear_segment(Action::SegmentAlloc, address, bytes);
-        if !self.no_split {
+        if !self.no_split && self.split_limits.is_none_or(|limits| zone == Zone::Small || limits.may_cut(size)) {
             self.cut(first, size);
         }
         self.hand_out(first, requested)
@@ -286,6 +292,11 @@ impl Space {
         let block = &mut self.blocks[id];
         block.state = State::Hole;
         block.listed = false;
+    }
+
+    /// Whether there is memory that came with its address.
+    pub fn has_whole(&self) -> bool {
+        self.mapped.values().any(|mapped| mapped.backing.is_whole())
     }
 
     /// The handles and segments that lie in free blocks, those of the smallest blocks first.

@@ -15,7 +15,7 @@
 use super::{
     arena::Arena,
     block::Zone,
-    cache, callbacks,
+    cache, callbacks, config,
     device_memory::DeviceMemory,
     gauge,
     grow::{Grower, Means, Request, Steal},
@@ -106,11 +106,13 @@ impl Ladder {
         self.device.with_context(&self.runtime.driver, |driver| {
             driver.with_relaxed_capture(|| {
                 let _growing = self.arena.growth.lock();
+                let turn = pool::budget_turn(self.arena.key().pool);
                 // Nobody gives the arena away as long as it may grow.
                 if self.arena.lock().space.generation != self.generation {
                     return Ok(Outcome::Stale);
                 }
-                Ok(match self.climb_rungs(wait)? {
+                let budget = turn.as_ref().map(|turn| turn.0);
+                Ok(match self.climb_rungs(wait, budget)? {
                     Some(address) => Outcome::Met(address),
                     None => Outcome::Short,
                 })
@@ -118,7 +120,7 @@ impl Ladder {
         })
     }
 
-    fn climb_rungs(&self, wait: bool) -> Result<Option<u64>> {
+    fn climb_rungs(&self, wait: bool, budget: Option<u64>) -> Result<Option<u64>> {
         if wait {
             self.wait_for_the_device();
         }
@@ -130,8 +132,12 @@ impl Ladder {
         if let Some(address) = self.look_again() {
             return Ok(Some(address));
         }
+        self.collect_garbage()?;
         let grower = Grower { runtime: self.runtime, device: self.device, arena: self.arena, stream: self.stream };
-        let means = |most, steal, steal_first| Means { most, steal, steal_first, live, limit };
+        let means = |most, steal, steal_first| {
+            let allowance = budget.map_or(u64::MAX, |budget| self.left_of(budget));
+            Means { most, steal, steal_first, live, limit, allowance }
+        };
         // Small blocks take little memory, and many threads wait for theirs: it is not worth moving any for them.
         let soft_rungs = match zone_of(self.request.size) {
             Zone::Small => vec![],
@@ -166,9 +172,28 @@ impl Ladder {
         Ok(self.take_from_willing_pools())
     }
 
+    /// Gives idle memory back before more is taken, where the settings say so and a limit was set: as much as is held
+    /// beyond the part of the limit that they name.
+    fn collect_garbage(&self) -> Result<()> {
+        let threshold = config::get()?.garbage_collection_threshold;
+        let total = self.memory().total(self.device, &self.runtime.driver)?;
+        if threshold > 0.0
+            && let Some(limit) = self.memory().limit(total)
+        {
+            let most = (limit as f64 * threshold) as u64;
+            cache::collect(self.runtime, self.device, self.arena, most.saturating_sub(self.request.size));
+        }
+        Ok(())
+    }
+
     fn limit(&self) -> Result<u64> {
         let total = self.memory().total(self.device, &self.runtime.driver)?;
         Ok(self.memory().limit(total).unwrap_or(total))
+    }
+
+    /// What the pool may still get of its budget.
+    fn left_of(&self, budget: u64) -> u64 {
+        budget.saturating_sub(gauge::of_pool(self.memory(), self.arena.key().pool).1)
     }
 
     /// How much may be held, with what the device has left.

@@ -11,6 +11,13 @@ pub struct Mapped {
     pub backing: Backing,
 }
 
+impl Backing {
+    /// Whether the memory came with its address, and goes with it.
+    pub fn is_whole(self) -> bool {
+        matches!(self, Backing::Segment(_) | Backing::Lent)
+    }
+}
+
 /// What is behind a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backing {
@@ -22,4 +29,6 @@ pub enum Backing {
     Asleep,
     /// Memory that the driver allocated with its address, where it cannot do otherwise.
     Segment(Segment),
+    /// Memory that an allocator of the program's gave with its address.
+    Lent,
 }

@@ -32,7 +32,7 @@ pub fn is_idle(runtime: &Runtime, arena: &Arena) -> bool {
 
 /// Whether an event can be recorded in the arena's stream.
 pub fn can_mark(runtime: &Runtime, arena: &Arena) -> bool {
-    !is_capturing(&runtime.driver, stand_in(arena.own_use()))
+    !is_capturing(&runtime.driver, arena.own_use().stand_in())
 }
 
 /// Lets later work of one stream of a device wait for what another of its streams has now.
@@ -46,19 +46,13 @@ pub fn order(runtime: &Runtime, device: &Device, waiting: Stream, awaited: Strea
 /// The stream behind which an arena's memory goes.
 pub fn stream_of(runtime: &Runtime, arena: &Arena) -> stream::Stream {
     let own = arena.own_use();
-    stream::known(runtime, stand_in(own), own.device)
-}
-
-/// The stream to mark for one: itself, or the legacy default stream for another thread's own default stream, which cannot
-/// be named from here. What comes in the legacy stream comes after the work that such streams have.
-fn stand_in(wanted: Use) -> Stream {
-    if wanted.can_be_named() { wanted.stream } else { Stream::DEFAULT }
+    stream::known(runtime, own.stand_in(), own.device)
 }
 
 /// Marks where a stream is now, if it can be marked.
 pub(super) fn mark(runtime: &Runtime, wanted: Use) -> Mark {
     let unmarked = Mark::Unmarked(wanted);
-    let stream = stand_in(wanted);
+    let stream = wanted.stand_in();
     let Ok(device) = super::device_memory::device(runtime, wanted.device) else { return unmarked };
     let marked = device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| {

@@ -7,6 +7,7 @@
 //! message that says why.
 
 pub mod arena;
+pub mod backend;
 #[allow(unsafe_code)]
 pub mod biased;
 pub mod bins;
@@ -27,6 +28,7 @@ pub mod handles;
 pub mod history;
 pub mod ladder;
 pub mod listener;
+pub mod loans;
 #[allow(unsafe_code)]
 pub mod lock;
 pub mod log;
@@ -44,6 +46,7 @@ pub mod recut;
 pub mod report;
 pub mod route;
 pub mod scratch;
+mod settings;
 mod sleep;
 pub mod snapshot;
 pub mod space;
@@ -75,5 +78,6 @@ pub use raw::{
 };
 pub use route::forget_for_ever as forget_arenas;
 pub use scratch::Scratch;
+pub use settings::{allocator_settings, set_allocator_settings};
 pub use sleep::{sleep as pool_sleep, wake as pool_wake};
 pub use tracing::{trace_start, trace_stop};

@@ -160,14 +160,15 @@ pub fn region_size(zone: Zone, total: u64, granule: u64) -> u64 {
 }
 
 /// The segment for a request where memory cannot be mapped: torch's sizes. `None` beyond what there are numbers for.
-pub fn segment_size(size: u64) -> Option<u64> {
+///
+/// `large_segment` is the setting `large_segment_size_mb`.
+pub fn segment_size(size: u64, large_segment: u64) -> Option<u64> {
     const SMALL_SEGMENT: u64 = 2 << 20;
-    const LARGE_SEGMENT: u64 = 20 << 20;
     const LARGE: u64 = 10 << 20;
     if size <= SMALL {
         Some(SMALL_SEGMENT)
     } else if size < LARGE {
-        Some(LARGE_SEGMENT)
+        Some(large_segment)
     } else {
         size.div_ceil(SMALL_SEGMENT).checked_mul(SMALL_SEGMENT)
     }

@@ -5,13 +5,17 @@
 //! writes to the addresses that were its own at the time.
 
 use crate::{
+    driver::plugin::Plugin,
     error::{Error, Result},
     status::Status,
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// The name of a pool, as torch has it: pools that captures make have an owner, the others an index.
@@ -46,6 +50,10 @@ pub struct Options {
 #[derive(Debug, Default)]
 struct Pool {
     options: Options,
+    /// Who its memory is from, if not the driver.
+    allocator: Option<Arc<Plugin>>,
+    /// How much physical memory it may hold on each device.
+    budget: Option<u64>,
     /// Whether the program made it, and has not destroyed it.
     made: bool,
     /// Whether others than captures were given memory of it.
@@ -79,10 +87,42 @@ pub fn new_capture_id() -> PoolId {
 }
 
 /// Makes a pool of a program's.
-pub fn create(options: Options) -> PoolId {
+pub fn create(options: Options, allocator: Option<Arc<Plugin>>) -> PoolId {
     let id = new_id();
-    with(|pools| pools.insert(id, Pool { options, made: true, eager: options.use_on_oom, ..Pool::default() }));
+    let pool = Pool { options, allocator, made: true, eager: options.use_on_oom, ..Pool::default() };
+    with(|pools| pools.insert(id, pool));
     id
+}
+
+/// Who the memory of a pool is from, if not the driver.
+pub fn allocator(id: PoolId) -> Option<Arc<Plugin>> {
+    if id == PoolId::DEFAULT {
+        return None;
+    }
+    with(|pools| pools.get(&id)?.allocator.clone())
+}
+
+/// Says how much physical memory a pool may hold on each device.
+pub fn set_budget(id: PoolId, budget: Option<u64>) -> Result<()> {
+    with(|pools| {
+        pools.get_mut(&id).ok_or_else(|| unknown(id))?.budget = budget;
+        Ok(())
+    })
+}
+
+/// How much that is.
+pub fn budget(id: PoolId) -> Result<Option<u64>> {
+    with(|pools| Ok(pools.get(&id).ok_or_else(|| unknown(id))?.budget))
+}
+
+/// A pool's budget, and the turn of whoever grows such a pool: two at once could both use what is left.
+pub fn budget_turn(id: PoolId) -> Option<(u64, MutexGuard<'static, ()>)> {
+    static TURN: Mutex<()> = Mutex::new(());
+    if id == PoolId::DEFAULT {
+        return None;
+    }
+    let budget = with(|pools| pools.get(&id)?.budget)?;
+    Some((budget, TURN.lock()))
 }
 
 /// Forgets that a program made the pool. Returns the devices on which somebody still uses it.
@@ -189,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_pool_lives_while_it_has_users() {
-        let id = create(Options { use_on_oom: true, no_split: false });
+        let id = create(Options { use_on_oom: true, no_split: false }, None);
         assert_eq!(users(id, 0).unwrap(), 1);
         add_user(id, 0);
         assert!(options(id).use_on_oom);

@@ -1,7 +1,9 @@
 //! The calls about pools.
 
 use super::{
-    Arena, PoolId, cache,
+    Arena, PoolId,
+    backend::{self, PoolNews},
+    cache,
     device_memory::device,
     gauge, marks,
     pool::{self, Options},
@@ -9,19 +11,31 @@ use super::{
     trackers,
 };
 use crate::{
-    driver,
+    driver::{self, plugin::Plugin},
     error::{Error, Result},
     runtime::{self, Runtime},
     status::Status,
     stream::Stream,
     thread,
 };
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 /// Makes a pool.
-pub fn pool_create(options: Options) -> Result<PoolId> {
+pub fn pool_create(options: Options, allocator: Option<Arc<Plugin>>) -> Result<PoolId> {
     runtime::ready()?;
-    Ok(pool::create(options))
+    Ok(pool::create(options, allocator))
+}
+
+/// Says how much physical memory a pool may hold on each device.
+pub fn pool_set_budget(id: PoolId, budget: Option<u64>) -> Result<()> {
+    runtime::ready()?;
+    pool::set_budget(id, budget)
+}
+
+/// How much that is.
+pub fn pool_budget(id: PoolId) -> Result<Option<u64>> {
+    runtime::ready()?;
+    pool::budget(id)
 }
 
 /// Gives a pool up. What is allocated in it stays valid until it is freed.
@@ -62,6 +76,7 @@ pub fn begin_allocate_to_pool(number: i32, who: Who, id: PoolId) -> Result<()> {
     if who != Who::Capture {
         pool::set_eager(id);
     }
+    backend::tell_of_pool(PoolNews::Begun, device.ordinal, id);
     Ok(())
 }
 
@@ -131,14 +146,19 @@ pub fn begin_allocate_stream_to_pool(number: i32, stream: driver::Stream, id: Po
 
 /// Ends that.
 pub fn end_allocate_to_pool(number: i32, id: PoolId) -> Result<()> {
-    runtime::ready()?.device(number)?.memory.routes.end(id)
+    let device = runtime::ready()?.device(number)?;
+    device.memory.routes.end(id)?;
+    backend::tell_of_pool(PoolNews::Ended, device.ordinal, id);
+    Ok(())
 }
 
 /// Takes a user of a pool away; with the last one its free memory goes back.
 pub fn release_pool(number: i32, id: PoolId) -> Result<()> {
     let runtime = runtime::ready()?;
     let ordinal = runtime.device(number)?.ordinal;
-    if pool::remove_user(id, ordinal)? == 0 {
+    let left = pool::remove_user(id, ordinal)?;
+    backend::tell_of_pool(PoolNews::Released, ordinal, id);
+    if left == 0 {
         give_up(runtime, ordinal, id);
     }
     Ok(())

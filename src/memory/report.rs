@@ -4,6 +4,7 @@
 //! Here free physical memory is mapped to where it is needed, so a request fails for one of a few plain reasons, which
 //! the figures tell apart; the advice follows from them.
 
+use super::pool::PoolId;
 use crate::units::Bytes;
 use std::fmt;
 
@@ -20,6 +21,17 @@ pub struct PoolShare {
     /// Bytes of it in the user's hands.
     pub allocated: u64,
     /// Bytes of physical memory that it holds.
+    pub reserved: u64,
+}
+
+/// The budget of the pool that a request went to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// How much physical memory the pool may hold on a device.
+    pub bytes: u64,
+    /// The pool.
+    pub pool: PoolId,
+    /// How much it holds.
     pub reserved: u64,
 }
 
@@ -52,6 +64,8 @@ pub struct Shortage {
     pub retries: u64,
     /// Whether free physical memory can be mapped to where it is needed.
     pub expandable: bool,
+    /// The budget of the request's pool, if it has one.
+    pub budget: Option<Budget>,
 }
 
 impl Shortage {
@@ -93,6 +107,17 @@ impl Shortage {
     /// One piece of advice: the first of those that the figures say would have been enough, else where the memory is.
     fn write_advice(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let requested = self.requested;
+        if let Some(Budget { bytes, pool, reserved }) = self.budget
+            && reserved.saturating_add(requested) > bytes
+        {
+            return write!(
+                formatter,
+                " The request went to pool {pool}, which has a budget of {} and holds {} of it; \
+                 plinth_mem_pool_set_budget sets it.",
+                Bytes(bytes),
+                Bytes(reserved)
+            );
+        }
         if requested > self.total {
             return write!(formatter, " The device could not hold this if it were empty; check the size.");
         }
@@ -255,6 +280,13 @@ mod tests {
     #[test]
     fn the_advice_fits_the_figures() {
         let cases = [
+            (
+                Shortage {
+                    budget: Some(Budget { bytes: GIB, pool: PoolId { owner: 0, index: 7 }, reserved: GIB }),
+                    ..full()
+                },
+                "The request went to pool (0, 7), which has a budget of 1.00 GiB and holds 1.00 GiB of it",
+            ),
             (Shortage { requested: u64::MAX, limit: Some(GIB), ..full() }, "The device could not hold this"),
             (Shortage { limit: Some(132 * GIB), free: 7 * GIB, ..full() }, "It is the limit that stops this"),
             (Shortage { limit: Some(5 * GIB), held: 0, allocated: 0, ..full() }, "It is the limit that stops this"),

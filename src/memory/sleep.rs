@@ -45,7 +45,7 @@ impl Space {
                 Backing::Handle(physical) => {
                     sleepers.push((Dream { address: *address, bytes: mapped.bytes }, physical));
                 }
-                Backing::Segment(_) => return None,
+                Backing::Segment(_) | Backing::Lent => return None,
                 Backing::Moved | Backing::Asleep => {}
             }
         }

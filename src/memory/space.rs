@@ -9,6 +9,7 @@
 use super::{
     bins::Bins,
     block::{Block, Blocks, Id, NONE, State, UNIT, Zone},
+    config::SplitLimits,
     counters::Counters,
     directory::{self, Entry},
     history::StackId,
@@ -47,6 +48,8 @@ pub struct Space {
     pub orphaned: bool,
     /// Whether blocks are given out whole.
     pub no_split: bool,
+    /// Which large blocks are given out whole.
+    pub(super) split_limits: Option<SplitLimits>,
     pub(super) blocks: Blocks,
     pub(super) bins: [Bins; 2],
     /// The parked small blocks, a list for each size in units.
@@ -96,6 +99,7 @@ impl Space {
             generation: 0,
             orphaned: false,
             no_split: false,
+            split_limits: None,
             blocks: Blocks::default(),
             bins: [Bins::default(), Bins::default()],
             parked: vec![NONE; PARKED].into_boxed_slice(),
@@ -149,8 +153,13 @@ impl Space {
     fn take_from_bins(&mut self, size: u64, requested: u64) -> Option<u64> {
         let zone = zone_of(size);
         let id = self.bins[zone as usize].find(&self.blocks, size)?;
-        if zone == Zone::Large && self.stuck.is_watched() && self.would_stick(id, size) {
-            return None;
+        if zone == Zone::Large && self.stuck.is_watched() {
+            if let Some(limits) = self.split_limits {
+                return self.take_within(limits, id, size, requested);
+            }
+            if self.would_stick(id, size) {
+                return None;
+            }
         }
         Some(self.take_out_of_bin(id, size, requested))
     }
@@ -159,6 +168,25 @@ impl Space {
     pub fn take_anyway(&mut self, size: u64, requested: u64) -> Option<u64> {
         let id = self.bins[zone_of(size) as usize].find(&self.blocks, size)?;
         Some(self.take_out_of_bin(id, size, requested))
+    }
+
+    /// Gives out a block as far as the limits to splitting allow.
+    #[cold]
+    fn take_within(&mut self, limits: SplitLimits, id: Id, size: u64, requested: u64) -> Option<u64> {
+        if !limits.allow(self.blocks[id].size, size) {
+            return None;
+        }
+        if limits.may_cut(size) {
+            return Some(self.take_out_of_bin(id, size, requested));
+        }
+        self.unbin(id);
+        Some(self.hand_out(id, requested))
+    }
+
+    /// Sets which large blocks are given out whole, for a space whose memory cannot move.
+    pub fn set_split_limits(&mut self, limits: Option<SplitLimits>) {
+        self.split_limits = limits;
+        self.stuck.watch_limits(limits.is_some());
     }
 
     fn take_out_of_bin(&mut self, id: Id, size: u64, requested: u64) -> u64 {

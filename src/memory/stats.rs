@@ -89,7 +89,6 @@ impl ByPool {
         self.of(zone).sub(amount);
     }
 
-    #[cfg(test)]
     fn each(&mut self) -> [&mut Stat; 3] {
         [&mut self.all, &mut self.small, &mut self.large]
     }
@@ -135,10 +134,20 @@ macro_rules! stats {
         }
 
         impl Stats {
-            #[cfg(test)]
             fn each(&mut self) -> impl Iterator<Item = &mut Stat> {
                 let pools = [$( self.$pool.each() ),*];
                 pools.into_iter().flatten().chain([$( &mut self.$whole ),*])
+            }
+
+            /// Makes the present quantities the peaks.
+            pub fn reset_peaks(&mut self) {
+                self.each().for_each(Stat::reset_peak);
+            }
+
+            /// Begins the sums and the counts anew.
+            pub fn reset_accumulated(&mut self) {
+                self.each().for_each(Stat::reset_accumulated);
+                $( self.$counter = 0; )*
             }
 
             /// Adds what another part of the same device counted, as [`Stat::merge`] does. Whoever knows the true peak

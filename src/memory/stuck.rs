@@ -25,6 +25,7 @@ pub struct Stuck {
     /// How many more cuts are made before the next one.
     cuts: u32,
     granule: u64,
+    watched: bool,
     wanted: Option<Cut>,
 }
 
@@ -44,10 +45,15 @@ pub struct Cut {
 }
 
 impl Stuck {
-    /// Whether there are handles that could be cut.
+    /// Whether there are handles that could be cut, or blocks that must not be.
     #[inline]
     pub fn is_watched(&self) -> bool {
-        self.granule != 0
+        self.watched
+    }
+
+    /// Notes whether there are limits to splitting.
+    pub(super) fn watch_limits(&mut self, limited: bool) {
+        self.watched = limited || self.granule != 0;
     }
 }
 
@@ -55,6 +61,7 @@ impl Space {
     /// Tells the space the size of its granules; without, no handle is ever cut.
     pub fn watch_stuck(&mut self, granule: u64) {
         self.stuck.granule = granule;
+        self.stuck.watched = true;
     }
 
     /// Tells the space how much may be stuck.

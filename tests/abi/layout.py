@@ -23,8 +23,9 @@ def declarations(header):
     constants = re.findall(r"^#define (PLINTH_\w+) +[-(]*\d", text, re.MULTILINE)
     structs = {}
     for name, body in re.findall(r"^typedef struct (\w+) \{(.*?)^\} \1;", text, re.MULTILINE | re.DOTALL):
-        fields = [re.fullmatch(r".*?(\w+)(\[\w+\])*", line.strip(), re.DOTALL) for line in body.split(";")[:-1]]
-        structs[name] = [field[1] for field in fields]
+        fields = [re.fullmatch(r".*?\(\*(\w+)\)\(.*\)|.*?(\w+)(\[\w+\])*", line.strip(), re.DOTALL)
+                  for line in body.split(";")[:-1]]
+        structs[name] = [field[1] or field[2] for field in fields]
     others = re.findall(r"^typedef [^{;]*?\(?\*?\b(plinth_\w+_t)\b[^;{]*;", text, re.MULTILINE)
     return constants, structs, [name for name in others if name not in structs]
 

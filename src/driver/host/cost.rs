@@ -88,6 +88,8 @@ pub fn price(call: Call, bytes: u64) -> u64 {
         // Estimated: an allocation creates, maps and sets access; a free undoes that.
         cuMemAlloc_v2 => 2000 + interpolate(bytes, [28_000, 30_000, 40_000, 80_000, 200_000]),
         cuMemFree_v2 => 2000 + interpolate(bytes, [20_000, 24_000, 30_000, 95_000, 300_000]),
+        cuMemAllocAsync | cuMemFreeAsync => 400,
+        cuMemPoolTrimTo => 20_000,
         cuMemAddressFree | cuMemRetainAllocationHandle => 2000,
         cuMemHostAlloc | cuMemFreeHost | cuMemHostRegister_v2 | cuMemHostUnregister => 20_000 + bytes / 16,
         cuMemAllocManaged => 40_000,

@@ -132,9 +132,9 @@ impl Engine {
                 }
             }
             // After an error nothing more is done, but whoever waits is still told.
-            Some(Op::Work(_) | Op::Host(_) | Op::Choose(..)) if error != codes::CUDA_SUCCESS => {}
+            Some(Op::Work(_) | Op::Host(_) | Op::Choose(..) | Op::Free(..)) if error != codes::CUDA_SUCCESS => {}
             // A worker looks at conditions, too: a loop that never ends must not take the lock for itself.
-            Some(Op::Work(_) | Op::Choose(..)) => {
+            Some(Op::Work(_) | Op::Choose(..) | Op::Free(..)) => {
                 stream.busy = true;
                 self.want_worker(id);
                 return false;

@@ -216,6 +216,10 @@ fn carry_out(state: &'static State, engine: &mut MutexGuard<'_, Engine>, id: Id)
 fn run(state: &'static State, device: usize, op: Op) -> Result<(), Code> {
     match op {
         Op::Work(work) => work.run(state, device),
+        Op::Free(device, number) => {
+            state.memory.write().reach_free(device, number);
+            Ok(())
+        }
         Op::Host(function) => {
             function.run();
             Ok(())

@@ -48,6 +48,8 @@ pub enum Op {
     /// Waits for a recording that another process made.
     Await(Arc<Shared>, u32),
     Work(Work),
+    /// The free of a piece of a device's pool, by its number.
+    Free(usize, u64),
     Host(HostCall),
     /// Gives the conditions of a graph their default values.
     Reset(Arc<Program>),

@@ -16,6 +16,7 @@ mod ipc;
 pub mod kernel;
 mod memory;
 mod null;
+mod pool;
 mod stream;
 mod stress;
 mod user_object;

@@ -4,8 +4,8 @@
 //! It comes with the first block that waits, sleeps while none does, and is gone before the process exits. A child of a
 //! fork has none.
 
-use super::{options, uses};
-use crate::runtime;
+use super::uses;
+use crate::{memory::config, runtime};
 use parking_lot::{Condvar, Mutex};
 use std::{
     thread::{self, JoinHandle},
@@ -30,7 +30,7 @@ static CHANGED: Condvar = Condvar::new();
 
 /// Tells the thread that a block waits; the first time, makes it.
 pub fn notice() {
-    if !options::get().is_ok_and(|options| options.pinned_use_background_threads) {
+    if !config::with(|config| config.pinned_use_background_threads).unwrap_or(false) {
         return;
     }
     let mut state = STATE.lock();

@@ -9,12 +9,11 @@ pub mod background;
 pub mod class;
 pub mod figures;
 mod map;
-pub mod options;
 mod shelf;
 mod source;
 mod uses;
 
-use super::lock::Lock;
+use super::{config, lock::Lock};
 use crate::{
     driver::Span,
     error::{Context, Error, Result},
@@ -132,10 +131,10 @@ fn attempt(bytes: u64) -> String {
 
 /// Adds a slab to a shelf, and takes a block of it.
 fn grow(runtime: &Runtime, class: usize) -> Result<u64> {
-    let options = options::get()?;
-    let kept = options.pinned_max_cached_size_mb.saturating_mul(1 << 20);
+    let config = config::get()?;
+    let kept = config.pinned_max_cached_size_mb.saturating_mul(1 << 20);
     LARGEST_KEPT.store(if kept == 0 { u64::MAX } else { kept.max(LARGEST_SHARED) }, Ordering::Relaxed);
-    let piece = source::get(runtime, &options, class::slab_bytes(class))?;
+    let piece = source::get(runtime, &config, class::slab_bytes(class))?;
     let size = class::size(class);
     let slab = Slab::new(class, piece);
     let number = with_shelf(class, |shelf, _| shelf.number());

@@ -2,12 +2,12 @@
 
 use super::{
     figures,
-    options::Options,
     shelf::{Origin, Piece},
 };
 use crate::{
     driver::{Driver, Pages, Span, types::CU_MEMHOSTREGISTER_PORTABLE},
     error::{Error, Result},
+    memory::config::Config,
     runtime::Runtime,
     status::Status,
 };
@@ -23,23 +23,23 @@ struct Reserve {
 static RESERVE: Mutex<Option<Reserve>> = Mutex::new(None);
 
 /// Pins so many bytes, whole pages.
-pub fn get(runtime: &Runtime, options: &Options, bytes: u64) -> Result<Piece> {
-    if options.pinned_reserve_segment_size_mb > 0
-        && let Some(piece) = of_reserve(runtime, options, bytes)?
+pub fn get(runtime: &Runtime, config: &Config, bytes: u64) -> Result<Piece> {
+    if config.pinned_reserve_segment_size_mb > 0
+        && let Some(piece) = of_reserve(runtime, config, bytes)?
     {
         return Ok(piece);
     }
-    pin(runtime, options, bytes)
+    pin(runtime, config, bytes)
 }
 
 /// A part of the reserve, which is pinned now if it was not before; `None` if too little of it is left.
-fn of_reserve(runtime: &Runtime, options: &Options, bytes: u64) -> Result<Option<Piece>> {
+fn of_reserve(runtime: &Runtime, config: &Config, bytes: u64) -> Result<Option<Piece>> {
     let mut reserve = RESERVE.lock();
     let reserve = match &mut *reserve {
         Some(reserve) => reserve,
         none => {
-            let size = options.pinned_reserve_segment_size_mb.saturating_mul(1 << 20);
-            let whole = pin(runtime, options, size)?;
+            let size = config.pinned_reserve_segment_size_mb.saturating_mul(1 << 20);
+            let whole = pin(runtime, config, size)?;
             none.insert(Reserve { next: whole.address, end: whole.address + whole.bytes })
         }
     };
@@ -51,14 +51,14 @@ fn of_reserve(runtime: &Runtime, options: &Options, bytes: u64) -> Result<Option
     Ok(Some(Piece { address, bytes, origin: Origin::Reserve }))
 }
 
-fn pin(runtime: &Runtime, options: &Options, bytes: u64) -> Result<Piece> {
+fn pin(runtime: &Runtime, config: &Config, bytes: u64) -> Result<Piece> {
     let length =
         usize::try_from(bytes).map_err(|_| Error::new(Status::OUT_OF_MEMORY, "more than there are addresses"))?;
     let started = Instant::now();
     let piece = runtime.current_device()?.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| {
-            if options.pinned_use_cuda_host_register {
-                return register(driver, length, options.pinned_num_register_threads);
+            if config.pinned_use_cuda_host_register {
+                return register(driver, length, config.pinned_num_register_threads);
             }
             let address = driver.pinned_alloc(length)?;
             Ok(Piece { address, bytes, origin: Origin::Driver })

@@ -156,7 +156,7 @@ impl Space {
         let (mut expandable, mut asleep) = (true, 0);
         for mapped in self.mapped.range(address..address + bytes).map(|(_, mapped)| mapped) {
             match mapped.backing {
-                Backing::Segment(_) => expandable = false,
+                Backing::Segment(_) | Backing::Lent => expandable = false,
                 Backing::Asleep => asleep += mapped.bytes,
                 Backing::Handle(_) | Backing::Moved => {}
             }

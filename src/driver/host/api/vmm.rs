@@ -155,6 +155,23 @@ pub unsafe extern "C" fn cuMemUnmap(pointer: CUdeviceptr, bytes: usize) -> Code 
     })
 }
 
+/// What a description says.
+///
+/// # Safety
+/// `access` is a structure of CUDA's.
+pub(super) unsafe fn access_of(state: &State, access: *const CUmemAccessDesc) -> Result<Access, Code> {
+    // SAFETY: the structures have one layout, and any bits are a valid value of the one read.
+    let one = unsafe { access.cast::<AccessDescription>().read() };
+    let device = one.location.device(state)?;
+    let (read, write) = match one.flags {
+        CU_MEM_ACCESS_FLAGS_PROT_NONE => (false, false),
+        CU_MEM_ACCESS_FLAGS_PROT_READ => (true, false),
+        CU_MEM_ACCESS_FLAGS_PROT_READWRITE => (true, true),
+        _ => return Err(INVALID),
+    };
+    Ok(Access { device, read, write })
+}
+
 pub unsafe extern "C" fn cuMemSetAccess(
     pointer: CUdeviceptr,
     bytes: usize,
@@ -167,16 +184,8 @@ pub unsafe extern "C" fn cuMemSetAccess(
         }
         let mut wanted = Vec::new();
         for index in 0..count {
-            // SAFETY: the caller gave `count` structures of this layout; any bits are a valid value of the one read.
-            let one = unsafe { access.cast::<AccessDescription>().add(index).read() };
-            let device = one.location.device(state)?;
-            let (read, write) = match one.flags {
-                CU_MEM_ACCESS_FLAGS_PROT_NONE => (false, false),
-                CU_MEM_ACCESS_FLAGS_PROT_READ => (true, false),
-                CU_MEM_ACCESS_FLAGS_PROT_READWRITE => (true, true),
-                _ => return Err(INVALID),
-            };
-            wanted.push(Access { device, read, write });
+            // SAFETY: the caller gave `count` structures.
+            wanted.push(unsafe { access_of(state, access.add(index)) }?);
         }
         state.memory.write().set_access(pointer, bytes as u64, &wanted)
     })

@@ -3,7 +3,7 @@
 //! Addresses are reserved with no access; physical memory is ranges of one sparse memory file a device; mapping puts
 //! the one at the other. So what a program may not touch faults, memory that is not touched costs nothing, one piece
 //! can be seen at two addresses, and another process can be given it. [`virtual`](self::virt) is that layer,
-//! [`whole`] the older one of whole allocations on top of it, [`pinned`] host memory that devices may use, [`check`]
+//! [`whole`] the older one of whole allocations on top of it, [`pool`] what is allocated in stream order, [`pinned`] host memory that devices may use, [`check`]
 //! what an address is and who may use it, and [`ipc`] the sharing.
 
 pub mod check;
@@ -11,6 +11,7 @@ pub mod ipc;
 pub mod physical;
 pub mod pinned;
 pub mod pointer;
+pub mod pool;
 pub mod sys;
 pub mod virt;
 pub mod whole;
@@ -35,6 +36,8 @@ pub struct Memory {
     pub allocations: BTreeMap<u64, whole::Allocation>,
     pub opened: BTreeMap<u64, ipc::Opened>,
     pub pinned: BTreeMap<u64, pinned::Pinned>,
+    /// The default pool of each device.
+    pub pools: Vec<pool::Pool>,
     /// For each device, the devices whose whole allocations it may use, one bit each.
     pub peers: [u64; MAX_DEVICES],
     next_buffer: u64,
@@ -77,6 +80,7 @@ impl Memory {
             allocations: BTreeMap::new(),
             opened: BTreeMap::new(),
             pinned: BTreeMap::new(),
+            pools: config.visible.iter().map(|_| pool::Pool::default()).collect(),
             peers: [0; MAX_DEVICES],
             next_buffer: 1,
         }

@@ -12,6 +12,8 @@ const ALIGNMENT: u64 = 512;
 /// A granule that small allocations share.
 pub struct Chunk {
     device: usize,
+    /// Whether they are pieces of the device's pool.
+    pooled: bool,
     /// The free stretches: where each starts, counted from the chunk's start, and its size. Never two adjacent.
     free: BTreeMap<u64, u64>,
 }
@@ -56,6 +58,15 @@ impl Chunk {
 impl Memory {
     /// Allocates memory that its own device, and devices with peer access, may use.
     pub fn allocate(&mut self, device: usize, bytes: u64) -> Result<u64, Code> {
+        self.allocate_for(device, bytes, false)
+    }
+
+    /// The same for a piece of the device's pool.
+    pub fn allocate_pooled(&mut self, device: usize, bytes: u64) -> Result<u64, Code> {
+        self.allocate_for(device, bytes, true)
+    }
+
+    fn allocate_for(&mut self, device: usize, bytes: u64, pooled: bool) -> Result<u64, Code> {
         if bytes == 0 {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
@@ -64,7 +75,7 @@ impl Memory {
             let address = self.map_whole(device, rounded, 0)?;
             (address, address)
         } else {
-            self.allocate_small(device, bytes.next_multiple_of(ALIGNMENT))?
+            self.allocate_small(device, bytes.next_multiple_of(ALIGNMENT), pooled)?
         };
         let buffer = self.next_buffer();
         self.allocations.insert(address, Allocation { device, bytes, mapping, buffer, managed: false });
@@ -84,15 +95,17 @@ impl Memory {
         Ok(mapping)
     }
 
-    fn allocate_small(&mut self, device: usize, bytes: u64) -> Result<(u64, u64), Code> {
-        for (start, chunk) in self.chunks.iter_mut().filter(|(_, chunk)| chunk.device == device) {
+    fn allocate_small(&mut self, device: usize, bytes: u64, pooled: bool) -> Result<(u64, u64), Code> {
+        for (start, chunk) in
+            self.chunks.iter_mut().filter(|(_, chunk)| chunk.device == device && chunk.pooled == pooled)
+        {
             if let Some(offset) = chunk.take(bytes) {
                 return Ok((start + offset, *start));
             }
         }
         let start = self.map_whole(device, GRANULE, 0)?;
         let free = BTreeMap::from([(bytes, GRANULE - bytes)]);
-        self.chunks.insert(start, Chunk { device, free });
+        self.chunks.insert(start, Chunk { device, pooled, free });
         Ok((start, start))
     }
 
@@ -109,6 +122,12 @@ impl Memory {
 
     /// Frees what [`allocate`](Memory::allocate) returned. Its work must have finished.
     pub fn deallocate(&mut self, address: u64) -> Result<u64, Code> {
+        self.leave_pool(address)?;
+        self.drop_allocation(address)
+    }
+
+    /// The same for what is in no pool any more.
+    pub fn drop_allocation(&mut self, address: u64) -> Result<u64, Code> {
         let allocation = self.allocations.remove(&address).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
         let start = allocation.mapping;
         let Some(chunk) = self.chunks.get_mut(&start) else {

@@ -56,6 +56,13 @@ fn nulls_and_zeros_never_crash() {
         call!(cuMemExportToShareableHandle(null_mut(), 0, 0, 0));
         call!(cuMemImportFromShareableHandle(null_mut(), null_mut(), 0));
         call!(cuMemRetainAllocationHandle(null_mut(), null_mut()));
+        call!(cuDeviceGetDefaultMemPool(null_mut(), 0));
+        call!(cuMemPoolSetAttribute(null_mut(), 0, null_mut()));
+        call!(cuMemPoolGetAttribute(null_mut(), 0, null_mut()));
+        call!(cuMemPoolTrimTo(null_mut(), 0));
+        call!(cuMemPoolSetAccess(null_mut(), null(), 0));
+        call!(cuMemAllocAsync(null_mut(), 0, null_mut()));
+        call!(cuMemFreeAsync(0, null_mut()));
         call!(cuIpcGetMemHandle(null_mut(), 0));
         call!(cuIpcOpenMemHandle_v2(null_mut(), CUipcMemHandle { reserved: [0; 64] }, 0));
         call!(cuIpcCloseMemHandle(0));

@@ -1,0 +1,9 @@
+/* Every driver call made to fail, once, in the calls that every backend answers.
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* env: PLINTH_ALLOC_CONF=backend:cudaMallocAsync */
+/* also: PLINTH_ALLOC_CONF=backend:uncached */
+/* also: PLINTH_ALLOC_CONF=debug:[guard:fill] */
+/* also: PLINTH_ALLOC_CONF=debug:[guard:unmap] */
+/* timeout: 600 */
+#define EVERY_BACKEND
+#include "fault_allocator.c"

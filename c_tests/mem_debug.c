@@ -1,0 +1,210 @@
+/*
+ * Memory debugging: each kind of mistake is made once, and found. What a GPU finds by a fault ends its context, so each
+ * is the last thing that its process does. SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#include "allocating.h"
+#include "drawing.h"
+
+static void debug(const char *words) { CHECK(setenv("PLINTH_MEMORY_DEBUG", words, 1) == 0); }
+
+/* Writes so many bytes by a kernel, which no call of the driver looks at beforehand. */
+static void write_by_kernel(void *memory, size_t bytes, plinth_stream_t stream) {
+  tensor whole;
+  CHECK_OK(plinth_uniform(row(&whole, memory, F32, (int64_t)(bytes / 4)), 0, 1, NULL, stream));
+}
+
+static void expect_fault(plinth_stream_t stream) {
+  CHECK_STATUS(plinth_stream_synchronize(stream), PLINTH_ERROR_ILLEGAL_ADDRESS);
+}
+
+/* Loads what the kernels need, while nothing is wrong. */
+static void warm(void) {
+  void *memory = alloc_on(MIB, 0, NULL);
+  write_by_kernel(memory, MIB, NULL);
+  CHECK_OK(plinth_stream_synchronize(NULL));
+  release(memory);
+}
+
+TEST(it_is_a_backend) {
+  const char *name = NULL;
+  debug("guard,unmap,fill");
+  CHECK_OK(plinth_get_allocator_backend(&name));
+  CHECK_TEXT(name, "debug");
+}
+
+TEST(words_are_checked) {
+  void *memory = UNTOUCHED_POINTER;
+  debug("guard,gard");
+  CHECK_STATUS(plinth_caching_allocator_alloc(KIB, 0, NULL, &memory), PLINTH_ERROR_INVALID_CONFIGURATION);
+  CHECK_MESSAGE("PLINTH_MEMORY_DEBUG");
+  CHECK_MESSAGE("gard");
+  CHECK_SAME(memory, UNTOUCHED_POINTER);
+}
+
+static void sound_use(const char *words) {
+  static const size_t sizes[] = {1, 511, 512, 513, 100000, 2 * MIB, 2 * MIB + 1, 5 * MIB};
+  plinth_stream_t stream = stream_on(0);
+  plinth_stream_t other = stream_on(0);
+  unsigned char *blocks[8];
+  debug(words);
+  for (int round = 0; round < 3; round++) {
+    for (int index = 0; index < 8; index++) {
+      blocks[index] = alloc_on(sizes[index], 0, stream);
+      CHECK_OK(plinth_memset(blocks[index], round, sizes[index], stream));
+    }
+    for (int index = 0; index < 8; index++) {
+      CHECK_OK(plinth_record_stream(blocks[index], other));
+      release(blocks[index]);
+      CHECK_STATUS(plinth_caching_allocator_delete(blocks[index]), PLINTH_ERROR_INVALID_POINTER);
+    }
+  }
+  if (device_count() > 1) {
+    release(alloc_on(MIB, 1, NULL));
+  }
+  expect_nothing_left();
+}
+
+TEST(sound_programs_are_left_alone) { sound_use("guard,unmap,fill"); }
+TEST(sound_programs_with_guard_only) { sound_use("guard"); }
+TEST(sound_programs_with_unmap_only) { sound_use("unmap"); }
+TEST(sound_programs_with_fill_only) { sound_use("fill"); }
+
+TEST(a_write_far_behind_the_end_faults) {
+  debug("guard");
+  warm();
+  unsigned char *memory = alloc_on(1000, 0, NULL);
+  write_by_kernel(memory, 1024 + 4 * KIB, NULL);
+  expect_fault(NULL);
+}
+
+TEST(a_write_just_behind_the_end_is_found) {
+  debug("guard");
+  unsigned char *memory = alloc_on(1000, 0, NULL);
+  CHECK_OK(plinth_memset(memory, 1, 1003, NULL));
+  CHECK_STATUS(plinth_caching_allocator_delete(memory), PLINTH_ERROR_MEMORY_CORRUPTED);
+  CHECK_MESSAGE("0 bytes behind its end");
+  CHECK_MESSAGE("1000 bytes");
+  /* It was freed all the same. */
+  expect_nothing_left();
+}
+
+TEST(a_write_before_the_beginning_is_found) {
+  debug("guard");
+  unsigned char *memory = alloc_on(4096, 0, NULL);
+  CHECK_OK(plinth_memset(memory - 8, 1, 16, NULL));
+  CHECK_STATUS(plinth_caching_allocator_delete(memory), PLINTH_ERROR_MEMORY_CORRUPTED);
+  CHECK_MESSAGE("8 bytes before its beginning");
+  expect_nothing_left();
+}
+
+TEST(a_late_use_faults) {
+  debug("unmap");
+  plinth_stream_t other = stream_on(0);
+  warm();
+  unsigned char *memory = alloc_on(MIB, 0, NULL);
+  gate *shut = gate_shut(other);
+  /* Nobody is told of this use. */
+  write_by_kernel(memory, MIB, other);
+  release(memory);
+  gate_open(shut);
+  expect_fault(other);
+}
+
+TEST(a_use_that_was_recorded_does_not) {
+  debug("guard,unmap,fill");
+  plinth_stream_t other = stream_on(0);
+  warm();
+  unsigned char *memory = alloc_on(MIB, 0, NULL);
+  gate *shut = gate_shut(other);
+  write_by_kernel(memory, MIB, other);
+  CHECK_OK(plinth_record_stream(memory, other));
+  pthread_t opener = gate_open_soon(shut);
+  release(memory);
+  CHECK(gate_is_open(shut));
+  CHECK(pthread_join(opener, NULL) == 0);
+  CHECK_OK(plinth_stream_synchronize(other));
+  expect_nothing_left();
+}
+
+TEST(addresses_are_not_used_again_soon) {
+  enum { ROUNDS = 50 };
+  unsigned char *seen[ROUNDS];
+  debug("unmap");
+  for (int round = 0; round < ROUNDS; round++) {
+    seen[round] = alloc_on(MIB, 0, NULL);
+    for (int before = 0; before < round; before++) {
+      CHECK(!overlap(seen[before], MIB, seen[round], MIB));
+    }
+    release(seen[round]);
+  }
+  expect_nothing_left();
+}
+
+TEST(addresses_come_back_in_the_end) {
+  CHECK(setenv("PLINTH_ALLOC_CONF", "debug:[unmap],debug_quarantine_mb:64", 1) == 0);
+  for (int round = 0; round < 200; round++) {
+    release(alloc_on(MIB, 0, NULL));
+  }
+  if (on_host_device()) {
+    /* Four MiB for each: a block and its guard. */
+    CHECK(host_usage().reservations <= 20);
+  }
+  expect_nothing_left();
+}
+
+TEST(new_memory_is_no_number) {
+  debug("fill");
+  unsigned char host[3000];
+  unsigned char *memory = alloc_on(sizeof host, 0, NULL);
+  memset(host, 0, sizeof host);
+  fetch(host, memory, sizeof host);
+  for (size_t index = 0; index < sizeof host; index++) {
+    CHECK_EQ(host[index], 0xFF);
+  }
+  release(memory);
+  expect_nothing_left();
+}
+
+TEST(a_late_write_is_found_without_a_fault) {
+  debug("fill");
+  plinth_stream_t other = stream_on(0);
+  warm();
+  unsigned char *memory = alloc_on(MIB, 0, NULL);
+  gate *shut = gate_shut(other);
+  CHECK_OK(plinth_memset(memory + 1000, 7, 3, other));
+  release(memory);
+  gate_open(shut);
+  CHECK_OK(plinth_stream_synchronize(other));
+  CHECK_STATUS(plinth_empty_cache(), PLINTH_ERROR_MEMORY_CORRUPTED);
+  CHECK_MESSAGE("after it was freed");
+  CHECK_MESSAGE("byte 1000 became 0x07");
+  expect_nothing_left();
+}
+
+TEST(memory_that_waits_goes_when_there_is_no_more) {
+  debug("fill");
+  limit_memory(64 * MIB, 0);
+  for (int round = 0; round < 40; round++) {
+    release(alloc_on(20 * MIB, 0, NULL));
+  }
+  expect_nothing_left();
+}
+
+TEST(captures_are_refused) {
+  debug("guard");
+  plinth_graph_t graph = NULL;
+  void *memory = UNTOUCHED_POINTER;
+  plinth_stream_t stream = stream_on(0);
+  unsigned char *before = alloc_on(MIB, 0, stream);
+  CHECK_OK(plinth_graph_create(&graph));
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
+  CHECK_OK(plinth_memset(before, 1, MIB, stream));
+  CHECK_STATUS(plinth_caching_allocator_alloc(MIB, 0, stream, &memory), PLINTH_ERROR_CAPTURE_FORBIDS);
+  CHECK_SAME(memory, UNTOUCHED_POINTER);
+  /* A block that is freed meanwhile goes when the capture is over. */
+  release(before);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_destroy(graph));
+  expect_nothing_left();
+}

@@ -1,0 +1,43 @@
+//! The allocator's settings, as C sees them.
+
+use crate::{
+    ffi::{Output, guard::guard, owned_text, status::plinth_status_t, string},
+    memory,
+};
+use std::ffi::c_char;
+
+/// Changes settings of the allocator, as torch.cuda.memory._set_allocator_settings does: "key:value,key:value", in the
+/// grammar of PLINTH_ALLOC_CONF. docs/allocator_settings.md has the keys. Those that the text names change, all or none;
+/// the others stay. They hold for what is allocated from now on. Needs no device. Thread-safe.
+///
+/// `backend` and `debug` can change until the first request for memory, and `expandable_segments` until a device has
+/// memory.
+///
+/// @param settings The text.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for an unknown key or a bad value, with a message
+///         that names it; PLINTH_ERROR_ALREADY_INITIALIZED for a key that cannot change any more;
+///         PLINTH_ERROR_INVALID_CONFIGURATION where the environment makes no sense.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_set_allocator_settings(settings: *const c_char) -> plinth_status_t {
+    guard(|| {
+        // SAFETY: the caller passes NULL or a string.
+        let settings = unsafe { string(settings, "settings") }?;
+        memory::set_allocator_settings(&settings)
+    })
+}
+
+/// Tells the settings of the allocator, as a text that plinth_set_allocator_settings takes: every key that has a value.
+/// Needs no device. Thread-safe.
+///
+/// @param settings Out: the text. The caller owns it and frees it with plinth_string_free.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_INVALID_CONFIGURATION where the
+///         environment makes no sense.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_get_allocator_settings(settings: *mut *mut c_char) -> plinth_status_t {
+    guard(|| {
+        // SAFETY: the caller passes NULL or a place for the pointer.
+        let settings = unsafe { Output::new(settings, "settings") }?;
+        settings.set(owned_text(&memory::allocator_settings()?)?);
+        Ok(())
+    })
+}

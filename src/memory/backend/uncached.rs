@@ -1,0 +1,58 @@
+//! Memory straight from the driver, for each request. A free waits for all work of the device, so that nothing that any
+//! stream does can meet it too late.
+
+use super::{Block, Owner, Place, book};
+use crate::{
+    device::Device,
+    driver::codes,
+    error::{Error, Result},
+    memory::marks::insist,
+    runtime::Runtime,
+    units::Bytes,
+};
+
+pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
+    let (memory, size) = (&place.device.memory, place.request.size);
+    if !place.hold(size)? {
+        return Ok(None);
+    }
+    match place.runtime.driver.segment_alloc(size) {
+        Ok(segment) => {
+            memory.created.one();
+            book::note_held(place.device, size, size);
+            Ok(Some((segment.address(), Owner::Uncached(segment))))
+        }
+        Err(failure) => {
+            memory.never_held(size);
+            if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY {
+                return Ok(None);
+            }
+            Err(Error::from(failure).context(format_args!("allocating {}", Bytes(size))))
+        }
+    }
+}
+
+/// Frees a block. Where the driver refuses, the block stays the program's.
+pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Block) -> Result<()> {
+    let Owner::Uncached(segment) = block.owner else { return Ok(()) };
+    let freed = device.with_context(&runtime.driver, |driver| {
+        let mut last = Ok(());
+        driver.with_relaxed_capture(|| {
+            insist(|| {
+                last = driver.segment_free(segment);
+                last
+            })
+        })?;
+        Ok(last?)
+    });
+    match freed {
+        Ok(()) => {
+            book::note_released(device, block.size, block.size);
+            Ok(())
+        }
+        Err(error) => {
+            book::put_back(address, block, device);
+            Err(error.context("freeing memory"))
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Reading and writing settings: `key:value,key:value`, where a value may be a list, `[256:1,512:2,>:4]`. Blanks do not
+//! matter, and of a key that comes twice the last value counts.
+
+use super::{Config, Debug, INTERVALS};
+use crate::memory::backend::Kind;
+use std::fmt::{Display, Write};
+
+/// What is wrong with a text.
+type Parsed<T> = std::result::Result<T, String>;
+
+const MIB: u64 = 1 << 20;
+
+/// A key, and what its value may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Key<'a>(&'a str);
+
+impl Key<'_> {
+    fn wrong<T>(self, allowed: impl Display, found: &str) -> Parsed<T> {
+        Err(format!("{} is {allowed}, not {found:?}", self.0))
+    }
+
+    fn boolean(self, value: &str) -> Parsed<bool> {
+        match value {
+            "True" => Ok(true),
+            "False" => Ok(false),
+            other => self.wrong("True or False", other),
+        }
+    }
+
+    fn number(self, value: &str, least: u64, most: u64) -> Parsed<u64> {
+        match value.parse() {
+            Ok(number) if (least..=most).contains(&number) => Ok(number),
+            _ => self.wrong(format_args!("a whole number from {least} to {most}"), value),
+        }
+    }
+
+    /// A number of MiB, as bytes.
+    fn mebibytes(self, value: &str, least: u64) -> Parsed<u64> {
+        Ok(self.number(value, least, u64::MAX >> 21)? * MIB)
+    }
+
+    fn fraction(self, value: &str, allowed: &str, is_allowed: impl Fn(f64) -> bool) -> Parsed<f64> {
+        match value.parse() {
+            Ok(number) if is_allowed(number) => Ok(number),
+            _ => self.wrong(allowed, value),
+        }
+    }
+
+    fn power_of_two(self, value: &str, most: u64) -> Parsed<u64> {
+        match value.parse::<u64>() {
+            Ok(number) if number.is_power_of_two() && number <= most => Ok(number),
+            _ => self.wrong(format_args!("a power of two of at most {most}"), value),
+        }
+    }
+
+    fn divisions(self, value: &str) -> Parsed<u64> {
+        // More would be steps of less than a unit for every size that there is.
+        if value == "0" { Ok(0) } else { self.power_of_two(value, 1 << 32) }
+    }
+
+    /// One number for all sizes, or a list of `MiB:number` with `>:number` at its end for all that are larger.
+    fn all_divisions(self, value: &str) -> Parsed<[u64; INTERVALS]> {
+        let Some(entries) = list(value) else { return Ok([self.divisions(value)?; INTERVALS]) };
+        let (mut result, mut last) = ([0; INTERVALS], None);
+        for entry in entries.split(',') {
+            let Some((size, divisions)) = entry.split_once(':') else {
+                return self.wrong("a number or a list of size:number", value);
+            };
+            let divisions = self.divisions(divisions)?;
+            if size == ">" {
+                result[last.map_or(0, |last| last + 1)..].fill(divisions);
+                last = Some(INTERVALS - 1);
+                continue;
+            }
+            let index = (self.power_of_two(size, 1 << 40)?.ilog2() as usize).min(INTERVALS - 1);
+            let first = if last.is_none() { 0 } else { index };
+            result[first..=index].fill(divisions);
+            last = Some(index);
+        }
+        Ok(result)
+    }
+}
+
+/// What is between the brackets of a list.
+fn list(value: &str) -> Option<&str> {
+    value.strip_prefix('[')?.strip_suffix(']')
+}
+
+/// Cuts a text at the commas that are in no list.
+fn pairs(text: &str) -> Parsed<Vec<&str>> {
+    let (mut pairs, mut start, mut inside) = (Vec::new(), 0, false);
+    for (index, letter) in text.char_indices() {
+        match letter {
+            '[' if !inside => inside = true,
+            ']' if inside => inside = false,
+            '[' | ']' => return Err(format!("the brackets of {text:?} are not in pairs")),
+            ',' if !inside => {
+                pairs.push(&text[start..index]);
+                start = index + 1;
+            }
+            _ => {}
+        }
+    }
+    if inside {
+        return Err(format!("the brackets of {text:?} are not in pairs"));
+    }
+    pairs.push(&text[start..]);
+    pairs.retain(|pair| !pair.is_empty());
+    Ok(pairs)
+}
+
+/// Reads the words of memory debugging, with commas or colons between them, in brackets or not.
+pub fn debug(text: &str) -> Parsed<Debug> {
+    let text: String = text.split_whitespace().collect();
+    let mut debug = Debug::default();
+    for word in list(&text).unwrap_or(&text).split([',', ':']).filter(|word| !word.is_empty()) {
+        match word {
+            "guard" => debug.guard = true,
+            "unmap" => debug.unmap = true,
+            "fill" => debug.fill = true,
+            other => return Err(format!("debug has the words guard, unmap and fill, not {other:?}")),
+        }
+    }
+    Ok(debug)
+}
+
+/// Reads a text into `config`: the keys that it names change, and the others stay.
+pub fn parse(text: &str, config: &mut Config) -> Parsed<()> {
+    let text: String = text.split_whitespace().collect();
+    for pair in pairs(&text)? {
+        let Some((name, value)) = pair.split_once(':') else {
+            return Err(format!("{pair:?} is not of the form key:value"));
+        };
+        let key = Key(name);
+        match name {
+            "backend" => {
+                config.backend = match value {
+                    "native" => Kind::Native,
+                    "cudaMallocAsync" => Kind::Async,
+                    "uncached" => Kind::Uncached,
+                    other => return key.wrong("native, cudaMallocAsync or uncached", other),
+                }
+            }
+            "expandable_segments" => config.expandable_segments = key.boolean(value)?,
+            // The least is large_segment_size_mb, which may come later in the text.
+            "max_split_size_mb" => config.max_split_size = key.mebibytes(value, 1)?,
+            "max_non_split_rounding_mb" => config.max_non_split_rounding = key.mebibytes(value, 1)?,
+            "large_segment_size_mb" => config.large_segment_size = key.mebibytes(value, 11)?,
+            "garbage_collection_threshold" => {
+                config.garbage_collection_threshold =
+                    key.fraction(value, "more than 0 and less than 1", |part| part > 0.0 && part < 1.0)?;
+            }
+            "roundup_power2_divisions" => config.roundup_power2_divisions = key.all_divisions(value)?,
+            "per_process_memory_fraction" => {
+                config.per_process_memory_fraction =
+                    key.fraction(value, "from 0 to 1", |part| (0.0..=1.0).contains(&part))?;
+            }
+            "release_lock_on_cudamalloc" | "release_lock_on_hipmalloc" => {
+                config.release_lock_on_cudamalloc = key.boolean(value)?;
+            }
+            "graph_capture_record_stream_reuse" => config.graph_capture_record_stream_reuse = key.boolean(value)?,
+            "throw_on_cudamalloc_oom" => config.throw_on_cudamalloc_oom = key.boolean(value)?,
+            "pinned_use_cuda_host_register" | "pinned_use_hip_host_register" => {
+                config.pinned_use_cuda_host_register = key.boolean(value)?;
+            }
+            "pinned_num_register_threads" => {
+                config.pinned_num_register_threads = key.power_of_two(value, 128)? as u32;
+            }
+            "pinned_use_background_threads" => config.pinned_use_background_threads = key.boolean(value)?,
+            "pinned_reserve_segment_size_mb" => {
+                config.pinned_reserve_segment_size_mb = key.mebibytes(value, 1)? / MIB;
+            }
+            "pinned_max_round_threshold_mb" => config.pinned_max_round_threshold_mb = key.mebibytes(value, 0)? / MIB,
+            "pinned_max_cached_size_mb" => config.pinned_max_cached_size_mb = key.mebibytes(value, 0)? / MIB,
+            "debug" => config.debug = debug(value)?,
+            "debug_quarantine_mb" => config.debug_quarantine_mb = key.mebibytes(value, 0)? / MIB,
+            other => return Err(format!("unrecognized key {other:?}")),
+        }
+    }
+    Ok(())
+}
+
+/// Writes settings as a text that [`parse`] reads. A key whose default has no word of its own is left out while it has it.
+pub fn write(config: &Config) -> String {
+    let mut text = String::new();
+    let mut put = |key: &str, value: &dyn Display| {
+        let comma = if text.is_empty() { "" } else { "," };
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{comma}{key}:{value}");
+    };
+    let word = |value: bool| if value { "True" } else { "False" };
+    put(
+        "backend",
+        &match config.backend {
+            Kind::Async => "cudaMallocAsync",
+            Kind::Uncached => "uncached",
+            Kind::Native | Kind::Pluggable | Kind::Debug => "native",
+        },
+    );
+    put("expandable_segments", &word(config.expandable_segments));
+    if config.max_split_size != u64::MAX {
+        put("max_split_size_mb", &(config.max_split_size / MIB));
+    }
+    put("max_non_split_rounding_mb", &(config.max_non_split_rounding / MIB));
+    put("large_segment_size_mb", &(config.large_segment_size / MIB));
+    if config.garbage_collection_threshold > 0.0 {
+        put("garbage_collection_threshold", &config.garbage_collection_threshold);
+    }
+    let divisions = &config.roundup_power2_divisions;
+    if divisions.iter().all(|one| one == &divisions[0]) {
+        put("roundup_power2_divisions", &divisions[0]);
+    } else {
+        let entries: Vec<String> =
+            divisions.iter().enumerate().map(|(index, one)| format!("{}:{one}", 1_u64 << index)).collect();
+        put("roundup_power2_divisions", &format_args!("[{}]", entries.join(",")));
+    }
+    put("per_process_memory_fraction", &config.per_process_memory_fraction);
+    put("release_lock_on_cudamalloc", &word(config.release_lock_on_cudamalloc));
+    put("graph_capture_record_stream_reuse", &word(config.graph_capture_record_stream_reuse));
+    put("throw_on_cudamalloc_oom", &word(config.throw_on_cudamalloc_oom));
+    put("pinned_use_cuda_host_register", &word(config.pinned_use_cuda_host_register));
+    put("pinned_num_register_threads", &config.pinned_num_register_threads);
+    put("pinned_use_background_threads", &word(config.pinned_use_background_threads));
+    if config.pinned_reserve_segment_size_mb > 0 {
+        put("pinned_reserve_segment_size_mb", &config.pinned_reserve_segment_size_mb);
+    }
+    put("pinned_max_round_threshold_mb", &config.pinned_max_round_threshold_mb);
+    put("pinned_max_cached_size_mb", &config.pinned_max_cached_size_mb);
+    let words = [("guard", config.debug.guard), ("unmap", config.debug.unmap), ("fill", config.debug.fill)];
+    let words: Vec<&str> = words.iter().filter(|word| word.1).map(|word| word.0).collect();
+    put("debug", &format_args!("[{}]", words.join(":")));
+    put("debug_quarantine_mb", &config.debug_quarantine_mb);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Parsed<Config> {
+        let mut config = Config::default();
+        parse(text, &mut config).map(|()| config)
+    }
+
+    #[test]
+    fn the_grammar_is_torchs() {
+        assert!(read("").unwrap().expandable_segments);
+        assert!(!read(" expandable_segments : False ,").unwrap().expandable_segments);
+        assert!(read("expandable_segments:False,expandable_segments:True").unwrap().expandable_segments);
+        let config = read("max_split_size_mb:200,roundup_power2_divisions:[256:1,512:2,1024:4,>:8],backend:native");
+        assert_eq!(config.as_ref().unwrap().max_split_size, 200 << 20);
+        let divisions = config.unwrap().roundup_power2_divisions;
+        assert_eq!(divisions, [1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 4, 8, 8, 8, 8, 8]);
+        assert_eq!(read("roundup_power2_divisions:[>:4]").unwrap().roundup_power2_divisions, [4; INTERVALS]);
+        assert_eq!(read("roundup_power2_divisions:[64:8]").unwrap().roundup_power2_divisions[7], 0);
+    }
+
+    #[test]
+    fn every_key_has_values_that_it_refuses() {
+        for wrong in [
+            "expandable_segments",
+            "expandable_segments:yes",
+            "backend:cuda",
+            "max_split_size_mb:0",
+            "max_split_size_mb:-1",
+            "max_split_size_mb:99999999999999999999",
+            "max_non_split_rounding_mb:x",
+            "large_segment_size_mb:10",
+            "garbage_collection_threshold:0",
+            "garbage_collection_threshold:1",
+            "garbage_collection_threshold:nan",
+            "roundup_power2_divisions:3",
+            "roundup_power2_divisions:[256:3]",
+            "roundup_power2_divisions:[300:2]",
+            "roundup_power2_divisions:[256]",
+            "roundup_power2_divisions:[]",
+            "roundup_power2_divisions:[256:1",
+            "roundup_power2_divisions:256:1]",
+            "per_process_memory_fraction:1.1",
+            "per_process_memory_fraction:-0.1",
+            "release_lock_on_cudamalloc:1",
+            "graph_capture_record_stream_reuse:true",
+            "throw_on_cudamalloc_oom:",
+            "pinned_use_cuda_host_register:on",
+            "pinned_num_register_threads:3",
+            "pinned_num_register_threads:256",
+            "pinned_use_background_threads:0",
+            "pinned_reserve_segment_size_mb:0",
+            "pinned_max_round_threshold_mb:x",
+            "pinned_max_cached_size_mb:x",
+            "debug:[guard:smap]",
+            "debug_quarantine_mb:-1",
+            "max_split_size:32",
+        ] {
+            let name = wrong.split(':').next().unwrap();
+            let error = read(wrong).unwrap_err();
+            assert!(error.contains(name), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for text in [
+            "",
+            "backend:cudaMallocAsync,expandable_segments:False,max_split_size_mb:77,garbage_collection_threshold:0.625",
+            "roundup_power2_divisions:[1:2,>:4],pinned_reserve_segment_size_mb:5,pinned_num_register_threads:8",
+            "debug:[guard:unmap:fill],debug_quarantine_mb:3,per_process_memory_fraction:0.1,large_segment_size_mb:30",
+        ] {
+            let config = read(text).unwrap();
+            assert_eq!(read(&write(&config)), Ok(config), "{text}");
+        }
+    }
+
+    #[test]
+    fn debugging_has_its_words() {
+        let all = Debug { guard: true, unmap: true, fill: true };
+        assert_eq!(debug("guard,unmap,fill"), Ok(all));
+        assert_eq!(debug(" [guard : unmap : fill] "), Ok(all));
+        assert_eq!(debug(""), Ok(Debug::default()));
+        assert!(debug("guards").unwrap_err().contains("guards"));
+    }
+}

@@ -1,0 +1,65 @@
+//! Changing the settings while a program runs, and telling them.
+
+use super::{
+    backend,
+    config::{self, Config},
+    device_memory::Method,
+    route,
+};
+use crate::{
+    error::{Error, Result},
+    runtime,
+    status::Status,
+};
+
+/// Changes the settings that a text names.
+pub fn set_allocator_settings(text: &str) -> Result<()> {
+    let mut fraction = None;
+    let config = config::set(text, |before, after| {
+        check_change(before, after)?;
+        fraction = (before.per_process_memory_fraction != after.per_process_memory_fraction)
+            .then_some(after.per_process_memory_fraction);
+        Ok(())
+    })?;
+    // How sizes are rounded is asked where an arena is looked up.
+    route::forget();
+    let Some(runtime) = runtime::usable() else { return Ok(()) };
+    for device in runtime.devices() {
+        if let Some(fraction) = fraction {
+            device.memory.set_fraction(fraction);
+            backend::fraction_set(fraction, device.ordinal);
+        }
+        if device.memory.known_method() == Some(Method::Segments) {
+            for arena in device.memory.arenas() {
+                arena.lock().space.set_split_limits(config.split_limits());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what cannot change any more.
+fn check_change(before: &Config, after: &Config) -> Result<()> {
+    let late = |key: &str, why: &str| {
+        Err(Error::new(Status::ALREADY_INITIALIZED, format!("{key} cannot change any more: {why}")))
+    };
+    if backend::is_chosen() {
+        if before.backend != after.backend {
+            return late("backend", "memory was asked for already");
+        }
+        if before.debug != after.debug {
+            return late("debug", "memory was asked for already");
+        }
+    }
+    let grown = runtime::usable()
+        .is_some_and(|runtime| runtime.devices().iter().any(|device| device.memory.known_method().is_some()));
+    if grown && before.expandable_segments != after.expandable_segments {
+        return late("expandable_segments", "a device has memory already");
+    }
+    Ok(())
+}
+
+/// The settings as a text.
+pub fn allocator_settings() -> Result<String> {
+    config::text()
+}
