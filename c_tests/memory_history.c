@@ -339,110 +339,6 @@ TEST(devices_have_histories_of_their_own) {
   record_nothing();
 }
 
-enum { THREADS = 16, ROUNDS = 1000 };
-
-static void *allocate_in_a_thread(void *context) {
-  const int number = *(int *)context;
-  char tag[32];
-  snprintf(tag, sizeof tag, "thread %d", number);
-  CHECK_OK(plinth_set_memory_metadata(tag));
-  plinth_stream_t stream = number % 2 == 0 ? stream_on(0) : NULL;
-  for (int round = 0; round < ROUNDS; round++) {
-    release(alloc_on((size_t)(number + 1) * 1000 + (size_t)round, 0, stream));
-  }
-  return NULL;
-}
-
-static int running;
-
-static void *allocate_until_told(void *context) {
-  plinth_stream_t stream = *(int *)context % 2 == 0 ? stream_on(0) : NULL;
-  while (__atomic_load_n(&running, __ATOMIC_SEQ_CST) != 0) {
-    void *one = alloc_on(1000, 0, stream);
-    void *other = alloc_on(2 * MIB, 0, stream);
-    release(one);
-    release(other);
-  }
-  return NULL;
-}
-
-static void hear(const plinth_memory_history_entry_t *shown, void *context) { CHECK(shown != NULL && context == NULL); }
-
-static void *begin_and_end(void *context) {
-  (void)context;
-  for (int round = 0; round < 60; round++) {
-    plinth_memory_history_options_t options = history_options();
-    options.enabled = round % 3;
-    options.context = round % 4;
-    options.max_entries = round % 5 == 0 ? 0 : 3000;
-    options.clear_history = round % 2;
-    CHECK_OK(plinth_record_memory_history(&options));
-    CHECK_OK(plinth_attach_allocator_trace_tracker(hear, NULL));
-    sleep_milliseconds(1);
-    if (options.max_entries != 0) {
-      CHECK(read_history(0) <= 3000);
-    }
-    CHECK_OK(plinth_detach_allocator_trace_tracker(hear, NULL));
-  }
-  __atomic_store_n(&running, 0, __ATOMIC_SEQ_CST);
-  return NULL;
-}
-
-static void *one_of_both(void *context) {
-  return *(int *)context == 0 ? begin_and_end(context) : allocate_until_told(context);
-}
-
-TEST(a_history_begins_and_ends_while_threads_allocate) {
-  running = 1;
-  run_threads(5, one_of_both);
-  record_nothing();
-  expect_nothing_left();
-}
-
-/* What is live at an address, and what was asked for there. */
-typedef struct live {
-  uint64_t address;
-  uint64_t size;
-} live;
-
-TEST(nothing_is_lost_and_every_address_has_its_order) {
-  static live table[4096];
-  int count[THREADS] = {0};
-  int used = 0;
-  record_blocks(PLINTH_MEMORY_CONTEXT_ALL, 0);
-  run_threads(THREADS, allocate_in_a_thread);
-  CHECK_EQ(read_history(0), THREADS * ROUNDS * 3);
-  for (int index = 0; index < entry_count; index++) {
-    const plinth_memory_history_entry_t *raw = &entries[index].raw;
-    int number = -1;
-    int place = 0;
-    CHECK_EQ(sscanf(entries[index].metadata, "thread %d", &number), 1);
-    CHECK(number >= 0 && number < THREADS);
-    CHECK(raw->stack != 0);
-    while (place < used && table[place].address != raw->address) {
-      place++;
-    }
-    CHECK(place < 4096);
-    if (place == used) {
-      table[used++].address = raw->address;
-    }
-    if (raw->action == PLINTH_MEMORY_ACTION_ALLOC) {
-      CHECK_EQ(table[place].size, 0);
-      table[place].size = raw->size;
-      CHECK_EQ(raw->size, (number + 1) * 1000 + count[number]);
-      count[number]++;
-    } else {
-      CHECK_EQ(table[place].size, raw->size);
-      table[place].size = raw->action == PLINTH_MEMORY_ACTION_FREE_REQUESTED ? raw->size : 0;
-    }
-  }
-  for (int number = 0; number < THREADS; number++) {
-    CHECK_EQ(count[number], ROUNDS);
-  }
-  record_nothing();
-  expect_nothing_left();
-}
-
 TEST(a_tag_belongs_to_its_thread) {
   char *text = NULL;
   CHECK_OK(plinth_get_memory_metadata(&text));
@@ -555,20 +451,6 @@ TEST(a_tracker_may_allocate) {
   release(memory);
   CHECK_EQ(calls, 2);
   CHECK_OK(plinth_detach_allocator_trace_tracker(allocate_in_a_tracker, NULL));
-  expect_nothing_left();
-}
-
-TEST(trackers_of_threads_hear_in_order) {
-  clear_entries();
-  CHECK_OK(plinth_attach_allocator_trace_tracker(keep_entry, &entry_count));
-  run_threads(8, allocate_in_a_thread);
-  CHECK_OK(plinth_detach_allocator_trace_tracker(keep_entry, &entry_count));
-  int blocks = 0;
-  for (int index = 0; index < entry_count; index++) {
-    const int32_t action = entries[index].raw.action;
-    blocks += action <= PLINTH_MEMORY_ACTION_FREE_COMPLETED ? 1 : 0;
-  }
-  CHECK_EQ(blocks, 8 * ROUNDS * 3);
   expect_nothing_left();
 }
 

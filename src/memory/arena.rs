@@ -11,7 +11,7 @@ use super::{
     growth::{Lifted, Spare},
     lock::Lock,
     pool::{self, PoolId},
-    space::{Given, Space},
+    space::Space,
 };
 use crate::{
     driver::{Event, Stream},
@@ -85,15 +85,6 @@ pub struct Leaving {
     pub physical: Option<crate::driver::Physical>,
     /// What the arena's stream has to pass first.
     pub mark: Mark,
-}
-
-/// What is left to do after a free, without the arena's lock.
-#[derive(Debug)]
-pub enum AfterFree {
-    /// To hold the block back: these streams may still use it.
-    Wait(Vec<Use>),
-    /// To tell the program's trackers.
-    Tell,
 }
 
 /// What an arena's lock guards.
@@ -204,16 +195,6 @@ impl Inner {
     /// Whether nothing is in use by anyone and nothing is mapped.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.leaving.is_empty() && self.space.is_empty()
-    }
-
-    /// Takes back a live block. Tells what is left to do, if anything is.
-    #[inline]
-    pub fn give_back(&mut self, block: Id) -> Option<AfterFree> {
-        match self.space.give_back(block) {
-            Given::Free => None,
-            Given::Waiting => Some(AfterFree::Wait(self.uses.remove(&block).unwrap_or_default())),
-            Given::Heard => Some(AfterFree::Tell),
-        }
     }
 }
 

@@ -1,14 +1,15 @@
 //! The caching allocator's calls.
 
 use super::{
-    arena::{self, AfterFree, Arena, Key, Use},
+    arena::{self, Arena, Inner, Key, Use},
+    biased::Held,
     block::Id,
     cache,
     device_memory::{check_fraction, device},
     directory, gauge,
     grow::Request,
     ladder, marks, peak, pools, route,
-    space::round,
+    space::{Given, round},
     stats::Stats,
     summary, trackers,
 };
@@ -121,9 +122,9 @@ pub fn caching_free(address: u64) -> Result<()> {
         drop(inner);
         return Err(not_allocated(address));
     }
-    if let Some(rest) = inner.give_back(block) {
-        drop(inner);
-        after_free(arena, block, rest);
+    let given = inner.space.give_back(block);
+    if given != Given::Free {
+        after_free(arena, inner, block, given);
     } else if inner.space.orphaned && inner.space.counters.live == 0 {
         drop(inner);
         pools::bury(arena);
@@ -131,23 +132,21 @@ pub fn caching_free(address: u64) -> Result<()> {
     Ok(())
 }
 
+/// What is left to do when a block is not simply free.
 #[cold]
-fn after_free(arena: &'static Arena, block: Id, rest: AfterFree) {
-    match rest {
+fn after_free(arena: &'static Arena, mut inner: Held<'_, Inner>, block: Id, given: Given) {
+    if given == Given::Waiting {
+        let uses = inner.uses.remove(&block).unwrap_or_default();
+        drop(inner);
         // In a process that is exiting the block stays what it is.
-        AfterFree::Wait(uses) => {
-            if let Some(runtime) = runtime::usable() {
-                marks::hold_back(runtime, arena, block, uses);
-            }
+        if let Some(runtime) = runtime::usable() {
+            marks::hold_back(runtime, arena, block, uses);
         }
-        AfterFree::Tell => {
-            let last = {
-                let space = &arena.lock().space;
-                space.orphaned && space.counters.live == 0
-            };
-            if last {
-                pools::bury(arena);
-            }
+    } else {
+        let last = inner.space.orphaned && inner.space.counters.live == 0;
+        drop(inner);
+        if last {
+            pools::bury(arena);
         }
     }
     trackers::deliver();
