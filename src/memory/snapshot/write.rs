@@ -176,7 +176,10 @@ fn annotation(annotation: &Annotation, to: &mut impl Writer) -> io::Result<()> {
 /// torch's settings, as far as there are such here; the others are what torch has when nothing is set.
 fn settings(to: &mut impl Writer) -> io::Result<()> {
     to.begin_map()?;
-    to.set_text("PYTORCH_CUDA_ALLOC_CONF", &std::env::var_os("PLINTH_ALLOC_CONF").unwrap_or_default().to_string_lossy())?;
+    to.set_text(
+        "PYTORCH_CUDA_ALLOC_CONF",
+        &std::env::var_os("PLINTH_ALLOC_CONF").unwrap_or_default().to_string_lossy(),
+    )?;
     to.key("max_split_size")?;
     to.no_limit()?;
     to.key("garbage_collection_threshold")?;
@@ -196,9 +199,8 @@ fn settings(to: &mut impl Writer) -> io::Result<()> {
 }
 
 /// The sizes, in MiB, for which torch can be told to round otherwise.
-const ROUNDED: [&str; 16] = [
-    "1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "2048", "4096", "8192", "16384", "32768",
-];
+const ROUNDED: [&str; 16] =
+    ["1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "2048", "4096", "8192", "16384", "32768"];
 
 /// What torch's structure has no place for.
 fn own(snapshot: &Snapshot, to: &mut impl Writer) -> io::Result<()> {
