@@ -1285,10 +1285,8 @@ typedef struct plinth_memory_block_t {
  * Hears of a segment and one of its blocks, in the thread that called and with no lock of the library's held; it may call
  * the library. Both are valid until it returns.
  *
- * @param segment The segment.
- * @param block The block; NULL once for each segment, before its blocks.
- * @param context What plinth_memory_snapshot_each was given.
- * @return Whether to go on.
+ * Its arguments are the segment; the block, which is NULL once for each segment, before its blocks; and the context. It
+ * returns whether to go on.
  */
 typedef bool (*plinth_memory_snapshot_callback_t)(const struct plinth_memory_segment_t *segment,
                                                   const struct plinth_memory_block_t *block,

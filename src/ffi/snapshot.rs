@@ -96,10 +96,8 @@ pub struct plinth_memory_block_t {
 /// Hears of a segment and one of its blocks, in the thread that called and with no lock of the library's held; it may call
 /// the library. Both are valid until it returns.
 ///
-/// @param segment The segment.
-/// @param block The block; NULL once for each segment, before its blocks.
-/// @param context What plinth_memory_snapshot_each was given.
-/// @return Whether to go on.
+/// Its arguments are the segment; the block, which is NULL once for each segment, before its blocks; and the context. It
+/// returns whether to go on.
 #[allow(non_camel_case_types)]
 pub type plinth_memory_snapshot_callback_t = Option<
     unsafe extern "C" fn(

@@ -10,6 +10,7 @@ and the history, played backwards from the blocks, must never meet one that it d
 same, and sums must be what plinth_memory_stats counted.
 """
 
+import bisect
 import json
 import pathlib
 import pickle
@@ -78,10 +79,37 @@ def check_segments(segments):
         expect(requested == segment["requested_size"], "requested_size")
 
 
+class Mapped:
+    """The segments as the viewer plays them backwards: runs of one stream that grow together and come apart."""
+
+    def __init__(self, segments):
+        self.runs = sorted([segment["address"], segment["address"] + segment["total_size"], segment["stream"]] for segment in segments)
+
+    def index(self, address, end):
+        """The run that has all of it. The viewer has no answer to there being none."""
+        at = bisect.bisect_right(self.runs, address, key=lambda run: run[0]) - 1
+        expect(at >= 0 and end <= self.runs[at][1], f"no segment has {address:#x} to {end:#x} at this moment")
+        return at
+
+    def add(self, address, end, stream, merge):
+        at = bisect.bisect_right(self.runs, address, key=lambda run: run[0])
+        self.runs.insert(at, [address, end, stream])
+        for left in (at, at - 1):
+            if merge and 0 <= left < len(self.runs) - 1 and self.runs[left][1:] == [self.runs[left + 1][0], self.runs[left + 1][2]]:
+                self.runs[left][1] = self.runs.pop(left + 1)[1]
+
+    def remove(self, address, end):
+        run = self.runs.pop(self.index(address, end))
+        parts = [[run[0], address, run[2]], [end, run[1], run[2]]]
+        for part in parts:
+            if part[0] < part[1]:
+                bisect.insort(self.runs, part)
+
+
 def check_trace(trace, segments):
-    """Plays the history backwards from the blocks, as the viewers do."""
+    """Plays the history backwards from the blocks, as the viewers do: every block lies in a segment at every moment."""
     live = {block["address"]: block for segment in segments for block in segment["blocks"] if block["state"] != "inactive"}
-    held = sum(segment["total_size"] for segment in segments)
+    mapped = Mapped(segments)
     before = None
     for entry in reversed(trace):
         action = entry["action"]
@@ -92,22 +120,25 @@ def check_trace(trace, segments):
         expect(before is None or entry["time_us"] <= before, "entries are not in the order of their times")
         before = entry["time_us"]
         check_frames(entry["frames"])
+        address, end = entry.get("addr", 0), entry.get("addr", 0) + entry["size"]
         if action == "alloc":
-            block = live.pop(entry["addr"], None)
-            expect(block is not None, f"what was allocated at {entry['addr']:#x} is neither there nor freed")
+            block = live.pop(address, None)
+            expect(block is not None, f"what was allocated at {address:#x} is neither there nor freed")
             expect(block["requested_size"] == entry["size"], f"{entry['size']} bytes became {block['requested_size']}")
         elif action == "free_completed":
-            expect(entry["addr"] not in live, f"what was freed at {entry['addr']:#x} is there")
-            live[entry["addr"]] = {"requested_size": entry["size"], "state": "active_pending_free"}
+            expect(address not in live, f"what was freed at {address:#x} is there")
+            mapped.index(address, end)
+            live[address] = {"requested_size": entry["size"], "state": "active_pending_free"}
         elif action == "free_requested":
-            expect(entry["addr"] in live, f"what was freed at {entry['addr']:#x} is not waiting")
-            expect(live[entry["addr"]]["state"] == "active_pending_free", f"{entry['addr']:#x} was freed and is live")
-            live[entry["addr"]]["state"] = "active_allocated"
+            expect(address in live, f"what was freed at {address:#x} is not waiting")
+            expect(live[address]["state"] == "active_pending_free", f"{address:#x} was freed and is live")
+            live[address]["state"] = "active_allocated"
         elif action in ("segment_map", "segment_alloc"):
-            held -= entry["size"]
+            mapped.remove(address, end)
+            inside = [block for block in live if address <= block < end]
+            expect(not inside, f"blocks were there before {address:#x} was mapped: {inside[:3]}")
         elif action in ("segment_unmap", "segment_free"):
-            held += entry["size"]
-    expect(held >= 0, f"{held} bytes were held before the history begins")
+            mapped.add(address, end, entry["stream"], action == "segment_unmap")
 
 
 def resolve(json_snapshot):

@@ -99,10 +99,14 @@ def check_checker(folder):
     def lost_alloc(copy):
         copy["segments"][-1]["blocks"] = copy["segments"][-1]["blocks"][1:]
 
+    def lost_segment(copy):
+        trace = copy["device_traces"][0]
+        trace.remove(next(entry for entry in reversed(trace) if entry["action"] == "segment_unmap"))
+
     def large_number(copy):
         copy["segments"][0]["stream"] = 1 << 60
 
-    for spoil in (gap, unknown_state, lost_free, lost_alloc, large_number):
+    for spoil in (gap, unknown_state, lost_free, lost_alloc, lost_segment, large_number):
         copy = pickle.loads(pickle.dumps(snapshot, 4))
         spoil(copy)
         path = folder / "spoiled.pickle"

@@ -145,6 +145,8 @@ function segmentsAt(model, moment) {
     const action = device.action[i], address = device.address[i], end = address + device.size[i];
     if (action === SEGMENT_ALLOC || action === SEGMENT_MAP) runs = without(runs, address, end);
     else if (action === SEGMENT_FREE || action === SEGMENT_UNMAP) {
+      // Addresses whose memory sleeps are there already.
+      runs = without(runs, address, end);
       runs.push({address, end, stream: device.stream[i], pool: device.pool[i], expandable: action === SEGMENT_UNMAP});
     }
   }
