@@ -14,6 +14,7 @@ const SECTIONS: &[&str] = &[
     "event",
     "memory",
     "allocator",
+    "ipc",
     "pool",
     "graph",
     "graph_build",

@@ -2,8 +2,8 @@
 //! header (`make layout`), and here it is what rustc makes of the sources.
 
 use plinth::ffi::{
-    generator::*, graph::*, graph_build::*, graph_callable::*, graph_times::*, pool::*, properties::*, stream::*,
-    tensor::*, testing::*,
+    generator::*, graph::*, graph_build::*, graph_callable::*, graph_times::*, ipc::*, pool::*, properties::*,
+    stream::*, tensor::*, testing::*,
 };
 use std::{
     fmt::Write,

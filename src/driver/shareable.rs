@@ -37,6 +37,9 @@ impl Driver {
                 )
             )
         }?;
+        // A program that this one starts must not keep the memory. Where this fails, it may.
+        // SAFETY: a plain call on the descriptor that was just made.
+        unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
         // SAFETY: the driver just made this descriptor for the caller, and nobody else owns it.
         Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
     }

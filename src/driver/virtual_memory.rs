@@ -10,7 +10,7 @@ use cudarc::driver::sys::CUmemAccess_flags;
 use std::ffi::c_int;
 
 /// Physical memory of a device, without an address of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Physical(pub(super) CUmemGenericAllocationHandle);
 
 impl Physical {
@@ -22,7 +22,7 @@ impl Physical {
 }
 
 /// Memory that came from the driver with its address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Segment(CUdeviceptr);
 
 impl Segment {

@@ -22,6 +22,7 @@ pub mod graph_callable;
 pub mod graph_condition;
 pub mod graph_times;
 pub mod guard;
+pub mod ipc;
 pub mod memory;
 pub mod out_of_memory;
 pub mod pluggable;

@@ -7,7 +7,7 @@ use super::{
     device_memory::{check_fraction, device},
     directory, gauge,
     grow::Request,
-    ladder, marks, peak, pools, route,
+    ipc, ladder, marks, peak, pools, route,
     space::round,
     stats::Stats,
     summary,
@@ -133,6 +133,11 @@ fn hold_back(arena: &'static Arena, block: Id, uses: Vec<Use>) {
     // In a process that is exiting the block stays what it is.
     if let Some(runtime) = runtime::usable() {
         marks::hold_back(runtime, arena, block, uses);
+        let inner = arena.lock();
+        if inner.space.orphaned && inner.space.counters.live == 0 {
+            drop(inner);
+            pools::bury(arena);
+        }
     }
 }
 
@@ -149,10 +154,13 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
     if address == 0 {
         return Ok(());
     }
-    let (arena, id) = locate(address).ok_or_else(|| not_allocated(address))?;
+    let Some((arena, id)) = locate(address) else { return record_elsewhere(address, stream, number) };
     let mut inner = arena.lock();
     let key = inner.key;
-    let block = inner.space.live_mut(id, address).ok_or_else(|| not_allocated(address))?;
+    let Some(block) = inner.space.live_mut(id, address) else {
+        drop(inner);
+        return record_elsewhere(address, stream, number);
+    };
     let handle = route::canonical(stream.handle());
     let its_own = arena.device == number && key.stream == handle && (key.thread == 0 || key.thread == thread::number());
     if its_own {
@@ -166,6 +174,14 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
         uses.push(wanted);
     }
     Ok(())
+}
+
+/// Notes the same for a block that was received from another process.
+#[cold]
+fn record_elsewhere(address: u64, stream: Stream, number: u32) -> Result<()> {
+    let thread = if stream.handle() == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
+    let known = ipc::add_use(address, Use { stream, device: number, thread });
+    if known { Ok(()) } else { Err(not_allocated(address)) }
 }
 
 /// Where the block that an address lies in begins, and its bytes, for an address that [`caching_alloc`] gave.

@@ -23,6 +23,7 @@ pub mod gauge;
 pub mod grow;
 pub mod growth;
 pub mod handles;
+pub mod ipc;
 pub mod ladder;
 #[allow(unsafe_code)]
 pub mod lock;

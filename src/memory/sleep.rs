@@ -9,6 +9,7 @@ use super::{
     cache,
     device_memory::Method,
     handles::{self, Handle},
+    ipc,
     mapped::{Backing, Mapped},
     marks, pool,
     pool::PoolId,
@@ -132,6 +133,9 @@ fn check_may_sleep(runtime: &Runtime, device: &Device, arenas: &[&'static Arena]
             ),
         ));
     }
+    for arena in arenas {
+        check_nobody_holds(device, arena, id)?;
+    }
     if device.memory.method(device, &runtime.driver)? == Method::Segments {
         return Err(Error::new(
             Status::NOT_SUPPORTED,
@@ -141,8 +145,19 @@ fn check_may_sleep(runtime: &Runtime, device: &Device, arenas: &[&'static Arena]
     Ok(())
 }
 
+fn check_nobody_holds(device: &Device, arena: &Arena, id: PoolId) -> Result<()> {
+    if ipc::has_exports(arena.number) {
+        return Err(Error::new(
+            Status::GRAPH_MEMORY_IN_USE,
+            format!("other processes hold memory of pool {id} on device {}, so it cannot sleep", device.ordinal),
+        ));
+    }
+    Ok(())
+}
+
 fn sleep_arena(runtime: &Runtime, device: &Device, arena: &'static Arena, any: &mut bool) -> Result<()> {
     let _growing = arena.growth.lock();
+    check_nobody_holds(device, arena, arena.key().pool)?;
     marks::reap(runtime, device, arena, true);
     let sleepers = arena.lock().space.sleepers();
     for (dream, physical) in sleepers.unwrap_or_default() {
