@@ -49,6 +49,8 @@ fn structs_lie_as_c_sees_them() {
         has_virtual_memory
     });
     layout!(list, plinth_stream_context_t { device entered_device stream entered_stream });
+    layout!(list, plinth_ipc_memory_t { pointer size offset device reserved });
+    layout!(list, plinth_ipc_export_t { bytes size descriptors descriptor_count });
     layout!(list, plinth_pool_id_t { owner index });
     layout!(list, plinth_graph_context_t { graph streams });
     layout!(list, plinth_graph_kernel_t { function grid block shared_bytes parameters });

@@ -3,7 +3,10 @@
 use crate::{
     error::{Error, Result},
     ffi::{Output, guard::guard, null, status::plinth_status_t},
-    memory::ipc::{self, Received, legacy},
+    memory::{
+        self,
+        ipc::{self, Received, legacy},
+    },
     status::Status,
 };
 use std::{
@@ -253,7 +256,7 @@ pub unsafe extern "C" fn plinth_ipc_close(pointer: *mut c_void) -> plinth_status
 /// @return PLINTH_OK; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_ipc_collect() -> plinth_status_t {
-    guard(ipc::collect)
+    guard(memory::ipc::collect)
 }
 
 /// Makes CUDA's own handle of memory, a cudaIpcMemHandle_t: for programs that know nothing of plinth. Nothing is counted:
