@@ -5,21 +5,12 @@
  */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 /* also: PLINTH_IPC=wait */
-/* also: PLINTH_IPC=0 */
 #include "driver.h"
 #include "peering.h"
 
 #include <sys/resource.h>
 
 #define BLOCK (3 * MIB)
-
-/* Without descriptors for memory only segments can be shared, and what is asked of the rest is asked elsewhere. */
-static void need_sharing(void) {
-  const char *chosen = getenv("PLINTH_IPC");
-  if (chosen != NULL && strcmp(chosen, "0") == 0) {
-    SKIP("is about memory that can be shared");
-  }
-}
 
 static bool has_segments(void) {
   const char *chosen = getenv("PLINTH_ALLOC_CONF");
@@ -51,7 +42,6 @@ HELPER(reads_and_writes) {
 }
 
 static void expect_shared_through(int type) {
-  need_sharing();
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
   const peer other = start_peer("reads_and_writes", type);
   put_pattern(block, BLOCK, 1);
@@ -84,7 +74,6 @@ HELPER(looks_into_the_middle) {
 }
 
 TEST(a_place_in_a_block_is_sent_with_the_block) {
-  need_sharing();
   unsigned char *before = alloc_on(700, 0, NULL);
   unsigned char *block = alloc_on(5000, 0, NULL);
   const peer other = start_peer("looks_into_the_middle", SOCK_STREAM);
@@ -135,7 +124,6 @@ static void expect_still_held(const void *block) {
 }
 
 TEST(a_freed_block_waits_for_its_holders) {
-  need_sharing();
   peer holders[3];
   unsigned char *block = freed_block_of(holders, 3);
   expect_still_held(block);
@@ -154,7 +142,6 @@ TEST(a_freed_block_waits_for_its_holders) {
 }
 
 TEST(a_killed_holder_holds_nothing) {
-  need_sharing();
   peer holders[2];
   unsigned char *block = freed_block_of(holders, 2);
   expect_killed(holders[0]);
@@ -164,7 +151,6 @@ TEST(a_killed_holder_holds_nothing) {
 }
 
 TEST(memory_that_is_short_is_collected) {
-  need_sharing();
   peer holder;
   limit_memory(32 * MIB, 0);
   CHECK_EQ(allocated(0), 0);
@@ -184,7 +170,6 @@ TEST(memory_that_is_short_is_collected) {
 }
 
 TEST(a_message_that_nobody_takes_holds_nothing) {
-  need_sharing();
   int ends[2];
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
   CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
@@ -197,7 +182,6 @@ TEST(a_message_that_nobody_takes_holds_nothing) {
 }
 
 TEST(a_block_can_be_sent_again_and_used_again) {
-  need_sharing();
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
   put_pattern(block, BLOCK, 4);
   for (int round = 0; round < 3; round++) {
@@ -224,7 +208,6 @@ HELPER(sends_and_waits) {
 }
 
 TEST(memory_outlives_its_sender) {
-  need_sharing();
   const peer sender = start_peer("sends_and_waits", SOCK_STREAM);
   const plinth_ipc_memory_t memory = receive_from(sender.socket);
   expect_killed(sender);
@@ -236,7 +219,6 @@ TEST(memory_outlives_its_sender) {
 }
 
 TEST(received_memory_is_not_this_process_s) {
-  need_sharing();
   int ends[2];
   void *moved = UNTOUCHED_POINTER;
   const peer sender = start_peer("sends_and_waits", SOCK_STREAM);
@@ -319,7 +301,6 @@ TEST(a_sender_can_wait_itself) {
 }
 
 TEST(the_last_close_waits_for_recorded_streams) {
-  need_sharing();
   const peer sender = start_peer("sends_and_waits", SOCK_STREAM);
   const plinth_ipc_memory_t memory = receive_from(sender.socket);
   plinth_stream_t stream = stream_on(0);
@@ -353,7 +334,6 @@ HELPER(sees_a_large_block) {
 
 /* So many handles that a message about them has several parts. */
 TEST(a_block_of_many_handles_is_sent_in_parts) {
-  need_sharing();
   limit_memory(300 * MIB, 0);
   unsigned char *block = alloc_on(LARGE, 0, NULL);
   for (size_t at = 0; at < LARGE; at += 2 * MIB) {
@@ -408,7 +388,6 @@ HELPER(holds_many) {
 }
 
 TEST(many_blocks_need_few_descriptors) {
-  need_sharing();
   unsigned char *blocks[MANY];
   const peer other = start_peer("holds_many", SOCK_STREAM);
   allow_few_descriptors();
@@ -439,7 +418,6 @@ HELPER(finds_its_device) {
 }
 
 TEST(a_device_is_found_whatever_its_number) {
-  need_sharing();
   need_devices(2);
   if (getenv("CUDA_VISIBLE_DEVICES") != NULL) {
     SKIP("the devices are chosen already");
@@ -467,7 +445,6 @@ HELPER(does_not_see_the_device) {
 }
 
 TEST(a_device_that_is_not_there_is_named) {
-  need_sharing();
   need_devices(2);
   if (getenv("CUDA_VISIBLE_DEVICES") != NULL) {
     SKIP("the devices are chosen already");
@@ -518,7 +495,6 @@ HELPER(imports_what_it_inherited) {
 }
 
 TEST(a_program_can_bring_the_message_itself) {
-  need_sharing();
   plinth_ipc_export_t message;
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
   put_pattern(block, BLOCK, 8);
@@ -552,7 +528,6 @@ TEST(a_program_can_bring_the_message_itself) {
 }
 
 TEST(a_message_holds_the_block_until_it_is_freed) {
-  need_sharing();
   plinth_ipc_export_t message;
   plinth_ipc_memory_t memory = {UNTOUCHED_POINTER, 1, 2, 3, 4};
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
@@ -570,7 +545,6 @@ TEST(a_message_holds_the_block_until_it_is_freed) {
 /* ---- what is refused */
 
 TEST(what_is_no_block_is_refused) {
-  need_sharing();
   int ends[2];
   plinth_ipc_export_t message = {UNTOUCHED_POINTER, 1, UNTOUCHED_POINTER, 2};
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
@@ -591,7 +565,6 @@ TEST(what_is_no_block_is_refused) {
 }
 
 TEST(what_is_no_socket_is_refused) {
-  need_sharing();
   int ends[2];
   plinth_ipc_memory_t memory;
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
@@ -642,7 +615,6 @@ HELPER(says_half_a_message) {
 }
 
 TEST(half_a_message_is_none) {
-  need_sharing();
   plinth_ipc_memory_t memory;
   const peer other = start_peer("says_half_a_message", SOCK_STREAM);
   CHECK_STATUS(plinth_ipc_receive(other.socket, -1, &memory), PLINTH_ERROR_IPC_PEER_GONE);
@@ -650,7 +622,6 @@ TEST(half_a_message_is_none) {
 }
 
 TEST(a_capturing_stream_shares_nothing) {
-  need_sharing();
   int ends[2];
   plinth_graph_t graph = NULL;
   plinth_stream_t stream = stream_on(0);
@@ -666,21 +637,6 @@ TEST(a_capturing_stream_shares_nothing) {
   CHECK_OK(plinth_stream_synchronize(stream));
   CHECK_OK(plinth_ipc_send(ends[0], block));
   CHECK_OK(plinth_graph_destroy(graph));
-  CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
-  release(block);
-  expect_all_back();
-}
-
-TEST(memory_can_be_made_for_this_process_alone) {
-  const char *chosen = getenv("PLINTH_IPC");
-  if (chosen == NULL || strcmp(chosen, "0") != 0) {
-    SKIP("is about PLINTH_IPC=0");
-  }
-  int ends[2];
-  unsigned char *block = alloc_on(BLOCK, 0, NULL);
-  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
-  CHECK_STATUS(plinth_ipc_send(ends[0], block), PLINTH_ERROR_IPC_NOT_SHAREABLE);
-  CHECK_MESSAGE("PLINTH_IPC");
   CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
   release(block);
   expect_all_back();

@@ -520,7 +520,7 @@ pub fn for_each_span(device: &Device, call: impl Fn(u64, u64) -> Result<()>) -> 
         return Ok(());
     }
     with(|imports| {
-        let spans = imports.spans.values().filter(|span| span.device == device.ordinal && !span.opened);
-        spans.map(|span| call(span.address, span.bytes)).collect()
+        let mut spans = imports.spans.values().filter(|span| span.device == device.ordinal && !span.opened);
+        spans.try_for_each(|span| call(span.address, span.bytes))
     })
 }
