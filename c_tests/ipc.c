@@ -542,6 +542,41 @@ TEST(a_message_holds_the_block_until_it_is_freed) {
   expect_all_back();
 }
 
+/* ---- pools that sleep */
+
+TEST(a_pool_does_not_sleep_under_its_holders) {
+  int ends[2];
+  plinth_graph_t graph = NULL;
+  plinth_stream_t stream = stream_on(0);
+  if (has_segments()) {
+    SKIP("segments do not sleep");
+  }
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_graph_create(&graph));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_RELAXED));
+  unsigned char *block = alloc_on(BLOCK, 0, stream);
+  CHECK_OK(plinth_memset(block, 1, BLOCK, stream));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_stream_synchronize(stream));
+  CHECK_OK(plinth_ipc_send(ends[0], block));
+  CHECK_STATUS(plinth_graph_sleep(graph), PLINTH_ERROR_GRAPH_MEMORY_IN_USE);
+  CHECK_MESSAGE("other processes");
+  CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+  CHECK_OK(plinth_graph_sleep(graph));
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  CHECK_STATUS(plinth_ipc_send(ends[0], block), PLINTH_ERROR_GRAPH_ASLEEP);
+  CHECK_OK(plinth_graph_wake(graph));
+  CHECK_OK(plinth_ipc_send(ends[0], block));
+  CHECK_OK(plinth_graph_destroy(graph));
+  release(block);
+  expect_still_held(block);
+  /* The pool is gone with the last holder. */
+  CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+  expect_all_back();
+}
+
 /* ---- what is refused */
 
 TEST(what_is_no_block_is_refused) {

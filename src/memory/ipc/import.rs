@@ -221,6 +221,10 @@ impl Taker {
                 stream::order(runtime, waiting, awaited)?;
             }
         }
+        // Before anything is locked: peers look at what is imported.
+        if let (Way::Handle(_), Some(reader)) = (self.head.way, reader) {
+            peer::enable(reader.ordinal as i32, device.ordinal as i32)?;
+        }
         let key = (self.head.token, pieces.iter().map(|piece| piece.serial).collect());
         let mut imports = IMPORTS.lock();
         let imports = imports.get_or_insert_default();
@@ -334,7 +338,8 @@ impl Taker {
 /// Lets a device use a span.
 fn allow(runtime: &Runtime, device: &Device, reader: &Device, span: &Span) -> Result<()> {
     if span.opened {
-        return peer::enable(reader.ordinal as i32, device.ordinal as i32);
+        // The driver's switch for peers is about such memory.
+        return Ok(());
     }
     device
         .with_context(&runtime.driver, |driver| Ok(driver.memory_allow(span.address, span.bytes, &[reader.native])?))
