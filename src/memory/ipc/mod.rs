@@ -23,7 +23,7 @@ pub use import::{Received, add_use, close, for_each_span, is_imported};
 
 use crate::{
     device::Device,
-    driver::{Driver, types::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED},
+    driver::{Driver, Failure, codes, types::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED},
     error::{Context, Error, Result},
     status::Status,
 };
@@ -71,9 +71,15 @@ pub fn makes_shareable(device: &Device, driver: &Driver) -> Result<bool> {
             if mode()? == Mode::Off {
                 return Ok(false);
             }
-            // A driver that has not heard of the question cannot do it.
             let attribute = CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
-            Ok(driver.device_attribute(attribute, device.native).is_ok_and(|supported| supported != 0))
+            match driver.device_attribute(attribute, device.native) {
+                Ok(supported) => Ok(supported != 0),
+                // A driver that has not heard of the question cannot do it.
+                Err(Failure { code: codes::CUDA_ERROR_INVALID_VALUE | codes::CUDA_ERROR_NOT_SUPPORTED, .. }) => {
+                    Ok(false)
+                }
+                Err(failure) => Err(Error::from(failure).context("asking whether a device's memory can be shared")),
+            }
         })
         .copied()
 }
