@@ -216,6 +216,11 @@ typedef struct plinth_philox_state_t {
 #define PLINTH_HOST_REGISTER_READ_ONLY 8
 
 /**
+ * The bytes of a handle of CUDA's for memory: a cudaIpcMemHandle_t.
+ */
+#define PLINTH_IPC_MEM_HANDLE_SIZE 64
+
+/**
  * No history is kept.
  */
 #define PLINTH_MEMORY_HISTORY_OFF 0
@@ -451,6 +456,13 @@ typedef struct plinth_graph plinth_graph;
  * never was one is answered with PLINTH_ERROR_INVALID_HANDLE.
  */
 typedef struct plinth_graphed_callable plinth_graphed_callable;
+
+/**
+ * An allocator of the program's own: two functions and some hooks, with the signatures of torch's CUDAPluggableAllocator.
+ * Opaque, and checked: a handle that was destroyed, is of another kind, or never was one is answered with
+ * PLINTH_ERROR_INVALID_HANDLE.
+ */
+typedef struct plinth_pluggable_allocator plinth_pluggable_allocator;
 
 /**
  * What a call came to: PLINTH_OK, which is 0, or one of the PLINTH_ERROR_ constants. The numbers never change their
@@ -703,6 +715,54 @@ typedef struct plinth_host_memory_stats_t {
 typedef void (*plinth_host_memory_stats_visitor_t)(const char *key, uint64_t value, void *context);
 
 /**
+ * Memory of another process, as it is in this one.
+ */
+typedef struct plinth_ipc_memory_t {
+  /**
+   * The place that the other process named.
+   */
+  void *pointer;
+  /**
+   * The bytes from there to the end of the block that the other process had allocated.
+   */
+  size_t size;
+  /**
+   * How far that place is from the beginning of the block.
+   */
+  size_t offset;
+  /**
+   * The number of the memory's device in this process.
+   */
+  int32_t device;
+  /**
+   * 0.
+   */
+  int32_t reserved;
+} plinth_ipc_memory_t;
+
+/**
+ * A message about memory, for a program that brings it to the other process itself.
+ */
+typedef struct plinth_ipc_export_t {
+  /**
+   * The bytes of the message.
+   */
+  uint8_t *bytes;
+  /**
+   * How many they are.
+   */
+  size_t size;
+  /**
+   * The file descriptors of the message, in order.
+   */
+  int32_t *descriptors;
+  /**
+   * How many they are.
+   */
+  size_t descriptor_count;
+} plinth_ipc_export_t;
+
+/**
  * The name of a pool. {0, 0} is the default pool, which has everything that goes to no other.
  */
 typedef struct plinth_pool_id_t {
@@ -715,6 +775,11 @@ typedef struct plinth_pool_id_t {
    */
   uint64_t index;
 } plinth_pool_id_t;
+
+/**
+ * The handle of such an allocator.
+ */
+typedef struct plinth_pluggable_allocator *plinth_pluggable_allocator_t;
 
 /**
  * A quantity that goes up and down.
@@ -1016,6 +1081,52 @@ typedef struct plinth_pointer_attributes_t {
    */
   struct plinth_pool_id_t pool;
 } plinth_pointer_attributes_t;
+
+/**
+ * The hooks of an allocator of the program's own; NULL for those that it has not. They are torch's, and are called from any
+ * thread, with nothing of the library's held.
+ *
+ * The struct grows at its end in newer versions; set struct_size to sizeof(plinth_allocator_hooks_t), and the rest to 0.
+ */
+typedef struct plinth_allocator_hooks_t {
+  /**
+   * The size that the caller knows.
+   */
+  size_t struct_size;
+  /**
+   * Called once before the first request, with the number of devices.
+   */
+  void (*init)(int device_count);
+  /**
+   * Called by plinth_empty_cache, and when there is no memory for a request.
+   */
+  void (*reset)(void);
+  /**
+   * Called by plinth_set_per_process_memory_fraction.
+   */
+  void (*memory_fraction)(double fraction, int device);
+  /**
+   * Gives the base of the allocation that a pointer is in, and writes its bytes.
+   */
+  void *(*base_alloc)(void *pointer, size_t *size);
+  /**
+   * Called by plinth_record_stream. An allocator without it must keep freed memory from streams that still use it in
+   * another way.
+   */
+  void (*record_stream)(void *pointer, plinth_stream_t stream);
+  /**
+   * Called when requests begin to go to a pool, with an empty std::function for a filter: any stream may be meant.
+   */
+  void (*begin_allocate_to_pool)(int device, struct plinth_pool_id_t pool, void *filter);
+  /**
+   * Called when they do so no longer.
+   */
+  void (*end_allocate_to_pool)(int device, struct plinth_pool_id_t pool);
+  /**
+   * Called when a pool has lost a user.
+   */
+  void (*release_pool)(int device, struct plinth_pool_id_t pool);
+} plinth_allocator_hooks_t;
 
 /**
  * The handle of a graph.
@@ -1562,6 +1673,26 @@ typedef struct plinth_host_usage_t {
  * The graphs differ in what an update cannot change.
  */
 #define PLINTH_ERROR_GRAPH_UPDATE_REFUSED 42
+
+/**
+ * Memory debugging found bytes that somebody wrote who should not have.
+ */
+#define PLINTH_ERROR_MEMORY_CORRUPTED 43
+
+/**
+ * The memory came from another process, and only that can share it.
+ */
+#define PLINTH_ERROR_IPC_REEXPORT 44
+
+/**
+ * The process at the other end is gone, or gave up.
+ */
+#define PLINTH_ERROR_IPC_PEER_GONE 45
+
+/**
+ * Memory of this kind cannot be shared in this way.
+ */
+#define PLINTH_ERROR_IPC_NOT_SHAREABLE 46
 
 /**
  * As the name of the file ends: .json is JSON, .html and .htm are a page, and everything else is a pickle.
@@ -2876,12 +3007,223 @@ PLINTH_NOEXCEPT;
  * Tells which fraction of a device's memory the allocator may hold. Thread-safe.
  *
  * @param device The device's number; -1 for the current one.
- * @param fraction Out: what plinth_set_per_process_memory_fraction was given; 1 if it was not called.
- * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ * @param fraction Out: what plinth_set_per_process_memory_fraction was given; if it was not called, the setting
+ *        per_process_memory_fraction, which is 1 at first.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_CONFIGURATION; the errors of
+ *         initialization.
  */
 PLINTH_API
 plinth_status_t plinth_get_per_process_memory_fraction(int32_t device,
                                                        double *fraction)
+PLINTH_NOEXCEPT;
+
+/**
+ * Changes settings of the allocator, as torch.cuda.memory._set_allocator_settings does: "key:value,key:value", in the
+ * grammar of PLINTH_ALLOC_CONF. docs/allocator_settings.md has the keys. Those that the text names change, all or none;
+ * the others stay. They hold for what is allocated from now on. Needs no device. Thread-safe.
+ *
+ * `backend` and `debug` can change until the first request for memory, and `expandable_segments` until a device has
+ * memory.
+ *
+ * @param settings The text.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for an unknown key or a bad value, with a message
+ *         that names it; PLINTH_ERROR_ALREADY_INITIALIZED for a key that cannot change any more;
+ *         PLINTH_ERROR_INVALID_CONFIGURATION where the environment makes no sense.
+ */
+PLINTH_API
+plinth_status_t plinth_set_allocator_settings(const char *settings)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the settings of the allocator, as a text that plinth_set_allocator_settings takes: every key that has a value.
+ * Needs no device. Thread-safe.
+ *
+ * @param settings Out: the text. The caller owns it and frees it with plinth_string_free.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_INVALID_CONFIGURATION where the
+ *         environment makes no sense.
+ */
+PLINTH_API
+plinth_status_t plinth_get_allocator_settings(char **settings)
+PLINTH_NOEXCEPT;
+
+/**
+ * Sends memory of the caching allocator to another process, through a Unix socket.
+ *
+ * The other process sees the same physical memory; nothing is copied. It has what the current stream of the memory's
+ * device had to do to the memory when this was called: its own stream waits for that. From then on the two processes order
+ * their uses themselves. The message, and then the receiver, hold the block: a free by
+ * plinth_caching_allocator_delete is good at any time, but the memory is given to nobody else before every
+ * receiver has closed it or has ended, however it ended. Until then the block counts as active, and no longer as allocated.
+ *
+ * The call may wait until the receiver takes a part of a long message out of the socket; on a socket that does not block it
+ * waits only in the middle of a message. With PLINTH_IPC=wait in the environment it also waits for the device, and the
+ * message names no event; so it does when 1000 events of messages may be in use already. Thread-safe, as long as no two
+ * threads send through one socket.
+ *
+ * @param socket A connected Unix socket of any type: SOCK_STREAM, SOCK_SEQPACKET or SOCK_DGRAM. It stays the caller's.
+ * @param pointer An address in memory that plinth_caching_allocator_alloc gave: its beginning, or any place in it.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for an address that is in no such memory; PLINTH_ERROR_IPC_REEXPORT for
+ *         memory that was received itself; PLINTH_ERROR_IPC_NOT_SHAREABLE with PLINTH_IPC=0 and on a device that cannot;
+ *         PLINTH_ERROR_GRAPH_ASLEEP for memory of a pool that sleeps; PLINTH_ERROR_CAPTURE_FORBIDS while the current
+ *         stream of the memory's device captures; PLINTH_ERROR_INVALID_VALUE for a descriptor that is no Unix socket;
+ *         PLINTH_ERROR_IPC_PEER_GONE when the other end is closed; PLINTH_ERROR_SYSTEM, as for a full socket that
+ *         does not block; PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync debug mode where the call waits for the device;
+ *         PLINTH_ERROR_INVALID_CONFIGURATION; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_ipc_send(int32_t socket,
+                                const void *pointer)
+PLINTH_NOEXCEPT;
+
+/**
+ * Receives memory that another process sent with plinth_ipc_send, and maps it in this one.
+ *
+ * Waits for a message, on the CPU, as the socket does. Then the current stream of the memory's device waits for what the
+ * sender's stream had to do to the memory; the call does not. The device is found by its UUID, whatever its number is in
+ * either process. Memory that was received before and not closed is the same pointer again, which is to be closed as often.
+ * The memory stays valid when the sender ends. plinth_record_stream notes further streams that use it. It cannot be sent on.
+ * Thread-safe, as long as no two threads receive from one socket.
+ *
+ * @param socket The connected Unix socket. It stays the caller's.
+ * @param device A device that is to use the memory, too, and whose current stream then waits as well; -1 for none beside
+ *        the memory's own. Devices that plinth_enable_peer_access gave access to the memory's device have it here in
+ *        any case.
+ * @param memory Out: the memory. Give it back with plinth_ipc_close.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE, also when this process does not see the
+ *         memory's device; PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED when `device` cannot use it; PLINTH_ERROR_INVALID_VALUE for
+ *         a descriptor that is no Unix socket, for what is no message, and for a message of this very process;
+ *         PLINTH_ERROR_IPC_PEER_GONE when the other end is closed or gave up in the middle; PLINTH_ERROR_SYSTEM, as for an
+ *         empty socket that does not block, for a time limit of the socket's, and for too many open files;
+ *         PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_ipc_receive(int32_t socket,
+                                   int32_t device,
+                                   struct plinth_ipc_memory_t *memory)
+PLINTH_NOEXCEPT;
+
+/**
+ * Makes the message that plinth_ipc_send would send, for a program that has a channel of its own: bytes to be copied, and
+ * file descriptors to be passed on (SCM_RIGHTS, or inherited), which the receiver gives to plinth_ipc_import in the
+ * same order.
+ *
+ * The message holds the block, as if it were received, until plinth_ipc_export_free. Each message is for one receiver.
+ * Thread-safe.
+ *
+ * @param pointer As of plinth_ipc_send.
+ * @param message Out: the message. Free it with plinth_ipc_export_free when it is sent.
+ * @return As plinth_ipc_send, but for the errors of sockets; PLINTH_ERROR_NULL_POINTER.
+ */
+PLINTH_API
+plinth_status_t plinth_ipc_export(const void *pointer,
+                                  struct plinth_ipc_export_t *message)
+PLINTH_NOEXCEPT;
+
+/**
+ * Frees a message of plinth_ipc_export and closes its file descriptors. Thread-safe; needs no device.
+ *
+ * @param message The message, which is empty afterwards; NULL and an empty one do nothing.
+ * @return PLINTH_OK.
+ */
+PLINTH_API plinth_status_t plinth_ipc_export_free(struct plinth_ipc_export_t *message) PLINTH_NOEXCEPT;
+
+/**
+ * Maps the memory that a message of plinth_ipc_export is about. See plinth_ipc_receive. Thread-safe.
+ *
+ * @param bytes The bytes of the message.
+ * @param size How many they are.
+ * @param descriptors The message's file descriptors as they are in this process, in order. They stay the caller's, who
+ *        closes them after this call: an open one holds the block.
+ * @param descriptor_count How many they are.
+ * @param device As of plinth_ipc_receive.
+ * @param memory Out: the memory. Give it back with plinth_ipc_close.
+ * @return As plinth_ipc_receive, but for the errors of sockets; PLINTH_ERROR_SYSTEM for a number that is no open
+ *         descriptor.
+ */
+PLINTH_API
+plinth_status_t plinth_ipc_import(const uint8_t *bytes,
+                                  size_t size,
+                                  const int32_t *descriptors,
+                                  size_t descriptor_count,
+                                  int32_t device,
+                                  struct plinth_ipc_memory_t *memory)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives received memory back. With the last close the memory is unmapped here, and free for its own process.
+ *
+ * So that nobody writes there what this process still reads, the last close waits, on the CPU, for the current stream of
+ * the memory's device, for those that were current at earlier closes, and for those that plinth_record_stream noted.
+ * Thread-safe.
+ *
+ * @param pointer What plinth_ipc_receive or plinth_ipc_import gave, or any address in the block; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for what was not received or was closed already;
+ *         PLINTH_ERROR_CAPTURE_FORBIDS while such a stream captures; PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync debug mode
+ *         where it would wait; PLINTH_ERROR_DRIVER; the errors of initialization. After an error the memory is as before.
+ */
+PLINTH_API
+plinth_status_t plinth_ipc_close(void *pointer)
+PLINTH_NOEXCEPT;
+
+/**
+ * Frees the memory that was freed while other processes held it, and is held by none any more.
+ *
+ * The allocator looks by itself, too: whenever a stream's memory does not suffice for a request. Waits for nothing.
+ * Thread-safe.
+ *
+ * @return PLINTH_OK; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_ipc_collect(void)
+PLINTH_NOEXCEPT;
+
+/**
+ * Makes CUDA's own handle of memory, a cudaIpcMemHandle_t: for programs that know nothing of plinth. Nothing is counted:
+ * the memory must not be freed before every process has closed it. Thread-safe.
+ *
+ * @param pointer An address in memory of plinth_device_malloc, or of the caching allocator without expandable segments
+ *        (PLINTH_ALLOC_CONF=expandable_segments:False).
+ * @param ipc_handle Out: PLINTH_IPC_MEM_HANDLE_SIZE bytes, to be sent to the other process by any way.
+ * @param offset Out: how far the pointer is from the beginning of the driver's allocation, which is what the other
+ *        process gets.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_POINTER; PLINTH_ERROR_IPC_NOT_SHAREABLE for mapped
+ *         memory, which has no such handle; PLINTH_ERROR_IPC_REEXPORT for another process's memory;
+ *         PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_ipc_mem_handle(const void *pointer,
+                                      uint8_t *ipc_handle,
+                                      size_t *offset)
+PLINTH_NOEXCEPT;
+
+/**
+ * Opens memory of another process by CUDA's own handle. The same handle again gives the same pointer, which is to be
+ * closed as often. Thread-safe.
+ *
+ * @param device The number of the memory's device in this process; -1 for the current one.
+ * @param ipc_handle The PLINTH_IPC_MEM_HANDLE_SIZE bytes.
+ * @param pointer Out: the beginning of the driver's allocation. Close it with plinth_ipc_close_mem_handle.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_VALUE for bytes that are
+ *         no handle; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER, as for a handle of this
+ *         very process; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_ipc_open_mem_handle(int32_t device,
+                                           const uint8_t *ipc_handle,
+                                           void **pointer)
+PLINTH_NOEXCEPT;
+
+/**
+ * Closes what plinth_ipc_open_mem_handle opened. As cudaIpcCloseMemHandle does, it waits for all work of the memory's
+ * device in this process. Thread-safe.
+ *
+ * @param pointer The pointer; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for what was not opened so; PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync
+ *         debug mode; PLINTH_ERROR_CAPTURE_FORBIDS; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_ipc_close_mem_handle(void *pointer)
 PLINTH_NOEXCEPT;
 
 /**
@@ -2909,6 +3251,50 @@ PLINTH_NOEXCEPT;
  */
 PLINTH_API
 plinth_status_t plinth_mem_pool_destroy(struct plinth_pool_id_t pool)
+PLINTH_NOEXCEPT;
+
+/**
+ * Makes a pool whose memory comes from an allocator of the program's own, as torch.cuda.MemPool(allocator) does. The
+ * caching allocator stays on top: the allocator is asked for segments (2 MiB; PLINTH_ALLOC_CONF's large_segment_size_mb;
+ * multiples of 2 MiB), for the stream of the request, and gets them back with the pool, or when memory is out. It is called
+ * with a lock of the pool's held, and must not allocate from the caching allocator. Thread-safe.
+ *
+ * @param allocator The allocator. The pool keeps it; the handle may be destroyed.
+ * @param use_on_oom As in plinth_mem_pool_create.
+ * @param no_split As in plinth_mem_pool_create.
+ * @param pool Out: the pool's name. The caller gives it up with plinth_mem_pool_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_mem_pool_create_with_allocator(plinth_pluggable_allocator_t allocator,
+                                                      bool use_on_oom,
+                                                      bool no_split,
+                                                      struct plinth_pool_id_t *pool)
+PLINTH_NOEXCEPT;
+
+/**
+ * Says how much physical memory a pool may hold on each device. A request beyond fails with an out-of-memory error that
+ * names the budget. What the pool holds already stays; memory comes in pieces of 2 MiB or more. Thread-safe.
+ *
+ * @param pool The pool, not the default one.
+ * @param bytes Bytes; SIZE_MAX, as at first, for no budget.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_mem_pool_set_budget(struct plinth_pool_id_t pool,
+                                           size_t bytes)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells how much physical memory a pool may hold on each device. Thread-safe.
+ *
+ * @param pool The pool, not the default one.
+ * @param bytes Out: bytes; SIZE_MAX for no budget.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_mem_pool_get_budget(struct plinth_pool_id_t pool,
+                                           size_t *bytes)
 PLINTH_NOEXCEPT;
 
 /**
@@ -3354,6 +3740,94 @@ PLINTH_NOEXCEPT;
 PLINTH_API
 plinth_status_t plinth_managed_free(void *pointer)
 PLINTH_NOEXCEPT;
+
+/**
+ * Makes an allocator of two functions of a shared library, found by their names, as
+ * torch.cuda.memory.CUDAPluggableAllocator does. The library is loaded and stays so.
+ *
+ * They are `void *alloc(size_t size, int device, cudaStream_t stream)`, where NULL is the answer if there is no memory, and
+ * `void free(void *pointer, size_t size, int device, cudaStream_t stream)`, with what the allocation was asked with. They
+ * are called from any thread, with nothing of the library's held, and must not throw. Thread-safe.
+ *
+ * @param path The library, as dlopen takes it; NULL for the program itself.
+ * @param alloc_name The name of the first.
+ * @param free_name The name of the second.
+ * @param allocator Out: the allocator. The caller owns it and gives it up with plinth_pluggable_allocator_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_SYSTEM where the library cannot be loaded, with the system's
+ *         reason; PLINTH_ERROR_INVALID_VALUE for a name that it has not.
+ */
+PLINTH_API
+plinth_status_t plinth_pluggable_allocator_create(const char *path,
+                                                  const char *alloc_name,
+                                                  const char *free_name,
+                                                  plinth_pluggable_allocator_t *allocator)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives an allocator its hooks, in place of those that it had. Thread-safe.
+ *
+ * @param allocator The allocator.
+ * @param hooks The hooks, which are copied; the functions stay callable.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a struct_size
+ *         that was not set.
+ */
+PLINTH_API
+plinth_status_t plinth_pluggable_allocator_set_hooks(plinth_pluggable_allocator_t allocator,
+                                                     const struct plinth_allocator_hooks_t *hooks)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives an allocator up. What it gave out is still freed by it, and where it is in use it stays so. Thread-safe.
+ *
+ * @param allocator The allocator; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API
+plinth_status_t plinth_pluggable_allocator_destroy(plinth_pluggable_allocator_t allocator)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lets an allocator of the program's own meet all requests, as torch.cuda.memory.change_current_allocator does: once, and
+ * before the first request for memory. Thread-safe.
+ *
+ * @param allocator The allocator.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_ALREADY_INITIALIZED after a request for memory, or after an
+ *         earlier change; PLINTH_ERROR_INVALID_CONFIGURATION where the environment makes no sense.
+ */
+PLINTH_API
+plinth_status_t plinth_change_current_allocator(plinth_pluggable_allocator_t allocator)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells who gives memory out, as torch.cuda.get_allocator_backend does: "native", "cudaMallocAsync" or "pluggable", and
+ * "uncached" or "debug", which are plinth's own. Needs no device. Thread-safe.
+ *
+ * @param backend Out: the name, which stays the library's.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_CONFIGURATION where the environment makes no sense.
+ */
+PLINTH_API
+plinth_status_t plinth_get_allocator_backend(const char **backend)
+PLINTH_NOEXCEPT;
+
+/**
+ * Switches the caching of memory off or on, as torch.cuda.caching_allocator_enable does. While it is off each request goes
+ * to the driver, and each free of such memory back, which waits for the device. Memory that was allocated before is freed
+ * as it was allocated. Backends other than the native one are not concerned. Thread-safe.
+ *
+ * @param enable Whether memory is cached, as it is at first.
+ * @return PLINTH_OK.
+ */
+PLINTH_API
+plinth_status_t plinth_caching_allocator_enable(bool enable)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells whether memory is cached, as far as plinth_caching_allocator_enable says so. Thread-safe.
+ *
+ * @param enabled Out: whether it is.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
+ */
+PLINTH_API plinth_status_t plinth_caching_allocator_is_enabled(bool *enabled) PLINTH_NOEXCEPT;
 
 /**
  * Creates a graph with nothing captured. Needs no device. Thread-safe.

@@ -18,8 +18,8 @@
 //! recognised instead of followed, [`stack`] who called, [`clock`] when.
 //!
 //! Unsafe code is allowed in [`ffi`] and [`driver`], where C is, in [`stack`], which reads the callers' stacks, in the one
-//! instruction of [`clock`], and in two locks of a few lines, [`memory::lock`], which a model checker has tried, and
-//! [`memory::biased`].
+//! instruction of [`clock`], in two locks of a few lines, [`memory::lock`], which a model checker has tried, and
+//! [`memory::biased`], and around the system calls by which [`memory::ipc`] shares.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]

@@ -77,6 +77,9 @@ statuses! {
     41 GRAPH_OVERLAP "PLINTH_ERROR_GRAPH_OVERLAP" "Another replay of the pool's graphs still runs in another stream.";
     42 GRAPH_UPDATE_REFUSED "PLINTH_ERROR_GRAPH_UPDATE_REFUSED" "The graphs differ in what an update cannot change.";
     43 MEMORY_CORRUPTED "PLINTH_ERROR_MEMORY_CORRUPTED" "Memory debugging found bytes that somebody wrote who should not have.";
+    44 IPC_REEXPORT "PLINTH_ERROR_IPC_REEXPORT" "The memory came from another process, and only that can share it.";
+    45 IPC_PEER_GONE "PLINTH_ERROR_IPC_PEER_GONE" "The process at the other end is gone, or gave up.";
+    46 IPC_NOT_SHAREABLE "PLINTH_ERROR_IPC_NOT_SHAREABLE" "Memory of this kind cannot be shared in this way.";
 }
 
 impl Status {

@@ -17,6 +17,7 @@ const SECTIONS: &[&str] = &[
     "host_memory_stats",
     "allocator",
     "allocator_settings",
+    "ipc",
     "pool",
     "memory_stats",
     "memory_history",

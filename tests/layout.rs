@@ -2,7 +2,7 @@
 //! header (`make layout`), and here it is what rustc makes of the sources.
 
 use plinth::ffi::{
-    backend::*, generator::*, graph::*, graph_build::*, graph_callable::*, graph_times::*, memory_history::*,
+    backend::*, generator::*, graph::*, graph_build::*, graph_callable::*, graph_times::*, ipc::*, memory_history::*,
     memory_stats::*, pool::*, properties::*, snapshot::*, stream::*, tensor::*, testing::*,
 };
 use std::{
@@ -49,6 +49,8 @@ fn structs_lie_as_c_sees_them() {
         has_virtual_memory
     });
     layout!(list, plinth_stream_context_t { device entered_device stream entered_stream });
+    layout!(list, plinth_ipc_memory_t { pointer size offset device reserved });
+    layout!(list, plinth_ipc_export_t { bytes size descriptors descriptor_count });
     layout!(list, plinth_pool_id_t { owner index });
     layout!(list, plinth_memory_stat_t { current peak allocated freed });
     layout!(list, plinth_memory_stat_by_pool_t { all small_pool large_pool });

@@ -28,6 +28,7 @@ mod pages;
 pub mod permutation;
 pub mod plugin;
 pub mod random;
+mod shareable;
 mod stream;
 mod stream_table;
 pub mod table;

@@ -26,6 +26,7 @@ pub mod graph_times;
 pub mod guard;
 pub mod host_memory;
 pub mod host_memory_stats;
+pub mod ipc;
 pub mod memory;
 pub mod memory_history;
 pub mod memory_stats;

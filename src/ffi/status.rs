@@ -99,6 +99,12 @@ pub const PLINTH_ERROR_GRAPH_OVERLAP: plinth_status_t = 41;
 pub const PLINTH_ERROR_GRAPH_UPDATE_REFUSED: plinth_status_t = 42;
 /// Memory debugging found bytes that somebody wrote who should not have.
 pub const PLINTH_ERROR_MEMORY_CORRUPTED: plinth_status_t = 43;
+/// The memory came from another process, and only that can share it.
+pub const PLINTH_ERROR_IPC_REEXPORT: plinth_status_t = 44;
+/// The process at the other end is gone, or gave up.
+pub const PLINTH_ERROR_IPC_PEER_GONE: plinth_status_t = 45;
+/// Memory of this kind cannot be shared in this way.
+pub const PLINTH_ERROR_IPC_NOT_SHAREABLE: plinth_status_t = 46;
 
 /// Returns the name of a status, "PLINTH_ERROR_OUT_OF_MEMORY"; "PLINTH_ERROR_UNKNOWN" for a number that is none.
 ///

@@ -65,6 +65,8 @@ impl Use {
 pub enum Mark {
     /// An event that the stream has to pass, and its device.
     Event(Event, u32),
+    /// Other processes, which hold the block under this number.
+    Shared(u64),
     /// Nothing yet: the stream was capturing, and an event recorded then would be a part of the graph.
     Unmarked(Use),
 }

@@ -340,6 +340,11 @@ pub fn has(address: u64) -> bool {
     book::with(address, |_| ()).is_some()
 }
 
+/// The block of a backend's that an address lies in: where it begins, and its bytes.
+pub fn around(address: u64) -> Option<(u64, u64)> {
+    book::around(address)
+}
+
 /// Gives back to the driver what the backend in use keeps.
 pub fn empty_cache(runtime: &'static Runtime) -> Result<()> {
     match CHOSEN.get() {

@@ -9,7 +9,7 @@ use super::{
     device_memory::{check_fraction, device},
     directory, gauge,
     grow::Request,
-    ladder, marks, peak, pools, route,
+    ipc, ladder, marks, peak, pools, route,
     space::{Given, round},
     stats::Stats,
     summary, trackers,
@@ -172,12 +172,12 @@ fn after_free(arena: &'static Arena, mut inner: Held<'_, Inner>, block: Id, give
         if let Some(runtime) = runtime::usable() {
             marks::hold_back(runtime, arena, block, uses);
         }
-    } else {
-        let last = inner.space.orphaned && inner.space.counters.live == 0;
-        drop(inner);
-        if last {
-            pools::bury(arena);
-        }
+        inner = arena.lock();
+    }
+    let last = inner.space.orphaned && inner.space.counters.live == 0;
+    drop(inner);
+    if last {
+        pools::bury(arena);
     }
     trackers::deliver();
 }
@@ -201,19 +201,12 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
     if address == 0 {
         return Ok(());
     }
-    let elsewhere = || {
-        let handle = route::canonical(stream.handle());
-        let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
-        let stream = if handle == 0 { Stream::DEFAULT } else { stream };
-        let known = backend::record_stream(address, Use { stream, device: number, thread });
-        if known { Ok(()) } else { Err(not_allocated(address)) }
-    };
-    let Some((arena, id)) = locate(address) else { return elsewhere() };
+    let Some((arena, id)) = locate(address) else { return record_elsewhere(address, stream, number) };
     let mut inner = arena.lock();
     let key = inner.key;
     let Some(block) = inner.space.live_mut(id, address) else {
         drop(inner);
-        return elsewhere();
+        return record_elsewhere(address, stream, number);
     };
     let handle = route::canonical(stream.handle());
     let its_own = arena.device == number && key.stream == handle && (key.thread == 0 || key.thread == thread::number());
@@ -228,6 +221,16 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
         uses.push(wanted);
     }
     Ok(())
+}
+
+/// Notes the same for a block of another backend, or one that was received from another process.
+#[cold]
+fn record_elsewhere(address: u64, stream: Stream, number: u32) -> Result<()> {
+    let handle = route::canonical(stream.handle());
+    let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
+    let by = Use { stream: if handle == 0 { Stream::DEFAULT } else { stream }, device: number, thread };
+    let known = backend::record_stream(address, by) || ipc::add_use(address, by);
+    if known { Ok(()) } else { Err(not_allocated(address)) }
 }
 
 /// Where the block that an address lies in begins, and its bytes, for an address that [`caching_alloc`] gave.

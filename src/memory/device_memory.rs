@@ -70,6 +70,8 @@ impl Count {
 pub struct DeviceMemory {
     method: OnceCell<Method>,
     total: OnceCell<u64>,
+    /// Whether its memory is made so that it can be shared with other processes.
+    pub(super) shareable: OnceCell<bool>,
     held: AtomicU64,
     held_peak: AtomicU64,
     held_in_all: AtomicU64,

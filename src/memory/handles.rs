@@ -18,7 +18,15 @@ pub fn create(device: &Device, driver: &Driver, bytes: u64, most: u64) -> Result
     if !memory.try_hold(bytes, most) {
         return Ok(None);
     }
-    match driver.memory_create(bytes, device.native) {
+    let created = match super::ipc::makes_shareable(device, driver) {
+        Ok(true) => driver.memory_create_shareable(bytes, device.native),
+        Ok(false) => driver.memory_create(bytes, device.native),
+        Err(error) => {
+            memory.never_held(bytes);
+            return Err(error);
+        }
+    };
+    match created {
         Ok(physical) => {
             memory.created.one();
             Ok(Some((physical, bytes)))

@@ -19,7 +19,7 @@ impl Backing {
 }
 
 /// What is behind a mapping.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Backing {
     /// A handle, which is mapped here and nowhere else.
     Handle(Physical),

@@ -3,7 +3,10 @@
 //! Nothing here makes the CPU wait but [`reap`] when it is told to. A mark is an event; a stream that is capturing gets none,
 //! since the event would become a part of the graph, and what waits for it stays unmarked until the capture is over.
 
-use super::arena::{Arena, Leaving, Mark, Use, Waiting};
+use super::{
+    arena::{Arena, Leaving, Mark, Use, Waiting},
+    ipc,
+};
 use crate::{
     device::Device,
     driver::{Answer, Driver, Stream, types::*},
@@ -77,7 +80,12 @@ pub(super) fn is_passed(runtime: &Runtime, slot: &mut Mark, wait: bool) -> bool 
     if let Mark::Unmarked(wanted) = *slot {
         *slot = mark(runtime, wanted);
     }
-    let Mark::Event(event, number) = *slot else { return false };
+    let (event, number) = match *slot {
+        Mark::Event(event, number) => (event, number),
+        // Nobody is waited for who may never come.
+        Mark::Shared(serial) => return ipc::is_over(serial),
+        Mark::Unmarked(_) => return false,
+    };
     let Ok(device) = super::device_memory::device(runtime, number) else { return false };
     let done = device.with_context(&runtime.driver, |driver| {
         Ok(driver.with_relaxed_capture(|| {
@@ -91,10 +99,16 @@ pub(super) fn is_passed(runtime: &Runtime, slot: &mut Mark, wait: bool) -> bool 
     false
 }
 
-/// Lets a freed block wait for the streams that were recorded on it.
+/// Lets a freed block wait for the streams that were recorded on it, and for the processes that hold it.
 pub fn hold_back(runtime: &Runtime, arena: &Arena, block: u32, uses: Vec<Use>) {
-    let marks = uses.into_iter().map(|wanted| mark(runtime, wanted)).collect();
-    arena.lock().waiting.push(Waiting { block, marks });
+    let mut marks: Vec<Mark> = uses.into_iter().map(|wanted| mark(runtime, wanted)).collect();
+    marks.extend(ipc::mark_of(arena.number, block));
+    let mut inner = arena.lock();
+    if marks.is_empty() {
+        inner.space.end_wait(block);
+    } else {
+        inner.waiting.push(Waiting { block, marks });
+    }
 }
 
 /// Lets go of addresses whose memory has others by now, or goes back to the driver: at once where the arena's stream is

@@ -26,6 +26,7 @@ pub mod grow;
 pub mod growth;
 pub mod handles;
 pub mod history;
+pub mod ipc;
 pub mod ladder;
 pub mod listener;
 pub mod loans;

@@ -1,7 +1,7 @@
 //! Access of other devices to memory that is mapped: the driver's switch for peers is about its own allocations, and a
 //! mapping has to be told for itself.
 
-use super::{arena::Arena, mapped::Backing};
+use super::{arena::Arena, ipc, mapped::Backing};
 use crate::{
     device::Device,
     driver::{Answer, Driver},
@@ -37,7 +37,7 @@ pub fn let_reach(device: u32, address: u64) -> bool {
     let Ok(peer) = runtime.device(owner as i32) else { return false };
     owner != device
         && !peer.memory.peers.lock().contains(&reader.native)
-        && peer.memory.count_arenas() > 0
+        && (peer.memory.count_arenas() > 0 || ipc::is_imported(address))
         && runtime.driver.can_access_peer(reader.native, peer.native).unwrap_or(false)
         && add_peer(device as i32, owner as i32).is_ok()
 }
@@ -62,11 +62,15 @@ pub fn remove_peer(device: i32, peer: i32) -> Result<()> {
     if !peer.memory.peers.lock().contains(&device.native) {
         return Ok(());
     }
-    for_each_mapping(&runtime.driver, peer, |driver, address, bytes| {
-        driver.memory_forbid(address, bytes, &[device.native])
-    })?;
+    // First for what will be mapped, as above.
     peer.memory.peers.lock().retain(|native| *native != device.native);
-    Ok(())
+    let outcome = for_each_mapping(&runtime.driver, peer, |driver, address, bytes| {
+        driver.memory_forbid(address, bytes, &[device.native])
+    });
+    if outcome.is_err() {
+        peer.memory.peers.lock().push(device.native);
+    }
+    outcome
 }
 
 /// Makes a call for every mapping of a device, none of which goes meanwhile by its own arena's doing.
@@ -82,7 +86,8 @@ fn for_each_mapping(driver: &Driver, device: &Device, call: impl Fn(&Driver, u64
             }
         }
     }
-    Ok(())
+    // Memory of the device's that other processes share is mapped here by nobody's arena.
+    ipc::for_each_span(device, |address, bytes| Ok(call(driver, address, bytes)?))
 }
 
 fn mappings(arena: &Arena) -> Vec<(u64, u64)> {

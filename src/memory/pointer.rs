@@ -1,6 +1,6 @@
 //! What is known of a pointer: by the driver, and by the allocators here.
 
-use super::{PoolId, host_block_at, is_host_cached};
+use super::{PoolId, backend, host_block_at, is_host_cached};
 use crate::{
     driver::{MemoryKind, PointerDetails},
     error::{Context, Result},
@@ -61,10 +61,14 @@ fn in_caches(runtime: &Runtime, address: u64, plain: Attributes) -> Option<Attri
         for arena in device.memory.arenas() {
             let inner = arena.lock();
             if inner.space.has(address) {
-                let block = inner.space.live_around(address);
+                let block = inner.space.live_around(address).map(|id| {
+                    let block = &inner.space.blocks[id];
+                    (block.address, block.size)
+                });
                 return Some(Attributes { owner: Owner::Cache, block, pool: inner.key.pool, ..plain });
             }
         }
     }
-    None
+    let block = backend::around(address)?;
+    Some(Attributes { owner: Owner::Cache, block: Some(block), ..plain })
 }

@@ -10,6 +10,7 @@ use super::{
     device_memory::Method,
     handles::{self, Handle},
     history::Action,
+    ipc,
     mapped::{Backing, Mapped},
     marks, pool,
     pool::PoolId,
@@ -146,6 +147,9 @@ fn check_may_sleep(runtime: &Runtime, device: &Device, arenas: &[&'static Arena]
             ),
         ));
     }
+    for arena in arenas {
+        check_nobody_holds(device, arena, id)?;
+    }
     if device.memory.method(device, &runtime.driver)? == Method::Segments {
         return Err(Error::new(
             Status::NOT_SUPPORTED,
@@ -155,8 +159,19 @@ fn check_may_sleep(runtime: &Runtime, device: &Device, arenas: &[&'static Arena]
     Ok(())
 }
 
+fn check_nobody_holds(device: &Device, arena: &Arena, id: PoolId) -> Result<()> {
+    if ipc::has_exports(arena.number) {
+        return Err(Error::new(
+            Status::GRAPH_MEMORY_IN_USE,
+            format!("other processes hold memory of pool {id} on device {}, so it cannot sleep", device.ordinal),
+        ));
+    }
+    Ok(())
+}
+
 fn sleep_arena(runtime: &Runtime, device: &Device, arena: &'static Arena, any: &mut bool) -> Result<()> {
     let _growing = arena.growth.lock();
+    check_nobody_holds(device, arena, arena.key().pool)?;
     marks::reap(runtime, device, arena, true);
     let sleepers = arena.lock().space.sleepers();
     for (dream, physical) in sleepers.unwrap_or_default() {

@@ -412,11 +412,15 @@ impl Space {
         below.is_some_and(|(start, mapped)| address - start < mapped.bytes)
     }
 
-    /// The live block that an address lies in: where it begins, and its bytes. Looks at every block.
-    pub fn live_around(&self, address: u64) -> Option<(u64, u64)> {
-        let mut live = self.blocks.iter().filter(|(_, block)| block.state == State::Live);
-        let (_, block) = live.find(|(_, block)| address.wrapping_sub(block.address) < block.size)?;
-        Some((block.address, block.size))
+    /// The live block that an address lies in.
+    pub fn live_around(&self, address: u64) -> Option<Id> {
+        let region = self.regions.iter().find(|region| address.wrapping_sub(region.address) < region.bytes)?;
+        let mut id = region.first;
+        while id != NONE && address - self.blocks[id].address >= self.blocks[id].size {
+            id = self.blocks[id].next;
+        }
+        let block = self.blocks.get(id)?;
+        (block.state == State::Live).then_some(id)
     }
 
     /// Whether nothing is mapped and no block is anything but a hole.

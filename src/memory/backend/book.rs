@@ -13,7 +13,7 @@ use crate::{
     runtime::Runtime,
 };
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// A block of a backend's in the program's hands.
 #[derive(Debug)]
@@ -40,12 +40,12 @@ impl Block {
     }
 }
 
-static BOOK: Mutex<Option<HashMap<u64, Block>>> = Mutex::new(None);
+static BOOK: Mutex<BTreeMap<u64, Block>> = Mutex::new(BTreeMap::new());
 
 /// Notes a block that is given out.
 pub(super) fn enter(address: u64, block: Block, device: &Device) {
     count(device, &block, ByPool::add);
-    BOOK.lock().get_or_insert_default().insert(address, block);
+    BOOK.lock().insert(address, block);
 }
 
 /// Changes what is counted of blocks in the program's hands.
@@ -61,7 +61,7 @@ fn count(device: &Device, block: &Block, change: fn(&mut ByPool, Zone, u64)) {
 
 /// Takes a block out that is freed.
 pub(super) fn leave(address: u64) -> Option<Block> {
-    let block = BOOK.lock().as_mut()?.remove(&address)?;
+    let block = BOOK.lock().remove(&address)?;
     if let Some(runtime) = crate::runtime::usable()
         && let Some(device) = runtime.devices().get(block.own.device as usize)
     {
@@ -77,7 +77,14 @@ pub(super) fn put_back(address: u64, block: Block, device: &Device) {
 
 /// Looks at the block at an address.
 pub(super) fn with<T>(address: u64, look: impl FnOnce(&mut Block) -> T) -> Option<T> {
-    BOOK.lock().as_mut()?.get_mut(&address).map(look)
+    BOOK.lock().get_mut(&address).map(look)
+}
+
+/// The block that an address lies in: where it begins, and its bytes.
+pub(super) fn around(address: u64) -> Option<(u64, u64)> {
+    let book = BOOK.lock();
+    let (start, block) = book.range(..=address).next_back()?;
+    (address - start < block.size).then_some((*start, block.size))
 }
 
 /// Counts memory that a backend got from the driver for a block of some size.

@@ -1,0 +1,253 @@
+/*
+ * Processes that exchange blocks of memory with each other, and are killed at any moment: what they held, and what was on
+ * its way to them, is free again, and nobody else's memory is touched.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+/* timeout: 300 */
+#include "driver.h"
+#include "peering.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/mman.h>
+
+enum {
+  WORKERS = 4,
+  /* Blocks that change hands in all. */
+  BLOCKS = 10000,
+  /* How many in a round before somebody is killed, and between one death and the next. */
+  BEFORE = 300,
+  BETWEEN = 100,
+  MOST_HELD = 24,
+  /* The numbers of a worker's descriptors: the control socket, those to the others, and the counter. */
+  CONTROL = SOCKET,
+  FIRST_PEER = 91,
+  COUNTER = 95,
+};
+
+/* What has been received, by all, ever: it must outlive whoever counts. */
+typedef struct counter {
+  uint64_t received;
+} counter;
+
+static counter *the_counter(void) {
+  void *shared = mmap(NULL, sizeof(counter), PROT_READ | PROT_WRITE, MAP_SHARED, COUNTER, 0);
+  CHECK(shared != MAP_FAILED);
+  return (counter *)shared;
+}
+
+/* ---- a worker */
+
+typedef struct received_block {
+  plinth_ipc_memory_t memory;
+  uint32_t word;
+} received_block;
+
+static uint32_t *pinned;
+static uint64_t dice;
+
+/* As much of a block as is looked at. */
+static size_t looked_at(size_t bytes) { return bytes < 4 * KIB ? bytes : 4 * KIB; }
+
+/* There every word is the same, and nobody changes it as long as anybody holds the block. */
+static uint32_t word_of(const void *memory, size_t bytes) {
+  fetch(pinned, memory, looked_at(bytes));
+  CHECK_EQ(words_mismatch(pinned, pinned[0], looked_at(bytes)), looked_at(bytes));
+  return pinned[0];
+}
+
+static void give_up(received_block *held, int *count, int index) {
+  CHECK_EQ(word_of(held[index].memory.pointer, held[index].memory.size), held[index].word);
+  CHECK_OK(plinth_ipc_close(held[index].memory.pointer));
+  held[index] = held[--*count];
+}
+
+static bool has_come(int socket) {
+  struct pollfd entry = {socket, POLLIN, 0};
+  return poll(&entry, 1, 0) == 1 && (entry.revents & (POLLIN | POLLHUP)) != 0;
+}
+
+/* Whether a call on the socket of a process that may be dead did its work. */
+static bool did(plinth_status_t status, int *socket) {
+  if (status == PLINTH_ERROR_IPC_PEER_GONE) {
+    CHECK(close(*socket) == 0);
+    *socket = -1;
+    return false;
+  }
+  if (status == PLINTH_ERROR_SYSTEM) {
+    CHECK(errno != 0);
+    return false;
+  }
+  CHECK_OK(status);
+  return true;
+}
+
+static void send_one(int *socket) {
+  static const size_t sizes[] = {512, 4 * KIB, 200 * KIB, 1 * MIB, 3 * MIB, 9 * MIB};
+  const size_t bytes = sizes[random_next(&dice) % 6];
+  unsigned char *block = alloc_on(bytes, 0, NULL);
+  fill_words(block, (uint32_t)random_next(&dice), looked_at(bytes), NULL);
+  CHECK_OK(plinth_stream_synchronize(NULL));
+  (void)did(plinth_ipc_send(*socket, block), socket);
+  /* Sent or not: it is the receiver's now, if there is one. */
+  release(block);
+}
+
+static void receive_one(int *socket, received_block *held, int *count, counter *shared) {
+  received_block *block = &held[*count];
+  if (!did(plinth_ipc_receive(*socket, -1, &block->memory), socket)) {
+    return;
+  }
+  block->word = word_of(block->memory.pointer, block->memory.size);
+  (*count)++;
+  __atomic_fetch_add(&shared->received, 1, __ATOMIC_RELAXED);
+}
+
+HELPER(works) {
+  received_block held[MOST_HELD];
+  int sockets[WORKERS - 1];
+  int count = 0;
+  counter *shared = the_counter();
+  pinned = (uint32_t *)pinned_memory(4 * KIB);
+  dice = (uint64_t)getpid();
+  for (int index = 0; index < WORKERS - 1; index++) {
+    sockets[index] = FIRST_PEER + index;
+    CHECK(fcntl(sockets[index], F_SETFL, O_NONBLOCK) == 0);
+  }
+  while (!has_come(CONTROL)) {
+    int *socket = &sockets[random_next(&dice) % (WORKERS - 1)];
+    if (*socket != -1 && has_come(*socket) && count < MOST_HELD) {
+      receive_one(socket, held, &count, shared);
+    } else if (*socket != -1 && random_next(&dice) % 2 == 0) {
+      send_one(socket);
+    }
+    if (count > 0 && (count == MOST_HELD || random_next(&dice) % 3 == 0)) {
+      give_up(held, &count, (int)(random_next(&dice) % (uint64_t)count));
+    }
+  }
+  /* Nobody is killed any more. What is on its way to this process goes with the sockets. */
+  while (count > 0) {
+    give_up(held, &count, count - 1);
+  }
+  for (int index = 0; index < WORKERS - 1; index++) {
+    CHECK(sockets[index] == -1 || close(sockets[index]) == 0);
+  }
+  CHECK_EQ(allocated(0), 0);
+  EVENTUALLY(plinth_ipc_collect() == PLINTH_OK && plinth_empty_cache() == PLINTH_OK && reserved(0) == 0);
+  expect_nothing_left();
+  if (on_host_device()) {
+    CHECK_EQ(host_usage().memory_handles, 0);
+    CHECK_EQ(host_usage().mappings, 0);
+    CHECK_EQ(host_usage().device_bytes, 0);
+  }
+  CHECK(open_descriptors() < 64);
+}
+
+/* ---- who starts and kills them */
+
+static int count_file;
+
+static pid_t start_worker(int control, const int *peers) {
+  fflush(NULL);
+  const pid_t worker = fork();
+  CHECK(worker >= 0);
+  if (worker == 0) {
+    bool good = dup2(control, CONTROL) == CONTROL && dup2(count_file, COUNTER) == COUNTER;
+    for (int index = 0; index < WORKERS - 1; index++) {
+      good = good && dup2(peers[index], FIRST_PEER + index) == FIRST_PEER + index;
+    }
+    if (good) {
+      execl("/proc/self/exe", "worker", "works", (char *)NULL);
+    }
+    _exit(126);
+  }
+  return worker;
+}
+
+static void make_pair(int *ends) { CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0); }
+
+static uint64_t received(const counter *shared) { return __atomic_load_n(&shared->received, __ATOMIC_RELAXED); }
+
+/* Waits until so many more blocks have changed hands, or nobody is left who could receive any. */
+static void await_blocks(const counter *shared, uint64_t count) {
+  const uint64_t wanted = received(shared) + count;
+  uint64_t last = received(shared);
+  double since = seconds_now();
+  while (received(shared) < wanted && seconds_now() < since + 5) {
+    sleep_a_little();
+    if (received(shared) != last) {
+      last = received(shared);
+      since = seconds_now();
+    }
+  }
+}
+
+/* Four processes, each connected with each, some of which are killed on the way. */
+static void play_round(const counter *shared, uint64_t *state, uint64_t victims) {
+  int sockets[WORKERS][WORKERS - 1];
+  int filled[WORKERS] = {0};
+  int controls[WORKERS][2];
+  pid_t workers[WORKERS];
+  bool killed[WORKERS] = {false};
+  for (int one = 0; one < WORKERS; one++) {
+    make_pair(controls[one]);
+    for (int other = one + 1; other < WORKERS; other++) {
+      int ends[2];
+      make_pair(ends);
+      sockets[one][filled[one]++] = ends[0];
+      sockets[other][filled[other]++] = ends[1];
+    }
+  }
+  for (int index = 0; index < WORKERS; index++) {
+    workers[index] = start_worker(controls[index][1], sockets[index]);
+  }
+  for (int index = 0; index < WORKERS; index++) {
+    CHECK(close(controls[index][1]) == 0);
+    for (int other = 0; other < WORKERS - 1; other++) {
+      CHECK(close(sockets[index][other]) == 0);
+    }
+  }
+  await_blocks(shared, BEFORE);
+  for (uint64_t victim = 0; victim < victims; victim++) {
+    const uint64_t index = random_next(state) % WORKERS;
+    CHECK(killed[index] || kill(workers[index], SIGKILL) == 0);
+    killed[index] = true;
+    await_blocks(shared, BETWEEN + random_next(state) % BETWEEN);
+  }
+  for (int index = 0; index < WORKERS; index++) {
+    if (!killed[index]) {
+      say(controls[index][0], 'e');
+    }
+  }
+  for (int index = 0; index < WORKERS; index++) {
+    int status = -1;
+    CHECK_EQ(waitpid(workers[index], &status, 0), workers[index]);
+    if (!killed[index]) {
+      CHECK(WIFEXITED(status));
+      CHECK_EQ(WEXITSTATUS(status), 0);
+    }
+    CHECK(close(controls[index][0]) == 0);
+  }
+}
+
+TEST(nothing_is_lost_when_processes_are_killed) {
+  uint64_t state = 1;
+  count_file = memfd_create("count", 0);
+  CHECK(count_file >= 0 && ftruncate(count_file, sizeof(counter)) == 0);
+  CHECK_EQ(dup2(count_file, COUNTER), COUNTER);
+  const counter *shared = the_counter();
+  int rounds = 0;
+  /* This process has a context before and after, so that what the driver itself needs is the same. */
+  CHECK_OK(plinth_init());
+  const size_t before = free_memory(0);
+  const double end = seconds_now() + (on_host_device() ? 200 : 120);
+  while (received(shared) < BLOCKS && seconds_now() < end) {
+    play_round(shared, &state, 1 + random_next(&state) % 3);
+    rounds++;
+  }
+  printf("%llu blocks changed hands in %d rounds\n", (unsigned long long)received(shared), rounds);
+  /* Slow machines may not come so far in the time, but some way they must. */
+  CHECK(received(shared) >= BLOCKS / 10);
+  EVENTUALLY(free_memory(0) + 64 * MIB > before);
+}

@@ -1,0 +1,104 @@
+/*
+ * Pairs of processes that share memory: this program, and itself executed once more with a Unix socket between the two.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+
+#ifndef PEERING_H
+#define PEERING_H
+
+#include "allocating.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+/* The socket of a process that was started here, by its number. */
+enum { SOCKET = 90 };
+
+typedef struct peer {
+  pid_t process;
+  int socket;
+} peer;
+
+/* Starts a helper of this program in a process of its own, with a socket of this type to it. */
+static inline peer start_peer(const char *helper, int type) {
+  int ends[2];
+  peer started;
+  CHECK(socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends) == 0);
+  fflush(NULL);
+  started.process = fork();
+  CHECK(started.process >= 0);
+  if (started.process == 0) {
+    if (dup2(ends[1], SOCKET) != SOCKET) {
+      _exit(125);
+    }
+    execl("/proc/self/exe", "peer", helper, (char *)NULL);
+    _exit(126);
+  }
+  CHECK(close(ends[1]) == 0);
+  started.socket = ends[0];
+  return started;
+}
+
+static inline void say(int socket, char word) { CHECK_EQ(send(socket, &word, 1, MSG_NOSIGNAL), 1); }
+
+static inline void expect_to_hear(int socket, char word) {
+  char heard = 0;
+  CHECK_EQ(recv(socket, &heard, 1, 0), 1);
+  CHECK_EQ(heard, word);
+}
+
+static inline void expect_end(peer started) {
+  int status = -1;
+  CHECK_EQ(waitpid(started.process, &status, 0), started.process);
+  CHECK(WIFEXITED(status));
+  CHECK_EQ(WEXITSTATUS(status), 0);
+  CHECK(close(started.socket) == 0);
+}
+
+/* Kills a process as a crash would end it. */
+static inline void expect_killed(peer started) {
+  int status = -1;
+  CHECK(kill(started.process, SIGKILL) == 0);
+  CHECK_EQ(waitpid(started.process, &status, 0), started.process);
+  CHECK(WIFSIGNALED(status));
+  CHECK(close(started.socket) == 0);
+}
+
+static inline plinth_ipc_memory_t receive_from(int socket) {
+  plinth_ipc_memory_t memory = {NULL, UNTOUCHED, UNTOUCHED, UNTOUCHED, UNTOUCHED};
+  CHECK_OK(plinth_ipc_receive(socket, -1, &memory));
+  CHECK(memory.pointer != NULL);
+  CHECK_EQ(memory.reserved, 0);
+  return memory;
+}
+
+/* Whether memory of a device has a pattern all over. */
+static inline bool has_pattern(const void *memory, size_t bytes, unsigned seed) {
+  unsigned char *host = (unsigned char *)pageable_memory(bytes);
+  size_t wrong;
+  fetch(host, memory, bytes);
+  wrong = pattern_mismatch(host, bytes, seed);
+  free(host);
+  return wrong == bytes;
+}
+
+static inline void put_pattern(void *memory, size_t bytes, unsigned seed) {
+  unsigned char *host = (unsigned char *)pageable_memory(bytes);
+  pattern_fill(host, bytes, seed);
+  put(memory, host, bytes);
+  free(host);
+}
+
+/* How many files this process has open, of the first thousand numbers. */
+static inline size_t open_descriptors(void) {
+  size_t count = 0;
+  for (int number = 0; number < 1024; number++) {
+    count += fcntl(number, F_GETFD) != -1;
+  }
+  return count;
+}
+
+#endif

@@ -1,0 +1,332 @@
+//! Memory shared between processes, as C sees it.
+
+use crate::{
+    error::{Error, Result},
+    ffi::{Output, guard::guard, null, status::plinth_status_t},
+    memory::{
+        self,
+        ipc::{self, Received, legacy},
+    },
+    status::Status,
+};
+use std::{
+    ffi::c_void,
+    os::fd::{BorrowedFd, IntoRawFd, OwnedFd, RawFd},
+    ptr, slice,
+};
+
+/// The bytes of a handle of CUDA's for memory: a cudaIpcMemHandle_t.
+pub const PLINTH_IPC_MEM_HANDLE_SIZE: usize = 64;
+
+/// Memory of another process, as it is in this one.
+#[repr(C)]
+pub struct plinth_ipc_memory_t {
+    /// The place that the other process named.
+    pub pointer: *mut c_void,
+    /// The bytes from there to the end of the block that the other process had allocated.
+    pub size: usize,
+    /// How far that place is from the beginning of the block.
+    pub offset: usize,
+    /// The number of the memory's device in this process.
+    pub device: i32,
+    /// 0.
+    pub reserved: i32,
+}
+
+/// A message about memory, for a program that brings it to the other process itself.
+#[repr(C)]
+pub struct plinth_ipc_export_t {
+    /// The bytes of the message.
+    pub bytes: *mut u8,
+    /// How many they are.
+    pub size: usize,
+    /// The file descriptors of the message, in order.
+    pub descriptors: *mut i32,
+    /// How many they are.
+    pub descriptor_count: usize,
+}
+
+fn to_c(received: Received) -> plinth_ipc_memory_t {
+    plinth_ipc_memory_t {
+        pointer: received.address as *mut c_void,
+        size: received.bytes as usize,
+        offset: received.offset as usize,
+        device: received.device as i32,
+        reserved: 0,
+    }
+}
+
+/// Sends memory of the caching allocator to another process, through a Unix socket.
+///
+/// The other process sees the same physical memory; nothing is copied. It has what the current stream of the memory's
+/// device had to do to the memory when this was called: its own stream waits for that. From then on the two processes order
+/// their uses themselves. The message, and then the receiver, hold the block: a free by
+/// plinth_caching_allocator_delete is good at any time, but the memory is given to nobody else before every
+/// receiver has closed it or has ended, however it ended. Until then the block counts as active, and no longer as allocated.
+///
+/// The call may wait until the receiver takes a part of a long message out of the socket; on a socket that does not block it
+/// waits only in the middle of a message. With PLINTH_IPC=wait in the environment it also waits for the device, and the
+/// message names no event; so it does when 1000 events of messages may be in use already. Thread-safe, as long as no two
+/// threads send through one socket.
+///
+/// @param socket A connected Unix socket of any type: SOCK_STREAM, SOCK_SEQPACKET or SOCK_DGRAM. It stays the caller's.
+/// @param pointer An address in memory that plinth_caching_allocator_alloc gave: its beginning, or any place in it.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for an address that is in no such memory; PLINTH_ERROR_IPC_REEXPORT for
+///         memory that was received itself; PLINTH_ERROR_IPC_NOT_SHAREABLE with PLINTH_IPC=0 and on a device that cannot;
+///         PLINTH_ERROR_GRAPH_ASLEEP for memory of a pool that sleeps; PLINTH_ERROR_CAPTURE_FORBIDS while the current
+///         stream of the memory's device captures; PLINTH_ERROR_INVALID_VALUE for a descriptor that is no Unix socket;
+///         PLINTH_ERROR_IPC_PEER_GONE when the other end is closed; PLINTH_ERROR_SYSTEM, as for a full socket that
+///         does not block; PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync debug mode where the call waits for the device;
+///         PLINTH_ERROR_INVALID_CONFIGURATION; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER; the errors of
+///         initialization.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_ipc_send(socket: i32, pointer: *const c_void) -> plinth_status_t {
+    guard(|| {
+        if pointer.is_null() {
+            return Err(null("pointer"));
+        }
+        ipc::send(socket, pointer as u64)
+    })
+}
+
+/// Receives memory that another process sent with plinth_ipc_send, and maps it in this one.
+///
+/// Waits for a message, on the CPU, as the socket does. Then the current stream of the memory's device waits for what the
+/// sender's stream had to do to the memory; the call does not. The device is found by its UUID, whatever its number is in
+/// either process. Memory that was received before and not closed is the same pointer again, which is to be closed as often.
+/// The memory stays valid when the sender ends. plinth_record_stream notes further streams that use it. It cannot be sent on.
+/// Thread-safe, as long as no two threads receive from one socket.
+///
+/// @param socket The connected Unix socket. It stays the caller's.
+/// @param device A device that is to use the memory, too, and whose current stream then waits as well; -1 for none beside
+///        the memory's own. Devices that plinth_enable_peer_access gave access to the memory's device have it here in
+///        any case.
+/// @param memory Out: the memory. Give it back with plinth_ipc_close.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE, also when this process does not see the
+///         memory's device; PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED when `device` cannot use it; PLINTH_ERROR_INVALID_VALUE for
+///         a descriptor that is no Unix socket, for what is no message, and for a message of this very process;
+///         PLINTH_ERROR_IPC_PEER_GONE when the other end is closed or gave up in the middle; PLINTH_ERROR_SYSTEM, as for an
+///         empty socket that does not block, for a time limit of the socket's, and for too many open files;
+///         PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER; the errors of initialization.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_ipc_receive(
+    socket: i32,
+    device: i32,
+    memory: *mut plinth_ipc_memory_t,
+) -> plinth_status_t {
+    guard(|| {
+        // SAFETY: the caller passes NULL or a place for the memory.
+        let memory = unsafe { Output::new(memory, "memory") }?;
+        memory.set(to_c(ipc::receive(socket, device)?));
+        Ok(())
+    })
+}
+
+/// Makes the message that plinth_ipc_send would send, for a program that has a channel of its own: bytes to be copied, and
+/// file descriptors to be passed on (SCM_RIGHTS, or inherited), which the receiver gives to plinth_ipc_import in the
+/// same order.
+///
+/// The message holds the block, as if it were received, until plinth_ipc_export_free. Each message is for one receiver.
+/// Thread-safe.
+///
+/// @param pointer As of plinth_ipc_send.
+/// @param message Out: the message. Free it with plinth_ipc_export_free when it is sent.
+/// @return As plinth_ipc_send, but for the errors of sockets; PLINTH_ERROR_NULL_POINTER.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_ipc_export(
+    pointer: *const c_void,
+    message: *mut plinth_ipc_export_t,
+) -> plinth_status_t {
+    guard(|| {
+        // SAFETY: the caller passes NULL or a place for the message.
+        let message = unsafe { Output::new(message, "message") }?;
+        if pointer.is_null() {
+            return Err(null("pointer"));
+        }
+        let (bytes, descriptors) = ipc::export(pointer as u64)?;
+        let numbers: Vec<RawFd> = descriptors.into_iter().map(IntoRawFd::into_raw_fd).collect();
+        let (size, descriptor_count) = (bytes.len(), numbers.len());
+        message.set(plinth_ipc_export_t {
+            bytes: Box::into_raw(bytes.into_boxed_slice()).cast(),
+            size,
+            descriptors: Box::into_raw(numbers.into_boxed_slice()).cast(),
+            descriptor_count,
+        });
+        Ok(())
+    })
+}
+
+/// Frees a message of plinth_ipc_export and closes its file descriptors. Thread-safe; needs no device.
+///
+/// @param message The message, which is empty afterwards; NULL and an empty one do nothing.
+/// @return PLINTH_OK.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_ipc_export_free(message: *mut plinth_ipc_export_t) -> plinth_status_t {
+    guard(|| {
+        // SAFETY: the caller passes NULL or a message that plinth_ipc_export filled in and nobody freed.
+        let Some(message) = (unsafe { message.as_mut() }) else { return Ok(()) };
+        if !message.bytes.is_null() {
+            // SAFETY: plinth_ipc_export made it of a boxed slice of this length.
+            drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(message.bytes, message.size)) });
+        }
+        if !message.descriptors.is_null() {
+            let numbers = ptr::slice_from_raw_parts_mut(message.descriptors, message.descriptor_count);
+            // SAFETY: as above.
+            let numbers = unsafe { Box::from_raw(numbers) };
+            for number in numbers {
+                // SAFETY: the message owns its descriptors, and the caller has closed none.
+                drop(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(number) });
+            }
+        }
+        *message =
+            plinth_ipc_export_t { bytes: ptr::null_mut(), size: 0, descriptors: ptr::null_mut(), descriptor_count: 0 };
+        Ok(())
+    })
+}
+
+/// Maps the memory that a message of plinth_ipc_export is about. See plinth_ipc_receive. Thread-safe.
+///
+/// @param bytes The bytes of the message.
+/// @param size How many they are.
+/// @param descriptors The message's file descriptors as they are in this process, in order. They stay the caller's, who
+///        closes them after this call: an open one holds the block.
+/// @param descriptor_count How many they are.
+/// @param device As of plinth_ipc_receive.
+/// @param memory Out: the memory. Give it back with plinth_ipc_close.
+/// @return As plinth_ipc_receive, but for the errors of sockets; PLINTH_ERROR_SYSTEM for a number that is no open
+///         descriptor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_ipc_import(
+    bytes: *const u8,
+    size: usize,
+    descriptors: *const i32,
+    descriptor_count: usize,
+    device: i32,
+    memory: *mut plinth_ipc_memory_t,
+) -> plinth_status_t {
+    guard(|| {
+        // SAFETY: the caller passes NULL or a place for the memory.
+        let memory = unsafe { Output::new(memory, "memory") }?;
+        if bytes.is_null() {
+            return Err(null("bytes"));
+        }
+        if descriptors.is_null() {
+            return Err(null("descriptors"));
+        }
+        // SAFETY: neither is NULL, so the caller promises so many bytes and numbers.
+        let (bytes, numbers) =
+            unsafe { (slice::from_raw_parts(bytes, size), slice::from_raw_parts(descriptors, descriptor_count)) };
+        let descriptors = numbers.iter().map(|number| duplicate(*number)).collect::<Result<_>>()?;
+        memory.set(to_c(ipc::import(bytes, descriptors, device)?));
+        Ok(())
+    })
+}
+
+/// Another descriptor of what a descriptor of the caller's is of.
+fn duplicate(number: RawFd) -> Result<OwnedFd> {
+    let failed = |what: String| Error::new(Status::SYSTEM, format!("duplicating descriptor {number}: {what}"));
+    if number < 0 {
+        return Err(failed("it is negative".into()));
+    }
+    // SAFETY: the number is not -1, and is used for one system call, which answers one that is not open with an error.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    borrowed.try_clone_to_owned().map_err(|error| failed(error.to_string()))
+}
+
+/// Gives received memory back. With the last close the memory is unmapped here, and free for its own process.
+///
+/// So that nobody writes there what this process still reads, the last close waits, on the CPU, for the current stream of
+/// the memory's device, for those that were current at earlier closes, and for those that plinth_record_stream noted.
+/// Thread-safe.
+///
+/// @param pointer What plinth_ipc_receive or plinth_ipc_import gave, or any address in the block; NULL does nothing.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for what was not received or was closed already;
+///         PLINTH_ERROR_CAPTURE_FORBIDS while such a stream captures; PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync debug mode
+///         where it would wait; PLINTH_ERROR_DRIVER; the errors of initialization. After an error the memory is as before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_ipc_close(pointer: *mut c_void) -> plinth_status_t {
+    guard(|| ipc::close(pointer as u64))
+}
+
+/// Frees the memory that was freed while other processes held it, and is held by none any more.
+///
+/// The allocator looks by itself, too: whenever a stream's memory does not suffice for a request. Waits for nothing.
+/// Thread-safe.
+///
+/// @return PLINTH_OK; PLINTH_ERROR_DRIVER; the errors of initialization.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_ipc_collect() -> plinth_status_t {
+    guard(memory::ipc::collect)
+}
+
+/// Makes CUDA's own handle of memory, a cudaIpcMemHandle_t: for programs that know nothing of plinth. Nothing is counted:
+/// the memory must not be freed before every process has closed it. Thread-safe.
+///
+/// @param pointer An address in memory of plinth_device_malloc, or of the caching allocator without expandable segments
+///        (PLINTH_ALLOC_CONF=expandable_segments:False).
+/// @param ipc_handle Out: PLINTH_IPC_MEM_HANDLE_SIZE bytes, to be sent to the other process by any way.
+/// @param offset Out: how far the pointer is from the beginning of the driver's allocation, which is what the other
+///        process gets.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_POINTER; PLINTH_ERROR_IPC_NOT_SHAREABLE for mapped
+///         memory, which has no such handle; PLINTH_ERROR_IPC_REEXPORT for another process's memory;
+///         PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER; the errors of initialization.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_ipc_mem_handle(
+    pointer: *const c_void,
+    ipc_handle: *mut u8,
+    offset: *mut usize,
+) -> plinth_status_t {
+    guard(|| {
+        // SAFETY: the caller passes NULL or room for 64 bytes, and NULL or a place for the offset.
+        let (output, offset) = unsafe {
+            (
+                Output::new(ipc_handle.cast::<[u8; PLINTH_IPC_MEM_HANDLE_SIZE]>(), "ipc_handle")?,
+                Output::new(offset, "offset")?,
+            )
+        };
+        if pointer.is_null() {
+            return Err(null("pointer"));
+        }
+        let (handle, distance) = legacy::handle(pointer as u64)?;
+        output.set(handle);
+        offset.set(distance as usize);
+        Ok(())
+    })
+}
+
+/// Opens memory of another process by CUDA's own handle. The same handle again gives the same pointer, which is to be
+/// closed as often. Thread-safe.
+///
+/// @param device The number of the memory's device in this process; -1 for the current one.
+/// @param ipc_handle The PLINTH_IPC_MEM_HANDLE_SIZE bytes.
+/// @param pointer Out: the beginning of the driver's allocation. Close it with plinth_ipc_close_mem_handle.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_VALUE for bytes that are
+///         no handle; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER, as for a handle of this
+///         very process; the errors of initialization.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_ipc_open_mem_handle(
+    device: i32,
+    ipc_handle: *const u8,
+    pointer: *mut *mut c_void,
+) -> plinth_status_t {
+    guard(|| {
+        // SAFETY: the caller passes NULL or a place for the pointer.
+        let pointer = unsafe { Output::new(pointer, "pointer") }?;
+        // SAFETY: the caller passes NULL or 64 bytes; an array of bytes needs no alignment.
+        let handle = unsafe { ipc_handle.cast::<[u8; PLINTH_IPC_MEM_HANDLE_SIZE]>().as_ref() };
+        let handle = handle.ok_or_else(|| null("ipc_handle"))?;
+        pointer.set(legacy::open_on(device, *handle)? as *mut c_void);
+        Ok(())
+    })
+}
+
+/// Closes what plinth_ipc_open_mem_handle opened. As cudaIpcCloseMemHandle does, it waits for all work of the memory's
+/// device in this process. Thread-safe.
+///
+/// @param pointer The pointer; NULL does nothing.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for what was not opened so; PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync
+///         debug mode; PLINTH_ERROR_CAPTURE_FORBIDS; PLINTH_ERROR_DRIVER; the errors of initialization.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_ipc_close_mem_handle(pointer: *mut c_void) -> plinth_status_t {
+    guard(|| legacy::close(pointer as u64))
+}
