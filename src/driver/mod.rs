@@ -23,6 +23,7 @@ mod graph_view;
 pub mod host;
 mod kernel;
 mod memory;
+pub mod nccl;
 pub mod permutation;
 pub mod random;
 mod stream;
