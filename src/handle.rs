@@ -35,6 +35,10 @@ pub enum Kind {
     Graph = 3,
     /// A [`Graphed`](crate::graph::callable::Graphed) callable.
     GraphedCallable = 4,
+    /// A [`Communicator`](crate::communicator::Communicator).
+    Communicator = 5,
+    /// A [`Store`](crate::store::Store).
+    Store = 12,
     /// A second kind, for the tests here.
     #[cfg(test)]
     Other = 15,
@@ -47,6 +51,8 @@ impl Kind {
             2 => Some("a generator"),
             3 => Some("a graph"),
             4 => Some("a graphed callable"),
+            5 => Some("a communicator"),
+            12 => Some("a store"),
             #[cfg(test)]
             15 => Some("another thing"),
             _ => None,

@@ -22,6 +22,8 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod comm;
+pub mod communicator;
 pub mod copy;
 pub mod device;
 #[allow(unsafe_code)]

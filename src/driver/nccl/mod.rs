@@ -243,10 +243,14 @@ impl Nccl {
             .map_err(|error| error.context("the communicator failed while it worked"))
     }
 
-    /// Asks a communicator to bring to an end what it does; ranks do so together.
-    pub fn finalize(&self, comm: Comm) -> Result<Progress> {
-        // SAFETY: the communicator is live.
-        self.check(Call::ncclCommFinalize, unsafe { (self.table.ncclCommFinalize)(comm.raw()) })
+    /// A communicator's own rank, and how many there are.
+    pub fn place(&self, comm: Comm) -> Result<(u32, u32)> {
+        let (mut rank, mut ranks) = (0, 0);
+        // SAFETY: the communicator is live, and the output is a live local.
+        self.check(Call::ncclCommUserRank, unsafe { (self.table.ncclCommUserRank)(comm.raw(), &mut rank) })?;
+        // SAFETY: the same.
+        self.check(Call::ncclCommCount, unsafe { (self.table.ncclCommCount)(comm.raw(), &mut ranks) })?;
+        Ok((rank as u32, ranks as u32))
     }
 
     /// Destroys a communicator, which is to be forgotten.

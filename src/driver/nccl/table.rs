@@ -195,7 +195,8 @@ nccl_calls! {
     required 20400 ncclCommAbort(comm: RawComm);
     required 20000 ncclCommDestroy(comm: RawComm);
     required 20400 ncclCommGetAsyncError(comm: RawComm, error: *mut Code);
-    optional 21400 ncclCommFinalize(comm: RawComm);
+    required 20000 ncclCommCount(comm: RawComm, ranks: *mut c_int);
+    required 20000 ncclCommUserRank(comm: RawComm, rank: *mut c_int);
     optional 21800 ncclCommSplit(
         comm: RawComm, color: c_int, key: c_int, part: *mut RawComm, config: *mut Config);
 
