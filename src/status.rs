@@ -76,6 +76,10 @@ statuses! {
     40 GRAPH_MEMORY_IN_USE "PLINTH_ERROR_GRAPH_MEMORY_IN_USE" "Memory of the pool is in the hands of others than its graphs.";
     41 GRAPH_OVERLAP "PLINTH_ERROR_GRAPH_OVERLAP" "Another replay of the pool's graphs still runs in another stream.";
     42 GRAPH_UPDATE_REFUSED "PLINTH_ERROR_GRAPH_UPDATE_REFUSED" "The graphs differ in what an update cannot change.";
+    43 TIMED_OUT "PLINTH_ERROR_TIMED_OUT" "Others did not do their part in time.";
+    44 PEER_LOST "PLINTH_ERROR_PEER_LOST" "Another rank's process has ended, or has left the group.";
+    45 ABORTED "PLINTH_ERROR_ABORTED" "The group was aborted, here or by another rank.";
+    46 RANK_MISMATCH "PLINTH_ERROR_RANK_MISMATCH" "The ranks of a group made calls that do not belong together.";
 }
 
 impl Status {

@@ -97,6 +97,14 @@ pub const PLINTH_ERROR_GRAPH_MEMORY_IN_USE: plinth_status_t = 40;
 pub const PLINTH_ERROR_GRAPH_OVERLAP: plinth_status_t = 41;
 /// The graphs differ in what an update cannot change.
 pub const PLINTH_ERROR_GRAPH_UPDATE_REFUSED: plinth_status_t = 42;
+/// Others did not do their part in time.
+pub const PLINTH_ERROR_TIMED_OUT: plinth_status_t = 43;
+/// Another rank's process has ended, or has left the group.
+pub const PLINTH_ERROR_PEER_LOST: plinth_status_t = 44;
+/// The group was aborted, here or by another rank.
+pub const PLINTH_ERROR_ABORTED: plinth_status_t = 45;
+/// The ranks of a group made calls that do not belong together.
+pub const PLINTH_ERROR_RANK_MISMATCH: plinth_status_t = 46;
 
 /// Returns the name of a status, "PLINTH_ERROR_OUT_OF_MEMORY"; "PLINTH_ERROR_UNKNOWN" for a number that is none.
 ///
