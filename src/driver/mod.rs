@@ -25,6 +25,7 @@ mod kernel;
 mod memory;
 pub mod permutation;
 pub mod random;
+mod shareable;
 mod stream;
 mod stream_table;
 pub mod table;
