@@ -76,12 +76,12 @@ statuses! {
     40 GRAPH_MEMORY_IN_USE "PLINTH_ERROR_GRAPH_MEMORY_IN_USE" "Memory of the pool is in the hands of others than its graphs.";
     41 GRAPH_OVERLAP "PLINTH_ERROR_GRAPH_OVERLAP" "Another replay of the pool's graphs still runs in another stream.";
     42 GRAPH_UPDATE_REFUSED "PLINTH_ERROR_GRAPH_UPDATE_REFUSED" "The graphs differ in what an update cannot change.";
-    43 TIMEOUT "PLINTH_ERROR_TIMEOUT" "The time that the call was given ran out.";
-    44 NCCL "PLINTH_ERROR_NCCL" "A call of NCCL failed; the message says which.";
-    45 NCCL_UNAVAILABLE "PLINTH_ERROR_NCCL_UNAVAILABLE" "NCCL is needed, and it is not on this machine, or is too old.";
-    46 RANK_FAILED "PLINTH_ERROR_RANK_FAILED" "Another rank of the communicator failed, or its process ended.";
-    47 RANK_MISMATCH "PLINTH_ERROR_RANK_MISMATCH" "The ranks of the communicator do not ask for the same.";
-    48 COMMUNICATOR_ABORTED "PLINTH_ERROR_COMMUNICATOR_ABORTED" "The communicator was aborted, or failed earlier; make a new one.";
+    43 TIMED_OUT "PLINTH_ERROR_TIMED_OUT" "Others did not do their part in time.";
+    44 PEER_LOST "PLINTH_ERROR_PEER_LOST" "Another rank's process has ended, or has left the group.";
+    45 ABORTED "PLINTH_ERROR_ABORTED" "The group was aborted, here or by another rank.";
+    46 RANK_MISMATCH "PLINTH_ERROR_RANK_MISMATCH" "The ranks of a group made calls that do not belong together.";
+    47 NCCL "PLINTH_ERROR_NCCL" "A call of NCCL failed; the message says which.";
+    48 NCCL_UNAVAILABLE "PLINTH_ERROR_NCCL_UNAVAILABLE" "NCCL is needed, and it is not on this machine, or is too old.";
     49 COMMUNICATOR_NOT_READY "PLINTH_ERROR_COMMUNICATOR_NOT_READY" "The communicator is still being made.";
 }
 

@@ -227,7 +227,7 @@ impl Communicator {
         match &*self.failure.lock() {
             None => Ok(()),
             Some(reason) => Err(Error::new(
-                Status::COMMUNICATOR_ABORTED,
+                Status::ABORTED,
                 format!("rank {} came to its end earlier: {reason}", self.rank),
             )),
         }
@@ -265,7 +265,7 @@ impl Communicator {
     /// Ends the communicator, and what waits in it.
     pub fn abort(&self) -> Result<()> {
         let runtime = runtime::ready()?;
-        self.fail(&Error::new(Status::COMMUNICATOR_ABORTED, "it was aborted"));
+        self.fail(&Error::new(Status::ABORTED, "it was aborted"));
         match &self.engine {
             Engine::Team(seat) => seat.abort(runtime),
             Engine::Nccl(rank) => rank.abort(runtime),

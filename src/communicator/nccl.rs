@@ -76,7 +76,7 @@ impl Rank {
 
     fn check_not_ended(&self) -> Result<()> {
         if self.ended.load(Ordering::Acquire) {
-            return Err(Error::new(Status::COMMUNICATOR_ABORTED, "the communicator was aborted"));
+            return Err(Error::new(Status::ABORTED, "the communicator was aborted"));
         }
         Ok(())
     }

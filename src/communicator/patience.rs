@@ -50,7 +50,7 @@ impl Patience {
     /// The error of a wait that ended without what it was for.
     #[cold]
     pub fn error(&self, what: impl fmt::Display) -> Error {
-        Error::new(Status::TIMEOUT, format!("{what} for {:.3} s, which is the limit", self.limit.as_secs_f64()))
+        Error::new(Status::TIMED_OUT, format!("{what} for {:.3} s, which is the limit", self.limit.as_secs_f64()))
     }
 
     /// Looks until `look` finds something; `what` says who waited for what.
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(found.unwrap(), 300);
         let start = Instant::now();
         let error = Patience::new(Duration::from_millis(20)).until(|| "it waited", || Ok(None::<()>)).unwrap_err();
-        assert_eq!(error.status(), Status::TIMEOUT);
+        assert_eq!(error.status(), Status::TIMED_OUT);
         assert_eq!(error.message(), "it waited for 0.020 s, which is the limit");
         assert!(start.elapsed() >= Duration::from_millis(20));
     }

@@ -134,7 +134,7 @@ impl Seat {
     /// Ends the team: whoever waits gets an error, and so does whoever comes.
     pub fn abort(&self, runtime: &Runtime) -> Result<()> {
         self.team.fail(Trouble::new(
-            Status::COMMUNICATOR_ABORTED,
+            Status::ABORTED,
             format!("rank {} aborted the communicator", self.rank),
         ));
         for rank in self.team.nccl.get().into_iter().flatten().flatten() {
@@ -232,7 +232,7 @@ impl Seat {
                 let error = patience.error(format_args!("rank {} waited for {who}", self.rank));
                 // The others would wait for this rank in vain from now on.
                 let message = format!("the communicator came to its end earlier: {}", error.message());
-                state.broken.get_or_insert(Trouble::new(Status::COMMUNICATOR_ABORTED, message));
+                state.broken.get_or_insert(Trouble::new(Status::ABORTED, message));
                 self.team.news.notify_all();
                 return Err(error);
             }

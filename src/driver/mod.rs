@@ -26,6 +26,7 @@ mod memory;
 pub mod nccl;
 pub mod permutation;
 pub mod random;
+mod shareable;
 mod stream;
 mod stream_table;
 pub mod table;

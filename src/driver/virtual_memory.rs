@@ -11,7 +11,7 @@ use std::ffi::c_int;
 
 /// Physical memory of a device, without an address of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Physical(CUmemGenericAllocationHandle);
+pub struct Physical(pub(super) CUmemGenericAllocationHandle);
 
 impl Physical {
     /// A handle that no driver gave, for tests of what only keeps handles.
@@ -32,7 +32,7 @@ impl Segment {
     }
 }
 
-fn pinned_on(device: c_int) -> CUmemAllocationProp {
+pub(super) fn pinned_on(device: c_int) -> CUmemAllocationProp {
     // SAFETY: the struct is plain numbers, and CUDA asks for unused parts to be zero.
     let mut properties: CUmemAllocationProp = unsafe { std::mem::zeroed() };
     properties.type_ = cudarc::driver::sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;

@@ -97,18 +97,18 @@ pub const PLINTH_ERROR_GRAPH_MEMORY_IN_USE: plinth_status_t = 40;
 pub const PLINTH_ERROR_GRAPH_OVERLAP: plinth_status_t = 41;
 /// The graphs differ in what an update cannot change.
 pub const PLINTH_ERROR_GRAPH_UPDATE_REFUSED: plinth_status_t = 42;
-/// The time that the call was given ran out.
-pub const PLINTH_ERROR_TIMEOUT: plinth_status_t = 43;
+/// Others did not do their part in time.
+pub const PLINTH_ERROR_TIMED_OUT: plinth_status_t = 43;
+/// Another rank's process has ended, or has left the group.
+pub const PLINTH_ERROR_PEER_LOST: plinth_status_t = 44;
+/// The group was aborted, here or by another rank.
+pub const PLINTH_ERROR_ABORTED: plinth_status_t = 45;
+/// The ranks of a group made calls that do not belong together.
+pub const PLINTH_ERROR_RANK_MISMATCH: plinth_status_t = 46;
 /// A call of NCCL failed; the message says which.
-pub const PLINTH_ERROR_NCCL: plinth_status_t = 44;
+pub const PLINTH_ERROR_NCCL: plinth_status_t = 47;
 /// NCCL is needed, and it is not on this machine, or is too old.
-pub const PLINTH_ERROR_NCCL_UNAVAILABLE: plinth_status_t = 45;
-/// Another rank of the communicator failed, or its process ended.
-pub const PLINTH_ERROR_RANK_FAILED: plinth_status_t = 46;
-/// The ranks of the communicator do not ask for the same.
-pub const PLINTH_ERROR_RANK_MISMATCH: plinth_status_t = 47;
-/// The communicator was aborted, or failed earlier; make a new one.
-pub const PLINTH_ERROR_COMMUNICATOR_ABORTED: plinth_status_t = 48;
+pub const PLINTH_ERROR_NCCL_UNAVAILABLE: plinth_status_t = 48;
 /// The communicator is still being made.
 pub const PLINTH_ERROR_COMMUNICATOR_NOT_READY: plinth_status_t = 49;
 

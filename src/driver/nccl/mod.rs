@@ -145,8 +145,8 @@ fn describe(code: Code) -> (Status, &'static str) {
         table::SYSTEM_ERROR => (Status::NCCL, "a call to the system failed in it, or a connection was lost"),
         table::INVALID_ARGUMENT => (Status::INVALID_VALUE, "an argument is wrong"),
         table::INVALID_USAGE => (Status::NCCL, "it was not called as it must be"),
-        table::REMOTE_ERROR => (Status::RANK_FAILED, "another rank failed, or the way to it was lost"),
-        table::TIMEOUT => (Status::TIMEOUT, "its time ran out"),
+        table::REMOTE_ERROR => (Status::PEER_LOST, "another rank failed, or the way to it was lost"),
+        table::TIMEOUT => (Status::TIMED_OUT, "its time ran out"),
         _ => (Status::NCCL, "it failed inside"),
     }
 }
