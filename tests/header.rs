@@ -25,6 +25,8 @@ const SECTIONS: &[&str] = &[
     "trace",
     "generator",
     "random",
+    "communicator",
+    "communicator_work",
     "testing",
 ];
 

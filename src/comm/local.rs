@@ -2,7 +2,7 @@
 #![allow(missing_docs)]
 use super::ReduceOp;
 use crate::{
-    driver::{Span},
+    driver::Span,
     error::{Error, Result},
     status::Status,
     stream::Stream,

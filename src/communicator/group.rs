@@ -41,9 +41,10 @@ pub fn start() {
 /// Ends a group; what was asked in it is done now, unless it is part of another.
 pub fn end() -> Result<()> {
     let items = GROUP.with_borrow_mut(|group| {
-        group.depth = group.depth.checked_sub(1).ok_or_else(|| {
-            Error::new(Status::INVALID_VALUE, "a group ends that was not started in this thread")
-        })?;
+        group.depth = group
+            .depth
+            .checked_sub(1)
+            .ok_or_else(|| Error::new(Status::INVALID_VALUE, "a group ends that was not started in this thread"))?;
         Ok::<_, Error>(if group.depth == 0 { std::mem::take(&mut group.items) } else { Vec::new() })
     })?;
     super::carry_out(items)

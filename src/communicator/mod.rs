@@ -226,10 +226,9 @@ impl Communicator {
     fn check(&self) -> Result<()> {
         match &*self.failure.lock() {
             None => Ok(()),
-            Some(reason) => Err(Error::new(
-                Status::ABORTED,
-                format!("rank {} came to its end earlier: {reason}", self.rank),
-            )),
+            Some(reason) => {
+                Err(Error::new(Status::ABORTED, format!("rank {} came to its end earlier: {reason}", self.rank)))
+            }
         }
     }
 

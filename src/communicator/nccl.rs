@@ -291,9 +291,8 @@ pub fn split(
     let all = || {
         let begin = |(rank, color, key): &(&Rank, Option<u32>, i32)| {
             let device = runtime.device(rank.device as i32)?;
-            let (cell, _) = device.with_context(&runtime.driver, |_| {
-                rank.nccl.split(rank.comm()?, *color, *key, rank.blocking)
-            })?;
+            let (cell, _) =
+                device.with_context(&runtime.driver, |_| rank.nccl.split(rank.comm()?, *color, *key, rank.blocking))?;
             Ok(Rank::new(rank.nccl, cell, rank.device, rank.blocking))
         };
         batch.iter().map(begin).collect::<Result<Vec<Rank>>>()

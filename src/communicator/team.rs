@@ -133,10 +133,7 @@ impl Seat {
 
     /// Ends the team: whoever waits gets an error, and so does whoever comes.
     pub fn abort(&self, runtime: &Runtime) -> Result<()> {
-        self.team.fail(Trouble::new(
-            Status::ABORTED,
-            format!("rank {} aborted the communicator", self.rank),
-        ));
+        self.team.fail(Trouble::new(Status::ABORTED, format!("rank {} aborted the communicator", self.rank)));
         for rank in self.team.nccl.get().into_iter().flatten().flatten() {
             rank.abort(runtime)?;
         }
@@ -313,7 +310,8 @@ impl Team {
                 }
             }
         } else {
-            let trouble = Trouble::new(Status::RANK_MISMATCH, "some ranks ask for a split, and others for something else");
+            let trouble =
+                Trouble::new(Status::RANK_MISMATCH, "some ranks ask for a split, and others for something else");
             for waiting in round {
                 *waiting.ticket.0.lock() = Some(Err(trouble.clone()));
             }
@@ -354,7 +352,9 @@ impl Team {
             Kind::ReduceScatter { op } => local::reduce_scatter(&parts, count, element, op),
             Kind::AllToAll => local::all_to_all(&parts, count, element),
             // These never come here: they are asked for in queues of their own.
-            Kind::Send { .. } | Kind::Receive { .. } => Err(Error::new(Status::PANIC, "two ranks' work among all ranks'")),
+            Kind::Send { .. } | Kind::Receive { .. } => {
+                Err(Error::new(Status::PANIC, "two ranks' work among all ranks'"))
+            }
         }
     }
 
@@ -376,8 +376,7 @@ impl Team {
         if apart {
             stream::order(runtime, send.stream, receive.stream)?;
         }
-        runtime
-            .in_stream(send.stream, |driver, raw| Ok(driver.copy_peer(receive.to, to, send.from, from, raw)?))?;
+        runtime.in_stream(send.stream, |driver, raw| Ok(driver.copy_peer(receive.to, to, send.from, from, raw)?))?;
         if apart {
             stream::order(runtime, receive.stream, send.stream)?;
         }
@@ -404,9 +403,7 @@ impl Team {
             }
         }
         // Without NCCL the library's own kernels do it; nobody asked for NCCL by name.
-        let made = self.nccl.get_or_init(|| {
-            nccl::available(runtime).and_then(|nccl| self.connect(runtime, nccl)).ok()
-        });
+        let made = self.nccl.get_or_init(|| nccl::available(runtime).and_then(|nccl| self.connect(runtime, nccl)).ok());
         Ok(made.as_deref())
     }
 
@@ -414,9 +411,7 @@ impl Team {
     fn connect(&self, runtime: &Runtime, nccl: &'static Nccl) -> Result<Vec<Rank>> {
         let id = nccl.unique_id()?;
         let size = self.devices.len() as u32;
-        let join = |(rank, device): (usize, &u32)| {
-            Rank::join(runtime, nccl, id, (rank as u32, size), *device, false)
-        };
+        let join = |(rank, device): (usize, &u32)| Rank::join(runtime, nccl, id, (rank as u32, size), *device, false);
         let (ranks, _) = nccl.group(|| self.devices.iter().enumerate().map(join).collect::<Result<Vec<Rank>>>())?;
         for rank in &ranks {
             if let Err(error) = rank.wait_until_ready(self.limit, "NCCL connected the devices of this process") {

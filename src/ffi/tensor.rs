@@ -80,7 +80,7 @@ pub(super) fn to_c(tensor: &Tensor) -> DLTensor {
 }
 
 impl DLDataType {
-    fn element(self, name: &str) -> Result<ElementType> {
+    pub(super) fn element(self, name: &str) -> Result<ElementType> {
         let DLDataType { code, bits, lanes } = self;
         let element = match (code, bits) {
             (0, 8) => ElementType::I8,

@@ -48,7 +48,8 @@ pub fn load() -> Result<Nccl> {
         (
             symbol(library, c"ncclGetErrorString")
                 .map(|pointer| std::mem::transmute::<*const c_void, ErrorString>(pointer)),
-            symbol(library, c"ncclGetLastError").map(|pointer| std::mem::transmute::<*const c_void, LastError>(pointer)),
+            symbol(library, c"ncclGetLastError")
+                .map(|pointer| std::mem::transmute::<*const c_void, LastError>(pointer)),
         )
     };
     let mut version: c_int = 0;

@@ -279,7 +279,15 @@ impl Nccl {
 
     /// Reduces over all ranks, for all of them.
     #[allow(clippy::too_many_arguments)]
-    pub fn all_reduce(&self, from: Span, to: Span, what: What, op: c_int, comm: Comm, stream: Stream) -> Result<Progress> {
+    pub fn all_reduce(
+        &self,
+        from: Span,
+        to: Span,
+        what: What,
+        op: c_int,
+        comm: Comm,
+        stream: Stream,
+    ) -> Result<Progress> {
         // SAFETY: the caller vouched for the spans; communicator and stream are live. So it is in each call below.
         let code = unsafe {
             let (from, to) = (source(from), destination(to));
@@ -330,14 +338,7 @@ impl Nccl {
     pub fn all_gather(&self, from: Span, to: Span, what: What, comm: Comm, stream: Stream) -> Result<Progress> {
         // SAFETY: see `all_reduce`.
         let code = unsafe {
-            (self.table.ncclAllGather)(
-                source(from),
-                destination(to),
-                what.count,
-                what.kind,
-                comm.raw(),
-                raw(stream),
-            )
+            (self.table.ncclAllGather)(source(from), destination(to), what.count, what.kind, comm.raw(), raw(stream))
         };
         self.check(Call::ncclAllGather, code)
     }
@@ -379,24 +380,10 @@ impl Nccl {
     }
 
     /// Sends a part to each rank, and receives one from each; `None` where this NCCL has no call for it.
-    pub fn all_to_all(
-        &self,
-        from: Span,
-        to: Span,
-        what: What,
-        comm: Comm,
-        stream: Stream,
-    ) -> Result<Option<Progress>> {
+    pub fn all_to_all(&self, from: Span, to: Span, what: What, comm: Comm, stream: Stream) -> Result<Option<Progress>> {
         // SAFETY: see `all_reduce`.
         let code = unsafe {
-            (self.table.ncclAlltoAll)(
-                source(from),
-                destination(to),
-                what.count,
-                what.kind,
-                comm.raw(),
-                raw(stream),
-            )
+            (self.table.ncclAlltoAll)(source(from), destination(to), what.count, what.kind, comm.raw(), raw(stream))
         };
         if code == table::ABSENT {
             return Ok(None);
