@@ -38,6 +38,7 @@ pub mod half;
 pub mod handle;
 pub mod kernel;
 pub mod memory;
+pub mod nccl;
 pub mod peer;
 pub mod process;
 pub mod properties;

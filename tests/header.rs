@@ -27,6 +27,7 @@ const SECTIONS: &[&str] = &[
     "random",
     "communicator",
     "communicator_work",
+    "nccl",
     "testing",
 ];
 

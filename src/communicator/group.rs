@@ -50,6 +50,16 @@ pub fn end() -> Result<()> {
     super::carry_out(items)
 }
 
+/// Ends a group without what was asked in it. One that is part of another leaves that as it is, with what was asked so far.
+pub fn cancel() {
+    GROUP.with_borrow_mut(|group| {
+        group.depth = group.depth.saturating_sub(1);
+        if group.depth == 0 {
+            group.items.clear();
+        }
+    });
+}
+
 /// Whether the thread is in a group.
 pub fn is_open() -> bool {
     GROUP.with_borrow(|group| group.depth > 0)

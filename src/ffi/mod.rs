@@ -25,6 +25,7 @@ pub mod graph_condition;
 pub mod graph_times;
 pub mod guard;
 pub mod memory;
+pub mod nccl;
 pub mod out_of_memory;
 pub mod pluggable;
 pub mod pool;
