@@ -26,6 +26,7 @@ const CONDITION: Source = Source { architecture: 75, ptx: include_str!("../kerne
 const RANDOM: Source = Source { architecture: 75, ptx: include_str!("../kernels/random.ptx") };
 const RANDOM_HALF: Source = Source { architecture: 80, ptx: include_str!("../kernels/random_half.ptx") };
 const PERMUTATION: Source = Source { architecture: 75, ptx: include_str!("../kernels/permutation.ptx") };
+const GROUP: Source = Source { architecture: 75, ptx: include_str!("../kernels/group.ptx") };
 
 macro_rules! kernels {
     ($( $name:ident = $entry:literal in $source:ident; )*) => {
@@ -126,6 +127,24 @@ kernels! {
     PermutationCount = "plinth_permutation_count" in PERMUTATION;
     PermutationDeal = "plinth_permutation_deal" in PERMUTATION;
     PermutationSort = "plinth_permutation_sort" in PERMUTATION;
+
+    GroupCopy = "plinth_group_copy" in GROUP;
+    GroupF16 = "plinth_group_f16" in GROUP;
+    GroupBf16 = "plinth_group_bf16" in GROUP;
+    GroupF32 = "plinth_group_f32" in GROUP;
+    GroupF64 = "plinth_group_f64" in GROUP;
+    GroupU8 = "plinth_group_u8" in GROUP;
+    GroupI8 = "plinth_group_i8" in GROUP;
+    GroupU16 = "plinth_group_u16" in GROUP;
+    GroupI16 = "plinth_group_i16" in GROUP;
+    GroupU32 = "plinth_group_u32" in GROUP;
+    GroupI32 = "plinth_group_i32" in GROUP;
+    GroupU64 = "plinth_group_u64" in GROUP;
+    GroupI64 = "plinth_group_i64" in GROUP;
+    GroupBool = "plinth_group_bool" in GROUP;
+    GroupC64 = "plinth_group_c64" in GROUP;
+    GroupC128 = "plinth_group_c128" in GROUP;
+    GroupTransfer = "plinth_group_transfer" in GROUP;
 }
 
 const COUNT: usize = Kernel::ALL.len();
@@ -262,7 +281,8 @@ mod tests {
             assert_eq!(source.ptx.matches(&format!(".entry {}(", kernel.entry())).count(), 1, "{}", kernel.entry());
             listed.insert(kernel.entry());
         }
-        let sources = [SLEEP.ptx, PHILOX_SET.ptx, CONDITION.ptx, RANDOM.ptx, RANDOM_HALF.ptx, PERMUTATION.ptx];
+        let sources =
+            [SLEEP.ptx, PHILOX_SET.ptx, CONDITION.ptx, RANDOM.ptx, RANDOM_HALF.ptx, PERMUTATION.ptx, GROUP.ptx];
         assert_eq!(sources.iter().map(|ptx| ptx.matches(".entry ").count()).sum::<usize>(), listed.len());
         assert_eq!(listed.len(), Kernel::ALL.len());
     }

@@ -19,6 +19,7 @@ mod graph;
 mod graph_node;
 mod graph_view;
 // Its functions have the names and the contracts of the driver calls whose places they take.
+pub mod group;
 #[allow(missing_docs, non_snake_case, clippy::missing_safety_doc)]
 pub mod host;
 mod kernel;

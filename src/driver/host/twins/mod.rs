@@ -1,4 +1,5 @@
-//! What the host device runs in place of the random kernels: the same numbers, made by the CPU.
+//! What the host device runs in place of the library's kernels: of the random ones here, the same numbers, made by the CPU;
+//! those of [`group`] are collectives, and compute as [`combine`] says.
 //!
 //! [`philox`] makes the numbers, [`walk`] gives each element its own, and the distributions ([`real`], [`whole`]) make
 //! elements of them, for the types of [`element`] and with the functions of [`math`]. [`each`] is the one
@@ -7,8 +8,10 @@
 //! Integers, uniform and Bernoulli numbers are a GPU's bit by bit. The others differ in the last places where a GPU's
 //! fast functions do.
 
+pub mod combine;
 pub mod each;
 pub mod element;
+pub mod group;
 pub mod math;
 pub mod permutation;
 pub mod philox;
