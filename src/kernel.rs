@@ -26,6 +26,7 @@ const CONDITION: Source = Source { architecture: 75, ptx: include_str!("../kerne
 const RANDOM: Source = Source { architecture: 75, ptx: include_str!("../kernels/random.ptx") };
 const RANDOM_HALF: Source = Source { architecture: 80, ptx: include_str!("../kernels/random_half.ptx") };
 const PERMUTATION: Source = Source { architecture: 75, ptx: include_str!("../kernels/permutation.ptx") };
+const COLLECTIVE: Source = Source { architecture: 75, ptx: include_str!("../kernels/collective.ptx") };
 
 macro_rules! kernels {
     ($( $name:ident = $entry:literal in $source:ident; )*) => {
@@ -126,6 +127,18 @@ kernels! {
     PermutationCount = "plinth_permutation_count" in PERMUTATION;
     PermutationDeal = "plinth_permutation_deal" in PERMUTATION;
     PermutationSort = "plinth_permutation_sort" in PERMUTATION;
+
+    CommCopy = "plinth_comm_copy" in COLLECTIVE;
+    CommStrided = "plinth_comm_strided" in COLLECTIVE;
+    CommReduceF16 = "plinth_comm_reduce_f16" in COLLECTIVE;
+    CommReduceBf16 = "plinth_comm_reduce_bf16" in COLLECTIVE;
+    CommReduceF32 = "plinth_comm_reduce_f32" in COLLECTIVE;
+    CommReduceF64 = "plinth_comm_reduce_f64" in COLLECTIVE;
+    CommReduceB8 = "plinth_comm_reduce_b8" in COLLECTIVE;
+    CommReduceB16 = "plinth_comm_reduce_b16" in COLLECTIVE;
+    CommReduceB32 = "plinth_comm_reduce_b32" in COLLECTIVE;
+    CommReduceB64 = "plinth_comm_reduce_b64" in COLLECTIVE;
+    CommReduceBool = "plinth_comm_reduce_bool" in COLLECTIVE;
 }
 
 const COUNT: usize = Kernel::ALL.len();
@@ -262,7 +275,8 @@ mod tests {
             assert_eq!(source.ptx.matches(&format!(".entry {}(", kernel.entry())).count(), 1, "{}", kernel.entry());
             listed.insert(kernel.entry());
         }
-        let sources = [SLEEP.ptx, PHILOX_SET.ptx, CONDITION.ptx, RANDOM.ptx, RANDOM_HALF.ptx, PERMUTATION.ptx];
+        let sources =
+            [SLEEP.ptx, PHILOX_SET.ptx, CONDITION.ptx, RANDOM.ptx, RANDOM_HALF.ptx, PERMUTATION.ptx, COLLECTIVE.ptx];
         assert_eq!(sources.iter().map(|ptx| ptx.matches(".entry ").count()).sum::<usize>(), listed.len());
         assert_eq!(listed.len(), Kernel::ALL.len());
     }
