@@ -336,7 +336,7 @@ impl Driver {
     }
 
     /// Launches a kernel of collectives.
-    pub fn launch_collective(
+    pub fn launch_group_collective(
         &self,
         function: Function,
         blocks: u32,

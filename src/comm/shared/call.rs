@@ -340,7 +340,7 @@ impl Group {
             let blocks = self.tuning().blocks_for(step, self.size());
             let kernel = if op.is_some() { reducing } else { Kernel::GroupCopy };
             self.launch(&[Sequence::Collectives], stream, kernel, |driver, function, raw| {
-                Ok(driver.launch_collective(function, blocks, &told, raw)?)
+                Ok(driver.launch_group_collective(function, blocks, &told, raw)?)
             })
         };
         launched().context(|| format!("{name} of {count} {element} as rank {} of {}", self.rank(), self.size()))
