@@ -293,9 +293,16 @@ mod tests {
             assert_eq!(source.ptx.matches(&format!(".entry {}(", kernel.entry())).count(), 1, "{}", kernel.entry());
             listed.insert(kernel.entry());
         }
-        let sources =
-            [SLEEP.ptx, PHILOX_SET.ptx, CONDITION.ptx, RANDOM.ptx, RANDOM_HALF.ptx, PERMUTATION.ptx, GROUP.ptx,
-                COLLECTIVE.ptx];
+        let sources = [
+            SLEEP.ptx,
+            PHILOX_SET.ptx,
+            CONDITION.ptx,
+            RANDOM.ptx,
+            RANDOM_HALF.ptx,
+            PERMUTATION.ptx,
+            GROUP.ptx,
+            COLLECTIVE.ptx,
+        ];
         assert_eq!(sources.iter().map(|ptx| ptx.matches(".entry ").count()).sum::<usize>(), listed.len());
         assert_eq!(listed.len(), Kernel::ALL.len());
     }

@@ -268,7 +268,7 @@ static void run(void *context) {
 /* ---- groups */
 
 static _Thread_local int depth, failed;
-static _Thread_local task *first_task, **last_task = &first_task;
+static _Thread_local task *first_task, *last_task;
 /* Tasks are never freed: a graph may replay them. */
 static task *kept;
 static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
@@ -314,8 +314,8 @@ static int submit(task *made) {
       }
     }
   }
-  *last_task = made;
-  last_task = &made->next;
+  *(first_task == NULL ? &first_task : &last_task->next) = made;
+  last_task = made;
   return SUCCESS;
 }
 
@@ -330,8 +330,7 @@ EXPORT int ncclGroupEnd(void) {
   if (depth == 0) return INVALID_USAGE;
   if (--depth > 0) return SUCCESS;
   task *list = first_task;
-  first_task = NULL;
-  last_task = &first_task;
+  first_task = last_task = NULL;
   failed = SUCCESS;
   if (result == SUCCESS) result = fault("ncclGroupEnd");
   while (list != NULL) {

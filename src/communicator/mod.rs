@@ -1,8 +1,8 @@
 //! Communicators: ranks that work together, each on a device.
 //!
 //! The ranks are devices of one process, processes of one machine, or processes of many. [`engine`] says which engine
-//! carries out what they do: [`team`], between devices of one process; [`nccl`]; all take the same [`operation`]s, alone or
-//! in a [`group`].
+//! carries out what they do: [`team`], between devices of one process; [`shared`], between processes of one machine; [`nccl`].
+//! All take the same [`operation`]s, alone or in a [`group`].
 //!
 //! No call waits without end: what depends on another rank has a limit ([`patience`]), and a communicator that missed it, or
 //! whose rank failed, is done with. It can be aborted and a new one made.
@@ -12,9 +12,11 @@ pub mod group;
 pub mod nccl;
 pub mod operation;
 pub mod patience;
+pub mod shared;
 pub mod team;
 
 use crate::{
+    comm::shared::Group,
     driver::{Span, nccl::ID_BYTES},
     error::{Context, Error, Result},
     handle::{HandleTable, Kind as HandleKind},
@@ -76,6 +78,7 @@ pub struct Communicator {
 
 enum Engine {
     Team(Seat),
+    Shared(shared::Member),
     Nccl(nccl::Rank),
 }
 
@@ -96,7 +99,12 @@ fn register(communicator: Arc<Communicator>) -> Result<u64> {
 
 /// A new id for ranks to meet by.
 pub fn unique_id() -> Result<[u8; ID_BYTES]> {
-    nccl::available(runtime::ready()?)?.unique_id().context(|| "making an id for ranks to meet by")
+    let runtime = runtime::ready()?;
+    match (Choice::Auto.or_by_environment()?, nccl::available(runtime)) {
+        (Choice::Shared, _) | (Choice::Auto | Choice::Local, Err(_)) => Group::new_id(),
+        (_, nccl) => nccl?.unique_id(),
+    }
+    .context(|| "making an id for ranks to meet by")
 }
 
 /// Becomes one of `size` ranks that meet by an id, on a device; as a handle.
@@ -122,17 +130,51 @@ pub fn init_rank(size: i32, id: [u8; ID_BYTES], rank: i32, device: i32, options:
         let seat = seats.into_iter().next().ok_or_else(|| Error::new(Status::PANIC, "a team without a seat"))?;
         return register(Communicator::of_seat(seat, options.timeout));
     }
-    let nccl = nccl::available(runtime).context(attempt)?;
+    let engine = join(runtime, id, (rank, size), device, choice, options).context(attempt)?;
+    register(Communicator::new(rank, size, device, engine, options.timeout))
+}
+
+/// Meets the other ranks by the engine that the id and the choice ask for.
+fn join(
+    runtime: &Runtime,
+    id: [u8; ID_BYTES],
+    place: (u32, u32),
+    device: u32,
+    choice: Choice,
+    options: Options,
+) -> Result<Engine> {
+    let limit = options.timeout;
+    if Group::is_id(&id) && choice != Choice::Nccl {
+        return Ok(Engine::Shared(shared::Member::join(&id, place, device, limit)?));
+    }
+    if Group::is_id(&id) || matches!(choice, Choice::Local | Choice::Shared) {
+        let (made_by, wanted) =
+            if Group::is_id(&id) { ("the library itself", "NCCL") } else { ("NCCL", "another engine") };
+        return Err(Error::new(
+            Status::INVALID_VALUE,
+            format!(
+                "the id is one of {made_by}, and {wanted} was asked for; the engine is chosen where the id is made, too"
+            ),
+        ));
+    }
+    let nccl = nccl::available(runtime)?;
     let unlimited = options.flags & UNLIMITED != 0;
-    let joined = nccl::Rank::join(runtime, nccl, id, (rank, size), device, unlimited).context(attempt)?;
-    if options.flags & NONBLOCKING == 0
-        && let Err(error) = joined.wait_until_ready(options.timeout, "this rank waited for the others")
-    {
+    let joined = nccl::Rank::join(runtime, nccl, id, place, device, unlimited)?;
+    if options.flags & NONBLOCKING != 0 {
+        return Ok(Engine::Nccl(joined));
+    }
+    if let Err(error) = joined.wait_until_ready(limit, "this rank waited for the others") {
         // What NCCL says of the abort is less to the point.
         let _ = joined.abort(runtime);
-        return Err(error.context(attempt()));
+        return Err(error);
     }
-    register(Communicator::new(rank, size, device, Engine::Nccl(joined), options.timeout))
+    if choice == Choice::Nccl || unlimited {
+        return Ok(Engine::Nccl(joined));
+    }
+    Ok(match shared::Member::from_nccl(runtime, joined, place, device, limit)? {
+        Ok(member) => Engine::Shared(member),
+        Err(joined) => Engine::Nccl(joined),
+    })
 }
 
 #[cold]
@@ -171,6 +213,7 @@ pub fn destroy(handle: u64) -> Result<()> {
     let Some(runtime) = runtime::usable() else { return Ok(()) };
     match Arc::try_unwrap(communicator) {
         Ok(Communicator { engine: Engine::Team(seat), .. }) => seat.leave(runtime),
+        Ok(Communicator { engine: Engine::Shared(member), .. }) => member.leave(runtime),
         Ok(Communicator { engine: Engine::Nccl(rank), .. }) => rank.destroy(runtime),
         // A call of another thread's is in it, against the rules.
         Err(communicator) => communicator.abort(),
@@ -208,6 +251,7 @@ impl Communicator {
         match &self.engine {
             Engine::Team(seat) if seat.uses_nccl() => Choice::Nccl,
             Engine::Team(_) => Choice::Local,
+            Engine::Shared(_) => Choice::Shared,
             Engine::Nccl(_) => Choice::Nccl,
         }
     }
@@ -220,6 +264,9 @@ impl Communicator {
     /// Sets how long it waits from now on.
     pub fn set_timeout(&self, timeout: Duration) {
         self.milliseconds.store(timeout.as_millis().try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
+        if let Engine::Shared(member) = &self.engine {
+            member.set_timeout(timeout);
+        }
     }
 
     /// Fails if the communicator is done with.
@@ -242,6 +289,7 @@ impl Communicator {
         self.check()?;
         match &self.engine {
             Engine::Team(seat) => seat.trouble().map_or(Ok(true), Err),
+            Engine::Shared(member) => member.trouble().map_or(Ok(true), Err),
             Engine::Nccl(rank) => rank.is_ready(),
         }
         .inspect_err(|error| self.fail(error))
@@ -257,7 +305,11 @@ impl Communicator {
         let done = |driver: &crate::driver::Driver, raw| Ok(driver.stream_query(raw)?);
         Patience::new(limit).until(
             || format!("rank {} of {} waited for its work", self.rank, self.size),
-            || Ok((self.query()? && runtime.in_stream(stream, done)?).then_some(())),
+            // In this order, since what waited in a group that failed ends as if it were done.
+            || {
+                let done = runtime.in_stream(stream, done)?;
+                Ok((self.query()? && done).then_some(()))
+            },
         )
     }
 
@@ -267,6 +319,7 @@ impl Communicator {
         self.fail(&Error::new(Status::ABORTED, "it was aborted"));
         match &self.engine {
             Engine::Team(seat) => seat.abort(runtime),
+            Engine::Shared(member) => member.abort(runtime),
             Engine::Nccl(rank) => rank.abort(runtime),
         }
     }
@@ -318,22 +371,67 @@ fn carry_out(items: Vec<Item>) -> Result<()> {
         item.communicator.check()?;
     }
     let limit = items.iter().map(|item| item.communicator.timeout()).min().unwrap_or(TIMEOUT);
-    let (mut team, mut nccl) = (Vec::new(), Vec::new());
+    let (mut team, mut shared, mut nccl) = (Vec::new(), Vec::new(), Vec::new());
     for item in items {
-        match item.communicator.engine {
+        match &item.communicator.engine {
             Engine::Team(_) => team.push(item),
+            Engine::Shared(_) => shared.push(item),
             Engine::Nccl(_) => nccl.push(item),
         }
     }
+    // What one engine refuses is no reason for the ranks of another to wait in vain.
     let by_nccl = carry_out_by_nccl(runtime, nccl, limit);
-    carry_out_by_team(runtime, team, limit)?;
-    by_nccl
+    let by_shared = carry_out_by_shared(runtime, shared, limit);
+    let by_team = carry_out_by_team(runtime, team, limit);
+    by_nccl.and(by_shared).and(by_team)
+}
+
+fn carry_out_by_shared(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Result<()> {
+    let mut given = Ok(());
+    let mut splits = Vec::new();
+    let mut rest = items;
+    while let Some(communicator) = rest.first().map(|item| item.communicator.clone()) {
+        let Engine::Shared(member) = &communicator.engine else { break };
+        let (now, later): (Vec<Item>, Vec<Item>) =
+            rest.into_iter().partition(|item| Arc::ptr_eq(&item.communicator, &communicator));
+        rest = later;
+        let (mut own, mut large) = (Vec::new(), Vec::new());
+        for item in now {
+            match item.asked {
+                Asked::Operation(operation) => match member.nccl_for(&operation) {
+                    Some(rank) => large.push((rank, operation)),
+                    None => own.push(operation),
+                },
+                Asked::Split { .. } => splits.push(item),
+            }
+        }
+        let batch: Vec<_> = large.iter().map(|(rank, operation)| (*rank, communicator.size, operation)).collect();
+        let issued = nccl::issue(runtime, &batch, limit).map_err(Issued::into_error).and_then(|()| member.issue(&own));
+        given = given.and(issued);
+    }
+    given?;
+    for item in splits {
+        let (Engine::Shared(member), Asked::Split { color, key }) = (&item.communicator.engine, item.asked) else {
+            continue;
+        };
+        let (device, timeout) = (item.communicator.device, item.communicator.timeout());
+        let part = match member.split(color, key, limit)? {
+            Some((member, rank, size)) => {
+                register(Communicator::new(rank, size, device, Engine::Shared(member), timeout))?
+            }
+            None => 0,
+        };
+        if let Some(deliver) = item.deliver {
+            deliver(part);
+        }
+    }
+    Ok(())
 }
 
 fn carry_out_by_team(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Result<()> {
     let seat = |item: &Item| match &item.communicator.engine {
         Engine::Team(seat) => Some((seat.clone(), item.asked)),
-        Engine::Nccl(_) => None,
+        _ => None,
     };
     let batch: Vec<(Seat, Asked)> = items.iter().filter_map(seat).collect();
     for (item, outcome) in items.into_iter().zip(team::bring(runtime, &batch, limit)?) {

@@ -93,6 +93,11 @@ impl Rank {
         self.look()
     }
 
+    /// Fails with what the communicator came to.
+    pub fn check_health(&self) -> Result<()> {
+        self.is_ready().map(drop)
+    }
+
     fn look(&self) -> Result<bool> {
         self.check_not_ended()?;
         let Some(comm) = self.cell.get() else { return Ok(false) };
@@ -241,6 +246,15 @@ pub enum Issued {
     Refused(Error),
     /// NCCL took it, and failed with it, or did not come to an end.
     Failed(Error),
+}
+
+impl Issued {
+    /// The error, whichever it is.
+    pub fn into_error(self) -> Error {
+        match self {
+            Issued::Refused(error) | Issued::Failed(error) => error,
+        }
+    }
 }
 
 /// Gives NCCL operations of one or several ranks of this process, as one group, each with the size of its communicator, and

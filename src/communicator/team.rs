@@ -329,9 +329,7 @@ impl Team {
         if let Some(ranks) = self.nccl_for(runtime, operations)? {
             let size = self.devices.len() as u32;
             let batch: Vec<_> = ranks.iter().zip(operations).map(|(rank, operation)| (rank, size, operation)).collect();
-            return nccl::issue(runtime, &batch, self.limit).map_err(|issued| match issued {
-                Issued::Refused(error) | Issued::Failed(error) => error,
-            });
+            return nccl::issue(runtime, &batch, self.limit).map_err(Issued::into_error);
         }
         let parts: Vec<Part> = operations
             .iter()

@@ -8,8 +8,8 @@
 //! Integers, uniform and Bernoulli numbers are a GPU's bit by bit. The others differ in the last places where a GPU's
 //! fast functions do.
 
-pub mod combine;
 pub mod collective;
+pub mod combine;
 pub mod each;
 pub mod element;
 pub mod group;
