@@ -45,6 +45,7 @@ pub mod properties;
 pub mod random;
 pub mod runtime;
 pub mod status;
+pub mod store;
 pub mod stream;
 pub mod sync_debug;
 pub mod tensor;

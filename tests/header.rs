@@ -28,6 +28,7 @@ const SECTIONS: &[&str] = &[
     "communicator",
     "communicator_work",
     "nccl",
+    "store",
     "testing",
 ];
 

@@ -31,6 +31,16 @@ impl Patience {
         self.start.checked_add(self.limit)
     }
 
+    /// How long it still lasts.
+    pub fn left(&self) -> Duration {
+        self.limit.saturating_sub(self.start.elapsed())
+    }
+
+    /// A wait for the rest of this one.
+    pub fn rest(&self) -> Patience {
+        Patience { start: self.start, limit: self.limit, looks: 0 }
+    }
+
     /// Whether it is at its end.
     pub fn is_over(&self) -> bool {
         self.start.elapsed() >= self.limit

@@ -32,6 +32,7 @@ pub mod pool;
 pub mod properties;
 pub mod random;
 pub mod status;
+pub mod store;
 pub mod stream;
 pub mod sync_debug;
 pub mod tensor;
