@@ -378,7 +378,8 @@ mod tests {
 
     #[test]
     fn the_kernels_have_the_same_numbers() {
-        let source = include_str!("../../kernels/group.cu");
+        let source =
+            concat!(include_str!("../../kernels/group.cu"), include_str!("../../kernels/group/window.cuh"));
         for (name, value) in [
             ("kRanks", MAX_RANKS as u64),
             ("kBlocks", u64::from(MAX_BLOCKS)),
@@ -405,7 +406,7 @@ mod tests {
             assert!(source.contains(&format!(" {name} = {value};")), "{name} = {value}");
         }
         for mode in Mode::ALL {
-            assert!(source.contains(&format!(" k{mode:?} = {};", mode as u32)), "{mode:?}");
+            assert!(source.contains(&format!(" k{mode:?} = {},", mode as u32)), "{mode:?}");
         }
     }
 }
