@@ -27,6 +27,7 @@ const RANDOM: Source = Source { architecture: 75, ptx: include_str!("../kernels/
 const RANDOM_HALF: Source = Source { architecture: 80, ptx: include_str!("../kernels/random_half.ptx") };
 const PERMUTATION: Source = Source { architecture: 75, ptx: include_str!("../kernels/permutation.ptx") };
 const GROUP: Source = Source { architecture: 75, ptx: include_str!("../kernels/group.ptx") };
+const COLLECTIVE: Source = Source { architecture: 75, ptx: include_str!("../kernels/collective.ptx") };
 
 macro_rules! kernels {
     ($( $name:ident = $entry:literal in $source:ident; )*) => {
@@ -145,6 +146,17 @@ kernels! {
     GroupC64 = "plinth_group_c64" in GROUP;
     GroupC128 = "plinth_group_c128" in GROUP;
     GroupTransfer = "plinth_group_transfer" in GROUP;
+    CommCopy = "plinth_comm_copy" in COLLECTIVE;
+    CommStrided = "plinth_comm_strided" in COLLECTIVE;
+    CommReduceF16 = "plinth_comm_reduce_f16" in COLLECTIVE;
+    CommReduceBf16 = "plinth_comm_reduce_bf16" in COLLECTIVE;
+    CommReduceF32 = "plinth_comm_reduce_f32" in COLLECTIVE;
+    CommReduceF64 = "plinth_comm_reduce_f64" in COLLECTIVE;
+    CommReduceB8 = "plinth_comm_reduce_b8" in COLLECTIVE;
+    CommReduceB16 = "plinth_comm_reduce_b16" in COLLECTIVE;
+    CommReduceB32 = "plinth_comm_reduce_b32" in COLLECTIVE;
+    CommReduceB64 = "plinth_comm_reduce_b64" in COLLECTIVE;
+    CommReduceBool = "plinth_comm_reduce_bool" in COLLECTIVE;
 }
 
 const COUNT: usize = Kernel::ALL.len();
@@ -281,8 +293,16 @@ mod tests {
             assert_eq!(source.ptx.matches(&format!(".entry {}(", kernel.entry())).count(), 1, "{}", kernel.entry());
             listed.insert(kernel.entry());
         }
-        let sources =
-            [SLEEP.ptx, PHILOX_SET.ptx, CONDITION.ptx, RANDOM.ptx, RANDOM_HALF.ptx, PERMUTATION.ptx, GROUP.ptx];
+        let sources = [
+            SLEEP.ptx,
+            PHILOX_SET.ptx,
+            CONDITION.ptx,
+            RANDOM.ptx,
+            RANDOM_HALF.ptx,
+            PERMUTATION.ptx,
+            COLLECTIVE.ptx,
+            GROUP.ptx,
+        ];
         assert_eq!(sources.iter().map(|ptx| ptx.matches(".entry ").count()).sum::<usize>(), listed.len());
         assert_eq!(listed.len(), Kernel::ALL.len());
     }

@@ -5,7 +5,7 @@
 //! - **The core** (everything but [`ffi`] and [`driver`]) is safe Rust with [`Result`](error::Result), and knows
 //!   nothing of C. Each noun is a file: [`device`], [`stream`], [`event`], [`copy`], [`kernel`], [`tensor`]; or a folder:
 //!   [`memory`] is the caching allocator, from what a request meets first to what is done when memory is out;
-//!   [`random`] are generators and fills; [`graph`] is what is captured and replayed. docs/ tells how each works and why.
+//!   [`random`] are generators and fills; [`comm`] are collectives over devices; [`graph`] is what is captured and replayed. docs/ tells how each works and why.
 //! - **[`ffi`]** holds every exported function, a file a noun, with the same names. Each function checks what came
 //!   from C, converts it, and makes one call into the core inside one guard that turns errors and panics into
 //!   statuses.

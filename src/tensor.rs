@@ -24,6 +24,8 @@ pub enum ElementType {
     I32,
     I64,
     Bool,
+    Complex64,
+    Complex128,
 }
 
 impl ElementType {
@@ -33,13 +35,24 @@ impl ElementType {
             ElementType::U8 | ElementType::I8 | ElementType::Bool => 1,
             ElementType::F16 | ElementType::Bf16 | ElementType::U16 | ElementType::I16 => 2,
             ElementType::F32 | ElementType::U32 | ElementType::I32 => 4,
-            ElementType::F64 | ElementType::U64 | ElementType::I64 => 8,
+            ElementType::F64 | ElementType::U64 | ElementType::I64 | ElementType::Complex64 => 8,
+            ElementType::Complex128 => 16,
         }
+    }
+
+    /// What the address of an element is a multiple of: a complex number is two real ones.
+    pub fn alignment(self) -> u64 {
+        if self.is_complex() { self.bytes() / 2 } else { self.bytes() }
     }
 
     /// Whether elements have a fraction.
     pub fn is_float(self) -> bool {
         matches!(self, ElementType::F16 | ElementType::Bf16 | ElementType::F32 | ElementType::F64)
+    }
+
+    /// Whether elements are pairs of a real and an imaginary part.
+    pub fn is_complex(self) -> bool {
+        matches!(self, ElementType::Complex64 | ElementType::Complex128)
     }
 }
 
@@ -59,6 +72,8 @@ impl fmt::Display for ElementType {
             ElementType::I32 => "int32",
             ElementType::I64 => "int64",
             ElementType::Bool => "bool",
+            ElementType::Complex64 => "complex64",
+            ElementType::Complex128 => "complex128",
         })
     }
 }
@@ -124,7 +139,7 @@ impl Tensor {
             if memory.address() == 0 {
                 return Err(Error::new(Status::NULL_POINTER, "the tensor's data is NULL"));
             }
-            if !memory.address().is_multiple_of(element.bytes()) {
+            if !memory.address().is_multiple_of(element.alignment()) {
                 return Err(invalid(format!(
                     "the tensor's data at {:#x} is not aligned to its {element} elements",
                     memory.address()

@@ -9,6 +9,7 @@
 
 mod capture;
 pub mod codes;
+pub mod collective;
 mod condition;
 mod context;
 pub mod cuda;

@@ -60,6 +60,7 @@ impl From<ElementType> for DLDataType {
             ElementType::U8 | ElementType::U16 | ElementType::U32 | ElementType::U64 => 1,
             ElementType::F16 | ElementType::F32 | ElementType::F64 => 2,
             ElementType::Bf16 => 4,
+            ElementType::Complex64 | ElementType::Complex128 => 5,
             ElementType::Bool => 6,
         };
         DLDataType { code, bits: element.bytes() as u8 * 8, lanes: 1 }
@@ -95,6 +96,8 @@ impl DLDataType {
             (2, 32) => ElementType::F32,
             (2, 64) => ElementType::F64,
             (4, 16) => ElementType::Bf16,
+            (5, 64) => ElementType::Complex64,
+            (5, 128) => ElementType::Complex128,
             (6, 8) => ElementType::Bool,
             _ => {
                 return Err(invalid(
