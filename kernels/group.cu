@@ -121,7 +121,9 @@ __device__ __noinline__ void pull(const Circle &circle, u64 step, u32 rank, u8 *
 }
 
 // Says that this block has brought its part of a step, and waits for the others' parts. False if the group is broken.
-__device__ __noinline__ bool meet(const Circle &circle, u64 step, bool begins, u64 call, const Header &header) {
+// `poison` is what the rank of this thread's number has marked the own window with.
+__device__ __noinline__ bool meet(const Circle &circle, u64 step, bool begins, u64 call, const Header &header,
+                                  u32 poison) {
   __shared__ u32 broken;
   __syncthreads();
   if (threadIdx.x == 0) broken = 0;
@@ -133,7 +135,8 @@ __device__ __noinline__ bool meet(const Circle &circle, u64 step, bool begins, u
     __threadfence_system();
     const u64 flags = kFlags + (static_cast<u64>(blockIdx.x) * kRanks) * 8;
     publish(circle.windows[peer] + flags + circle.rank * 8, step + 1);
-    bool met = await(circle, circle.windows[circle.rank] + flags + peer * 8, step + 1, peer);
+    if (poison != 0) fail(circle, poison, peer, nullptr, nullptr);
+    bool met = poison == 0 && await(circle, circle.windows[circle.rank] + flags + peer * 8, step + 1, peer);
     if (met && begins) met = header.compare(circle, circle.windows[circle.rank] + mine + peer * 32, peer);
     if (!met) broken = 1;
   }
@@ -191,6 +194,8 @@ __device__ void run(const Collective &c) {
   if (*reinterpret_cast<volatile u32 *>(own + kFailed) != 0) return;
   u64 step = *reinterpret_cast<volatile u64 *>(own + kSteps);
   const u64 call = *reinterpret_cast<volatile u64 *>(own + kCalls);
+  // Parts that came before their rank gave up would otherwise let this one go on without it.
+  const u32 poison = threadIdx.x < circle.size ? peek(own + kPoison + threadIdx.x * 4) : 0;
   const Header header = {c.mode | c.op << 8 | static_cast<u64>(c.element) << 16 | static_cast<u64>(gridDim.x) << 32,
                          c.count, c.root, circle.slot};
   const u8 *from = reinterpret_cast<const u8 *>(c.from);
@@ -217,14 +222,14 @@ __device__ void run(const Collective &c) {
       const bool by_rows = c.mode == kAllToAll || c.mode == kReduceScatter;
       push(circle, step, from + offset, by_rows ? c.bytes : 0, bytes, first, last);
     }
-    if (!meet(circle, step, begins, call, header)) return;
+    if (!meet(circle, step, begins, call, header, poison)) return;
     if (by_parts || (Part::kReduces && (!to_root || is_root))) {
       give<Part>(c, step, by_parts ? part_bytes(bytes, each, circle.rank) : bytes, by_parts ? nullptr : to + offset,
                  first, last);
     }
     if (by_parts) {
       step += 1;
-      if (!meet(circle, step, false, call, header)) return;
+      if (!meet(circle, step, false, call, header, poison)) return;
       for (u32 rank = 0; rank < size && (!to_root || is_root); ++rank) {
         pull(circle, step, rank, to + offset + each * rank, part_bytes(bytes, each, rank));
       }
@@ -255,6 +260,9 @@ __device__ void transfer(const Circle &circle, const Transfer &t, u32 lane) {
   const u64 own = circle.windows[circle.rank];
   const u64 other = circle.windows[t.peer];
   const bool sends = t.sends != 0;
+  const u32 poison = threadIdx.x < circle.size ? peek(own + kPoison + threadIdx.x * 4) : 0;
+  if (poison != 0) fail(circle, poison, threadIdx.x, nullptr, nullptr);
+  __syncthreads();
   if (*reinterpret_cast<volatile u32 *>(own + kFailed) != 0) return;
   volatile u64 *counter = reinterpret_cast<volatile u64 *>(own + (sends ? kSent : kReceived)) + t.peer * kLanes + lane;
   u64 number = *counter;

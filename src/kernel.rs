@@ -300,8 +300,8 @@ mod tests {
             RANDOM.ptx,
             RANDOM_HALF.ptx,
             PERMUTATION.ptx,
-            GROUP.ptx,
             COLLECTIVE.ptx,
+            GROUP.ptx,
         ];
         assert_eq!(sources.iter().map(|ptx| ptx.matches(".entry ").count()).sum::<usize>(), listed.len());
         assert_eq!(listed.len(), Kernel::ALL.len());

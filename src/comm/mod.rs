@@ -11,7 +11,7 @@
 //! any shape, whose elements [`moves`] finds wherever they lie, [`host`] also in memory of the CPU; [`output`] makes the
 //! tensors that a caller wants made.
 //!
-//! [`shared`] is for processes of one machine, which share memory of their devices.
+//! [`shared`] is for the processes of one machine.
 
 pub mod large;
 pub mod local;

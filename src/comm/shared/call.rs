@@ -46,6 +46,8 @@ const ELEMENTS: &[(ElementType, Kernel)] = &[
     (ElementType::U64, Kernel::GroupU64),
     (ElementType::I64, Kernel::GroupI64),
     (ElementType::Bool, Kernel::GroupBool),
+    (ElementType::Complex64, Kernel::GroupC64),
+    (ElementType::Complex128, Kernel::GroupC128),
 ];
 
 fn number_of(element: ElementType) -> Result<(u32, Kernel)> {
@@ -324,8 +326,14 @@ impl Group {
         let launched = || {
             self.check_rank(root)?;
             let (number, reducing) = number_of(element)?;
-            if op == Some(ReduceOp::Average) && element == ElementType::Bool {
-                return Err(invalid("bools have no average".into()));
+            match op {
+                Some(ReduceOp::Average) if element == ElementType::Bool => {
+                    return Err(invalid("bools have no average".into()));
+                }
+                Some(ReduceOp::Minimum | ReduceOp::Maximum) if element.is_complex() => {
+                    return Err(invalid("complex numbers have no order".into()));
+                }
+                _ => {}
             }
             let (read, written) = mode.rows(self.rank(), root, self.size());
             let (from, to) = (self.covers(from, read, count, element)?, self.covers(to, written, count, element)?);
@@ -340,7 +348,7 @@ impl Group {
             let blocks = self.tuning().blocks_for(step, self.size());
             let kernel = if op.is_some() { reducing } else { Kernel::GroupCopy };
             self.launch(&[Sequence::Collectives], stream, kernel, |driver, function, raw| {
-                Ok(driver.launch_group_collective(function, blocks, &told, raw)?)
+                Ok(driver.launch_group(function, blocks, &told, raw)?)
             })
         };
         launched().context(|| format!("{name} of {count} {element} as rank {} of {}", self.rank(), self.size()))

@@ -132,8 +132,15 @@ pub fn meet(id: &Id, card: Card, size: u32, window: &OwnedFd, timeout: Option<Du
         meeting.cards.resize(size as usize, card);
         meeting.windows.resize_with(size as usize, || None);
         gather(id, &mut meeting, timeout)?;
-        introduce(&mut meeting, window)
-            .map_err(|error| system("telling the ranks of a group of each other", &error))?;
+        introduce(&mut meeting, window).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                Error::new(Status::TIMED_OUT, "a rank did not take in time what the others brought")
+            }
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+                Error::new(Status::PEER_LOST, format!("a rank ended while the group was made: {error}"))
+            }
+            _ => system("telling the ranks of a group of each other", &error),
+        })?;
     } else {
         come(id, &mut meeting, card, size, window, timeout)?;
     }
@@ -177,10 +184,11 @@ fn gather(id: &Id, meeting: &mut Meeting, timeout: Option<Duration>) -> Result<(
         } else {
             None
         };
-        channels[rank.min(meeting.cards.len() - 1)] = Some(socket);
         if let Some(error) = wrong {
+            channels.push(Some(socket));
             return Err(refuse(channels, error));
         }
+        channels[rank] = Some(socket);
         (meeting.cards[rank], meeting.windows[rank]) = (card, Some(window));
     }
     meeting.channels = channels.into_iter().flatten().collect();

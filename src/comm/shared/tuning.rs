@@ -1,7 +1,7 @@
 //! Which way a collective goes, and by how many blocks.
 //!
-//! All ranks must choose alike, so they compare their tunings when they meet. The numbers below are for GPUs that are joined
-//! by switches, and are measured by benches/group.py; `PLINTH_GROUP_TUNING` has others, as "one_shot=65536,blocks=32".
+//! All ranks must choose alike, so they compare their tunings when they meet. The numbers below are chosen for GPUs that are
+//! joined by switches, and not measured yet; `PLINTH_GROUP_TUNING` has others, as "one_shot=65536,blocks=32".
 
 use crate::{
     driver::group::{ENTRIES, LANES, MAX_BLOCKS, place},

@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn every_operation_of_each_kind() {
-        assert_eq!([0, 1, 2, 3, 4].map(|op| of::<i8, 3>([100, 100, -7], op)), [-63, -16, -7, 100, -21]);
+        assert_eq!([0, 1, 2, 3, 4].map(|op| of::<i8, 3>([100, 100, -7], op)), [-63, -112, -7, 100, -21]);
         assert_eq!([0, 1, 2, 3, 4].map(|op| of::<u16, 2>([65535, 3], op)), [2, 65533, 3, 65535, 1]);
         assert_eq!([0, 1, 2, 3].map(|op| of::<Truth, 2>([0, 7], op)), [1, 0, 0, 1]);
         assert_eq!(

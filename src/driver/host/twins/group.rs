@@ -115,10 +115,6 @@ impl Windows<'_> {
         (self.0.windows[at as usize] + place::STAGING + index * u64::from(self.0.slot)) as *mut u8
     }
 
-    fn is_broken(&self) -> bool {
-        self.half(self.0.rank, place::FAILED).load(Ordering::Acquire) != 0
-    }
-
     /// Breaks the group. The first one to find a reason reports it and tells the others.
     fn fail(&self, word: u32, by: u32, headers: Option<(&Header, &Header)>) {
         let failed = self.half(self.0.rank, place::FAILED);
@@ -139,17 +135,21 @@ impl Windows<'_> {
         }
     }
 
-    /// Fails if what waits for `peer` since `start` is to give up.
-    fn go_on(&self, start: Instant, peer: u32) -> Result<(), Broken> {
+    /// Fails if the group is broken, here or as another rank found. Parts that came before their rank gave up would
+    /// otherwise let this one go on without it.
+    fn check(&self) -> Result<(), Broken> {
         let circle = self.0;
-        if self.is_broken() {
-            return Err(Broken);
-        }
         let poison = |rank: &u32| self.half(circle.rank, place::POISON + u64::from(*rank) * 4).load(Ordering::Acquire);
         if let Some(rank) = (0..circle.size).find(|rank| poison(rank) != 0) {
             self.fail(poison(&rank), rank, None);
-            return Err(Broken);
         }
+        if self.half(circle.rank, place::FAILED).load(Ordering::Acquire) != 0 { Err(Broken) } else { Ok(()) }
+    }
+
+    /// Fails if what waits for `peer` since `start` is to give up.
+    fn go_on(&self, start: Instant, peer: u32) -> Result<(), Broken> {
+        self.check()?;
+        let circle = self.0;
         let mut word = self.report().stop.load(Ordering::Acquire);
         if word == 0 && circle.timeout != 0 && start.elapsed() > Duration::from_nanos(circle.timeout) {
             word = Reason::Timeout.word(peer);
@@ -237,7 +237,7 @@ fn collective(launch: &Launch, combine: Option<Combine>) {
                 launch.memory(address, bytes, write)?;
             }
         }
-        if !windows.is_broken() {
+        if windows.check().is_ok() {
             let call = Call { c: &c, windows: &windows, mode, combine, blocks: launch.grid[0] };
             // Why the group is broken was reported.
             let _ = call.run();
@@ -391,7 +391,7 @@ fn transfers(launch: &Launch) -> Result<(), Code> {
             lanes.push(lane);
         }
     }
-    if windows.is_broken() {
+    if windows.check().is_err() {
         return Ok(());
     }
     // Why the group is broken was reported.
