@@ -11,11 +11,17 @@
 //! any shape, whose elements [`moves`] finds wherever they lie, [`host`] also in memory of the CPU; [`output`] makes the
 //! tensors that a caller wants made.
 
+pub mod broadcast;
+pub mod exchange;
+pub mod host;
 pub mod large;
 pub mod local;
+pub mod moves;
 pub mod order;
+pub mod output;
 pub mod pieces;
 pub mod reach;
+pub mod reduce;
 pub mod tuning;
 
 /// What a reduction does with two elements.
