@@ -85,6 +85,8 @@ typedef struct task {
   unsigned char *to;
   size_t count;
   int kind, op, root, pairs;
+  /* The context of the communicator's device, which a default stream is that of. */
+  void *context;
   transfer *transfers;
   struct task *next;
 } task;
@@ -273,13 +275,23 @@ static _Thread_local task *first_task, *last_task;
 static task *kept;
 static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
 
+static int (*launch_host_function)(plinth_stream_t, void (*)(void *), void *);
+static int (*get_context)(void **);
+static int (*set_context)(void *);
+
+/* Finds the driver's functions once. */
+static void find_driver(void) {
+  void *found[3] = {NULL, NULL, NULL};
+  plinth_driver_entry_point("cuLaunchHostFunc", &found[0]);
+  plinth_driver_entry_point("cuCtxGetCurrent", &found[1]);
+  plinth_driver_entry_point("cuCtxSetCurrent", &found[2]);
+  memcpy(&launch_host_function, &found[0], sizeof found[0]);
+  memcpy(&get_context, &found[1], sizeof found[1]);
+  memcpy(&set_context, &found[2], sizeof found[2]);
+}
+
 static int launch(task *given) {
-  static int (*launch_host_function)(plinth_stream_t, void (*)(void *), void *);
-  void *found = NULL;
-  if (launch_host_function == NULL) {
-    if (plinth_driver_entry_point("cuLaunchHostFunc", &found) != PLINTH_OK) return INTERNAL_ERROR;
-    memcpy(&launch_host_function, &found, sizeof found);
-  }
+  void *previous = NULL;
   pthread_mutex_lock(&keeping);
   given->next = kept;
   kept = given;
@@ -289,7 +301,10 @@ static int launch(task *given) {
     return SUCCESS;
   }
   atomic_fetch_add(&given->of->running, 1);
-  if (launch_host_function(given->stream, run, given) != 0) {
+  if (get_context(&previous) != 0 || set_context(given->context) != 0) return CUDA_ERROR;
+  const int launched = launch_host_function(given->stream, run, given);
+  set_context(previous);
+  if (launched != 0) {
     atomic_fetch_sub(&given->of->running, 1);
     return CUDA_ERROR;
   }
@@ -346,8 +361,11 @@ EXPORT int ncclGroupEnd(void) {
 
 static task *task_of(enum work work, comm *of, plinth_stream_t stream, const void *from, void *to, size_t count,
                      int kind) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
   task *made = calloc(1, sizeof *made);
+  pthread_once(&once, find_driver);
   *made = (task){.work = work, .of = of, .stream = stream, .from = from, .to = to, .count = count, .kind = kind};
+  get_context(&made->context);
   return made;
 }
 
