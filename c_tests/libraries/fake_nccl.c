@@ -514,6 +514,8 @@ static int finish(comm *of) {
   atomic_store(&of->aborted, 1);
   while (atomic_load(&of->running) > 0) pause_a_little();
   shm_unlink(of->name);
+  /* Who left in peace is not missed. */
+  atomic_store(&of->shared->pids[of->rank], 0);
   munmap(of->shared, sizeof(segment));
   /* The rest stays: a graph may still hold tasks of it. */
   return SUCCESS;
