@@ -1,6 +1,7 @@
 /* Ranks that work together, by each engine. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_HOST_DEVICES=4 */
 /* also: PLINTH_COMMUNICATOR_ENGINE=nccl */
+/* also: PLINTH_COMMUNICATOR_NCCL_FROM=1 */
 #include "ranks.h"
 
 enum { RANKS = 2, COUNT = 1000 };

@@ -1,6 +1,7 @@
 /* Ranks that meet by an id, in threads and in processes. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_HOST_DEVICES=4 */
 /* also: PLINTH_COMMUNICATOR_ENGINE=nccl */
+/* also: PLINTH_COMMUNICATOR_NCCL_FROM=1 */
 /* also: PLINTH_COMMUNICATOR_ENGINE=shared */
 #include "ranks.h"
 

@@ -48,4 +48,19 @@ impl Choice {
 }
 
 /// From how many bytes on NCCL is taken for what both it and the library's own kernels can do.
-pub const NCCL_FROM: u64 = 64 << 20;
+const NCCL_FROM: u64 = 64 << 20;
+/// What sets another number of bytes.
+pub const NCCL_FROM_VARIABLE: &str = "PLINTH_COMMUNICATOR_NCCL_FROM";
+
+/// From how many bytes on a new communicator leaves to NCCL what both can do. Ranks must agree on it.
+pub fn nccl_from() -> Result<u64> {
+    let Some(value) = std::env::var_os(NCCL_FROM_VARIABLE).filter(|value| !value.is_empty()) else {
+        return Ok(NCCL_FROM);
+    };
+    value.to_str().and_then(|value| value.parse().ok()).ok_or_else(|| {
+        Error::new(
+            Status::INVALID_CONFIGURATION,
+            format!("{NCCL_FROM_VARIABLE} is {:?}; it can be a number of bytes", value.to_string_lossy()),
+        )
+    })
+}

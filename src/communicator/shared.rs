@@ -4,7 +4,7 @@
 //! Whether all ranks are on one machine, nobody has to say: ranks that met through NCCL tell each other.
 
 use super::{
-    engine::NCCL_FROM,
+    engine::nccl_from,
     nccl,
     operation::{Kind, Operation},
     patience::Patience,
@@ -25,6 +25,8 @@ use std::{collections::hash_map::DefaultHasher, fs, hash::Hasher, time::Duration
 pub struct Member {
     group: Group,
     nccl: Option<nccl::Rank>,
+    /// From how many bytes on NCCL is asked.
+    nccl_from: u64,
 }
 
 /// The bytes that ranks tell each other: the id of a group, and what tells one machine from another.
@@ -34,7 +36,7 @@ const ID: usize = 128;
 impl Member {
     /// One that has only the group.
     pub fn of_group(group: Group) -> Member {
-        Member { group, nccl: None }
+        Member { group, nccl: None, nccl_from: u64::MAX }
     }
 
     /// Joins a group by an id of the library's own.
@@ -63,9 +65,12 @@ impl Member {
                 })
                 .context(|| "asking the ranks for their machines")
         };
+        let nccl_from = nccl_from()?;
         let mut row = [0; ROW];
         row[..ID].copy_from_slice(&Group::new_id()?);
         row[ID..ID + 8].copy_from_slice(&machine().to_le_bytes());
+        // Ranks that do not agree on this do not share.
+        row[ID + 8..ID + 16].copy_from_slice(&nccl_from.to_le_bytes());
         let rows = exchange(&row)?;
         if rows.iter().any(|other| other[ID..] != row[ID..]) {
             return Ok(Err(rank));
@@ -78,7 +83,7 @@ impl Member {
         match joined {
             Ok(group) if rows.iter().all(|row| row[0] == 1) => {
                 group.set_timeout(limit);
-                Ok(Ok(Member { group, nccl: Some(rank) }))
+                Ok(Ok(Member { group, nccl: Some(rank), nccl_from }))
             }
             _ => Ok(Err(rank)),
         }
@@ -86,7 +91,7 @@ impl Member {
 
     /// Gives NCCL what is large, and is told which that is.
     pub fn nccl_for(&self, operation: &Operation) -> Option<&nccl::Rank> {
-        self.nccl.as_ref().filter(|_| operation.bytes() >= NCCL_FROM)
+        self.nccl.as_ref().filter(|_| operation.bytes() >= self.nccl_from)
     }
 
     /// The error that ended the group.

@@ -5,7 +5,7 @@
 //! rank gives its stream afterwards comes after it. A rank that waits in vain gives up at its time, and with it the team.
 
 use super::{
-    engine::{Choice, NCCL_FROM},
+    engine::{Choice, nccl_from},
     nccl::{self, Issued, Rank},
     operation::{Kind, Operation},
     patience::Patience,
@@ -31,6 +31,8 @@ pub struct Team {
     devices: Vec<u32>,
     engine: Choice,
     limit: Duration,
+    /// From how many bytes on NCCL is asked, if it is there.
+    nccl_from: u64,
     state: Mutex<State>,
     news: Condvar,
     /// NCCL's communicators, if they could be made when they were first wanted.
@@ -162,6 +164,7 @@ pub fn gather(runtime: &Runtime, devices: &[u32], engine: Choice, limit: Duratio
         devices: devices.to_vec(),
         engine,
         limit,
+        nccl_from: nccl_from()?,
         state: Mutex::new(state),
         news: Condvar::new(),
         nccl: OnceCell::new(),
@@ -388,7 +391,7 @@ impl Team {
         {
             return Ok(made.as_deref());
         }
-        let large = operations.first().is_some_and(|operation| operation.bytes() >= NCCL_FROM);
+        let large = operations.first().is_some_and(|operation| operation.bytes() >= self.nccl_from);
         if self.engine != Choice::Auto || !large || self.devices.len() < 2 {
             return Ok(None);
         }

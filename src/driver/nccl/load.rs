@@ -6,7 +6,7 @@
 
 use super::{
     Nccl,
-    table::{CALLS, Call, ErrorString, LastError, SUCCESS, Table},
+    table::{Call, ErrorString, LastError, SUCCESS, Table},
 };
 use crate::{
     error::{Error, Result},
@@ -159,11 +159,6 @@ fn symbol(library: *mut c_void, name: &CStr) -> Option<*const c_void> {
     // SAFETY: the library is open, and the name is NUL-terminated.
     let pointer = unsafe { libc::dlsym(library, name.as_ptr()) };
     (!pointer.is_null()).then_some(pointer.cast_const())
-}
-
-/// The symbols that an NCCL must have, for tests that make one.
-pub fn required_symbols() -> impl Iterator<Item = &'static str> {
-    CALLS.iter().filter(|call| call.required).map(|call| call.symbol)
 }
 
 #[cfg(test)]
