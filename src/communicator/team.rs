@@ -130,16 +130,21 @@ impl Seat {
 
     /// The error that ended the team.
     pub fn trouble(&self) -> Option<Error> {
-        self.team.state.lock().broken.as_ref().map(Trouble::error)
+        let rank = self.team.nccl.get().and_then(|ranks| ranks.as_ref()?.get(self.rank as usize));
+        // What is being done right now under the lock has its own way to tell.
+        let broken = self.team.state.try_lock().and_then(|state| state.broken.as_ref().map(Trouble::error));
+        broken.or_else(|| rank?.check_health().err())
     }
 
     /// Ends the team: whoever waits gets an error, and so does whoever comes.
     pub fn abort(&self, runtime: &Runtime) -> Result<()> {
-        self.team.fail(Trouble::new(Status::ABORTED, format!("rank {} aborted the communicator", self.rank)));
+        // First, since a call of NCCL's that does not come back has the lock.
+        let mut aborted = Ok(());
         for rank in self.team.nccl.get().into_iter().flatten().flatten() {
-            rank.abort(runtime)?;
+            aborted = aborted.and(rank.abort(runtime));
         }
-        Ok(())
+        self.team.fail(Trouble::new(Status::ABORTED, format!("rank {} aborted the communicator", self.rank)));
+        aborted
     }
 
     /// Ends what belongs to all seats, if this is the last.
@@ -408,19 +413,27 @@ impl Team {
         Ok(made.as_deref())
     }
 
-    /// Makes NCCL's communicators of the devices.
+    /// Makes NCCL's communicators of the devices. In NCCL's blocking mode, which is the cheaper one: all ranks are here, so
+    /// none is waited for in vain.
     fn connect(&self, runtime: &Runtime, nccl: &'static Nccl) -> Result<Vec<Rank>> {
         let id = nccl.unique_id()?;
         let size = self.devices.len() as u32;
-        let join = |(rank, device): (usize, &u32)| Rank::join(runtime, nccl, id, (rank as u32, size), *device, false);
-        let (ranks, _) = nccl.group(|| self.devices.iter().enumerate().map(join).collect::<Result<Vec<Rank>>>())?;
-        for rank in &ranks {
-            if let Err(error) = rank.wait_until_ready(self.limit, "NCCL connected the devices of this process") {
-                for rank in &ranks {
-                    let _ = rank.abort(runtime);
-                }
-                return Err(error);
+        let mut ranks = Vec::new();
+        let join_all = || {
+            for (rank, device) in self.devices.iter().enumerate() {
+                ranks.push(Rank::join(runtime, nccl, id, (rank as u32, size), *device, true)?);
             }
+            Ok(())
+        };
+        let connected = nccl.group(join_all).and_then(|_| {
+            ranks.iter().try_for_each(|rank| rank.wait_until_ready(self.limit, "NCCL connected the devices"))
+        });
+        if let Err(error) = connected {
+            for rank in &ranks {
+                // What NCCL says of the abort is less to the point.
+                let _ = rank.abort(runtime);
+            }
+            return Err(error);
         }
         Ok(ranks)
     }
