@@ -148,6 +148,54 @@ impl Tensor {
         }
         Ok(tensor)
     }
+
+    /// The extents of its dimensions.
+    pub fn shape(&self) -> &[i64] {
+        &self.sizes[..self.rank]
+    }
+
+    /// The bytes of its elements.
+    pub fn bytes(&self) -> u64 {
+        self.numel * self.element.bytes()
+    }
+
+    /// Whether its elements lie side by side, the last dimension's fastest.
+    pub fn is_contiguous(&self) -> bool {
+        let mut stride = 1;
+        self.numel == 0
+            || (0..self.rank).rev().all(|dimension| {
+                let size = self.sizes[dimension];
+                let fits = size == 1 || self.strides[dimension] == stride;
+                stride *= size;
+                fits
+            })
+    }
+
+    /// Whether its elements fill one run of memory, in any order.
+    pub fn is_dense(&self) -> bool {
+        let mut order: Vec<usize> = (0..self.rank).filter(|dimension| self.sizes[*dimension] != 1).collect();
+        order.sort_by_key(|dimension| self.strides[*dimension]);
+        let mut stride = 1;
+        self.numel == 0
+            || order.into_iter().all(|dimension| {
+                let fits = self.strides[dimension] == stride;
+                stride *= self.sizes[dimension];
+                fits
+            })
+    }
+
+    /// The part of it whose index in one dimension is from `start` on, for `length`; both lie within the dimension.
+    pub fn narrow(&self, dimension: usize, start: i64, length: i64) -> Tensor {
+        let mut part = *self;
+        part.sizes[dimension] = length;
+        part.numel = match self.sizes[dimension] {
+            0 => 0,
+            size => self.numel / size as u64 * length as u64,
+        };
+        let elements = start.wrapping_mul(self.strides[dimension]);
+        part.memory = self.memory.moved(elements.wrapping_mul(self.element.bytes() as i64));
+        part
+    }
 }
 
 #[cold]
@@ -170,6 +218,31 @@ mod tests {
         assert_eq!(dense.numel, 24);
         assert_eq!(tensor(&[], None).unwrap().numel, 1);
         assert_eq!(tensor(&[5, 0, 7], None).unwrap().numel, 0);
+    }
+
+    #[test]
+    fn how_elements_lie() {
+        for (shape, strides, contiguous, dense) in [
+            (&[2, 3][..], &[3, 1][..], true, true),
+            (&[2, 3], &[1, 2], false, true),
+            (&[2, 3], &[4, 1], false, false),
+            (&[2, 3], &[0, 1], false, false),
+            (&[2, 1, 3], &[3, 77, 1], true, true),
+            (&[2, 0], &[5, 5], true, true),
+            (&[3], &[-1], false, false),
+        ] {
+            let tensor = tensor(shape, Some(strides)).unwrap();
+            assert_eq!((tensor.is_contiguous(), tensor.is_dense()), (contiguous, dense), "{shape:?} {strides:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_begins_where_it_should() {
+        let whole = tensor(&[4, 6], Some(&[-6, 1])).unwrap();
+        let part = whole.narrow(0, 1, 2).narrow(1, 3, 3);
+        assert_eq!(part.memory.address(), 4096 + 4 * (3 - 6));
+        assert_eq!((part.shape(), part.numel, part.bytes()), (&[2, 3][..], 6, 24));
+        assert_eq!(tensor(&[0, 6], None).unwrap().narrow(1, 2, 3).numel, 0);
     }
 
     #[test]

@@ -25,6 +25,7 @@ const SECTIONS: &[&str] = &[
     "trace",
     "generator",
     "random",
+    "comm",
     "testing",
 ];
 

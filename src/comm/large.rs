@@ -116,7 +116,7 @@ pub fn broadcast(crew: &Crew, source: Stream, receivers: &[Stream], pieces: &Pie
     // Also where it failed: part of the work may be under way.
     let left = receivers.iter().try_for_each(|receiver| {
         let others = receivers.iter().copied().filter(|other| other.device != receiver.device);
-        follow(runtime, *receiver, others)
+        follow(runtime, *receiver, others.chain([source]))
     });
     passed.and(left)
 }

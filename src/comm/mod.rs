@@ -13,11 +13,17 @@
 //!
 //! [`shared`] is for the processes of one machine.
 
+pub mod broadcast;
+pub mod exchange;
+pub mod host;
 pub mod large;
 pub mod local;
+pub mod moves;
 pub mod order;
+pub mod output;
 pub mod pieces;
 pub mod reach;
+pub mod reduce;
 pub mod shared;
 pub mod tuning;
 

@@ -12,7 +12,7 @@ pub const MOST_LENGTH: u64 = (1 << 40) - 1;
 /// The most blocks of a launch, for the same reason.
 const MOST_BLOCKS: u64 = 1 << 24;
 /// The most dimensions of a piece that does not lie in one run.
-pub const MOST_DIMENSIONS: usize = 25;
+pub const MOST_DIMENSIONS: usize = super::random::MAX_RANK + 1;
 
 /// One dimension of a piece: its extent, and the distances of neighbours where it comes from and where it goes, in bytes.
 pub type Dimension = (u32, i64, i64);

@@ -12,6 +12,7 @@
 #![allow(clippy::missing_safety_doc)] // the contract is the one above, and each parameter's comment
 
 pub mod allocator;
+pub mod comm;
 pub mod device;
 pub mod device_context;
 pub mod event;
