@@ -941,6 +941,26 @@ typedef struct plinth_host_usage_t {
  */
 #define PLINTH_ERROR_GRAPH_UPDATE_REFUSED 42
 
+/**
+ * Others did not do their part in time.
+ */
+#define PLINTH_ERROR_TIMED_OUT 43
+
+/**
+ * Another rank's process has ended, or has left the group.
+ */
+#define PLINTH_ERROR_PEER_LOST 44
+
+/**
+ * The group was aborted, here or by another rank.
+ */
+#define PLINTH_ERROR_ABORTED 45
+
+/**
+ * The ranks of a group made calls that do not belong together.
+ */
+#define PLINTH_ERROR_RANK_MISMATCH 46
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
