@@ -16,8 +16,8 @@
 //! device, current streams, the arenas of memory that it used last), [`handle`] the scheme by which a wrong handle is
 //! recognised instead of followed.
 //!
-//! Unsafe code is allowed in [`ffi`] and [`driver`], where C is, and in two locks of a few lines, [`memory::lock`], which a
-//! model checker has tried, and [`memory::biased`].
+//! Unsafe code is allowed in [`ffi`] and [`driver`], where C is, in two locks of a few lines, [`memory::lock`], which a
+//! model checker has tried, and [`memory::biased`], and where descriptors go through a socket, in [`comm::shared`].
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]

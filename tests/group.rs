@@ -15,6 +15,7 @@ mod values;
 
 use plinth::comm::shared::Group;
 use std::{
+    io::Read,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -53,10 +54,8 @@ impl Rank {
             std::thread::sleep(Duration::from_millis(2));
         }
         let mut text = String::new();
-        for pipe in [&mut self.0.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn std::io::Read>)] {
-            pipe.as_mut().unwrap().read_to_string(&mut text).unwrap();
-        }
-        std::io::Read::read_to_string(&mut self.0.stderr.take().unwrap(), &mut text).unwrap();
+        self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        self.0.stderr.take().unwrap().read_to_string(&mut text).unwrap();
         (self.0.wait().unwrap().success(), text)
     }
 }
@@ -74,10 +73,10 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Starts the ranks of a scenario.
+/// Starts the ranks of a scenario. "{rank}" in the environment is the number of each.
 pub fn start(scenario: &str, size: u32, environment: &[(&str, &str)]) -> Vec<Rank> {
     let ids = [0; 2].map(|_| hex(&Group::new_id().unwrap())).join(",");
-    let rank = |rank| {
+    let rank = |rank: u32| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--exact", "child", "--nocapture"])
@@ -85,7 +84,7 @@ pub fn start(scenario: &str, size: u32, environment: &[(&str, &str)]) -> Vec<Ran
             .env("PLINTH_TEST_RANK", format!("{rank}"))
             .env("PLINTH_TEST_SIZE", format!("{size}"))
             .env("PLINTH_HOST_DEVICES", "4")
-            .envs(environment.iter().copied())
+            .envs(environment.iter().map(|(key, value)| (key, value.replace("{rank}", &format!("{rank}")))))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         Rank(command.spawn().unwrap())

@@ -40,7 +40,7 @@ fn two_processes_of_one_number_are_told() {
 
 #[test]
 fn ranks_of_different_tunings_are_told() {
-    run("tunings", 2, &[]);
+    run("tunings", 2, &[("PLINTH_GROUP_TUNING", "blocks=1{rank}")]);
 }
 
 #[test]
@@ -98,8 +98,6 @@ fn twins() {
 
 fn tunings() {
     let me = me();
-    // SAFETY: no other thread of this test reads the environment.
-    unsafe { std::env::set_var("PLINTH_GROUP_TUNING", format!("blocks={}", me.rank + 7)) };
     let error = Group::join(&me.ids[0], me.rank, 2, 0, Some(Duration::from_secs(20))).unwrap_err();
     assert_eq!(error.status(), Status::RANK_MISMATCH, "{error}");
     assert!(error.message().contains("tuning"), "{error}");

@@ -39,7 +39,7 @@ fn each_collective_does_with_any_size_and_place() {
     run("each_size", 1, &[]);
     run("each_size", 2, &[SMALL]);
     run("each_size", 3, &[]);
-    run("each_size", 8, &[SMALL]);
+    run("each_size", 8, &[("PLINTH_GROUP_TUNING", "staging=65536,one_shot=4096,block_bytes=512")]);
 }
 
 #[test]

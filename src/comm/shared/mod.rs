@@ -1,8 +1,8 @@
 //! Collectives between the processes of one machine, by kernels that read and write memory which all of them share.
 //!
-//! The ranks meet in [`rendezvous`], and map a [`window`] of each other's memory. From then on a collective is one launch on
-//! each rank, which [`tuning`] chooses a way for; the kernels wait for each other, and the CPU for nothing. [`links`] between
-//! the processes tell who is still there. What breaks a group stays: [`call`] refuses everything later.
+//! The ranks meet in `rendezvous`, and map a `window` of each other's memory. From then on a collective is one launch on
+//! each rank, which [`tuning`] chooses a way for; the kernels wait for each other, and the CPU for nothing. `links` between
+//! the processes tell who is still there. What breaks a group stays: `call` refuses everything later.
 //!
 //! docs/collectives_processes.md tells how the kernels keep in step.
 

@@ -235,18 +235,16 @@ fn refuse(channels: Vec<Option<UnixStream>>, error: Error) -> Error {
 fn introduce(meeting: &mut Meeting, own: &OwnedFd) -> io::Result<()> {
     let size = meeting.cards.len();
     let mut links: Vec<Vec<Option<UnixStream>>> = (0..size).map(|_| (0..size).map(|_| None).collect()).collect();
-    for one in 0..size {
-        for other in one + 1..size {
-            let (near, far) = UnixStream::pair()?;
-            (links[one][other], links[other][one]) = (Some(near), Some(far));
-        }
+    for (one, other) in (0..size).flat_map(|one| (one + 1..size).map(move |other| (one, other))) {
+        let (near, far) = UnixStream::pair()?;
+        (links[one][other], links[other][one]) = (Some(near), Some(far));
     }
     let cards: Vec<u8> = meeting.cards.iter().flat_map(Card::bytes).collect();
-    for rank in 1..size {
+    for (rank, links) in links.iter().enumerate().skip(1) {
         let window = |other: &usize| meeting.windows[*other].as_ref().unwrap_or(own).as_fd();
         let others: Vec<usize> = (0..size).filter(|other| *other != rank).collect();
         let mut all: Vec<_> = others.iter().map(window).collect();
-        all.extend(links[rank].iter().flatten().map(AsFd::as_fd));
+        all.extend(links.iter().flatten().map(AsFd::as_fd));
         descriptors::send(&meeting.channels[rank - 1], 0, &cards, &all, meeting.deadline)?;
     }
     meeting.links = links.swap_remove(0);
