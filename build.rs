@@ -1,8 +1,10 @@
-//! Gives the shared library its soname, and keeps it loaded once it is.
+//! Gives the shared library its soname, keeps it loaded once it is, and compresses the kernels that it holds.
 
-fn main() {
+use std::{env, fs, io, path::PathBuf};
+
+fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed=build.rs");
-    let version = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();
+    let version = env::var("CARGO_PKG_VERSION").unwrap_or_default();
     let mut parts = version.split('.');
     let (major, minor) = (parts.next().unwrap_or("0"), parts.next().unwrap_or("0"));
     // Before 1.0 every minor version may break binaries; from then on only a major one does.
@@ -11,4 +13,20 @@ fn main() {
     // The process holds functions of the library that it cannot be asked to let go: its exit and fork handlers, and
     // the host device's threads.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    compress_kernels()
+}
+
+/// Writes `kernels/name.ptx` to `name.ptx.z` in the build's folder, as zlib's format has it.
+fn compress_kernels() -> io::Result<()> {
+    println!("cargo:rerun-if-changed=kernels");
+    let folder = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    for entry in fs::read_dir("kernels")? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "ptx") {
+            let packed = miniz_oxide::deflate::compress_to_vec_zlib(&fs::read(&path)?, 10);
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            fs::write(folder.join(name + ".z"), packed)?;
+        }
+    }
+    Ok(())
 }

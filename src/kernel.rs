@@ -2,13 +2,15 @@
 //!
 //! A kernel is loaded when it is first launched on a device, and alone: the driver compiles whatever it is given, and the
 //! dozens that are never used would take it seconds. So the text that it gets is a source's with all the other kernels
-//! left out.
+//! left out. The texts are most of the library, so it has them compressed.
 
 use crate::{
     device::Device,
     driver::{Driver, Function},
     error::{Error, Result},
-    runtime, stream,
+    runtime,
+    status::Status,
+    stream,
 };
 use once_cell::sync::OnceCell;
 use std::ffi::CString;
@@ -17,16 +19,38 @@ use std::ffi::CString;
 /// every device from compute capability 7.5 on.
 struct Source {
     architecture: u32,
-    ptx: &'static str,
+    /// The text, compressed when the library was built.
+    packed: &'static [u8],
 }
 
-const SLEEP: Source = Source { architecture: 75, ptx: include_str!("../kernels/sleep.ptx") };
-const PHILOX_SET: Source = Source { architecture: 75, ptx: include_str!("../kernels/philox_set.ptx") };
-const CONDITION: Source = Source { architecture: 75, ptx: include_str!("../kernels/condition.ptx") };
-const RANDOM: Source = Source { architecture: 75, ptx: include_str!("../kernels/random.ptx") };
-const RANDOM_HALF: Source = Source { architecture: 80, ptx: include_str!("../kernels/random_half.ptx") };
-const PERMUTATION: Source = Source { architecture: 75, ptx: include_str!("../kernels/permutation.ptx") };
-const COLLECTIVE: Source = Source { architecture: 75, ptx: include_str!("../kernels/collective.ptx") };
+macro_rules! sources {
+    ($( $name:ident = $file:literal for $architecture:literal; )*) => {
+        $( const $name: Source = Source {
+            architecture: $architecture,
+            packed: include_bytes!(concat!(env!("OUT_DIR"), "/", $file, ".z")),
+        }; )*
+        #[cfg(test)]
+        const SOURCES: &[Source] = &[ $( $name, )* ];
+    };
+}
+
+sources! {
+    SLEEP = "sleep.ptx" for 75;
+    PHILOX_SET = "philox_set.ptx" for 75;
+    CONDITION = "condition.ptx" for 75;
+    RANDOM = "random.ptx" for 75;
+    RANDOM_HALF = "random_half.ptx" for 80;
+    PERMUTATION = "permutation.ptx" for 75;
+    COLLECTIVE = "collective.ptx" for 75;
+}
+
+impl Source {
+    fn ptx(&self) -> Result<String> {
+        let text = miniz_oxide::inflate::decompress_to_vec_zlib(self.packed).ok();
+        text.and_then(|bytes| String::from_utf8(bytes).ok())
+            .ok_or_else(|| Error::new(Status::PANIC, "the text of a kernel is damaged"))
+    }
+}
 
 macro_rules! kernels {
     ($( $name:ident = $entry:literal in $source:ident; )*) => {
@@ -174,7 +198,8 @@ impl Device {
     #[cold]
     fn load_kernel(&self, driver: &Driver, kernel: Kernel) -> Result<Function> {
         let function = self.kernels.functions[kernel as usize].get_or_try_init(|| {
-            let (ptx, name) = (text(alone(kernel.source().ptx, kernel.entry())), text(kernel.entry().to_string()));
+            let ptx = text(alone(&kernel.source().ptx()?, kernel.entry()));
+            let name = text(kernel.entry().to_string());
             self.with_context(driver, |driver| {
                 let module = driver.with_relaxed_capture(|| driver.module_load(&ptx))??;
                 Ok::<_, Error>(driver.module_function(module, &name)?)
@@ -270,21 +295,21 @@ mod tests {
         let mut listed = BTreeSet::new();
         for kernel in Kernel::ALL {
             let source = kernel.source();
-            assert!(source.ptx.contains(&format!(".target sm_{}", source.architecture)));
-            assert!(!source.ptx.contains('\0'));
-            assert_eq!(source.ptx.matches(&format!(".entry {}(", kernel.entry())).count(), 1, "{}", kernel.entry());
+            let ptx = source.ptx().unwrap();
+            assert!(ptx.contains(&format!(".target sm_{}", source.architecture)));
+            assert!(!ptx.contains('\0'));
+            assert_eq!(ptx.matches(&format!(".entry {}(", kernel.entry())).count(), 1, "{}", kernel.entry());
             listed.insert(kernel.entry());
         }
-        let sources =
-            [SLEEP.ptx, PHILOX_SET.ptx, CONDITION.ptx, RANDOM.ptx, RANDOM_HALF.ptx, PERMUTATION.ptx, COLLECTIVE.ptx];
-        assert_eq!(sources.iter().map(|ptx| ptx.matches(".entry ").count()).sum::<usize>(), listed.len());
+        let count = |source: &Source| source.ptx().unwrap().matches(".entry ").count();
+        assert_eq!(SOURCES.iter().map(count).sum::<usize>(), listed.len());
         assert_eq!(listed.len(), Kernel::ALL.len());
     }
 
     #[test]
     fn a_kernel_alone_is_whole() {
         for kernel in Kernel::ALL {
-            let ptx = alone(kernel.source().ptx, kernel.entry());
+            let ptx = alone(&kernel.source().ptx().unwrap(), kernel.entry());
             assert_eq!(ptx.matches(".entry ").count(), 1, "{}", kernel.entry());
             assert!(ptx.contains(&format!(".entry {}(", kernel.entry())));
             assert_eq!(ptx.matches('{').count(), ptx.matches('}').count());
