@@ -163,7 +163,7 @@ static inline void reach_of(const item *one, int64_t *low, size_t *bytes) {
   *low *= (int64_t)width_of(one->kind);
 }
 
-/* The elements in the order of their indices. Free them. */
+/* The elements in the order of their indices, once all devices are done. Free them. */
 static inline unsigned char *elements_of(const item *one) {
   const int64_t count = count_of(one);
   const size_t width = width_of(one->kind);
@@ -173,6 +173,7 @@ static inline unsigned char *elements_of(const item *one) {
     size_t bytes = 0;
     reach_of(one, &low, &bytes);
     unsigned char *raw = (unsigned char *)pageable_memory(bytes);
+    synchronize_all();
     fetch(raw, (unsigned char *)one->dl.data + one->dl.byte_offset + low, bytes);
     for (int64_t index = 0; index < count; index++) {
       memcpy(out + (size_t)index * width, raw + (place_of(one, index) - low), width);
