@@ -151,6 +151,11 @@ def build(programs, arguments, pool):
         if complaint:
             worked = False
             print(f"{program.source.name} does not compile:\n{complaint}", file=sys.stderr)
+    for source in sorted((HERE / "libraries").glob("*.c")):
+        complaint = build_library(source, arguments)
+        if complaint:
+            worked = False
+            print(f"{source.name} does not compile:\n{complaint}", file=sys.stderr)
     return worked
 
 
@@ -161,6 +166,17 @@ def environment(program, arguments, variant):
         # Huge requests are part of the tests, and must be answered, not end the process.
         values.setdefault("ASAN_OPTIONS", "allocator_may_return_null=1")
     return values
+
+
+def build_library(source, arguments):
+    """Makes one of the libraries that tests load themselves, as NAME.so beside the programs."""
+    library = arguments.build / (source.stem + ".so")
+    if library.exists() and library.stat().st_mtime > source.stat().st_mtime:
+        return None
+    command = shlex.split(arguments.cc) + ["-std=gnu11", *WARNINGS, "-Wno-pedantic", "-g", "-O1", "-pthread", "-shared"]
+    command += ["-fPIC", f"-I{arguments.include}", str(source), "-o", str(library), f"-L{arguments.lib}", "-lplinth"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return None if done.returncode == 0 else f"{shlex.join(command)}\n{done.stdout}"
 
 
 def list_tests(program, arguments):

@@ -35,8 +35,12 @@ pub enum Kind {
     Graph = 3,
     /// A [`Graphed`](crate::graph::callable::Graphed) callable.
     GraphedCallable = 4,
+    /// A [`Communicator`](crate::communicator::Communicator).
+    Communicator = 5,
     /// An allocator of the program's own.
     Allocator = 8,
+    /// A [`Store`](crate::store::Store).
+    Store = 12,
     /// A second kind, for the tests here.
     #[cfg(test)]
     Other = 15,
@@ -49,7 +53,9 @@ impl Kind {
             2 => Some("a generator"),
             3 => Some("a graph"),
             4 => Some("a graphed callable"),
+            5 => Some("a communicator"),
             8 => Some("an allocator"),
+            12 => Some("a store"),
             #[cfg(test)]
             15 => Some("another thing"),
             _ => None,

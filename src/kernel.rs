@@ -41,6 +41,8 @@ sources! {
     RANDOM = "random.ptx" for 75;
     RANDOM_HALF = "random_half.ptx" for 80;
     PERMUTATION = "permutation.ptx" for 75;
+    COLLECTIVE = "collective.ptx" for 75;
+    GROUP = "group.ptx" for 75;
 }
 
 impl Source {
@@ -150,6 +152,35 @@ kernels! {
     PermutationCount = "plinth_permutation_count" in PERMUTATION;
     PermutationDeal = "plinth_permutation_deal" in PERMUTATION;
     PermutationSort = "plinth_permutation_sort" in PERMUTATION;
+
+    GroupCopy = "plinth_group_copy" in GROUP;
+    GroupF16 = "plinth_group_f16" in GROUP;
+    GroupBf16 = "plinth_group_bf16" in GROUP;
+    GroupF32 = "plinth_group_f32" in GROUP;
+    GroupF64 = "plinth_group_f64" in GROUP;
+    GroupU8 = "plinth_group_u8" in GROUP;
+    GroupI8 = "plinth_group_i8" in GROUP;
+    GroupU16 = "plinth_group_u16" in GROUP;
+    GroupI16 = "plinth_group_i16" in GROUP;
+    GroupU32 = "plinth_group_u32" in GROUP;
+    GroupI32 = "plinth_group_i32" in GROUP;
+    GroupU64 = "plinth_group_u64" in GROUP;
+    GroupI64 = "plinth_group_i64" in GROUP;
+    GroupBool = "plinth_group_bool" in GROUP;
+    GroupC64 = "plinth_group_c64" in GROUP;
+    GroupC128 = "plinth_group_c128" in GROUP;
+    GroupTransfer = "plinth_group_transfer" in GROUP;
+    CommCopy = "plinth_comm_copy" in COLLECTIVE;
+    CommStrided = "plinth_comm_strided" in COLLECTIVE;
+    CommReduceF16 = "plinth_comm_reduce_f16" in COLLECTIVE;
+    CommReduceBf16 = "plinth_comm_reduce_bf16" in COLLECTIVE;
+    CommReduceF32 = "plinth_comm_reduce_f32" in COLLECTIVE;
+    CommReduceF64 = "plinth_comm_reduce_f64" in COLLECTIVE;
+    CommReduceB8 = "plinth_comm_reduce_b8" in COLLECTIVE;
+    CommReduceB16 = "plinth_comm_reduce_b16" in COLLECTIVE;
+    CommReduceB32 = "plinth_comm_reduce_b32" in COLLECTIVE;
+    CommReduceB64 = "plinth_comm_reduce_b64" in COLLECTIVE;
+    CommReduceBool = "plinth_comm_reduce_bool" in COLLECTIVE;
 }
 
 const COUNT: usize = Kernel::ALL.len();

@@ -6,7 +6,8 @@
 //!   nothing of C. Each noun is a file: [`device`], [`stream`], [`event`], [`copy`], [`kernel`], [`tensor`]; or a folder:
 //!   [`memory`] is the caching allocator, from what a request meets first to what is done when memory is out, and
 //!   in [`memory::pinned`] that of pinned host memory;
-//!   [`random`] are generators and fills; [`graph`] is what is captured and replayed. docs/ tells how each works and why.
+//!   [`random`] are generators and fills; [`comm`] are collectives over devices, [`communicator`] those over ranks, wherever
+//!   they are; [`graph`] is what is captured and replayed. docs/ tells how each works and why.
 //! - **[`ffi`]** holds every exported function, a file a noun, with the same names. Each function checks what came
 //!   from C, converts it, and makes one call into the core inside one guard that turns errors and panics into
 //!   statuses.
@@ -19,13 +20,15 @@
 //!
 //! Unsafe code is allowed in [`ffi`] and [`driver`], where C is, in [`stack`], which reads the callers' stacks, in the one
 //! instruction of [`clock`], in two locks of a few lines, [`memory::lock`], which a model checker has tried, and
-//! [`memory::biased`], and around the system calls by which [`memory::ipc`] shares.
+//! [`memory::biased`], and around the system calls by which [`memory::ipc`] and [`comm::shared`] share.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
 #[allow(unsafe_code)]
 pub mod clock;
+pub mod comm;
+pub mod communicator;
 pub mod copy;
 pub mod device;
 #[allow(unsafe_code)]
@@ -40,6 +43,7 @@ pub mod half;
 pub mod handle;
 pub mod kernel;
 pub mod memory;
+pub mod nccl;
 pub mod peer;
 pub mod process;
 pub mod properties;
@@ -48,6 +52,7 @@ pub mod runtime;
 #[allow(unsafe_code)]
 pub mod stack;
 pub mod status;
+pub mod store;
 pub mod stream;
 pub mod sync_debug;
 pub mod tensor;

@@ -1,6 +1,7 @@
 //! Access of one device to the memory of another.
 
 use crate::{
+    comm::reach,
     driver::{Answer, Code, Context as Peer, Driver, codes},
     error::{Context, Result},
     memory, runtime,
@@ -22,6 +23,8 @@ pub fn enable(device: i32, peer: i32) -> Result<()> {
 
 /// Takes back what [`enable`] gave. Nothing happens where there is nothing to take back.
 pub fn disable(device: i32, peer: i32) -> Result<()> {
+    let runtime = runtime::ready()?;
+    reach::forget(runtime.device(device)?.ordinal, runtime.device(peer)?.ordinal);
     memory::remove_peer(device, peer)
         .and_then(|()| change(device, peer, Driver::disable_peer_access, codes::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED))
         .context(|| format!("taking device {device}'s access to device {peer}"))

@@ -80,6 +80,13 @@ statuses! {
     44 IPC_REEXPORT "PLINTH_ERROR_IPC_REEXPORT" "The memory came from another process, and only that can share it.";
     45 IPC_PEER_GONE "PLINTH_ERROR_IPC_PEER_GONE" "The process at the other end is gone, or gave up.";
     46 IPC_NOT_SHAREABLE "PLINTH_ERROR_IPC_NOT_SHAREABLE" "Memory of this kind cannot be shared in this way.";
+    47 TIMED_OUT "PLINTH_ERROR_TIMED_OUT" "Others did not do their part in time.";
+    48 PEER_LOST "PLINTH_ERROR_PEER_LOST" "Another rank's process has ended, or has left the group.";
+    49 ABORTED "PLINTH_ERROR_ABORTED" "The group was aborted, here or by another rank.";
+    50 RANK_MISMATCH "PLINTH_ERROR_RANK_MISMATCH" "The ranks of a group made calls that do not belong together.";
+    51 NCCL "PLINTH_ERROR_NCCL" "A call of NCCL failed; the message says which.";
+    52 NCCL_UNAVAILABLE "PLINTH_ERROR_NCCL_UNAVAILABLE" "NCCL is needed, and it is not on this machine, or is too old.";
+    53 COMMUNICATOR_NOT_READY "PLINTH_ERROR_COMMUNICATOR_NOT_READY" "The communicator is still being made.";
 }
 
 impl Status {

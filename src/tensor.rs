@@ -24,6 +24,8 @@ pub enum ElementType {
     I32,
     I64,
     Bool,
+    Complex64,
+    Complex128,
 }
 
 impl ElementType {
@@ -33,13 +35,24 @@ impl ElementType {
             ElementType::U8 | ElementType::I8 | ElementType::Bool => 1,
             ElementType::F16 | ElementType::Bf16 | ElementType::U16 | ElementType::I16 => 2,
             ElementType::F32 | ElementType::U32 | ElementType::I32 => 4,
-            ElementType::F64 | ElementType::U64 | ElementType::I64 => 8,
+            ElementType::F64 | ElementType::U64 | ElementType::I64 | ElementType::Complex64 => 8,
+            ElementType::Complex128 => 16,
         }
+    }
+
+    /// What the address of an element is a multiple of: a complex number is two real ones.
+    pub fn alignment(self) -> u64 {
+        if self.is_complex() { self.bytes() / 2 } else { self.bytes() }
     }
 
     /// Whether elements have a fraction.
     pub fn is_float(self) -> bool {
         matches!(self, ElementType::F16 | ElementType::Bf16 | ElementType::F32 | ElementType::F64)
+    }
+
+    /// Whether elements are pairs of a real and an imaginary part.
+    pub fn is_complex(self) -> bool {
+        matches!(self, ElementType::Complex64 | ElementType::Complex128)
     }
 }
 
@@ -59,6 +72,8 @@ impl fmt::Display for ElementType {
             ElementType::I32 => "int32",
             ElementType::I64 => "int64",
             ElementType::Bool => "bool",
+            ElementType::Complex64 => "complex64",
+            ElementType::Complex128 => "complex128",
         })
     }
 }
@@ -124,7 +139,7 @@ impl Tensor {
             if memory.address() == 0 {
                 return Err(Error::new(Status::NULL_POINTER, "the tensor's data is NULL"));
             }
-            if !memory.address().is_multiple_of(element.bytes()) {
+            if !memory.address().is_multiple_of(element.alignment()) {
                 return Err(invalid(format!(
                     "the tensor's data at {:#x} is not aligned to its {element} elements",
                     memory.address()
@@ -132,6 +147,54 @@ impl Tensor {
             }
         }
         Ok(tensor)
+    }
+
+    /// The extents of its dimensions.
+    pub fn shape(&self) -> &[i64] {
+        &self.sizes[..self.rank]
+    }
+
+    /// The bytes of its elements.
+    pub fn bytes(&self) -> u64 {
+        self.numel * self.element.bytes()
+    }
+
+    /// Whether its elements lie side by side, the last dimension's fastest.
+    pub fn is_contiguous(&self) -> bool {
+        let mut stride = 1;
+        self.numel == 0
+            || (0..self.rank).rev().all(|dimension| {
+                let size = self.sizes[dimension];
+                let fits = size == 1 || self.strides[dimension] == stride;
+                stride *= size;
+                fits
+            })
+    }
+
+    /// Whether its elements fill one run of memory, in any order.
+    pub fn is_dense(&self) -> bool {
+        let mut order: Vec<usize> = (0..self.rank).filter(|dimension| self.sizes[*dimension] != 1).collect();
+        order.sort_by_key(|dimension| self.strides[*dimension]);
+        let mut stride = 1;
+        self.numel == 0
+            || order.into_iter().all(|dimension| {
+                let fits = self.strides[dimension] == stride;
+                stride *= self.sizes[dimension];
+                fits
+            })
+    }
+
+    /// The part of it whose index in one dimension is from `start` on, for `length`; both lie within the dimension.
+    pub fn narrow(&self, dimension: usize, start: i64, length: i64) -> Tensor {
+        let mut part = *self;
+        part.sizes[dimension] = length;
+        part.numel = match self.sizes[dimension] {
+            0 => 0,
+            size => self.numel / size as u64 * length as u64,
+        };
+        let elements = start.wrapping_mul(self.strides[dimension]);
+        part.memory = self.memory.moved(elements.wrapping_mul(self.element.bytes() as i64));
+        part
     }
 }
 
@@ -155,6 +218,31 @@ mod tests {
         assert_eq!(dense.numel, 24);
         assert_eq!(tensor(&[], None).unwrap().numel, 1);
         assert_eq!(tensor(&[5, 0, 7], None).unwrap().numel, 0);
+    }
+
+    #[test]
+    fn how_elements_lie() {
+        for (shape, strides, contiguous, dense) in [
+            (&[2, 3][..], &[3, 1][..], true, true),
+            (&[2, 3], &[1, 2], false, true),
+            (&[2, 3], &[4, 1], false, false),
+            (&[2, 3], &[0, 1], false, false),
+            (&[2, 1, 3], &[3, 77, 1], true, true),
+            (&[2, 0], &[5, 5], true, true),
+            (&[3], &[-1], false, false),
+        ] {
+            let tensor = tensor(shape, Some(strides)).unwrap();
+            assert_eq!((tensor.is_contiguous(), tensor.is_dense()), (contiguous, dense), "{shape:?} {strides:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_begins_where_it_should() {
+        let whole = tensor(&[4, 6], Some(&[-6, 1])).unwrap();
+        let part = whole.narrow(0, 1, 2).narrow(1, 3, 3);
+        assert_eq!(part.memory.address(), 4096 - 4 * 3);
+        assert_eq!((part.shape(), part.numel, part.bytes()), (&[2, 3][..], 6, 24));
+        assert_eq!(tensor(&[0, 6], None).unwrap().narrow(1, 2, 3).numel, 0);
     }
 
     #[test]

@@ -34,6 +34,11 @@ const SECTIONS: &[&str] = &[
     "snapshot",
     "generator",
     "random",
+    "comm",
+    "communicator",
+    "communicator_work",
+    "nccl",
+    "store",
     "testing",
 ];
 

@@ -226,6 +226,26 @@ impl Driver {
         unsafe { call!(self, cuMemcpyAsync(destination.address, source.address, destination.bytes, stream.raw())) }
     }
 
+    /// Copies bytes of the program's to a span, and waits for them.
+    pub fn copy_from_host(&self, destination: Span, source: &[u8], stream: Stream) -> Answer<()> {
+        let bytes = destination.bytes.min(source.len());
+        // SAFETY: the caller vouched for the span; the bytes are borrowed until the copy is done, here or in what waits.
+        unsafe {
+            call!(self, cuMemcpyAsync(destination.address, source.as_ptr() as CUdeviceptr, bytes, stream.raw()))
+        }?;
+        self.stream_synchronize(stream)
+    }
+
+    /// Copies a span to bytes of the program's, and waits for them.
+    pub fn copy_to_host(&self, destination: &mut [u8], source: Span, stream: Stream) -> Answer<()> {
+        let bytes = source.bytes.min(destination.len());
+        // SAFETY: as in `copy_from_host`.
+        unsafe {
+            call!(self, cuMemcpyAsync(destination.as_mut_ptr() as CUdeviceptr, source.address, bytes, stream.raw()))
+        }?;
+        self.stream_synchronize(stream)
+    }
+
     /// Copies from one device's memory to another's, with or without peer access.
     pub fn copy_peer(
         &self,

@@ -9,6 +9,7 @@
 
 mod capture;
 pub mod codes;
+pub mod collective;
 mod condition;
 mod context;
 pub mod cuda;
@@ -19,12 +20,14 @@ mod graph;
 mod graph_node;
 mod graph_view;
 // Its functions have the names and the contracts of the driver calls whose places they take.
+pub mod group;
 #[allow(missing_docs, non_snake_case, clippy::missing_safety_doc)]
 pub mod host;
 mod kernel;
 mod memory;
 pub mod memory_pool;
 mod pages;
+pub mod nccl;
 pub mod permutation;
 pub mod plugin;
 pub mod random;

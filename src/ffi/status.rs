@@ -105,6 +105,20 @@ pub const PLINTH_ERROR_IPC_REEXPORT: plinth_status_t = 44;
 pub const PLINTH_ERROR_IPC_PEER_GONE: plinth_status_t = 45;
 /// Memory of this kind cannot be shared in this way.
 pub const PLINTH_ERROR_IPC_NOT_SHAREABLE: plinth_status_t = 46;
+/// Others did not do their part in time.
+pub const PLINTH_ERROR_TIMED_OUT: plinth_status_t = 47;
+/// Another rank's process has ended, or has left the group.
+pub const PLINTH_ERROR_PEER_LOST: plinth_status_t = 48;
+/// The group was aborted, here or by another rank.
+pub const PLINTH_ERROR_ABORTED: plinth_status_t = 49;
+/// The ranks of a group made calls that do not belong together.
+pub const PLINTH_ERROR_RANK_MISMATCH: plinth_status_t = 50;
+/// A call of NCCL failed; the message says which.
+pub const PLINTH_ERROR_NCCL: plinth_status_t = 51;
+/// NCCL is needed, and it is not on this machine, or is too old.
+pub const PLINTH_ERROR_NCCL_UNAVAILABLE: plinth_status_t = 52;
+/// The communicator is still being made.
+pub const PLINTH_ERROR_COMMUNICATOR_NOT_READY: plinth_status_t = 53;
 
 /// Returns the name of a status, "PLINTH_ERROR_OUT_OF_MEMORY"; "PLINTH_ERROR_UNKNOWN" for a number that is none.
 ///

@@ -43,10 +43,14 @@ pub struct DLTensor {
     pub byte_offset: u64,
 }
 
+/// What DLPack calls plain memory.
+pub(super) const CPU: i32 = 1;
 /// What DLPack calls memory of a CUDA device; the host device's is called so, too.
-const CUDA: i32 = 2;
+pub(super) const CUDA: i32 = 2;
+/// What DLPack calls host memory that is pinned.
+pub(super) const CUDA_HOST: i32 = 3;
 /// Memory that the driver moves between CPU and GPU.
-const CUDA_MANAGED: i32 = 13;
+pub(super) const CUDA_MANAGED: i32 = 13;
 
 #[cold]
 fn invalid(name: &str, reason: impl std::fmt::Display) -> Error {
@@ -60,6 +64,7 @@ impl From<ElementType> for DLDataType {
             ElementType::U8 | ElementType::U16 | ElementType::U32 | ElementType::U64 => 1,
             ElementType::F16 | ElementType::F32 | ElementType::F64 => 2,
             ElementType::Bf16 => 4,
+            ElementType::Complex64 | ElementType::Complex128 => 5,
             ElementType::Bool => 6,
         };
         DLDataType { code, bits: element.bytes() as u8 * 8, lanes: 1 }
@@ -80,7 +85,7 @@ pub(super) fn to_c(tensor: &Tensor) -> DLTensor {
 }
 
 impl DLDataType {
-    fn element(self, name: &str) -> Result<ElementType> {
+    pub(super) fn element(self, name: &str) -> Result<ElementType> {
         let DLDataType { code, bits, lanes } = self;
         let element = match (code, bits) {
             (0, 8) => ElementType::I8,
@@ -95,6 +100,8 @@ impl DLDataType {
             (2, 32) => ElementType::F32,
             (2, 64) => ElementType::F64,
             (4, 16) => ElementType::Bf16,
+            (5, 64) => ElementType::Complex64,
+            (5, 128) => ElementType::Complex128,
             (6, 8) => ElementType::Bool,
             _ => {
                 return Err(invalid(
@@ -126,8 +133,22 @@ pub unsafe fn tensor(tensor: *const DLTensor, name: &str) -> Result<Tensor> {
             format!("{name} is on a device of DLPack's type {device_type}, not on a CUDA device, whose type is {CUDA}"),
         ));
     }
-    let device = u32::try_from(device_id)
-        .map_err(|_| Error::new(Status::INVALID_DEVICE, format!("{name} is on device {device_id}, which cannot be")))?;
+    let device = device_number(device_id, name)?;
+    // SAFETY: the caller's promise.
+    unsafe { laid_out(described, element, device, name) }
+}
+
+/// A device's number that may not be the current device's -1.
+pub(super) fn device_number(number: i32, name: &str) -> Result<u32> {
+    u32::try_from(number)
+        .map_err(|_| Error::new(Status::INVALID_DEVICE, format!("{name} is on device {number}, which cannot be")))
+}
+
+/// The tensor that C describes, of a type and on a device that are known.
+///
+/// # Safety
+/// As [`tensor`].
+pub(super) unsafe fn laid_out(described: &DLTensor, element: ElementType, device: u32, name: &str) -> Result<Tensor> {
     let rank = usize::try_from(described.ndim)
         .map_err(|_| invalid(name, format_args!("it has {} dimensions", described.ndim)))?;
     if rank > crate::driver::random::MAX_RANK {

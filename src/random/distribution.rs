@@ -110,6 +110,8 @@ pub fn code_of(element: ElementType) -> ElementCode {
         ElementType::U16 | ElementType::I16 => ElementCode::I16,
         ElementType::U32 | ElementType::I32 => ElementCode::I32,
         ElementType::U64 | ElementType::I64 => ElementCode::I64,
+        // No fill takes these, and each says so.
+        ElementType::Complex64 | ElementType::Complex128 => ElementCode::F32,
     }
 }
 
@@ -341,6 +343,7 @@ pub(super) fn one(element: ElementType) -> u64 {
 pub(super) fn check_bernoulli(name: &str, element: ElementType) -> Result<()> {
     match element {
         ElementType::U16 | ElementType::U32 | ElementType::U64 => Err(unsupported(name, element)),
+        _ if element.is_complex() => Err(unsupported(name, element)),
         _ => Ok(()),
     }
 }

@@ -27,6 +27,8 @@ fn digits(element: ElementType) -> u32 {
         ElementType::U32 => 32,
         ElementType::I64 => 63,
         ElementType::U64 => 64,
+        // No fill takes these, and each says so.
+        ElementType::Complex64 | ElementType::Complex128 => 0,
     }
 }
 
@@ -58,7 +60,9 @@ fn plan(name: &'static str, element: ElementType, base: i64, range: u64, wide: b
 pub fn whole(element: ElementType) -> Result<Plan> {
     const NAME: &str = "plinth_random";
     let range = match element {
-        ElementType::U16 | ElementType::U32 | ElementType::U64 => return Err(unsupported(NAME, element)),
+        ElementType::U16 | ElementType::U32 | ElementType::U64 | ElementType::Complex64 | ElementType::Complex128 => {
+            return Err(unsupported(NAME, element));
+        }
         element if element.is_float() => (1 << digits(element)) + 1,
         element => 1 << digits(element),
     };
@@ -109,6 +113,7 @@ fn holds(element: ElementType, number: i64) -> bool {
             let limit = 1_i64 << digits(element);
             (-limit..limit).contains(&number)
         }
+        ElementType::Complex64 | ElementType::Complex128 => false,
     }
 }
 
@@ -124,6 +129,9 @@ fn checked(name: &'static str, element: ElementType, low: i64, last: i64) -> Res
 /// Numbers from `low` up to `high`, without that.
 pub fn range(element: ElementType, low: i64, high: i64) -> Result<Plan> {
     const NAME: &str = "plinth_random_range";
+    if element.is_complex() {
+        return Err(unsupported(NAME, element));
+    }
     let ordered = |low: i64, high: i64, meant: &str| {
         if low < high {
             Ok(())
@@ -148,7 +156,7 @@ pub fn range(element: ElementType, low: i64, high: i64) -> Result<Plan> {
 /// least 64-bit number on: all 64 bits.
 pub fn from(element: ElementType, low: i64) -> Result<Plan> {
     const NAME: &str = "plinth_random_from";
-    if element == ElementType::U64 {
+    if element == ElementType::U64 || element.is_complex() {
         return Err(unsupported(NAME, element));
     }
     if low == i64::MIN {
@@ -194,6 +202,11 @@ mod tests {
         assert_eq!(numbers(whole(ElementType::F32)), ((1 << 24) + 1, 0, 4));
         assert_eq!(numbers(whole(ElementType::F64)), ((1 << 53) + 1, 0, 2));
         assert!(whole(ElementType::U32).is_err());
+        for complex in [ElementType::Complex64, ElementType::Complex128] {
+            for refused in [whole(complex), range(complex, 0, 2), from(complex, 0)] {
+                assert!(refused.unwrap_err().message().contains("does not fill tensors of complex"));
+            }
+        }
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub struct Config {
     /// The memory of each device, in bytes.
     pub memory: u64,
     pub launch_blocking: bool,
+    /// Whether devices can be given access to each other's memory.
+    pub peers: bool,
     pub costs: Costs,
 }
 
@@ -67,7 +69,12 @@ impl Config {
         };
         let launch_blocking =
             get("CUDA_LAUNCH_BLOCKING").is_some_and(|text| text.trim().parse::<i64>().is_ok_and(|number| number != 0));
-        Ok(Config { model, visible, memory, launch_blocking, costs })
+        let peers = match get("PLINTH_HOST_PEERS").as_deref().map(str::trim) {
+            None | Some("" | "all") => true,
+            Some("none") => false,
+            Some(text) => return Err(format!("PLINTH_HOST_PEERS is \"{text}\"; it may be all or none")),
+        };
+        Ok(Config { model, visible, memory, launch_blocking, peers, costs })
     }
 }
 
@@ -126,6 +133,8 @@ mod tests {
         assert_eq!(config.model.name, "NVIDIA H200");
         assert_eq!(config.costs, Costs::Count);
         assert!(!config.launch_blocking);
+        assert!(config.peers);
+        assert!(!read(&[("PLINTH_HOST_PEERS", "none")]).unwrap().peers);
     }
 
     #[test]
@@ -147,6 +156,7 @@ mod tests {
             ("PLINTH_HOST_DEVICES", "65"),
             ("PLINTH_HOST_MODEL", "none"),
             ("PLINTH_HOST_COSTS", "free"),
+            ("PLINTH_HOST_PEERS", "some"),
         ] {
             let error = read(&[(name, value)]).unwrap_err();
             assert!(error.contains(name) && error.contains(value), "{error}");

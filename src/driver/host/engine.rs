@@ -133,6 +133,12 @@ impl Engine {
             }
             // After an error nothing more is done, but whoever waits is still told.
             Some(Op::Work(_) | Op::Host(_) | Op::Choose(..) | Op::Free(..)) if error != codes::CUDA_SUCCESS => {}
+            Some(Op::Work(work)) if work.may_wait() => {
+                stream.busy = true;
+                self.calls.push_back(id);
+                self.want_caller(id);
+                return false;
+            }
             // A worker looks at conditions, too: a loop that never ends must not take the lock for itself.
             Some(Op::Work(_) | Op::Choose(..) | Op::Free(..)) => {
                 stream.busy = true;

@@ -26,6 +26,13 @@ pub struct HostKernel {
     pub run: fn(&Launch),
 }
 
+impl HostKernel {
+    /// Whether the kernel may wait for what others do, so that it must not take a worker from them.
+    pub fn may_wait(&self) -> bool {
+        twins::group::KERNELS.as_ptr_range().contains(&std::ptr::from_ref(self))
+    }
+}
+
 /// One launch of a kernel.
 pub struct Launch {
     pub kernel: &'static HostKernel,
@@ -70,7 +77,7 @@ pub fn register(kernel: &'static HostKernel) {
 pub(super) fn find(name: &[u8]) -> Option<&'static HostKernel> {
     let known = REGISTRY.lock().iter().find(|kernel| kernel.name.as_bytes() == name).copied();
     let own = [&SLEEP, &PHILOX_SET, &CONDITION_SET].into_iter();
-    known.or_else(|| own.chain(twins::TWINS).find(|kernel| kernel.name.as_bytes() == name))
+    known.or_else(|| own.chain(twins::TWINS).chain(twins::group::KERNELS).find(|kernel| kernel.name.as_bytes() == name))
 }
 
 /// Occupies the stream for a number of the multiprocessor's clock cycles. A GPU spins; the host sleeps.

@@ -2,8 +2,8 @@
 //!
 //! Each device has up to [`SLOTS`] workers for copies, fills and kernels, which never wait for anything; among the
 //! streams that are ready, the one of the highest priority goes first, then the one that was ready first. What may
-//! wait (host functions, other processes' events) runs on threads of its own, as many as there are such things at a
-//! time. Threads start when there is something to do and end after a second without.
+//! wait (host functions, other processes' events, kernels that wait for other ranks) runs on threads of its own, as many
+//! as there are such things at a time. Threads start when there is something to do and end after a second without.
 
 use super::{
     engine::Engine,

@@ -52,6 +52,11 @@ pub struct HostCall {
 const STRETCH: u64 = 256 << 10;
 
 impl Work {
+    /// Whether it may wait for what others do.
+    pub fn may_wait(&self) -> bool {
+        matches!(self, Work::Kernel(launch) if launch.kernel.may_wait())
+    }
+
     pub fn run(&self, state: &State, device: usize) -> Result<(), Code> {
         match self {
             Work::Copy(copy) => copy.run(state),

@@ -90,6 +90,9 @@ pub unsafe extern "C" fn cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint) -
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
         let (device, peer) = pair(state, peer)?;
+        if !state.config.peers {
+            return Err(codes::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+        }
         let peers = &mut state.memory.write().peers[device];
         if *peers & (1 << peer) != 0 {
             return Err(codes::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);

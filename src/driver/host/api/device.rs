@@ -119,7 +119,7 @@ pub unsafe extern "C" fn cuDeviceCanAccessPeer(can_access: *mut c_int, device: C
     enter(Call::cuDeviceCanAccessPeer, 0, |state| {
         let out = Out::new(can_access)?;
         let (device, peer) = (physical(state, device)?, physical(state, peer)?);
-        out.put(c_int::from(device != peer));
+        out.put(c_int::from(device != peer && state.config.peers));
         Ok(())
     })
 }

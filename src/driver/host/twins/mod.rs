@@ -1,4 +1,5 @@
-//! What the host device runs in place of the random kernels: the same numbers, made by the CPU.
+//! What the host device runs in place of the library's kernels: of the random ones here, the same numbers, made by the CPU;
+//! those of [`group`] are collectives, and compute as [`combine`] says.
 //!
 //! [`philox`] makes the numbers, [`walk`] gives each element its own, and the distributions ([`real`], [`whole`]) make
 //! elements of them, for the types of [`element`] and with the functions of [`math`]. [`each`] is the one
@@ -7,8 +8,11 @@
 //! Integers, uniform and Bernoulli numbers are a GPU's bit by bit. The others differ in the last places where a GPU's
 //! fast functions do.
 
+pub mod collective;
+pub mod combine;
 pub mod each;
 pub mod element;
+pub mod group;
 pub mod math;
 pub mod permutation;
 pub mod philox;
@@ -25,6 +29,7 @@ use super::kernels::{HostKernel, Launch};
 use crate::{
     driver::{
         codes,
+        collective::Table,
         permutation::Permutation,
         random::{ElementCode, Fill, PhiloxState, Strided},
         table::Code,
@@ -44,6 +49,8 @@ const STRIDED: &[usize] = &[size_of::<Fill>(), size_of::<Strided>()];
 const EACH: &[usize] = &[size_of::<Fill>(), size_of::<Strided>(), size_of::<Strided>()];
 /// Those of the kernels of permutations, and of those among them that make keys.
 const PERMUTATION: &[usize] = &[size_of::<Permutation>()];
+/// That of the kernels of collectives.
+const TABLE: &[usize] = &[size_of::<Table>()];
 const KEYS: &[usize] = &[size_of::<Permutation>(), size_of::<u32>()];
 
 /// The list of twins: of kernels for elements side by side; of those for elements anywhere, each by the types that it is
@@ -148,6 +155,17 @@ twins! {
     "plinth_permutation_count" KEYS: permutation::run_keys,
     "plinth_permutation_deal" KEYS: permutation::run_keys,
     "plinth_permutation_sort" PERMUTATION: permutation::run,
+    "plinth_comm_copy" TABLE: collective::copy,
+    "plinth_comm_strided" TABLE: collective::strided,
+    "plinth_comm_reduce_f16" TABLE: collective::reduce::<F16>,
+    "plinth_comm_reduce_bf16" TABLE: collective::reduce::<Bf16>,
+    "plinth_comm_reduce_f32" TABLE: collective::reduce::<f32>,
+    "plinth_comm_reduce_f64" TABLE: collective::reduce::<f64>,
+    "plinth_comm_reduce_b8" TABLE: collective::reduce::<u8>,
+    "plinth_comm_reduce_b16" TABLE: collective::reduce::<u16>,
+    "plinth_comm_reduce_b32" TABLE: collective::reduce::<u32>,
+    "plinth_comm_reduce_b64" TABLE: collective::reduce::<u64>,
+    "plinth_comm_reduce_bool" TABLE: collective::reduce::<collective::Truth>,
 }
 
 /// A parameter that is a structure.
@@ -162,6 +180,8 @@ unsafe impl Parameter for Fill {}
 unsafe impl Parameter for Strided {}
 // SAFETY: all of its fields are integers.
 unsafe impl Parameter for Permutation {}
+// SAFETY: all of its fields are integers.
+unsafe impl Parameter for Table {}
 
 fn parameter<T: Parameter>(launch: &Launch, index: usize) -> Result<T, Code> {
     match launch.bytes(index) {

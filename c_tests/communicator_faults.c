@@ -1,0 +1,197 @@
+/* What goes wrong with NCCL, by a stand-in that fails as it is told. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* device: host */
+/* env: PLINTH_COMMUNICATOR_ENGINE=nccl */
+#include "ranks.h"
+
+enum { COUNT = 100 };
+
+static plinth_communicator_t team[2];
+static float *memory[2];
+
+static void make_team(uint64_t milliseconds) {
+  const int32_t devices[] = {0, 1};
+  const plinth_communicator_options_t options = options_of(PLINTH_ENGINE_AUTO, milliseconds, 0);
+  need_nccl();
+  CHECK_OK(plinth_communicator_init_all(devices, 2, &options, team));
+  for (int rank = 0; rank < 2; rank++) {
+    memory[rank] = floats_on(rank, COUNT, 1, 0);
+  }
+}
+
+static plinth_status_t reduce_all(void) {
+  CHECK_OK(plinth_communicator_group_start());
+  for (int rank = 0; rank < 2; rank++) {
+    CHECK_OK(plinth_communicator_all_reduce(team[rank], memory[rank], memory[rank], COUNT, FLOAT32, PLINTH_REDUCE_SUM,
+                                            NULL));
+  }
+  return plinth_communicator_group_end();
+}
+
+static void end_team(void) {
+  CHECK_OK(plinth_communicator_destroy(team[0]));
+  CHECK_OK(plinth_communicator_destroy(team[1]));
+}
+
+TEST(without_nccl_its_place_is_told) {
+  uint8_t id[PLINTH_UNIQUE_ID_SIZE];
+  const int32_t devices[] = {0, 1};
+  setenv("PLINTH_NCCL_LIBRARY", "/nonexistent/libnccl.so.2", 1);
+  CHECK_STATUS(plinth_nccl_version(NULL, NULL, NULL), PLINTH_ERROR_NCCL_UNAVAILABLE);
+  CHECK_MESSAGE("PLINTH_NCCL_LIBRARY cannot be loaded");
+  CHECK_MESSAGE("/nonexistent/libnccl.so.2");
+  CHECK_STATUS(plinth_nccl_unique_id(id), PLINTH_ERROR_NCCL_UNAVAILABLE);
+  CHECK_STATUS(plinth_communicator_init_all(devices, 2, NULL, team), PLINTH_ERROR_NCCL_UNAVAILABLE);
+  bool available = true;
+  CHECK_OK(plinth_nccl_is_available(NULL, 0, &available));
+  CHECK(!available);
+  /* Without being told to use NCCL, one process needs none. */
+  setenv("PLINTH_COMMUNICATOR_ENGINE", "auto", 1);
+  CHECK_OK(plinth_communicator_init_all(devices, 2, NULL, team));
+  for (int rank = 0; rank < 2; rank++) {
+    memory[rank] = floats_on(rank, COUNT, 1, 0);
+  }
+  CHECK_OK(reduce_all());
+  CHECK_OK(plinth_synchronize(0));
+  expect_floats(memory[0], COUNT, 2, 0);
+  end_team();
+  /* And neither do processes of one machine. */
+  CHECK_OK(plinth_nccl_unique_id(id));
+}
+
+TEST(an_engine_that_is_none_is_named) {
+  const int32_t devices[] = {0, 1};
+  setenv("PLINTH_COMMUNICATOR_ENGINE", "gloo", 1);
+  CHECK_STATUS(plinth_communicator_init_all(devices, 2, NULL, team), PLINTH_ERROR_INVALID_CONFIGURATION);
+  CHECK_MESSAGE("\"gloo\"; it can be auto, nccl, local or shared");
+}
+
+TEST(a_failed_call_is_named_and_can_be_repeated) {
+  make_team(0);
+  setenv("FAKE_NCCL_FAIL", "ncclAllReduce:3", 1);
+  CHECK_STATUS(reduce_all(), PLINTH_ERROR_NCCL);
+  CHECK_MESSAGE("ncclAllReduce failed with 3");
+  CHECK_MESSAGE("the fake fails as it was told");
+  setenv("FAKE_NCCL_FAIL", "ncclGroupEnd:4", 1);
+  CHECK_STATUS(reduce_all(), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("ncclGroupEnd failed with 4");
+  unsetenv("FAKE_NCCL_FAIL");
+  CHECK_OK(reduce_all());
+  CHECK_OK(plinth_communicator_wait(team[0], NULL, 20000));
+  expect_floats(memory[0], COUNT, 2, 0);
+  end_team();
+}
+
+TEST(a_communicator_that_cannot_be_made_is_no_communicator) {
+  const int32_t devices[] = {0, 1};
+  need_nccl();
+  setenv("FAKE_NCCL_FAIL", "ncclCommInitRankConfig:2", 1);
+  team[0] = team[1] = UNTOUCHED_POINTER;
+  CHECK_STATUS(plinth_communicator_init_all(devices, 2, NULL, team), PLINTH_ERROR_NCCL);
+  CHECK_MESSAGE("ncclCommInitRankConfig failed with 2");
+  CHECK_SAME(team[0], UNTOUCHED_POINTER);
+  setenv("FAKE_NCCL_FAIL", "ncclGetUniqueId:1", 1);
+  CHECK_STATUS(plinth_communicator_init_all(devices, 2, NULL, team), PLINTH_ERROR_NCCL);
+  unsetenv("FAKE_NCCL_FAIL");
+  make_team(0);
+  CHECK_OK(reduce_all());
+  end_team();
+}
+
+/* A rank that met another through NCCL itself. */
+static void *lone_rank(void *context) {
+  const int rank = *(int *)context;
+  static uint8_t id[PLINTH_UNIQUE_ID_SIZE];
+  static int made;
+  const plinth_communicator_options_t options = options_of(PLINTH_ENGINE_NCCL, 400, 0);
+  if (rank == 0) {
+    CHECK_OK(plinth_nccl_unique_id(id));
+    __atomic_store_n(&made, 1, __ATOMIC_SEQ_CST);
+  }
+  EVENTUALLY(__atomic_load_n(&made, __ATOMIC_SEQ_CST));
+  CHECK_OK(plinth_communicator_init_rank(2, id, rank, rank, &options, &team[rank]));
+  memory[rank] = floats_on(rank, COUNT, 1, 0);
+  return NULL;
+}
+
+TEST(an_error_that_comes_later_ends_the_communicator) {
+  bool ready = false;
+  need_nccl();
+  run_threads(2, lone_rank);
+  setenv("FAKE_NCCL_ASYNC", "6", 1);
+  CHECK_STATUS(plinth_communicator_wait(team[0], NULL, 20000), PLINTH_ERROR_PEER_LOST);
+  CHECK_MESSAGE("failed while it worked");
+  unsetenv("FAKE_NCCL_ASYNC");
+  CHECK_STATUS(plinth_communicator_query(team[0], &ready), PLINTH_ERROR_ABORTED);
+  CHECK_MESSAGE("came to its end earlier");
+  CHECK_STATUS(plinth_communicator_all_reduce(team[0], memory[0], memory[0], COUNT, FLOAT32, 0, NULL),
+               PLINTH_ERROR_ABORTED);
+  end_team();
+}
+
+TEST(what_nccl_never_brings_to_its_stream_is_given_up) {
+  need_nccl();
+  run_threads(2, lone_rank);
+  setenv("FAKE_NCCL_STUCK", "1", 1);
+  CHECK_STATUS(plinth_communicator_all_reduce(team[0], memory[0], memory[0], COUNT, FLOAT32, PLINTH_REDUCE_SUM, NULL),
+               PLINTH_ERROR_TIMED_OUT);
+  CHECK_MESSAGE("NCCL worked at all_reduce (sum) of 100 float32 for 0.400 s");
+  unsetenv("FAKE_NCCL_STUCK");
+  CHECK_STATUS(plinth_communicator_all_reduce(team[0], memory[0], memory[0], COUNT, FLOAT32, PLINTH_REDUCE_SUM, NULL),
+               PLINTH_ERROR_ABORTED);
+  end_team();
+}
+
+static void *abort_soon(void *context) {
+  sleep_milliseconds(100);
+  CHECK_OK(plinth_communicator_abort((plinth_communicator_t)context));
+  return NULL;
+}
+
+TEST(an_abort_ends_a_call_that_is_stuck) {
+  pthread_t thread;
+  need_nccl();
+  run_threads(2, lone_rank);
+  CHECK_OK(plinth_communicator_set_timeout(team[0], 30000));
+  setenv("FAKE_NCCL_STUCK", "1", 1);
+  const double start = seconds_now();
+  CHECK(pthread_create(&thread, NULL, abort_soon, team[0]) == 0);
+  CHECK_STATUS(plinth_communicator_all_reduce(team[0], memory[0], memory[0], COUNT, FLOAT32, PLINTH_REDUCE_SUM, NULL),
+               PLINTH_ERROR_ABORTED);
+  CHECK(seconds_now() - start < 10);
+  CHECK(pthread_join(thread, NULL) == 0);
+  end_team();
+}
+
+TEST(an_older_nccl_gets_an_older_config) {
+  setenv("FAKE_NCCL_VERSION", "21805", 1);
+  make_team(0);
+  CHECK_OK(reduce_all());
+  CHECK_OK(plinth_communicator_wait(team[0], NULL, 20000));
+  expect_floats(memory[0], COUNT, 2, 0);
+  end_team();
+}
+
+TEST(what_nccl_does_not_reduce_is_named) {
+  make_team(0);
+  CHECK_OK(plinth_communicator_group_start());
+  for (int rank = 0; rank < 2; rank++) {
+    CHECK_OK(plinth_communicator_all_reduce(team[rank], memory[rank], memory[rank], COUNT, INT16, PLINTH_REDUCE_SUM,
+                                            NULL));
+  }
+  CHECK_STATUS(plinth_communicator_group_end(), PLINTH_ERROR_NOT_SUPPORTED);
+  CHECK_MESSAGE("NCCL does not reduce int16");
+  end_team();
+}
+
+TEST(a_group_that_fails_leaves_nothing_behind) {
+  make_team(0);
+  CHECK_OK(plinth_communicator_group_start());
+  CHECK_OK(plinth_communicator_all_reduce(team[0], memory[0], memory[0], COUNT, FLOAT32, PLINTH_REDUCE_SUM, NULL));
+  CHECK_STATUS(plinth_communicator_all_reduce(team[1], NULL, memory[1], COUNT, FLOAT32, PLINTH_REDUCE_SUM, NULL),
+               PLINTH_ERROR_NULL_POINTER);
+  CHECK_OK(plinth_communicator_all_reduce(team[1], memory[1], memory[1], COUNT, FLOAT32, PLINTH_REDUCE_SUM, NULL));
+  CHECK_OK(plinth_communicator_group_end());
+  CHECK_OK(plinth_communicator_wait(team[0], NULL, 20000));
+  expect_floats(memory[0], COUNT, 2, 0);
+  end_team();
+}

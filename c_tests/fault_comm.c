@@ -1,0 +1,175 @@
+/* Every driver call made to fail, once, in collectives: what was made is given back, and the next call does it right.
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* env: PLINTH_HOST_DEVICES=3 */
+/* also: PLINTH_HOST_PEERS=none */
+/* also: PLINTH_COMM_CONF=broadcast_split:1,reduce_split:1 */
+/* timeout: 240 */
+#include "collecting.h"
+#include "faults.h"
+
+static const int64_t shape[] = {20, 30};
+static const int64_t turned[] = {1, 20};
+
+/* Runs a body with each of its driver calls failing in turn. After each failure nothing is left that it made, and the
+ * same without a fault succeeds. */
+static void survive(plinth_status_t (*body)(void), void (*check)(void)) {
+  int failures = 0;
+  bool met = true;
+  for (uint64_t nth = 1; met; nth++) {
+    size_t before[8];
+    CHECK(nth < MOST_CALLS);
+    for (int32_t device = 0; device < device_count(); device++) {
+      before[device] = allocated(device);
+    }
+    CHECK_OK(plinth_inject_fault(nth, CUDA_ERROR_UNKNOWN));
+    const plinth_status_t status = body();
+    char message[1024];
+    snprintf(message, sizeof message, "%s", plinth_last_error());
+    const char *call = plinth_tripped_fault();
+    CHECK_OK(plinth_inject_fault(0, 0));
+    met = call != NULL;
+    if (status != PLINTH_OK) {
+      failures++;
+      CHECK_EQ(status, PLINTH_ERROR_DRIVER);
+      CHECK(call != NULL && strstr(message, call) != NULL);
+    } else {
+      check();
+    }
+    synchronize_all();
+    for (int32_t device = 0; device < device_count(); device++) {
+      CHECK_EQ(allocated(device), before[device]);
+    }
+    CHECK_OK(body());
+    check();
+    CHECK_OK(plinth_testing_check_allocator());
+  }
+  CHECK(failures > 3);
+}
+
+static item source, inputs[3], out;
+
+static item made[3];
+
+static plinth_status_t broadcast_once(void) {
+  for (int32_t device = 0; device < 3; device++) {
+    want(&made[device], device % device_count(), 2, false);
+  }
+  DLTensor *row = row_of(made, 3);
+  const plinth_status_t status = plinth_comm_broadcast(&source.dl, row, 3);
+  unrow(made, 3, row);
+  for (int index = 0; index < 3; index++) {
+    CHECK((made[index].dl.data != NULL) == (status == PLINTH_OK));
+  }
+  return status;
+}
+
+static void expect_broadcast(void) {
+  for (int index = 0; index < 3; index++) {
+    adopt(&made[index], F32, made[index].device != 0);
+    expect_some(&made[index], 1, "broadcast");
+    drop(&made[index]);
+  }
+}
+
+TEST(broadcast_survives_faults) {
+  CHECK_OK(plinth_enable_fault_injection());
+  make(&source, 0, F32, 2, shape, NULL, 0);
+  set_some(&source, 1);
+  survive(broadcast_once, expect_broadcast);
+  drop(&source);
+}
+
+static plinth_status_t reduce_once(void) {
+  DLTensor *row = row_of(inputs, 3);
+  const plinth_status_t status = plinth_comm_reduce_add(row, 3, &out.dl);
+  free(row);
+  return status;
+}
+
+static void expect_reduced(void) { expect_sum(&out, 3, "sum"); }
+
+static void survive_reduce(const int64_t *strides) {
+  CHECK_OK(plinth_enable_fault_injection());
+  for (int32_t device = 0; device < 3; device++) {
+    make(&inputs[device], device % device_count(), F32, 2, shape, strides, 0);
+    set_numbers(&inputs[device], device);
+  }
+  make(&out, 0, F32, 2, shape, NULL, 0);
+  survive(reduce_once, expect_reduced);
+  for (int32_t device = 0; device < 3; device++) {
+    drop(&inputs[device]);
+  }
+  drop(&out);
+}
+
+TEST(reduce_add_survives_faults) { survive_reduce(NULL); }
+
+TEST(reduce_add_of_strided_tensors_survives_faults) { survive_reduce(turned); }
+
+static plinth_status_t gather_once(void) {
+  DLTensor *row = row_of(inputs, 3);
+  const plinth_status_t status = plinth_comm_gather(row, 3, 1, &out.dl);
+  free(row);
+  return status;
+}
+
+static void expect_gathered(void) {
+  unsigned char *whole = elements_of(&out);
+  unsigned char *part = some_elements(&inputs[0], 4);
+  for (int line = 0; line < 20; line++) {
+    for (int index = 0; index < 3; index++) {
+      CHECK(memcmp(whole + (line * 3 + index) * 120, part + line * 120, 120) == 0);
+    }
+  }
+  free(whole);
+  free(part);
+}
+
+TEST(gather_survives_faults) {
+  static const int64_t whole[] = {20, 90};
+  CHECK_OK(plinth_enable_fault_injection());
+  for (int32_t device = 0; device < 3; device++) {
+    make(&inputs[device], device % device_count(), F32, 2, shape, turned, 0);
+    set_some(&inputs[device], 4);
+  }
+  make(&out, 0, F32, 2, whole, NULL, 0);
+  survive(gather_once, expect_gathered);
+  for (int32_t device = 0; device < 3; device++) {
+    drop(&inputs[device]);
+  }
+  drop(&out);
+}
+
+static plinth_status_t scatter_once(void) {
+  DLTensor *row = row_of(inputs, 3);
+  const plinth_status_t status = plinth_comm_scatter(&source.dl, row, 3, NULL, 1, NULL);
+  free(row);
+  return status;
+}
+
+static void expect_scattered(void) {
+  unsigned char *whole = some_elements(&source, 5);
+  for (int index = 0; index < 3; index++) {
+    unsigned char *part = elements_of(&inputs[index]);
+    for (int line = 0; line < 20; line++) {
+      CHECK(memcmp(part + line * 40, whole + line * 120 + index * 40, 40) == 0);
+    }
+    free(part);
+  }
+  free(whole);
+}
+
+TEST(scatter_survives_faults) {
+  static const int64_t part[] = {20, 10};
+  CHECK_OK(plinth_enable_fault_injection());
+  make(&source, 0, F32, 2, shape, turned, 0);
+  set_some(&source, 5);
+  for (int32_t device = 0; device < 3; device++) {
+    make(&inputs[device], device % device_count(), F32, 2, part, NULL, 0);
+  }
+  survive(scatter_once, expect_scattered);
+  for (int32_t device = 0; device < 3; device++) {
+    drop(&inputs[device]);
+  }
+  drop(&source);
+}

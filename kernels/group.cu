@@ -1,0 +1,341 @@
+// Collectives between processes whose devices see each other's memory.
+//
+// Each rank has a window of memory that all ranks have mapped. Whoever has something for another rank writes it into a slot
+// of that one's window, and then, with a release that the whole system sees, the number of the step into a flag there; so
+// everybody spins on memory of its own. The number of the step is kept in memory, not told by the launch: a launch that was
+// captured is right as often as it is replayed.
+//
+// In each step every rank hears of every other. So who has heard of step t knows that nobody still reads what was brought
+// in step t - 1, and two slots for each rank, for even and odd steps, are enough. A block needs to hear of the blocks of its
+// own number only, whose slices of a slot are its own; a launch that is divided otherwise comes after this one has ended.
+//
+// Values are combined in the order of ranks, so every rank gets the same bits, and the same ones each time.
+//
+// What waits looks now and then whether it is to give up: its time is over, the host said so, another rank or another block
+// did. Then the report says why, the other ranks' windows are marked, and every later launch does nothing.
+#include "group/number.cuh"
+#include "group/window.cuh"
+
+namespace plinth {
+
+// As Mode in src/driver/group.rs.
+enum Mode : u32 {
+  kGather = 0,
+  kAllToAll = 1,
+  kBroadcast = 2,
+  kBroadcastParts = 3,
+  kReduceScatter = 4,
+  kAllReduce = 5,
+  kAllReduceParts = 6,
+  kReduce = 7,
+  kReduceParts = 8,
+};
+
+// As Collective there.
+struct Collective {
+  Circle circle;
+  u64 from;
+  u64 to;
+  u64 bytes;
+  u64 count;
+  u32 mode;
+  u32 op;
+  u32 element;
+  u32 root;
+};
+
+// As Transfer there.
+struct Transfer {
+  u64 address;
+  u64 bytes;
+  u32 peer;
+  u32 sends;
+  u32 element;
+  u32 lanes;
+};
+
+constexpr u32 kTransfers = 32;
+
+// As Transfers there.
+struct Transfers {
+  Circle circle;
+  Transfer transfers[kTransfers];
+};
+
+// The units of 16 bytes of a slot that are this block's.
+struct Slice {
+  u32 begin;
+  u32 end;
+
+  __device__ explicit Slice(u64 bytes) {
+    const u32 units = static_cast<u32>((bytes + 15) / 16);
+    const u32 each = (units + gridDim.x - 1) / gridDim.x;
+    begin = min(blockIdx.x * each, units);
+    end = min(begin + each, units);
+  }
+};
+
+__device__ __forceinline__ uint4 *slot_of(const Circle &circle, u32 at, u64 step, u32 from) {
+  const u64 place = kStaging + ((step & 1) * circle.size + from) * circle.slot;
+  return reinterpret_cast<uint4 *>(circle.windows[at] + place);
+}
+
+// Brings this block's slice of `bytes` bytes from `from + rank * stride` to the ranks from `first` to `last`. Everybody
+// begins with the one behind it, so that not all write to one.
+__device__ __noinline__ void push(const Circle &circle, u64 step, const u8 *from, u64 stride, u64 bytes, u32 first,
+                                  u32 last) {
+  const Slice slice(bytes);
+  const bool aligned = ((reinterpret_cast<u64>(from) | stride) & 15) == 0;
+  const u32 ranks = last - first;
+  u32 peer = circle.rank + 1;
+  if (peer < first || peer >= last) peer = first;
+  if (stride == 0) {
+    for (u32 unit = slice.begin + threadIdx.x; unit < slice.end; unit += kThreads) {
+      const uint4 value = load(from + 16ull * unit, bytes - 16ull * unit, aligned);
+      u32 to = peer;
+      for (u32 index = 0; index < ranks; ++index) {
+        slot_of(circle, to, step, circle.rank)[unit] = value;
+        if (++to == last) to = first;
+      }
+    }
+    return;
+  }
+  for (u32 index = 0; index < ranks; ++index) {
+    const u8 *row = from + peer * stride;
+    uint4 *slot = slot_of(circle, peer, step, circle.rank);
+    for (u32 unit = slice.begin + threadIdx.x; unit < slice.end; unit += kThreads) {
+      slot[unit] = load(row + 16ull * unit, bytes - 16ull * unit, aligned);
+    }
+    if (++peer == last) peer = first;
+  }
+}
+
+// Writes this block's slice of what a rank has brought.
+__device__ __noinline__ void pull(const Circle &circle, u64 step, u32 rank, u8 *to, u64 bytes) {
+  const Slice slice(bytes);
+  const bool aligned = (reinterpret_cast<u64>(to) & 15) == 0;
+  const uint4 *slot = slot_of(circle, circle.rank, step, rank);
+  for (u32 unit = slice.begin + threadIdx.x; unit < slice.end; unit += kThreads) {
+    store(to + 16ull * unit, slot[unit], bytes - 16ull * unit, aligned);
+  }
+}
+
+// Says that this block has brought its part of a step, and waits for the others' parts. False if the group is broken.
+// `poison` is what the rank of this thread's number has marked the own window with.
+__device__ __noinline__ bool meet(const Circle &circle, u64 step, bool begins, u64 call, const Header &header,
+                                  u32 poison) {
+  __shared__ u32 broken;
+  __syncthreads();
+  if (threadIdx.x == 0) broken = 0;
+  __syncthreads();
+  if (threadIdx.x < circle.size) {
+    const u32 peer = threadIdx.x;
+    const u64 mine = kHeaders + (((call & 1) * kBlocks + blockIdx.x) * kRanks) * 32;
+    if (begins) header.write(circle.windows[peer] + mine + circle.rank * 32);
+    __threadfence_system();
+    const u64 flags = kFlags + (static_cast<u64>(blockIdx.x) * kRanks) * 8;
+    publish(circle.windows[peer] + flags + circle.rank * 8, step + 1);
+    if (poison != 0) fail(circle, poison, peer, nullptr, nullptr);
+    bool met = poison == 0 && await(circle, circle.windows[circle.rank] + flags + peer * 8, step + 1, peer);
+    if (met && begins) met = header.compare(circle, circle.windows[circle.rank] + mine + peer * 32, peer);
+    if (!met) broken = 1;
+  }
+  __syncthreads();
+  return broken == 0;
+}
+
+// What a rank's part is made of: a copy of the root's.
+struct Copy {
+  static constexpr bool kReduces = false;
+  static __device__ __forceinline__ uint4 combine(const Collective &c, u64 step, u32 unit) {
+    return slot_of(c.circle, c.circle.rank, step, c.root)[unit];
+  }
+};
+
+// The values of all ranks.
+template <class Number>
+struct Reduction {
+  static constexpr bool kReduces = true;
+  static __device__ __forceinline__ uint4 combine(const Collective &c, u64 step, u32 unit) {
+    const uint4 *slot = slot_of(c.circle, c.circle.rank, step, 0) + unit;
+    const u32 distance = c.circle.slot / 16;
+    Values<Number> sum(slot[0]);
+    for (u32 rank = 1; rank < c.circle.size; ++rank) sum.take(Values<Number>(slot[rank * distance]), c.op);
+    if (c.op == kAverage) sum.divide(c.circle.size);
+    return sum.pack();
+  }
+};
+
+// Writes the own part to memory, or, if there is none, to the slots of the ranks from `first` to `last`, in the next step.
+template <class Part>
+__device__ __forceinline__ void give(const Collective &c, u64 step, u64 bytes, u8 *to, u32 first, u32 last) {
+  const Slice slice(bytes);
+  const bool aligned = (reinterpret_cast<u64>(to) & 15) == 0;
+  for (u32 unit = slice.begin + threadIdx.x; unit < slice.end; unit += kThreads) {
+    const uint4 value = Part::combine(c, step, unit);
+    if (to != nullptr) {
+      store(to + 16ull * unit, value, bytes - 16ull * unit, aligned);
+    } else {
+      for (u32 peer = first; peer < last; ++peer) slot_of(c.circle, peer, step + 1, c.circle.rank)[unit] = value;
+    }
+  }
+}
+
+// The bytes of a rank's part of a piece of `bytes` bytes.
+__device__ __forceinline__ u64 part_bytes(u64 bytes, u64 each, u32 rank) {
+  const u64 begin = each * rank;
+  return begin >= bytes ? 0 : min(bytes - begin, each);
+}
+
+template <class Part>
+__device__ void run(const Collective &c) {
+  const Circle &circle = c.circle;
+  const u64 own = circle.windows[circle.rank];
+  if (*reinterpret_cast<volatile u32 *>(own + kFailed) != 0) return;
+  u64 step = *reinterpret_cast<volatile u64 *>(own + kSteps);
+  const u64 call = *reinterpret_cast<volatile u64 *>(own + kCalls);
+  // Parts that came before their rank gave up would otherwise let this one go on without it.
+  const u32 poison = threadIdx.x < circle.size ? peek(own + kPoison + threadIdx.x * 4) : 0;
+  const Header header = {c.mode | c.op << 8 | static_cast<u64>(c.element) << 16 | static_cast<u64>(gridDim.x) << 32,
+                         c.count, c.root, circle.slot};
+  const u8 *from = reinterpret_cast<const u8 *>(c.from);
+  u8 *to = reinterpret_cast<u8 *>(c.to);
+  const u32 size = circle.size;
+  const bool is_root = circle.rank == c.root;
+  const bool to_root = c.mode == kReduce || c.mode == kReduceParts;
+  const u32 first = to_root ? c.root : 0;
+  const u32 last = to_root ? c.root + 1 : size;
+  const bool by_parts = c.mode == kBroadcastParts || c.mode == kAllReduceParts || c.mode == kReduceParts;
+  const u64 most = by_parts ? static_cast<u64>(circle.slot) * size : circle.slot;
+  u64 offset = 0;
+  do {
+    const u64 bytes = min(c.bytes - offset, most);
+    const bool begins = offset == 0;
+    const u64 each = by_parts ? ((bytes + size - 1) / size + 15) / 16 * 16 : 0;
+    if (by_parts) {
+      // Not one push: the last parts may be shorter.
+      for (u32 index = 0; index < size && (c.mode != kBroadcastParts || is_root); ++index) {
+        const u32 peer = (circle.rank + 1 + index) % size;
+        push(circle, step, from + offset + each * peer, 0, part_bytes(bytes, each, peer), peer, peer + 1);
+      }
+    } else if (c.mode != kBroadcast || is_root) {
+      const bool by_rows = c.mode == kAllToAll || c.mode == kReduceScatter;
+      push(circle, step, from + offset, by_rows ? c.bytes : 0, bytes, first, last);
+    }
+    if (!meet(circle, step, begins, call, header, poison)) return;
+    if (by_parts || (Part::kReduces && (!to_root || is_root))) {
+      give<Part>(c, step, by_parts ? part_bytes(bytes, each, circle.rank) : bytes, by_parts ? nullptr : to + offset,
+                 first, last);
+    }
+    if (by_parts) {
+      step += 1;
+      if (!meet(circle, step, false, call, header, poison)) return;
+      for (u32 rank = 0; rank < size && (!to_root || is_root); ++rank) {
+        pull(circle, step, rank, to + offset + each * rank, part_bytes(bytes, each, rank));
+      }
+    } else if (c.mode == kBroadcast) {
+      pull(circle, step, c.root, to + offset, bytes);
+    } else if (!Part::kReduces) {
+      for (u32 rank = 0; rank < size; ++rank) pull(circle, step, rank, to + rank * c.bytes + offset, bytes);
+    }
+    step += 1;
+    offset += bytes;
+  } while (offset < c.bytes);
+  // The last block writes the numbers for the next launch; by then every one has read them.
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    if (atomicAdd(reinterpret_cast<u32 *>(own + kDone), 1u) == gridDim.x - 1) {
+      *reinterpret_cast<volatile u32 *>(own + kDone) = 0;
+      *reinterpret_cast<volatile u64 *>(own + kSteps) = step;
+      *reinterpret_cast<volatile u64 *>(own + kCalls) = call + 1;
+    }
+  }
+}
+
+// A transfer's pieces go through the lanes in turn; a lane has room for `kEntries` of them at the receiver, who says how many
+// it has taken. Even an empty transfer has a piece in each of its lanes, so that both sides learn what the other means.
+__device__ void transfer(const Circle &circle, const Transfer &t, u32 lane) {
+  __shared__ u32 broken;
+  const u64 own = circle.windows[circle.rank];
+  const u64 other = circle.windows[t.peer];
+  const bool sends = t.sends != 0;
+  const u32 poison = threadIdx.x < circle.size ? peek(own + kPoison + threadIdx.x * 4) : 0;
+  if (poison != 0) fail(circle, poison, threadIdx.x, nullptr, nullptr);
+  __syncthreads();
+  if (*reinterpret_cast<volatile u32 *>(own + kFailed) != 0) return;
+  volatile u64 *counter = reinterpret_cast<volatile u64 *>(own + (sends ? kSent : kReceived)) + t.peer * kLanes + lane;
+  u64 number = *counter;
+  const u64 heard = own + (sends ? kTaken : kArrived) + (t.peer * kLanes + lane) * 8;
+  const u64 told = other + (sends ? kArrived : kTaken) + (circle.rank * kLanes + lane) * 8;
+  const Header header = {0x40 | static_cast<u64>(t.element) << 16, t.bytes, t.lanes, circle.entry};
+  const u64 ring = (sends ? other : own) + kStaging + 2ull * circle.size * circle.slot;
+  const u32 from = sends ? circle.rank : t.peer;
+  u64 offset = static_cast<u64>(lane) * circle.entry;
+  bool begins = true;
+  while (begins || offset < t.bytes) {
+    const u64 index = (from * kLanes + lane) * kEntries + number % kEntries;
+    uint4 *piece = reinterpret_cast<uint4 *>(ring + index * circle.entry);
+    const u64 described = (sends ? other : own) + kRingHeaders + index * 32;
+    const u64 bytes = offset < t.bytes ? min(t.bytes - offset, static_cast<u64>(circle.entry)) : 0;
+    if (threadIdx.x == 0) {
+      // The receiver waits for this piece, the sender for room for it.
+      const u64 needed = sends ? (number >= kEntries ? number + 1 - kEntries : 0) : number + 1;
+      bool met = await(circle, heard, needed, t.peer);
+      if (met && !sends) met = header.compare(circle, described, t.peer);
+      broken = met ? 0 : 1;
+    }
+    __syncthreads();
+    if (broken != 0) return;
+    u8 *memory = reinterpret_cast<u8 *>(t.address) + offset;
+    const bool aligned = (reinterpret_cast<u64>(memory) & 15) == 0;
+    for (u64 at = 16ull * threadIdx.x; at < bytes; at += 16ull * kThreads) {
+      if (sends) {
+        piece[at / 16] = load(memory + at, bytes - at, aligned);
+      } else {
+        store(memory + at, piece[at / 16], bytes - at, aligned);
+      }
+    }
+    __syncthreads();
+    number += 1;
+    if (threadIdx.x == 0) {
+      if (sends) header.write(described);
+      __threadfence_system();
+      publish(told, number);
+    }
+    begins = false;
+    offset += static_cast<u64>(t.lanes) * circle.entry;
+  }
+  if (threadIdx.x == 0) *counter = number;
+}
+
+}  // namespace plinth
+
+#define PLINTH_GROUP(name, ...)                                                                    \
+  extern "C" __global__ void __launch_bounds__(plinth::kThreads)                                   \
+      plinth_group_##name(const __grid_constant__ plinth::Collective collective) {                 \
+    plinth::run<__VA_ARGS__>(collective);                                                          \
+  }
+
+PLINTH_GROUP(copy, plinth::Copy)
+PLINTH_GROUP(f16, plinth::Reduction<plinth::F16>)
+PLINTH_GROUP(bf16, plinth::Reduction<plinth::Bf16>)
+PLINTH_GROUP(f32, plinth::Reduction<plinth::Real<float>>)
+PLINTH_GROUP(f64, plinth::Reduction<plinth::Real<double>>)
+PLINTH_GROUP(u8, plinth::Reduction<plinth::Whole<plinth::u8, plinth::u32>>)
+PLINTH_GROUP(i8, plinth::Reduction<plinth::Whole<plinth::i8, plinth::i32>>)
+PLINTH_GROUP(u16, plinth::Reduction<plinth::Whole<plinth::u16, plinth::u32>>)
+PLINTH_GROUP(i16, plinth::Reduction<plinth::Whole<plinth::i16, plinth::i32>>)
+PLINTH_GROUP(u32, plinth::Reduction<plinth::Whole<plinth::u32, plinth::u32>>)
+PLINTH_GROUP(i32, plinth::Reduction<plinth::Whole<plinth::i32, plinth::i32>>)
+PLINTH_GROUP(u64, plinth::Reduction<plinth::Whole<plinth::u64, plinth::u64>>)
+PLINTH_GROUP(i64, plinth::Reduction<plinth::Whole<plinth::i64, plinth::i64>>)
+PLINTH_GROUP(bool, plinth::Reduction<plinth::Truth>)
+PLINTH_GROUP(c64, plinth::Reduction<plinth::Complex<float>>)
+PLINTH_GROUP(c128, plinth::Reduction<plinth::Complex<double>>)
+
+extern "C" __global__ void __launch_bounds__(plinth::kThreads)
+    plinth_group_transfer(const __grid_constant__ plinth::Transfers all) {
+  const plinth::Transfer &transfer = all.transfers[blockIdx.y];
+  if (blockIdx.x < transfer.lanes) plinth::transfer(all.circle, transfer, blockIdx.x);
+}

@@ -1,0 +1,191 @@
+// The windows of a group's ranks: where things are, and how ranks wait for each other.
+#pragma once
+
+namespace plinth {
+
+using u8 = unsigned char;
+using u16 = unsigned short;
+using u32 = unsigned;
+using u64 = unsigned long long;
+using i8 = signed char;
+using i16 = short;
+using i32 = int;
+using i64 = long long;
+
+// As in src/driver/group.rs.
+constexpr u32 kRanks = 16;
+constexpr u32 kBlocks = 64;
+constexpr u32 kThreads = 512;
+constexpr u32 kLanes = 4;
+constexpr u32 kEntries = 4;
+constexpr u32 kFailed = 0;
+constexpr u32 kDone = 4;
+constexpr u32 kCalls = 8;
+constexpr u32 kSteps = 16;
+constexpr u32 kSent = 1024;
+constexpr u32 kReceived = 1536;
+constexpr u32 kPoison = 2048;
+constexpr u32 kArrived = 4096;
+constexpr u32 kTaken = 4608;
+constexpr u32 kFlags = 8192;
+constexpr u32 kRingHeaders = 16384;
+constexpr u32 kHeaders = 65536;
+constexpr u32 kStaging = 131072;
+
+// As Circle there.
+struct Circle {
+  u64 windows[kRanks];
+  u64 window_bytes;
+  u64 report;
+  u64 timeout;
+  u32 rank;
+  u32 size;
+  u32 slot;
+  u32 entry;
+};
+
+// As ReportPage there.
+struct Report {
+  u32 stop;
+  u32 word;
+  u32 by;
+  u32 reserved;
+  u64 own[4];
+  u64 other[4];
+};
+
+// As Reason there.
+constexpr u32 kTimeout = 1;
+constexpr u32 kMismatch = 4;
+
+__device__ __forceinline__ void publish(u64 address, u64 value) {
+  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
+}
+
+__device__ __forceinline__ u64 acquire(u64 address) {
+  u64 value;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
+  return value;
+}
+
+__device__ __forceinline__ u32 peek(u64 address) {
+  u32 value;
+  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
+  return value;
+}
+
+__device__ __forceinline__ u64 nanoseconds() {
+  u64 now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
+// Breaks the group. The first one to find a reason reports it and tells the others.
+__device__ __noinline__ void fail(const Circle &circle, u32 word, u32 by, const u64 *own, const u64 *other) {
+  const u64 window = circle.windows[circle.rank];
+  if (atomicCAS(reinterpret_cast<u32 *>(window + kFailed), 0u, word) != 0) return;
+  volatile Report *report = reinterpret_cast<volatile Report *>(circle.report);
+  report->by = by;
+  for (u32 index = 0; index < 4 && own != nullptr; ++index) {
+    report->own[index] = own[index];
+    report->other[index] = other[index];
+  }
+  __threadfence_system();
+  report->word = word;
+  for (u32 peer = 0; peer < circle.size; ++peer) {
+    if (peer == circle.rank) continue;
+    *reinterpret_cast<volatile u32 *>(circle.windows[peer] + kPoison + circle.rank * 4) = word;
+  }
+  __threadfence_system();
+}
+
+// Whether what waits for `peer` since `start` is to give up.
+__device__ __noinline__ bool gives_up(const Circle &circle, u64 start, u32 peer) {
+  const u64 window = circle.windows[circle.rank];
+  if (peek(window + kFailed) != 0) return true;
+  for (u32 rank = 0; rank < circle.size; ++rank) {
+    const u32 word = peek(window + kPoison + rank * 4);
+    if (word != 0) {
+      fail(circle, word, rank, nullptr, nullptr);
+      return true;
+    }
+  }
+  u32 word = peek(circle.report);
+  if (word == 0 && circle.timeout != 0 && nanoseconds() - start > circle.timeout) word = kTimeout | peer << 8;
+  if (word == 0) return false;
+  fail(circle, word, circle.rank, nullptr, nullptr);
+  return true;
+}
+
+// Waits until a number that `peer` writes is at least `value`. False if the group is broken.
+__device__ __forceinline__ bool await(const Circle &circle, u64 address, u64 value, u32 peer) {
+  u64 start = 0;
+  for (u32 turn = 1; acquire(address) < value; ++turn) {
+    if (turn % 64 != 0) continue;
+    if (start == 0) start = nanoseconds();
+    if (gives_up(circle, start, peer)) return false;
+  }
+  return true;
+}
+
+// What a launch is for, so that ranks find out when they mean different things.
+struct Header {
+  u64 words[4];
+
+  __device__ __forceinline__ void write(u64 address) const {
+    for (u32 index = 0; index < 4; ++index) reinterpret_cast<volatile u64 *>(address)[index] = words[index];
+  }
+
+  __device__ __noinline__ bool compare(const Circle &circle, u64 address, u32 peer) const {
+    u64 other[4];
+    bool same = true;
+    for (u32 index = 0; index < 4; ++index) {
+      other[index] = reinterpret_cast<volatile u64 *>(address)[index];
+      same = same && other[index] == words[index];
+    }
+    if (!same) fail(circle, kMismatch | peer << 8, circle.rank, words, other);
+    return same;
+  }
+};
+
+__device__ __noinline__ uint4 load_slowly(const u8 *from, u64 left) {
+  u32 words[4] = {0, 0, 0, 0};
+  if (left >= 16 && (reinterpret_cast<u64>(from) & 3) == 0) {
+    const u32 *aligned = reinterpret_cast<const u32 *>(from);
+    return make_uint4(aligned[0], aligned[1], aligned[2], aligned[3]);
+  }
+#pragma unroll
+  for (u32 index = 0; index < 16; ++index) {
+    if (index < left) words[index / 4] |= static_cast<u32>(from[index]) << (index % 4 * 8);
+  }
+  return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+// 16 bytes, or as many as are left.
+__device__ __forceinline__ uint4 load(const u8 *from, u64 left, bool aligned) {
+  if (aligned && left >= 16) return *reinterpret_cast<const uint4 *>(from);
+  return load_slowly(from, left);
+}
+
+__device__ __noinline__ void store_slowly(u8 *to, uint4 value, u64 left) {
+  const u32 words[4] = {value.x, value.y, value.z, value.w};
+  if (left >= 16 && (reinterpret_cast<u64>(to) & 3) == 0) {
+#pragma unroll
+    for (u32 index = 0; index < 4; ++index) reinterpret_cast<u32 *>(to)[index] = words[index];
+    return;
+  }
+#pragma unroll
+  for (u32 index = 0; index < 16; ++index) {
+    if (index < left) to[index] = static_cast<u8>(words[index / 4] >> (index % 4 * 8));
+  }
+}
+
+__device__ __forceinline__ void store(u8 *to, uint4 value, u64 left, bool aligned) {
+  if (aligned && left >= 16) {
+    *reinterpret_cast<uint4 *>(to) = value;
+  } else {
+    store_slowly(to, value, left);
+  }
+}
+
+}  // namespace plinth

@@ -1,0 +1,129 @@
+//! Which way a collective goes, and by how many blocks.
+//!
+//! All ranks must choose alike, so they compare their tunings when they meet. The numbers below are chosen for GPUs that are
+//! joined by switches, and not measured yet; `PLINTH_GROUP_TUNING` has others, as "one_shot=65536,blocks=32".
+
+use crate::{
+    driver::group::{ENTRIES, LANES, MAX_BLOCKS, place},
+    error::{Error, Result},
+    status::Status,
+};
+
+/// What is chosen by size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tuning {
+    /// Up to so many bytes, every rank reads all of everybody's row; more are cut into parts.
+    pub one_shot: u64,
+    /// The bytes of a step for each block.
+    pub block_bytes: u64,
+    /// The most blocks.
+    pub blocks: u32,
+    /// The bytes of the slots of all ranks together, of even steps or of odd ones.
+    pub staging: u64,
+    /// The bytes of a piece of a transfer.
+    pub entry: u64,
+}
+
+/// By number of ranks, the largest row that is not cut. Two ranks send as much either way, and meet less often.
+const ONE_SHOT: [(u32, u64); 3] = [(2, 1 << 20), (4, 256 << 10), (u32::MAX, 128 << 10)];
+
+impl Tuning {
+    /// The tuning for a number of ranks: as measured, or as the environment has it.
+    pub fn of(size: u32) -> Result<Tuning> {
+        let one_shot = ONE_SHOT.iter().find(|(most, _)| size <= *most).map_or(0, |(_, bytes)| *bytes);
+        let mut tuning =
+            Tuning { one_shot, block_bytes: 16 << 10, blocks: MAX_BLOCKS, staging: 8 << 20, entry: 64 << 10 };
+        if let Some(text) = std::env::var_os("PLINTH_GROUP_TUNING") {
+            tuning.read(&text.to_string_lossy())?;
+        }
+        Ok(tuning)
+    }
+
+    /// Takes what a text says.
+    fn read(&mut self, text: &str) -> Result<()> {
+        let wrong = |what: String| {
+            Error::new(Status::INVALID_CONFIGURATION, format!("PLINTH_GROUP_TUNING is {text:?}, where {what}"))
+        };
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (key, value) = part.split_once('=').ok_or_else(|| wrong(format!("{part:?} has no =")))?;
+            let value: u64 = value.trim().parse().map_err(|_| wrong(format!("{value:?} is no number")))?;
+            let range = match key.trim() {
+                "one_shot" => 0..=1 << 40,
+                "block_bytes" => 16..=1 << 30,
+                "blocks" => 1..=u64::from(MAX_BLOCKS),
+                "staging" => 4096..=1 << 30,
+                "entry" => 16..=1 << 24,
+                other => {
+                    return Err(wrong(format!("{other:?} is none of one_shot, block_bytes, blocks, staging, entry")));
+                }
+            };
+            if !range.contains(&value) {
+                return Err(wrong(format!("{key} is not from {} to {}", range.start(), range.end())));
+            }
+            match key.trim() {
+                "one_shot" => self.one_shot = value,
+                "block_bytes" => self.block_bytes = value,
+                "blocks" => self.blocks = value as u32,
+                "staging" => self.staging = value,
+                _ => self.entry = value & !15,
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of a slot of each of `size` ranks.
+    pub fn slot(&self, size: u32) -> u64 {
+        (self.staging / u64::from(size)).max(16) & !15
+    }
+
+    /// The bytes of a window of each of `size` ranks.
+    pub fn window(&self, size: u32) -> u64 {
+        let ring = u64::from(LANES * ENTRIES) * self.entry;
+        place::STAGING + u64::from(size) * (2 * self.slot(size) + ring)
+    }
+
+    /// How many blocks a collective gets that brings so many bytes to each slot.
+    pub fn blocks_for(&self, bytes: u64, size: u32) -> u32 {
+        let step = bytes.min(self.slot(size));
+        step.div_ceil(self.block_bytes).clamp(1, u64::from(self.blocks)) as u32
+    }
+
+    /// What must be the same for all ranks, as one number.
+    pub fn digest(&self) -> u64 {
+        [self.one_shot, self.block_bytes, u64::from(self.blocks), self.staging, self.entry]
+            .iter()
+            .fold(0x9e37_79b9_7f4a_7c15, |sum, number| {
+                (sum ^ number).rotate_left(23).wrapping_mul(0x2545_f491_4f6c_dd1d)
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain() -> Tuning {
+        Tuning { one_shot: 1, block_bytes: 16, blocks: 4, staging: 4096, entry: 16 }
+    }
+
+    #[test]
+    fn a_text_changes_what_it_names() {
+        let mut tuning = plain();
+        tuning.read("one_shot=65536, blocks=32,entry=100").unwrap();
+        assert_eq!(tuning, Tuning { one_shot: 65536, blocks: 32, entry: 96, ..plain() });
+        assert_ne!(tuning.digest(), plain().digest());
+        for text in ["one_shot", "one_shot=x", "blocks=0", "blocks=65", "speed=3", "entry=1"] {
+            let error = plain().read(text).unwrap_err();
+            assert_eq!(error.status(), Status::INVALID_CONFIGURATION);
+            assert!(error.message().contains(text.split('=').next().unwrap()), "{error}");
+        }
+    }
+
+    #[test]
+    fn blocks_grow_with_the_step_and_no_further() {
+        let tuning = plain();
+        assert_eq!([0, 16, 17, 1 << 30].map(|bytes| tuning.blocks_for(bytes, 2)), [1, 1, 2, 4]);
+        assert_eq!(tuning.slot(3), 1360);
+        assert_eq!(tuning.window(3), place::STAGING + 3 * (2 * 1360 + 16 * 16));
+    }
+}

@@ -1,0 +1,128 @@
+//! Sizes from which collectives go another way: measured on four H200s, and a program's or a user's to change.
+
+use crate::{
+    error::{Error, Result},
+    status::Status,
+};
+use once_cell::sync::OnceCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A size in bytes at which something changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Threshold {
+    /// From this message on the receivers of a broadcast share it out: each gets a part and passes it on.
+    BroadcastSplit = 0,
+    /// From this message on all devices reduce a part of it.
+    ReduceSplit = 1,
+    /// From this message on all ranks work in a collective that every rank receives from.
+    ExchangeSplit = 2,
+    /// From this run of bytes on a scatter or a gather is made by the copy engines.
+    CopyEngine = 3,
+    /// What a broadcast that is shared out sends before it is passed on.
+    BroadcastStage = 4,
+}
+
+/// The thresholds, their names in `PLINTH_COMM_CONF`, and their values where nobody says otherwise.
+const THRESHOLDS: [(Threshold, &str, u64); 5] = [
+    (Threshold::BroadcastSplit, "broadcast_split", 4 << 20),
+    (Threshold::ReduceSplit, "reduce_split", 2 << 20),
+    (Threshold::ExchangeSplit, "exchange_split", 1 << 20),
+    (Threshold::CopyEngine, "copy_engine", 8 << 20),
+    (Threshold::BroadcastStage, "broadcast_stage", 16 << 20),
+];
+
+static VALUES: [AtomicU64; THRESHOLDS.len()] = [const { AtomicU64::new(0) }; THRESHOLDS.len()];
+static READ: OnceCell<()> = OnceCell::new();
+static TORCH_ORDER: AtomicBool = AtomicBool::new(false);
+
+impl Threshold {
+    /// The one with this number.
+    pub fn numbered(number: i32) -> Option<Threshold> {
+        THRESHOLDS.iter().map(|line| line.0).find(|threshold| *threshold as i32 == number)
+    }
+
+    /// Its value.
+    pub fn bytes(self) -> Result<u64> {
+        ready()?;
+        Ok(VALUES[self as usize].load(Ordering::Relaxed))
+    }
+
+    /// Sets its value, at least 1.
+    pub fn set(self, bytes: u64) -> Result<()> {
+        ready()?;
+        VALUES[self as usize].store(bytes.max(1), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Reads the environment, once.
+fn ready() -> Result<()> {
+    READ.get_or_try_init(|| {
+        let text = std::env::var_os("PLINTH_COMM_CONF").unwrap_or_default();
+        let values = parse(&text.to_string_lossy())?;
+        for (place, value) in VALUES.iter().zip(values) {
+            place.store(value, Ordering::Relaxed);
+        }
+        Ok(())
+    })
+    .map(|()| ())
+}
+
+/// `name:bytes` and more such after commas.
+fn parse(text: &str) -> Result<[u64; THRESHOLDS.len()]> {
+    let mut values = THRESHOLDS.map(|line| line.2);
+    for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+        let parsed = entry.split_once(':').and_then(|(name, bytes)| {
+            let index = THRESHOLDS.iter().position(|line| line.1 == name.trim())?;
+            Some((index, bytes.trim().parse::<u64>().ok().filter(|bytes| *bytes > 0)?))
+        });
+        let Some((index, bytes)) = parsed else {
+            let names = THRESHOLDS.map(|line| line.1).join(", ");
+            return Err(Error::new(
+                Status::INVALID_CONFIGURATION,
+                format!("PLINTH_COMM_CONF has {entry:?}; it can have NAME:BYTES of {names}"),
+            ));
+        };
+        values[index] = bytes;
+    }
+    Ok(values)
+}
+
+/// Lets `reduce_add` add as torch's own addition does: the tensor that lies on the destination first, then the others in
+/// their order, and each sum rounded to the tensors' type. Otherwise sums are in the order of the tensors, and those of
+/// 16-bit floats are rounded once.
+pub fn set_torch_order(on: bool) {
+    TORCH_ORDER.store(on, Ordering::Relaxed);
+}
+
+/// Whether that is so.
+pub fn torch_order() -> bool {
+    TORCH_ORDER.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_are_numbered_as_they_are_listed() {
+        for (index, (threshold, ..)) in THRESHOLDS.iter().enumerate() {
+            assert_eq!(*threshold as usize, index);
+            assert_eq!(Threshold::numbered(index as i32), Some(*threshold));
+        }
+        assert_eq!(Threshold::numbered(5), None);
+        assert_eq!(Threshold::numbered(-1), None);
+    }
+
+    #[test]
+    fn the_environment_changes_what_it_names() {
+        let values = parse(" reduce_split : 5 ,copy_engine:7,").unwrap();
+        assert_eq!(values[1], 5);
+        assert_eq!(values[3], 7);
+        assert_eq!(values[0], THRESHOLDS[0].2);
+        for wrong in ["reduce_split", "reduce_split:0", "reduce:5", "reduce_split:-1", "reduce_split:1MiB"] {
+            assert!(parse(wrong).unwrap_err().message().contains("broadcast_split"), "{wrong}");
+        }
+    }
+}

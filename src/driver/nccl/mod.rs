@@ -1,0 +1,428 @@
+//! NCCL, loaded at run time: the gate to its calls, as [`table`](super::table) is to the driver's.
+//!
+//! [`table`] lists the calls, [`load`] finds the library, and [`Nccl`] gives the core safe methods. They are safe because a
+//! [`Comm`] can only be made here, spans are vouched for by who made them, and a stream is the driver's own. What an NCCL
+//! call must have besides, the context of the communicator's device, its caller gives.
+//!
+//! NCCL's calls answer "in progress" where a communicator does not block; [`Progress`] passes that on.
+
+pub mod load;
+pub mod table;
+
+use super::{Span, Stream};
+use crate::{
+    error::{Error, Result},
+    status::Status,
+};
+use load::Version;
+use once_cell::sync::OnceCell;
+use std::{
+    ffi::{CStr, c_char, c_int, c_uint, c_void},
+    ptr,
+    sync::atomic::{AtomicBool, AtomicPtr, Ordering},
+};
+use table::{Call, Code, Config, ErrorString, LastError, RawComm, RawStream, Table, UniqueId};
+
+/// The bytes of an id that ranks meet by.
+pub const ID_BYTES: usize = 128;
+/// What NCCL calls a number that was not given.
+const UNDEFINED: c_int = c_int::MIN;
+/// What marks a config as one.
+const CONFIG_MAGIC: c_uint = 0xcafe_beef;
+/// The first NCCL whose config can turn NVLink multicast off.
+const HAS_MULTICAST_SWITCH: c_int = 23_200;
+
+/// A loaded NCCL.
+pub struct Nccl {
+    table: Table,
+    error_string: Option<ErrorString>,
+    last_error: Option<LastError>,
+    version: c_int,
+    on_host_device: bool,
+}
+
+/// A communicator of NCCL's. Who destroys or aborts it forgets it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Comm(usize);
+
+impl Comm {
+    fn raw(self) -> RawComm {
+        self.0 as RawComm
+    }
+}
+
+/// Where NCCL puts a communicator that it makes: at once, or when it is ready. It stays in its place for as long as NCCL may
+/// write to it, and for ever if nobody found out that it is done.
+pub struct CommCell {
+    place: Option<Box<AtomicPtr<c_void>>>,
+    settled: AtomicBool,
+}
+
+impl CommCell {
+    fn new() -> CommCell {
+        CommCell { place: Some(Box::new(AtomicPtr::new(ptr::null_mut()))), settled: AtomicBool::new(false) }
+    }
+
+    fn as_output(&self) -> *mut RawComm {
+        self.place.as_ref().map_or(ptr::null_mut(), |place| place.as_ptr())
+    }
+
+    /// The communicator, if it is there.
+    pub fn get(&self) -> Option<Comm> {
+        let comm = self.place.as_ref()?.load(Ordering::Acquire);
+        (!comm.is_null()).then_some(Comm(comm as usize))
+    }
+
+    /// Notes that NCCL writes here no more: it said that it is done, or the communicator was aborted.
+    pub fn settle(&self) {
+        self.settled.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for CommCell {
+    fn drop(&mut self) {
+        if !self.settled.load(Ordering::Acquire)
+            && let Some(place) = self.place.take()
+        {
+            Box::leak(place);
+        }
+    }
+}
+
+/// How far a call of NCCL's got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// It is done.
+    Done,
+    /// NCCL works on it; [`Nccl::progress`] tells when it is done.
+    Going,
+}
+
+/// The one NCCL of the process, loaded by now at the latest.
+pub fn get() -> Result<&'static Nccl> {
+    static NCCL: OnceCell<Nccl> = OnceCell::new();
+    NCCL.get_or_try_init(load::load)
+}
+
+/// The config of a new communicator: one without NVLink multicast, where NCCL lets that be said. An older NCCL gets the
+/// config of 2.18, of which a still older one reads the beginning.
+fn config(version: c_int, blocking: bool) -> Config {
+    let whole = version >= HAS_MULTICAST_SWITCH;
+    Config {
+        size: if whole { size_of::<Config>() } else { std::mem::offset_of!(Config, comm_name) },
+        magic: CONFIG_MAGIC,
+        version: if whole { HAS_MULTICAST_SWITCH as c_uint } else { 21_800 },
+        blocking: blocking.into(),
+        cga_cluster_size: UNDEFINED,
+        min_ctas: UNDEFINED,
+        max_ctas: UNDEFINED,
+        net_name: ptr::null(),
+        split_share: UNDEFINED,
+        traffic_class: UNDEFINED,
+        comm_name: ptr::null(),
+        collnet_enable: UNDEFINED,
+        cta_policy: UNDEFINED,
+        shrink_share: UNDEFINED,
+        nvls_ctas: UNDEFINED,
+        channels_per_net_peer: UNDEFINED,
+        nvlink_centric_sched: UNDEFINED,
+        graph_usage_mode: UNDEFINED,
+        num_rma_ctx: UNDEFINED,
+        max_p2p_peers: UNDEFINED,
+        graph_stream_ordering: UNDEFINED,
+        launch_order_implicit: UNDEFINED,
+        num_rma_sig: UNDEFINED,
+        rma_eager_init: UNDEFINED,
+        host_cft_mode: UNDEFINED,
+        nvls_host_mode: c_int::MAX,
+    }
+}
+
+/// The sentence of an error of NCCL's, and the status that a caller branches on.
+fn describe(code: Code) -> (Status, &'static str) {
+    match code {
+        table::UNHANDLED_CUDA_ERROR => (Status::NCCL, "a call of CUDA's failed in it"),
+        table::SYSTEM_ERROR => (Status::NCCL, "a call to the system failed in it, or a connection was lost"),
+        table::INVALID_ARGUMENT => (Status::INVALID_VALUE, "an argument is wrong"),
+        table::INVALID_USAGE => (Status::NCCL, "it was not called as it must be"),
+        table::REMOTE_ERROR => (Status::PEER_LOST, "another rank failed, or the way to it was lost"),
+        table::TIMEOUT => (Status::TIMED_OUT, "its time ran out"),
+        _ => (Status::NCCL, "it failed inside"),
+    }
+}
+
+impl Nccl {
+    /// Its version, as NCCL counts.
+    pub fn version(&self) -> Version {
+        Version(self.version)
+    }
+
+    /// Whether it works on the host device, as a stand-in for tests does.
+    pub fn works_on_host_device(&self) -> bool {
+        self.on_host_device
+    }
+
+    fn check(&self, call: Call, code: Code) -> Result<Progress> {
+        match code {
+            table::SUCCESS => Ok(Progress::Done),
+            table::IN_PROGRESS => Ok(Progress::Going),
+            code => Err(self.failure(call, code)),
+        }
+    }
+
+    #[cold]
+    fn failure(&self, call: Call, code: Code) -> Error {
+        let symbol = call.info().symbol;
+        if code == table::ABSENT {
+            let (has, since) = (self.version(), Version(call.info().since));
+            return Error::new(
+                Status::NCCL_UNAVAILABLE,
+                format!("NCCL {has} has no {symbol}, which came with {since}"),
+            );
+        }
+        let (status, sentence) = describe(code);
+        let mut message = format!("{symbol} failed with {code}, {sentence}");
+        // SAFETY: NCCL returns a text of its own for every number.
+        if let Some(text) = self.error_string.map(|call| unsafe { call(code) }) {
+            // SAFETY: it is NULL or a static text of NCCL's.
+            message += &unsafe { quoted(text) };
+        }
+        // SAFETY: NCCL looks at no communicator here, and takes NULL.
+        if let Some(text) = self.last_error.map(|call| unsafe { call(ptr::null_mut()) }) {
+            // SAFETY: it is NULL or a text that stays until this thread's next call of NCCL.
+            message += &unsafe { quoted(text) };
+        }
+        Error::new(status, message)
+    }
+
+    /// A new id for ranks to meet by. It leads to this process, where NCCL waits for them.
+    pub fn unique_id(&self) -> Result<[u8; ID_BYTES]> {
+        let mut id = UniqueId { internal: [0; ID_BYTES] };
+        // SAFETY: the output is a live local.
+        self.check(Call::ncclGetUniqueId, unsafe { (self.table.ncclGetUniqueId)(&mut id) })?;
+        Ok(id.internal)
+    }
+
+    /// Begins a communicator on the device of the calling thread's context. Unless `blocking`, it may come back before it is
+    /// ready.
+    pub fn init_rank(&self, ranks: u32, id: [u8; ID_BYTES], rank: u32, blocking: bool) -> Result<(CommCell, Progress)> {
+        let cell = CommCell::new();
+        let mut config = config(self.version, blocking);
+        // SAFETY: the place of the communicator stays until NCCL is done with it, and the config is a live local, which
+        // NCCL copies.
+        let code = unsafe {
+            (self.table.ncclCommInitRankConfig)(
+                cell.as_output(),
+                ranks as c_int,
+                UniqueId { internal: id },
+                rank as c_int,
+                &mut config,
+            )
+        };
+        Ok((cell, self.check(Call::ncclCommInitRankConfig, code)?))
+    }
+
+    /// Begins to make a communicator of the ranks of one that give the same color, ordered by key. `None` is the color of
+    /// who is to be in none.
+    pub fn split(&self, comm: Comm, color: Option<u32>, key: i32, blocking: bool) -> Result<(CommCell, Progress)> {
+        let cell = CommCell::new();
+        let mut config = config(self.version, blocking);
+        let color = color.map_or(table::SPLIT_NO_COLOR, |color| color as c_int);
+        // SAFETY: as in `init_rank`; the communicator is live.
+        let code = unsafe { (self.table.ncclCommSplit)(comm.raw(), color, key, cell.as_output(), &mut config) };
+        Ok((cell, self.check(Call::ncclCommSplit, code)?))
+    }
+
+    /// How far a communicator is with what it was asked last; its error if it has one.
+    pub fn progress(&self, comm: Comm) -> Result<Progress> {
+        let mut state = table::SUCCESS;
+        // SAFETY: the communicator is live, and the output is a live local.
+        let code = unsafe { (self.table.ncclCommGetAsyncError)(comm.raw(), &mut state) };
+        self.check(Call::ncclCommGetAsyncError, code)?;
+        self.check(Call::ncclCommGetAsyncError, state)
+            .map_err(|error| error.context("the communicator failed while it worked"))
+    }
+
+    /// A communicator's own rank, and how many there are.
+    pub fn place(&self, comm: Comm) -> Result<(u32, u32)> {
+        let (mut rank, mut ranks) = (0, 0);
+        // SAFETY: the communicator is live, and the output is a live local.
+        self.check(Call::ncclCommUserRank, unsafe { (self.table.ncclCommUserRank)(comm.raw(), &mut rank) })?;
+        // SAFETY: the same.
+        self.check(Call::ncclCommCount, unsafe { (self.table.ncclCommCount)(comm.raw(), &mut ranks) })?;
+        Ok((rank as u32, ranks as u32))
+    }
+
+    /// Destroys a communicator, which is to be forgotten.
+    pub fn destroy(&self, comm: Comm) -> Result<()> {
+        // SAFETY: the communicator is live until this call.
+        self.check(Call::ncclCommDestroy, unsafe { (self.table.ncclCommDestroy)(comm.raw()) }).map(drop)
+    }
+
+    /// Ends a communicator and what it still does on the device; it is to be forgotten.
+    pub fn abort(&self, comm: Comm) -> Result<()> {
+        // SAFETY: the communicator is live until this call.
+        self.check(Call::ncclCommAbort, unsafe { (self.table.ncclCommAbort)(comm.raw()) }).map(drop)
+    }
+
+    /// Runs `body`, whose calls NCCL takes as one. The group is ended, too, where the body fails; the body's error is the
+    /// one that counts.
+    pub fn group<T>(&self, body: impl FnOnce() -> Result<T>) -> Result<(T, Progress)> {
+        // SAFETY: the call takes no arguments.
+        self.check(Call::ncclGroupStart, unsafe { (self.table.ncclGroupStart)() })?;
+        let result = body();
+        // SAFETY: as before, and a group is open.
+        let ended = self.check(Call::ncclGroupEnd, unsafe { (self.table.ncclGroupEnd)() });
+        let value = result?;
+        Ok((value, ended?))
+    }
+
+    /// Reduces over all ranks, for all of them.
+    #[allow(clippy::too_many_arguments)]
+    pub fn all_reduce(
+        &self,
+        from: Span,
+        to: Span,
+        what: What,
+        op: c_int,
+        comm: Comm,
+        stream: Stream,
+    ) -> Result<Progress> {
+        // SAFETY: the caller vouched for the spans; communicator and stream are live. So it is in each call below.
+        let code = unsafe {
+            let (from, to) = (source(from), destination(to));
+            (self.table.ncclAllReduce)(from, to, what.count, what.kind, op, comm.raw(), raw(stream))
+        };
+        self.check(Call::ncclAllReduce, code)
+    }
+
+    /// Reduces over all ranks, for one.
+    #[allow(clippy::too_many_arguments)]
+    pub fn reduce(
+        &self,
+        from: Span,
+        to: Span,
+        what: What,
+        op: c_int,
+        root: u32,
+        comm: Comm,
+        stream: Stream,
+    ) -> Result<Progress> {
+        // SAFETY: see `all_reduce`.
+        let code = unsafe {
+            let (from, to, root) = (source(from), destination(to), root as c_int);
+            (self.table.ncclReduce)(from, to, what.count, what.kind, op, root, comm.raw(), raw(stream))
+        };
+        self.check(Call::ncclReduce, code)
+    }
+
+    /// Copies from one rank to all.
+    pub fn broadcast(
+        &self,
+        from: Span,
+        to: Span,
+        what: What,
+        root: u32,
+        comm: Comm,
+        stream: Stream,
+    ) -> Result<Progress> {
+        // SAFETY: see `all_reduce`.
+        let code = unsafe {
+            let (from, to, root) = (source(from), destination(to), root as c_int);
+            (self.table.ncclBroadcast)(from, to, what.count, what.kind, root, comm.raw(), raw(stream))
+        };
+        self.check(Call::ncclBroadcast, code)
+    }
+
+    /// Gathers from all ranks, for all of them.
+    pub fn all_gather(&self, from: Span, to: Span, what: What, comm: Comm, stream: Stream) -> Result<Progress> {
+        // SAFETY: see `all_reduce`.
+        let code = unsafe {
+            (self.table.ncclAllGather)(source(from), destination(to), what.count, what.kind, comm.raw(), raw(stream))
+        };
+        self.check(Call::ncclAllGather, code)
+    }
+
+    /// Reduces over all ranks, a part for each.
+    pub fn reduce_scatter(
+        &self,
+        from: Span,
+        to: Span,
+        what: What,
+        op: c_int,
+        comm: Comm,
+        stream: Stream,
+    ) -> Result<Progress> {
+        // SAFETY: see `all_reduce`.
+        let code = unsafe {
+            let (from, to) = (source(from), destination(to));
+            (self.table.ncclReduceScatter)(from, to, what.count, what.kind, op, comm.raw(), raw(stream))
+        };
+        self.check(Call::ncclReduceScatter, code)
+    }
+
+    /// Sends to one rank.
+    pub fn send(&self, from: Span, what: What, peer: u32, comm: Comm, stream: Stream) -> Result<Progress> {
+        // SAFETY: see `all_reduce`.
+        let code = unsafe {
+            (self.table.ncclSend)(source(from), what.count, what.kind, peer as c_int, comm.raw(), raw(stream))
+        };
+        self.check(Call::ncclSend, code)
+    }
+
+    /// Receives from one rank.
+    pub fn receive(&self, to: Span, what: What, peer: u32, comm: Comm, stream: Stream) -> Result<Progress> {
+        // SAFETY: see `all_reduce`.
+        let code = unsafe {
+            (self.table.ncclRecv)(destination(to), what.count, what.kind, peer as c_int, comm.raw(), raw(stream))
+        };
+        self.check(Call::ncclRecv, code)
+    }
+
+    /// Sends a part to each rank, and receives one from each; `None` where this NCCL has no call for it.
+    pub fn all_to_all(&self, from: Span, to: Span, what: What, comm: Comm, stream: Stream) -> Result<Option<Progress>> {
+        // SAFETY: see `all_reduce`.
+        let code = unsafe {
+            (self.table.ncclAlltoAll)(source(from), destination(to), what.count, what.kind, comm.raw(), raw(stream))
+        };
+        if code == table::ABSENT {
+            return Ok(None);
+        }
+        self.check(Call::ncclAlltoAll, code).map(Some)
+    }
+}
+
+/// How many elements of which of NCCL's types.
+#[derive(Debug, Clone, Copy)]
+pub struct What {
+    /// How many.
+    pub count: usize,
+    /// One of [`table::data_type`].
+    pub kind: c_int,
+}
+
+fn source(span: Span) -> *const c_void {
+    span.address() as *const c_void
+}
+
+fn destination(span: Span) -> *mut c_void {
+    span.address() as *mut c_void
+}
+
+fn raw(stream: Stream) -> RawStream {
+    stream.handle() as RawStream
+}
+
+/// A text of NCCL's, to be put behind a sentence; nothing if there is none.
+///
+/// # Safety
+/// `text` is NULL or a NUL-terminated text.
+unsafe fn quoted(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: it is not NULL, so the caller promises that it is a text.
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+    let text = text.trim();
+    if text.is_empty() { String::new() } else { format!("; {text}") }
+}

@@ -1,0 +1,101 @@
+//! Groups of processes on the host device: each rank is a process of its own, and a few tests have several in one.
+//!
+//! A test runs this binary again for each rank of a scenario, and expects each to end as it should, in good time.
+
+#[path = "group/faults.rs"]
+mod faults;
+#[path = "group/meeting.rs"]
+mod meeting;
+#[path = "group/numbers.rs"]
+mod numbers;
+#[path = "group/rank.rs"]
+mod rank;
+#[path = "group/values.rs"]
+mod values;
+
+use plinth::comm::shared::Group;
+use std::{
+    io::Read,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// What a rank of a scenario does.
+type Scenario = (&'static str, fn());
+
+const SCENARIOS: &[&[Scenario]] = &[numbers::SCENARIOS, faults::SCENARIOS, meeting::SCENARIOS];
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Not a test of its own: what the others run in fresh processes.
+#[test]
+fn child() {
+    let Ok(name) = std::env::var("PLINTH_TEST_SCENARIO") else { return };
+    let scenario = SCENARIOS.iter().flat_map(|some| some.iter()).find(|(known, _)| *known == name);
+    scenario.unwrap_or_else(|| panic!("no scenario {name}")).1();
+}
+
+/// A process that is killed if the test does not wait for it.
+pub struct Rank(Child);
+
+impl Rank {
+    /// Kills it.
+    pub fn kill(&mut self) {
+        self.0.kill().unwrap();
+    }
+
+    /// Waits for its end; whether it succeeded, and what it said.
+    pub fn end(mut self) -> (bool, String) {
+        let start = Instant::now();
+        while self.0.try_wait().unwrap().is_none() {
+            if start.elapsed() > PATIENCE {
+                self.kill();
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let mut text = String::new();
+        self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        self.0.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        (self.0.wait().unwrap().success(), text)
+    }
+}
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        if self.0.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Starts the ranks of a scenario. "{rank}" in the environment is the number of each.
+pub fn start(scenario: &str, size: u32, environment: &[(&str, &str)]) -> Vec<Rank> {
+    let ids = [0; 2].map(|_| hex(&Group::new_id().unwrap())).join(",");
+    let rank = |rank: u32| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", "child", "--nocapture"])
+            .envs([("PLINTH_TEST_SCENARIO", scenario), ("PLINTH_TEST_ID", &ids), ("PLINTH_DEVICE", "host")])
+            .env("PLINTH_TEST_RANK", format!("{rank}"))
+            .env("PLINTH_TEST_SIZE", format!("{size}"))
+            .env("PLINTH_HOST_DEVICES", "4")
+            .envs(environment.iter().map(|(key, value)| (key, value.replace("{rank}", &format!("{rank}")))))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Rank(command.spawn().unwrap())
+    };
+    (0..size).map(rank).collect()
+}
+
+/// Runs a scenario, each rank of which is to succeed.
+pub fn run(scenario: &str, size: u32, environment: &[(&str, &str)]) {
+    let ends: Vec<_> = start(scenario, size, environment).into_iter().map(Rank::end).collect();
+    for (rank, (success, text)) in ends.iter().enumerate() {
+        assert!(success, "rank {rank} of {size} in {scenario}: {text}");
+    }
+}

@@ -1,0 +1,265 @@
+//! What breaks a group, and that it ends by itself, is named, and leaves room for another group.
+
+use crate::{
+    Scenario,
+    rank::{Me, Memory, eventually, me, new_stream, synchronize},
+    run, start,
+};
+use plinth::{
+    comm::{ReduceOp, shared::Group},
+    error::Error,
+    status::Status,
+    stream::Stream,
+    tensor::ElementType,
+};
+use std::time::{Duration, Instant};
+
+pub const SCENARIOS: &[Scenario] = &[
+    ("mismatch", mismatch),
+    ("transfer_mismatch", transfer_mismatch),
+    ("timeout", timeout),
+    ("abort", abort),
+    ("killed", killed),
+    ("leaves", leaves),
+    ("hammer", hammer),
+];
+
+#[test]
+fn calls_that_do_not_belong_together_are_named_by_every_rank() {
+    for difference in ["count", "element", "op", "root", "call"] {
+        run("mismatch", 3, &[("PLINTH_TEST_DIFFERENCE", difference)]);
+    }
+}
+
+#[test]
+fn a_message_of_another_size_is_named_by_who_receives_it() {
+    run("transfer_mismatch", 2, &[]);
+}
+
+#[test]
+fn who_waits_in_vain_is_told_for_whom() {
+    run("timeout", 3, &[]);
+}
+
+#[test]
+fn an_abort_ends_the_waiting_everywhere_and_another_group_can_be_made() {
+    run("abort", 4, &[]);
+}
+
+#[test]
+fn a_killed_rank_is_missed_by_the_others() {
+    let mut ranks = start("killed", 4, &[]);
+    let victim = ranks.remove(2);
+    for (rank, other) in ranks.into_iter().enumerate() {
+        let (success, text) = other.end();
+        assert!(success, "one of the others, {rank}: {text}");
+    }
+    assert!(!victim.end().0);
+}
+
+#[test]
+fn a_rank_may_leave_early_but_is_missed_when_it_is_needed() {
+    run("leaves", 3, &[]);
+}
+
+#[test]
+fn ranks_killed_at_any_time_leave_nobody_hanging() {
+    for round in 0..12 {
+        let mut ranks = start("hammer", 4, &[("PLINTH_GROUP_TUNING", "staging=8192,one_shot=1024")]);
+        std::thread::sleep(Duration::from_millis(40 + 37 * round));
+        let mut victim = ranks.remove(round as usize % 4);
+        victim.kill();
+        for other in ranks {
+            let (success, text) = other.end();
+            assert!(success, "in round {round}: {text}");
+        }
+    }
+}
+
+/// A sum of a few numbers.
+fn sum(group: &Group, memory: &Memory, stream: Stream) -> Result<(), Error> {
+    group.all_reduce(memory.span, memory.span, 4, ElementType::I32, ReduceOp::Sum, stream)
+}
+
+fn few(stream: Stream) -> Memory {
+    Memory::of(stream, &[1; 16])
+}
+
+/// The group must be broken for this reason, and stay so.
+fn expect_broken(group: &Group, stream: Stream, memory: &Memory, status: Status) -> String {
+    let error = eventually("nothing breaks the group", || group.error());
+    assert_eq!(error.status(), status, "{error}");
+    synchronize(stream);
+    assert_eq!(sum(group, memory, stream).unwrap_err().status(), status);
+    assert_eq!(group.error().unwrap().status(), status);
+    error.message().to_owned()
+}
+
+/// The group works.
+fn expect_sum(group: &Group, stream: Stream) {
+    let memory = few(stream);
+    sum(group, &memory, stream).unwrap();
+    let expected = 0x0101_0101_i32.wrapping_mul(group.size() as i32).to_le_bytes().repeat(4);
+    assert_eq!(memory.read(stream), expected, "{:?}", group.error());
+}
+
+fn begin() -> (Me, Group, Stream, Memory) {
+    let me = me();
+    let (group, stream) = (me.join(), new_stream(me.device()));
+    expect_sum(&group, stream);
+    (me, group, stream, few(stream))
+}
+
+fn mismatch() {
+    let (me, group, stream, memory) = begin();
+    let odd = me.rank == 1;
+    let mut element = ElementType::I32;
+    let (mut count, mut op, mut root) = (4, ReduceOp::Sum, 0);
+    let difference = std::env::var("PLINTH_TEST_DIFFERENCE").unwrap();
+    if odd {
+        match difference.as_str() {
+            "count" => count = 3,
+            "element" => element = ElementType::U32,
+            "op" => op = ReduceOp::Maximum,
+            "root" => root = 2,
+            _ => {}
+        }
+    }
+    if difference == "call" && odd {
+        group.broadcast(memory.span, memory.span, count, element, 0, stream).unwrap();
+    } else {
+        group.reduce(memory.span, memory.span, count, element, op, root, stream).unwrap();
+    }
+    let message = expect_broken(&group, stream, &memory, Status::RANK_MISMATCH);
+    // Whoever compares the odd rank's call with its own says both; a rank that another one was quicker to tell says whom.
+    assert!(message.contains("rank 1") || message.contains("found that its call"), "{message}");
+    let both = |message: &str| match difference.as_str() {
+        "count" => message.contains("of 3 int32") && message.contains("of 4 int32"),
+        "element" => message.contains("uint32") && message.contains(" int32"),
+        "op" => message.contains("(maximum)") && message.contains("(sum)"),
+        "root" => message.contains("to rank 2") && message.contains("to rank 0"),
+        _ => message.contains("broadcast from rank 0") && message.contains("reduce (sum)"),
+    };
+    let found = group.gather_bytes(message.as_bytes()).unwrap();
+    assert!(found.iter().any(|message| both(&String::from_utf8_lossy(message))), "{found:?}");
+}
+
+fn transfer_mismatch() {
+    let (me, group, stream, memory) = begin();
+    if me.rank == 0 {
+        group.send(memory.span, 4, ElementType::I32, 1, stream).unwrap();
+    } else {
+        group.recv(memory.span, 3, ElementType::I32, 0, stream).unwrap();
+        let message = expect_broken(&group, stream, &memory, Status::RANK_MISMATCH);
+        assert!(message.contains("12 bytes") && message.contains("16 bytes"), "{message}");
+    }
+    // So that nobody leaves before the other has looked.
+    group.gather_bytes(b"").unwrap();
+}
+
+fn timeout() {
+    let (me, group, stream, memory) = begin();
+    group.set_timeout(Duration::from_millis(100));
+    if me.rank != 1 {
+        let start = Instant::now();
+        sum(&group, &memory, stream).unwrap();
+        let message = expect_broken(&group, stream, &memory, Status::TIMED_OUT);
+        assert!(message.contains("waited too long for rank 1"), "{message}");
+        assert!(start.elapsed() >= Duration::from_millis(100));
+    }
+    group.set_timeout(Duration::from_secs(30));
+    group.gather_bytes(b"").unwrap();
+    if me.rank == 1 {
+        // Too late: the others have told it.
+        let _ = sum(&group, &memory, stream);
+        expect_broken(&group, stream, &memory, Status::TIMED_OUT);
+    }
+    group.gather_bytes(b"").unwrap();
+}
+
+fn abort() {
+    let (me, group, stream, memory) = begin();
+    if me.rank != 2 {
+        sum(&group, &memory, stream).unwrap();
+    } else {
+        std::thread::sleep(Duration::from_millis(30));
+        group.abort();
+        group.abort();
+    }
+    if me.rank == 0 {
+        // Without a look at the group: the kernel itself is told.
+        synchronize(stream);
+    }
+    let message = expect_broken(&group, stream, &memory, Status::ABORTED);
+    assert!(message.contains("rank 2 of 4 gave up"), "{message}");
+    drop(group);
+    let again = Group::join(&me.ids[1], me.rank, me.size, me.device(), crate::rank::SOON).unwrap();
+    expect_sum(&again, stream);
+}
+
+#[allow(clippy::disallowed_methods, reason = "this process is the test's own, and to end without a word")]
+fn killed() {
+    let (me, group, stream, memory) = begin();
+    if me.rank == 2 {
+        std::process::abort();
+    }
+    sum(&group, &memory, stream).unwrap();
+    let message = expect_broken(&group, stream, &memory, Status::PEER_LOST);
+    assert!(message.contains("rank 2 of 4 is gone"), "{message}");
+    drop(group);
+    // Those who are left make another.
+    let rank = if me.rank == 3 { 2 } else { me.rank };
+    let again = Group::join(&me.ids[1], rank, 3, me.device(), crate::rank::SOON).unwrap();
+    expect_sum(&again, stream);
+}
+
+fn leaves() {
+    let (me, group, stream, memory) = begin();
+    if me.rank == 1 {
+        return;
+    }
+    // That it has left is no error as long as nothing is wanted of it.
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(group.error().is_none());
+    sum(&group, &memory, stream).unwrap();
+    let message = expect_broken(&group, stream, &memory, Status::PEER_LOST);
+    assert!(message.contains("rank 1"), "{message}");
+}
+
+/// Calls after calls, until another rank is missing.
+fn hammer() {
+    let me = me();
+    let group = match Group::join(&me.ids[0], me.rank, me.size, me.device(), Some(Duration::from_secs(2))) {
+        Ok(group) => group,
+        // The victim may not even have come.
+        Err(error) => {
+            let known = [Status::TIMED_OUT, Status::PEER_LOST, Status::PEER_ACCESS_UNSUPPORTED];
+            return assert!(known.contains(&error.status()), "{error}");
+        }
+    };
+    let stream = new_stream(me.device());
+    let count = 3000;
+    let memory = Memory::of(stream, &vec![1; 4 * count]);
+    let error = eventually("the victim lives on", || {
+        for turn in 0..20 {
+            let element = ElementType::I32;
+            let done = match turn % 3 {
+                0 => group.all_reduce(memory.span, memory.span, count as u64, element, ReduceOp::Sum, stream),
+                1 => group.broadcast(memory.span, memory.span, count as u64, element, turn % 4, stream),
+                _ if me.rank.is_multiple_of(2) => group.send(memory.span, count as u64, element, me.rank + 1, stream),
+                _ => group.recv(memory.span, count as u64, element, me.rank - 1, stream),
+            };
+            if let Err(error) = done {
+                return Some(error);
+            }
+        }
+        // Not more at a time than can be waited for.
+        eventually("the calls do not end", || {
+            let runtime = plinth::runtime::ready().unwrap();
+            let done = runtime.driver.stream_query(stream.raw).unwrap();
+            (done || group.error().is_some()).then_some(())
+        });
+        group.error()
+    });
+    assert!([Status::PEER_LOST, Status::ABORTED].contains(&error.status()), "{error}");
+}

@@ -1,0 +1,184 @@
+//! How ranks meet, and what is left when they part.
+
+use crate::{
+    Scenario,
+    rank::{Memory, me, new_stream, synchronize},
+    run,
+};
+use plinth::{
+    comm::{ReduceOp, shared::Group},
+    status::Status,
+    tensor::ElementType,
+    testing,
+};
+use std::{fs, time::Duration};
+
+pub const SCENARIOS: &[Scenario] = &[
+    ("bytes", bytes),
+    ("sizes", sizes),
+    ("twins", twins),
+    ("alone", alone),
+    ("tunings", tunings),
+    ("leak", leak),
+    ("refusals", refusals),
+];
+
+#[test]
+fn bytes_go_round_through_the_cpu() {
+    run("bytes", 5, &[]);
+}
+
+#[test]
+fn ranks_that_disagree_about_the_size_are_all_told() {
+    run("sizes", 3, &[]);
+}
+
+#[test]
+fn two_processes_of_one_number_are_told() {
+    run("twins", 3, &[]);
+}
+
+#[test]
+fn ranks_of_different_tunings_are_told() {
+    run("tunings", 2, &[("PLINTH_GROUP_TUNING", "blocks=1{rank}")]);
+}
+
+#[test]
+fn who_is_alone_waits_no_longer_than_it_says() {
+    run("alone", 2, &[]);
+}
+
+#[test]
+fn a_folder_will_do_in_place_of_a_namespace() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("meet");
+    fs::create_dir_all(&folder).unwrap();
+    run("bytes", 3, &[("PLINTH_RENDEZVOUS_DIR", folder.to_str().unwrap())]);
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+}
+
+#[test]
+fn groups_that_come_and_go_leave_nothing() {
+    run("leak", 3, &[]);
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_launched() {
+    run("refusals", 1, &[]);
+}
+
+fn bytes() {
+    let me = me();
+    let group = me.join();
+    for length in [0, 1, 70_000] {
+        let of = |rank: u32| vec![rank as u8 + 1; length + rank as usize];
+        let all = group.gather_bytes(&of(me.rank)).unwrap();
+        assert_eq!(all, (0..me.size).map(of).collect::<Vec<_>>());
+    }
+}
+
+fn sizes() {
+    let me = me();
+    let size = if me.rank == 2 { 4 } else { 3 };
+    let error = Group::join(&me.ids[0], me.rank, size, 0, Some(Duration::from_secs(5))).unwrap_err();
+    // A rank that comes later finds nobody, or is cut off.
+    if error.status() == Status::RANK_MISMATCH {
+        assert!(error.message().contains("rank 2 joins a group of 4 ranks, rank 0 one of 3"), "{error}");
+    } else {
+        assert!(me.rank != 0 && [Status::PEER_LOST, Status::TIMED_OUT].contains(&error.status()), "{error}");
+    }
+}
+
+fn twins() {
+    let me = me();
+    let rank = if me.rank == 2 { 1 } else { me.rank };
+    let error = Group::join(&me.ids[0], rank, 3, 0, Some(Duration::from_secs(10))).unwrap_err();
+    assert_eq!(error.status(), Status::INVALID_VALUE, "{error}");
+    assert!(error.message().contains("two processes are rank 1"), "{error}");
+}
+
+fn tunings() {
+    let me = me();
+    let error = Group::join(&me.ids[0], me.rank, 2, 0, Some(Duration::from_secs(20))).unwrap_err();
+    assert_eq!(error.status(), Status::RANK_MISMATCH, "{error}");
+    assert!(error.message().contains("tuning"), "{error}");
+}
+
+fn alone() {
+    let me = me();
+    // Each is rank 0 or 1 of a group of its own.
+    let id = me.ids[me.rank as usize];
+    let error = Group::join(&id, me.rank, 2, 0, Some(Duration::from_millis(80))).unwrap_err();
+    assert_eq!(error.status(), Status::TIMED_OUT, "{error}");
+    let missing = if me.rank == 0 { "ranks [1]" } else { "rank 0" };
+    assert!(error.message().contains(missing) && error.message().contains("80ms"), "{error}");
+}
+
+fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+fn leak() {
+    let me = me();
+    let stream = new_stream(me.device());
+    let memory = Memory::of(stream, &[3; 64]);
+    let mut before = None;
+    for turn in 0..6 {
+        // The same id serves again: the name is free as soon as all have met.
+        let group = me.join();
+        group.all_reduce(memory.span, memory.span, 16, ElementType::U32, ReduceOp::Maximum, stream).unwrap();
+        if turn == 3 {
+            group.gather_bytes(b"").unwrap();
+            group.abort();
+        } else {
+            synchronize(stream);
+            assert!(group.error().is_none());
+            group.gather_bytes(b"").unwrap();
+        }
+        drop(group);
+        let mut live = testing::live().unwrap();
+        // What others still hold of this rank's memory counts until they let go.
+        live.device_bytes = Vec::new();
+        // Threads end after a while.
+        live.threads = 0;
+        let now = (descriptors(), live);
+        if turn == 1 {
+            before = Some(now);
+        } else if turn > 1 {
+            assert_eq!(before.as_ref(), Some(&now), "after group {turn}");
+        }
+    }
+}
+
+fn refusals() {
+    let device = 0;
+    let id = Group::new_id().unwrap();
+    assert!(Group::is_id(&id) && !Group::is_id(&[7; 128]));
+    let invalid = [
+        Group::join(&[7; 128], 0, 1, device, None),
+        Group::join(&id, 0, 0, device, None),
+        Group::join(&id, 2, 2, device, None),
+        Group::join(&id, 0, 17, device, None),
+    ];
+    for refused in invalid {
+        assert_eq!(refused.unwrap_err().status(), Status::INVALID_VALUE);
+    }
+    assert_eq!(Group::join(&id, 0, 1, 99, None).unwrap_err().status(), Status::INVALID_DEVICE);
+    let group = Group::join(&id, 0, 1, device, None).unwrap();
+    let (stream, elsewhere) = (new_stream(0), new_stream(1));
+    let memory = Memory::of(stream, &[0; 64]);
+    let all = |from, to, count, op, stream| {
+        group.all_reduce(memory.part(from, 64), memory.part(to, 64), count, ElementType::F32, op, stream)
+    };
+    let sum = ReduceOp::Sum;
+    let status = |result: plinth::error::Result<()>| result.unwrap_err().status();
+    assert_eq!(status(all(0, 0, 17, sum, stream)), Status::INVALID_VALUE);
+    assert_eq!(status(all(0, 0, u64::MAX / 2, sum, stream)), Status::INVALID_VALUE);
+    assert_eq!(status(all(0, 4, 8, sum, stream)), Status::INVALID_VALUE);
+    assert_eq!(status(all(0, 0, 4, sum, elsewhere)), Status::DEVICE_MISMATCH);
+    assert_eq!(
+        status(group.broadcast(memory.span, memory.span, 4, ElementType::F32, 1, stream)),
+        Status::INVALID_VALUE
+    );
+    all(0, 0, 16, sum, stream).unwrap();
+    assert!(group.error().is_none());
+}
