@@ -240,7 +240,7 @@ mod tests {
     fn a_part_begins_where_it_should() {
         let whole = tensor(&[4, 6], Some(&[-6, 1])).unwrap();
         let part = whole.narrow(0, 1, 2).narrow(1, 3, 3);
-        assert_eq!(part.memory.address(), 4096 + 4 * (3 - 6));
+        assert_eq!(part.memory.address(), 4096 - 4 * 3);
         assert_eq!((part.shape(), part.numel, part.bytes()), (&[2, 3][..], 6, 24));
         assert_eq!(tensor(&[0, 6], None).unwrap().narrow(1, 2, 3).numel, 0);
     }
