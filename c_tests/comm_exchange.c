@@ -325,6 +325,23 @@ TEST(gather_of_one_and_of_nothing) {
   drop(&out);
 }
 
+TEST(gather_of_nothing_to_the_cpu) {
+  static const int64_t none[] = {0, 5};
+  static const int64_t some[] = {2, 5};
+  item in, out;
+  make(&in, 0, F32, 2, none, NULL, 0);
+  make(&out, ON_CPU, F32, 2, none, NULL, 0);
+  out.dl.data = NULL;
+  CHECK_OK(plinth_comm_gather(&in.dl, 1, 0, &out.dl));
+  CHECK_SAME(out.dl.data, NULL);
+  drop(&in);
+  make(&in, 0, F32, 2, some, NULL, 0);
+  out.dl.shape = in.shape;
+  CHECK_STATUS(plinth_comm_gather(&in.dl, 1, 0, &out.dl), PLINTH_ERROR_NULL_POINTER);
+  drop(&in);
+  drop(&out);
+}
+
 TEST(gather_keeps_channels_last) {
   static const int64_t shape[] = {2, 3, 4, 5};
   static const int64_t last[] = {60, 1, 15, 3};

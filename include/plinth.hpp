@@ -12,6 +12,7 @@
 #ifndef PLINTH_HPP
 #define PLINTH_HPP
 
+#include "plinth_comm.hpp"
 #include "plinth_core.hpp"
 #include "plinth_graph.hpp"
 #include "plinth_random.hpp"

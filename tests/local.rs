@@ -9,12 +9,16 @@ use plinth::{
     },
     copy, device,
     driver::Span,
-    memory, runtime,
+    memory,
+    runtime::{self, DeviceKind},
     status::Status,
     stream,
     tensor::ElementType,
 };
-use std::sync::{Mutex, MutexGuard, Once};
+use std::{
+    process::Command,
+    sync::{Mutex, MutexGuard, Once},
+};
 
 static SETUP: Once = Once::new();
 /// The thresholds are the process's, so tests are one after the other.
@@ -25,11 +29,7 @@ fn ranks() -> (usize, MutexGuard<'static, ()>) {
     let guard = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     SETUP.call_once(|| {
         if std::env::var_os("PLINTH_DEVICE").is_none() {
-            // SAFETY: no other thread of this process has begun to look at the environment.
-            unsafe {
-                std::env::set_var("PLINTH_DEVICE", "host");
-                std::env::set_var("PLINTH_HOST_DEVICES", "4");
-            }
+            runtime::choose_kind(DeviceKind::Host).unwrap();
         }
     });
     (device::count().unwrap().min(4), guard)
@@ -139,6 +139,17 @@ fn each_way(body: impl Fn(usize, usize)) {
 
 fn buffers(ranks: usize, of: impl Fn(usize) -> Vec<f32>) -> Vec<Buffer> {
     (0..ranks).map(|rank| Buffer::new(rank, &of(rank))).collect()
+}
+
+/// All of these tests once more with four ranks, in a process of its own, for the host device has two if nobody asks.
+#[test]
+fn with_four_ranks() {
+    if std::env::var_os("PLINTH_HOST_DEVICES").is_some() || std::env::var_os("PLINTH_DEVICE").is_some() {
+        return;
+    }
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    let output = again.env("PLINTH_HOST_DEVICES", "4").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
 #[test]

@@ -108,7 +108,7 @@ done
 if [ -e include/plinth.hpp ]; then
     for standard in c++17 c++20; do
         for compiler in g++ clang++; do
-            for header in plinth.hpp plinth_core.hpp plinth_random.hpp plinth_graph.hpp; do
+            for header in plinth.hpp plinth_comm.hpp plinth_core.hpp plinth_random.hpp plinth_graph.hpp; do
                 check $header cpp $compiler $standard
                 link_twice $header cpp $compiler $standard
             done

@@ -14,6 +14,7 @@ use crate::{
 
 /// A tensor that a collective is to write.
 #[derive(Debug, Clone, Copy)]
+#[allow(clippy::large_enum_variant)] // a box for each output of hundreds would cost more than the room
 pub enum Output {
     /// It exists.
     Given(Tensor),

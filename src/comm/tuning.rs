@@ -66,7 +66,7 @@ fn ready() -> Result<()> {
         }
         Ok(())
     })
-    .map(|()| ())
+    .copied()
 }
 
 /// `name:bytes` and more such after commas.

@@ -158,18 +158,15 @@ fn check_type(one: &DLTensor, other: &DLTensor, name: impl Fn() -> String) -> Re
 /// # Safety
 /// As [`placed`].
 unsafe fn target(described: &DLTensor, like: &DLTensor, element_of: ElementOf, name: &str) -> Result<Target> {
-    if !described.data.is_null() {
+    // Memory of the CPU is not made, but an empty tensor has none.
+    if !described.data.is_null() || matches!(described.device.device_type, CPU | CUDA_HOST) {
         check_type(described, like, || name.into())?;
         // SAFETY: the caller's promise.
         return Ok(Target::Given(unsafe { placed(described, element_of, name) }?));
     }
     if described.device.device_type != CUDA {
         return Err(Error::new(
-            if matches!(described.device.device_type, CPU | CUDA_HOST) {
-                Status::NULL_POINTER
-            } else {
-                Status::DEVICE_MISMATCH
-            },
+            Status::DEVICE_MISMATCH,
             format!("{name}->data is NULL, and only tensors on CUDA devices are made"),
         ));
     }

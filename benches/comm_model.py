@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""What an all-reduce costs on machines that nobody here has: `benches/comm_model.py [--network GB/S] [--markdown]`.
+
+A model, not a measurement. A machine has 8 GPUs; what happens inside one was measured on H200s (docs/collectives_scale.md
+says where each constant comes from), what happens between machines is NCCL's own estimate of it, with the network's
+bandwidth as an argument. A step costs its latency, and bytes cost their time on the slowest link that they pass.
+"""
+
+import argparse
+import math
+
+GPUS_PER_MACHINE = 8
+# GB/s a GPU and direction over NVLink, as NCCL's rings reach it (1 GiB all-reduce on four H200s: 352).
+NVLINK = 352.0
+# Microseconds from the call to the end of a kernel that does nothing, on one H200; and until others may go on.
+LAUNCH = 11.6
+ORDER = 5.0
+# What plinth's kernels read from peers, GB/s, and the latency of a round through the switch, microseconds.
+DIRECT = 372.0
+ROUND = 2.0
+
+# NCCL's estimates for its protocols, microseconds: LL (8-byte words with flags), LL128 (128-byte lines), Simple (buffers).
+PROTOCOLS = ("LL", "LL128", "Simple")
+BASE = {"tree": (6.8, 14.0, 8.4), "ring": (6.6, 14.0, 8.4)}
+STEP_INSIDE = {"tree": (0.6, 1.25, 4.0), "ring": (0.6, 1.9, 3.4)}
+STEP_BETWEEN = {"tree": (5.0, 8.5, 14.0), "ring": (2.7, 4.0, 14.0)}
+# The part of the bandwidth that is left for data, and for the tree's going up and down at once.
+EFFICIENCY = {"tree": (1 / 3.8, 120 / 128 * 0.92, 0.92), "ring": (0.5, 0.92, 1.0)}
+# LL passes through the CPU's memory between machines.
+LL_MOST = {False: 141.0, True: 35.0}
+
+
+def nccl(gpus, size, network):
+    """The algorithm and protocol that the model has NCCL take for an all-reduce, and its time in microseconds."""
+    machines = max(1, gpus // GPUS_PER_MACHINE)
+    inside = gpus if machines == 1 else GPUS_PER_MACHINE
+    # Each of a machine's GPUs has a network card: the rings leave the machine over all of them.
+    bus = NVLINK if machines == 1 else min(NVLINK, network * inside)
+    best = None
+    for algorithm in ("tree", "ring"):
+        for number, protocol in enumerate(PROTOCOLS):
+            bandwidth = bus * EFFICIENCY[algorithm][number]
+            if protocol == "LL":
+                bandwidth = min(bandwidth, LL_MOST[machines > 1])
+            near, far = STEP_INSIDE[algorithm][number], STEP_BETWEEN[algorithm][number]
+            if algorithm == "ring":
+                between = 2 * (machines - 1) if machines > 1 else 0
+                latency = (2 * (gpus - 1) - between) * near + between * far
+                passes = 2 * (gpus - 1) / gpus
+            else:
+                latency = 2 * ((inside - 1) * near + math.log2(machines) * far)
+                passes = 2.0
+            time = BASE[algorithm][number] + latency + passes * size / bandwidth / 1e3
+            if best is None or time < best[2]:
+                best = (algorithm, protocol, time)
+    return best
+
+
+def direct(gpus, size):
+    """plinth's own way inside a machine: one kernel while messages are small, one for each GPU's part when not."""
+    one = (gpus - 1) * size / DIRECT / 1e3 * 2
+    each = 2 * (gpus - 1) / gpus * size / DIRECT / 1e3 + gpus * 2.0
+    return LAUNCH + ORDER + ROUND + min(one, each)
+
+
+def hierarchical(gpus, size, network):
+    """Parts summed inside each machine, part by part between the machines by NCCL, and given out inside again."""
+    machines = gpus // GPUS_PER_MACHINE
+    if machines < 2:
+        return direct(gpus, size)
+    inside = LAUNCH + ORDER + 2 * ROUND + 2 * (GPUS_PER_MACHINE - 1) / GPUS_PER_MACHINE * size / DIRECT / 1e3
+    part = size / GPUS_PER_MACHINE
+    times = []
+    for number in range(3):
+        bandwidth = min(network * EFFICIENCY["tree"][number], LL_MOST[True] if number == 0 else network)
+        times.append(BASE["tree"][number] + 2 * math.log2(machines) * STEP_BETWEEN["tree"][number]
+                     + 2 * part / bandwidth / 1e3)
+        bandwidth = min(network * EFFICIENCY["ring"][number], LL_MOST[True] if number == 0 else network)
+        times.append(BASE["ring"][number] + 2 * (machines - 1) * STEP_BETWEEN["ring"][number]
+                     + 2 * (machines - 1) / machines * part / bandwidth / 1e3)
+    return inside + min(times)
+
+
+def bytes_text(size):
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--network", type=float, default=50.0, help="GB/s a GPU and direction between machines (50: 400 Gbit/s)")
+    arguments = parser.parse_args()
+    print("| GPUs | message | NCCL's choice | NCCL | parts: inside, between, inside |\n|---|---|---|---|---|")
+    for gpus in (8, 64, 512, 4096, 32768, 100000):
+        for size in (1 << 10, 1 << 20, 1 << 26, 1 << 30):
+            algorithm, protocol, time = nccl(gpus, size, arguments.network)
+            own = hierarchical(gpus, size, arguments.network)
+            print(f"| {gpus:,} | {bytes_text(size)} | {algorithm}, {protocol} | {time:,.0f} | {own:,.0f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""The table of collectives: plinth, torch.cuda.comm and NCCL on the GPUs of one machine in one run, as Markdown.
+
+    benches/comm_table.py --library target/release/libplinth.so --svg collectives.svg
+
+Each does the same in turns; a time is from the begin of the call until all GPUs are done, Python's own time included. What
+a call takes from C says benches/comm. --json keeps the raw numbers.
+"""
+
+import argparse
+import ctypes
+import json
+import math
+import pathlib
+import statistics
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+# The binding lies with the tests of random numbers, in the repository and in the bundle alike.
+sys.path.insert(0, str(HERE.parent / "tests/random"))
+
+import plinth
+
+try:
+    import torch
+    from torch.cuda import comm, nccl
+except ImportError:
+    torch = None
+
+COLOURS = {"plinth": "#0b6e4f", "torch": "#d1495b", "NCCL": "#4f6d9a"}
+
+
+def finish(devices):
+    for device in range(devices):
+        torch.cuda.synchronize(device)
+
+
+def in_turns(works, rounds, devices):
+    """Median and least microseconds to completion of each of some works, done in turns."""
+    times = {name: [] for name in works}
+    for turn in range(-5, rounds):
+        for name in works if turn % 2 else reversed(works):
+            finish(devices)
+            begin = time.perf_counter_ns()
+            works[name]()
+            finish(devices)
+            if turn >= 0:
+                times[name].append((time.perf_counter_ns() - begin) / 1e3)
+    return {name: (statistics.median(values), min(values)) for name, values in times.items()}
+
+
+def described(tensor):
+    return plinth.descriptor(tensor.data_ptr(), tensor.device.index, "float32", list(tensor.shape))
+
+
+def row(tensors):
+    described_all = [described(tensor) for tensor in tensors]
+    array = (plinth.DLTensor * len(tensors))(*described_all)
+    # The shapes belong to the single descriptions.
+    array.kept = described_all
+    return array
+
+
+def works_of(library, operation, count, devices):
+    """The same by each: a function without arguments, whose preparations are done."""
+    size = ctypes.c_size_t
+    each = [torch.zeros(count, device=f"cuda:{device}") for device in range(devices)]
+    others, all_of_them = row(each[1:]), row(each)
+    if operation == "broadcast":
+        return {
+            "plinth": lambda: library.call("comm_broadcast", ctypes.byref(all_of_them[0]), others, size(devices - 1)),
+            "torch": lambda: comm.broadcast(each[0], out=each[1:]),
+            "NCCL": lambda: nccl.broadcast(each, 0),
+        }
+    if operation == "reduce_add":
+        out = torch.zeros(count, device="cuda:0")
+        target = described(out)
+        return {
+            "plinth": lambda: library.call("comm_reduce_add", all_of_them, size(devices), ctypes.byref(target)),
+            "torch": lambda: comm.reduce_add(each, 0),
+            "NCCL": lambda: nccl.reduce(each, out, 0),
+        }
+    part = -(-count // devices)
+    whole = torch.zeros(part * devices, device="cuda:0")
+    parts = [torch.zeros(part, device=f"cuda:{device}") for device in range(devices)]
+    target, pieces = described(whole), row(parts)
+    if operation == "gather":
+        return {
+            "plinth": lambda: library.call("comm_gather", pieces, size(devices), ctypes.c_int32(0), ctypes.byref(target)),
+            "torch": lambda: comm.gather(parts, 0, out=whole),
+        }
+    return {
+        "plinth": lambda: library.call("comm_scatter", ctypes.byref(target), pieces, size(devices), None, ctypes.c_int32(0),
+                                       None),
+        "torch": lambda: comm.scatter(whole, out=parts),
+    }
+
+
+def coalesced(library, operation, devices):
+    """254 tensors of 85 MB to all, or 250 of 21 MB from all: many small ones, some large."""
+    tensors, size = (254, 85_000_000) if operation == "broadcast_coalesced" else (250, 21_000_000)
+    large = tensors // 4
+    counts = [(size - (tensors - large) * 1024) // 4 // large if index % 4 == 0 and index // 4 < large else 256
+              for index in range(tensors)]
+    lists = [[torch.zeros(count, device=f"cuda:{device}") for count in counts] for device in range(devices)]
+    everything = row([tensor for one in lists for tensor in one])
+    numbers = (ctypes.c_int32 * devices)(*range(devices))
+    if operation == "broadcast_coalesced":
+        return size, {
+            "plinth": lambda: library.call(operation_name(operation), everything, ctypes.c_size_t(tensors), numbers,
+                                           ctypes.c_size_t(devices), ctypes.c_size_t(10485760), everything),
+            "torch": lambda: comm.broadcast_coalesced(lists[0], list(range(devices))),
+        }
+    sums = row([torch.zeros(count, device="cuda:0") for count in counts])
+    return size, {
+        "plinth": lambda: library.call(operation_name(operation), everything, ctypes.c_size_t(tensors),
+                                       ctypes.c_size_t(devices), ctypes.c_size_t(10485760), sums),
+        "torch": lambda: comm.reduce_add_coalesced(lists, 0),
+    }
+
+
+def operation_name(operation):
+    return "comm_" + operation
+
+
+def text_of(size):
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size >= 1 << shift:
+            return f"{size / (1 << shift):.4g} {unit}"
+    return f"{size} B"
+
+
+def picture(results, path):
+    """Time over size, both in powers, a panel for each operation."""
+    operations = [name for name in ("broadcast", "reduce_add", "gather", "scatter") if name in results]
+    width, height, margin = 360, 260, 46
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width * 2} {height * 2}" font-family="sans-serif" '
+             'font-size="11">', '<rect width="100%" height="100%" fill="white"/>']
+    for index, operation in enumerate(operations):
+        left, top = index % 2 * width, index // 2 * height
+        rows = results[operation]
+        sizes = sorted(rows)
+        values = [median for size in sizes for median, _ in rows[size].values()]
+        low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+
+        def place(size, value):
+            across = (math.log2(size) - math.log2(sizes[0])) / max(1, math.log2(sizes[-1]) - math.log2(sizes[0]))
+            up = (math.log10(value) - low) / max(1, high - low)
+            return left + margin + across * (width - margin - 16), top + height - 34 - up * (height - 64)
+
+        lines.append(f'<text x="{left + margin}" y="{top + 16}" font-size="13">{operation}</text>')
+        for power in range(low, high + 1):
+            x, y = place(sizes[0], 10**power)
+            lines.append(f'<line x1="{x}" y1="{y:.1f}" x2="{left + width - 16}" y2="{y:.1f}" stroke="#ddd"/>')
+            lines.append(f'<text x="{x - 6}" y="{y + 4:.1f}" text-anchor="end">{10**power:g} us</text>')
+        for size in sizes[::max(1, len(sizes) // 4)]:
+            x, _ = place(size, 10**low)
+            lines.append(f'<text x="{x:.1f}" y="{top + height - 18}" text-anchor="middle">{text_of(size)}</text>')
+        for number, name in enumerate(name for name in COLOURS if name in rows[sizes[0]]):
+            points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(size, rows[size][name][0]) for size in sizes))
+            lines.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS[name]}" stroke-width="2"/>')
+            lines.append(f'<text x="{left + width - 20}" y="{top + 16 + 13 * number}" text-anchor="end" '
+                         f'fill="{COLOURS[name]}">{name}</text>')
+    pathlib.Path(path).write_text("\n".join([*lines, "</svg>"]) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", default="target/release/libplinth.so", help="libplinth.so")
+    parser.add_argument("--largest", type=int, default=1 << 30, help="bytes of the largest message")
+    parser.add_argument("--rounds", type=int, default=60, help="measurements of each")
+    parser.add_argument("--svg", help="where to draw time over size")
+    parser.add_argument("--json", help="where to keep the numbers")
+    arguments = parser.parse_args()
+    if torch is None or not torch.cuda.is_available() or torch.cuda.device_count() < 2:
+        print("needs PyTorch and two GPUs")
+        return 77
+    devices = torch.cuda.device_count()
+    finish(devices)
+    library = plinth.Library(arguments.library, "cuda")
+    print(f"{devices} times {torch.cuda.get_device_name()}, PyTorch {torch.__version__}; microseconds from the call until all "
+          "GPUs are done, median (least)\n")
+    print("| operation | bytes | plinth | torch | NCCL | torch over plinth |\n|---|---|---|---|---|---|")
+    results = {}
+
+    def tell(operation, size, outcome):
+        results.setdefault(operation, {})[size] = outcome
+        cells = [f"{outcome[name][0]:.1f} ({outcome[name][1]:.1f})" if name in outcome else "" for name in COLOURS]
+        print(f"| {operation} | {text_of(size)} | {' | '.join(cells)} | {outcome['torch'][0] / outcome['plinth'][0]:.2f} |",
+              flush=True)
+
+    for operation in ("broadcast", "reduce_add", "gather", "scatter"):
+        size = 1024
+        while size <= arguments.largest:
+            works = works_of(library, operation, size // 4, devices)
+            tell(operation, size, in_turns(works, arguments.rounds if size < 1 << 26 else 10, devices))
+            del works
+            torch.cuda.empty_cache()
+            size *= 4
+    for operation in ("broadcast_coalesced", "reduce_add_coalesced"):
+        size, works = coalesced(library, operation, devices)
+        tell(operation, size, in_turns(works, arguments.rounds, devices))
+        del works
+        torch.cuda.empty_cache()
+    if arguments.svg:
+        picture(results, arguments.svg)
+    if arguments.json:
+        pathlib.Path(arguments.json).write_text(json.dumps(results, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
