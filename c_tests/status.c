@@ -50,6 +50,7 @@ static const struct {
     NAMED(PLINTH_ERROR_GRAPH_MEMORY_IN_USE),
     NAMED(PLINTH_ERROR_GRAPH_OVERLAP),
     NAMED(PLINTH_ERROR_GRAPH_UPDATE_REFUSED),
+    NAMED(PLINTH_ERROR_NVML_UNAVAILABLE),
 };
 
 #define STATUSES (int32_t)(sizeof statuses / sizeof statuses[0])

@@ -278,6 +278,96 @@ typedef struct plinth_philox_state_t {
 #define PLINTH_RNG_STATE_SIZE 16
 
 /**
+ * In plinth_telemetry_t.valid: utilization is known.
+ */
+#define PLINTH_TELEMETRY_UTILIZATION 1
+
+/**
+ * In plinth_telemetry_t.valid: memory_usage is known.
+ */
+#define PLINTH_TELEMETRY_MEMORY_USAGE 2
+
+/**
+ * In plinth_telemetry_t.valid: temperature is known.
+ */
+#define PLINTH_TELEMETRY_TEMPERATURE 4
+
+/**
+ * In plinth_telemetry_t.valid: power_draw is known.
+ */
+#define PLINTH_TELEMETRY_POWER_DRAW 8
+
+/**
+ * In plinth_telemetry_t.valid: clock_rate is known.
+ */
+#define PLINTH_TELEMETRY_CLOCK_RATE 16
+
+/**
+ * In plinth_telemetry_t.valid: memory_clock_rate is known.
+ */
+#define PLINTH_TELEMETRY_MEMORY_CLOCK_RATE 32
+
+/**
+ * In plinth_telemetry_t.valid: memory_used is known.
+ */
+#define PLINTH_TELEMETRY_MEMORY_USED 64
+
+/**
+ * In plinth_telemetry_t.valid: energy is known.
+ */
+#define PLINTH_TELEMETRY_ENERGY 128
+
+/**
+ * In plinth_telemetry_t.valid: throttle_reasons is known.
+ */
+#define PLINTH_TELEMETRY_THROTTLE_REASONS 256
+
+/**
+ * Why a clock is slower than it could be: there is nothing to do.
+ */
+#define PLINTH_THROTTLE_IDLE 1
+
+/**
+ * Somebody set the clocks that applications get.
+ */
+#define PLINTH_THROTTLE_APPLICATION_CLOCKS 2
+
+/**
+ * The card may not take more power.
+ */
+#define PLINTH_THROTTLE_POWER_CAP 4
+
+/**
+ * The hardware slows down, for heat or for power.
+ */
+#define PLINTH_THROTTLE_HARDWARE 8
+
+/**
+ * The card keeps in step with others.
+ */
+#define PLINTH_THROTTLE_SYNC_BOOST 16
+
+/**
+ * It is too warm, the driver found.
+ */
+#define PLINTH_THROTTLE_THERMAL 32
+
+/**
+ * It is too warm, the hardware found.
+ */
+#define PLINTH_THROTTLE_HARDWARE_THERMAL 64
+
+/**
+ * The power supply asked for less.
+ */
+#define PLINTH_THROTTLE_POWER_BRAKE 128
+
+/**
+ * A display needs this clock.
+ */
+#define PLINTH_THROTTLE_DISPLAY 256
+
+/**
  * An event: a mark in a stream. Opaque, and checked: a handle that was destroyed, is of another kind, or never was
  * one is answered with PLINTH_ERROR_INVALID_HANDLE.
  */
@@ -302,6 +392,16 @@ typedef struct plinth_graph plinth_graph;
  * never was one is answered with PLINTH_ERROR_INVALID_HANDLE.
  */
 typedef struct plinth_graphed_callable plinth_graphed_callable;
+
+/**
+ * What plinth_nvtx_domain_t points at, never looked into.
+ */
+typedef struct plinth_nvtx_domain plinth_nvtx_domain;
+
+/**
+ * What plinth_telemetry_sampler_t points at, never looked into.
+ */
+typedef struct plinth_telemetry_sampler plinth_telemetry_sampler;
 
 /**
  * What a call came to: PLINTH_OK, which is 0, or one of the PLINTH_ERROR_ constants. The numbers never change their
@@ -634,6 +734,126 @@ typedef void (*plinth_out_of_memory_observer_t)(int32_t device,
                                                 void *context);
 
 /**
+ * All readings of a device at a moment. Which of them there are, `valid` tells; the others are 0.
+ */
+typedef struct plinth_telemetry_t {
+  /**
+   * In: sizeof(plinth_telemetry_t), so that later versions may add to it. No more than that is written.
+   */
+  size_t size;
+  /**
+   * When they were read, in microseconds since 1970.
+   */
+  uint64_t time_us;
+  /**
+   * PLINTH_TELEMETRY_ bits: what is known.
+   */
+  uint32_t valid;
+  /**
+   * Per cent of the time in which at least one kernel ran. The card chooses the period, from 1/6 to 1 s.
+   */
+  uint32_t utilization;
+  /**
+   * Per cent of the time in which memory was read or written; not how much of it is in use.
+   */
+  uint32_t memory_usage;
+  /**
+   * Degrees Celsius.
+   */
+  uint32_t temperature;
+  /**
+   * Milliwatts.
+   */
+  uint32_t power_draw;
+  /**
+   * Megahertz of the multiprocessors.
+   */
+  uint32_t clock_rate;
+  /**
+   * Megahertz of the memory.
+   */
+  uint32_t memory_clock_rate;
+  /**
+   * Nothing yet.
+   */
+  uint32_t reserved;
+  /**
+   * Bytes that all processes have.
+   */
+  uint64_t memory_used;
+  /**
+   * Millijoules since the driver was loaded.
+   */
+  uint64_t energy;
+  /**
+   * PLINTH_THROTTLE_ bits.
+   */
+  uint64_t throttle_reasons;
+} plinth_telemetry_t;
+
+/**
+ * A process that computes on a device.
+ */
+typedef struct plinth_gpu_process_t {
+  /**
+   * The bytes of the device's memory that it has; UINT64_MAX where the driver does not tell.
+   */
+  uint64_t memory_used;
+  /**
+   * Its number.
+   */
+  uint32_t pid;
+  /**
+   * Nothing yet.
+   */
+  uint32_t reserved;
+} plinth_gpu_process_t;
+
+/**
+ * A sampler of a device's telemetry.
+ */
+typedef struct plinth_telemetry_sampler *plinth_telemetry_sampler_t;
+
+/**
+ * A domain of NVTX: names and ranges that keep apart from others'. NULL is the default one, of those who name none.
+ */
+typedef struct plinth_nvtx_domain *plinth_nvtx_domain_t;
+
+/**
+ * A mark, or what a range begins with. All zero but `size` and `message` is a plain one.
+ */
+typedef struct plinth_nvtx_event_t {
+  /**
+   * sizeof(plinth_nvtx_event_t), so that later versions may add to it.
+   */
+  size_t size;
+  /**
+   * The text; copied by the tool, if it wants it.
+   */
+  const char *message;
+  /**
+   * The number of a category of the domain, which plinth_nvtx_name_category gives a name; 0 for none.
+   */
+  uint32_t category;
+  /**
+   * The colour as 0xAARRGGBB, where has_color says that there is one.
+   */
+  uint32_t color;
+  /**
+   * A number to be shown with it, where has_payload says that there is one.
+   */
+  int64_t payload;
+  /**
+   * Whether there is a colour.
+   */
+  bool has_color;
+  /**
+   * Whether there is a payload.
+   */
+  bool has_payload;
+} plinth_nvtx_event_t;
+
+/**
  * What the host device holds at a moment: for tests that nothing is lost.
  *
  * The struct grows at its end in newer versions; set struct_size to sizeof(plinth_host_usage_t) before the call.
@@ -903,6 +1123,11 @@ typedef struct plinth_host_usage_t {
  * The graphs differ in what an update cannot change.
  */
 #define PLINTH_ERROR_GRAPH_UPDATE_REFUSED 42
+
+/**
+ * NVML, which knows what GPUs are doing, is not on this machine or cannot be used.
+ */
+#define PLINTH_ERROR_NVML_UNAVAILABLE 43
 
 #ifdef __cplusplus
 extern "C" {
@@ -3912,6 +4137,426 @@ PLINTH_API
 plinth_status_t plinth_randperm(DLTensor *tensor,
                                 plinth_generator_t generator,
                                 plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells for how much of the time at least one kernel ran on a device, as torch.cuda.utilization. Of the host device: how
+ * much of the processors' time was used, by whomever.
+ *
+ * This and the calls below ask NVML, which is loaded at the first of them (libnvidia-ml.so.1; PLINTH_NVML_LIBRARY names
+ * another file). A device is matched with its card by UUID or place on the bus, never by number. They take microseconds to
+ * milliseconds, do not wait for the device, and are allowed while streams capture. Of the host device they tell what Linux
+ * tells of the machine's processors. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param percent Out: 0 to 100, over the card's last period of 1/6 to 1 s.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_NVML_UNAVAILABLE;
+ *         PLINTH_ERROR_NOT_SUPPORTED for what this card, this part of a card (MIG), or this machine does not tell;
+ *         PLINTH_ERROR_SYSTEM where NVML refuses; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_utilization(int32_t device,
+                                   uint32_t *percent)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells for how much of the time memory of a device was read or written, as torch.cuda.memory_usage: not how much of it is in
+ * use. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param percent Out: 0 to 100, over the card's last period.
+ * @return As plinth_utilization.
+ */
+PLINTH_API
+plinth_status_t plinth_memory_usage(int32_t device,
+                                    uint32_t *percent)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells how warm a device is now, as torch.cuda.temperature. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param celsius Out: degrees Celsius.
+ * @return As plinth_utilization.
+ */
+PLINTH_API plinth_status_t plinth_temperature(int32_t device, uint32_t *celsius) PLINTH_NOEXCEPT;
+
+/**
+ * Tells how much power a device takes, as torch.cuda.power_draw. Over which time that is a mean, the card decides.
+ * Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param milliwatts Out: milliwatts.
+ * @return As plinth_utilization.
+ */
+PLINTH_API
+plinth_status_t plinth_power_draw(int32_t device,
+                                  uint32_t *milliwatts)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the clock rate of a device's multiprocessors now, as torch.cuda.clock_rate. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param megahertz Out: megahertz.
+ * @return As plinth_utilization.
+ */
+PLINTH_API plinth_status_t plinth_clock_rate(int32_t device, uint32_t *megahertz) PLINTH_NOEXCEPT;
+
+/**
+ * Tells how much memory of a device is in use, by all processes, as torch.cuda.device_memory_used. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param bytes Out: bytes.
+ * @return As plinth_utilization.
+ */
+PLINTH_API
+plinth_status_t plinth_device_memory_used(int32_t device,
+                                          uint64_t *bytes)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells how much energy a device has used since its driver was loaded; the difference of two readings is what was used
+ * between them. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param millijoules Out: millijoules.
+ * @return As plinth_utilization.
+ */
+PLINTH_API
+plinth_status_t plinth_energy_used(int32_t device,
+                                   uint64_t *millijoules)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells why a device's clock is slower than it could be. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param reasons Out: PLINTH_THROTTLE_ bits; 0 for a clock at its best.
+ * @return As plinth_utilization.
+ */
+PLINTH_API plinth_status_t plinth_throttle_reasons(int32_t device, uint64_t *reasons) PLINTH_NOEXCEPT;
+
+/**
+ * Puts such reasons in words, separated by commas. Thread-safe.
+ *
+ * @param reasons PLINTH_THROTTLE_ bits.
+ * @param text Out: the words; "none" for 0. The caller owns them and frees them with plinth_string_free.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY.
+ */
+PLINTH_API plinth_status_t plinth_throttle_reasons_text(uint64_t reasons, char **text) PLINTH_NOEXCEPT;
+
+/**
+ * Reads all that a device tells in one call. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param readings In: its size. Out: the readings; a reading that there is not leaves its bit of `valid` at 0.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a size that is too small for `valid`;
+ *         PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_NVML_UNAVAILABLE; PLINTH_ERROR_SYSTEM; PLINTH_ERROR_DRIVER; the errors
+ *         of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_read_telemetry(int32_t device,
+                                      struct plinth_telemetry_t *readings)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lists the processes that compute on a device, as torch.cuda.list_gpu_processes does: a line for each with its number and
+ * its MiB, called MB. The first line names the card by NVML's number. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param text Out: the lines. The caller owns them and frees them with plinth_string_free.
+ * @return As plinth_utilization, and PLINTH_ERROR_OUT_OF_MEMORY. Where torch puts an error into the text, this returns it.
+ */
+PLINTH_API
+plinth_status_t plinth_list_gpu_processes(int32_t device,
+                                          char **text)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lists the same as structs. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param processes Out: as many as there are and fit; NULL to be told their number alone.
+ * @param capacity How many fit.
+ * @param count Out: how many there are, which may be more than were written.
+ * @return As plinth_utilization.
+ */
+PLINTH_API
+plinth_status_t plinth_gpu_processes(int32_t device,
+                                     struct plinth_gpu_process_t *processes,
+                                     size_t capacity,
+                                     size_t *count)
+PLINTH_NOEXCEPT;
+
+/**
+ * Begins to read a device's telemetry at a fixed rate, in a thread of its own, and to keep the last readings. The thread
+ * lives until plinth_telemetry_sampler_destroy. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param interval_ms Milliseconds from one reading to the next, at least 1. NVML's own values change ten times a second
+ *        or less.
+ * @param capacity How many readings are kept; when there are more, the oldest are lost.
+ * @param made Out: the sampler. The caller owns it and destroys it.
+ * @return As plinth_read_telemetry, and PLINTH_ERROR_INVALID_VALUE for an interval or a capacity of 0.
+ */
+PLINTH_API
+plinth_status_t plinth_telemetry_sampler_create(int32_t device,
+                                                uint32_t interval_ms,
+                                                size_t capacity,
+                                                plinth_telemetry_sampler_t *made)
+PLINTH_NOEXCEPT;
+
+/**
+ * Takes the readings since the last call out of a sampler, the oldest first. Thread-safe.
+ *
+ * @param sampler The sampler.
+ * @param readings Out: as many as there are and fit. Their sizes are written, not read.
+ * @param capacity How many fit.
+ * @param count Out: how many were written.
+ * @param lost Out, unless NULL: how many were lost since the last call because nobody took them.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; once everything is taken from a sampler that
+ *         could not go on: its error.
+ */
+PLINTH_API
+plinth_status_t plinth_telemetry_sampler_take(plinth_telemetry_sampler_t sampler,
+                                              struct plinth_telemetry_t *readings,
+                                              size_t capacity,
+                                              size_t *count,
+                                              uint64_t *lost)
+PLINTH_NOEXCEPT;
+
+/**
+ * Ends a sampler and its thread. Thread-safe.
+ *
+ * @param sampler The sampler; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API
+plinth_status_t plinth_telemetry_sampler_destroy(plinth_telemetry_sampler_t sampler)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells profilers of a moment, as torch.cuda.nvtx.mark. Where none listens, this and the calls below do nothing within a
+ * few nanoseconds. A tool listens when the process was started under it (it sets NVTX_INJECTION64_PATH); that is looked
+ * up once. These calls need no device and initialize nothing. Thread-safe, and allowed while streams capture.
+ *
+ * @param message The text; a tool that wants it copies it.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_mark(const char *message)
+PLINTH_NOEXCEPT;
+
+/**
+ * Begins a range within the calling thread's innermost one, as torch.cuda.nvtx.range_push. Thread-safe.
+ *
+ * @param message The text; a tool that wants it copies it.
+ * @param depth Out, unless NULL: how many ranges there are around it: 0 for the first. Without a tool it is the number of
+ *        those that plinth's calls pushed in this thread.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for the message.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_range_push(const char *message,
+                                       int32_t *depth)
+PLINTH_NOEXCEPT;
+
+/**
+ * Ends the calling thread's innermost range, as torch.cuda.nvtx.range_pop. Thread-safe.
+ *
+ * @param depth Out, unless NULL: how many ranges there were around it: what its push told.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE where the thread has no range.
+ */
+PLINTH_API plinth_status_t plinth_nvtx_range_pop(int32_t *depth) PLINTH_NOEXCEPT;
+
+/**
+ * Begins a range that any thread may end, as torch.cuda.nvtx.range_start. Thread-safe.
+ *
+ * @param message The text; a tool that wants it copies it.
+ * @param range Out: its number; 0 where no tool listens, which plinth_nvtx_range_end takes as well.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
+ */
+PLINTH_API plinth_status_t plinth_nvtx_range_start(const char *message, uint64_t *range) PLINTH_NOEXCEPT;
+
+/**
+ * Ends it, in whichever thread. Thread-safe.
+ *
+ * @param range The range's number.
+ * @return PLINTH_OK: what a number means only the tool knows.
+ */
+PLINTH_API plinth_status_t plinth_nvtx_range_end(uint64_t range) PLINTH_NOEXCEPT;
+
+/**
+ * Lets a stream begin a range when its work so far is done: the device's side of a range, by a host function in the stream.
+ * Captured, it becomes a part of the graph and is told at each replay; its text is then kept for ever. Thread-safe.
+ *
+ * @param message The text; copied.
+ * @param stream The stream; NULL for the current device's default stream.
+ * @param range Out: its number; 0 where no tool listens: then nothing was put into the stream.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_device_range_start(const char *message,
+                                               plinth_stream_t stream,
+                                               uint64_t *range)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lets a stream end such a range, the one that began it or one that waits for that. Thread-safe.
+ *
+ * @param range The range's number; 0 does nothing.
+ * @param stream The stream; NULL for the current device's default stream.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE for a range that is not, or a stream that is not; PLINTH_ERROR_DRIVER;
+ *         the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_device_range_end(uint64_t range,
+                                             plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lets a profiler that was started to wait for this (nsys --capture-range=cudaProfilerApi, ncu --profile-from-start off)
+ * record from now on, as torch.cuda.profiler.start. Thread-safe.
+ *
+ * @return PLINTH_OK; PLINTH_ERROR_DRIVER, as where the profiler does not allow it; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_profiler_start(void)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lets it end recording, as torch.cuda.profiler.stop. Thread-safe.
+ *
+ * @return PLINTH_OK; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API plinth_status_t plinth_profiler_stop(void) PLINTH_NOEXCEPT;
+
+/**
+ * Tells whether a tool listens. Thread-safe.
+ *
+ * @param active Out: whether one does.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
+ */
+PLINTH_API plinth_status_t plinth_nvtx_is_active(bool *active) PLINTH_NOEXCEPT;
+
+/**
+ * Lets the library tell profilers of its own calls, each as a range with the function's name, or keep quiet again. Without a
+ * tool it does nothing. Thread-safe; calls under way are told as they began.
+ *
+ * @param on Whether to.
+ * @return PLINTH_OK.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_annotate_calls(bool on)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives the calling thread a name in profilers. Thread-safe.
+ *
+ * @param name The name.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
+ */
+PLINTH_API plinth_status_t plinth_nvtx_name_thread(const char *name) PLINTH_NOEXCEPT;
+
+/**
+ * Makes a domain. Thread-safe.
+ *
+ * @param name Its name.
+ * @param made Out: the domain; NULL where no tool listens, which all calls take. The caller gives it up with
+ *        plinth_nvtx_domain_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_domain_create(const char *name,
+                                          plinth_nvtx_domain_t *made)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives a domain up. Its ranges must have ended. Thread-safe.
+ *
+ * @param domain The domain; NULL does nothing. It is the tool's, which does not survive one that is not.
+ * @return PLINTH_OK.
+ */
+PLINTH_API plinth_status_t plinth_nvtx_domain_destroy(plinth_nvtx_domain_t domain) PLINTH_NOEXCEPT;
+
+/**
+ * Gives a category of a domain a name. Thread-safe.
+ *
+ * @param domain The domain; NULL for the default one.
+ * @param category The category's number, above 0.
+ * @param name Its name.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for category 0.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_name_category(plinth_nvtx_domain_t domain,
+                                          uint32_t category,
+                                          const char *name)
+PLINTH_NOEXCEPT;
+
+/**
+ * plinth_nvtx_mark with all that a mark can have. Thread-safe.
+ *
+ * @param domain The domain; NULL for the default one.
+ * @param event The mark.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a wrong size of the struct.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_domain_mark(plinth_nvtx_domain_t domain,
+                                        const struct plinth_nvtx_event_t *event)
+PLINTH_NOEXCEPT;
+
+/**
+ * plinth_nvtx_range_push with all that a range can have. Thread-safe.
+ *
+ * @param domain The domain; NULL for the default one.
+ * @param event What the range begins with.
+ * @param depth Out, unless NULL: how many ranges there are around it: by the tool's count those of the domain, without a
+ *        tool those of all domains.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a wrong size of the struct.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_domain_range_push(plinth_nvtx_domain_t domain,
+                                              const struct plinth_nvtx_event_t *event,
+                                              int32_t *depth)
+PLINTH_NOEXCEPT;
+
+/**
+ * Ends the calling thread's innermost range of a domain. Thread-safe.
+ *
+ * @param domain The domain; NULL for the default one.
+ * @param depth Out, unless NULL: how many ranges there were around it.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE where the thread has no range.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_domain_range_pop(plinth_nvtx_domain_t domain,
+                                             int32_t *depth)
+PLINTH_NOEXCEPT;
+
+/**
+ * plinth_nvtx_range_start with all that a range can have. Thread-safe.
+ *
+ * @param domain The domain; NULL for the default one.
+ * @param event What the range begins with.
+ * @param range Out: its number; 0 where no tool listens.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a wrong size of the struct.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_domain_range_start(plinth_nvtx_domain_t domain,
+                                               const struct plinth_nvtx_event_t *event,
+                                               uint64_t *range)
+PLINTH_NOEXCEPT;
+
+/**
+ * Ends it, in whichever thread. Thread-safe.
+ *
+ * @param domain The domain that it was begun in.
+ * @param range The range's number.
+ * @return PLINTH_OK.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_domain_range_end(plinth_nvtx_domain_t domain,
+                                             uint64_t range)
 PLINTH_NOEXCEPT;
 
 /**

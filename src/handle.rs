@@ -35,6 +35,8 @@ pub enum Kind {
     Graph = 3,
     /// A [`Graphed`](crate::graph::callable::Graphed) callable.
     GraphedCallable = 4,
+    /// A [`Sampler`](crate::telemetry::sampler::Sampler).
+    Sampler = 6,
     /// A second kind, for the tests here.
     #[cfg(test)]
     Other = 15,
@@ -47,6 +49,7 @@ impl Kind {
             2 => Some("a generator"),
             3 => Some("a graph"),
             4 => Some("a graphed callable"),
+            6 => Some("a sampler"),
             #[cfg(test)]
             15 => Some("another thing"),
             _ => None,

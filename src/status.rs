@@ -76,6 +76,7 @@ statuses! {
     40 GRAPH_MEMORY_IN_USE "PLINTH_ERROR_GRAPH_MEMORY_IN_USE" "Memory of the pool is in the hands of others than its graphs.";
     41 GRAPH_OVERLAP "PLINTH_ERROR_GRAPH_OVERLAP" "Another replay of the pool's graphs still runs in another stream.";
     42 GRAPH_UPDATE_REFUSED "PLINTH_ERROR_GRAPH_UPDATE_REFUSED" "The graphs differ in what an update cannot change.";
+    43 NVML_UNAVAILABLE "PLINTH_ERROR_NVML_UNAVAILABLE" "NVML, which knows what GPUs are doing, is not on this machine or cannot be used.";
 }
 
 impl Status {

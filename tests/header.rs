@@ -25,6 +25,8 @@ const SECTIONS: &[&str] = &[
     "trace",
     "generator",
     "random",
+    "telemetry",
+    "nvtx",
     "testing",
 ];
 

@@ -23,6 +23,7 @@ mod graph_view;
 pub mod host;
 mod kernel;
 mod memory;
+pub mod nvtx;
 pub mod permutation;
 pub mod random;
 mod stream;

@@ -97,6 +97,8 @@ pub const PLINTH_ERROR_GRAPH_MEMORY_IN_USE: plinth_status_t = 40;
 pub const PLINTH_ERROR_GRAPH_OVERLAP: plinth_status_t = 41;
 /// The graphs differ in what an update cannot change.
 pub const PLINTH_ERROR_GRAPH_UPDATE_REFUSED: plinth_status_t = 42;
+/// NVML, which knows what GPUs are doing, is not on this machine or cannot be used.
+pub const PLINTH_ERROR_NVML_UNAVAILABLE: plinth_status_t = 43;
 
 /// Returns the name of a status, "PLINTH_ERROR_OUT_OF_MEMORY"; "PLINTH_ERROR_UNKNOWN" for a number that is none.
 ///

@@ -18,13 +18,14 @@ mod graph_view;
 mod ipc;
 mod memory;
 mod module;
+mod profiler;
 mod stream;
 mod user_object;
 mod vmm;
 
 pub use self::{
     capture::*, context::*, copy::*, device::*, event::*, graph::*, graph_node::*, graph_view::*, ipc::*, memory::*,
-    module::*, stream::*, user_object::*, vmm::*,
+    module::*, profiler::*, stream::*, user_object::*, vmm::*,
 };
 
 use super::{

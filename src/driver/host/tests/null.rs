@@ -126,6 +126,8 @@ fn nulls_and_zeros_never_crash() {
         call!(cuEventQuery(null_mut()));
         call!(cuEventSynchronize(null_mut()));
         call!(cuEventElapsedTime(null_mut(), null_mut(), null_mut()));
+        call!(cuProfilerStart());
+        call!(cuProfilerStop());
         call!(cuModuleLoadData(null_mut(), null()));
         call!(cuModuleUnload(null_mut()));
         call!(cuModuleGetFunction(null_mut(), null_mut(), null()));
@@ -144,6 +146,8 @@ fn nulls_and_zeros_never_crash() {
             Call::cuMemsetD16Async,
             Call::cuMemsetD32Async,
             Call::cuMemsetD8Async,
+            Call::cuProfilerStart,
+            Call::cuProfilerStop,
             Call::cuStreamQuery,
             Call::cuStreamSynchronize,
         ];
