@@ -167,6 +167,14 @@ pub fn synchronize(number: i32) -> Result<()> {
         .context(|| format!("synchronizing device {}", device.ordinal))
 }
 
+/// Lets a profiler that waits for this record the current device's work, or end recording.
+pub fn profile(start: bool) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let record = |driver: &driver::Driver| if start { driver.profiler_start() } else { driver.profiler_stop() };
+    let context = || if start { "beginning to profile" } else { "ending to profile" };
+    runtime.current_device()?.with_context(&runtime.driver, |driver| Ok(record(driver)?)).context(context)
+}
+
 /// Free and total bytes of a device, all processes counted.
 pub fn memory_info(number: i32) -> Result<(usize, usize)> {
     with(number, |_, driver| Ok(driver.memory_info()?))

@@ -37,6 +37,8 @@ pub enum Kind {
     GraphedCallable = 4,
     /// A [`Communicator`](crate::communicator::Communicator).
     Communicator = 5,
+    /// A [`Sampler`](crate::telemetry::sampler::Sampler).
+    Sampler = 6,
     /// An allocator of the program's own.
     Allocator = 8,
     /// A [`Store`](crate::store::Store).
@@ -54,6 +56,7 @@ impl Kind {
             3 => Some("a graph"),
             4 => Some("a graphed callable"),
             5 => Some("a communicator"),
+            6 => Some("a sampler"),
             8 => Some("an allocator"),
             12 => Some("a store"),
             #[cfg(test)]

@@ -87,6 +87,7 @@ statuses! {
     51 NCCL "PLINTH_ERROR_NCCL" "A call of NCCL failed; the message says which.";
     52 NCCL_UNAVAILABLE "PLINTH_ERROR_NCCL_UNAVAILABLE" "NCCL is needed, and it is not on this machine, or is too old.";
     53 COMMUNICATOR_NOT_READY "PLINTH_ERROR_COMMUNICATOR_NOT_READY" "The communicator is still being made.";
+    54 NVML_UNAVAILABLE "PLINTH_ERROR_NVML_UNAVAILABLE" "NVML, which knows what GPUs are doing, is not on this machine or cannot be used.";
 }
 
 impl Status {

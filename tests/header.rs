@@ -39,6 +39,8 @@ const SECTIONS: &[&str] = &[
     "communicator_work",
     "nccl",
     "store",
+    "telemetry",
+    "nvtx",
     "testing",
 ];
 

@@ -64,6 +64,18 @@ impl Driver {
         unsafe { call!(self, cuCtxSynchronize()) }
     }
 
+    /// Lets a profiler that was told to wait for this begin to record.
+    pub fn profiler_start(&self) -> Answer<()> {
+        // SAFETY: the call takes no arguments.
+        unsafe { call!(self, cuProfilerStart()) }
+    }
+
+    /// Lets it end.
+    pub fn profiler_stop(&self) -> Answer<()> {
+        // SAFETY: the call takes no arguments.
+        unsafe { call!(self, cuProfilerStop()) }
+    }
+
     /// The least and the greatest stream priority of the calling thread's context; greater ones are lower numbers.
     pub fn stream_priority_range(&self) -> Answer<(i32, i32)> {
         let (mut least, mut greatest) = (0, 0);

@@ -78,7 +78,7 @@ pub fn no_driver(reason: &str) -> Error {
     )
 }
 
-fn dlopen(name: &CStr, flags: c_int) -> std::result::Result<*mut c_void, String> {
+pub(super) fn dlopen(name: &CStr, flags: c_int) -> std::result::Result<*mut c_void, String> {
     // SAFETY: the name is NUL-terminated. Loading runs the library's constructors, which is what its user asked for.
     let library = unsafe { libc::dlopen(name.as_ptr(), flags) };
     if !library.is_null() {

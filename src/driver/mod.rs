@@ -28,6 +28,7 @@ mod memory;
 pub mod memory_pool;
 mod pages;
 pub mod nccl;
+pub mod nvtx;
 pub mod permutation;
 pub mod plugin;
 pub mod random;

@@ -337,6 +337,10 @@ driver_calls! {
     required  2000 cuEventSynchronize(event: CUevent);
     required  2000 cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent);
 
+    // Profilers.
+    optional  4000 cuProfilerStart();
+    optional  4000 cuProfilerStop();
+
     // Kernels.
     required  2010 cuModuleLoadData(module: *mut CUmodule, image: *const c_void);
     required  2000 cuModuleUnload(module: CUmodule);

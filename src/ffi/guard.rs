@@ -6,6 +6,7 @@
 use crate::{
     error::{Error, Result},
     ffi::status::{PLINTH_OK, plinth_status_t},
+    nvtx,
     status::Status,
     thread,
 };
@@ -25,6 +26,7 @@ thread_local! {
 #[inline]
 pub fn guard(body: impl FnOnce() -> Result<()>) -> plinth_status_t {
     thread::begin_call();
+    let _told = nvtx::annotates_own_calls().then(|| nvtx::OwnCall::begin(std::any::type_name_of_val(&body)));
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => {
             thread::end_call();

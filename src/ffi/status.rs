@@ -119,6 +119,8 @@ pub const PLINTH_ERROR_NCCL: plinth_status_t = 51;
 pub const PLINTH_ERROR_NCCL_UNAVAILABLE: plinth_status_t = 52;
 /// The communicator is still being made.
 pub const PLINTH_ERROR_COMMUNICATOR_NOT_READY: plinth_status_t = 53;
+/// NVML, which knows what GPUs are doing, is not on this machine or cannot be used.
+pub const PLINTH_ERROR_NVML_UNAVAILABLE: plinth_status_t = 54;
 
 /// Returns the name of a status, "PLINTH_ERROR_OUT_OF_MEMORY"; "PLINTH_ERROR_UNKNOWN" for a number that is none.
 ///

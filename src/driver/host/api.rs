@@ -19,13 +19,14 @@ mod ipc;
 mod memory;
 mod module;
 mod pool;
+mod profiler;
 mod stream;
 mod user_object;
 mod vmm;
 
 pub use self::{
     capture::*, context::*, copy::*, device::*, event::*, graph::*, graph_node::*, graph_view::*, ipc::*, memory::*,
-    module::*, pool::*, stream::*, user_object::*, vmm::*,
+    module::*, pool::*, profiler::*, stream::*, user_object::*, vmm::*,
 };
 
 use super::{

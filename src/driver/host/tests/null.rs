@@ -133,6 +133,8 @@ fn nulls_and_zeros_never_crash() {
         call!(cuEventQuery(null_mut()));
         call!(cuEventSynchronize(null_mut()));
         call!(cuEventElapsedTime(null_mut(), null_mut(), null_mut()));
+        call!(cuProfilerStart());
+        call!(cuProfilerStop());
         call!(cuModuleLoadData(null_mut(), null()));
         call!(cuModuleUnload(null_mut()));
         call!(cuModuleGetFunction(null_mut(), null_mut(), null()));
@@ -151,6 +153,8 @@ fn nulls_and_zeros_never_crash() {
             Call::cuMemsetD16Async,
             Call::cuMemsetD32Async,
             Call::cuMemsetD8Async,
+            Call::cuProfilerStart,
+            Call::cuProfilerStop,
             Call::cuStreamQuery,
             Call::cuStreamSynchronize,
         ];

@@ -1,0 +1,175 @@
+/* What devices tell of themselves. Values are the machine's; what is tested is that they are possible, that they agree with
+ * each other and with what other calls know, and that what cannot be read says so. */
+#include "support.h"
+
+/* Readings that a machine may lack. */
+#define MAYBE(call)                                  \
+  do {                                               \
+    plinth_status_t status = (call);                 \
+    if (status != PLINTH_ERROR_NOT_SUPPORTED) {      \
+      CHECK_STATUS(status, PLINTH_OK);               \
+    }                                                \
+  } while (0)
+
+TEST(readings_are_possible) {
+  uint32_t percent = 1000, memory = 1000, celsius = 1000, megahertz = 1u << 30, milliwatts = 1u << 31;
+  MAYBE(plinth_utilization(0, &percent));
+  CHECK(percent <= 100 || percent == 1000);
+  MAYBE(plinth_memory_usage(0, &memory));
+  CHECK(memory <= 100 || memory == 1000);
+  MAYBE(plinth_temperature(0, &celsius));
+  CHECK((celsius > 5 && celsius < 120) || celsius == 1000);
+  MAYBE(plinth_power_draw(0, &milliwatts));
+  CHECK((milliwatts > 100 && milliwatts < 2000000) || milliwatts == 1u << 31);
+  MAYBE(plinth_clock_rate(0, &megahertz));
+  CHECK((megahertz > 50 && megahertz < 10000) || megahertz == 1u << 30);
+}
+
+TEST(memory_in_use_includes_ours) {
+  uint64_t before = 0, after = 0;
+  const size_t size = (size_t)256 << 20;
+  void *memory = NULL;
+  CHECK_OK(plinth_device_memory_used(0, &before));
+  CHECK_OK(plinth_device_malloc(size, 0, &memory));
+  CHECK_OK(plinth_device_memory_used(0, &after));
+  CHECK(after >= before + size / 2); /* other processes come and go */
+  CHECK_OK(plinth_device_free(memory));
+}
+
+TEST(one_call_reads_all) {
+  plinth_telemetry_t all = {.size = sizeof all};
+  uint32_t celsius = 0;
+  CHECK_OK(plinth_read_telemetry(0, &all));
+  CHECK_EQ(all.size, sizeof all);
+  CHECK(all.time_us / 1000000 >= (uint64_t)time(NULL) - 5 && all.time_us / 1000000 <= (uint64_t)time(NULL) + 5);
+  CHECK((all.valid & PLINTH_TELEMETRY_MEMORY_USED) != 0);
+  CHECK(all.utilization <= 100 && all.memory_usage <= 100);
+  if (plinth_temperature(0, &celsius) == PLINTH_OK) {
+    CHECK((all.valid & PLINTH_TELEMETRY_TEMPERATURE) != 0);
+    CHECK(all.temperature + 20 > celsius && all.temperature < celsius + 20);
+  } else {
+    CHECK((all.valid & PLINTH_TELEMETRY_TEMPERATURE) == 0);
+    CHECK_EQ(all.temperature, 0);
+  }
+}
+
+TEST(an_older_struct_is_filled_as_far_as_it_goes) {
+  struct {
+    plinth_telemetry_t readings;
+    uint64_t guard;
+  } old = {.readings = {.size = offsetof(plinth_telemetry_t, clock_rate), .clock_rate = 0xABCDEF, .energy = 77}};
+  CHECK_OK(plinth_read_telemetry(0, &old.readings));
+  CHECK(old.readings.valid != 0);
+  CHECK_EQ(old.readings.clock_rate, 0xABCDEF);
+  CHECK_EQ(old.readings.energy, 77);
+  plinth_telemetry_t tiny = {.size = 8};
+  CHECK_STATUS(plinth_read_telemetry(0, &tiny), PLINTH_ERROR_INVALID_VALUE);
+}
+
+TEST(energy_grows) {
+  uint64_t first = 0, second = 0;
+  plinth_status_t status = plinth_energy_used(0, &first);
+  if (status == PLINTH_ERROR_NOT_SUPPORTED) {
+    SKIP("this machine does not count energy");
+  }
+  CHECK_STATUS(status, PLINTH_OK);
+  sleep_milliseconds(300);
+  CHECK_OK(plinth_energy_used(0, &second));
+  CHECK(second > first);
+}
+
+TEST(reasons_have_words) {
+  char *text = NULL;
+  CHECK_OK(plinth_throttle_reasons_text(PLINTH_THROTTLE_IDLE | PLINTH_THROTTLE_POWER_CAP | (uint64_t)1 << 40, &text));
+  CHECK(strcmp(text, "idle, power cap, others (0x10000000000)") == 0);
+  plinth_string_free(text);
+  CHECK_OK(plinth_throttle_reasons_text(0, &text));
+  CHECK(strcmp(text, "none") == 0);
+  plinth_string_free(text);
+  uint64_t reasons = 0;
+  MAYBE(plinth_throttle_reasons(0, &reasons));
+}
+
+TEST(processes_are_listed_as_text_and_as_structs) {
+  char *text = NULL;
+  plinth_gpu_process_t processes[64];
+  size_t count = 0, alone = 0;
+  void *memory = NULL;
+  CHECK_OK(plinth_caching_allocator_alloc(1 << 20, 0, NULL, &memory)); /* makes a context */
+  CHECK_OK(plinth_list_gpu_processes(0, &text));
+  CHECK(strncmp(text, "GPU:", 4) == 0);
+  CHECK(strstr(text, "\nprocess ") != NULL || strstr(text, "\nno processes are running") != NULL);
+  plinth_string_free(text);
+  CHECK_OK(plinth_gpu_processes(0, processes, 64, &count));
+  CHECK_OK(plinth_gpu_processes(0, NULL, 0, &alone));
+  if (on_host_device()) {
+    CHECK_EQ(count, 1);
+    CHECK_EQ(alone, 1);
+    CHECK_EQ(processes[0].pid, (uint32_t)getpid());
+    CHECK(processes[0].memory_used >= 1 << 20);
+  }
+  CHECK_OK(plinth_caching_allocator_delete(memory));
+}
+
+TEST(a_sampler_keeps_the_rate_and_the_last_readings) {
+  plinth_telemetry_sampler_t sampler = NULL;
+  plinth_telemetry_t readings[64];
+  size_t count = 0;
+  uint64_t lost = 77;
+  CHECK_OK(plinth_telemetry_sampler_create(0, 50, 4, &sampler));
+  sleep_milliseconds(520);
+  CHECK_OK(plinth_telemetry_sampler_take(sampler, readings, 64, &count, &lost));
+  CHECK_EQ(count, 4);
+  CHECK(lost >= 1 && lost <= 9); /* some ten in all, fewer on a machine that is busy */
+  for (size_t i = 1; i < count; ++i) {
+    CHECK(readings[i].time_us > readings[i - 1].time_us);
+    CHECK_EQ(readings[i].size, sizeof readings[i]);
+  }
+  sleep_milliseconds(200);
+  CHECK_OK(plinth_telemetry_sampler_take(sampler, readings, 1, &count, NULL));
+  CHECK_EQ(count, 1);
+  CHECK_OK(plinth_telemetry_sampler_destroy(sampler));
+  CHECK_STATUS(plinth_telemetry_sampler_take(sampler, readings, 1, &count, NULL), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_STATUS(plinth_telemetry_sampler_destroy(sampler), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_OK(plinth_telemetry_sampler_destroy(NULL));
+}
+
+TEST(a_sampler_costs_next_to_nothing) {
+  plinth_telemetry_sampler_t sampler = NULL;
+  struct timespec begin, end;
+  CHECK_OK(plinth_telemetry_sampler_create(0, 1000, 16, &sampler));
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &begin);
+  sleep_milliseconds(1500);
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
+  double used = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
+  CHECK(used < 0.1); /* it sleeps: a sampler that spun would have used 1.5 s */
+  CHECK_OK(plinth_telemetry_sampler_destroy(sampler));
+}
+
+TEST(errors_are_named) {
+  uint32_t value = 7;
+  size_t count = 0;
+  plinth_telemetry_sampler_t sampler = NULL;
+  CHECK_STATUS(plinth_temperature(0, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_temperature(99, &value), PLINTH_ERROR_INVALID_DEVICE);
+  CHECK_EQ(value, 7);
+  CHECK_STATUS(plinth_list_gpu_processes(99, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_gpu_processes(99, NULL, 0, &count), PLINTH_ERROR_INVALID_DEVICE);
+  CHECK_STATUS(plinth_read_telemetry(0, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_telemetry_sampler_create(0, 0, 4, &sampler), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_telemetry_sampler_create(0, 10, 0, &sampler), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_telemetry_sampler_create(99, 10, 4, &sampler), PLINTH_ERROR_INVALID_DEVICE);
+  CHECK(sampler == NULL);
+}
+
+TEST(a_machine_without_nvml_says_so) {
+  if (on_host_device()) {
+    SKIP("the host device does not ask NVML");
+  }
+  uint32_t celsius = 0;
+  setenv("PLINTH_NVML_LIBRARY", "/nonexistent/libnvidia-ml.so.1", 1);
+  CHECK_STATUS(plinth_temperature(0, &celsius), PLINTH_ERROR_NVML_UNAVAILABLE);
+  CHECK(strstr(plinth_last_error(), "/nonexistent/libnvidia-ml.so.1") != NULL);
+  unsetenv("PLINTH_NVML_LIBRARY");
+  CHECK_OK(plinth_temperature(0, &celsius)); /* it is looked for again */
+}

@@ -1,0 +1,212 @@
+//! Ranges and marks for profilers, by NVTX's protocol ([`driver::nvtx`](crate::driver::nvtx)).
+//!
+//! How deep a thread's ranges are nested is counted here too, so that a program sees the same depths whether a tool listens
+//! or not. Where a tool does, its own count is told, which has in it what others in the thread pushed.
+
+use crate::{
+    driver::{
+        HostFunction,
+        nvtx::{self, Annotation, Domain},
+    },
+    error::{Error, Result},
+    runtime,
+    status::Status,
+    stream,
+};
+use parking_lot::Mutex;
+use std::{
+    cell::Cell,
+    collections::HashMap,
+    ffi::{CStr, CString},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+thread_local! {
+    /// The ranges that this thread pushed and did not pop, of all domains.
+    static DEPTH: Cell<i32> = const { Cell::new(0) };
+}
+
+/// Whether the library tells of its own calls.
+static OWN_CALLS: AtomicBool = AtomicBool::new(false);
+
+/// Whether a tool listens.
+#[inline]
+pub fn is_active() -> bool {
+    nvtx::listens()
+}
+
+/// Tells of a moment.
+#[inline]
+pub fn mark(domain: Domain, annotation: &Annotation) {
+    if nvtx::listens() {
+        domain.mark(annotation);
+    }
+}
+
+/// Begins a range inside the thread's innermost one; how many there are around it.
+#[inline]
+pub fn range_push(domain: Domain, annotation: &Annotation) -> i32 {
+    let depth = DEPTH.get();
+    DEPTH.set(depth + 1);
+    if nvtx::listens() { domain.range_push(annotation).unwrap_or(depth) } else { depth }
+}
+
+/// Ends the thread's innermost range; how many there are around it.
+#[inline]
+pub fn range_pop(domain: Domain) -> Result<i32> {
+    let told = if nvtx::listens() { domain.range_pop() } else { None };
+    let depth = DEPTH.get() - 1;
+    if depth >= 0 {
+        DEPTH.set(depth);
+    }
+    // A tool may know of ranges that others in the thread pushed.
+    told.or((depth >= 0).then_some(depth)).ok_or_else(no_range)
+}
+
+#[cold]
+fn no_range() -> Error {
+    Error::new(Status::INVALID_VALUE, "the calling thread has no range that was pushed and not popped")
+}
+
+/// Begins a range that any thread may end; its number, 0 where no tool listens.
+#[inline]
+pub fn range_start(domain: Domain, annotation: &Annotation) -> u64 {
+    if nvtx::listens() { domain.range_start(annotation) } else { 0 }
+}
+
+/// Ends it.
+#[inline]
+pub fn range_end(domain: Domain, range: u64) {
+    if range != 0 && nvtx::listens() {
+        domain.range_end(range);
+    }
+}
+
+/// A range of a stream: it begins and ends when the stream's work gets there.
+struct StreamRange {
+    message: CString,
+    /// The tool's number of it, once it has begun.
+    range: u64,
+    /// Whether a graph has it, which may replay it at any time.
+    captured: bool,
+}
+
+static STREAM_RANGES: Mutex<Option<HashMap<u64, StreamRange>>> = Mutex::new(None);
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// Lets a stream begin a range once its work so far is done; the range's number, 0 where no tool listens.
+pub fn stream_range_start(message: &CStr, handle: usize, call: impl FnOnce(u64) -> HostFunction) -> Result<u64> {
+    let runtime = runtime::ready()?;
+    stream::resolve(runtime, handle)?;
+    if !nvtx::listens() {
+        return Ok(0);
+    }
+    let captured = stream::is_capturing(handle)?;
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let range = StreamRange { message: message.to_owned(), range: 0, captured };
+    STREAM_RANGES.lock().get_or_insert_default().insert(number, range);
+    stream::launch_host_function(handle, call(number)).inspect_err(|_| forget(number))?;
+    Ok(number)
+}
+
+/// Lets a stream end it.
+pub fn stream_range_end(number: u64, handle: usize, call: impl FnOnce(u64) -> HostFunction) -> Result<()> {
+    let runtime = runtime::ready()?;
+    stream::resolve(runtime, handle)?;
+    if number == 0 {
+        return Ok(());
+    }
+    if !STREAM_RANGES.lock().as_ref().is_some_and(|ranges| ranges.contains_key(&number)) {
+        return Err(Error::new(Status::INVALID_HANDLE, format!("no stream's range has the number {number}")));
+    }
+    stream::launch_host_function(handle, call(number))
+}
+
+fn forget(number: u64) {
+    if let Some(ranges) = STREAM_RANGES.lock().as_mut() {
+        ranges.remove(&number);
+    }
+}
+
+/// The stream has come to where a range begins.
+pub fn stream_range_begins(number: u64) {
+    if let Some(range) = STREAM_RANGES.lock().as_mut().and_then(|ranges| ranges.get_mut(&number)) {
+        range.range = Domain::DEFAULT.range_start(&plain(&range.message));
+    }
+}
+
+/// The stream has come to where it ends.
+pub fn stream_range_ends(number: u64) {
+    let mut ranges = STREAM_RANGES.lock();
+    let Some(ranges) = ranges.as_mut() else { return };
+    if let Some(range) = ranges.get_mut(&number) {
+        range_end(Domain::DEFAULT, std::mem::take(&mut range.range));
+        if !range.captured {
+            ranges.remove(&number);
+        }
+    }
+}
+
+/// An annotation of nothing but a text.
+pub fn plain(message: &CStr) -> Annotation<'_> {
+    Annotation { message, category: 0, color: None, payload: None }
+}
+
+/// Lets the library tell of its own calls, or keep quiet again.
+pub fn annotate_own_calls(on: bool) {
+    OWN_CALLS.store(on && nvtx::listens(), Ordering::Relaxed);
+}
+
+/// Whether it does.
+#[inline(always)]
+pub fn annotates_own_calls() -> bool {
+    OWN_CALLS.load(Ordering::Relaxed)
+}
+
+/// A call of the library's own, as a range until it is dropped.
+pub struct OwnCall {
+    /// Whether it is told at all.
+    told: bool,
+}
+
+impl OwnCall {
+    /// Begins the range of a function by the path of its name. The calls for ranges themselves are not told: theirs would
+    /// lie around what they begin.
+    #[cold]
+    pub fn begin(path: &str) -> Self {
+        let function = path.split("::").find(|part| part.starts_with("plinth_")).unwrap_or(path);
+        let told = !function.starts_with("plinth_nvtx_");
+        if told {
+            let name = CString::new(function).unwrap_or_default();
+            Domain::DEFAULT.range_push(&plain(&name));
+        }
+        OwnCall { told }
+    }
+}
+
+impl Drop for OwnCall {
+    fn drop(&mut self) {
+        if self.told {
+            Domain::DEFAULT.range_pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn depths_begin_at_zero_in_each_thread() {
+        let push = || range_push(Domain::DEFAULT, &plain(c"range"));
+        assert_eq!((push(), push()), (0, 1));
+        std::thread::spawn(|| assert_eq!(range_pop(Domain::DEFAULT).unwrap_err().status(), Status::INVALID_VALUE))
+            .join()
+            .unwrap();
+        assert_eq!(range_pop(Domain::DEFAULT).unwrap(), 1);
+        assert_eq!(range_pop(Domain::DEFAULT).unwrap(), 0);
+        assert!(range_pop(Domain::DEFAULT).is_err());
+        assert_eq!(push(), 0);
+        range_pop(Domain::DEFAULT).unwrap();
+    }
+}

@@ -1,0 +1,206 @@
+//! The machine's processors, which are what the host device runs on: what Linux tells of them under /proc and /sys.
+
+use super::{Reading, not_read};
+use crate::error::Result;
+use once_cell::sync::Lazy;
+use parking_lot::Mutex;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// What is counted up from the start of the machine, at a moment.
+#[derive(Debug, Clone, Copy)]
+struct Sums {
+    when: Instant,
+    /// Clock ticks in which a processor did something, and all.
+    busy: u64,
+    all: u64,
+    /// Microjoules, where the machine counts them.
+    energy: Option<u64>,
+}
+
+/// A rate needs two looks, so far apart at least, and no further apart than the other.
+const LEAST: Duration = Duration::from_millis(20);
+const MOST: Duration = Duration::from_secs(1);
+
+/// See the module's comment.
+pub struct Cpu {
+    root: PathBuf,
+    last: Mutex<Option<Sums>>,
+}
+
+/// This machine's.
+pub fn machine() -> &'static Cpu {
+    static MACHINE: Lazy<Cpu> = Lazy::new(|| Cpu::at(Path::new("/")));
+    &MACHINE
+}
+
+fn number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// What a folder holds under names that begin so.
+fn entries(folder: &Path, prefix: &str) -> Vec<PathBuf> {
+    let Ok(found) = fs::read_dir(folder) else { return Vec::new() };
+    let named = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
+    found.filter_map(|entry| Some(entry.ok()?.path())).filter(named).collect()
+}
+
+fn mean(values: &[u64]) -> Option<u64> {
+    (!values.is_empty()).then(|| values.iter().sum::<u64>() / values.len() as u64)
+}
+
+impl Cpu {
+    fn at(root: &Path) -> Cpu {
+        Cpu { root: root.to_owned(), last: Mutex::new(None) }
+    }
+
+    /// One reading.
+    pub fn read(&self, reading: Reading) -> Result<u64> {
+        let value = match reading {
+            Reading::Utilization => self.rates().map(|(busy, _)| busy),
+            Reading::PowerDraw => self.rates().and_then(|(_, power)| power),
+            Reading::Temperature => self.temperature(),
+            Reading::ClockRate => self.clock(),
+            Reading::Energy => self.energy().map(|microjoules| microjoules / 1000),
+            Reading::MemoryUsage | Reading::MemoryClockRate | Reading::MemoryUsed | Reading::ThrottleReasons => None,
+        };
+        value.ok_or_else(|| not_read("this machine's Linux does not tell it of its processors"))
+    }
+
+    fn sums(&self) -> Option<Sums> {
+        let text = fs::read_to_string(self.root.join("proc/stat")).ok()?;
+        // user nice system idle iowait irq softirq steal
+        let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        let ticks: Vec<u64> = line.split_whitespace().take(8).map(|word| word.parse().unwrap_or(0)).collect();
+        let idle = ticks.get(3)? + ticks.get(4)?;
+        let all = ticks.iter().sum::<u64>();
+        Some(Sums { when: Instant::now(), busy: all - idle, all, energy: self.energy() })
+    }
+
+    /// Per cent of the processors' time that was used lately, and milliwatts.
+    fn rates(&self) -> Option<(u64, Option<u64>)> {
+        let mut last = self.last.lock();
+        let usable = |sums: &Sums| (LEAST..MOST).contains(&sums.when.elapsed());
+        let before = match last.filter(usable) {
+            Some(sums) => sums,
+            None => {
+                let sums = self.sums()?;
+                std::thread::sleep(LEAST);
+                sums
+            }
+        };
+        let now = self.sums()?;
+        if last.is_none_or(|sums| sums.when.elapsed() > MOST / 4) {
+            *last = Some(now);
+        }
+        let (busy, all) = (now.busy.saturating_sub(before.busy), now.all.saturating_sub(before.all));
+        let time = (now.when - before.when).as_micros() as u64;
+        // The counter of energy begins anew at its end.
+        let used = now.energy.zip(before.energy).and_then(|(now, before)| now.checked_sub(before));
+        Some((busy * 100 / all.max(1), used.map(|microjoules| microjoules * 1000 / time.max(1))))
+    }
+
+    fn energy(&self) -> Option<u64> {
+        let packages = entries(&self.root.join("sys/class/powercap"), "intel-rapl:");
+        let whole = packages.iter().filter(|path| path.to_string_lossy().matches(':').count() == 1);
+        let counted: Vec<u64> = whole.filter_map(|path| number(&path.join("energy_uj"))).collect();
+        (!counted.is_empty()).then(|| counted.iter().sum())
+    }
+
+    fn temperature(&self) -> Option<u64> {
+        let is = |path: &Path, file: &str, names: &[&str]| {
+            fs::read_to_string(path.join(file)).is_ok_and(|name| names.contains(&name.trim()))
+        };
+        let sensors = entries(&self.root.join("sys/class/hwmon"), "hwmon").into_iter();
+        let sensors = sensors.filter(|path| is(path, "name", &["coretemp", "k10temp", "zenpower"]));
+        let zones = entries(&self.root.join("sys/class/thermal"), "thermal_zone").into_iter();
+        let zones = zones.filter(|path| is(path, "type", &["x86_pkg_temp", "cpu-thermal", "cpu_thermal"]));
+        let values = sensors.map(|path| path.join("temp1_input")).chain(zones.map(|path| path.join("temp")));
+        values.filter_map(|path| number(&path)).max().map(|thousandths| thousandths / 1000)
+    }
+
+    fn clock(&self) -> Option<u64> {
+        let policies = entries(&self.root.join("sys/devices/system/cpu/cpufreq"), "policy");
+        let kilohertz: Vec<u64> = policies
+            .iter()
+            .filter_map(|path| number(&path.join("scaling_cur_freq")))
+            .map(|value| value / 1000)
+            .collect();
+        mean(&kilohertz).or_else(|| {
+            let text = fs::read_to_string(self.root.join("proc/cpuinfo")).ok()?;
+            let values = text.lines().filter_map(|line| line.strip_prefix("cpu MHz")?.split(':').nth(1));
+            let values: Vec<u64> =
+                values.filter_map(|value| value.trim().parse::<f64>().ok()).map(|value| value as u64).collect();
+            mean(&values)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::Status;
+
+    /// A machine of files.
+    struct Machine(PathBuf);
+
+    impl Machine {
+        fn new(name: &str) -> Machine {
+            let root = std::env::temp_dir().join(format!("plinth-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&root);
+            Machine(root)
+        }
+
+        fn write(&self, path: &str, text: &str) {
+            let path = self.0.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+    }
+
+    impl Drop for Machine {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn readings_are_those_of_the_files() {
+        let machine = Machine::new("telemetry");
+        machine.write("proc/stat", "cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 2 3 4\n");
+        machine.write("proc/cpuinfo", "cpu MHz\t\t: 2400.5\ncpu MHz\t\t: 2600.0\n");
+        machine.write("sys/class/hwmon/hwmon0/name", "nvme\n");
+        machine.write("sys/class/hwmon/hwmon0/temp1_input", "99000\n");
+        machine.write("sys/class/hwmon/hwmon1/name", "k10temp\n");
+        machine.write("sys/class/hwmon/hwmon1/temp1_input", "53875\n");
+        machine.write("sys/class/powercap/intel-rapl:0/energy_uj", "5000000\n");
+        machine.write("sys/class/powercap/intel-rapl:0:0/energy_uj", "777\n");
+        let cpu = Cpu::at(&machine.0);
+        assert_eq!(cpu.read(Reading::ClockRate).unwrap(), 2500);
+        assert_eq!(cpu.read(Reading::Temperature).unwrap(), 53);
+        assert_eq!(cpu.read(Reading::Energy).unwrap(), 5000);
+        *cpu.last.lock() = Some(Sums {
+            when: Instant::now() - Duration::from_millis(100),
+            busy: 175,
+            all: 900,
+            energy: Some(4_000_000),
+        });
+        assert_eq!(cpu.read(Reading::Utilization).unwrap(), 25);
+        let power = cpu.read(Reading::PowerDraw).unwrap();
+        assert!((5_000..=10_000).contains(&power), "a joule in a tenth of a second: {power} mW");
+        machine.write("sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq", "3000000\n");
+        assert_eq!(cpu.read(Reading::ClockRate).unwrap(), 3000);
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_supported() {
+        let machine = Machine::new("no-telemetry");
+        let cpu = Cpu::at(&machine.0);
+        for reading in Reading::ALL {
+            assert_eq!(cpu.read(reading).unwrap_err().status(), Status::NOT_SUPPORTED, "{reading:?}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! A sampler: a thread that reads a device's telemetry again and again, and keeps the last readings for whoever asks.
+
+use super::{Telemetry, read_all};
+use crate::{
+    error::{Error, Result},
+    handle::{HandleTable, Kind},
+    runtime,
+    status::Status,
+};
+use parking_lot::{Condvar, Mutex};
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+/// What the sampler's thread and its readers share.
+struct Shared {
+    ring: Mutex<Ring>,
+    ended: Condvar,
+}
+
+struct Ring {
+    samples: VecDeque<Telemetry>,
+    capacity: usize,
+    /// How many were overwritten before anybody took them.
+    lost: u64,
+    stop: bool,
+    /// Why the thread ended by itself, if it did.
+    failure: Option<(Status, String)>,
+}
+
+/// See the module's comment.
+#[derive(Default)]
+pub struct Sampler(Mutex<Option<(Arc<Shared>, JoinHandle<()>)>>);
+
+static SAMPLERS: HandleTable<Sampler> = HandleTable::new(Kind::Sampler);
+
+fn sample(shared: &Shared, number: i32, interval: Duration) {
+    let mut next = Instant::now();
+    loop {
+        // A process that exits, or a child of a fork, has nothing to read any more.
+        if runtime::usable().is_none() {
+            return;
+        }
+        let read = read_all(number);
+        let mut ring = shared.ring.lock();
+        match read {
+            Ok(telemetry) => {
+                if ring.samples.len() == ring.capacity {
+                    ring.samples.pop_front();
+                    ring.lost += 1;
+                }
+                ring.samples.push_back(telemetry);
+            }
+            Err(error) => {
+                ring.failure = Some((error.status(), error.message().to_owned()));
+                return;
+            }
+        }
+        // By the clock, not from reading to reading, so that the rate is the one that was asked for.
+        next = (next + interval).max(Instant::now());
+        while !ring.stop && Instant::now() < next {
+            shared.ended.wait_until(&mut ring, next);
+        }
+        if ring.stop {
+            return;
+        }
+    }
+}
+
+/// Begins to sample a device; the new sampler's handle.
+pub fn create(number: i32, interval: Duration, capacity: usize) -> Result<u64> {
+    let device = runtime::ready()?.device(number)?.ordinal as i32;
+    if interval < Duration::from_millis(1) || capacity == 0 {
+        let what = "a sampler takes a reading every millisecond at most, and keeps one at least";
+        return Err(Error::new(Status::INVALID_VALUE, what));
+    }
+    // What cannot be read at all fails here, where somebody hears it.
+    read_all(device)?;
+    let ring = Ring { samples: VecDeque::new(), capacity, lost: 0, stop: false, failure: None };
+    let shared = Arc::new(Shared { ring: Mutex::new(ring), ended: Condvar::new() });
+    let theirs = Arc::clone(&shared);
+    let thread = std::thread::Builder::new()
+        .name("plinth sampler".into())
+        .spawn(move || sample(&theirs, device, interval))
+        .map_err(|error| Error::new(Status::SYSTEM, format!("starting a sampler's thread: {error}")))?;
+    SAMPLERS.insert(|sampler| *sampler.0.lock() = Some((shared, thread)))
+}
+
+/// Takes up to `most` samples, the oldest first, and tells how many more were lost since the last time. A sampler that
+/// failed gives what it had, and then its error.
+pub fn take(handle: u64, most: usize) -> Result<(Vec<Telemetry>, u64)> {
+    let shared = match &*SAMPLERS.get(handle)?.0.lock() {
+        Some((shared, _)) => Arc::clone(shared),
+        None => return Ok((Vec::new(), 0)),
+    };
+    let mut ring = shared.ring.lock();
+    if ring.samples.is_empty()
+        && let Some((status, message)) = &ring.failure
+    {
+        return Err(Error::new(*status, format!("the sampler ended: {message}")));
+    }
+    let count = most.min(ring.samples.len());
+    Ok((ring.samples.drain(..count).collect(), std::mem::take(&mut ring.lost)))
+}
+
+/// Ends sampling, and waits for the thread to end.
+pub fn destroy(handle: u64) -> Result<()> {
+    let taken = SAMPLERS.get(handle)?.0.lock().take();
+    SAMPLERS.remove(handle, |_| ())?;
+    // In the child of a fork there is no such thread.
+    if let (Some((shared, thread)), true) = (taken, runtime::usable().is_some()) {
+        shared.ring.lock().stop = true;
+        shared.ended.notify_all();
+        // It does not panic; if it did, there would be nobody to tell.
+        let _ = thread.join();
+    }
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! What a profiler hears: each case is a process of its own, with a tool made for it by the C compiler.
+
+use plinth::ffi::nvtx::*;
+use std::{
+    ffi::CStr,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    ptr,
+};
+
+const CHILD: &str = "PLINTH_TEST_CHILD";
+
+/// A tool that prints what it is told. It is written from NVTX's documentation alone, with nothing of the library's.
+const TOOL: &str = r#"
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+struct attributes { uint16_t version, size; uint32_t category; int32_t color_type; uint32_t color; int32_t payload_type,
+  reserved; int64_t payload; int32_t message_type; const char *message; };
+struct callbacks { size_t size; int (*table)(int module, void ****table, unsigned *size); };
+struct version { size_t size; uint32_t version, reserved; void (*set)(uint32_t); };
+static int depth;
+static uint64_t ranges;
+static void tell(const char *what, void *domain, const struct attributes *a) {
+  printf("heard %s in %s: %s", what, domain ? (const char *)domain : "default", a->message);
+  if (a->version != 3 || a->size != sizeof *a || a->message_type != 1) printf(" WRONG");
+  if (a->category) printf(" category %u", a->category);
+  if (a->color_type) printf(" color %08x", a->color);
+  if (a->payload_type) printf(" payload %d %lld", a->payload_type, (long long)a->payload);
+  printf("\n");
+}
+static void mark(void *d, const struct attributes *a) { tell("mark", d, a); }
+static uint64_t start(void *d, const struct attributes *a) { tell("start", d, a); return 100 + ranges++; }
+static void end(void *d, uint64_t id) { printf("heard end in %s: %d\n", d ? (char *)d : "default", (int)id); }
+static int push(void *d, const struct attributes *a) { tell("push", d, a); return depth++; }
+static int pop(void *d) { printf("heard pop in %s\n", d ? (char *)d : "default"); return --depth; }
+static void category(void *d, uint32_t number, const char *name) { printf("heard category %u: %s\n", number, name); }
+static void *create(const char *name) { printf("heard domain %s\n", name); return "mine"; }
+static void destroy(void *d) { printf("heard destroy of %s\n", (char *)d); }
+static void thread(uint32_t id, const char *name) { printf("heard thread %s\n", name); }
+int InitializeInjectionNvtx2(const void *(*export_table)(uint32_t)) {
+  const struct callbacks *callbacks = export_table(1);
+  const struct version *version = export_table(3);
+  void ***core, ***domains; unsigned cores, places;
+  if (export_table(2) || callbacks->size != sizeof *callbacks || version->version != 3) return 0;
+  version->set(3);
+  if (!callbacks->table(1, &core, &cores) || !callbacks->table(5, &domains, &places)) return 0;
+  if (cores != 16 || places != 16) return 0;
+  *core[14] = (void *)thread;
+  *domains[1] = (void *)mark; *domains[2] = (void *)start; *domains[3] = (void *)end; *domains[4] = (void *)push;
+  *domains[5] = (void *)pop; *domains[8] = (void *)category; *domains[12] = (void *)create; *domains[14] = (void *)destroy;
+  return ACCEPT;
+}
+"#;
+
+fn build(name: &str, source: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&folder).unwrap();
+    let (file, library) = (folder.join("tool.c"), folder.join("libtool.so"));
+    fs::write(&file, source).unwrap();
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let compiler = cc::Build::new().target(&target).host(&target).opt_level(0).cargo_metadata(false).get_compiler();
+    let status = compiler.to_command().args(["-w", "-shared", "-fPIC", "-o"]).args([&library, &file]).status();
+    assert!(status.unwrap().success());
+    library
+}
+
+/// Not a test of its own: what the others run in a fresh process.
+#[test]
+fn child() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    let text = |text: &CStr| text.as_ptr();
+    let event = |message: &CStr| plinth_nvtx_event_t {
+        size: size_of::<plinth_nvtx_event_t>(),
+        message: message.as_ptr(),
+        category: 7,
+        color: 0xFF00_80FF,
+        payload: -3,
+        has_color: true,
+        has_payload: true,
+    };
+    let (mut depth, mut range, mut active, mut domain) = (-1, 0, false, ptr::null_mut());
+    // SAFETY: every pointer is NULL where that is allowed, or a live local.
+    unsafe {
+        assert_eq!(plinth_nvtx_is_active(&mut active), 0);
+        println!("heard active {active}");
+        assert_eq!(plinth_nvtx_mark(text(c"here")), 0);
+        assert_eq!(plinth_nvtx_range_push(text(c"outer"), &mut depth), 0);
+        assert_eq!(depth, 0);
+        assert_eq!(plinth_nvtx_range_push(text(c"inner"), &mut depth), 0);
+        assert_eq!(depth, 1);
+        assert_eq!(plinth_nvtx_range_pop(&mut depth), 0);
+        assert_eq!(depth, 1);
+        assert_eq!(plinth_nvtx_range_pop(ptr::null_mut()), 0);
+        assert_eq!(plinth_nvtx_range_start(text(c"long"), &mut range), 0);
+        assert_eq!(range != 0, active);
+        let number = range;
+        std::thread::spawn(move || assert_eq!(plinth_nvtx_range_end(number), 0)).join().unwrap();
+        assert_eq!(plinth_nvtx_name_thread(text(c"worker")), 0);
+        assert_eq!(plinth_nvtx_domain_create(text(c"solver"), &mut domain), 0);
+        assert_eq!(domain.is_null(), !active);
+        assert_eq!(plinth_nvtx_name_category(domain, 7, text(c"loads")), 0);
+        assert_eq!(plinth_nvtx_name_category(domain, 0, text(c"none")), 1);
+        assert_eq!(plinth_nvtx_domain_mark(domain, &event(c"flag")), 0);
+        assert_eq!(plinth_nvtx_domain_range_push(domain, &event(c"step"), &mut depth), 0);
+        assert_eq!(plinth_nvtx_domain_range_pop(domain, &mut depth), 0);
+        assert_eq!(depth, 0);
+        assert_eq!(plinth_nvtx_domain_range_start(domain, &event(c"epoch"), &mut range), 0);
+        assert_eq!(plinth_nvtx_domain_range_end(domain, range), 0);
+        assert_eq!(plinth_nvtx_domain_destroy(domain), 0);
+        assert_eq!(plinth_nvtx_mark(ptr::null()), 2);
+        assert_eq!(plinth_nvtx_domain_mark(domain, &plinth_nvtx_event_t { size: 8, ..event(c"old") }), 1);
+        // A stream's ranges, and the library's own calls.
+        let stream = ptr::null_mut();
+        assert_eq!(plinth_nvtx_device_range_start(text(c"kernel"), stream, &mut range), 0);
+        assert_eq!(plinth_nvtx_device_range_end(range, stream), 0);
+        assert_eq!(plinth::ffi::device::plinth_synchronize(0), 0);
+        if active {
+            assert_eq!(plinth_nvtx_device_range_end(range, stream), 4, "it is gone");
+        }
+        assert_eq!(plinth_nvtx_device_range_end(0, stream), 0);
+        assert_eq!((plinth_profiler_start(), plinth_profiler_stop()), (0, 0));
+        assert_eq!(plinth_nvtx_annotate_calls(true), 0);
+        assert_eq!(plinth::ffi::device::plinth_set_device(1), 0);
+        assert_eq!(plinth::ffi::device::plinth_set_device(99), 3);
+        assert_eq!(plinth_nvtx_annotate_calls(false), 0);
+        assert_eq!(plinth::ffi::device::plinth_set_device(0), 0);
+        assert_eq!(plinth_nvtx_range_pop(ptr::null_mut()), 1, "nothing is left open");
+        libc::fflush(ptr::null_mut());
+    }
+}
+
+/// The lines of what was heard.
+fn heard(tool: Option<&Path>) -> Vec<String> {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child", "--nocapture"]).env(CHILD, "1").env("PLINTH_DEVICE", "host");
+    match tool {
+        Some(path) => command.env("NVTX_INJECTION64_PATH", path),
+        None => command.env_remove("NVTX_INJECTION64_PATH"),
+    };
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    text.lines().filter_map(|line| line.find("heard ").map(|at| line[at + 6..].to_owned())).collect()
+}
+
+#[test]
+fn a_tool_hears_everything_in_order() {
+    let tool = build("nvtx_tool", &TOOL.replace("ACCEPT", "1"));
+    let told = heard(Some(&tool));
+    let with = "category 7 color ff0080ff payload 2 -3";
+    let expected = [
+        "active true",
+        "mark in default: here",
+        "push in default: outer",
+        "push in default: inner",
+        "pop in default",
+        "pop in default",
+        "start in default: long",
+        "end in default: 100",
+        "thread worker",
+        "domain solver",
+        "category 7: loads",
+        &format!("mark in mine: flag {with}"),
+        &format!("push in mine: step {with}"),
+        "pop in mine",
+        &format!("start in mine: epoch {with}"),
+        "end in mine: 101",
+        "destroy of mine",
+        "start in default: kernel",
+        "end in default: 102",
+        "push in default: plinth_set_device",
+        "pop in default",
+        "push in default: plinth_set_device",
+        "pop in default",
+        "pop in default",
+    ];
+    // The program's own line and the tool's go through different buffers.
+    let mut sorted = told.clone();
+    sorted.sort_by_key(|line| line.as_str() != "active true");
+    assert_eq!(sorted, expected);
+}
+
+#[test]
+fn without_a_tool_nothing_is_heard_and_everything_works() {
+    let refusing = build("nvtx_refusing", &TOOL.replace("ACCEPT", "0"));
+    let other = build("nvtx_other", "int unrelated;");
+    for tool in [None, Some(Path::new("/nonexistent/libtool.so")), Some(other.as_path()), Some(refusing.as_path())] {
+        assert_eq!(heard(tool), ["active false"], "{tool:?}");
+    }
+}
+
+#[test]
+fn the_variable_may_be_empty() {
+    assert_eq!(heard(Some(Path::new(""))), ["active false"]);
+}
