@@ -120,6 +120,8 @@ typedef struct plinth_philox_state_t {
 
 /*! An initializer for a plinth_pointer_attributes_t. */
 #define PLINTH_POINTER_ATTRIBUTES_INIT {sizeof(plinth_pointer_attributes_t), 0, 0, 0, 0, NULL, NULL, NULL, 0, NULL, 0, {0, 0}}
+/*! An initializer for a plinth_communicator_options_t. */
+#define PLINTH_COMMUNICATOR_OPTIONS_INIT {sizeof(plinth_communicator_options_t), 0, 0, 0}
 
 /*! An initializer for a plinth_host_usage_t. */
 #define PLINTH_HOST_USAGE_INIT {sizeof(plinth_host_usage_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
@@ -432,6 +434,201 @@ typedef struct plinth_philox_state_t {
 #define PLINTH_RNG_STATE_SIZE 16
 
 /**
+ * Sums are in the order of the tensors; those of 16-bit floats are rounded once, at the end.
+ */
+#define PLINTH_COMM_ORDER_LIST 0
+
+/**
+ * Sums are as torch's additions make them: the tensor on the destination (the last one, if there are several) first, then
+ * the others in their order, each sum rounded to the tensors' type.
+ */
+#define PLINTH_COMM_ORDER_TORCH 1
+
+/**
+ * From a message of so many bytes on, a broadcast is shared out: each receiver gets a part and passes it on.
+ */
+#define PLINTH_COMM_BROADCAST_SPLIT 0
+
+/**
+ * From a message of so many bytes on, a sum is shared out: every device but the destination adds a part.
+ */
+#define PLINTH_COMM_REDUCE_SPLIT 1
+
+/**
+ * From a message of so many bytes on, every rank works in a collective of this process's devices that all ranks receive
+ * from.
+ */
+#define PLINTH_COMM_EXCHANGE_SPLIT 2
+
+/**
+ * From a run of so many bytes on, a scatter or a gather is made by the copy engines.
+ */
+#define PLINTH_COMM_COPY_ENGINE 3
+
+/**
+ * A broadcast that is shared out sends so many bytes before they are passed on.
+ */
+#define PLINTH_COMM_BROADCAST_STAGE 4
+
+/**
+ * The bytes of an id that ranks meet by.
+ */
+#define PLINTH_UNIQUE_ID_SIZE 128
+
+/**
+ * The engine is the library's choice, or that of the environment variable PLINTH_COMMUNICATOR_ENGINE.
+ */
+#define PLINTH_ENGINE_AUTO 0
+
+/**
+ * NCCL carries out what ranks do together.
+ */
+#define PLINTH_ENGINE_NCCL 1
+
+/**
+ * The library's own kernels and copies do, between devices of one process.
+ */
+#define PLINTH_ENGINE_LOCAL 2
+
+/**
+ * The library's own kernels do, between processes of one machine.
+ */
+#define PLINTH_ENGINE_SHARED 3
+
+/**
+ * plinth_communicator_init_rank returns before the ranks have met; plinth_communicator_query tells when they have.
+ */
+#define PLINTH_COMMUNICATOR_NONBLOCKING 1
+
+/**
+ * NCCL is used in its blocking mode: each call costs the CPU some microseconds less, and has no limit of time, so that a
+ * rank that never comes makes the others wait for ever.
+ */
+#define PLINTH_COMMUNICATOR_UNLIMITED 2
+
+/**
+ * The sum of all ranks' elements; of truths, whether any is. The numbers are NCCL's own.
+ */
+#define PLINTH_REDUCE_SUM 0
+
+/**
+ * Their product; of truths, whether all are.
+ */
+#define PLINTH_REDUCE_PRODUCT 1
+
+/**
+ * The greatest of them.
+ */
+#define PLINTH_REDUCE_MAX 2
+
+/**
+ * The least of them.
+ */
+#define PLINTH_REDUCE_MIN 3
+
+/**
+ * Their sum divided by the number of ranks.
+ */
+#define PLINTH_REDUCE_AVERAGE 4
+
+/**
+ * In plinth_telemetry_t.valid: utilization is known.
+ */
+#define PLINTH_TELEMETRY_UTILIZATION 1
+
+/**
+ * In plinth_telemetry_t.valid: memory_usage is known.
+ */
+#define PLINTH_TELEMETRY_MEMORY_USAGE 2
+
+/**
+ * In plinth_telemetry_t.valid: temperature is known.
+ */
+#define PLINTH_TELEMETRY_TEMPERATURE 4
+
+/**
+ * In plinth_telemetry_t.valid: power_draw is known.
+ */
+#define PLINTH_TELEMETRY_POWER_DRAW 8
+
+/**
+ * In plinth_telemetry_t.valid: clock_rate is known.
+ */
+#define PLINTH_TELEMETRY_CLOCK_RATE 16
+
+/**
+ * In plinth_telemetry_t.valid: memory_clock_rate is known.
+ */
+#define PLINTH_TELEMETRY_MEMORY_CLOCK_RATE 32
+
+/**
+ * In plinth_telemetry_t.valid: memory_used is known.
+ */
+#define PLINTH_TELEMETRY_MEMORY_USED 64
+
+/**
+ * In plinth_telemetry_t.valid: energy is known.
+ */
+#define PLINTH_TELEMETRY_ENERGY 128
+
+/**
+ * In plinth_telemetry_t.valid: throttle_reasons is known.
+ */
+#define PLINTH_TELEMETRY_THROTTLE_REASONS 256
+
+/**
+ * Why a clock is slower than it could be: there is nothing to do.
+ */
+#define PLINTH_THROTTLE_IDLE 1
+
+/**
+ * Somebody set the clocks that applications get.
+ */
+#define PLINTH_THROTTLE_APPLICATION_CLOCKS 2
+
+/**
+ * The card may not take more power.
+ */
+#define PLINTH_THROTTLE_POWER_CAP 4
+
+/**
+ * The hardware slows down, for heat or for power.
+ */
+#define PLINTH_THROTTLE_HARDWARE 8
+
+/**
+ * The card keeps in step with others.
+ */
+#define PLINTH_THROTTLE_SYNC_BOOST 16
+
+/**
+ * It is too warm, the driver found.
+ */
+#define PLINTH_THROTTLE_THERMAL 32
+
+/**
+ * It is too warm, the hardware found.
+ */
+#define PLINTH_THROTTLE_HARDWARE_THERMAL 64
+
+/**
+ * The power supply asked for less.
+ */
+#define PLINTH_THROTTLE_POWER_BRAKE 128
+
+/**
+ * A display needs this clock.
+ */
+#define PLINTH_THROTTLE_DISPLAY 256
+
+/**
+ * One rank's communicator: what it takes to work together with other ranks, which are devices of this process, or other
+ * processes, on this machine or others. Opaque, and checked: a handle that was destroyed, is of another kind, or never was
+ * one is answered with PLINTH_ERROR_INVALID_HANDLE.
+ */
+typedef struct plinth_communicator plinth_communicator;
+
+/**
  * An event: a mark in a stream. Opaque, and checked: a handle that was destroyed, is of another kind, or never was
  * one is answered with PLINTH_ERROR_INVALID_HANDLE.
  */
@@ -458,11 +655,27 @@ typedef struct plinth_graph plinth_graph;
 typedef struct plinth_graphed_callable plinth_graphed_callable;
 
 /**
+ * What plinth_nvtx_domain_t points at, never looked into.
+ */
+typedef struct plinth_nvtx_domain plinth_nvtx_domain;
+
+/**
  * An allocator of the program's own: two functions and some hooks, with the signatures of torch's CUDAPluggableAllocator.
  * Opaque, and checked: a handle that was destroyed, is of another kind, or never was one is answered with
  * PLINTH_ERROR_INVALID_HANDLE.
  */
 typedef struct plinth_pluggable_allocator plinth_pluggable_allocator;
+
+/**
+ * A store: small values under names, by which processes find each other before they have a communicator. Opaque, and checked
+ * as every handle is.
+ */
+typedef struct plinth_store plinth_store;
+
+/**
+ * What plinth_telemetry_sampler_t points at, never looked into.
+ */
+typedef struct plinth_telemetry_sampler plinth_telemetry_sampler;
 
 /**
  * What a call came to: PLINTH_OK, which is 0, or one of the PLINTH_ERROR_ constants. The numbers never change their
@@ -1404,6 +1617,158 @@ typedef bool (*plinth_memory_snapshot_callback_t)(const struct plinth_memory_seg
                                                   void *context);
 
 /**
+ * How a communicator is made.
+ */
+typedef struct plinth_communicator_options_t {
+  /**
+   * sizeof(plinth_communicator_options_t).
+   */
+  size_t size;
+  /**
+   * How long ranks wait for each other, in milliseconds; 0 for ten minutes.
+   */
+  uint64_t timeout_milliseconds;
+  /**
+   * One of PLINTH_ENGINE_.
+   */
+  uint32_t engine;
+  /**
+   * 0, or PLINTH_COMMUNICATOR_NONBLOCKING and _UNLIMITED or-ed together.
+   */
+  uint32_t flags;
+} plinth_communicator_options_t;
+
+/**
+ * The handle of a communicator.
+ */
+typedef struct plinth_communicator *plinth_communicator_t;
+
+/**
+ * The handle of a store.
+ */
+typedef struct plinth_store *plinth_store_t;
+
+/**
+ * All readings of a device at a moment. Which of them there are, `valid` tells; the others are 0.
+ */
+typedef struct plinth_telemetry_t {
+  /**
+   * In: sizeof(plinth_telemetry_t), so that later versions may add to it. No more than that is written.
+   */
+  size_t size;
+  /**
+   * When they were read, in microseconds since 1970.
+   */
+  uint64_t time_us;
+  /**
+   * PLINTH_TELEMETRY_ bits: what is known.
+   */
+  uint32_t valid;
+  /**
+   * Per cent of the time in which at least one kernel ran. The card chooses the period, from 1/6 to 1 s.
+   */
+  uint32_t utilization;
+  /**
+   * Per cent of the time in which memory was read or written; not how much of it is in use.
+   */
+  uint32_t memory_usage;
+  /**
+   * Degrees Celsius.
+   */
+  uint32_t temperature;
+  /**
+   * Milliwatts.
+   */
+  uint32_t power_draw;
+  /**
+   * Megahertz of the multiprocessors.
+   */
+  uint32_t clock_rate;
+  /**
+   * Megahertz of the memory.
+   */
+  uint32_t memory_clock_rate;
+  /**
+   * Nothing yet.
+   */
+  uint32_t reserved;
+  /**
+   * Bytes that all processes have.
+   */
+  uint64_t memory_used;
+  /**
+   * Millijoules since the driver was loaded.
+   */
+  uint64_t energy;
+  /**
+   * PLINTH_THROTTLE_ bits.
+   */
+  uint64_t throttle_reasons;
+} plinth_telemetry_t;
+
+/**
+ * A process that computes on a device.
+ */
+typedef struct plinth_gpu_process_t {
+  /**
+   * The bytes of the device's memory that it has; UINT64_MAX where the driver does not tell.
+   */
+  uint64_t memory_used;
+  /**
+   * Its number.
+   */
+  uint32_t pid;
+  /**
+   * Nothing yet.
+   */
+  uint32_t reserved;
+} plinth_gpu_process_t;
+
+/**
+ * A sampler of a device's telemetry.
+ */
+typedef struct plinth_telemetry_sampler *plinth_telemetry_sampler_t;
+
+/**
+ * A domain of NVTX: names and ranges that keep apart from others'. NULL is the default one, of those who name none.
+ */
+typedef struct plinth_nvtx_domain *plinth_nvtx_domain_t;
+
+/**
+ * A mark, or what a range begins with. All zero but `size` and `message` is a plain one.
+ */
+typedef struct plinth_nvtx_event_t {
+  /**
+   * sizeof(plinth_nvtx_event_t), so that later versions may add to it.
+   */
+  size_t size;
+  /**
+   * The text; copied by the tool, if it wants it.
+   */
+  const char *message;
+  /**
+   * The number of a category of the domain, which plinth_nvtx_name_category gives a name; 0 for none.
+   */
+  uint32_t category;
+  /**
+   * The colour as 0xAARRGGBB, where has_color says that there is one.
+   */
+  uint32_t color;
+  /**
+   * A number to be shown with it, where has_payload says that there is one.
+   */
+  int64_t payload;
+  /**
+   * Whether there is a colour.
+   */
+  bool has_color;
+  /**
+   * Whether there is a payload.
+   */
+  bool has_payload;
+} plinth_nvtx_event_t;
+
+/**
  * What the host device holds at a moment: for tests that nothing is lost.
  *
  * The struct grows at its end in newer versions; set struct_size to sizeof(plinth_host_usage_t) before the call.
@@ -1693,6 +2058,46 @@ typedef struct plinth_host_usage_t {
  * Memory of this kind cannot be shared in this way.
  */
 #define PLINTH_ERROR_IPC_NOT_SHAREABLE 46
+
+/**
+ * Others did not do their part in time.
+ */
+#define PLINTH_ERROR_TIMED_OUT 47
+
+/**
+ * Another rank's process has ended, or has left the group.
+ */
+#define PLINTH_ERROR_PEER_LOST 48
+
+/**
+ * The group was aborted, here or by another rank.
+ */
+#define PLINTH_ERROR_ABORTED 49
+
+/**
+ * The ranks of a group made calls that do not belong together.
+ */
+#define PLINTH_ERROR_RANK_MISMATCH 50
+
+/**
+ * A call of NCCL failed; the message says which.
+ */
+#define PLINTH_ERROR_NCCL 51
+
+/**
+ * NCCL is needed, and it is not on this machine, or is too old.
+ */
+#define PLINTH_ERROR_NCCL_UNAVAILABLE 52
+
+/**
+ * The communicator is still being made.
+ */
+#define PLINTH_ERROR_COMMUNICATOR_NOT_READY 53
+
+/**
+ * NVML, which knows what GPUs are doing, is not on this machine or cannot be used.
+ */
+#define PLINTH_ERROR_NVML_UNAVAILABLE 54
 
 /**
  * As the name of the file ends: .json is JSON, .html and .htm are a page, and everything else is a pickle.
@@ -5657,6 +6062,1304 @@ PLINTH_API
 plinth_status_t plinth_randperm(DLTensor *tensor,
                                 plinth_generator_t generator,
                                 plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Copies a tensor to other devices, as torch.cuda.comm.broadcast does.
+ *
+ * The rules that hold for all functions of this group:
+ * - Tensors may have any shape, also an empty one, and any strides. What is only copied may have elements of any type with
+ *   8, 16, 32, 64 or 128 bits. Tensors may be on one device more than once.
+ * - An output whose data is not NULL is written. Its shape, type and device must be right, and no two of its elements may be
+ *   in one place.
+ * - An output whose data is NULL is made: by the caching allocator, for the current stream of the device that it names (type
+ *   kDLCUDA; -1 is the current device). Of it `device`, `ndim`, which is the number of dimensions that the result has, and
+ *   the pointers `shape` and `strides` are read; `data`, `device`, `dtype`, `byte_offset` and the numbers of `shape` are
+ *   written, and those of `strides` unless that is NULL. With NULL the elements lie side by side, the last dimension's
+ *   fastest; with room for strides they lie as the input's do, where those fill their memory. The caller frees the memory
+ *   with plinth_caching_allocator_delete, unless the function says that the output is an input itself.
+ * - The work is ordered on the current streams of all devices that take part, as if each did its part: it comes after what
+ *   they have now, and before what they get later. Nothing waits on the CPU, but for pageable memory of the CPU. Memory of
+ *   streams other than the current ones needs plinth_record_stream, as always.
+ * - While a current stream captures, only streams that capture are ordered, and one of them works; what else a replay needs,
+ *   the program orders around it. Memory made for a device whose stream does not capture is not of the graph's pool.
+ * - Devices get access to each other's memory (plinth_enable_peer_access) when first needed; where they are no peers, the
+ *   driver's copies are used. Memory of another allocator that maps it itself must allow these devices access.
+ * - Results are the same bit for bit in every run.
+ * - Where an error is returned no output is made and none is described; one that was given may be written in part.
+ *   Thread-safe.
+ *
+ * @param tensor The tensor, on a device or in memory of the CPU (types kDLCPU, kDLCUDAHost).
+ * @param outputs The outputs, on devices; one that is made on the tensor's own device is the tensor itself: it has its data, and
+ *        is not freed. One in memory of the CPU is refused.
+ * @param count How many; 0 does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a malformed tensor, and for an output of another
+ *         type or shape; PLINTH_ERROR_DEVICE_MISMATCH for an output that is not on a CUDA device; PLINTH_ERROR_INVALID_DEVICE;
+ *         PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync debug mode for pageable memory of the CPU;
+ *         PLINTH_ERROR_NOT_SUPPORTED in a capture that needs streams which do not capture, of devices that are no peers;
+ *         PLINTH_ERROR_INVALID_CONFIGURATION for a wrong PLINTH_COMM_CONF; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_comm_broadcast(const DLTensor *tensor,
+                                      DLTensor *outputs,
+                                      size_t count)
+PLINTH_NOEXCEPT;
+
+/**
+ * Copies tensors of one device to others, as torch.cuda.comm.broadcast_coalesced does, in a few launches for all of them.
+ *
+ * @param tensors The tensors, of any types and shapes, all on the first of the devices.
+ * @param count How many; 0 does nothing.
+ * @param devices The devices.
+ * @param device_count How many, 1 at least.
+ * @param buffer_size Torch's size of the buffers that tensors are copied into to be sent together. Here they are sent from
+ *        where they are, and nothing is buffered: any size is good.
+ * @param outputs The outputs: outputs[d * count + t] is tensor t on device d, see plinth_comm_broadcast. Those that are made for
+ *        the first device are the tensors themselves; each of the others has memory of its own, also on that same device.
+ * @return As plinth_comm_broadcast; PLINTH_ERROR_DEVICE_MISMATCH also for a tensor that is not on the first device, and for an
+ *         output on another device than its own; PLINTH_ERROR_INVALID_VALUE for no devices.
+ */
+PLINTH_API
+plinth_status_t plinth_comm_broadcast_coalesced(const DLTensor *tensors,
+                                                size_t count,
+                                                const int32_t *devices,
+                                                size_t device_count,
+                                                size_t buffer_size,
+                                                DLTensor *outputs)
+PLINTH_NOEXCEPT;
+
+/**
+ * Adds tensors of several devices, as torch.cuda.comm.reduce_add does. The order is that of plinth_comm_set_reduction_order.
+ *
+ * Integers wrap; a sum of bools is whether one of them is true; complex numbers are added by parts.
+ *
+ * @param inputs The tensors, on devices, of one shape and one type: integers, float16, bfloat16, float32, float64, complex64,
+ *        complex128, bool.
+ * @param count How many, 1 at least.
+ * @param output The output, see plinth_comm_broadcast, on a device that has one of the inputs. It may be one of them. Made for
+ *        one input alone it is that input itself.
+ * @return As plinth_comm_broadcast; PLINTH_ERROR_DEVICE_MISMATCH for an input that is not on a CUDA device, and for an output on a
+ *         device without an input; PLINTH_ERROR_INVALID_VALUE for inputs of different shapes or types.
+ */
+PLINTH_API
+plinth_status_t plinth_comm_reduce_add(const DLTensor *inputs,
+                                       size_t count,
+                                       DLTensor *output)
+PLINTH_NOEXCEPT;
+
+/**
+ * Adds lists of tensors of several devices, as torch.cuda.comm.reduce_add_coalesced does, in a few launches for all of them.
+ *
+ * @param inputs The tensors: inputs[d * count + t] is tensor t of device d. Those with the same t have one shape and one type;
+ *        see plinth_comm_reduce_add.
+ * @param count How many tensors of each device; 0 does nothing.
+ * @param device_count How many devices, 1 at least.
+ * @param buffer_size As in plinth_comm_broadcast_coalesced: any size is good.
+ * @param outputs The sums, `count` of them, all on one device that has one of the inputs of each.
+ * @return As plinth_comm_reduce_add; PLINTH_ERROR_DEVICE_MISMATCH also for outputs on different devices.
+ */
+PLINTH_API
+plinth_status_t plinth_comm_reduce_add_coalesced(const DLTensor *inputs,
+                                                 size_t count,
+                                                 size_t device_count,
+                                                 size_t buffer_size,
+                                                 DLTensor *outputs)
+PLINTH_NOEXCEPT;
+
+/**
+ * Parts a tensor along a dimension and gives each output a part, as torch.cuda.comm.scatter does.
+ *
+ * @param tensor The tensor, of one dimension at least, on a device or in memory of the CPU.
+ * @param outputs The outputs, see plinth_comm_broadcast: all are given, or none is. A part that is made on the tensor's own
+ *        device is a view of the tensor, which is not freed; but if it has no room for strides and the part's elements do not
+ *        lie side by side, it is a copy. Outputs that are given say by their shapes how long each part is.
+ * @param count How many, 1 at least.
+ * @param chunk_sizes The sizes of the parts in that dimension, `count` numbers that add up to the tensor's; NULL for parts as
+ *        long as the first, but the last ones: those may be shorter and even empty, where torch gives fewer. NULL with outputs
+ *        that are given.
+ * @param dim The dimension; negative numbers count from the last one, which is -1.
+ * @param streams For each output a stream of its device, in which it is made and copied in place of the current one; an entry of
+ *        NULL means the current one, and so does NULL for all.
+ * @return As plinth_comm_broadcast; PLINTH_ERROR_INVALID_VALUE also for no outputs, a dimension that the tensor does not have, and
+ *         sizes that do not add up; PLINTH_ERROR_DEVICE_MISMATCH also for a stream of another device;
+ *         PLINTH_ERROR_INVALID_HANDLE for a stream that is none.
+ */
+PLINTH_API
+plinth_status_t plinth_comm_scatter(const DLTensor *tensor,
+                                    DLTensor *outputs,
+                                    size_t count,
+                                    const int64_t *chunk_sizes,
+                                    int32_t dim,
+                                    const plinth_stream_t *streams)
+PLINTH_NOEXCEPT;
+
+/**
+ * Puts tensors of several devices together along a dimension, as torch.cuda.comm.gather does.
+ *
+ * @param inputs The tensors, on devices, of one type, and of one shape in all dimensions but this one.
+ * @param count How many, 1 at least.
+ * @param dim The dimension; negative numbers count from the last one, which is -1.
+ * @param output The output, see plinth_comm_broadcast: on any device, or given in memory of the CPU. With type kDLCPU the call
+ *        waits for it; with kDLCUDAHost, which is pinned, it is ordered on the current stream of the first input's device.
+ *        One that is made with room for strides has its channels last if all inputs have.
+ * @return As plinth_comm_broadcast; PLINTH_ERROR_INVALID_VALUE also for no inputs, for tensors without dimensions, and for a
+ *         dimension that they do not have; PLINTH_ERROR_DEVICE_MISMATCH for an input that is not on a CUDA device.
+ */
+PLINTH_API
+plinth_status_t plinth_comm_gather(const DLTensor *inputs,
+                                   size_t count,
+                                   int32_t dim,
+                                   DLTensor *output)
+PLINTH_NOEXCEPT;
+
+/**
+ * Sets the order in which plinth_comm_reduce_add and plinth_comm_reduce_add_coalesced add, for the whole process. Whichever it
+ * is, results are the same in every run. Thread-safe; needs no device.
+ *
+ * @param order PLINTH_COMM_ORDER_LIST, which is so from the beginning, or PLINTH_COMM_ORDER_TORCH, for results that are bit for
+ *        bit those of torch where it adds without NCCL.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE.
+ */
+PLINTH_API
+plinth_status_t plinth_comm_set_reduction_order(int32_t order)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gets the order that plinth_comm_set_reduction_order set. Thread-safe; needs no device.
+ *
+ * @param order Out: the order.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
+ */
+PLINTH_API plinth_status_t plinth_comm_get_reduction_order(int32_t *order) PLINTH_NOEXCEPT;
+
+/**
+ * Sets a size at which collectives go another way, for the whole process. They only change how long things take. What they
+ * are from the beginning was measured on H200s, or said by the environment: PLINTH_COMM_CONF=reduce_split:1048576,... with
+ * the names broadcast_split, reduce_split, exchange_split, copy_engine, broadcast_stage. Thread-safe; needs no device.
+ *
+ * @param which One of PLINTH_COMM_BROADCAST_SPLIT, PLINTH_COMM_REDUCE_SPLIT, PLINTH_COMM_EXCHANGE_SPLIT,
+ *        PLINTH_COMM_COPY_ENGINE, PLINTH_COMM_BROADCAST_STAGE.
+ * @param bytes The size; 0 counts as 1.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE; PLINTH_ERROR_INVALID_CONFIGURATION for a wrong PLINTH_COMM_CONF.
+ */
+PLINTH_API
+plinth_status_t plinth_comm_set_threshold(int32_t which,
+                                          size_t bytes)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gets such a size. Thread-safe; needs no device.
+ *
+ * @param which As plinth_comm_set_threshold.
+ * @param bytes Out: the size.
+ * @return As plinth_comm_set_threshold; PLINTH_ERROR_NULL_POINTER.
+ */
+PLINTH_API plinth_status_t plinth_comm_get_threshold(int32_t which, size_t *bytes) PLINTH_NOEXCEPT;
+
+/**
+ * Becomes one of several ranks that meet by an id: in this process, in others of this machine, or on other machines. Each
+ * rank makes this call, with the same id and number of ranks, in a thread of its own; it returns when all have met, or, with
+ * PLINTH_COMMUNICATOR_NONBLOCKING, before. Thread-safe; not in a group.
+ *
+ * @param ranks How many ranks there are.
+ * @param id The PLINTH_UNIQUE_ID_SIZE bytes that plinth_nccl_unique_id gave in one process, and that the others got by any
+ *        channel, such as a plinth_store_t. An id is for one meeting.
+ * @param rank The number of this rank, from 0 on.
+ * @param device The device of this rank; -1 for the current one.
+ * @param options How it is made; NULL for defaults.
+ * @param communicator Out: the communicator. The caller owns it and destroys it with plinth_communicator_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for wrong numbers or options, and in a group;
+ *         PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_TIMED_OUT if not all ranks came in time; PLINTH_ERROR_NCCL_UNAVAILABLE
+ *         where NCCL is needed and not there; PLINTH_ERROR_PEER_LOST; PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_init_rank(int32_t ranks,
+                                              const uint8_t *id,
+                                              int32_t rank,
+                                              int32_t device,
+                                              const struct plinth_communicator_options_t *options,
+                                              plinth_communicator_t *communicator)
+PLINTH_NOEXCEPT;
+
+/**
+ * Makes the communicators of several devices of this process, a rank for each. One thread can use them all, with what all
+ * ranks do together between plinth_communicator_group_start and _group_end; or each is used by a thread of its own.
+ * Thread-safe.
+ *
+ * @param devices The devices, one for each rank; none twice.
+ * @param count How many.
+ * @param options How they are made; NULL for defaults.
+ * @param communicators Out: so many communicators. The caller owns each and destroys it with plinth_communicator_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for no devices, one that is there twice, and wrong
+ *         options; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_NCCL_UNAVAILABLE with PLINTH_ENGINE_NCCL; PLINTH_ERROR_NCCL;
+ *         PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_init_all(const int32_t *devices,
+                                             size_t count,
+                                             const struct plinth_communicator_options_t *options,
+                                             plinth_communicator_t *communicators)
+PLINTH_NOEXCEPT;
+
+/**
+ * Destroys a communicator. The work that it was given should be done: wait for the streams first. Each rank destroys its
+ * own. Thread-safe, but a communicator must not be destroyed while another thread is in a call with it.
+ *
+ * @param communicator The communicator; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_NCCL or PLINTH_ERROR_DRIVER for what went wrong on the way:
+ *         the communicator is gone all the same.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_destroy(plinth_communicator_t communicator)
+PLINTH_NOEXCEPT;
+
+/**
+ * Ends what a communicator does, and it itself, whatever the other ranks do: calls that wait in it return
+ * PLINTH_ERROR_ABORTED, and so does every later one but plinth_communicator_destroy. Memory that its work
+ * was to write has any content. Thread-safe, and made for a thread beside the one that waits.
+ *
+ * @param communicator The communicator.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_abort(plinth_communicator_t communicator)
+PLINTH_NOEXCEPT;
+
+/**
+ * Makes communicators of the ranks of one: the ranks that give the same color are together in a new one, in the order of
+ * their keys, and where those are equal in their old order. All ranks make this call. In a group, the new communicator is
+ * there when the group has ended.
+ *
+ * @param communicator The communicator; it stays.
+ * @param color The color; -1 to be in no new communicator.
+ * @param key The key.
+ * @param part Out: the new communicator of this rank, NULL for color -1. The caller owns it and destroys it with
+ *        plinth_communicator_destroy. In a group the place must be there until the end of that.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for another negative
+ *         color; the errors of plinth_communicator_all_reduce; PLINTH_ERROR_NCCL_UNAVAILABLE with an NCCL before 2.18.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_split(plinth_communicator_t communicator,
+                                          int32_t color,
+                                          int32_t key,
+                                          plinth_communicator_t *part)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the number of a communicator's own rank.
+ *
+ * @param communicator The communicator.
+ * @param rank Out: the number.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_rank(plinth_communicator_t communicator,
+                                         int32_t *rank)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells how many ranks a communicator has.
+ *
+ * @param communicator The communicator.
+ * @param size Out: how many.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_size(plinth_communicator_t communicator,
+                                         int32_t *size)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the device of a communicator's own rank.
+ *
+ * @param communicator The communicator.
+ * @param device Out: the device's number.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_device(plinth_communicator_t communicator,
+                                           int32_t *device)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the engine of a communicator. One of the library's own may leave large messages to NCCL.
+ *
+ * @param communicator The communicator.
+ * @param engine Out: PLINTH_ENGINE_NCCL, _LOCAL or _SHARED.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_engine(plinth_communicator_t communicator,
+                                           uint32_t *engine)
+PLINTH_NOEXCEPT;
+
+/**
+ * Sets how long calls with a communicator wait for other ranks from now on.
+ *
+ * @param communicator The communicator.
+ * @param timeout_milliseconds How long; 0 for ten minutes.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_set_timeout(plinth_communicator_t communicator,
+                                                uint64_t timeout_milliseconds)
+PLINTH_NOEXCEPT;
+
+/**
+ * Asks for errors that a communicator came to, without waiting: another rank that failed, a connection that was lost.
+ * Thread-safe.
+ *
+ * @param communicator The communicator.
+ * @param ready Out: whether all ranks have met, and what was asked is in the streams.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_PEER_LOST, PLINTH_ERROR_NCCL or
+ *         another for what it came to, when that is seen first, and from then on PLINTH_ERROR_ABORTED: abort or destroy it,
+ *         and make a new one.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_query(plinth_communicator_t communicator,
+                                          bool *ready)
+PLINTH_NOEXCEPT;
+
+/**
+ * Waits on the CPU until all work of a stream is done, as plinth_stream_synchronize does, but with an end: when the time is
+ * over, or as soon as the communicator comes to an error. It also waits until the ranks have met. Thread-safe.
+ *
+ * @param communicator The communicator.
+ * @param stream The stream, of the communicator's device; NULL for that device's default stream.
+ * @param timeout_milliseconds How long; 0 for the communicator's own limit.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL communicator; PLINTH_ERROR_INVALID_HANDLE;
+ *         PLINTH_ERROR_DEVICE_MISMATCH; PLINTH_ERROR_TIMED_OUT: the communicator and its work are as they were, to be waited
+ *         for again or aborted; PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync debug mode; PLINTH_ERROR_ILLEGAL_ADDRESS,
+ *         PLINTH_ERROR_LAUNCH_FAILED or PLINTH_ERROR_DRIVER for failed work; the errors of plinth_communicator_query.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_wait(plinth_communicator_t communicator,
+                                         plinth_stream_t stream,
+                                         uint64_t timeout_milliseconds)
+PLINTH_NOEXCEPT;
+
+/**
+ * Begins a group: what this thread asks of communicators from now on is done at plinth_communicator_group_end, as one. So
+ * one thread brings the parts of several ranks, and a rank sends and receives at once. Groups may be in groups. What is
+ * asked in a group has no order in it, but for the operations of all ranks in one stream.
+ *
+ * @return PLINTH_OK.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_group_start(void)
+PLINTH_NOEXCEPT;
+
+/**
+ * Ends a group. What was asked in it is in the streams when this returns.
+ *
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE if no group was begun in this thread; the errors of what was asked.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_group_end(void)
+PLINTH_NOEXCEPT;
+
+/**
+ * Reduces the elements of all ranks; each rank gets the result. All ranks make this call, in the same order as their other
+ * calls with this communicator. It is put into the stream and not waited for; it may be captured. Memory stays valid until
+ * the work is done. Thread-safe, but the order of calls of two threads is any.
+ *
+ * @param communicator The communicator.
+ * @param from What this rank gives: `count` elements in its device's memory.
+ * @param to Where it gets the result; the same as `from` to have it in place.
+ * @param count How many elements; the same at all ranks. 0 does nothing.
+ * @param element The type of the elements.
+ * @param op One of PLINTH_REDUCE_.
+ * @param stream The stream, of the communicator's device; NULL for that device's default stream.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for numbers out of
+ *         range, misaligned memory, and types that are not known; PLINTH_ERROR_DEVICE_MISMATCH for a stream of another device;
+ *         PLINTH_ERROR_RANK_MISMATCH if ranks ask for different things, where that is seen; PLINTH_ERROR_TIMED_OUT if other
+ *         ranks do not come; PLINTH_ERROR_PEER_LOST; PLINTH_ERROR_ABORTED; PLINTH_ERROR_NOT_SUPPORTED for what the engine
+ *         cannot do with these elements; PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_all_reduce(plinth_communicator_t communicator,
+                                               const void *from,
+                                               void *to,
+                                               size_t count,
+                                               DLDataType element,
+                                               int32_t op,
+                                               plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * As plinth_communicator_all_reduce, but one rank only gets the result.
+ *
+ * @param communicator The communicator.
+ * @param from What this rank gives: `count` elements.
+ * @param to Where the root gets the result; not looked at elsewhere.
+ * @param count How many elements; the same at all ranks.
+ * @param element The type of the elements.
+ * @param op One of PLINTH_REDUCE_.
+ * @param root The rank that gets the result.
+ * @param stream The stream, of the communicator's device; NULL for that device's default stream.
+ * @return As plinth_communicator_all_reduce.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_reduce(plinth_communicator_t communicator,
+                                           const void *from,
+                                           void *to,
+                                           size_t count,
+                                           DLDataType element,
+                                           int32_t op,
+                                           int32_t root,
+                                           plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives all ranks the elements of one. Otherwise as plinth_communicator_all_reduce.
+ *
+ * @param communicator The communicator.
+ * @param from At the root, `count` elements; not looked at elsewhere.
+ * @param to Where this rank gets them; at the root it may be `from`.
+ * @param count How many elements; the same at all ranks.
+ * @param element The type of the elements.
+ * @param root The rank that gives.
+ * @param stream The stream, of the communicator's device; NULL for that device's default stream.
+ * @return As plinth_communicator_all_reduce.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_broadcast(plinth_communicator_t communicator,
+                                              const void *from,
+                                              void *to,
+                                              size_t count,
+                                              DLDataType element,
+                                              int32_t root,
+                                              plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives all ranks the elements of all, in the order of ranks. Otherwise as plinth_communicator_all_reduce.
+ *
+ * @param communicator The communicator.
+ * @param from What this rank gives: `count` elements; in place, its own part of `to`.
+ * @param to Where it gets those of all ranks: `count` times as many elements as there are ranks.
+ * @param count How many elements each rank gives; the same at all ranks.
+ * @param element The type of the elements.
+ * @param stream The stream, of the communicator's device; NULL for that device's default stream.
+ * @return As plinth_communicator_all_reduce.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_all_gather(plinth_communicator_t communicator,
+                                               const void *from,
+                                               void *to,
+                                               size_t count,
+                                               DLDataType element,
+                                               plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Reduces the elements of all ranks, and gives each rank its part of the result. Otherwise as plinth_communicator_all_reduce.
+ *
+ * @param communicator The communicator.
+ * @param from What this rank gives: `count` elements for each rank, in the order of ranks.
+ * @param to Where it gets its `count` elements; in place, its own part of `from`.
+ * @param count How many elements each rank gets; the same at all ranks.
+ * @param element The type of the elements.
+ * @param op One of PLINTH_REDUCE_.
+ * @param stream The stream, of the communicator's device; NULL for that device's default stream.
+ * @return As plinth_communicator_all_reduce.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_reduce_scatter(plinth_communicator_t communicator,
+                                                   const void *from,
+                                                   void *to,
+                                                   size_t count,
+                                                   DLDataType element,
+                                                   int32_t op,
+                                                   plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives each rank a part of each rank's elements. Otherwise as plinth_communicator_all_reduce; not in place.
+ *
+ * @param communicator The communicator.
+ * @param from What this rank gives: `count` elements for each rank, in the order of ranks.
+ * @param to Where it gets `count` elements of each rank, in the order of ranks.
+ * @param count How many elements go from each rank to each; the same at all ranks.
+ * @param element The type of the elements.
+ * @param stream The stream, of the communicator's device; NULL for that device's default stream.
+ * @return As plinth_communicator_all_reduce.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_all_to_all(plinth_communicator_t communicator,
+                                               const void *from,
+                                               void *to,
+                                               size_t count,
+                                               DLDataType element,
+                                               plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Sends elements to one rank, which calls plinth_communicator_recv for as many of the same type. A rank that also receives
+ * does both in a group, so that neither waits for the other. Otherwise as plinth_communicator_all_reduce.
+ *
+ * @param communicator The communicator.
+ * @param from `count` elements.
+ * @param count How many elements.
+ * @param element The type of the elements.
+ * @param peer The rank that receives.
+ * @param stream The stream, of the communicator's device; NULL for that device's default stream.
+ * @return As plinth_communicator_all_reduce.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_send(plinth_communicator_t communicator,
+                                         const void *from,
+                                         size_t count,
+                                         DLDataType element,
+                                         int32_t peer,
+                                         plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Receives elements that one rank sends with plinth_communicator_send.
+ *
+ * @param communicator The communicator.
+ * @param to Where they go.
+ * @param count How many elements.
+ * @param element The type of the elements.
+ * @param peer The rank that sends.
+ * @param stream The stream, of the communicator's device; NULL for that device's default stream.
+ * @return As plinth_communicator_all_reduce.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_recv(plinth_communicator_t communicator,
+                                         void *to,
+                                         size_t count,
+                                         DLDataType element,
+                                         int32_t peer,
+                                         plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the version of the NCCL that is used, and loads it. NCCL is looked for in the process, then where the system finds
+ * libraries (libnccl.so.2), then in folders of Python packages; PLINTH_NCCL_LIBRARY names another file. Thread-safe; needs no
+ * device.
+ *
+ * @param major Out: as the 2 of 2.28.3; NULL if nobody wants it, and so are the others.
+ * @param minor Out: as the 28.
+ * @param patch Out: as the 3.
+ * @return PLINTH_OK; PLINTH_ERROR_NCCL_UNAVAILABLE where there is none, or one too old, with a message that says where it was
+ *         looked for.
+ */
+PLINTH_API
+plinth_status_t plinth_nccl_version(int32_t *major,
+                                    int32_t *minor,
+                                    int32_t *patch)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells whether the functions here can work with tensors: whether each is contiguous and on a device of its own. With no
+ * tensors it tells whether NCCL is there, which the functions here do not need. Thread-safe.
+ *
+ * @param tensors The tensors; NULL with a count of 0.
+ * @param count How many.
+ * @param available Out: whether they can. Tensors that are not on devices are no error here.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_nccl_is_available(const DLTensor *tensors,
+                                         size_t count,
+                                         bool *available)
+PLINTH_NOEXCEPT;
+
+/**
+ * Makes an id that ranks meet by: one process makes it, the others get its bytes by any channel, and each passes it to
+ * plinth_communicator_init_rank or plinth_nccl_init_rank. It is for one meeting. The process that made it must live until all
+ * have met. With NCCL it is NCCL's own, and good across machines; without, it is the library's, and good on one machine.
+ * Thread-safe.
+ *
+ * @param id Out: PLINTH_UNIQUE_ID_SIZE bytes.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_NCCL; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_nccl_unique_id(uint8_t *id)
+PLINTH_NOEXCEPT;
+
+/**
+ * As plinth_communicator_init_rank, on the current device, with defaults.
+ *
+ * @param ranks How many ranks there are.
+ * @param id The PLINTH_UNIQUE_ID_SIZE bytes of plinth_nccl_unique_id.
+ * @param rank The number of this rank, from 0 on.
+ * @param communicator Out: the communicator. The caller owns it and destroys it with plinth_communicator_destroy.
+ * @return As plinth_communicator_init_rank.
+ */
+PLINTH_API
+plinth_status_t plinth_nccl_init_rank(int32_t ranks,
+                                      const uint8_t *id,
+                                      int32_t rank,
+                                      plinth_communicator_t *communicator)
+PLINTH_NOEXCEPT;
+
+/**
+ * Reduces tensors of several devices of this process; each output gets the result. The work goes into a stream of each
+ * device, in order with what those have, and is not waited for; it may be captured. Memory stays valid until the work is
+ * done. Thread-safe.
+ *
+ * @param inputs The tensors: contiguous, of one type and size, each on a device of its own.
+ * @param outputs Where the results go, on the same devices; NULL to have them in the inputs.
+ * @param count How many inputs there are, and outputs.
+ * @param op One of PLINTH_REDUCE_.
+ * @param streams A stream for each device, NULL among them for its current one; NULL for all current ones.
+ * @param communicators A communicator for each device; NULL for ones that the library makes for each list of devices that
+ *        comes, and keeps.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for tensors or numbers that are not as they must be;
+ *         PLINTH_ERROR_DEVICE_MISMATCH for an input and an output, a stream or a communicator of different devices, and for
+ *         tensors of the CPU; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_TIMED_OUT;
+ *         PLINTH_ERROR_ABORTED; PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_nccl_all_reduce(const DLTensor *inputs,
+                                       const DLTensor *outputs,
+                                       size_t count,
+                                       int32_t op,
+                                       const plinth_stream_t *streams,
+                                       const plinth_communicator_t *communicators)
+PLINTH_NOEXCEPT;
+
+/**
+ * Reduces tensors of several devices of this process; one output gets the result. Otherwise as plinth_nccl_all_reduce.
+ *
+ * @param inputs The tensors.
+ * @param output Where the result goes, on the root's device; NULL to have it in the root's input.
+ * @param count How many inputs there are.
+ * @param root The index of the input whose device gets the result.
+ * @param op One of PLINTH_REDUCE_.
+ * @param streams As for plinth_nccl_all_reduce.
+ * @param communicators As for plinth_nccl_all_reduce.
+ * @return As plinth_nccl_all_reduce.
+ */
+PLINTH_API
+plinth_status_t plinth_nccl_reduce(const DLTensor *inputs,
+                                   const DLTensor *output,
+                                   size_t count,
+                                   int32_t root,
+                                   int32_t op,
+                                   const plinth_stream_t *streams,
+                                   const plinth_communicator_t *communicators)
+PLINTH_NOEXCEPT;
+
+/**
+ * Copies the tensor of one device over those of others. Otherwise as plinth_nccl_all_reduce.
+ *
+ * @param tensors The tensors.
+ * @param count How many.
+ * @param root The index of the one that is copied.
+ * @param streams As for plinth_nccl_all_reduce.
+ * @param communicators As for plinth_nccl_all_reduce.
+ * @return As plinth_nccl_all_reduce.
+ */
+PLINTH_API
+plinth_status_t plinth_nccl_broadcast(const DLTensor *tensors,
+                                      size_t count,
+                                      int32_t root,
+                                      const plinth_stream_t *streams,
+                                      const plinth_communicator_t *communicators)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives each device the tensors of all, one after the other. Otherwise as plinth_nccl_all_reduce.
+ *
+ * @param inputs The tensors.
+ * @param outputs Where they go: on each device a tensor of `count` times as many elements.
+ * @param count How many inputs there are, and outputs.
+ * @param streams As for plinth_nccl_all_reduce.
+ * @param communicators As for plinth_nccl_all_reduce.
+ * @return As plinth_nccl_all_reduce.
+ */
+PLINTH_API
+plinth_status_t plinth_nccl_all_gather(const DLTensor *inputs,
+                                       const DLTensor *outputs,
+                                       size_t count,
+                                       const plinth_stream_t *streams,
+                                       const plinth_communicator_t *communicators)
+PLINTH_NOEXCEPT;
+
+/**
+ * Reduces tensors of several devices, and gives each device its part of the result. Otherwise as plinth_nccl_all_reduce.
+ *
+ * @param inputs The tensors.
+ * @param outputs Where the parts go: on each device a tensor with a `count`-th of the elements.
+ * @param count How many inputs there are, and outputs.
+ * @param op One of PLINTH_REDUCE_.
+ * @param streams As for plinth_nccl_all_reduce.
+ * @param communicators As for plinth_nccl_all_reduce.
+ * @return As plinth_nccl_all_reduce.
+ */
+PLINTH_API
+plinth_status_t plinth_nccl_reduce_scatter(const DLTensor *inputs,
+                                           const DLTensor *outputs,
+                                           size_t count,
+                                           int32_t op,
+                                           const plinth_stream_t *streams,
+                                           const plinth_communicator_t *communicators)
+PLINTH_NOEXCEPT;
+
+/**
+ * Opens a store: a folder that all processes see, such as file:///shared/run-17, which is made if it is not there; or the
+ * memory of one process that answers the others over TCP, such as tcp://10.0.0.1:29500. There is no thread: the process that
+ * answers does so while it is in a call with the store, which it is while it waits for the others. Names and values are
+ * seen by all who reach the folder or the port, so both belong on a network of one's own. A store is for one run: what an
+ * earlier one left in a folder would be taken for this one's. Thread-safe; needs no device.
+ *
+ * @param address The address. Port 0 is any that is free; see plinth_store_port.
+ * @param serves Whether this is the process that answers, of a TCP store. Not looked at for a folder.
+ * @param timeout_milliseconds How long to try to reach the one that answers; 0 for five minutes.
+ * @param store Out: the store. The caller owns it and destroys it with plinth_store_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for another address; PLINTH_ERROR_TIMED_OUT if
+ *         nobody answers; PLINTH_ERROR_SYSTEM.
+ */
+PLINTH_API
+plinth_status_t plinth_store_open(const char *address,
+                                  bool serves,
+                                  uint64_t timeout_milliseconds,
+                                  plinth_store_t *store)
+PLINTH_NOEXCEPT;
+
+/**
+ * Closes a store. Others lose what the process that answers has. Thread-safe, but a store must not be destroyed while
+ * another thread is in a call with it.
+ *
+ * @param store The store; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API
+plinth_status_t plinth_store_destroy(plinth_store_t store)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the port at which the process that answers listens. Thread-safe.
+ *
+ * @param store The store.
+ * @param port Out: the port.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a store that does
+ *         not listen; PLINTH_ERROR_SYSTEM.
+ */
+PLINTH_API
+plinth_status_t plinth_store_port(plinth_store_t store,
+                                  int32_t *port)
+PLINTH_NOEXCEPT;
+
+/**
+ * Puts a value under a name, in place of what was there. Thread-safe.
+ *
+ * @param store The store.
+ * @param name The name: 1 to 1024 bytes.
+ * @param value The value; NULL with 0 bytes.
+ * @param bytes How long it is: up to a mebibyte.
+ * @param timeout_milliseconds How long to wait for the one that answers; 0 for five minutes.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a wrong length;
+ *         PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_PEER_LOST if the one that answers is gone; PLINTH_ERROR_SYSTEM.
+ */
+PLINTH_API
+plinth_status_t plinth_store_set(plinth_store_t store,
+                                 const char *name,
+                                 const void *value,
+                                 size_t bytes,
+                                 uint64_t timeout_milliseconds)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gets the value under a name, and waits until somebody sets it. Thread-safe.
+ *
+ * @param store The store.
+ * @param name The name.
+ * @param value Out: the value; not written if it has no room. NULL with a capacity of 0.
+ * @param capacity How many bytes there is room for.
+ * @param bytes Out: how long the value is, also where it has no room; NULL if nobody wants that.
+ * @param timeout_milliseconds How long to wait; 0 for five minutes.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a wrong name, and
+ *         if there is too little room; PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_PEER_LOST; PLINTH_ERROR_SYSTEM.
+ */
+PLINTH_API
+plinth_status_t plinth_store_get(plinth_store_t store,
+                                 const char *name,
+                                 void *value,
+                                 size_t capacity,
+                                 size_t *bytes,
+                                 uint64_t timeout_milliseconds)
+PLINTH_NOEXCEPT;
+
+/**
+ * Adds to the number under a name, which is 0 until somebody adds to it. Thread-safe.
+ *
+ * @param store The store.
+ * @param name The name, of a number and not of a value that was set.
+ * @param amount What is added.
+ * @param sum Out: what it comes to.
+ * @param timeout_milliseconds How long to wait for the one that answers; 0 for five minutes.
+ * @return As plinth_store_set.
+ */
+PLINTH_API
+plinth_status_t plinth_store_add(plinth_store_t store,
+                                 const char *name,
+                                 int64_t amount,
+                                 int64_t *sum,
+                                 uint64_t timeout_milliseconds)
+PLINTH_NOEXCEPT;
+
+/**
+ * Waits until as many processes as there are ranks have made this call with this name. A name is for one meeting.
+ * Thread-safe.
+ *
+ * @param store The store.
+ * @param name The name.
+ * @param ranks How many there are.
+ * @param timeout_milliseconds How long to wait; 0 for five minutes.
+ * @return As plinth_store_set; PLINTH_ERROR_TIMED_OUT says how many are missing.
+ */
+PLINTH_API
+plinth_status_t plinth_store_barrier(plinth_store_t store,
+                                     const char *name,
+                                     int32_t ranks,
+                                     uint64_t timeout_milliseconds)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives all ranks an id to meet by: rank 0 makes it as plinth_nccl_unique_id does, the others wait for it, and all return when
+ * all have it. plinth_communicator_init_rank comes next. Thread-safe.
+ *
+ * @param store The store.
+ * @param name A name for this meeting.
+ * @param rank The number of this rank.
+ * @param ranks How many there are.
+ * @param id Out: PLINTH_UNIQUE_ID_SIZE bytes.
+ * @param timeout_milliseconds How long to wait; 0 for five minutes.
+ * @return As plinth_store_barrier; at rank 0 also as plinth_nccl_unique_id.
+ */
+PLINTH_API
+plinth_status_t plinth_store_unique_id(plinth_store_t store,
+                                       const char *name,
+                                       int32_t rank,
+                                       int32_t ranks,
+                                       uint8_t *id,
+                                       uint64_t timeout_milliseconds)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells for how much of the time at least one kernel ran on a device, as torch.cuda.utilization. Of the host device: how
+ * much of the processors' time was used, by whomever.
+ *
+ * This and the calls below ask NVML, which is loaded at the first of them (libnvidia-ml.so.1; PLINTH_NVML_LIBRARY names
+ * another file). A device is matched with its card by UUID or place on the bus, never by number. They take microseconds to
+ * milliseconds, do not wait for the device, and are allowed while streams capture. Of the host device they tell what Linux
+ * tells of the machine's processors. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param percent Out: 0 to 100, over the card's last period of 1/6 to 1 s.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_NVML_UNAVAILABLE;
+ *         PLINTH_ERROR_NOT_SUPPORTED for what this card, this part of a card (MIG), or this machine does not tell;
+ *         PLINTH_ERROR_SYSTEM where NVML refuses; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_utilization(int32_t device,
+                                   uint32_t *percent)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells for how much of the time memory of a device was read or written, as torch.cuda.memory_usage: not how much of it is in
+ * use. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param percent Out: 0 to 100, over the card's last period.
+ * @return As plinth_utilization.
+ */
+PLINTH_API
+plinth_status_t plinth_memory_usage(int32_t device,
+                                    uint32_t *percent)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells how warm a device is now, as torch.cuda.temperature. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param celsius Out: degrees Celsius.
+ * @return As plinth_utilization.
+ */
+PLINTH_API plinth_status_t plinth_temperature(int32_t device, uint32_t *celsius) PLINTH_NOEXCEPT;
+
+/**
+ * Tells how much power a device takes, as torch.cuda.power_draw. Over which time that is a mean, the card decides.
+ * Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param milliwatts Out: milliwatts.
+ * @return As plinth_utilization.
+ */
+PLINTH_API
+plinth_status_t plinth_power_draw(int32_t device,
+                                  uint32_t *milliwatts)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the clock rate of a device's multiprocessors now, as torch.cuda.clock_rate. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param megahertz Out: megahertz.
+ * @return As plinth_utilization.
+ */
+PLINTH_API plinth_status_t plinth_clock_rate(int32_t device, uint32_t *megahertz) PLINTH_NOEXCEPT;
+
+/**
+ * Tells how much memory of a device is in use, by all processes, as torch.cuda.device_memory_used. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param bytes Out: bytes.
+ * @return As plinth_utilization.
+ */
+PLINTH_API
+plinth_status_t plinth_device_memory_used(int32_t device,
+                                          uint64_t *bytes)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells how much energy a device has used since its driver was loaded; the difference of two readings is what was used
+ * between them. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param millijoules Out: millijoules.
+ * @return As plinth_utilization.
+ */
+PLINTH_API
+plinth_status_t plinth_energy_used(int32_t device,
+                                   uint64_t *millijoules)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells why a device's clock is slower than it could be. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param reasons Out: PLINTH_THROTTLE_ bits; 0 for a clock at its best.
+ * @return As plinth_utilization.
+ */
+PLINTH_API plinth_status_t plinth_throttle_reasons(int32_t device, uint64_t *reasons) PLINTH_NOEXCEPT;
+
+/**
+ * Puts such reasons in words, separated by commas. Thread-safe.
+ *
+ * @param reasons PLINTH_THROTTLE_ bits.
+ * @param text Out: the words; "none" for 0. The caller owns them and frees them with plinth_string_free.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY.
+ */
+PLINTH_API plinth_status_t plinth_throttle_reasons_text(uint64_t reasons, char **text) PLINTH_NOEXCEPT;
+
+/**
+ * Reads all that a device tells in one call. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param readings In: its size. Out: the readings; a reading that there is not leaves its bit of `valid` at 0.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a size that is too small for `valid`;
+ *         PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_NVML_UNAVAILABLE; PLINTH_ERROR_SYSTEM; PLINTH_ERROR_DRIVER; the errors
+ *         of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_read_telemetry(int32_t device,
+                                      struct plinth_telemetry_t *readings)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lists the processes that compute on a device, as torch.cuda.list_gpu_processes does: a line for each with its number and
+ * its MiB, called MB. The first line names the card by NVML's number. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param text Out: the lines. The caller owns them and frees them with plinth_string_free.
+ * @return As plinth_utilization, and PLINTH_ERROR_OUT_OF_MEMORY. Where torch puts an error into the text, this returns it.
+ */
+PLINTH_API
+plinth_status_t plinth_list_gpu_processes(int32_t device,
+                                          char **text)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lists the same as structs. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param processes Out: as many as there are and fit; NULL to be told their number alone.
+ * @param capacity How many fit.
+ * @param count Out: how many there are, which may be more than were written.
+ * @return As plinth_utilization.
+ */
+PLINTH_API
+plinth_status_t plinth_gpu_processes(int32_t device,
+                                     struct plinth_gpu_process_t *processes,
+                                     size_t capacity,
+                                     size_t *count)
+PLINTH_NOEXCEPT;
+
+/**
+ * Begins to read a device's telemetry at a fixed rate, in a thread of its own, and to keep the last readings. The thread
+ * lives until plinth_telemetry_sampler_destroy. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param interval_ms Milliseconds from one reading to the next, at least 1. NVML's own values change ten times a second
+ *        or less.
+ * @param capacity How many readings are kept; when there are more, the oldest are lost.
+ * @param made Out: the sampler. The caller owns it and destroys it.
+ * @return As plinth_read_telemetry, and PLINTH_ERROR_INVALID_VALUE for an interval or a capacity of 0.
+ */
+PLINTH_API
+plinth_status_t plinth_telemetry_sampler_create(int32_t device,
+                                                uint32_t interval_ms,
+                                                size_t capacity,
+                                                plinth_telemetry_sampler_t *made)
+PLINTH_NOEXCEPT;
+
+/**
+ * Takes the readings since the last call out of a sampler, the oldest first. Thread-safe.
+ *
+ * @param sampler The sampler.
+ * @param readings Out: as many as there are and fit. Their sizes are written, not read.
+ * @param capacity How many fit.
+ * @param count Out: how many were written.
+ * @param lost Out, unless NULL: how many were lost since the last call because nobody took them.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; once everything is taken from a sampler that
+ *         could not go on: its error.
+ */
+PLINTH_API
+plinth_status_t plinth_telemetry_sampler_take(plinth_telemetry_sampler_t sampler,
+                                              struct plinth_telemetry_t *readings,
+                                              size_t capacity,
+                                              size_t *count,
+                                              uint64_t *lost)
+PLINTH_NOEXCEPT;
+
+/**
+ * Ends a sampler and its thread. Thread-safe.
+ *
+ * @param sampler The sampler; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API
+plinth_status_t plinth_telemetry_sampler_destroy(plinth_telemetry_sampler_t sampler)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells profilers of a moment, as torch.cuda.nvtx.mark. Where none listens, this and the calls below do nothing within a
+ * few nanoseconds. A tool listens when the process was started under it (it sets NVTX_INJECTION64_PATH); that is looked
+ * up once. These calls need no device and initialize nothing. Thread-safe, and allowed while streams capture.
+ *
+ * @param message The text; a tool that wants it copies it.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_mark(const char *message)
+PLINTH_NOEXCEPT;
+
+/**
+ * Begins a range within the calling thread's innermost one, as torch.cuda.nvtx.range_push. Thread-safe.
+ *
+ * @param message The text; a tool that wants it copies it.
+ * @param depth Out, unless NULL: how many ranges there are around it: 0 for the first. Without a tool it is the number of
+ *        those that plinth's calls pushed in this thread.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for the message.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_range_push(const char *message,
+                                       int32_t *depth)
+PLINTH_NOEXCEPT;
+
+/**
+ * Ends the calling thread's innermost range, as torch.cuda.nvtx.range_pop. Thread-safe.
+ *
+ * @param depth Out, unless NULL: how many ranges there were around it: what its push told.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE where the thread has no range.
+ */
+PLINTH_API plinth_status_t plinth_nvtx_range_pop(int32_t *depth) PLINTH_NOEXCEPT;
+
+/**
+ * Begins a range that any thread may end, as torch.cuda.nvtx.range_start. Thread-safe.
+ *
+ * @param message The text; a tool that wants it copies it.
+ * @param range Out: its number; 0 where no tool listens, which plinth_nvtx_range_end takes as well.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
+ */
+PLINTH_API plinth_status_t plinth_nvtx_range_start(const char *message, uint64_t *range) PLINTH_NOEXCEPT;
+
+/**
+ * Ends it, in whichever thread. Thread-safe.
+ *
+ * @param range The range's number.
+ * @return PLINTH_OK: what a number means only the tool knows.
+ */
+PLINTH_API plinth_status_t plinth_nvtx_range_end(uint64_t range) PLINTH_NOEXCEPT;
+
+/**
+ * Lets a stream begin a range when its work so far is done: the device's side of a range, by a host function in the stream.
+ * Captured, it becomes a part of the graph and is told at each replay; its text is then kept for ever. Thread-safe.
+ *
+ * @param message The text; copied.
+ * @param stream The stream; NULL for the current device's default stream.
+ * @param range Out: its number; 0 where no tool listens: then nothing was put into the stream.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_device_range_start(const char *message,
+                                               plinth_stream_t stream,
+                                               uint64_t *range)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lets a stream end such a range, the one that began it or one that waits for that. Thread-safe.
+ *
+ * @param range The range's number; 0 does nothing.
+ * @param stream The stream; NULL for the current device's default stream.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE for a range that is not, or a stream that is not; PLINTH_ERROR_DRIVER;
+ *         the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_device_range_end(uint64_t range,
+                                             plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lets a profiler that was started to wait for this (nsys --capture-range=cudaProfilerApi, ncu --profile-from-start off)
+ * record from now on, as torch.cuda.profiler.start. Thread-safe.
+ *
+ * @return PLINTH_OK; PLINTH_ERROR_DRIVER, as where the profiler does not allow it; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_profiler_start(void)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lets it end recording, as torch.cuda.profiler.stop. Thread-safe.
+ *
+ * @return PLINTH_OK; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API plinth_status_t plinth_profiler_stop(void) PLINTH_NOEXCEPT;
+
+/**
+ * Tells whether a tool listens. Thread-safe.
+ *
+ * @param active Out: whether one does.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
+ */
+PLINTH_API plinth_status_t plinth_nvtx_is_active(bool *active) PLINTH_NOEXCEPT;
+
+/**
+ * Lets the library tell profilers of its own calls, each as a range with the function's name, or keep quiet again. Without a
+ * tool it does nothing. Thread-safe; calls under way are told as they began.
+ *
+ * @param on Whether to.
+ * @return PLINTH_OK.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_annotate_calls(bool on)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives the calling thread a name in profilers. Thread-safe.
+ *
+ * @param name The name.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
+ */
+PLINTH_API plinth_status_t plinth_nvtx_name_thread(const char *name) PLINTH_NOEXCEPT;
+
+/**
+ * Makes a domain. Thread-safe.
+ *
+ * @param name Its name.
+ * @param made Out: the domain; NULL where no tool listens, which all calls take. The caller gives it up with
+ *        plinth_nvtx_domain_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_domain_create(const char *name,
+                                          plinth_nvtx_domain_t *made)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives a domain up. Its ranges must have ended. Thread-safe.
+ *
+ * @param domain The domain; NULL does nothing. It is the tool's, which does not survive one that is not.
+ * @return PLINTH_OK.
+ */
+PLINTH_API plinth_status_t plinth_nvtx_domain_destroy(plinth_nvtx_domain_t domain) PLINTH_NOEXCEPT;
+
+/**
+ * Gives a category of a domain a name. Thread-safe.
+ *
+ * @param domain The domain; NULL for the default one.
+ * @param category The category's number, above 0.
+ * @param name Its name.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for category 0.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_name_category(plinth_nvtx_domain_t domain,
+                                          uint32_t category,
+                                          const char *name)
+PLINTH_NOEXCEPT;
+
+/**
+ * plinth_nvtx_mark with all that a mark can have. Thread-safe.
+ *
+ * @param domain The domain; NULL for the default one.
+ * @param event The mark.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a wrong size of the struct.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_domain_mark(plinth_nvtx_domain_t domain,
+                                        const struct plinth_nvtx_event_t *event)
+PLINTH_NOEXCEPT;
+
+/**
+ * plinth_nvtx_range_push with all that a range can have. Thread-safe.
+ *
+ * @param domain The domain; NULL for the default one.
+ * @param event What the range begins with.
+ * @param depth Out, unless NULL: how many ranges there are around it: by the tool's count those of the domain, without a
+ *        tool those of all domains.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a wrong size of the struct.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_domain_range_push(plinth_nvtx_domain_t domain,
+                                              const struct plinth_nvtx_event_t *event,
+                                              int32_t *depth)
+PLINTH_NOEXCEPT;
+
+/**
+ * Ends the calling thread's innermost range of a domain. Thread-safe.
+ *
+ * @param domain The domain; NULL for the default one.
+ * @param depth Out, unless NULL: how many ranges there were around it.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE where the thread has no range.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_domain_range_pop(plinth_nvtx_domain_t domain,
+                                             int32_t *depth)
+PLINTH_NOEXCEPT;
+
+/**
+ * plinth_nvtx_range_start with all that a range can have. Thread-safe.
+ *
+ * @param domain The domain; NULL for the default one.
+ * @param event What the range begins with.
+ * @param range Out: its number; 0 where no tool listens.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a wrong size of the struct.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_domain_range_start(plinth_nvtx_domain_t domain,
+                                               const struct plinth_nvtx_event_t *event,
+                                               uint64_t *range)
+PLINTH_NOEXCEPT;
+
+/**
+ * Ends it, in whichever thread. Thread-safe.
+ *
+ * @param domain The domain that it was begun in.
+ * @param range The range's number.
+ * @return PLINTH_OK.
+ */
+PLINTH_API
+plinth_status_t plinth_nvtx_domain_range_end(plinth_nvtx_domain_t domain,
+                                             uint64_t range)
 PLINTH_NOEXCEPT;
 
 /**
