@@ -2,8 +2,9 @@
 //! header (`make layout`), and here it is what rustc makes of the sources.
 
 use plinth::ffi::{
-    backend::*, generator::*, graph::*, graph_build::*, graph_callable::*, graph_times::*, ipc::*, memory_history::*,
-    memory_stats::*, pool::*, properties::*, snapshot::*, stream::*, tensor::*, testing::*,
+    backend::*, communicator::*, generator::*, graph::*, graph_build::*, graph_callable::*, graph_times::*, ipc::*,
+    memory_history::*, memory_stats::*, nvtx::*, pool::*, properties::*, snapshot::*, stream::*, telemetry::*,
+    tensor::*, testing::*,
 };
 use std::{
     fmt::Write,
@@ -80,6 +81,13 @@ fn structs_lie_as_c_sees_them() {
         device is_large is_expandable
     });
     layout!(list, plinth_memory_block_t { struct_size address size requested_size state reserved });
+    layout!(list, plinth_communicator_options_t { size timeout_milliseconds engine flags });
+    layout!(list, plinth_telemetry_t {
+        size time_us valid utilization memory_usage temperature power_draw clock_rate memory_clock_rate reserved
+        memory_used energy throttle_reasons
+    });
+    layout!(list, plinth_gpu_process_t { memory_used pid reserved });
+    layout!(list, plinth_nvtx_event_t { size message category color payload has_color has_payload });
     layout!(list, plinth_host_usage_t {
         struct_size device_bytes pinned_bytes streams events graphs executable_graphs modules memory_handles mappings
         reservations threads

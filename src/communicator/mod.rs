@@ -78,7 +78,7 @@ pub struct Communicator {
 
 enum Engine {
     Team(Seat),
-    Shared(shared::Member),
+    Shared(Box<shared::Member>),
     Nccl(nccl::Rank),
 }
 
@@ -145,7 +145,7 @@ fn join(
 ) -> Result<Engine> {
     let limit = options.timeout;
     if Group::is_id(&id) && choice != Choice::Nccl {
-        return Ok(Engine::Shared(shared::Member::join(&id, place, device, limit)?));
+        return Ok(Engine::Shared(Box::new(shared::Member::join(&id, place, device, limit)?)));
     }
     if Group::is_id(&id) || matches!(choice, Choice::Local | Choice::Shared) {
         let (made_by, wanted) =
@@ -172,7 +172,7 @@ fn join(
         return Ok(Engine::Nccl(joined));
     }
     Ok(match shared::Member::from_nccl(runtime, joined, place, device, limit)? {
-        Ok(member) => Engine::Shared(member),
+        Ok(member) => Engine::Shared(Box::new(member)),
         Err(joined) => Engine::Nccl(joined),
     })
 }
@@ -417,7 +417,7 @@ fn carry_out_by_shared(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> 
         let (device, timeout) = (item.communicator.device, item.communicator.timeout());
         let part = match member.split(color, key, limit)? {
             Some((member, rank, size)) => {
-                register(Communicator::new(rank, size, device, Engine::Shared(member), timeout))?
+                register(Communicator::new(rank, size, device, Engine::Shared(Box::new(member)), timeout))?
             }
             None => 0,
         };
