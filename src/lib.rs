@@ -22,6 +22,7 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod capturing;
 pub mod copy;
 pub mod device;
 #[allow(unsafe_code)]
