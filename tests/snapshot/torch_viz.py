@@ -14,10 +14,8 @@ Chromium, which leaves pictures of them. Ends with 77 without PyTorch, or withou
 
 import argparse
 import base64
-import ctypes
 import importlib.util
 import json
-import os
 import pathlib
 import pickle
 import re
@@ -26,61 +24,7 @@ import sys
 import browser
 import check
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 SKIPPED = 77
-
-
-class HistoryOptions(ctypes.Structure):
-    """plinth_memory_history_options_t."""
-
-    _fields_ = [("struct_size", ctypes.c_size_t), ("enabled", ctypes.c_int32), ("context", ctypes.c_int32),
-                ("max_entries", ctypes.c_uint64), ("clear_history", ctypes.c_int32), ("record_annotations", ctypes.c_int32),
-                ("skip_actions", ctypes.c_uint32), ("reserved", ctypes.c_uint32)]
-
-
-def example():
-    """examples/pytorch_allocator.py, which shows users how it is done."""
-    spec = importlib.util.spec_from_file_location("pytorch_allocator", ROOT / "examples" / "pytorch_allocator.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def train(library, folder, steps):
-    """Trains a small transformer with its history recorded, runs out of memory once, and dumps."""
-    import torch
-    from torch import nn
-
-    plinth = example().use_plinth(os.path.abspath(library))
-    options = HistoryOptions(struct_size=ctypes.sizeof(HistoryOptions), enabled=2, context=3, record_annotations=1)
-    plinth.call("plinth_record_memory_history", ctypes.byref(options))
-
-    def annotated(name, function):
-        plinth.call("plinth_memory_annotation_begin", name.encode())
-        result = function()
-        plinth.call("plinth_memory_annotation_end", name.encode())
-        return result
-
-    torch.manual_seed(1)
-    layer = nn.TransformerEncoderLayer(1024, 16, 4096, batch_first=True)
-    model = nn.Sequential(nn.TransformerEncoder(layer, 12, enable_nested_tensor=False), nn.Linear(1024, 1000)).cuda()
-    optimizer = torch.optim.AdamW(model.parameters())
-    for step in range(steps):
-        batch = torch.randn(16, 256 + 64 * (step % 3), 1024, device="cuda")
-        loss = annotated("forward", lambda: model(batch).logsumexp(-1).mean())
-        annotated("backward", loss.backward)
-        annotated("optimizer", optimizer.step)
-        optimizer.zero_grad(set_to_none=True)
-    loss = model(batch).mean()
-    try:
-        torch.empty(1 << 50, dtype=torch.uint8, device="cuda")
-        sys.exit("torch_viz.py: a request for 1 PiB was met")
-    except RuntimeError as error:
-        print(f"as it must: {str(error)[:120]}")
-    torch.cuda.synchronize()
-    for name in ("snapshot.pickle", "snapshot.json", "snapshot.html"):
-        plinth.call("plinth_dump_snapshot", os.fsencode(folder / name))
-    return folder / "snapshot.pickle"
 
 
 def read_with_torch(path, out):
