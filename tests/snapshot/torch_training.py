@@ -199,7 +199,7 @@ def check_dump(path, figures, steps):
     stacks = [entry["frames"] for entry in snapshot["device_traces"][0] if entry["action"] == "alloc"]
     check.expect(sum(map(bool, stacks)) > 0.99 * len(stacks), f"{stacks.count([])} of {len(stacks)} allocations have no stack")
     tell(snapshot)
-    torch_viz.read_with_torch(path, None)
+    torch_viz.read_with_torch(path, torch_viz.find_tool(None))
 
 
 def find_library(named):
