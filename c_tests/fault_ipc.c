@@ -9,8 +9,6 @@
 #include "faults.h"
 #include "peering.h"
 
-#define BLOCK (3 * MIB)
-
 static peer other;
 static plinth_stream_t stream;
 

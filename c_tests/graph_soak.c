@@ -97,3 +97,51 @@ TEST(threads_share_graphs) {
   }
   expect_nothing_left();
 }
+
+/*
+ * The allocator looks whether streams of other threads are idle, and marks where they are, at any moment: also as they begin to
+ * capture or join a capture. A mark that comes into a capture is never passed, and its block never free again.
+ */
+static plinth_stream_t looked_at[2];
+static int captures_are_over;
+
+static void *look_around(void *context) {
+  (void)context;
+  plinth_stream_t own = stream_on(0);
+  while (!__atomic_load_n(&captures_are_over, __ATOMIC_SEQ_CST)) {
+    for (int round = 0; round < 8; round++) {
+      void *memory = alloc_on(KIB, 0, own);
+      CHECK_OK(plinth_record_stream(memory, looked_at[0]));
+      CHECK_OK(plinth_record_stream(memory, looked_at[1]));
+      release(memory);
+    }
+    CHECK_OK(plinth_empty_cache());
+  }
+  return NULL;
+}
+
+TEST(a_look_at_streams_disturbs_no_capture) {
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_stream_t side = stream_on(0);
+  void *memory = device_memory(KIB, 0);
+  pthread_t looking;
+  looked_at[0] = stream;
+  looked_at[1] = side;
+  CHECK(pthread_create(&looking, NULL, look_around, NULL) == 0);
+  const int many = rounds(on_host_device() ? 20000 : 4000);
+  for (int round = 0; round < many; round++) {
+    plinth_graph_t graph = new_graph(0);
+    release(alloc_on(2 * MIB, 0, stream));
+    release(alloc_on(2 * MIB, 0, side));
+    CHECK_OK(plinth_graph_capture_begin(graph, NULL, (int32_t)(round % 3)));
+    CHECK_OK(plinth_stream_wait_stream(side, stream));
+    CHECK_OK(plinth_memset(memory, 1, KIB, side));
+    CHECK_OK(plinth_stream_wait_stream(stream, side));
+    CHECK_OK(plinth_graph_capture_end(graph));
+    CHECK_OK(plinth_graph_destroy(graph));
+  }
+  __atomic_store_n(&captures_are_over, 1, __ATOMIC_SEQ_CST);
+  CHECK(pthread_join(looking, NULL) == 0);
+  CHECK_OK(plinth_device_free(memory));
+  expect_nothing_left();
+}

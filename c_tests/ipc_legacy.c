@@ -5,11 +5,6 @@
 
 #define BYTES (3 * MIB)
 
-static bool has_segments(void) {
-  const char *chosen = getenv("PLINTH_ALLOC_CONF");
-  return chosen != NULL && strstr(chosen, "False") != NULL;
-}
-
 typedef struct handle_message {
   uint8_t ipc_handle[PLINTH_IPC_MEM_HANDLE_SIZE];
   size_t offset;

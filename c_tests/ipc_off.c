@@ -3,8 +3,6 @@
 #include "driver.h"
 #include "peering.h"
 
-#define BLOCK (3 * MIB)
-
 TEST(memory_can_be_made_for_this_process_alone) {
   int ends[2];
   plinth_ipc_export_t message = {UNTOUCHED_POINTER, 1, UNTOUCHED_POINTER, 2};

@@ -1,6 +1,6 @@
 /* Not enough memory: what is tried, who is told, what is said. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
-#include "allocating.h"
+#include "graphing.h"
 
 enum { LIMIT = 128 * MIB };
 
@@ -93,6 +93,32 @@ TEST(memory_of_a_busy_stream_is_waited_for) {
   expect_nothing_left();
 }
 
+/* The same where that is another thread's default stream, whose handle means the asking thread's own. */
+static void *ask_for_more(void *context) {
+  plinth_stream_t stream = stream_on(0);
+  void *next = alloc_on(100 * MIB, 0, stream);
+  fill_words(next, 2, KIB, stream);
+  CHECK_OK(plinth_stream_synchronize(stream));
+  CHECK(gate_is_open((gate *)context));
+  release(next);
+  return NULL;
+}
+
+TEST(memory_of_another_threads_default_stream_is_waited_for) {
+  plinth_stream_t own = (plinth_stream_t)(uintptr_t)2;
+  pthread_t asking;
+  limit_memory(LIMIT, 0);
+  void *memory = alloc_on(100 * MIB, 0, own);
+  gate *shut = gate_shut(own);
+  fill_words(memory, 1, 100 * MIB, own);
+  release(memory);
+  pthread_t opener = gate_open_soon(shut);
+  CHECK(pthread_create(&asking, NULL, ask_for_more, shut) == 0);
+  CHECK(pthread_join(asking, NULL) == 0);
+  CHECK(pthread_join(opener, NULL) == 0);
+  expect_nothing_left();
+}
+
 TEST(pieces_of_a_shared_cache_are_used) {
   /* Every second block is live, so that what is free is scattered over two streams. */
   plinth_stream_t streams[2] = {stream_on(0), stream_on(0)};
@@ -131,6 +157,29 @@ TEST(after_a_failure_everything_works) {
     expect_sound();
     CHECK_EQ(allocated(0), (size_t)(round % 7 + 1) * 10 * MIB);
     release(memory);
+  }
+  expect_nothing_left();
+}
+
+/* The last resort is to wait, but not for the streams that capture: to wait for one makes its capture invalid. */
+TEST(a_capture_goes_on_when_memory_is_out) {
+  const int32_t modes[] = {PLINTH_CAPTURE_GLOBAL, PLINTH_CAPTURE_THREAD_LOCAL, PLINTH_CAPTURE_RELAXED};
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_stream_t other = stream_on(0);
+  limit_memory(LIMIT, 0);
+  for (int index = 0; index < 3; index++) {
+    plinth_graph_t graph = new_graph(0);
+    release(alloc_on(8 * MIB, 0, stream));
+    CHECK_OK(plinth_graph_capture_begin(graph, NULL, modes[index]));
+    void *memory = alloc_on(MIB, 0, stream);
+    CHECK_OK(plinth_memset(memory, 1, MIB, stream));
+    expect_out_of_memory(2 * LIMIT, 0, other);
+    expect_out_of_memory(2 * LIMIT, 0, stream);
+    CHECK_OK(plinth_memset(memory, 2, MIB, stream));
+    release(memory);
+    CHECK_OK(plinth_graph_capture_end(graph));
+    CHECK_OK(plinth_graph_replay(graph));
+    CHECK_OK(plinth_graph_destroy(graph));
   }
   expect_nothing_left();
 }

@@ -17,6 +17,15 @@
 /* The socket of a process that was started here, by its number. */
 enum { SOCKET = 90 };
 
+/* What most of the tests share. */
+#define BLOCK (3 * MIB)
+
+/* Whether memory comes from the driver in segments, and not as handles that are mapped. */
+static inline bool has_segments(void) {
+  const char *chosen = getenv("PLINTH_ALLOC_CONF");
+  return chosen != NULL && strstr(chosen, "False") != NULL;
+}
+
 typedef struct peer {
   pid_t process;
   int socket;
@@ -99,6 +108,24 @@ static inline size_t open_descriptors(void) {
     count += fcntl(number, F_GETFD) != -1;
   }
   return count;
+}
+
+/* Nothing is anybody's any more; the other processes may need a moment to end. */
+static inline void expect_all_back(void) {
+  for (int32_t device = 0; device < device_count(); device++) {
+    EVENTUALLY(plinth_ipc_collect() == PLINTH_OK && plinth_empty_cache() == PLINTH_OK && reserved(device) == 0);
+  }
+  expect_nothing_left();
+}
+
+/* Others hold a block that was freed here. */
+static inline void expect_still_held(const void *block) {
+  CHECK_OK(plinth_ipc_collect());
+  CHECK_OK(plinth_empty_cache());
+  CHECK(reserved(0) >= BLOCK);
+  CHECK(!comes_back(block, BLOCK, 0, NULL));
+  CHECK_OK(plinth_empty_cache());
+  expect_sound();
 }
 
 #endif

@@ -7,8 +7,6 @@
 #include "driver.h"
 #include "peering.h"
 
-#define BLOCK (3 * MIB)
-
 static void need_peers(void) {
   bool there = false;
   bool back = false;
@@ -18,11 +16,6 @@ static void need_peers(void) {
   if (!there || !back) {
     SKIP("the devices cannot access each other");
   }
-}
-
-static bool has_segments(void) {
-  const char *chosen = getenv("PLINTH_ALLOC_CONF");
-  return chosen != NULL && strstr(chosen, "False") != NULL;
 }
 
 /* Device 1 writes memory of device 0, and reads it back. */

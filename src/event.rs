@@ -5,6 +5,7 @@
 //! processes may have opened is the exception.
 
 use crate::{
+    capturing,
     device::Device,
     driver::{self, EventCell, StreamCell, codes, types::*},
     error::{Context, Error, Result},
@@ -210,9 +211,11 @@ pub fn wait(handle: u64, stream_handle: usize) -> Result<()> {
     let stream = stream::resolve(runtime, stream_handle)?;
     let Some(native) = event.native.get() else { return Ok(()) };
     if event.flags.load(Ordering::Relaxed) & (EXTERNAL | INTERPROCESS) != 0 {
-        return event.wait_specially(runtime, native, stream);
+        return capturing::join(|| event.wait_specially(runtime, native, stream));
     }
-    runtime.in_stream(stream, |driver, raw| Ok(driver.stream_wait_event(raw, native, CU_EVENT_WAIT_DEFAULT)?))
+    capturing::join(|| {
+        runtime.in_stream(stream, |driver, raw| Ok(driver.stream_wait_event(raw, native, CU_EVENT_WAIT_DEFAULT)?))
+    })
 }
 
 /// Whether what an event recorded last is complete; true if it never was recorded.

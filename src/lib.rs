@@ -25,6 +25,7 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod capturing;
 #[allow(unsafe_code)]
 pub mod clock;
 pub mod comm;

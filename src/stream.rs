@@ -5,6 +5,7 @@
 //! device's default stream, and so are CUDA's special handles 1 (legacy) and 2 (per thread).
 
 use crate::{
+    capturing,
     device::Device,
     driver::{self, Driver, HostFunction, StreamInfo, StreamOrigin, types::*},
     error::{Context, Error, Result},
@@ -319,9 +320,15 @@ pub fn wait_stream(handle: usize, other: usize) -> Result<()> {
     order(runtime, waiting, awaited)
 }
 
-/// Lets later work of `waiting` wait for the work that `awaited` has now, by an event that is taken from the pool of
-/// `awaited`'s device for that long.
+/// Lets later work of `waiting` wait for the work that `awaited` has now, and become part of the capture that `awaited` is
+/// part of.
 pub fn order(runtime: &Runtime, waiting: Stream, awaited: Stream) -> Result<()> {
+    capturing::join(|| order_outside(runtime, waiting, awaited))
+}
+
+/// The same for streams of which it is known that they do not capture, by an event that is taken from the pool of `awaited`'s
+/// device for that long.
+pub fn order_outside(runtime: &Runtime, waiting: Stream, awaited: Stream) -> Result<()> {
     event_pool::with(runtime, awaited.device, |event| {
         runtime.in_stream(awaited, |driver, raw| Ok(driver.event_record(event, raw)?))?;
         runtime.in_stream(waiting, |driver, raw| Ok(driver.stream_wait_event(raw, event, CU_EVENT_WAIT_DEFAULT)?))

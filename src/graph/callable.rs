@@ -6,7 +6,7 @@
 
 use super::{capture::Mode, context};
 use crate::{
-    copy,
+    capturing, copy,
     driver::{Span, types::CU_STREAM_PER_THREAD},
     error::{Context, Error, Result},
     handle::{HandleTable, Kind},
@@ -354,13 +354,17 @@ impl Body {
     fn follow(&mut self) -> Result<Stream> {
         let runtime = runtime::ready()?;
         let stream = stream::current_on(runtime, self.device)?;
+        let _held = capturing::hold_off();
         if stream::is_capturing_checked(runtime, stream)? {
             return Err(Error::new(Status::CAPTURE_FORBIDS, "the current stream is capturing"));
         }
         if let Some((last, owner)) = self.last {
             let last = reachable(last, owner);
             if last.raw != stream.raw {
-                stream::order(runtime, stream, last)?;
+                if stream::is_capturing_checked(runtime, last)? {
+                    return Err(Error::new(Status::CAPTURE_FORBIDS, "the stream of the last call is capturing"));
+                }
+                stream::order_outside(runtime, stream, last)?;
             }
         }
         self.last = Some((stream, thread::number()));

@@ -2,6 +2,7 @@
 
 use super::{Body, Ready, Stage, destroy_native, kept::Kept, lock, parts::Parts, replay, turn};
 use crate::{
+    capturing,
     driver::{self, Driver, Failure, codes, types::*},
     error::{Context, Error, Result},
     memory::{PoolId, pool},
@@ -11,10 +12,7 @@ use crate::{
     stream::{self, Stream},
     thread,
 };
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
 /// What a capture forbids while it goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,15 +38,6 @@ pub struct Capture {
     fills_body: bool,
     /// That graph.
     pub(super) before: Option<Ready>,
-}
-
-/// How many captures go on that were begun here.
-static CAPTURES: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether a stream may be capturing by a call of this library's.
-#[inline]
-pub fn any() -> bool {
-    CAPTURES.load(Ordering::Relaxed) != 0
 }
 
 /// Begins to capture a graph in the thread's current stream. Its memory comes from a pool, its own if none is named.
@@ -106,12 +95,13 @@ impl Body {
         }
         let kept = Kept::new(device, stream, pool, states)?;
         turn::keep_marks(runtime, stream).context(|| "marking the end of the stream's replays")?;
-        if fills_body {
-            self.ready("the capture")?.begin_capture_of_body(runtime, stream, mode.native())?;
-        } else {
-            runtime.in_stream(stream, |driver, raw| Ok(driver.stream_begin_capture(raw, mode.native())?))?;
-        }
-        CAPTURES.fetch_add(1, Ordering::Relaxed);
+        capturing::begin(|| {
+            if fills_body {
+                self.ready("the capture")?.begin_capture_of_body(runtime, stream, mode.native())
+            } else {
+                runtime.in_stream(stream, |driver, raw| Ok(driver.stream_begin_capture(raw, mode.native())?))
+            }
+        })?;
         let mut capture = Capture { id: 0, stream, mode, thread: thread::number(), kept, fills_body, before: None };
         match capture.start(runtime) {
             Ok(()) => {
@@ -254,7 +244,7 @@ impl Capture {
 
     /// The stream captures no more.
     fn close(&mut self, runtime: &Runtime) {
-        CAPTURES.fetch_sub(1, Ordering::Relaxed);
+        capturing::end();
         self.kept.end(runtime, self.id);
     }
 

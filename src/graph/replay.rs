@@ -1,7 +1,8 @@
 //! Replaying: one launch in the thread's current stream, and what has to be done before the first.
 
-use super::{Body, Ready, capture, destroy_exec, lock, turn::Overlap};
+use super::{Body, Ready, destroy_exec, lock, turn::Overlap};
 use crate::{
+    capturing,
     driver::{self, GraphExec, types::*},
     error::{Context, Error, Result},
     runtime::{self, Runtime},
@@ -95,7 +96,7 @@ impl Ready {
     pub(super) fn run(&self, runtime: &Runtime, exec: GraphExec, overlap: Overlap) -> Result<()> {
         let kept = &*self.kept;
         let raw = thread::stream(kept.device);
-        if capture::any() {
+        if capturing::any() {
             refuse_capturing(runtime, raw, kept.device)?;
         }
         if self.parts.has_more() {

@@ -6,6 +6,7 @@
 //! stream changes, which covers the replay and whatever came behind it.
 
 use crate::{
+    capturing,
     driver::{self, types::*},
     error::{Context, Error, Result},
     event_pool,
@@ -94,6 +95,17 @@ fn refuse_capturing(runtime: &Runtime, stream: Stream) -> Result<()> {
     Err(Error::new(Status::CAPTURE_FORBIDS, format!("stream {:#x} is capturing", stream.raw.handle())))
 }
 
+/// Waits for what a stream has now: by an event, since a stream that is waited for itself may not begin to capture.
+fn wait_for(runtime: &Runtime, stream: Stream) -> Result<()> {
+    event_pool::with(runtime, stream.device, |event| {
+        let held = capturing::hold_off();
+        refuse_capturing(runtime, stream)?;
+        runtime.in_stream(stream, |driver, raw| Ok(driver.event_record(event, raw)?))?;
+        drop(held);
+        runtime.in_any_context(|driver| Ok(driver.event_synchronize(event)?))
+    })
+}
+
 /// Whose stream a handle means: that of a thread's own default stream is one in each.
 fn thread_of(stream: Stream) -> u64 {
     if stream.raw.handle() == CU_STREAM_PER_THREAD { thread::number() } else { 0 }
@@ -162,11 +174,16 @@ impl Turn {
             return runtime.in_any_context(|driver| Ok(driver.with_relaxed_capture(|| driver.event_query(event))??));
         }
         let Some(last) = self.last_stream() else { return Ok(true) };
+        let _held = capturing::hold_off();
+        if stream::is_capturing_checked(runtime, last)? {
+            return Ok(false);
+        }
         runtime.in_stream(last, |driver, raw| Ok(driver.with_relaxed_capture(|| driver.stream_query(raw))??))
     }
 
     fn let_wait(&self, runtime: &Runtime, stream: Stream) -> Result<()> {
         runtime.driver.with_relaxed_capture(|| {
+            let _held = capturing::hold_off();
             refuse_capturing(runtime, stream)?;
             match (self.mark, self.last_stream()) {
                 (Some((_, event)), _) => runtime.in_stream(stream, |driver, raw| {
@@ -175,7 +192,7 @@ impl Turn {
                 (None, Some(last)) if last.raw == stream.raw && last.device == stream.device => Ok(()),
                 (None, Some(last)) => {
                     refuse_capturing(runtime, last)?;
-                    stream::order(runtime, stream, last)
+                    stream::order_outside(runtime, stream, last)
                 }
                 (None, None) => Ok(()),
             }
@@ -192,7 +209,7 @@ impl Turn {
                 // If this fails, too, the device is lost, or captures by the program's own calls, which then has to see to it.
                 let _ = runtime.driver.with_relaxed_capture(|| match self.mark {
                     Some((_, event)) => runtime.in_any_context(|driver| Ok(driver.event_synchronize(event)?)),
-                    None => runtime.in_stream(last, |driver, raw| Ok(driver.stream_synchronize(raw)?)),
+                    None => wait_for(runtime, last),
                 });
             }
         }

@@ -319,7 +319,9 @@ impl Grower<'_> {
                 if !enough || stolen + create < site.need {
                     return Ok(false);
                 }
-                self.order_after(&pieces)?;
+                if !self.order_after(&pieces)? {
+                    return Ok(false);
+                }
                 self.map(site, &pieces).map(|()| true)
             });
         match outcome {
@@ -380,16 +382,18 @@ impl Grower<'_> {
         Ok(true)
     }
 
-    /// Lets the arena's stream wait for the streams of busy arenas that gave handles.
-    fn order_after(&self, pieces: &Pieces) -> Result<()> {
+    /// Lets the arena's stream wait for the streams of busy arenas that gave handles. Whether none has begun to capture.
+    fn order_after(&self, pieces: &Pieces) -> Result<bool> {
         let mut done: Vec<u32> = Vec::new();
         for (pick, _) in &pieces.stolen {
             if !pick.idle && pick.arena.number != self.arena.number && !done.contains(&pick.arena.number) {
-                marks::order(self.runtime, self.device, self.stream, *pick.arena.stream.lock())?;
+                if !marks::order(self.runtime, self.device, self.stream, pick.arena)? {
+                    return Ok(false);
+                }
                 done.push(pick.arena.number);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Maps the pieces at the site, one after the other.

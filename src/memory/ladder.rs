@@ -251,10 +251,10 @@ impl Ladder {
             return;
         }
         self.memory().waits.one();
+        // The device cannot be waited for as a whole: that would make every capture on it invalid.
         for arena in self.memory().arenas() {
             marks::reap(self.runtime, self.device, arena, true);
+            marks::wait_for(self.runtime, arena);
         }
-        // Some stream may be capturing, and then nothing may be waited for as a whole; what is idle is taken anyway.
-        let _ = self.runtime.driver.context_synchronize();
     }
 }

@@ -8,6 +8,7 @@ use super::{
     ipc,
 };
 use crate::{
+    capturing,
     device::Device,
     driver::{Answer, Driver, Stream, types::*},
     error::{Context, Error, Result},
@@ -30,6 +31,7 @@ pub fn is_capturing(driver: &Driver, stream: Stream) -> bool {
 /// Whether everything that was given to the arena's stream is done.
 pub fn is_idle(runtime: &Runtime, arena: &Arena) -> bool {
     let (driver, own) = (&runtime.driver, arena.own_use());
+    let _held = capturing::hold_off();
     own.can_be_named() && !is_capturing(driver, own.stream) && driver.stream_query(own.stream).unwrap_or(false)
 }
 
@@ -38,11 +40,18 @@ pub fn can_mark(runtime: &Runtime, arena: &Arena) -> bool {
     !is_capturing(&runtime.driver, arena.own_use().stand_in())
 }
 
-/// Lets later work of one stream of a device wait for what another of its streams has now.
-pub fn order(runtime: &Runtime, device: &Device, waiting: Stream, awaited: Stream) -> Result<()> {
+/// Lets later work of one stream of a device wait for what an arena's stream has now. Whether it does: no stream that is
+/// capturing can.
+pub fn order(runtime: &Runtime, device: &Device, waiting: Stream, arena: &Arena) -> Result<bool> {
+    let (driver, awaited) = (&runtime.driver, arena.own_use().stand_in());
     event_pool::with(runtime, device.ordinal, |event| {
-        runtime.driver.event_record(event, awaited)?;
-        Ok(runtime.driver.stream_wait_event(waiting, event, CU_EVENT_WAIT_DEFAULT)?)
+        let _held = capturing::hold_off();
+        if is_capturing(driver, waiting) || is_capturing(driver, awaited) {
+            return Ok(false);
+        }
+        driver.event_record(event, awaited)?;
+        driver.stream_wait_event(waiting, event, CU_EVENT_WAIT_DEFAULT)?;
+        Ok(true)
     })
 }
 
@@ -59,6 +68,7 @@ pub(super) fn mark(runtime: &Runtime, wanted: Use) -> Mark {
     let Ok(device) = super::device_memory::device(runtime, wanted.device) else { return unmarked };
     let marked = device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| {
+            let _held = capturing::hold_off();
             if is_capturing(driver, stream) {
                 return Err(Error::new(Status::CAPTURE_FORBIDS, "the stream is capturing"));
             }
@@ -97,6 +107,17 @@ pub(super) fn is_passed(runtime: &Runtime, slot: &mut Mark, wait: bool) -> bool 
         return true;
     }
     false
+}
+
+/// Waits for what an arena's stream has now, unless it is capturing.
+pub fn wait_for(runtime: &Runtime, arena: &Arena) {
+    let mut end = Mark::Unmarked(arena.own_use());
+    if !is_passed(runtime, &mut end, true)
+        && let Mark::Event(event, number) = end
+        && let Ok(device) = super::device_memory::device(runtime, number)
+    {
+        event_pool::give_back(device, 0, event);
+    }
 }
 
 /// Lets a freed block wait for the streams that were recorded on it, and for the processes that hold it.

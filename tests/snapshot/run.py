@@ -145,7 +145,7 @@ def main():
         print("skipped torch's own tool: there is no PyTorch")
     else:
         path = arguments.build / "expandable" / "snapshot.pickle"
-        subprocess.run([sys.executable, str(HERE / "torch_viz.py"), "--pickle", str(path)], check=True)
+        subprocess.run([sys.executable, str(HERE / "torch_viz.py"), str(path)], check=True)
 
 
 if __name__ == "__main__":

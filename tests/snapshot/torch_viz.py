@@ -2,110 +2,71 @@
 # A snapshot of plinth's in PyTorch's own tools. SPDX-License-Identifier: MIT OR Apache-2.0
 """Reads a snapshot that plinth wrote with torch/cuda/_memory_viz.py, and shows it in torch's viewer.
 
-  torch_viz.py --pickle snapshot.pickle [--out FOLDER]         needs PyTorch, and no GPU
-  torch_viz.py --train LIBPLINTH [--out FOLDER] [--steps 4]    trains on a GPU with plinth as PyTorch's allocator first
+  torch_viz.py snapshot.pickle [--tool _memory_viz.py] [--viewer FILE --d3 FILE] [--out FOLDER] [--picture FILE]
 
-With --out, FOLDER gets the pages that torch makes (trace_plot.html, segment_plot.html) and, after a training, the dumps
-(snapshot.pickle, snapshot.json, snapshot.html). torch's pages load its viewer and d3 from a network. Where there is none,
---viewer names torch's MemoryViz.js (torch/utils/viz in its sources; its wheels lack it) and --d3 a d3.min.js of version 5
-(npm's package d3@5, dist/d3.min.js): then timeline.html, history.html and segments.html need nothing else, and are opened in a
-Chromium, which leaves pictures of them. Ends with 77 without PyTorch, or without a GPU to train on.
+The tool is that of the installed PyTorch, or the file that --tool names; no GPU is needed. With --out, FOLDER gets the pages
+that it makes (trace_plot.html, segment_plot.html), which load torch's viewer and d3 from a network.
+
+Where there is none, --viewer names torch's MemoryViz.js (torch/utils/viz in its sources; its wheels lack it), and --d3 the
+d3.min.js of the version that the viewer's first lines import: 5 until the end of 2025, 7 since (dist/d3.min.js in npm's
+package d3); a folder for --viewer has both files. Then every view of the viewer is opened in a headless Chromium, must draw all
+that is in the snapshot, and must not complain. --out keeps these pages and pictures of them, --picture a picture of the active
+memory timeline, with one block chosen and its stack. Ends with 77 where there is neither the tool nor the viewer.
 """
 
 import argparse
 import base64
-import ctypes
 import importlib.util
 import json
-import os
 import pathlib
 import pickle
 import re
 import sys
+import tempfile
 
 import browser
 import check
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 SKIPPED = 77
+# How many blocks the viewer draws; the smallest of more become one grey band.
+MOST_DRAWN = 15000
 
 
-class HistoryOptions(ctypes.Structure):
-    """plinth_memory_history_options_t."""
+def find_tool(path):
+    """torch's _memory_viz.py as a module: a file, or PyTorch's own; None without."""
+    if path is None:
+        if importlib.util.find_spec("torch") is None:
+            return None
+        from torch.cuda import _memory_viz
 
-    _fields_ = [("struct_size", ctypes.c_size_t), ("enabled", ctypes.c_int32), ("context", ctypes.c_int32),
-                ("max_entries", ctypes.c_uint64), ("clear_history", ctypes.c_int32), ("record_annotations", ctypes.c_int32),
-                ("skip_actions", ctypes.c_uint32), ("reserved", ctypes.c_uint32)]
-
-
-def example():
-    """examples/pytorch_allocator.py, which shows users how it is done."""
-    spec = importlib.util.spec_from_file_location("pytorch_allocator", ROOT / "examples" / "pytorch_allocator.py")
+        return _memory_viz
+    spec = importlib.util.spec_from_file_location("_memory_viz", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def train(library, folder, steps):
-    """Trains a small transformer with its history recorded, runs out of memory once, and dumps."""
-    import torch
-    from torch import nn
-
-    plinth = example().use_plinth(os.path.abspath(library))
-    options = HistoryOptions(struct_size=ctypes.sizeof(HistoryOptions), enabled=2, context=3, record_annotations=1)
-    plinth.call("plinth_record_memory_history", ctypes.byref(options))
-
-    def annotated(name, function):
-        plinth.call("plinth_memory_annotation_begin", name.encode())
-        result = function()
-        plinth.call("plinth_memory_annotation_end", name.encode())
-        return result
-
-    torch.manual_seed(1)
-    layer = nn.TransformerEncoderLayer(1024, 16, 4096, batch_first=True)
-    model = nn.Sequential(nn.TransformerEncoder(layer, 12, enable_nested_tensor=False), nn.Linear(1024, 1000)).cuda()
-    optimizer = torch.optim.AdamW(model.parameters())
-    for step in range(steps):
-        batch = torch.randn(16, 256 + 64 * (step % 3), 1024, device="cuda")
-        loss = annotated("forward", lambda: model(batch).logsumexp(-1).mean())
-        annotated("backward", loss.backward)
-        annotated("optimizer", optimizer.step)
-        optimizer.zero_grad(set_to_none=True)
-    loss = model(batch).mean()
-    try:
-        torch.empty(1 << 50, dtype=torch.uint8, device="cuda")
-        sys.exit("torch_viz.py: a request for 1 PiB was met")
-    except RuntimeError as error:
-        print(f"as it must: {str(error)[:120]}")
-    torch.cuda.synchronize()
-    for name in ("snapshot.pickle", "snapshot.json", "snapshot.html"):
-        plinth.call("plinth_dump_snapshot", os.fsencode(folder / name))
-    return folder / "snapshot.pickle"
-
-
-def read_with_torch(path, out):
+def read_with_torch(path, tool, out=None):
     """Every command of torch's tool, on the pickle as Python reads it."""
-    from torch.cuda import _memory_viz as viz
-
     snapshot = pickle.loads(path.read_bytes())
     live = sum(block["size"] for segment in snapshot["segments"] for block in segment["blocks"]
                if block["state"] == "active_allocated")
-    check.expect(f"segments: {len(snapshot['segments'])}" in viz.segsum(snapshot), "segsum counts other segments")
+    check.expect(f"segments: {len(snapshot['segments'])}" in tool.segsum(snapshot), "segsum counts other segments")
     entries = sum(len(trace) for trace in snapshot["device_traces"])
-    told = sum(int(line.split()[0]) for line in viz.trace(snapshot).splitlines() if line.endswith(" entries"))
+    told = sum(int(line.split()[0]) for line in tool.trace(snapshot).splitlines() if line.endswith(" entries"))
     check.expect(told == entries, f"trace tells {told} entries of {entries}")
     held = sum(segment["total_size"] for segment in snapshot["segments"])
     for name in ("segments", "memory"):
         # As text: the picture needs a script from a network.
-        lines = getattr(viz, name)(snapshot, format_flamegraph=str).splitlines()
+        lines = getattr(tool, name)(snapshot, format_flamegraph=str).splitlines()
         # A line ends with its bytes.
         expected = {"active_allocated": live, "": held}
         for state, size in expected.items():
             found = sum(int(line.rsplit(" ", 1)[1]) for line in lines if state in line)
             check.expect(found == size, f"{name} finds {found} bytes {state} of {size}")
-    check.expect(viz.compare(snapshot["segments"], snapshot["segments"], format_flamegraph=str) == "", "compare finds something")
+    check.expect(tool.compare(snapshot["segments"], snapshot["segments"], format_flamegraph=str) == "", "compare finds something")
     for name in ("trace_plot", "segment_plot"):
-        html = getattr(viz, name)(snapshot)
+        html = getattr(tool, name)(snapshot)
         check.expect("MemoryViz.js" in html, f"{name} is no page of torch's")
         if out:
             (out / f"{name}.html").write_text(html)
@@ -126,60 +87,131 @@ def write_viewer(path, viewer, d3_path, target, view):
     return target
 
 
-# What torch's viewer calls its views, and what must be drawn in each for it to show anything.
-VIEWS = {"timeline": ("Active Memory Timeline", "polygon"), "history": ("Allocator State History", "rect"),
-         "segments": ("Active Cached Segment Timeline", "polygon")}
+def drawn_device(snapshot):
+    """The device that the viewer shows first: 0, or where most happened."""
+    return max(range(len(snapshot["device_traces"])), key=lambda device: len(snapshot["device_traces"][device]))
 
 
-def show(path, viewer, d3, out, segments):
+def lives(snapshot, device):
+    """How many blocks lived at any time that the snapshot knows of: what the active memory timeline draws."""
+    count, live = 0, set()
+    for entry in snapshot["device_traces"][device]:
+        if entry["action"] == "alloc":
+            count += 1
+            live.add(entry["addr"])
+        elif entry["action"] == "free_completed":
+            count += entry["addr"] not in live
+            live.discard(entry["addr"])
+    blocks = (block for segment in snapshot["segments"] if segment["device"] == device for block in segment["blocks"])
+    return count + sum(block["state"] == "active_allocated" and block["address"] not in live for block in blocks)
+
+
+# The block with most bytes times steps among those that lived for less than half of the time: one that has a story.
+CHOOSE = """(() => {
+    const shapes = [...document.querySelectorAll('polygon')].filter(shape => Number.isInteger(shape.__data__?.elem));
+    const steps = shape => shape.__data__.timesteps.at(-1) - shape.__data__.timesteps[0];
+    const longest = Math.max(...shapes.map(steps));
+    const passing = shapes.filter(shape => steps(shape) < longest / 2);
+    const weight = shape => shape.__data__.size * steps(shape);
+    const chosen = (passing.length ? passing : shapes).reduce((best, shape) => weight(shape) > weight(best) ? shape : best);
+    for (const kind of ['mouseover', 'mousedown', 'click']) {
+        chosen.dispatchEvent(new MouseEvent(kind, {bubbles: true, view: window}));
+    }
+    return chosen.__data__.size;
+})()"""
+# A click on an event of the history, by its number. Before the events stands the text of the one that is chosen.
+POINT = """(event => ['mouseover', 'mousedown', 'click'].forEach(
+    kind => event.dispatchEvent(new MouseEvent(kind, {{bubbles: true, view: window}}))))([...document.querySelectorAll('pre')].at({}))"""
+
+
+def look_at_timeline(page, snapshot, device):
+    """Every block is drawn, and one tells of itself."""
+    # Beside the blocks, the band of the small ones and the small picture below.
+    expected = min(lives(snapshot, device), MOST_DRAWN) + 2
+    shapes = page.run("document.querySelectorAll('polygon').length")
+    check.expect(shapes == expected and shapes > 2, f"the timeline shows {shapes} shapes of {expected}")
+    size = page.run(CHOOSE)
+    page.frame()
+    text = page.run("document.querySelector('pre').textContent")
+    check.expect("Addr: b" in text and f"({size} bytes)" in text, f"the block of {size} bytes tells: {text[:200]}")
+    return shapes
+
+
+def look_at_history(page, snapshot, device):
+    """The first event and the last can be chosen, and all that was there then is drawn."""
+    # The viewer plays everything backwards for the first.
+    for event in (1, -1):
+        page.run(POINT.format(event))
+        page.frame()
+        chosen = page.run("document.querySelector('pre').textContent")
+        check.expect(" allocated / " in chosen and " reserved)" in chosen, f"event {event} tells: {chosen[:200]}")
+    # The last event's are the segments of the end, and two for each block: itself, and what rounding cost.
+    segments = [segment for segment in snapshot["segments"] if segment["device"] == device]
+    blocks = sum(block["state"] != "inactive" for segment in segments for block in segment["blocks"])
+    shapes = page.run("document.querySelectorAll('rect').length")
+    check.expect(shapes == len(segments) + 2 * blocks and shapes > 0,
+                 f"the history shows {shapes} rectangles for {len(segments)} segments with {blocks} blocks")
+    return shapes
+
+
+def look_at_segments(page, snapshot, device):
+    """Segments that grow and shrink are told of by their last shape alone, so there may be but one."""
+    shapes = page.run("document.querySelectorAll('polygon').length")
+    check.expect(shapes > 2, f"the segments' timeline shows {shapes} shapes")
+    return shapes
+
+
+# What torch's viewer calls its views, and what shows that one is there.
+VIEWS = {"timeline": ("Active Memory Timeline", "polygon", look_at_timeline),
+         "history": ("Allocator State History", "rect", look_at_history),
+         "segments": ("Active Cached Segment Timeline", "polygon", look_at_segments)}
+
+
+def show(path, viewer, d3, out, picture=None):
     """Opens each view of torch's viewer."""
-    for name, (view, shape) in VIEWS.items():
+    snapshot = pickle.loads(path.read_bytes())
+    device = drawn_device(snapshot)
+    for name, (view, shape, look) in VIEWS.items():
         target = write_viewer(path, viewer, d3, out / f"{name}.html", view)
-        with browser.Browser(timeout=60.0) as page:
+        with browser.Browser(timeout=120.0) as page:
             page.open(target)
-            page.wait_for(f"document.querySelectorAll('{shape}').length > 1", 60.0)
-            if name == "history":
-                # From the last event to the first: the viewer plays everything backwards.
-                page.run("document.querySelector('pre').dispatchEvent(new MouseEvent('mousedown', {bubbles: true}))")
-                page.run("[...document.querySelectorAll('pre')].at(-2).dispatchEvent(new MouseEvent('mousedown', {bubbles: true}))")
+            page.wait_for(f"document.querySelectorAll('{shape}').length > 1", 120.0)
+            shapes = look(page, snapshot, device)
             page.frame()
             page.check()
-            shapes = page.run(f"document.querySelectorAll('{shape}').length")
-            check.expect(name != "history" or shapes > segments, f"the history shows {shapes} rectangles")
             page.screenshot(out / f"{name}.png")
-        print(f"{target}: torch's viewer draws {shapes} shapes, without a complaint")
+        print(f"{view}: torch's viewer draws {shapes} shapes, without a complaint")
+    if picture:
+        picture.write_bytes((out / "timeline.png").read_bytes())
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--pickle", type=pathlib.Path)
-    what.add_argument("--train", metavar="LIBPLINTH")
-    parser.add_argument("--out", type=pathlib.Path, help="a folder for pages and dumps")
-    parser.add_argument("--d3", type=pathlib.Path, help="d3.min.js of version 5, beside --viewer")
-    parser.add_argument("--viewer", type=pathlib.Path, help="torch's MemoryViz.js")
-    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("snapshot", type=pathlib.Path, help="the pickle")
+    parser.add_argument("--tool", type=pathlib.Path, help="torch's _memory_viz.py, where there is no PyTorch")
+    parser.add_argument("--viewer", type=pathlib.Path, help="torch's MemoryViz.js, or a folder that has it")
+    parser.add_argument("--d3", type=pathlib.Path, help="d3.min.js; else that of the viewer's folder")
+    parser.add_argument("--out", type=pathlib.Path, help="a folder for pages and pictures")
+    parser.add_argument("--picture", type=pathlib.Path, help="a PNG of the active memory timeline")
     arguments = parser.parse_args()
-    if importlib.util.find_spec("torch") is None:
+    viewer = arguments.viewer
+    if viewer and viewer.is_dir():
+        viewer = viewer / "MemoryViz.js"
+    if viewer and browser.find() is None:
+        print("skipped the viewer: there is no chromium")
+        viewer = None
+    tool = find_tool(arguments.tool)
+    if tool is None and viewer is None:
         print("skipped: there is no PyTorch")
         return SKIPPED
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
-    path = arguments.pickle
-    if arguments.train:
-        import torch
-
-        if not torch.cuda.is_available():
-            print("skipped: there is no GPU")
-            return SKIPPED
-        if arguments.out is None:
-            parser.error("--train needs --out")
-        path = train(arguments.train, arguments.out, arguments.steps)
-        check.check(path, arguments.out / "snapshot.json")
-    read_with_torch(path, arguments.out)
-    if arguments.viewer and arguments.d3 and arguments.out and browser.find():
-        snapshot = pickle.loads(path.read_bytes())
-        show(path, arguments.viewer, arguments.d3, arguments.out, len(snapshot["segments"]))
+    if tool:
+        read_with_torch(arguments.snapshot, tool, arguments.out)
+    if viewer:
+        with tempfile.TemporaryDirectory() as folder:
+            show(arguments.snapshot, viewer, arguments.d3 or viewer.parent / "d3.min.js", arguments.out or pathlib.Path(folder),
+                 arguments.picture)
     return 0
 
 

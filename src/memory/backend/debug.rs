@@ -67,6 +67,16 @@ struct Kept {
 }
 
 impl Kept {
+    /// The first byte that somebody wrote since the free, and what it is.
+    fn look(&self, driver: &Driver, guard: bool) -> Result<Option<(u64, u8)>> {
+        let covered = covered(self.size, self.requested, guard);
+        let inside = first_other(driver, self.address, covered, FREED, Stream::DEFAULT)?;
+        if inside.is_some() || !guard {
+            return Ok(inside);
+        }
+        look_at_rims(driver, &self.mapping, self.address, self.requested)
+    }
+
     /// The error of a write that came after the free.
     fn written(&self, at: u64, byte: u8) -> Error {
         let what = format!(
@@ -75,7 +85,7 @@ impl Kept {
             self.address,
             self.device,
             self.stream.handle(),
-            at - self.address
+            at as i64 - self.address as i64
         );
         Error::new(Status::MEMORY_CORRUPTED, what)
     }
@@ -92,6 +102,11 @@ struct Quarantine {
 
 static QUARANTINE: Mutex<Quarantine> =
     Mutex::new(Quarantine { addresses: VecDeque::new(), address_bytes: 0, kept: VecDeque::new(), kept_bytes: 0 });
+
+/// How much of a freed block is filled. What the guard looks at stays as it is: a free that fails half-way is tried again.
+fn covered(size: u64, requested: u64, guard: bool) -> u64 {
+    if guard { requested } else { size }
+}
 
 fn span(address: u64, bytes: u64) -> Span {
     Span::owned(address, bytes as usize)
@@ -171,7 +186,7 @@ fn take_back(runtime: &Runtime, device: &Device, driver: &Driver, address: u64, 
         // In the legacy stream: the block's own may be gone by the time that this is looked at.
         let stream = Stream::DEFAULT;
         driver
-            .fill_8(span(address, block.size), FREED, stream)
+            .fill_8(span(address, covered(block.size, block.requested, config.debug.guard)), FREED, stream)
             .and_then(|()| driver.stream_synchronize(stream))
             .context(|| "filling a freed block")?;
         keep(Kept {
@@ -232,6 +247,7 @@ fn keep(kept: Kept) {
 /// Lets go of freed blocks that stay mapped, the oldest first, until they are no more than so many bytes. The first that
 /// somebody wrote to is told, within; an error is that of a call that failed, and then the block waits on.
 fn shrink(runtime: &Runtime, most: u64) -> Result<Result<()>> {
+    let guard = crate::memory::config::get()?.debug.guard;
     let mut found = Ok(());
     loop {
         let mut quarantine = QUARANTINE.lock();
@@ -244,7 +260,7 @@ fn shrink(runtime: &Runtime, most: u64) -> Result<Result<()>> {
         let looked = device_of(runtime, kept.device).and_then(|device| {
             device.with_context(&runtime.driver, |driver| {
                 driver.with_relaxed_capture(|| {
-                    let other = first_other(driver, kept.address, kept.size, FREED, Stream::DEFAULT)?;
+                    let other = kept.look(driver, guard)?;
                     let_go(device, driver, &kept.mapping, kept.size);
                     marks::insist(|| driver.memory_unreserve(kept.mapping.base, kept.mapping.reserved));
                     Ok(other)
@@ -269,26 +285,29 @@ pub(super) fn empty(runtime: &Runtime) -> Result<()> {
 
 /// Whether somebody wrote beside a block: what was found, unless it could not be looked at.
 fn check_rims(driver: &Driver, mapping: &Mapping, address: u64, block: &Block) -> Result<Result<()>> {
-    let end = address + block.requested;
-    for (from, to) in [(mapping.base, address), (end, mapping.end())] {
-        if let Some((at, byte)) = first_other(driver, from, to - from, BESIDE, Stream::DEFAULT)? {
-            let where_ = if at < address {
-                format!("{} bytes before its beginning", address - at)
-            } else {
-                format!("{} bytes behind its end", at - end)
-            };
-            return Ok(Err(Error::new(
-                Status::MEMORY_CORRUPTED,
-                format!(
-                    "{} at {address:#x} on device {}, of stream {:#x}: somebody wrote {byte:#04x} {where_}",
-                    Bytes(block.requested),
-                    block.own.device,
-                    block.own.stream.handle()
-                ),
-            )));
-        }
+    let Some((at, byte)) = look_at_rims(driver, mapping, address, block.requested)? else { return Ok(Ok(())) };
+    let place = if at < address {
+        format!("{} bytes before its beginning", address - at)
+    } else {
+        format!("{} bytes behind its end", at - address - block.requested)
+    };
+    let what = format!(
+        "{} at {address:#x} on device {}, of stream {:#x}: somebody wrote {byte:#04x} {place}",
+        Bytes(block.requested),
+        block.own.device,
+        block.own.stream.handle()
+    );
+    Ok(Err(Error::new(Status::MEMORY_CORRUPTED, what)))
+}
+
+/// The first byte beside a block, in its mapping, that is not what it should be.
+fn look_at_rims(driver: &Driver, mapping: &Mapping, address: u64, requested: u64) -> Result<Option<(u64, u8)>> {
+    let before = first_other(driver, mapping.base, address - mapping.base, BESIDE, Stream::DEFAULT)?;
+    if before.is_some() {
+        return Ok(before);
     }
-    Ok(Ok(()))
+    let end = address + requested;
+    first_other(driver, end, mapping.end() - end, BESIDE, Stream::DEFAULT)
 }
 
 /// The first byte of a range that is not what it should be, and what it is.

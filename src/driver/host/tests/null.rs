@@ -42,6 +42,7 @@ fn nulls_and_zeros_never_crash() {
         call!(cuMemFreeHost(null_mut()));
         call!(cuMemHostRegister_v2(null_mut(), 0, 0));
         call!(cuMemHostUnregister(null_mut()));
+        call!(cuMemAllocManaged(null_mut(), 0, 0));
         call!(cuPointerGetAttribute(null_mut(), 0, 0));
         call!(cuPointerGetAttributes(0, null_mut(), null_mut(), 0));
         call!(cuMemAddressReserve(null_mut(), 0, 0, 0, 0));

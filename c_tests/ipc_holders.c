@@ -1,0 +1,204 @@
+/*
+ * Who holds shared memory, and for how long: until the last holder closes it or ends.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+/* also: PLINTH_ALLOC_CONF=expandable_segments:False */
+/* also: PLINTH_IPC=wait */
+#include "driver.h"
+#include "peering.h"
+
+HELPER(holds_until_told) {
+  const plinth_ipc_memory_t memory = receive_from(SOCKET);
+  say(SOCKET, 'h');
+  expect_to_hear(SOCKET, 'c');
+  CHECK(has_pattern(memory.pointer, BLOCK, 4));
+  CHECK_OK(plinth_ipc_close(memory.pointer));
+  say(SOCKET, 'c');
+  expect_to_hear(SOCKET, 'e');
+}
+
+/* Sends a block to so many holders, and frees it. */
+static unsigned char *freed_block_of(peer *holders, int count) {
+  unsigned char *block = alloc_on(BLOCK, 0, NULL);
+  put_pattern(block, BLOCK, 4);
+  for (int index = 0; index < count; index++) {
+    holders[index] = start_peer("holds_until_told", SOCK_SEQPACKET);
+    CHECK_OK(plinth_ipc_send(holders[index].socket, block));
+    expect_to_hear(holders[index].socket, 'h');
+  }
+  release(block);
+  CHECK_EQ(allocated(0), 0);
+  return block;
+}
+
+TEST(a_freed_block_waits_for_its_holders) {
+  peer holders[3];
+  unsigned char *block = freed_block_of(holders, 3);
+  expect_still_held(block);
+  for (int index = 0; index < 3; index++) {
+    expect_still_held(block);
+    say(holders[index].socket, 'c');
+    expect_to_hear(holders[index].socket, 'c');
+  }
+  CHECK_OK(plinth_ipc_collect());
+  CHECK(comes_back(block, BLOCK, 0, NULL));
+  for (int index = 0; index < 3; index++) {
+    say(holders[index].socket, 'e');
+    expect_end(holders[index]);
+  }
+  expect_all_back();
+}
+
+TEST(a_killed_holder_holds_nothing) {
+  peer holders[2];
+  unsigned char *block = freed_block_of(holders, 2);
+  expect_killed(holders[0]);
+  expect_still_held(block);
+  expect_killed(holders[1]);
+  expect_all_back();
+}
+
+TEST(memory_that_is_short_is_collected) {
+  peer holder;
+  limit_memory(32 * MIB, 0);
+  CHECK_EQ(allocated(0), 0);
+  unsigned char *block = alloc_on(20 * MIB, 0, NULL);
+  void *second = UNTOUCHED_POINTER;
+  holder = start_peer("holds_until_told", SOCK_STREAM);
+  CHECK_OK(plinth_ipc_send(holder.socket, block));
+  expect_to_hear(holder.socket, 'h');
+  release(block);
+  CHECK_STATUS(plinth_caching_allocator_alloc(20 * MIB, 0, NULL, &second), PLINTH_ERROR_OUT_OF_MEMORY);
+  expect_killed(holder);
+  /* Nobody collects but the allocator itself. */
+  EVENTUALLY(plinth_caching_allocator_alloc(20 * MIB, 0, NULL, &second) == PLINTH_OK);
+  release(second);
+  lift_limit(0);
+  expect_all_back();
+}
+
+TEST(a_message_that_nobody_takes_holds_nothing) {
+  int ends[2];
+  unsigned char *block = alloc_on(BLOCK, 0, NULL);
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  CHECK_OK(plinth_ipc_send(ends[0], block));
+  CHECK_OK(plinth_ipc_send(ends[0], block));
+  release(block);
+  expect_still_held(block);
+  CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+  expect_all_back();
+}
+
+TEST(a_block_can_be_sent_again_and_used_again) {
+  unsigned char *block = alloc_on(BLOCK, 0, NULL);
+  put_pattern(block, BLOCK, 4);
+  for (int round = 0; round < 3; round++) {
+    const peer holder = start_peer("holds_until_told", SOCK_STREAM);
+    CHECK_OK(plinth_ipc_send(holder.socket, block));
+    expect_to_hear(holder.socket, 'h');
+    say(holder.socket, 'c');
+    expect_to_hear(holder.socket, 'c');
+    CHECK_OK(plinth_ipc_collect());
+    say(holder.socket, 'e');
+    expect_end(holder);
+  }
+  release(block);
+  /* Nobody holds it, so it is free at once. */
+  CHECK(comes_back(block, BLOCK, 0, NULL));
+  expect_all_back();
+}
+
+HELPER(sends_and_waits) {
+  unsigned char *block = alloc_on(BLOCK, 0, NULL);
+  put_pattern(block, BLOCK, 5);
+  CHECK_OK(plinth_ipc_send(SOCKET, block));
+  expect_to_hear(SOCKET, 'e');
+}
+
+TEST(memory_outlives_its_sender) {
+  const peer sender = start_peer("sends_and_waits", SOCK_STREAM);
+  const plinth_ipc_memory_t memory = receive_from(sender.socket);
+  expect_killed(sender);
+  CHECK(has_pattern(memory.pointer, BLOCK, 5));
+  put_pattern(memory.pointer, BLOCK, 6);
+  CHECK(has_pattern(memory.pointer, BLOCK, 6));
+  CHECK_OK(plinth_ipc_close(memory.pointer));
+  expect_all_back();
+}
+
+TEST(received_memory_is_not_this_process_s) {
+  int ends[2];
+  void *moved = UNTOUCHED_POINTER;
+  const peer sender = start_peer("sends_and_waits", SOCK_STREAM);
+  const plinth_ipc_memory_t memory = receive_from(sender.socket);
+  plinth_ipc_export_t message;
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  CHECK_STATUS(plinth_ipc_send(ends[0], memory.pointer), PLINTH_ERROR_IPC_REEXPORT);
+  CHECK_STATUS(plinth_ipc_export(memory.pointer, &message), PLINTH_ERROR_IPC_REEXPORT);
+  CHECK_STATUS(plinth_caching_allocator_delete(memory.pointer), PLINTH_ERROR_INVALID_POINTER);
+  CHECK_STATUS(plinth_device_free(memory.pointer), PLINTH_ERROR_INVALID_POINTER);
+  CHECK_EQ(allocated(0), 0);
+  CHECK_EQ(reserved(0), 0);
+  CHECK_OK(plinth_ipc_close(memory.pointer));
+  CHECK_STATUS(plinth_ipc_close(memory.pointer), PLINTH_ERROR_INVALID_POINTER);
+  CHECK_STATUS(plinth_ipc_close(&moved), PLINTH_ERROR_INVALID_POINTER);
+  CHECK_OK(plinth_ipc_close(NULL));
+  say(sender.socket, 'e');
+  expect_end(sender);
+  CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+}
+
+TEST(the_last_close_waits_for_recorded_streams) {
+  const peer sender = start_peer("sends_and_waits", SOCK_STREAM);
+  const plinth_ipc_memory_t memory = receive_from(sender.socket);
+  plinth_stream_t stream = stream_on(0);
+  CHECK_OK(plinth_record_stream(memory.pointer, stream));
+  gate *held = gate_shut(stream);
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_ERROR));
+  CHECK_STATUS(plinth_ipc_close(memory.pointer), PLINTH_ERROR_WOULD_SYNCHRONIZE);
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_DEFAULT));
+  const pthread_t opener = gate_open_soon(held);
+  CHECK_OK(plinth_ipc_close(memory.pointer));
+  CHECK(gate_is_open(held));
+  CHECK(stream_done(stream));
+  CHECK(pthread_join(opener, NULL) == 0);
+  CHECK_STATUS(plinth_record_stream(memory.pointer, stream), PLINTH_ERROR_INVALID_POINTER);
+  say(sender.socket, 'e');
+  expect_end(sender);
+}
+
+/* ---- pools that sleep */
+
+TEST(a_pool_does_not_sleep_under_its_holders) {
+  int ends[2];
+  plinth_graph_t graph = NULL;
+  plinth_stream_t stream = stream_on(0);
+  if (has_segments()) {
+    SKIP("segments do not sleep");
+  }
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_graph_create(&graph));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_RELAXED));
+  unsigned char *block = alloc_on(BLOCK, 0, stream);
+  CHECK_OK(plinth_memset(block, 1, BLOCK, stream));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_stream_synchronize(stream));
+  CHECK_OK(plinth_ipc_send(ends[0], block));
+  CHECK_STATUS(plinth_graph_sleep(graph), PLINTH_ERROR_GRAPH_MEMORY_IN_USE);
+  CHECK_MESSAGE("other processes");
+  CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+  CHECK_OK(plinth_graph_sleep(graph));
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  CHECK_STATUS(plinth_ipc_send(ends[0], block), PLINTH_ERROR_GRAPH_ASLEEP);
+  CHECK_OK(plinth_graph_wake(graph));
+  CHECK_OK(plinth_ipc_send(ends[0], block));
+  CHECK_OK(plinth_graph_destroy(graph));
+  release(block);
+  expect_still_held(block);
+  /* The pool is gone with the last holder. */
+  CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+  expect_all_back();
+}

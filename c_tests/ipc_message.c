@@ -1,0 +1,189 @@
+/*
+ * Messages about shared memory: those that a program brings itself, and what is refused.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+/* also: PLINTH_ALLOC_CONF=expandable_segments:False */
+/* also: PLINTH_IPC=wait */
+#include "driver.h"
+#include "peering.h"
+
+/* ---- a channel of the program's own */
+
+enum { FIRST_INHERITED = 100 };
+
+HELPER(imports_what_it_inherited) {
+  uint32_t sizes[2];
+  int32_t descriptors[64];
+  unsigned char bytes[4096];
+  plinth_ipc_memory_t memory;
+  CHECK_EQ(recv(SOCKET, sizes, sizeof sizes, MSG_WAITALL), sizeof sizes);
+  CHECK(sizes[0] <= sizeof bytes && sizes[1] <= 64);
+  CHECK_EQ(recv(SOCKET, bytes, sizes[0], MSG_WAITALL), sizes[0]);
+  for (uint32_t index = 0; index < sizes[1]; index++) {
+    descriptors[index] = FIRST_INHERITED + (int32_t)index;
+  }
+  CHECK_STATUS(plinth_ipc_import(bytes, sizes[0], descriptors, sizes[1] - 1, -1, &memory), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_ipc_import(bytes, sizes[0] - 1, descriptors, sizes[1], -1, &memory), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_ipc_import(bytes, 10, descriptors, sizes[1], -1, &memory), PLINTH_ERROR_INVALID_VALUE);
+  bytes[40] ^= 1;
+  CHECK_STATUS(plinth_ipc_import(bytes, sizes[0], descriptors, sizes[1], -1, &memory), PLINTH_ERROR_INVALID_VALUE);
+  bytes[40] ^= 1;
+  CHECK_OK(plinth_ipc_import(bytes, sizes[0], descriptors, sizes[1], -1, &memory));
+  for (uint32_t index = 0; index < sizes[1]; index++) {
+    CHECK(close(descriptors[index]) == 0);
+  }
+  CHECK_EQ(memory.size, BLOCK);
+  CHECK(has_pattern(memory.pointer, BLOCK, 8));
+  say(SOCKET, 'h');
+  expect_to_hear(SOCKET, 'c');
+  CHECK_OK(plinth_ipc_close(memory.pointer));
+}
+
+TEST(a_program_can_bring_the_message_itself) {
+  plinth_ipc_export_t message;
+  unsigned char *block = alloc_on(BLOCK, 0, NULL);
+  put_pattern(block, BLOCK, 8);
+  const size_t before = open_descriptors();
+  CHECK_OK(plinth_ipc_export(block, &message));
+  CHECK(message.size > 0 && message.descriptor_count > 0 && message.descriptor_count <= 64);
+  for (size_t index = 0; index < message.descriptor_count; index++) {
+    const int inherited = FIRST_INHERITED + (int)index;
+    CHECK(fcntl(inherited, F_GETFD) == -1);
+    CHECK(fcntl(message.descriptors[index], F_GETFD) & FD_CLOEXEC);
+    CHECK_EQ(dup2(message.descriptors[index], inherited), inherited);
+  }
+  const peer other = start_peer("imports_what_it_inherited", SOCK_STREAM);
+  for (size_t index = 0; index < message.descriptor_count; index++) {
+    CHECK(close(FIRST_INHERITED + (int)index) == 0);
+  }
+  const uint32_t sizes[2] = {(uint32_t)message.size, (uint32_t)message.descriptor_count};
+  CHECK_EQ(send(other.socket, sizes, sizeof sizes, 0), sizeof sizes);
+  CHECK_EQ(send(other.socket, message.bytes, message.size, 0), message.size);
+  expect_to_hear(other.socket, 'h');
+  CHECK_OK(plinth_ipc_export_free(&message));
+  CHECK(message.bytes == NULL && message.descriptors == NULL);
+  CHECK_OK(plinth_ipc_export_free(&message));
+  CHECK_OK(plinth_ipc_export_free(NULL));
+  release(block);
+  expect_still_held(block);
+  say(other.socket, 'c');
+  expect_end(other);
+  expect_all_back();
+  CHECK(open_descriptors() <= before + 1);
+}
+
+TEST(a_message_holds_the_block_until_it_is_freed) {
+  plinth_ipc_export_t message;
+  plinth_ipc_memory_t memory = {UNTOUCHED_POINTER, 1, 2, 3, 4};
+  unsigned char *block = alloc_on(BLOCK, 0, NULL);
+  CHECK_OK(plinth_ipc_export(block, &message));
+  /* A process has its own memory already. */
+  CHECK_STATUS(plinth_ipc_import(message.bytes, message.size, message.descriptors, message.descriptor_count, -1, &memory),
+               PLINTH_ERROR_INVALID_VALUE);
+  CHECK_SAME(memory.pointer, UNTOUCHED_POINTER);
+  release(block);
+  expect_still_held(block);
+  CHECK_OK(plinth_ipc_export_free(&message));
+  expect_all_back();
+}
+
+/* ---- what is refused */
+
+TEST(what_is_no_block_is_refused) {
+  int ends[2];
+  plinth_ipc_export_t message = {UNTOUCHED_POINTER, 1, UNTOUCHED_POINTER, 2};
+  unsigned char *block = alloc_on(BLOCK, 0, NULL);
+  void *driver_s = device_memory(KIB, 0);
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  CHECK_STATUS(plinth_ipc_send(ends[0], NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_ipc_export(NULL, &message), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_ipc_export(block, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_ipc_send(ends[0], &message), PLINTH_ERROR_INVALID_POINTER);
+  CHECK_STATUS(plinth_ipc_send(ends[0], driver_s), PLINTH_ERROR_INVALID_POINTER);
+  release(block);
+  CHECK_STATUS(plinth_ipc_send(ends[0], block), PLINTH_ERROR_INVALID_POINTER);
+  CHECK_STATUS(plinth_ipc_export(block, &message), PLINTH_ERROR_INVALID_POINTER);
+  CHECK_SAME(message.bytes, UNTOUCHED_POINTER);
+  CHECK_OK(plinth_device_free(driver_s));
+  CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+  expect_all_back();
+}
+
+TEST(what_is_no_socket_is_refused) {
+  int ends[2];
+  plinth_ipc_memory_t memory;
+  unsigned char *block = alloc_on(BLOCK, 0, NULL);
+  CHECK(pipe(ends) == 0);
+  CHECK_STATUS(plinth_ipc_send(ends[1], block), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_ipc_receive(ends[0], -1, &memory), PLINTH_ERROR_INVALID_VALUE);
+  CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+  CHECK_STATUS(plinth_ipc_send(ends[1], block), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_ipc_receive(-1, -1, &memory), PLINTH_ERROR_INVALID_VALUE);
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  CHECK_STATUS(plinth_ipc_receive(ends[0], -1, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK(fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0);
+  CHECK_STATUS(plinth_ipc_receive(ends[0], -1, &memory), PLINTH_ERROR_SYSTEM);
+  CHECK(close(ends[1]) == 0);
+  CHECK_STATUS(plinth_ipc_receive(ends[0], -1, &memory), PLINTH_ERROR_IPC_PEER_GONE);
+  CHECK_STATUS(plinth_ipc_send(ends[0], block), PLINTH_ERROR_IPC_PEER_GONE);
+  CHECK(close(ends[0]) == 0);
+  release(block);
+  expect_all_back();
+}
+
+TEST(bytes_that_are_no_message_are_refused) {
+  int ends[2];
+  unsigned char bytes[4096];
+  plinth_ipc_memory_t memory = {UNTOUCHED_POINTER, 1, 2, 3, 4};
+  const int32_t descriptors[2] = {0, 0};
+  for (int round = 0; round < 50; round++) {
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    pattern_fill(bytes, sizeof bytes, (unsigned)round);
+    CHECK_EQ(send(ends[1], bytes, sizeof bytes, 0), sizeof bytes);
+    CHECK_STATUS(plinth_ipc_receive(ends[0], -1, &memory), PLINTH_ERROR_INVALID_VALUE);
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+    CHECK_STATUS(plinth_ipc_import(bytes, (size_t)round * 80, descriptors, 2, -1, &memory), PLINTH_ERROR_INVALID_VALUE);
+  }
+  CHECK_STATUS(plinth_ipc_import(NULL, 1, descriptors, 2, -1, &memory), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_ipc_import(bytes, 1, NULL, 2, -1, &memory), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_ipc_import(bytes, 1, descriptors, 2, -1, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_SAME(memory.pointer, UNTOUCHED_POINTER);
+}
+
+HELPER(says_half_a_message) {
+  unsigned char bytes[300];
+  plinth_ipc_export_t message;
+  unsigned char *block = alloc_on(BLOCK, 0, NULL);
+  CHECK_OK(plinth_ipc_export(block, &message));
+  memcpy(bytes, message.bytes, 100);
+  CHECK_EQ(send(SOCKET, bytes, 100, 0), 100);
+}
+
+TEST(half_a_message_is_none) {
+  plinth_ipc_memory_t memory;
+  const peer other = start_peer("says_half_a_message", SOCK_STREAM);
+  CHECK_STATUS(plinth_ipc_receive(other.socket, -1, &memory), PLINTH_ERROR_IPC_PEER_GONE);
+  expect_end(other);
+}
+
+TEST(a_capturing_stream_shares_nothing) {
+  int ends[2];
+  plinth_graph_t graph = NULL;
+  plinth_stream_t stream = stream_on(0);
+  unsigned char *block = alloc_on(BLOCK, 0, stream);
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_graph_create(&graph));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_RELAXED));
+  CHECK_OK(plinth_memset(block, 1, BLOCK, stream));
+  CHECK_STATUS(plinth_ipc_send(ends[0], block), PLINTH_ERROR_CAPTURE_FORBIDS);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_stream_synchronize(stream));
+  CHECK_OK(plinth_ipc_send(ends[0], block));
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+  release(block);
+  expect_all_back();
+}

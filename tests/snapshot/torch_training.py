@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+# A training of PyTorch's on plinth's memory, with its history. SPDX-License-Identifier: MIT OR Apache-2.0
+"""Trains a small transformer on a GPU with plinth as PyTorch's allocator, and dumps what the allocator did.
+
+  torch_training.py [--library LIBPLINTH] [--out FOLDER] [--steps 5]
+
+The history begins before the model is made, so that every block has a stack; then come a step to warm up, and the steps. FOLDER
+gets training.pickle and training.html; the pickle is read by check.py and by every command of torch's own tool. At the end the
+same steps run once more without a history, to tell what it costs. Ends with 77 where there is no PyTorch or no GPU. Made for
+PyTorch 2.11.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import importlib.util
+import os
+import pathlib
+import pickle
+import statistics
+import sys
+import time
+
+import check
+import torch_viz
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SKIPPED = 77
+MIB = 1 << 20
+LAYERS, WIDTH, HEADS, VOCABULARY, BATCH, LENGTH = 6, 512, 8, 8192, 16, 256
+
+
+class HistoryOptions(ctypes.Structure):
+    """plinth_memory_history_options_t."""
+
+    _fields_ = [("struct_size", ctypes.c_size_t), ("enabled", ctypes.c_int32), ("context", ctypes.c_int32),
+                ("max_entries", ctypes.c_uint64), ("clear_history", ctypes.c_int32), ("record_annotations", ctypes.c_int32),
+                ("skip_actions", ctypes.c_uint32), ("reserved", ctypes.c_uint32)]
+
+
+# PLINTH_MEMORY_HISTORY_OFF and _ALL, PLINTH_MEMORY_CONTEXT_NONE and _ALL.
+OFF, ALL_HISTORY, NO_CONTEXT, ALL_CONTEXT = 0, 2, 0, 3
+
+
+def example():
+    """examples/pytorch_allocator.py, which shows users how it is done."""
+    spec = importlib.util.spec_from_file_location("pytorch_allocator", ROOT / "examples" / "pytorch_allocator.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def record(plinth, enabled):
+    """Begins the history of everything, or ends it, which forgets it."""
+    options = HistoryOptions(struct_size=ctypes.sizeof(HistoryOptions), enabled=enabled, record_annotations=1,
+                             context=ALL_CONTEXT if enabled else NO_CONTEXT)
+    plinth.call("plinth_record_memory_history", ctypes.byref(options))
+
+
+@contextlib.contextmanager
+def annotated(plinth, name):
+    """A band in the pictures."""
+    plinth.call("plinth_memory_annotation_begin", name.encode())
+    yield
+    plinth.call("plinth_memory_annotation_end", name.encode())
+
+
+def make_model():
+    import torch
+    from torch import nn
+    from torch.nn import functional
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+            self.qkv, self.project = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+            self.grow, self.shrink = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+        def forward(self, x):
+            batch, length, _ = x.shape
+            q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+            mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.project(mixed.transpose(1, 2).reshape(batch, length, WIDTH))
+            return x + self.shrink(functional.gelu(self.grow(self.norm2(x))))
+
+    class Transformer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.places = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(LENGTH, WIDTH)
+            self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
+            self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY, bias=False)
+
+        def forward(self, tokens):
+            x = self.tokens(tokens) + self.places.weight[: tokens.shape[1]]
+            return self.head(self.norm(self.blocks(x)))
+
+    torch.manual_seed(1)
+    return Transformer()
+
+
+class Training:
+    """The model, its optimizer, and one step of it."""
+
+    def __init__(self, plinth, device="cuda"):
+        import torch
+
+        self.plinth, self.device = plinth, device
+        self.model = make_model().to(device)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-4)
+        # The same at every step, so that the loss must fall.
+        self.tokens = torch.randint(VOCABULARY, (BATCH, LENGTH + 1))
+
+    def step(self, name="step"):
+        """One step; its loss."""
+        import torch
+        from torch.nn import functional
+
+        with annotated(self.plinth, name):
+            tokens = self.tokens.to(self.device)
+            with annotated(self.plinth, "forward"), torch.autocast(self.device, torch.bfloat16):
+                logits = self.model(tokens[:, :-1])
+                loss = functional.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
+            with annotated(self.plinth, "backward"):
+                loss.backward()
+            with annotated(self.plinth, "optimizer"):
+                self.optimizer.step()
+                self.optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    def timed(self, steps):
+        """The median of the milliseconds that steps take, each waited for, and the last loss."""
+        import torch
+
+        times = []
+        for _ in range(steps):
+            begun = time.perf_counter()
+            loss = self.step()
+            torch.cuda.synchronize()
+            times.append(1000 * (time.perf_counter() - begun))
+        return statistics.median(times), loss.item()
+
+
+def train(library, folder, steps):
+    """Trains with the history on, dumps, trains without it, and tells. Returns the pickle's path."""
+    import torch
+
+    plinth = example().use_plinth(library)
+    record(plinth, ALL_HISTORY)
+    training = Training(plinth)
+    first = training.step("warm-up").item()
+    with_history, last = training.timed(steps)
+    check.expect(last < first, f"the loss went from {first} to {last}")
+    figures = {name: getattr(plinth, name)() for name in
+               ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")}
+    begun = time.perf_counter()
+    paths = [folder / f"training.{ending}" for ending in ("pickle", "html")]
+    for path in paths:
+        plinth.call("plinth_dump_snapshot", os.fsencode(path))
+    took = time.perf_counter() - begun
+    # What was live then is what the snapshot must say: nothing ran in between.
+    check.expect(figures["memory_allocated"] == plinth.memory_allocated(), "something was allocated during the dump")
+    record(plinth, OFF)
+    training.step()
+    without_history, _ = training.timed(steps)
+
+    parameters = sum(parameter.numel() for parameter in training.model.parameters())
+    print(f"PyTorch {torch.__version__} on {torch.cuda.get_device_name(0)}, allocator: {torch.cuda.get_allocator_backend()}")
+    print(f"a transformer of {LAYERS} layers, width {WIDTH}, {parameters} parameters; batches of {BATCH} x {LENGTH}; a step to "
+          f"warm up and {steps} more; loss {first:.4f} to {last:.4f}")
+    for name, value in figures.items():
+        print(f"{name:22} {value:13} bytes, {value / MIB:8.1f} MiB")
+    print(f"a step                 {with_history:.2f} ms with the history, {without_history:.2f} ms without (median of {steps})")
+    print(f"dumps                  {', '.join(f'{path.name}: {path.stat().st_size} bytes' for path in paths)}; {took:.2f} s, "
+          "with looking up the functions' names")
+    return paths[0], figures
+
+
+def tell(snapshot):
+    """What the snapshot holds, in numbers."""
+    trace = snapshot["device_traces"][0]
+    blocks = [block for segment in snapshot["segments"] for block in segment["blocks"] if block["state"] != "inactive"]
+    stacks = {tuple((frame["name"], frame["filename"], frame["line"]) for frame in entry["frames"]) for entry in trace}
+    deepest = max(map(len, stacks))
+    print(f"the snapshot           {len(snapshot['segments'])} segments, {len(blocks)} live blocks, {len(trace)} entries, "
+          f"{len(stacks)} different stacks of at most {deepest} functions, {len(snapshot['external_annotations'])} annotations")
+
+
+def check_dump(path, figures, steps):
+    """That the pickle says what plinth counted and what the training did, and that torch's tool reads it."""
+    snapshot, _ = check.check(path)
+    allocated = sum(segment["allocated_size"] for segment in snapshot["segments"])
+    held = sum(segment["total_size"] for segment in snapshot["segments"])
+    check.expect(allocated == figures["memory_allocated"], f"{allocated} bytes in blocks, {figures['memory_allocated']} counted")
+    check.expect(held == figures["memory_reserved"], f"{held} bytes in segments, {figures['memory_reserved']} counted")
+    begun = [annotation["name"] for annotation in snapshot["external_annotations"] if annotation["stage"] == "START"]
+    expected = {"warm-up": 1, "step": steps, "forward": steps + 1, "backward": steps + 1, "optimizer": steps + 1}
+    check.expect({name: begun.count(name) for name in set(begun)} == expected, f"annotations: {begun}")
+    stacks = [entry["frames"] for entry in snapshot["device_traces"][0] if entry["action"] == "alloc"]
+    check.expect(sum(map(bool, stacks)) > 0.99 * len(stacks), f"{stacks.count([])} of {len(stacks)} allocations have no stack")
+    tell(snapshot)
+    torch_viz.read_with_torch(path, torch_viz.find_tool(None))
+
+
+def find_library(named):
+    """As the other programs that bring plinth to PyTorch find it."""
+    places = [named] if named else [os.environ.get("PLINTH_LIBRARY"), ROOT / "lib" / "libplinth.so",
+                                    ROOT / "target" / "release" / "libplinth.so"]
+    found = next((place for place in places if place and os.path.exists(place)), None)
+    if found is None:
+        sys.exit("torch_training.py: there is no libplinth.so; name it by --library")
+    return os.path.abspath(found)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", help="libplinth.so; else $PLINTH_LIBRARY, lib/ or target/release/ of the repository")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("."), help="the folder for the dumps")
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--most", type=int, default=8 * MIB, help="bytes that the pickle may have at most")
+    arguments = parser.parse_args()
+    if arguments.steps < 1:
+        parser.error("--steps: at least 1")
+    if importlib.util.find_spec("torch") is None:
+        print("skipped: there is no PyTorch")
+        return SKIPPED
+    import torch
+
+    if not torch.cuda.is_available():
+        print("skipped: there is no GPU")
+        return SKIPPED
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    path, figures = train(find_library(arguments.library), arguments.out, arguments.steps)
+    check_dump(path, figures, arguments.steps)
+    check.expect(path.stat().st_size <= arguments.most, f"{path} has {path.stat().st_size} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
