@@ -2,6 +2,7 @@
 /* env: PLINTH_HOST_DEVICES=4 */
 /* also: PLINTH_COMMUNICATOR_ENGINE=nccl */
 /* also: PLINTH_COMMUNICATOR_NCCL_FROM=1 */
+/* library: fake_nccl */
 #include "ranks.h"
 
 enum { RANKS = 2, COUNT = 1000 };

@@ -1,6 +1,7 @@
 /* What goes wrong with NCCL, by a stand-in that fails as it is told. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* device: host */
 /* env: PLINTH_COMMUNICATOR_ENGINE=nccl */
+/* library: fake_nccl */
 #include "ranks.h"
 
 enum { COUNT = 100 };

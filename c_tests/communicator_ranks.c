@@ -3,6 +3,7 @@
 /* also: PLINTH_COMMUNICATOR_ENGINE=nccl */
 /* also: PLINTH_COMMUNICATOR_NCCL_FROM=1 */
 /* also: PLINTH_COMMUNICATOR_ENGINE=shared */
+/* library: fake_nccl */
 #include "ranks.h"
 
 enum { COUNT = 5000 };

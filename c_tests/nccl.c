@@ -1,6 +1,7 @@
 /* torch.cuda.nccl: collectives over tensors of several devices. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_HOST_DEVICES=4 */
 /* also: PLINTH_COMMUNICATOR_ENGINE=nccl */
+/* library: fake_nccl */
 #include "ranks.h"
 
 enum { COUNT = 600 };

@@ -146,16 +146,13 @@ def build(programs, arguments, pool):
     arguments.build.mkdir(parents=True, exist_ok=True)
     link_soname(arguments)
     worked = True
-    programs = [*programs, *(library for program in programs for library in program.libraries)]
+    # Programs may share a library.
+    libraries = {library.name: library for program in programs for library in program.libraries}
+    programs = [*programs, *libraries.values()]
     for program, complaint in zip(programs, pool.map(lambda each: build_one(each, arguments), programs)):
         if complaint:
             worked = False
             print(f"{program.source.name} does not compile:\n{complaint}", file=sys.stderr)
-    for source in sorted((HERE / "libraries").glob("*.c")):
-        complaint = build_library(source, arguments)
-        if complaint:
-            worked = False
-            print(f"{source.name} does not compile:\n{complaint}", file=sys.stderr)
     return worked
 
 
@@ -166,17 +163,6 @@ def environment(program, arguments, variant):
         # Huge requests are part of the tests, and must be answered, not end the process.
         values.setdefault("ASAN_OPTIONS", "allocator_may_return_null=1")
     return values
-
-
-def build_library(source, arguments):
-    """Makes one of the libraries that tests load themselves, as NAME.so beside the programs."""
-    library = arguments.build / (source.stem + ".so")
-    if library.exists() and library.stat().st_mtime > source.stat().st_mtime:
-        return None
-    command = shlex.split(arguments.cc) + ["-std=gnu11", *WARNINGS, "-Wno-pedantic", "-g", "-O1", "-pthread", "-shared"]
-    command += ["-fPIC", f"-I{arguments.include}", str(source), "-o", str(library), f"-L{arguments.lib}", "-lplinth"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    return None if done.returncode == 0 else f"{shlex.join(command)}\n{done.stdout}"
 
 
 def list_tests(program, arguments):

@@ -32,6 +32,8 @@ enum { SUCCESS, CUDA_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, INVALID_ARGUMENT, INVA
 enum { MOST_RANKS = 8, CHUNK = 64 << 10, MAIL = 16 << 10, POLLS = 2 };
 enum work { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, PAIRS };
 
+__extension__ typedef _Float16 half;
+
 typedef struct {
   char internal[128];
 } unique_id;
@@ -174,7 +176,7 @@ static void reduce(const comm *of, void *to, size_t count, int kind, int op) {
     case 3: REDUCE_AS(uint32_t, uint32_t, SAME, SAME);
     case 4: REDUCE_AS(int64_t, int64_t, SAME, SAME);
     case 5: REDUCE_AS(uint64_t, uint64_t, SAME, SAME);
-    case 6: REDUCE_AS(_Float16, float, SAME, SAME);
+    case 6: REDUCE_AS(half, float, SAME, SAME);
     case 7: REDUCE_AS(float, float, SAME, SAME);
     case 8: REDUCE_AS(double, double, SAME, SAME);
     default: REDUCE_AS(uint16_t, float, from_bfloat, to_bfloat);
