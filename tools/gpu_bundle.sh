@@ -37,6 +37,10 @@ fi
 mkdir -p "$bundle/tests/random"
 cp tests/random/*.py tests/random/*.json.xz "$bundle/tests/random/"
 
+# A training whose memory is dumped, and what looks at the dump.
+mkdir -p "$bundle/tests/snapshot"
+cp tests/snapshot/*.py "$bundle/tests/snapshot/"
+
 # The benches load it, so that what users copy is what is tested.
 mkdir -p "$bundle/examples"
 cp examples/*.py "$bundle/examples/"
