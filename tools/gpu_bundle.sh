@@ -39,6 +39,10 @@ cp tests/random/*.py tests/random/*.json.xz "$bundle/tests/random/"
 mkdir -p "$bundle/tests/comm"
 cp tests/comm/*.py "$bundle/tests/comm/"
 
+# A training whose memory is dumped, and what looks at the dump.
+mkdir -p "$bundle/tests/snapshot"
+cp tests/snapshot/*.py "$bundle/tests/snapshot/"
+
 # The benches load it, so that what users copy is what is tested.
 mkdir -p "$bundle/examples"
 cp examples/*.py "$bundle/examples/"

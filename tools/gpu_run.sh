@@ -98,14 +98,15 @@ done
 if python3 -c 'import torch' 2>/dev/null; then
     step bench-torch 120 python3 benches/torch_calls.py
     step bench-torch-pinned 120 python3 benches/torch_pinned.py
-    # Trains on PyTorch's memory and on plinth's: losses by their bits, memory held, step times. Meant to take 150 s at most.
     # Fills in one process with PyTorch's, bit for bit; other cases with another seed.
     step random-torch 300 python3 tests/random/against_torch.py --library lib/libplinth.so --cases 3000 --seconds 240 \
         --seed "${RANDOM_SEED:-1}"
     step random-captured 120 python3 tests/random/captured.py --library lib/libplinth.so --seed "${RANDOM_SEED:-1}"
     step bench-random-table 180 python3 benches/random_table.py --library lib/libplinth.so --program benches/random \
         --json "$logs/random.json"
+    # Trains on PyTorch's memory and on plinth's: losses by their bits, memory held, step times. Meant to take 150 s at most.
     step torch 240 python3 benches/torch_training.py --library lib/libplinth.so --json "$logs/torch.json"
+    step snapshot-torch 120 python3 tests/snapshot/torch_training.py --library lib/libplinth.so --out "$logs/snapshot"
 else
     skip random-torch "no PyTorch"
     skip random-captured "no PyTorch"
@@ -113,6 +114,7 @@ else
     skip bench-torch "no PyTorch"
     skip bench-torch-pinned "no PyTorch"
     skip torch "no PyTorch"
+    skip snapshot-torch "no PyTorch"
 fi
 
 # Without PyTorch, or with RMM_DIR unset, there are fewer to compare with.
