@@ -37,10 +37,10 @@ TEST(memory_in_use_includes_ours) {
 }
 
 TEST(one_call_reads_all) {
-  plinth_telemetry_t all = {.size = sizeof all};
+  plinth_telemetry_t all = {.struct_size = sizeof all};
   uint32_t celsius = 0;
   CHECK_OK(plinth_read_telemetry(0, &all));
-  CHECK_EQ(all.size, sizeof all);
+  CHECK_EQ(all.struct_size, sizeof all);
   CHECK(all.time_us / 1000000 >= (uint64_t)time(NULL) - 5 && all.time_us / 1000000 <= (uint64_t)time(NULL) + 5);
   CHECK((all.valid & PLINTH_TELEMETRY_MEMORY_USED) != 0);
   CHECK(all.utilization <= 100 && all.memory_usage <= 100);
@@ -57,12 +57,12 @@ TEST(an_older_struct_is_filled_as_far_as_it_goes) {
   struct {
     plinth_telemetry_t readings;
     uint64_t guard;
-  } old = {.readings = {.size = offsetof(plinth_telemetry_t, clock_rate), .clock_rate = 0xABCDEF, .energy = 77}};
+  } old = {.readings = {.struct_size = offsetof(plinth_telemetry_t, clock_rate), .clock_rate = 0xABCDEF, .energy = 77}};
   CHECK_OK(plinth_read_telemetry(0, &old.readings));
   CHECK(old.readings.valid != 0);
   CHECK_EQ(old.readings.clock_rate, 0xABCDEF);
   CHECK_EQ(old.readings.energy, 77);
-  plinth_telemetry_t tiny = {.size = 8};
+  plinth_telemetry_t tiny = {.struct_size = 8};
   CHECK_STATUS(plinth_read_telemetry(0, &tiny), PLINTH_ERROR_INVALID_VALUE);
 }
 
@@ -123,7 +123,7 @@ TEST(a_sampler_keeps_the_rate_and_the_last_readings) {
   CHECK(lost >= 1 && lost <= 9); /* some ten in all, fewer on a machine that is busy */
   for (size_t i = 1; i < count; ++i) {
     CHECK(readings[i].time_us > readings[i - 1].time_us);
-    CHECK_EQ(readings[i].size, sizeof readings[i]);
+    CHECK_EQ(readings[i].struct_size, sizeof readings[i]);
   }
   sleep_milliseconds(200);
   CHECK_OK(plinth_telemetry_sampler_take(sampler, readings, 1, &count, NULL));

@@ -1623,7 +1623,7 @@ typedef struct plinth_communicator_options_t {
   /**
    * sizeof(plinth_communicator_options_t).
    */
-  size_t size;
+  size_t struct_size;
   /**
    * How long ranks wait for each other, in milliseconds; 0 for ten minutes.
    */
@@ -1655,7 +1655,7 @@ typedef struct plinth_telemetry_t {
   /**
    * In: sizeof(plinth_telemetry_t), so that later versions may add to it. No more than that is written.
    */
-  size_t size;
+  size_t struct_size;
   /**
    * When they were read, in microseconds since 1970.
    */
@@ -1735,13 +1735,13 @@ typedef struct plinth_telemetry_sampler *plinth_telemetry_sampler_t;
 typedef struct plinth_nvtx_domain *plinth_nvtx_domain_t;
 
 /**
- * A mark, or what a range begins with. All zero but `size` and `message` is a plain one.
+ * A mark, or what a range begins with. All zero but `struct_size` and `message` is a plain one.
  */
 typedef struct plinth_nvtx_event_t {
   /**
    * sizeof(plinth_nvtx_event_t), so that later versions may add to it.
    */
-  size_t size;
+  size_t struct_size;
   /**
    * The text; copied by the tool, if it wants it.
    */
@@ -7053,7 +7053,7 @@ PLINTH_API plinth_status_t plinth_throttle_reasons_text(uint64_t reasons, char *
  * Reads all that a device tells in one call. Thread-safe.
  *
  * @param device The device's number; -1 for the current one.
- * @param readings In: its size. Out: the readings; a reading that there is not leaves its bit of `valid` at 0.
+ * @param readings In: its struct_size. Out: the readings; a reading that there is not leaves its bit of `valid` at 0.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a size that is too small for `valid`;
  *         PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_NVML_UNAVAILABLE; PLINTH_ERROR_SYSTEM; PLINTH_ERROR_DRIVER; the errors
  *         of initialization.

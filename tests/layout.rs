@@ -2,9 +2,9 @@
 //! header (`make layout`), and here it is what rustc makes of the sources.
 
 use plinth::ffi::{
-    backend::*, communicator::*, generator::*, graph::*, graph_build::*, graph_callable::*, graph_times::*, ipc::*,
-    memory_history::*, memory_stats::*, nvtx::*, pool::*, properties::*, snapshot::*, stream::*, telemetry::*,
-    tensor::*, testing::*,
+    backend::*, communicator::*, generator::*, graph::*, graph_build::*, graph_callable::*, graph_times::*,
+    host_memory_stats::*, ipc::*, memory_history::*, memory_stats::*, nvtx::*, pointer::*, pool::*, properties::*,
+    snapshot::*, stream::*, telemetry::*, tensor::*, testing::*,
 };
 use std::{
     fmt::Write,
@@ -50,6 +50,12 @@ fn structs_lie_as_c_sees_them() {
         has_virtual_memory
     });
     layout!(list, plinth_stream_context_t { device entered_device stream entered_stream });
+    layout!(list, plinth_host_stat_t { current peak allocated freed });
+    layout!(list, plinth_host_time_t { total max min count avg });
+    layout!(list, plinth_host_memory_stats_t {
+        struct_size allocations active_requests allocated_bytes active_bytes num_host_alloc num_host_free
+        host_alloc_time host_free_time
+    });
     layout!(list, plinth_ipc_memory_t { pointer size offset device reserved });
     layout!(list, plinth_ipc_export_t { bytes size descriptors descriptor_count });
     layout!(list, plinth_pool_id_t { owner index });
@@ -66,6 +72,9 @@ fn structs_lie_as_c_sees_them() {
     layout!(list, plinth_memory_history_entry_t {
         action device address size stream pool time_us thread metadata stack reserved
     });
+    layout!(list, plinth_pointer_attributes_t {
+        struct_size kind device owner is_virtual device_pointer host_pointer base size range_base range_size pool
+    });
     layout!(list, plinth_allocator_hooks_t {
         struct_size init reset memory_fraction base_alloc record_stream begin_allocate_to_pool end_allocate_to_pool
         release_pool
@@ -81,13 +90,13 @@ fn structs_lie_as_c_sees_them() {
         device is_large is_expandable
     });
     layout!(list, plinth_memory_block_t { struct_size address size requested_size state reserved });
-    layout!(list, plinth_communicator_options_t { size timeout_milliseconds engine flags });
+    layout!(list, plinth_communicator_options_t { struct_size timeout_milliseconds engine flags });
     layout!(list, plinth_telemetry_t {
-        size time_us valid utilization memory_usage temperature power_draw clock_rate memory_clock_rate reserved
+        struct_size time_us valid utilization memory_usage temperature power_draw clock_rate memory_clock_rate reserved
         memory_used energy throttle_reasons
     });
     layout!(list, plinth_gpu_process_t { memory_used pid reserved });
-    layout!(list, plinth_nvtx_event_t { size message category color payload has_color has_payload });
+    layout!(list, plinth_nvtx_event_t { struct_size message category color payload has_color has_payload });
     layout!(list, plinth_host_usage_t {
         struct_size device_bytes pinned_bytes streams events graphs executable_graphs modules memory_handles mappings
         reservations threads

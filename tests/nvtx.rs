@@ -74,7 +74,7 @@ fn child() {
     }
     let text = |text: &CStr| text.as_ptr();
     let event = |message: &CStr| plinth_nvtx_event_t {
-        size: size_of::<plinth_nvtx_event_t>(),
+        struct_size: size_of::<plinth_nvtx_event_t>(),
         message: message.as_ptr(),
         category: 7,
         color: 0xFF00_80FF,
@@ -112,7 +112,7 @@ fn child() {
         assert_eq!(plinth_nvtx_domain_range_end(domain, range), 0);
         assert_eq!(plinth_nvtx_domain_destroy(domain), 0);
         assert_eq!(plinth_nvtx_mark(ptr::null()), 2);
-        assert_eq!(plinth_nvtx_domain_mark(domain, &plinth_nvtx_event_t { size: 8, ..event(c"old") }), 1);
+        assert_eq!(plinth_nvtx_domain_mark(domain, &plinth_nvtx_event_t { struct_size: 8, ..event(c"old") }), 1);
         // A stream's ranges, and the library's own calls.
         let stream = ptr::null_mut();
         assert_eq!(plinth_nvtx_device_range_start(text(c"kernel"), stream, &mut range), 0);

@@ -45,7 +45,7 @@ pub const PLINTH_COMMUNICATOR_UNLIMITED: u32 = 2;
 #[repr(C)]
 pub struct plinth_communicator_options_t {
     /// sizeof(plinth_communicator_options_t).
-    pub size: usize,
+    pub struct_size: usize,
     /// How long ranks wait for each other, in milliseconds; 0 for ten minutes.
     pub timeout_milliseconds: u64,
     /// One of PLINTH_ENGINE_.
@@ -74,8 +74,8 @@ fn invalid(message: impl Into<String>) -> Error {
 pub(super) unsafe fn options(options: *const plinth_communicator_options_t) -> Result<Options> {
     // SAFETY: the caller's promise.
     let Some(options) = (unsafe { options.as_ref() }) else { return Ok(Options::default()) };
-    if options.size != size_of::<plinth_communicator_options_t>() {
-        return Err(invalid(format!("the options say that they have {} bytes", options.size)));
+    if options.struct_size != size_of::<plinth_communicator_options_t>() {
+        return Err(invalid(format!("the options say that they have {} bytes", options.struct_size)));
     }
     if options.flags & !(communicator::NONBLOCKING | communicator::UNLIMITED) != 0 {
         return Err(invalid(format!("{:#x} are not flags of a communicator", options.flags)));

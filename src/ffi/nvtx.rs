@@ -23,12 +23,12 @@ pub struct plinth_nvtx_domain {
 #[allow(non_camel_case_types)]
 pub type plinth_nvtx_domain_t = *mut plinth_nvtx_domain;
 
-/// A mark, or what a range begins with. All zero but `size` and `message` is a plain one.
+/// A mark, or what a range begins with. All zero but `struct_size` and `message` is a plain one.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 pub struct plinth_nvtx_event_t {
     /// sizeof(plinth_nvtx_event_t), so that later versions may add to it.
-    pub size: usize,
+    pub struct_size: usize,
     /// The text; copied by the tool, if it wants it.
     pub message: *const c_char,
     /// The number of a category of the domain, which plinth_nvtx_name_category gives a name; 0 for none.
@@ -60,8 +60,8 @@ unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a CStr> {
 unsafe fn annotation<'a>(event: *const plinth_nvtx_event_t) -> Result<Annotation<'a>> {
     // SAFETY: the caller's promise.
     let event = unsafe { event.as_ref() }.ok_or_else(|| null("event"))?;
-    if event.size < size_of::<plinth_nvtx_event_t>() {
-        return Err(Error::new(Status::INVALID_VALUE, "event->size is not sizeof(plinth_nvtx_event_t)"));
+    if event.struct_size < size_of::<plinth_nvtx_event_t>() {
+        return Err(Error::new(Status::INVALID_VALUE, "event->struct_size is not sizeof(plinth_nvtx_event_t)"));
     }
     Ok(Annotation {
         // SAFETY: the caller's promise.

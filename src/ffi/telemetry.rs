@@ -52,7 +52,7 @@ pub const PLINTH_THROTTLE_DISPLAY: u64 = 0x100;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct plinth_telemetry_t {
     /// In: sizeof(plinth_telemetry_t), so that later versions may add to it. No more than that is written.
-    pub size: usize,
+    pub struct_size: usize,
     /// When they were read, in microseconds since 1970.
     pub time_us: u64,
     /// PLINTH_TELEMETRY_ bits: what is known.
@@ -120,7 +120,7 @@ impl From<&Telemetry> for plinth_telemetry_t {
         let small = |reading| u32::try_from(value(reading)).unwrap_or(u32::MAX);
         let known = Reading::ALL.iter().filter(|reading| telemetry.values[**reading as usize].is_some());
         plinth_telemetry_t {
-            size: size_of::<plinth_telemetry_t>(),
+            struct_size: size_of::<plinth_telemetry_t>(),
             time_us: telemetry.time_us,
             valid: known.map(|reading| 1 << *reading as u32).sum(),
             utilization: small(Reading::Utilization),
@@ -260,7 +260,7 @@ pub unsafe extern "C" fn plinth_throttle_reasons_text(reasons: u64, text: *mut *
 /// Reads all that a device tells in one call. Thread-safe.
 ///
 /// @param device The device's number; -1 for the current one.
-/// @param readings In: its size. Out: the readings; a reading that there is not leaves its bit of `valid` at 0.
+/// @param readings In: its struct_size. Out: the readings; a reading that there is not leaves its bit of `valid` at 0.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a size that is too small for `valid`;
 ///         PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_NVML_UNAVAILABLE; PLINTH_ERROR_SYSTEM; PLINTH_ERROR_DRIVER; the errors
 ///         of initialization.
@@ -271,11 +271,11 @@ pub unsafe extern "C" fn plinth_read_telemetry(device: i32, readings: *mut plint
             return Err(null("readings"));
         }
         // SAFETY: the caller passes a struct that begins with its size.
-        let size = unsafe { ptr::addr_of!((*readings).size).read() };
+        let size = unsafe { ptr::addr_of!((*readings).struct_size).read() };
         if size < offset_of!(plinth_telemetry_t, valid) + size_of::<u32>() {
-            return Err(Error::new(Status::INVALID_VALUE, format!("readings->size is {size}")));
+            return Err(Error::new(Status::INVALID_VALUE, format!("readings->struct_size is {size}")));
         }
-        let all = plinth_telemetry_t { size, ..plinth_telemetry_t::from(&telemetry::read_all(device)?) };
+        let all = plinth_telemetry_t { struct_size: size, ..plinth_telemetry_t::from(&telemetry::read_all(device)?) };
         let bytes = size.min(size_of::<plinth_telemetry_t>());
         // SAFETY: the caller's struct has `size` bytes, and ours has as many as are copied.
         unsafe { ptr::copy_nonoverlapping((&raw const all).cast::<u8>(), readings.cast::<u8>(), bytes) };
