@@ -1,6 +1,6 @@
 //! Stores: small values under names, for processes that have to find each other before they have anything better.
 //!
-//! A store is a folder that all processes see ([`file`]), or one process that answers over TCP ([`tcp`]). There is no thread:
+//! A store is a folder that all processes see ([`mod@file`]), or one process that answers over TCP ([`tcp`]). There is no thread:
 //! the process that answers does so while it is in a call with its store, which is enough, since it waits there for the others.
 
 pub mod file;

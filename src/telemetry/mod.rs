@@ -1,6 +1,6 @@
 //! What a device is doing: how busy and how warm it is, how fast its clock, how much power and memory it takes.
 //!
-//! GPUs are asked through NVML ([`gpu`]), the host device's readings are those of the machine's processors ([`cpu`]). A
+//! GPUs are asked through NVML (`gpu`), the host device's readings are those of the machine's processors (`cpu`). A
 //! reading that there is not has a status of its own, so that a program can tell "cannot be read here" from a failure.
 
 mod cpu;
