@@ -208,15 +208,17 @@ TEST(pools_are_for_no_capture) {
   void *memory = UNTOUCHED_POINTER;
   plinth_stream_t stream = stream_on(0);
   unsigned char *before = alloc_on(MIB, 0, stream);
+  unsigned char *used = alloc_on(MIB, 0, stream);
   CHECK_OK(plinth_graph_create(&graph));
   CHECK_OK(plinth_set_stream(stream));
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
-  CHECK_OK(plinth_memset(before, 1, MIB, stream));
+  CHECK_OK(plinth_memset(used, 1, MIB, stream));
   CHECK_STATUS(plinth_caching_allocator_alloc(MIB, 0, stream, &memory), PLINTH_ERROR_CAPTURE_FORBIDS);
   CHECK_MESSAGE("cudaMallocAsync");
   release(before);
   CHECK_OK(plinth_graph_capture_end(graph));
   CHECK_OK(plinth_graph_destroy(graph));
+  release(used);
   CHECK_OK(plinth_stream_synchronize(stream));
   expect_nothing_left();
 }
