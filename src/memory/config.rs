@@ -1,6 +1,6 @@
 //! The allocator's settings: what `PLINTH_ALLOC_CONF` says, and what a program sets later.
 //!
-//! The grammar and the keys are those of torch's own variable, so that one text serves both; [`grammar`] reads and writes it.
+//! The grammar and the keys are those of torch's own variable, so that one text serves both; `grammar` reads and writes it.
 //! Keys that plinth needs no more are accepted and kept. docs/allocator_settings.md has the table of all keys.
 //!
 //! The way of every request never looks here. What a setting changes there is put where the way leads anyway: into the

@@ -2,8 +2,8 @@
 //!
 //! A block of the caching allocator is shared where it lies: what goes to the other process is a message ([`message`])
 //! with descriptors of the physical memory under the block, and with one more descriptor, by which the kernel knows as
-//! long as it is open that somebody has the block ([`ledger`]). [`export`] is the side of the process that has the memory,
-//! [`import`] the other; [`channel`] moves messages through a socket. [`legacy`] are CUDA's own handles of 64 bytes.
+//! long as it is open that somebody has the block (`ledger`). [`export`] is the side of the process that has the memory,
+//! [`import`] the other; `channel` moves messages through a socket. [`legacy`] are CUDA's own handles of 64 bytes.
 //!
 //! A block that others hold stays what it is: while it is live it keeps its memory in place as every live block does, and
 //! when it is freed it waits, as a block waits that other streams may still use, until nobody holds it.
