@@ -95,6 +95,14 @@ for bench in benches/*; do
     [ -f "$bench" ] && [ -x "$bench" ] && step "bench-$(basename "$bench")" 120 "$bench"
 done
 
+# A process for each GPU.
+gpus=$(nvidia-smi --list-gpus 2>/dev/null | wc -l)
+if [ "$gpus" -gt 1 ]; then
+    step bench-processes 120 benches/communicator --processes "$gpus"
+else
+    skip bench-processes "needs two GPUs"
+fi
+
 if python3 -c 'import torch' 2>/dev/null; then
     step bench-torch 120 python3 benches/torch_calls.py
     step bench-torch-pinned 120 python3 benches/torch_pinned.py
@@ -104,6 +112,10 @@ if python3 -c 'import torch' 2>/dev/null; then
     step random-captured 120 python3 tests/random/captured.py --library lib/libplinth.so --seed "${RANDOM_SEED:-1}"
     step bench-random-table 180 python3 benches/random_table.py --library lib/libplinth.so --program benches/random \
         --json "$logs/random.json"
+    # Both skip themselves with one GPU.
+    step comm-torch 240 python3 tests/comm/against_torch.py --library lib/libplinth.so --cases 2000 --seed "${RANDOM_SEED:-1}"
+    step bench-comm-table 240 python3 benches/comm_table.py --library lib/libplinth.so --svg "$logs/comm.svg" \
+        --json "$logs/comm.json"
     # Trains on PyTorch's memory and on plinth's: losses by their bits, memory held, step times. Meant to take 150 s at most.
     step torch 240 python3 benches/torch_training.py --library lib/libplinth.so --json "$logs/torch.json"
     step snapshot-torch 120 python3 tests/snapshot/torch_training.py --library lib/libplinth.so --out "$logs/snapshot"
@@ -111,6 +123,8 @@ else
     skip random-torch "no PyTorch"
     skip random-captured "no PyTorch"
     skip bench-random-table "no PyTorch"
+    skip comm-torch "no PyTorch"
+    skip bench-comm-table "no PyTorch"
     skip bench-torch "no PyTorch"
     skip bench-torch-pinned "no PyTorch"
     skip torch "no PyTorch"

@@ -1,0 +1,191 @@
+// Collectives over ranks: what a call takes from its begin until its work is done, by each engine that is there.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+//     benches/communicator [--processes RANKS] [--largest BYTES]
+//
+// The ranks are the devices of this process, or that many processes with a device each. One line for each: operation,
+// engine, bytes of a rank, median and least microseconds to completion as rank 0 sees them, median microseconds of the
+// call itself. PLINTH_GROUP_TUNING and PLINTH_COMM_CONF are the processes' too, so thresholds are found by two runs.
+
+#include "measure.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST_RANKS = 16, ROUNDS = 100, ROUNDS_OF_LARGE = 20, WARM = 10 };
+static const size_t LARGE = (size_t)16 << 20;
+static const char *ENGINES[] = {"auto", "NCCL", "local", "shared"};
+static const char *OPERATIONS[] = {"all_reduce", "broadcast", "all_gather"};
+
+// The ranks of this process.
+static int32_t ranks_here, ranks;
+static int32_t devices[MOST_RANKS];
+static plinth_communicator_t communicators[MOST_RANKS];
+static void *from[MOST_RANKS], *to[MOST_RANKS];
+
+static void finish(void) {
+  for (int32_t rank = 0; rank < ranks_here; ++rank) MUST(plinth_synchronize(devices[rank]));
+}
+
+static void call(int operation, size_t bytes) {
+  const DLDataType floats = {2, 32, 1};
+  const size_t count = bytes / 4;
+  if (ranks_here > 1) MUST(plinth_communicator_group_start());
+  for (int32_t rank = 0; rank < ranks_here; ++rank) {
+    const plinth_communicator_t with = communicators[rank];
+    plinth_stream_t stream = NULL;
+    MUST(plinth_current_stream(devices[rank], &stream));
+    if (operation == 0) {
+      MUST(plinth_communicator_all_reduce(with, from[rank], to[rank], count, floats, PLINTH_REDUCE_SUM, stream));
+    } else if (operation == 1) {
+      MUST(plinth_communicator_broadcast(with, from[rank], to[rank], count, floats, 0, stream));
+    } else {
+      // A rank gets the bytes in all: its own part is that of one.
+      MUST(plinth_communicator_all_gather(with, from[rank], to[rank], count / (size_t)ranks, floats, stream));
+    }
+  }
+  if (ranks_here > 1) MUST(plinth_communicator_group_end());
+}
+
+static void measure(int operation, uint32_t engine, size_t bytes, int told) {
+  const int rounds = bytes >= LARGE ? ROUNDS_OF_LARGE : ROUNDS;
+  double whole[ROUNDS], issued[ROUNDS];
+  for (int round = -WARM; round < rounds; ++round) {
+    finish();
+    const double begin = now_ns();
+    call(operation, bytes);
+    const double returned = now_ns();
+    finish();
+    if (round < 0) continue;
+    whole[round] = (now_ns() - begin) / 1e3;
+    issued[round] = (returned - begin) / 1e3;
+  }
+  if (!told) return;
+  qsort(whole, (size_t)rounds, sizeof *whole, ascending);
+  qsort(issued, (size_t)rounds, sizeof *issued, ascending);
+  printf("%s %s %zu %.2f %.2f %.2f\n", OPERATIONS[operation], ENGINES[engine], bytes, whole[rounds / 2], whole[0],
+         issued[rounds / 2]);
+  fflush(stdout);
+}
+
+static void measure_all(uint32_t engine, size_t largest, int told) {
+  for (int32_t rank = 0; rank < ranks_here; ++rank) {
+    MUST(plinth_caching_allocator_alloc(largest, devices[rank], NULL, &from[rank]));
+    MUST(plinth_caching_allocator_alloc(largest, devices[rank], NULL, &to[rank]));
+    MUST(plinth_set_device(devices[rank]));
+    MUST(plinth_memset(from[rank], 0, largest, NULL));
+  }
+  for (int operation = 0; operation < 3; ++operation) {
+    for (size_t bytes = 1024; bytes <= largest; bytes *= 4) measure(operation, engine, bytes, told);
+  }
+  for (int32_t rank = 0; rank < ranks_here; ++rank) {
+    MUST(plinth_caching_allocator_delete(from[rank]));
+    MUST(plinth_caching_allocator_delete(to[rank]));
+    MUST(plinth_communicator_destroy(communicators[rank]));
+  }
+}
+
+static plinth_communicator_options_t by(uint32_t engine) {
+  plinth_communicator_options_t options = PLINTH_COMMUNICATOR_OPTIONS_INIT;
+  options.engine = engine;
+  options.timeout_milliseconds = 60000;
+  return options;
+}
+
+static int has_nccl(void) {
+  int32_t version = 0;
+  return plinth_nccl_version(&version, NULL, NULL) == PLINTH_OK;
+}
+
+static int in_one_process(size_t largest) {
+  MUST(plinth_device_count(&ranks));
+  if (ranks < 2 || ranks > MOST_RANKS) {
+    fprintf(stderr, "needs two devices, and no more than %d\n", MOST_RANKS);
+    return 77;
+  }
+  ranks_here = ranks;
+  for (int32_t rank = 0; rank < ranks; ++rank) devices[rank] = rank;
+  printf("# %d devices of one process\n", ranks);
+  const uint32_t engines[] = {PLINTH_ENGINE_LOCAL, PLINTH_ENGINE_NCCL};
+  for (int index = 0; index < 1 + has_nccl(); ++index) {
+    const plinth_communicator_options_t options = by(engines[index]);
+    MUST(plinth_communicator_init_all(devices, (size_t)ranks, &options, communicators));
+    measure_all(engines[index], largest, 1);
+  }
+  return 0;
+}
+
+static int one_rank(int32_t rank, const char *folder, uint32_t engine, size_t largest) {
+  if (engine == PLINTH_ENGINE_NCCL && !has_nccl()) return 0;
+  char address[256];
+  int32_t count = 0;
+  uint8_t id[PLINTH_UNIQUE_ID_SIZE];
+  plinth_store_t store = NULL;
+  snprintf(address, sizeof address, "file://%s", folder);
+  MUST(plinth_device_count(&count));
+  ranks_here = 1;
+  devices[0] = rank % (count > 0 ? count : 1);
+  MUST(plinth_set_device(devices[0]));
+  MUST(plinth_store_open(address, rank == 0, 0, &store));
+  const plinth_communicator_options_t options = by(engine);
+  MUST(plinth_store_unique_id(store, "all ranks", rank, ranks, id, 60000));
+  MUST(plinth_communicator_init_rank(ranks, id, rank, devices[0], &options, communicators));
+  measure_all(engine, largest, rank == 0);
+  MUST(plinth_store_destroy(store));
+  return 0;
+}
+
+// Starts the ranks before anything has been initialized, and waits for them: the first that fails ends the others.
+static int in_processes(uint32_t engine, size_t largest) {
+  char folder[] = "/tmp/plinth-communicator-XXXXXX", command[64];
+  pid_t children[MOST_RANKS];
+  int failed = 0;
+  if (mkdtemp(folder) == NULL) {
+    perror("mkdtemp");
+    return 1;
+  }
+  // An id is of an engine already, and who makes it goes by this.
+  setenv("PLINTH_COMMUNICATOR_ENGINE", engine == PLINTH_ENGINE_NCCL ? "nccl" : "shared", 1);
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    children[rank] = fork();
+    if (children[rank] == 0) exit(one_rank(rank, folder, engine, largest));
+  }
+  for (int32_t left = ranks; left > 0; --left) {
+    int status = 0;
+    const pid_t ended = wait(&status);
+    for (int32_t rank = 0; rank < ranks; ++rank) {
+      if (children[rank] == ended) children[rank] = 0;
+    }
+    if (status == 0 || failed) continue;
+    failed = 1;
+    for (int32_t rank = 0; rank < ranks; ++rank) {
+      if (children[rank] > 0) kill(children[rank], SIGKILL);
+    }
+  }
+  snprintf(command, sizeof command, "rm -r %s", folder);
+  return system(command) != 0 || failed;
+}
+
+int main(int argc, char **argv) {
+  size_t largest = (size_t)256 << 20;
+  for (int index = 1; index < argc; ++index) {
+    if (strcmp(argv[index], "--processes") == 0 && index + 1 < argc) {
+      ranks = atoi(argv[++index]);
+    } else if (strcmp(argv[index], "--largest") == 0 && index + 1 < argc) {
+      largest = strtoull(argv[++index], NULL, 10);
+    } else {
+      fprintf(stderr, "usage: %s [--processes RANKS] [--largest BYTES]\n", argv[0]);
+      return 2;
+    }
+  }
+  if (ranks < 0 || ranks > MOST_RANKS || largest < 1024) {
+    fprintf(stderr, "there are 1 to %d ranks, and 1024 bytes at least\n", MOST_RANKS);
+    return 2;
+  }
+  if (ranks == 0) return in_one_process(largest);
+  printf("# %d processes\n", ranks);
+  fflush(stdout);
+  const int failed = in_processes(PLINTH_ENGINE_SHARED, largest);
+  return failed ? failed : in_processes(PLINTH_ENGINE_NCCL, largest);
+}
