@@ -264,14 +264,14 @@ fn trim_class(runtime: &Runtime, class: usize) -> Result<()> {
     let mut outcome = Ok(());
     let free = with_shelf(class, |shelf, _| shelf.remove_free());
     for (number, slab) in free {
-        let piece = slab.piece;
+        let (piece, place) = (slab.piece, Place { class, slab: number });
+        // First: once the driver has it, the addresses may be another slab's, of which this one's note would hide a part.
+        map::unlist(piece.address, piece.bytes, place);
         match source::give_back(runtime, &piece) {
-            Ok(()) => {
-                map::unlist(piece.address, piece.bytes, Place { class, slab: number });
-                with_shelf(class, |shelf, _| shelf.vacate(number));
-            }
+            Ok(()) => with_shelf(class, |shelf, _| shelf.vacate(number)),
             // It is as good as before.
             Err(error) => {
+                map::list(piece.address, piece.bytes, place);
                 with_shelf(class, |shelf, _| shelf.put(number, slab));
                 outcome = outcome.and(Err(error));
             }
