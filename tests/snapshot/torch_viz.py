@@ -79,10 +79,15 @@ def write_viewer(path, viewer, d3_path, target, view):
     script = viewer.read_text()
     # What it imports from a network is all in d3's bundle. As that itself, for `d3.event` is another at each event.
     script = re.sub(r"import \* as d3 from \"[^\"]+\";", "const d3 = globalThis.d3;", script)
-    script = re.sub(r"import (\{[^}]+\}) from \"[^\"]+\";", r"const \1 = globalThis.d3;", script)
-    script = script.replace("export function", "function")
+    script = re.sub(r"import (\{[^}]+\}) from \"https:[^\"]+\";", r"const \1 = globalThis.d3;", script)
+    # Its head comment may show a page.
+    script = script.replace("export function", "function").replace("</script", "<\\/script")
+    # A file of its own beside it, which newer ones import.
+    beside = {name: f"data:text/javascript;base64,{base64.b64encode((viewer.parent / name).read_bytes()).decode()}"
+              for name in re.findall(r"import \{[^}]+\} from \"(\./[^\"]+)\";", script)}
     files = json.dumps([{"name": path.name, "base64": base64.b64encode(path.read_bytes()).decode()}])
-    page = ["<!DOCTYPE html><html><head><meta charset=utf-8>", f"<script>{d3_path.read_text()}</script></head><body>",
+    page = ["<!DOCTYPE html><html><head><meta charset=utf-8>", f"<script>{d3_path.read_text()}</script>",
+            f"<script type=importmap>{json.dumps({'imports': beside})}</script></head><body>",
             f"<script type=module>{script}", f"add_local_files({files}, {json.dumps(view)});</script></body></html>"]
     target.write_text("\n".join(page))
     return target
@@ -157,17 +162,18 @@ def look_at_history(page, snapshot, device):
     return shapes
 
 
-def look_at_segments(page, snapshot, device):
-    """Segments that grow and shrink are told of by their last shape alone, so there may be but one."""
+def look_at_shapes(page, _snapshot, _device):
+    """Segments that grow and shrink are told of by their last shape alone, and pools are drawn as one: there may be few."""
     shapes = page.run("document.querySelectorAll('polygon').length")
-    check.expect(shapes > 2, f"the segments' timeline shows {shapes} shapes")
+    check.expect(shapes > 2, f"{shapes} shapes are shown")
     return shapes
 
 
 # What torch's viewer calls its views, and what shows that one is there.
 VIEWS = {"timeline": ("Active Memory Timeline", "polygon", look_at_timeline),
          "history": ("Allocator State History", "rect", look_at_history),
-         "segments": ("Active Cached Segment Timeline", "polygon", look_at_segments)}
+         "segments": ("Active Cached Segment Timeline", "polygon", look_at_shapes),
+         "pools": ("Allocated Memory (incl. Private Pools)", "polygon", look_at_shapes)}
 
 
 # Takes a text out of what is told of the block.
@@ -175,10 +181,12 @@ SHORTEN = "(told => told.textContent = told.textContent.replaceAll({}, ''))(docu
 
 
 def show(path, viewer, d3, out, picture=None, without=""):
-    """Opens each view of torch's viewer."""
+    """Opens each view that torch's viewer has; that of the pools is new."""
     snapshot = pickle.loads(path.read_bytes())
     device = drawn_device(snapshot)
     for name, (view, shape, look) in VIEWS.items():
+        if view not in viewer.read_text():
+            continue
         target = write_viewer(path, viewer, d3, out / f"{name}.html", view)
         with browser.Browser(timeout=120.0) as page:
             page.open(target)
