@@ -1,4 +1,6 @@
 /* The figures of cached pinned memory. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* also: PLINTH_ALLOC_CONF=pinned_use_cuda_host_register:True,pinned_num_register_threads:4 */
+/* also: PLINTH_ALLOC_CONF=pinned_use_background_threads:True */
 #include "pinning.h"
 
 static void expect_stat(plinth_host_stat_t stat, uint64_t current, uint64_t peak, uint64_t all, uint64_t freed) {

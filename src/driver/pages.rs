@@ -14,6 +14,10 @@ pub struct Pages {
 impl Pages {
     /// New pages; `None` if the system has none.
     pub fn map(bytes: usize) -> Option<Pages> {
+        // A system may promise more than it has, and end who touches it all.
+        if bytes > physical() {
+            return None;
+        }
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: without MAP_FIXED the kernel chooses addresses that nothing uses.
         let address = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
@@ -53,6 +57,13 @@ impl Pages {
     pub fn unmap(self) {}
 }
 
+/// The bytes of memory of the machine; the largest number where it does not tell.
+fn physical() -> usize {
+    // SAFETY: it takes no pointer, and answers -1 to what it does not know.
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    usize::try_from(pages).map_or(usize::MAX, |pages| pages.saturating_mul(PAGE))
+}
+
 fn touch(span: Span) {
     for offset in (0..span.bytes()).step_by(PAGE) {
         // SAFETY: the byte lies in pages that were just mapped for writing and that nobody else knows of yet.
@@ -71,6 +82,13 @@ impl Drop for Pages {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_than_there_is_is_refused() {
+        assert!(Pages::map(physical() + PAGE).is_none());
+        assert!(Pages::map(1 << 46).is_none());
+        assert!(Pages::map(PAGE).is_some());
+    }
 
     #[test]
     fn pages_are_touched_by_all_threads() {

@@ -4,7 +4,7 @@ use super::{
     backend,
     config::{self, Config},
     device_memory::Method,
-    route,
+    pinned, route,
 };
 use crate::{
     error::{Error, Result},
@@ -21,6 +21,7 @@ pub fn set_allocator_settings(text: &str) -> Result<()> {
             .then_some(after.per_process_memory_fraction);
         Ok(())
     })?;
+    pinned::configure(&config);
     // How sizes are rounded is asked where an arena is looked up.
     route::forget();
     let Some(runtime) = runtime::usable() else { return Ok(()) };

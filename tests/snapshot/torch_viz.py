@@ -2,7 +2,7 @@
 # A snapshot of plinth's in PyTorch's own tools. SPDX-License-Identifier: MIT OR Apache-2.0
 """Reads a snapshot that plinth wrote with torch/cuda/_memory_viz.py, and shows it in torch's viewer.
 
-  torch_viz.py snapshot.pickle [--tool _memory_viz.py] [--viewer FILE --d3 FILE] [--out FOLDER] [--picture FILE]
+  torch_viz.py snapshot.pickle [--tool _memory_viz.py] [--viewer FILE --d3 FILE] [--out FOLDER] [--picture FILE [--without TEXT]]
 
 The tool is that of the installed PyTorch, or the file that --tool names; no GPU is needed. With --out, FOLDER gets the pages
 that it makes (trace_plot.html, segment_plot.html), which load torch's viewer and d3 from a network.
@@ -11,7 +11,8 @@ Where there is none, --viewer names torch's MemoryViz.js (torch/utils/viz in its
 d3.min.js of the version that the viewer's first lines import: 5 until the end of 2025, 7 since (dist/d3.min.js in npm's
 package d3); a folder for --viewer has both files. Then every view of the viewer is opened in a headless Chromium, must draw all
 that is in the snapshot, and must not complain. --out keeps these pages and pictures of them, --picture a picture of the active
-memory timeline, with one block chosen and its stack. Ends with 77 where there is neither the tool nor the viewer.
+memory timeline, with one block chosen and its stack; --without leaves a part of the paths out. Ends with 77 where there is
+neither the tool nor the viewer.
 """
 
 import argparse
@@ -78,10 +79,15 @@ def write_viewer(path, viewer, d3_path, target, view):
     script = viewer.read_text()
     # What it imports from a network is all in d3's bundle. As that itself, for `d3.event` is another at each event.
     script = re.sub(r"import \* as d3 from \"[^\"]+\";", "const d3 = globalThis.d3;", script)
-    script = re.sub(r"import (\{[^}]+\}) from \"[^\"]+\";", r"const \1 = globalThis.d3;", script)
-    script = script.replace("export function", "function")
+    script = re.sub(r"import (\{[^}]+\}) from \"https:[^\"]+\";", r"const \1 = globalThis.d3;", script)
+    # Its head comment may show a page.
+    script = script.replace("export function", "function").replace("</script", "<\\/script")
+    # A file of its own beside it, which newer ones import.
+    beside = {name: f"data:text/javascript;base64,{base64.b64encode((viewer.parent / name).read_bytes()).decode()}"
+              for name in re.findall(r"import \{[^}]+\} from \"(\./[^\"]+)\";", script)}
     files = json.dumps([{"name": path.name, "base64": base64.b64encode(path.read_bytes()).decode()}])
-    page = ["<!DOCTYPE html><html><head><meta charset=utf-8>", f"<script>{d3_path.read_text()}</script></head><body>",
+    page = ["<!DOCTYPE html><html><head><meta charset=utf-8>", f"<script>{d3_path.read_text()}</script>",
+            f"<script type=importmap>{json.dumps({'imports': beside})}</script></head><body>",
             f"<script type=module>{script}", f"add_local_files({files}, {json.dumps(view)});</script></body></html>"]
     target.write_text("\n".join(page))
     return target
@@ -106,12 +112,13 @@ def lives(snapshot, device):
     return count + sum(block["state"] == "active_allocated" and block["address"] not in live for block in blocks)
 
 
-# The block with most bytes times steps among those that lived for less than half of the time: one that has a story.
+# The block with most bytes times steps among those that came after a third of the time and lived for less than half of it:
+# one that has a story.
 CHOOSE = """(() => {
     const shapes = [...document.querySelectorAll('polygon')].filter(shape => Number.isInteger(shape.__data__?.elem));
     const steps = shape => shape.__data__.timesteps.at(-1) - shape.__data__.timesteps[0];
-    const longest = Math.max(...shapes.map(steps));
-    const passing = shapes.filter(shape => steps(shape) < longest / 2);
+    const end = Math.max(...shapes.map(shape => shape.__data__.timesteps.at(-1)));
+    const passing = shapes.filter(shape => steps(shape) < end / 2 && shape.__data__.timesteps[0] > end / 3);
     const weight = shape => shape.__data__.size * steps(shape);
     const chosen = (passing.length ? passing : shapes).reduce((best, shape) => weight(shape) > weight(best) ? shape : best);
     for (const kind of ['mouseover', 'mousedown', 'click']) {
@@ -121,7 +128,8 @@ CHOOSE = """(() => {
 })()"""
 # A click on an event of the history, by its number. Before the events stands the text of the one that is chosen.
 POINT = """(event => ['mouseover', 'mousedown', 'click'].forEach(
-    kind => event.dispatchEvent(new MouseEvent(kind, {{bubbles: true, view: window}}))))([...document.querySelectorAll('pre')].at({}))"""
+    kind => event.dispatchEvent(new MouseEvent(kind, {{bubbles: true, view: window}}))
+))([...document.querySelectorAll('pre')].at({}))"""
 
 
 def look_at_timeline(page, snapshot, device):
@@ -154,24 +162,31 @@ def look_at_history(page, snapshot, device):
     return shapes
 
 
-def look_at_segments(page, snapshot, device):
-    """Segments that grow and shrink are told of by their last shape alone, so there may be but one."""
+def look_at_shapes(page, _snapshot, _device):
+    """Segments that grow and shrink are told of by their last shape alone, and pools are drawn as one: there may be few."""
     shapes = page.run("document.querySelectorAll('polygon').length")
-    check.expect(shapes > 2, f"the segments' timeline shows {shapes} shapes")
+    check.expect(shapes > 2, f"{shapes} shapes are shown")
     return shapes
 
 
 # What torch's viewer calls its views, and what shows that one is there.
 VIEWS = {"timeline": ("Active Memory Timeline", "polygon", look_at_timeline),
          "history": ("Allocator State History", "rect", look_at_history),
-         "segments": ("Active Cached Segment Timeline", "polygon", look_at_segments)}
+         "segments": ("Active Cached Segment Timeline", "polygon", look_at_shapes),
+         "pools": ("Allocated Memory (incl. Private Pools)", "polygon", look_at_shapes)}
 
 
-def show(path, viewer, d3, out, picture=None):
-    """Opens each view of torch's viewer."""
+# Takes a text out of what is told of the block.
+SHORTEN = "(told => told.textContent = told.textContent.replaceAll({}, ''))(document.querySelector('pre'))"
+
+
+def show(path, viewer, d3, out, picture=None, without=""):
+    """Opens each view that torch's viewer has; that of the pools is new."""
     snapshot = pickle.loads(path.read_bytes())
     device = drawn_device(snapshot)
     for name, (view, shape, look) in VIEWS.items():
+        if view not in viewer.read_text():
+            continue
         target = write_viewer(path, viewer, d3, out / f"{name}.html", view)
         with browser.Browser(timeout=120.0) as page:
             page.open(target)
@@ -180,9 +195,11 @@ def show(path, viewer, d3, out, picture=None):
             page.frame()
             page.check()
             page.screenshot(out / f"{name}.png")
+            if picture and name == "timeline":
+                page.run(SHORTEN.format(json.dumps(without)))
+                page.frame()
+                page.screenshot(picture)
         print(f"{view}: torch's viewer draws {shapes} shapes, without a complaint")
-    if picture:
-        picture.write_bytes((out / "timeline.png").read_bytes())
 
 
 def main():
@@ -193,6 +210,7 @@ def main():
     parser.add_argument("--d3", type=pathlib.Path, help="d3.min.js; else that of the viewer's folder")
     parser.add_argument("--out", type=pathlib.Path, help="a folder for pages and pictures")
     parser.add_argument("--picture", type=pathlib.Path, help="a PNG of the active memory timeline")
+    parser.add_argument("--without", default="", metavar="TEXT", help="what the picture's paths are shown without")
     arguments = parser.parse_args()
     viewer = arguments.viewer
     if viewer and viewer.is_dir():
@@ -211,7 +229,7 @@ def main():
     if viewer:
         with tempfile.TemporaryDirectory() as folder:
             show(arguments.snapshot, viewer, arguments.d3 or viewer.parent / "d3.min.js", arguments.out or pathlib.Path(folder),
-                 arguments.picture)
+                 arguments.picture, arguments.without)
     return 0
 
 

@@ -111,9 +111,11 @@ pub fn list(address: u64, bytes: u64, place: Place) -> bool {
     listed
 }
 
-/// Forgets where a slab lay. The addresses may be another's already.
+/// Forgets where a slab lies, before its addresses can be another's: in the cell in which it begins, its word goes before the
+/// word of one that covers the cell.
 pub fn unlist(address: u64, bytes: u64, place: Place) {
     each(address, bytes, place, |word, bits| {
+        // Only its own word: what else is there is not this slab's to forget.
         let _ = word.compare_exchange(bits, 0, Ordering::AcqRel, Ordering::Relaxed);
     });
 }
@@ -144,13 +146,20 @@ mod tests {
             assert_eq!(find(address), place, "{address:#x}");
         }
         assert!(may_have(BASE) && may_have(middle) && !may_have(u64::MAX));
-        // The address has a new owner before the old one's end is noted.
-        let third = Place { class: 3, slab: 9 };
-        assert!(list(BASE, MIB, third));
         unlist(BASE, MIB + 17 * 4096, low);
-        assert_eq!((find(BASE), find(BASE + MIB), find(middle)), (Some(third), None, Some(high)));
+        assert_eq!((find(BASE), find(BASE + MIB), find(middle)), (None, None, Some(high)));
         unlist(middle, 5 * MIB, high);
         assert_eq!((find(middle), find(middle + 4 * MIB)), (None, None));
+        // Another slab over all of it: nothing of the older ones hides it.
+        let third = Place { class: 3, slab: 9 };
+        assert!(list(BASE, 8 * MIB, third));
+        for address in [BASE, middle - 1, middle, middle + 5 * MIB - 1, BASE + 8 * MIB - 1] {
+            assert_eq!(find(address), Some(third), "{address:#x}");
+        }
+        unlist(BASE, 8 * MIB, high);
+        assert_eq!(find(middle), Some(third));
+        unlist(BASE, 8 * MIB, third);
+        assert_eq!(find(middle), None);
     }
 
     #[test]

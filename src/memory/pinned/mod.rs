@@ -13,7 +13,10 @@ mod shelf;
 mod source;
 mod uses;
 
-use super::{config, lock::Lock};
+use super::{
+    config::{self, Config},
+    lock::Lock,
+};
 use crate::{
     driver::Span,
     error::{Context, Error, Result},
@@ -27,14 +30,17 @@ use map::Place;
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use shelf::{Given, Shelf, Slab};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 static SHELVES: OnceCell<Box<[Lock<Shelf>]>> = OnceCell::new();
 /// One thread at a time brings slabs of several blocks: the others find theirs in it.
 static GROWING: Mutex<()> = Mutex::new(());
 
-/// Blocks above so many bytes go back to the driver when they are free. Every slab's coming sets it anew.
+/// Blocks above so many bytes go back to the driver when they are free. Every slab's coming sets it anew, and every change
+/// of the settings.
 static LARGEST_KEPT: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Such a block came back on a thread that must not call the driver: a graph had it.
+static OVERDUE: AtomicBool = AtomicBool::new(false);
 /// Larger blocks have their slab to themselves.
 const LARGEST_SHARED: u64 = 1 << 20;
 
@@ -129,11 +135,16 @@ fn attempt(bytes: u64) -> String {
     format!("tried to allocate {} of pinned host memory", Bytes(bytes))
 }
 
+/// Takes note of the settings.
+pub fn configure(config: &Config) {
+    let kept = config.pinned_max_cached_size_mb.saturating_mul(1 << 20);
+    LARGEST_KEPT.store(if kept == 0 { u64::MAX } else { kept.max(LARGEST_SHARED) }, Ordering::Relaxed);
+}
+
 /// Adds a slab to a shelf, and takes a block of it.
 fn grow(runtime: &Runtime, class: usize) -> Result<u64> {
     let config = config::get()?;
-    let kept = config.pinned_max_cached_size_mb.saturating_mul(1 << 20);
-    LARGEST_KEPT.store(if kept == 0 { u64::MAX } else { kept.max(LARGEST_SHARED) }, Ordering::Relaxed);
+    configure(&config);
     let piece = source::get(runtime, &config, class::slab_bytes(class))?;
     let size = class::size(class);
     let slab = Slab::new(class, piece);
@@ -264,14 +275,14 @@ fn trim_class(runtime: &Runtime, class: usize) -> Result<()> {
     let mut outcome = Ok(());
     let free = with_shelf(class, |shelf, _| shelf.remove_free());
     for (number, slab) in free {
-        let piece = slab.piece;
+        let (piece, place) = (slab.piece, Place { class, slab: number });
+        // First: once the driver has it, the addresses may be another slab's, of which this one's note would hide a part.
+        map::unlist(piece.address, piece.bytes, place);
         match source::give_back(runtime, &piece) {
-            Ok(()) => {
-                map::unlist(piece.address, piece.bytes, Place { class, slab: number });
-                with_shelf(class, |shelf, _| shelf.vacate(number));
-            }
+            Ok(()) => with_shelf(class, |shelf, _| shelf.vacate(number)),
             // It is as good as before.
             Err(error) => {
+                map::list(piece.address, piece.bytes, place);
                 with_shelf(class, |shelf, _| shelf.put(number, slab));
                 outcome = outcome.and(Err(error));
             }
@@ -280,12 +291,33 @@ fn trim_class(runtime: &Runtime, class: usize) -> Result<()> {
     outcome
 }
 
+/// The class of the block at an address, if such blocks are too large to be kept.
+fn too_large_to_keep(address: u64) -> Option<usize> {
+    let class = map::find(address)?.class;
+    (class::size(class) > LARGEST_KEPT.load(Ordering::Relaxed)).then_some(class)
+}
+
 /// Lets a block go that waited, if it is too large to be kept.
 fn after_wait(runtime: &Runtime, address: u64) {
-    if let Some(place) = map::find(address)
-        && class::size(place.class) > LARGEST_KEPT.load(Ordering::Relaxed)
-    {
-        let _ = give_up(runtime, place.class);
+    if let Some(class) = too_large_to_keep(address) {
+        let _ = give_up(runtime, class);
+    }
+}
+
+/// The same where no driver can be called: it goes when somebody looks what is free by now.
+fn after_graph(address: u64) {
+    if too_large_to_keep(address).is_some() {
+        OVERDUE.store(true, Ordering::Release);
+    }
+}
+
+/// Lets such blocks go.
+fn give_up_overdue(runtime: &Runtime) {
+    if OVERDUE.load(Ordering::Relaxed) && OVERDUE.swap(false, Ordering::Acquire) {
+        let kept = LARGEST_KEPT.load(Ordering::Relaxed);
+        for class in (0..class::CLASSES).filter(|class| class::size(*class) > kept) {
+            let _ = give_up(runtime, class);
+        }
     }
 }
 
@@ -319,8 +351,10 @@ pub fn reset_accumulated_host_memory_stats() -> Result<()> {
     Ok(())
 }
 
-/// What is wrong with the allocator's structures, if anything is, while no other thread uses it.
+/// What is wrong with the allocator's structures, if anything is, while no other thread of the program's uses it.
 pub fn check() -> Result<()> {
+    // Nor the thread that looks after what waits.
+    let _turn = uses::turn();
     let wrong = |what: String| Error::new(Status::PANIC, format!("pinned memory: {what}"));
     let (mut held, mut active) = (0, 0);
     for class in 0..class::CLASSES {

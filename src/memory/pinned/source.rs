@@ -6,10 +6,11 @@ use super::{
 };
 use crate::{
     driver::{Driver, Pages, Span, types::CU_MEMHOSTREGISTER_PORTABLE},
-    error::{Error, Result},
+    error::{Context, Error, Result},
     memory::config::Config,
     runtime::Runtime,
     status::Status,
+    units::Bytes,
 };
 use parking_lot::Mutex;
 use std::time::Instant;
@@ -39,7 +40,9 @@ fn of_reserve(runtime: &Runtime, config: &Config, bytes: u64) -> Result<Option<P
         Some(reserve) => reserve,
         none => {
             let size = config.pinned_reserve_segment_size_mb.saturating_mul(1 << 20);
-            let whole = pin(runtime, config, size)?;
+            let whole = pin(runtime, config, size).context(|| {
+                format!("pinning the reserve of {}, which pinned_reserve_segment_size_mb asks for", Bytes(size))
+            })?;
             none.insert(Reserve { next: whole.address, end: whole.address + whole.bytes })
         }
     };

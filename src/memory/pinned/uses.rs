@@ -18,7 +18,7 @@ use crate::{
     stream::Stream,
     thread,
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
     sync::atomic::{AtomicU64, Ordering},
@@ -163,6 +163,7 @@ fn release(ticket: u64) {
     });
     if let Some(address) = done {
         give_back(address);
+        super::after_graph(address);
     }
 }
 
@@ -222,6 +223,7 @@ pub fn hold_back(runtime: &Runtime, address: u64) {
 
 /// Frees the blocks whose waits are over; with `wait`, waits for the streams of the others. Whether any is free now.
 pub fn reap(runtime: &Runtime, wait: bool) -> bool {
+    super::give_up_overdue(runtime);
     // Who waits for streams keeps nobody from looking.
     let _turn = (!wait).then(|| REAPING.lock());
     let mut queue = with(|book| std::mem::take(&mut book.waiting));
@@ -260,6 +262,11 @@ pub fn reap(runtime: &Runtime, wait: bool) -> bool {
         any = true;
     }
     any
+}
+
+/// Lets nobody else look whether marks are passed, as long as it is kept.
+pub fn turn() -> MutexGuard<'static, ()> {
+    REAPING.lock()
 }
 
 /// Whether any block waits for streams.
