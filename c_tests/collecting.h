@@ -11,6 +11,10 @@
 
 #include <math.h>
 
+/* Whose stream is held up in a first round: a GPU's driver may wait for the device when a kernel or another device's memory
+ * is used for the first time, which must be over before a gate is shut. */
+enum { NOBODY = -1 };
+
 typedef struct type {
   const char *name;
   DLDataType type;

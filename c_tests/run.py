@@ -175,12 +175,24 @@ def list_tests(program, arguments):
     return done.stdout.split()
 
 
+# The tests that are running.
+RUNNING = set()
+
+
 def kill_group(process):
     """Ends a test and the processes that it started."""
+    RUNNING.discard(process)
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
+
+
+def give_up(number, _frame):
+    """Leaves nothing running, which would disturb what comes after."""
+    for process in list(RUNNING):
+        kill_group(process)
+    os._exit(128 + number)
 
 
 def test_name(program, variant, test):
@@ -200,6 +212,7 @@ def run_one(program, variant, test, arguments):
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                                    start_new_session=True, env=environment(program, arguments, variant))
+        RUNNING.add(process)
         try:
             code = process.wait(limit)
         except subprocess.TimeoutExpired:
@@ -258,6 +271,8 @@ def main():
     arguments.lib, arguments.include, arguments.build = (
         folder.resolve() for folder in (arguments.lib, arguments.include, arguments.build))
     programs = [Program(source) for source in sorted([*HERE.glob("*.c"), *HERE.glob("*.cpp")])]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, give_up)
     started = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(max(1, arguments.jobs)) as pool:
         if not arguments.no_build and not build(programs, arguments, pool):

@@ -64,14 +64,25 @@ def tensor_of(chooser, dtype, shape, device):
     return numbers(chooser, dtype, count).reshape(shape).to(device)
 
 
+# Outputs of no elements have no memory in PyTorch, and outputs without memory are made by plinth: these get a place.
+SOMEWHERE = 256
+
+
 def described(tensor):
     device = tensor.device.index if tensor.is_cuda else 0
-    return plinth.descriptor(tensor.data_ptr(), device, str(tensor.dtype).removeprefix("torch."), list(tensor.shape),
+    return plinth.descriptor(tensor.data_ptr() or SOMEWHERE, device, str(tensor.dtype).removeprefix("torch."), list(tensor.shape),
                              list(tensor.stride()), 0, plinth.CUDA if tensor.is_cuda else plinth.CPU)
 
 
 def in_a_row(descriptors):
     return (plinth.DLTensor * max(1, len(descriptors)))(*descriptors)
+
+
+def as_given(results, dtype):
+    """Results of the type of what was given: PyTorch gives complex tensors as pairs of real numbers."""
+    if dtype not in ("complex64", "complex128"):
+        return list(results)
+    return [result if result.is_complex() else torch.view_as_complex(result.contiguous()) for result in results]
 
 
 def like(tensor, device=None, shape=None):
@@ -92,6 +103,10 @@ class Case:
         self.dim = chooser.randint(-self.rank - 1, self.rank)
         self.operation = chooser.choice(["broadcast", "broadcast_coalesced", "reduce_add", "reduce_add_coalesced", "scatter",
                                          "gather"])
+        if self.dtype.startswith("complex") and self.operation in ("scatter", "gather"):
+            # PyTorch counts the two parts of a number as one more dimension, the last one.
+            self.dim = abs(self.dim) % self.rank if self.rank else 0
+            self.dtype = self.dtype if self.rank else "float64"
 
     def __str__(self):
         return f"{self.operation} of {self.dtype} {self.shape} dim {self.dim}"
@@ -103,7 +118,7 @@ class Case:
     def broadcast(self):
         source = tensor_of(self.chooser, self.dtype, self.shape, self.chooser.choice(["cpu", "cuda:0", "cuda:1"]))
         devices = self.pick()
-        yield comm.broadcast(source, devices)
+        yield as_given(comm.broadcast(source, devices), self.dtype)
         outputs = [like(source, device) for device in devices]
         yield outputs
         self.library.call("comm_broadcast", ctypes.byref(described(source)), in_a_row([described(out) for out in outputs]),
@@ -154,7 +169,7 @@ class Case:
         if self.rank and -self.rank <= self.dim < self.rank and self.chooser.random() < 0.4:
             cuts = sorted(self.chooser.randint(0, self.shape[self.dim]) for _ in devices[1:])
             sizes = [end - begin for begin, end in zip([0, *cuts], [*cuts, self.shape[self.dim]])]
-        theirs = list(comm.scatter(source, devices, sizes, self.dim))
+        theirs = as_given(comm.scatter(source, devices, sizes, self.dim), self.dtype)
         yield theirs
         if not theirs:
             yield []
@@ -176,7 +191,7 @@ class Case:
                 shape[self.dim] = self.chooser.randint(0, 9)
             inputs.append(tensor_of(self.chooser, self.dtype, shape, f"cuda:{device}"))
         destination = self.chooser.choice([*range(self.devices), "cpu"])
-        theirs = comm.gather(inputs, self.dim, torch.device(destination))
+        theirs, = as_given([comm.gather(inputs, self.dim, torch.device(destination))], self.dtype)
         yield [theirs]
         output = torch.empty_like(theirs)
         yield [output]
@@ -202,6 +217,7 @@ class Case:
         for device in range(self.devices):
             torch.cuda.synchronize(device)
         for index, (mine, its) in enumerate(zip(ours, theirs, strict=True)):
+            its, = as_given([its], str(mine.dtype).removeprefix("torch."))
             if mine.shape != its.shape or mine.dtype != its.dtype:
                 return f"result {index} is {mine.dtype} {list(mine.shape)} instead of {its.dtype} {list(its.shape)}", False
             mine, its = (side.cpu().contiguous().flatten().view(torch.uint8) if side.numel() else side.cpu()
