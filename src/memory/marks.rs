@@ -140,6 +140,10 @@ pub(super) fn finish_stream(
 
 /// Waits for what an arena's stream has now, unless it is capturing.
 pub fn wait_for(runtime: &Runtime, arena: &Arena) {
+    // An event is recorded by the device itself, which other processes may be using.
+    if is_idle(runtime, arena) {
+        return;
+    }
     let mut end = Mark::Unmarked(arena.own_use());
     if !is_passed(runtime, &mut end, true)
         && let Mark::Event(event, number) = end
