@@ -40,11 +40,10 @@ HELPER(imports_what_it_inherited) {
   CHECK_OK(plinth_ipc_close(memory.pointer));
 }
 
-TEST(a_program_can_bring_the_message_itself) {
+static void bring_a_message(void) {
   plinth_ipc_export_t message;
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
   put_pattern(block, BLOCK, 8);
-  const size_t before = open_descriptors();
   CHECK_OK(plinth_ipc_export(block, &message));
   CHECK(message.size > 0 && message.descriptor_count > 0 && message.descriptor_count <= 64);
   for (size_t index = 0; index < message.descriptor_count; index++) {
@@ -70,7 +69,16 @@ TEST(a_program_can_bring_the_message_itself) {
   say(other.socket, 'c');
   expect_end(other);
   expect_all_back();
-  CHECK(open_descriptors() <= before + 1);
+}
+
+TEST(a_program_can_bring_the_message_itself) {
+  /* The first time the driver may open descriptors of its own, and the library opens its file of the holders. */
+  bring_a_message();
+  const size_t before = open_descriptors();
+  for (int round = 0; round < 3; round++) {
+    bring_a_message();
+  }
+  CHECK_EQ(open_descriptors(), before);
 }
 
 TEST(a_message_holds_the_block_until_it_is_freed) {

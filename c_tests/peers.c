@@ -18,9 +18,9 @@ static void need_peers(void) {
   }
 }
 
-/* Device 1 writes memory of device 0, and reads it back. */
-static void expect_reachable(void *memory, unsigned char value) {
-  plinth_stream_t stream = stream_on(1);
+/* A device writes memory of device 0, and reads it back. */
+static void expect_reachable_from(int32_t device, void *memory, unsigned char value) {
+  plinth_stream_t stream = stream_on(device);
   unsigned char *seen = (unsigned char *)pinned_memory(BLOCK);
   CHECK_OK(plinth_memset(memory, value, BLOCK, stream));
   CHECK_OK(plinth_memcpy(seen, memory, BLOCK, stream));
@@ -30,6 +30,8 @@ static void expect_reachable(void *memory, unsigned char value) {
   }
   CHECK_OK(plinth_pinned_free(seen));
 }
+
+static void expect_reachable(void *memory, unsigned char value) { expect_reachable_from(1, memory, value); }
 
 /* CUmemLocation and cuMemGetAccess, as cuda.h has them. */
 typedef struct location {
@@ -107,8 +109,16 @@ TEST(peers_reach_other_processes_memory) {
   CHECK_OK(plinth_enable_peer_access(1, 0));
   say(other.socket, 'n');
   const plinth_ipc_memory_t after = receive_from(other.socket);
-  expect_reachable(before.pointer, 4);
-  expect_reachable(after.pointer, 5);
+  if (has_segments()) {
+    /* Such memory is the device's that it was received for, here its own, and of no peer's. */
+    expect_reachable_from(0, before.pointer, 4);
+    if (on_host_device()) {
+      CHECK_STATUS(plinth_memset(before.pointer, 5, BLOCK, stream_on(1)), PLINTH_ERROR_INVALID_VALUE);
+    }
+  } else {
+    expect_reachable(before.pointer, 4);
+    expect_reachable(after.pointer, 5);
+  }
   CHECK_OK(plinth_disable_peer_access(1, 0));
   if (!has_segments()) {
     CHECK_EQ(access_of_1(before.pointer), 0);
@@ -130,6 +140,36 @@ TEST(memory_is_received_for_another_device) {
   CHECK_OK(plinth_ipc_close(memory.pointer));
   say(other.socket, 'n');
   CHECK_STATUS(plinth_ipc_receive(other.socket, 99, &memory), PLINTH_ERROR_INVALID_DEVICE);
+  say(other.socket, 'e');
+  expect_end(other);
+}
+
+HELPER(sends_a_block_twice) {
+  unsigned char *block = alloc_on(BLOCK, 0, NULL);
+  CHECK_OK(plinth_ipc_send(SOCKET, block));
+  CHECK_OK(plinth_ipc_send(SOCKET, block));
+  expect_to_hear(SOCKET, 'e');
+}
+
+/* Mapped memory is in one place for all devices, memory of a segment in one for each. */
+TEST(memory_is_received_for_one_device_and_for_another) {
+  need_peers();
+  plinth_ipc_memory_t memory;
+  unsigned char seen = 0;
+  const peer other = start_peer("sends_a_block_twice", SOCK_STREAM);
+  const plinth_ipc_memory_t own = receive_from(other.socket);
+  CHECK_OK(plinth_ipc_receive(other.socket, 1, &memory));
+  CHECK_EQ(memory.device, 0);
+  CHECK_EQ(memory.size, own.size);
+  CHECK_EQ(memory.pointer != own.pointer, has_segments());
+  expect_reachable_from(0, own.pointer, 7);
+  expect_reachable(memory.pointer, 8);
+  fetch(&seen, own.pointer, 1);
+  CHECK_EQ(seen, 8);
+  CHECK_OK(plinth_ipc_close(own.pointer));
+  expect_reachable(memory.pointer, 9);
+  CHECK_OK(plinth_ipc_close(memory.pointer));
+  CHECK_STATUS(plinth_ipc_close(memory.pointer), PLINTH_ERROR_INVALID_POINTER);
   say(other.socket, 'e');
   expect_end(other);
 }

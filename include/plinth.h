@@ -3487,13 +3487,16 @@ PLINTH_NOEXCEPT;
  * Waits for a message, on the CPU, as the socket does. Then the current stream of the memory's device waits for what the
  * sender's stream had to do to the memory; the call does not. The device is found by its UUID, whatever its number is in
  * either process. Memory that was received before and not closed is the same pointer again, which is to be closed as often.
+ * Where the sender allocates without expandable segments, that is so for each device that the memory is received for: CUDA
+ * opens such memory for one device, and no other can use it at that pointer.
  * The memory stays valid when the sender ends. plinth_record_stream notes further streams that use it. It cannot be sent on.
  * Thread-safe, as long as no two threads receive from one socket.
  *
  * @param socket The connected Unix socket. It stays the caller's.
  * @param device A device that is to use the memory, too, and whose current stream then waits as well; -1 for none beside
  *        the memory's own. Devices that plinth_enable_peer_access gave access to the memory's device have it here in
- *        any case.
+ *        any case. But where the sender allocates without expandable segments the device that is named here, or else the
+ *        memory's own, is the only one that can use it, whatever access peers have.
  * @param memory Out: the memory. Give it back with plinth_ipc_close.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE, also when this process does not see the
  *         memory's device; PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED when `device` cannot use it; PLINTH_ERROR_INVALID_VALUE for
@@ -3603,10 +3606,11 @@ plinth_status_t plinth_ipc_mem_handle(const void *pointer,
 PLINTH_NOEXCEPT;
 
 /**
- * Opens memory of another process by CUDA's own handle. The same handle again gives the same pointer, which is to be
- * closed as often. Thread-safe.
+ * Opens memory of another process by CUDA's own handle. The same handle again, for the same device, gives the same pointer,
+ * which is to be closed as often. Thread-safe.
  *
- * @param device The number of the memory's device in this process; -1 for the current one.
+ * @param device The device that is to use the memory: its own, or one that can access that one; -1 for the current one. No
+ *        other can use it at this pointer.
  * @param ipc_handle The PLINTH_IPC_MEM_HANDLE_SIZE bytes.
  * @param pointer Out: the beginning of the driver's allocation. Close it with plinth_ipc_close_mem_handle.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_VALUE for bytes that are
@@ -3620,8 +3624,8 @@ plinth_status_t plinth_ipc_open_mem_handle(int32_t device,
 PLINTH_NOEXCEPT;
 
 /**
- * Closes what plinth_ipc_open_mem_handle opened. As cudaIpcCloseMemHandle does, it waits for all work of the memory's
- * device in this process. Thread-safe.
+ * Closes what plinth_ipc_open_mem_handle opened. As cudaIpcCloseMemHandle does, it waits for all work in this process of the
+ * device that the memory was opened for. Thread-safe.
  *
  * @param pointer The pointer; NULL does nothing.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for what was not opened so; PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync

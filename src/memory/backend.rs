@@ -28,6 +28,7 @@ use super::{
     space::round,
 };
 use crate::{
+    capturing,
     device::Device,
     driver::{
         Segment, Stream,
@@ -209,6 +210,8 @@ impl Place<'_> {
             return Ok(pluggable::alloc(self));
         }
         self.device.with_context(&self.runtime.driver, |driver| {
+            // The driver's own allocation belongs to the capture that its stream is in.
+            let _held = (kind == Kind::Async).then(capturing::hold_off);
             self.check_capture(kind)?;
             driver.with_relaxed_capture(|| match kind {
                 Kind::Async => asynchronous::alloc(self),
@@ -290,13 +293,16 @@ fn give_back(runtime: &Runtime, address: u64, block: Block) -> Result<()> {
     match block.owner {
         Owner::Uncached(_) => uncached::free(runtime, device, address, block),
         Owner::Plugin(_) => pluggable::free(device, address, block),
-        Owner::Async | Owner::Debug(_) if block.waits_for_a_capture(runtime) => {
-            LATER.lock().push((address, block));
-            Ok(())
-        }
+        Owner::Debug(_) if block.waits_for_a_capture(runtime) => later(address, block),
         Owner::Async => asynchronous::free(runtime, device, address, block),
         Owner::Debug(_) => debug::free(runtime, device, address, block),
     }
+}
+
+/// Keeps a block that was freed until no stream that uses it is capturing.
+fn later(address: u64, block: Block) -> Result<()> {
+    LATER.lock().push((address, block));
+    Ok(())
 }
 
 /// Gives back what was freed while a stream was capturing that is so no longer.

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     capturing,
     device::Device,
-    driver::{Answer, Driver, Stream, types::*},
+    driver::{Answer, Driver, Failure, Stream, codes, types::*},
     error::{Context, Error, Result},
     event_pool,
     runtime::Runtime,
@@ -109,8 +109,41 @@ pub(super) fn is_passed(runtime: &Runtime, slot: &mut Mark, wait: bool) -> bool 
     false
 }
 
+/// Waits for what a stream of a device has now, after `may_wait` where that takes time. Whether it did: no stream that is
+/// capturing is waited for. The device's context is current, and the thread's capture mode relaxed.
+///
+/// By an event: a stream that is waited for itself may not begin to capture, and another thread may let it.
+pub(super) fn finish_stream(
+    device: &Device,
+    driver: &Driver,
+    stream: Stream,
+    may_wait: impl FnOnce() -> Result<()>,
+) -> Result<bool> {
+    let held = capturing::hold_off();
+    match driver.stream_capture_status(stream) {
+        Ok(CU_STREAM_CAPTURE_STATUS_NONE) => {}
+        // The error is that of the legacy default stream, when a stream captures that it would wait for.
+        Ok(_) | Err(Failure { code: codes::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, .. }) => return Ok(false),
+        Err(failure) => return Err(failure.into()),
+    }
+    if driver.stream_query(stream)? {
+        return Ok(true);
+    }
+    may_wait()?;
+    let event = event_pool::take(device, driver, 0)?;
+    let recorded = driver.event_record(event, stream);
+    drop(held);
+    let waited = recorded.and_then(|()| driver.event_synchronize(event));
+    event_pool::give_back(device, 0, event);
+    waited.map(|()| true).map_err(Error::from)
+}
+
 /// Waits for what an arena's stream has now, unless it is capturing.
 pub fn wait_for(runtime: &Runtime, arena: &Arena) {
+    // An event is recorded by the device itself, which other processes may be using.
+    if is_idle(runtime, arena) {
+        return;
+    }
     let mut end = Mark::Unmarked(arena.own_use());
     if !is_passed(runtime, &mut end, true)
         && let Mark::Event(event, number) = end

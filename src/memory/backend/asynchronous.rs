@@ -3,8 +3,9 @@
 //! Each device's default pool is used, told to keep what is freed and to use it again in every way that it knows. A block that
 //! other streams were recorded on is freed behind all of them, in a stream that does nothing else.
 
-use super::{Block, Owner, Place, book};
+use super::{Block, Owner, Place, book, later};
 use crate::{
+    capturing,
     device::Device,
     driver::{
         Driver, MemoryPool, Span, Stream, codes,
@@ -78,6 +79,10 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
 }
 
 pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Block) -> Result<()> {
+    let held = capturing::hold_off();
+    if block.waits_for_a_capture(runtime) {
+        return later(address, block);
+    }
     let freed = device.with_context(&runtime.driver, |driver| {
         let stream = if block.uses.is_empty() { block.own.stand_in() } else { join(runtime, device, driver, &block)? };
         let mut last = Ok(());
@@ -87,6 +92,7 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
         });
         Ok(last?)
     });
+    drop(held);
     match freed {
         Ok(()) => {
             book::note_released(device, block.size, block.size);

@@ -9,7 +9,7 @@
 //! A free waits for the streams that may use the block. That is slow, and does not hide a stream that should have been
 //! recorded and was not: nobody waits for that one.
 
-use super::{Block, Owner, Place, book};
+use super::{Block, Owner, Place, Use, book, later};
 use crate::{
     device::Device,
     driver::{Driver, Span, Stream},
@@ -159,11 +159,13 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
 
 pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Block) -> Result<()> {
     for one in std::iter::once(&block.own).chain(&block.uses) {
-        let waited = device_of(runtime, one.device)?
-            .with_context(&runtime.driver, |driver| Ok(driver.stream_synchronize(one.stand_in())?));
-        if let Err(error) = waited {
-            book::put_back(address, block, device);
-            return Err(error.context("waiting for the streams of a block that is freed"));
+        match finish(runtime, one) {
+            Ok(true) => {}
+            Ok(false) => return later(address, block),
+            Err(error) => {
+                book::put_back(address, block, device);
+                return Err(error.context("waiting for the streams of a block that is freed"));
+            }
         }
     }
     let freed = device.with_context(&runtime.driver, |driver| {
@@ -172,6 +174,14 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
     freed.unwrap_or_else(|error| {
         book::put_back(address, block, device);
         Err(error)
+    })
+}
+
+/// Waits for a stream, unless it is capturing. Whether it did.
+fn finish(runtime: &Runtime, one: &Use) -> Result<bool> {
+    let device = device_of(runtime, one.device)?;
+    device.with_context(&runtime.driver, |driver| {
+        driver.with_relaxed_capture(|| marks::finish_stream(device, driver, one.stand_in(), || Ok(())))?
     })
 }
 
@@ -310,6 +320,14 @@ fn look_at_rims(driver: &Driver, mapping: &Mapping, address: u64, requested: u64
     first_other(driver, end, mapping.end() - end, BESIDE, Stream::DEFAULT)
 }
 
+/// Where the first byte is that is not what it should be. Whole pages are compared at once: most are as they should be.
+fn other_than(bytes: &[u8], expected: u8) -> Option<usize> {
+    let page = [expected; 4096];
+    let (number, part) = bytes.chunks(page.len()).enumerate().find(|(_, part)| **part != page[..part.len()])?;
+    let within = part.iter().position(|byte| *byte != expected)?;
+    Some(number * page.len() + within)
+}
+
 /// The first byte of a range that is not what it should be, and what it is.
 fn first_other(driver: &Driver, start: u64, bytes: u64, expected: u8, stream: Stream) -> Result<Option<(u64, u8)>> {
     let mut buffer = vec![0; CHUNK.min(bytes) as usize];
@@ -318,7 +336,7 @@ fn first_other(driver: &Driver, start: u64, bytes: u64, expected: u8, stream: St
         let part = CHUNK.min(bytes - done);
         let buffer = &mut buffer[..part as usize];
         driver.read_back(span(start + done, part), buffer, stream).context(|| "looking at the bytes of a block")?;
-        if let Some(at) = buffer.iter().position(|byte| *byte != expected) {
+        if let Some(at) = other_than(buffer, expected) {
             return Ok(Some((start + done + at as u64, buffer[at])));
         }
         done += part;

@@ -7,6 +7,7 @@ use super::{
     system, system_error,
 };
 use crate::{
+    capturing,
     device::Device,
     driver::{self, types::CU_EVENT_WAIT_DEFAULT},
     error::{Context, Error, Result},
@@ -391,20 +392,25 @@ fn device_handle(runtime: &Runtime, device: &Device, address: u64) -> Result<[u8
 /// passed already.
 fn event(runtime: &Runtime, device: &Device, serial: u64) -> Result<Option<[u8; 64]>> {
     let current = stream::current_on(runtime, device.ordinal)?;
-    if stream::is_capturing_checked(runtime, current)? {
-        return Err(Error::new(
+    let forbidden = || {
+        Error::new(
             Status::CAPTURE_FORBIDS,
             "a block cannot be shared while the current stream captures: there would be nothing in it",
-        ));
-    }
+        )
+    };
     device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| {
-            if driver.stream_query(current.raw)? {
-                return Ok(None);
-            }
             if super::mode()? == Mode::Wait || EXPORTS.lock().events >= MOST_EVENTS {
-                sync_debug::check("plinth_ipc_send")?;
-                driver.stream_synchronize(current.raw)?;
+                let may_wait = || sync_debug::check("plinth_ipc_send");
+                let waited = marks::finish_stream(device, driver, current.raw, may_wait)?;
+                return if waited { Ok(None) } else { Err(forbidden()) };
+            }
+            // The stream may be other threads', too.
+            let _held = capturing::hold_off();
+            if stream::is_capturing_checked(runtime, current)? {
+                return Err(forbidden());
+            }
+            if driver.stream_query(current.raw)? {
                 return Ok(None);
             }
             let spare = EXPORTS.lock().spare_events.get_mut(&device.ordinal).and_then(Vec::pop);

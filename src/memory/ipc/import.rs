@@ -1,7 +1,8 @@
 //! Using what another process shares.
 //!
 //! Pieces of memory are mapped side by side as they lie in their own process: a *span*. Blocks in the same pieces have one
-//! span together, and a block that is received twice is there once, until it was closed as often.
+//! span together, and a block that is received twice is there once, until it was closed as often. Only what the driver
+//! opens by a handle of its own is there once for each device that it is received for.
 
 use super::{
     export,
@@ -10,7 +11,7 @@ use super::{
 };
 use crate::{
     device::Device,
-    driver::{Driver, Physical, Stream, types::CU_STREAM_PER_THREAD},
+    driver::{Driver, Physical, types::CU_STREAM_PER_THREAD},
     error::{Context, Error, Result},
     memory::{
         arena::Use,
@@ -18,7 +19,6 @@ use crate::{
         handles::{self, Handle},
         marks,
     },
-    peer,
     runtime::{self, Runtime},
     status::Status,
     stream, sync_debug, thread,
@@ -31,8 +31,8 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// The pieces of a span, by their numbers in their process.
-type SpanKey = (Token, Vec<u64>);
+/// The pieces of a span, by their numbers in their process, and the device that [`Span::opened`] names.
+type SpanKey = (Token, Vec<u64>, Option<u32>);
 
 /// Memory of another process's at addresses of this one.
 struct Span {
@@ -40,8 +40,9 @@ struct Span {
     address: u64,
     bytes: u64,
     device: u32,
-    /// Whether the driver chose the address, with a handle of its own.
-    opened: bool,
+    /// The device in whose context the driver opened it, where it did by a handle of its own: no other device can use it
+    /// at this address, not even the memory's own.
+    opened: Option<u32>,
     /// How many blocks in it are held.
     users: usize,
 }
@@ -221,15 +222,13 @@ impl Taker {
                 stream::order(runtime, waiting, awaited)?;
             }
         }
-        // Before anything is locked: peers look at what is imported.
-        if let (Way::Handle(_), Some(reader)) = (self.head.way, reader) {
-            peer::enable(reader.ordinal as i32, device.ordinal as i32)?;
-        }
-        let key = (self.head.token, pieces.iter().map(|piece| piece.serial).collect());
+        let user = reader.unwrap_or(device);
+        let opened = matches!(self.head.way, Way::Handle(_)).then_some(user.ordinal);
+        let key = (self.head.token, pieces.iter().map(|piece| piece.serial).collect(), opened);
         let mut imports = IMPORTS.lock();
         let imports = imports.get_or_insert_default();
         if !imports.spans.contains_key(&key) {
-            let span = self.map(runtime, device, bytes)?;
+            let span = self.map(runtime, device, user, bytes)?;
             imports.spans.insert(key.clone(), span);
             COUNT.fetch_add(1, Ordering::Release);
         }
@@ -256,10 +255,10 @@ impl Taker {
     }
 
     /// Puts the pieces at addresses of this process.
-    fn map(&mut self, runtime: &Runtime, device: &Device, bytes: u64) -> Result<Span> {
+    fn map(&mut self, runtime: &Runtime, device: &Device, user: &Device, bytes: u64) -> Result<Span> {
         if let Way::Handle(handle) = self.head.way {
-            let address = super::legacy::open(runtime, device, handle)?;
-            return Ok(Span { address, bytes, device: device.ordinal, opened: true, users: 0 });
+            let address = super::legacy::open(runtime, user, handle)?;
+            return Ok(Span { address, bytes, device: device.ordinal, opened: Some(user.ordinal), users: 0 });
         }
         self.import()?;
         let handles: Vec<Handle> = self
@@ -276,7 +275,7 @@ impl Taker {
                 .memory_reserve(bytes, granule)
                 .context(|| format!("reserving {} of addresses for another process's memory", Bytes(bytes)))?;
             match handles::map(device, driver, address, &handles) {
-                Ok(()) => Ok(Span { address, bytes, device: device.ordinal, opened: false, users: 0 }),
+                Ok(()) => Ok(Span { address, bytes, device: device.ordinal, opened: None, users: 0 }),
                 Err(error) => {
                     marks::insist(|| driver.memory_unreserve(address, bytes));
                     Err(error)
@@ -307,7 +306,7 @@ impl Taker {
             device: device.ordinal,
         };
         if let Some(block) = imports.blocks.get_mut(&address) {
-            if (block.serial, block.bytes) != (head.serial, head.bytes) {
+            if (block.serial, block.bytes, &block.span) != (head.serial, head.bytes, key) {
                 return Err(Error::new(
                     Status::INVALID_VALUE,
                     "the message contradicts an earlier one of its sender's",
@@ -337,8 +336,8 @@ impl Taker {
 
 /// Lets a device use a span.
 fn allow(runtime: &Runtime, device: &Device, reader: &Device, span: &Span) -> Result<()> {
-    if span.opened {
-        // The driver's switch for peers is about such memory.
+    if span.opened.is_some() {
+        // It was opened for that device.
         return Ok(());
     }
     device
@@ -368,9 +367,8 @@ impl Imports {
     /// Unmaps a span that no block is held in.
     fn drop_span(&mut self, runtime: &Runtime, key: &SpanKey) -> Result<()> {
         let Some(span) = self.spans.get(key).filter(|span| span.users == 0) else { return Ok(()) };
-        let device = device(runtime, span.device)?;
-        let (address, bytes, opened) = (span.address, span.bytes, span.opened);
-        device
+        let (address, bytes, opened) = (span.address, span.bytes, span.opened.is_some());
+        device(runtime, span.opened.unwrap_or(span.device))?
             .with_context(&runtime.driver, |driver| {
                 driver.with_relaxed_capture(|| unmap(driver, address, bytes, opened))?
             })
@@ -474,20 +472,16 @@ fn note(uses: &mut Vec<Use>, wanted: Use) {
 /// Waits for a stream.
 fn finish(runtime: &Runtime, wanted: &Use) -> Result<()> {
     let device = device(runtime, wanted.device)?;
-    let stream = if wanted.can_be_named() { wanted.stream } else { Stream::DEFAULT };
-    if stream::is_capturing_checked(runtime, stream::known(runtime, stream, wanted.device))? {
-        return Err(Error::new(
-            Status::CAPTURE_FORBIDS,
-            "a stream that uses the block captures: its graph would use the block whenever it is replayed",
-        ));
-    }
     let waited = device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| {
-            if !driver.stream_query(stream)? {
-                sync_debug::check("plinth_ipc_close")?;
-                driver.stream_synchronize(stream)?;
+            let may_wait = || sync_debug::check("plinth_ipc_close");
+            if marks::finish_stream(device, driver, wanted.stand_in(), may_wait)? {
+                return Ok(());
             }
-            Ok(())
+            Err(Error::new(
+                Status::CAPTURE_FORBIDS,
+                "a stream that uses the block captures: its graph would use the block whenever it is replayed",
+            ))
         })?
     });
     match waited {
@@ -525,7 +519,7 @@ pub fn for_each_span(device: &Device, call: impl Fn(u64, u64) -> Result<()>) -> 
         return Ok(());
     }
     with(|imports| {
-        let mut spans = imports.spans.values().filter(|span| span.device == device.ordinal && !span.opened);
+        let mut spans = imports.spans.values().filter(|span| span.device == device.ordinal && span.opened.is_none());
         spans.try_for_each(|span| call(span.address, span.bytes))
     })
 }

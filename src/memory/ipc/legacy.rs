@@ -1,5 +1,6 @@
 //! CUDA's own handles of 64 bytes, for memory that came from the driver with its address. Nothing is counted here: who
-//! gives a handle away keeps the memory until nobody uses it.
+//! gives a handle away keeps the memory until nobody uses it. What was opened is remembered with the device that it was
+//! opened for, in whose context alone the driver closes it.
 
 use crate::{
     device::Device,
@@ -10,6 +11,11 @@ use crate::{
     status::Status,
     sync_debug,
 };
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+
+/// By address: the device that memory was opened for, and how often.
+static OPENED: Mutex<BTreeMap<u64, (u32, usize)>> = Mutex::new(BTreeMap::new());
 
 /// What another process needs to open the allocation that an address lies in, and how far the address is from its
 /// beginning.
@@ -37,7 +43,7 @@ pub fn handle(address: u64) -> Result<([u8; 64], u64)> {
     })
 }
 
-/// Opens another process's allocation in the context of its device.
+/// Opens another process's allocation in the context of the device that is to use it.
 pub fn open(runtime: &Runtime, device: &Device, handle: [u8; 64]) -> Result<u64> {
     device
         .with_context(&runtime.driver, |driver| driver.with_relaxed_capture(|| Ok(driver.memory_open_ipc(handle)?))?)
@@ -49,13 +55,19 @@ pub fn open(runtime: &Runtime, device: &Device, handle: [u8; 64]) -> Result<u64>
         .context(|| "opening another process's memory")
 }
 
-/// Opens another process's allocation on a device, and returns where it begins.
+/// Opens another process's allocation for a device, and returns where it begins.
 pub fn open_on(number: i32, handle: [u8; 64]) -> Result<u64> {
     let runtime = runtime::ready()?;
-    open(runtime, runtime.device(number)?, handle)
+    let device = runtime.device(number)?;
+    let address = open(runtime, device, handle)?;
+    let mut opened = OPENED.lock();
+    let (user, count) = opened.entry(address).or_default();
+    *user = device.ordinal;
+    *count += 1;
+    Ok(address)
 }
 
-/// Closes what [`open_on`] opened. Waits for the work of its device.
+/// Closes what [`open_on`] opened. Waits for the work of the device that it was opened for.
 pub fn close(address: u64) -> Result<()> {
     let runtime = runtime::ready()?;
     if address == 0 {
@@ -65,13 +77,19 @@ pub fn close(address: u64) -> Result<()> {
         let what = format!("{address:#x} is not what a handle of another process's memory was opened as");
         Error::new(Status::INVALID_POINTER, what)
     };
-    if super::is_imported(address) {
-        return Err(not_opened());
-    }
-    let owner = memory::owner(runtime, address)?.ok_or_else(not_opened)?;
+    let user = OPENED.lock().get(&address).map(|(user, _)| *user).ok_or_else(not_opened)?;
     sync_debug::check("plinth_ipc_close_mem_handle")?;
+    // It is forgotten last, so that after an error it can still be closed.
     runtime
-        .device(owner as i32)?
+        .device(user as i32)?
         .with_context(&runtime.driver, |driver| Ok(driver.memory_close_ipc(address)?))
-        .map_err(|error| if error.status() == Status::INVALID_VALUE { not_opened() } else { error })
+        .map_err(|error| if error.status() == Status::INVALID_VALUE { not_opened() } else { error })?;
+    let mut opened = OPENED.lock();
+    if let Some((_, count)) = opened.get_mut(&address) {
+        *count -= 1;
+        if *count == 0 {
+            opened.remove(&address);
+        }
+    }
+    Ok(())
 }

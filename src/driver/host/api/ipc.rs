@@ -41,12 +41,12 @@ pub unsafe extern "C" fn cuIpcCloseMemHandle(pointer: CUdeviceptr) -> Code {
     enter(Call::cuIpcCloseMemHandle, 0, |state| {
         let device = context::current(state)?;
         state.engine.lock().forbid_unsafe(context::thread())?;
-        if !state.memory.read().opened.contains_key(&pointer) {
+        if !state.memory.read().ipc_has(pointer, device) {
             return Err(INVALID);
         }
         // An error here belongs to the work, and its stream goes on reporting it.
         let _ = stream::synchronize_device(state, device);
-        state.memory.write().ipc_close(pointer)
+        state.memory.write().ipc_close(pointer, device)
     })
 }
 

@@ -15,12 +15,22 @@ pub enum Place {
     Hole,
 }
 
+impl Mapping {
+    /// The device whose context has the memory.
+    fn home(&self) -> usize {
+        match self.rights {
+            Rights::Opened { by } => by,
+            _ => self.device,
+        }
+    }
+}
+
 /// On whose authority memory is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// Work that runs on this device.
     Device(usize),
-    /// A copy that this device carries out: where it has no right itself, the memory's own device helps.
+    /// A copy that this device carries out: where it has no right itself, the device whose context has the memory helps.
     Copy(usize),
     /// What was the program's own memory when the copy was asked for. An end that was not must not become so: memory
     /// that was freed under a copy is an illegal address, and not to be touched.
@@ -36,6 +46,7 @@ impl Memory {
             Rights::Whole { also } => {
                 device == mapping.device || also & bit != 0 || self.peers[device] & (1 << mapping.device) != 0
             }
+            Rights::Opened { by } => device == by,
         }
     }
 
@@ -56,7 +67,7 @@ impl Memory {
     /// for, as CUDA refuses it, and does not fail when it runs.
     pub fn is_out_of_reach(&self, address: u64, device: usize) -> bool {
         containing(&self.mappings, address, |mapping| mapping.bytes).is_some_and(|(_, mapping)| {
-            matches!(mapping.rights, Rights::Whole { .. }) && !self.may(mapping, device, true)
+            !matches!(mapping.rights, Rights::Set { .. }) && !self.may(mapping, device, true)
         })
     }
 
@@ -84,7 +95,7 @@ impl Memory {
             Place::Hole => false,
             Place::Device(_) => self.walk(address, bytes, |mapping| match by {
                 By::Device(device) => self.may(mapping, device, write),
-                By::Copy(device) => self.may(mapping, device, write) || self.may(mapping, mapping.device, write),
+                By::Copy(device) => self.may(mapping, device, write) || self.may(mapping, mapping.home(), write),
                 By::Program => false,
             }),
         };

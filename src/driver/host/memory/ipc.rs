@@ -29,9 +29,11 @@ use std::{
     sync::Arc,
 };
 
-/// Another process's allocation, under the address that it has here.
+/// Another process's allocation, under the address that it has in the context which opened it.
 pub struct Opened {
     pub device: usize,
+    /// The device of that context.
+    pub by: usize,
     pub bytes: u64,
     pub buffer: u64,
     /// Where the mapping under it starts.
@@ -142,7 +144,7 @@ impl Memory {
         Ok(seal(&[HANDLE_MAGIC, place, start, physical.offset, physical.bytes, within << 32 | ordinal, pointee.bytes]))
     }
 
-    /// Maps another process's allocation; the same handle opened again gives the same address.
+    /// Maps another process's allocation for the current device; the same handle opened there again gives the same address.
     pub fn ipc_open(&mut self, handle: [u8; 64], current: usize, physical_ordinals: &[usize]) -> Result<u64, Code> {
         let [_, place, start, offset, bytes, within_ordinal, size] = unseal(&handle, HANDLE_MAGIC).ok_or(INVALID)?;
         let (process, fd) = ((place >> 32) as i32, place as u32 as RawFd);
@@ -150,7 +152,8 @@ impl Memory {
         if process as u32 == std::process::id() {
             return Err(codes::CUDA_ERROR_INVALID_CONTEXT);
         }
-        if let Some((address, opened)) = self.opened.iter_mut().find(|(_, opened)| opened.handle == handle) {
+        let mut known = self.opened.iter_mut();
+        if let Some((address, opened)) = known.find(|(_, one)| one.handle == handle && one.by == current) {
             opened.count += 1;
             return Ok(*address);
         }
@@ -165,7 +168,7 @@ impl Memory {
         }
         let id = self.adopt(file, device, offset, bytes, false)?;
         let mapped = self.reserve(bytes, GRANULE, 0, false).and_then(|address| {
-            self.place(address, id, Rights::Whole { also: 1 << current })
+            self.place(address, id, Rights::Opened { by: current })
                 .inspect_err(|_| self.drop_addresses(address))
                 .map(|()| address)
         });
@@ -175,13 +178,18 @@ impl Memory {
         released?;
         let buffer = self.next_buffer();
         let address = mapping + within;
-        self.opened.insert(address, Opened { device, bytes: size, buffer, mapping, handle, count: 1 });
+        self.opened.insert(address, Opened { device, by: current, bytes: size, buffer, mapping, handle, count: 1 });
         Ok(address)
     }
 
+    /// Whether a device has opened what is at an address.
+    pub fn ipc_has(&self, address: u64, current: usize) -> bool {
+        self.opened.get(&address).is_some_and(|opened| opened.by == current)
+    }
+
     /// Undoes one opening; the last one unmaps.
-    pub fn ipc_close(&mut self, address: u64) -> Result<(), Code> {
-        let opened = self.opened.get_mut(&address).ok_or(INVALID)?;
+    pub fn ipc_close(&mut self, address: u64, current: usize) -> Result<(), Code> {
+        let opened = self.opened.get_mut(&address).filter(|opened| opened.by == current).ok_or(INVALID)?;
         opened.count -= 1;
         if opened.count == 0 {
             let mapping = opened.mapping;

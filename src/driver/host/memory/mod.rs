@@ -67,6 +67,9 @@ pub enum Rights {
     Set { read: u64, write: u64 },
     /// The memory's own device, those with peer access to it, and those named here.
     Whole { also: u64 },
+    /// The device that opened it by another process's handle, and no other: neither peers nor, if another opened it, the
+    /// memory's own.
+    Opened { by: usize },
 }
 
 impl Memory {

@@ -77,7 +77,7 @@ impl Memory {
         let physical = self.physical.get_mut(&id).ok_or(INVALID)?;
         let protection = match rights {
             Rights::Set { .. } => sys::PROT_NONE,
-            Rights::Whole { .. } => sys::PROT_WRITE,
+            Rights::Whole { .. } | Rights::Opened { .. } => sys::PROT_WRITE,
         };
         sys::map(address, physical.bytes, &physical.file, physical.offset, protection).map_err(os_error)?;
         physical.maps += 1;
@@ -92,7 +92,7 @@ impl Memory {
         let mut starts = Vec::new();
         let mut next = address;
         for (start, mapping) in self.mappings.range(address..end) {
-            if *start != next || matches!(mapping.rights, Rights::Whole { .. }) {
+            if *start != next || !matches!(mapping.rights, Rights::Set { .. }) {
                 return Err(INVALID);
             }
             starts.push(*start);
@@ -160,7 +160,7 @@ impl Memory {
     /// Holds the handle of the memory mapped at an address once more.
     pub fn retain_at(&mut self, address: u64) -> Result<Id, Code> {
         let (_, mapping) = containing(&self.mappings, address, |mapping| mapping.bytes).ok_or(INVALID)?;
-        if matches!(mapping.rights, Rights::Whole { .. }) {
+        if !matches!(mapping.rights, Rights::Set { .. }) {
             return Err(INVALID);
         }
         let id = mapping.physical;

@@ -131,19 +131,59 @@ fn whole_allocations_are_shared_by_handle() {
         assert_eq!(code, CUDA_ERROR_INVALID_VALUE);
         return;
     }
-    let (_first, pointer) = (alloc(&t, 1000), alloc(&t, 1000));
-    let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
+    share_with_importer(&t, NAME);
+}
+
+/// Runs the test's other half on memory of this one, 1000 bytes that are all 4.
+fn share_with_importer(t: &Table, name: &str) {
+    let (_first, pointer) = (alloc(t, 1000), alloc(t, 1000));
+    let stream = new_stream(t, CU_STREAM_NON_BLOCKING);
     ok!(t.cuMemsetD8Async(pointer, 4, 1000, stream));
     ok!(t.cuStreamSynchronize(stream));
     let mut handle = CUipcMemHandle { reserved: [0; 64] };
     ok!(t.cuIpcGetMemHandle(&mut handle, pointer + 10));
     let mut opened = 0;
     assert_eq!(code!(t.cuIpcOpenMemHandle_v2(&mut opened, handle, 1)), CUDA_ERROR_INVALID_CONTEXT);
-    let output = child(NAME, "importer", &[("HANDLE", text(&handle.reserved))]).wait_with_output();
+    let output = child(name, "importer", &[("HANDLE", text(&handle.reserved))]).wait_with_output();
     let output = output.expect("the child ends");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     ok!(t.cuMemFree_v2(pointer));
     ok!(t.cuStreamDestroy_v2(stream));
+}
+
+#[test]
+fn opened_memory_is_its_opener_s() {
+    const NAME: &str = "ipc::opened_memory_is_its_opener_s";
+    let t = setup(0);
+    if role().as_deref() != Some("importer") {
+        return share_with_importer(&t, NAME);
+    }
+    let handle = CUipcMemHandle { reserved: bytes("HANDLE") };
+    let contexts = [context(&t, 0), context(&t, 1)];
+    let mut streams = [std::ptr::null_mut(); 2];
+    let mut opened = [0; 2];
+    for device in 0..2 {
+        ok!(t.cuCtxSetCurrent(contexts[device]));
+        ok!(t.cuCtxEnablePeerAccess(contexts[1 - device], 0));
+        ok!(t.cuIpcOpenMemHandle_v2(&mut opened[device], handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+        streams[device] = new_stream(&t, CU_STREAM_NON_BLOCKING);
+    }
+    assert_ne!(opened[0], opened[1]);
+    for device in 0..2 {
+        ok!(t.cuCtxSetCurrent(contexts[device]));
+        let (own, other, value) = (opened[device], opened[1 - device], 5 + device as u8);
+        ok!(t.cuMemsetD8Async(own, value, 1000, streams[device]));
+        assert_eq!(code!(t.cuMemsetD8Async(other, 9, 1000, streams[device])), CUDA_ERROR_INVALID_VALUE);
+        ok!(t.cuStreamSynchronize(streams[device]));
+        // It is the same memory all the same, and a copy finds out which context has which end.
+        assert_eq!(read(&t, other, 1000), vec![value; 1000]);
+        assert_eq!(code!(t.cuIpcCloseMemHandle(other)), CUDA_ERROR_INVALID_VALUE);
+    }
+    for device in 0..2 {
+        ok!(t.cuCtxSetCurrent(contexts[device]));
+        ok!(t.cuIpcCloseMemHandle(opened[device]));
+        ok!(t.cuStreamDestroy_v2(streams[device]));
+    }
 }
 
 #[test]
