@@ -163,33 +163,25 @@ pub fn annotates_own_calls() -> bool {
     OWN_CALLS.load(Ordering::Relaxed)
 }
 
-/// A call of the library's own, as a range until it is dropped.
-pub struct OwnCall {
-    /// Whether it is told at all.
-    told: bool,
+/// Begins the range of a call of the library's own, by the path of the function's name. Whether it did: the calls for ranges
+/// themselves are not told, for theirs would lie around what they begin.
+#[cold]
+#[inline(never)]
+pub fn begin_own_call(path: &str) -> bool {
+    let function = path.split("::").find(|part| part.starts_with("plinth_")).unwrap_or(path);
+    let told = !function.starts_with("plinth_nvtx_");
+    if told {
+        let name = CString::new(function).unwrap_or_default();
+        Domain::DEFAULT.range_push(&plain(&name));
+    }
+    told
 }
 
-impl OwnCall {
-    /// Begins the range of a function by the path of its name. The calls for ranges themselves are not told: theirs would
-    /// lie around what they begin.
-    #[cold]
-    pub fn begin(path: &str) -> Self {
-        let function = path.split("::").find(|part| part.starts_with("plinth_")).unwrap_or(path);
-        let told = !function.starts_with("plinth_nvtx_");
-        if told {
-            let name = CString::new(function).unwrap_or_default();
-            Domain::DEFAULT.range_push(&plain(&name));
-        }
-        OwnCall { told }
-    }
-}
-
-impl Drop for OwnCall {
-    fn drop(&mut self) {
-        if self.told {
-            Domain::DEFAULT.range_pop();
-        }
-    }
+/// Ends it.
+#[cold]
+#[inline(never)]
+pub fn end_own_call() {
+    Domain::DEFAULT.range_pop();
 }
 
 #[cfg(test)]

@@ -26,8 +26,12 @@ thread_local! {
 #[inline]
 pub fn guard(body: impl FnOnce() -> Result<()>) -> plinth_status_t {
     thread::begin_call();
-    let _told = nvtx::annotates_own_calls().then(|| nvtx::OwnCall::begin(std::any::type_name_of_val(&body)));
-    match catch_unwind(AssertUnwindSafe(body)) {
+    let told = nvtx::annotates_own_calls() && nvtx::begin_own_call(std::any::type_name_of_val(&body));
+    let outcome = catch_unwind(AssertUnwindSafe(body));
+    if told {
+        nvtx::end_own_call();
+    }
+    match outcome {
         Ok(Ok(())) => {
             thread::end_call();
             PLINTH_OK
