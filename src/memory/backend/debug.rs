@@ -343,3 +343,19 @@ fn first_other(driver: &Driver, start: u64, bytes: u64, expected: u8, stream: St
     }
     Ok(None)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_other_byte_is_found_in_any_page() {
+        let mut bytes = vec![BESIDE; 3 * 4096 + 10];
+        assert_eq!(other_than(&bytes, BESIDE), None);
+        assert_eq!(other_than(&[], BESIDE), None);
+        for at in [bytes.len() - 1, 3 * 4096, 2 * 4096 - 1, 4096, 7, 0] {
+            bytes[at] = FREED;
+            assert_eq!(other_than(&bytes, BESIDE), Some(at));
+        }
+    }
+}
