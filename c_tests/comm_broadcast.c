@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_HOST_DEVICES=4 */
 /* also: PLINTH_HOST_PEERS=none */
-/* also: PLINTH_COMM_CONF=broadcast_split:1,broadcast_stage:64 */
+/* also: PLINTH_COMM_CONF=broadcast_split:1 */
 #include "collecting.h"
 
 static const int64_t three[] = {5, 7, 9};
@@ -436,14 +436,13 @@ TEST(many_tensors_at_once) {
   CHECK_OK(plinth_testing_check_allocator());
 }
 
-TEST(large_broadcasts_are_passed_on) {
+TEST(large_broadcasts_are_shared_out) {
   need_devices(3);
   static const int64_t counts[] = {1000003, 64, 5, 0, 300000};
   const int32_t devices = device_count();
   int32_t numbers[8];
   item large[5], out[5 * 8];
   CHECK_OK(plinth_comm_set_threshold(PLINTH_COMM_BROADCAST_SPLIT, 100000));
-  CHECK_OK(plinth_comm_set_threshold(PLINTH_COMM_BROADCAST_STAGE, 300000));
   for (int index = 0; index < 5; index++) {
     make(&large[index], 1, F32, 1, &counts[index], NULL, 0);
     set_some(&large[index], (unsigned)index);
@@ -495,7 +494,7 @@ TEST(what_is_refused_of_many) {
 
 TEST(thresholds_are_told_and_changed) {
   size_t bytes = UNTOUCHED;
-  for (int32_t which = PLINTH_COMM_BROADCAST_SPLIT; which <= PLINTH_COMM_BROADCAST_STAGE; which++) {
+  for (int32_t which = PLINTH_COMM_BROADCAST_SPLIT; which <= PLINTH_COMM_COPY_ENGINE; which++) {
     CHECK_OK(plinth_comm_get_threshold(which, &bytes));
     CHECK(bytes > 0);
     CHECK_OK(plinth_comm_set_threshold(which, 0));

@@ -445,7 +445,7 @@ typedef struct plinth_philox_state_t {
 #define PLINTH_COMM_ORDER_TORCH 1
 
 /**
- * From a message of so many bytes on, a broadcast is shared out: each receiver gets a part and passes it on.
+ * From a message of so many bytes on, a broadcast is shared out: each receiver fetches a part, and writes it to all of them.
  */
 #define PLINTH_COMM_BROADCAST_SPLIT 0
 
@@ -464,11 +464,6 @@ typedef struct plinth_philox_state_t {
  * From a run of so many bytes on, a scatter or a gather is made by the copy engines.
  */
 #define PLINTH_COMM_COPY_ENGINE 3
-
-/**
- * A broadcast that is shared out sends so many bytes before they are passed on.
- */
-#define PLINTH_COMM_BROADCAST_STAGE 4
 
 /**
  * The bytes of an id that ranks meet by.
@@ -6239,10 +6234,10 @@ PLINTH_API plinth_status_t plinth_comm_get_reduction_order(int32_t *order) PLINT
 /**
  * Sets a size at which collectives go another way, for the whole process. They only change how long things take. What they
  * are from the beginning was measured on H200s, or said by the environment: PLINTH_COMM_CONF=reduce_split:1048576,... with
- * the names broadcast_split, reduce_split, exchange_split, copy_engine, broadcast_stage. Thread-safe; needs no device.
+ * the names broadcast_split, reduce_split, exchange_split, copy_engine. Thread-safe; needs no device.
  *
  * @param which One of PLINTH_COMM_BROADCAST_SPLIT, PLINTH_COMM_REDUCE_SPLIT, PLINTH_COMM_EXCHANGE_SPLIT,
- *        PLINTH_COMM_COPY_ENGINE, PLINTH_COMM_BROADCAST_STAGE.
+ *        PLINTH_COMM_COPY_ENGINE.
  * @param bytes The size; 0 counts as 1.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE; PLINTH_ERROR_INVALID_CONFIGURATION for a wrong PLINTH_COMM_CONF.
  */

@@ -196,7 +196,9 @@ pub fn broadcast(parts: &[Part], root: usize, count: u64, element: ElementType) 
     sent().context(|| format!("broadcast of {count} elements of {element} from rank {root}"))
 }
 
-/// Copies pieces of one device to the receivers, a destination each: that device does it alone, or they pass parts on.
+/// Copies pieces of one device to the receivers, a destination each: that device does it alone, or each of them fetches a
+/// part and writes it to all. Then the source sends every byte once, and what a receiver sends is never more than what it
+/// gets.
 pub(super) fn broadcast_pieces(crew: &Crew, source: Stream, receivers: &[Stream], pieces: &Pieces) -> Result<()> {
     let others = receivers.iter().all(|receiver| receiver.device != source.device);
     if pieces.bytes() >= Threshold::BroadcastSplit.bytes()?
@@ -205,7 +207,7 @@ pub(super) fn broadcast_pieces(crew: &Crew, source: Stream, receivers: &[Stream]
         && can_share(crew.runtime, receivers, pieces)?
         && can_share(crew.runtime, &[&[source], receivers].concat(), pieces)?
     {
-        return large::broadcast(crew, source, receivers, pieces);
+        return large::shared(crew, Task::Copy, receivers, pieces);
     }
     alone(crew, Task::Copy, pieces)
 }

@@ -184,6 +184,7 @@ impl Pieces {
         stream: Stream,
         kernel: Kernel,
         unit: u64,
+        chunk: impl Fn(u64) -> u64,
         prepare: impl Fn(&mut Table),
     ) -> Result<()> {
         let mut pieces = self.each().peekable();
@@ -201,14 +202,16 @@ impl Pieces {
             if table.count() == 0 {
                 return Err(Error::new(Status::NOT_SUPPORTED, "a run of bytes is too long for one launch"));
             }
-            launch(runtime, stream, kernel, &mut table, (chunk_of(bytes) / unit) as u32)?;
+            launch(runtime, stream, kernel, &mut table, (chunk(bytes) / unit) as u32)?;
         }
         Ok(())
     }
 
     /// Copies every piece from its source to all of its destinations, in a stream whose device reaches them.
     pub fn copy(&self, runtime: &Runtime, stream: Stream) -> Result<()> {
-        self.launch(runtime, stream, Kernel::CommCopy, 1, |_| {})
+        let properties = runtime.device(stream.device as i32)?.properties(&runtime.driver)?;
+        let processors = properties.multi_processor_count.max(1) as u64;
+        self.launch(runtime, stream, Kernel::CommCopy, 1, |bytes| copy_chunk(bytes, processors), |_| {})
     }
 
     /// The same by the driver's copies, which need no access between peers.
@@ -227,7 +230,7 @@ impl Pieces {
         if self.sources > MOST_PLACES {
             return self.reduce_in_rounds(runtime, stream, reduction);
         }
-        self.launch(runtime, stream, reduction.kernel, reduction.width, |table| {
+        self.launch(runtime, stream, reduction.kernel, reduction.width, chunk_of, |table| {
             table.operation = reduction.operation as u16;
             table.is_signed = reduction.is_signed.into();
             table.divisor = reduction.divisor;
@@ -311,7 +314,16 @@ pub fn launch(runtime: &Runtime, stream: Stream, kernel: Kernel, table: &mut Tab
         .context(|| format!("launching {}", kernel.entry()))
 }
 
-/// The bytes that a block copies: few, where there are few, so that all multiprocessors have some; then as many as keep its
+/// The bytes that a block copies where a launch copies so many: a block for each multiprocessor, and no more of them, is what
+/// links like best (docs/benchmarks.md).
+fn copy_chunk(bytes: u64, processors: u64) -> u64 {
+    match bytes {
+        0..0x10_0000 => 4 << 10,
+        _ => bytes.div_ceil(processors).next_multiple_of(4 << 10).min(1 << 30),
+    }
+}
+
+/// The bytes that a block reduces: few, where there are few, so that all multiprocessors have some; then as many as keep its
 /// threads busy.
 pub fn chunk_of(bytes: u64) -> u64 {
     match bytes {

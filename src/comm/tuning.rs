@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Threshold {
-    /// From this message on the receivers of a broadcast share it out: each gets a part and passes it on.
+    /// From this message on the receivers of a broadcast share it out: each fetches a part, and writes it to all of them.
     BroadcastSplit = 0,
     /// From this message on all devices reduce a part of it.
     ReduceSplit = 1,
@@ -19,17 +19,14 @@ pub enum Threshold {
     ExchangeSplit = 2,
     /// From this run of bytes on a scatter or a gather is made by the copy engines.
     CopyEngine = 3,
-    /// What a broadcast that is shared out sends before it is passed on.
-    BroadcastStage = 4,
 }
 
 /// The thresholds, their names in `PLINTH_COMM_CONF`, and their values where nobody says otherwise.
-const THRESHOLDS: [(Threshold, &str, u64); 5] = [
-    (Threshold::BroadcastSplit, "broadcast_split", 4 << 20),
-    (Threshold::ReduceSplit, "reduce_split", 2 << 20),
-    (Threshold::ExchangeSplit, "exchange_split", 1 << 20),
-    (Threshold::CopyEngine, "copy_engine", 8 << 20),
-    (Threshold::BroadcastStage, "broadcast_stage", 16 << 20),
+const THRESHOLDS: [(Threshold, &str, u64); 4] = [
+    (Threshold::BroadcastSplit, "broadcast_split", 6 << 20),
+    (Threshold::ReduceSplit, "reduce_split", 6 << 20),
+    (Threshold::ExchangeSplit, "exchange_split", 6 << 20),
+    (Threshold::CopyEngine, "copy_engine", 64 << 20),
 ];
 
 static VALUES: [AtomicU64; THRESHOLDS.len()] = [const { AtomicU64::new(0) }; THRESHOLDS.len()];
@@ -111,7 +108,7 @@ mod tests {
             assert_eq!(*threshold as usize, index);
             assert_eq!(Threshold::numbered(index as i32), Some(*threshold));
         }
-        assert_eq!(Threshold::numbered(5), None);
+        assert_eq!(Threshold::numbered(4), None);
         assert_eq!(Threshold::numbered(-1), None);
     }
 

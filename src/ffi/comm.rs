@@ -28,7 +28,7 @@ pub const PLINTH_COMM_ORDER_LIST: i32 = 0;
 /// the others in their order, each sum rounded to the tensors' type.
 pub const PLINTH_COMM_ORDER_TORCH: i32 = 1;
 
-/// From a message of so many bytes on, a broadcast is shared out: each receiver gets a part and passes it on.
+/// From a message of so many bytes on, a broadcast is shared out: each receiver fetches a part, and writes it to all of them.
 pub const PLINTH_COMM_BROADCAST_SPLIT: i32 = 0;
 /// From a message of so many bytes on, a sum is shared out: every device but the destination adds a part.
 pub const PLINTH_COMM_REDUCE_SPLIT: i32 = 1;
@@ -37,8 +37,6 @@ pub const PLINTH_COMM_REDUCE_SPLIT: i32 = 1;
 pub const PLINTH_COMM_EXCHANGE_SPLIT: i32 = 2;
 /// From a run of so many bytes on, a scatter or a gather is made by the copy engines.
 pub const PLINTH_COMM_COPY_ENGINE: i32 = 3;
-/// A broadcast that is shared out sends so many bytes before they are passed on.
-pub const PLINTH_COMM_BROADCAST_STAGE: i32 = 4;
 
 #[cold]
 fn invalid(message: impl Into<String>) -> Error {
@@ -515,10 +513,10 @@ fn threshold(which: i32) -> Result<Threshold> {
 
 /// Sets a size at which collectives go another way, for the whole process. They only change how long things take. What they
 /// are from the beginning was measured on H200s, or said by the environment: PLINTH_COMM_CONF=reduce_split:1048576,... with
-/// the names broadcast_split, reduce_split, exchange_split, copy_engine, broadcast_stage. Thread-safe; needs no device.
+/// the names broadcast_split, reduce_split, exchange_split, copy_engine. Thread-safe; needs no device.
 ///
 /// @param which One of PLINTH_COMM_BROADCAST_SPLIT, PLINTH_COMM_REDUCE_SPLIT, PLINTH_COMM_EXCHANGE_SPLIT,
-///        PLINTH_COMM_COPY_ENGINE, PLINTH_COMM_BROADCAST_STAGE.
+///        PLINTH_COMM_COPY_ENGINE.
 /// @param bytes The size; 0 counts as 1.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE; PLINTH_ERROR_INVALID_CONFIGURATION for a wrong PLINTH_COMM_CONF.
 #[unsafe(no_mangle)]

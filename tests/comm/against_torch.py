@@ -82,7 +82,7 @@ def as_given(results, dtype):
     """Results of the type of what was given: PyTorch gives complex tensors as pairs of real numbers."""
     if dtype not in ("complex64", "complex128"):
         return list(results)
-    return [result if result.is_complex() else torch.view_as_complex(result.contiguous()) for result in results]
+    return [result if result.is_complex() else torch.view_as_complex(result.clone(memory_format=torch.contiguous_format)) for result in results]
 
 
 def like(tensor, device=None, shape=None):
