@@ -200,14 +200,12 @@ pub fn broadcast(parts: &[Part], root: usize, count: u64, element: ElementType) 
 /// part and writes it to all. Then the source sends every byte once, and what a receiver sends is never more than what it
 /// gets.
 pub(super) fn broadcast_pieces(crew: &Crew, source: Stream, receivers: &[Stream], pieces: &Pieces) -> Result<()> {
-    let others = receivers.iter().all(|receiver| receiver.device != source.device);
-    if pieces.bytes() >= Threshold::BroadcastSplit.bytes()?
-        && others
-        && crew.is_whole()
-        && can_share(crew.runtime, receivers, pieces)?
-        && can_share(crew.runtime, &[&[source], receivers].concat(), pieces)?
-    {
-        return large::shared(crew, Task::Copy, receivers, pieces);
+    if pieces.bytes() >= Threshold::BroadcastSplit.bytes()? && crew.is_whole() {
+        let helpers: Vec<Stream> =
+            receivers.iter().copied().filter(|receiver| receiver.device != source.device).collect();
+        if can_share(crew.runtime, &helpers, pieces)? {
+            return large::shared(crew, Task::Copy, &helpers, pieces);
+        }
     }
     alone(crew, Task::Copy, pieces)
 }

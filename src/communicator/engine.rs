@@ -47,15 +47,19 @@ impl Choice {
     }
 }
 
-/// From how many bytes on NCCL is taken for what both it and the library's own kernels can do.
-const NCCL_FROM: u64 = 64 << 20;
+/// From how many bytes on NCCL is taken for what both it and the library's own kernels can do, where one process has all the
+/// ranks.
+pub const LOCAL_NCCL_FROM: u64 = 64 << 20;
+/// The same where each rank is a process of its own.
+pub const SHARED_NCCL_FROM: u64 = 4 << 20;
 /// What sets another number of bytes.
 pub const NCCL_FROM_VARIABLE: &str = "PLINTH_COMMUNICATOR_NCCL_FROM";
 
-/// From how many bytes on a new communicator leaves to NCCL what both can do. Ranks must agree on it.
-pub fn nccl_from() -> Result<u64> {
+/// From how many bytes on a new communicator leaves to NCCL what both can do. Ranks must agree on it. `otherwise`
+/// is what counts where nobody says it.
+pub fn nccl_from(otherwise: u64) -> Result<u64> {
     let Some(value) = std::env::var_os(NCCL_FROM_VARIABLE).filter(|value| !value.is_empty()) else {
-        return Ok(NCCL_FROM);
+        return Ok(otherwise);
     };
     value.to_str().and_then(|value| value.parse().ok()).ok_or_else(|| {
         Error::new(

@@ -4,7 +4,7 @@
 //! Whether all ranks are on one machine, nobody has to say: ranks that met through NCCL tell each other.
 
 use super::{
-    engine::nccl_from,
+    engine::{SHARED_NCCL_FROM, nccl_from},
     nccl,
     operation::{Kind, Operation},
     patience::Patience,
@@ -65,7 +65,7 @@ impl Member {
                 })
                 .context(|| "asking the ranks for their machines")
         };
-        let nccl_from = nccl_from()?;
+        let nccl_from = nccl_from(SHARED_NCCL_FROM)?;
         let mut row = [0; ROW];
         row[..ID].copy_from_slice(&Group::new_id()?);
         row[ID..ID + 8].copy_from_slice(&machine().to_le_bytes());

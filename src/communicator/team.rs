@@ -5,7 +5,7 @@
 //! rank gives its stream afterwards comes after it. A rank that waits in vain gives up at its time, and with it the team.
 
 use super::{
-    engine::{Choice, nccl_from},
+    engine::{Choice, LOCAL_NCCL_FROM, nccl_from},
     nccl::{self, Issued, Rank},
     operation::{Kind, Operation},
     patience::Patience,
@@ -169,7 +169,7 @@ pub fn gather(runtime: &Runtime, devices: &[u32], engine: Choice, limit: Duratio
         devices: devices.to_vec(),
         engine,
         limit,
-        nccl_from: nccl_from()?,
+        nccl_from: nccl_from(LOCAL_NCCL_FROM)?,
         state: Mutex::new(state),
         news: Condvar::new(),
         nccl: OnceCell::new(),

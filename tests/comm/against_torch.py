@@ -246,7 +246,7 @@ def main():
     library = plinth.Library(arguments.library, "cuda")
     library.call("comm_set_reduction_order", ctypes.c_int32(ORDER_TORCH))
     if arguments.split:
-        for which in range(5):
+        for which in range(4):
             library.call("comm_set_threshold", ctypes.c_int32(which), ctypes.c_size_t(1024))
     devices = torch.cuda.device_count()
     print(f"{devices} times {torch.cuda.get_device_name()}, PyTorch {torch.__version__}, seed {arguments.seed}")
