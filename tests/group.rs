@@ -95,7 +95,9 @@ pub fn start(scenario: &str, size: u32, environment: &[(&str, &str)]) -> Vec<Ran
 /// Runs a scenario, each rank of which is to succeed.
 pub fn run(scenario: &str, size: u32, environment: &[(&str, &str)]) {
     let ends: Vec<_> = start(scenario, size, environment).into_iter().map(Rank::end).collect();
-    for (rank, (success, text)) in ends.iter().enumerate() {
-        assert!(success, "rank {rank} of {size} in {scenario}: {text}");
-    }
+    // All that failed, for one often does because another did.
+    let failed = ends.iter().enumerate().filter(|(_, (success, _))| !success);
+    let told: Vec<String> =
+        failed.map(|(rank, (_, text))| format!("rank {rank} of {size} in {scenario}: {text}")).collect();
+    assert!(told.is_empty(), "{}", told.join("\n"));
 }
