@@ -94,12 +94,13 @@ static void *open_soon(void *context) {
 
 static void send_and_free(void) {
   void *block = NULL;
+  gate *held = NULL;
   pthread_t opener;
   if (!ATTEMPT(plinth_caching_allocator_alloc(BLOCK, 0, stream, &block))) {
     return;
   }
   if (ATTEMPT(plinth_set_stream(stream))) {
-    gate *held = (gate *)calloc(1, sizeof *held);
+    held = (gate *)calloc(1, sizeof *held);
     if (ATTEMPT(plinth_launch_host_function(stream, gate_function, held))) {
       CHECK(pthread_create(&opener, NULL, open_soon, held) == 0);
       if (ATTEMPT(plinth_ipc_send(other.socket, block))) {
@@ -110,6 +111,7 @@ static void send_and_free(void) {
   }
   GIVE_BACK(plinth_caching_allocator_delete(block));
   GIVE_BACK(plinth_stream_synchronize(stream));
+  free(held);
   GIVE_BACK(plinth_ipc_collect());
   GIVE_BACK(plinth_empty_cache());
   expect_memory_back();

@@ -166,6 +166,7 @@ HELPER(says_half_a_message) {
   CHECK_OK(plinth_ipc_export(block, &message));
   memcpy(bytes, message.bytes, 100);
   CHECK_EQ(send(SOCKET, bytes, 100, 0), 100);
+  CHECK_OK(plinth_ipc_export_free(&message));
 }
 
 TEST(half_a_message_is_none) {

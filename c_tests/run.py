@@ -97,16 +97,20 @@ def parse_arguments():
 
 def compile_command(program, arguments):
     """The command that makes a program."""
-    if program.source.suffix == ".c":
+    # A sanitizer's run time is for programs; what they load stands for somebody else's library, which has none either.
+    foreign = isinstance(program, Library)
+    if foreign and arguments.sanitizer:
+        command = ["gcc", "-std=c11"]
+    elif program.source.suffix == ".c":
         command = shlex.split(arguments.cc) + ["-std=c11"]
     else:
         command = shlex.split(arguments.cxx) + ["-std=c++17"]
     command += WARNINGS + ["-g", "-O1", "-pthread", f"-I{arguments.include}"]
-    if arguments.sanitizer:
+    if arguments.sanitizer and not foreign:
         command += [f"-fsanitize={arguments.sanitizer}", "-fno-omit-frame-pointer"]
         if arguments.sanitizer == "undefined":
             command += ["-fno-sanitize-recover=all"]
-    if isinstance(program, Library):
+    if foreign:
         command += ["-shared", "-fPIC"]
     command += [str(program.source), "-o", str(arguments.build / program.name)]
     command += [f"-L{arguments.lib}", "-lplinth", "-lm"]

@@ -71,6 +71,7 @@ typedef struct comm {
   struct comm **part;
   int color;
   config settings;
+  struct comm *next_kept;
 } comm;
 
 typedef struct {
@@ -316,9 +317,14 @@ static int launch(task *given) {
 
 static int in_progress(const comm *of) { return !of->blocking && of->polls > 0; }
 
+static void forget(task *made) {
+  free(made->transfers);
+  free(made);
+}
+
 static int submit(task *made) {
   if (in_progress(made->of)) {
-    free(made);
+    forget(made);
     return failed = INVALID_ARGUMENT;
   }
   made->next = NULL;
@@ -327,6 +333,7 @@ static int submit(task *made) {
       if (other->work == PAIRS && other->of == made->of && other->stream == made->stream) {
         other->transfers = realloc(other->transfers, (size_t)(other->pairs + 1) * sizeof(transfer));
         other->transfers[other->pairs++] = made->transfers[0];
+        forget(made);
         return SUCCESS;
       }
     }
@@ -353,8 +360,11 @@ EXPORT int ncclGroupEnd(void) {
   while (list != NULL) {
     task *next = list->next;
     if (result == SUCCESS) {
+      comm *of = list->of;
       result = launch(list);
-      waits |= in_progress(list->of);
+      waits |= in_progress(of);
+    } else {
+      forget(list);
     }
     list = next;
   }
@@ -412,6 +422,9 @@ static bool acceptable(const config *settings) {
   return settings->size == offsetof(config, name) && settings->version <= 21800;
 }
 
+/* Neither are communicators: those tasks name them. */
+static comm *kept_comms;
+
 static comm *join(const char *name, int rank, int size, const config *settings) {
   const int file = shm_open(name, O_RDWR | O_CREAT, 0600);
   if (file < 0 || ftruncate(file, sizeof(segment)) != 0) return NULL;
@@ -419,6 +432,10 @@ static comm *join(const char *name, int rank, int size, const config *settings) 
   close(file);
   if (shared == MAP_FAILED) return NULL;
   comm *made = calloc(1, sizeof *made);
+  pthread_mutex_lock(&keeping);
+  made->next_kept = kept_comms;
+  kept_comms = made;
+  pthread_mutex_unlock(&keeping);
   made->shared = shared;
   made->rank = rank;
   made->size = size;

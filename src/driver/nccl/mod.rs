@@ -219,7 +219,9 @@ impl Nccl {
                 &mut config,
             )
         };
-        Ok((cell, self.check(Call::ncclCommInitRankConfig, code)?))
+        // What was refused at once is not worked on.
+        let progress = self.check(Call::ncclCommInitRankConfig, code).inspect_err(|_| cell.settle())?;
+        Ok((cell, progress))
     }
 
     /// Begins to make a communicator of the ranks of one that give the same color, ordered by key. `None` is the color of
@@ -230,7 +232,8 @@ impl Nccl {
         let color = color.map_or(table::SPLIT_NO_COLOR, |color| color as c_int);
         // SAFETY: as in `init_rank`; the communicator is live.
         let code = unsafe { (self.table.ncclCommSplit)(comm.raw(), color, key, cell.as_output(), &mut config) };
-        Ok((cell, self.check(Call::ncclCommSplit, code)?))
+        let progress = self.check(Call::ncclCommSplit, code).inspect_err(|_| cell.settle())?;
+        Ok((cell, progress))
     }
 
     /// How far a communicator is with what it was asked last; its error if it has one.
