@@ -51,6 +51,7 @@ pub mod process;
 pub mod properties;
 pub mod random;
 pub mod runtime;
+pub mod sanitizer;
 #[allow(unsafe_code)]
 pub mod stack;
 pub mod status;

@@ -1,0 +1,310 @@
+//! Small programs, each with its verdict.
+
+use super::super::{report::Missing, *};
+
+const A: Stream = stream(0x100);
+const B: Stream = stream(0x200);
+const C: Stream = stream(0x300);
+const DEFAULT: Stream = Stream { device: 0, handle: 0, thread: 0, manner: Manner::Default };
+
+const fn stream(handle: usize) -> Stream {
+    Stream { device: 0, handle, thread: 0, manner: Manner::Apart }
+}
+
+fn call(name: &str) -> Call<'_> {
+    Call { name, stack: StackId::NONE }
+}
+
+/// Work on 64 bytes.
+fn work(state: &mut State, stream: Stream, name: &str, kind: Kind, address: u64) -> Vec<Report> {
+    state.operation(Place::Stream(stream), call(name), &[Operand::new(address, 64, kind)], false)
+}
+
+fn read(state: &mut State, stream: Stream, address: u64) -> Vec<Report> {
+    work(state, stream, "sum", Kind::Read, address)
+}
+
+fn write(state: &mut State, stream: Stream, address: u64) -> Vec<Report> {
+    work(state, stream, "normal_", Kind::Write, address)
+}
+
+fn cpu(state: &mut State, kind: Kind) -> Vec<Report> {
+    state.operation(Place::Cpu, call("look"), &[Operand::new(0, 64, kind)], false)
+}
+
+fn alloc(state: &mut State, stream: Stream) {
+    state.alloc(0, 64, stream, StackId(7));
+}
+
+#[test]
+fn a_read_before_the_write_of_another_stream_is_done() {
+    let mut state = State::new();
+    assert!(write(&mut state, DEFAULT, 0).is_empty());
+    let reports = read(&mut state, A, 32);
+    let [report] = &reports[..] else { panic!("{reports:?}") };
+    assert_eq!((report.conflict, report.address, report.bytes), (Conflict::Race, 32, 32));
+    assert_eq!(report.missing, Missing::Wait { too_early: false });
+    let previous = report.previous.as_ref().unwrap();
+    assert_eq!((&*report.access.name, &*previous.name), ("sum", "normal_"));
+    assert_eq!(
+        report.headline(),
+        "\"sum\" in stream 0x100 of device 0 reads 32 bytes from 0x20 on while \"normal_\" in the default stream of \
+         device 0 writes them: nothing orders the two"
+    );
+    assert_eq!(
+        report.advice(),
+        "stream 0x100 of device 0 must wait for the default stream of device 0 after \"normal_\" and before \"sum\" \
+         (plinth_stream_wait_stream or plinth_event_wait); it has not waited for it"
+    );
+    let text = report.text();
+    for part in
+        ["race: ", "the access: ", "the earlier access: ", "missing: ", "operation 1,", "a stack that is not known"]
+    {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    let json = json::json(&reports);
+    for part in
+        ["[{\"kind\":\"race\",", "\"missing\":\"wait\"", "\"name\":\"normal_\"", "\"stream\":256", "\"frames\":[]"]
+    {
+        assert!(json.contains(part), "{part} is not in {json}");
+    }
+    assert!(json.ends_with("\"allocation\":null,\"former_allocation\":null}]"), "{json}");
+}
+
+#[test]
+fn reads_do_not_race_and_streams_keep_their_own_order() {
+    let mut state = State::new();
+    assert!(read(&mut state, A, 0).is_empty() && read(&mut state, B, 0).is_empty());
+    assert_eq!(write(&mut state, A, 0).len(), 1);
+    assert!(write(&mut state, A, 0).is_empty() && read(&mut state, A, 0).is_empty());
+    assert!(write(&mut state, C, 64).is_empty());
+}
+
+#[test]
+fn a_wait_counts_from_where_it_was_made() {
+    let mut state = State::new();
+    write(&mut state, A, 0);
+    state.wait_stream(B, A);
+    assert!(read(&mut state, B, 0).is_empty());
+    write(&mut state, A, 64);
+    let reports = read(&mut state, B, 64);
+    assert_eq!(reports[0].missing, Missing::Wait { too_early: true });
+    assert!(reports[0].advice().ends_with("it last waited for it before \"normal_\" was there"));
+}
+
+#[test]
+fn an_event_stands_for_what_it_recorded_last() {
+    let mut state = State::new();
+    write(&mut state, A, 0);
+    state.record_event(1, A, false);
+    write(&mut state, A, 64);
+    state.wait_event(1, B, false);
+    state.wait_event(2, B, false);
+    assert!(read(&mut state, B, 0).is_empty());
+    assert_eq!(read(&mut state, B, 64).len(), 1);
+    state.record_event(1, A, false);
+    state.wait_event(1, C, false);
+    assert!(read(&mut state, C, 0).is_empty() && read(&mut state, C, 64).is_empty());
+    state.forget_event(1);
+    write(&mut state, C, 128);
+    state.wait_event(1, B, false);
+    assert_eq!(write(&mut state, B, 128).len(), 1);
+}
+
+#[test]
+fn the_cpu_waits_too() {
+    let mut state = State::new();
+    write(&mut state, A, 0);
+    let reports = cpu(&mut state, Kind::Read);
+    assert!(reports[0].advice().starts_with("the CPU must wait for stream 0x100"), "{}", reports[0].advice());
+    state.finish_stream(A);
+    assert!(cpu(&mut state, Kind::Write).is_empty() && read(&mut state, B, 0).is_empty());
+    assert_eq!(cpu(&mut state, Kind::Write).len(), 1);
+    state.record_event(1, B, false);
+    state.finish_event(1);
+    assert!(cpu(&mut state, Kind::Write).is_empty());
+    let moment = state.moment(A);
+    write(&mut state, A, 0);
+    state.finish(&moment);
+    assert_eq!(cpu(&mut state, Kind::Read).len(), 1);
+    state.finish_device(1);
+    assert_eq!(cpu(&mut state, Kind::Read).len(), 1);
+    state.finish_device(0);
+    assert!(cpu(&mut state, Kind::Read).is_empty());
+}
+
+#[test]
+fn the_default_stream_and_blocking_ones_wait_for_each_other() {
+    let mut state = State::new();
+    let blocking = |handle| Stream { manner: Manner::Blocking, ..stream(handle) };
+    write(&mut state, blocking(1024), 0);
+    assert_eq!(write(&mut state, blocking(2048), 0).len(), 1);
+    assert!(write(&mut state, DEFAULT, 0).is_empty());
+    assert!(write(&mut state, blocking(1024), 0).is_empty());
+    assert_eq!(write(&mut state, A, 0).len(), 1);
+    assert_eq!(write(&mut state, DEFAULT, 0).len(), 1);
+}
+
+#[test]
+fn freed_memory_is_not_to_be_used() {
+    let mut state = State::new();
+    alloc(&mut state, A);
+    write(&mut state, A, 0);
+    state.free(0, StackId(8));
+    let reports = read(&mut state, A, 0);
+    let [report] = &reports[..] else { panic!("{reports:?}") };
+    assert_eq!((report.conflict, report.missing), (Conflict::UseAfterFree, Missing::LaterFree));
+    let life = report.allocation.as_ref().unwrap();
+    assert_eq!((life.stack, life.freed), (StackId(7), Some(StackId(8))));
+    assert!(report.headline().ends_with("reads 64 bytes from 0x0 on, which were freed"));
+    // Of what was given out again the rest stays freed.
+    state.alloc(0, 16, A, StackId::NONE);
+    let reports = read(&mut state, A, 0);
+    assert_eq!((reports.len(), reports[0].address, reports[0].bytes), (1, 16, 48));
+    state.forget_memory(0, 64);
+    assert!(read(&mut state, B, 0).is_empty());
+}
+
+#[test]
+fn a_block_is_given_out_again_while_another_stream_still_uses_it() {
+    let mut state = State::new();
+    alloc(&mut state, A);
+    read(&mut state, B, 0);
+    state.free(0, StackId::NONE);
+    alloc(&mut state, A);
+    let reports = write(&mut state, A, 0);
+    let [report] = &reports[..] else { panic!("{reports:?}") };
+    assert_eq!((report.conflict, report.missing), (Conflict::Reuse, Missing::RecordStream));
+    assert_eq!(report.former.as_ref().map(|life| life.number), Some(1));
+    assert!(report.advice().contains("while stream 0x200 of device 0 was still to run \"sum\""), "{}", report.advice());
+}
+
+#[test]
+fn a_recorded_stream_is_waited_for_by_the_block() {
+    let mut state = State::new();
+    alloc(&mut state, A);
+    read(&mut state, B, 0);
+    state.record_stream(0, B);
+    read(&mut state, C, 0);
+    state.free(0, StackId::NONE);
+    alloc(&mut state, A);
+    let reports = write(&mut state, A, 0);
+    assert_eq!(reports.len(), 1);
+    assert_eq!(reports[0].previous.as_ref().unwrap().site.stream(), Some(C));
+}
+
+#[test]
+fn the_new_owner_of_a_block_has_its_order_from_the_blocks_stream() {
+    let mut state = State::new();
+    alloc(&mut state, A);
+    write(&mut state, A, 0);
+    state.free(0, StackId::NONE);
+    alloc(&mut state, A);
+    let reports = write(&mut state, B, 0);
+    assert_eq!((reports[0].conflict, reports[0].missing), (Conflict::Reuse, Missing::Wait { too_early: false }));
+    // Where it goes to another stream the allocator has waited.
+    state.free(0, StackId::NONE);
+    state.finish_stream(B);
+    alloc(&mut state, C);
+    assert!(write(&mut state, C, 0).is_empty());
+}
+
+#[test]
+fn what_is_refused_is_not_made() {
+    let mut state = State::new();
+    write(&mut state, A, 0);
+    let operands = [Operand::new(0, 64, Kind::Write), Operand::new(64, 64, Kind::Write)];
+    assert_eq!(state.operation(Place::Stream(B), call("refused"), &operands, true).len(), 1);
+    assert!(write(&mut state, A, 0).is_empty() && write(&mut state, C, 64).is_empty());
+}
+
+/// A graph that A and B run: A writes and B reads, after it if `joined`.
+fn capture(state: &mut State, joined: bool) {
+    state.capture_begin(9, A);
+    state.record_event(1, A, false);
+    assert!(write(state, A, 0).is_empty());
+    if joined {
+        state.record_event(1, A, false);
+    }
+    state.wait_event(1, B, false);
+    assert!(read(state, B, 0).is_empty());
+    state.wait_stream(A, B);
+    state.capture_end(9, true);
+}
+
+#[test]
+fn a_replay_does_what_was_captured() {
+    let mut state = State::new();
+    capture(&mut state, true);
+    write(&mut state, C, 0);
+    assert_eq!(state.replay(9, A).len(), 1);
+    // One replay comes after another, wherever they are.
+    assert!(state.replay(9, B).is_empty());
+    assert!(write(&mut state, B, 0).is_empty());
+    assert!(state.replay(9, B).is_empty());
+    let reports = write(&mut state, A, 0);
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    assert!(matches!(reports[0].previous.as_ref().unwrap().site, report::Site::Replay { graph: 9, .. }));
+    state.forget_graph(9);
+    assert!(state.replay(9, C).is_empty());
+}
+
+#[test]
+fn branches_of_a_graph_race() {
+    let mut state = State::new();
+    capture(&mut state, false);
+    let reports = state.replay(9, C);
+    let [report] = &reports[..] else { panic!("{reports:?}") };
+    assert_eq!(report.advice(), "graph 0x9 has no path from \"normal_\" to \"sum\"");
+}
+
+#[test]
+fn a_graph_keeps_its_own_memory_and_needs_that_of_others() {
+    let mut state = State::new();
+    state.alloc(64, 64, A, StackId::NONE);
+    state.capture_begin(9, A);
+    alloc(&mut state, A);
+    write(&mut state, A, 0);
+    write(&mut state, A, 64);
+    state.free(0, StackId::NONE);
+    assert_eq!(write(&mut state, A, 0)[0].conflict, Conflict::UseAfterFree);
+    state.capture_end(9, true);
+    assert!(state.replay(9, A).is_empty());
+    state.free(64, StackId(5));
+    let reports = state.replay(9, A);
+    assert_eq!((reports.len(), reports[0].conflict, reports[0].address), (1, Conflict::UseAfterFree, 64));
+    // Even where somebody else has it by now.
+    state.alloc(64, 64, A, StackId::NONE);
+    let reports = state.replay(9, A);
+    assert_eq!((reports.len(), reports[0].conflict), (1, Conflict::UseAfterFree));
+    assert_eq!(reports[0].allocation.as_ref().unwrap().freed, Some(StackId(5)));
+}
+
+#[test]
+fn nodes_of_a_graph_may_record_and_await_events() {
+    let mut state = State::new();
+    state.capture_begin(9, A);
+    write(&mut state, A, 0);
+    state.record_event(1, A, true);
+    write(&mut state, A, 64);
+    state.wait_event(2, A, true);
+    write(&mut state, A, 128);
+    state.capture_end(9, true);
+    write(&mut state, C, 128);
+    state.record_event(2, C, false);
+    assert!(state.replay(9, A).is_empty());
+    state.wait_event(1, B, false);
+    assert!(read(&mut state, B, 0).is_empty());
+    assert_eq!(read(&mut state, B, 64).len(), 1);
+}
+
+#[test]
+fn nothing_is_lost_when_what_is_done_is_swept() {
+    let mut state = State::new();
+    write(&mut state, A, 0);
+    write(&mut state, B, 64);
+    state.finish_stream(A);
+    state.sweep();
+    assert!(write(&mut state, C, 0).is_empty());
+    assert_eq!(write(&mut state, C, 64).len(), 1);
+}
