@@ -64,7 +64,7 @@ impl Block {
 
 /// All blocks, by address. No two have a byte in common.
 #[derive(Debug, Default)]
-pub struct Blocks(BTreeMap<u64, Block>);
+pub struct Blocks(BTreeMap<u64, Box<Block>>);
 
 impl Blocks {
     /// The block that a byte lies in.
@@ -75,15 +75,16 @@ impl Blocks {
 
     /// The block that begins at an address and was not freed.
     pub fn live_mut(&mut self, address: u64) -> Option<&mut Block> {
-        self.0.get_mut(&address).filter(|block| block.passed.is_none())
+        self.0.get_mut(&address).map(|block| &mut **block).filter(|block| block.passed.is_none())
     }
 
     /// The blocks that have some of these bytes.
     pub fn across(&self, start: u64, end: u64) -> impl Iterator<Item = &Block> {
-        let first = self.at(start).into_iter();
-        // Nothing lies in a range without bytes.
-        let above = (start < end).then(|| self.0.range((Bound::Excluded(start), Bound::Excluded(end))));
-        first.filter(move |_| start < end).chain(above.into_iter().flatten().map(|(_, block)| block))
+        let first = self.at(start).filter(|_| start < end);
+        // Mostly that is all. Nothing lies in a range without bytes.
+        let goes_on = start < end && first.is_none_or(|block| block.end < end);
+        let above = goes_on.then(|| self.0.range((Bound::Excluded(start), Bound::Excluded(end))));
+        first.into_iter().chain(above.into_iter().flatten().map(|(_, block)| &**block))
     }
 
     /// Where what there is of a block begins, of which nothing was cut off below unless the block was freed.
@@ -93,7 +94,7 @@ impl Blocks {
 
     /// Adds a block where there is none.
     pub fn add(&mut self, address: u64, block: Block) {
-        self.0.insert(address, block);
+        self.0.insert(address, Box::new(block));
     }
 
     /// Takes out what there is of blocks in a range: the pieces, from where to where. Of a freed block that reaches out of it,
@@ -111,13 +112,13 @@ impl Blocks {
             let (low, high) = (from.max(start), block.end.min(end));
             if block.passed.is_some() {
                 if from < low {
-                    self.0.insert(from, Block { end: low, ..block.clone() });
+                    self.0.insert(from, Box::new(Block { end: low, ..(*block).clone() }));
                 }
                 if high < block.end {
                     self.0.insert(high, block.clone());
                 }
             }
-            taken.push((low, high, block));
+            taken.push((low, high, *block));
         }
         taken
     }

@@ -94,9 +94,8 @@ impl Ranges {
         is_before: impl Fn(&Access) -> bool,
         found: &mut Vec<Meeting>,
     ) {
-        let first = self.cell_of(start).unwrap_or(start);
-        for (from, cell) in self.0.range(first..end) {
-            let (from, to) = (start.max(*from), end.min(cell.end));
+        let mut visit = |from: u64, cell: &Cell| {
+            let (from, to) = (start.max(from), end.min(cell.end));
             let reads: &[Access] = if kind.writes() { &cell.reads } else { &[] };
             let write = if reads.iter().all(&is_before) { cell.write.as_slice() } else { &[] };
             for previous in reads.iter().chain(write).filter(|previous| !is_before(previous)) {
@@ -105,6 +104,16 @@ impl Ranges {
                     None => found.push(Meeting { previous: *previous, start: from, end: to }),
                 }
             }
+        };
+        // Mostly a program works on the same bytes again and again.
+        if let Some(cell) = self.0.get(&start)
+            && cell.end >= end
+        {
+            return visit(start, cell);
+        }
+        let first = self.cell_of(start).unwrap_or(start);
+        for (from, cell) in self.0.range(first..end) {
+            visit(*from, cell);
         }
     }
 
@@ -114,7 +123,6 @@ impl Ranges {
         if start >= end {
             return;
         }
-        // Mostly a program works on the same bytes again and again.
         if let Some(cell) = self.0.get_mut(&start)
             && cell.end == end
         {

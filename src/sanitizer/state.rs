@@ -156,14 +156,16 @@ impl State {
             let is_before = |earlier: &Access| order.is_before(earlier.track, earlier.epoch, run.track);
             self.ranges.meetings((access.start, access.end), access.kind, is_before, &mut meetings);
             reports.extend(meetings.drain(..).map(|meeting| self.conflict(&access, &meeting)));
+            if !refuse {
+                self.ranges.add(&access, is_before);
+            }
         }
-        if refuse && !reports.is_empty() {
-            return reports;
-        }
-        for planned in operands {
-            let access = self.access(run, &planned, number, epoch);
-            let order = &self.order;
-            self.ranges.add(&access, |earlier| order.is_before(earlier.track, earlier.epoch, run.track));
+        if refuse && reports.is_empty() {
+            for planned in operands {
+                let access = self.access(run, &planned, number, epoch);
+                let order = &self.order;
+                self.ranges.add(&access, |earlier| order.is_before(earlier.track, earlier.epoch, run.track));
+            }
         }
         reports
     }

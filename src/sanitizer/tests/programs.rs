@@ -202,11 +202,18 @@ fn the_new_owner_of_a_block_has_its_order_from_the_blocks_stream() {
     alloc(&mut state, A);
     let reports = write(&mut state, B, 0);
     assert_eq!((reports[0].conflict, reports[0].missing), (Conflict::Reuse, Missing::Wait { too_early: false }));
-    // Where it goes to another stream the allocator has waited.
+}
+
+#[test]
+fn a_block_that_goes_to_another_stream_was_waited_for() {
+    let mut state = State::new();
+    alloc(&mut state, A);
+    write(&mut state, A, 0);
     state.free(0, StackId::NONE);
-    state.finish_stream(B);
+    write(&mut state, A, 64);
     alloc(&mut state, C);
     assert!(write(&mut state, C, 0).is_empty());
+    assert_eq!(write(&mut state, C, 64).len(), 1);
 }
 
 #[test]
@@ -256,6 +263,35 @@ fn branches_of_a_graph_race() {
     let reports = state.replay(9, C);
     let [report] = &reports[..] else { panic!("{reports:?}") };
     assert_eq!(report.advice(), "graph 0x9 has no path from \"normal_\" to \"sum\"");
+}
+
+#[test]
+fn a_branch_comes_after_what_it_left_in_the_middle() {
+    let mut state = State::new();
+    state.capture_begin(9, A);
+    write(&mut state, A, 0);
+    state.record_event(1, A, false);
+    write(&mut state, A, 64);
+    state.wait_event(1, B, false);
+    read(&mut state, B, 0);
+    read(&mut state, B, 64);
+    state.wait_stream(A, B);
+    state.capture_end(9, true);
+    let reports = state.replay(9, C);
+    let [report] = &reports[..] else { panic!("{reports:?}") };
+    assert_eq!(report.address, 64);
+}
+
+#[test]
+fn a_graph_that_is_no_more_may_still_run() {
+    let mut state = State::new();
+    for (graph, stream, races) in [(9, A, 0), (10, B, 1)] {
+        state.capture_begin(graph, stream);
+        write(&mut state, stream, 0);
+        state.capture_end(graph, true);
+        assert_eq!(state.replay(graph, stream).len(), races);
+        state.forget_graph(graph);
+    }
 }
 
 #[test]
