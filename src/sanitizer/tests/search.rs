@@ -15,11 +15,14 @@ const STREAMS: [Stream; 5] = [
 const APART: usize = 2;
 const BYTES: usize = 64;
 
+/// Some bytes: the first, how many, and what is done to them.
+type Piece = (u64, u64, Kind);
+
 /// What a program does next. Streams, events, graphs and blocks are named by small numbers.
 #[derive(Debug, Clone)]
 enum Step {
-    Work { stream: usize, operands: Vec<(u64, u64, Kind)> },
-    Look { operand: (u64, u64, Kind) },
+    Work { stream: usize, operands: Vec<Piece> },
+    Look { operand: Piece },
     Record { event: u64, stream: usize },
     Wait { event: u64, stream: usize },
     WaitStream { waiting: usize, awaited: usize },
@@ -35,7 +38,7 @@ enum Step {
     Replay { graph: u64, stream: usize },
 }
 
-fn operand() -> impl Strategy<Value = (u64, u64, Kind)> {
+fn operand() -> impl Strategy<Value = Piece> {
     let kind = prop_oneof![3 => Just(Kind::Read), 2 => Just(Kind::Write), 1 => Just(Kind::ReadWrite)];
     (0..BYTES as u64 - 12, 0_u64..12, kind)
 }
@@ -93,13 +96,13 @@ enum Mark {
 #[derive(Default, Clone)]
 struct Captured {
     tips: HashMap<usize, BTreeSet<usize>>,
-    nodes: Vec<(BTreeSet<usize>, Vec<(u64, u64, Kind)>)>,
+    nodes: Vec<(BTreeSet<usize>, Vec<Piece>)>,
 }
 
 struct Access {
     number: u64,
     node: usize,
-    operand: (u64, u64, Kind),
+    operand: Piece,
 }
 
 struct Block {
@@ -186,14 +189,14 @@ impl Model {
         }
     }
 
-    fn run(&mut self, node: usize, operands: &[(u64, u64, Kind)]) {
+    fn run(&mut self, node: usize, operands: &[Piece]) {
         self.operations += 1;
         let number = self.operations;
         self.accesses.extend(operands.iter().map(|operand| Access { number, node, operand: *operand }));
     }
 
     /// The freed lives that operands touch.
-    fn freed_lives(&self, operands: &[(u64, u64, Kind)]) -> BTreeSet<u32> {
+    fn freed_lives(&self, operands: &[Piece]) -> BTreeSet<u32> {
         let bytes = operands.iter().flat_map(|(start, bytes, _)| *start..start + bytes);
         bytes.filter_map(|byte| Some(self.freed.get(&(byte as usize))?.life)).collect()
     }
@@ -219,7 +222,7 @@ impl Model {
     }
 }
 
-fn operands(of: &[(u64, u64, Kind)]) -> Vec<Operand> {
+fn operands(of: &[Piece]) -> Vec<Operand> {
     of.iter().map(|(start, bytes, kind)| Operand::new(*start, *bytes, *kind)).collect()
 }
 
