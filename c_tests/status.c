@@ -62,6 +62,7 @@ static const struct {
     NAMED(PLINTH_ERROR_NCCL_UNAVAILABLE),
     NAMED(PLINTH_ERROR_COMMUNICATOR_NOT_READY),
     NAMED(PLINTH_ERROR_NVML_UNAVAILABLE),
+    NAMED(PLINTH_ERROR_RACE),
 };
 
 #define STATUSES (int32_t)(sizeof statuses / sizeof statuses[0])

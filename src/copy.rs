@@ -5,6 +5,7 @@ use crate::{
     error::{Context, Error, Result},
     memory,
     runtime::{self, Runtime},
+    sanitizer,
     status::Status,
     stream, sync_debug,
     units::Bytes,
@@ -47,13 +48,16 @@ pub fn in_stream(destination: Span, source: Span, handle: usize) -> Result<()> {
     if sync_debug::is_on() && (is_pageable(runtime, destination)? || is_pageable(runtime, source)?) {
         sync_debug::check("plinth_memcpy with pageable host memory")?;
     }
+    sanitizer::copy(runtime, stream, destination, source)?;
     note_pinned(runtime, &[destination, source], stream)
         .and_then(|()| {
             reaching(stream.device, &[destination, source], || {
                 runtime.in_stream(stream, |driver, raw| Ok(driver.copy(destination, source, raw)?))
             })
         })
-        .context(|| format!("copying {}", Bytes(destination.bytes() as u64)))
+        .context(|| format!("copying {}", Bytes(destination.bytes() as u64)))?;
+    sanitizer::copied(runtime, stream, destination);
+    Ok(())
 }
 
 /// Notes that work in a stream uses these memories, so far as they are cached pinned memory: freed, they stay out of use
@@ -138,9 +142,12 @@ pub fn between_current_streams(destination: Span, source: Span, non_blocking: bo
 
 fn copy_on(runtime: &Runtime, destination: Span, source: Span, device: u32) -> Result<()> {
     let stream = stream::current_on(runtime, device)?;
+    sanitizer::copy(runtime, stream, destination, source)?;
     reaching(device, &[destination, source], || {
         runtime.in_stream(stream, |driver, raw| Ok(driver.copy(destination, source, raw)?))
-    })
+    })?;
+    sanitizer::copied(runtime, stream, destination);
+    Ok(())
 }
 
 fn copy_on_and_wait(runtime: &Runtime, destination: Span, source: Span, device: u32) -> Result<()> {
@@ -154,6 +161,7 @@ fn copy_across(runtime: &Runtime, destination: Span, to: u32, source: Span, from
     let destination_context = runtime.device(to as i32)?.context(&runtime.driver)?;
     let source_context = runtime.device(from as i32)?.context(&runtime.driver)?;
     stream::order(runtime, copying, receiving)?;
+    sanitizer::copy(runtime, copying, destination, source)?;
     runtime.in_stream(copying, |driver, raw| {
         Ok(driver.copy_peer(destination, destination_context, source, source_context, raw)?)
     })?;
@@ -207,6 +215,7 @@ pub fn fill(destination: Span, pattern: Pattern, handle: usize) -> Result<()> {
             ),
         ));
     }
+    sanitizer::access(runtime, stream, &[sanitizer::write(destination)])?;
     note_pinned(runtime, &[destination], stream)
         .and_then(|()| fill_in(runtime, destination, pattern, stream))
         .context(|| format!("filling {}", Bytes(destination.bytes() as u64)))

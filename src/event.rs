@@ -12,6 +12,7 @@ use crate::{
     event_pool,
     handle::{HandleTable, Kind},
     runtime::{self, Runtime},
+    sanitizer,
     status::Status,
     stream::{self, Stream},
     sync_debug,
@@ -224,7 +225,12 @@ pub fn query(handle: u64) -> Result<bool> {
     let event = EVENTS.get(handle)?;
     let Some(native) = event.native.get() else { return Ok(true) };
     let runtime = runtime::ready()?;
-    runtime.in_any_context(|driver| Ok(driver.event_query(native)?))
+    let ahead = sanitizer::end_of_event(native);
+    let done = runtime.in_any_context(|driver| Ok(driver.event_query(native)?))?;
+    if done {
+        ahead.finish();
+    }
+    Ok(done)
 }
 
 /// Waits on the CPU for what an event recorded last; returns at once if it never was recorded.
@@ -261,7 +267,11 @@ pub fn elapsed_time(start: u64, end: u64) -> Result<f32> {
         ));
     }
     let runtime = runtime::ready()?;
+    let ahead = [start_native, end_native].map(sanitizer::end_of_event);
     let elapsed = runtime.in_any_context(|driver| Ok(driver.event_elapsed_time(start_native, end_native)?));
+    if elapsed.is_ok() {
+        ahead.iter().for_each(sanitizer::Ahead::finish);
+    }
     elapsed.map_err(|error| match error.driver_code() {
         codes::CUDA_ERROR_NOT_READY => {
             Error::new(Status::EVENT_NOT_COMPLETE, "both events must be complete before the time between them is asked")

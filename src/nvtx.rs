@@ -18,16 +18,22 @@ use std::{
     cell::Cell,
     collections::HashMap,
     ffi::{CStr, CString},
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::atomic::{AtomicU8, AtomicU64, Ordering},
 };
 
 thread_local! {
     /// The ranges that this thread pushed and did not pop, of all domains.
     static DEPTH: Cell<i32> = const { Cell::new(0) };
+    /// The library's call that this thread made last, where somebody wants to know.
+    static CALL: Cell<&'static str> = const { Cell::new("") };
 }
 
-/// Whether the library tells of its own calls.
-static OWN_CALLS: AtomicBool = AtomicBool::new(false);
+/// Who wants to know of the library's own calls.
+static OWN_CALLS: AtomicU8 = AtomicU8::new(0);
+/// A profiler, of all of them.
+const ANNOTATED: u8 = 1;
+/// The stream sanitizer, of the one that a thread is in.
+const NAMED: u8 = 2;
 
 /// Whether a tool listens.
 #[inline]
@@ -154,22 +160,44 @@ pub fn plain(message: &CStr) -> Annotation<'_> {
 
 /// Lets the library tell of its own calls, or keep quiet again.
 pub fn annotate_own_calls(on: bool) {
-    OWN_CALLS.store(on && nvtx::listens(), Ordering::Relaxed);
+    want(ANNOTATED, on && nvtx::listens());
 }
 
-/// Whether it does.
+/// Lets the library remember which of its calls a thread is in, or not any more.
+pub fn want_names(on: bool) {
+    want(NAMED, on);
+}
+
+/// The call of the library's that this thread is in, if that was to be remembered.
+pub fn call_name() -> &'static str {
+    CALL.get()
+}
+
+fn want(who: u8, on: bool) {
+    if on {
+        OWN_CALLS.fetch_or(who, Ordering::Relaxed);
+    } else {
+        OWN_CALLS.fetch_and(!who, Ordering::Relaxed);
+    }
+}
+
+/// Whether anybody wants to know of the library's own calls.
 #[inline(always)]
-pub fn annotates_own_calls() -> bool {
-    OWN_CALLS.load(Ordering::Relaxed)
+pub fn tells_own_calls() -> bool {
+    OWN_CALLS.load(Ordering::Relaxed) != 0
 }
 
 /// Begins the range of a call of the library's own, by the path of the function's name. Whether it did: the calls for ranges
 /// themselves are not told, for theirs would lie around what they begin.
 #[cold]
 #[inline(never)]
-pub fn begin_own_call(path: &str) -> bool {
+pub fn begin_own_call(path: &'static str) -> bool {
     let function = path.split("::").find(|part| part.starts_with("plinth_")).unwrap_or(path);
-    let told = !function.starts_with("plinth_nvtx_");
+    let wanted = OWN_CALLS.load(Ordering::Relaxed);
+    if wanted & NAMED != 0 {
+        CALL.set(function);
+    }
+    let told = wanted & ANNOTATED != 0 && !function.starts_with("plinth_nvtx_");
     if told {
         let name = CString::new(function).unwrap_or_default();
         Domain::DEFAULT.range_push(&plain(&name));

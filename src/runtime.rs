@@ -7,7 +7,7 @@ use crate::{
     device::Device,
     driver::{self, Driver, Kind, PointerInfo, Stream, StreamTable, codes},
     error::{Context, Error, Result},
-    process, properties, random,
+    process, properties, random, sanitizer,
     status::Status,
     testing, thread,
 };
@@ -73,8 +73,10 @@ fn initialize() -> Result<&'static Runtime> {
     if runtime.devices.is_empty() {
         return Err(driver::cuda::no_driver("the CUDA driver shows this process no device"));
     }
+    let sanitizer = sanitizer::wanted()?;
     match STATE.compare_exchange(LOADED, READY, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
+            sanitizer::begin(sanitizer)?;
             random::seed::apply_waiting(runtime)?;
             Ok(runtime)
         }

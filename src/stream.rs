@@ -11,6 +11,7 @@ use crate::{
     error::{Context, Error, Result},
     event_pool, properties,
     runtime::{self, Runtime},
+    sanitizer,
     status::Status,
     sync_debug, thread,
 };
@@ -211,7 +212,10 @@ pub fn from_external(stream: driver::Stream, number: i32) -> Result<usize> {
             return Err(elsewhere(handle, actual.map_or(native as u32, |device| device.ordinal), wanted.ordinal));
         }
     }
-    runtime.streams.add(stream, StreamInfo { device: wanted.ordinal, origin: StreamOrigin::External })?;
+    let blocking = runtime
+        .in_any_context(|driver| Ok(driver.stream_is_blocking(stream)?))
+        .context(|| format!("asking how stream {handle:#x} goes with the default stream"))?;
+    runtime.streams.add(stream, StreamInfo { device: wanted.ordinal, origin: StreamOrigin::External { blocking } })?;
     Ok(handle)
 }
 
@@ -297,7 +301,13 @@ pub fn exit(saved: Saved) -> Result<()> {
 #[inline]
 pub fn query(handle: usize) -> Result<bool> {
     let runtime = runtime::ready()?;
-    runtime.in_stream(resolve(runtime, handle)?, |driver, raw| Ok(driver.stream_query(raw)?))
+    let stream = resolve(runtime, handle)?;
+    let ahead = sanitizer::end_of_stream(stream);
+    let done = runtime.in_stream(stream, |driver, raw| Ok(driver.stream_query(raw)?))?;
+    if done {
+        ahead.finish();
+    }
+    Ok(done)
 }
 
 /// Waits until all work of a stream is done.
@@ -343,7 +353,9 @@ pub fn priority(handle: usize) -> Result<i32> {
     match stream.origin {
         None => Ok(0),
         Some(StreamOrigin::Pool { priority, .. }) => Ok(priority.into()),
-        Some(StreamOrigin::External) => runtime.in_stream(stream, |driver, raw| Ok(driver.stream_priority(raw)?)),
+        Some(StreamOrigin::External { .. }) => {
+            runtime.in_stream(stream, |driver, raw| Ok(driver.stream_priority(raw)?))
+        }
     }
 }
 
@@ -356,7 +368,7 @@ pub fn id(handle: usize) -> Result<u64> {
         Some(StreamOrigin::Pool { priority, index }) => {
             u64::from(index) << 5 | (1 - i64::from(priority)).unsigned_abs() << 1 | 1
         }
-        Some(StreamOrigin::External) => handle as u64,
+        Some(StreamOrigin::External { .. }) => handle as u64,
     })
 }
 
@@ -369,8 +381,14 @@ pub fn device(handle: usize) -> Result<u32> {
 pub fn launch_host_function(handle: usize, function: HostFunction) -> Result<()> {
     let runtime = runtime::ready()?;
     let stream = resolve(runtime, handle)?;
+    let first = sanitizer::before_host_function(runtime, stream)?;
     runtime
-        .in_stream(stream, |driver, raw| Ok(driver.launch_host_function(raw, function)?))
+        .in_stream(stream, |driver, raw| {
+            Ok(match &first {
+                None => driver.launch_host_function(raw, function),
+                Some(first) => driver.launch_host_function_after(raw, first.clone(), function),
+            }?)
+        })
         .context(|| format!("launching a host function on {}", stream.describe()))
 }
 

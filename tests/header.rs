@@ -41,6 +41,7 @@ const SECTIONS: &[&str] = &[
     "store",
     "telemetry",
     "nvtx",
+    "sanitizer",
     "testing",
 ];
 

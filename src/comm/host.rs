@@ -5,6 +5,7 @@ use crate::{
     error::{Context, Result},
     memory::Scratch,
     runtime::Runtime,
+    sanitizer,
     stream::{self, Stream},
     sync_debug,
     tensor::Tensor,
@@ -25,9 +26,12 @@ pub fn holds(tensor: &Tensor) -> bool {
 fn copy(runtime: &Runtime, stream: Stream, one: &Move, offsets: (i64, i64), bytes: u64) -> Result<()> {
     let from = one.from.memory.moved(offsets.0).of_length(bytes as usize);
     let to = one.to.memory.moved(offsets.1).of_length(bytes as usize);
+    sanitizer::copy(runtime, stream, to, from)?;
     runtime
         .in_stream(stream, |driver, raw| Ok(driver.copy(to, from, raw)?))
-        .context(|| format!("copying {} between host and device", Bytes(bytes)))
+        .context(|| format!("copying {} between host and device", Bytes(bytes)))?;
+    sanitizer::copied(runtime, stream, to);
+    Ok(())
 }
 
 /// Copies every run of a layout.
@@ -75,6 +79,7 @@ pub fn upload(runtime: &Runtime, stream: Stream, from: &Tensor, to: &Tensor) -> 
         (near.memory, near.device) = (scratch.memory().moved(low.wrapping_neg()), stream.device);
         let begin = scratch.memory();
         let whole = from.memory.moved(low).of_length(bytes as usize);
+        sanitizer::copy(runtime, stream, begin, whole)?;
         runtime
             .in_stream(stream, |driver, raw| Ok(driver.copy(begin, whole, raw)?))
             .context(|| format!("copying {} between host and device", Bytes(bytes)))?;

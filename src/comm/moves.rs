@@ -12,6 +12,7 @@ use crate::{
     kernel::Kernel,
     memory::Scratch,
     runtime::Runtime,
+    sanitizer,
     status::Status,
     stream::Stream,
     tensor::Tensor,
@@ -144,6 +145,8 @@ pub fn in_stream(runtime: &Runtime, stream: Stream, moves: &[Move]) -> Result<()
         let bytes = one.from.bytes();
         if one.is_run() && bytes >= engine {
             let span = |tensor: &Tensor| tensor.memory.of_length(bytes as usize);
+            let used = [sanitizer::read(span(&one.from)), sanitizer::write(span(&one.to))];
+            sanitizer::access(runtime, stream, &used)?;
             runtime
                 .in_stream(stream, |driver, raw| Ok(driver.copy(span(&one.to), span(&one.from), raw)?))
                 .context(|| format!("copying {}", Bytes(bytes)))?;
@@ -154,6 +157,8 @@ pub fn in_stream(runtime: &Runtime, stream: Stream, moves: &[Move]) -> Result<()
             if layout.len() == 1 {
                 runs.push(bytes, one.places())
             } else {
+                let used = [(&one.from, sanitizer::Kind::Read), (&one.to, sanitizer::Kind::Write)];
+                sanitizer::access_tensors(runtime, stream, &used)?;
                 Strided::of(one, layout).split(&mut strided)
             }
         }

@@ -10,6 +10,7 @@ use crate::{
     kernel::Kernel,
     memory::Scratch,
     runtime::Runtime,
+    sanitizer,
     status::Status,
     stream::Stream,
     tensor::ElementType,
@@ -187,6 +188,14 @@ impl Pieces {
         chunk: impl Fn(u64) -> u64,
         prepare: impl Fn(&mut Table),
     ) -> Result<()> {
+        sanitizer::access_with(runtime, stream, |operands| {
+            for (length, places) in self.each() {
+                let (sources, destinations) = places.split_at(self.sources);
+                let whole = |place: &Place| place.span.of_length(length as usize);
+                operands.extend(sources.iter().map(|place| sanitizer::read(whole(place))));
+                operands.extend(destinations.iter().map(|place| sanitizer::write(whole(place))));
+            }
+        })?;
         let mut pieces = self.each().peekable();
         while pieces.peek().is_some() {
             let mut table = Table::new(self.sources, self.destinations, 0);
@@ -298,6 +307,7 @@ pub fn bring(runtime: &Runtime, stream: Stream, from: Place, to: Place, bytes: u
     if source.address() == destination.address() {
         return Ok(());
     }
+    sanitizer::access(runtime, stream, &[sanitizer::read(source), sanitizer::write(destination)])?;
     let from_context = runtime.device(from.device as i32)?.context(&runtime.driver)?;
     let to_context = runtime.device(to.device as i32)?.context(&runtime.driver)?;
     runtime

@@ -21,6 +21,7 @@ use crate::{
     error::{Context, Error, Result},
     handle::{HandleTable, Kind as HandleKind},
     runtime::{self, Runtime},
+    sanitizer,
     status::Status,
     stream, sync_debug,
     tensor::ElementType,
@@ -303,6 +304,7 @@ impl Communicator {
         let raw = stream::of_device(handle, self.device as i32)?;
         let stream = stream::known(runtime, raw, self.device);
         let done = |driver: &crate::driver::Driver, raw| Ok(driver.stream_query(raw)?);
+        let ahead = sanitizer::end_of_stream(stream);
         Patience::new(limit).until(
             || format!("rank {} of {} waited for its work", self.rank, self.size),
             // In this order, since what waited in a group that failed ends as if it were done.
@@ -310,7 +312,9 @@ impl Communicator {
                 let done = runtime.in_stream(stream, done)?;
                 Ok((self.query()? && done).then_some(()))
             },
-        )
+        )?;
+        ahead.finish();
+        Ok(())
     }
 
     /// Ends the communicator, and what waits in it.

@@ -19,6 +19,7 @@ use crate::{
     },
     error::{Error, Result},
     runtime::Runtime,
+    sanitizer,
     status::Status,
     tensor::ElementType,
 };
@@ -267,6 +268,10 @@ pub fn issue(
     let Some((first, size, operation)) = batch.first() else { return Ok(()) };
     let ranks: Vec<&Rank> = batch.iter().map(|(rank, ..)| *rank).collect();
     let _held = hold(&ranks);
+    for (_, _, Operation { from, to, stream, .. }) in batch {
+        let used = [sanitizer::read(*from), sanitizer::write(*to)];
+        sanitizer::access(runtime, *stream, &used).map_err(Issued::Refused)?;
+    }
     let given = if batch.len() == 1 {
         first.issue(runtime, operation, *size)
     } else {

@@ -15,8 +15,9 @@ use crate::{
     driver::nccl::Nccl,
     error::{Error, Result},
     runtime::Runtime,
+    sanitizer,
     status::Status,
-    stream,
+    stream::{self, Stream},
 };
 use once_cell::sync::OnceCell;
 use parking_lot::{Condvar, Mutex};
@@ -337,7 +338,14 @@ impl Team {
         if let Some(ranks) = self.nccl_for(runtime, operations)? {
             let size = self.devices.len() as u32;
             let batch: Vec<_> = ranks.iter().zip(operations).map(|(rank, operation)| (rank, size, operation)).collect();
-            return nccl::issue(runtime, &batch, self.limit).map_err(Issued::into_error);
+            nccl::issue(runtime, &batch, self.limit).map_err(Issued::into_error)?;
+            let streams: Vec<Stream> = operations.iter().map(|operation| operation.stream).collect();
+            sanitizer::meet(&streams, |waiting, awaited| match first.kind {
+                Kind::Broadcast { root } => awaited == root as usize,
+                Kind::Reduce { root, .. } => waiting == root as usize,
+                _ => true,
+            });
+            return Ok(());
         }
         let parts: Vec<Part> = operations
             .iter()
@@ -382,6 +390,7 @@ impl Team {
         if apart {
             stream::order(runtime, send.stream, receive.stream)?;
         }
+        sanitizer::access(runtime, send.stream, &[sanitizer::read(send.from), sanitizer::write(receive.to)])?;
         runtime.in_stream(send.stream, |driver, raw| Ok(driver.copy_peer(receive.to, to, send.from, from, raw)?))?;
         if apart {
             stream::order(runtime, receive.stream, send.stream)?;

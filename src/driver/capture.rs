@@ -1,6 +1,6 @@
 //! The driver's stream capture: work that becomes a graph instead of being done.
 
-use super::{Answer, Driver, Graph, GraphNode, Stream, call, graph_node::raw_nodes, types::*};
+use super::{Answer, Driver, Graph, GraphNode, Stream, call, graph_node::raw_nodes, types::*, watch};
 use std::{ffi::c_uint, ptr};
 
 /// What the driver tells of a stream's capture.
@@ -20,7 +20,11 @@ impl Driver {
     /// Begins a capture in a stream. `mode` is one of `CU_STREAM_CAPTURE_MODE_...`.
     pub fn stream_begin_capture(&self, stream: Stream, mode: c_uint) -> Answer<()> {
         // SAFETY: the stream is live, and a wrong mode is answered with a code.
-        unsafe { call!(self, cuStreamBeginCapture_v2(stream.raw(), mode)) }
+        unsafe { call!(self, cuStreamBeginCapture_v2(stream.raw(), mode)) }?;
+        if let Some(watcher) = watch::watcher() {
+            watcher.capture_begun(self, stream, false);
+        }
+        Ok(())
     }
 
     /// Begins a capture into a graph that is there, such as the body of a conditional node: what is captured first comes
@@ -45,15 +49,23 @@ impl Driver {
                     mode
                 )
             )
+        }?;
+        if let Some(watcher) = watch::watcher() {
+            watcher.capture_begun(self, stream, true);
         }
+        Ok(())
     }
 
     /// Ends the capture that began in a stream, whatever comes of it; returns its graph.
     pub fn stream_end_capture(&self, stream: Stream) -> Answer<Graph> {
         let mut graph: CUgraph = ptr::null_mut();
         // SAFETY: the output is a live local, and the stream is live.
-        unsafe { call!(self, cuStreamEndCapture(stream.raw(), &mut graph)) }?;
-        Ok(Graph::found(graph))
+        let ended = unsafe { call!(self, cuStreamEndCapture(stream.raw(), &mut graph)) };
+        let ended = ended.map(|()| Graph::found(graph));
+        if let Some(watcher) = watch::watcher() {
+            watcher.capture_ended(self, stream, ended.ok());
+        }
+        ended
     }
 
     /// What is known of the capture that a stream takes part in.

@@ -1,6 +1,6 @@
 //! The driver's events.
 
-use super::{Answer, Driver, Stream, call, codes, types::*};
+use super::{Answer, Driver, Stream, call, codes, types::*, watch};
 use std::{
     ffi::c_uint,
     ptr,
@@ -58,20 +58,32 @@ impl Driver {
     /// Destroys an event.
     pub fn event_destroy(&self, event: Event) -> Answer<()> {
         // SAFETY: an `Event` is live until this call, after which its owner forgets it.
-        unsafe { call!(self, cuEventDestroy_v2(event.raw())) }
+        unsafe { call!(self, cuEventDestroy_v2(event.raw())) }?;
+        if let Some(watcher) = watch::watcher() {
+            watcher.event_ended(event);
+        }
+        Ok(())
     }
 
     /// Records an event in a stream.
     #[inline]
     pub fn event_record(&self, event: Event, stream: Stream) -> Answer<()> {
         // SAFETY: both are live objects of the driver's.
-        unsafe { call!(self, cuEventRecord(event.raw(), stream.raw())) }
+        unsafe { call!(self, cuEventRecord(event.raw(), stream.raw())) }?;
+        if let Some(watcher) = watch::watcher() {
+            watcher.recorded(self, event, stream, false);
+        }
+        Ok(())
     }
 
     /// Records an event in a capturing stream as a node of its own.
     pub fn event_record_external(&self, event: Event, stream: Stream) -> Answer<()> {
         // SAFETY: both are live objects of the driver's.
-        unsafe { call!(self, cuEventRecordWithFlags(event.raw(), stream.raw(), CU_EVENT_RECORD_EXTERNAL)) }
+        unsafe { call!(self, cuEventRecordWithFlags(event.raw(), stream.raw(), CU_EVENT_RECORD_EXTERNAL)) }?;
+        if let Some(watcher) = watch::watcher() {
+            watcher.recorded(self, event, stream, true);
+        }
+        Ok(())
     }
 
     /// Whether what an event recorded is complete.
@@ -87,8 +99,11 @@ impl Driver {
 
     /// Waits until what an event recorded is complete.
     pub fn event_synchronize(&self, event: Event) -> Answer<()> {
-        // SAFETY: the event is a live object of the driver's.
-        unsafe { call!(self, cuEventSynchronize(event.raw())) }
+        watch::awaiting(
+            |watcher| watcher.event_awaited(event),
+            // SAFETY: the event is a live object of the driver's.
+            || unsafe { call!(self, cuEventSynchronize(event.raw())) },
+        )
     }
 
     /// Milliseconds from `start` to `end`.

@@ -1,7 +1,7 @@
 //! The driver's graphs, and the executable graphs that are made of them. Their nodes are added in
 //! [`graph_node`](super::graph_node) and looked at in [`graph_view`](super::graph_view).
 
-use super::{Answer, Driver, HostFunction, Stream, call, codes, graph_node::KernelNode, types::*};
+use super::{Answer, Driver, HostFunction, Stream, call, codes, graph_node::KernelNode, types::*, watch};
 use std::{
     ffi::{CStr, c_uint, c_void},
     panic, ptr,
@@ -123,6 +123,12 @@ impl UpdateError {
     }
 }
 
+fn exec_changed(exec: GraphExec) {
+    if let Some(watcher) = watch::watcher() {
+        watcher.exec_changed(exec);
+    }
+}
+
 impl Driver {
     /// Makes a graph without nodes.
     pub fn graph_create(&self) -> Answer<Graph> {
@@ -135,7 +141,11 @@ impl Driver {
     /// Destroys a graph, with its nodes. Executable graphs made of it stay.
     pub fn graph_destroy(&self, graph: Graph) -> Answer<()> {
         // SAFETY: the graph is live until this call, after which its owner forgets it.
-        unsafe { call!(self, cuGraphDestroy(graph.raw())) }
+        unsafe { call!(self, cuGraphDestroy(graph.raw())) }?;
+        if let Some(watcher) = watch::watcher() {
+            watcher.graph_ended(graph);
+        }
+        Ok(())
     }
 
     /// Copies a graph and its child graphs.
@@ -143,7 +153,11 @@ impl Driver {
         let mut clone: CUgraph = ptr::null_mut();
         // SAFETY: the output is a live local, and the graph is live.
         unsafe { call!(self, cuGraphClone(&mut clone, graph.raw())) }?;
-        Ok(Graph::found(clone))
+        let clone = Graph::found(clone);
+        if let Some(watcher) = watch::watcher() {
+            watcher.graph_copied(graph, clone);
+        }
+        Ok(clone)
     }
 
     /// The node that a node of the original became in a clone.
@@ -159,7 +173,11 @@ impl Driver {
         let mut exec: CUgraphExec = ptr::null_mut();
         // SAFETY: the output is a live local, the graph is live, and wrong flags are answered with a code.
         unsafe { call!(self, cuGraphInstantiateWithFlags(&mut exec, graph.raw(), flags)) }?;
-        Ok(GraphExec::found(exec))
+        let exec = GraphExec::found(exec);
+        if let Some(watcher) = watch::watcher() {
+            watcher.exec_made(self, exec, graph);
+        }
+        Ok(exec)
     }
 
     /// Brings an executable graph to its device, so that the first launch need not.
@@ -178,7 +196,11 @@ impl Driver {
     /// Destroys an executable graph, which finishes its work first.
     pub fn graph_exec_destroy(&self, exec: GraphExec) -> Answer<()> {
         // SAFETY: the executable graph is live until this call, after which its owner forgets it.
-        unsafe { call!(self, cuGraphExecDestroy(exec.raw())) }
+        unsafe { call!(self, cuGraphExecDestroy(exec.raw())) }?;
+        if let Some(watcher) = watch::watcher() {
+            watcher.exec_ended(exec);
+        }
+        Ok(())
     }
 
     /// The flags that an executable graph was made with.
@@ -196,7 +218,12 @@ impl Driver {
         let mut info = ExecUpdateInfo { result: CU_GRAPH_EXEC_UPDATE_ERROR, error_node, error_from_node };
         // SAFETY: the output is a live local; both graphs are live.
         match unsafe { call!(self, cuGraphExecUpdate_v2(exec.raw(), graph.raw(), &mut info)) } {
-            Ok(()) => Ok(Ok(())),
+            Ok(()) => {
+                if let Some(watcher) = watch::watcher() {
+                    watcher.exec_made(self, exec, graph);
+                }
+                Ok(Ok(()))
+            }
             Err(failure) if failure.code == codes::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE => {
                 let named = |node: CUgraphNode| (!node.is_null()).then(|| GraphNode::found(node));
                 let (node, from) = (named(info.error_node), named(info.error_from_node));
@@ -211,14 +238,18 @@ impl Driver {
     pub fn graph_exec_set_kernel(&self, exec: GraphExec, node: GraphNode, kernel: &KernelNode) -> Answer<()> {
         let parameters = kernel.raw();
         // SAFETY: executable graph and node are live, and a `KernelNode` was vouched for when it was made.
-        unsafe { call!(self, cuGraphExecKernelNodeSetParams_v2(exec.raw(), node.raw(), &parameters)) }
+        unsafe { call!(self, cuGraphExecKernelNodeSetParams_v2(exec.raw(), node.raw(), &parameters)) }?;
+        exec_changed(exec);
+        Ok(())
     }
 
     /// Switches a kernel, copy or fill on or off for the launches of an executable graph from now on. `node` is one of the
     /// graph that it was made of.
     pub fn graph_node_set_enabled(&self, exec: GraphExec, node: GraphNode, enabled: bool) -> Answer<()> {
         // SAFETY: executable graph and node are live.
-        unsafe { call!(self, cuGraphNodeSetEnabled(exec.raw(), node.raw(), c_uint::from(enabled))) }
+        unsafe { call!(self, cuGraphNodeSetEnabled(exec.raw(), node.raw(), c_uint::from(enabled))) }?;
+        exec_changed(exec);
+        Ok(())
     }
 
     /// Whether a kernel, copy or fill is switched on.

@@ -1,6 +1,6 @@
 //! Adding to the driver's graphs: nodes of every type that plinth knows, and edges.
 
-use super::{Answer, Context, Driver, Event, Function, Graph, GraphNode, Span, call, types::*};
+use super::{Answer, Context, Driver, Event, Function, Graph, GraphNode, Span, call, types::*, watch};
 use std::{
     ffi::{c_uint, c_void},
     marker::PhantomData,
@@ -179,6 +179,19 @@ pub(super) fn raw_nodes(nodes: &[GraphNode]) -> *const CUgraphNode {
     nodes.as_ptr().cast()
 }
 
+fn graph_changed(graph: Graph) {
+    if let Some(watcher) = watch::watcher() {
+        watcher.graph_changed(graph);
+    }
+}
+
+fn event_node_added(graph: Graph, node: GraphNode, event: Event) {
+    if let Some(watcher) = watch::watcher() {
+        watcher.graph_changed(graph);
+        watcher.event_node_added(node, event);
+    }
+}
+
 impl Driver {
     /// Adds a kernel to a graph, behind `dependencies`.
     pub fn graph_add_kernel(&self, graph: Graph, dependencies: &[GraphNode], kernel: &KernelNode) -> Answer<GraphNode> {
@@ -187,6 +200,7 @@ impl Driver {
         // SAFETY: the output is a live local, graph and nodes are live, and a `KernelNode` was vouched for when it was
         // made.
         unsafe { call!(self, cuGraphAddKernelNode_v2(&mut node, graph.raw(), before, count, &parameters)) }?;
+        graph_changed(graph);
         Ok(GraphNode::found(node))
     }
 
@@ -212,6 +226,7 @@ impl Driver {
         unsafe {
             call!(self, cuGraphAddMemcpyNode(&mut node, graph.raw(), before, count, &parameters, context.raw()))
         }?;
+        graph_changed(graph);
         Ok(GraphNode::found(node))
     }
 
@@ -238,6 +253,7 @@ impl Driver {
         unsafe {
             call!(self, cuGraphAddMemsetNode(&mut node, graph.raw(), before, count, &parameters, context.raw()))
         }?;
+        graph_changed(graph);
         Ok(GraphNode::found(node))
     }
 
@@ -254,6 +270,7 @@ impl Driver {
         // SAFETY: the output is a live local, graph and nodes are live, and a `NodeFunction` was vouched for when it was
         // made.
         unsafe { call!(self, cuGraphAddHostNode(&mut node, graph.raw(), before, count, &parameters)) }?;
+        graph_changed(graph);
         Ok(GraphNode::found(node))
     }
 
@@ -263,6 +280,7 @@ impl Driver {
         let mut node: CUgraphNode = ptr::null_mut();
         // SAFETY: the output is a live local; graphs and nodes are live.
         unsafe { call!(self, cuGraphAddChildGraphNode(&mut node, graph.raw(), before, count, child.raw())) }?;
+        graph_changed(graph);
         Ok(GraphNode::found(node))
     }
 
@@ -272,6 +290,7 @@ impl Driver {
         let mut node: CUgraphNode = ptr::null_mut();
         // SAFETY: the output is a live local; graph and nodes are live.
         unsafe { call!(self, cuGraphAddEmptyNode(&mut node, graph.raw(), before, count)) }?;
+        graph_changed(graph);
         Ok(GraphNode::found(node))
     }
 
@@ -281,7 +300,9 @@ impl Driver {
         let mut node: CUgraphNode = ptr::null_mut();
         // SAFETY: the output is a live local; graph, nodes and event are live.
         unsafe { call!(self, cuGraphAddEventRecordNode(&mut node, graph.raw(), before, count, event.raw())) }?;
-        Ok(GraphNode::found(node))
+        let node = GraphNode::found(node);
+        event_node_added(graph, node, event);
+        Ok(node)
     }
 
     /// Adds a wait for what an event recorded last.
@@ -290,14 +311,18 @@ impl Driver {
         let mut node: CUgraphNode = ptr::null_mut();
         // SAFETY: the output is a live local; graph, nodes and event are live.
         unsafe { call!(self, cuGraphAddEventWaitNode(&mut node, graph.raw(), before, count, event.raw())) }?;
-        Ok(GraphNode::found(node))
+        let node = GraphNode::found(node);
+        event_node_added(graph, node, event);
+        Ok(node)
     }
 
     /// Makes the second node of each pair wait for the first.
     pub fn graph_add_dependencies(&self, graph: Graph, edges: &[(GraphNode, GraphNode)]) -> Answer<()> {
         let (from, to): (Vec<GraphNode>, Vec<GraphNode>) = edges.iter().copied().unzip();
         // SAFETY: graph and nodes are live, and both lists are as long as is said.
-        unsafe { call!(self, cuGraphAddDependencies(graph.raw(), raw_nodes(&from), raw_nodes(&to), edges.len())) }
+        unsafe { call!(self, cuGraphAddDependencies(graph.raw(), raw_nodes(&from), raw_nodes(&to), edges.len())) }?;
+        graph_changed(graph);
+        Ok(())
     }
 
     /// Makes a condition for a conditional node of a graph or of a part of it. With a default, each launch of the graph
@@ -345,6 +370,7 @@ impl Driver {
         unsafe { call!(self, cuGraphAddNode_v2(&mut node, graph.raw(), before, ptr::null(), count, &mut parameters)) }?;
         // SAFETY: the driver put the address of an array there that has a graph for each body and lives with the node.
         let bodies = (0..size as usize).map(|index| Graph::found(unsafe { parameters.bodies.add(index).read() }));
+        graph_changed(graph);
         Ok((GraphNode::found(node), bodies.collect()))
     }
 }

@@ -38,6 +38,7 @@ mod stream_table;
 pub mod table;
 pub mod types;
 mod virtual_memory;
+pub mod watch;
 
 pub use capture::CaptureInfo;
 pub use context::Context;

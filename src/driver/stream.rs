@@ -1,10 +1,14 @@
 //! The driver's streams.
 
-use super::{Answer, Context, Driver, Event, call, codes, types::*};
+use super::{Answer, Context, Driver, Event, call, codes, types::*, watch};
 use std::{
     ffi::{c_int, c_uint, c_void},
+    panic::{self, AssertUnwindSafe},
     ptr,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 /// A stream of the driver's: one that plinth made and keeps for ever, one that the caller vouched for, or one of the
@@ -83,6 +87,23 @@ impl HostFunction {
     }
 }
 
+/// A function of the library's, and one of the caller's that is called after it.
+struct Followed {
+    first: Arc<dyn Fn() + Send + Sync>,
+    then: HostFunction,
+}
+
+/// # Safety
+/// `data` is a [`Followed`] in a box, and this the only call with it.
+unsafe extern "C" fn run_followed(data: *mut c_void) {
+    // SAFETY: that is what it is, and nobody else has it.
+    let Followed { first, then } = *unsafe { Box::from_raw(data.cast::<Followed>()) };
+    // There is nobody to tell of a panic.
+    let _ = panic::catch_unwind(AssertUnwindSafe(|| first()));
+    // SAFETY: a `HostFunction` was vouched for when it was made, for one call.
+    unsafe { (then.function)(then.data) }
+}
+
 impl Driver {
     /// Makes a stream that does not wait for the default stream, in the calling thread's context.
     pub fn stream_create(&self, priority: c_int) -> Answer<Stream> {
@@ -111,15 +132,22 @@ impl Driver {
 
     /// Waits until all work of a stream is done.
     pub fn stream_synchronize(&self, stream: Stream) -> Answer<()> {
-        // SAFETY: the stream is live.
-        unsafe { call!(self, cuStreamSynchronize(stream.raw())) }
+        watch::awaiting(
+            |watcher| watcher.stream_awaited(self, stream),
+            // SAFETY: the stream is live.
+            || unsafe { call!(self, cuStreamSynchronize(stream.raw())) },
+        )
     }
 
     /// Lets later work of a stream wait for what an event recorded.
     #[inline]
     pub fn stream_wait_event(&self, stream: Stream, event: Event, flags: c_uint) -> Answer<()> {
         // SAFETY: both are live objects of the driver's.
-        unsafe { call!(self, cuStreamWaitEvent(stream.raw(), event.raw(), flags)) }
+        unsafe { call!(self, cuStreamWaitEvent(stream.raw(), event.raw(), flags)) }?;
+        if let Some(watcher) = watch::watcher() {
+            watcher.waits(self, stream, event, flags == CU_EVENT_WAIT_EXTERNAL);
+        }
+        Ok(())
     }
 
     /// The priority with which a stream was made.
@@ -128,6 +156,14 @@ impl Driver {
         // SAFETY: the output is a live local, and the stream is live.
         unsafe { call!(self, cuStreamGetPriority(stream.raw(), &mut priority)) }?;
         Ok(priority)
+    }
+
+    /// Whether a stream and the default stream wait for each other.
+    pub fn stream_is_blocking(&self, stream: Stream) -> Answer<bool> {
+        let mut flags = 0;
+        // SAFETY: the output is a live local, and the stream is live.
+        unsafe { call!(self, cuStreamGetFlags(stream.raw(), &mut flags)) }?;
+        Ok(flags & CU_STREAM_NON_BLOCKING == 0)
     }
 
     /// The context of a stream.
@@ -188,5 +224,20 @@ impl Driver {
     pub fn launch_host_function(&self, stream: Stream, function: HostFunction) -> Answer<()> {
         // SAFETY: the stream is live, and a `HostFunction` was vouched for when it was made.
         unsafe { call!(self, cuLaunchHostFunc(stream.raw(), Some(function.function), function.data)) }
+    }
+
+    /// Lets a stream that does not capture call `first`, and then a function of the caller's.
+    pub fn launch_host_function_after(
+        &self,
+        stream: Stream,
+        first: Arc<dyn Fn() + Send + Sync>,
+        then: HostFunction,
+    ) -> Answer<()> {
+        let data = Box::into_raw(Box::new(Followed { first, then })).cast::<c_void>();
+        // SAFETY: the stream is live, and the function takes what it gets, which lives until it is called once.
+        unsafe { call!(self, cuLaunchHostFunc(stream.raw(), Some(run_followed), data)) }.inspect_err(|_| {
+            // SAFETY: the call failed, so that the function will not run, and nobody else has the pointer.
+            drop(unsafe { Box::from_raw(data.cast::<Followed>()) });
+        })
     }
 }

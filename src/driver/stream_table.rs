@@ -39,14 +39,17 @@ pub enum StreamOrigin {
         index: u8,
     },
     /// A stream that somebody else made and owns.
-    External,
+    External {
+        /// Whether it and the default stream wait for each other.
+        blocking: bool,
+    },
 }
 
 impl StreamInfo {
     fn pack(self) -> u64 {
         let origin = match self.origin {
             StreamOrigin::Pool { priority, index } => 1 | u64::from(index) << 8 | u64::from(priority as u8) << 16,
-            StreamOrigin::External => 0,
+            StreamOrigin::External { blocking } => u64::from(blocking) << 1,
         };
         u64::from(self.device) << 32 | origin
     }
@@ -55,7 +58,7 @@ impl StreamInfo {
         let origin = if bits & 1 == 1 {
             StreamOrigin::Pool { priority: (bits >> 16) as u8 as i8, index: (bits >> 8) as u8 }
         } else {
-            StreamOrigin::External
+            StreamOrigin::External { blocking: bits & 2 != 0 }
         };
         StreamInfo { device: (bits >> 32) as u32, origin }
     }
@@ -173,8 +176,9 @@ mod tests {
     proptest! {
         #[test]
         fn packing_loses_nothing(device in 0u32..64, priority in -8i8..=0, index in 0u8..32, external: bool) {
+            let blocking = index % 2 == 1;
             let origin =
-                if external { StreamOrigin::External } else { StreamOrigin::Pool { priority, index } };
+                if external { StreamOrigin::External { blocking } } else { StreamOrigin::Pool { priority, index } };
             let info = StreamInfo { device, origin };
             prop_assert_eq!(StreamInfo::unpack(info.pack()), info);
         }
@@ -185,7 +189,8 @@ mod tests {
             let mut model = HashMap::new();
             for (handle, device) in handles {
                 let handle = handle << 4;
-                table.add(stream(handle), StreamInfo { device, origin: StreamOrigin::External }).unwrap();
+                let origin = StreamOrigin::External { blocking: false };
+                table.add(stream(handle), StreamInfo { device, origin }).unwrap();
                 model.insert(handle, device);
                 prop_assert!(table.find(handle + 8).is_none());
             }

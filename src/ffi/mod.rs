@@ -41,6 +41,7 @@ pub mod pointer;
 pub mod pool;
 pub mod properties;
 pub mod random;
+pub mod sanitizer;
 pub mod snapshot;
 pub mod status;
 pub mod store;

@@ -121,6 +121,8 @@ pub const PLINTH_ERROR_NCCL_UNAVAILABLE: plinth_status_t = 52;
 pub const PLINTH_ERROR_COMMUNICATOR_NOT_READY: plinth_status_t = 53;
 /// NVML, which knows what GPUs are doing, is not on this machine or cannot be used.
 pub const PLINTH_ERROR_NVML_UNAVAILABLE: plinth_status_t = 54;
+/// The stream sanitizer found that nothing orders the call after others that it must come after.
+pub const PLINTH_ERROR_RACE: plinth_status_t = 55;
 
 /// Returns the name of a status, "PLINTH_ERROR_OUT_OF_MEMORY"; "PLINTH_ERROR_UNKNOWN" for a number that is none.
 ///

@@ -12,6 +12,7 @@ use crate::{
     handle::{HandleTable, Kind},
     memory::{self, PoolId, pool},
     runtime::{self, Runtime},
+    sanitizer,
     status::Status,
     stream::{self, Stream},
     sync_debug,
@@ -292,6 +293,7 @@ impl Captured {
         give(&self.outputs)?;
         let runtime = runtime::ready()?;
         for (to, from) in copies {
+            sanitizer::access(runtime, stream, &[sanitizer::read(from), sanitizer::write(to)])?;
             copy::reaching(stream.device, &[to, from], || {
                 runtime.in_stream(stream, |driver, raw| Ok(driver.copy(to, from, raw)?))
             })

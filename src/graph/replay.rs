@@ -6,6 +6,7 @@ use crate::{
     driver::{self, GraphExec, types::*},
     error::{Context, Error, Result},
     runtime::{self, Runtime},
+    sanitizer,
     status::Status,
     stream::{self, Stream},
     thread,
@@ -137,6 +138,7 @@ impl Ready {
 
 #[inline]
 fn launch(runtime: &Runtime, device: u32, exec: GraphExec, stream: driver::Stream) -> Result<()> {
+    sanitizer::replay(exec, stream, device)?;
     if stream.handle() > CU_STREAM_PER_THREAD {
         return runtime.in_any_context(|driver| driver.graph_launch(exec, stream).context(|| "replaying a graph"));
     }

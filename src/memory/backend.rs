@@ -34,9 +34,11 @@ use crate::{
         Segment, Stream,
         plugin::Plugin,
         types::{CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_PER_THREAD},
+        watch,
     },
     error::{Context, Error, Result},
     runtime::Runtime,
+    sanitizer,
     status::Status,
     thread,
     units::Bytes,
@@ -270,8 +272,12 @@ pub fn alloc(kind: Kind, runtime: &'static Runtime, number: i32, stream: Stream,
         config: &config,
         request: Request { size, requested: bytes },
     };
-    let (address, owner) = place.alloc(kind)?;
-    book::enter(address, Block { owner, own: place.own_use(), size, requested: bytes, uses: Vec::new() }, device);
+    let (address, owner) = watch::unseen(|| place.alloc(kind))?;
+    let block = Block { owner, own: place.own_use(), size, requested: bytes, uses: Vec::new() };
+    if sanitizer::is_on() {
+        sanitizer::allocated(block.owned(address));
+    }
+    book::enter(address, block, device);
     Ok(address)
 }
 
@@ -283,8 +289,13 @@ pub fn free(address: u64) -> Option<Result<()>> {
         // The process is exiting, and its memory goes with it.
         return Some(Ok(()));
     };
-    let later = finish_later(runtime);
-    Some(give_back(runtime, address, block).and(later))
+    if sanitizer::is_on() {
+        sanitizer::freed(block.owned(address));
+    }
+    Some(watch::unseen(|| {
+        let later = finish_later(runtime);
+        give_back(runtime, address, block).and(later)
+    }))
 }
 
 /// Gives a block back to whoever it is from; later, if a stream that uses it is capturing and that cannot be done now.
@@ -319,6 +330,9 @@ fn finish_later(runtime: &Runtime) -> Result<()> {
 #[cold]
 pub fn record_stream(address: u64, wanted: Use) -> bool {
     let plugin = book::with(address, |block| {
+        if sanitizer::is_on() {
+            sanitizer::recorded(block.owned(address), wanted.stream, wanted.device);
+        }
         if let Owner::Plugin(plugin) = &block.owner {
             return Some(plugin.clone());
         }

@@ -18,6 +18,7 @@ use crate::{
     driver::{Stream, types::CU_STREAM_PER_THREAD},
     error::{Error, Result},
     runtime::{self, Runtime},
+    sanitizer,
     status::Status,
     thread,
     units::Bytes,
@@ -214,6 +215,10 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
         return Ok(());
     }
     block.used_elsewhere = true;
+    let (begin, bytes) = (block.address, block.requested);
+    if let Some(owned) = inner.space.listener.as_ref().and_then(|listener| listener.owned(begin, bytes)) {
+        sanitizer::recorded(owned, stream, number);
+    }
     let its_thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
     let wanted = Use { stream, device: number, thread: its_thread };
     let uses = inner.uses.entry(id).or_default();

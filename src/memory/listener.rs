@@ -12,6 +12,7 @@ use super::{
     space::Space,
     trace, tracing, trackers,
 };
+use crate::sanitizer::{self, Owned};
 
 /// See the module's comment.
 #[derive(Debug, Clone)]
@@ -26,6 +27,8 @@ pub struct Listener {
     traced: bool,
     /// Whether there are trackers.
     told: bool,
+    /// Whether the stream sanitizer is on, and of which thread the stream's handle is then.
+    checked: Option<u64>,
     /// For what the caller is found out.
     context: Context,
     /// The actions that are not kept.
@@ -39,7 +42,8 @@ pub fn tune(device: u32, inner: &mut Inner) {
     let before = inner.space.listener.take();
     let Options { enabled, context, max_entries, skip_actions, .. } = history::options();
     let (traced, told) = (tracing::recorder().is_on(), trackers::are_there());
-    if enabled == Enabled::Off && !traced && !told {
+    let checked = sanitizer::is_on().then_some(inner.key.thread);
+    if enabled == Enabled::Off && !traced && !told && checked.is_none() {
         return;
     }
     let mut log = before.and_then(|before| before.log);
@@ -48,7 +52,7 @@ pub fn tune(device: u32, inner: &mut Inner) {
     }
     let context = if enabled == Enabled::Off { Context::None } else { context };
     let (stream, pool) = (inner.key.stream, inner.key.pool);
-    let listener = Listener { device, stream, pool, traced, told, context, skip: skip_actions, log };
+    let listener = Listener { device, stream, pool, traced, told, checked, context, skip: skip_actions, log };
     inner.space.listener = Some(Box::new(listener));
 }
 
@@ -73,6 +77,11 @@ impl Listener {
     #[inline]
     fn keeps(&self, action: Action) -> bool {
         self.log.is_some() && self.skip & action.bit() == 0
+    }
+
+    /// A block, as the sanitizer is told of it, if it is on.
+    pub fn owned(&self, address: u64, bytes: u64) -> Option<Owned> {
+        self.checked.map(|thread| Owned { address, bytes, device: self.device, stream: self.stream, thread })
     }
 
     /// Makes an entry of this moment, with the caller where the context has `least`.
@@ -131,6 +140,9 @@ impl Space {
             let (device, stream) = (listener.device, listener.stream);
             tracing::recorder().record_alloc(trace::Block { device, address, stream, size: requested });
         }
+        if let Some(owned) = listener.owned(address, requested) {
+            sanitizer::allocated(owned);
+        }
         block.stack = listener.alloc(address, requested);
         if listener.told {
             // Whoever asked hears that there is something to settle, and the trackers with it.
@@ -145,6 +157,9 @@ impl Space {
         let block = &self.blocks[id];
         if listener.traced {
             tracing::recorder().record_free(listener.device, block.address);
+        }
+        if let Some(owned) = listener.owned(block.address, block.requested) {
+            sanitizer::freed(owned);
         }
         listener.free(block.address, block.requested, !block.used_elsewhere);
         listener.told

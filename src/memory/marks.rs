@@ -1,6 +1,7 @@
 //! When the device is done with memory: marks in streams, and what waits for them.
 //!
-//! Nothing here makes the CPU wait but [`reap`] when it is told to. A mark is an event; a stream that is capturing gets none,
+//! Nothing here makes the CPU wait but [`reap`] when it is told to, and no order that is made here is one that the stream
+//! sanitizer is told of: it is there or not as memory happens to be short. A mark is an event; a stream that is capturing gets none,
 //! since the event would become a part of the graph, and what waits for it stays unmarked until the capture is over.
 
 use super::{
@@ -10,7 +11,7 @@ use super::{
 use crate::{
     capturing,
     device::Device,
-    driver::{Answer, Driver, Failure, Stream, codes, types::*},
+    driver::{Answer, Driver, Failure, Stream, codes, types::*, watch},
     error::{Context, Error, Result},
     event_pool,
     runtime::Runtime,
@@ -49,8 +50,10 @@ pub fn order(runtime: &Runtime, device: &Device, waiting: Stream, arena: &Arena)
         if is_capturing(driver, waiting) || is_capturing(driver, awaited) {
             return Ok(false);
         }
-        driver.event_record(event, awaited)?;
-        driver.stream_wait_event(waiting, event, CU_EVENT_WAIT_DEFAULT)?;
+        watch::unseen(|| {
+            driver.event_record(event, awaited)?;
+            driver.stream_wait_event(waiting, event, CU_EVENT_WAIT_DEFAULT)
+        })?;
         Ok(true)
     })
 }
@@ -99,7 +102,11 @@ pub(super) fn is_passed(runtime: &Runtime, slot: &mut Mark, wait: bool) -> bool 
     let Ok(device) = super::device_memory::device(runtime, number) else { return false };
     let done = device.with_context(&runtime.driver, |driver| {
         Ok(driver.with_relaxed_capture(|| {
-            if wait { driver.event_synchronize(event).map(|()| true) } else { driver.event_query(event) }
+            if wait {
+                watch::unseen(|| driver.event_synchronize(event)).map(|()| true)
+            } else {
+                driver.event_query(event)
+            }
         })??)
     });
     if matches!(done, Ok(true)) {
@@ -133,7 +140,7 @@ pub(super) fn finish_stream(
     let event = event_pool::take(device, driver, 0)?;
     let recorded = driver.event_record(event, stream);
     drop(held);
-    let waited = recorded.and_then(|()| driver.event_synchronize(event));
+    let waited = recorded.and_then(|()| watch::unseen(|| driver.event_synchronize(event)));
     event_pool::give_back(device, 0, event);
     waited.map(|()| true).map_err(Error::from)
 }

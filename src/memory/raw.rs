@@ -4,6 +4,7 @@ use crate::{
     driver::{MemoryKind, Span, codes},
     error::{Context, Error, Result},
     runtime::{self, Runtime},
+    sanitizer,
     status::Status,
     sync_debug,
     units::Bytes,
@@ -44,10 +45,13 @@ pub fn free(span: Span) -> Result<()> {
         return Err(not_allocated(span, "plinth_device_malloc"));
     }
     sync_debug::check("plinth_device_free")?;
+    let ahead = sanitizer::end_of_all(runtime);
     let device = runtime.device(info.device)?;
     device
         .with_context(&runtime.driver, |driver| Ok(driver.memory_free(span)?))
-        .map_err(|error| refused(error, span, "plinth_device_malloc"))
+        .map_err(|error| refused(error, span, "plinth_device_malloc"))?;
+    ahead.finish();
+    Ok(())
 }
 
 /// Allocates pinned host memory that every device may use, and returns its address; 0 for a size of 0.
@@ -72,9 +76,12 @@ pub fn free_pinned(span: Span) -> Result<()> {
         return Err(not_allocated(span, "plinth_pinned_malloc"));
     }
     sync_debug::check("plinth_pinned_free")?;
+    let ahead = sanitizer::end_of_all(runtime);
     runtime
         .in_any_context(|driver| Ok(driver.pinned_free(span)?))
-        .map_err(|error| refused(error, span, "plinth_pinned_malloc"))
+        .map_err(|error| refused(error, span, "plinth_pinned_malloc"))?;
+    ahead.finish();
+    Ok(())
 }
 
 /// Pins memory of the program's own. `flags` are `CU_MEMHOSTREGISTER_...`.
@@ -110,12 +117,15 @@ pub fn host_unregister(span: Span) -> Result<()> {
         return Err(not_allocated(span, "plinth_host_register"));
     }
     sync_debug::check("plinth_host_unregister")?;
+    let ahead = sanitizer::end_of_all(runtime);
     runtime.in_any_context(|driver| Ok(driver.with_relaxed_capture(|| driver.host_unregister(span))??)).map_err(
         |error| match error.driver_code() {
             codes::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED => not_allocated(span, "plinth_host_register"),
             _ => refused(error, span, "plinth_host_register"),
         },
-    )
+    )?;
+    ahead.finish();
+    Ok(())
 }
 
 /// Allocates managed memory on a device and returns its address; 0 for a size of 0. Not more than is free there: the driver
@@ -151,10 +161,13 @@ pub fn managed_free(span: Span) -> Result<()> {
         return Err(not_allocated(span, "plinth_managed_malloc"));
     }
     sync_debug::check("plinth_managed_free")?;
+    let ahead = sanitizer::end_of_all(runtime);
     let device = runtime.device(info.device)?;
     device
         .with_context(&runtime.driver, |driver| Ok(driver.memory_free(span)?))
-        .map_err(|error| refused(error, span, "plinth_managed_malloc"))
+        .map_err(|error| refused(error, span, "plinth_managed_malloc"))?;
+    ahead.finish();
+    Ok(())
 }
 
 /// Whether an address is in pinned memory, whoever pinned it.

@@ -12,6 +12,7 @@ use crate::{
     error::{Context, Error, Result},
     kernel::Kernel,
     runtime::{self, Runtime},
+    sanitizer,
     status::Status,
     stream::{self, Stream},
     tensor::{ElementType, Tensor},
@@ -65,6 +66,7 @@ pub fn fill(tensor: &Tensor, plan: &Plan, generator: u64, stream: usize) -> Resu
     }
     let filled = || -> Result<()> {
         let layout = Layout::of(tensor)?;
+        sanitizer::access_tensors(place.runtime, place.stream, &[(tensor, sanitizer::Kind::Write)])?;
         let mut taking = place.generator.take(generator::capture_id(place.stream)?)?;
         let bytes = tensor.element.bytes();
         if layout.is_split(bytes) {
@@ -153,6 +155,8 @@ pub fn bernoulli_each(tensor: &Tensor, probabilities: &Tensor, generator: u64, s
     };
     let (bytes, read_bytes) = (tensor.element.bytes() as i64, probabilities.element.bytes() as i64);
     let launched = || -> Result<()> {
+        let used = [(&probabilities, sanitizer::Kind::Read), (tensor, sanitizer::Kind::Write)];
+        sanitizer::access_tensors(place.runtime, place.stream, &used)?;
         let mut taking = place.generator.take(generator::capture_id(place.stream)?)?;
         // PyTorch takes ten, however many elements there are.
         let philox = taking.next(10);

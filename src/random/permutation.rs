@@ -10,6 +10,7 @@ use crate::{
     error::{Context, Error, Result},
     kernel::Kernel,
     memory::Scratch,
+    sanitizer,
     status::Status,
     tensor::{ElementType, Tensor},
 };
@@ -82,6 +83,10 @@ fn permute(place: &Place, tensor: &Tensor, stride: i64) -> Result<()> {
         0 => None,
         bits => Some(Scratch::alloc(n * 8 + counters_bytes(bits) as u64, place.stream)?),
     };
+    sanitizer::access_with(place.runtime, place.stream, |operands| {
+        sanitizer::operands(tensor, sanitizer::Kind::Write, operands);
+        operands.extend(scratch.as_ref().map(|scratch| sanitizer::write(scratch.memory())));
+    })?;
     let mut taking = place.generator.take(generator::capture_id(place.stream)?)?;
     let mut permutation = Permutation::of(tensor.memory, n as u32, scratch.as_ref().map(Scratch::memory));
     permutation.stride = stride;

@@ -19,8 +19,8 @@ pub struct Life {
     pub address: u64,
     /// Its bytes.
     pub bytes: u64,
-    /// The stream that it was for.
-    pub stream: Stream,
+    /// The stream that it was for; none for memory of the CPU.
+    pub stream: Option<Stream>,
     /// Who asked for it.
     pub stack: StackId,
     /// The graph whose capture it was given out in.
@@ -45,7 +45,7 @@ pub struct Block {
     pub end: u64,
     /// Its life.
     pub life: Life,
-    /// The track of its stream.
+    /// The track of its stream, or the CPU's.
     pub track: Track,
     /// The tracks of the streams that were recorded for it.
     pub recorded: Vec<Track>,

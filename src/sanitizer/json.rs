@@ -19,6 +19,14 @@ pub fn json(reports: &[Report]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// A report as a JSON object.
+pub fn one(report: &Report) -> String {
+    let mut out = Vec::new();
+    // Writing to memory cannot fail.
+    let _ = report.write_json(&mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 fn write_list<T>(
     out: &mut Vec<u8>,
     items: &[T],
@@ -66,18 +74,18 @@ impl Report {
     }
 }
 
-fn write_stream(out: &mut Vec<u8>, stream: Stream) -> io::Result<()> {
-    write!(out, "\"device\":{},\"stream\":{}", stream.device, stream.handle)
+fn write_stream(out: &mut Vec<u8>, stream: Option<Stream>) -> io::Result<()> {
+    match stream {
+        Some(stream) => write!(out, "\"device\":{},\"stream\":{}", stream.device, stream.handle),
+        None => out.write_all(b"\"device\":null,\"stream\":null"),
+    }
 }
 
 fn write_side(out: &mut Vec<u8>, side: &Side) -> io::Result<()> {
     out.extend(b"{\"name\":");
     quote(out, &side.name)?;
     write!(out, ",\"kind\":\"{}\",", side.kind.name())?;
-    match side.site.stream() {
-        Some(stream) => write_stream(out, stream)?,
-        None => out.extend(b"\"device\":null,\"stream\":null"),
-    }
+    write_stream(out, side.site.stream())?;
     match side.site {
         Site::Replay { graph, .. } | Site::Capture { graph, .. } => write!(out, ",\"graph\":{graph}")?,
         _ => out.extend(b",\"graph\":null"),

@@ -18,21 +18,34 @@
 //! **Memory.** The allocator gives memory out and takes it back (`blocks`), which orders nothing by itself: a stream that was
 //! neither recorded for the block nor waited for may still be at it when its next owner is, and that is found as any race is,
 //! with the advice to record the stream.
+//!
+//! **Hearing.** What orders work is told by the driver's own calls ([`crate::driver::watch`], `watcher`), so that no order
+//! that anybody makes is missed; what works on memory, by the library's calls (`hooks`), which know what they read and write;
+//! blocks by the allocators. `session` is the one sanitizer of the process, `log` what the environment wants of it.
 
 pub mod blocks;
 pub mod found;
+mod hooks;
 pub mod json;
+mod log;
 mod order;
 mod ranges;
 mod recording;
 pub mod report;
+mod session;
+mod shapes;
 mod sides;
 mod state;
 #[cfg(test)]
 mod tests;
+mod watcher;
 
+pub use hooks::*;
+pub use log::{begin, wanted};
 pub use order::Moment;
 pub use report::{Conflict, Report};
+pub use session::{Callback, Mode, clear, counts, is_on, mode, reports, set_callback, set_mode};
+pub use shapes::operands;
 pub use state::State;
 
 use crate::stack::StackId;

@@ -239,7 +239,8 @@ fn tell_side(text: &mut String, what: &str, side: &Side) {
 
 fn tell_life(text: &mut String, what: &str, life: &Life) {
     let range = range(life.address, life.bytes);
-    let _ = writeln!(text, "  {what}: {range}, allocated for {} by", InStream(life.stream));
+    let place = life.stream.map_or("the CPU".into(), |stream| InStream(stream).to_string());
+    let _ = writeln!(text, "  {what}: {range}, allocated for {place} by");
     tell_stack(text, life.stack);
     if let Some(stack) = life.freed {
         let _ = writeln!(text, "  and freed by");

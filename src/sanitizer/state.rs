@@ -17,7 +17,7 @@ const LEAST_SWEEP: usize = 4096;
 
 /// What an event recorded.
 #[derive(Debug, Clone)]
-enum Mark {
+pub(super) enum Mark {
     Moment(Moment),
     /// Nodes of a graph that is being captured.
     Nodes {
@@ -118,8 +118,14 @@ impl State {
         track
     }
 
-    fn capture_of(&self, stream: Stream) -> Option<u64> {
+    /// The capture that a stream is in.
+    pub fn capture_of(&self, stream: Stream) -> Option<u64> {
         if self.capturing.is_empty() { None } else { self.capturing.get(&stream).copied() }
+    }
+
+    /// The number of a name.
+    pub fn name(&mut self, name: &str) -> u32 {
+        self.sides.number(name)
     }
 
     /// An operation is put into a stream, or done by the CPU. What is wrong with it; where anything is and `refuse` is set, the
@@ -177,7 +183,8 @@ impl State {
         Access { start, end, track, epoch, number, stack, name, life, kind }
     }
 
-    fn life_at(&self, byte: u64) -> u32 {
+    /// The number of the life of the block that a byte lies in; 0 for other memory.
+    pub fn life_at(&self, byte: u64) -> u32 {
         self.blocks.at(byte).map_or(0, |block| block.life.number)
     }
 
@@ -212,7 +219,7 @@ impl State {
         let site = self.sides.site(previous.track);
         // What the former owner's own stream still does is waited for by that stream: the others wait for it as ever.
         let missing = match former {
-            Some(life) if site.stream().is_some_and(|stream| stream != life.stream) => Missing::RecordStream,
+            Some(life) if site.stream().is_some_and(|stream| Some(stream) != life.stream) => Missing::RecordStream,
             _ => Missing::Wait { too_early: self.order.waited_for(previous.track, access.track) > 0 },
         };
         Report {
@@ -239,7 +246,7 @@ impl State {
 
 /// What makes order.
 impl State {
-    fn mark(&mut self, stream: Stream) -> Mark {
+    pub(super) fn mark(&mut self, stream: Stream) -> Mark {
         match self.capture_of(stream).and_then(|graph| Some((graph, self.captures.get(&graph)?))) {
             Some((graph, capture)) => {
                 Mark::Nodes { graph, nodes: capture.tips.get(&stream).cloned().unwrap_or_default() }
@@ -248,7 +255,7 @@ impl State {
         }
     }
 
-    fn obey(&mut self, stream: Stream, mark: &Mark) {
+    pub(super) fn obey(&mut self, stream: Stream, mark: &Mark) {
         match mark {
             Mark::Moment(moment) => {
                 // A captured stream cannot wait for what is no part of its graph.
@@ -276,24 +283,29 @@ impl State {
         self.order.moment(track)
     }
 
+    /// What the CPU sees done that waits now until a stream has nothing left to do.
+    pub fn end_of_stream(&mut self, stream: Stream) -> Moment {
+        let track = if stream.manner == Manner::Default { self.enter(stream) } else { self.track(stream) };
+        self.order.moment(track)
+    }
+
+    /// The same of a device.
+    pub fn end_of_device(&self, device: u32) -> Vec<Moment> {
+        let of_device = self.streams.iter().filter(|(stream, _)| stream.device == device);
+        of_device.map(|(_, track)| self.order.moment(*track)).collect()
+    }
+
+    /// The same of an event.
+    pub fn end_of_event(&self, event: u64) -> Option<Moment> {
+        match self.events.get(&event) {
+            Some(Mark::Moment(moment)) => Some(moment.clone()),
+            _ => None,
+        }
+    }
+
     /// The CPU has seen that all of a moment is done.
     pub fn finish(&mut self, moment: &Moment) {
         self.order.finish(moment);
-    }
-
-    /// The CPU has seen that a stream has nothing left to do.
-    pub fn finish_stream(&mut self, stream: Stream) {
-        let track = if stream.manner == Manner::Default { self.enter(stream) } else { self.track(stream) };
-        self.order.finish(&self.order.moment(track));
-    }
-
-    /// The CPU has seen that a device has nothing left to do.
-    pub fn finish_device(&mut self, device: u32) {
-        for (stream, track) in &self.streams {
-            if stream.device == device {
-                self.order.finish(&self.order.moment(*track));
-            }
-        }
     }
 
     /// A stream waits for what another has now.
@@ -321,13 +333,6 @@ impl State {
         }
     }
 
-    /// The CPU has seen that what an event recorded last is done.
-    pub fn finish_event(&mut self, event: u64) {
-        if let Some(Mark::Moment(moment)) = self.events.get(&event) {
-            self.order.finish(moment);
-        }
-    }
-
     /// An event is no more.
     pub fn forget_event(&mut self, event: u64) {
         self.events.remove(&event);
@@ -336,29 +341,43 @@ impl State {
 
 /// Memory.
 impl State {
-    /// An allocator has given a block out.
-    pub fn alloc(&mut self, address: u64, bytes: u64, stream: Stream, stack: StackId) {
+    /// An allocator has given a block out, for a stream or for the CPU.
+    pub fn alloc(&mut self, address: u64, bytes: u64, stream: impl Into<Option<Stream>>, stack: StackId) {
         if bytes == 0 {
             return;
         }
-        let track = self.track(stream);
-        let graph = self.capture_of(stream);
+        let stream = stream.into();
+        let track = stream.map_or(Track::CPU, |stream| self.track(stream));
+        let graph = stream.and_then(|stream| self.capture_of(stream));
         self.lives += 1;
         let end = address.saturating_add(bytes);
         let life = Life { number: self.lives, address, bytes, stream, stack, graph, freed: None };
-        let pieces = self.blocks.take(address, end);
+        let past = blocks::past(self.take_back(address, bytes, Some(track)));
+        self.blocks.add(address, Block { end, life, track, recorded: Vec::new(), passed: None, past });
+    }
+
+    /// Freed memory goes to its next owner: what the allocator has waited for can be in conflict with nothing any more. What
+    /// there was of blocks.
+    pub fn take_back(&mut self, address: u64, bytes: u64, owner: Option<Track>) -> Vec<(u64, u64, Block)> {
+        let pieces = self.blocks.take(address, address.saturating_add(bytes));
         for (from, to, block) in &pieces {
             let Some(passed) = &block.passed else { continue };
-            // The allocator has seen the recorded streams pass, and another stream's memory only goes on when that has.
-            let own = (block.track != track).then_some(&passed.own);
+            // The recorded streams have passed, and another stream's memory only goes on when that has.
+            let own = owner.filter(|track| block.track != *track).map(|_| &passed.own);
             let moments = || passed.recorded.iter().chain(own);
             if moments().next().is_some() {
                 let is_past = |access: &Access| moments().any(|moment| moment.covers(access.track, access.epoch));
                 self.ranges.retain(*from, *to, |access| !is_past(access));
             }
         }
-        let past = blocks::past(pieces);
-        self.blocks.add(address, Block { end, life, track, recorded: Vec::new(), passed: None, past });
+        pieces
+    }
+
+    /// A block is there that was given out before anybody listened, unless it is known.
+    pub fn ensure(&mut self, address: u64, bytes: u64, stream: impl Into<Option<Stream>>) {
+        if self.blocks.live_mut(address).is_none() {
+            self.alloc(address, bytes, stream, StackId::NONE);
+        }
     }
 
     /// A stream is recorded as using a block.
@@ -391,6 +410,11 @@ impl State {
 
 /// Graphs.
 impl State {
+    /// Whether a stream captures, as far as is known here.
+    pub fn captures(&self, stream: Stream) -> bool {
+        self.capture_of(stream).is_some()
+    }
+
     /// A stream begins to capture a graph.
     pub fn capture_begin(&mut self, graph: u64, stream: Stream) {
         let mut capture = Capture::default();
@@ -410,8 +434,19 @@ impl State {
         }
     }
 
+    /// A graph does what another does. Whether that one is known.
+    pub fn copy_graph(&mut self, from: u64, to: u64) -> bool {
+        let recording = self.graphs.get(&from).map(|graph| graph.recording.clone());
+        let known = recording.is_some();
+        match recording {
+            Some(recording) => self.add_graph(to, recording),
+            None => self.forget_graph(to),
+        }
+        known
+    }
+
     /// There is a graph.
-    fn add_graph(&mut self, graph: u64, recording: Recording) {
+    pub fn add_graph(&mut self, graph: u64, recording: Recording) {
         self.forget_graph(graph);
         self.graphs.insert(graph, Graph { recording, tracks: Vec::new(), last: None });
     }
@@ -447,8 +482,9 @@ impl State {
         tips.push(node);
     }
 
-    /// A graph is launched in a stream. What is wrong with what it does.
-    pub fn replay(&mut self, graph: u64, stream: Stream) -> Vec<Report> {
+    /// A graph is launched in a stream. What is wrong with what it does; where anything is and `refuse` is set, it will not be
+    /// launched.
+    pub fn replay(&mut self, graph: u64, stream: Stream, refuse: bool) -> Vec<Report> {
         let Some(mut known) = self.graphs.remove(&graph) else { return Vec::new() };
         let track = self.enter(stream);
         while known.tracks.len() < known.recording.branches() {
@@ -488,6 +524,10 @@ impl State {
             moments.push(self.order.moment(on));
         }
         for on in &known.tracks {
+            if refuse && !reports.is_empty() {
+                // What never runs is in nobody's way.
+                self.order.finish_alone(*on);
+            }
             self.order.wait(track, &self.order.moment(*on));
         }
         known.last = Some(self.order.moment(track));

@@ -13,6 +13,7 @@ use crate::{
     event_pool,
     kernel::Kernel,
     runtime,
+    sanitizer::{self, Operand},
     status::Status,
     stream::Stream,
     tensor::ElementType,
@@ -311,7 +312,12 @@ impl Group {
         };
         let sequences: Vec<Sequence> = transfers.iter().map(sequence).collect();
         let count = transfers.len() as u32;
-        self.launch(&sequences, stream, Kernel::GroupTransfer, |driver, function, raw| {
+        let used = transfers.iter().map(|transfer| match transfer.sends {
+            true => sanitizer::read(transfer.memory),
+            false => sanitizer::write(transfer.memory),
+        });
+        let used: Vec<Operand> = used.collect();
+        self.launch(&sequences, stream, Kernel::GroupTransfer, &used, |driver, function, raw| {
             Ok(driver.launch_transfers(function, count, &told, raw)?)
         })
     }
@@ -341,13 +347,14 @@ impl Group {
             if read * written > 0 {
                 check_overlap(mode, u64::from(self.rank()) * bytes, from, to)?;
             }
+            let used = [sanitizer::read(from), sanitizer::write(to)];
             let mut told = Collective::of(self.circle(), from, to);
             (told.bytes, told.count, told.mode, told.element, told.root) = (bytes, count, mode as u32, number, root);
             told.op = OPS.iter().position(|(known, _)| Some(*known) == op).unwrap_or(0) as u32;
             let step = if mode.has_parts() { bytes.div_ceil(u64::from(self.size())) } else { bytes };
             let blocks = self.tuning().blocks_for(step, self.size());
             let kernel = if op.is_some() { reducing } else { Kernel::GroupCopy };
-            self.launch(&[Sequence::Collectives], stream, kernel, |driver, function, raw| {
+            self.launch(&[Sequence::Collectives], stream, kernel, &used, |driver, function, raw| {
                 Ok(driver.launch_group(function, blocks, &told, raw)?)
             })
         };
@@ -381,6 +388,7 @@ impl Group {
         sequences: &[Sequence],
         stream: Stream,
         kernel: Kernel,
+        used: &[Operand],
         launch: impl Fn(&Driver, driver::Function, driver::Stream) -> Result<()>,
     ) -> Result<()> {
         if stream.device != self.device() {
@@ -404,6 +412,7 @@ impl Group {
         let mut noted = orders.0.iter_mut().filter(|order| sequences.contains(&order.of)).collect::<Vec<_>>();
         runtime.in_stream(stream, |driver, raw| {
             noted.iter().try_for_each(|order| order.wait(driver, raw, capture))?;
+            sanitizer::access(runtime, stream, used)?;
             launch(driver, function, raw)?;
             noted.iter_mut().try_for_each(|order| order.note(driver, raw, capture))
         })

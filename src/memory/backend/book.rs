@@ -11,6 +11,7 @@ use crate::{
         stats::{ByPool, Stats},
     },
     runtime::Runtime,
+    sanitizer::Owned,
 };
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -28,6 +29,12 @@ pub(super) struct Block {
 }
 
 impl Block {
+    /// The block, as the sanitizer is told of it.
+    pub fn owned(&self, address: u64) -> Owned {
+        let Use { stream, device, thread } = self.own;
+        Owned { address, bytes: self.requested, device, stream: stream.handle(), thread }
+    }
+
     /// Whether a stream that uses it is capturing, so that it cannot be waited for.
     pub fn waits_for_a_capture(&self, runtime: &Runtime) -> bool {
         std::iter::once(&self.own).chain(&self.uses).any(|one| {

@@ -5,7 +5,7 @@
 //! gives back when the last of them is gone. Nothing is asked of the driver under the lock here, since it may give tickets
 //! back from a thread that holds locks of its own.
 
-use super::{map, with_shelf};
+use super::{class, map, with_shelf};
 use crate::{
     driver::{Graph, Ticket, codes, types::*},
     error::{Context, Error, Result},
@@ -14,6 +14,7 @@ use crate::{
         marks, route,
     },
     runtime::Runtime,
+    sanitizer,
     status::Status,
     stream::Stream,
     thread,
@@ -162,6 +163,9 @@ fn release(ticket: u64) {
         book.settle(begin)
     });
     if let Some(address) = done {
+        if let Some(place) = map::find(address) {
+            sanitizer::forget_memory(address, class::size(place.class));
+        }
         give_back(address);
         super::after_graph(address);
     }
@@ -179,6 +183,7 @@ impl Book {
 /// Puts a block that waited among the free ones.
 fn give_back(address: u64) {
     let Some(place) = map::find(address) else { return };
+    sanitizer::pinned_passed(address, class::size(place.class));
     with_shelf(place.class, |shelf, size| {
         if shelf.end_wait(place.slab, address, size) {
             super::figures::end(size);
@@ -193,6 +198,11 @@ pub fn hold_back(runtime: &Runtime, address: u64) {
         (uses.freed, uses.waits) = (true, true);
         std::mem::take(&mut uses.streams)
     });
+    if sanitizer::is_on()
+        && let Some(place) = map::find(address)
+    {
+        sanitizer::pinned_freed(address, class::size(place.class), &streams);
+    }
     let mut marks: Vec<(Use, Mark)> =
         streams.into_iter().map(|wanted| (wanted, marks::mark(runtime, wanted))).collect();
     // What was over long ago needs no place in the queue.

@@ -1,4 +1,24 @@
-//! Tests of the sanitizer: programs with a known verdict, and random ones against a search.
+//! What the model finds, and what it does not.
 
 mod programs;
 mod search;
+
+use super::{State, Stream};
+
+/// What a CPU waits for, waited for at once.
+impl State {
+    fn finish_stream(&mut self, stream: Stream) {
+        let end = self.end_of_stream(stream);
+        self.finish(&end);
+    }
+
+    fn finish_device(&mut self, device: u32) {
+        self.end_of_device(device).iter().for_each(|end| self.finish(end));
+    }
+
+    fn finish_event(&mut self, event: u64) {
+        if let Some(end) = self.end_of_event(event) {
+            self.finish(&end);
+        }
+    }
+}

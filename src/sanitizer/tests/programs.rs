@@ -244,23 +244,23 @@ fn a_replay_does_what_was_captured() {
     let mut state = State::new();
     capture(&mut state, true);
     write(&mut state, C, 0);
-    assert_eq!(state.replay(9, A).len(), 1);
+    assert_eq!(state.replay(9, A, false).len(), 1);
     // One replay comes after another, wherever they are.
-    assert!(state.replay(9, B).is_empty());
+    assert!(state.replay(9, B, false).is_empty());
     assert!(write(&mut state, B, 0).is_empty());
-    assert!(state.replay(9, B).is_empty());
+    assert!(state.replay(9, B, false).is_empty());
     let reports = write(&mut state, A, 0);
     assert_eq!(reports.len(), 1, "{reports:?}");
     assert!(matches!(reports[0].previous.as_ref().unwrap().site, report::Site::Replay { graph: 9, .. }));
     state.forget_graph(9);
-    assert!(state.replay(9, C).is_empty());
+    assert!(state.replay(9, C, false).is_empty());
 }
 
 #[test]
 fn branches_of_a_graph_race() {
     let mut state = State::new();
     capture(&mut state, false);
-    let reports = state.replay(9, C);
+    let reports = state.replay(9, C, false);
     let [report] = &reports[..] else { panic!("{reports:?}") };
     assert_eq!(report.advice(), "graph 0x9 has no path from \"normal_\" to \"sum\"");
 }
@@ -277,7 +277,7 @@ fn a_branch_comes_after_what_it_left_in_the_middle() {
     read(&mut state, B, 64);
     state.wait_stream(A, B);
     state.capture_end(9, true);
-    let reports = state.replay(9, C);
+    let reports = state.replay(9, C, false);
     let [report] = &reports[..] else { panic!("{reports:?}") };
     assert_eq!(report.address, 64);
 }
@@ -289,7 +289,7 @@ fn a_graph_that_is_no_more_may_still_run() {
         state.capture_begin(graph, stream);
         write(&mut state, stream, 0);
         state.capture_end(graph, true);
-        assert_eq!(state.replay(graph, stream).len(), races);
+        assert_eq!(state.replay(graph, stream, false).len(), races);
         state.forget_graph(graph);
     }
 }
@@ -305,13 +305,13 @@ fn a_graph_keeps_its_own_memory_and_needs_that_of_others() {
     state.free(0, StackId::NONE);
     assert_eq!(write(&mut state, A, 0)[0].conflict, Conflict::UseAfterFree);
     state.capture_end(9, true);
-    assert!(state.replay(9, A).is_empty());
+    assert!(state.replay(9, A, false).is_empty());
     state.free(64, StackId(5));
-    let reports = state.replay(9, A);
+    let reports = state.replay(9, A, false);
     assert_eq!((reports.len(), reports[0].conflict, reports[0].address), (1, Conflict::UseAfterFree, 64));
     // Even where somebody else has it by now.
     state.alloc(64, 64, A, StackId::NONE);
-    let reports = state.replay(9, A);
+    let reports = state.replay(9, A, false);
     assert_eq!((reports.len(), reports[0].conflict), (1, Conflict::UseAfterFree));
     assert_eq!(reports[0].allocation.as_ref().unwrap().freed, Some(StackId(5)));
 }
@@ -328,7 +328,7 @@ fn nodes_of_a_graph_may_record_and_await_events() {
     state.capture_end(9, true);
     write(&mut state, C, 128);
     state.record_event(2, C, false);
-    assert!(state.replay(9, A).is_empty());
+    assert!(state.replay(9, A, false).is_empty());
     state.wait_event(1, B, false);
     assert!(read(&mut state, B, 0).is_empty());
     assert_eq!(read(&mut state, B, 64).len(), 1);

@@ -368,7 +368,7 @@ fn apply(model: &mut Model, state: &mut State, step: &Step) -> Vec<Report> {
                 model.last[*stream] = Some(end);
                 model.graphs.insert(*graph, (captured, Some(end)));
             }
-            return state.replay(*graph, STREAMS[*stream]);
+            return state.replay(*graph, STREAMS[*stream], false);
         }
     }
     Vec::new()

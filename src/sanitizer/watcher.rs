@@ -1,0 +1,261 @@
+//! What the driver's calls tell the sanitizer: events, waits, captures and graphs.
+//!
+//! What a captured graph does is known from the capture, in which all that was told for its streams became nodes. Of a graph
+//! that was built, or that was changed after its capture, copies and fills are looked up in the driver's own nodes.
+
+use super::{
+    Kind, Operand, State, Stream, hooks,
+    recording::{Action, Planned, Recording},
+    session::{caller, named, with},
+};
+use crate::{
+    driver::{
+        Driver, Event, Graph, GraphExec, GraphNode, NodeType, Stream as RawStream,
+        types::CU_STREAM_CAPTURE_STATUS_NONE,
+        watch::{AtEnd, Watcher},
+    },
+    runtime, thread,
+};
+use parking_lot::Mutex;
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// The watcher.
+pub static WATCHER: Watch = Watch;
+
+/// See the module's comment.
+#[derive(Debug)]
+pub struct Watch;
+
+/// Graphs that can be launched are known by the driver's handle; what they are made of by that and this.
+const TEMPLATE: u64 = 1 << 63;
+/// A capture into a part of a graph, of which nobody knows whether it will be carried out.
+const PART: u64 = 1 << 62;
+/// The most graphs inside each other that are looked into.
+const DEEPEST: usize = 16;
+
+static NEXT_CAPTURE: AtomicU64 = AtomicU64::new(1);
+/// The events of nodes that were added by hand.
+static EVENT_NODES: Mutex<Option<HashMap<GraphNode, u64>>> = Mutex::new(None);
+
+/// The device of the calling thread's context, whose default stream a default stream is.
+fn current_device(driver: &Driver) -> u32 {
+    let native = driver.context_device().ok();
+    let devices = runtime::usable().map(|runtime| runtime.devices()).unwrap_or_default();
+    let owner = devices.iter().find(|device| Some(device.native) == native);
+    owner.map_or_else(thread::device, |device| device.ordinal)
+}
+
+fn of(driver: &Driver, stream: RawStream) -> Stream {
+    named(stream.handle(), || current_device(driver))
+}
+
+fn number(event: Event) -> u64 {
+    event.native() as u64
+}
+
+fn template(graph: Graph) -> u64 {
+    graph.handle() as u64 | TEMPLATE
+}
+
+impl Watcher for Watch {
+    fn stream_awaited(&self, driver: &Driver, stream: RawStream) -> AtEnd {
+        let ahead = hooks::stream_ahead(of(driver, stream));
+        Box::new(move || ahead.finish())
+    }
+
+    fn event_awaited(&self, event: Event) -> AtEnd {
+        let ahead = hooks::event_ahead(event);
+        Box::new(move || ahead.finish())
+    }
+
+    fn context_awaited(&self, driver: &Driver) -> AtEnd {
+        let ahead = hooks::device_ahead(current_device(driver));
+        Box::new(move || ahead.finish())
+    }
+
+    fn recorded(&self, driver: &Driver, event: Event, stream: RawStream, external: bool) {
+        let stream = of(driver, stream);
+        with(|state| state.record_event(number(event), stream, external));
+    }
+
+    fn waits(&self, driver: &Driver, stream: RawStream, event: Event, external: bool) {
+        let stream = of(driver, stream);
+        with(|state| state.wait_event(number(event), stream, external));
+    }
+
+    fn event_ended(&self, event: Event) {
+        with(|state| state.forget_event(number(event)));
+    }
+
+    fn capture_begun(&self, driver: &Driver, stream: RawStream, part: bool) {
+        let capture = NEXT_CAPTURE.fetch_add(1, Ordering::Relaxed) | if part { PART } else { 0 };
+        let stream = of(driver, stream);
+        with(|state| state.capture_begin(capture, stream));
+    }
+
+    fn capture_ended(&self, driver: &Driver, stream: RawStream, graph: Option<Graph>) {
+        // A call that failed may have left the capture as it was.
+        let goes_on = || !matches!(driver.stream_capture_status(stream), Ok(CU_STREAM_CAPTURE_STATUS_NONE));
+        if graph.is_none() && goes_on() {
+            return;
+        }
+        let stream = of(driver, stream);
+        with(|state| {
+            let Some(capture) = state.capture_of(stream) else { return };
+            let kept = graph.filter(|_| capture & PART == 0);
+            state.capture_end(capture, kept.is_some());
+            if let Some(graph) = kept {
+                state.copy_graph(capture, template(graph));
+                state.forget_graph(capture);
+            }
+        });
+    }
+
+    fn graph_changed(&self, graph: Graph) {
+        with(|state| state.forget_graph(template(graph)));
+    }
+
+    fn event_node_added(&self, node: GraphNode, event: Event) {
+        EVENT_NODES.lock().get_or_insert_default().insert(node, number(event));
+    }
+
+    fn graph_copied(&self, from: Graph, to: Graph) {
+        with(|state| state.copy_graph(template(from), template(to)));
+    }
+
+    fn graph_ended(&self, graph: Graph) {
+        with(|state| state.forget_graph(template(graph)));
+    }
+
+    fn exec_made(&self, driver: &Driver, exec: GraphExec, graph: Graph) {
+        let exec = exec.handle() as u64;
+        if with(|state| state.copy_graph(template(graph), exec)) == Some(false) {
+            let mut steps = Vec::new();
+            let looked = look(driver, graph, &[], DEEPEST, &mut steps);
+            // One that cannot be understood is not looked after: what it does is not told.
+            if looked.is_some() {
+                let stack = caller();
+                with(|state| {
+                    let recording = record(state, &steps, stack);
+                    state.add_graph(exec, recording);
+                });
+            }
+        }
+    }
+
+    fn exec_changed(&self, exec: GraphExec) {
+        with(|state| state.forget_graph(exec.handle() as u64));
+    }
+
+    fn exec_ended(&self, exec: GraphExec) {
+        with(|state| state.forget_graph(exec.handle() as u64));
+    }
+}
+
+/// What a node does, as far as it can be seen.
+enum Deed {
+    Work(&'static str, Vec<Operand>),
+    Record(u64),
+    Wait(u64),
+}
+
+struct Step {
+    after: Vec<usize>,
+    deed: Deed,
+}
+
+/// Adds what the nodes of a graph do behind others, each after those that it waits for; the numbers of the last ones.
+fn look(driver: &Driver, graph: Graph, before: &[usize], deepest: usize, steps: &mut Vec<Step>) -> Option<Vec<usize>> {
+    let nodes = driver.graph_nodes(graph).ok()?;
+    let edges = driver.graph_edges(graph).ok()?;
+    let mut open: HashMap<GraphNode, usize> = nodes.iter().map(|node| (*node, 0)).collect();
+    let (mut awaited, mut waiting) = (HashMap::<_, Vec<GraphNode>>::new(), HashMap::<_, Vec<GraphNode>>::new());
+    for (from, to) in edges {
+        *open.get_mut(&to)? += 1;
+        waiting.entry(from).or_default().push(to);
+        awaited.entry(to).or_default().push(from);
+    }
+    let mut ready: Vec<GraphNode> = nodes.iter().copied().filter(|node| open[node] == 0).rev().collect();
+    let mut ends: HashMap<GraphNode, Vec<usize>> = HashMap::new();
+    let mut leaves = Vec::new();
+    while let Some(node) = ready.pop() {
+        let mut after: Vec<usize> =
+            awaited.get(&node).into_iter().flatten().flat_map(|from| ends[from].iter().copied()).collect();
+        if after.is_empty() {
+            after.extend(before);
+        }
+        after.sort_unstable();
+        after.dedup();
+        let deed = match driver.graph_node_type(node).ok()? {
+            NodeType::Graph => {
+                let inner = driver.graph_child(node).ok()?;
+                let last = look(driver, inner, &after, deepest.checked_sub(1)?, steps)?;
+                ends.insert(node, if last.is_empty() { after.clone() } else { last });
+                None
+            }
+            NodeType::EventRecord => Some(Deed::Record(event_of(node)?)),
+            NodeType::WaitEvent => Some(Deed::Wait(event_of(node)?)),
+            NodeType::Memcpy => Some(Deed::Work("a copy", copied(driver, node)?)),
+            NodeType::Memset => Some(Deed::Work("a fill", filled(driver, node)?)),
+            _ => Some(Deed::Work("a node", Vec::new())),
+        };
+        if let Some(deed) = deed {
+            steps.push(Step { after, deed });
+            ends.insert(node, vec![steps.len() - 1]);
+        }
+        for next in waiting.get(&node).into_iter().flatten() {
+            let left = open.get_mut(next)?;
+            *left -= 1;
+            if *left == 0 {
+                ready.push(*next);
+            }
+        }
+        if !waiting.contains_key(&node) {
+            leaves.extend(&ends[&node]);
+        }
+    }
+    Some(leaves)
+}
+
+fn event_of(node: GraphNode) -> Option<u64> {
+    EVENT_NODES.lock().as_ref()?.get(&node).copied()
+}
+
+fn copied(driver: &Driver, node: GraphNode) -> Option<Vec<Operand>> {
+    let copy = driver.graph_copy(node).ok()?;
+    // Of more than one row it is not told how far apart they are.
+    if copy.height > 1 || copy.depth > 1 {
+        return Some(Vec::new());
+    }
+    let ends = [(copy.source, Kind::Read), (copy.destination, Kind::Write)];
+    let known = ends.into_iter().filter(|(address, _)| *address != 0);
+    Some(known.map(|(address, kind)| Operand::new(address, copy.width as u64, kind)).collect())
+}
+
+fn filled(driver: &Driver, node: GraphNode) -> Option<Vec<Operand>> {
+    let fill = driver.graph_fill(node).ok()?;
+    let bytes = fill.width as u64 * u64::from(fill.element_size);
+    let row = |row: usize| fill.address().wrapping_add(row as u64 * fill.pitch as u64);
+    Some((0..fill.rows).map(|index| Operand::new(row(index), bytes, Kind::Write)).collect())
+}
+
+fn record(state: &mut State, steps: &[Step], stack: crate::stack::StackId) -> Recording {
+    let mut recording = Recording::default();
+    for Step { after, deed } in steps {
+        let (name, action) = match deed {
+            Deed::Work(name, operands) => {
+                let plan =
+                    |operand: &Operand| Planned { operand: *operand, life: state.life_at(operand.start), own: false };
+                let planned = operands.iter().map(plan).collect();
+                (state.name(name), Action::Work(planned))
+            }
+            Deed::Record(event) => (0, Action::Record(*event)),
+            Deed::Wait(event) => (0, Action::Wait(*event)),
+        };
+        recording.add(after.clone(), action, name, stack);
+    }
+    recording
+}
