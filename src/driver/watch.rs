@@ -27,6 +27,10 @@ pub trait Watcher: Sync {
     fn waits(&self, driver: &Driver, stream: Stream, event: Event, external: bool);
     /// An event is no more.
     fn event_ended(&self, event: Event);
+    /// Nothing is mapped at some addresses any more, and nothing that used them runs.
+    fn unmapped(&self, address: u64, bytes: u64);
+    /// The driver has given addresses out, and nothing that used them before runs.
+    fn fresh(&self, address: u64, bytes: u64);
     /// A stream begins to capture; with `part`, into a graph that is a part of another.
     fn capture_begun(&self, driver: &Driver, stream: Stream, part: bool);
     /// The capture that began in a stream has ended, with this graph if with any.
@@ -93,6 +97,13 @@ pub(super) fn awaiting<T, E>(
         end();
     }
     Ok(answer)
+}
+
+/// Tells of addresses that the driver has given out.
+pub(super) fn fresh(address: u64, bytes: u64) {
+    if let Some(watcher) = watcher() {
+        watcher.fresh(address, bytes);
+    }
 }
 
 /// Whoever watches this thread.

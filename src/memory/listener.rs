@@ -5,7 +5,7 @@
 
 use super::{
     arena::Inner,
-    block::Id,
+    block::{Id, State},
     history::{self, Action, Context, Enabled, Options, StackId},
     log::{Log, Raw},
     pool::PoolId,
@@ -54,6 +54,18 @@ pub fn tune(device: u32, inner: &mut Inner) {
     let (stream, pool) = (inner.key.stream, inner.key.pool);
     let listener = Listener { device, stream, pool, traced, told, checked, context, skip: skip_actions, log };
     inner.space.listener = Some(Box::new(listener));
+}
+
+/// Tells the stream sanitizer, which begins to listen, of the blocks that there are, and of the streams that were recorded.
+pub fn tell_blocks(inner: &Inner) {
+    let Some(listener) = &inner.space.listener else { return };
+    for (id, block) in inner.space.blocks.iter().filter(|(_, block)| block.state == State::Live) {
+        let Some(owned) = listener.owned(block.address, block.requested) else { continue };
+        sanitizer::known(owned, block.stack);
+        for user in inner.uses.get(&id).into_iter().flatten() {
+            sanitizer::recorded(owned, user.stream, user.device);
+        }
+    }
 }
 
 impl Listener {

@@ -12,6 +12,7 @@ use crate::{
     memory::arena::Use,
     nvtx,
     runtime::Runtime,
+    stack::StackId,
     stream,
     tensor::Tensor,
 };
@@ -240,6 +241,13 @@ impl Owned {
 #[cold]
 pub fn allocated(block: Owned) {
     let (stream, stack) = (block.stream(), caller());
+    with(|state| state.alloc(block.address, block.bytes, stream, stack));
+}
+
+/// A block is there since before anybody listened; who asked for it, if that is known.
+#[cold]
+pub fn known(block: Owned, stack: StackId) {
+    let stream = block.stream();
     with(|state| state.alloc(block.address, block.bytes, stream, stack));
 }
 

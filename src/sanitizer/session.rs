@@ -72,7 +72,7 @@ pub fn mode() -> Mode {
     [Mode::Collect, Mode::Warn, Mode::Error].into_iter().find(|known| *known as u8 == mode).unwrap_or(Mode::Off)
 }
 
-/// Switches the sanitizer on, in a mode, or off. What was there before it was switched on is not known to it.
+/// Switches the sanitizer on, in a mode, or off. Of what happened before it was switched on it knows the blocks that there are.
 pub fn set_mode(mode: Mode) -> Result<()> {
     let runtime = runtime::ready()?;
     let _switching = SWITCHING.lock();
@@ -86,7 +86,11 @@ pub fn set_mode(mode: Mode) -> Result<()> {
         nvtx::want_names(is_on);
         for device in runtime.devices() {
             for arena in device.memory.all_arenas().iter() {
-                listener::tune(arena.device, &mut arena.lock());
+                let mut inner = arena.lock();
+                listener::tune(arena.device, &mut inner);
+                if is_on {
+                    listener::tell_blocks(&inner);
+                }
             }
         }
     }

@@ -215,7 +215,9 @@ impl State {
     fn conflict(&self, access: &Access, meeting: &Meeting) -> Report {
         let previous = &meeting.previous;
         let block = self.blocks.at(meeting.start);
-        let former = block.and_then(|block| block.past.iter().find(|life| life.number == previous.life));
+        // An access before anybody knew of the block was in the oldest of its lives that is known.
+        let is_former = |life: &&Life| life.number == previous.life || previous.life == 0;
+        let former = block.and_then(|block| block.past.iter().rev().find(is_former));
         let site = self.sides.site(previous.track);
         // What the former owner's own stream still does is waited for by that stream: the others wait for it as ever.
         let missing = match former {
@@ -398,6 +400,11 @@ impl State {
         let own = self.order.moment(block.track);
         let recorded = block.recorded.iter().map(|track| self.order.moment(*track)).collect();
         block.passed = Some(Passed { own, recorded });
+    }
+
+    /// All that used memory is done.
+    pub fn forget_accesses(&mut self, address: u64, bytes: u64) {
+        self.ranges.forget(address, address.saturating_add(bytes));
     }
 
     /// Memory is no longer there, and all that used it is done.

@@ -90,6 +90,14 @@ impl Watcher for Watch {
         with(|state| state.forget_event(number(event)));
     }
 
+    fn unmapped(&self, address: u64, bytes: u64) {
+        with(|state| state.forget_accesses(address, bytes));
+    }
+
+    fn fresh(&self, address: u64, bytes: u64) {
+        with(|state| state.forget_memory(address, bytes));
+    }
+
     fn capture_begun(&self, driver: &Driver, stream: RawStream, part: bool) {
         let capture = NEXT_CAPTURE.fetch_add(1, Ordering::Relaxed) | if part { PART } else { 0 };
         let stream = of(driver, stream);

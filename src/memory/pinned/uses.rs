@@ -193,12 +193,14 @@ fn give_back(address: u64) {
 
 /// Lets a freed block wait for what uses it.
 pub fn hold_back(runtime: &Runtime, address: u64) {
-    let streams = with(|book| {
-        let Some(uses) = book.uses.get_mut(&address) else { return Vec::new() };
+    let (streams, free_for_all) = with(|book| {
+        let Some(uses) = book.uses.get_mut(&address) else { return (Vec::new(), true) };
         (uses.freed, uses.waits) = (true, true);
-        std::mem::take(&mut uses.streams)
+        (std::mem::take(&mut uses.streams), uses.graphs.is_empty())
     });
+    // What a graph uses it may use as long as it is there.
     if sanitizer::is_on()
+        && free_for_all
         && let Some(place) = map::find(address)
     {
         sanitizer::pinned_freed(address, class::size(place.class), &streams);

@@ -1,0 +1,100 @@
+/* What the stream sanitizer costs: an access to one of 10,000 live blocks, an order between two streams, and a pair of an
+ * allocation and its free, with the sanitizer off and on.
+ *
+ * The accesses go through all blocks, each in the stream that it is for; from time to time the streams wait for each other,
+ * and the CPU for them. Nothing is in conflict. Medians over the batches.
+ * Build and run: `make bench`. */
+#define _GNU_SOURCE
+#include "measure.h"
+
+enum { BATCHES = 41, ACCESSES = 10000, BLOCKS = 10000, STREAMS = 4, BYTES = 4096, DEPTH = 8, KINDS = 5 };
+
+static const char *const kinds[KINDS] = {"told access", "told operation of 3", "plinth_memset", "wait of a stream",
+                                         "allocation and free"};
+
+static plinth_stream_t streams[STREAMS];
+static void *blocks[BLOCKS];
+
+static void one(int kind, int index) {
+  const int at = (int)((uint64_t)index * 7919 % BLOCKS);
+  plinth_stream_t stream = streams[at % STREAMS];
+  plinth_sanitizer_access_t three[3];
+  void *memory;
+  switch (kind) {
+    case 0:
+      MUST(plinth_sanitizer_access(blocks[at], BYTES, index % 3 ? PLINTH_SANITIZER_READ : PLINTH_SANITIZER_WRITE, stream));
+      break;
+    case 1:
+      memset(three, 0, sizeof three);
+      for (int operand = 0; operand < 3; operand++) {
+        three[operand].pointer = blocks[(at + operand * STREAMS) % BLOCKS];
+        three[operand].bytes = BYTES;
+        three[operand].kind = operand ? PLINTH_SANITIZER_READ : PLINTH_SANITIZER_WRITE;
+      }
+      MUST(plinth_sanitizer_operation("kernel", three, 3, stream));
+      break;
+    case 2:
+      MUST(plinth_memset(blocks[at], 1, 16, stream));
+      break;
+    case 3:
+      MUST(plinth_stream_wait_stream(stream, streams[(at + 1) % STREAMS]));
+      break;
+    default:
+      MUST(plinth_caching_allocator_alloc(BYTES, 0, stream, &memory));
+      MUST(plinth_caching_allocator_delete(memory));
+  }
+}
+
+/* Nanoseconds of one. */
+static double batch(int kind) {
+  const int count = kind == 2 ? ACCESSES / 10 : ACCESSES;
+  const double start = now_ns();
+  for (int index = 0; index < count; index++) {
+    one(kind, index);
+  }
+  const double time = (now_ns() - start) / count;
+  MUST(plinth_synchronize(0));
+  return time;
+}
+
+/* Goes down so many functions first: programs call from somewhere. */
+__attribute__((noinline)) static double from_below(int kind, int depth) {
+  const double time = depth <= 1 ? batch(kind) : from_below(kind, depth - 1);
+  __asm__ volatile("" ::: "memory"); /* so that the call is no jump */
+  return time;
+}
+
+int main(void) {
+  static double times[2][KINDS][BATCHES];
+  size_t reports = 0;
+  for (int index = 0; index < STREAMS; index++) {
+    MUST(plinth_stream_create(0, 0, &streams[index]));
+  }
+  for (int index = 0; index < BLOCKS; index++) {
+    MUST(plinth_caching_allocator_alloc(BYTES, 0, streams[index % STREAMS], &blocks[index]));
+  }
+  for (int number = -2; number < BATCHES; number++) {
+    for (int on = 0; on < 2; on++) {
+      MUST(plinth_sanitizer_enable(on ? PLINTH_SANITIZER_COLLECT : PLINTH_SANITIZER_OFF));
+      for (int kind = 0; kind < KINDS; kind++) {
+        if (on) from_below(kind, DEPTH); /* Of a sanitizer that was just switched on nothing is measured. */
+        const double time = from_below(kind, DEPTH);
+        if (number >= 0) times[on][kind][number] = time;
+      }
+    }
+  }
+  MUST(plinth_sanitizer_count(&reports, NULL));
+  if (reports != 0) {
+    fprintf(stderr, "%d reports, and the program is clean\n", (int)reports);
+    return 1;
+  }
+  printf("ns each, %d live blocks, %d functions deep\n%-24s%12s%12s%12s\n", BLOCKS, DEPTH, "", "off", "on", "more");
+  for (int kind = 0; kind < KINDS; kind++) {
+    for (int on = 0; on < 2; on++) {
+      qsort(times[on][kind], BATCHES, sizeof(double), ascending);
+    }
+    const double off = times[0][kind][BATCHES / 2], with = times[1][kind][BATCHES / 2];
+    printf("%-24s%12.0f%12.0f%12.0f\n", kinds[kind], off, with, with - off);
+  }
+  return 0;
+}

@@ -1,0 +1,413 @@
+/*
+ * The calls of the stream sanitizer: modes, the callback, reports as text and JSON, errors of callers, threads, and the
+ * environment. SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#include "graphing.h"
+#include "process.h"
+#include "sanitizing.h"
+
+#define SIZE (64 * KIB)
+
+static plinth_stream_t a, b;
+static unsigned char *memory;
+
+static void begin(int32_t mode) {
+  CHECK_OK(plinth_sanitizer_enable(mode));
+  a = stream_on(0);
+  b = stream_on(0);
+  memory = alloc_on(SIZE, 0, a);
+}
+
+static int32_t mode(void) {
+  int32_t mode = UNTOUCHED;
+  CHECK_OK(plinth_sanitizer_mode(&mode));
+  return mode;
+}
+
+static uint64_t findings_in_all(void) {
+  size_t count = 0;
+  uint64_t all = UNTOUCHED;
+  CHECK_OK(plinth_sanitizer_count(&count, &all));
+  return all;
+}
+
+static plinth_status_t set(plinth_stream_t stream) { return plinth_memset(memory, 7, SIZE, stream); }
+
+TEST(it_is_off_until_it_is_switched_on) {
+  CHECK_EQ(mode(), PLINTH_SANITIZER_OFF);
+  a = stream_on(0);
+  b = stream_on(0);
+  memory = alloc_on(SIZE, 0, a);
+  CHECK_OK(set(a));
+  CHECK_OK(set(b));
+  kernel("one", WRITE, memory, SIZE, a);
+  on_cpu("two", WRITE, memory, SIZE);
+  CLEAN();
+  CHECK_OK(plinth_sanitizer_enable(PLINTH_SANITIZER_WARN));
+  CHECK_EQ(mode(), PLINTH_SANITIZER_WARN);
+  CHECK_OK(plinth_sanitizer_enable(PLINTH_SANITIZER_COLLECT));
+  CHECK_EQ(mode(), PLINTH_SANITIZER_COLLECT);
+  CHECK_OK(plinth_sanitizer_disable());
+  CHECK_EQ(mode(), PLINTH_SANITIZER_OFF);
+  CHECK_OK(plinth_sanitizer_disable());
+}
+
+TEST(callers_errors) {
+  size_t count = UNTOUCHED;
+  plinth_sanitizer_access_t access = {memory, 16, READ, 0};
+  begin(PLINTH_SANITIZER_COLLECT);
+  CHECK_STATUS(plinth_sanitizer_enable(4), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("4 is not a mode");
+  CHECK_STATUS(plinth_sanitizer_enable(-1), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_EQ(mode(), PLINTH_SANITIZER_COLLECT);
+  CHECK_STATUS(plinth_sanitizer_mode(NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_sanitizer_count(NULL, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_OK(plinth_sanitizer_count(&count, NULL));
+  CHECK_STATUS(plinth_sanitizer_each(NULL, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_sanitizer_text(NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_sanitizer_json(NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_sanitizer_access(memory, 16, 0, a), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_sanitizer_access(memory, 16, 4, a), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("kind is 4");
+  CHECK_STATUS(plinth_sanitizer_access(NULL, 16, READ, a), PLINTH_ERROR_NULL_POINTER);
+  CHECK_OK(plinth_sanitizer_access(NULL, 0, READ, a));
+  CHECK_STATUS(plinth_sanitizer_access(memory, SIZE_MAX, READ, a), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_sanitizer_access(memory, 16, READ, (plinth_stream_t)(uintptr_t)0xABC0),
+               PLINTH_ERROR_INVALID_HANDLE);
+  access.pointer = memory;
+  CHECK_STATUS(plinth_sanitizer_operation(NULL, &access, 1, a), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_sanitizer_operation("kernel", NULL, 1, a), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_sanitizer_operation("kernel", &access, SIZE_MAX, a), PLINTH_ERROR_INVALID_VALUE);
+  access.kind = 9;
+  CHECK_STATUS(plinth_sanitizer_operation("kernel", &access, 1, a), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("accesses[0]");
+  CHECK_STATUS(plinth_sanitizer_host_operation("kernel", &access, 1), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_sanitizer_host_operation(NULL, NULL, 0), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_sanitizer_wait_stream(a, (plinth_stream_t)(uintptr_t)0xABC0), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_STATUS(plinth_sanitizer_stream_done((plinth_stream_t)(uintptr_t)0xABC0), PLINTH_ERROR_INVALID_HANDLE);
+  CLEAN();
+}
+
+static int told;
+static plinth_sanitizer_report_t last;
+
+static void note(const plinth_sanitizer_report_t *report, void *context) {
+  CHECK_SAME(context, &told);
+  last = *report;
+  told++;
+}
+
+TEST(collecting_tells_nobody) {
+  CHECK_OK(plinth_sanitizer_set_callback(note, &told));
+  begin(PLINTH_SANITIZER_COLLECT);
+  CHECK_OK(set(a));
+  CHECK_OK(set(b));
+  CHECK_EQ(told, 0);
+  CHECK_EQ(findings_in_all(), 1);
+}
+
+TEST(a_warning_is_told_once_and_the_work_is_done) {
+  unsigned char host[4] = {0, 0, 0, 0};
+  CHECK_OK(plinth_sanitizer_set_callback(note, &told));
+  begin(PLINTH_SANITIZER_WARN);
+  CHECK_OK(plinth_memset(memory, 1, SIZE, a));
+  CHECK_OK(plinth_synchronize(0));
+  for (int round = 0; round < 5; round++) {
+    CHECK_OK(plinth_memset(memory, 2, SIZE, a));
+    CHECK_OK(plinth_memset(memory, 2, SIZE, b));
+    CHECK_OK(plinth_synchronize(0));
+  }
+  CHECK_EQ(told, 1);
+  CHECK_EQ(findings_in_all(), 5);
+  CHECK_OK(plinth_memcpy(host, memory, sizeof host, NULL));
+  CHECK_EQ(host[0], 2);
+  look_at_findings();
+  CHECK_EQ(found, 1);
+  CHECK_EQ(findings[0].times, 5);
+  /* Forgotten, it is new again. */
+  CHECK_OK(plinth_sanitizer_clear());
+  CHECK_EQ(findings_in_all(), 0);
+  CHECK_OK(plinth_sanitizer_set_callback(NULL, NULL));
+  CHECK_OK(set(a));
+  CHECK_OK(set(b));
+  CHECK_EQ(told, 1);
+  CHECK_EQ(findings_in_all(), 1);
+}
+
+TEST(an_error_comes_before_the_work) {
+  unsigned char host[4] = {0, 0, 0, 0};
+  CHECK_OK(plinth_sanitizer_set_callback(note, &told));
+  begin(PLINTH_SANITIZER_ERROR);
+  CHECK_OK(plinth_memset(memory, 1, SIZE, a));
+  for (int round = 0; round < 3; round++) {
+    CHECK_STATUS(plinth_memset(memory, 2, SIZE, b), PLINTH_ERROR_RACE);
+    CHECK_MESSAGE("race: \"plinth_memset\" in stream");
+    CHECK_MESSAGE("must wait for");
+  }
+  CHECK_EQ(told, 1);
+  CHECK_EQ(last.times, 1);
+  CHECK_STATUS(plinth_sanitizer_access(memory, 4, READ, b), PLINTH_ERROR_RACE);
+  CHECK_EQ(told, 2);
+  /* What was refused is nobody's access: in its own stream all is well. */
+  CHECK_OK(plinth_memcpy(host, memory, sizeof host, a));
+  CHECK_OK(plinth_stream_synchronize(a));
+  CHECK_EQ(host[0], 1);
+  CHECK_OK(plinth_memset(memory, 2, SIZE, b));
+}
+
+TEST(a_replay_is_refused_as_a_whole) {
+  unsigned char host[4] = {0, 0, 0, 0};
+  begin(PLINTH_SANITIZER_ERROR);
+  CHECK_OK(plinth_set_stream(a));
+  plinth_graph_t graph = graph_of_fill(memory, 0x05050505, SIZE, a, 0);
+  CHECK_OK(plinth_memset(memory, 1, SIZE, b));
+  CHECK_STATUS(plinth_graph_replay(graph), PLINTH_ERROR_RACE);
+  CHECK_OK(plinth_memcpy(host, memory, sizeof host, b));
+  CHECK_OK(plinth_stream_synchronize(b));
+  CHECK_EQ(host[0], 1);
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_memcpy(host, memory, sizeof host, a));
+  CHECK_OK(plinth_stream_synchronize(a));
+  CHECK_EQ(host[0], 5);
+  CHECK_EQ(findings_in_all(), 1);
+}
+
+TEST(random_numbers_are_not_used_up_by_what_is_refused) {
+  uint64_t before = 0;
+  uint64_t after = 1;
+  int64_t shape[1] = {64};
+  DLTensor tensor;
+  begin(PLINTH_SANITIZER_ERROR);
+  memset(&tensor, 0, sizeof tensor);
+  tensor.data = memory;
+  tensor.device.device_type = 2;
+  tensor.ndim = 1;
+  tensor.dtype.code = 2;
+  tensor.dtype.bits = 32;
+  tensor.dtype.lanes = 1;
+  tensor.shape = shape;
+  CHECK_OK(set(a));
+  CHECK_OK(plinth_generator_get_offset(NULL, &before));
+  CHECK_STATUS(plinth_uniform(&tensor, 0.0, 1.0, NULL, b), PLINTH_ERROR_RACE);
+  CHECK_OK(plinth_generator_get_offset(NULL, &after));
+  CHECK_EQ(before, after);
+}
+
+static void call_back(const plinth_sanitizer_report_t *report, void *context) {
+  (void)report;
+  (void)context;
+  told++;
+  /* The library may be called, and what is wrong with that is kept and told to nobody. */
+  CHECK_OK(plinth_memset(memory, 1, SIZE, stream_on(0)));
+  CHECK_OK(plinth_sanitizer_set_callback(call_back, NULL));
+  CHECK(findings_in_all() > 0);
+  look_at_findings();
+}
+
+TEST(a_callback_may_call_the_library) {
+  CHECK_OK(plinth_sanitizer_set_callback(call_back, NULL));
+  begin(PLINTH_SANITIZER_ERROR);
+  CHECK_OK(set(a));
+  CHECK_STATUS(set(b), PLINTH_ERROR_RACE);
+  CHECK_EQ(told, 1);
+  CHECK_EQ(findings_in_all(), 2);
+}
+
+static void switch_off(const plinth_sanitizer_report_t *report, void *context) {
+  (void)report;
+  (void)context;
+  told++;
+  CHECK_OK(plinth_sanitizer_disable());
+}
+
+TEST(it_may_be_switched_off_in_the_middle) {
+  CHECK_OK(plinth_sanitizer_set_callback(switch_off, NULL));
+  begin(PLINTH_SANITIZER_WARN);
+  plinth_event_t event = new_event(0);
+  CHECK_OK(set(a));
+  CHECK_OK(set(b));
+  CHECK_EQ(told, 1);
+  CHECK_EQ(mode(), PLINTH_SANITIZER_OFF);
+  CHECK_OK(set(a));
+  CHECK_OK(plinth_event_record(event, a));
+  CHECK_OK(plinth_sanitizer_set_callback(NULL, NULL));
+  /* Reports stay; what it knew of the program does not. */
+  look_at_findings();
+  CHECK_EQ(found, 1);
+  CHECK_OK(plinth_sanitizer_enable(PLINTH_SANITIZER_COLLECT));
+  CHECK_OK(plinth_sanitizer_clear());
+  CHECK_OK(set(b));
+  CLEAN();
+  /* Of a block that was there before it is known at its free that it is one. */
+  release(memory);
+  unsigned char *again = alloc_on(SIZE, 0, a);
+  CHECK_SAME(again, memory);
+  CHECK_OK(set(a));
+  REUSE(RECORD_STREAM, memory, SIZE, writes("plinth_memset", a), writes("plinth_memset", b));
+}
+
+TEST(a_block_of_before_may_have_a_stream_recorded) {
+  a = stream_on(0);
+  b = stream_on(0);
+  memory = alloc_on(SIZE, 0, a);
+  CHECK_OK(plinth_sanitizer_enable(PLINTH_SANITIZER_COLLECT));
+  kernel("sum", READ, memory, SIZE, b);
+  CHECK_OK(plinth_record_stream(memory, b));
+  release(memory);
+  EVENTUALLY(stream_done(b));
+  CHECK_OK(plinth_empty_cache());
+  memory = alloc_on(SIZE, 0, a);
+  CHECK_OK(set(a));
+  CLEAN();
+}
+
+TEST(a_report_tells_all_there_is) {
+  char *json = NULL;
+  char *text = NULL;
+  begin(PLINTH_SANITIZER_COLLECT);
+  CHECK_OK(plinth_sanitizer_json(&json));
+  CHECK_TEXT(json, "[]");
+  plinth_string_free(json);
+  CHECK_OK(plinth_sanitizer_text(&text));
+  CHECK_TEXT(text, "");
+  plinth_string_free(text);
+  kernel("odd \"name\"\n", WRITE, memory, SIZE, a);
+  CHECK_OK(set(b));
+  CHECK_OK(plinth_sanitizer_json(&json));
+  static const char *const parts[] = {
+      "[{\"kind\":\"race\",\"message\":\"", "\"missing\":\"wait\"", "\"name\":\"odd \\\"name\\\"\\n\"",
+      "\"name\":\"plinth_memset\"", "\"kind\":\"write\"", "\"graph\":null", "\"frames\":[{\"name\":\"set\"",
+      "\"name\":\"test_a_report_tells_all_there_is\"", "sanitizer_calls.c", "\"allocation\":{\"address\":",
+      "\"freed_frames\":null", "\"former_allocation\":null"};
+  for (size_t index = 0; index < sizeof parts / sizeof parts[0]; index++) {
+    if (strstr(json, parts[index]) == NULL) {
+      fprintf(stderr, "%s is not in %s\n", parts[index], json);
+    }
+    CHECK(strstr(json, parts[index]) != NULL);
+  }
+  plinth_string_free(json);
+  CHECK_OK(plinth_sanitizer_text(&text));
+  CHECK(strstr(text, "the block: 64.00 KiB") != NULL);
+  CHECK(strstr(text, "missing: stream ") != NULL);
+  CHECK(strstr(text, "sanitizer_calls.c") != NULL);
+  plinth_string_free(text);
+}
+
+/* Many threads, each with streams and memory of its own, which are clean, and one place that all race in. */
+
+enum { THREADS = 8, THREAD_ROUNDS = 200 };
+
+static void *work(void *argument) {
+  const int number = *(int *)argument;
+  plinth_stream_t mine = stream_on(0);
+  plinth_stream_t side_stream = stream_on(0);
+  for (int round = 0; round < THREAD_ROUNDS; round++) {
+    unsigned char *block = alloc_on(SIZE, 0, mine);
+    CHECK_OK(plinth_memset(block, number, SIZE, mine));
+    order(side_stream, mine);
+    kernel("sum", READ, block, SIZE, side_stream);
+    CHECK_OK(plinth_record_stream(block, side_stream));
+    release(block);
+    if (round % 50 == 0) {
+      CHECK_OK(plinth_sanitizer_access(memory, 64, WRITE, mine));
+    }
+  }
+  CHECK_OK(plinth_stream_synchronize(mine));
+  CHECK_OK(plinth_stream_synchronize(side_stream));
+  return NULL;
+}
+
+TEST(many_threads) {
+  begin(PLINTH_SANITIZER_COLLECT);
+  run_threads(THREADS, work);
+  look_at_findings();
+  CHECK(found > 0);
+  for (size_t index = 0; index < found; index++) {
+    CHECK_EQ(findings[index].kind, PLINTH_SANITIZER_RACE);
+    CHECK_SAME(findings[index].address, memory);
+    CHECK_TEXT(findings[index].name, "plinth_sanitizer_access");
+    CHECK_TEXT(findings[index].previous_name, "plinth_sanitizer_access");
+  }
+  expect_sound();
+}
+
+static void *switch_modes(void *argument) {
+  const int number = *(int *)argument;
+  plinth_stream_t mine = stream_on(0);
+  for (int round = 0; round < THREAD_ROUNDS; round++) {
+    unsigned char *block = alloc_on(SIZE, 0, mine);
+    if (number == 0) {
+      CHECK_OK(plinth_sanitizer_enable(round % 4));
+    }
+    CHECK_OK(plinth_memset(block, number, SIZE, mine));
+    release(block);
+  }
+  return NULL;
+}
+
+TEST(modes_change_while_others_work) {
+  run_threads(THREADS, switch_modes);
+  CLEAN();
+  expect_sound();
+}
+
+/* The environment. */
+
+static void race_by_environment(void) {
+  begin(PLINTH_SANITIZER_COLLECT);
+  CHECK_OK(set(a));
+  CHECK_OK(set(b));
+}
+
+static char log_path[64];
+
+static void with_log(void) {
+  setenv("PLINTH_SANITIZER", "warn", 1);
+  setenv("PLINTH_SANITIZER_LOG", log_path, 1);
+  a = stream_on(0);
+  b = stream_on(0);
+  CHECK_EQ(mode(), PLINTH_SANITIZER_WARN);
+  race_by_environment();
+}
+
+static void with_error(void) {
+  setenv("PLINTH_SANITIZER", "error", 1);
+  a = stream_on(0);
+  b = stream_on(0);
+  memory = alloc_on(SIZE, 0, a);
+  CHECK_EQ(mode(), PLINTH_SANITIZER_ERROR);
+  CHECK_OK(set(a));
+  CHECK_STATUS(set(b), PLINTH_ERROR_RACE);
+}
+
+static void with_nonsense(void) {
+  plinth_stream_t stream = NULL;
+  setenv("PLINTH_SANITIZER", "yes", 1);
+  CHECK_STATUS(plinth_stream_create(0, 0, &stream), PLINTH_ERROR_INVALID_CONFIGURATION);
+  CHECK_MESSAGE("PLINTH_SANITIZER is \"yes\"");
+  setenv("PLINTH_SANITIZER", "warn", 1);
+  setenv("PLINTH_SANITIZER_LOG", "/nowhere/at/all", 1);
+  CHECK_STATUS(plinth_stream_create(0, 0, &stream), PLINTH_ERROR_INVALID_CONFIGURATION);
+  CHECK_MESSAGE("/nowhere/at/all");
+  unsetenv("PLINTH_SANITIZER_LOG");
+  CHECK_OK(plinth_stream_create(0, 0, &stream));
+  CHECK_EQ(mode(), PLINTH_SANITIZER_WARN);
+}
+
+TEST(the_environment_switches_it_on) { in_child(with_error); }
+
+TEST(a_wrong_environment_is_refused) { in_child(with_nonsense); }
+
+TEST(reports_go_to_a_file_that_the_environment_names) {
+  char text[4096];
+  snprintf(log_path, sizeof log_path, "/tmp/plinth_sanitizer_%d.log", (int)getpid());
+  in_child(with_log);
+  FILE *file = fopen(log_path, "r");
+  CHECK(file != NULL);
+  const size_t length = fread(text, 1, sizeof text - 1, file);
+  fclose(file);
+  text[length] = '\0';
+  CHECK(strncmp(text, "plinth: race: \"plinth_memset\"", 29) == 0);
+  CHECK(strstr(text, "race_by_environment") != NULL);
+  unlink(log_path);
+}

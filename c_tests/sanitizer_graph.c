@@ -1,0 +1,285 @@
+/*
+ * Programs with graphs, and the verdict of the stream sanitizer on each. SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#include "graphing.h"
+#include "sanitizing.h"
+
+#define SIZE (64 * KIB)
+
+static plinth_stream_t a, b, c;
+static unsigned char *memory, *other;
+
+static void begin(void) {
+  judge();
+  a = on_new_stream(0);
+  b = stream_on(0);
+  c = stream_on(0);
+  memory = alloc_on(SIZE, 0, a);
+  other = alloc_on(SIZE, 0, a);
+}
+
+static void set(void *pointer, plinth_stream_t stream) { CHECK_OK(plinth_memset(pointer, 7, SIZE, stream)); }
+
+/* A graph that fills memory in a, and, in a branch of b, something else or the same. */
+static plinth_graph_t graph_of_branches(void *in_branch, bool joined) {
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  kernel("root", READ, other, SIZE, a);
+  CHECK_OK(plinth_memset(other, 1, 16, a));
+  order(b, a);
+  set(memory, a);
+  if (joined) {
+    order(b, a);
+  }
+  set(in_branch, b);
+  order(a, b);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  return graph;
+}
+
+static void replay_in(plinth_graph_t graph, plinth_stream_t stream) {
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_graph_replay(graph));
+}
+
+TEST(clean_capture_beside_other_work) {
+  begin();
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
+  set(memory, a);
+  kernel("sum", READ, memory, SIZE, b); /* Nothing of the graph runs yet. */
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CLEAN();
+}
+
+TEST(racy_replay_beside_another_stream) {
+  begin();
+  plinth_graph_t graph = graph_of_fill(memory, 5, SIZE, a, 0);
+  CHECK_OK(plinth_graph_replay(graph));
+  kernel("sum", READ, memory, SIZE, b);
+  RACE(MISSING_WAIT, memory, SIZE, reads("sum", b), writes("plinth_memset_pattern", a));
+}
+
+TEST(clean_replay_behind_and_before_other_work) {
+  begin();
+  plinth_graph_t graph = graph_of_fill(memory, 5, SIZE, a, 0);
+  set(memory, b);
+  order(a, b);
+  for (int round = 0; round < 3; round++) {
+    CHECK_OK(plinth_graph_replay(graph));
+  }
+  order(b, a);
+  kernel("sum", READ, memory, SIZE, b);
+  CLEAN();
+}
+
+TEST(racy_replay_before_its_input_is_there) {
+  begin();
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  kernel("layer", READ, memory, SIZE, a);
+  CHECK_OK(plinth_memset(other, 1, 16, a));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  set(memory, b);
+  CHECK_OK(plinth_graph_replay(graph));
+  RACE(MISSING_WAIT, memory, SIZE, reads("layer", a), writes("plinth_memset", b));
+}
+
+TEST(racy_branches_of_a_graph) {
+  begin();
+  plinth_graph_t graph = graph_of_branches(memory, false);
+  CLEAN();
+  CHECK_OK(plinth_graph_replay(graph));
+  look_at_findings();
+  CHECK_EQ(found, 1);
+  CHECK_EQ(findings[0].kind, PLINTH_SANITIZER_RACE);
+  CHECK_SAME(findings[0].address, memory);
+  CHECK_EQ(findings[0].bytes, SIZE);
+  CHECK_TEXT(findings[0].name, "plinth_memset");
+  CHECK_TEXT(findings[0].previous_name, "plinth_memset");
+}
+
+TEST(clean_branches_that_are_ordered) {
+  begin();
+  plinth_graph_t graph = graph_of_branches(memory, true);
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  CLEAN();
+}
+
+TEST(clean_branches_on_other_memory) {
+  begin();
+  plinth_graph_t graph = graph_of_branches(other, false);
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  CLEAN();
+}
+
+TEST(clean_replays_of_one_pool_in_two_streams) {
+  begin();
+  plinth_graph_t graph = graph_of_fill(memory, 5, SIZE, a, 0);
+  replay_in(graph, a);
+  replay_in(graph, b); /* Graphs of one pool take turns. */
+  CLEAN();
+}
+
+TEST(racy_replays_of_two_pools_in_two_streams) {
+  begin();
+  plinth_graph_t one = graph_of_fill(memory, 5, SIZE, a, 0);
+  plinth_graph_t two = graph_of_fill(memory, 6, SIZE, a, 0);
+  replay_in(two, b); /* The first replay in another stream than the capture's waits for that. */
+  order(a, b);
+  replay_in(one, a);
+  replay_in(two, b);
+  RACE(MISSING_WAIT, memory, SIZE, writes("plinth_memset_pattern", b), writes("plinth_memset_pattern", a));
+}
+
+TEST(clean_memory_that_is_the_graphs_own) {
+  begin();
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  unsigned char *own = alloc_on(SIZE, 0, a);
+  set(own, a);
+  release(own);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  CLEAN();
+}
+
+TEST(racy_replay_on_memory_that_was_freed) {
+  begin();
+  plinth_graph_t graph = graph_of_fill(memory, 5, SIZE, a, 0);
+  CHECK_OK(plinth_graph_replay(graph));
+  CLEAN();
+  release(memory);
+  CHECK_OK(plinth_graph_replay(graph));
+  USE_AFTER_FREE(memory, SIZE, writes("plinth_memset_pattern", a));
+}
+
+TEST(clean_event_that_a_graph_records) {
+  begin();
+  plinth_event_t event = new_event(PLINTH_EVENT_EXTERNAL);
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  set(memory, a);
+  CHECK_OK(plinth_event_record(event, a));
+  set(other, a);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_event_wait(event, b));
+  kernel("sum", READ, memory, SIZE, b);
+  CLEAN();
+}
+
+TEST(racy_event_that_a_graph_records_too_early) {
+  begin();
+  plinth_event_t event = new_event(PLINTH_EVENT_EXTERNAL);
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  set(memory, a);
+  CHECK_OK(plinth_event_record(event, a));
+  set(other, a);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_event_wait(event, b));
+  kernel("sum", READ, other, SIZE, b);
+  RACE(LATER_WAIT, other, SIZE, reads("sum", b), writes("plinth_memset", a));
+}
+
+/* Graphs that are built. */
+
+static plinth_graph_t built(bool ordered) {
+  plinth_graph_t graph = NULL;
+  plinth_graph_node_t fill = NULL;
+  plinth_graph_node_t copied = NULL;
+  CHECK_OK(plinth_graph_create_empty(0, &graph));
+  CHECK_OK(plinth_graph_add_fill(graph, NULL, 0, memory, 3, 1, SIZE, &fill));
+  CHECK_OK(plinth_graph_add_copy(graph, &fill, ordered ? 1 : 0, other, memory, SIZE, &copied));
+  CHECK_OK(plinth_graph_instantiate(graph));
+  return graph;
+}
+
+TEST(racy_nodes_of_a_built_graph) {
+  begin();
+  plinth_graph_t graph = built(false);
+  CHECK_OK(plinth_graph_replay(graph));
+  look_at_findings();
+  CHECK_EQ(found, 1);
+  CHECK_EQ(findings[0].kind, PLINTH_SANITIZER_RACE);
+  CHECK_SAME(findings[0].address, memory);
+  CHECK_EQ(findings[0].bytes, SIZE);
+  /* The driver tells of unordered nodes in the order that it likes. */
+  CHECK_EQ(findings[0].access.kind | findings[0].previous.kind, READ | WRITE);
+}
+
+TEST(clean_nodes_of_a_built_graph) {
+  begin();
+  plinth_graph_t graph = built(true);
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  order(b, a);
+  kernel("sum", READ, other, SIZE, b);
+  CLEAN();
+}
+
+TEST(racy_built_graph_beside_another_stream) {
+  begin();
+  plinth_graph_t graph = built(true);
+  set(other, b);
+  CHECK_OK(plinth_graph_replay(graph));
+  RACE(MISSING_WAIT, other, SIZE, writes("a copy", a), writes("plinth_memset", b));
+}
+
+TEST(clean_child_graph_between_nodes) {
+  begin();
+  plinth_graph_t child = built(true);
+  plinth_graph_t graph = NULL;
+  plinth_graph_node_t node[3];
+  CHECK_OK(plinth_graph_create_empty(0, &graph));
+  CHECK_OK(plinth_graph_add_fill(graph, NULL, 0, other, 3, 1, SIZE, &node[0]));
+  CHECK_OK(plinth_graph_add_child(graph, &node[0], 1, child, &node[1]));
+  CHECK_OK(plinth_graph_add_fill(graph, &node[1], 1, memory, 4, 1, SIZE, &node[2]));
+  CHECK_OK(plinth_graph_instantiate(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  CLEAN();
+}
+
+TEST(racy_child_graph_beside_a_node) {
+  begin();
+  plinth_graph_t child = built(true);
+  plinth_graph_t graph = NULL;
+  plinth_graph_node_t node[2];
+  CHECK_OK(plinth_graph_create_empty(0, &graph));
+  CHECK_OK(plinth_graph_add_child(graph, NULL, 0, child, &node[0]));
+  CHECK_OK(plinth_graph_add_fill(graph, NULL, 0, other, 4, 1, SIZE, &node[1]));
+  CHECK_OK(plinth_graph_instantiate(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  look_at_findings();
+  CHECK_EQ(found, 1);
+  CHECK_SAME(findings[0].address, other);
+  CHECK_EQ(findings[0].bytes, SIZE);
+  CHECK_EQ(findings[0].access.kind | findings[0].previous.kind, WRITE);
+}
+
+TEST(clean_graph_that_was_updated) {
+  begin();
+  plinth_graph_t graph = graph_of_fill(memory, 5, SIZE, a, PLINTH_GRAPH_KEEP_GRAPH);
+  plinth_graph_t changed = graph_of_fill(other, 5, SIZE, a, PLINTH_GRAPH_KEEP_GRAPH);
+  CHECK_OK(plinth_graph_instantiate(graph));
+  CHECK_OK(plinth_graph_update(graph, changed));
+  CHECK_OK(plinth_graph_replay(graph));
+  kernel("sum", READ, memory, SIZE, b); /* It does not write here any more. */
+  CLEAN();
+  kernel("sum", READ, other, SIZE, b);
+  RACE(MISSING_WAIT, other, SIZE, reads("sum", b), writes("plinth_memset_pattern", a));
+}
+
+TEST(racy_graph_that_is_gone_and_still_runs) {
+  begin();
+  plinth_graph_t graph = graph_of_fill(memory, 5, SIZE, a, 0);
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_graph_destroy(graph));
+  kernel("sum", READ, memory, SIZE, b);
+  RACE(MISSING_WAIT, memory, SIZE, reads("sum", b), writes("plinth_memset_pattern", a));
+}
