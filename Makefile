@@ -91,6 +91,7 @@ bench: build ## calls beside the bare driver's, start-up, bandwidth, and the all
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/overhead
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/graph
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/history
+	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/sanitizer
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/startup || [ $$? = 77 ]
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/bandwidth
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/nowait

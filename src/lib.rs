@@ -16,7 +16,8 @@
 //!
 //! [`runtime`] is the state of the process (which driver, which devices), [`thread`] that of a thread (current
 //! device, current streams, the arenas of memory that it used last), [`handle`] the scheme by which a wrong handle is
-//! recognised instead of followed, [`stack`] who called, [`clock`] when.
+//! recognised instead of followed, [`stack`] who called, [`clock`] when. [`sanitizer`] is told of what all of these do, and
+//! finds accesses to memory that nothing orders.
 //!
 //! Unsafe code is allowed in [`ffi`] and [`driver`], where C is, in [`stack`], which reads the callers' stacks, in the one
 //! instruction of [`clock`], in two locks of a few lines, [`memory::lock`], which a model checker has tried, and

@@ -9,7 +9,7 @@ use crate::{
         nvtx::{self, Annotation, Domain},
     },
     error::{Error, Result},
-    runtime,
+    runtime, sanitizer,
     status::Status,
     stream,
 };
@@ -24,8 +24,6 @@ use std::{
 thread_local! {
     /// The ranges that this thread pushed and did not pop, of all domains.
     static DEPTH: Cell<i32> = const { Cell::new(0) };
-    /// The library's call that this thread made last, where somebody wants to know.
-    static CALL: Cell<&'static str> = const { Cell::new("") };
 }
 
 /// Who wants to know of the library's own calls.
@@ -163,14 +161,9 @@ pub fn annotate_own_calls(on: bool) {
     want(ANNOTATED, on && nvtx::listens());
 }
 
-/// Lets the library remember which of its calls a thread is in, or not any more.
+/// Lets the sanitizer be told of which of the library's calls a thread is in, or not any more.
 pub fn want_names(on: bool) {
     want(NAMED, on);
-}
-
-/// The call of the library's that this thread is in, if that was to be remembered.
-pub fn call_name() -> &'static str {
-    CALL.get()
 }
 
 fn want(who: u8, on: bool) {
@@ -187,29 +180,34 @@ pub fn tells_own_calls() -> bool {
     OWN_CALLS.load(Ordering::Relaxed) != 0
 }
 
-/// Begins the range of a call of the library's own, by the path of the function's name. Whether it did: the calls for ranges
-/// themselves are not told, for theirs would lie around what they begin.
+/// Tells of a call of the library's own that begins, by the path of the function's name. What [`end_own_call`] is to be told.
+/// The calls for ranges are no ranges themselves, for theirs would lie around what they begin.
 #[cold]
 #[inline(never)]
-pub fn begin_own_call(path: &'static str) -> bool {
+pub fn begin_own_call(path: &'static str) -> u8 {
     let function = path.split("::").find(|part| part.starts_with("plinth_")).unwrap_or(path);
     let wanted = OWN_CALLS.load(Ordering::Relaxed);
     if wanted & NAMED != 0 {
-        CALL.set(function);
+        sanitizer::enter(function);
     }
-    let told = wanted & ANNOTATED != 0 && !function.starts_with("plinth_nvtx_");
-    if told {
-        let name = CString::new(function).unwrap_or_default();
-        Domain::DEFAULT.range_push(&plain(&name));
+    if wanted & ANNOTATED == 0 || function.starts_with("plinth_nvtx_") {
+        return wanted & NAMED;
     }
-    told
+    let name = CString::new(function).unwrap_or_default();
+    Domain::DEFAULT.range_push(&plain(&name));
+    wanted
 }
 
-/// Ends it.
+/// Tells of its end.
 #[cold]
 #[inline(never)]
-pub fn end_own_call() {
-    Domain::DEFAULT.range_pop();
+pub fn end_own_call(told: u8) {
+    if told & ANNOTATED != 0 {
+        Domain::DEFAULT.range_pop();
+    }
+    if told & NAMED != 0 {
+        sanitizer::leave();
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use plinth::ffi::{
     backend::*, communicator::*, generator::*, graph::*, graph_build::*, graph_callable::*, graph_times::*,
     host_memory_stats::*, ipc::*, memory_history::*, memory_stats::*, nvtx::*, pointer::*, pool::*, properties::*,
-    snapshot::*, stream::*, telemetry::*, tensor::*, testing::*,
+    sanitizer::*, snapshot::*, stream::*, telemetry::*, tensor::*, testing::*,
 };
 use std::{
     fmt::Write,
@@ -97,11 +97,11 @@ fn structs_lie_as_c_sees_them() {
     });
     layout!(list, plinth_gpu_process_t { memory_used pid reserved });
     layout!(list, plinth_nvtx_event_t { struct_size message category color payload has_color has_payload });
-    layout!(list, plinth_sanitizer_access_t { pointer bytes kind reserved });
     layout!(list, plinth_sanitizer_side_t { name address bytes operation stream device kind });
     layout!(list, plinth_sanitizer_report_t {
         struct_size kind missing address bytes times access previous text json
     });
+    layout!(list, plinth_sanitizer_access_t { pointer bytes kind reserved });
     layout!(list, plinth_host_usage_t {
         struct_size device_bytes pinned_bytes streams events graphs executable_graphs modules memory_handles mappings
         reservations threads

@@ -26,10 +26,10 @@ thread_local! {
 #[inline]
 pub fn guard(body: impl FnOnce() -> Result<()>) -> plinth_status_t {
     thread::begin_call();
-    let told = nvtx::tells_own_calls() && nvtx::begin_own_call(std::any::type_name_of_val(&body));
+    let told = if nvtx::tells_own_calls() { nvtx::begin_own_call(std::any::type_name_of_val(&body)) } else { 0 };
     let outcome = catch_unwind(AssertUnwindSafe(body));
-    if told {
-        nvtx::end_own_call();
+    if told != 0 {
+        nvtx::end_own_call(told);
     }
     match outcome {
         Ok(Ok(())) => {

@@ -3,14 +3,13 @@
 use super::{
     Call, Kind, Operand, Place, Stream,
     order::Moment,
-    session::{caller, deliver, is_on, named, refuses, with},
+    session::{call_name, caller, deliver, is_on, named, refuses, with},
     shapes,
 };
 use crate::{
     driver::{self, MemoryKind, Span},
     error::Result,
     memory::arena::Use,
-    nvtx,
     runtime::Runtime,
     stack::StackId,
     stream,
@@ -38,7 +37,7 @@ pub fn write(span: Span) -> Operand {
 /// Work of the library's is about to go into a stream. An error if it must not.
 #[inline]
 pub fn access(runtime: &Runtime, stream: stream::Stream, operands: &[Operand]) -> Result<()> {
-    if is_on() { operation(runtime, stream, nvtx::call_name(), operands) } else { Ok(()) }
+    if is_on() { operation(runtime, stream, call_name(), operands) } else { Ok(()) }
 }
 
 /// The same, where it takes a moment to tell on what it works.
@@ -49,7 +48,7 @@ pub fn access_with(runtime: &Runtime, stream: stream::Stream, operands: impl FnO
     }
     let mut list = Vec::new();
     operands(&mut list);
-    operation(runtime, stream, nvtx::call_name(), &list)
+    operation(runtime, stream, call_name(), &list)
 }
 
 /// The same for the elements of tensors.
@@ -89,7 +88,7 @@ fn operation_of_copy(runtime: &Runtime, stream: stream::Stream, destination: Spa
             kept.push(operand);
         }
     }
-    operation(runtime, stream, nvtx::call_name(), &kept)
+    operation(runtime, stream, call_name(), &kept)
 }
 
 /// An operation is about to go into a stream.

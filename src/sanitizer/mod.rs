@@ -44,7 +44,7 @@ pub use hooks::*;
 pub use log::{begin, wanted};
 pub use order::Moment;
 pub use report::{Conflict, Report};
-pub use session::{Callback, Mode, clear, counts, is_on, mode, reports, set_callback, set_mode};
+pub use session::{Callback, Mode, clear, counts, enter, is_on, leave, mode, reports, set_callback, set_mode};
 pub use shapes::operands;
 pub use state::State;
 

@@ -25,7 +25,8 @@ use crate::{
 };
 use parking_lot::{Mutex, RwLock};
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
+    panic::{self, AssertUnwindSafe},
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
@@ -58,6 +59,12 @@ static SWITCHING: Mutex<()> = Mutex::new(());
 thread_local! {
     /// Whether this thread is in the callback.
     static TELLING: Cell<bool> = const { Cell::new(false) };
+    /// The library's call that this thread made last.
+    static CALL: Cell<&'static str> = const { Cell::new("") };
+    /// In how many of them it is: calls may call the program, which calls the library.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// What the callback is to be told when the outermost of them ends.
+    static WAITING: RefCell<Vec<Report>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Whether the sanitizer is on.
@@ -149,7 +156,7 @@ pub(super) fn caller() -> StackId {
 
 /// Whether what is wrong is not to be done.
 pub(super) fn refuses() -> bool {
-    mode() == Mode::Error && !TELLING.with(Cell::get)
+    mode() == Mode::Error && !TELLING.get()
 }
 
 /// Keeps what was found, and tells those who want to know. The error by which the call is to fail, if it is.
@@ -166,12 +173,14 @@ fn deliver_some(reports: Vec<Report>) -> Result<()> {
         reports.iter().filter_map(|report| found.add(report.clone()).cloned()).collect()
     };
     // What the callback's own calls do is found, and kept, and that is all.
-    if TELLING.with(Cell::get) {
+    if TELLING.get() {
         return Ok(());
     }
     new.iter().for_each(log::write);
+    // Nothing is held when the call ends, so that the callback can call what it likes.
     if mode >= Mode::Warn {
-        tell(&new);
+        // While the thread ends there may be no place for them any more.
+        let _ = WAITING.try_with(|waiting| waiting.borrow_mut().extend(new));
     }
     match reports.first() {
         Some(first) if mode == Mode::Error => {
@@ -182,17 +191,40 @@ fn deliver_some(reports: Vec<Report>) -> Result<()> {
     }
 }
 
+/// A thread is in a call of the library's now.
+pub fn enter(call: &'static str) {
+    CALL.set(call);
+    DEPTH.set(DEPTH.get() + 1);
+}
+
+/// The call is about to return.
+pub fn leave() {
+    DEPTH.set(DEPTH.get() - 1);
+    if DEPTH.get() == 0 && !TELLING.get() {
+        let waiting = WAITING.try_with(RefCell::take).unwrap_or_default();
+        if !waiting.is_empty() {
+            // Nothing unwinds into C, and there is nobody to tell of a panic.
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| tell(&waiting)));
+        }
+    }
+}
+
+/// The call that this thread is in.
+pub(super) fn call_name() -> &'static str {
+    CALL.get()
+}
+
 fn tell(reports: &[Report]) {
     struct Leave;
     impl Drop for Leave {
         fn drop(&mut self) {
-            TELLING.with(|telling| telling.set(false));
+            TELLING.set(false);
         }
     }
     // The lock is let go first: the callback may set another callback.
     let callback = CALLBACK.read().clone();
     if let Some(callback) = callback {
-        TELLING.with(|telling| telling.set(true));
+        TELLING.set(true);
         let _leave = Leave;
         reports.iter().for_each(|report| callback(report));
     }

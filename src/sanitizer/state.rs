@@ -154,8 +154,8 @@ impl State {
         let mut meetings = Vec::new();
         let operands = operands.filter(|planned| planned.operand.start < planned.operand.end);
         for planned in operands.clone() {
-            let access = self.access(run, &planned, number, epoch);
-            if !planned.own {
+            let (access, alive) = self.access(run, &planned, number, epoch);
+            if !alive {
                 self.check_life(self.sides.site(run.track), &access, planned.life, &mut reports);
             }
             let order = &self.order;
@@ -168,7 +168,7 @@ impl State {
         }
         if refuse && reports.is_empty() {
             for planned in operands {
-                let access = self.access(run, &planned, number, epoch);
+                let (access, _) = self.access(run, &planned, number, epoch);
                 let order = &self.order;
                 self.ranges.add(&access, |earlier| order.is_before(earlier.track, earlier.epoch, run.track));
             }
@@ -176,11 +176,17 @@ impl State {
         reports
     }
 
-    fn access(&self, run: Run, planned: &Planned, number: u64, epoch: u64) -> Access {
+    /// An access, and whether it is known at once that nothing of its memory was freed: mostly it lies in one block.
+    fn access(&self, run: Run, planned: &Planned, number: u64, epoch: u64) -> (Access, bool) {
         let Operand { start, end, kind } = planned.operand;
-        let life = if planned.own { planned.life } else { self.life_at(start) };
+        let block = if planned.own { None } else { self.blocks.at(start) };
+        let life = if planned.own { planned.life } else { block.map_or(0, |block| block.life.number) };
+        let is_alive = |block: &Block| {
+            block.passed.is_none() && block.end >= end && (planned.life == 0 || planned.life == block.life.number)
+        };
+        let alive = planned.own || block.is_some_and(is_alive);
         let Run { track, name, stack } = run;
-        Access { start, end, track, epoch, number, stack, name, life, kind }
+        (Access { start, end, track, epoch, number, stack, name, life, kind }, alive)
     }
 
     /// The number of the life of the block that a byte lies in; 0 for other memory.
@@ -474,8 +480,10 @@ impl State {
             let block = self.blocks.at(operand.start);
             let own = block.is_some_and(|block| block.life.graph.is_some());
             let work = Planned { operand: *operand, life: block.map_or(0, |block| block.life.number), own };
-            let access = self.access(run, &work, self.operations, 0);
-            self.check_life(Site::Capture { graph, stream }, &access, 0, &mut reports);
+            let (access, alive) = self.access(run, &work, self.operations, 0);
+            if own || !alive {
+                self.check_life(Site::Capture { graph, stream }, &access, 0, &mut reports);
+            }
             planned.push(work);
         }
         self.capture_node(graph, stream, Action::Work(planned), name, stack);
