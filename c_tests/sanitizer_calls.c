@@ -213,6 +213,47 @@ TEST(a_callback_may_call_the_library) {
   CHECK_EQ(findings_in_all(), 2);
 }
 
+static plinth_graph_t replayed;
+
+static void replay_again(const plinth_sanitizer_report_t *report, void *context) {
+  (void)report;
+  (void)context;
+  told++;
+  /* Nothing of the graph's is held any more. */
+  CHECK_OK(plinth_stream_synchronize(b));
+  CHECK_OK(plinth_graph_replay(replayed));
+  CHECK_OK(plinth_graph_destroy(replayed));
+}
+
+TEST(a_callback_may_do_as_it_likes_with_what_the_call_was_about) {
+  CHECK_OK(plinth_sanitizer_set_callback(replay_again, NULL));
+  begin(PLINTH_SANITIZER_ERROR);
+  CHECK_OK(plinth_set_stream(a));
+  replayed = graph_of_fill(memory, 0x05050505, SIZE, a, 0);
+  CHECK_OK(set(b));
+  CHECK_STATUS(plinth_graph_replay(replayed), PLINTH_ERROR_RACE);
+  CHECK_MESSAGE("race: ");
+  CHECK_EQ(told, 1);
+  CHECK_STATUS(plinth_graph_replay(replayed), PLINTH_ERROR_INVALID_HANDLE);
+}
+
+TEST(blocks_of_before_are_known) {
+  char *text = NULL;
+  a = stream_on(0);
+  b = stream_on(0);
+  memory = alloc_on(SIZE, 0, a);
+  CHECK_OK(plinth_sanitizer_enable(PLINTH_SANITIZER_COLLECT));
+  CHECK_OK(set(a));
+  CHECK_OK(set(b));
+  CHECK_OK(plinth_sanitizer_text(&text));
+  CHECK(strstr(text, "the block: 64.00 KiB from ") != NULL);
+  plinth_string_free(text);
+  CHECK_OK(plinth_sanitizer_clear());
+  release(memory);
+  CHECK_OK(plinth_sanitizer_access(memory, 16, READ, b));
+  USE_AFTER_FREE(memory, 16, reads("plinth_sanitizer_access", b));
+}
+
 static void switch_off(const plinth_sanitizer_report_t *report, void *context) {
   (void)report;
   (void)context;
