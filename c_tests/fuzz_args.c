@@ -280,6 +280,70 @@ static plinth_status_t call_rest(void) {
   return status;
 }
 
+static void look_at_report(const plinth_sanitizer_report_t *report, void *context) {
+  (void)context;
+  CHECK(report->access.name != NULL && report->text != NULL && report->json != NULL);
+}
+
+/* Ranges are told, and never followed. */
+static plinth_status_t call_sanitizer(void) {
+  static int32_t mode;
+  static size_t reports;
+  static uint64_t findings;
+  static char *text;
+  static plinth_sanitizer_access_t accesses[4];
+  plinth_status_t status = PLINTH_OK;
+  text = NULL;
+  for (int index = 0; index < 4; index++) {
+    accesses[index].pointer = chance(2) == 0 ? memories[chance(8)] : (void *)(uintptr_t)odd_number();
+    accesses[index].bytes = chance(2) == 0 ? chance(KIB) : (size_t)odd_number();
+    accesses[index].kind = (uint32_t)(chance(8) == 0 ? odd_number() : 1 + chance(3));
+  }
+  const plinth_sanitizer_access_t one = accesses[0];
+  switch (chance(14)) {
+    case 0:
+      status = plinth_sanitizer_enable((int32_t)(odd_number() | 4));
+      break;
+    case 1:
+      status = plinth_sanitizer_enable(PLINTH_SANITIZER_COLLECT);
+      break;
+    case 2:
+      status = chance(50) == 0 ? plinth_sanitizer_disable() : plinth_sanitizer_mode(MAYBE(&mode));
+      break;
+    case 3:
+      status = plinth_sanitizer_operation(chance(9) == 0 ? NULL : "kernel", MAYBE(accesses), chance(5), odd_stream());
+      break;
+    case 4:
+      status = plinth_sanitizer_host_operation(chance(9) == 0 ? NULL : "cpu", MAYBE(accesses), chance(5));
+      break;
+    case 5:
+      status = plinth_sanitizer_wait_stream(odd_stream(), odd_stream());
+      break;
+    case 6:
+      status = plinth_sanitizer_stream_done(odd_stream());
+      break;
+    case 7:
+      status = plinth_sanitizer_count(MAYBE(&reports), MAYBE(&findings));
+      break;
+    case 8:
+      status = chance(200) == 0 ? plinth_sanitizer_text(MAYBE(&text)) : plinth_sanitizer_count(&reports, NULL);
+      break;
+    case 9:
+      status = chance(200) == 0 ? plinth_sanitizer_json(MAYBE(&text)) : plinth_sanitizer_count(&reports, NULL);
+      break;
+    case 10:
+      status = chance(200) == 0 ? plinth_sanitizer_each(MAYBE(look_at_report), NULL) : plinth_sanitizer_clear();
+      break;
+    case 11:
+      status = plinth_sanitizer_set_callback(MAYBE(look_at_report), NULL);
+      break;
+    default:
+      status = plinth_sanitizer_access(one.pointer, one.bytes, one.kind, odd_stream());
+  }
+  plinth_string_free(text);
+  return status;
+}
+
 static void expect_a_sane_answer(plinth_status_t status) {
   CHECK(status >= PLINTH_OK && status < plinth_status_count());
   CHECK(status != PLINTH_ERROR_PANIC);
@@ -328,6 +392,8 @@ TEST(stream_calls_survive_odd_arguments) { fuzz(call_stream, 12); }
 TEST(event_calls_survive_odd_arguments) { fuzz(call_event, 13); }
 
 TEST(memory_calls_survive_odd_arguments) { fuzz(call_memory, 14); }
+
+TEST(sanitizer_calls_survive_odd_arguments) { fuzz(call_sanitizer, 17); }
 
 TEST(all_other_calls_survive_odd_arguments) { fuzz(call_rest, 15); }
 
