@@ -1,4 +1,5 @@
 /* What the calls say and refuse while a stream captures. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* also: PLINTH_SANITIZER=error */
 #include "driver.h"
 #include "support.h"
 

@@ -3,6 +3,7 @@
 /* env: PLINTH_HOST_DEVICES=4 */
 /* also: PLINTH_HOST_PEERS=none */
 /* also: PLINTH_COMM_CONF=broadcast_split:1 */
+/* also: PLINTH_SANITIZER=error */
 #include "collecting.h"
 
 static const int64_t three[] = {5, 7, 9};

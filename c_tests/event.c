@@ -1,4 +1,5 @@
 /* Events: made, recorded, asked, timed, destroyed. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* also: PLINTH_SANITIZER=error */
 #include "driver.h"
 #include "support.h"
 

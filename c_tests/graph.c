@@ -1,5 +1,6 @@
 /* Graphs from their making to their end, and every way in which that is refused. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
+/* also: PLINTH_SANITIZER=error */
 #include "driver.h"
 #include "graphing.h"
 

@@ -1,5 +1,6 @@
 /* Fills with random numbers: which numbers, in what order, and what they use up. SPDX-License-Identifier: MIT OR
  * Apache-2.0 */
+/* also: PLINTH_SANITIZER=error */
 #include "drawing.h"
 
 #define PAST_A_GRID (INT64_C(1081344) + 3)

@@ -1,5 +1,6 @@
 /* Memory that is used in other streams than its own. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
+/* also: PLINTH_SANITIZER=error */
 #include "allocating.h"
 #include "driver.h"
 

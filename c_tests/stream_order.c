@@ -1,4 +1,5 @@
 /* The order of work within streams and across them. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* also: PLINTH_SANITIZER=error */
 #include "driver.h"
 #include "support.h"
 

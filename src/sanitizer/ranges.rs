@@ -48,6 +48,26 @@ impl Cell {
         }
     }
 
+    /// Adds the accesses to these bytes, from the first one on, that one to some of them would have to come after.
+    fn look(
+        &self,
+        first: u64,
+        (start, end): (u64, u64),
+        kind: Kind,
+        is_before: impl Fn(&Access) -> bool,
+        found: &mut Vec<Meeting>,
+    ) {
+        let (from, to) = (start.max(first), end.min(self.end));
+        let reads: &[Access] = if kind.writes() { &self.reads } else { &[] };
+        let write = if reads.iter().all(&is_before) { self.write.as_slice() } else { &[] };
+        for previous in reads.iter().chain(write).filter(|previous| !is_before(previous)) {
+            match found.iter_mut().find(|meeting| meeting.previous == *previous) {
+                Some(meeting) => (meeting.start, meeting.end) = (meeting.start.min(from), meeting.end.max(to)),
+                None => found.push(Meeting { previous: *previous, start: from, end: to }),
+            }
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.write.is_none() && self.reads.is_empty()
     }
@@ -94,27 +114,24 @@ impl Ranges {
         is_before: impl Fn(&Access) -> bool,
         found: &mut Vec<Meeting>,
     ) {
-        let mut visit = |from: u64, cell: &Cell| {
-            let (from, to) = (start.max(from), end.min(cell.end));
-            let reads: &[Access] = if kind.writes() { &cell.reads } else { &[] };
-            let write = if reads.iter().all(&is_before) { cell.write.as_slice() } else { &[] };
-            for previous in reads.iter().chain(write).filter(|previous| !is_before(previous)) {
-                match found.iter_mut().find(|meeting| meeting.previous == *previous) {
-                    Some(meeting) => (meeting.start, meeting.end) = (meeting.start.min(from), meeting.end.max(to)),
-                    None => found.push(Meeting { previous: *previous, start: from, end: to }),
-                }
-            }
-        };
-        // Mostly a program works on the same bytes again and again.
-        if let Some(cell) = self.0.get(&start)
-            && cell.end >= end
-        {
-            return visit(start, cell);
-        }
         let first = self.cell_of(start).unwrap_or(start);
         for (from, cell) in self.0.range(first..end) {
-            visit(*from, cell);
+            cell.look(*from, (start, end), kind, &is_before, found);
         }
+    }
+
+    /// As [`meetings`](Self::meetings), and notes the access.
+    pub fn meet_and_add(&mut self, access: &Access, is_before: impl Fn(&Access) -> bool, found: &mut Vec<Meeting>) {
+        let (start, end) = (access.start, access.end);
+        // Mostly a program works on the same bytes again and again.
+        if let Some(cell) = self.0.get_mut(&start)
+            && cell.end == end
+        {
+            cell.look(start, (start, end), access.kind, &is_before, found);
+            return cell.add(access, is_before);
+        }
+        self.meetings((start, end), access.kind, &is_before, found);
+        self.add(access, is_before);
     }
 
     /// Notes an access.

@@ -11,6 +11,8 @@ use std::{collections::HashMap, sync::Arc};
 #[derive(Debug, Default)]
 pub struct Sides {
     names: Vec<Arc<str>>,
+    /// The number that was asked for last.
+    last: u32,
     numbers: HashMap<Arc<str>, u32>,
     sites: HashMap<Track, Site>,
 }
@@ -18,7 +20,14 @@ pub struct Sides {
 impl Sides {
     /// The number of a name.
     pub fn number(&mut self, name: &str) -> u32 {
+        // Mostly it is that of the operation before.
+        if let Some(last) = self.names.get(self.last as usize)
+            && **last == *name
+        {
+            return self.last;
+        }
         if let Some(number) = self.numbers.get(name) {
+            self.last = *number;
             return *number;
         }
         let (number, name): (u32, Arc<str>) = (self.names.len() as u32, name.into());

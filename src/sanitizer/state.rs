@@ -160,11 +160,12 @@ impl State {
             }
             let order = &self.order;
             let is_before = |earlier: &Access| order.is_before(earlier.track, earlier.epoch, run.track);
-            self.ranges.meetings((access.start, access.end), access.kind, is_before, &mut meetings);
-            reports.extend(meetings.drain(..).map(|meeting| self.conflict(&access, &meeting)));
-            if !refuse {
-                self.ranges.add(&access, is_before);
+            if refuse {
+                self.ranges.meetings((access.start, access.end), access.kind, is_before, &mut meetings);
+            } else {
+                self.ranges.meet_and_add(&access, is_before, &mut meetings);
             }
+            reports.extend(meetings.drain(..).map(|meeting| self.conflict(&access, &meeting)));
         }
         if refuse && reports.is_empty() {
             for planned in operands {
