@@ -153,6 +153,29 @@ TEST(racy_default_stream_and_stream_that_does_not_block) {
   RACE(MISSING_WAIT, memory, SIZE, writes("plinth_memset", NULL), writes("plinth_memset", free_one));
 }
 
+static const plinth_stream_t of_thread = (plinth_stream_t)(uintptr_t)2;
+
+static void *set_in_own_default_stream(void *argument) {
+  (void)argument;
+  set(memory, of_thread);
+  return NULL;
+}
+
+TEST(clean_default_streams_of_thread_and_device) {
+  begin();
+  set(memory, of_thread);
+  set(memory, NULL);
+  set(memory, of_thread);
+  CLEAN();
+}
+
+TEST(racy_default_streams_of_two_threads) {
+  begin();
+  set_in_own_default_stream(NULL);
+  run_threads(1, set_in_own_default_stream);
+  RACE(MISSING_WAIT, memory, SIZE, writes("plinth_memset", of_thread), writes("plinth_memset", of_thread));
+}
+
 TEST(clean_wait_that_the_program_tells_of) {
   begin();
   set(memory, a);
@@ -193,6 +216,27 @@ TEST(racy_event_that_was_recorded_again_elsewhere) {
   CHECK_OK(plinth_event_wait(event, b));
   set(memory, b);
   RACE(MISSING_WAIT, memory, SIZE, writes("plinth_memset", b), writes("plinth_memset", a));
+}
+
+TEST(clean_event_between_devices) {
+  need_devices(2);
+  begin();
+  plinth_event_t event = new_event(0);
+  plinth_stream_t there = stream_on(1);
+  set(memory, a);
+  CHECK_OK(plinth_event_record(event, a));
+  CHECK_OK(plinth_event_wait(event, there));
+  kernel("peer", READ, memory, SIZE, there);
+  CLEAN();
+}
+
+TEST(racy_peer_that_did_not_wait) {
+  need_devices(2);
+  begin();
+  plinth_stream_t there = stream_on(1);
+  set(memory, a);
+  kernel("peer", READ, memory, SIZE, there);
+  RACE(MISSING_WAIT, memory, SIZE, in_stream("peer", READ, there, 1), writes("plinth_memset", a));
 }
 
 TEST(clean_event_synchronized) {

@@ -1,6 +1,7 @@
 /*
  * Programs with graphs, and the verdict of the stream sanitizer on each. SPDX-License-Identifier: MIT OR Apache-2.0
  */
+#include "driver.h"
 #include "graphing.h"
 #include "sanitizing.h"
 
@@ -260,6 +261,82 @@ TEST(racy_child_graph_beside_a_node) {
   CHECK_SAME(findings[0].address, other);
   CHECK_EQ(findings[0].bytes, SIZE);
   CHECK_EQ(findings[0].access.kind | findings[0].previous.kind, WRITE);
+}
+
+/* A graph that fills memory, records an event, and fills other memory. */
+static plinth_graph_t built_with_event(plinth_event_t event) {
+  plinth_graph_t graph = NULL;
+  plinth_graph_node_t node[3];
+  CHECK_OK(plinth_graph_create_empty(0, &graph));
+  CHECK_OK(plinth_graph_add_fill(graph, NULL, 0, memory, 3, 1, SIZE, &node[0]));
+  CHECK_OK(plinth_graph_add_event_record(graph, &node[0], 1, event, &node[1]));
+  CHECK_OK(plinth_graph_add_fill(graph, &node[1], 1, other, 4, 1, SIZE, &node[2]));
+  CHECK_OK(plinth_graph_instantiate(graph));
+  return graph;
+}
+
+TEST(clean_event_that_a_built_graph_records) {
+  begin();
+  plinth_event_t event = new_event(0);
+  plinth_graph_t graph = built_with_event(event);
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_event_wait(event, b));
+  kernel("sum", READ, memory, SIZE, b);
+  CLEAN();
+}
+
+TEST(racy_event_that_a_built_graph_records_too_early) {
+  begin();
+  plinth_event_t event = new_event(0);
+  plinth_graph_t graph = built_with_event(event);
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_event_wait(event, b));
+  kernel("sum", READ, other, SIZE, b);
+  RACE(LATER_WAIT, other, SIZE, reads("sum", b), writes("a fill", a));
+}
+
+TEST(clean_graph_that_waits_for_an_event) {
+  begin();
+  plinth_event_t event = new_event(0);
+  plinth_graph_t graph = NULL;
+  plinth_graph_node_t node[2];
+  CHECK_OK(plinth_event_record(event, b));
+  CHECK_OK(plinth_graph_create_empty(0, &graph));
+  CHECK_OK(plinth_graph_add_event_wait(graph, NULL, 0, event, &node[0]));
+  CHECK_OK(plinth_graph_add_fill(graph, &node[0], 1, memory, 3, 1, SIZE, &node[1]));
+  CHECK_OK(plinth_graph_instantiate(graph));
+  set(memory, b);
+  CHECK_OK(plinth_event_record(event, b));
+  CHECK_OK(plinth_graph_replay(graph));
+  CLEAN();
+}
+
+TEST(racy_graph_that_waits_for_an_event_of_before) {
+  begin();
+  plinth_event_t event = new_event(0);
+  plinth_graph_t graph = NULL;
+  plinth_graph_node_t node[2];
+  CHECK_OK(plinth_event_record(event, b));
+  CHECK_OK(plinth_graph_create_empty(0, &graph));
+  CHECK_OK(plinth_graph_add_event_wait(graph, NULL, 0, event, &node[0]));
+  CHECK_OK(plinth_graph_add_fill(graph, &node[0], 1, memory, 3, 1, SIZE, &node[1]));
+  CHECK_OK(plinth_graph_instantiate(graph));
+  set(memory, b);
+  CHECK_OK(plinth_graph_replay(graph));
+  RACE(MISSING_WAIT, memory, SIZE, writes("a fill", a), writes("plinth_memset", b));
+}
+
+TEST(clean_capture_by_calls_of_the_programs_own) {
+  begin();
+  void *native = NULL;
+  DRIVER(driver_begin_capture, begin_capture, "cuStreamBeginCapture");
+  DRIVER(driver_end_capture, end_capture, "cuStreamEndCapture");
+  set(memory, a);
+  CHECK_EQ(begin_capture(b, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  set(memory, b); /* Nothing is done now, and what becomes of the graph is not known. */
+  CHECK_EQ(end_capture(b, &native), CUDA_SUCCESS);
+  set(memory, a);
+  CLEAN();
 }
 
 TEST(clean_graph_that_was_updated) {

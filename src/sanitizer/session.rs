@@ -8,7 +8,7 @@ use super::{
     Report, State, Stream,
     found::Found,
     log,
-    watcher::WATCHER,
+    watcher::{self, WATCHER},
 };
 use crate::{
     driver::{
@@ -103,6 +103,7 @@ pub fn set_mode(mode: Mode) -> Result<()> {
     }
     if was_on && !is_on {
         watch::end();
+        watcher::forget();
         *STATE.lock() = None;
     }
     Ok(())

@@ -40,6 +40,11 @@ static NEXT_CAPTURE: AtomicU64 = AtomicU64::new(1);
 /// The events of nodes that were added by hand.
 static EVENT_NODES: Mutex<Option<HashMap<GraphNode, u64>>> = Mutex::new(None);
 
+/// Forgets what was remembered of nodes.
+pub(super) fn forget() {
+    *EVENT_NODES.lock() = None;
+}
+
 /// The device of the calling thread's context, whose default stream a default stream is.
 fn current_device(driver: &Driver) -> u32 {
     let native = driver.context_device().ok();
