@@ -7545,9 +7545,9 @@ PLINTH_NOEXCEPT;
  * CPU, that nothing orders and of which one writes at least; and for uses of freed memory. It is about order and not about
  * time: what it finds is wrong also in a run in which nothing happened to go wrong. docs/sanitizer.md tells what it knows.
  *
- * What happened before is not known to it. An access costs 1 to 2 microseconds more while it is on, and memory of the CPU is
- * taken for what is under way; off, it costs nothing. The library prints nothing; see PLINTH_SANITIZER_LOG in
- * docs/sanitizer.md for who wants that. Thread-safe.
+ * Of what happened before it knows only which blocks there are. An access costs about a microsecond more while it is on, and
+ * memory of the CPU is taken for what is under way; off, it costs nothing. The library prints nothing; see
+ * PLINTH_SANITIZER_LOG in docs/sanitizer.md for who wants that. Thread-safe.
  *
  * @param mode PLINTH_SANITIZER_COLLECT, _WARN or _ERROR; _OFF as plinth_sanitizer_disable.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for another number; the errors of initialization.
