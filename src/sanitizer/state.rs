@@ -225,14 +225,19 @@ impl State {
         // An access before anybody knew of the block was in the oldest of its lives that is known.
         let is_former = |life: &&Life| life.number == previous.life || previous.life == 0;
         let former = block.and_then(|block| block.past.iter().rev().find(is_former));
+        // One that nobody remembers any more, of so many that there were.
+        let is_gone = previous.life != 0
+            && block.is_some_and(|block| block.life.number != previous.life)
+            && self.life_at(previous.start) != previous.life;
         let site = self.sides.site(previous.track);
         // What the former owner's own stream still does is waited for by that stream: the others wait for it as ever.
         let missing = match former {
             Some(life) if site.stream().is_some_and(|stream| Some(stream) != life.stream) => Missing::RecordStream,
+            None if is_gone => Missing::RecordStream,
             _ => Missing::Wait { too_early: self.order.waited_for(previous.track, access.track) > 0 },
         };
         Report {
-            conflict: if former.is_some() { Conflict::Reuse } else { Conflict::Race },
+            conflict: if former.is_some() || is_gone { Conflict::Reuse } else { Conflict::Race },
             access: self.sides.side(access),
             previous: Some(self.sides.side(previous)),
             address: meeting.start,
