@@ -363,7 +363,8 @@ impl State {
         let stream = stream.into();
         let track = stream.map_or(Track::CPU, |stream| self.track(stream));
         let graph = stream.and_then(|stream| self.capture_of(stream));
-        self.lives += 1;
+        // 0 is none.
+        self.lives = self.lives.wrapping_add(1).max(1);
         let end = address.saturating_add(bytes);
         let life = Life { number: self.lives, address, bytes, stream, stack, graph, freed: None };
         let past = blocks::past(self.take_back(address, bytes, Some(track)));
