@@ -7,6 +7,7 @@
 //! only be made here: a [`Stream`], [`Event`], [`Context`] or [`Function`] comes from the driver itself, or through an
 //! unsafe constructor by whose call the C surface passes on its caller's promise.
 
+pub mod calls;
 mod capture;
 pub mod codes;
 pub mod collective;
@@ -24,6 +25,7 @@ pub mod group;
 #[allow(missing_docs, non_snake_case, clippy::missing_safety_doc)]
 pub mod host;
 mod kernel;
+pub mod library;
 mod memory;
 pub mod memory_pool;
 pub mod nccl;
