@@ -20,7 +20,7 @@
 //!
 //! Unsafe code is allowed in [`ffi`] and [`driver`], where C is, in [`stack`], which reads the callers' stacks, in the one
 //! instruction of [`clock`], in two locks of a few lines, [`memory::lock`], which a model checker has tried, and
-//! [`memory::biased`], and around the system calls by which [`memory::ipc`] and [`comm::shared`] share.
+//! [`memory::biased`], and around the system calls by which processes share: [`unix_socket`] and those of [`memory::ipc`].
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
@@ -62,3 +62,4 @@ pub mod tensor;
 pub mod testing;
 pub mod thread;
 pub mod units;
+pub mod unix_socket;
