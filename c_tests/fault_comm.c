@@ -43,7 +43,8 @@ static void survive(plinth_status_t (*body)(void), void (*check)(void)) {
     check();
     CHECK_OK(plinth_testing_check_allocator());
   }
-  CHECK(failures > 3);
+  /* One device alone may do it all by a single call. */
+  CHECK(failures > (device_count() > 1 ? 3 : 0));
 }
 
 static item source, inputs[3], out;
@@ -73,6 +74,7 @@ static void expect_broadcast(void) {
 
 TEST(broadcast_survives_faults) {
   CHECK_OK(plinth_enable_fault_injection());
+  need_devices(2); /* To one device alone nothing is copied. */
   make(&source, 0, F32, 2, shape, NULL, 0);
   set_some(&source, 1);
   survive(broadcast_once, expect_broadcast);

@@ -114,6 +114,12 @@ pub fn listens() -> bool {
     }
 }
 
+/// Whether it is known that no tool listens: it was looked for, and not found.
+#[inline]
+pub fn is_silent() -> bool {
+    LISTENER.load(Ordering::Acquire) == NOBODY
+}
+
 #[cold]
 fn look() -> bool {
     static ONCE: Once = Once::new();
