@@ -95,6 +95,7 @@ bench: build ## calls beside the bare driver's, start-up, bandwidth, and the all
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/bandwidth
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/nowait
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/pinned
+	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/telemetry
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/comm --largest 67108864 || [ $$? = 77 ]
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/communicator --largest 67108864 || [ $$? = 77 ]
 	@$(REPLAY_PROGRAMS)
