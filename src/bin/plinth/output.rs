@@ -55,6 +55,9 @@ impl Columns {
     pub fn new(names: &[&str]) -> Columns {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        if let Some(width) = width() {
+            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        }
         let plain: Vec<&str> = names.iter().map(|name| name.trim_start_matches('>')).collect();
         table.set_header(plain);
         for (index, name) in names.iter().enumerate() {
@@ -101,4 +104,43 @@ pub fn or_dash(value: Option<impl ToString>) -> String {
 /// Whether somebody watches.
 pub fn is_watched() -> bool {
     Term::stdout().is_term()
+}
+
+/// The columns of the terminal, where somebody watches. Elsewhere lines are as long as they are.
+fn width() -> Option<u16> {
+    is_watched().then(|| Term::stdout().size().1)
+}
+
+/// A sentence whose lines begin at a column, as many as the terminal needs; the first one's beginning is there already.
+pub fn paragraph(text: &str, column: usize) -> String {
+    broken(text, column, width().map_or(usize::MAX, usize::from))
+}
+
+fn broken(text: &str, column: usize, width: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last().map_or(0, |line| line.chars().count());
+        if line > 0 && column + line + 1 + word.chars().count() > width {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines.join(&format!("\n{:column$}", ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_are_broken_between_words() {
+        assert_eq!(broken("one two three", 4, 12), "one two\n    three");
+        assert_eq!(broken("one two three", 4, usize::MAX), "one two three");
+        assert_eq!(broken("a-long-word and", 4, 6), "a-long-word\n    and");
+    }
 }

@@ -15,7 +15,7 @@ mod variables;
 use super::{
     Kind,
     failure::{Failure, Result},
-    output::{Output, heading},
+    output::{Output, heading, paragraph},
 };
 use clap::Args;
 use console::Style;
@@ -139,9 +139,9 @@ fn as_text(findings: &[Finding]) -> String {
     let mut text = String::new();
     for finding in findings {
         let mark = finding.weight.style().apply_to(format!("{:<8}", finding.weight.name()));
-        text += &format!("{mark} {:<10} {}.\n", finding.about, finding.says);
+        text += &format!("{mark} {:<11} {}.\n", finding.about, paragraph(&finding.says, 21));
         if let Some(advice) = &finding.advice {
-            text += &format!("{:<19} {advice}.\n", "");
+            text += &format!("{:<20} {}.\n", "", paragraph(advice, 21));
         }
     }
     let count = |weight| findings.iter().filter(|finding| finding.weight == weight).count();

@@ -25,7 +25,12 @@ pub fn check() -> Vec<Finding> {
     }
     if findings.is_empty() {
         let count = set.keys().filter(|name| name.starts_with("PLINTH_")).count();
-        findings.push(Finding::fine(ABOUT, format!("{count} of plinth's variables are set, and make sense")));
+        let says = match count {
+            0 => "none of plinth's variables is set".to_owned(),
+            1 => "one of plinth's variables is set, and makes sense".to_owned(),
+            _ => format!("{count} of plinth's variables are set, and make sense"),
+        };
+        findings.push(Finding::fine(ABOUT, says));
     }
     findings
 }
