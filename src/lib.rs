@@ -40,6 +40,7 @@ pub mod event_pool;
 #[allow(unsafe_code)]
 pub mod ffi;
 pub mod graph;
+pub mod green_context;
 pub mod half;
 pub mod handle;
 pub mod kernel;

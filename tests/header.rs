@@ -11,6 +11,7 @@ const SECTIONS: &[&str] = &[
     "properties",
     "sync_debug",
     "stream",
+    "green_context",
     "event",
     "memory",
     "host_memory",

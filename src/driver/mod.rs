@@ -20,6 +20,7 @@ pub mod faulty;
 mod graph;
 mod graph_node;
 mod graph_view;
+mod green_context;
 // Its functions have the names and the contracts of the driver calls whose places they take.
 pub mod group;
 #[allow(missing_docs, non_snake_case, clippy::missing_safety_doc)]
@@ -47,6 +48,7 @@ pub use event::{Event, EventCell};
 pub use graph::{Graph, GraphExec, GraphNode, Ticket, UpdateError, UpdateRefusal, UserObject};
 pub use graph_node::{Conditional, ConditionalKind, FillNode, KernelNode, NodeFunction};
 pub use graph_view::{CopyView, HostView, KernelView, NodeType};
+pub use green_context::{GreenContext, Multiprocessors};
 pub use kernel::{Function, Module};
 pub use memory::{MemoryKind, PointerDetails, PointerInfo, Span};
 pub use memory_pool::MemoryPool;

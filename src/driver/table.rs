@@ -87,6 +87,20 @@ driver_calls! {
     required  4000 cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint);
     required  4000 cuCtxDisablePeerAccess(peer: CUcontext);
 
+    // Green contexts: parts of a device's multiprocessors, with streams of their own.
+    optional 12040 cuDeviceGetDevResource(device: CUdevice, resource: *mut DevResource, kind: c_uint);
+    optional 12040 cuDevSmResourceSplitByCount(
+        parts: *mut DevResource, count: *mut c_uint, whole: *const DevResource, rest: *mut DevResource, flags: c_uint,
+        least: c_uint);
+    optional 12040 cuDevResourceGenerateDesc(
+        description: *mut CUdevResourceDesc, resources: *mut DevResource, count: c_uint);
+    optional 12040 cuGreenCtxCreate(
+        green: *mut CUgreenCtx, description: CUdevResourceDesc, device: CUdevice, flags: c_uint);
+    optional 12040 cuGreenCtxDestroy(green: CUgreenCtx);
+    optional 12040 cuCtxFromGreenCtx(context: *mut CUcontext, green: CUgreenCtx);
+    optional 12050 cuGreenCtxStreamCreate(
+        stream: *mut CUstream, green: CUgreenCtx, flags: c_uint, priority: c_int);
+
     // Memory: whole allocations, pinned host memory, and what a pointer is.
     required  3020 cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     required  3020 cuMemAlloc_v2(pointer: *mut CUdeviceptr, bytes: usize);

@@ -26,6 +26,7 @@ pub mod graph_build;
 pub mod graph_callable;
 pub mod graph_condition;
 pub mod graph_times;
+pub mod green_context;
 pub mod guard;
 pub mod host_memory;
 pub mod host_memory_stats;
