@@ -25,6 +25,7 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod blas;
 pub mod capturing;
 #[allow(unsafe_code)]
 pub mod clock;
@@ -43,6 +44,7 @@ pub mod graph;
 pub mod green_context;
 pub mod half;
 pub mod handle;
+pub mod handle_pool;
 pub mod kernel;
 pub mod memory;
 pub mod nccl;
@@ -52,6 +54,7 @@ pub mod process;
 pub mod properties;
 pub mod random;
 pub mod runtime;
+pub mod solver;
 #[allow(unsafe_code)]
 pub mod stack;
 pub mod status;

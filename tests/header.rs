@@ -40,6 +40,7 @@ const SECTIONS: &[&str] = &[
     "communicator_work",
     "nccl",
     "store",
+    "blas",
     "telemetry",
     "nvtx",
     "testing",

@@ -14,6 +14,7 @@
 pub mod allocator;
 pub mod allocator_settings;
 pub mod backend;
+pub mod blas;
 pub mod comm;
 pub mod communicator;
 pub mod communicator_work;
