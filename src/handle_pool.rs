@@ -115,7 +115,9 @@ mod tests {
     static POOL: Pool<AtomicU32> = Pool::new();
 
     fn held() -> Held<AtomicU32> {
-        Held::new(&POOL, |handle| drop(handle.fetch_add(100, Ordering::Relaxed)))
+        Held::new(&POOL, |handle| {
+            handle.fetch_add(100, Ordering::Relaxed);
+        })
     }
 
     fn get(held: &Held<AtomicU32>, device: u32) -> &'static AtomicU32 {

@@ -7,7 +7,8 @@
 //!   [`memory`] is the caching allocator, from what a request meets first to what is done when memory is out, and
 //!   in [`memory::pinned`] that of pinned host memory;
 //!   [`random`] are generators and fills; [`comm`] are collectives over devices, [`communicator`] those over ranks, wherever
-//!   they are; [`graph`] is what is captured and replayed. docs/ tells how each works and why.
+//!   they are; [`graph`] is what is captured and replayed; [`blas`], [`solver`] and [`fft`] lend handles and plans of CUDA's
+//!   libraries. docs/ tells how each works and why.
 //! - **[`ffi`]** holds every exported function, a file a noun, with the same names. Each function checks what came
 //!   from C, converts it, and makes one call into the core inside one guard that turns errors and panics into
 //!   statuses.
@@ -40,6 +41,7 @@ pub mod event;
 pub mod event_pool;
 #[allow(unsafe_code)]
 pub mod ffi;
+pub mod fft;
 pub mod graph;
 pub mod green_context;
 pub mod half;

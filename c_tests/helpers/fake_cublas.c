@@ -5,7 +5,7 @@
  *
  * What it is told by the environment, looked at in each call:
  *   FAKE_CUBLAS_FAIL=cublasCreate_v2:3   this call fails with this code
- *   FAKE_CUBLAS_ALLOCATES=1              making a handle allocates by the driver, which a capture may forbid
+ *   FAKE_CUBLAS_ALLOCATES=1              making a handle makes calls of the driver's, which a capture may forbid
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -79,15 +79,16 @@ static bool can_allocate(void) {
 }
 
 static int create(void **out) {
-  int (*device_of_context)(int *);
-  void *found = entry_point("cuCtxGetDevice");
-  memcpy(&device_of_context, &found, sizeof found);
   handle *made = calloc(1, sizeof *made);
   made->mark = MARK;
-  made->pointer_mode = made->math_mode = made->atomics_mode = 0;
-  if (device_of_context(&made->device) != 0 || (getenv("FAKE_CUBLAS_ALLOCATES") != NULL && !can_allocate())) {
-    free(made);
-    return NOT_INITIALIZED;
+  if (getenv("FAKE_CUBLAS_ALLOCATES") != NULL) {
+    int (*device_of_context)(int *);
+    void *found = entry_point("cuCtxGetDevice");
+    memcpy(&device_of_context, &found, sizeof found);
+    if (device_of_context(&made->device) != 0 || !can_allocate()) {
+      free(made);
+      return NOT_INITIALIZED;
+    }
   }
   pthread_mutex_lock(&lock);
   made->next = handles;

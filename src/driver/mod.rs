@@ -15,6 +15,7 @@ mod condition;
 mod context;
 pub mod cublas;
 pub mod cuda;
+pub mod cufft;
 pub mod cusolver;
 mod device;
 mod event;

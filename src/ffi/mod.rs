@@ -18,6 +18,7 @@ pub mod blas;
 pub mod comm;
 pub mod communicator;
 pub mod communicator_work;
+pub mod cufft;
 pub mod device;
 pub mod device_context;
 pub mod event;
