@@ -39,6 +39,7 @@ typedef struct plan {
   double *area;
   bool made;
   atomic_int busy, pending, dead;
+  struct plan *next_dead;
 } plan;
 
 typedef struct task {
@@ -54,9 +55,8 @@ typedef struct task {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static plan *plans[MOST];
 static int made_ever;
-/* Plans that were destroyed, and work: a graph may replay it. */
-static plan *dead[MOST];
-static int dead_count;
+/* Plans that were destroyed, and work: neither is ever freed, since a graph may replay it. */
+static plan *dead;
 static task *tasks;
 
 #ifndef FOR_GPUS
@@ -117,7 +117,8 @@ EXPORT int cufftDestroy(int index) {
   atomic_store(&of->dead, 1);
   pthread_mutex_lock(&lock);
   plans[index] = NULL;
-  if (dead_count < MOST) dead[dead_count++] = of;
+  of->next_dead = dead;
+  dead = of;
   pthread_mutex_unlock(&lock);
   return SUCCESS;
 }

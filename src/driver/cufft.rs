@@ -77,7 +77,7 @@ impl NativePlan {
 }
 
 /// How the elements of one side lie: what cuFFT calls an advanced layout.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// The extents of the array that the signal lies in.
     pub embed: [i64; 3],
@@ -163,7 +163,9 @@ impl Cufft {
         // SAFETY: the plan was made and is this thread's alone; so it is below.
         check(Call::cufftSetAutoAllocation, unsafe { (self.table.cufftSetAutoAllocation)(plan.0, 0) })?;
         let (mut sizes, mut work) = (shape.sizes, 0);
-        let (mut input, mut output) = shape.layouts.unwrap_or_default();
+        // Without extents cuFFT does not look at the distances.
+        let plain = Layout { embed: [0; 3], stride: 1, distance: 1 };
+        let (mut input, mut output) = shape.layouts.unwrap_or((plain, plain));
         let embed = |layout: &mut Layout| match shape.layouts {
             Some(_) => layout.embed.as_mut_ptr(),
             None => ptr::null_mut(),

@@ -58,6 +58,8 @@ struct Lease {
 #[derive(Default)]
 pub struct Slot(Mutex<Option<Arc<Plan>>>);
 
+/// Plans that stay for ever.
+static ETERNAL: Mutex<Vec<Thing>> = Mutex::new(Vec::new());
 static PLANS: HandleTable<Slot> = HandleTable::new(Kind::FftPlan);
 
 fn library(runtime: &Runtime) -> Result<&'static Cufft> {
@@ -226,7 +228,7 @@ impl Plan {
         let Some(capture) = capture else { return Ok(()) };
         let thing: Thing = kept.clone();
         if !keeping::keep(capture, &thing) && !self.eternal.swap(true, Ordering::AcqRel) {
-            std::mem::forget(thing);
+            ETERNAL.lock().push(thing);
         }
         Ok(())
     }
