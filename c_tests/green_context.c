@@ -378,6 +378,38 @@ TEST(the_drivers_own_is_told) {
   CHECK_OK(plinth_green_context_native(part, NULL, NULL));
 }
 
+/* A program may work in the driver's context of a part, and make streams of its own there. */
+TEST(a_stream_that_a_program_made_in_the_part_is_taken) {
+  plinth_green_context_t part = new_part(16, 0);
+  void *context = NULL, *before = NULL;
+  plinth_stream_t made = NULL, known = NULL;
+  DRIVER(driver_context_get, get, "cuCtxGetCurrent");
+  DRIVER(driver_context_set, set, "cuCtxSetCurrent");
+  DRIVER(driver_stream_create, create, "cuStreamCreateWithPriority");
+  DRIVER(driver_stream_destroy, destroy, "cuStreamDestroy");
+  CHECK_OK(plinth_set_device(0));
+  CHECK_OK(plinth_green_context_native(part, NULL, &context));
+  CHECK_EQ(get(&before), CUDA_SUCCESS);
+  CHECK_EQ(set(context), CUDA_SUCCESS);
+  CHECK_EQ(create(&made, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
+  /* plinth's own calls go to the device's own context and come back. */
+  CHECK_OK(plinth_stream_from_external(made, 0, &known));
+  expect_a_working_stream(made);
+  void *now = NULL;
+  CHECK_EQ(set(context), CUDA_SUCCESS);
+  CHECK_OK(plinth_synchronize(0));
+  CHECK_EQ(get(&now), CUDA_SUCCESS);
+  CHECK_SAME(now, context);
+  CHECK_EQ(set(before), CUDA_SUCCESS);
+  CHECK_OK(plinth_stream_from_external(made, 0, &known));
+  expect_a_working_stream(made);
+  if (device_count() > 1) {
+    CHECK_STATUS(plinth_stream_from_external(made, 1, &known), PLINTH_ERROR_DEVICE_MISMATCH);
+  }
+  CHECK_OK(plinth_empty_cache());
+  CHECK_EQ(destroy(made), CUDA_SUCCESS);
+}
+
 TEST(wrong_handles_are_noticed) {
   plinth_green_context_t part = new_part(8, 0);
   plinth_event_t event = new_event(0);
