@@ -23,8 +23,8 @@ static void expect_transforms(int32_t rank) {
   plinth_stream_t stream = on_new_stream(0);
   for (int variant = 0; variant < 4 * 2 * 2 * 2; variant++) {
     const int kind = variant % 4;
-    plinth_cufft_params_t params = params_of(rank, kind < 2 ? PLINTH_CUFFT_C2C : kind == 2 ? PLINTH_CUFFT_R2C : PLINTH_CUFFT_C2R,
-                                             variant / 4 % 2 ? 64 : 32);
+    const int32_t between = kind < 2 ? PLINTH_CUFFT_C2C : kind == 2 ? PLINTH_CUFFT_R2C : PLINTH_CUFFT_C2R;
+    plinth_cufft_params_t params = params_of(rank, between, variant / 4 % 2 ? 64 : 32);
     params.sizes[0] = variant / 8 % 2 ? 3 : 1;
     for (int dimension = 1; dimension <= rank; dimension++) {
       params.sizes[dimension] = rank == 1 ? 30 : sizes[dimension];

@@ -1,4 +1,5 @@
-/* Every driver call made to fail, once, in what makes and uses green contexts. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Every driver call made to fail, once, in what makes and uses green contexts.
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_HOST_DEVICES=2 */
 /* timeout: 240 */
 #include "faults.h"

@@ -1,5 +1,5 @@
-/* Every driver call made to fail, once, around the calls of CUDA's libraries: what fails is told, what was made is given back, and
- * the next call does it right. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Every driver call made to fail, once, around the calls of CUDA's libraries: what fails is told, what was made is
+ * given back, and the next call does it right. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* library: fake_cublas */
 /* library: fake_cufft */
 /* device: host */

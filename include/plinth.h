@@ -7153,7 +7153,7 @@ PLINTH_NOEXCEPT;
  * gets it with cuBLAS's own pointer mode, math mode and atomics mode; otherwise they stay as the thread set them. May be called
  * in a capture: the graph then keeps the workspace.
  *
- * The workspace has 32 MiB from compute capability 9.0 on and 8,519,680 bytes before, or what CUBLAS_WORKSPACE_CONFIG says,
+ * The workspace has 32 MiB for compute capabilities 9 to 12 and 8,519,680 bytes for others, or what CUBLAS_WORKSPACE_CONFIG says,
  * ":SIZE:COUNT" once or more with the sizes in KiB. cuBLAS is looked for in the process, where the system finds libraries, in
  * CUDA's toolkit and in folders of Python packages; PLINTH_CUBLAS_LIBRARY names another file. Thread-safe.
  *
@@ -7260,7 +7260,8 @@ PLINTH_NOEXCEPT;
 
 /**
  * Gives the calling thread a plan for itself, for calls of cuFFT's that plinth does not make: set to the thread's current stream on the
- * plan's device, with memory to work with. Others that want the plan wait until plinth_cufft_release_plan. Thread-safe.
+ * plan's device, with memory to work with. Others that want the plan wait until plinth_cufft_release_plan, which the
+ * thread must call before it ends. Thread-safe.
  *
  * @param plan The plan.
  * @param native Out: the cufftHandle. It belongs to the library; what is set in it stays set, but for stream and work area.

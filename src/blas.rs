@@ -14,7 +14,7 @@ use crate::{
         self, Span,
         cublas::{self, Cublas},
         math::not_on_host_device,
-        types::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD},
+        types::CU_STREAM_PER_THREAD,
     },
     error::{Context, Error, Result},
     graph::keeping,
@@ -130,11 +130,7 @@ fn blas_bytes(device: &Device, runtime: &Runtime) -> Result<u64> {
 }
 
 fn purpose(runtime: &Runtime, stream: Stream) -> Result<Purpose> {
-    if stream.raw.handle() <= CU_STREAM_LEGACY {
-        return Ok(Purpose::Eager);
-    }
-    let capture = runtime.in_stream(stream, |driver, raw| Ok(driver.stream_capture_id(raw)?))?;
-    Ok(match capture {
+    Ok(match stream::capture(runtime, stream)? {
         None => Purpose::Eager,
         Some(capture) if keeping::goes_on(capture) => Purpose::Capture(capture),
         Some(_) => Purpose::Foreign,

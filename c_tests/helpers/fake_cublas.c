@@ -1,7 +1,7 @@
 /*
- * A stand-in for cuBLAS and cuSOLVER that works on the host device: handles, and two pieces of work, by host functions in
- * streams. It is as strict as the libraries are, or stricter: a stream takes the workspace away, a product without a workspace
- * that was set fails, and so does a handle that two threads use at once.
+ * A stand-in for cuBLAS and cuSOLVER that works on the host device: handles, and two pieces of work, by host functions
+ * in streams. It is as strict as the libraries are, or stricter: a stream takes the workspace away, a product without a
+ * workspace that was set fails, and so does a handle that two threads use at once.
  *
  * What it is told by the environment, looked at in each call:
  *   FAKE_CUBLAS_FAIL=cublasCreate_v2:3   this call fails with this code

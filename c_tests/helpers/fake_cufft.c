@@ -1,7 +1,7 @@
 /*
- * A stand-in for cuFFT that works on the host device: transforms by their definition, in host functions. It is as strict as cuFFT
- * is, or stricter: a plan without a work area fails, two threads in one plan end the process, and so does a replay of a plan
- * that was destroyed. Destroying a plan waits for its work, as freeing memory does.
+ * A stand-in for cuFFT that works on the host device: transforms by their definition, in host functions. It is as strict
+ * as cuFFT is, or stricter: a plan without a work area fails, two threads in one plan end the process, and so does a
+ * replay of a plan that was destroyed. Destroying a plan waits for its work, as freeing memory does.
  *
  * What it is told by the environment, looked at in each call:
  *   FAKE_CUFFT_FAIL=cufftCreate:2   this call fails with this code
@@ -20,7 +20,7 @@
 #include <time.h>
 
 #define EXPORT __attribute__((visibility("default")))
-enum { SUCCESS, INVALID_PLAN, ALLOC_FAILED, INVALID_TYPE, INVALID_VALUE, INTERNAL_ERROR, EXEC_FAILED, SETUP_FAILED, INVALID_SIZE };
+enum { SUCCESS, INVALID_PLAN, ALLOC_FAILED, INVALID_TYPE, EXEC_FAILED = 6, SETUP_FAILED, INVALID_SIZE };
 enum { R_32F, R_64F, R_16F, C_32F = 4, C_64F, C_16F, MOST = 8192 };
 
 __extension__ typedef _Float16 half;

@@ -15,7 +15,7 @@ use std::ffi::c_void;
 /// gets it with cuBLAS's own pointer mode, math mode and atomics mode; otherwise they stay as the thread set them. May be called
 /// in a capture: the graph then keeps the workspace.
 ///
-/// The workspace has 32 MiB from compute capability 9.0 on and 8,519,680 bytes before, or what CUBLAS_WORKSPACE_CONFIG says,
+/// The workspace has 32 MiB for compute capabilities 9 to 12 and 8,519,680 bytes for others, or what CUBLAS_WORKSPACE_CONFIG says,
 /// ":SIZE:COUNT" once or more with the sizes in KiB. cuBLAS is looked for in the process, where the system finds libraries, in
 /// CUDA's toolkit and in folders of Python packages; PLINTH_CUBLAS_LIBRARY names another file. Thread-safe.
 ///

@@ -145,7 +145,8 @@ pub unsafe extern "C" fn plinth_cufft_execute(
 }
 
 /// Gives the calling thread a plan for itself, for calls of cuFFT's that plinth does not make: set to the thread's current stream on the
-/// plan's device, with memory to work with. Others that want the plan wait until plinth_cufft_release_plan. Thread-safe.
+/// plan's device, with memory to work with. Others that want the plan wait until plinth_cufft_release_plan, which the
+/// thread must call before it ends. Thread-safe.
 ///
 /// @param plan The plan.
 /// @param native Out: the cufftHandle. It belongs to the library; what is set in it stays set, but for stream and work area.

@@ -10,7 +10,6 @@ use crate::{
         self, Span,
         cufft::{self, Cufft, NativePlan},
         math::not_on_host_device,
-        types::CU_STREAM_LEGACY,
     },
     error::{Context, Error, Result},
     graph::keeping::{self, Thing},
@@ -221,11 +220,7 @@ impl Plan {
     /// A graph reads the plan's memory at each replay, so it keeps the plan. If it is none of the library's, the plan stays for
     /// ever.
     fn stay_for_captures(&self, runtime: &Runtime, stream: Stream, kept: &Arc<Plan>) -> Result<()> {
-        if stream.raw.handle() <= CU_STREAM_LEGACY {
-            return Ok(());
-        }
-        let capture = runtime.in_stream(stream, |driver, raw| Ok(driver.stream_capture_id(raw)?))?;
-        let Some(capture) = capture else { return Ok(()) };
+        let Some(capture) = stream::capture(runtime, stream)? else { return Ok(()) };
         let thing: Thing = kept.clone();
         if !keeping::keep(capture, &thing) && !self.eternal.swap(true, Ordering::AcqRel) {
             ETERNAL.lock().push(thing);
