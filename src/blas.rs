@@ -1,12 +1,14 @@
-//! cuBLAS's handles: one for each thread and device, in the thread's current stream, with a workspace of the allocator's.
+//! cuBLAS's handles: one for each thread and device, in the thread's current stream, with a workspace of the
+//! allocator's.
 //!
-//! A handle has a workspace for each stream that it was asked for in. What is recorded in a capture must never meet what runs
-//! beside its replays, so captures have workspaces of their own: one of a graph's pool, given back when the capture ends. The
-//! graph keeps the pool, and with it the memory, for as long as it is replayed; what is captured later into the same pool may
-//! use the block again, as it may every block of the pool that is free, because graphs of one pool never run at once.
+//! A handle has a workspace for each stream that it was asked for in. What is recorded in a capture must never meet
+//! what runs beside its replays, so captures have workspaces of their own: one of a graph's pool, given back when the
+//! capture ends. The graph keeps the pool, and with it the memory, for as long as it is replayed; what is captured
+//! later into the same pool may use the block again, as it may every block of the pool that is free, because graphs of
+//! one pool never run at once.
 //!
-//! Of a capture that the program began by the driver's own calls nobody hears the end. Such captures in a stream have one
-//! workspace together, which stays until the program clears the workspaces.
+//! Of a capture that the program began by the driver's own calls nobody hears the end. Such captures in a stream have
+//! one workspace together, which stays until the program clears the workspaces.
 
 use crate::{
     device::Device,
@@ -145,8 +147,8 @@ impl Handle {
         if let Some(found) = self.workspaces.lock().iter().find(|workspace| same(workspace)) {
             return Ok(found.memory.memory());
         }
-        // Without the lock: the allocator may wait, and who clears the workspaces need not. Nobody else adds any: the handle is
-        // this thread's.
+        // Without the lock: the allocator may wait, and who clears the workspaces need not. Nobody else adds any: the
+        // handle is this thread's.
         let memory = Scratch::alloc(bytes, stream).context(|| "the workspace of cuBLAS")?;
         let span = memory.memory();
         self.workspaces.lock().push(Workspace { stream: stream.raw.handle(), purpose, memory });
@@ -203,8 +205,8 @@ pub fn current_lt_handle() -> Result<usize> {
     with_handle(|_, place| Ok(place.handle.native.value()))
 }
 
-/// The workspace that a call of cuBLASLt's in the thread's current stream may name, and its bytes. cuBLAS's calls in the stream use
-/// the same memory, before or afterwards.
+/// The workspace that a call of cuBLASLt's in the thread's current stream may name, and its bytes. cuBLAS's calls in
+/// the stream use the same memory, before or afterwards.
 pub fn current_lt_workspace() -> Result<(u64, usize)> {
     with_handle(|_, place| {
         let (_, workspace) = place.workspace()?;

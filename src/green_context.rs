@@ -1,14 +1,14 @@
 //! Green contexts: parts of a device's multiprocessors, with streams of their own.
 //!
-//! What comes into such a stream runs on the part and nowhere else, so that two parts of a program do not take each other's
-//! multiprocessors. To be the thread's green context means that one of its streams is the thread's current stream: everything
-//! here that works in the current stream then works on the part. The driver's current context stays what it is, the device's
-//! primary one, because memory, events, modules and libraries belong to that, and a green context may be current in one
-//! thread only.
+//! What comes into such a stream runs on the part and nowhere else, so that two parts of a program do not take each
+//! other's multiprocessors. To be the thread's green context means that one of its streams is the thread's current
+//! stream: everything here that works in the current stream then works on the part. The driver's current context stays
+//! what it is, the device's primary one, because memory, events, modules and libraries belong to that, and a green
+//! context may be current in one thread only.
 //!
-//! The driver's green contexts and their streams are never destroyed, as streams of the pools are not: memory, graphs and
-//! threads may still hold the streams. Who destroys a green context gives it back, and who next asks for as large a part of the
-//! device gets it again.
+//! The driver's green contexts and their streams are never destroyed, as streams of the pools are not: memory, graphs
+//! and threads may still hold the streams. Who destroys a green context gives it back, and who next asks for as large a
+//! part of the device gets it again.
 
 use crate::{
     device::Device,
@@ -244,8 +244,8 @@ pub fn set_context(handle: u64) -> Result<()> {
     entered
 }
 
-/// Undoes the thread's last [`set_context`], which must have been of this green context: the stream that was current then waits
-/// for the one that is current now, and is current again, as is the device.
+/// Undoes the thread's last [`set_context`], which must have been of this green context: the stream that was current
+/// then waits for the one that is current now, and is current again, as is the device.
 pub fn pop_context(handle: u64) -> Result<()> {
     let runtime = runtime::ready()?;
     get(handle)?;

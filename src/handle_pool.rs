@@ -1,8 +1,8 @@
 //! Handles of CUDA's libraries: one for each thread and device that asks.
 //!
-//! A handle is dear to make, and no two threads may use one at once. A thread keeps those that it was given until it ends; then
-//! they wait for the next thread, so that there are never more than there were threads at work at once. They are never
-//! destroyed: that would wait for the device, and must not happen while the process exits.
+//! A handle is dear to make, and no two threads may use one at once. A thread keeps those that it was given until it
+//! ends; then they wait for the next thread, so that there are never more than there were threads at work at once. They
+//! are never destroyed: that would wait for the device, and must not happen while the process exits.
 
 use crate::{
     error::{Error, Result},
@@ -57,8 +57,8 @@ impl<T> Held<T> {
         Held { pool, handles: RefCell::new(Vec::new()), part }
     }
 
-    /// The thread's handle for a device. One that another thread had is made like new by `renew`; where there is none, `make`
-    /// makes one.
+    /// The thread's handle for a device. One that another thread had is made like new by `renew`; where there is none,
+    /// `make` makes one.
     pub fn get(
         &self,
         device: u32,

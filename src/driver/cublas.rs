@@ -1,4 +1,5 @@
-//! cuBLAS, loaded at run time: handles, their streams and their workspaces. The products themselves are their user's calls.
+//! cuBLAS, loaded at run time: handles, their streams and their workspaces. The products themselves are their user's
+//! calls.
 //!
 //! A handle of cuBLAS is one of cuBLASLt, too.
 
@@ -78,8 +79,8 @@ pub fn get() -> Result<&'static Cublas> {
     static CUBLAS: OnceCell<Cublas> = OnceCell::new();
     CUBLAS.get_or_try_init(|| {
         let library = math::find(&LIBRARY)?;
-        // SAFETY: each call is looked for under its own symbol, whose signature the table states and which the versions that
-        // are looked for all have. The library is never closed.
+        // SAFETY: each call is looked for under its own symbol, whose signature the table states and which the versions
+        // that are looked for all have. The library is never closed.
         let (table, missing) = unsafe { Table::from_symbols(|call| library.symbol(call.info().c_symbol)) };
         if let Some(call) = missing {
             return Err(too_old("cuBLAS", call.info().symbol, call.info().since));
@@ -132,14 +133,15 @@ impl Cublas {
         check(Call::cublasSetAtomicsMode, unsafe { (table.cublasSetAtomicsMode)(raw, ATOMICS_NOT_ALLOWED) })
     }
 
-    /// Lets a handle of this thread's work in a stream, with a workspace. The stream goes first: it takes the workspace away.
+    /// Lets a handle of this thread's work in a stream, with a workspace. The stream goes first: it takes the workspace
+    /// away.
     pub fn set(&self, handle: Handle, stream: Stream, workspace: Span) -> Result<()> {
         let (raw, table) = (handle.raw(), &self.table);
         // SAFETY: the handle is live and this thread's, and the stream is the driver's own.
         let code = unsafe { (table.cublasSetStream_v2)(raw, stream.handle() as RawStream) };
         check(Call::cublasSetStream_v2, code)?;
-        // SAFETY: the workspace is a block of the allocator's for this stream, which its owner keeps until the handle gets
-        // another or the program says that nothing uses it.
+        // SAFETY: the workspace is a block of the allocator's for this stream, which its owner keeps until the handle
+        // gets another or the program says that nothing uses it.
         let code = unsafe { (table.cublasSetWorkspace_v2)(raw, workspace.address() as *mut c_void, workspace.bytes()) };
         check(Call::cublasSetWorkspace_v2, code)
     }

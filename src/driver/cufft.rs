@@ -104,8 +104,8 @@ pub fn get() -> Result<&'static Cufft> {
     static CUFFT: OnceCell<Cufft> = OnceCell::new();
     CUFFT.get_or_try_init(|| {
         let library = math::find(&LIBRARY)?;
-        // SAFETY: each call is looked for under its own symbol, whose signature the table states and which the versions that
-        // are looked for all have. The library is never closed.
+        // SAFETY: each call is looked for under its own symbol, whose signature the table states and which the versions
+        // that are looked for all have. The library is never closed.
         let (table, missing) = unsafe { Table::from_symbols(|call| library.symbol(call.info().c_symbol)) };
         if let Some(call) = missing {
             return Err(too_old("cuFFT", call.info().symbol, call.info().since));
@@ -207,16 +207,16 @@ impl Cufft {
         if area.bytes() == 0 {
             return Ok(());
         }
-        // SAFETY: the memory is a block of the allocator's for this stream, as large as the plan asked for, which is freed
-        // behind the plan's work in the stream.
+        // SAFETY: the memory is a block of the allocator's for this stream, as large as the plan asked for, which is
+        // freed behind the plan's work in the stream.
         check(Call::cufftSetWorkArea, unsafe { (self.table.cufftSetWorkArea)(plan.0, area.address() as *mut c_void) })
     }
 
     /// Carries a plan out that this thread has alone.
     pub fn execute(&self, plan: NativePlan, input: Span, output: Span, direction: c_int) -> Result<()> {
         let (input, output) = (input.address() as *mut c_void, output.address() as *mut c_void);
-        // SAFETY: the plan is live and this thread's, and who made the spans vouched for as much memory as the plan's shape
-        // has.
+        // SAFETY: the plan is live and this thread's, and who made the spans vouched for as much memory as the plan's
+        // shape has.
         check(Call::cufftXtExec, unsafe { (self.table.cufftXtExec)(plan.0, input, output, direction) })
     }
 }

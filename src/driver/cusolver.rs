@@ -61,8 +61,8 @@ pub fn get() -> Result<&'static Cusolver> {
     static CUSOLVER: OnceCell<Cusolver> = OnceCell::new();
     CUSOLVER.get_or_try_init(|| {
         let library = math::find(&LIBRARY)?;
-        // SAFETY: each call is looked for under its own symbol, whose signature the table states and which the versions that
-        // are looked for all have. The library is never closed.
+        // SAFETY: each call is looked for under its own symbol, whose signature the table states and which the versions
+        // that are looked for all have. The library is never closed.
         let (table, missing) = unsafe { Table::from_symbols(|call| library.symbol(call.info().c_symbol)) };
         if let Some(call) = missing {
             return Err(too_old("cuSOLVER", call.info().symbol, call.info().since));

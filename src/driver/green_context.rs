@@ -77,7 +77,8 @@ impl Driver {
         Ok(Context::found(context))
     }
 
-    /// Makes a stream that does not wait for the default stream, whose kernels run on the green context's multiprocessors.
+    /// Makes a stream that does not wait for the default stream, whose kernels run on the green context's
+    /// multiprocessors.
     pub fn green_context_stream(&self, green: GreenContext, priority: i32) -> Answer<Stream> {
         let mut stream: CUstream = ptr::null_mut();
         // SAFETY: the output is a live local, and the green context is live; a priority out of range is clamped.

@@ -51,7 +51,8 @@ pub struct plinth_cufft_params_t {
     pub number: DLDataType,
     /// How many signals there are, then the size of each dimension, as of real numbers.
     pub sizes: [i64; 4],
-    /// The distance of neighbours in the input, in its elements: of signals, then in each dimension. All 0: side by side.
+    /// The distance of neighbours in the input, in its elements: of signals, then in each dimension. All 0: side by
+    /// side.
     pub input_strides: [i64; 4],
     /// The same of the output.
     pub output_strides: [i64; 4],
@@ -85,19 +86,20 @@ unsafe fn params(params: *const plinth_cufft_params_t) -> Result<Params> {
     Params::new(params.rank, params.sizes, [params.input_strides, params.output_strides], transform, number)
 }
 
-/// Gets a plan of Fourier transforms: from the device's cache, where it is the one used last from now on, or newly made and put
-/// there. With a cache of no plans it is the caller's alone. Thread-safe; may be called while a stream captures.
+/// Gets a plan of Fourier transforms: from the device's cache, where it is the one used last from now on, or newly made
+/// and put there. With a cache of no plans it is the caller's alone. Thread-safe; may be called while a stream
+/// captures.
 ///
-/// cuFFT is looked for in the process, where the system finds libraries, in CUDA's toolkit and in folders of Python packages;
-/// PLINTH_CUFFT_LIBRARY names another file.
+/// cuFFT is looked for in the process, where the system finds libraries, in CUDA's toolkit and in folders of Python
+/// packages; PLINTH_CUFFT_LIBRARY names another file.
 ///
 /// @param params What it is for.
 /// @param device The device's number; -1 for the current one.
-/// @param plan Out: the plan. The caller gives it up with plinth_cufft_plan_destroy; it lives on in the cache, and also in
-///        the graphs that it was captured into.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_VALUE for sizes, types or
-///         strides that cuFFT does not do; PLINTH_ERROR_LIBRARY_UNAVAILABLE where there is no cuFFT, with a message that says
-///         where it was looked for, and on the host device; PLINTH_ERROR_LIBRARY where cuFFT fails;
+/// @param plan Out: the plan. The caller gives it up with plinth_cufft_plan_destroy; it lives on in the cache, and also
+///        in the graphs that it was captured into.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_VALUE for sizes,
+///         types or strides that cuFFT does not do; PLINTH_ERROR_LIBRARY_UNAVAILABLE where there is no cuFFT, with a
+///         message that says where it was looked for, and on the host device; PLINTH_ERROR_LIBRARY where cuFFT fails;
 ///         PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_cufft_get_plan(
@@ -115,8 +117,9 @@ pub unsafe extern "C" fn plinth_cufft_get_plan(
     })
 }
 
-/// Carries a plan out, in the calling thread's current stream on the plan's device. Threads may share a plan: each call takes it for
-/// as long as the call lasts, and works in memory of its own, which the allocator gives. May be captured. Thread-safe.
+/// Carries a plan out, in the calling thread's current stream on the plan's device. Threads may share a plan: each call
+/// takes it for as long as the call lasts, and works in memory of its own, which the allocator gives. May be captured.
+/// Thread-safe.
 ///
 /// @param plan The plan.
 /// @param input The input, in the device's memory, aligned to its elements.
@@ -144,14 +147,16 @@ pub unsafe extern "C" fn plinth_cufft_execute(
     })
 }
 
-/// Gives the calling thread a plan for itself, for calls of cuFFT's that plinth does not make: set to the thread's current stream on the
-/// plan's device, with memory to work with. Others that want the plan wait until plinth_cufft_release_plan, which the
-/// thread must call before it ends. Thread-safe.
+/// Gives the calling thread a plan for itself, for calls of cuFFT's that plinth does not make: set to the thread's
+/// current stream on the plan's device, with memory to work with. Others that want the plan wait until
+/// plinth_cufft_release_plan, which the thread must call before it ends. Thread-safe.
 ///
 /// @param plan The plan.
-/// @param native Out: the cufftHandle. It belongs to the library; what is set in it stays set, but for stream and work area.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE if the thread has it
-///         already; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_LIBRARY; PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @param native Out: the cufftHandle. It belongs to the library; what is set in it stays set, but for stream and work
+///         area.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE if the thread
+///         has it already; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_LIBRARY; PLINTH_ERROR_DRIVER; the errors of
+///         initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_cufft_acquire_plan(plan: plinth_cufft_plan_t, native: *mut i32) -> plinth_status_t {
     guard(|| {
@@ -165,8 +170,8 @@ pub unsafe extern "C" fn plinth_cufft_acquire_plan(plan: plinth_cufft_plan_t, na
 /// Ends what plinth_cufft_acquire_plan began. What was put into the stream meanwhile is still carried out.
 ///
 /// @param plan The plan.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE if the thread does not
-///         have it; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE if the thread
+///         does not have it; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_cufft_release_plan(plan: plinth_cufft_plan_t) -> plinth_status_t {
     guard(|| fft::release(handle(plan)?))
@@ -196,7 +201,8 @@ pub unsafe extern "C" fn plinth_cufft_plan_cache_max_size(device: i32, max_size:
     })
 }
 
-/// Says how many plans a device's cache may hold. If it holds more, those that were not used for the longest time go. Thread-safe.
+/// Says how many plans a device's cache may hold. If it holds more, those that were not used for the longest time go.
+/// Thread-safe.
 ///
 /// @param max_size How many; 0 lets it hold none.
 /// @param device The device's number; -1 for the current one.
@@ -222,7 +228,8 @@ pub unsafe extern "C" fn plinth_cufft_plan_cache_size(device: i32, size: *mut i6
     })
 }
 
-/// Empties a device's cache: cufft_plan_cache.clear. Plans that somebody has, or a graph, live on for them. Thread-safe.
+/// Empties a device's cache: cufft_plan_cache.clear. Plans that somebody has, or a graph, live on for them.
+/// Thread-safe.
 ///
 /// @param device The device's number; -1 for the current one.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.

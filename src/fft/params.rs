@@ -92,7 +92,8 @@ impl Params {
         self.transform != if input { Transform::RealToComplex } else { Transform::ComplexToReal }
     }
 
-    /// The sizes of one side, with the batch in front: of real numbers all, of their complex partners half in the last dimension.
+    /// The sizes of one side, with the batch in front: of real numbers all, of their complex partners half in the last
+    /// dimension.
     fn extents(&self, input: bool) -> [i64; 4] {
         let mut extents = self.sizes;
         if self.transform != Transform::ComplexToComplex && self.is_complex(input) {

@@ -113,8 +113,8 @@ impl Drop for Plan {
         // A child of a fork and an exiting process leave it to the operating system.
         let Some(runtime) = runtime::usable() else { return };
         let Ok(device) = runtime.device(self.device as i32) else { return };
-        // Its memory is freed as the driver frees memory, behind everything that the device has to do. A plan that will not
-        // go costs some memory.
+        // Its memory is freed as the driver frees memory, behind everything that the device has to do. A plan that will
+        // not go costs some memory.
         let _ = device.with_context(&runtime.driver, |driver| {
             driver.with_relaxed_capture(|| self.library.destroy(self.native))?
         });
@@ -163,8 +163,8 @@ pub fn execute(handle: u64, input: Span, output: Span, direction: i32) -> Result
     done
 }
 
-/// Gives the calling thread a plan for itself, set to its current stream on the plan's device, with memory to work with.
-/// Returns cuFFT's number of it.
+/// Gives the calling thread a plan for itself, set to its current stream on the plan's device, with memory to work
+/// with. Returns cuFFT's number of it.
 pub fn acquire(handle: u64) -> Result<i32> {
     let runtime = runtime::ready()?;
     let plan = plan(handle)?;
@@ -217,8 +217,8 @@ impl Plan {
         device.with_context(&runtime.driver, |_| self.library.set(self.native, stream.raw, span))
     }
 
-    /// A graph reads the plan's memory at each replay, so it keeps the plan. If it is none of the library's, the plan stays for
-    /// ever.
+    /// A graph reads the plan's memory at each replay, so it keeps the plan. If it is none of the library's, the plan
+    /// stays for ever.
     fn stay_for_captures(&self, runtime: &Runtime, stream: Stream, kept: &Arc<Plan>) -> Result<()> {
         let Some(capture) = stream::capture(runtime, stream)? else { return Ok(()) };
         let thing: Thing = kept.clone();

@@ -26,8 +26,8 @@ pub fn goes_on(capture: u64) -> bool {
     CAPTURES.lock().iter().any(|(number, _)| *number == capture)
 }
 
-/// Notes that a capture uses something. False if the capture is none of this library's: then nobody will say when its graph is
-/// gone.
+/// Notes that a capture uses something. False if the capture is none of this library's: then nobody will say when its
+/// graph is gone.
 pub fn keep(capture: u64, thing: &Thing) -> bool {
     let mut captures = CAPTURES.lock();
     let Some((_, things)) = captures.iter_mut().find(|(number, _)| *number == capture) else { return false };

@@ -1,8 +1,8 @@
 //! Green contexts: parts of a device's multiprocessors.
 //!
-//! The host device has no multiprocessors, only the number that its model has. A part of them is a number, too, and does not
-//! hold work back: what is real is the bookkeeping, and the streams. The default stream of a green context is the device's
-//! own, where CUDA has another one.
+//! The host device has no multiprocessors, only the number that its model has. A part of them is a number, too, and
+//! does not hold work back: what is real is the bookkeeping, and the streams. The default stream of a green context is
+//! the device's own, where CUDA has another one.
 
 use super::ids::{self, Id, IdMap};
 use crate::driver::{codes, table::Code};
