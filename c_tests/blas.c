@@ -336,18 +336,24 @@ TEST(an_output_must_not_be_null) {
   CHECK(memory == UNTOUCHED_POINTER);
 }
 
+/* What CUDA's own libraries do at the end of such a child is not for us to test. */
+static bool ends_like_a_process;
+
 static void expect_refused(void) {
   void *handle = UNTOUCHED_POINTER;
   CHECK_STATUS(plinth_current_blas_handle(&handle), PLINTH_ERROR_FORKED_CHILD);
   CHECK_STATUS(plinth_current_solver_handle(&handle), PLINTH_ERROR_FORKED_CHILD);
   CHECK_STATUS(plinth_clear_blas_workspaces(), PLINTH_ERROR_FORKED_CHILD);
   CHECK(handle == UNTOUCHED_POINTER);
-  exit(0); /* With all that ends a process. */
+  if (ends_like_a_process) {
+    exit(0);
+  }
 }
 
 TEST(the_child_of_a_fork_is_told) {
   need_blas();
   handle_now();
+  ends_like_a_process = on_host_device();
   in_child(expect_refused);
   product *of = new_product(0, 16);
   multiply(handle_now(), of);

@@ -562,6 +562,9 @@ TEST(a_library_that_is_not_there_is_named) {
   CHECK_EQ(cached(0), 0);
 }
 
+/* What CUDA's own libraries do at the end of such a child is not for us to test. */
+static bool ends_like_a_process;
+
 static void expect_refused(void) {
   const plinth_cufft_params_t params = row_of(1, 16);
   plinth_cufft_plan_t plan = (plinth_cufft_plan_t)UNTOUCHED_POINTER;
@@ -570,7 +573,9 @@ static void expect_refused(void) {
   CHECK_STATUS(plinth_cufft_plan_cache_size(0, &size), PLINTH_ERROR_FORKED_CHILD);
   CHECK_OK(plinth_cufft_plan_destroy(shared));
   CHECK(plan == UNTOUCHED_POINTER);
-  exit(0);
+  if (ends_like_a_process) {
+    exit(0);
+  }
 }
 
 TEST(the_child_of_a_fork_is_told) {
@@ -578,6 +583,7 @@ TEST(the_child_of_a_fork_is_told) {
   const plinth_cufft_params_t params = row_of(1, 16);
   CHECK_OK(plinth_cufft_plan_cache_set_max_size(0, 0));
   shared = plan_for(&params, 0);
+  ends_like_a_process = on_host_device();
   in_child(expect_refused);
   CHECK_OK(plinth_cufft_plan_destroy(shared));
 }

@@ -12,7 +12,8 @@
 #define _GNU_SOURCE
 #include <plinth.h>
 
-#include <math.h>
+#include "half.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -23,7 +24,6 @@
 enum { SUCCESS, INVALID_PLAN, ALLOC_FAILED, INVALID_TYPE, EXEC_FAILED = 6, SETUP_FAILED, INVALID_SIZE };
 enum { R_32F, R_64F, R_16F, C_32F = 4, C_64F, C_16F, MOST = 8192 };
 
-__extension__ typedef _Float16 half;
 typedef long long number;
 
 typedef struct {
@@ -212,7 +212,7 @@ static void load(const void *memory, number index, int type, double *value) {
     switch (type) {
       case R_32F: case C_32F: value[part] = (double)((const float *)memory)[first + part]; break;
       case R_64F: case C_64F: value[part] = ((const double *)memory)[first + part]; break;
-      default: value[part] = (double)((const half *)memory)[first + part];
+      default: value[part] = number_of(((const uint16_t *)memory)[first + part]);
     }
   }
 }
@@ -223,7 +223,7 @@ static void store(void *memory, number index, int type, const double *value) {
     switch (type) {
       case R_32F: case C_32F: ((float *)memory)[first + part] = (float)value[part]; break;
       case R_64F: case C_64F: ((double *)memory)[first + part] = value[part]; break;
-      default: ((half *)memory)[first + part] = (half)value[part];
+      default: ((uint16_t *)memory)[first + part] = half_of(value[part]);
     }
   }
 }
