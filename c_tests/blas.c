@@ -117,6 +117,53 @@ TEST(cublaslt_takes_the_same_handle) {
   CHECK_SAME(handle_now(), handle);
 }
 
+/* A function of cuBLASLt's, which came with cuBLAS. */
+static void *of_lt(const char *symbol) {
+  static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", NULL};
+  return function_of(on_host_device() ? BLAS : "", names, symbol);
+}
+
+enum { R_32F = 0, COMPUTE_32F = 68 };
+
+TEST(a_product_of_cublaslts_is_right) {
+  int (*new_description)(void **, int, int), (*new_layout)(void **, int, uint64_t, uint64_t, int64_t);
+  int (*free_description)(void *), (*free_layout)(void *);
+  int (*matmul)(void *, void *, const float *, const float *, void *, const float *, void *, const float *, const float *,
+                void *, float *, void *, const void *, void *, size_t, plinth_stream_t);
+  void *handle = NULL, *memory = NULL, *description = NULL, *layouts[3];
+  const uint64_t extents[3][2] = {{ROWS, DEPTH}, {DEPTH, COLUMNS}, {ROWS, COLUMNS}};
+  const float one = 1, zero = 0;
+  size_t bytes = 0;
+  need_blas();
+  product *of = new_product(0, 17);
+  plinth_stream_t where = on_new_stream(0);
+  CHECK_OK(plinth_current_blaslt_handle(&handle));
+  CHECK_OK(plinth_current_blaslt_workspace(&memory, &bytes));
+#define FIND(variable, symbol)                    \
+  {                                               \
+    void *found = of_lt(symbol);                  \
+    memcpy(&(variable), &found, sizeof(variable)); \
+  }
+  FIND(new_description, "cublasLtMatmulDescCreate")
+  FIND(free_description, "cublasLtMatmulDescDestroy")
+  FIND(new_layout, "cublasLtMatrixLayoutCreate")
+  FIND(free_layout, "cublasLtMatrixLayoutDestroy")
+  FIND(matmul, "cublasLtMatmul")
+  CHECK_EQ(new_description(&description, COMPUTE_32F, R_32F), 0);
+  for (int index = 0; index < 3; index++) {
+    CHECK_EQ(new_layout(&layouts[index], R_32F, extents[index][0], extents[index][1], (int64_t)extents[index][0]), 0);
+  }
+  CHECK_EQ(matmul(handle, description, &one, of->a, layouts[0], of->b, layouts[1], &zero, of->c, layouts[2], of->c,
+                  layouts[2], NULL, memory, bytes, where),
+           0);
+  expect_right(of, where);
+  for (int index = 0; index < 3; index++) {
+    CHECK_EQ(free_layout(layouts[index]), 0);
+  }
+  CHECK_EQ(free_description(description), 0);
+  free_product(of);
+}
+
 enum { THREADS = 8 };
 static void *of_thread[2][THREADS];
 static int round_of_threads, at_work;

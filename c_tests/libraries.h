@@ -25,9 +25,10 @@ static inline void name_library(const char *variable, const char *name) {
   setenv(variable, library, 1);
 }
 
-/* A function of the library that plinth has loaded: the one that the variable names, or one by one of these names. */
+/* A function of the library that plinth has loaded: the one that the variable names, where that is not "", or one by one of
+ * these names. */
 static inline void *function_of(const char *variable, const char *const *names, const char *symbol) {
-  const char *path = getenv(variable);
+  const char *path = variable[0] == '\0' ? NULL : getenv(variable);
   void *library = path != NULL && path[0] != '\0' ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
   for (; library == NULL && *names != NULL; names++) {
     library = dlopen(*names, RTLD_NOW | RTLD_NOLOAD);

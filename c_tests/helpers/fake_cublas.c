@@ -1,5 +1,5 @@
 /*
- * A stand-in for cuBLAS and cuSOLVER that works on the host device: handles, and two pieces of work, by host functions
+ * A stand-in for cuBLAS, cuBLASLt and cuSOLVER that works on the host device: handles, and some work, by host functions
  * in streams. It is as strict as the libraries are, or stricter: a stream takes the workspace away, a product without a
  * workspace that was set fails, and so does a handle that two threads use at once.
  *
@@ -196,6 +196,48 @@ EXPORT int cublasSgemm_v2(handle *of, int op_a, int op_b, int rows, int columns,
   *given = (task){op_a != 0, op_b != 0, rows, columns, depth, lda, ldb, ldc, *alpha, *beta, a, b, c, of->workspace,
                   of->bytes, NULL, NULL};
   return end(of, launch(of->stream, multiply, given));
+}
+
+/* ---- cuBLASLt */
+
+typedef struct {
+  int rows, columns, stride;
+} layout;
+
+EXPORT int cublasLtMatmulDescCreate(void **out, int computation, int scale) {
+  (void)computation, (void)scale;
+  *out = calloc(1, 1);
+  return SUCCESS;
+}
+
+EXPORT int cublasLtMatmulDescDestroy(void *made) {
+  free(made);
+  return SUCCESS;
+}
+
+EXPORT int cublasLtMatrixLayoutCreate(layout **out, int type, uint64_t rows, uint64_t columns, int64_t stride) {
+  (void)type;
+  *out = malloc(sizeof **out);
+  **out = (layout){(int)rows, (int)columns, (int)stride};
+  return SUCCESS;
+}
+
+EXPORT int cublasLtMatrixLayoutDestroy(layout *made) {
+  free(made);
+  return SUCCESS;
+}
+
+/* The handle is cuBLAS's; its own stream and workspace are of no account. */
+EXPORT int cublasLtMatmul(handle *of, void *description, const float *alpha, const float *a, const layout *of_a,
+                          const float *b, const layout *of_b, const float *beta, const float *c, const layout *of_c,
+                          float *d, const layout *of_d, const void *algorithm, void *workspace, size_t bytes,
+                          plinth_stream_t stream) {
+  (void)description, (void)c, (void)of_c, (void)algorithm;
+  if (!begin(of)) return NOT_INITIALIZED;
+  task *given = malloc(sizeof *given);
+  *given = (task){0, 0, of_d->rows, of_d->columns, of_a->columns, of_a->stride, of_b->stride, of_d->stride, *alpha,
+                  *beta, a, b, d, workspace, bytes, NULL, NULL};
+  return end(of, launch(stream, multiply, given));
 }
 
 /* ---- cuSOLVER */
