@@ -19,6 +19,7 @@ static plinth_status_t temperature(void) { return plinth_temperature(0, &number)
 static plinth_status_t power(void) { return plinth_power_draw(0, &number); }
 static plinth_status_t clock_rate(void) { return plinth_clock_rate(0, &number); }
 static plinth_status_t used(void) { return plinth_device_memory_used(0, &large); }
+static plinth_status_t throttled(void) { return plinth_throttle_reasons(0, &large); }
 static plinth_status_t energy(void) { return plinth_energy_used(0, &large); }
 
 static double cpu_seconds(void) {
@@ -32,16 +33,27 @@ static void measure(const char *name, plinth_status_t (*read)(void)) {
   static double times[ROUNDS];
   const plinth_status_t status = read();
   if (status != PLINTH_OK) {
-    printf("| %-28s | %-30s |\n", name, plinth_status_name(status));
+    printf("| %-28s | %-41s | |\n", name, plinth_status_name(status));
     return;
   }
+  /* What was read a moment ago is told again; after a while it is read anew. */
+  struct timespec pause = {0, 250000000};
+  double anew[4];
+  for (int round = 0; round < 4; round++) {
+    nanosleep(&pause, NULL);
+    const double begin = now_ns();
+    read();
+    anew[round] = (now_ns() - begin) / 1e3;
+  }
+  qsort(anew, 4, sizeof *anew, ascending);
   for (int round = 0; round < ROUNDS; round++) {
     const double begin = now_ns();
     read();
     times[round] = (now_ns() - begin) / 1e3;
   }
   qsort(times, ROUNDS, sizeof *times, ascending);
-  printf("| %-28s | %8.2f median, %8.2f at 99 %% |\n", name, times[ROUNDS / 2], times[ROUNDS * 99 / 100]);
+  printf("| %-28s | %8.2f median, %8.2f at 99 %% | %8.2f |\n", name, times[ROUNDS / 2], times[ROUNDS * 99 / 100],
+         (anew[1] + anew[2]) / 2);
 }
 
 /* The share of one processor that the process takes in some seconds. */
@@ -54,9 +66,18 @@ static double share(double seconds) {
 }
 
 static void sample(uint32_t milliseconds, double seconds) {
+  enum { MOST = 1000 };
+  static plinth_telemetry_t taken[MOST];
   plinth_telemetry_sampler_t sampler = NULL;
-  MUST(plinth_telemetry_sampler_create(0, milliseconds, 16, &sampler));
-  printf("| every %5u ms | %8.4f %% |\n", milliseconds, share(seconds));
+  size_t count = 0, power_read = 0, energy_read = 0;
+  MUST(plinth_telemetry_sampler_create(0, milliseconds, MOST, &sampler));
+  const double of_one = share(seconds);
+  MUST(plinth_telemetry_sampler_take(sampler, taken, MOST, &count, NULL));
+  for (size_t index = 0; index < count; index++) {
+    power_read += (taken[index].valid & PLINTH_TELEMETRY_POWER_DRAW) != 0;
+    energy_read += (taken[index].valid & PLINTH_TELEMETRY_ENERGY) != 0;
+  }
+  printf("| every %5u ms | %8.4f %% | %zu | %zu | %zu |\n", milliseconds, of_one, count, power_read, energy_read);
   fflush(stdout);
   MUST(plinth_telemetry_sampler_destroy(sampler));
 }
@@ -68,7 +89,7 @@ int main(void) {
   MUST(plinth_get_device_name(0, name, sizeof name));
   MUST(plinth_get_device_kind(&kind));
   readings.struct_size = sizeof readings;
-  printf("plinth %s on %s%s\n\n| reading | microseconds |\n|---|---|\n", plinth_version_string(), name,
+  printf("plinth %s on %s%s\n\n| reading | microseconds, one after the other | after a quarter of a second |\n|---|---|---|\n", plinth_version_string(), name,
          kind == PLINTH_DEVICE_HOST ? " (host device)" : "");
   measure("plinth_read_telemetry", all);
   measure("plinth_utilization", utilization);
@@ -78,7 +99,8 @@ int main(void) {
   measure("plinth_clock_rate", clock_rate);
   measure("plinth_device_memory_used", used);
   measure("plinth_energy_used", energy);
-  printf("\n| sampler | of one processor |\n|---|---|\n| none          | %8.4f %% |\n", share(2));
+  measure("plinth_throttle_reasons", throttled);
+  printf("\n| sampler | of one processor | samples | with power | with energy |\n|---|---|---|---|---|\n| none          | %8.4f %% | | | |\n", share(2));
   sample(1000, 6);
   sample(100, 6);
   sample(10, 3);
