@@ -96,6 +96,7 @@ bench: build ## calls beside the bare driver's, start-up, bandwidth, and the all
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/bandwidth
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/nowait
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/pinned
+	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/telemetry
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/comm --largest 67108864 || [ $$? = 77 ]
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/communicator --largest 67108864 || [ $$? = 77 ]
 	@$(REPLAY_PROGRAMS)
@@ -115,6 +116,16 @@ bench-random: build ## random fills beside a plain one, cuRAND and, where there 
 install: build ## install under PREFIX=/usr/local, LIBDIR=lib; DESTDIR= for packagers
 	tools/install.sh --from $(TARGET)/release --prefix "$(PREFIX)" --libdir "$(LIBDIR)" --destdir "$(DESTDIR)"
 
+# In a folder of its own: a program makes cargo build the library as an rlib, too, which is another libplinth.so.
+.PHONY: tool
+tool: ## the command-line tool, target/tool/release/plinth
+	@tools/bootstrap.sh rust cc
+	cargo build --release --locked --features tool --bin plinth --target-dir $(TARGET)/tool
+
+.PHONY: install-tool
+install-tool: tool ## install the tool under PREFIX=/usr/local; DESTDIR= for packagers
+	install -D -m 755 $(TARGET)/tool/release/plinth "$(DESTDIR)$(PREFIX)/bin/plinth"
+
 .PHONY: gpu-bundle
 gpu-bundle: build ## pack suite and benches into build/gpu for a GPU machine without Rust; there, run tools/gpu_run.sh
 	tools/gpu_bundle.sh build/gpu
@@ -129,13 +140,19 @@ test: ## everything below; stops at the first failure
 lint: docs ## formatting, clippy, shell scripts and documentation; a warning is an error
 	@tools/bootstrap.sh shellcheck
 	cargo fmt --check
-	cargo clippy --locked --all-targets -- -D warnings $(CLIPPY)
+	@# With the feature, for nothing of the library depends on it, and without it the tool is left out.
+	cargo clippy --locked --all-targets --features tool -- -D warnings $(CLIPPY)
 	shellcheck tools/*.sh benches/replay/*.sh tests/package/*.sh .ci/run
 
 .PHONY: test-rust
 test-rust: ## unit, property and header tests
 	@tools/bootstrap.sh rust cc
 	cargo test --locked
+
+.PHONY: test-tool
+test-tool: ## the command-line tool, on the host device
+	@tools/bootstrap.sh rust cc
+	cargo test --locked --features tool --bin plinth --test tool
 
 .PHONY: test-c
 test-c: build ## the C and C++ tests, on PLINTH_DEVICE=host (the default) or cuda

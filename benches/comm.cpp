@@ -125,6 +125,46 @@ void measure_size(std::size_t bytes, bool split) {
   }
 }
 
+// What the driver itself takes: to wait for idle devices, for a kernel on one of them, and for a kernel that comes after what
+// the streams of all devices had and before what they get, in the fewest calls that say so.
+void measure_floor() {
+  unsigned (*create)(void **, unsigned) = nullptr;
+  unsigned (*destroy)(void *) = nullptr;
+  unsigned (*record)(void *, void *) = nullptr;
+  unsigned (*wait)(void *, void *, unsigned) = nullptr;
+  ENTRY(create, "cuEventCreate");
+  ENTRY(destroy, "cuEventDestroy");
+  ENTRY(record, "cuEventRecord");
+  ENTRY(wait, "cuStreamWaitEvent");
+  std::vector<plinth_stream_t> streams(static_cast<std::size_t>(devices));
+  std::vector<void *> events(streams.size());
+  for (std::int32_t device = 0; device < devices; ++device) {
+    MUST(plinth_set_device(device));
+    MUST(plinth_current_stream(device, &streams[static_cast<std::size_t>(device)]));
+    DRIVER(create(&events[static_cast<std::size_t>(device)], 2));
+  }
+  MUST(plinth_set_device(0));
+  measure("driver/idle", 0, [] {});
+  measure("driver/kernel", 0, [&] { MUST(plinth_sleep(1, streams[0])); });
+  measure("driver/ordered_kernel", 0, [&] {
+    for (std::size_t other = 1; other < streams.size(); ++other) {
+      MUST(plinth_set_device(static_cast<std::int32_t>(other)));
+      DRIVER(record(events[other], streams[other]));
+      MUST(plinth_set_device(0));
+      DRIVER(wait(streams[0], events[other], 0));
+    }
+    MUST(plinth_sleep(1, streams[0]));
+    DRIVER(record(events[0], streams[0]));
+    for (std::size_t other = 1; other < streams.size(); ++other) {
+      MUST(plinth_set_device(static_cast<std::int32_t>(other)));
+      DRIVER(wait(streams[other], events[0], 0));
+    }
+    MUST(plinth_set_device(0));
+  });
+  finish();
+  for (void *event : events) DRIVER(destroy(event));
+}
+
 // Parameters of a model: many small ones, some large.
 std::vector<std::int64_t> model(std::size_t tensors, std::size_t bytes) {
   std::vector<std::int64_t> counts(tensors, 256);
@@ -181,6 +221,7 @@ int main(int argc, char **argv) {
     return 77;
   }
   std::printf("# %d devices: operation, bytes, median us to completion, least, median us of the call\n", devices);
+  measure_floor();
   for (std::size_t bytes = 1024; bytes <= largest; bytes *= 4) measure_size(bytes, split);
   if (!split) measure_coalesced();
   return 0;

@@ -56,6 +56,12 @@ static void plinth_event_pair_(void) {
   failures += plinth_event_destroy(made) != 0;
 }
 
+static void plinth_nvtx_range_(void) {
+  failures += plinth_nvtx_range_push("range", NULL) != 0;
+  failures += plinth_nvtx_range_pop(NULL) != 0;
+}
+static void plinth_nvtx_mark_(void) { failures += plinth_nvtx_mark("mark") != 0; }
+
 static void *address(void *pointer) { return pointer; }
 static void bare_context_get_(void) { void *got; failures += context_get(&got) != 0; }
 static void bare_context_set_(void) { failures += context_set(context) != 0; }
@@ -86,6 +92,8 @@ static const struct row {
 } rows[] = {
     {"plinth_current_device", plinth_current_device_, NULL, "(none)", CALLS},
     {"plinth_current_stream", plinth_current_stream_, NULL, "(none)", CALLS},
+    {"plinth_nvtx_mark, no tool", plinth_nvtx_mark_, NULL, "(none)", CALLS},
+    {"plinth_nvtx_range_push and _pop", plinth_nvtx_range_, NULL, "(none)", CALLS},
     {"plinth_set_stream", plinth_set_stream_, NULL, "(none)", CALLS},
     {"plinth_set_device", plinth_set_device_, bare_context_set_, "cuCtxSetCurrent", CALLS},
     {"plinth_set_device (same)", plinth_set_device_, bare_context_get_, "cuCtxGetCurrent", CALLS},

@@ -83,6 +83,29 @@ static inline void expect_nothing_left(void) {
   }
 }
 
+/* A stream that captures gets no memory where memory has no place in a graph; what is freed meanwhile goes when the
+ * capture is over. The message has this text. */
+static inline void expect_no_memory_for_captures(const char *text) {
+  plinth_graph_t graph = NULL;
+  void *memory = UNTOUCHED_POINTER;
+  plinth_stream_t stream = stream_on(0);
+  unsigned char *before = alloc_on(MIB, 0, stream);
+  unsigned char *used = alloc_on(MIB, 0, stream);
+  CHECK_OK(plinth_graph_create(&graph));
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
+  CHECK_OK(plinth_memset(used, 1, MIB, stream));
+  CHECK_STATUS(plinth_caching_allocator_alloc(MIB, 0, stream, &memory), PLINTH_ERROR_CAPTURE_FORBIDS);
+  CHECK_MESSAGE(text);
+  CHECK_SAME(memory, UNTOUCHED_POINTER);
+  release(before);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_destroy(graph));
+  release(used);
+  CHECK_OK(plinth_stream_synchronize(stream));
+  expect_nothing_left();
+}
+
 /* Lets a device's allocator hold so many bytes, and a little: a fraction does not hit a byte. */
 static inline void limit_memory(size_t bytes, int32_t device) {
   const double fraction = ((double)bytes + (double)(MIB / 2)) / (double)total_memory(device);

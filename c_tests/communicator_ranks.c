@@ -247,11 +247,14 @@ static plinth_communicator_t members[2];
 static void *be_late(void *context) {
   const int rank = *(int *)context;
   float *memory = floats_on(rank, COUNT, 1, 0);
+  plinth_stream_t stream = stream_on(rank);
   members[rank] = join(rank, rank, 20000, 0);
+  /* NCCL connects ranks in their first operation, and until then waits for them in the call itself. */
+  CHECK_OK(plinth_communicator_all_reduce(members[rank], memory, memory, COUNT, FLOAT32, PLINTH_REDUCE_SUM, stream));
+  CHECK_OK(plinth_communicator_wait(members[rank], stream, 20000));
   if (rank == 1) {
     return NULL;
   }
-  plinth_stream_t stream = stream_on(0);
   CHECK_OK(plinth_communicator_all_reduce(members[0], memory, memory, COUNT, FLOAT32, PLINTH_REDUCE_SUM, stream));
   CHECK_STATUS(plinth_communicator_wait(members[0], stream, 200), PLINTH_ERROR_TIMED_OUT);
   /* It may be waited for again, or be given up. */

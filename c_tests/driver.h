@@ -36,6 +36,8 @@ typedef int (*driver_elapsed_time)(float *milliseconds, void *start, void *end);
 typedef int (*driver_device_get)(int *device, int ordinal);
 typedef int (*driver_context_state)(int device, unsigned *flags, int *active);
 typedef int (*driver_context_device)(int *device);
+typedef int (*driver_context_get)(void **context);
+typedef int (*driver_context_set)(void *context);
 
 /* DRIVER(driver_stream_destroy, destroy, "cuStreamDestroy") declares `destroy` and finds it. */
 #define DRIVER(type, variable, name) \

@@ -6,6 +6,7 @@
 #ifndef FAULTS_H
 #define FAULTS_H
 
+#include "allocating.h"
 #include "driver.h"
 #include "process.h"
 
@@ -209,6 +210,44 @@ static inline void survive_in_new_processes(void (*scenario)(void)) {
     /* The first call may be made in vain, but a scenario without any would test nothing. */
     CHECK(cold_nth > 2);
   }
+}
+
+/* Runs a body with each of its driver calls failing in turn. After each failure nothing is left that it made, and the
+ * same without a fault succeeds. Returns how many of them made it fail. */
+static inline int survive_each_call(plinth_status_t (*body)(void), void (*check)(void)) {
+  int failures = 0;
+  bool met = true;
+  for (uint64_t nth = 1; met; nth++) {
+    size_t before[8];
+    CHECK(nth < MOST_CALLS);
+    for (int32_t device = 0; device < device_count(); device++) {
+      before[device] = allocated(device);
+    }
+    CHECK_OK(plinth_inject_fault(nth, CUDA_ERROR_UNKNOWN));
+    const plinth_status_t status = body();
+    char message[1024];
+    snprintf(message, sizeof message, "%s", plinth_last_error());
+    const char *call = plinth_tripped_fault();
+    CHECK_OK(plinth_inject_fault(0, 0));
+    met = call != NULL;
+    if (status != PLINTH_OK) {
+      failures++;
+      CHECK_EQ(status, PLINTH_ERROR_DRIVER);
+      CHECK(call != NULL && strstr(message, call) != NULL);
+    } else {
+      check();
+    }
+    for (int32_t device = 0; device < device_count(); device++) {
+      CHECK_OK(plinth_synchronize(device));
+    }
+    for (int32_t device = 0; device < device_count(); device++) {
+      CHECK_EQ(allocated(device), before[device]);
+    }
+    CHECK_OK(body());
+    check();
+    CHECK_OK(plinth_testing_check_allocator());
+  }
+  return failures;
 }
 
 /* A scenario: calls that it ATTEMPTs, and GIVE_BACK for whatever it holds at its end. */

@@ -96,19 +96,7 @@ TEST(the_receiver_s_stream_waits_for_the_sender_s) {
   if (chosen != NULL) {
     SKIP("is about events");
   }
-  plinth_stream_t stream = stream_on(0);
-  CHECK_OK(plinth_set_stream(stream));
-  unsigned char *block = alloc_on(BLOCK, 0, stream);
-  const peer other = start_peer("waits_behind_the_sender", SOCK_STREAM);
-  CHECK_OK(plinth_memset(block, 1, BLOCK, stream));
-  CHECK_OK(plinth_stream_synchronize(stream));
-  gate *held = gate_shut(stream);
-  CHECK_OK(plinth_memset(block, 9, BLOCK, stream));
-  CHECK_OK(plinth_ipc_send(other.socket, block));
-  expect_to_hear(other.socket, 'w');
-  gate_open(held);
-  expect_end(other);
-  release(block);
+  expect_receiver_to_wait("waits_behind_the_sender");
   expect_all_back();
 }
 

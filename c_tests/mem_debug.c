@@ -192,21 +192,5 @@ TEST(memory_that_waits_goes_when_there_is_no_more) {
 
 TEST(captures_are_refused) {
   debug("guard");
-  plinth_graph_t graph = NULL;
-  void *memory = UNTOUCHED_POINTER;
-  plinth_stream_t stream = stream_on(0);
-  unsigned char *before = alloc_on(MIB, 0, stream);
-  unsigned char *used = alloc_on(MIB, 0, stream);
-  CHECK_OK(plinth_graph_create(&graph));
-  CHECK_OK(plinth_set_stream(stream));
-  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
-  CHECK_OK(plinth_memset(used, 1, MIB, stream));
-  CHECK_STATUS(plinth_caching_allocator_alloc(MIB, 0, stream, &memory), PLINTH_ERROR_CAPTURE_FORBIDS);
-  CHECK_SAME(memory, UNTOUCHED_POINTER);
-  /* A block that is freed meanwhile goes when the capture is over. */
-  release(before);
-  CHECK_OK(plinth_graph_capture_end(graph));
-  CHECK_OK(plinth_graph_destroy(graph));
-  release(used);
-  expect_nothing_left();
+  expect_no_memory_for_captures("allocates for no capture");
 }

@@ -110,6 +110,23 @@ static inline size_t open_descriptors(void) {
   return count;
 }
 
+/* Sends a block that is still to be written to a helper, which must not see what was in it before; and ends the helper. */
+static inline void expect_receiver_to_wait(const char *helper) {
+  plinth_stream_t stream = stream_on(0);
+  CHECK_OK(plinth_set_stream(stream));
+  unsigned char *block = alloc_on(BLOCK, 0, stream);
+  const peer other = start_peer(helper, SOCK_STREAM);
+  CHECK_OK(plinth_memset(block, 1, BLOCK, stream));
+  CHECK_OK(plinth_stream_synchronize(stream));
+  gate *held = gate_shut(stream);
+  CHECK_OK(plinth_memset(block, 9, BLOCK, stream));
+  CHECK_OK(plinth_ipc_send(other.socket, block));
+  expect_to_hear(other.socket, 'w');
+  gate_open(held);
+  expect_end(other);
+  release(block);
+}
+
 /* Nothing is anybody's any more; the other processes may need a moment to end. */
 static inline void expect_all_back(void) {
   for (int32_t device = 0; device < device_count(); device++) {

@@ -192,18 +192,6 @@ HELPER(expects_order_on_another_device) {
 
 TEST(the_other_device_s_stream_waits_for_the_sender) {
   need_peers();
-  plinth_stream_t stream = stream_on(0);
-  CHECK_OK(plinth_set_stream(stream));
-  unsigned char *block = alloc_on(BLOCK, 0, stream);
-  const peer other = start_peer("expects_order_on_another_device", SOCK_STREAM);
-  CHECK_OK(plinth_memset(block, 1, BLOCK, stream));
-  CHECK_OK(plinth_stream_synchronize(stream));
-  gate *held = gate_shut(stream);
-  CHECK_OK(plinth_memset(block, 9, BLOCK, stream));
-  CHECK_OK(plinth_ipc_send(other.socket, block));
-  expect_to_hear(other.socket, 'w');
-  gate_open(held);
-  expect_end(other);
-  release(block);
+  expect_receiver_to_wait("expects_order_on_another_device");
   EVENTUALLY(plinth_ipc_collect() == PLINTH_OK && plinth_empty_cache() == PLINTH_OK && reserved(0) == 0);
 }

@@ -135,7 +135,8 @@ def build_one(program, arguments):
     stamp = arguments.build / (program.name + ".command")
     command = compile_command(program, arguments)
     included = re.findall(r'^#include "(\w+\.c)"', program.source.read_text(), re.MULTILINE)
-    sources = [program.source, *(HERE / name for name in included), *HERE.glob("*.h"), *arguments.include.glob("*.h*")]
+    sources = [program.source, *(program.source.parent / name for name in included), *HERE.glob("*.h"),
+               *HERE.glob("helpers/*.h"), *arguments.include.glob("*.h*")]
     if binary.exists() and stamp.exists() and stamp.read_text() == shlex.join(command):
         if binary.stat().st_mtime > max(source.stat().st_mtime for source in sources):
             return None

@@ -120,6 +120,9 @@ typedef struct plinth_philox_state_t {
 
 /*! An initializer for a plinth_pointer_attributes_t. */
 #define PLINTH_POINTER_ATTRIBUTES_INIT {sizeof(plinth_pointer_attributes_t), 0, 0, 0, 0, NULL, NULL, NULL, 0, NULL, 0, {0, 0}}
+/*! An initializer for a plinth_cufft_params_t. */
+#define PLINTH_CUFFT_PARAMS_INIT {sizeof(plinth_cufft_params_t), 0, 0, {0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}}
+
 /*! An initializer for a plinth_communicator_options_t. */
 #define PLINTH_COMMUNICATOR_OPTIONS_INIT {sizeof(plinth_communicator_options_t), 0, 0, 0}
 
@@ -527,6 +530,31 @@ typedef struct plinth_philox_state_t {
 #define PLINTH_REDUCE_AVERAGE 4
 
 /**
+ * From complex numbers to complex ones.
+ */
+#define PLINTH_CUFFT_C2C 0
+
+/**
+ * From real numbers to complex ones, of which the last dimension has n / 2 + 1.
+ */
+#define PLINTH_CUFFT_R2C 1
+
+/**
+ * From those back to real numbers.
+ */
+#define PLINTH_CUFFT_C2R 2
+
+/**
+ * From a signal to its frequencies.
+ */
+#define PLINTH_CUFFT_FORWARD -1
+
+/**
+ * Back. Like cuFFT's, it does not divide by the number of elements.
+ */
+#define PLINTH_CUFFT_INVERSE 1
+
+/**
  * In plinth_telemetry_t.valid: utilization is known.
  */
 #define PLINTH_TELEMETRY_UTILIZATION 1
@@ -689,6 +717,11 @@ typedef struct plinth_philox_state_t {
 typedef struct plinth_communicator plinth_communicator;
 
 /**
+ * A plan of Fourier transforms. Opaque, and checked.
+ */
+typedef struct plinth_cufft_plan plinth_cufft_plan;
+
+/**
  * An event: a mark in a stream. Opaque, and checked: a handle that was destroyed, is of another kind, or never was
  * one is answered with PLINTH_ERROR_INVALID_HANDLE.
  */
@@ -713,6 +746,11 @@ typedef struct plinth_graph plinth_graph;
  * never was one is answered with PLINTH_ERROR_INVALID_HANDLE.
  */
 typedef struct plinth_graphed_callable plinth_graphed_callable;
+
+/**
+ * A green context: a part of a device's multiprocessors. Opaque, and checked.
+ */
+typedef struct plinth_green_context plinth_green_context;
 
 /**
  * What plinth_nvtx_domain_t points at, never looked into.
@@ -883,6 +921,11 @@ typedef struct plinth_stream_context_t {
  * A function that a stream calls. It must not unwind or throw, nor call CUDA or a function of plinth that does.
  */
 typedef void (*plinth_host_function_t)(void *context);
+
+/**
+ * The handle of a green context.
+ */
+typedef struct plinth_green_context *plinth_green_context_t;
 
 /**
  * The handle of an event.
@@ -1709,6 +1752,46 @@ typedef struct plinth_communicator *plinth_communicator_t;
 typedef struct plinth_store *plinth_store_t;
 
 /**
+ * What a plan is for. PLINTH_CUFFT_PARAMS_INIT sets struct_size, and the rest to 0.
+ */
+typedef struct plinth_cufft_params_t {
+  /**
+   * sizeof(plinth_cufft_params_t).
+   */
+  size_t struct_size;
+  /**
+   * How many dimensions a signal has: 1, 2 or 3.
+   */
+  int32_t rank;
+  /**
+   * PLINTH_CUFFT_C2C, _R2C or _C2R.
+   */
+  int32_t transform;
+  /**
+   * The type of the real numbers, or of the parts of complex ones: a float of 16, 32 or 64 bits.
+   */
+  DLDataType number;
+  /**
+   * How many signals there are, then the size of each dimension, as of real numbers.
+   */
+  int64_t sizes[4];
+  /**
+   * The distance of neighbours in the input, in its elements: of signals, then in each dimension. All 0: side by
+   * side.
+   */
+  int64_t input_strides[4];
+  /**
+   * The same of the output.
+   */
+  int64_t output_strides[4];
+} plinth_cufft_params_t;
+
+/**
+ * The handle of a plan.
+ */
+typedef struct plinth_cufft_plan *plinth_cufft_plan_t;
+
+/**
  * All readings of a device at a moment. Which of them there are, `valid` tells; the others are 0.
  */
 typedef struct plinth_telemetry_t {
@@ -2268,9 +2351,19 @@ typedef struct plinth_host_usage_t {
 #define PLINTH_ERROR_NVML_UNAVAILABLE 54
 
 /**
+ * A call of one of CUDA's libraries failed; the message says which.
+ */
+#define PLINTH_ERROR_LIBRARY 55
+
+/**
+ * One of CUDA's libraries is needed, and it is not on this machine, or is too old.
+ */
+#define PLINTH_ERROR_LIBRARY_UNAVAILABLE 56
+
+/**
  * The stream sanitizer found that nothing orders the call after others that it must come after.
  */
-#define PLINTH_ERROR_RACE 55
+#define PLINTH_ERROR_RACE 57
 
 /**
  * As the name of the file ends: .json is JSON, .html and .htm are a page, and everything else is a pickle.
@@ -2949,6 +3042,121 @@ PLINTH_NOEXCEPT;
 PLINTH_API
 plinth_status_t plinth_sleep(uint64_t cycles,
                              plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Makes a green context: a part of a device's multiprocessors. What comes into its streams runs on the part alone.
+ * Parts of several green contexts may overlap. Thread-safe; may be called while a stream captures.
+ *
+ * @param num_sms How many multiprocessors it is to have at least, from 1 to as many as the device has. The driver
+ *        rounds up, to a multiple of 8 from compute capability 9.0 on; plinth_green_context_num_sms tells what came of
+ *        it.
+ * @param device The device's number; -1 for the current one.
+ * @param context Out: the green context. The caller owns it and destroys it with plinth_green_context_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_VALUE for a number
+ *         of multiprocessors that the device does not have; PLINTH_ERROR_NOT_SUPPORTED where the driver is older than
+ *         CUDA 12.5 or the device cannot be divided; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_DRIVER; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_green_context_create(int32_t num_sms,
+                                            int32_t device,
+                                            plinth_green_context_t *context)
+PLINTH_NOEXCEPT;
+
+/**
+ * Destroys a green context. What is in its streams still runs, and the streams stay streams: the library keeps them,
+ * and gives them to who next makes a green context of this size on the device. Thread-safe.
+ *
+ * @param context The green context; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE while a thread has it set.
+ */
+PLINTH_API
+plinth_status_t plinth_green_context_destroy(plinth_green_context_t context)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lets the calling thread work on the green context: a stream of it becomes the thread's current stream on its device,
+ * after that waits for the stream that was current there, and the device becomes current. Calls nest. What names a
+ * stream of its own, and NULL names the device's default stream, is not moved; nor is the driver's current context
+ * changed.
+ *
+ * In a capture of the stream that was current, the green context's stream becomes part of the capture.
+ *
+ * @param context The green context.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS where the
+ *         stream that was current captures, and the green context's does for somebody else; PLINTH_ERROR_DRIVER; the
+ *         errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_green_context_set_context(plinth_green_context_t context)
+PLINTH_NOEXCEPT;
+
+/**
+ * Undoes the thread's last plinth_green_context_set_context: the stream that was current waits for the one that is
+ * current now on the green context's device, and is current again, and so is the device that was.
+ *
+ * @param context The green context, which must be the one that the thread has set last.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for another
+ *         green context; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_green_context_pop_context(plinth_green_context_t context)
+PLINTH_NOEXCEPT;
+
+/**
+ * Hands out a stream of the green context, which does not wait for the default stream. There are 32, made as they are
+ * first needed, handed out in turn, and never destroyed: the 33rd call gives the first stream again. Every call that
+ * takes a stream takes them. Thread-safe.
+ *
+ * @param context The green context.
+ * @param stream Out: the stream, which CUDA and its libraries take as it is. It belongs to the library.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_OUT_OF_MEMORY;
+ *         PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_green_context_stream(plinth_green_context_t context,
+                                            plinth_stream_t *stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells how many multiprocessors a green context has. Thread-safe.
+ *
+ * @param context The green context.
+ * @param num_sms Out: how many.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_green_context_num_sms(plinth_green_context_t context,
+                                             int32_t *num_sms)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the device of a green context. Thread-safe.
+ *
+ * @param context The green context.
+ * @param device Out: the device's number.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_green_context_device(plinth_green_context_t context,
+                                            int32_t *device)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives the driver's own green context, for programs that call the driver themselves. It belongs to the library.
+ * Thread-safe.
+ *
+ * @param context The green context.
+ * @param native Out: the CUgreenCtx; NULL if nobody wants it.
+ * @param as_context Out: the CUcontext that cuCtxFromGreenCtx makes of it, which cuCtxSetCurrent takes, in one thread
+ *        at a time; NULL if nobody wants it.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_green_context_native(plinth_green_context_t context,
+                                            void **native,
+                                            void **as_context)
 PLINTH_NOEXCEPT;
 
 /**
@@ -7120,6 +7328,204 @@ plinth_status_t plinth_store_unique_id(plinth_store_t store,
 PLINTH_NOEXCEPT;
 
 /**
+ * Gives the calling thread's handle of cuBLAS for its current device, set to the thread's current stream and to a
+ * workspace of the allocator's for that stream: torch.cuda.current_blas_handle.
+ *
+ * Ask for it before each use, as torch does: the stream, and in a capture the workspace, are those of the moment of
+ * the call. cuBLAS's calls want the handle's device current. A handle is the thread's until that ends, and then
+ * another thread's, which gets it with cuBLAS's own pointer mode, math mode and atomics mode; otherwise they stay as
+ * the thread set them. May be called in a capture: the graph then keeps the workspace.
+ *
+ * The workspace has 32 MiB for compute capabilities 9 to 12 and 8,519,680 bytes for others, or what
+ * CUBLAS_WORKSPACE_CONFIG says, ":SIZE:COUNT" once or more with the sizes in KiB. cuBLAS is looked for in the process,
+ * where the system finds libraries, in CUDA's toolkit and in folders of Python packages; PLINTH_CUBLAS_LIBRARY names
+ * another file. Thread-safe.
+ *
+ * @param handle Out: the cublasHandle_t, which belongs to the library and is not to be destroyed.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_LIBRARY_UNAVAILABLE where there is no cuBLAS, with a
+ *         message that says where it was looked for, and on the host device; PLINTH_ERROR_LIBRARY where cuBLAS fails;
+ *         PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_INVALID_CONFIGURATION for a variable that makes no sense;
+ *         PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_current_blas_handle(void **handle)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives the calling thread's handle of cuBLASLt for its current device: the same as plinth_current_blas_handle gives,
+ * which cuBLASLt takes, too. No stream and no workspace are set, since cuBLASLt's calls name both; see
+ * plinth_current_blaslt_workspace. Thread-safe.
+ *
+ * @param handle Out: the cublasLtHandle_t, which belongs to the library and is not to be destroyed.
+ * @return As plinth_current_blas_handle.
+ */
+PLINTH_API
+plinth_status_t plinth_current_blaslt_handle(void **handle)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives a workspace for one call of cuBLASLt's in the calling thread's current stream, such as cublasLtMatmul. Ask for
+ * it before each use. cuBLAS's calls in the same thread and stream use the same memory. In a capture the graph keeps
+ * it. Thread-safe.
+ *
+ * @param workspace Out: the memory; it belongs to the library.
+ * @param bytes Out: its size: 1 MiB, or as many KiB as CUBLASLT_WORKSPACE_SIZE says.
+ * @return As plinth_current_blas_handle.
+ */
+PLINTH_API
+plinth_status_t plinth_current_blaslt_workspace(void **workspace,
+                                                size_t *bytes)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives back to the allocator the workspaces of cuBLAS and cuBLASLt, of all threads and streams:
+ * torch._C._cuda_clearCublasWorkspaces. The next plinth_current_blas_handle makes new ones; a handle that a thread got
+ * before must not be used until then. Graphs captured by plinth_graph_capture_begin keep theirs. Those captured by the
+ * driver's own calls use memory that this gives back: destroy them first. Thread-safe.
+ *
+ * @return PLINTH_OK; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_clear_blas_workspaces(void)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives the calling thread's handle of cuSOLVER's dense part for its current device, set to the thread's current
+ * stream. Ask for it before each use. cuSOLVER's calls take their workspaces as arguments. PLINTH_CUSOLVER_LIBRARY
+ * names another file than the one that is found. Thread-safe.
+ *
+ * @param handle Out: the cusolverDnHandle_t, which belongs to the library and is not to be destroyed.
+ * @return As plinth_current_blas_handle, of cuSOLVER.
+ */
+PLINTH_API
+plinth_status_t plinth_current_solver_handle(void **handle)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gets a plan of Fourier transforms: from the device's cache, where it is the one used last from now on, or newly made
+ * and put there. With a cache of no plans it is the caller's alone. Thread-safe; may be called while a stream
+ * captures.
+ *
+ * cuFFT is looked for in the process, where the system finds libraries, in CUDA's toolkit and in folders of Python
+ * packages; PLINTH_CUFFT_LIBRARY names another file.
+ *
+ * @param params What it is for.
+ * @param device The device's number; -1 for the current one.
+ * @param plan Out: the plan. The caller gives it up with plinth_cufft_plan_destroy; it lives on in the cache, and also
+ *        in the graphs that it was captured into.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_VALUE for sizes,
+ *         types or strides that cuFFT does not do; PLINTH_ERROR_LIBRARY_UNAVAILABLE where there is no cuFFT, with a
+ *         message that says where it was looked for, and on the host device; PLINTH_ERROR_LIBRARY where cuFFT fails;
+ *         PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_cufft_get_plan(const struct plinth_cufft_params_t *params,
+                                      int32_t device,
+                                      plinth_cufft_plan_t *plan)
+PLINTH_NOEXCEPT;
+
+/**
+ * Carries a plan out, in the calling thread's current stream on the plan's device. Threads may share a plan: each call
+ * takes it for as long as the call lasts, and works in memory of its own, which the allocator gives. May be captured.
+ * Thread-safe.
+ *
+ * @param plan The plan.
+ * @param input The input, in the device's memory, aligned to its elements.
+ * @param output The output; the input itself where both have the same layout. From complex to real numbers, cuFFT may
+ *        overwrite the input.
+ * @param direction PLINTH_CUFFT_FORWARD or _INVERSE; from real numbers always forward, to real numbers always inverse.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for another
+ *         direction, and for a plan that this thread has acquired; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_LIBRARY;
+ *         PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_cufft_execute(plinth_cufft_plan_t plan,
+                                     const void *input,
+                                     void *output,
+                                     int32_t direction)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives the calling thread a plan for itself, for calls of cuFFT's that plinth does not make: set to the thread's
+ * current stream on the plan's device, with memory to work with. Others that want the plan wait until
+ * plinth_cufft_release_plan, which the thread must call before it ends. Thread-safe.
+ *
+ * @param plan The plan.
+ * @param native Out: the cufftHandle. It belongs to the library; what is set in it stays set, but for stream and work
+ *         area.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE if the thread
+ *         has it already; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_LIBRARY; PLINTH_ERROR_DRIVER; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_cufft_acquire_plan(plinth_cufft_plan_t plan,
+                                          int32_t *native)
+PLINTH_NOEXCEPT;
+
+/**
+ * Ends what plinth_cufft_acquire_plan began. What was put into the stream meanwhile is still carried out.
+ *
+ * @param plan The plan.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE if the thread
+ *         does not have it; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_cufft_release_plan(plinth_cufft_plan_t plan)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gives a plan up. What is in a stream is still carried out. Thread-safe.
+ *
+ * @param plan The plan; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API plinth_status_t plinth_cufft_plan_destroy(plinth_cufft_plan_t plan) PLINTH_NOEXCEPT;
+
+/**
+ * Tells how many plans a device's cache may hold: cufft_plan_cache.max_size, 4096 until it is set. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param max_size Out: how many.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_cufft_plan_cache_max_size(int32_t device,
+                                                 int64_t *max_size)
+PLINTH_NOEXCEPT;
+
+/**
+ * Says how many plans a device's cache may hold. If it holds more, those that were not used for the longest time go.
+ * Thread-safe.
+ *
+ * @param max_size How many; 0 lets it hold none.
+ * @param device The device's number; -1 for the current one.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for a negative number; PLINTH_ERROR_INVALID_DEVICE; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_cufft_plan_cache_set_max_size(int64_t max_size,
+                                                     int32_t device)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells how many plans a device's cache holds: cufft_plan_cache.size. Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @param size Out: how many.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ */
+PLINTH_API plinth_status_t plinth_cufft_plan_cache_size(int32_t device, int64_t *size) PLINTH_NOEXCEPT;
+
+/**
+ * Empties a device's cache: cufft_plan_cache.clear. Plans that somebody has, or a graph, live on for them.
+ * Thread-safe.
+ *
+ * @param device The device's number; -1 for the current one.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ */
+PLINTH_API plinth_status_t plinth_cufft_plan_cache_clear(int32_t device) PLINTH_NOEXCEPT;
+
+/**
  * Tells for how much of the time at least one kernel ran on a device, as torch.cuda.utilization. Of the host device: how
  * much of the processors' time was used, by whomever.
  *
@@ -7271,7 +7677,8 @@ PLINTH_NOEXCEPT;
 
 /**
  * Begins to read a device's telemetry at a fixed rate, in a thread of its own, and to keep the last readings. The thread
- * lives until plinth_telemetry_sampler_destroy. Thread-safe.
+ * lives until plinth_telemetry_sampler_destroy. All readings together take less than a thousandth of one processor: one that takes
+ * long is read less often than the others, and is not valid in the samples between. Thread-safe.
  *
  * @param device The device's number; -1 for the current one.
  * @param interval_ms Milliseconds from one reading to the next, at least 1. NVML's own values change ten times a second

@@ -43,6 +43,10 @@ pub enum Kind {
     Allocator = 8,
     /// A [`Store`](crate::store::Store).
     Store = 12,
+    /// A [`Plan`](crate::fft::plan::Plan) of Fourier transforms.
+    FftPlan = 13,
+    /// A [`GreenContext`](crate::green_context::GreenContext).
+    GreenContext = 14,
     /// A second kind, for the tests here.
     #[cfg(test)]
     Other = 15,
@@ -59,6 +63,8 @@ impl Kind {
             6 => Some("a sampler"),
             8 => Some("an allocator"),
             12 => Some("a store"),
+            13 => Some("a plan of transforms"),
+            14 => Some("a green context"),
             #[cfg(test)]
             15 => Some("another thing"),
             _ => None,

@@ -7,7 +7,8 @@
 //!   [`memory`] is the caching allocator, from what a request meets first to what is done when memory is out, and
 //!   in [`memory::pinned`] that of pinned host memory;
 //!   [`random`] are generators and fills; [`comm`] are collectives over devices, [`communicator`] those over ranks, wherever
-//!   they are; [`graph`] is what is captured and replayed. docs/ tells how each works and why.
+//!   they are; [`graph`] is what is captured and replayed; [`blas`], [`solver`] and [`fft`] lend handles and plans of CUDA's
+//!   libraries. docs/ tells how each works and why.
 //! - **[`ffi`]** holds every exported function, a file a noun, with the same names. Each function checks what came
 //!   from C, converts it, and makes one call into the core inside one guard that turns errors and panics into
 //!   statuses.
@@ -21,11 +22,12 @@
 //!
 //! Unsafe code is allowed in [`ffi`] and [`driver`], where C is, in [`stack`], which reads the callers' stacks, in the one
 //! instruction of [`clock`], in two locks of a few lines, [`memory::lock`], which a model checker has tried, and
-//! [`memory::biased`], and around the system calls by which [`memory::ipc`] and [`comm::shared`] share.
+//! [`memory::biased`], and around the system calls by which processes share: [`unix_socket`] and those of [`memory::ipc`].
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod blas;
 pub mod capturing;
 #[allow(unsafe_code)]
 pub mod clock;
@@ -40,9 +42,12 @@ pub mod event;
 pub mod event_pool;
 #[allow(unsafe_code)]
 pub mod ffi;
+pub mod fft;
 pub mod graph;
+pub mod green_context;
 pub mod half;
 pub mod handle;
+pub mod handle_pool;
 pub mod kernel;
 pub mod memory;
 pub mod nccl;
@@ -53,6 +58,7 @@ pub mod properties;
 pub mod random;
 pub mod runtime;
 pub mod sanitizer;
+pub mod solver;
 #[allow(unsafe_code)]
 pub mod stack;
 pub mod status;
@@ -64,3 +70,4 @@ pub mod tensor;
 pub mod testing;
 pub mod thread;
 pub mod units;
+pub mod unix_socket;

@@ -11,20 +11,14 @@ use crate::{
     error::{Error, Result},
     runtime, sanitizer,
     status::Status,
-    stream,
+    stream, thread,
 };
 use parking_lot::Mutex;
 use std::{
-    cell::Cell,
     collections::HashMap,
     ffi::{CStr, CString},
     sync::atomic::{AtomicU8, AtomicU64, Ordering},
 };
-
-thread_local! {
-    /// The ranges that this thread pushed and did not pop, of all domains.
-    static DEPTH: Cell<i32> = const { Cell::new(0) };
-}
 
 /// Who wants to know of the library's own calls.
 static OWN_CALLS: AtomicU8 = AtomicU8::new(0);
@@ -39,6 +33,12 @@ pub fn is_active() -> bool {
     nvtx::listens()
 }
 
+/// Whether it is known by now that none does.
+#[inline]
+pub fn is_silent() -> bool {
+    nvtx::is_silent()
+}
+
 /// Tells of a moment.
 #[inline]
 pub fn mark(domain: Domain, annotation: &Annotation) {
@@ -50,8 +50,7 @@ pub fn mark(domain: Domain, annotation: &Annotation) {
 /// Begins a range inside the thread's innermost one; how many there are around it.
 #[inline]
 pub fn range_push(domain: Domain, annotation: &Annotation) -> i32 {
-    let depth = DEPTH.get();
-    DEPTH.set(depth + 1);
+    let depth = thread::push_range();
     if nvtx::listens() { domain.range_push(annotation).unwrap_or(depth) } else { depth }
 }
 
@@ -59,12 +58,9 @@ pub fn range_push(domain: Domain, annotation: &Annotation) -> i32 {
 #[inline]
 pub fn range_pop(domain: Domain) -> Result<i32> {
     let told = if nvtx::listens() { domain.range_pop() } else { None };
-    let depth = DEPTH.get() - 1;
-    if depth >= 0 {
-        DEPTH.set(depth);
-    }
+    let depth = thread::pop_range();
     // A tool may know of ranges that others in the thread pushed.
-    told.or((depth >= 0).then_some(depth)).ok_or_else(no_range)
+    told.or(depth).ok_or_else(no_range)
 }
 
 #[cold]

@@ -88,7 +88,9 @@ statuses! {
     52 NCCL_UNAVAILABLE "PLINTH_ERROR_NCCL_UNAVAILABLE" "NCCL is needed, and it is not on this machine, or is too old.";
     53 COMMUNICATOR_NOT_READY "PLINTH_ERROR_COMMUNICATOR_NOT_READY" "The communicator is still being made.";
     54 NVML_UNAVAILABLE "PLINTH_ERROR_NVML_UNAVAILABLE" "NVML, which knows what GPUs are doing, is not on this machine or cannot be used.";
-    55 RACE "PLINTH_ERROR_RACE" "The stream sanitizer found that nothing orders the call after others that it must come after.";
+    55 LIBRARY "PLINTH_ERROR_LIBRARY" "A call of one of CUDA's libraries failed; the message says which.";
+    56 LIBRARY_UNAVAILABLE "PLINTH_ERROR_LIBRARY_UNAVAILABLE" "One of CUDA's libraries is needed, and it is not on this machine, or is too old.";
+    57 RACE "PLINTH_ERROR_RACE" "The stream sanitizer found that nothing orders the call after others that it must come after.";
 }
 
 impl Status {

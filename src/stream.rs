@@ -7,7 +7,7 @@
 use crate::{
     capturing,
     device::Device,
-    driver::{self, Driver, HostFunction, StreamInfo, StreamOrigin, types::*},
+    driver::{self, Driver, HostFunction, StreamInfo, StreamOrigin, codes, types::*},
     error::{Context, Error, Result},
     event_pool, properties,
     runtime::{self, Runtime},
@@ -417,6 +417,20 @@ pub fn is_current_capturing() -> Result<bool> {
         return Ok(false);
     }
     runtime.in_any_context(|driver| Ok(driver.stream_capture_status(raw)? != CU_STREAM_CAPTURE_STATUS_NONE))
+}
+
+/// The number of the capture that a stream takes part in, if it takes part in one that is still valid; 0 where the driver
+/// tells no numbers.
+pub fn capture(runtime: &Runtime, stream: Stream) -> Result<Option<u64>> {
+    if stream.raw.handle() <= CU_STREAM_LEGACY {
+        return Ok(None);
+    }
+    runtime.in_stream(stream, |driver, raw| match driver.stream_capture_id(raw) {
+        Err(failure) if failure.code == codes::CUDA_ERROR_NOT_SUPPORTED => {
+            Ok((driver.stream_capture_status(raw)? == CU_STREAM_CAPTURE_STATUS_ACTIVE).then_some(0))
+        }
+        outcome => Ok(outcome?),
+    })
 }
 
 /// The thread's current stream on a device.

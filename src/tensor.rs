@@ -8,7 +8,7 @@ use crate::{
 use std::fmt;
 
 /// The types of elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ElementType {
     F16,

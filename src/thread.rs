@@ -37,6 +37,7 @@ struct State {
     driver_code: Cell<u32>,
     device: Cell<u32>,
     streams: [Cell<Stream>; MAX_DEVICES],
+    ranges: Cell<i32>,
 }
 
 thread_local! {
@@ -49,6 +50,7 @@ thread_local! {
             driver_code: Cell::new(0),
             device: Cell::new(0),
             streams: [const { Cell::new(Stream::DEFAULT) }; MAX_DEVICES],
+            ranges: Cell::new(0),
         }
     };
 }
@@ -116,6 +118,24 @@ pub fn set_stream(device: u32, stream: Stream) {
     });
 }
 
+/// Counts a range that the thread pushed; how many there were before.
+#[inline]
+pub fn push_range() -> i32 {
+    STATE.with(|state| state.ranges.replace(state.ranges.get() + 1))
+}
+
+/// Counts one that it popped; how many there are now, or `None` if there was none.
+#[inline]
+pub fn pop_range() -> Option<i32> {
+    STATE.with(|state| {
+        let left = state.ranges.get() - 1;
+        (left >= 0).then(|| {
+            state.ranges.set(left);
+            left
+        })
+    })
+}
+
 /// Notes that a call from C begins: a panic from now on is caught, and must not print.
 #[inline]
 pub fn begin_call() {
@@ -130,6 +150,12 @@ pub fn enter() -> bool {
 /// Ends what [`enter`] began.
 pub fn leave(outer: bool) {
     STATE.with(|state| state.guarded.set(outer));
+}
+
+/// Notes that a call from C succeeded that never began: it had nothing to do.
+#[inline]
+pub fn succeed() {
+    STATE.with(|state| state.failed.set(false));
 }
 
 /// Notes that a call from C succeeded.

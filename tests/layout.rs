@@ -2,7 +2,7 @@
 //! header (`make layout`), and here it is what rustc makes of the sources.
 
 use plinth::ffi::{
-    backend::*, communicator::*, generator::*, graph::*, graph_build::*, graph_callable::*, graph_times::*,
+    backend::*, communicator::*, cufft::*, generator::*, graph::*, graph_build::*, graph_callable::*, graph_times::*,
     host_memory_stats::*, ipc::*, memory_history::*, memory_stats::*, nvtx::*, pointer::*, pool::*, properties::*,
     sanitizer::*, snapshot::*, stream::*, telemetry::*, tensor::*, testing::*,
 };
@@ -91,6 +91,9 @@ fn structs_lie_as_c_sees_them() {
     });
     layout!(list, plinth_memory_block_t { struct_size address size requested_size state reserved });
     layout!(list, plinth_communicator_options_t { struct_size timeout_milliseconds engine flags });
+    layout!(list, plinth_cufft_params_t {
+        struct_size rank transform number sizes input_strides output_strides
+    });
     layout!(list, plinth_telemetry_t {
         struct_size time_us valid utilization memory_usage temperature power_draw clock_rate memory_clock_rate reserved
         memory_used energy throttle_reasons

@@ -28,6 +28,14 @@ memcheck() {
     return "$failed"
 }
 
+# The profiler sees a kernel of ours inside the ranges that were pushed around it.
+nvtx() {
+    local output
+    output=$(ncu --nvtx c_tests/nvtx a_kernel_lies_in_its_ranges 2>&1)
+    echo "$output"
+    grep -q "plinth: initialise weights" <<<"$output" && grep -q "plinth: first layer" <<<"$output"
+}
+
 consumer() {
     rm -rf "$1" && cmake -S sources/package/c -B "$1" -DCMAKE_PREFIX_PATH="$PWD" && cmake --build "$1" &&
         "$1/with_static" && "$1/with_plinth"
@@ -37,6 +45,10 @@ consumer() {
 case ${1:-} in
 --memcheck)
     cd "$bundle" && memcheck
+    exit
+    ;;
+--nvtx)
+    cd "$bundle" && nvtx
     exit
     ;;
 --consumer)
@@ -148,6 +160,13 @@ if command -v compute-sanitizer >/dev/null; then
     step memcheck 240 "$self" --memcheck
 else
     skip memcheck "no compute-sanitizer"
+fi
+
+# Another tool's own words on our ranges.
+if command -v ncu >/dev/null; then
+    step nvtx 60 "$self" --nvtx
+else
+    skip nvtx "no ncu"
 fi
 
 if command -v cmake >/dev/null; then

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-steps=(lint kernels-check header-check test-rust abi package examples test-replay test-random test-snapshot test-c test-fuzz test-valgrind test-asan)
+steps=(lint kernels-check header-check test-rust test-tool abi package examples test-replay test-random test-snapshot test-c test-fuzz test-valgrind test-asan)
 summary=()
 begun=$SECONDS
 for step in "${steps[@]}"; do

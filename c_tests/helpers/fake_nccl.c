@@ -12,6 +12,8 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #define _GNU_SOURCE
+#include "fake_nccl_reduce.h"
+
 #include <plinth.h>
 
 #include <errno.h>
@@ -31,8 +33,6 @@
 enum { SUCCESS, CUDA_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, IN_PROGRESS };
 enum { MOST_RANKS = 8, CHUNK = 64 << 10, MAIL = 16 << 10, POLLS = 2 };
 enum work { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, PAIRS };
-
-__extension__ typedef _Float16 half;
 
 typedef struct {
   char internal[128];
@@ -141,49 +141,6 @@ static bool meet(comm *of) {
   return true;
 }
 
-static float from_bfloat(uint16_t bits) {
-  const uint32_t wide = (uint32_t)bits << 16;
-  float value;
-  memcpy(&value, &wide, sizeof value);
-  return value;
-}
-
-static uint16_t to_bfloat(float value) {
-  uint32_t wide;
-  memcpy(&wide, &value, sizeof wide);
-  return (uint16_t)((wide + 0x7FFF + (wide >> 16 & 1)) >> 16);
-}
-
-#define COMBINE(sum, value, op) \
-  ((op) == 1 ? (sum) * (value) : (op) == 2 ? ((sum) > (value) ? (sum) : (value)) \
-   : (op) == 3 ? ((sum) < (value) ? (sum) : (value)) : (sum) + (value))
-#define REDUCE_AS(type, wide, read, write)                                                    \
-  for (size_t index = 0; index < count; index++) {                                            \
-    wide sum = read(((const type *)of->shared->data[0])[index]);                              \
-    for (int rank = 1; rank < of->size; rank++) {                                             \
-      const wide value = read(((const type *)of->shared->data[rank])[index]);                 \
-      sum = (wide)COMBINE(sum, value, op);                                                    \
-    }                                                                                         \
-    ((type *)to)[index] = (type)write(op == 4 ? (wide)(sum / (wide)of->size) : sum);           \
-  }                                                                                           \
-  break
-#define SAME(value) (value)
-
-static void reduce(const comm *of, void *to, size_t count, int kind, int op) {
-  switch (kind) {
-    case 0: REDUCE_AS(int8_t, int8_t, SAME, SAME);
-    case 1: REDUCE_AS(uint8_t, uint8_t, SAME, SAME);
-    case 2: REDUCE_AS(int32_t, int32_t, SAME, SAME);
-    case 3: REDUCE_AS(uint32_t, uint32_t, SAME, SAME);
-    case 4: REDUCE_AS(int64_t, int64_t, SAME, SAME);
-    case 5: REDUCE_AS(uint64_t, uint64_t, SAME, SAME);
-    case 6: REDUCE_AS(half, float, SAME, SAME);
-    case 7: REDUCE_AS(float, float, SAME, SAME);
-    case 8: REDUCE_AS(double, double, SAME, SAME);
-    default: REDUCE_AS(uint16_t, float, from_bfloat, to_bfloat);
-  }
-}
-
 /* Moves what can be moved of one transfer; whether anything was. */
 static bool move(comm *of, transfer *each) {
   segment *shared = of->shared;
@@ -226,6 +183,7 @@ static void do_pairs(task *given) {
 
 static void do_together(const task *given) {
   comm *of = given->of;
+  const unsigned char *given_parts = of->shared->data[0];
   const size_t width = widths[given->kind], most = CHUNK / width;
   const int parts = given->work == REDUCE_SCATTER || given->work == ALL_TO_ALL ? of->size : 1;
   for (int part = 0; part < parts; part++) {
@@ -240,10 +198,12 @@ static void do_together(const task *given) {
         case REDUCE:
           if (of->rank != given->root) break;
           /* fall through */
-        case ALL_REDUCE: reduce(of, given->to + at, count, given->kind, given->op); break;
+        case ALL_REDUCE:
+          reduce(given_parts, CHUNK, of->size, given->to + at, count, given->kind, given->op);
+          break;
         case BROADCAST: memcpy(given->to + at, of->shared->data[given->root], bytes); break;
         case REDUCE_SCATTER:
-          if (part == of->rank) reduce(of, given->to + at, count, given->kind, given->op);
+          if (part == of->rank) reduce(given_parts, CHUNK, of->size, given->to + at, count, given->kind, given->op);
           break;
         case ALL_TO_ALL:
           if (part != of->rank) break;

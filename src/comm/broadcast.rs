@@ -51,11 +51,8 @@ pub fn broadcast(source: &Tensor, outputs: &[Output]) -> Result<Vec<Tensor>> {
     let targets = outputs.iter().enumerate();
     let targets = targets.map(|(index, output)| target(runtime, &mut made, source, output, index));
     let targets = targets.collect::<Result<Vec<Tensor>>>()?;
-    let wanting: Vec<Vec<Tensor>> = targets
-        .iter()
-        .filter(|target| !Move { from: *source, to: **target }.is_nothing())
-        .map(|target| vec![*target])
-        .collect();
+    let wanting: Vec<&[Tensor]> =
+        targets.iter().filter(|to| !Move { from: source, to }.is_nothing()).map(std::slice::from_ref).collect();
     let sent = || match wanting.split_first() {
         None => Ok(()),
         // The CPU's memory is read once: the other devices get it from the first one.
@@ -115,10 +112,9 @@ pub fn broadcast_coalesced(tensors: &[Tensor], devices: &[u32], outputs: &[Outpu
             target(runtime, &mut made, source, output, index)?
         });
     }
-    let columns: Vec<Vec<Tensor>> = targets.chunks_exact(count).map(<[Tensor]>::to_vec).collect();
-    let columns: Vec<Vec<Tensor>> = columns
-        .into_iter()
-        .filter(|column| column.iter().zip(tensors).any(|(to, from)| !Move { from: *from, to: *to }.is_nothing()))
+    let columns: Vec<&[Tensor]> = targets
+        .chunks_exact(count)
+        .filter(|column| column.iter().zip(tensors).any(|(to, from)| !Move { from, to }.is_nothing()))
         .collect();
     spread(runtime, tensors, &columns)
         .context(|| format!("broadcast of {count} tensors to {} devices", devices.len()))?;
@@ -127,7 +123,7 @@ pub fn broadcast_coalesced(tensors: &[Tensor], devices: &[u32], outputs: &[Outpu
 }
 
 /// Copies tensors of one device to others: each column has a tensor for each of them, all on a device of its own.
-fn spread(runtime: &Runtime, sources: &[Tensor], columns: &[Vec<Tensor>]) -> Result<()> {
+fn spread(runtime: &Runtime, sources: &[Tensor], columns: &[&[Tensor]]) -> Result<()> {
     for columns in columns.chunks(MOST_PLACES) {
         let source = stream::current_on(runtime, sources[0].device)?;
         let receivers = columns.iter().map(|column| stream::current_on(runtime, column[0].device));
@@ -135,7 +131,7 @@ fn spread(runtime: &Runtime, sources: &[Tensor], columns: &[Vec<Tensor>]) -> Res
         let crew = Crew::new(runtime, [source].into_iter().chain(receivers.iter().copied()))?;
         let (mut pieces, mut loose) = (Pieces::new(1, columns.len()), Vec::new());
         for (index, from) in sources.iter().enumerate() {
-            let moves = columns.iter().map(|column| Move { from: *from, to: column[index] });
+            let moves = columns.iter().map(|column| Move { from, to: &column[index] });
             if moves.clone().all(|one| one.is_run()) {
                 let places = [place(from)].into_iter().chain(columns.iter().map(|column| place(&column[index])));
                 pieces.push(from.bytes(), places);

@@ -82,7 +82,8 @@ pub fn scatter(
     });
     let streams = streams.collect::<Result<Vec<Stream>>>()?;
     let mut made = Made::default();
-    let (mut results, mut moves, mut start) = (Vec::with_capacity(outputs.len()), Vec::new(), 0);
+    let (mut parts, mut results) = (Vec::with_capacity(outputs.len()), Vec::with_capacity(outputs.len()));
+    let mut start = 0;
     for ((output, size), stream) in outputs.iter().zip(&sizes).zip(&streams) {
         let part = tensor.narrow(dimension, start, *size);
         start += size;
@@ -95,13 +96,14 @@ pub fn scatter(
             }
             Output::Wanted { .. } => made.tensor(tensor, part.shape(), None, *stream)?,
         };
+        parts.push(part);
         results.push(target);
-        moves.push(Move { from: part, to: target });
     }
+    let moves: Vec<Move> = parts.iter().zip(&results).map(|(from, to)| Move { from, to }).collect();
     let scattered = || {
         if host::holds(tensor) {
             let uploads = moves.iter().zip(&streams);
-            return uploads.clone().try_for_each(|(one, stream)| host::upload(runtime, *stream, &one.from, &one.to));
+            return uploads.clone().try_for_each(|(one, stream)| host::upload(runtime, *stream, one.from, one.to));
         }
         let first = stream::current_on(runtime, tensor.device)?;
         // A part that is not moved needs no order.
@@ -209,14 +211,15 @@ fn put_together(runtime: &Runtime, inputs: &[Tensor], dimension: usize, target: 
         (None, *target)
     };
     let mut start = 0;
-    let moves: Vec<Move> = inputs
+    let places: Vec<Tensor> = inputs
         .iter()
         .map(|input| {
             let size = input.sizes[dimension];
             start += size;
-            Move { from: *input, to: whole.narrow(dimension, start - size, size) }
+            whole.narrow(dimension, start - size, size)
         })
         .collect();
+    let moves: Vec<Move> = inputs.iter().zip(&places).map(|(from, to)| Move { from, to }).collect();
     moves::perform(&crew, &moves)?;
     if host::holds(target) { host::download(runtime, crew.work, &whole, target) } else { Ok(()) }
 }

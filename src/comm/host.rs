@@ -60,7 +60,7 @@ fn extent(tensor: &Tensor) -> (i64, u64) {
 
 /// Brings a tensor of the CPU's to a device, in one of its streams. From pageable memory the driver may wait.
 pub fn upload(runtime: &Runtime, stream: Stream, from: &Tensor, to: &Tensor) -> Result<()> {
-    let one = Move { from: *from, to: *to };
+    let one = Move { from, to };
     if one.is_nothing() {
         return Ok(());
     }
@@ -83,7 +83,7 @@ pub fn upload(runtime: &Runtime, stream: Stream, from: &Tensor, to: &Tensor) -> 
         runtime
             .in_stream(stream, |driver, raw| Ok(driver.copy(begin, whole, raw)?))
             .context(|| format!("copying {} between host and device", Bytes(bytes)))?;
-        return moves::in_stream(runtime, stream, &[Move { from: near, to: *to }]);
+        return moves::in_stream(runtime, stream, &[Move { from: &near, to }]);
     }
     copy_runs(runtime, stream, &one, &layout, (0, 0))
 }
@@ -91,7 +91,7 @@ pub fn upload(runtime: &Runtime, stream: Stream, from: &Tensor, to: &Tensor) -> 
 /// Brings a tensor of a device to the CPU, in a stream of that device; and waits for it, where the memory is pageable. A
 /// capture is not waited for.
 pub fn download(runtime: &Runtime, stream: Stream, from: &Tensor, to: &Tensor) -> Result<()> {
-    let one = Move { from: *from, to: *to };
+    let one = Move { from, to };
     if one.is_nothing() {
         return Ok(());
     }

@@ -24,21 +24,21 @@ pub type Both = (u64, i64, i64);
 
 /// A tensor, and another of the same shape and with elements as wide, that is to have its elements.
 #[derive(Debug, Clone, Copy)]
-pub struct Move {
+pub struct Move<'a> {
     /// Where they come from.
-    pub from: Tensor,
+    pub from: &'a Tensor,
     /// Where they go.
-    pub to: Tensor,
+    pub to: &'a Tensor,
 }
 
-impl Move {
+impl Move<'_> {
     /// How both lie: the first dimension is that of bytes side by side in each, and no two neighbours are really one.
     pub fn layout(&self) -> Vec<Both> {
         let width = self.from.element.bytes() as i64;
         let of = |tensor: &Tensor, dimension: usize| tensor.strides[dimension].wrapping_mul(width);
         let mut dimensions: Vec<Both> = (0..self.from.rank)
             .filter(|dimension| self.from.sizes[*dimension] != 1)
-            .map(|dimension| (self.from.sizes[dimension] as u64, of(&self.from, dimension), of(&self.to, dimension)))
+            .map(|dimension| (self.from.sizes[dimension] as u64, of(self.from, dimension), of(self.to, dimension)))
             .collect();
         dimensions.sort_by_key(|(_, from, to)| (to.unsigned_abs(), from.unsigned_abs()));
         let mut merged: Vec<Both> = Vec::with_capacity(dimensions.len() + 1);
@@ -78,7 +78,7 @@ impl Move {
     }
 
     fn places(&self) -> [Place; 2] {
-        [&self.from, &self.to].map(place)
+        [self.from, self.to].map(place)
     }
 }
 
@@ -145,10 +145,10 @@ pub fn in_stream(runtime: &Runtime, stream: Stream, moves: &[Move]) -> Result<()
         let bytes = one.from.bytes();
         if one.is_run() && bytes >= engine {
             let span = |tensor: &Tensor| tensor.memory.of_length(bytes as usize);
-            let used = [sanitizer::read(span(&one.from)), sanitizer::write(span(&one.to))];
+            let used = [sanitizer::read(span(one.from)), sanitizer::write(span(one.to))];
             sanitizer::access(runtime, stream, &used)?;
             runtime
-                .in_stream(stream, |driver, raw| Ok(driver.copy(span(&one.to), span(&one.from), raw)?))
+                .in_stream(stream, |driver, raw| Ok(driver.copy(span(one.to), span(one.from), raw)?))
                 .context(|| format!("copying {}", Bytes(bytes)))?;
         } else if one.is_run() {
             runs.push(bytes, one.places());
@@ -157,7 +157,7 @@ pub fn in_stream(runtime: &Runtime, stream: Stream, moves: &[Move]) -> Result<()
             if layout.len() == 1 {
                 runs.push(bytes, one.places())
             } else {
-                let used = [(&one.from, sanitizer::Kind::Read), (&one.to, sanitizer::Kind::Write)];
+                let used = [(one.from, sanitizer::Kind::Read), (one.to, sanitizer::Kind::Write)];
                 sanitizer::access_tensors(runtime, stream, &used)?;
                 Strided::of(one, layout).split(&mut strided)
             }
@@ -223,11 +223,11 @@ fn apart(crew: &Crew, one: &Move) -> Result<()> {
         return in_stream(runtime, sender, &[*one]);
     }
     let mut kept = Vec::new();
-    let (mut from, mut to) = (one.from, one.to);
+    let (mut from, mut to) = (*one.from, *one.to);
     if !one.is_run() {
         if !from.is_contiguous() {
             let (scratch, near) = packed(&from, sender)?;
-            in_stream(runtime, sender, &[Move { from, to: near }])?;
+            in_stream(runtime, sender, &[Move { from: &from, to: &near }])?;
             (from, _) = (near, kept.push(scratch));
         }
         if !to.is_contiguous() {
@@ -237,7 +237,7 @@ fn apart(crew: &Crew, one: &Move) -> Result<()> {
     }
     follow(runtime, sender, [receiver])?;
     bring(runtime, receiver, place(&from), place(&to), from.bytes())?;
-    in_stream(runtime, receiver, &[Move { from: to, to: one.to }])?;
+    in_stream(runtime, receiver, &[Move { from: &to, to: one.to }])?;
     // What the sender packed is its own again only when it has gone.
     follow(runtime, receiver, [sender])
 }
@@ -247,11 +247,11 @@ mod tests {
     use super::*;
     use crate::{driver::Span, tensor::ElementType};
 
-    fn tensor(address: u64, shape: &[i64], strides: &[i64]) -> Tensor {
-        Tensor::new(Span::nowhere(address), ElementType::F32, 0, shape, Some(strides)).unwrap()
+    fn tensor(address: u64, shape: &[i64], strides: &[i64]) -> &'static Tensor {
+        Box::leak(Box::new(Tensor::new(Span::nowhere(address), ElementType::F32, 0, shape, Some(strides)).unwrap()))
     }
 
-    fn of(shape: &[i64], from: &[i64], to: &[i64]) -> Move {
+    fn of(shape: &[i64], from: &[i64], to: &[i64]) -> Move<'static> {
         Move { from: tensor(4096, shape, from), to: tensor(8192, shape, to) }
     }
 

@@ -149,15 +149,9 @@ impl Pieces {
         self.lengths.iter().copied().zip(self.places.chunks_exact(self.sources + self.destinations))
     }
 
-    /// The bytes from one to another of all pieces in a row, as pieces with the places that `pick` makes of theirs.
-    pub fn part<I: IntoIterator<Item = Place>>(
-        &self,
-        from: u64,
-        to: u64,
-        (sources, destinations): (usize, usize),
-        pick: impl Fn(&[Place]) -> I,
-    ) -> Pieces {
-        let mut part = Pieces::new(sources, destinations);
+    /// The bytes from one to another of all pieces in a row.
+    fn part(&self, from: u64, to: u64) -> Pieces {
+        let mut part = Pieces::new(self.sources, self.destinations);
         let mut before = 0;
         for (length, places) in self.each() {
             // Where a cut falls into a piece it moves to the grain before it, for this part's end as for the next's begin.
@@ -166,7 +160,7 @@ impl Pieces {
                 at => at / GRAIN * GRAIN,
             };
             let (begin, end) = (inside(from), inside(to));
-            part.push(end - begin, pick(places).into_iter().map(|place| place.moved(begin)));
+            part.push(end - begin, places.iter().map(|place| place.moved(begin)));
             before += length;
         }
         part
@@ -176,7 +170,7 @@ impl Pieces {
     pub fn share(&self, index: usize, count: usize) -> Pieces {
         let (all, count) = (u128::from(self.bytes()), count as u128);
         let cut = |index: usize| (all * index as u128 / count) as u64;
-        self.part(cut(index), cut(index + 1), (self.sources, self.destinations), |places| places.to_vec())
+        self.part(cut(index), cut(index + 1))
     }
 
     fn launch(
@@ -387,11 +381,8 @@ mod tests {
 
     #[test]
     fn cuts_lie_at_multiples_of_the_grain() {
-        assert_eq!(runs(&two().part(0, 300, (1, 1), <[Place]>::to_vec)), [(256, 10_000, 20_000)]);
-        assert_eq!(
-            runs(&two().part(300, 1599, (1, 1), <[Place]>::to_vec)),
-            [(744, 10_256, 20_256), (512, 30_000, 40_000)]
-        );
+        assert_eq!(runs(&two().part(0, 300)), [(256, 10_000, 20_000)]);
+        assert_eq!(runs(&two().part(300, 1599)), [(744, 10_256, 20_256), (512, 30_000, 40_000)]);
         assert_eq!(two().bytes(), 1600);
     }
 

@@ -6,7 +6,7 @@ use super::{
     moves::{self, Move, packed, place},
     order::Crew,
     output::{Made, Output, alike, of_shape, on_device, writable},
-    pieces::{Pieces, Place, tensor_sum},
+    pieces::{Pieces, tensor_sum},
     tuning,
 };
 use crate::{
@@ -44,7 +44,7 @@ pub fn reduce_add_coalesced(inputs: &[Tensor], count: usize, outputs: &[Output])
     let mut made = Made::default();
     let mut sums = Vec::with_capacity(count);
     for (index, output) in outputs.iter().enumerate() {
-        let set: Vec<Tensor> = inputs.iter().skip(index).step_by(count).copied().collect();
+        let set: Vec<&Tensor> = inputs.iter().skip(index).step_by(count).collect();
         if output.device() != root {
             return Err(Error::new(
                 Status::DEVICE_MISMATCH,
@@ -54,18 +54,17 @@ pub fn reduce_add_coalesced(inputs: &[Tensor], count: usize, outputs: &[Output])
         let sum = target(runtime, &mut made, &set, output, index)?;
         sums.push((set, sum));
     }
-    let targets = sums.iter().map(|(_, sum)| *sum).collect();
-    add(runtime, root, sums).context(|| {
+    add(runtime, root, &sums).context(|| {
         let elements: u64 = inputs[..count].iter().map(|input| input.numel).sum();
         format!("sum of {} times {elements} elements", inputs.len() / count)
     })?;
     made.keep();
-    Ok(targets)
+    Ok(sums.into_iter().map(|(_, sum)| sum).collect())
 }
 
 /// The tensor that an output is: the one given, the only input itself, or a new one.
-fn target(runtime: &Runtime, made: &mut Made, set: &[Tensor], output: &Output, index: usize) -> Result<Tensor> {
-    let (name, like) = (|| format!("output {index}"), &set[0]);
+fn target(runtime: &Runtime, made: &mut Made, set: &[&Tensor], output: &Output, index: usize) -> Result<Tensor> {
+    let (name, like) = (|| format!("output {index}"), set[0]);
     if let Output::Given(tensor) = output {
         on_device(runtime, tensor, name)?;
         alike(tensor, like, name)?;
@@ -82,7 +81,7 @@ fn target(runtime: &Runtime, made: &mut Made, set: &[Tensor], output: &Output, i
         Output::Given(tensor) => Ok(*tensor),
         Output::Wanted { .. } if set.len() == 1 => Ok(*like),
         Output::Wanted { device, any_strides } => {
-            let same = |input: &Tensor| input.strides[..input.rank] == like.strides[..like.rank];
+            let same = |input: &&Tensor| input.strides[..input.rank] == like.strides[..like.rank];
             let strides = (*any_strides && like.is_dense() && set.iter().all(same)).then(|| &like.strides[..like.rank]);
             made.tensor(like, like.shape(), strides, stream::current_on(runtime, *device)?)
         }
@@ -90,7 +89,7 @@ fn target(runtime: &Runtime, made: &mut Made, set: &[Tensor], output: &Output, i
 }
 
 /// The inputs in the order in which they are added.
-fn ordered(set: &[Tensor], root: u32) -> Vec<Tensor> {
+fn ordered<'a>(set: &[&'a Tensor], root: u32) -> Vec<&'a Tensor> {
     let mut set = set.to_vec();
     if tuning::torch_order()
         && let Some(last) = set.iter().rposition(|input| input.device == root)
@@ -100,7 +99,7 @@ fn ordered(set: &[Tensor], root: u32) -> Vec<Tensor> {
     set
 }
 
-fn add(runtime: &Runtime, root: u32, sums: Vec<(Vec<Tensor>, Tensor)>) -> Result<()> {
+fn add(runtime: &Runtime, root: u32, sums: &[(Vec<&Tensor>, Tensor)]) -> Result<()> {
     let first = stream::current_on(runtime, root)?;
     let devices = sums.iter().flat_map(|(set, _)| set.iter().map(|input| input.device));
     let mut distinct: Vec<u32> = devices.collect();
@@ -110,17 +109,17 @@ fn add(runtime: &Runtime, root: u32, sums: Vec<(Vec<Tensor>, Tensor)>) -> Result
         distinct.iter().map(|device| stream::current_on(runtime, *device)).collect::<Result<Vec<Stream>>>()?;
     let crew = Crew::new(runtime, [first].into_iter().chain(streams.iter().copied()))?;
     let mut by_type: Vec<(ElementType, Pieces)> = Vec::new();
-    for (set, sum) in &sums {
+    for (set, sum) in sums {
         let set = ordered(set, root);
         if set.len() == 1 {
-            moves::perform(&crew, &[Move { from: set[0], to: *sum }])?;
-        } else if set.iter().all(|input| Move { from: *input, to: *sum }.is_run()) {
+            moves::perform(&crew, &[Move { from: set[0], to: sum }])?;
+        } else if set.iter().all(|input| Move { from: input, to: sum }.is_run()) {
             let known = by_type.iter().position(|(element, _)| *element == sum.element);
             let known = known.unwrap_or_else(|| {
                 by_type.push((sum.element, Pieces::new(set.len(), 1)));
                 by_type.len() - 1
             });
-            by_type[known].1.push(sum.bytes(), set.iter().chain([sum]).map(place));
+            by_type[known].1.push(sum.bytes(), set.iter().copied().chain([sum]).map(place));
         } else {
             add_loose(&crew, &set, sum)?;
         }
@@ -132,30 +131,22 @@ fn add(runtime: &Runtime, root: u32, sums: Vec<(Vec<Tensor>, Tensor)>) -> Result
 }
 
 /// Adds tensors that lie otherwise than their sum: they are packed before, and the sum is unpacked.
-fn add_loose(crew: &Crew, set: &[Tensor], sum: &Tensor) -> Result<()> {
-    let (mut kept, mut before, mut places) = (Vec::new(), Vec::new(), Vec::<Place>::new());
-    for input in set {
-        if input.is_contiguous() {
-            places.push(place(input));
-        } else {
-            let (scratch, near) = packed(input, crew.work)?;
-            kept.push(scratch);
-            before.push(Move { from: *input, to: near });
-            places.push(place(&near));
+fn add_loose(crew: &Crew, set: &[&Tensor], sum: &Tensor) -> Result<()> {
+    let mut kept = Vec::new();
+    let mut near = |tensor: &Tensor| -> Result<Tensor> {
+        if tensor.is_contiguous() {
+            return Ok(*tensor);
         }
-    }
-    let mut after = Vec::new();
-    if sum.is_contiguous() {
-        places.push(place(sum));
-    } else {
-        let (scratch, near) = packed(sum, crew.work)?;
+        let (scratch, near) = packed(tensor, crew.work)?;
         kept.push(scratch);
-        after.push(Move { from: near, to: *sum });
-        places.push(place(&near));
-    }
+        Ok(near)
+    };
+    let inputs = set.iter().map(|input| near(input)).collect::<Result<Vec<Tensor>>>()?;
+    let total = near(sum)?;
+    let before: Vec<Move> = set.iter().zip(&inputs).map(|(from, to)| Move { from, to }).collect();
     moves::perform(crew, &before)?;
     let mut pieces = Pieces::new(set.len(), 1);
-    pieces.push(sum.bytes(), places);
+    pieces.push(sum.bytes(), inputs.iter().chain([&total]).map(place));
     alone(crew, Task::Reduce(tensor_sum(sum.element)?), &pieces)?;
-    moves::perform(crew, &after)
+    moves::perform(crew, &[Move { from: &total, to: sum }])
 }

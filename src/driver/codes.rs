@@ -75,6 +75,8 @@ codes! {
     CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD: "the capture was begun in another thread",
     CUDA_ERROR_TIMEOUT: "the operation timed out",
     CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: "the graph cannot be updated to this",
+    CUDA_ERROR_INVALID_RESOURCE_TYPE: "the resource is of another type",
+    CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION: "the resources cannot be divided so",
     CUDA_ERROR_EXTERNAL_DEVICE: "an external device failed",
     CUDA_ERROR_UNKNOWN: "an unknown error",
 }

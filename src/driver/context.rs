@@ -13,6 +13,11 @@ impl Context {
         Context(context as usize)
     }
 
+    /// The driver's handle.
+    pub fn handle(self) -> usize {
+        self.0
+    }
+
     pub(super) fn raw(self) -> CUcontext {
         self.0 as CUcontext
     }

@@ -7,7 +7,8 @@
 
 use super::{
     Code, Driver, Kind, codes,
-    table::{CALLS, Call, Table},
+    library::Library,
+    table::{Call, Table},
 };
 use crate::{
     error::{Error, Result},
@@ -27,18 +28,9 @@ type GetProcAddress = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_in
 pub fn load(faulty: bool) -> Result<Driver> {
     let library = open()?;
     let resolver = Resolver::new(library);
-    let mut missing = None;
     // SAFETY: the resolver asks the driver for each call under its own name and version, whose signature the table
     // states. The library is never closed.
-    let table = unsafe {
-        Table::from_symbols(|call| {
-            let found = resolver.find(call);
-            if found.is_none() && call.info().required && missing.is_none() {
-                missing = Some(call);
-            }
-            found
-        })
-    };
+    let (table, missing) = unsafe { Table::from_symbols(|call| resolver.find(call)) };
     match missing {
         None => Ok(Driver::new(Kind::Cuda, table, faulty)),
         Some(call) => Err(Error::new(
@@ -54,20 +46,17 @@ pub fn load(faulty: bool) -> Result<Driver> {
     }
 }
 
-/// Opens libcuda; the handle is never closed, for the driver does not survive that.
-fn open() -> Result<*mut c_void> {
+/// Opens libcuda. The system alone finds it: a driver belongs to a machine's kernel, not to a folder.
+fn open() -> Result<Library> {
     if let Some(path) = std::env::var_os("PLINTH_CUDA_LIBRARY").filter(|path| !path.is_empty()) {
-        let name = CString::new(path.into_encoded_bytes())
-            .map_err(|_| Error::new(Status::INVALID_CONFIGURATION, "PLINTH_CUDA_LIBRARY holds a NUL"))?;
-        return dlopen(&name, libc::RTLD_NOW | libc::RTLD_LOCAL)
+        return Library::open_path(&path)
             .map_err(|reason| no_driver(&format!("PLINTH_CUDA_LIBRARY cannot be loaded ({reason})")));
     }
     // The one that the process uses already, whatever its path, is the one to share.
-    if let Ok(library) = dlopen(LIBRARY, libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NOLOAD) {
+    if let Some(library) = Library::loaded(LIBRARY) {
         return Ok(library);
     }
-    dlopen(LIBRARY, libc::RTLD_NOW | libc::RTLD_LOCAL)
-        .map_err(|reason| no_driver(&format!("no NVIDIA driver was found ({reason})")))
+    Library::open(LIBRARY).map_err(|reason| no_driver(&format!("no NVIDIA driver was found ({reason})")))
 }
 
 /// The error of a machine without a driver, which always says what to do about it.
@@ -78,45 +67,24 @@ pub fn no_driver(reason: &str) -> Error {
     )
 }
 
-pub(super) fn dlopen(name: &CStr, flags: c_int) -> std::result::Result<*mut c_void, String> {
-    // SAFETY: the name is NUL-terminated. Loading runs the library's constructors, which is what its user asked for.
-    let library = unsafe { libc::dlopen(name.as_ptr(), flags) };
-    if !library.is_null() {
-        return Ok(library);
-    }
-    // SAFETY: dlerror returns NULL or a NUL-terminated text that lives until this thread's next call of its family.
-    let reason = unsafe { libc::dlerror() };
-    if reason.is_null() {
-        return Err("not loaded".to_owned());
-    }
-    // SAFETY: it was just seen not to be NULL; see above.
-    Err(unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned())
-}
-
 /// Finds the driver's calls.
 struct Resolver {
-    library: *mut c_void,
+    library: Library,
     get_proc_address: Option<GetProcAddress>,
 }
 
 impl Resolver {
-    fn new(library: *mut c_void) -> Self {
+    fn new(library: Library) -> Self {
         let mut resolver = Resolver { library, get_proc_address: None };
-        resolver.get_proc_address = resolver.symbol(c"cuGetProcAddress_v2").map(|pointer| {
+        resolver.get_proc_address = library.symbol(c"cuGetProcAddress_v2").map(|pointer| {
             // SAFETY: this is the signature that CUDA 12.0 gave the call, under a symbol that no other version has.
             unsafe { std::mem::transmute::<*const c_void, GetProcAddress>(pointer) }
         });
         resolver
     }
 
-    fn symbol(&self, name: &CStr) -> Option<*const c_void> {
-        // SAFETY: the library is open, and the name is NUL-terminated.
-        let pointer = unsafe { libc::dlsym(self.library, name.as_ptr()) };
-        (!pointer.is_null()).then_some(pointer.cast_const())
-    }
-
     fn find(&self, call: Call) -> Option<*const c_void> {
-        let info = &CALLS[call as usize];
+        let info = call.info();
         if let Some(get_proc_address) = self.get_proc_address {
             let name = CString::new(info.base_name()).ok()?;
             let (mut pointer, mut status) = (ptr::null_mut(), 0);
@@ -127,6 +95,6 @@ impl Resolver {
                 return Some(pointer.cast_const());
             }
         }
-        self.symbol(&CString::new(info.symbol).ok()?)
+        self.library.symbol(info.c_symbol)
     }
 }

@@ -7,23 +7,30 @@
 //! only be made here: a [`Stream`], [`Event`], [`Context`] or [`Function`] comes from the driver itself, or through an
 //! unsafe constructor by whose call the C surface passes on its caller's promise.
 
+pub mod calls;
 mod capture;
 pub mod codes;
 pub mod collective;
 mod condition;
 mod context;
+pub mod cublas;
 pub mod cuda;
+pub mod cufft;
+pub mod cusolver;
 mod device;
 mod event;
 pub mod faulty;
 mod graph;
 mod graph_node;
 mod graph_view;
+mod green_context;
 // Its functions have the names and the contracts of the driver calls whose places they take.
 pub mod group;
 #[allow(missing_docs, non_snake_case, clippy::missing_safety_doc)]
 pub mod host;
 mod kernel;
+pub mod library;
+pub mod math;
 mod memory;
 pub mod memory_pool;
 pub mod nccl;
@@ -46,6 +53,7 @@ pub use event::{Event, EventCell};
 pub use graph::{Graph, GraphExec, GraphNode, Ticket, UpdateError, UpdateRefusal, UserObject};
 pub use graph_node::{Conditional, ConditionalKind, FillNode, KernelNode, NodeFunction};
 pub use graph_view::{CopyView, HostView, KernelView, NodeType};
+pub use green_context::{GreenContext, Multiprocessors};
 pub use kernel::{Function, Module};
 pub use memory::{MemoryKind, PointerDetails, PointerInfo, Span};
 pub use memory_pool::MemoryPool;

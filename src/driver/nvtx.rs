@@ -6,7 +6,7 @@
 //! places, and a place that stays empty is a call that nobody wants. NVTX's headers (version 3), which define this, do the
 //! same in every library that includes them, and a tool listens to all of these speakers.
 
-use super::cuda::dlopen;
+use super::library::Library;
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
     ptr,
@@ -114,6 +114,12 @@ pub fn listens() -> bool {
     }
 }
 
+/// Whether it is known that no tool listens: it was looked for, and not found.
+#[inline]
+pub fn is_silent() -> bool {
+    LISTENER.load(Ordering::Acquire) == NOBODY
+}
+
 #[cold]
 fn look() -> bool {
     static ONCE: Once = Once::new();
@@ -125,14 +131,10 @@ fn look() -> bool {
 fn attach() -> Option<()> {
     let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty())?;
     let path = CString::new(path.into_encoded_bytes()).ok()?;
-    let library = dlopen(&path, libc::RTLD_LAZY).ok()?;
-    // SAFETY: the library is open, and the name is NUL-terminated.
-    let symbol = unsafe { libc::dlsym(library, c"InitializeInjectionNvtx2".as_ptr()) };
-    if symbol.is_null() {
-        return None;
-    }
+    let library = Library::open_lazily(&path).ok()?;
+    let symbol = library.symbol(c"InitializeInjectionNvtx2")?;
     // SAFETY: under this name the protocol has a function of this signature, which the variable's author vouched for.
-    let accepted = unsafe { std::mem::transmute::<*mut c_void, Initialize>(symbol)(export_table) };
+    let accepted = unsafe { std::mem::transmute::<*const c_void, Initialize>(symbol)(export_table) };
     if accepted == 0 {
         // What it may have written before it gave up must not be called.
         PLACES.iter().flatten().for_each(|place| place.store(ptr::null_mut(), Ordering::Relaxed));

@@ -4,7 +4,7 @@
 //! Whoever makes a [`Plugin`] vouches for its functions: that they have those signatures, may be called from any thread with
 //! no lock of the library's held, and do not unwind.
 
-use super::Stream;
+use super::{Stream, library::Library};
 use crate::{
     error::{Error, Result},
     status::Status,
@@ -70,25 +70,19 @@ impl Plugin {
             CString::new(text).map_err(|_| Error::new(Status::INVALID_VALUE, format!("{text:?} holds a NUL")))
         };
         let (path_name, alloc_name, free_name) = (path.map(name).transpose()?, name(alloc)?, name(free)?);
-        let pointer = path_name.as_deref().map_or(std::ptr::null(), CStr::as_ptr);
-        // SAFETY: the name is NULL or NUL-terminated; the caller agreed to the constructors.
-        let library = unsafe { libc::dlopen(pointer, libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        if library.is_null() {
-            return Err(Error::new(Status::SYSTEM, format!("loading an allocator: {}", reason())));
-        }
+        let library = path_name.as_deref().map_or_else(Library::program, Library::open);
+        let library =
+            library.map_err(|reason| Error::new(Status::SYSTEM, format!("loading an allocator: {reason}")))?;
         let find = |name: &CStr| {
-            // SAFETY: the library is open and stays so, and the name is NUL-terminated.
-            let found = unsafe { libc::dlsym(library, name.as_ptr()) };
-            if found.is_null() {
+            library.symbol(name).ok_or_else(|| {
                 let text = format!("{} has no function {name:?}", path.unwrap_or("the program"));
-                return Err(Error::new(Status::INVALID_VALUE, text));
-            }
-            Ok(found)
+                Error::new(Status::INVALID_VALUE, text)
+            })
         };
         let (alloc, free) = (find(&alloc_name)?, find(&free_name)?);
         // SAFETY: the caller vouched for the signatures, and function pointers have the size of data pointers here.
         let (alloc, free) = unsafe {
-            (std::mem::transmute::<*mut c_void, AllocFn>(alloc), std::mem::transmute::<*mut c_void, FreeFn>(free))
+            (std::mem::transmute::<*const c_void, AllocFn>(alloc), std::mem::transmute::<*const c_void, FreeFn>(free))
         };
         Ok(Plugin { alloc, free, hooks: Mutex::new(Hooks::default()) })
     }
@@ -184,15 +178,4 @@ impl Plugin {
             unsafe { hook(device as c_int, pool) };
         }
     }
-}
-
-/// Why the last loading failed.
-fn reason() -> String {
-    // SAFETY: dlerror returns NULL or a NUL-terminated text that lives until this thread's next call of its family.
-    let reason = unsafe { libc::dlerror() };
-    if reason.is_null() {
-        return "no reason given".to_owned();
-    }
-    // SAFETY: it was just seen not to be NULL; see above.
-    unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned()
 }

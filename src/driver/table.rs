@@ -10,104 +10,23 @@
 
 #![allow(missing_docs)]
 
-use super::{codes, types::*};
-use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+use super::{calls::calls, codes, types::*};
+use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
 /// What a driver call returns: 0 or one of CUDA's error codes.
 pub type Code = c_uint;
 
-/// One line of the table, as data.
-#[derive(Debug, Clone, Copy)]
-pub struct CallInfo {
-    /// The exported symbol, with its `_v2`-like suffix: what `dlsym` finds.
-    pub symbol: &'static str,
-    /// The same, as C reads it.
-    pub c_symbol: &'static CStr,
-    /// The version to ask `cuGetProcAddress` for, as CUDA counts: 12000 is 12.0.
-    pub since: c_int,
-    /// Whether a driver without this call is too old for plinth.
-    pub required: bool,
-}
-
-impl CallInfo {
-    /// The name that `cuGetProcAddress` knows: the symbol without its version suffix.
-    pub fn base_name(&self) -> &'static str {
-        let end = self.symbol.len().saturating_sub(3);
-        match self.symbol.get(end..) {
-            Some("_v2" | "_v3") => &self.symbol[..end],
-            _ => self.symbol,
-        }
-    }
-}
-
-macro_rules! requirement {
-    (required) => {
-        true
-    };
-    (optional) => {
-        false
-    };
-}
-
 macro_rules! driver_calls {
+    ($($lines:tt)*) => {
+        calls! { Code, codes::CUDA_ERROR_NOT_SUPPORTED; $($lines)* }
+        provided! { $($lines)* }
+    };
+}
+
+/// What only the driver's table has: the host device's calls, and those that can be told to fail.
+macro_rules! provided {
     ($( $need:ident $since:literal $name:ident ( $($arg:ident : $ty:ty),* $(,)? ); )*) => {
-        /// The function pointers of one device kind. A call that the driver lacks is present as a stand-in that
-        /// returns `CUDA_ERROR_NOT_SUPPORTED`, so no pointer is ever null.
-        #[derive(Clone, Copy)]
-        #[allow(non_snake_case)]
-        pub struct Table {
-            $( pub $name: unsafe extern "C" fn($($ty),*) -> Code, )*
-        }
-
-        /// The calls by number, in the table's order.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[allow(non_camel_case_types)]
-        #[repr(u16)]
-        pub enum Call { $( $name, )* }
-
-        /// The table as data, indexed by [`Call`].
-        pub const CALLS: &[CallInfo] = &[
-            $( CallInfo {
-                symbol: stringify!($name),
-                c_symbol: match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                    Ok(symbol) => symbol,
-                    Err(_) => c"",
-                },
-                since: $since, required: requirement!($need),
-            }, )*
-        ];
-
-        impl Call {
-            /// Every call, in the table's order.
-            pub const ALL: &[Call] = &[ $( Call::$name, )* ];
-
-            /// The call's line of the table.
-            pub fn info(self) -> &'static CallInfo {
-                &CALLS[self as usize]
-            }
-        }
-
         impl Table {
-            /// Fills a table from `find`, which is asked once for each call; a call it does not find gets its
-            /// stand-in.
-            ///
-            /// # Safety
-            /// Each pointer that `find` returns is a function of that call's signature, valid for ever.
-            pub unsafe fn from_symbols(mut find: impl FnMut(Call) -> Option<*const c_void>) -> Table {
-                Table {
-                    $( $name: match find(Call::$name) {
-                        Some(pointer) => {
-                            // SAFETY: the caller promises that the pointer has this call's signature, and a
-                            // function pointer has the size and representation of a data pointer on this platform.
-                            unsafe {
-                                std::mem::transmute::<*const c_void, unsafe extern "C" fn($($ty),*) -> Code>(pointer)
-                            }
-                        }
-                        None => absent::$name,
-                    }, )*
-                }
-            }
-
             /// The table of the built-in host device.
             pub fn host() -> Table {
                 Table { $( $name: super::host::api::$name, )* }
@@ -122,16 +41,6 @@ macro_rules! driver_calls {
             pub fn address(&self, call: Call) -> *const c_void {
                 match call { $( Call::$name => self.$name as *const c_void, )* }
             }
-        }
-
-        /// Stand-ins for calls that a driver lacks.
-        #[allow(non_snake_case)]
-        mod absent {
-            use super::*;
-            $( pub unsafe extern "C" fn $name($( $arg: $ty ),*) -> Code {
-                $( let _ = $arg; )*
-                codes::CUDA_ERROR_NOT_SUPPORTED
-            } )*
         }
 
         /// Calls that count themselves and fail on request; see [`crate::driver::faulty`].
@@ -177,6 +86,20 @@ driver_calls! {
     required  5050 cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int);
     required  4000 cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint);
     required  4000 cuCtxDisablePeerAccess(peer: CUcontext);
+
+    // Green contexts: parts of a device's multiprocessors, with streams of their own.
+    optional 12040 cuDeviceGetDevResource(device: CUdevice, resource: *mut DevResource, kind: c_uint);
+    optional 12040 cuDevSmResourceSplitByCount(
+        parts: *mut DevResource, count: *mut c_uint, whole: *const DevResource, rest: *mut DevResource, flags: c_uint,
+        least: c_uint);
+    optional 12040 cuDevResourceGenerateDesc(
+        description: *mut CUdevResourceDesc, resources: *mut DevResource, count: c_uint);
+    optional 12040 cuGreenCtxCreate(
+        green: *mut CUgreenCtx, description: CUdevResourceDesc, device: CUdevice, flags: c_uint);
+    optional 12040 cuGreenCtxDestroy(green: CUgreenCtx);
+    optional 12040 cuCtxFromGreenCtx(context: *mut CUcontext, green: CUgreenCtx);
+    optional 12050 cuGreenCtxStreamCreate(
+        stream: *mut CUstream, green: CUgreenCtx, flags: c_uint, priority: c_int);
 
     // Memory: whole allocations, pinned host memory, and what a pointer is.
     required  3020 cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
@@ -374,7 +297,8 @@ mod tests {
     #[test]
     fn an_absent_call_says_so() {
         // SAFETY: no pointer is supplied, so there is none to be wrong.
-        let table = unsafe { Table::from_symbols(|_| None) };
+        let (table, missing) = unsafe { Table::from_symbols(|_| None) };
+        assert_eq!(missing, Some(Call::cuInit));
         // SAFETY: the stand-in ignores its arguments.
         assert_eq!(unsafe { (table.cuInit)(0) }, codes::CUDA_ERROR_NOT_SUPPORTED);
     }

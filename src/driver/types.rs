@@ -3,10 +3,10 @@
 #![allow(missing_docs)]
 
 pub use cudarc::driver::sys::{
-    CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdevice, CUdeviceptr, CUevent,
-    CUfunction, CUgraph, CUgraphConditionalHandle, CUgraphEdgeData, CUgraphExec, CUgraphNode, CUhostFn,
-    CUipcEventHandle, CUipcMemHandle, CUmemAccessDesc, CUmemAllocationProp, CUmemGenericAllocationHandle,
-    CUmemLocation, CUmemoryPool, CUmodule, CUstream, CUuserObject, CUuuid,
+    CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdevResourceDesc, CUdevice,
+    CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphConditionalHandle, CUgraphEdgeData, CUgraphExec, CUgraphNode,
+    CUgreenCtx, CUhostFn, CUipcEventHandle, CUipcMemHandle, CUmemAccessDesc, CUmemAllocationProp,
+    CUmemGenericAllocationHandle, CUmemLocation, CUmemoryPool, CUmodule, CUstream, CUuserObject, CUuuid,
 };
 
 macro_rules! constants {
@@ -211,6 +211,40 @@ impl MemcpyNodeParams {
     };
 }
 
+/// The streaming multiprocessors among a device's resources.
+pub const CU_DEV_RESOURCE_TYPE_SM: std::ffi::c_uint = 1;
+/// A green context has a default stream of its own; the one flag there is, and it must be set.
+pub const CU_GREEN_CTX_DEFAULT_STREAM: std::ffi::c_uint = 1;
+
+/// CUDA's `CUdevResource` as it is for multiprocessors, with its enumeration as a plain integer. Drivers before CUDA 13 fill
+/// in the count only.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct DevResource {
+    pub kind: std::ffi::c_uint,
+    /// The driver's own; the host device keeps the number of the device here.
+    pub hidden: [std::ffi::c_uint; 23],
+    pub count: std::ffi::c_uint,
+    pub least_partition: std::ffi::c_uint,
+    pub alignment: std::ffi::c_uint,
+    /// What other types of resource use of the union, and what newer drivers have behind it.
+    pub unused: [std::ffi::c_uint; 5],
+    pub more: [u64; 2],
+}
+
+impl DevResource {
+    /// A place for the driver to fill in.
+    pub const NOTHING: DevResource = DevResource {
+        kind: 0,
+        hidden: [0; 23],
+        count: 0,
+        least_partition: 0,
+        alignment: 0,
+        unused: [0; 5],
+        more: [0; 2],
+    };
+}
+
 /// CUDA's `CUgraphExecUpdateResultInfo`, with its enumeration as a plain integer.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -242,6 +276,8 @@ const _: () = {
     assert!(size_of::<MemcpyNodeParams>() == size_of::<sys::CUDA_MEMCPY3D>());
     assert!(offset_of!(MemcpyNodeParams, destination_x) == offset_of!(sys::CUDA_MEMCPY3D, dstXInBytes));
     assert!(offset_of!(MemcpyNodeParams, width) == offset_of!(sys::CUDA_MEMCPY3D, WidthInBytes));
+    assert!(size_of::<DevResource>() == size_of::<sys::CUdevResource>());
+    assert!(offset_of!(DevResource, count) == offset_of!(sys::CUdevResource, __bindgen_anon_1));
     assert!(size_of::<ExecUpdateInfo>() == size_of::<sys::CUgraphExecUpdateResultInfo>());
     assert!(size_of::<ConditionalNodeParams>() == size_of::<sys::CUgraphNodeParams>());
     assert!(offset_of!(ConditionalNodeParams, handle) == offset_of!(sys::CUgraphNodeParams, __bindgen_anon_1));

@@ -7,7 +7,7 @@ use crate::{
         reduce,
         tuning::{self, Threshold},
     },
-    error::{Context, Error, Result},
+    error::{Error, Result},
     ffi::{
         Output,
         guard::guard,
@@ -124,11 +124,16 @@ unsafe fn tensors<'a>(
 ) -> Result<(Vec<Tensor>, &'a [DLTensor])> {
     // SAFETY: the caller's promise.
     let described = unsafe { row(first, count, name) }?;
-    let tensors = described.iter().enumerate().map(|(index, one)| {
+    // A loop, for an iterator of results would move each of hundreds of tensors many times.
+    let mut tensors = Vec::with_capacity(count);
+    for (index, one) in described.iter().enumerate() {
         // SAFETY: as above.
-        unsafe { placed(one, element_of, "tensor") }.context(|| format!("{name}[{index}]"))
-    });
-    Ok((tensors.collect::<Result<_>>()?, described))
+        tensors.push(match unsafe { placed(one, element_of, "tensor") } {
+            Ok(tensor) => tensor,
+            Err(error) => return Err(error.context(format!("{name}[{index}]"))),
+        });
+    }
+    Ok((tensors, described))
 }
 
 fn is_same(one: DLDataType, other: DLDataType) -> bool {
@@ -194,11 +199,15 @@ unsafe fn targets<'a>(
 ) -> Result<Vec<Target>> {
     // SAFETY: the caller's promise.
     let described = unsafe { row(first, count, "outputs") }?;
-    let targets = described.iter().enumerate().map(|(index, one)| {
+    let mut targets = Vec::with_capacity(count);
+    for (index, one) in described.iter().enumerate() {
         // SAFETY: as above.
-        unsafe { target(one, like(index), element_of, "tensor") }.context(|| format!("outputs[{index}]"))
-    });
-    targets.collect()
+        targets.push(match unsafe { target(one, like(index), element_of, "tensor") } {
+            Ok(target) => target,
+            Err(error) => return Err(error.context(format!("outputs[{index}]"))),
+        });
+    }
+    Ok(targets)
 }
 
 /// Describes to C the tensors that were made.

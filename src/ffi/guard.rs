@@ -41,6 +41,13 @@ pub fn guard(body: impl FnOnce() -> Result<()>) -> plinth_status_t {
     }
 }
 
+/// The success of an exported function that had nothing to do, and so nothing that could fail or panic.
+#[inline]
+pub fn nothing_to_do() -> plinth_status_t {
+    thread::succeed();
+    PLINTH_OK
+}
+
 /// Runs the body of an exported function that returns a text of the library's. Leaves the thread's last error alone.
 pub fn text(body: impl FnOnce() -> *const c_char) -> *const c_char {
     value(c"".as_ptr(), body)

@@ -121,8 +121,12 @@ pub const PLINTH_ERROR_NCCL_UNAVAILABLE: plinth_status_t = 52;
 pub const PLINTH_ERROR_COMMUNICATOR_NOT_READY: plinth_status_t = 53;
 /// NVML, which knows what GPUs are doing, is not on this machine or cannot be used.
 pub const PLINTH_ERROR_NVML_UNAVAILABLE: plinth_status_t = 54;
+/// A call of one of CUDA's libraries failed; the message says which.
+pub const PLINTH_ERROR_LIBRARY: plinth_status_t = 55;
+/// One of CUDA's libraries is needed, and it is not on this machine, or is too old.
+pub const PLINTH_ERROR_LIBRARY_UNAVAILABLE: plinth_status_t = 56;
 /// The stream sanitizer found that nothing orders the call after others that it must come after.
-pub const PLINTH_ERROR_RACE: plinth_status_t = 55;
+pub const PLINTH_ERROR_RACE: plinth_status_t = 57;
 
 /// Returns the name of a status, "PLINTH_ERROR_OUT_OF_MEMORY"; "PLINTH_ERROR_UNKNOWN" for a number that is none.
 ///

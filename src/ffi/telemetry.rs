@@ -329,7 +329,8 @@ pub unsafe extern "C" fn plinth_gpu_processes(
 }
 
 /// Begins to read a device's telemetry at a fixed rate, in a thread of its own, and to keep the last readings. The thread
-/// lives until plinth_telemetry_sampler_destroy. Thread-safe.
+/// lives until plinth_telemetry_sampler_destroy. All readings together take less than a thousandth of one processor: one that takes
+/// long is read less often than the others, and is not valid in the samples between. Thread-safe.
 ///
 /// @param device The device's number; -1 for the current one.
 /// @param interval_ms Milliseconds from one reading to the next, at least 1. NVML's own values change ten times a second

@@ -173,7 +173,11 @@ pub(super) unsafe fn laid_out(described: &DLTensor, element: ElementType, device
     };
     // SAFETY: the caller promises that the elements are valid; how far they reach, the core finds out from the shape.
     let memory = unsafe { Span::new(address, 0) };
-    Tensor::new(memory, element, device, shape, strides).map_err(|error| error.context(name))
+    // Not by map_err, which would move the tensor.
+    match Tensor::new(memory, element, device, shape, strides) {
+        Err(error) => Err(error.context(name)),
+        made => made,
+    }
 }
 
 /// The tensor that C describes without its elements: device, type and shape.

@@ -1,7 +1,11 @@
 //! What a graph keeps for its replays: the memory that it was captured with, and the generators whose numbers it uses.
 
-use super::turn::{self, Shared};
+use super::{
+    keeping::{self, Thing},
+    turn::{self, Shared},
+};
 use crate::{
+    blas,
     device::Device,
     driver::{Function, Span},
     error::{Context, Error, Result},
@@ -41,6 +45,8 @@ pub struct Kept {
     stream: Stream,
     /// The kernel that writes the places, once the capture is over and has used any.
     set: Option<Function>,
+    /// What else the graph's nodes use.
+    things: Vec<Thing>,
 }
 
 /// The bytes of a place: a seed and an offset.
@@ -69,13 +75,14 @@ impl Kept {
         });
         let numbers = numbers.collect();
         let pool = turn::join(pool);
-        Ok(Kept { device: device.ordinal, pool, is_user: false, numbers, block, stream, set: None })
+        Ok(Kept { device: device.ordinal, pool, is_user: false, numbers, block, stream, set: None, things: Vec::new() })
     }
 
     /// Lets a capture's requests go to the pool, and its random numbers be the graph's.
     pub fn begin(&mut self, runtime: &Runtime, capture: u64) -> Result<()> {
         memory::begin_capture_to_pool(runtime, self.pool.id, capture)?;
         self.is_user = true;
+        keeping::begin(capture);
         for numbers in &self.numbers {
             let address = numbers.place.address();
             numbers.state.begin_capture(capture, address, address + 8)?;
@@ -85,6 +92,8 @@ impl Kept {
 
     /// Ends that, as far as it was begun.
     pub fn end(&mut self, runtime: &Runtime, capture: u64) {
+        self.things = keeping::end(capture);
+        blas::capture_ended(capture);
         if self.is_user {
             memory::end_capture_to_pool(runtime, self.pool.id);
         }

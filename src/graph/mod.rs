@@ -18,6 +18,7 @@ pub mod capture;
 pub mod condition;
 pub mod context;
 pub mod draw;
+pub mod keeping;
 pub mod kept;
 pub mod memory;
 pub mod node;

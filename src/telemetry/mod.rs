@@ -108,15 +108,23 @@ pub struct Telemetry {
 
 /// Reads all that a device can tell.
 pub fn read_all(number: i32) -> Result<Telemetry> {
+    read_each(number, |_, read| read())
+}
+
+/// Reads what `visit` wants to be read: it is given each reading, and how to do it.
+fn read_each(
+    number: i32,
+    mut visit: impl FnMut(Reading, &dyn Fn() -> Result<Option<u64>>) -> Result<Option<u64>>,
+) -> Result<Telemetry> {
     let runtime = runtime::ready()?;
     let device = runtime.device(number)?;
     let mut telemetry = Telemetry { time_us: now(), ..Telemetry::default() };
     for reading in Reading::ALL {
-        telemetry.values[reading as usize] = match read_from(runtime, device, reading) {
-            Ok(value) => Some(value),
-            Err(error) if error.status() == Status::NOT_SUPPORTED => None,
-            Err(error) => return Err(error.context(format_args!("reading the telemetry of device {}", device.ordinal))),
-        };
+        telemetry.values[reading as usize] = visit(reading, &|| match read_from(runtime, device, reading) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.status() == Status::NOT_SUPPORTED => Ok(None),
+            Err(error) => Err(error.context(format_args!("reading the telemetry of device {}", device.ordinal))),
+        })?;
     }
     Ok(telemetry)
 }

@@ -1,6 +1,9 @@
 //! A sampler: a thread that reads a device's telemetry again and again, and keeps the last readings for whoever asks.
+//!
+//! It must not disturb what it watches. Some readings take NVML milliseconds of a processor's time; each is read only so often
+//! that all together take less than a thousandth of one processor, and is left out of the samples between.
 
-use super::{Telemetry, read_all};
+use super::{Reading, Telemetry, read_all, read_each};
 use crate::{
     error::{Error, Result},
     handle::{HandleTable, Kind},
@@ -37,14 +40,43 @@ pub struct Sampler(Mutex<Option<(Arc<Shared>, JoinHandle<()>)>>);
 
 static SAMPLERS: HandleTable<Sampler> = HandleTable::new(Kind::Sampler);
 
+/// How much longer than it takes a reading has to wait for its next turn.
+const REST: u32 = 1000 * Reading::ALL.len() as u32;
+
+/// When each reading may be read again, and what it took last.
+struct Turns([(Instant, Duration); Reading::ALL.len()]);
+
+impl Turns {
+    fn new() -> Turns {
+        Turns([(Instant::now(), Duration::MAX); Reading::ALL.len()])
+    }
+
+    /// A sample of those whose turn it is.
+    fn sample(&mut self, number: i32) -> Result<Telemetry> {
+        read_each(number, |reading, read| {
+            let (due, last) = &mut self.0[reading as usize];
+            let begun = Instant::now();
+            if begun < *due {
+                return Ok(None);
+            }
+            let value = read()?;
+            let took = begun.elapsed();
+            // The less of two, for a thread may have been held up once.
+            *due = begun + took.min(*last) * REST;
+            *last = took;
+            Ok(value)
+        })
+    }
+}
+
 fn sample(shared: &Shared, number: i32, interval: Duration) {
-    let mut next = Instant::now();
+    let (mut next, mut turns) = (Instant::now(), Turns::new());
     loop {
         // A process that exits, or a child of a fork, has nothing to read any more.
         if runtime::usable().is_none() {
             return;
         }
-        let read = read_all(number);
+        let read = turns.sample(number);
         let mut ring = shared.ring.lock();
         match read {
             Ok(telemetry) => {

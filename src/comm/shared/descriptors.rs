@@ -1,16 +1,14 @@
 //! Messages of the rendezvous: a status, some bytes, and descriptors, over a Unix socket.
 //!
-//! Descriptors travel with the first bytes of a message, by `sendmsg`, for which Rust's library has no safe name.
-#![allow(unsafe_code)]
+//! Descriptors travel with the first bytes of a message.
 
+use crate::unix_socket;
 use std::{
     io::{self, Read, Write},
-    mem::size_of,
     os::{
-        fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+        fd::{AsRawFd, BorrowedFd, OwnedFd},
         unix::net::UnixStream,
     },
-    ptr,
     time::{Duration, Instant},
 };
 
@@ -19,14 +17,7 @@ const MOST_DESCRIPTORS: usize = 2 * crate::driver::group::MAX_RANKS;
 /// The most bytes of a message: cards of all ranks, or an error's text.
 const MOST_BYTES: usize = 1 << 16;
 
-/// Room for the descriptors of a message, aligned as the kernel's headers want it.
-type Control = [u64; 24];
-
-const _: () = {
-    // SAFETY: plain arithmetic on a length.
-    let space = unsafe { libc::CMSG_SPACE((MOST_DESCRIPTORS * size_of::<RawFd>()) as u32) };
-    assert!(space as usize <= size_of::<Control>());
-};
+const _: () = assert!(MOST_DESCRIPTORS <= unix_socket::MOST_DESCRIPTORS);
 
 /// A message.
 pub struct Message {
@@ -70,7 +61,7 @@ pub fn send(
     let mut head = [0; 8];
     head[..4].copy_from_slice(&status.to_le_bytes());
     head[4..].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
-    let sent = send_with(socket.as_raw_fd(), &head, descriptors)?;
+    let sent = unix_socket::send(socket.as_raw_fd(), &head, descriptors)?;
     let mut socket = socket;
     socket.write_all(&head[sent..])?;
     socket.write_all(bytes)
@@ -81,10 +72,14 @@ pub fn receive(socket: &UnixStream, deadline: Deadline) -> io::Result<Message> {
     let (mut head, mut descriptors, mut have) = ([0; 8], Vec::new(), 0);
     while have < head.len() {
         socket.set_read_timeout(deadline.left()?)?;
-        match receive_with(socket.as_raw_fd(), &mut head[have..], &mut descriptors)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            received => have += received,
+        let received = unix_socket::receive(socket.as_raw_fd(), &mut head[have..], &mut descriptors)?;
+        if received.lost_descriptors {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
+        if received.bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        have += received.bytes;
     }
     let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let length = number(4) as usize;
@@ -102,69 +97,6 @@ pub fn receive(socket: &UnixStream, deadline: Deadline) -> io::Result<Message> {
         }
     }
     Ok(Message { status: number(0) as i32, bytes, descriptors })
-}
-
-fn check(result: isize) -> io::Result<usize> {
-    usize::try_from(result).map_err(|_| io::Error::last_os_error())
-}
-
-fn send_with(socket: RawFd, bytes: &[u8], descriptors: &[BorrowedFd]) -> io::Result<usize> {
-    let mut control: Control = [0; 24];
-    let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // SAFETY: all zeros is a valid value of this plain C structure.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = &raw mut vector;
-    message.msg_iovlen = 1;
-    if !descriptors.is_empty() {
-        if descriptors.len() > MOST_DESCRIPTORS {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let length = size_of_val(descriptors) as u32;
-        message.msg_control = control.as_mut_ptr().cast();
-        // SAFETY: plain arithmetic on a length.
-        message.msg_controllen = unsafe { libc::CMSG_SPACE(length) } as usize;
-        // SAFETY: the control buffer is live, aligned for the header, and by the check above has room for the header and all
-        // descriptors; a borrowed descriptor is represented as its number.
-        unsafe {
-            let header = libc::CMSG_FIRSTHDR(&message);
-            (*header).cmsg_level = libc::SOL_SOCKET;
-            (*header).cmsg_type = libc::SCM_RIGHTS;
-            (*header).cmsg_len = libc::CMSG_LEN(length) as usize;
-            ptr::copy_nonoverlapping(descriptors.as_ptr().cast::<u8>(), libc::CMSG_DATA(header), length as usize);
-        }
-    }
-    // SAFETY: the message describes live buffers of these lengths, which the call only reads.
-    check(unsafe { libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL) })
-}
-
-fn receive_with(socket: RawFd, bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
-    let mut control: Control = [0; 24];
-    let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    // SAFETY: all zeros is a valid value of this plain C structure.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = &raw mut vector;
-    message.msg_iovlen = 1;
-    message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = size_of::<Control>();
-    // SAFETY: the message describes live buffers of these lengths, which nothing else uses during the call.
-    let received = check(unsafe { libc::recvmsg(socket, &mut message, libc::MSG_CMSG_CLOEXEC) })?;
-    // SAFETY: the kernel filled in the control buffer's headers and its length; the loop stays within it, and takes over
-    // descriptors that the kernel just made for this process.
-    unsafe {
-        let mut header = libc::CMSG_FIRSTHDR(&message);
-        while !header.is_null() {
-            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
-                let count = ((*header).cmsg_len - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
-                let data = libc::CMSG_DATA(header).cast::<RawFd>();
-                descriptors.extend((0..count).map(|index| OwnedFd::from_raw_fd(data.add(index).read_unaligned())));
-            }
-            header = libc::CMSG_NXTHDR(&message, header);
-        }
-    }
-    if message.msg_flags & libc::MSG_CTRUNC != 0 {
-        return Err(io::Error::from_raw_os_error(libc::EMFILE));
-    }
-    Ok(received)
 }
 
 #[cfg(test)]

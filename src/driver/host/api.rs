@@ -15,6 +15,7 @@ mod event;
 mod graph;
 mod graph_node;
 mod graph_view;
+mod green_context;
 mod ipc;
 mod memory;
 mod module;
@@ -25,8 +26,8 @@ mod user_object;
 mod vmm;
 
 pub use self::{
-    capture::*, context::*, copy::*, device::*, event::*, graph::*, graph_node::*, graph_view::*, ipc::*, memory::*,
-    module::*, pool::*, profiler::*, stream::*, user_object::*, vmm::*,
+    capture::*, context::*, copy::*, device::*, event::*, graph::*, graph_node::*, graph_view::*, green_context::*,
+    ipc::*, memory::*, module::*, pool::*, profiler::*, stream::*, user_object::*, vmm::*,
 };
 
 use super::{

@@ -1,4 +1,4 @@
-//! Contexts: one primary context a device, and the one that is current in each thread.
+//! Contexts: one primary context a device, green ones beside it, and the one that is current in each thread.
 
 use super::{
     ids::Id,
@@ -36,7 +36,9 @@ pub fn current(state: &State) -> Result<usize, Code> {
 
 /// The device of an active context.
 pub fn device_of(state: &State, handle: Id) -> Result<usize, Code> {
-    let device = state.contexts.iter().position(|known| *known == handle).ok_or(codes::CUDA_ERROR_INVALID_CONTEXT)?;
+    let primary = state.contexts.iter().position(|known| *known == handle);
+    let green = || state.green.lock().device_of_context(handle);
+    let device = primary.or_else(green).ok_or(codes::CUDA_ERROR_INVALID_CONTEXT)?;
     if state.retained.get(device).is_some_and(|retained| retained.load(Ordering::Acquire)) {
         Ok(device)
     } else {

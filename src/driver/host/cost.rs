@@ -118,6 +118,8 @@ pub fn price(call: Call, bytes: u64) -> u64 {
         cuModuleUnload => 20_000,
         cuCtxEnablePeerAccess | cuCtxDisablePeerAccess => 100_000,
         cuDevicePrimaryCtxRetain | cuModuleGetFunction => 1000,
+        cuGreenCtxCreate | cuGreenCtxDestroy => 1_000_000,
+        cuGreenCtxStreamCreate => 5000,
         cuInit => 100_000,
         _ => 50,
     }

@@ -26,6 +26,7 @@ pub mod cost;
 pub mod engine;
 pub mod event;
 pub mod graph;
+pub mod green_context;
 pub mod ids;
 pub mod kernels;
 pub mod memory;

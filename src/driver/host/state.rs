@@ -1,6 +1,6 @@
 //! What `cuInit` sets up, once for the life of the process.
 
-use super::{config::Config, engine::Engine, ids, ids::Id, memory::Memory};
+use super::{config::Config, engine::Engine, green_context::GreenContexts, ids, ids::Id, memory::Memory};
 use crate::driver::{codes, table::Code};
 use once_cell::sync::OnceCell;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -14,6 +14,8 @@ pub struct State {
     pub contexts: Vec<Id>,
     /// Whether each primary context has been retained.
     pub retained: Vec<AtomicBool>,
+    /// Held for look-ups only, whatever other lock is held.
+    pub green: Mutex<GreenContexts>,
     pub memory: RwLock<Memory>,
     pub engine: Mutex<Engine>,
     /// Where each device's idle workers wait, with the engine's lock.
@@ -53,6 +55,7 @@ impl State {
         State {
             contexts: config.visible.iter().map(|_| ids::next()).collect(),
             retained: config.visible.iter().map(|_| AtomicBool::new(false)).collect(),
+            green: Mutex::default(),
             memory: RwLock::new(Memory::new(&config)),
             engine: Mutex::new(Engine::new(config.visible.len())),
             workers: config.visible.iter().map(|_| Condvar::new()).collect(),

@@ -62,6 +62,8 @@ pub enum Op {
 pub struct Stream {
     pub device: usize,
     pub kind: Kind,
+    /// The green context that it was made in, as a context; 0 for none.
+    pub green: Id,
     pub flags: u32,
     pub priority: i32,
     /// What `cuStreamGetId` says.
@@ -121,6 +123,7 @@ impl Engine {
         let stream = Stream {
             device,
             kind,
+            green: 0,
             flags,
             priority: priority.clamp(GREATEST_PRIORITY, LEAST_PRIORITY),
             number: self.stream_number,

@@ -12,6 +12,7 @@ mod graph_capture;
 mod graph_exec;
 mod graph_fault;
 mod graph_update;
+mod green_context;
 mod ipc;
 pub mod kernel;
 mod memory;

@@ -1,12 +1,13 @@
 //! The table of NCCL's calls.
 //!
-//! Each line of `nccl_calls!` names a call once, with the version of NCCL that brought it and whether plinth can use an
+//! Each line names a call once, with the version of NCCL that brought it and whether plinth can use an
 //! NCCL without it. The types are those of nccl.h, written by hand: a communicator is an address, an enumeration an
 //! integer.
 
 #![allow(missing_docs)]
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use crate::driver::calls::calls;
+use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// What a call of NCCL returns: 0, or one of its `ncclResult_t`.
 pub type Code = c_int;
@@ -94,97 +95,9 @@ pub struct Config {
     pub nvls_host_mode: c_int,
 }
 
-/// One line of the table, as data.
-#[derive(Debug, Clone, Copy)]
-pub struct CallInfo {
-    /// The exported symbol.
-    pub symbol: &'static str,
-    /// The same, as C reads it.
-    pub c_symbol: &'static CStr,
-    /// The NCCL that brought it, as NCCL counts: 21800 is 2.18.0.
-    pub since: c_int,
-    /// Whether an NCCL without this call is too old for plinth.
-    pub required: bool,
-}
+calls! {
+    Code, ABSENT;
 
-macro_rules! requirement {
-    (required) => {
-        true
-    };
-    (optional) => {
-        false
-    };
-}
-
-macro_rules! nccl_calls {
-    ($( $need:ident $since:literal $name:ident ( $($arg:ident : $ty:ty),* $(,)? ); )*) => {
-        /// The function pointers of a loaded NCCL. A call that it lacks is present as a stand-in that returns
-        /// [`ABSENT`], so no pointer is ever null.
-        #[derive(Clone, Copy)]
-        #[allow(non_snake_case)]
-        pub struct Table {
-            $( pub $name: unsafe extern "C" fn($($ty),*) -> Code, )*
-        }
-
-        /// The calls by number, in the table's order.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[allow(non_camel_case_types)]
-        #[repr(u16)]
-        pub enum Call { $( $name, )* }
-
-        /// The table as data, indexed by [`Call`].
-        pub const CALLS: &[CallInfo] = &[
-            $( CallInfo {
-                symbol: stringify!($name),
-                c_symbol: match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                    Ok(symbol) => symbol,
-                    Err(_) => c"",
-                },
-                since: $since, required: requirement!($need),
-            }, )*
-        ];
-
-        impl Call {
-            /// The call's line of the table.
-            pub fn info(self) -> &'static CallInfo {
-                &CALLS[self as usize]
-            }
-        }
-
-        impl Table {
-            /// Fills a table from `find`, which is asked once for each call.
-            ///
-            /// # Safety
-            /// Each pointer that `find` returns is a function of that call's signature, valid for ever.
-            pub unsafe fn from_symbols(mut find: impl FnMut(Call) -> Option<*const c_void>) -> Table {
-                Table {
-                    $( $name: match find(Call::$name) {
-                        Some(pointer) => {
-                            // SAFETY: the caller promises that the pointer has this call's signature, and a
-                            // function pointer has the size and representation of a data pointer on this platform.
-                            unsafe {
-                                std::mem::transmute::<*const c_void, unsafe extern "C" fn($($ty),*) -> Code>(pointer)
-                            }
-                        }
-                        None => absent::$name,
-                    }, )*
-                }
-            }
-        }
-
-        /// Stand-ins for calls that an NCCL lacks.
-        #[allow(non_snake_case)]
-        mod absent {
-            use super::*;
-            $( pub unsafe extern "C" fn $name($( $arg: $ty ),*) -> Code {
-                $( let _ = $arg; )*
-                ABSENT
-            } )*
-        }
-    };
-}
-
-nccl_calls! {
     // The library.
     required 20000 ncclGetVersion(version: *mut c_int);
 
@@ -255,7 +168,8 @@ mod tests {
     #[test]
     fn an_absent_call_says_so() {
         // SAFETY: no pointer is supplied, so there is none to be wrong.
-        let table = unsafe { Table::from_symbols(|_| None) };
+        let (table, missing) = unsafe { Table::from_symbols(|_| None) };
+        assert_eq!(missing, Some(Call::ncclGetVersion));
         // SAFETY: the stand-in ignores its arguments.
         assert_eq!(unsafe { (table.ncclGroupStart)() }, ABSENT);
     }

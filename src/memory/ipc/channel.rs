@@ -2,10 +2,10 @@
 //!
 //! That is all that is asked of the socket, so one of a stream, of packets or of datagrams will do.
 
-use super::system;
 use crate::{
     error::{Error, Result},
     status::Status,
+    unix_socket,
 };
 use std::{
     io::{self, ErrorKind},
@@ -36,7 +36,7 @@ fn gone() -> Error {
 impl Channel {
     /// The channel over a socket.
     pub fn new(socket: RawFd) -> Result<Self> {
-        if !system::is_unix_socket(socket) {
+        if !unix_socket::is_unix_socket(socket) {
             return Err(Error::new(Status::INVALID_VALUE, format!("descriptor {socket} is no Unix socket")));
         }
         Ok(Channel { socket, begun: false })
@@ -47,7 +47,7 @@ impl Channel {
         match error.kind() {
             ErrorKind::Interrupted => Ok(()),
             ErrorKind::WouldBlock if self.begun => {
-                system::wait(self.socket, write);
+                unix_socket::wait(self.socket, write);
                 Ok(())
             }
             _ => Err(failed(doing, error)),
@@ -57,7 +57,7 @@ impl Channel {
     /// Sends one part.
     pub fn send(&mut self, mut bytes: &[u8], mut descriptors: &[BorrowedFd]) -> Result<()> {
         while !bytes.is_empty() {
-            match system::send(self.socket, bytes, descriptors) {
+            match unix_socket::send(self.socket, bytes, descriptors) {
                 Ok(sent) => {
                     self.begun = true;
                     bytes = &bytes[sent..];
@@ -74,7 +74,7 @@ impl Channel {
     pub fn receive(&mut self, bytes: &mut [u8], descriptors: usize) -> Result<Result<Vec<OwnedFd>>> {
         let (mut filled, mut got, mut lost) = (0, Vec::new(), false);
         while filled < bytes.len() {
-            match system::receive(self.socket, &mut bytes[filled..], &mut got) {
+            match unix_socket::receive(self.socket, &mut bytes[filled..], &mut got) {
                 Ok(received) if received.bytes == 0 => return Err(gone()),
                 Ok(received) => {
                     self.begun = true;
@@ -101,7 +101,7 @@ impl Channel {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::system, *};
     use std::{
         io::{Read, Write},
         os::{

@@ -48,7 +48,13 @@ pub unsafe extern "C" fn cuStreamCreateWithPriority(stream: *mut CUstream, flags
         if flags & !CU_STREAM_NON_BLOCKING != 0 {
             return Err(INVALID);
         }
-        out.put(state.engine.lock().create_stream(device, Kind::Created, flags, priority) as CUstream);
+        let green = state.green.lock().context(context::current_handle());
+        let mut engine = state.engine.lock();
+        let id = engine.create_stream(device, Kind::Created, flags, priority);
+        if let Some(stream) = engine.streams.get_mut(&id) {
+            stream.green = green;
+        }
+        out.put(id as CUstream);
         Ok(())
     })
 }
@@ -114,8 +120,9 @@ pub unsafe extern "C" fn cuStreamGetFlags(stream: CUstream, flags: *mut c_uint) 
 pub unsafe extern "C" fn cuStreamGetCtx(stream: CUstream, context: *mut CUcontext) -> Code {
     enter(Call::cuStreamGetCtx, 0, |state| {
         let out = Out::new(context)?;
-        let device = read(state, stream, |stream| stream.device)?;
-        out.put(state.contexts.get(device).copied().unwrap_or(0) as CUcontext);
+        let (device, green) = read(state, stream, |stream| (stream.device, stream.green))?;
+        let primary = state.contexts.get(device).copied().unwrap_or(0);
+        out.put(if green == 0 { primary } else { green } as CUcontext);
         Ok(())
     })
 }

@@ -134,6 +134,13 @@ fn nulls_and_zeros_never_crash() {
         call!(cuEventQuery(null_mut()));
         call!(cuEventSynchronize(null_mut()));
         call!(cuEventElapsedTime(null_mut(), null_mut(), null_mut()));
+        call!(cuDeviceGetDevResource(0, null_mut(), 0));
+        call!(cuDevSmResourceSplitByCount(null_mut(), null_mut(), null(), null_mut(), 0, 0));
+        call!(cuDevResourceGenerateDesc(null_mut(), null_mut(), 0));
+        call!(cuGreenCtxCreate(null_mut(), null_mut(), 0, 0));
+        call!(cuGreenCtxDestroy(null_mut()));
+        call!(cuCtxFromGreenCtx(null_mut(), null_mut()));
+        call!(cuGreenCtxStreamCreate(null_mut(), null_mut(), 0, 0));
         call!(cuProfilerStart());
         call!(cuProfilerStop());
         call!(cuModuleLoadData(null_mut(), null()));

@@ -1,0 +1,196 @@
+/* Workspaces of cuBLAS's handles in captures. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* library: fake_cublas */
+/* env: FAKE_CUBLAS_ALLOCATES=1 */
+#include "multiplying.h"
+
+static plinth_graph_t captured_product(product *of) {
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
+  multiply(handle_now(), of);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  return graph;
+}
+
+TEST(a_captured_product_is_right_at_each_replay) {
+  need_blas();
+  product *of = new_product(0, 4);
+  plinth_stream_t where = on_new_stream(0);
+  multiply(handle_now(), of);
+  finish(where);
+  plinth_graph_t graph = captured_product(of);
+  for (unsigned round = 0; round < 3; round++) {
+    fill_product(of, 50 + round);
+    CHECK_OK(plinth_graph_replay(graph));
+    expect_right(of, where);
+  }
+  CHECK_OK(plinth_graph_destroy(graph));
+  free_product(of);
+  CHECK_OK(plinth_clear_blas_workspaces());
+  expect_nothing_left();
+}
+
+/* The workspace of a graph is nobody else's for as long as the graph is there. */
+TEST(a_graph_keeps_its_workspace) {
+  need_blas();
+  product *of = new_product(0, 5);
+  plinth_stream_t where = on_new_stream(0);
+  void *handle = handle_now();
+  void *eager = on_host_device() ? workspace(handle) : NULL;
+  plinth_graph_t graph = captured_product(of);
+  CHECK_EQ(graph_allocated(graph), 0);
+  CHECK(graph_held(graph) >= usual_bytes());
+  if (on_host_device()) {
+    CHECK(workspace(handle) != eager);
+    CHECK(workspace(handle_now()) == eager);
+  }
+  CHECK_OK(plinth_clear_blas_workspaces());
+  CHECK_EQ(allocated(0), 0);
+  CHECK_OK(plinth_empty_cache());
+  CHECK(graph_held(graph) >= usual_bytes());
+  /* What others have now, a replay must not touch. */
+  unsigned char *taken[40];
+  void *pinned = pinned_memory(MIB);
+  for (int index = 0; index < 40; index++) {
+    taken[index] = alloc_on(MIB, 0, where);
+    fill_words(taken[index], 0xA5A5A5A5u, MIB, where);
+  }
+  CHECK_OK(plinth_graph_replay(graph));
+  expect_right(of, where);
+  for (int index = 0; index < 40; index++) {
+    CHECK(has_words(taken[index], 0xA5A5A5A5u, MIB, where, pinned));
+    release(taken[index]);
+  }
+  CHECK_OK(plinth_pinned_free(pinned));
+  CHECK_OK(plinth_graph_destroy(graph));
+  free_product(of);
+  expect_nothing_left();
+}
+
+/* Everything that is made at first use is made in the capture. */
+TEST(the_first_handle_is_made_in_a_capture) {
+  void *handle = NULL;
+  if (on_host_device()) {
+    need_blas();
+  }
+  product *of = new_product(0, 6);
+  plinth_stream_t where = on_new_stream(0);
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
+  const plinth_status_t status = plinth_current_blas_handle(&handle);
+  if (status == PLINTH_ERROR_LIBRARY_UNAVAILABLE && !on_host_device()) {
+    SKIP("needs cuBLAS");
+  }
+  CHECK_OK(status);
+  multiply(handle, of);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  expect_right(of, where);
+  if (on_host_device()) {
+    CHECK_EQ(handles_made(), 1);
+  }
+  CHECK_OK(plinth_graph_destroy(graph));
+  free_product(of);
+  expect_nothing_left();
+}
+
+TEST(both_streams_of_a_capture_have_workspaces_of_the_graph) {
+  need_blas();
+  product *one = new_product(0, 7), *two = new_product(0, 8);
+  plinth_stream_t other = stream_on(0);
+  plinth_stream_t where = on_new_stream(0);
+  CHECK_OK(plinth_set_stream(other));
+  handle_now();
+  CHECK_OK(plinth_set_stream(where));
+  handle_now();
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
+  CHECK_OK(plinth_stream_wait_stream(other, where));
+  multiply(handle_now(), one);
+  void *first = on_host_device() ? workspace(handle_now()) : NULL;
+  CHECK_OK(plinth_set_stream(other));
+  multiply(handle_now(), two);
+  if (on_host_device()) {
+    CHECK(workspace(handle_now()) != first);
+  }
+  CHECK_OK(plinth_set_stream(where));
+  CHECK_OK(plinth_stream_wait_stream(where, other));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK(graph_held(graph) >= 2 * usual_bytes());
+  CHECK_OK(plinth_graph_replay(graph));
+  expect_right(one, where);
+  expect_right(two, where);
+  CHECK_OK(plinth_graph_destroy(graph));
+  free_product(one);
+  free_product(two);
+}
+
+TEST(a_capture_that_is_given_up_gives_the_workspace_back) {
+  need_blas();
+  product *of = new_product(0, 9);
+  on_new_stream(0);
+  handle_now();
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
+  multiply(handle_now(), of);
+  CHECK_OK(plinth_graph_reset(graph));
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_clear_blas_workspaces());
+  multiply(handle_now(), of);
+  expect_right(of, current_stream());
+  CHECK_OK(plinth_clear_blas_workspaces());
+  free_product(of);
+  expect_nothing_left();
+}
+
+/* Of a capture by the driver's own calls nobody hears the end. */
+TEST(captures_of_the_programs_own_share_a_workspace_until_it_is_cleared) {
+  need_blas();
+  plinth_stream_t where = on_new_stream(0);
+  void *graph = NULL, *memory[3] = {NULL, NULL, NULL};
+  void *handle = handle_now();
+  const size_t bytes = allocated(0);
+  memory[0] = on_host_device() ? workspace(handle) : NULL;
+  for (int round = 1; round < 3; round++) {
+    begin_capture(where, CU_STREAM_CAPTURE_MODE_RELAXED);
+    CHECK_SAME(handle_now(), handle);
+    memory[round] = on_host_device() ? workspace(handle) : NULL;
+    CHECK_OK(plinth_sleep(1, where));
+    CHECK_EQ(end_capture(where, &graph), CUDA_SUCCESS);
+    DRIVER(driver_graph_destroy, destroy, "cuGraphDestroy");
+    CHECK_EQ(destroy(graph), CUDA_SUCCESS);
+    CHECK_EQ(allocated(0), 2 * bytes);
+  }
+  CHECK_SAME(memory[1], memory[2]);
+  CHECK(memory[0] != memory[1] || !on_host_device());
+  CHECK_OK(plinth_clear_blas_workspaces());
+  expect_nothing_left();
+}
+
+static void *clear_again_and_again(void *context) {
+  const int number = *(int *)context;
+  if (number == 0) {
+    for (int round = 0; round < 200; round++) {
+      CHECK_OK(plinth_clear_blas_workspaces());
+      sleep_a_little();
+    }
+    return NULL;
+  }
+  on_new_stream(0);
+  for (int round = 0; round < 200; round++) {
+    handle_now();
+    plinth_graph_t graph = new_graph(0);
+    CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
+    handle_now();
+    CHECK_OK(plinth_sleep(1, current_stream()));
+    CHECK_OK(plinth_graph_capture_end(graph));
+    CHECK_OK(plinth_graph_destroy(graph));
+  }
+  return NULL;
+}
+
+TEST(workspaces_are_cleared_while_others_are_made) {
+  need_stand_in();
+  run_threads(4, clear_again_and_again);
+  CHECK_OK(plinth_clear_blas_workspaces());
+  expect_nothing_left();
+}

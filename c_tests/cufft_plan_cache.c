@@ -1,0 +1,136 @@
+/* The cache of cuFFT's plans. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* library: fake_cufft */
+/* env: FAKE_CUFFT_ALLOCATES=1 */
+#include "transforming.h"
+
+TEST(a_plan_is_found_again) {
+  need_cufft();
+  plinth_cufft_params_t params = params_of(2, PLINTH_CUFFT_R2C, 32);
+  params.sizes[0] = 2;
+  params.sizes[1] = 3;
+  params.sizes[2] = 8;
+  plinth_cufft_params_t spelled = params;
+  const int64_t input[] = {24, 8, 1, 0}, output[] = {15, 5, 1, 0};
+  memcpy(spelled.input_strides, input, sizeof input);
+  memcpy(spelled.output_strides, output, sizeof output);
+  CHECK_EQ(cached(0), 0);
+  CHECK_OK(plinth_cufft_plan_destroy(plan_for(&params, 0)));
+  CHECK_OK(plinth_cufft_plan_destroy(plan_for(&spelled, 0)));
+  spelled.sizes[3] = 55; /* Beyond the rank nothing counts. */
+  CHECK_OK(plinth_cufft_plan_destroy(plan_for(&spelled, 0)));
+  CHECK_EQ(cached(0), 1);
+  params.number.bits = 64;
+  CHECK_OK(plinth_cufft_plan_destroy(plan_for(&params, 0)));
+  params.transform = PLINTH_CUFFT_C2R;
+  CHECK_OK(plinth_cufft_plan_destroy(plan_for(&params, 0)));
+  params.sizes[0] = 3;
+  CHECK_OK(plinth_cufft_plan_destroy(plan_for(&params, 0)));
+  params.output_strides[2] = 1;
+  params.output_strides[1] = 10;
+  params.output_strides[0] = 40;
+  CHECK_OK(plinth_cufft_plan_destroy(plan_for(&params, 0)));
+  CHECK_EQ(cached(0), 5);
+  if (on_host_device()) {
+    CHECK_EQ(plans_ever(), 5);
+    CHECK_EQ(plans_now(), 5);
+  }
+}
+
+TEST(under_a_limit_of_two_the_one_that_was_not_used_goes) {
+  need_cufft();
+  const plinth_cufft_params_t a = row_of(1, 8), b = row_of(1, 9), c = row_of(1, 10);
+  int64_t most = UNTOUCHED;
+  CHECK_OK(plinth_cufft_plan_cache_max_size(0, &most));
+  CHECK_EQ(most, 4096);
+  CHECK_OK(plinth_cufft_plan_cache_set_max_size(2, 0));
+  CHECK_OK(plinth_cufft_plan_cache_max_size(-1, &most));
+  CHECK_EQ(most, 2);
+  CHECK_OK(plinth_cufft_plan_destroy(plan_for(&a, 0)));
+  CHECK_OK(plinth_cufft_plan_destroy(plan_for(&b, 0)));
+  CHECK_OK(plinth_cufft_plan_destroy(plan_for(&a, 0)));
+  CHECK_EQ(cached(0), 2);
+  CHECK_OK(plinth_cufft_plan_destroy(plan_for(&c, 0)));
+  CHECK_EQ(cached(0), 2);
+  if (on_host_device()) {
+    CHECK_EQ(plans_ever(), 3);
+    CHECK_EQ(plans_now(), 2);
+    CHECK_OK(plinth_cufft_plan_destroy(plan_for(&a, 0)));
+    CHECK_OK(plinth_cufft_plan_destroy(plan_for(&c, 0)));
+    CHECK_EQ(plans_ever(), 3);
+    CHECK_OK(plinth_cufft_plan_destroy(plan_for(&b, 0)));
+    CHECK_EQ(plans_ever(), 4);
+    CHECK_OK(plinth_cufft_plan_destroy(plan_for(&c, 0)));
+    CHECK_EQ(plans_ever(), 4);
+    CHECK_OK(plinth_cufft_plan_destroy(plan_for(&a, 0)));
+    CHECK_EQ(plans_ever(), 5);
+  }
+  CHECK_OK(plinth_cufft_plan_cache_set_max_size(1, 0));
+  CHECK_EQ(cached(0), 1);
+  CHECK_OK(plinth_cufft_plan_cache_clear(0));
+  CHECK_EQ(cached(0), 0);
+  if (on_host_device()) {
+    CHECK_EQ(plans_now(), 0);
+  }
+}
+
+TEST(a_plan_that_somebody_has_lives_on) {
+  need_cufft();
+  plinth_stream_t stream = on_new_stream(0);
+  transform *of[4];
+  plinth_cufft_plan_t plans[4];
+  CHECK_OK(plinth_cufft_plan_cache_set_max_size(2, 0));
+  for (int index = 0; index < 4; index++) {
+    of[index] = new_transform(row_of(1, 16 + index), PLINTH_CUFFT_FORWARD, false, 0, (uint64_t)index);
+    plans[index] = plan_for(&of[index]->params, 0);
+  }
+  CHECK_EQ(cached(0), 2);
+  CHECK_OK(plinth_cufft_plan_cache_clear(0));
+  for (int index = 0; index < 4; index++) {
+    carry_out(of[index], plans[index]);
+    CHECK_OK(plinth_cufft_plan_destroy(plans[index]));
+    expect_transformed(of[index], stream);
+    free_transform(of[index]);
+  }
+  if (on_host_device()) {
+    CHECK_EQ(plans_now(), 0);
+  }
+}
+
+TEST(a_cache_of_no_plans_keeps_none) {
+  need_cufft();
+  plinth_stream_t stream = on_new_stream(0);
+  CHECK_OK(plinth_cufft_plan_cache_set_max_size(0, 0));
+  transform *of = new_transform(row_of(2, 15), PLINTH_CUFFT_INVERSE, false, 0, 8);
+  for (int round = 0; round < 3; round++) {
+    plinth_cufft_plan_t plan = plan_for(&of->params, 0);
+    carry_out(of, plan);
+    CHECK_OK(plinth_cufft_plan_destroy(plan));
+    expect_transformed(of, stream);
+    forget_output(of, stream);
+    CHECK_EQ(cached(0), 0);
+  }
+  if (on_host_device()) {
+    CHECK_EQ(plans_ever(), 3);
+    CHECK_EQ(plans_now(), 0);
+  }
+  free_transform(of);
+}
+
+TEST(the_cache_refuses_what_torch_refuses) {
+  int64_t number = UNTOUCHED;
+  CHECK_STATUS(plinth_cufft_plan_cache_set_max_size(-1, 0), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("cuFFT plan cache size must be non-negative, but got -1");
+  CHECK_OK(plinth_cufft_plan_cache_max_size(0, &number));
+  CHECK_EQ(number, 4096);
+  number = UNTOUCHED;
+  const int32_t wrong[] = {device_count(), -2};
+  for (int index = 0; index < 2; index++) {
+    CHECK_STATUS(plinth_cufft_plan_cache_set_max_size(1, wrong[index]), PLINTH_ERROR_INVALID_DEVICE);
+    CHECK_STATUS(plinth_cufft_plan_cache_max_size(wrong[index], &number), PLINTH_ERROR_INVALID_DEVICE);
+    CHECK_STATUS(plinth_cufft_plan_cache_size(wrong[index], &number), PLINTH_ERROR_INVALID_DEVICE);
+    CHECK_STATUS(plinth_cufft_plan_cache_clear(wrong[index]), PLINTH_ERROR_INVALID_DEVICE);
+  }
+  CHECK_STATUS(plinth_cufft_plan_cache_max_size(0, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_cufft_plan_cache_size(0, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_EQ(number, UNTOUCHED);
+}

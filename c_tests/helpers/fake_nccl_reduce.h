@@ -1,0 +1,61 @@
+/*
+ * The reductions of the stand-in for NCCL.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+
+#ifndef FAKE_NCCL_REDUCE_H
+#define FAKE_NCCL_REDUCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+__extension__ typedef _Float16 half;
+
+static float from_bfloat(uint16_t bits) {
+  const uint32_t wide = (uint32_t)bits << 16;
+  float value;
+  memcpy(&value, &wide, sizeof value);
+  return value;
+}
+
+static uint16_t to_bfloat(float value) {
+  uint32_t wide;
+  memcpy(&wide, &value, sizeof wide);
+  return (uint16_t)((wide + 0x7FFF + (wide >> 16 & 1)) >> 16);
+}
+
+#define COMBINE(sum, value, op) \
+  ((op) == 1 ? (sum) * (value) : (op) == 2 ? ((sum) > (value) ? (sum) : (value)) \
+   : (op) == 3 ? ((sum) < (value) ? (sum) : (value)) : (sum) + (value))
+#define PART(type, rank) ((const type *)(parts + (size_t)(rank) * stride))
+#define REDUCE_AS(type, wide, read, write)                                                    \
+  for (size_t index = 0; index < count; index++) {                                            \
+    wide sum = read(PART(type, 0)[index]);                              \
+    for (int rank = 1; rank < ranks; rank++) {                                             \
+      const wide value = read(PART(type, rank)[index]);                 \
+      sum = (wide)COMBINE(sum, value, op);                                                    \
+    }                                                                                         \
+    ((type *)to)[index] = (type)write(op == 4 ? (wide)(sum / (wide)ranks) : sum);           \
+  }                                                                                           \
+  break
+#define SAME(value) (value)
+
+/* Reduces what the ranks gave, in their order, into `to`. The parts lie so many bytes apart; kind and op are NCCL's. */
+static void reduce(const unsigned char *parts, size_t stride, int ranks, void *to, size_t count, int kind, int op) {
+  switch (kind) {
+    case 0: REDUCE_AS(int8_t, int8_t, SAME, SAME);
+    case 1: REDUCE_AS(uint8_t, uint8_t, SAME, SAME);
+    case 2: REDUCE_AS(int32_t, int32_t, SAME, SAME);
+    case 3: REDUCE_AS(uint32_t, uint32_t, SAME, SAME);
+    case 4: REDUCE_AS(int64_t, int64_t, SAME, SAME);
+    case 5: REDUCE_AS(uint64_t, uint64_t, SAME, SAME);
+    case 6: REDUCE_AS(half, float, SAME, SAME);
+    case 7: REDUCE_AS(float, float, SAME, SAME);
+    case 8: REDUCE_AS(double, double, SAME, SAME);
+    default: REDUCE_AS(uint16_t, float, from_bfloat, to_bfloat);
+  }
+}
+
+#endif

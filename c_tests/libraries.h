@@ -1,0 +1,48 @@
+/*
+ * What the tests of CUDA's mathematical libraries share: the libraries themselves, or their stand-ins.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+
+#ifndef LIBRARIES_H
+#define LIBRARIES_H
+
+#include "driver.h"
+#include "graphing.h"
+#include "process.h"
+
+#include <dlfcn.h>
+#include <libgen.h>
+
+/* Names a stand-in that lies beside the program in a variable of the environment. Before the first use of the library. */
+static inline void name_library(const char *variable, const char *name) {
+  char path[1024];
+  char library[1200];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+  CHECK(length > 0);
+  path[length] = '\0';
+  snprintf(library, sizeof library, "%s/%s.so", dirname(path), name);
+  setenv(variable, library, 1);
+}
+
+/* A function of the library that plinth has loaded: the one that the variable names, where that is not "", or one by one of
+ * these names. */
+static inline void *function_of(const char *variable, const char *const *names, const char *symbol) {
+  const char *path = variable[0] == '\0' ? NULL : getenv(variable);
+  void *library = path != NULL && path[0] != '\0' ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+  for (; library == NULL && *names != NULL; names++) {
+    library = dlopen(*names, RTLD_NOW | RTLD_NOLOAD);
+  }
+  CHECK(library != NULL);
+  void *found = dlsym(library, symbol);
+  CHECK(found != NULL);
+  return found;
+}
+
+static inline plinth_stream_t current_stream(void) {
+  plinth_stream_t stream = (plinth_stream_t)UNTOUCHED_POINTER;
+  CHECK_OK(plinth_current_stream(-1, &stream));
+  return stream;
+}
+
+#endif

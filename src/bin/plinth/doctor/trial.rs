@@ -1,0 +1,38 @@
+//! A trial: a context on each device, and a little memory of it. It finds what nothing else tells.
+
+use super::{Finding, Weight};
+use plinth::{
+    device::Device,
+    driver::Stream,
+    error::Result,
+    memory,
+    runtime::{self, Runtime},
+};
+
+const BYTES: u64 = 1 << 20;
+
+/// What there is to say.
+pub fn check() -> Vec<Finding> {
+    let runtime = match runtime::ready() {
+        Ok(runtime) => runtime,
+        Err(error) => return vec![Finding::new(Weight::Problem, "trial", error.message(), "See above")],
+    };
+    let each = runtime.devices().iter().map(|device| match try_device(runtime, device) {
+        Ok(()) => Finding::fine("trial", format!("Memory of device {} was allocated and freed", device.ordinal)),
+        Err(error) => Finding::new(
+            Weight::Problem,
+            "trial",
+            format!("Device {} cannot be used: {}", device.ordinal, error.message()),
+            "See plinth top for who uses it, and dmesg of NVRM",
+        ),
+    });
+    each.collect()
+}
+
+fn try_device(runtime: &Runtime, device: &Device) -> Result<()> {
+    let number = device.ordinal as i32;
+    let address = memory::caching_alloc(BYTES, number, Stream::DEFAULT)?;
+    let reached = device.with_context(&runtime.driver, |driver| Ok(driver.stream_synchronize(Stream::DEFAULT)?));
+    memory::caching_free(address)?;
+    reached
+}

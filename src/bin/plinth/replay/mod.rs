@@ -1,0 +1,310 @@
+//! `plinth replay`: a recorded trace, allocated again by this library's allocator.
+//!
+//! The first pass meets an allocator that has nothing, and times each operation. Then everything is freed and the trace comes
+//! again, round after round: that is the steady state, timed as a whole so that no clock is in it.
+
+mod trace;
+
+use super::{
+    failure::{Failure, Result},
+    output::{Columns, Output, bytes, heading},
+};
+use clap::Args;
+use plinth::{
+    driver::{Kind, Stream},
+    error::Error,
+    memory, runtime,
+    status::Status,
+    stream,
+};
+use serde_json::{Value, json};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+use trace::{Event, Operation, Trace};
+
+/// What `plinth replay` is told.
+#[derive(Args)]
+pub struct Options {
+    /// A trace, as plinth_trace_start writes it
+    trace: PathBuf,
+    /// The number of the device
+    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
+    on: u32,
+    /// The most memory that may be held, as a multiple of the trace's peak
+    #[arg(long, value_name = "RATIO")]
+    limit: Option<f64>,
+    /// How often the trace comes again after the first pass
+    #[arg(long, default_value_t = 9)]
+    rounds: u32,
+}
+
+/// Events between two looks at the clock, for the bar.
+const STRETCH: usize = 4096;
+
+/// One time through the trace.
+struct Pass {
+    time: Duration,
+    /// The most bytes that were held.
+    peak_held: u64,
+    /// With every block freed.
+    held_after: u64,
+}
+
+/// The operation that took longest.
+struct Worst {
+    time: Duration,
+    event: usize,
+}
+
+/// Where memory ran out.
+struct OutOfMemory {
+    event: usize,
+    request: u64,
+    live: u64,
+    reason: String,
+}
+
+struct Replay<'a> {
+    trace: &'a Trace,
+    device: i32,
+    streams: Vec<Stream>,
+    /// The addresses of the blocks, by slot; 0 where there is none.
+    blocks: Vec<u64>,
+}
+
+impl Replay<'_> {
+    fn new(trace: &Trace, device: i32) -> Result<Replay<'_>> {
+        let runtime = runtime::ready()?;
+        let mut streams = Vec::new();
+        for _ in 0..trace.streams {
+            // Of its own for each, however many: the library's pools would hand the same out again.
+            let made = runtime.device(device)?.with_context(&runtime.driver, |driver| Ok(driver.stream_create(0)?))?;
+            stream::from_external(made, device)?;
+            streams.push(made);
+        }
+        Ok(Replay { trace, device, streams, blocks: vec![0; trace.slots as usize] })
+    }
+
+    fn step(&mut self, event: Event) -> plinth::error::Result<()> {
+        let block = &mut self.blocks[event.slot as usize];
+        match event.operation {
+            Operation::Allocate { size, stream } => {
+                *block = memory::caching_alloc(size, self.device, self.streams[usize::from(stream)])?;
+                Ok(())
+            }
+            Operation::Free { .. } => memory::caching_free(std::mem::take(block)),
+        }
+    }
+
+    /// What went wrong at an event.
+    fn explain(&self, at: usize, error: Error) -> std::result::Result<OutOfMemory, Failure> {
+        let event = self.trace.events[at];
+        let Operation::Allocate { size, .. } = event.operation else { return Err(error.into()) };
+        if error.status() != Status::OUT_OF_MEMORY {
+            return Err(error.into());
+        }
+        let live = self.trace.events[..at].iter().fold(0, |live, event| match event.operation {
+            Operation::Allocate { size, .. } => live + size,
+            Operation::Free { size } => live - size,
+        });
+        Ok(OutOfMemory { event: at, request: size, live, reason: error.message().to_owned() })
+    }
+
+    fn free_all(&mut self) -> Result<()> {
+        for block in &mut self.blocks {
+            memory::caching_free(std::mem::take(block))?;
+        }
+        Ok(())
+    }
+
+    /// Goes through the trace once. `timed` looks at the clock around each event; what it gives back is the longest.
+    fn pass(&mut self, timed: bool, tick: impl Fn(u64)) -> Result<std::result::Result<(Pass, Worst), OutOfMemory>> {
+        memory::reset_peak_stats(self.device)?;
+        let mut worst = Worst { time: Duration::ZERO, event: 0 };
+        let mut time = Duration::ZERO;
+        let trace = self.trace;
+        for (stretch, events) in trace.events.chunks(STRETCH).enumerate() {
+            let first = stretch * STRETCH;
+            let mut failed = None;
+            let begun = Instant::now();
+            for (index, event) in events.iter().enumerate() {
+                let before = timed.then(Instant::now);
+                if let Err(error) = self.step(*event) {
+                    failed = Some((first + index, error));
+                    break;
+                }
+                if let Some(took) = before.map(|before| before.elapsed()).filter(|took| *took > worst.time) {
+                    worst = Worst { time: took, event: first + index };
+                }
+            }
+            time += begun.elapsed();
+            if let Some((at, error)) = failed {
+                let explained = self.explain(at, error)?;
+                self.free_all()?;
+                return Ok(Err(explained));
+            }
+            tick(events.len() as u64);
+        }
+        self.free_all()?;
+        let (held_after, peak_held) = memory::reserved(self.device)?;
+        Ok(Ok((Pass { time, peak_held, held_after }, worst)))
+    }
+}
+
+/// What a replay found.
+struct Report {
+    device: String,
+    limit: Option<u64>,
+    first: Option<Pass>,
+    worst: Worst,
+    rounds: Vec<Pass>,
+    out_of_memory: Option<OutOfMemory>,
+}
+
+/// Lets the device hold no more than so many times the trace's peak.
+fn limit(options: &Options, peak_live: u64, total: u64) -> Result<Option<u64>> {
+    let Some(ratio) = options.limit else { return Ok(None) };
+    if !(ratio > 0.0 && ratio.is_finite()) {
+        return Err(Failure::Senseless(format!("--limit {ratio} is no positive number")));
+    }
+    let limit = (peak_live as f64 * ratio) as u64;
+    if limit > total {
+        let (limit, total) = (bytes(limit), bytes(total));
+        return Err(Failure::Senseless(format!("the limit of {limit} is more than the device has: {total}")));
+    }
+    memory::set_fraction(limit as f64 / total as f64, options.on as i32)?;
+    Ok(Some(limit))
+}
+
+fn replay(options: &Options, trace: &Trace, output: &Output) -> Result<Report> {
+    let runtime = runtime::ready()?;
+    let number = i32::try_from(options.on).unwrap_or(i32::MAX);
+    let properties = runtime.device(number)?.properties(&runtime.driver)?;
+    let limit = limit(options, trace.peak_live, properties.total_memory)?;
+    let mut report = Report {
+        device: match runtime.driver.kind() {
+            Kind::Cuda => properties.name.clone(),
+            Kind::Host => format!("the host device, as {}", properties.name),
+        },
+        limit,
+        first: None,
+        worst: Worst { time: Duration::ZERO, event: 0 },
+        rounds: Vec::new(),
+        out_of_memory: None,
+    };
+    let mut replay = Replay::new(trace, number)?;
+    let events = trace.events.len() as u64;
+    let bar = output.progress("replaying", events * (1 + u64::from(options.rounds)));
+    for round in 0..=options.rounds {
+        match replay.pass(round == 0, |count| bar.inc(count))? {
+            Ok((pass, worst)) if round == 0 => (report.first, report.worst) = (Some(pass), worst),
+            Ok((pass, _)) => report.rounds.push(pass),
+            Err(out) => {
+                report.out_of_memory = Some(out);
+                break;
+            }
+        }
+    }
+    memory::check()?;
+    Ok(report)
+}
+
+/// Runs it.
+pub fn run(options: &Options, output: &Output) -> Result<()> {
+    let trace = trace::read(&options.trace)?;
+    let report = replay(options, &trace, output)?;
+    if output.json {
+        output.value(&as_json(&trace, &report))?;
+    } else {
+        output.text(&as_text(&trace, &report))?;
+    }
+    if report.out_of_memory.is_some() { Err(Failure::Found) } else { Ok(()) }
+}
+
+fn each(pass: &Pass, trace: &Trace) -> f64 {
+    pass.time.as_nanos() as f64 / trace.events.len().max(1) as f64
+}
+
+/// The round in the middle, by time.
+fn median(rounds: &[Pass]) -> Option<&Pass> {
+    let mut sorted: Vec<&Pass> = rounds.iter().collect();
+    sorted.sort_by_key(|pass| pass.time);
+    sorted.get(sorted.len() / 2).copied()
+}
+
+fn as_json(trace: &Trace, report: &Report) -> Value {
+    let pass = |pass: &Pass| {
+        json!({
+            "nanoseconds": pass.time.as_nanos() as u64,
+            "nanoseconds_per_event": each(pass, trace),
+            "peak_held": pass.peak_held,
+            "held_after": pass.held_after,
+        })
+    };
+    json!({
+        "device": report.device,
+        "events": trace.events.len(),
+        "streams": trace.streams,
+        "peak_live": trace.peak_live,
+        "limit": report.limit,
+        "first": report.first.as_ref().map(pass),
+        "worst": { "nanoseconds": report.worst.time.as_nanos() as u64, "event": report.worst.event },
+        "rounds": report.rounds.iter().map(pass).collect::<Vec<Value>>(),
+        "median": median(&report.rounds).map(pass),
+        "out_of_memory": report.out_of_memory.as_ref().map(|out| json!({
+            "event": out.event, "request": out.request, "live": out.live, "reason": out.reason,
+        })),
+    })
+}
+
+fn as_text(trace: &Trace, report: &Report) -> String {
+    let streams = if trace.streams == 1 { "" } else { "s" };
+    let mut text =
+        format!("{} events on {} stream{streams}, on {}\n", trace.events.len(), trace.streams, report.device);
+    if let Some(limit) = report.limit {
+        text += &format!("No more than {} may be held\n", bytes(limit));
+    }
+    let mut table = Columns::new(&[
+        "pass",
+        ">time",
+        ">an event",
+        ">peak live",
+        ">peak held",
+        ">held/live",
+        ">held when all is free",
+    ]);
+    let mut row = |name: String, pass: &Pass| {
+        let ratio = match trace.peak_live {
+            0 => "-".to_owned(),
+            live => format!("{:.3}", pass.peak_held as f64 / live as f64),
+        };
+        table.row([
+            name,
+            format!("{:.2} ms", pass.time.as_secs_f64() * 1e3),
+            format!("{:.0} ns", each(pass, trace)),
+            bytes(trace.peak_live),
+            bytes(pass.peak_held),
+            ratio,
+            bytes(pass.held_after),
+        ]);
+    };
+    if let Some(first) = &report.first {
+        row("first".to_owned(), first);
+    }
+    if let Some(middle) = median(&report.rounds) {
+        row(format!("median of {} more", report.rounds.len()), middle);
+    }
+    if report.first.is_some() {
+        text += &format!("\n{}", table.text());
+        let (time, event) = (report.worst.time.as_secs_f64() * 1e6, report.worst.event);
+        text += &format!("\nThe longest operation of the first pass took {time:.1} us: event {event}.\n");
+    }
+    if let Some(out) = &report.out_of_memory {
+        text += &format!("\n{}", heading("Out of memory"));
+        let (request, live) = (bytes(out.request), bytes(out.live));
+        text += &format!("Event {} asks for {request} while {live} are live: {}.\n", out.event, out.reason);
+    }
+    text
+}

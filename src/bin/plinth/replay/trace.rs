@@ -1,0 +1,189 @@
+//! Recorded traces of allocations: reading them, refusing what is none, and making them ready to be replayed.
+//!
+//! The format is described in the library's `memory::trace`, which writes it.
+
+use super::super::failure::{Failure, Result};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fs,
+    path::Path,
+};
+
+/// Bytes of an event in the file.
+const EVENT: usize = 16;
+
+/// What is no trace, by how it begins, and what to do about it.
+const OTHER_FORMATS: [(&[u8], &str); 5] = [
+    (b"\xfd7zXZ", "is compressed by xz; decompress it first: xz -dk"),
+    (b"\x1f\x8b", "is compressed by gzip; decompress it first: gunzip -k"),
+    (b"\x28\xb5\x2f\xfd", "is compressed by zstd; decompress it first: unzstd"),
+    (b"PK\x03\x04", "is a zip archive, not a trace"),
+    (b"\x7fELF", "is a program, not a trace"),
+];
+
+/// What happens to a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// It is allocated on a stream.
+    Allocate {
+        /// Its bytes.
+        size: u64,
+        /// The number of the stream.
+        stream: u16,
+    },
+    /// It is freed.
+    Free {
+        /// Its bytes.
+        size: u64,
+    },
+}
+
+/// An event, ready to be replayed. Blocks have become slots, which are few since they are used again, so that the loop which
+/// is timed looks nothing up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// The place of the block's address.
+    pub slot: u32,
+    /// What happens to it.
+    pub operation: Operation,
+}
+
+/// A trace.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// In their order.
+    pub events: Vec<Event>,
+    /// How many slots they use.
+    pub slots: u32,
+    /// How many streams.
+    pub streams: u16,
+    /// The most bytes that are live at once.
+    pub peak_live: u64,
+}
+
+/// What makes an event senseless.
+type Reason = String;
+
+struct Reader {
+    trace: Trace,
+    live: HashMap<u32, (u32, u64)>,
+    free_slots: Vec<u32>,
+    live_bytes: u64,
+}
+
+impl Reader {
+    fn allocate(&mut self, id: u32, stream: u16, size: u64) -> std::result::Result<Event, Reason> {
+        let total = self.live_bytes.checked_add(size).filter(|total| *total <= i64::MAX as u64);
+        let total = total.ok_or_else(|| format!("block {id} has an impossible size: {size} bytes"))?;
+        if stream > self.trace.streams {
+            let next = self.trace.streams;
+            return Err(format!(
+                "stream {stream} where the next new one is {next}; streams are numbered in order of first use"
+            ));
+        }
+        let Entry::Vacant(place) = self.live.entry(id) else {
+            return Err(format!("block {id} is allocated again without a free in between"));
+        };
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
+            self.trace.slots += 1;
+            self.trace.slots - 1
+        });
+        place.insert((slot, size));
+        if stream == self.trace.streams {
+            self.trace.streams = stream.checked_add(1).ok_or("there are more than 65535 streams")?;
+        }
+        self.live_bytes = total;
+        self.trace.peak_live = self.trace.peak_live.max(total);
+        Ok(Event { slot, operation: Operation::Allocate { size, stream } })
+    }
+
+    fn free(&mut self, id: u32, size: u64) -> std::result::Result<Event, Reason> {
+        let (slot, actual) =
+            self.live.remove(&id).ok_or_else(|| format!("block {id} is freed, but is not allocated"))?;
+        if size != 0 && size != actual {
+            return Err(format!("block {id} is freed with {size} bytes, but has {actual}"));
+        }
+        self.live_bytes -= actual;
+        self.free_slots.push(slot);
+        Ok(Event { slot, operation: Operation::Free { size: actual } })
+    }
+
+    fn event(&mut self, bytes: &[u8; EVENT]) -> std::result::Result<Event, Reason> {
+        let &[a, b, c, d, operation, operation_high, stream, stream_high, ref size @ ..] = bytes;
+        let (id, stream) = (u32::from_le_bytes([a, b, c, d]), u16::from_le_bytes([stream, stream_high]));
+        let size = u64::from_le_bytes(*size);
+        match u16::from_le_bytes([operation, operation_high]) {
+            0 => self.allocate(id, stream, size),
+            1 => self.free(id, size),
+            other => Err(format!("operation {other} is neither 0 (allocate) nor 1 (free)")),
+        }
+    }
+}
+
+/// Reads a trace, and tells of the first thing in it that makes no sense.
+pub fn read(path: &Path) -> Result<Trace> {
+    let bytes = fs::read(path).map_err(|error| Failure::file(path, error))?;
+    if let Some((_, advice)) = OTHER_FORMATS.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        return Err(Failure::Senseless(format!("{} {advice}", path.display())));
+    }
+    parse(&bytes).map_err(|reason| Failure::file(path, reason))
+}
+
+fn parse(bytes: &[u8]) -> std::result::Result<Trace, Reason> {
+    if bytes.is_empty() {
+        return Err("the file is empty".to_owned());
+    }
+    let (events, rest) = bytes.as_chunks::<EVENT>();
+    if !rest.is_empty() {
+        return Err(format!("it is no trace, or cut short: its {} bytes are not a multiple of 16", bytes.len()));
+    }
+    let mut reader = Reader { trace: Trace::default(), live: HashMap::new(), free_slots: Vec::new(), live_bytes: 0 };
+    let mut read = Vec::with_capacity(events.len());
+    for (index, event) in events.iter().enumerate() {
+        read.push(reader.event(event).map_err(|reason| format!("event {index}: {reason}"))?);
+    }
+    reader.trace.events = read;
+    Ok(reader.trace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(events: &[(u32, u16, u16, u64)]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (id, operation, stream, size) in events {
+            bytes.extend(id.to_le_bytes());
+            bytes.extend(operation.to_le_bytes());
+            bytes.extend(stream.to_le_bytes());
+            bytes.extend(size.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn slots_are_used_again() {
+        let trace =
+            parse(&bytes(&[(0, 0, 0, 512), (1, 0, 1, 1024), (0, 1, 0, 0), (2, 0, 0, 100), (1, 1, 0, 1024)])).unwrap();
+        assert_eq!((trace.slots, trace.streams, trace.peak_live), (2, 2, 1536));
+        assert_eq!(trace.events[2], Event { slot: 0, operation: Operation::Free { size: 512 } });
+        assert_eq!(trace.events[3], Event { slot: 0, operation: Operation::Allocate { size: 100, stream: 0 } });
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (events, words) in [
+            (&[(0, 0, 0, 1), (0, 0, 0, 1)][..], "event 1: block 0 is allocated again"),
+            (&[(0, 1, 0, 1)], "event 0: block 0 is freed, but is not allocated"),
+            (&[(0, 0, 0, 1), (0, 1, 0, 2)], "freed with 2 bytes, but has 1"),
+            (&[(0, 0, 3, 1)], "stream 3 where the next new one is 0"),
+            (&[(0, 7, 0, 1)], "operation 7"),
+            (&[(0, 0, 0, u64::MAX)], "impossible size"),
+        ] {
+            let reason = parse(&bytes(events)).unwrap_err();
+            assert!(reason.contains(words), "{reason}");
+        }
+        assert!(parse(&[]).unwrap_err().contains("empty"));
+        assert!(parse(&[0; 17]).unwrap_err().contains("17 bytes"));
+    }
+}

@@ -1,0 +1,267 @@
+//! Reading back what `plinth_dump_snapshot` wrote as JSON.
+
+use super::super::{
+    failure::{Failure, Result},
+    output::Output,
+};
+use plinth::memory::{
+    PoolId,
+    block::Zone,
+    history::{self, Annotation, Entry, Frame, StackId},
+    snapshot::{self, Block, Figures, Segment, Snapshot, Stacks},
+};
+use serde::Deserialize;
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{BufRead, BufReader},
+    path::Path,
+    sync::Arc,
+};
+
+/// How much of a file is read at a time.
+const BUFFER: usize = 1 << 20;
+
+#[derive(Deserialize)]
+struct Whole {
+    stacks: Vec<Vec<StackFrame>>,
+    segments: Vec<SegmentRecord>,
+    #[serde(default)]
+    device_traces: Vec<Vec<EntryRecord>>,
+    #[serde(default)]
+    external_annotations: Vec<AnnotationRecord>,
+    plinth: Own,
+}
+
+#[derive(Deserialize)]
+struct StackFrame {
+    name: String,
+    filename: String,
+    line: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ZoneName {
+    Small,
+    Large,
+}
+
+#[derive(Deserialize)]
+struct SegmentRecord {
+    device: u32,
+    address: u64,
+    stream: usize,
+    segment_type: ZoneName,
+    segment_pool_id: (u64, u64),
+    is_expandable: bool,
+    #[serde(default)]
+    asleep_size: u64,
+    blocks: Vec<BlockRecord>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StateName {
+    Inactive,
+    ActivePendingFree,
+    ActiveAllocated,
+}
+
+#[derive(Deserialize)]
+struct BlockRecord {
+    address: u64,
+    size: u64,
+    requested_size: u64,
+    state: StateName,
+    frames: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ActionName {
+    Alloc,
+    FreeRequested,
+    FreeCompleted,
+    SegmentAlloc,
+    SegmentFree,
+    SegmentMap,
+    SegmentUnmap,
+    Snapshot,
+    Oom,
+}
+
+#[derive(Deserialize)]
+struct EntryRecord {
+    action: ActionName,
+    #[serde(alias = "device_free")]
+    addr: u64,
+    size: u64,
+    stream: usize,
+    time_us: u64,
+    #[serde(default)]
+    user_metadata: String,
+    frames: u32,
+    pool_id: (u64, u64),
+    #[serde(default)]
+    thread: u64,
+}
+
+#[derive(Deserialize)]
+struct AnnotationRecord {
+    name: String,
+    stage: String,
+    device: u32,
+    time_us: u64,
+}
+
+#[derive(Deserialize)]
+struct Own {
+    version: String,
+    time_us: u64,
+    #[serde(default)]
+    devices: Vec<FiguresRecord>,
+}
+
+#[derive(Deserialize)]
+struct FiguresRecord {
+    total_memory: Option<u64>,
+    limit: Option<u64>,
+    reserved: u64,
+}
+
+fn action(name: &ActionName) -> history::Action {
+    use history::Action;
+    match name {
+        ActionName::Alloc => Action::Alloc,
+        ActionName::FreeRequested => Action::FreeRequested,
+        ActionName::FreeCompleted => Action::FreeCompleted,
+        ActionName::SegmentAlloc => Action::SegmentAlloc,
+        ActionName::SegmentFree => Action::SegmentFree,
+        ActionName::SegmentMap => Action::SegmentMap,
+        ActionName::SegmentUnmap => Action::SegmentUnmap,
+        ActionName::Snapshot => Action::Snapshot,
+        ActionName::Oom => Action::Oom,
+    }
+}
+
+fn block(record: &BlockRecord) -> Block {
+    let state = match record.state {
+        StateName::Inactive => snapshot::State::Inactive,
+        StateName::ActivePendingFree => snapshot::State::Pending,
+        StateName::ActiveAllocated => snapshot::State::Active,
+    };
+    let stack = StackId(record.frames);
+    Block { address: record.address, size: record.size, requested: record.requested_size, state, stack }
+}
+
+fn segment(record: &SegmentRecord) -> Segment {
+    let (owner, index) = record.segment_pool_id;
+    Segment {
+        device: record.device,
+        address: record.address,
+        stream: record.stream,
+        pool: PoolId { owner, index },
+        zone: match record.segment_type {
+            ZoneName::Small => Zone::Small,
+            ZoneName::Large => Zone::Large,
+        },
+        expandable: record.is_expandable,
+        asleep: record.asleep_size,
+        blocks: record.blocks.iter().map(block).collect(),
+    }
+}
+
+/// Entries repeat their tags, so these are kept once.
+#[derive(Default)]
+struct Tags(HashMap<String, Arc<str>>);
+
+impl Tags {
+    fn get(&mut self, text: String) -> Option<Arc<str>> {
+        if text.is_empty() {
+            return None;
+        }
+        let tag = self.0.entry(text).or_insert_with_key(|text| Arc::from(text.as_str()));
+        Some(Arc::clone(tag))
+    }
+}
+
+fn entry(record: EntryRecord, tags: &mut Tags) -> Entry {
+    let (owner, index) = record.pool_id;
+    Entry {
+        action: action(&record.action),
+        address: record.addr,
+        size: record.size,
+        stream: record.stream,
+        pool: PoolId { owner, index },
+        time_us: record.time_us,
+        stack: StackId(record.frames),
+        metadata: tags.get(record.user_metadata),
+        thread: record.thread,
+    }
+}
+
+/// The snapshot of a file, which has its stacks by number.
+fn restore(whole: Whole) -> Snapshot {
+    let frames: Vec<Arc<[Frame]>> = whole
+        .stacks
+        .into_iter()
+        .map(|stack| {
+            let each =
+                stack.into_iter().map(|frame| Frame { name: frame.name, file: frame.filename, line: frame.line });
+            each.collect()
+        })
+        .collect();
+    let numbers = (1..frames.len() as u32).map(StackId);
+    let stacks = Stacks::new(numbers, |stack| frames.get(stack.0 as usize).cloned().unwrap_or_default());
+    let mut tags = Tags::default();
+    let trace = |entries: Vec<EntryRecord>, tags: &mut Tags| entries.into_iter().map(|one| entry(one, tags)).collect();
+    let mut traces: Vec<Vec<Entry>> =
+        whole.device_traces.into_iter().map(|entries| trace(entries, &mut tags)).collect();
+    // The page has a history of each device, if an empty one.
+    traces.resize_with(traces.len().max(whole.plinth.devices.len()), Vec::new);
+    Snapshot {
+        segments: whole.segments.iter().map(segment).collect(),
+        traces,
+        annotations: whole
+            .external_annotations
+            .into_iter()
+            .map(|one| Annotation {
+                device: one.device,
+                time_us: one.time_us,
+                name: one.name,
+                begin: one.stage == "START",
+            })
+            .collect(),
+        stacks,
+        figures: whole
+            .plinth
+            .devices
+            .iter()
+            .map(|one| Figures { total: one.total_memory, limit: one.limit, held: one.reserved })
+            .collect(),
+        time_us: whole.plinth.time_us,
+    }
+}
+
+/// Reads a snapshot, and which version of plinth wrote it.
+pub fn read(path: &Path, output: &Output) -> Result<(Snapshot, String)> {
+    let unread = |error: std::io::Error| Failure::file(path, error);
+    let file = File::open(path).map_err(unread)?;
+    let bar = output.progress("reading", file.metadata().map_err(unread)?.len());
+    let mut reader = BufReader::with_capacity(BUFFER, bar.wrap_read(file));
+    match reader.fill_buf().map_err(unread)?.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'{') => {}
+        Some(0x80) => {
+            let advice =
+                "it is a pickle, which PyTorch's viewers read; write a snapshot that ends in .json for this one";
+            return Err(Failure::file(path, advice));
+        }
+        Some(b'<') => return Err(Failure::file(path, "it is a page already; open it in a browser")),
+        _ => return Err(Failure::file(path, "it is no JSON")),
+    }
+    let whole: Whole = serde_json::from_reader(reader)
+        .map_err(|error| Failure::file(path, format!("it is no snapshot that plinth wrote: {error}")))?;
+    let version = whole.plinth.version.clone();
+    Ok((restore(whole), version))
+}

@@ -1,0 +1,233 @@
+//! What a snapshot comes to: sums by device, pool and stack, and the moments that one looks for.
+
+use plinth::memory::{
+    PoolId,
+    history::{Action, Entry, Frame},
+    snapshot::{Segment, Snapshot, State},
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+/// Bytes of blocks, by what they are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Segments.
+    pub segments: u64,
+    /// Blocks in them, the free ones among them.
+    pub blocks: u64,
+    /// Bytes of the segments.
+    pub bytes: u64,
+    /// Bytes in the program's hands.
+    pub active: u64,
+    /// Bytes that were freed, while a stream may still use them.
+    pub pending: u64,
+    /// Bytes of the largest free block.
+    pub largest_free: u64,
+}
+
+impl Sums {
+    fn add(&mut self, segment: &Segment) {
+        self.segments += 1;
+        self.blocks += segment.blocks.len() as u64;
+        self.bytes += segment.bytes();
+        self.active += segment.allocated();
+        self.pending += segment.active() - segment.allocated();
+        let free = segment.blocks.iter().filter(|block| block.state == State::Inactive).map(|block| block.size);
+        self.largest_free = self.largest_free.max(free.max().unwrap_or(0));
+    }
+
+    /// Bytes that are free.
+    pub fn free(&self) -> u64 {
+        self.bytes - self.active - self.pending
+    }
+}
+
+/// What one stack has.
+#[derive(Debug, Clone)]
+pub struct ByStack {
+    /// Its bytes in the program's hands.
+    pub bytes: u64,
+    /// In so many blocks.
+    pub blocks: u64,
+    /// Its functions, the innermost first.
+    pub frames: Arc<[Frame]>,
+}
+
+/// A moment of the history.
+#[derive(Debug, Clone)]
+pub struct Moment {
+    /// The device.
+    pub device: u32,
+    /// Microseconds since 1970.
+    pub time_us: u64,
+    /// The bytes that programs had asked for and had, at that moment.
+    pub live: u64,
+    /// Who called.
+    pub frames: Arc<[Frame]>,
+    /// Where memory ran out, the request and the free bytes of the device.
+    pub request: Option<(u64, u64)>,
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// By device.
+    pub devices: BTreeMap<u32, Sums>,
+    /// By device, pool and stream.
+    pub pools: BTreeMap<(u32, PoolId, usize), Sums>,
+    /// Those that have most first.
+    pub stacks: Vec<ByStack>,
+    /// When each device had most in use, as far as the history goes back.
+    pub peaks: Vec<Moment>,
+    /// When memory ran out, by time.
+    pub out_of_memory: Vec<Moment>,
+    /// Entries of the history.
+    pub entries: u64,
+}
+
+impl Summary {
+    /// Sums a snapshot up.
+    pub fn of(snapshot: &Snapshot) -> Summary {
+        let mut summary = Summary::default();
+        for device in 0..snapshot.figures.len() as u32 {
+            summary.devices.insert(device, Sums::default());
+        }
+        for segment in &snapshot.segments {
+            summary.devices.entry(segment.device).or_default().add(segment);
+            summary.pools.entry((segment.device, segment.pool, segment.stream)).or_default().add(segment);
+        }
+        summary.stacks = by_stack(snapshot);
+        for (device, trace) in snapshot.traces.iter().enumerate() {
+            summary.entries += trace.len() as u64;
+            summary.play_back(snapshot, device as u32, trace);
+        }
+        summary.out_of_memory.sort_by_key(|moment| moment.time_us);
+        summary
+    }
+
+    /// Goes back through a history from what there is at its end.
+    fn play_back(&mut self, snapshot: &Snapshot, device: u32, trace: &[Entry]) {
+        let ours = snapshot.segments.iter().filter(|segment| segment.device == device);
+        let mut live: u64 = ours.map(Segment::requested).sum();
+        let mut peak: Option<Moment> = None;
+        for entry in trace.iter().rev() {
+            let moment =
+                |request| Moment { device, time_us: entry.time_us, live, frames: frames(snapshot, entry), request };
+            if entry.action == Action::Alloc && peak.as_ref().is_none_or(|peak| live > peak.live) {
+                peak = Some(moment(None));
+            }
+            if entry.action == Action::Oom {
+                self.out_of_memory.push(moment(Some((entry.size, entry.address))));
+            }
+            // A history that leaves things out, or began late, does not come out even.
+            match entry.action {
+                Action::Alloc => live = live.saturating_sub(entry.size),
+                Action::FreeCompleted => live = live.saturating_add(entry.size),
+                _ => {}
+            }
+        }
+        self.peaks.extend(peak);
+    }
+}
+
+fn frames(snapshot: &Snapshot, entry: &Entry) -> Arc<[Frame]> {
+    let number = snapshot.stacks.number(entry.stack) as usize;
+    snapshot.stacks.all().get(number).cloned().unwrap_or_default()
+}
+
+fn by_stack(snapshot: &Snapshot) -> Vec<ByStack> {
+    let mut sums: HashMap<u32, (u64, u64)> = HashMap::new();
+    for block in snapshot.segments.iter().flat_map(|segment| &segment.blocks) {
+        if block.state == State::Active {
+            let (bytes, blocks) = sums.entry(snapshot.stacks.number(block.stack)).or_default();
+            *bytes += block.size;
+            *blocks += 1;
+        }
+    }
+    let all = snapshot.stacks.all();
+    let each = sums.into_iter().map(|(number, (bytes, blocks))| {
+        (number, ByStack { bytes, blocks, frames: all.get(number as usize).cloned().unwrap_or_default() })
+    });
+    let mut stacks: Vec<(u32, ByStack)> = each.collect();
+    stacks.sort_by_key(|(number, stack)| (std::cmp::Reverse(stack.bytes), *number));
+    stacks.into_iter().map(|(_, stack)| stack).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth::memory::{
+        block::Zone,
+        history::StackId,
+        snapshot::{Block, Figures, Stacks},
+    };
+
+    fn block(address: u64, size: u64, state: State, stack: u32) -> Block {
+        let requested = if state == State::Inactive { 0 } else { size };
+        Block { address, size, requested, state, stack: StackId(stack) }
+    }
+
+    fn entry(action: Action, size: u64, time_us: u64) -> Entry {
+        let (stack, pool) = (StackId(1), PoolId::DEFAULT);
+        Entry { action, address: 7, size, stream: 0, pool, time_us, stack, metadata: None, thread: 1 }
+    }
+
+    fn snapshot() -> Snapshot {
+        let frame = Frame { name: "train".into(), file: "train.c".into(), line: 7 };
+        let blocks = vec![
+            block(0, 100, State::Active, 1),
+            block(100, 50, State::Inactive, 0),
+            block(150, 30, State::Pending, 1),
+            block(180, 20, State::Active, 0),
+        ];
+        let segment = Segment {
+            device: 0,
+            address: 0,
+            stream: 0,
+            pool: PoolId::DEFAULT,
+            zone: Zone::Small,
+            expandable: true,
+            asleep: 0,
+            blocks,
+        };
+        let trace = vec![
+            entry(Action::Alloc, 100, 1),
+            entry(Action::Alloc, 1000, 2),
+            entry(Action::Oom, 5000, 3),
+            entry(Action::FreeRequested, 1000, 4),
+            entry(Action::FreeCompleted, 1000, 5),
+            entry(Action::Alloc, 50, 6),
+        ];
+        Snapshot {
+            segments: vec![segment],
+            traces: vec![trace],
+            stacks: Stacks::new([StackId(1)], |_| Arc::from([frame.clone()])),
+            figures: vec![Figures::default()],
+            ..Snapshot::default()
+        }
+    }
+
+    #[test]
+    fn sums_are_those_of_the_blocks() {
+        let summary = Summary::of(&snapshot());
+        let expected = Sums { segments: 1, blocks: 4, bytes: 200, active: 120, pending: 30, largest_free: 50 };
+        assert_eq!(summary.devices[&0], expected);
+        assert_eq!(summary.devices[&0].free(), 50);
+        assert_eq!(summary.pools.len(), 1);
+        assert_eq!(summary.stacks.iter().map(|stack| stack.bytes).collect::<Vec<_>>(), [100, 20]);
+        assert_eq!(summary.stacks[0].frames[0].name, "train");
+        assert!(summary.stacks[1].frames.is_empty());
+    }
+
+    #[test]
+    fn the_history_is_played_backwards() {
+        let summary = Summary::of(&snapshot());
+        // 150 at the end, 100 before the last allocation, 1100 while what was freed was there.
+        let out = &summary.out_of_memory[0];
+        assert_eq!((out.time_us, out.live, out.request), (3, 1100, Some((5000, 7))));
+        assert_eq!((summary.peaks[0].time_us, summary.peaks[0].live), (2, 1100));
+        assert_eq!(summary.entries, 6);
+    }
+}

@@ -1,0 +1,148 @@
+//! cuBLAS, loaded at run time: handles, their streams and their workspaces. The products themselves are their user's
+//! calls.
+//!
+//! A handle of cuBLAS is one of cuBLASLt, too.
+
+#![allow(missing_docs)]
+
+use super::{
+    Span, Stream,
+    calls::calls,
+    library::Sought,
+    math::{self, failed, too_old},
+};
+use crate::{error::Result, status::Status};
+use once_cell::sync::OnceCell;
+use std::{
+    ffi::{c_int, c_void},
+    ptr,
+};
+
+/// What a call of cuBLAS's returns: 0, or one of its `cublasStatus_t`.
+pub type Code = c_int;
+
+const SUCCESS: Code = 0;
+const ALLOC_FAILED: Code = 3;
+const INVALID_VALUE: Code = 7;
+const NOT_SUPPORTED: Code = 15;
+/// No code of cuBLAS's: what the stand-in of an absent call returns.
+const ABSENT: Code = -1;
+
+const POINTER_MODE_HOST: c_int = 0;
+const DEFAULT_MATH: c_int = 0;
+const ATOMICS_NOT_ALLOWED: c_int = 0;
+
+pub type RawHandle = *mut c_void;
+pub type RawStream = *mut c_void;
+
+calls! {
+    Code, ABSENT;
+    required 11000 cublasCreate_v2(handle: *mut RawHandle);
+    required 11000 cublasSetStream_v2(handle: RawHandle, stream: RawStream);
+    required 11000 cublasSetWorkspace_v2(handle: RawHandle, workspace: *mut c_void, bytes: usize);
+    required 11000 cublasSetPointerMode_v2(handle: RawHandle, mode: c_int);
+    required 11000 cublasSetMathMode(handle: RawHandle, mode: c_int);
+    required 11000 cublasSetAtomicsMode(handle: RawHandle, mode: c_int);
+}
+
+const LIBRARY: Sought = Sought {
+    what: "cuBLAS",
+    variable: "PLINTH_CUBLAS_LIBRARY",
+    names: &[c"libcublas.so.13", c"libcublas.so.12", c"libcublas.so.11"],
+    in_toolkit: true,
+    in_packages: &["nvidia/cu13/lib", "nvidia/cublas/lib"],
+};
+
+/// A loaded cuBLAS.
+pub struct Cublas {
+    table: Table,
+    on_host_device: bool,
+}
+
+/// A handle of cuBLAS's. Never destroyed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handle(usize);
+
+impl Handle {
+    /// What cuBLAS's own calls take.
+    pub fn value(self) -> usize {
+        self.0
+    }
+
+    fn raw(self) -> RawHandle {
+        self.0 as RawHandle
+    }
+}
+
+/// The one cuBLAS of the process, loaded by now at the latest.
+pub fn get() -> Result<&'static Cublas> {
+    static CUBLAS: OnceCell<Cublas> = OnceCell::new();
+    CUBLAS.get_or_try_init(|| {
+        let library = math::find(&LIBRARY)?;
+        // SAFETY: each call is looked for under its own symbol, whose signature the table states and which the versions
+        // that are looked for all have. The library is never closed.
+        let (table, missing) = unsafe { Table::from_symbols(|call| library.symbol(call.info().c_symbol)) };
+        if let Some(call) = missing {
+            return Err(too_old("cuBLAS", call.info().symbol, call.info().since));
+        }
+        Ok(Cublas { table, on_host_device: math::works_on_host_device(library, c"plinth_cublas_on_host_device") })
+    })
+}
+
+fn check(call: Call, code: Code) -> Result<()> {
+    if code == SUCCESS {
+        return Ok(());
+    }
+    let (name, status) = match code {
+        1 => ("CUBLAS_STATUS_NOT_INITIALIZED", Status::LIBRARY),
+        ALLOC_FAILED => ("CUBLAS_STATUS_ALLOC_FAILED", Status::OUT_OF_MEMORY),
+        INVALID_VALUE => ("CUBLAS_STATUS_INVALID_VALUE", Status::INVALID_VALUE),
+        8 => ("CUBLAS_STATUS_ARCH_MISMATCH", Status::NOT_SUPPORTED),
+        11 => ("CUBLAS_STATUS_MAPPING_ERROR", Status::LIBRARY),
+        13 => ("CUBLAS_STATUS_EXECUTION_FAILED", Status::LIBRARY),
+        14 => ("CUBLAS_STATUS_INTERNAL_ERROR", Status::LIBRARY),
+        NOT_SUPPORTED => ("CUBLAS_STATUS_NOT_SUPPORTED", Status::NOT_SUPPORTED),
+        16 => ("CUBLAS_STATUS_LICENSE_ERROR", Status::LIBRARY),
+        _ => ("", Status::LIBRARY),
+    };
+    Err(failed(call.info().symbol, code, name, status))
+}
+
+impl Cublas {
+    /// Whether it works on the host device, as a stand-in for tests does.
+    pub fn works_on_host_device(&self) -> bool {
+        self.on_host_device
+    }
+
+    /// Makes a handle for the device whose context is current.
+    pub fn create(&self) -> Result<Handle> {
+        let mut handle: RawHandle = ptr::null_mut();
+        // SAFETY: the output is a live local.
+        check(Call::cublasCreate_v2, unsafe { (self.table.cublasCreate_v2)(&mut handle) })?;
+        Ok(Handle(handle as usize))
+    }
+
+    /// Lets a handle be as it was made, whatever its last user set.
+    pub fn reset(&self, handle: Handle) -> Result<()> {
+        let (raw, table) = (handle.raw(), &self.table);
+        // SAFETY: the handle is live and, being in nobody's hands, used by this thread alone; so it is below.
+        check(Call::cublasSetPointerMode_v2, unsafe { (table.cublasSetPointerMode_v2)(raw, POINTER_MODE_HOST) })?;
+        // SAFETY: the same.
+        check(Call::cublasSetMathMode, unsafe { (table.cublasSetMathMode)(raw, DEFAULT_MATH) })?;
+        // SAFETY: the same.
+        check(Call::cublasSetAtomicsMode, unsafe { (table.cublasSetAtomicsMode)(raw, ATOMICS_NOT_ALLOWED) })
+    }
+
+    /// Lets a handle of this thread's work in a stream, with a workspace. The stream goes first: it takes the workspace
+    /// away.
+    pub fn set(&self, handle: Handle, stream: Stream, workspace: Span) -> Result<()> {
+        let (raw, table) = (handle.raw(), &self.table);
+        // SAFETY: the handle is live and this thread's, and the stream is the driver's own.
+        let code = unsafe { (table.cublasSetStream_v2)(raw, stream.handle() as RawStream) };
+        check(Call::cublasSetStream_v2, code)?;
+        // SAFETY: the workspace is a block of the allocator's for this stream, which its owner keeps until the handle
+        // gets another or the program says that nothing uses it.
+        let code = unsafe { (table.cublasSetWorkspace_v2)(raw, workspace.address() as *mut c_void, workspace.bytes()) };
+        check(Call::cublasSetWorkspace_v2, code)
+    }
+}

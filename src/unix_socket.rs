@@ -1,0 +1,118 @@
+//! Unix sockets that carry descriptors: `sendmsg` and `recvmsg`, for which Rust's library has no safe name.
+
+#![allow(unsafe_code)]
+
+use std::{
+    io,
+    mem::size_of,
+    os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd},
+    ptr,
+};
+
+/// The most descriptors that go with one part of a message: Linux takes 253.
+pub const MOST_DESCRIPTORS: usize = 128;
+
+/// Room for the descriptors of a part, aligned as the kernel's headers want it.
+type Control = [u64; 80];
+
+const _: () = {
+    // SAFETY: plain arithmetic on a length.
+    let space = unsafe { libc::CMSG_SPACE((MOST_DESCRIPTORS * size_of::<RawFd>()) as u32) };
+    assert!(space as usize <= size_of::<Control>());
+};
+
+/// The count that a system call returned, or the error that it left.
+pub fn check(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// Whether a descriptor is that of a Unix socket.
+pub fn is_unix_socket(socket: RawFd) -> bool {
+    let (mut domain, mut bytes) = (0_i32, size_of::<i32>() as libc::socklen_t);
+    // SAFETY: both outputs are live locals, and the length is that of the first; a wrong descriptor gives an error.
+    let result =
+        unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_DOMAIN, (&raw mut domain).cast(), &mut bytes) };
+    result == 0 && domain == libc::AF_UNIX
+}
+
+/// Sends some bytes, and all of the descriptors with the first of them. Returns how many bytes went.
+pub fn send(socket: RawFd, bytes: &[u8], descriptors: &[BorrowedFd]) -> io::Result<usize> {
+    let mut control: Control = [0; 80];
+    let mut vector = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
+    // SAFETY: all zeros is a valid value of this plain C structure.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut vector;
+    message.msg_iovlen = 1;
+    if !descriptors.is_empty() {
+        if descriptors.len() > MOST_DESCRIPTORS {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        let length = size_of_val(descriptors) as u32;
+        message.msg_control = control.as_mut_ptr().cast();
+        // SAFETY: plain arithmetic on a length.
+        message.msg_controllen = unsafe { libc::CMSG_SPACE(length) } as usize;
+        // SAFETY: the control buffer is live, aligned for the header, and by the check above has room for the header and
+        // all descriptors; a borrowed descriptor is represented as its number.
+        unsafe {
+            let header = libc::CMSG_FIRSTHDR(&message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(length) as usize;
+            ptr::copy_nonoverlapping(descriptors.as_ptr().cast::<u8>(), libc::CMSG_DATA(header), length as usize);
+        }
+    }
+    // SAFETY: the message describes live buffers of these lengths, which the call only reads.
+    check(unsafe { libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL) })
+}
+
+/// What one call received.
+pub struct Received {
+    /// How many bytes; 0 when the other end is closed.
+    pub bytes: usize,
+    /// Whether some descriptors had no place here: the process has as many files open as it may.
+    pub lost_descriptors: bool,
+    /// Whether the packet had more bytes than there was room for.
+    pub lost_bytes: bool,
+}
+
+/// Receives at most so many bytes, and the descriptors that come with them.
+pub fn receive(socket: RawFd, bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<Received> {
+    let mut control: Control = [0; 80];
+    let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: all zeros is a valid value of this plain C structure.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut vector;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of::<Control>();
+    // SAFETY: the message describes live buffers of these lengths, which nothing else uses during the call.
+    let received = check(unsafe { libc::recvmsg(socket, &mut message, libc::MSG_CMSG_CLOEXEC) })?;
+    // SAFETY: the kernel filled in the control buffer's headers and its length; the loop stays within it.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(&message);
+        while !header.is_null() {
+            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
+                let count = ((*header).cmsg_len - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
+                let data = libc::CMSG_DATA(header).cast::<RawFd>();
+                for index in 0..count {
+                    // SAFETY: the kernel just made this descriptor for this process, and nobody else owns it.
+                    descriptors.push(OwnedFd::from_raw_fd(data.add(index).read_unaligned()));
+                }
+            }
+            header = libc::CMSG_NXTHDR(&message, header);
+        }
+    }
+    Ok(Received {
+        bytes: received,
+        lost_descriptors: message.msg_flags & libc::MSG_CTRUNC != 0,
+        lost_bytes: message.msg_flags & libc::MSG_TRUNC != 0,
+    })
+}
+
+/// Waits until a socket can be read from, or written to.
+pub fn wait(socket: RawFd, write: bool) {
+    let events = if write { libc::POLLOUT } else { libc::POLLIN };
+    let mut entry = libc::pollfd { fd: socket, events, revents: 0 };
+    // SAFETY: the entry is a live local; whatever ends the wait, the caller tries again.
+    unsafe { libc::poll(&mut entry, 1, -1) };
+}

@@ -1,0 +1,416 @@
+//! The command-line tool, run as its users run it, on the host device.
+
+use plinth::{
+    driver::{Stream, table::CALLS},
+    memory::{
+        self, history,
+        snapshot::{self, Snapshot},
+    },
+    runtime::{self, DeviceKind},
+};
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+/// The tool on the host device, with nothing of plinth's or NVIDIA's set that the test did not set.
+fn tool(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if ["PLINTH_", "NCCL_", "CUDA_VISIBLE", "CLICOLOR", "NO_COLOR"].iter().any(|prefix| text.starts_with(prefix)) {
+            command.env_remove(&name);
+        }
+    }
+    command.args(arguments).env("PLINTH_DEVICE", "host");
+    command
+}
+
+fn output(command: &mut Command) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+/// What the tool prints, having ended well and without a word on standard error.
+fn text(arguments: &[&str]) -> String {
+    let (status, stdout, stderr) = output(&mut tool(arguments));
+    assert_eq!((status, stderr.as_str()), (0, ""), "{arguments:?}: {stdout}");
+    // Here is no terminal: no colours, no bars.
+    assert!(!stdout.contains('\x1b'), "{stdout}");
+    stdout
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&text(arguments)).unwrap()
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tool-{name}"));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn contains(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "{word} is not in:\n{text}");
+    }
+}
+
+#[test]
+fn info_tells_what_is_here() {
+    let told = text(&["info"]);
+    let heads = ["Devices", "Access to each other's memory", "Libraries", "Host device", "Settings"];
+    contains(&told, &heads);
+    contains(
+        &told,
+        &["The host device, on the CPU", "NVIDIA H200", "4.00 GiB", "132", "9.0", "libcuda", "NVRTC", "NCCL"],
+    );
+    contains(&told, &["PLINTH_DEVICE", "the kind of device"]);
+}
+
+#[test]
+fn info_is_json_for_programs() {
+    let value = json(&["info", "--json"]);
+    assert_eq!(value["driver"]["kind"], "host");
+    assert_eq!(value["devices"].as_array().unwrap().len(), 2);
+    let device = &value["devices"][1];
+    assert_eq!(device["memory"], 4_u64 << 30);
+    assert_eq!(device["capability"], serde_json::json!([9, 0]));
+    assert_eq!(device["peers"], serde_json::json!([true, null]));
+    assert_eq!(device["uuid"].as_str().unwrap().len(), 36);
+    let names: Vec<_> =
+        value["libraries"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["libcuda", "NVML", "NCCL", "NVRTC", "cudart"]);
+    for library in value["libraries"].as_array().unwrap() {
+        assert!(library["found"] == (library["version"].is_string()), "{library}");
+        assert!(library["found"] != (library["reason"].is_string()), "{library}");
+    }
+    assert_eq!(value["settings"]["PLINTH_DEVICE"], "host");
+    assert_eq!(value["host_device"]["model"], "h200");
+}
+
+#[test]
+fn info_shows_settings_and_what_is_wrong_with_them() {
+    let mut command = tool(&["info"]);
+    command.env("PLINTH_HOST_DEVICES", "none").env("PLINTH_OTHER", "1");
+    let (status, stdout, _) = output(&mut command);
+    assert_eq!(status, 0);
+    contains(&stdout, &["No device: PLINTH_HOST_DEVICES is \"none\"", "Cannot be used", "plinth does not know it"]);
+}
+
+#[test]
+fn a_library_that_is_not_there_is_told_with_the_reason() {
+    let mut command = tool(&["info", "--json"]);
+    command.env("PLINTH_NCCL_LIBRARY", "/nowhere/libnccl.so").env("PLINTH_CUDA_LIBRARY", "/nowhere/libcuda.so");
+    command.env("PLINTH_NVML_LIBRARY", "/nowhere/libnvidia-ml.so");
+    let (_, stdout, _) = output(&mut command);
+    let value: Value = serde_json::from_str(&stdout).unwrap();
+    for library in 0..3 {
+        let library = &value["libraries"][library];
+        assert_eq!(library["found"], false);
+        contains(library["reason"].as_str().unwrap(), &["/nowhere/"]);
+    }
+}
+
+#[test]
+fn top_shows_readings() {
+    contains(&text(&["top", "--once"]), &["busy", "NVIDIA H200", "4.00 GiB", "process", "plinth"]);
+    // Where nobody watches, it ends by itself.
+    contains(&text(&["top"]), &["busy"]);
+    let value = json(&["top", "--once", "--json"]);
+    let device = &value["devices"][0];
+    assert_eq!(device["memory_total"], 4_u64 << 30);
+    assert!(device["memory_used"].is_u64() && device["time_us"].as_u64().unwrap() > 0);
+    assert_eq!(device["processes"][0]["name"], "plinth");
+    let (status, _, stderr) = output(&mut tool(&["top", "--interval", "0"]));
+    assert_eq!(status, 2);
+    contains(&stderr, &["plinth: --interval 0 is no time"]);
+}
+
+#[test]
+fn top_goes_on_at_its_interval() {
+    let mut child = tool(&["top", "--json", "--interval", "0.05"]).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let times = lines.take(3).map(|line| {
+        let value: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        value["devices"][0]["time_us"].as_u64().unwrap()
+    });
+    let times: Vec<u64> = times.collect();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(times[0] + 50_000 <= times[1] && times[1] + 50_000 <= times[2], "{times:?}");
+}
+
+#[test]
+fn doctor_finds_nothing_that_stops_the_host_device() {
+    let told = text(&["doctor"]);
+    contains(&told, &["the host device, on the CPU, was chosen", "Memory of device 1 was allocated and freed"]);
+    let value = json(&["doctor", "--json"]);
+    assert_eq!(value["works"], true);
+    let trials =
+        |value: &Value| value["findings"].as_array().unwrap().iter().filter(|one| one["about"] == "trial").count();
+    assert_eq!(trials(&value), 2);
+    assert_eq!(trials(&json(&["doctor", "--json", "--no-trial"])), 0);
+}
+
+#[test]
+fn doctor_says_what_stops_work() {
+    let mut command = tool(&["doctor", "--device", "cuda"]);
+    let (status, stdout, _) = output(command.env("PLINTH_CUDA_LIBRARY", "/nowhere/libcuda.so.1"));
+    assert_eq!(status, 1);
+    contains(&stdout, &["problem", "/nowhere/libcuda.so.1", "Take PLINTH_CUDA_LIBRARY away", "It does not work"]);
+    // The same is no harm to a program that takes what there is.
+    let mut command = tool(&["doctor", "--device", "auto", "--json"]);
+    let (status, stdout, _) = output(command.env("PLINTH_CUDA_LIBRARY", "/nowhere/libcuda.so.1"));
+    let value: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((status, &value["works"]), (0, &Value::Bool(true)));
+}
+
+/// A libcuda of CUDA 12.8 that starts with the code in `FAKE_CODE`, and has as many devices as `FAKE_DEVICES` says.
+fn fake_cuda() -> PathBuf {
+    const SPECIAL: &str = "
+        #include <stdlib.h>
+        static int told(const char *name) { const char *text = getenv(name); return text ? atoi(text) : 0; }
+        int cuInit(unsigned flags) { return told(\"FAKE_CODE\"); }
+        int cuDriverGetVersion(int *version) { *version = 12080; return 0; }
+        int cuDeviceGetCount(int *count) { *count = told(\"FAKE_DEVICES\"); return 0; }\n";
+    let folder = folder("fake");
+    let (source, library) = (folder.join("fake.c"), folder.join("libcuda.so.1"));
+    let plain = CALLS.iter().filter(|call| !SPECIAL.contains(&format!("{}(", call.symbol)));
+    let calls: String = plain.map(|call| format!("int {}(void) {{ return 0; }}\n", call.symbol)).collect();
+    fs::write(&source, format!("{SPECIAL}{calls}")).unwrap();
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let compiler = cc::Build::new().target(&target).host(&target).opt_level(0).cargo_metadata(false).get_compiler();
+    let status = compiler.to_command().args(["-w", "-shared", "-fPIC", "-o"]).args([&library, &source]).status();
+    assert!(status.unwrap().success());
+    library
+}
+
+#[test]
+fn doctor_tells_a_driver_that_does_not_start_by_its_code() {
+    let library = fake_cuda();
+    let doctor = |code: &str, devices: &str, visible: &str| {
+        let mut command = tool(&["doctor", "--device", "cuda", "--no-trial"]);
+        command.env("PLINTH_CUDA_LIBRARY", &library).env("FAKE_CODE", code).env("FAKE_DEVICES", devices);
+        let (status, stdout, _) = output(command.env("CUDA_VISIBLE_DEVICES", visible));
+        (status, stdout)
+    };
+    let (status, told) = doctor("802", "0", "0");
+    assert_eq!(status, 1);
+    contains(&told, &["CUDA_ERROR_SYSTEM_NOT_READY", "nvidia-fabricmanager"]);
+    for (code, devices) in [("100", "0"), ("0", "0")] {
+        let (status, told) = doctor(code, devices, "9");
+        assert_eq!(status, 1);
+        contains(&told, &["CUDA_VISIBLE_DEVICES=\"9\" leaves no device"]);
+    }
+    let (_, told) = doctor("0", "1", "0");
+    contains(&told, &["CUDA 12.8, shows 1 device."]);
+    assert!(!told.contains("problem  driver"), "{told}");
+}
+
+#[test]
+fn doctor_reads_the_settings() {
+    let (status, stdout, _) = output(tool(&["doctor"]).env("PLINTH_ALLOC_CONF", "nonsense:1"));
+    assert_eq!(status, 1);
+    contains(&stdout, &["nonsense", "Correct the variable"]);
+    let (status, stdout, _) = output(tool(&["doctor"]).env("PLINTH_DEVISE", "cuda"));
+    assert_eq!(status, 0);
+    contains(&stdout, &["plinth knows no variable PLINTH_DEVISE", "Perhaps it should be PLINTH_DEVICE"]);
+}
+
+/// A trace: blocks of a MiB on two streams, `most` of them live at once.
+fn trace(path: &Path, blocks: u32, most: u32) {
+    let mut bytes = Vec::new();
+    let mut event = |id: u32, operation: u16, stream: u16| {
+        bytes.extend(id.to_le_bytes());
+        bytes.extend(operation.to_le_bytes());
+        bytes.extend(stream.to_le_bytes());
+        bytes.extend((1_u64 << 20).to_le_bytes());
+    };
+    for id in 0..blocks {
+        if id >= most {
+            event(id - most, 1, 0);
+        }
+        event(id, 0, (id % 2) as u16);
+    }
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_trace_is_replayed() {
+    let path = folder("replay").join("trace");
+    trace(&path, 1000, 64);
+    let path = path.to_str().unwrap();
+    let value = json(&["replay", path, "--rounds", "3", "--json"]);
+    assert_eq!(value["events"], 1936);
+    assert_eq!((&value["streams"], &value["peak_live"]), (&2.into(), &(64_u64 << 20).into()));
+    assert!(value["first"]["peak_held"].as_u64().unwrap() >= 64 << 20);
+    assert!(value["first"]["nanoseconds"].as_u64() > value["worst"]["nanoseconds"].as_u64());
+    assert_eq!(value["rounds"].as_array().unwrap().len(), 3);
+    assert_eq!(value["out_of_memory"], Value::Null);
+    let told = text(&["replay", path, "--rounds", "3", "--on", "1"]);
+    contains(
+        &told,
+        &[
+            "1936 events on 2 streams, on the host device, as NVIDIA H200",
+            "median of 3 more",
+            "64.00 MiB",
+            "The longest operation",
+        ],
+    );
+}
+
+#[test]
+fn a_replay_that_runs_out_of_memory_says_where() {
+    let path = folder("limit").join("trace");
+    trace(&path, 200, 100);
+    let path = path.to_str().unwrap();
+    let (status, stdout, _) = output(&mut tool(&["replay", path, "--limit", "0.5"]));
+    assert_eq!(status, 1);
+    contains(&stdout, &["Out of memory", "asks for 1.00 MiB while", "are live"]);
+    let (status, stdout, _) = output(&mut tool(&["replay", path, "--limit", "0.5", "--json"]));
+    let value: Value = serde_json::from_str(&stdout).unwrap();
+    let out = &value["out_of_memory"];
+    assert_eq!(status, 1);
+    assert_eq!(out["live"].as_u64().unwrap(), out["event"].as_u64().unwrap() << 20);
+    assert!((40..=50).contains(&out["event"].as_u64().unwrap()), "{out}");
+}
+
+#[test]
+fn what_is_no_trace_is_refused() {
+    let folder = folder("refused");
+    for (name, bytes, words) in [
+        ("short", &b"sixteen bytes and more"[..], "22 bytes are not a multiple of 16"),
+        ("xz", b"\xfd7zXZ\0rest", "is compressed by xz"),
+        ("free", &[0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], "event 0: block 0 is freed, but is not allocated"),
+    ] {
+        let path = folder.join(name);
+        fs::write(&path, bytes).unwrap();
+        let (status, stdout, stderr) = output(&mut tool(&["replay", path.to_str().unwrap()]));
+        assert_eq!((status, stdout.as_str()), (2, ""));
+        contains(&stderr, &["plinth: ", path.to_str().unwrap(), words]);
+    }
+    let (status, _, stderr) = output(&mut tool(&["replay", "/nowhere/trace"]));
+    assert_eq!(status, 2);
+    contains(&stderr, &["/nowhere/trace: No such file"]);
+    let path = folder.join("good");
+    trace(&path, 10, 5);
+    let (status, _, stderr) = output(&mut tool(&["replay", path.to_str().unwrap(), "--on", "7"]));
+    assert_eq!(status, 2);
+    contains(&stderr, &["there is no device 7; this process sees devices 0 to 1"]);
+}
+
+/// A snapshot of this process, in which memory ran out once.
+fn take_snapshot() -> Snapshot {
+    runtime::choose_kind(DeviceKind::Host).unwrap();
+    history::record(history::Options {
+        enabled: history::Enabled::All,
+        context: history::Context::All,
+        max_entries: 10_000,
+        annotations: true,
+        ..history::Options::default()
+    })
+    .unwrap();
+    history::annotate("a step", true);
+    let kept: Vec<u64> = (0..3).map(|_| memory::caching_alloc(20 << 20, 0, Stream::DEFAULT).unwrap()).collect();
+    memory::caching_free(kept[0]).unwrap();
+    memory::caching_alloc(1 << 45, 0, Stream::DEFAULT).unwrap_err();
+    let taken = snapshot::take(true).unwrap();
+    memory::caching_free(kept[1]).unwrap();
+    memory::caching_free(kept[2]).unwrap();
+    taken
+}
+
+#[test]
+fn a_snapshot_is_viewed() {
+    let folder = folder("view");
+    let (path, page) = (folder.join("memory.json"), folder.join("memory.html"));
+    let taken = take_snapshot();
+    snapshot::file::replace(&path, |out| snapshot::json::write(&taken, out)).unwrap();
+    let (path, page) = (path.to_str().unwrap(), page.to_str().unwrap());
+    let value = json(&["view", path, "--json"]);
+    let device = &value["devices"][0];
+    assert_eq!(device["active"], 40_u64 << 20);
+    assert!(device["segments"].as_u64().unwrap() >= 1 && device["blocks"].as_u64().unwrap() >= 2);
+    assert_eq!(
+        device["bytes"].as_u64().unwrap(),
+        device["active"].as_u64().unwrap() + device["free"].as_u64().unwrap()
+    );
+    assert_eq!(value["stacks"][0]["bytes"], 40_u64 << 20);
+    assert_eq!(value["peaks"][0]["live"], 60_u64 << 20);
+    let out = &value["out_of_memory"][0];
+    assert_eq!((&out["request"], &out["live"]), (&(1_u64 << 45).into(), &(40_u64 << 20).into()));
+    let told = text(&["view", path, "--html", page, "--frames", "60"]);
+    contains(
+        &told,
+        &[
+            "Devices",
+            "Pools and streams",
+            "Who has most",
+            "40.00 MiB",
+            "Most in use",
+            "60.00 MiB",
+            "Out of memory",
+            "32.00 TiB",
+        ],
+    );
+    contains(&told, &["take_snapshot", &format!("The page is {page}.")]);
+    // Nothing is lost on the way through the file: the page is the library's own, to the byte.
+    let mut expected = Vec::new();
+    snapshot::page::write(&taken, &mut expected).unwrap();
+    assert!(fs::read(page).unwrap() == expected, "the pages differ");
+}
+
+#[test]
+fn what_is_no_snapshot_is_refused() {
+    let folder = folder("no-snapshot");
+    for (bytes, words) in [
+        (&b"\x80\x04rest"[..], "it is a pickle"),
+        (b"<!doctype html>", "it is a page already"),
+        (b"{\"segments\": []}", "it is no snapshot that plinth wrote: missing field"),
+        (b"hello", "it is no JSON"),
+        (b"", "it is no JSON"),
+    ] {
+        let path = folder.join("file");
+        fs::write(&path, bytes).unwrap();
+        let (status, stdout, stderr) = output(&mut tool(&["view", path.to_str().unwrap()]));
+        assert_eq!((status, stdout.as_str()), (2, ""));
+        contains(&stderr, &[words]);
+    }
+}
+
+#[test]
+fn arguments_are_explained() {
+    contains(&text(&["--help"]), &["info", "top", "doctor", "replay", "view", "Exit status:"]);
+    contains(&text(&["--version"]), &[env!("CARGO_PKG_VERSION")]);
+    let (status, _, stderr) = output(&mut tool(&["inof"]));
+    assert_eq!(status, 2);
+    contains(&stderr, &["unrecognized subcommand 'inof'"]);
+    let (status, _, stderr) = output(tool(&["top"]).env("PLINTH_DEVICE", "gpu"));
+    assert_eq!(status, 2);
+    contains(&stderr, &["PLINTH_DEVICE is \"gpu\""]);
+}
+
+#[test]
+fn output_that_cannot_be_written_is_told() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let (status, _, stderr) = output(tool(&["info"]).stdout(full));
+    assert_eq!(status, 3);
+    contains(&stderr, &["plinth: writing the output: No space left"]);
+    // A reader that has enough, as `head` does, is no failure.
+    let mut child = tool(&["info"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), ended.stderr.as_slice()), (Some(0), &[][..]));
+}
+
+#[test]
+fn colours_come_only_if_they_are_asked_for() {
+    let (_, coloured, _) = output(tool(&["info"]).env("CLICOLOR_FORCE", "1"));
+    assert!(coloured.contains("\x1b["), "{coloured}");
+}

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Draws what a command wrote to a terminal: tools/terminal_picture.py COMMAND... > picture.svg
+
+The command runs in a pseudo-terminal, so that it colours and lays out its output as for a person. With --file FILE the output is
+taken from there, and COMMAND is only what the prompt shows. --columns N is how wide the terminal is.
+"""
+import argparse
+import fcntl
+import html
+import os
+import pty
+import re
+import struct
+import sys
+import termios
+
+CHARACTER, LINE, MARGIN, BAR = 8.0, 18, 14, 26
+COLORS = {30: "#6e7681", 31: "#ff7b72", 32: "#7ee787", 33: "#e3b341", 34: "#79c0ff", 35: "#d2a8ff", 36: "#56d4dd",
+          37: "#c9d1d9"}
+SEQUENCE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])")
+
+
+def run(command, columns):
+    """The output of a command that believes it is in a terminal."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update(TERM="xterm-256color", COLUMNS=str(columns))
+        os.execvp(command[0], command)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 60, columns, 0, 0))
+    output = b""
+    while True:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        output += part
+    os.waitpid(pid, 0)
+    return output.decode(errors="replace").replace("\r\n", "\n")
+
+
+def spans(line, style):
+    """The pieces of a line that look alike: text and style. The style goes on into the next line."""
+    at, pieces = 0, []
+    for found in SEQUENCE.finditer(line):
+        if found.start() > at:
+            pieces.append((line[at:found.start()], dict(style)))
+        at = found.end()
+        if found[2] != "m":
+            continue
+        for code in (int(part or 0) for part in found[1].split(";")):
+            if code == 0:
+                style.clear()
+            elif code == 1:
+                style["font-weight"] = "bold"
+            elif code == 2:
+                style["fill-opacity"] = "0.6"
+            elif code == 4:
+                style["text-decoration"] = "underline"
+            elif 30 <= code <= 37:
+                style["fill"] = COLORS[code]
+            elif 90 <= code <= 97:
+                style["fill"] = COLORS[code - 60]
+            elif code == 39:
+                style.pop("fill", None)
+    if at < len(line):
+        pieces.append((line[at:], dict(style)))
+    return pieces
+
+
+def draw(prompt, output):
+    """The picture."""
+    lines = [[("$ ", {"fill": COLORS[32]}), (prompt, {"font-weight": "bold"})]]
+    style = {}
+    lines += [spans(line, style) for line in output.rstrip("\n").split("\n")]
+    columns = max(sum(len(text) for text, _ in line) for line in lines)
+    width, height = columns * CHARACTER + 2 * MARGIN, len(lines) * LINE + 2 * MARGIN + BAR
+    picture = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
+               f'viewBox="0 0 {width:.0f} {height}">',
+               '<rect width="100%" height="100%" rx="8" fill="#0d1117"/>']
+    picture += [f'<circle cx="{18 + 18 * index}" cy="16" r="5.5" fill="{color}"/>'
+                for index, color in enumerate(["#ff5f57", "#febc2e", "#28c840"])]
+    picture.append('<g font-family="ui-monospace, Menlo, Consolas, \'DejaVu Sans Mono\', monospace" font-size="13" '
+                   'fill="#c9d1d9" xml:space="preserve">')
+    for row, line in enumerate(lines):
+        column = 0
+        for text, looks in line:
+            if text.strip():
+                attributes = "".join(f' {name}="{value}"' for name, value in looks.items())
+                # The length keeps columns in line whatever font there is.
+                picture.append(f'<text x="{MARGIN + column * CHARACTER:.0f}" y="{BAR + MARGIN + row * LINE + 10}" '
+                               f'textLength="{len(text) * CHARACTER:.0f}" lengthAdjust="spacingAndGlyphs"{attributes}>'
+                               f"{html.escape(text)}</text>")
+            column += len(text)
+    return "\n".join(picture + ["</g>", "</svg>"]) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--file", help="a file with the output; nothing is run")
+    parser.add_argument("--columns", type=int, default=150)
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    arguments = parser.parse_args()
+    if arguments.file:
+        with open(arguments.file, encoding="utf-8") as file:
+            output = file.read().replace("\r\n", "\n")
+    else:
+        output = run(arguments.command, arguments.columns)
+    sys.stdout.write(draw(" ".join([os.path.basename(arguments.command[0]), *arguments.command[1:]]), output))
+
+
+main()
