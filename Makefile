@@ -22,6 +22,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 CLIPPY := -D clippy::print_stdout -D clippy::print_stderr -D clippy::dbg_macro -A clippy::missing_safety_doc
 
 NVCC := $(TARGET)/tools/python/nvidia/cu13/bin/nvcc
+NVRTC := $(TARGET)/tools/python/nvidia/cu13/lib/libnvrtc.so.13
 
 # Builds the runner of traces; compares allocators by it.
 REPLAY_PROGRAMS = tools/programs.sh benches/replay $(TARGET)/benches/replay $(TARGET)/release \
@@ -97,6 +98,7 @@ bench: build ## calls beside the bare driver's, start-up, bandwidth, and the all
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/nowait
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/pinned
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/telemetry
+	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/jiterator
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/comm --largest 67108864 || [ $$? = 77 ]
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/communicator --largest 67108864 || [ $$? = 77 ]
 	@$(REPLAY_PROGRAMS)
@@ -146,7 +148,7 @@ lint: docs ## formatting, clippy, shell scripts and documentation; a warning is 
 
 .PHONY: test-rust
 test-rust: ## unit, property and header tests
-	@tools/bootstrap.sh rust cc
+	@tools/bootstrap.sh rust cc c++ python
 	cargo test --locked
 
 .PHONY: test-tool
@@ -156,8 +158,9 @@ test-tool: ## the command-line tool, on the host device
 
 .PHONY: test-c
 test-c: build ## the C and C++ tests, on PLINTH_DEVICE=host (the default) or cuda
-	@tools/bootstrap.sh c++
-	python3 c_tests/run.py --lib $(TARGET)/release --include include --build $(TARGET)/c_tests --device $${PLINTH_DEVICE:-host}
+	@tools/bootstrap.sh c++ python
+	PLINTH_NVRTC_LIBRARY=$${PLINTH_NVRTC_LIBRARY:-$(abspath $(NVRTC))} python3 c_tests/run.py --lib $(TARGET)/release \
+		--include include --build $(TARGET)/c_tests --device $${PLINTH_DEVICE:-host}
 
 .PHONY: examples
 examples: build ## compile the examples and benches, warnings as errors, and run the examples

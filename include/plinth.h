@@ -123,6 +123,11 @@ typedef struct plinth_philox_state_t {
 /*! An initializer for a plinth_cufft_params_t. */
 #define PLINTH_CUFFT_PARAMS_INIT {sizeof(plinth_cufft_params_t), 0, 0, {0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}}
 
+/*! An initializer for a plinth_kernel_launch_t: one block of one thread. */
+#define PLINTH_KERNEL_LAUNCH_INIT {sizeof(plinth_kernel_launch_t), {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, 0, 0}
+/*! An initializer for a plinth_kernel_attributes_t. */
+#define PLINTH_KERNEL_ATTRIBUTES_INIT {sizeof(plinth_kernel_attributes_t), 0, 0, 0, 0, 0, 0, 0, 0}
+
 /*! An initializer for a plinth_communicator_options_t. */
 #define PLINTH_COMMUNICATOR_OPTIONS_INIT {sizeof(plinth_communicator_options_t), 0, 0, 0}
 
@@ -530,6 +535,81 @@ typedef struct plinth_philox_state_t {
 #define PLINTH_REDUCE_AVERAGE 4
 
 /**
+ * The most inputs of a jiterated function, and the most outputs.
+ */
+#define PLINTH_JIT_MAX_TENSORS 8
+
+/**
+ * The most named scalars of a jiterated function.
+ */
+#define PLINTH_JIT_MAX_SCALARS 16
+
+/**
+ * A scalar that is true or false: its `integer` is not 0, or 0.
+ */
+#define PLINTH_JIT_BOOL 0
+
+/**
+ * A scalar that is a 64-bit integer: its `integer`.
+ */
+#define PLINTH_JIT_INT 1
+
+/**
+ * A scalar that is a double: its `real`.
+ */
+#define PLINTH_JIT_FLOAT 2
+
+/**
+ * A scalar that is a complex number: its `real` and `imaginary`.
+ */
+#define PLINTH_JIT_COMPLEX 3
+
+/**
+ * An argument that is a tensor: `value` leads to a DLTensor, and the kernel gets the address of its first element.
+ */
+#define PLINTH_ARGUMENT_TENSOR 0
+
+/**
+ * An argument that is an address: `value` leads to the pointer.
+ */
+#define PLINTH_ARGUMENT_POINTER 1
+
+/**
+ * An argument that is a bool: `value` leads to it.
+ */
+#define PLINTH_ARGUMENT_BOOL 2
+
+/**
+ * An argument that is a 32-bit integer, of either sign: `value` leads to it.
+ */
+#define PLINTH_ARGUMENT_INT32 3
+
+/**
+ * An argument that is a 64-bit integer, of either sign: `value` leads to it.
+ */
+#define PLINTH_ARGUMENT_INT64 4
+
+/**
+ * An argument that is a float: `value` leads to it.
+ */
+#define PLINTH_ARGUMENT_FLOAT32 5
+
+/**
+ * An argument that is a double: `value` leads to it.
+ */
+#define PLINTH_ARGUMENT_FLOAT64 6
+
+/**
+ * An argument of any other type, a struct mostly: `value` leads to its `bytes` bytes.
+ */
+#define PLINTH_ARGUMENT_BYTES 7
+
+/**
+ * All blocks of a launch run at the same time, and may wait for each other (cooperative groups' grid).
+ */
+#define PLINTH_LAUNCH_COOPERATIVE 1
+
+/**
  * From complex numbers to complex ones.
  */
 #define PLINTH_CUFFT_C2C 0
@@ -751,6 +831,23 @@ typedef struct plinth_graphed_callable plinth_graphed_callable;
  * A green context: a part of a device's multiprocessors. Opaque, and checked.
  */
 typedef struct plinth_green_context plinth_green_context;
+
+/**
+ * A jiterated function. Opaque, and checked: a handle that was destroyed, is of another kind, or never was one is answered
+ * with PLINTH_ERROR_INVALID_HANDLE.
+ */
+typedef struct plinth_jit_function plinth_jit_function;
+
+/**
+ * A kernel that was compiled from a program's own source, or found in a module. Opaque, and checked: a handle that was
+ * destroyed, is of another kind, or never was one is answered with PLINTH_ERROR_INVALID_HANDLE.
+ */
+typedef struct plinth_kernel plinth_kernel;
+
+/**
+ * A module that was loaded from an image. Opaque, and checked.
+ */
+typedef struct plinth_kernel_module plinth_kernel_module;
 
 /**
  * What plinth_nvtx_domain_t points at, never looked into.
@@ -1747,6 +1844,149 @@ typedef struct plinth_communicator_options_t {
 typedef struct plinth_communicator *plinth_communicator_t;
 
 /**
+ * A named scalar: the default that a function declares, or the value that a call gives. Of the values only what `kind`
+ * names counts.
+ */
+typedef struct plinth_jit_scalar_t {
+  /**
+   * The name.
+   */
+  const char *name;
+  /**
+   * One of the PLINTH_JIT_ constants above.
+   */
+  int32_t kind;
+  /**
+   * 0.
+   */
+  int32_t reserved;
+  /**
+   * A bool or an integer.
+   */
+  int64_t integer;
+  /**
+   * A double, or the real part.
+   */
+  double real;
+  /**
+   * The imaginary part.
+   */
+  double imaginary;
+} plinth_jit_scalar_t;
+
+/**
+ * The handle of a jiterated function.
+ */
+typedef struct plinth_jit_function *plinth_jit_function_t;
+
+/**
+ * The handle of a kernel.
+ */
+typedef struct plinth_kernel *plinth_kernel_t;
+
+/**
+ * The handle of a module.
+ */
+typedef struct plinth_kernel_module *plinth_kernel_module_t;
+
+/**
+ * What is known of a kernel.
+ *
+ * The struct grows at its end in newer versions; set struct_size to sizeof(plinth_kernel_attributes_t) before the call, as
+ * PLINTH_KERNEL_ATTRIBUTES_INIT does.
+ */
+typedef struct plinth_kernel_attributes_t {
+  /**
+   * In: the bytes of the struct. Out: how many of them were filled.
+   */
+  size_t struct_size;
+  /**
+   * Registers a thread.
+   */
+  int32_t registers;
+  /**
+   * Static shared memory, in bytes a block.
+   */
+  int32_t shared_bytes;
+  /**
+   * The most dynamic shared memory that a launch may have as things are, in bytes.
+   */
+  int32_t max_dynamic_shared_bytes;
+  /**
+   * Local memory, in bytes a thread: what did not fit into registers.
+   */
+  int32_t local_bytes;
+  /**
+   * Constant memory, in bytes.
+   */
+  int32_t const_bytes;
+  /**
+   * The most threads of a block.
+   */
+  int32_t max_threads_per_block;
+  /**
+   * The virtual architecture that it was compiled for, 90 for compute_90.
+   */
+  int32_t ptx_version;
+  /**
+   * The architecture that its code is for, 90 for sm_90.
+   */
+  int32_t binary_version;
+} plinth_kernel_attributes_t;
+
+/**
+ * How a kernel is launched. An extent of 0 is 1. PLINTH_KERNEL_LAUNCH_INIT is one block of one thread.
+ */
+typedef struct plinth_kernel_launch_t {
+  /**
+   * sizeof(plinth_kernel_launch_t).
+   */
+  size_t struct_size;
+  /**
+   * How many blocks, along x, y and z.
+   */
+  uint32_t grid[3];
+  /**
+   * How many threads a block has.
+   */
+  uint32_t block[3];
+  /**
+   * How many blocks a cluster has; all 0 for no clusters. The grid must be a multiple of it.
+   */
+  uint32_t cluster[3];
+  /**
+   * Dynamic shared memory, in bytes a block; more than 48 KiB, too.
+   */
+  uint32_t shared_bytes;
+  /**
+   * PLINTH_LAUNCH_COOPERATIVE, or 0.
+   */
+  uint32_t flags;
+} plinth_kernel_launch_t;
+
+/**
+ * An argument of a launch.
+ */
+typedef struct plinth_kernel_argument_t {
+  /**
+   * Where the value is.
+   */
+  const void *value;
+  /**
+   * The bytes of the value where `kind` is PLINTH_ARGUMENT_BYTES; else 0.
+   */
+  size_t bytes;
+  /**
+   * One of the PLINTH_ARGUMENT_ constants.
+   */
+  int32_t kind;
+  /**
+   * 0.
+   */
+  int32_t reserved;
+} plinth_kernel_argument_t;
+
+/**
  * The handle of a store.
  */
 typedef struct plinth_store *plinth_store_t;
@@ -2364,6 +2604,16 @@ typedef struct plinth_host_usage_t {
  * The stream sanitizer found that nothing orders the call after others that it must come after.
  */
 #define PLINTH_ERROR_RACE 57
+
+/**
+ * A compiler is needed, and it is not on this machine, or is too old.
+ */
+#define PLINTH_ERROR_COMPILER_UNAVAILABLE 58
+
+/**
+ * The source does not compile; the message has the compiler's log.
+ */
+#define PLINTH_ERROR_COMPILATION_FAILED 59
 
 /**
  * As the name of the file ends: .json is JSON, .html and .htm are a page, and everything else is a pickle.
@@ -7184,6 +7434,309 @@ plinth_status_t plinth_nccl_reduce_scatter(const DLTensor *inputs,
                                            int32_t op,
                                            const plinth_stream_t *streams,
                                            const plinth_communicator_t *communicators)
+PLINTH_NOEXCEPT;
+
+/**
+ * Makes a function of elements into one of tensors, which returns its one output: torch.cuda.jiterator._create_jit_fn.
+ *
+ * The code is C++ that ends in a template of one type, `template <typename T> T name(T x, T y, T alpha) { ... }`, with any
+ * helpers before it. Its parameters are the inputs, 1 to PLINTH_JIT_MAX_TENSORS, and after them the scalars in the order
+ * in which they are declared here; T is the type that the inputs have in common, float for float16 and bfloat16. CUDA's
+ * functions may be used, std:: before them or not, and those of plinth_jiterator_call's complex numbers; no header has to be
+ * included. docs/jiterator.md says more.
+ *
+ * The code is compiled when it is first called, for each list of types and each kind of layout. Thread-safe; needs no
+ * device.
+ *
+ * @param code The code.
+ * @param scalars The scalars with their names and defaults; NULL for none.
+ * @param count How many scalars, at most PLINTH_JIT_MAX_SCALARS.
+ * @param function Out: the function. The caller owns it and destroys it with plinth_jiterator_destroy_jit_fn.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a code without such an entry, for one whose
+ *         parameters are not inputs and scalars, and for scalars without a name or with another's; PLINTH_ERROR_OUT_OF_MEMORY
+ *         with 16 million functions.
+ */
+PLINTH_API
+plinth_status_t plinth_jiterator_create_jit_fn(const char *code,
+                                               const struct plinth_jit_scalar_t *scalars,
+                                               size_t count,
+                                               plinth_jit_function_t *function)
+PLINTH_NOEXCEPT;
+
+/**
+ * The same for a function with several outputs, which are its last parameters, `T &out`, behind inputs and scalars; it returns
+ * void: torch.cuda.jiterator._create_multi_output_jit_fn.
+ *
+ * @param code The code.
+ * @param num_outputs How many outputs, 1 to PLINTH_JIT_MAX_TENSORS.
+ * @param scalars The scalars with their names and defaults; NULL for none.
+ * @param count How many scalars, at most PLINTH_JIT_MAX_SCALARS.
+ * @param function Out: the function. The caller owns it and destroys it with plinth_jiterator_destroy_jit_fn.
+ * @return As plinth_jiterator_create_jit_fn.
+ */
+PLINTH_API
+plinth_status_t plinth_jiterator_create_multi_output_jit_fn(const char *code,
+                                                            int32_t num_outputs,
+                                                            const struct plinth_jit_scalar_t *scalars,
+                                                            size_t count,
+                                                            plinth_jit_function_t *function)
+PLINTH_NOEXCEPT;
+
+/**
+ * Destroys a jiterated function. Calls that are under way still end; what was compiled for it stays loaded, and captured
+ * graphs stay whole.
+ *
+ * @param function The function; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API
+plinth_status_t plinth_jiterator_destroy_jit_fn(plinth_jit_function_t function)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells what the outputs of a call are: the type that the inputs have in common, as torch.result_type has it, and the shape that
+ * they have in common when dimensions of one element are repeated. The inputs' elements are not looked at. Thread-safe.
+ *
+ * @param function The function.
+ * @param inputs The inputs.
+ * @param num_inputs How many there are.
+ * @param dtype Out: the type of every output.
+ * @param ndim Out: how many dimensions they have.
+ * @param shape Out: their extents; room for 25.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for another number of
+ *         inputs than the function takes, and for shapes that do not go together; PLINTH_ERROR_NOT_SUPPORTED for types
+ *         that have none in common: uint16, uint32 or uint64 and another integer; PLINTH_ERROR_DEVICE_MISMATCH for a tensor that
+ *         is not on a CUDA device.
+ */
+PLINTH_API
+plinth_status_t plinth_jiterator_result(plinth_jit_function_t function,
+                                        const DLTensor *const *inputs,
+                                        size_t num_inputs,
+                                        DLDataType *dtype,
+                                        int32_t *ndim,
+                                        int64_t *shape)
+PLINTH_NOEXCEPT;
+
+/**
+ * Calls a jiterated function: writes its outputs, in a stream, asynchronously.
+ *
+ * - The inputs may have any types, shapes and strides, also none, and also none of their own: dimensions of one element, and
+ *   those that an input lacks, are repeated. Every input is brought to the type that all have in common; torch.result_type
+ *   says which. Every output must be of that type and of the inputs' common shape (plinth_jiterator_result tells both), with any
+ *   strides that give each element its own place. Tensors of more than 2^31 elements, and without elements, are fine.
+ * - An output may be one of the inputs, element for element. Memory that outputs share with other tensors in another way gets
+ *   undefined elements.
+ * - The first call with a list of types and a kind of layout compiles, for tenths of a second or longer; docs/jiterator.md
+ *   says what is compiled once, and where it is kept. Later calls do not allocate, and cost a launch.
+ * - In a capture the call becomes a node of the graph, also a first call.
+ * - The tensors must stay valid until the work is done; the structures that describe them, and the scalars, only until the call
+ *   returns. Thread-safe.
+ *
+ * @param function The function.
+ * @param inputs The inputs, all on one device.
+ * @param num_inputs How many there are: as many as the function takes.
+ * @param outputs The outputs, on the same device.
+ * @param num_outputs How many there are: as many as the function has.
+ * @param scalars Values of scalars, in any order; those that are left out have their defaults. NULL for none.
+ * @param num_scalars How many there are.
+ * @param stream The stream, of the tensors' device; NULL for the current device's default stream.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for a function or stream that is none;
+ *         PLINTH_ERROR_INVALID_VALUE for other numbers of tensors than the function has, shapes that do not go together,
+ *         an output of another type or shape, elements of it in one place, a malformed tensor, and a scalar that the function
+ *         does not declare; PLINTH_ERROR_NOT_SUPPORTED as plinth_jiterator_result, and for a device older than the compiler
+ *         knows; PLINTH_ERROR_DEVICE_MISMATCH for tensors that are not on a CUDA device, or not all on that of the stream;
+ *         PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_COMPILER_UNAVAILABLE without NVRTC, or on the host device without a C++
+ *         compiler; PLINTH_ERROR_COMPILATION_FAILED with the compiler's log, whose lines of "jiterator" are those of the code;
+ *         PLINTH_ERROR_SYSTEM where a compiler cannot be run; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_jiterator_call(plinth_jit_function_t function,
+                                      const DLTensor *const *inputs,
+                                      size_t num_inputs,
+                                      DLTensor *const *outputs,
+                                      size_t num_outputs,
+                                      const struct plinth_jit_scalar_t *scalars,
+                                      size_t num_scalars,
+                                      plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Compiles CUDA C++ with NVRTC, and gives the image back: torch.cuda._utils._nvrtc_compile. Loads nothing, and needs a device only
+ * where no compute capability is named. Thread-safe.
+ *
+ * @param kernel_source The source. The compiler's log counts its lines from 1, and calls it "kernel.cu".
+ * @param kernel_name The kernel, as the source writes its name: "add" or "outer::scale"; of a template with its arguments in
+ *        angle brackets.
+ * @param compute_capability What is compiled for: "90", "90a" or "sm_90" gives a cubin, "compute_90" PTX; NULL for the current
+ *        device's.
+ * @param cuda_include_dirs Where headers are looked for, a list that ends in NULL; NULL for none. CUDA's own are looked for behind
+ *        them in the include folder that belongs to the NVRTC that was found, if there is one.
+ * @param nvcc_options More options for NVRTC, a list that ends in NULL; NULL for none.
+ * @param image Out: the image, to be freed with free().
+ * @param bytes Out: its size.
+ * @param lowered_name Out: the kernel's name in the image, to be freed with free().
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a compute capability that is none, and for an
+ *         option that names an architecture; PLINTH_ERROR_COMPILER_UNAVAILABLE without NVRTC;
+ *         PLINTH_ERROR_COMPILATION_FAILED with the compiler's log; PLINTH_ERROR_NOT_SUPPORTED for a device older than NVRTC
+ *         knows; PLINTH_ERROR_OUT_OF_MEMORY; the errors of initialization where the device is asked.
+ */
+PLINTH_API
+plinth_status_t plinth_nvrtc_compile(const char *kernel_source,
+                                     const char *kernel_name,
+                                     const char *compute_capability,
+                                     const char *const *cuda_include_dirs,
+                                     const char *const *nvcc_options,
+                                     void **image,
+                                     size_t *bytes,
+                                     char **lowered_name)
+PLINTH_NOEXCEPT;
+
+/**
+ * Compiles a kernel from CUDA C++ and loads it: torch.cuda._compile_kernel. It stays loaded for as long as the process lives.
+ * Thread-safe. The host device runs no CUDA C++.
+ *
+ * @param kernel_source As plinth_nvrtc_compile.
+ * @param kernel_name As plinth_nvrtc_compile.
+ * @param compute_capability As plinth_nvrtc_compile; NULL for that of the device.
+ * @param cuda_include_dirs As plinth_nvrtc_compile.
+ * @param nvcc_options As plinth_nvrtc_compile.
+ * @param device The device; -1 for the current one.
+ * @param kernel Out: the kernel. The caller owns it and destroys it with plinth_kernel_destroy.
+ * @return As plinth_nvrtc_compile; PLINTH_ERROR_NOT_SUPPORTED on the host device; PLINTH_ERROR_INVALID_DEVICE;
+ *         PLINTH_ERROR_DRIVER for an image that the device does not take; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_compile_kernel(const char *kernel_source,
+                                      const char *kernel_name,
+                                      const char *compute_capability,
+                                      const char *const *cuda_include_dirs,
+                                      const char *const *nvcc_options,
+                                      int32_t device,
+                                      plinth_kernel_t *kernel)
+PLINTH_NOEXCEPT;
+
+/**
+ * Loads a module from an image: torch.cuda._utils._cuda_load_module. Thread-safe.
+ *
+ * @param image PTX, which is text; a cubin; or a fatbin.
+ * @param bytes Its size, a text's with or without the NUL at its end.
+ * @param device The device; -1 for the current one.
+ * @param module Out: the module. The caller owns it and destroys it with plinth_kernel_module_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for no bytes; PLINTH_ERROR_INVALID_DEVICE;
+ *         PLINTH_ERROR_COMPILATION_FAILED for PTX that the driver does not compile, with its log; PLINTH_ERROR_DRIVER for an image
+ *         that it does not take; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_kernel_module_load(const void *image,
+                                          size_t bytes,
+                                          int32_t device,
+                                          plinth_kernel_module_t *module)
+PLINTH_NOEXCEPT;
+
+/**
+ * Finds a kernel of a module. Thread-safe.
+ *
+ * @param module The module.
+ * @param name The kernel's name in the image: of C++ that is not extern "C", the lowered one.
+ * @param kernel Out: the kernel. The caller owns it and destroys it with plinth_kernel_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a name that the
+ *         module does not have; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_kernel_module_get_kernel(plinth_kernel_module_t module,
+                                                const char *name,
+                                                plinth_kernel_t *kernel)
+PLINTH_NOEXCEPT;
+
+/**
+ * Destroys a module's handle. It is unloaded when that and all of its kernels' handles are destroyed: then no launch of them
+ * may be under way, and no graph may have one.
+ *
+ * @param module The module; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER, and the handle is still one.
+ */
+PLINTH_API
+plinth_status_t plinth_kernel_module_destroy(plinth_kernel_module_t module)
+PLINTH_NOEXCEPT;
+
+/**
+ * Destroys a kernel's handle. What plinth_compile_kernel compiled stays loaded; of a kernel of a module see
+ * plinth_kernel_module_destroy.
+ *
+ * @param kernel The kernel; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER, and the handle is still one.
+ */
+PLINTH_API plinth_status_t plinth_kernel_destroy(plinth_kernel_t kernel) PLINTH_NOEXCEPT;
+
+/**
+ * Tells what is known of a kernel. Thread-safe.
+ *
+ * @param kernel The kernel.
+ * @param attributes In: struct_size. Out: the attributes. On the host device sizes and versions are 0.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a struct_size that
+ *         was not set; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_kernel_attributes(plinth_kernel_t kernel,
+                                         struct plinth_kernel_attributes_t *attributes)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells how many blocks of a kernel one multiprocessor runs at once. Thread-safe.
+ *
+ * @param kernel The kernel.
+ * @param threads The threads of a block.
+ * @param shared_bytes The dynamic shared memory of a block, in bytes; the kernel may have as much from then on.
+ * @param blocks Out: how many blocks.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for no threads, and for
+ *         more shared memory than a block of the device can have; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_kernel_occupancy(plinth_kernel_t kernel,
+                                        uint32_t threads,
+                                        uint32_t shared_bytes,
+                                        int32_t *blocks)
+PLINTH_NOEXCEPT;
+
+/**
+ * Lets launches of a kernel have so much dynamic shared memory, as torch's kernels want it before they are launched with more
+ * than 48 KiB. plinth_kernel_launch does so itself. Thread-safe.
+ *
+ * @param kernel The kernel.
+ * @param shared_bytes The bytes a block.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for more than a block of the device can have;
+ *         PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_kernel_set_shared_memory_config(plinth_kernel_t kernel,
+                                                       uint32_t shared_bytes)
+PLINTH_NOEXCEPT;
+
+/**
+ * Launches a kernel in a stream, asynchronously. More than 48 KiB of dynamic shared memory is asked for where it is needed. In a
+ * capture the launch becomes a node of the graph. Thread-safe.
+ *
+ * Arguments are checked against the kernel's parameters, as far as the driver tells them (from CUDA 12.4 on): their number, and
+ * the bytes of each.
+ *
+ * @param kernel The kernel.
+ * @param launch Grid, block, and what else there is to say.
+ * @param arguments The arguments, whose values are copied before the call returns; NULL for none.
+ * @param count How many there are.
+ * @param stream The stream, of the kernel's device; NULL for the current device's default stream.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for a kernel or stream that is none;
+ *         PLINTH_ERROR_INVALID_VALUE for a struct_size that was not set, arguments that are not the kernel's, flags that are none, for more threads or shared
+ *         memory than a block can have, and for a grid that is no multiple of the cluster; PLINTH_ERROR_DEVICE_MISMATCH for
+ *         a tensor or a stream of another device, and a tensor in memory that devices cannot use;
+ *         PLINTH_ERROR_NOT_SUPPORTED for clusters and cooperative launches where the driver or the device has none;
+ *         PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_kernel_launch(plinth_kernel_t kernel,
+                                     const struct plinth_kernel_launch_t *launch,
+                                     const struct plinth_kernel_argument_t *arguments,
+                                     size_t count,
+                                     plinth_stream_t stream)
 PLINTH_NOEXCEPT;
 
 /**

@@ -41,6 +41,12 @@ pub enum Kind {
     Sampler = 6,
     /// An allocator of the program's own.
     Allocator = 8,
+    /// A [`Jiterated`](crate::jit::function::Jiterated) function.
+    JitFunction = 9,
+    /// A [`Kernel`](crate::jit::kernel::Kernel) that was compiled from a program's own source.
+    CompiledKernel = 10,
+    /// A [`Module`](crate::jit::kernel::Module) that was loaded from an image.
+    KernelModule = 11,
     /// A [`Store`](crate::store::Store).
     Store = 12,
     /// A [`Plan`](crate::fft::plan::Plan) of Fourier transforms.
@@ -62,6 +68,9 @@ impl Kind {
             5 => Some("a communicator"),
             6 => Some("a sampler"),
             8 => Some("an allocator"),
+            9 => Some("a jiterated function"),
+            10 => Some("a compiled kernel"),
+            11 => Some("a kernel module"),
             12 => Some("a store"),
             13 => Some("a plan of transforms"),
             14 => Some("a green context"),

@@ -8,7 +8,7 @@
 //!   in [`memory::pinned`] that of pinned host memory;
 //!   [`random`] are generators and fills; [`comm`] are collectives over devices, [`communicator`] those over ranks, wherever
 //!   they are; [`graph`] is what is captured and replayed; [`blas`], [`solver`] and [`fft`] lend handles and plans of CUDA's
-//!   libraries. docs/ tells how each works and why.
+//!   libraries; [`jit`] makes kernels from source. docs/ tells how each works and why.
 //! - **[`ffi`]** holds every exported function, a file a noun, with the same names. Each function checks what came
 //!   from C, converts it, and makes one call into the core inside one guard that turns errors and panics into
 //!   statuses.
@@ -48,6 +48,7 @@ pub mod green_context;
 pub mod half;
 pub mod handle;
 pub mod handle_pool;
+pub mod jit;
 pub mod kernel;
 pub mod memory;
 pub mod nccl;
@@ -66,6 +67,7 @@ pub mod store;
 pub mod stream;
 pub mod sync_debug;
 pub mod telemetry;
+pub mod temporary;
 pub mod tensor;
 pub mod testing;
 pub mod thread;

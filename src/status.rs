@@ -91,6 +91,8 @@ statuses! {
     55 LIBRARY "PLINTH_ERROR_LIBRARY" "A call of one of CUDA's libraries failed; the message says which.";
     56 LIBRARY_UNAVAILABLE "PLINTH_ERROR_LIBRARY_UNAVAILABLE" "One of CUDA's libraries is needed, and it is not on this machine, or is too old.";
     57 RACE "PLINTH_ERROR_RACE" "The stream sanitizer found that nothing orders the call after others that it must come after.";
+    58 COMPILER_UNAVAILABLE "PLINTH_ERROR_COMPILER_UNAVAILABLE" "A compiler is needed, and it is not on this machine, or is too old.";
+    59 COMPILATION_FAILED "PLINTH_ERROR_COMPILATION_FAILED" "The source does not compile; the message has the compiler's log.";
 }
 
 impl Status {

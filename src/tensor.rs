@@ -100,6 +100,8 @@ pub struct Tensor {
 impl Tensor {
     /// A tensor of a shape. Without strides its elements lie side by side, the last dimension's fastest. `memory` is
     /// where element 0 is; how long it is follows from the shape.
+    // Inlined, as what calls it: a tensor is some hundred bytes, which are so written where they are wanted.
+    #[inline]
     pub fn new(
         memory: Span,
         element: ElementType,

@@ -39,6 +39,8 @@ const SECTIONS: &[&str] = &[
     "communicator",
     "communicator_work",
     "nccl",
+    "jiterator",
+    "compile_kernel",
     "store",
     "blas",
     "cufft",

@@ -2,9 +2,10 @@
 //! header (`make layout`), and here it is what rustc makes of the sources.
 
 use plinth::ffi::{
-    backend::*, communicator::*, cufft::*, generator::*, graph::*, graph_build::*, graph_callable::*, graph_times::*,
-    host_memory_stats::*, ipc::*, memory_history::*, memory_stats::*, nvtx::*, pointer::*, pool::*, properties::*,
-    sanitizer::*, snapshot::*, stream::*, telemetry::*, tensor::*, testing::*,
+    backend::*, communicator::*, compile_kernel::*, cufft::*, generator::*, graph::*, graph_build::*,
+    graph_callable::*, graph_times::*, host_memory_stats::*, ipc::*, jiterator::*, memory_history::*, memory_stats::*,
+    nvtx::*, pointer::*, pool::*, properties::*, sanitizer::*, snapshot::*, stream::*, telemetry::*, tensor::*,
+    testing::*,
 };
 use std::{
     fmt::Write,
@@ -91,6 +92,13 @@ fn structs_lie_as_c_sees_them() {
     });
     layout!(list, plinth_memory_block_t { struct_size address size requested_size state reserved });
     layout!(list, plinth_communicator_options_t { struct_size timeout_milliseconds engine flags });
+    layout!(list, plinth_jit_scalar_t { name kind reserved integer real imaginary });
+    layout!(list, plinth_kernel_attributes_t {
+        struct_size registers shared_bytes max_dynamic_shared_bytes local_bytes const_bytes max_threads_per_block
+        ptx_version binary_version
+    });
+    layout!(list, plinth_kernel_launch_t { struct_size grid block cluster shared_bytes flags });
+    layout!(list, plinth_kernel_argument_t { value bytes kind reserved });
     layout!(list, plinth_cufft_params_t {
         struct_size rank transform number sizes input_strides output_strides
     });

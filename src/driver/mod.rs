@@ -28,12 +28,15 @@ mod green_context;
 pub mod group;
 #[allow(missing_docs, non_snake_case, clippy::missing_safety_doc)]
 pub mod host;
+mod image;
+pub mod jit;
 mod kernel;
 pub mod library;
 pub mod math;
 mod memory;
 pub mod memory_pool;
 pub mod nccl;
+pub mod nvrtc;
 pub mod nvtx;
 mod pages;
 pub mod permutation;
@@ -44,6 +47,7 @@ mod stream;
 mod stream_table;
 pub mod table;
 pub mod types;
+pub mod user;
 mod virtual_memory;
 pub mod watch;
 
@@ -54,7 +58,8 @@ pub use graph::{Graph, GraphExec, GraphNode, Ticket, UpdateError, UpdateRefusal,
 pub use graph_node::{Conditional, ConditionalKind, FillNode, KernelNode, NodeFunction};
 pub use graph_view::{CopyView, HostView, KernelView, NodeType};
 pub use green_context::{GreenContext, Multiprocessors};
-pub use kernel::{Function, Module};
+pub use image::Image;
+pub use kernel::{Arguments, Function, LaunchShape, Module};
 pub use memory::{MemoryKind, PointerDetails, PointerInfo, Span};
 pub use memory_pool::MemoryPool;
 pub use pages::Pages;

@@ -266,13 +266,22 @@ driver_calls! {
 
     // Kernels.
     required  2010 cuModuleLoadData(module: *mut CUmodule, image: *const c_void);
+    required  2010 cuModuleLoadDataEx(
+        module: *mut CUmodule, image: *const c_void, count: c_uint, options: *mut c_uint, values: *mut *mut c_void);
     required  2000 cuModuleUnload(module: CUmodule);
     required  2000 cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
     optional 12030 cuFuncGetName(name: *mut *const c_char, function: CUfunction);
+    required  2020 cuFuncGetAttribute(value: *mut c_int, attribute: c_uint, function: CUfunction);
+    required  9000 cuFuncSetAttribute(function: CUfunction, attribute: c_uint, value: c_int);
+    optional 12040 cuFuncGetParamInfo(function: CUfunction, index: usize, offset: *mut usize, bytes: *mut usize);
+    required  6050 cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        blocks: *mut c_int, function: CUfunction, threads: c_int, shared_bytes: usize);
     required  4000 cuLaunchKernel(
         function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared_bytes: c_uint, stream: CUstream, parameters: *mut *mut c_void,
         extra: *mut *mut c_void);
+    optional 11060 cuLaunchKernelEx(
+        config: *const CUlaunchConfig, function: CUfunction, parameters: *mut *mut c_void, extra: *mut *mut c_void);
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@
 pub use cudarc::driver::sys::{
     CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdevResourceDesc, CUdevice,
     CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphConditionalHandle, CUgraphEdgeData, CUgraphExec, CUgraphNode,
-    CUgreenCtx, CUhostFn, CUipcEventHandle, CUipcMemHandle, CUmemAccessDesc, CUmemAllocationProp,
-    CUmemGenericAllocationHandle, CUmemLocation, CUmemoryPool, CUmodule, CUstream, CUuserObject, CUuuid,
+    CUgreenCtx, CUhostFn, CUipcEventHandle, CUipcMemHandle, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchConfig,
+    CUmemAccessDesc, CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation, CUmemoryPool, CUmodule,
+    CUstream, CUuserObject, CUuuid,
 };
 
 macro_rules! constants {
@@ -63,6 +64,17 @@ constants! {
     CU_MEMPOOL_ATTR_USED_MEM_HIGH = CUmemPool_attribute_enum;
     CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = CUdevice_attribute_enum;
     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = CUipcMem_flags_enum;
+    CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = CUfunction_attribute_enum;
+    CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = CUfunction_attribute_enum;
+    CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES = CUfunction_attribute_enum;
+    CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES = CUfunction_attribute_enum;
+    CU_FUNC_ATTRIBUTE_NUM_REGS = CUfunction_attribute_enum;
+    CU_FUNC_ATTRIBUTE_PTX_VERSION = CUfunction_attribute_enum;
+    CU_FUNC_ATTRIBUTE_BINARY_VERSION = CUfunction_attribute_enum;
+    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = CUfunction_attribute_enum;
+    CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED = CUfunction_attribute_enum;
+    CU_JIT_ERROR_LOG_BUFFER = CUjit_option_enum;
+    CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = CUjit_option_enum;
     CU_GRAPH_NODE_TYPE_KERNEL = CUgraphNodeType_enum;
     CU_GRAPH_NODE_TYPE_MEMCPY = CUgraphNodeType_enum;
     CU_GRAPH_NODE_TYPE_MEMSET = CUgraphNodeType_enum;

@@ -127,6 +127,10 @@ pub const PLINTH_ERROR_LIBRARY: plinth_status_t = 55;
 pub const PLINTH_ERROR_LIBRARY_UNAVAILABLE: plinth_status_t = 56;
 /// The stream sanitizer found that nothing orders the call after others that it must come after.
 pub const PLINTH_ERROR_RACE: plinth_status_t = 57;
+/// A compiler is needed, and it is not on this machine, or is too old.
+pub const PLINTH_ERROR_COMPILER_UNAVAILABLE: plinth_status_t = 58;
+/// The source does not compile; the message has the compiler's log.
+pub const PLINTH_ERROR_COMPILATION_FAILED: plinth_status_t = 59;
 
 /// Returns the name of a status, "PLINTH_ERROR_OUT_OF_MEMORY"; "PLINTH_ERROR_UNKNOWN" for a number that is none.
 ///

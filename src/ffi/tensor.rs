@@ -122,6 +122,7 @@ impl DLDataType {
 /// # Safety
 /// `tensor` is NULL, or leads to a DLTensor, whose shape and strides lead to `ndim` numbers or are NULL, and whose elements
 /// stay valid until the work that is given them is done.
+#[inline]
 pub unsafe fn tensor(tensor: *const DLTensor, name: &str) -> Result<Tensor> {
     // SAFETY: the caller's promise.
     let described = unsafe { tensor.as_ref() }.ok_or_else(|| null(name))?;
@@ -148,6 +149,7 @@ pub(super) fn device_number(number: i32, name: &str) -> Result<u32> {
 ///
 /// # Safety
 /// As [`tensor`].
+#[inline]
 pub(super) unsafe fn laid_out(described: &DLTensor, element: ElementType, device: u32, name: &str) -> Result<Tensor> {
     let rank = usize::try_from(described.ndim)
         .map_err(|_| invalid(name, format_args!("it has {} dimensions", described.ndim)))?;

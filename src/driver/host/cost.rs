@@ -84,7 +84,7 @@ pub fn price(call: Call, bytes: u64) -> u64 {
         cuStreamIsCapturing | cuStreamGetId => 40,
         cuCtxGetCurrent => 30,
         cuMemGetInfo_v2 => 3600,
-        cuLaunchKernel => 2300,
+        cuLaunchKernel | cuLaunchKernelEx => 2300,
         // Estimated: an allocation creates, maps and sets access; a free undoes that.
         cuMemAlloc_v2 => 2000 + interpolate(bytes, [28_000, 30_000, 40_000, 80_000, 200_000]),
         cuMemFree_v2 => 2000 + interpolate(bytes, [20_000, 24_000, 30_000, 95_000, 300_000]),
@@ -114,7 +114,7 @@ pub fn price(call: Call, bytes: u64) -> u64 {
         cuGraphCreate | cuGraphConditionalHandleCreate | cuUserObjectCreate => 500,
         cuGraphDebugDotPrint => 100_000,
         cuStreamBeginCapture_v2 | cuStreamBeginCaptureToGraph | cuStreamEndCapture => 1000,
-        cuModuleLoadData => 1_000_000,
+        cuModuleLoadData | cuModuleLoadDataEx => 1_000_000,
         cuModuleUnload => 20_000,
         cuCtxEnablePeerAccess | cuCtxDisablePeerAccess => 100_000,
         cuDevicePrimaryCtxRetain | cuModuleGetFunction => 1000,

@@ -1,9 +1,11 @@
 //! Kernels: functions of this library that do on the CPU what its CUDA kernels do on a GPU.
 //!
 //! A module's text is taken as proof that the program has kernels; what runs is the twin registered under the
-//! kernel's name: in a list of this library's own ([`twins`]), or with [`register`].
+//! kernel's name: in a list of this library's own ([`twins`]), or with [`register`]. A module that is a shared library has
+//! kernels of its own ([`compiled`]).
 
 use super::{
+    compiled,
     engine::Engine,
     graph::set_conditional,
     ids::{self, Id},
@@ -11,7 +13,7 @@ use super::{
     model::{MAX_BLOCK, MAX_GRID, MAX_THREADS_PER_BLOCK, Model},
     state, twins,
 };
-use crate::driver::{codes, table::Code};
+use crate::driver::{codes, library::Library, table::Code};
 use parking_lot::Mutex;
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -46,15 +48,22 @@ pub struct Launch {
     error: AtomicU32,
 }
 
+/// The dynamic shared memory that a launch may have without being asked for, in bytes.
+const DEFAULT_SHARED: u32 = 48 << 10;
+
 pub struct Module {
     functions: Vec<Id>,
     device: usize,
+    /// Where its kernels are, if not among the twins.
+    library: Option<Library>,
 }
 
 #[derive(Clone, Copy)]
 pub struct Function {
     pub kernel: &'static HostKernel,
     pub device: usize,
+    /// The most dynamic shared memory of a launch, as the program set it.
+    pub shared_bytes: u32,
 }
 
 static SLEEP: HostKernel = HostKernel { name: "plinth_sleep", parameter_sizes: &[8], run: sleep };
@@ -197,13 +206,13 @@ impl Launch {
 }
 
 impl Engine {
-    /// Takes a module's PTX.
-    pub fn load_module(&mut self, device: usize, text: &[u8]) -> Result<Id, Code> {
-        if !text.windows(8).any(|window| window == b".version") {
+    /// Takes a module's PTX, or the library that its image is.
+    pub fn load_module(&mut self, device: usize, text: &[u8], library: Option<Library>) -> Result<Id, Code> {
+        if library.is_none() && !text.windows(8).any(|window| window == b".version") {
             return Err(codes::CUDA_ERROR_INVALID_IMAGE);
         }
         let id = ids::next();
-        self.modules.insert(id, Module { functions: Vec::new(), device });
+        self.modules.insert(id, Module { functions: Vec::new(), device, library });
         Ok(id)
     }
 
@@ -217,16 +226,18 @@ impl Engine {
 
     pub fn find_function(&mut self, module: Id, name: &[u8]) -> Result<Id, Code> {
         let module = self.modules.get_mut(&module).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
-        let kernel = find(name).ok_or(codes::CUDA_ERROR_NOT_FOUND)?;
-        let known = module
-            .functions
-            .iter()
-            .find(|id| self.functions.get(id).is_some_and(|function| std::ptr::eq(function.kernel, kernel)));
-        if let Some(id) = known {
+        let has_name =
+            |id: &&Id| self.functions.get(id).is_some_and(|function| function.kernel.name.as_bytes() == name);
+        if let Some(id) = module.functions.iter().find(has_name) {
             return Ok(*id);
         }
+        let kernel = match module.library {
+            Some(library) => compiled::find(library, name),
+            None => find(name),
+        };
+        let kernel = kernel.ok_or(codes::CUDA_ERROR_NOT_FOUND)?;
         let id = ids::next();
-        self.functions.insert(id, Function { kernel, device: module.device });
+        self.functions.insert(id, Function { kernel, device: module.device, shared_bytes: DEFAULT_SHARED });
         module.functions.push(id);
         Ok(id)
     }

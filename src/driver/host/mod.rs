@@ -8,7 +8,7 @@
 //! asks the part that knows. [`state`] is what `cuInit` sets up from the environment ([`config`], [`model`]): the
 //! memory behind one lock and the [`engine`] behind another. The engine holds every stream, event, capture, graph
 //! and module, and moves streams on; the scheduler's threads take work from it and carry it out ([`work`],
-//! [`kernels`], of which [`twins`] are some) without its lock. A [`signal`] is the point in a stream that an [`event`] stands for after a
+//! [`kernels`], of which [`twins`] are some and [`compiled`] are made at run time) without its lock. A [`signal`] is the point in a stream that an [`event`] stands for after a
 //! recording, [`shared`] the page that processes share for one event. Handles are numbers that are never used twice
 //! ([`ids`]), so that a wrong one is always noticed. Every call counts and prices itself ([`cost`]).
 //!
@@ -20,6 +20,7 @@
 
 pub mod api;
 pub mod capture;
+pub mod compiled;
 pub mod config;
 pub mod context;
 pub mod cost;

@@ -4,10 +4,11 @@ use super::{INVALID, Out, enter, stream::after_launch};
 use crate::driver::{
     codes,
     host::{
-        context,
+        compiled, context,
         graph::Action,
         ids::Id,
         kernels::{Function, Launch},
+        model::MAX_THREADS_PER_BLOCK,
         work::Work,
     },
     table::{Call, Code},
@@ -16,23 +17,46 @@ use crate::driver::{
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
-    ffi::{CStr, CString, c_char, c_uint, c_void},
+    ffi::{CStr, CString, c_char, c_int, c_uint, c_void},
     sync::Arc,
 };
 
 pub unsafe extern "C" fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void) -> Code {
-    enter(Call::cuModuleLoadData, 0, |state| {
+    // SAFETY: the caller gave the same to this call, without options.
+    unsafe { load(Call::cuModuleLoadData, module, image) }
+}
+
+/// The options are of the compiler of PTX, which there is none of here.
+pub unsafe extern "C" fn cuModuleLoadDataEx(
+    module: *mut CUmodule,
+    image: *const c_void,
+    count: c_uint,
+    options: *mut c_uint,
+    values: *mut *mut c_void,
+) -> Code {
+    if count > 0 && (options.is_null() || values.is_null()) {
+        return INVALID;
+    }
+    // SAFETY: the caller gave what this call takes.
+    unsafe { load(Call::cuModuleLoadDataEx, module, image) }
+}
+
+/// # Safety
+/// `image` is null or an image: PTX, text that ends in a NUL; a shared library; or an image for real devices, whose first
+/// bytes are its kind and end no later than its first zero byte.
+unsafe fn load(call: Call, module: *mut CUmodule, image: *const c_void) -> Code {
+    enter(call, 0, |state| {
         let out = Out::new(module)?;
         if image.is_null() {
             return Err(INVALID);
         }
         let device = context::current(state)?;
-        // SAFETY: an image without a length of its own is PTX, text that ends in a NUL; anything else is an image
-        // for real devices, whose first bytes are its kind and end no later than its first zero byte.
-        let text = unsafe { CStr::from_ptr(image.cast()) };
-        let mut engine = state.engine.lock();
-        engine.forbid_unsafe(context::thread())?;
-        out.put(engine.load_module(device, text.to_bytes())? as CUmodule);
+        // SAFETY: the caller's promise.
+        let image = unsafe { compiled::image(image) };
+        state.engine.lock().forbid_unsafe(context::thread())?;
+        // Loading a library may take a while, and needs nothing that is behind the lock.
+        let library = if image.starts_with(compiled::MAGIC) { Some(compiled::load(image)?) } else { None };
+        out.put(state.engine.lock().load_module(device, image, library)? as CUmodule);
         Ok(())
     })
 }
@@ -64,6 +88,87 @@ pub unsafe extern "C" fn cuFuncGetName(name: *mut *const c_char, function: CUfun
         let engine = state.engine.lock();
         let function = engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
         out.put(c_name(function.kernel.name)?.as_ptr());
+        Ok(())
+    })
+}
+
+/// One of the last things that a table of a model's would say: a kernel here is a function of the CPU's, without registers
+/// or shared memory of its own.
+pub unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_uint, function: CUfunction) -> Code {
+    enter(Call::cuFuncGetAttribute, 0, |state| {
+        let out = Out::new(value)?;
+        let engine = state.engine.lock();
+        let found = engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        out.put(match attribute {
+            CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => MAX_THREADS_PER_BLOCK as c_int,
+            CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => found.shared_bytes as c_int,
+            CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
+            | CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES
+            | CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
+            | CU_FUNC_ATTRIBUTE_NUM_REGS
+            | CU_FUNC_ATTRIBUTE_PTX_VERSION
+            | CU_FUNC_ATTRIBUTE_BINARY_VERSION => 0,
+            _ => return Err(INVALID),
+        });
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuFuncSetAttribute(function: CUfunction, attribute: c_uint, value: c_int) -> Code {
+    enter(Call::cuFuncSetAttribute, 0, |state| {
+        let mut engine = state.engine.lock();
+        let found = engine.functions.get_mut(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        let bytes = u32::try_from(value).map_err(|_| INVALID)?;
+        if attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            || u64::from(bytes) > state.config.model.shared_per_block_optin as u64
+        {
+            return Err(INVALID);
+        }
+        found.shared_bytes = bytes;
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuFuncGetParamInfo(
+    function: CUfunction,
+    index: usize,
+    offset: *mut usize,
+    bytes: *mut usize,
+) -> Code {
+    enter(Call::cuFuncGetParamInfo, 0, |state| {
+        let out = Out::new(offset)?;
+        let engine = state.engine.lock();
+        let found = engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        let sizes = found.kernel.parameter_sizes;
+        let size = *sizes.get(index).ok_or(INVALID)?;
+        out.put(sizes[..index].iter().sum());
+        // The size may be left out.
+        if let Ok(out) = Out::new(bytes) {
+            out.put(size);
+        }
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+    blocks: *mut c_int,
+    function: CUfunction,
+    threads: c_int,
+    shared_bytes: usize,
+) -> Code {
+    enter(Call::cuOccupancyMaxActiveBlocksPerMultiprocessor, 0, |state| {
+        let out = Out::new(blocks)?;
+        let engine = state.engine.lock();
+        engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        let model = state.config.model;
+        let threads = usize::try_from(threads).ok().filter(|threads| *threads > 0).ok_or(INVALID)?;
+        if threads > MAX_THREADS_PER_BLOCK as usize {
+            out.put(0);
+            return Ok(());
+        }
+        let by_threads = model.threads_per_multiprocessor as usize / threads;
+        let by_memory = (model.shared_per_multiprocessor as usize).checked_div(shared_bytes).unwrap_or(usize::MAX);
+        out.put(by_threads.min(by_memory) as c_int);
         Ok(())
     })
 }
@@ -125,14 +230,31 @@ pub unsafe extern "C" fn cuLaunchKernel(
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> Code {
-    enter(Call::cuLaunchKernel, 0, |state| {
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    // SAFETY: the caller gave what a launch takes.
+    unsafe { launch(Call::cuLaunchKernel, function, grid, block, shared_bytes, stream, parameters, extra) }
+}
+
+/// # Safety
+/// As [`launch_of`].
+#[allow(clippy::too_many_arguments)] // those of the driver's call
+unsafe fn launch(
+    call: Call,
+    function: CUfunction,
+    grid: [c_uint; 3],
+    block: [c_uint; 3],
+    shared_bytes: c_uint,
+    stream: CUstream,
+    parameters: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> Code {
+    enter(call, 0, |state| {
         let mut engine = state.engine.lock();
         let function = *engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
         let id = engine.find_stream(stream, context::current(state))?;
         if engine.stream_device(id)? != function.device {
             return Err(codes::CUDA_ERROR_INVALID_HANDLE);
         }
-        let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
         // SAFETY: the caller gave a pointer for each of the kernel's parameters.
         let launch = unsafe { launch_of(function, grid, block, shared_bytes, parameters, extra) }?;
         engine.forbid_implicit(id)?;
@@ -141,4 +263,27 @@ pub unsafe extern "C" fn cuLaunchKernel(
         drop(engine);
         after_launch(state, stream, capturing)
     })
+}
+
+/// Blocks do not run beside each other here, so what asks for that, a cooperative launch or one of clusters, cannot be.
+pub unsafe extern "C" fn cuLaunchKernelEx(
+    config: *const CUlaunchConfig,
+    function: CUfunction,
+    parameters: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> Code {
+    if config.is_null() {
+        return INVALID;
+    }
+    // SAFETY: the caller gave a configuration, and the pointer is not null.
+    let config = unsafe { &*config };
+    if config.numAttrs > 0 {
+        return codes::CUDA_ERROR_NOT_SUPPORTED;
+    }
+    let (grid, block) =
+        ([config.gridDimX, config.gridDimY, config.gridDimZ], [config.blockDimX, config.blockDimY, config.blockDimZ]);
+    // SAFETY: the caller gave what a launch takes.
+    unsafe {
+        launch(Call::cuLaunchKernelEx, function, grid, block, config.sharedMemBytes, config.hStream, parameters, extra)
+    }
 }

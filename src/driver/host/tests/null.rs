@@ -144,9 +144,15 @@ fn nulls_and_zeros_never_crash() {
         call!(cuProfilerStart());
         call!(cuProfilerStop());
         call!(cuModuleLoadData(null_mut(), null()));
+        call!(cuModuleLoadDataEx(null_mut(), null(), 0, null_mut(), null_mut()));
         call!(cuModuleUnload(null_mut()));
         call!(cuModuleGetFunction(null_mut(), null_mut(), null()));
         call!(cuFuncGetName(null_mut(), null_mut()));
+        call!(cuFuncGetAttribute(null_mut(), 0, null_mut()));
+        call!(cuFuncSetAttribute(null_mut(), 0, 0));
+        call!(cuFuncGetParamInfo(null_mut(), 0, null_mut(), null_mut()));
+        call!(cuOccupancyMaxActiveBlocksPerMultiprocessor(null_mut(), null_mut(), 0, 0));
+        call!(cuLaunchKernelEx(null(), null_mut(), null_mut(), null_mut()));
         call!(cuLaunchKernel(null_mut(), 0, 0, 0, 0, 0, 0, 0, null_mut(), null_mut(), null_mut()));
         call!(cuCtxSetCurrent(null_mut()));
         // These ask for nothing, or for nothing to be done.

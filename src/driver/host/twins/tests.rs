@@ -41,7 +41,7 @@ fn bytes<T: Parameter>(parameter: &T) -> &[u8] {
 /// A launch of a twin, to be run.
 fn launch(name: &str, parameters: &[&[u8]]) -> Launch {
     let kernel = TWINS.iter().find(|kernel| kernel.name == name).unwrap();
-    let mut launch = Launch::new(Function { kernel, device: 0 }, [1; 3], [256, 1, 1], 0).unwrap();
+    let mut launch = Launch::new(Function { kernel, device: 0, shared_bytes: 0 }, [1; 3], [256, 1, 1], 0).unwrap();
     assert_eq!(kernel.parameter_sizes, parameters.iter().map(|bytes| bytes.len()).collect::<Vec<_>>());
     parameters.iter().for_each(|bytes| launch.push(bytes));
     launch

@@ -1,0 +1,266 @@
+//! NVRTC, CUDA's compiler as a library, loaded at run time: the gate to its calls, as [`table`](super::table) is to the
+//! driver's. It needs no device.
+
+pub mod table;
+
+use super::{image::Image, library::Library, library::Sought};
+use crate::{
+    error::{Error, Result},
+    status::Status,
+};
+use once_cell::sync::OnceCell;
+use std::{
+    ffi::{CStr, CString, OsStr, c_char, c_int, c_void},
+    mem::MaybeUninit,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    ptr,
+};
+use table::{COMPILATION, Call, Code, ErrorString, RawProgram, SUCCESS, Table};
+
+const LIBRARY: Sought = Sought {
+    what: "NVRTC",
+    variable: "PLINTH_NVRTC_LIBRARY",
+    names: &[c"libnvrtc.so.13", c"libnvrtc.so.12", c"libnvrtc.so.11.2", c"libnvrtc.so"],
+    in_toolkit: true,
+    in_packages: &["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"],
+};
+
+/// A loaded NVRTC.
+pub struct Nvrtc {
+    table: Table,
+    error_string: Option<ErrorString>,
+    version: (c_int, c_int),
+    archs: Vec<c_int>,
+    /// The library's folder, as far as the loader knows it.
+    folder: Option<PathBuf>,
+}
+
+/// What is to be compiled.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// The source.
+    pub source: &'a str,
+    /// What the log calls it.
+    pub name: &'a str,
+    /// The options, the architecture's among them.
+    pub options: &'a [String],
+    /// Whether that architecture is a real one, so that the outcome is a cubin and not PTX.
+    pub real: bool,
+    /// A kernel, as the source writes its name, arguments of a template included.
+    pub entry: Option<&'a str>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Compiled {
+    /// PTX or a cubin.
+    pub image: Image,
+    /// The name of the kernel in it; empty if none was asked for.
+    pub lowered: String,
+    /// What the compiler said beside.
+    pub log: String,
+}
+
+/// The one NVRTC of the process, loaded by now at the latest.
+pub fn get() -> Result<&'static Nvrtc> {
+    static NVRTC: OnceCell<Nvrtc> = OnceCell::new();
+    NVRTC.get_or_try_init(load)
+}
+
+#[cold]
+fn unavailable(reason: impl Into<String>) -> Error {
+    Error::new(Status::COMPILER_UNAVAILABLE, reason)
+}
+
+fn load() -> Result<Nvrtc> {
+    let library = LIBRARY.find().map_err(unavailable)?;
+    // SAFETY: each call is looked for under its own symbol, whose signature NVRTC has never changed. The library is never
+    // closed.
+    let (table, missing) = unsafe { Table::from_symbols(|call| library.symbol(call.info().c_symbol)) };
+    if let Some(call) = missing {
+        let (symbol, since) = (call.info().symbol, call.info().since);
+        return Err(unavailable(format!(
+            "the NVRTC found has no {symbol}, which came with CUDA {}.{}; a newer NVRTC is needed",
+            since / 1000,
+            since % 1000 / 10
+        )));
+    }
+    let error_string = library.symbol(c"nvrtcGetErrorString").map(|pointer| {
+        // SAFETY: the symbol has this signature in every version.
+        unsafe { std::mem::transmute::<*const c_void, ErrorString>(pointer) }
+    });
+    let mut nvrtc = Nvrtc { table, error_string, version: (0, 0), archs: Vec::new(), folder: None };
+    let (mut major, mut minor, mut count) = (0, 0, 0);
+    // SAFETY: the outputs are live locals.
+    nvrtc.check(Call::nvrtcVersion, unsafe { (table.nvrtcVersion)(&mut major, &mut minor) })?;
+    nvrtc.version = (major, minor);
+    // SAFETY: the output is a live local.
+    nvrtc.check(Call::nvrtcGetNumSupportedArchs, unsafe { (table.nvrtcGetNumSupportedArchs)(&mut count) })?;
+    let mut archs = vec![0; usize::try_from(count).unwrap_or(0)];
+    // SAFETY: there is room for as many numbers as the library said that it has.
+    nvrtc.check(Call::nvrtcGetSupportedArchs, unsafe { (table.nvrtcGetSupportedArchs)(archs.as_mut_ptr()) })?;
+    archs.sort_unstable();
+    nvrtc.archs = archs;
+    nvrtc.folder = folder_of(table.nvrtcVersion as *const c_void);
+    nvrtc.bring_builtins();
+    Ok(nvrtc)
+}
+
+/// The folder of the library that has a function.
+fn folder_of(function: *const c_void) -> Option<PathBuf> {
+    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: the output is a live local, whose fields are filled on success. The name in it is that of a library that stays
+    // loaded.
+    unsafe {
+        if libc::dladdr(function, found.as_mut_ptr()) == 0 || found.assume_init_ref().dli_fname.is_null() {
+            return None;
+        }
+        let name = CStr::from_ptr(found.assume_init_ref().dli_fname);
+        Path::new(OsStr::from_bytes(name.to_bytes())).parent().map(Path::to_owned)
+    }
+}
+
+impl Nvrtc {
+    /// Loads the library of builtin functions beside NVRTC's own, which NVRTC asks for by its name alone: so it finds it
+    /// loaded, wherever it is.
+    fn bring_builtins(&self) {
+        let (major, minor) = self.version;
+        let name = format!("libnvrtc-builtins.so.{major}.{minor}");
+        if let Some(folder) = &self.folder
+            && folder.join(&name).is_file()
+        {
+            // Where that fails NVRTC says so itself, when it compiles.
+            let _ = Library::open_path(folder.join(&name).as_os_str());
+        }
+    }
+
+    /// Major and minor version.
+    pub fn version(&self) -> (i32, i32) {
+        self.version
+    }
+
+    /// The architectures that it compiles for, as CUDA numbers them, the oldest first.
+    pub fn archs(&self) -> &[i32] {
+        &self.archs
+    }
+
+    /// The folder of headers that belongs to it, if there is one.
+    pub fn headers(&self) -> Option<PathBuf> {
+        let folder = self.folder.as_ref()?.parent()?;
+        // A toolkit may have its libraries one folder deeper.
+        [folder.join("include"), folder.join("../include")]
+            .into_iter()
+            .find(|path| path.join("cuda_runtime.h").is_file())
+    }
+
+    fn check(&self, call: Call, code: Code) -> Result<()> {
+        if code == SUCCESS {
+            return Ok(());
+        }
+        let text = match self.error_string {
+            // SAFETY: the call returns a static text for every number.
+            Some(error_string) => unsafe { CStr::from_ptr(error_string(code)) }.to_string_lossy().into_owned(),
+            None => format!("error {code}"),
+        };
+        Err(Error::new(Status::COMPILATION_FAILED, format!("{} failed with {text}", call.info().symbol)))
+    }
+
+    /// Compiles a source.
+    pub fn compile(&self, request: &Request) -> Result<Compiled> {
+        let text = |text: &str, what: &str| {
+            CString::new(text).map_err(|_| Error::new(Status::INVALID_VALUE, format!("{what} holds a NUL")))
+        };
+        let (source, name) = (text(request.source, "the source")?, text(request.name, "the name")?);
+        let entry = request.entry.map(|entry| text(entry, "the kernel's name")).transpose()?;
+        let options: Vec<CString> =
+            request.options.iter().map(|option| text(option, "an option")).collect::<Result<_>>()?;
+        let mut raw = ptr::null_mut();
+        // SAFETY: the output is a live local, the texts are NUL-terminated, and there are no headers.
+        let code = unsafe {
+            (self.table.nvrtcCreateProgram)(&mut raw, source.as_ptr(), name.as_ptr(), 0, ptr::null(), ptr::null())
+        };
+        self.check(Call::nvrtcCreateProgram, code)?;
+        let program = Program { nvrtc: self, raw };
+        program.compile(entry.as_deref(), &options)?;
+        let lowered = entry.map(|entry| program.lowered(&entry)).transpose()?.unwrap_or_default();
+        Ok(Compiled { image: program.image(request.real)?, lowered, log: program.log() })
+    }
+}
+
+/// A program of NVRTC's, which goes with it.
+struct Program<'a> {
+    nvrtc: &'a Nvrtc,
+    raw: RawProgram,
+}
+
+impl Drop for Program<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the program is live, and nobody uses it any more.
+        unsafe { (self.nvrtc.table.nvrtcDestroyProgram)(&mut self.raw) };
+    }
+}
+
+impl Program<'_> {
+    fn compile(&self, entry: Option<&CStr>, options: &[CString]) -> Result<()> {
+        let table = &self.nvrtc.table;
+        if let Some(entry) = entry {
+            // SAFETY: the program is live, and the name NUL-terminated.
+            let code = unsafe { (table.nvrtcAddNameExpression)(self.raw, entry.as_ptr()) };
+            self.nvrtc.check(Call::nvrtcAddNameExpression, code)?;
+        }
+        let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
+        // SAFETY: the program is live, and there are as many options as is said, each NUL-terminated.
+        let code = unsafe { (table.nvrtcCompileProgram)(self.raw, options.len() as c_int, options.as_ptr()) };
+        match code {
+            COMPILATION => Err(Error::new(Status::COMPILATION_FAILED, self.log())),
+            _ => self
+                .nvrtc
+                .check(Call::nvrtcCompileProgram, code)
+                .map_err(|error| Error::new(error.status(), format!("{}: {}", error.message(), self.log()))),
+        }
+    }
+
+    fn log(&self) -> String {
+        let (table, mut bytes) = (&self.nvrtc.table, 0);
+        // SAFETY: the program is live, and the output a live local.
+        if unsafe { (table.nvrtcGetProgramLogSize)(self.raw, &mut bytes) } != SUCCESS {
+            return String::new();
+        }
+        let mut log = vec![0_u8; bytes];
+        // SAFETY: there is room for as many bytes as the log has.
+        if unsafe { (table.nvrtcGetProgramLog)(self.raw, log.as_mut_ptr().cast()) } != SUCCESS {
+            return String::new();
+        }
+        String::from_utf8_lossy(&log).trim_end_matches(['\0', '\n']).to_owned()
+    }
+
+    fn lowered(&self, entry: &CStr) -> Result<String> {
+        let mut name = ptr::null();
+        // SAFETY: the program is live and compiled, the name is NUL-terminated, and the output a live local.
+        let code = unsafe { (self.nvrtc.table.nvrtcGetLoweredName)(self.raw, entry.as_ptr(), &mut name) };
+        self.nvrtc.check(Call::nvrtcGetLoweredName, code)?;
+        // SAFETY: the call succeeded, so it is a text of the program's, which lives.
+        Ok(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+    }
+
+    fn image(&self, real: bool) -> Result<Image> {
+        let (table, mut bytes) = (&self.nvrtc.table, 0);
+        let sized = if real { Call::nvrtcGetCUBINSize } else { Call::nvrtcGetPTXSize };
+        // SAFETY: the program is live and compiled, and the output a live local.
+        let code = unsafe {
+            let size = if real { table.nvrtcGetCUBINSize } else { table.nvrtcGetPTXSize };
+            size(self.raw, &mut bytes)
+        };
+        self.nvrtc.check(sized, code)?;
+        let mut image = vec![0_u8; bytes];
+        let filled = if real { Call::nvrtcGetCUBIN } else { Call::nvrtcGetPTX };
+        // SAFETY: there is room for as many bytes as the image has.
+        let code = unsafe {
+            let get = if real { table.nvrtcGetCUBIN } else { table.nvrtcGetPTX };
+            get(self.raw, image.as_mut_ptr().cast())
+        };
+        self.nvrtc.check(filled, code)?;
+        Ok(Image::built(image))
+    }
+}

@@ -1,0 +1,59 @@
+//! Folders for what is needed for a moment: private to the user, and gone with the value that stands for them.
+
+use std::{
+    fs, io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+/// A folder below the system's one for temporary files (`TMPDIR`), which nobody else can look into.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// A new one, empty.
+    pub fn new() -> io::Result<Folder> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let (root, process) = (std::env::temp_dir(), std::process::id());
+        // A process of the same number may have ended without cleaning up.
+        for _ in 0..1000 {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let path = root.join(format!("plinth-{process}-{number}"));
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Folder(path)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+            }
+        }
+        Err(io::Error::other(format!("{} is full of folders of plinth's", root.display())))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed is left to whoever cleans the system's folder.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn folders_are_private_and_go() {
+        let (one, other) = (Folder::new().unwrap(), Folder::new().unwrap());
+        assert_ne!(one.path(), other.path());
+        assert_eq!(fs::metadata(one.path()).unwrap().permissions().mode() & 0o777, 0o700);
+        fs::write(one.path().join("file"), "text").unwrap();
+        let path = one.path().to_owned();
+        drop(one);
+        assert!(!path.exists());
+    }
+}
