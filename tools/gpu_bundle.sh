@@ -36,6 +36,8 @@ fi
 # The judges of random numbers; the bench of them finds their binding here.
 mkdir -p "$bundle/tests/random"
 cp tests/random/*.py tests/random/*.json.xz "$bundle/tests/random/"
+mkdir -p "$bundle/tests/jiterator"
+cp tests/jiterator/*.py "$bundle/tests/jiterator/"
 mkdir -p "$bundle/tests/comm"
 cp tests/comm/*.py "$bundle/tests/comm/"
 

@@ -93,6 +93,12 @@ else
     skip machine "no nvidia-smi"
 fi
 
+# Python's packages have NVRTC where no loader looks, and a system's Python other packages than this one.
+if [ -z "${PLINTH_NVRTC_LIBRARY:-}" ]; then
+    nvrtc=$(python3 -c 'import glob, sys; print(*[f for p in sys.path for f in glob.glob(p + "/nvidia/*/lib/libnvrtc.so.1[23]")][:1])')
+    [ -n "$nvrtc" ] && export PLINTH_NVRTC_LIBRARY=$nvrtc
+fi
+
 # Few at a time: each is a process with a context of its own, and some measure time.
 step c_tests 400 python3 sources/c_tests/run.py --no-build --lib lib --include include --build c_tests --device cuda \
     --jobs 8 --filter '^(?!communicator|nccl)'
@@ -131,6 +137,10 @@ if python3 -c 'import torch' 2>/dev/null; then
     step comm-torch 240 python3 tests/comm/against_torch.py --library lib/libplinth.so --cases 2000 --seed "${RANDOM_SEED:-1}"
     step bench-comm-table 240 python3 benches/comm_table.py --library lib/libplinth.so --svg "$logs/comm.svg" \
         --json "$logs/comm.json"
+    # Programs that are made up, compiled and run by both; then both beside each other.
+    step jiterator-torch 300 python3 tests/jiterator/against_torch.py --library lib/libplinth.so --cases 400 --seconds 240 \
+        --seed "${RANDOM_SEED:-1}"
+    step bench-jiterator-table 180 python3 benches/jiterator_table.py --library lib/libplinth.so --json "$logs/jiterator.json"
     # Trains on PyTorch's memory and on plinth's: losses by their bits, memory held, step times. Meant to take 150 s at most.
     step torch 240 python3 benches/torch_training.py --library lib/libplinth.so --json "$logs/torch.json"
     step snapshot-torch 120 python3 tests/snapshot/torch_training.py --library lib/libplinth.so --out "$logs/snapshot"
@@ -139,6 +149,8 @@ else
     skip random-captured "no PyTorch"
     skip bench-random-table "no PyTorch"
     skip comm-torch "no PyTorch"
+    skip jiterator-torch "no PyTorch"
+    skip bench-jiterator-table "no PyTorch"
     skip bench-comm-table "no PyTorch"
     skip bench-torch "no PyTorch"
     skip bench-torch-pinned "no PyTorch"
