@@ -41,7 +41,7 @@ pub struct Sampler(Mutex<Option<(Arc<Shared>, JoinHandle<()>)>>);
 static SAMPLERS: HandleTable<Sampler> = HandleTable::new(Kind::Sampler);
 
 /// How much longer than it takes a reading has to wait for its next turn.
-const REST: u32 = 1000 * Reading::ALL.len() as u32;
+const REST: u32 = 1250 * Reading::ALL.len() as u32;
 
 /// When each reading may be read again, and what it took last.
 struct Turns([(Instant, Duration); Reading::ALL.len()]);

@@ -2,7 +2,7 @@
 
 use nvml_wrapper::{Nvml, error::NvmlError};
 use plinth::{
-    driver::{cuda, nccl},
+    driver::{cuda, nccl, nvrtc},
     error::Error,
 };
 use std::{
@@ -63,6 +63,12 @@ pub fn why_no_nccl(error: &Error) -> String {
     message.split_once("; install NCCL").map_or(message, |(reason, _)| reason).to_owned()
 }
 
+/// Why there is no NVRTC, without the advice that the library adds.
+fn why_no_nvrtc(error: &Error) -> String {
+    let message = error.message().trim_start_matches("NVRTC is needed, and ");
+    message.split_once("; install NVRTC").map_or(message, |(reason, _)| reason).to_owned()
+}
+
 /// Why there is no libcuda, without the advice that the library adds for programs.
 fn why_no_cuda(error: &Error) -> String {
     let message = error.message();
@@ -86,13 +92,20 @@ pub fn all() -> Vec<Library> {
         .map(|nccl| Version { number: nccl.version().to_string(), path: mapped("libnccl.so") });
     let toolkit = |name: &str| match newest(name, &folders()) {
         Some(path) => Ok(Version { number: version_of(name, &path), path: Some(path) }),
-        None => Err(format!("no file {name}.so was found; plinth does not need it")),
+        None => Err(format!("no file {name}.so was found; only what uses it needs it")),
     };
+    let nvrtc = nvrtc::get().map_err(|error| why_no_nvrtc(&error)).map(|nvrtc| {
+        let (major, minor) = nvrtc.version();
+        Version { number: format!("{major}.{minor}"), path: mapped("libnvrtc.so") }
+    });
     vec![
         Library { name: "libcuda", purpose: "GPUs", found: cuda },
         Library { name: "NVML", purpose: "telemetry", found: nvml },
         Library { name: "NCCL", purpose: "large collectives, several machines", found: nccl },
-        Library { name: "NVRTC", purpose: "programs that compile kernels", found: toolkit("libnvrtc") },
+        Library { name: "NVRTC", purpose: "kernels made at run time", found: nvrtc },
+        Library { name: "cuBLAS", purpose: "its handles", found: toolkit("libcublas") },
+        Library { name: "cuSOLVER", purpose: "its handles", found: toolkit("libcusolver") },
+        Library { name: "cuFFT", purpose: "its plans", found: toolkit("libcufft") },
         Library { name: "cudart", purpose: "programs that are built by nvcc", found: toolkit("libcudart") },
     ]
 }
