@@ -1,4 +1,4 @@
-//! Gives the shared library its soname, keeps it loaded once it is, and compresses the kernels that it holds.
+//! Gives the shared library its soname, keeps it loaded once it is, and compresses the texts that it holds.
 
 use std::{env, fs, io, path::PathBuf};
 
@@ -13,19 +13,26 @@ fn main() -> io::Result<()> {
     // The process holds functions of the library that it cannot be asked to let go: its exit and fork handlers, and
     // the host device's threads.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    compress_kernels()
+    compress_texts()
 }
 
-/// Writes `kernels/name.ptx` to `name.ptx.z` in the build's folder, as zlib's format has it.
-fn compress_kernels() -> io::Result<()> {
-    println!("cargo:rerun-if-changed=kernels");
+/// Where texts are, and the endings of their names.
+const TEXTS: [(&str, &[&str]); 3] =
+    [("kernels", &["ptx"]), ("kernels/jit", &["h"]), ("src/memory/snapshot/page", &["html", "css", "js"])];
+
+/// Writes `name.ptx` to `name.ptx.z` in the build's folder, as zlib's format has it, and so on.
+fn compress_texts() -> io::Result<()> {
     let folder = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    for entry in fs::read_dir("kernels")? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "ptx") {
-            let packed = miniz_oxide::deflate::compress_to_vec_zlib(&fs::read(&path)?, 10);
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            fs::write(folder.join(name + ".z"), packed)?;
+    for (texts, endings) in TEXTS {
+        println!("cargo:rerun-if-changed={texts}");
+        for entry in fs::read_dir(texts)? {
+            let path = entry?.path();
+            let ending = path.extension().unwrap_or_default().to_string_lossy();
+            if endings.contains(&&*ending) {
+                let packed = miniz_oxide::deflate::compress_to_vec_zlib(&fs::read(&path)?, 10);
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                fs::write(folder.join(name + ".z"), packed)?;
+            }
         }
     }
     Ok(())

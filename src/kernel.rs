@@ -8,9 +8,8 @@ use crate::{
     device::Device,
     driver::{Driver, Function},
     error::{Error, Result},
-    runtime,
-    status::Status,
-    stream,
+    packed::{Packed, packed},
+    runtime, stream,
 };
 use once_cell::sync::OnceCell;
 use std::ffi::CString;
@@ -19,15 +18,14 @@ use std::ffi::CString;
 /// every device from compute capability 7.5 on.
 struct Source {
     architecture: u32,
-    /// The text, compressed when the library was built.
-    packed: &'static [u8],
+    ptx: Packed,
 }
 
 macro_rules! sources {
     ($( $name:ident = $file:literal for $architecture:literal; )*) => {
         $( const $name: Source = Source {
             architecture: $architecture,
-            packed: include_bytes!(concat!(env!("OUT_DIR"), "/", $file, ".z")),
+            ptx: packed!($file),
         }; )*
         #[cfg(test)]
         const SOURCES: &[Source] = &[ $( $name, )* ];
@@ -43,14 +41,6 @@ sources! {
     PERMUTATION = "permutation.ptx" for 75;
     COLLECTIVE = "collective.ptx" for 75;
     GROUP = "group.ptx" for 75;
-}
-
-impl Source {
-    fn ptx(&self) -> Result<String> {
-        let text = miniz_oxide::inflate::decompress_to_vec_zlib(self.packed).ok();
-        text.and_then(|bytes| String::from_utf8(bytes).ok())
-            .ok_or_else(|| Error::new(Status::PANIC, "the text of a kernel is damaged"))
-    }
 }
 
 macro_rules! kernels {
@@ -216,7 +206,7 @@ impl Device {
     #[cold]
     fn load_kernel(&self, driver: &Driver, kernel: Kernel) -> Result<Function> {
         let function = self.kernels.functions[kernel as usize].get_or_try_init(|| {
-            let ptx = text(alone(&kernel.source().ptx()?, kernel.entry()));
+            let ptx = text(alone(&kernel.source().ptx.text()?, kernel.entry()));
             let name = text(kernel.entry().to_string());
             self.with_context(driver, |driver| {
                 let module = driver.with_relaxed_capture(|| driver.module_load(&ptx))??;
@@ -313,13 +303,13 @@ mod tests {
         let mut listed = BTreeSet::new();
         for kernel in Kernel::ALL {
             let source = kernel.source();
-            let ptx = source.ptx().unwrap();
+            let ptx = source.ptx.text().unwrap();
             assert!(ptx.contains(&format!(".target sm_{}", source.architecture)));
             assert!(!ptx.contains('\0'));
             assert_eq!(ptx.matches(&format!(".entry {}(", kernel.entry())).count(), 1, "{}", kernel.entry());
             listed.insert(kernel.entry());
         }
-        let count = |source: &Source| source.ptx().unwrap().matches(".entry ").count();
+        let count = |source: &Source| source.ptx.text().unwrap().matches(".entry ").count();
         assert_eq!(SOURCES.iter().map(count).sum::<usize>(), listed.len());
         assert_eq!(listed.len(), Kernel::ALL.len());
     }
@@ -327,7 +317,7 @@ mod tests {
     #[test]
     fn a_kernel_alone_is_whole() {
         for kernel in Kernel::ALL {
-            let ptx = alone(&kernel.source().ptx().unwrap(), kernel.entry());
+            let ptx = alone(&kernel.source().ptx.text().unwrap(), kernel.entry());
             assert_eq!(ptx.matches(".entry ").count(), 1, "{}", kernel.entry());
             assert!(ptx.contains(&format!(".entry {}(", kernel.entry())));
             assert_eq!(ptx.matches('{').count(), ptx.matches('}').count());

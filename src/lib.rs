@@ -53,6 +53,7 @@ pub mod kernel;
 pub mod memory;
 pub mod nccl;
 pub mod nvtx;
+pub mod packed;
 pub mod peer;
 pub mod process;
 pub mod properties;

@@ -71,6 +71,7 @@ fn source(
         class,
     }
     .source()
+    .unwrap()
 }
 
 fn compile(source: &str, architecture: &str) -> plinth::error::Result<Vec<u8>> {

@@ -302,7 +302,7 @@ impl Jiterated {
             class,
         };
         let device = runtime.device(device as i32)?;
-        let made = loaded::kernel(runtime, device, &wanted.source(), &kernel_name(&self.entry));
+        let made = loaded::kernel(runtime, device, &wanted.source()?, &kernel_name(&self.entry));
         let function = made.map_err(|error| {
             let types: Vec<String> = types.iter().map(ElementType::to_string).collect();
             error.context(format_args!("{} for inputs of {}", self.entry.name, types.join(", ")))

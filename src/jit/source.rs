@@ -5,13 +5,17 @@ use super::{
     parse::Entry,
     scalar::{Kind, MOST},
 };
-use crate::tensor::ElementType;
+use crate::{
+    error::Result,
+    packed::{Packed, packed},
+    tensor::ElementType,
+};
 use std::fmt::Write;
 
-const BASE: &str = include_str!("../../kernels/jit/base.h");
-const COMPLEX: &str = include_str!("../../kernels/jit/complex.h");
-const WALK: &str = include_str!("../../kernels/jit/walk.h");
-const LAUNCH: &str = include_str!("../../kernels/jit/launch.h");
+const BASE: Packed = packed!("base.h");
+const COMPLEX: Packed = packed!("complex.h");
+const WALK: Packed = packed!("walk.h");
+const LAUNCH: Packed = packed!("launch.h");
 
 /// What the compilers' messages call the user's text.
 pub const NAME: &str = "jiterator";
@@ -73,13 +77,11 @@ impl Wanted<'_> {
     }
 
     /// The source, for both compilers.
-    pub fn source(&self) -> String {
-        let mut text =
-            String::with_capacity(BASE.len() + COMPLEX.len() + WALK.len() + LAUNCH.len() + self.code.len() + 4096);
+    pub fn source(&self) -> Result<String> {
+        let mut text = BASE.text()?;
         let entry = kernel_name(self.entry);
-        text += BASE;
-        text += COMPLEX;
-        text += WALK;
+        text += &COMPLEX.text()?;
+        text += &WALK.text()?;
         // Writing to a String cannot fail.
         let _ = write!(text, "#line 1 \"{NAME}\"\n{}\n#line 1 \"{entry}\"\n", self.code);
         let _ = write!(text, "#define PLINTH_ENTRY {entry}\n#define PLINTH_ENTRY_BYTES {entry}_bytes\n");
@@ -109,8 +111,8 @@ impl Wanted<'_> {
         text += if self.scalars.is_empty() { "    u64 plinth_none;\n  };\n" } else { "  };\n" };
         self.group(&mut text);
         text += "};\n}  // namespace plinth_jit\n";
-        text += LAUNCH;
-        text
+        text += &LAUNCH.text()?;
+        Ok(text)
     }
 
     fn group(&self, text: &mut String) {

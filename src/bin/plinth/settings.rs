@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// What plinth reads, and what it is for.
-pub const KNOWN: [(&str, &str); 21] = [
+pub const KNOWN: [(&str, &str); 30] = [
     ("PLINTH_ALLOC_CONF", "settings of the allocator"),
     ("PLINTH_COMMUNICATOR_ENGINE", "what carries communicators out: auto, nccl, local, shared"),
     ("PLINTH_COMMUNICATOR_NCCL_FROM", "bytes from which NCCL takes collectives over"),

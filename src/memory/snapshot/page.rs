@@ -13,6 +13,7 @@ use super::{
     },
     Snapshot, json, stream_number,
 };
+use crate::packed::{Packed, packed};
 use std::{
     collections::HashMap,
     hash::Hash,
@@ -20,24 +21,26 @@ use std::{
 };
 
 /// What the page consists of, in its order. `read.js` and what follows are one script.
-const HEAD: &str = include_str!("page/head.html");
-const STYLE: &str = include_str!("page/style.css");
-const BODY: &str = include_str!("page/body.html");
-const SCRIPTS: [&str; 8] = [
-    include_str!("page/read.js"),
-    include_str!("page/model.js"),
-    include_str!("page/common.js"),
-    include_str!("page/timeline.js"),
-    include_str!("page/map.js"),
-    include_str!("page/tables.js"),
-    include_str!("page/events.js"),
-    include_str!("page/main.js"),
+const HEAD: Packed = packed!("head.html");
+const STYLE: Packed = packed!("style.css");
+const BODY: Packed = packed!("body.html");
+const SCRIPTS: [Packed; 8] = [
+    packed!("read.js"),
+    packed!("model.js"),
+    packed!("common.js"),
+    packed!("timeline.js"),
+    packed!("map.js"),
+    packed!("tables.js"),
+    packed!("events.js"),
+    packed!("main.js"),
 ];
 
 /// Writes the page.
 pub fn write(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     let tables = Tables::new(snapshot);
-    write!(out, "{HEAD}<style>\n{STYLE}</style>\n</head>\n<body>\n{BODY}")?;
+    let text = |part: Packed| part.text().map_err(|error| io::Error::other(error.message().to_owned()));
+    let (head, style, body) = (text(HEAD)?, text(STYLE)?, text(BODY)?);
+    write!(out, "{head}<style>\n{style}</style>\n</head>\n<body>\n{body}")?;
     out.write_all(b"<script type=\"application/json\" id=\"tables\">")?;
     tables.write(snapshot, out)?;
     out.write_all(b"</script>\n<script type=\"text/plain\" id=\"rows\">")?;
@@ -46,7 +49,7 @@ pub fn write(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     base64.finish()?;
     out.write_all(b"</script>\n<script>\n'use strict';\n")?;
     for script in SCRIPTS {
-        out.write_all(script.as_bytes())?;
+        out.write_all(text(script)?.as_bytes())?;
     }
     out.write_all(b"</script>\n</body>\n</html>\n")
 }
