@@ -85,7 +85,7 @@ fn info_is_json_for_programs() {
     assert_eq!(device["uuid"].as_str().unwrap().len(), 36);
     let names: Vec<_> =
         value["libraries"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["libcuda", "NVML", "NCCL", "NVRTC", "cudart"]);
+    assert_eq!(names, ["libcuda", "NVML", "NCCL", "NVRTC", "cuBLAS", "cuSOLVER", "cuFFT", "cudart"]);
     for library in value["libraries"].as_array().unwrap() {
         assert!(library["found"] == (library["version"].is_string()), "{library}");
         assert!(library["found"] != (library["reason"].is_string()), "{library}");
