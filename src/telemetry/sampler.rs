@@ -3,7 +3,7 @@
 //! It must not disturb what it watches. Some readings take NVML milliseconds of a processor's time; each is read only so often
 //! that all together take less than a thousandth of one processor, and is left out of the samples between.
 
-use super::{Reading, Telemetry, read_all, read_each};
+use super::{Reading, Telemetry, read_each};
 use crate::{
     error::{Error, Result},
     handle::{HandleTable, Kind},
@@ -69,13 +69,20 @@ impl Turns {
     }
 }
 
-fn sample(shared: &Shared, number: i32, interval: Duration) {
-    let (mut next, mut turns) = (Instant::now(), Turns::new());
+/// Adds a sample to the ring at each interval.
+fn sample(shared: &Shared, number: i32, interval: Duration, mut turns: Turns, mut next: Instant) {
     loop {
+        let mut ring = shared.ring.lock();
+        // By the clock, not from reading to reading, so that the rate is the one that was asked for.
+        next = (next + interval).max(Instant::now());
+        while !ring.stop && Instant::now() < next {
+            shared.ended.wait_until(&mut ring, next);
+        }
         // A process that exits, or a child of a fork, has nothing to read any more.
-        if runtime::usable().is_none() {
+        if ring.stop || runtime::usable().is_none() {
             return;
         }
+        drop(ring);
         let read = turns.sample(number);
         let mut ring = shared.ring.lock();
         match read {
@@ -91,14 +98,6 @@ fn sample(shared: &Shared, number: i32, interval: Duration) {
                 return;
             }
         }
-        // By the clock, not from reading to reading, so that the rate is the one that was asked for.
-        next = (next + interval).max(Instant::now());
-        while !ring.stop && Instant::now() < next {
-            shared.ended.wait_until(&mut ring, next);
-        }
-        if ring.stop {
-            return;
-        }
     }
 }
 
@@ -109,14 +108,15 @@ pub fn create(number: i32, interval: Duration, capacity: usize) -> Result<u64> {
         let what = "a sampler takes a reading every millisecond at most, and keeps one at least";
         return Err(Error::new(Status::INVALID_VALUE, what));
     }
-    // What cannot be read at all fails here, where somebody hears it.
-    read_all(device)?;
-    let ring = Ring { samples: VecDeque::new(), capacity, lost: 0, stop: false, failure: None };
+    // The first sample is taken here: what cannot be read at all fails where somebody hears it.
+    let (begun, mut turns) = (Instant::now(), Turns::new());
+    let samples = VecDeque::from([turns.sample(device)?]);
+    let ring = Ring { samples, capacity, lost: 0, stop: false, failure: None };
     let shared = Arc::new(Shared { ring: Mutex::new(ring), ended: Condvar::new() });
     let theirs = Arc::clone(&shared);
     let thread = std::thread::Builder::new()
         .name("plinth sampler".into())
-        .spawn(move || sample(&theirs, device, interval))
+        .spawn(move || sample(&theirs, device, interval, turns, begun))
         .map_err(|error| Error::new(Status::SYSTEM, format!("starting a sampler's thread: {error}")))?;
     SAMPLERS.insert(|sampler| *sampler.0.lock() = Some((shared, thread)))
 }
