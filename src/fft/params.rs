@@ -1,10 +1,13 @@
 //! What a plan is for: sizes, strides, types; and how cuFFT wants to be told.
 
 use crate::{
-    driver::cufft::{Layout, Shape, data_type},
+    driver::{
+        Span,
+        cufft::{Layout, Shape, data_type},
+    },
     error::{Error, Result},
     status::Status,
-    tensor::ElementType,
+    tensor::{ElementType, Tensor},
 };
 use std::ffi::c_int;
 
@@ -86,6 +89,18 @@ impl Params {
     /// Between which kinds of numbers it goes.
     pub fn transform(&self) -> Transform {
         self.transform
+    }
+
+    /// One side of a transform as a tensor. A complex number of 16-bit floats is one of 32 bits there.
+    pub fn tensor(&self, input: bool, memory: Span, device: u32) -> Result<Tensor> {
+        let element = match (self.number, self.is_complex(input)) {
+            (ElementType::F16, true) => ElementType::U32,
+            (ElementType::F32, true) => ElementType::Complex64,
+            (ElementType::F64, true) => ElementType::Complex128,
+            (number, _) => number,
+        };
+        let (extents, strides) = (self.extents(input), if input { self.input } else { self.output });
+        Tensor::new(memory, element, device, &extents[..=self.rank], Some(&strides[..=self.rank]))
     }
 
     fn is_complex(&self, input: bool) -> bool {

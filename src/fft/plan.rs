@@ -16,6 +16,7 @@ use crate::{
     handle::{HandleTable, Kind},
     memory::Scratch,
     runtime::{self, Runtime},
+    sanitizer,
     status::Status,
     stream::{self, Stream},
     tensor::ElementType,
@@ -37,7 +38,7 @@ pub struct Plan {
     library: &'static Cufft,
     native: NativePlan,
     device: u32,
-    transform: Transform,
+    params: Params,
     /// The bytes that it needs to work with.
     work: usize,
     lease: Mutex<Option<Lease>>,
@@ -100,7 +101,7 @@ fn make(runtime: &Runtime, library: &'static Cufft, device: &Device, params: &Pa
         library,
         native,
         device: device.ordinal,
-        transform: params.transform(),
+        params: *params,
         work,
         lease: Mutex::new(None),
         returned: Condvar::new(),
@@ -140,7 +141,7 @@ pub fn forget(handle: u64) -> Result<()> {
 pub fn execute(handle: u64, input: Span, output: Span, direction: i32) -> Result<()> {
     let runtime = runtime::ready()?;
     let plan = plan(handle)?;
-    let fits = match plan.transform {
+    let fits = match plan.params.transform() {
         Transform::ComplexToComplex => direction == FORWARD || direction == INVERSE,
         Transform::RealToComplex => direction == FORWARD,
         Transform::ComplexToReal => direction == INVERSE,
@@ -155,6 +156,7 @@ pub fn execute(handle: u64, input: Span, output: Span, direction: i32) -> Result
     }
     let device = runtime.device(plan.device as i32)?;
     let kept = plan.clone();
+    plan.tell_sanitizer(runtime, input, output)?;
     plan.begin(runtime, device, &kept)?;
     let done = device
         .with_context(&runtime.driver, |_| plan.library.execute(plan.native, input, output, direction))
@@ -180,6 +182,19 @@ pub fn release(handle: u64) -> Result<()> {
 }
 
 impl Plan {
+    /// Tells the stream sanitizer what a transform reads and writes. One to real numbers may use up its input.
+    fn tell_sanitizer(&self, runtime: &Runtime, input: Span, output: Span) -> Result<()> {
+        if !sanitizer::is_on() {
+            return Ok(());
+        }
+        let stream = stream::current_on(runtime, self.device)?;
+        let (from, to) =
+            (self.params.tensor(true, input, self.device)?, self.params.tensor(false, output, self.device)?);
+        let uses_up = self.params.transform() == Transform::ComplexToReal;
+        let input = if uses_up { sanitizer::Kind::Write } else { sanitizer::Kind::Read };
+        sanitizer::access_tensors(runtime, stream, &[(&from, input), (&to, sanitizer::Kind::Write)])
+    }
+
     fn begin(&self, runtime: &Runtime, device: &Device, kept: &Arc<Plan>) -> Result<()> {
         self.take()?;
         let set = self.set(runtime, device, kept);
