@@ -8,8 +8,8 @@
 use super::{
     Span, Stream,
     calls::calls,
-    library::Sought,
-    math::{self, failed, too_old},
+    library::{Library, Sought},
+    math::{self, failed},
 };
 use crate::{error::Result, status::Status};
 use once_cell::sync::OnceCell;
@@ -78,14 +78,14 @@ impl Handle {
 pub fn get() -> Result<&'static Cublas> {
     static CUBLAS: OnceCell<Cublas> = OnceCell::new();
     CUBLAS.get_or_try_init(|| {
-        let library = math::find(&LIBRARY)?;
-        // SAFETY: each call is looked for under its own symbol, whose signature the table states and which the versions
-        // that are looked for all have. The library is never closed.
-        let (table, missing) = unsafe { Table::from_symbols(|call| library.symbol(call.info().c_symbol)) };
-        if let Some(call) = missing {
-            return Err(too_old("cuBLAS", call.info().symbol, call.info().since));
-        }
-        Ok(Cublas { table, on_host_device: math::works_on_host_device(library, c"plinth_cublas_on_host_device") })
+        let fill = |library: Library| {
+            // SAFETY: each call is looked for under its own symbol, whose signature the table states and which the
+            // versions that are looked for all have. The library is never closed.
+            let (table, missing) = unsafe { Table::from_symbols(|call| library.symbol(call.info().c_symbol)) };
+            (table, missing.map(Call::info))
+        };
+        let (table, on_host_device) = math::load(&LIBRARY, c"plinth_cublas_on_host_device", fill)?;
+        Ok(Cublas { table, on_host_device })
     })
 }
 

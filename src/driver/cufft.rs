@@ -5,8 +5,8 @@
 use super::{
     Span, Stream,
     calls::calls,
-    library::Sought,
-    math::{self, failed, too_old},
+    library::{Library, Sought},
+    math::{self, failed},
 };
 use crate::{error::Result, status::Status};
 use once_cell::sync::OnceCell;
@@ -103,14 +103,14 @@ pub struct Shape {
 pub fn get() -> Result<&'static Cufft> {
     static CUFFT: OnceCell<Cufft> = OnceCell::new();
     CUFFT.get_or_try_init(|| {
-        let library = math::find(&LIBRARY)?;
-        // SAFETY: each call is looked for under its own symbol, whose signature the table states and which the versions
-        // that are looked for all have. The library is never closed.
-        let (table, missing) = unsafe { Table::from_symbols(|call| library.symbol(call.info().c_symbol)) };
-        if let Some(call) = missing {
-            return Err(too_old("cuFFT", call.info().symbol, call.info().since));
-        }
-        Ok(Cufft { table, on_host_device: math::works_on_host_device(library, c"plinth_cufft_on_host_device") })
+        let fill = |library: Library| {
+            // SAFETY: each call is looked for under its own symbol, whose signature the table states and which the
+            // versions that are looked for all have. The library is never closed.
+            let (table, missing) = unsafe { Table::from_symbols(|call| library.symbol(call.info().c_symbol)) };
+            (table, missing.map(Call::info))
+        };
+        let (table, on_host_device) = math::load(&LIBRARY, c"plinth_cufft_on_host_device", fill)?;
+        Ok(Cufft { table, on_host_device })
     })
 }
 

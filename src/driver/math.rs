@@ -1,31 +1,38 @@
 //! What the gates to CUDA's mathematical libraries share: how one is found, and what is said of a call that fails.
 
-use super::library::{Library, Sought};
+use super::{
+    calls::CallInfo,
+    library::{Library, Sought},
+};
 use crate::{
     error::{Error, Result},
     status::Status,
 };
 use std::ffi::CStr;
 
-/// Finds a library.
-pub(super) fn find(sought: &Sought) -> Result<Library> {
-    sought.find().map_err(unavailable)
-}
-
-/// Whether a library works on the host device. NVIDIA's do not: the mark is for stand-ins.
-pub(super) fn works_on_host_device(library: Library, mark: &CStr) -> bool {
-    library.symbol(mark).is_some()
+/// Finds a library and fills its table; whether it works on the host device, too. NVIDIA's do not: the mark is an exported
+/// symbol of stand-ins. `fill` gives the table, and the first call that is required and missing.
+pub(super) fn load<T>(
+    sought: &Sought,
+    mark: &CStr,
+    fill: impl FnOnce(Library) -> (T, Option<&'static CallInfo>),
+) -> Result<(T, bool)> {
+    let library = sought.find().map_err(unavailable)?;
+    let (table, missing) = fill(library);
+    match missing {
+        None => Ok((table, library.symbol(mark).is_some())),
+        Some(call) => Err(too_old(sought.what, call)),
+    }
 }
 
 #[cold]
-pub(super) fn unavailable(reason: impl Into<String>) -> Error {
+fn unavailable(reason: impl Into<String>) -> Error {
     Error::new(Status::LIBRARY_UNAVAILABLE, reason)
 }
 
-/// The error of a library without a call that is required.
 #[cold]
-pub(super) fn too_old(what: &str, symbol: &str, since: i32) -> Error {
-    let (major, minor) = (since / 1000, since % 1000 / 10);
+fn too_old(what: &str, call: &CallInfo) -> Error {
+    let (symbol, major, minor) = (call.symbol, call.since / 1000, call.since % 1000 / 10);
     unavailable(format!(
         "the {what} found has no {symbol}, which came with CUDA {major}.{minor}; a newer one is needed"
     ))
