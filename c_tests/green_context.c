@@ -35,18 +35,6 @@ static plinth_stream_t stream_of(plinth_green_context_t part) {
   return stream;
 }
 
-static plinth_stream_t current(int32_t device) {
-  plinth_stream_t stream = (plinth_stream_t)UNTOUCHED_POINTER;
-  CHECK_OK(plinth_current_stream(device, &stream));
-  return stream;
-}
-
-static int32_t current_device(void) {
-  int32_t device = UNTOUCHED;
-  CHECK_OK(plinth_current_device(&device));
-  return device;
-}
-
 TEST(a_part_has_at_least_what_was_asked_for) {
   const int32_t all = multiprocessors(0);
   int32_t device = UNTOUCHED;
@@ -144,7 +132,7 @@ TEST(work_in_the_streams_is_done) {
   expect_a_working_stream(stream_of(part));
   expect_a_working_stream(stream_of(part));
   CHECK_OK(plinth_green_context_set_context(part));
-  expect_a_working_stream(current(0));
+  expect_a_working_stream(current_on(0));
   CHECK_OK(plinth_green_context_pop_context(part));
   CHECK_OK(plinth_green_context_destroy(part));
   expect_nothing_left();
@@ -162,13 +150,13 @@ TEST(a_part_of_another_device_is_of_that) {
   CHECK_OK(plinth_set_stream(here));
   CHECK_OK(plinth_green_context_set_context(part));
   CHECK_EQ(current_device(), 1);
-  CHECK(current(1) != there);
-  CHECK_SAME(current(0), here);
-  expect_a_working_stream(current(1));
+  CHECK(current_on(1) != there);
+  CHECK_SAME(current_on(0), here);
+  expect_a_working_stream(current_on(1));
   CHECK_OK(plinth_green_context_pop_context(part));
   CHECK_EQ(current_device(), 0);
-  CHECK_SAME(current(1), there);
-  CHECK_SAME(current(0), here);
+  CHECK_SAME(current_on(1), there);
+  CHECK_SAME(current_on(0), here);
 }
 
 TEST(the_streams_are_ordered_at_both_ends) {
@@ -177,7 +165,7 @@ TEST(the_streams_are_ordered_at_both_ends) {
   plinth_stream_t parent = on_new_stream(0);
   gate *shut = gate_shut(parent);
   CHECK_OK(plinth_green_context_set_context(part));
-  plinth_stream_t green = current(0);
+  plinth_stream_t green = current_on(0);
   CHECK(green != parent && green != NULL);
   CHECK_OK(plinth_memset(memory, 1, BYTES, green));
   CHECK(stays_undone(green));
@@ -185,7 +173,7 @@ TEST(the_streams_are_ordered_at_both_ends) {
   finish(green);
   shut = gate_shut(green);
   CHECK_OK(plinth_green_context_pop_context(part));
-  CHECK_SAME(current(0), parent);
+  CHECK_SAME(current_on(0), parent);
   CHECK_OK(plinth_memset(memory, 2, BYTES, parent));
   CHECK(stays_undone(parent));
   gate_open(shut);
@@ -202,7 +190,7 @@ TEST(popping_waits_for_the_stream_that_is_current_then) {
   CHECK_OK(plinth_set_stream(second));
   gate *shut = gate_shut(second);
   CHECK_OK(plinth_green_context_pop_context(part));
-  CHECK_SAME(current(0), parent);
+  CHECK_SAME(current_on(0), parent);
   CHECK(stays_undone(parent));
   gate_open(shut);
   finish(parent);
@@ -213,24 +201,24 @@ TEST(green_contexts_nest) {
   plinth_green_context_t inner = new_part(16, 0);
   plinth_stream_t before = on_new_stream(0);
   CHECK_OK(plinth_green_context_set_context(outer));
-  plinth_stream_t on_outer = current(0);
+  plinth_stream_t on_outer = current_on(0);
   CHECK_OK(plinth_green_context_set_context(inner));
-  plinth_stream_t on_inner = current(0);
+  plinth_stream_t on_inner = current_on(0);
   CHECK(on_inner != on_outer);
   CHECK_OK(plinth_green_context_set_context(inner));
-  CHECK_SAME(current(0), on_inner);
+  CHECK_SAME(current_on(0), on_inner);
   CHECK_STATUS(plinth_green_context_pop_context(outer), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("not the one that this thread has set last");
-  CHECK_SAME(current(0), on_inner);
+  CHECK_SAME(current_on(0), on_inner);
   CHECK_OK(plinth_green_context_pop_context(inner));
-  CHECK_SAME(current(0), on_inner);
+  CHECK_SAME(current_on(0), on_inner);
   CHECK_OK(plinth_green_context_pop_context(inner));
-  CHECK_SAME(current(0), on_outer);
+  CHECK_SAME(current_on(0), on_outer);
   CHECK_STATUS(plinth_green_context_destroy(outer), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("set in a thread");
   CHECK_OK(plinth_green_context_destroy(inner));
   CHECK_OK(plinth_green_context_pop_context(outer));
-  CHECK_SAME(current(0), before);
+  CHECK_SAME(current_on(0), before);
   CHECK_STATUS(plinth_green_context_pop_context(outer), PLINTH_ERROR_INVALID_VALUE);
   CHECK_OK(plinth_green_context_destroy(outer));
 }
@@ -246,11 +234,11 @@ static void *set_and_end(void *context) {
 
 TEST(what_is_set_is_a_threads_own_and_ends_with_it) {
   shared = new_part(8, 0);
-  plinth_stream_t before = current(0);
+  plinth_stream_t before = current_on(0);
   CHECK_OK(plinth_green_context_set_context(shared));
   run_threads(4, set_and_end);
   CHECK_OK(plinth_green_context_pop_context(shared));
-  CHECK_SAME(current(0), before);
+  CHECK_SAME(current_on(0), before);
   CHECK_OK(plinth_green_context_destroy(shared));
 }
 
@@ -292,9 +280,9 @@ TEST(a_capture_goes_over_to_the_part_and_back) {
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
   CHECK_OK(plinth_green_context_set_context(part));
   CHECK(capturing_here());
-  unsigned char *between = alloc_on(BYTES, 0, current(0));
-  fill_words(between, 3, BYTES, current(0));
-  CHECK_OK(plinth_memcpy(memory, between, BYTES, current(0)));
+  unsigned char *between = alloc_on(BYTES, 0, current_on(0));
+  fill_words(between, 3, BYTES, current_on(0));
+  CHECK_OK(plinth_memcpy(memory, between, BYTES, current_on(0)));
   release(between);
   CHECK_OK(plinth_green_context_pop_context(part));
   CHECK_OK(plinth_graph_capture_end(graph));
@@ -322,7 +310,7 @@ TEST(a_stream_of_a_part_captures_and_replays) {
   finish(green);
   CHECK_OK(plinth_set_stream(stream_on(0)));
   CHECK_OK(plinth_graph_replay(graph));
-  CHECK(has_words(memory, 4, BYTES, current(0), pinned));
+  CHECK(has_words(memory, 4, BYTES, current_on(0), pinned));
   CHECK_OK(plinth_graph_destroy(graph));
   CHECK_OK(plinth_device_free(memory));
   CHECK_OK(plinth_pinned_free(pinned));
@@ -348,9 +336,9 @@ static void *make_use_and_destroy(void *context) {
   for (int round = 0; round < 20; round++) {
     plinth_green_context_t part = new_part(8 * (1 + (number + round) % 4), 0);
     CHECK_OK(plinth_green_context_set_context(part));
-    unsigned char *memory = alloc_on(BYTES, 0, current(0));
-    fill_words(memory, (uint32_t)(number * 100 + round), BYTES, current(0));
-    CHECK(has_words(memory, (uint32_t)(number * 100 + round), BYTES, current(0), pinned));
+    unsigned char *memory = alloc_on(BYTES, 0, current_on(0));
+    fill_words(memory, (uint32_t)(number * 100 + round), BYTES, current_on(0));
+    CHECK(has_words(memory, (uint32_t)(number * 100 + round), BYTES, current_on(0), pinned));
     release(memory);
     CHECK_OK(plinth_green_context_pop_context(part));
     CHECK_OK(plinth_green_context_destroy(part));

@@ -22,18 +22,6 @@ static uint64_t id_of(plinth_stream_t stream) {
   return id;
 }
 
-static plinth_stream_t current_on(int32_t device) {
-  plinth_stream_t stream = (plinth_stream_t)UNTOUCHED_POINTER;
-  CHECK_OK(plinth_current_stream(device, &stream));
-  return stream;
-}
-
-static int32_t current_device(void) {
-  int32_t device = UNTOUCHED;
-  CHECK_OK(plinth_current_device(&device));
-  return device;
-}
-
 TEST(the_33rd_stream_is_the_first) {
   plinth_stream_t streams[POOL];
   for (int index = 0; index < POOL; index++) {

@@ -137,6 +137,19 @@ static inline void need_devices(int32_t count) {
   }
 }
 
+/* The calling thread's current device, and its current stream on a device. */
+static inline int32_t current_device(void) {
+  int32_t device = UNTOUCHED;
+  CHECK_OK(plinth_current_device(&device));
+  return device;
+}
+
+static inline plinth_stream_t current_on(int32_t device) {
+  plinth_stream_t stream = (plinth_stream_t)UNTOUCHED_POINTER;
+  CHECK_OK(plinth_current_stream(device, &stream));
+  return stream;
+}
+
 static inline bool on_host_device(void) {
   int32_t kind = -1;
   CHECK_OK(plinth_get_device_kind(&kind));

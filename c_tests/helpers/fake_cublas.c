@@ -10,6 +10,8 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #define _GNU_SOURCE
+#include "faking.h"
+
 #include <plinth.h>
 
 #include <pthread.h>
@@ -52,22 +54,12 @@ EXPORT int plinth_cublas_on_host_device = 1;
 EXPORT int plinth_cusolver_on_host_device = 1;
 #endif
 
-static int fault(const char *call) {
-  const char *text = getenv("FAKE_CUBLAS_FAIL");
-  const size_t length = strlen(call);
-  return text != NULL && strncmp(text, call, length) == 0 && text[length] == ':' ? atoi(text + length + 1) : SUCCESS;
-}
+static int fault(const char *call) { return fault_of("FAKE_CUBLAS_FAIL", call); }
 #define MAY_FAIL(call)                \
   do {                                \
     const int code = fault(#call);    \
     if (code != SUCCESS) return code; \
   } while (0)
-
-static void *entry_point(const char *name) {
-  void *found = NULL;
-  plinth_driver_entry_point(name, &found);
-  return found;
-}
 
 /* Whether the driver gives memory at this moment. */
 static bool can_allocate(void) {

@@ -10,6 +10,8 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #define _GNU_SOURCE
+#include "faking.h"
+
 #include <plinth.h>
 
 #include "half.h"
@@ -63,22 +65,12 @@ static task *tasks;
 EXPORT int plinth_cufft_on_host_device = 1;
 #endif
 
-static int fault(const char *call) {
-  const char *text = getenv("FAKE_CUFFT_FAIL");
-  const size_t length = strlen(call);
-  return text != NULL && strncmp(text, call, length) == 0 && text[length] == ':' ? atoi(text + length + 1) : SUCCESS;
-}
+static int fault(const char *call) { return fault_of("FAKE_CUFFT_FAIL", call); }
 #define MAY_FAIL(call)                \
   do {                                \
     const int code = fault(#call);    \
     if (code != SUCCESS) return code; \
   } while (0)
-
-static void *entry_point(const char *name) {
-  void *found = NULL;
-  plinth_driver_entry_point(name, &found);
-  return found;
-}
 
 static plan *begin(int index) {
   plan *of = index > 0 && index < MOST ? plans[index] : NULL;

@@ -13,6 +13,7 @@
  */
 #define _GNU_SOURCE
 #include "fake_nccl_reduce.h"
+#include "faking.h"
 
 #include <plinth.h>
 
@@ -104,11 +105,7 @@ static void pause_a_little(void) {
 }
 
 /* The code that a call is to fail with. */
-static int fault(const char *call) {
-  const char *text = getenv("FAKE_NCCL_FAIL");
-  const size_t length = strlen(call);
-  return text != NULL && strncmp(text, call, length) == 0 && text[length] == ':' ? atoi(text + length + 1) : SUCCESS;
-}
+static int fault(const char *call) { return fault_of("FAKE_NCCL_FAIL", call); }
 #define MAY_FAIL(call)               \
   do {                               \
     const int code = fault(#call);   \

@@ -1,0 +1,26 @@
+/*
+ * What the stand-ins for CUDA's libraries share. SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+
+#ifndef FAKING_H
+#define FAKING_H
+
+#include <plinth.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The code that a call is to fail with, by a variable that is looked at in each call: cublasCreate_v2:3. 0 for none. */
+static inline int fault_of(const char *variable, const char *call) {
+  const char *text = getenv(variable);
+  const size_t length = strlen(call);
+  return text != NULL && strncmp(text, call, length) == 0 && text[length] == ':' ? atoi(text + length + 1) : 0;
+}
+
+static inline void *entry_point(const char *name) {
+  void *found = NULL;
+  plinth_driver_entry_point(name, &found);
+  return found;
+}
+
+#endif
