@@ -23,7 +23,10 @@ pub enum State {
     /// It has given up the group, as it said.
     Aborted,
     /// It has left, as it said, when its own work was done.
-    Left,
+    Left {
+        /// Whether the group was broken for it, which it has told the others' kernels by then.
+        broken: bool,
+    },
     /// Its process has ended.
     Gone,
 }
@@ -31,6 +34,8 @@ pub enum State {
 const DATA: u8 = 0;
 const ABORT: u8 = 1;
 const LEAVE: u8 = 2;
+/// What a rank says as it leaves a group that is broken.
+const BROKEN: u8 = 1;
 /// The most bytes of a message.
 const MOST: usize = 1 << 24;
 
@@ -68,7 +73,9 @@ impl Link {
             match head[0] {
                 DATA => self.messages.push_back(rest[..length].to_vec()),
                 ABORT => self.state = State::Aborted,
-                LEAVE if self.state != State::Aborted => self.state = State::Left,
+                LEAVE if self.state != State::Aborted => {
+                    self.state = State::Left { broken: rest[..length].contains(&BROKEN) };
+                }
                 _ => {}
             }
             self.begun.drain(..5 + length);
@@ -113,21 +120,21 @@ impl Links {
         .collect()
     }
 
-    fn say(&self, kind: u8) {
+    fn say(&self, kind: u8, bytes: &[u8]) {
         for link in self.0.lock().iter_mut().flatten() {
             // Who does not hear it finds the socket closed.
-            let _ = link.socket.write_all(&framed(kind, &[]));
+            let _ = link.socket.write_all(&framed(kind, bytes));
         }
     }
 
     /// Tells the others that this rank gives up the group.
     pub fn abort(&self) {
-        self.say(ABORT);
+        self.say(ABORT, &[]);
     }
 
-    /// Tells the others that this rank has done all it has to.
-    pub fn leave(&self) {
-        self.say(LEAVE);
+    /// Tells the others that this rank has done all it has to, and whether the group is broken for it.
+    pub fn leave(&self, broken: bool) {
+        self.say(LEAVE, if broken { &[BROKEN] } else { &[] });
     }
 
     /// Gives everybody the bytes of each.
@@ -208,11 +215,15 @@ mod tests {
     fn who_goes_is_missed_and_how_is_known() {
         let mut links = three();
         assert_eq!(links[0].missing(), []);
-        links[2].leave();
+        links[2].leave(false);
         drop(links.pop());
-        assert_eq!(links[0].missing(), [(2, State::Left)]);
+        let left = (2, State::Left { broken: false });
+        assert_eq!(links[0].missing(), [left]);
         links[1].abort();
-        assert_eq!(links[0].missing(), [(1, State::Aborted), (2, State::Left)]);
+        assert_eq!(links[0].missing(), [(1, State::Aborted), left]);
+        let links = three();
+        links[1].leave(true);
+        assert_eq!(links[0].missing(), [(1, State::Left { broken: true })]);
         let mut links = three();
         drop(links.pop());
         assert_eq!(links[1].missing(), [(2, State::Gone)]);

@@ -234,19 +234,20 @@ impl Group {
     /// Looks whether all ranks are there.
     fn look_around(&self) {
         let Some(report) = &self.report else { return };
-        let mut left = None;
+        let (mut left, mut left_broken) = (None, None);
         for (rank, state) in self.links.missing() {
             match state {
                 State::Here => {}
                 State::Gone => report.stop(Reason::Lost.word(rank)),
                 State::Aborted => report.stop(Reason::Aborted.word(rank)),
-                State::Left => left = left.or(Some(rank)),
+                State::Left { broken: false } => left = left.or(Some(rank)),
+                State::Left { broken: true } => left_broken = left_broken.or(Some(rank)),
             }
         }
         // A rank leaves when its own work is done, and then it has done its part of what others still do; but not if that
-        // never ends.
+        // never ends. One for which the group was broken is not what is missed: another one broke it, as it has told.
         let mut since = self.left.lock();
-        match left {
+        match left.or(left_broken) {
             Some(rank) if !self.orders.lock().is_idle(self.device) => {
                 if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
                     report.stop(Reason::Lost.word(rank));
@@ -287,7 +288,7 @@ impl Drop for Group {
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(5));
         }
-        self.links.leave();
+        self.links.leave(self.broken().is_some());
         self.release(runtime);
     }
 }
@@ -318,7 +319,7 @@ impl Group {
 
 /// What tells builds of the library, and kinds of devices, apart.
 fn version_digest(kind: Kind) -> u64 {
-    let version = concat!(env!("CARGO_PKG_VERSION"), " 1");
+    let version = concat!(env!("CARGO_PKG_VERSION"), " 2");
     let start = if kind == Kind::Host { 1 } else { 2 };
     version.bytes().fold(start, |sum: u64, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
