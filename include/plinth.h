@@ -1981,9 +1981,11 @@ typedef struct plinth_kernel_argument_t {
    */
   int32_t kind;
   /**
-   * 0.
+   * What the kernel does to the elements of a tensor, for the stream sanitizer: PLINTH_SANITIZER_READ,
+   * PLINTH_SANITIZER_WRITE, or both. 0 leaves that open, and counts as reading, which is never too much: it is in conflict
+   * with what others write, and that is wrong whatever the kernel does. 0 for what is no tensor.
    */
-  int32_t reserved;
+  uint32_t access;
 } plinth_kernel_argument_t;
 
 /**
@@ -7719,15 +7721,19 @@ PLINTH_NOEXCEPT;
  * Arguments are checked against the kernel's parameters, as far as the driver tells them (from CUDA 12.4 on): their number, and
  * the bytes of each.
  *
+ * The stream sanitizer knows the launch by the kernel's name, with what `access` says of each tensor; of addresses it knows
+ * nothing, and is told by plinth_sanitizer_operation.
+ *
  * @param kernel The kernel.
  * @param launch Grid, block, and what else there is to say.
  * @param arguments The arguments, whose values are copied before the call returns; NULL for none.
  * @param count How many there are.
  * @param stream The stream, of the kernel's device; NULL for the current device's default stream.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for a kernel or stream that is none;
- *         PLINTH_ERROR_INVALID_VALUE for a struct_size that was not set, arguments that are not the kernel's, flags that are none, for more threads or shared
- *         memory than a block can have, and for a grid that is no multiple of the cluster; PLINTH_ERROR_DEVICE_MISMATCH for
- *         a tensor or a stream of another device, and a tensor in memory that devices cannot use;
+ *         PLINTH_ERROR_INVALID_VALUE for a struct_size that was not set, arguments that are not the kernel's, flags and an
+ *         access that are none, for more threads or shared memory than a block can have, and for a grid that is no multiple of
+ *         the cluster; PLINTH_ERROR_DEVICE_MISMATCH for a tensor or a stream of another device, and a tensor in memory that
+ *         devices cannot use; PLINTH_ERROR_RACE, as plinth_sanitizer_enable says;
  *         PLINTH_ERROR_NOT_SUPPORTED for clusters and cooperative launches where the driver or the device has none;
  *         PLINTH_ERROR_DRIVER; the errors of initialization.
  */
@@ -8596,6 +8602,30 @@ PLINTH_API
 plinth_status_t plinth_sanitizer_host_operation(const char *name,
                                                 const struct plinth_sanitizer_access_t *accesses,
                                                 size_t access_count)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells the sanitizer what a node of a graph does to memory at each replay: a kernel or a host function of a graph that was
+ * built, or a conditional node with all that is in it. It takes the place of what was told of the node before, or seen of it,
+ * and counts from when the graph is instantiated next. What a capture made is known from the capture, and has this counted
+ * only once the graph got other nodes; in a copy of the graph that became a node of another graph it does not count. Does nothing while
+ * the sanitizer is off. Thread-safe.
+ *
+ * @param graph The graph, which kept its nodes.
+ * @param node A node of it that is neither a graph nor an event.
+ * @param name What reports call it.
+ * @param accesses The runs of bytes.
+ * @param access_count How many.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for another kind of access and another kind of node;
+ *         PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING;
+ *         PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_sanitizer_graph_operation(plinth_graph_t graph,
+                                                 plinth_graph_node_t node,
+                                                 const char *name,
+                                                 const struct plinth_sanitizer_access_t *accesses,
+                                                 size_t access_count)
 PLINTH_NOEXCEPT;
 
 /**

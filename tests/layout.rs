@@ -98,7 +98,7 @@ fn structs_lie_as_c_sees_them() {
         ptx_version binary_version
     });
     layout!(list, plinth_kernel_launch_t { struct_size grid block cluster shared_bytes flags });
-    layout!(list, plinth_kernel_argument_t { value bytes kind reserved });
+    layout!(list, plinth_kernel_argument_t { value bytes kind access });
     layout!(list, plinth_cufft_params_t {
         struct_size rank transform number sizes input_strides output_strides
     });

@@ -8,11 +8,13 @@ use crate::{
         guard::guard,
         null, plinth_stream_t,
         properties::write_growable,
+        sanitizer::{PLINTH_SANITIZER_READ, PLINTH_SANITIZER_WRITE},
         status::plinth_status_t,
         string,
-        tensor::{CUDA, CUDA_HOST, CUDA_MANAGED, DLTensor},
+        tensor::{CUDA, CUDA_HOST, CUDA_MANAGED, DLTensor, laid_out},
     },
     jit::kernel::{self, Attributes, Source},
+    sanitizer::{self, Kind, Operand},
     status::Status,
 };
 use std::{
@@ -72,8 +74,10 @@ pub struct plinth_kernel_argument_t {
     pub bytes: usize,
     /// One of the PLINTH_ARGUMENT_ constants.
     pub kind: i32,
-    /// 0.
-    pub reserved: i32,
+    /// What the kernel does to the elements of a tensor, for the stream sanitizer: PLINTH_SANITIZER_READ,
+    /// PLINTH_SANITIZER_WRITE, or both. 0 leaves that open, and counts as reading, which is never too much: it is in conflict
+    /// with what others write, and that is wrong whatever the kernel does. 0 for what is no tensor.
+    pub access: u32,
 }
 
 /// How a kernel is launched. An extent of 0 is 1. PLINTH_KERNEL_LAUNCH_INIT is one block of one thread.
@@ -446,9 +450,16 @@ unsafe fn push(
     argument: &plinth_kernel_argument_t,
     device: u32,
 ) -> Result<()> {
-    let plinth_kernel_argument_t { value, bytes, kind, .. } = *argument;
+    let plinth_kernel_argument_t { value, bytes, kind, access } = *argument;
     if value.is_null() {
         return Err(null(&format!("the value of argument {index}")));
+    }
+    if access & !(PLINTH_SANITIZER_READ | PLINTH_SANITIZER_WRITE) != 0
+        || (access != 0 && kind != PLINTH_ARGUMENT_TENSOR)
+    {
+        return Err(invalid(format!(
+            "the access of argument {index} is {access:#x}; of a tensor it can be PLINTH_SANITIZER_READ and _WRITE, else 0"
+        )));
     }
     let size = match kind {
         PLINTH_ARGUMENT_TENSOR => {
@@ -473,6 +484,28 @@ unsafe fn push(
     Ok(())
 }
 
+/// What the sanitizer is to know of an argument: the elements of a tensor, if they are of a type that is known.
+///
+/// # Safety
+/// As [`push`], which has found nothing wrong with the argument.
+unsafe fn add_operands(argument: &plinth_kernel_argument_t, device: u32, operands: &mut Vec<Operand>) {
+    if argument.kind != PLINTH_ARGUMENT_TENSOR {
+        return;
+    }
+    // SAFETY: a tensor's value was found not to be NULL, so the caller promises a tensor.
+    let described = unsafe { &*argument.value.cast::<DLTensor>() };
+    let Ok(element) = described.dtype.element("") else { return };
+    // SAFETY: the caller promises that its shape is one; the elements are only counted.
+    let Ok(tensor) = (unsafe { laid_out(described, element, device, "") }) else { return };
+    let reads = argument.access & PLINTH_SANITIZER_READ != 0;
+    let kind = match argument.access & PLINTH_SANITIZER_WRITE != 0 {
+        true if reads => Kind::ReadWrite,
+        true => Kind::Write,
+        false => Kind::Read,
+    };
+    sanitizer::operands(&tensor, kind, operands);
+}
+
 fn address_of(tensor: &DLTensor, index: usize, device: u32) -> Result<u64> {
     let elsewhere = |message: String| Err(Error::new(Status::DEVICE_MISMATCH, message));
     match tensor.device.device_type {
@@ -493,15 +526,19 @@ fn address_of(tensor: &DLTensor, index: usize, device: u32) -> Result<u64> {
 /// Arguments are checked against the kernel's parameters, as far as the driver tells them (from CUDA 12.4 on): their number, and
 /// the bytes of each.
 ///
+/// The stream sanitizer knows the launch by the kernel's name, with what `access` says of each tensor; of addresses it knows
+/// nothing, and is told by plinth_sanitizer_operation.
+///
 /// @param kernel The kernel.
 /// @param launch Grid, block, and what else there is to say.
 /// @param arguments The arguments, whose values are copied before the call returns; NULL for none.
 /// @param count How many there are.
 /// @param stream The stream, of the kernel's device; NULL for the current device's default stream.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for a kernel or stream that is none;
-///         PLINTH_ERROR_INVALID_VALUE for a struct_size that was not set, arguments that are not the kernel's, flags that are none, for more threads or shared
-///         memory than a block can have, and for a grid that is no multiple of the cluster; PLINTH_ERROR_DEVICE_MISMATCH for
-///         a tensor or a stream of another device, and a tensor in memory that devices cannot use;
+///         PLINTH_ERROR_INVALID_VALUE for a struct_size that was not set, arguments that are not the kernel's, flags and an
+///         access that are none, for more threads or shared memory than a block can have, and for a grid that is no multiple of
+///         the cluster; PLINTH_ERROR_DEVICE_MISMATCH for a tensor or a stream of another device, and a tensor in memory that
+///         devices cannot use; PLINTH_ERROR_RACE, as plinth_sanitizer_enable says;
 ///         PLINTH_ERROR_NOT_SUPPORTED for clusters and cooperative launches where the driver or the device has none;
 ///         PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
@@ -542,6 +579,13 @@ pub unsafe extern "C" fn plinth_kernel_launch(
             shared_bytes: launch.shared_bytes,
             cooperative: launch.flags & PLINTH_LAUNCH_COOPERATIVE != 0,
         };
-        kernel::launch(kernel as u64, &shape, &values, stream as usize)
+        let mut operands = Vec::new();
+        if sanitizer::is_on() {
+            for index in 0..count {
+                // SAFETY: as above, and each of them was taken.
+                unsafe { add_operands(&*arguments.add(index), device, &mut operands) };
+            }
+        }
+        kernel::launch(kernel as u64, &shape, &values, &operands, stream as usize)
     })
 }

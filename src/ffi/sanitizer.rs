@@ -2,7 +2,11 @@
 
 use crate::{
     error::{Error, Result},
-    ffi::{CUstream_st, Output, guard::guard, null, owned_text, plinth_stream_t, status::plinth_status_t, string},
+    ffi::{
+        CUstream_st, Output, graph::plinth_graph_t, graph_build::plinth_graph_node_t, guard::guard, null, owned_text,
+        plinth_stream_t, status::plinth_status_t, string,
+    },
+    graph::node,
     runtime,
     sanitizer::{self, Conflict, Kind, Mode, Operand, Report, report::Missing, report::Side},
     status::Status,
@@ -362,6 +366,37 @@ pub unsafe extern "C" fn plinth_sanitizer_host_operation(
         let operands = unsafe { operands(accesses, access_count) }?;
         runtime::ready()?;
         if sanitizer::is_on() { sanitizer::operation_of_cpu(&name, &operands) } else { Ok(()) }
+    })
+}
+
+/// Tells the sanitizer what a node of a graph does to memory at each replay: a kernel or a host function of a graph that was
+/// built, or a conditional node with all that is in it. It takes the place of what was told of the node before, or seen of it,
+/// and counts from when the graph is instantiated next. What a capture made is known from the capture, and has this counted
+/// only once the graph got other nodes; in a copy of the graph that became a node of another graph it does not count. Does nothing while
+/// the sanitizer is off. Thread-safe.
+///
+/// @param graph The graph, which kept its nodes.
+/// @param node A node of it that is neither a graph nor an event.
+/// @param name What reports call it.
+/// @param accesses The runs of bytes.
+/// @param access_count How many.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for another kind of access and another kind of node;
+///         PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING;
+///         PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_DRIVER; the errors of initialization.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_sanitizer_graph_operation(
+    graph: plinth_graph_t,
+    node: plinth_graph_node_t,
+    name: *const c_char,
+    accesses: *const plinth_sanitizer_access_t,
+    access_count: usize,
+) -> plinth_status_t {
+    guard(|| {
+        // SAFETY: the caller passes NULL or a string.
+        let name = unsafe { string(name, "name") }?;
+        // SAFETY: the caller passes NULL or as many as is said.
+        let operands = unsafe { operands(accesses, access_count) }?;
+        node::tell(super::graph::handle(graph)?, node as usize, &name, &operands)
     })
 }
 

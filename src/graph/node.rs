@@ -5,6 +5,7 @@ use crate::{
     driver::{GraphExec, GraphNode, KernelNode, KernelView, NodeType},
     error::{Context, Error, Result},
     runtime,
+    sanitizer::{self, Operand},
     status::Status,
 };
 
@@ -78,6 +79,24 @@ pub fn is_enabled(handle: u64, node: usize) -> Result<bool> {
     let (exec, node) = in_exec(body.ready_mut(attempt)?, node).context(|| attempt)?;
     check_switchable(node)?;
     runtime::ready()?.in_any_context(|driver| Ok(driver.graph_node_enabled(exec, node)?)).context(|| attempt)
+}
+
+/// Tells the sanitizer what a node does to memory, from when the graph is instantiated next.
+pub fn tell(handle: u64, node: usize, name: &str, operands: &[Operand]) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let mut body = lock(handle)?;
+    let ready = body.ready_mut("telling what a node does")?;
+    let graph = ready.nodes()?;
+    let node = ready.node(runtime, node)?;
+    let kind = runtime.in_any_context(|driver| Ok(driver.graph_node_type(node)?))?;
+    if matches!(kind, NodeType::Graph | NodeType::EventRecord | NodeType::WaitEvent) {
+        return Err(Error::new(
+            Status::INVALID_VALUE,
+            format!("node {:#x} is a graph or an event, of which there is nothing to tell", node.handle()),
+        ));
+    }
+    sanitizer::tell_node(graph, node, name, operands);
+    Ok(())
 }
 
 fn check_switchable(node: GraphNode) -> Result<()> {

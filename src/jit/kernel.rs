@@ -11,6 +11,7 @@ use crate::{
     error::{Context, Error, Result},
     handle::{HandleTable, Kind},
     runtime::{self, Runtime},
+    sanitizer::{self, Operand},
     status::Status,
     stream,
 };
@@ -317,10 +318,16 @@ pub fn set_shared_bytes(handle: u64, bytes: u32) -> Result<()> {
     get(&KERNELS, handle)?.allow_shared(bytes)
 }
 
-/// Launches a kernel in a stream.
-pub fn launch(handle: u64, shape: &LaunchShape, arguments: &Arguments, stream: usize) -> Result<()> {
+/// Launches a kernel in a stream. `operands` is what the sanitizer is to know that it works on.
+pub fn launch(
+    handle: u64,
+    shape: &LaunchShape,
+    arguments: &Arguments,
+    operands: &[Operand],
+    stream: usize,
+) -> Result<()> {
     let kernel = get(&KERNELS, handle)?;
-    kernel.launch(shape, arguments, stream).context(|| format!("launching {}", kernel.name))
+    kernel.launch(shape, arguments, operands, stream).context(|| format!("launching {}", kernel.name))
 }
 
 /// The device of a kernel.
@@ -375,7 +382,7 @@ impl Kernel {
         }
     }
 
-    fn launch(&self, shape: &LaunchShape, arguments: &Arguments, handle: usize) -> Result<()> {
+    fn launch(&self, shape: &LaunchShape, arguments: &Arguments, operands: &[Operand], handle: usize) -> Result<()> {
         self.check(arguments.sizes())?;
         let runtime = runtime::ready()?;
         let stream = stream::resolve(runtime, handle)?;
@@ -395,6 +402,9 @@ impl Kernel {
                 let attribute = CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
                 Ok(driver.set_function_attribute(self.function, attribute, 1)?)
             })?;
+        }
+        if !operands.is_empty() {
+            sanitizer::operation(runtime, stream, &self.name, operands)?;
         }
         runtime.in_stream(stream, |driver, raw| Ok(driver.launch_own(self.function, shape, arguments, raw)?))
     }

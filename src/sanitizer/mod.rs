@@ -47,6 +47,7 @@ pub use report::{Conflict, Report};
 pub use session::{Callback, Mode, clear, counts, enter, is_on, leave, mode, reports, set_callback, set_mode};
 pub use shapes::operands;
 pub use state::State;
+pub use watcher::tell_node;
 
 use crate::stack::StackId;
 

@@ -1,12 +1,13 @@
 //! What the driver's calls tell the sanitizer: events, waits, captures and graphs.
 //!
 //! What a captured graph does is known from the capture, in which all that was told for its streams became nodes. Of a graph
-//! that was built, or that was changed after its capture, copies and fills are looked up in the driver's own nodes.
+//! that was built, or that was changed after its capture, copies and fills are looked up in the driver's own nodes; what
+//! others do, the program can tell.
 
 use super::{
     Kind, Operand, State, Stream, hooks,
     recording::{Action, Planned, Recording},
-    session::{caller, named, with},
+    session::{caller, is_on, named, with},
 };
 use crate::{
     driver::{
@@ -18,6 +19,7 @@ use crate::{
 };
 use parking_lot::Mutex;
 use std::{
+    borrow::Cow,
     collections::HashMap,
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -40,9 +42,32 @@ static NEXT_CAPTURE: AtomicU64 = AtomicU64::new(1);
 /// The events of nodes that were added by hand.
 static EVENT_NODES: Mutex<Option<HashMap<GraphNode, u64>>> = Mutex::new(None);
 
+/// What the program told of nodes, by their graph.
+static TOLD: Mutex<Option<HashMap<u64, HashMap<GraphNode, Told>>>> = Mutex::new(None);
+
+/// What the program told of a node.
+#[derive(Debug, Clone)]
+struct Told {
+    name: String,
+    operands: Vec<Operand>,
+}
+
 /// Forgets what was remembered of nodes.
 pub(super) fn forget() {
     *EVENT_NODES.lock() = None;
+    *TOLD.lock() = None;
+}
+
+/// What a node of a graph does, from when the graph is instantiated next.
+pub fn tell_node(graph: Graph, node: GraphNode, name: &str, operands: &[Operand]) {
+    if is_on() {
+        let told = Told { name: name.to_owned(), operands: operands.to_vec() };
+        TOLD.lock().get_or_insert_default().entry(graph.handle() as u64).or_default().insert(node, told);
+    }
+}
+
+fn told_of(graph: Graph, node: GraphNode) -> Option<Told> {
+    TOLD.lock().as_ref()?.get(&(graph.handle() as u64))?.get(&node).cloned()
 }
 
 /// The device of the calling thread's context, whose default stream a default stream is.
@@ -140,6 +165,9 @@ impl Watcher for Watch {
     }
 
     fn graph_ended(&self, graph: Graph) {
+        if let Some(told) = TOLD.lock().as_mut() {
+            told.remove(&(graph.handle() as u64));
+        }
         with(|state| state.forget_graph(template(graph)));
     }
 
@@ -170,7 +198,7 @@ impl Watcher for Watch {
 
 /// What a node does, as far as it can be seen.
 enum Deed {
-    Work(&'static str, Vec<Operand>),
+    Work(Cow<'static, str>, Vec<Operand>),
     Record(u64),
     Wait(u64),
 }
@@ -211,9 +239,12 @@ fn look(driver: &Driver, graph: Graph, before: &[usize], deepest: usize, steps: 
             }
             NodeType::EventRecord => Some(Deed::Record(event_of(node)?)),
             NodeType::WaitEvent => Some(Deed::Wait(event_of(node)?)),
-            NodeType::Memcpy => Some(Deed::Work("a copy", copied(driver, node)?)),
-            NodeType::Memset => Some(Deed::Work("a fill", filled(driver, node)?)),
-            _ => Some(Deed::Work("a node", Vec::new())),
+            seen => Some(match (told_of(graph, node), seen) {
+                (Some(told), _) => Deed::Work(told.name.into(), told.operands),
+                (None, NodeType::Memcpy) => Deed::Work("a copy".into(), copied(driver, node)?),
+                (None, NodeType::Memset) => Deed::Work("a fill".into(), filled(driver, node)?),
+                (None, _) => Deed::Work("a node".into(), Vec::new()),
+            }),
         };
         if let Some(deed) = deed {
             steps.push(Step { after, deed });
