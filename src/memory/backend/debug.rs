@@ -9,10 +9,11 @@
 //! A free waits for the streams that may use the block. That is slow, and does not hide a stream that should have been
 //! recorded and was not: nobody waits for that one.
 
-use super::{Block, Owner, Place, Use, book, later};
+use super::{Block, Kind, Owner, Place, Use, book, later};
 use crate::{
+    capturing,
     device::Device,
-    driver::{Driver, Span, Stream},
+    driver::{Driver, Failure, Span, Stream},
     error::{Context, Error, Result},
     memory::{
         device_memory::device as device_of,
@@ -140,18 +141,29 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
     handles::map(device, driver, base, &[handle]).map_err(give_up)?;
     let debug = place.config.debug;
     let address = if debug.guard { mapping.end() - request.size } else { base };
-    let mut filled = Ok(());
-    if debug.guard {
-        filled = driver.fill_8(span(base, mapped), BESIDE, place.stream);
-    }
-    if debug.fill && filled.is_ok() {
-        filled = driver.fill_8(span(address, request.requested), FRESH, place.stream);
-    }
-    if let Err(failure) = filled {
-        // What was begun must end before the memory goes.
-        let _ = driver.stream_synchronize(place.stream);
+    let fill = || {
+        if debug.guard {
+            driver.fill_8(span(base, mapped), BESIDE, place.stream)?;
+        }
+        if debug.fill {
+            driver.fill_8(span(address, request.requested), FRESH, place.stream)?;
+        }
+        Ok(())
+    };
+    let filled = {
+        // While the memory was made, another thread may have begun to capture the stream.
+        let _held = capturing::hold_off();
+        place.check_capture(Kind::Debug).and_then(|()| {
+            fill().map_err(|failure: Failure| {
+                // What was begun must end before the memory goes.
+                let _ = driver.stream_synchronize(place.stream);
+                Error::from(failure).context("filling a block")
+            })
+        })
+    };
+    if let Err(error) = filled {
         marks::insist(|| driver.memory_unmap(base, mapped));
-        return Err(give_up(Error::from(failure).context("filling a block")));
+        return Err(give_up(error));
     }
     book::note_held(device, request.size, mapped);
     Ok(Some((address, Owner::Debug(mapping))))
