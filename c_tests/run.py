@@ -73,6 +73,7 @@ class Result:
 
     def __init__(self, name, outcome, reason="", output=""):
         self.name, self.outcome, self.reason, self.output = name, outcome, reason, output
+        self.seconds = 0.0
 
 
 def parse_arguments():
@@ -89,6 +90,7 @@ def parse_arguments():
     parser.add_argument("--filter", default="", help="run the tests whose program/name has this regular expression")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="tests at the same time")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds that a test may take")
+    parser.add_argument("--slowest", type=int, default=0, metavar="N", help="show the N tests that took longest, at the end")
     when = parser.add_mutually_exclusive_group()
     when.add_argument("--no-build", action="store_true", help="run what is built already")
     when.add_argument("--build-only", action="store_true", help="build, and run nothing")
@@ -207,6 +209,14 @@ def test_name(program, variant, test):
 
 
 def run_one(program, variant, test, arguments):
+    """Runs one test, and takes the time."""
+    started = time.monotonic()
+    result = judge(program, variant, test, arguments)
+    result.seconds = time.monotonic() - started
+    return result
+
+
+def judge(program, variant, test, arguments):
     """Runs one test."""
     name = test_name(program, variant, test)
     if program.device and arguments.device != "auto" and program.device != arguments.device:
@@ -244,10 +254,12 @@ class Report:
 
     def __init__(self):
         self.counts = {"passed": 0, "failed": 0, "skipped": 0}
+        self.times = []
         self.column = 0
 
     def add(self, result):
         self.counts[result.outcome] += 1
+        self.times.append((result.seconds, result.name))
         if result.outcome == "passed":
             print(".", end="", flush=True)
             self.column += 1
@@ -264,6 +276,11 @@ class Report:
         if self.column:
             print()
         self.column = 0
+
+    def show_slowest(self, count):
+        """Prints the tests that took longest."""
+        for seconds, name in sorted(self.times, reverse=True)[:count]:
+            print(f"{seconds:8.1f} s  {name}")
 
     def close(self):
         """Prints the last line; returns the exit status."""
@@ -283,6 +300,7 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(max(1, arguments.jobs)) as pool:
         if not arguments.no_build and not build(programs, arguments, pool):
             return 1
+        built = time.monotonic()
         if arguments.build_only:
             return 0
         wanted = re.compile(arguments.filter)
@@ -293,7 +311,8 @@ def main():
                 pool.submit(run_one, program, variant, test, arguments) for program, variant, test in tests):
             report.add(done.result())
     report.end_line()
-    print(f"on the device {arguments.device}, in {time.monotonic() - started:.1f} s")
+    report.show_slowest(arguments.slowest)
+    print(f"on the device {arguments.device}, in {time.monotonic() - built:.1f} s, built in {built - started:.1f} s")
     return report.close()
 
 
