@@ -108,9 +108,10 @@ fn a_library_that_is_not_there_is_told_with_the_reason() {
     let mut command = tool(&["info", "--json"]);
     command.env("PLINTH_NCCL_LIBRARY", "/nowhere/libnccl.so").env("PLINTH_CUDA_LIBRARY", "/nowhere/libcuda.so");
     command.env("PLINTH_NVML_LIBRARY", "/nowhere/libnvidia-ml.so");
+    command.env("PLINTH_CUBLAS_LIBRARY", "/nowhere/libcublas.so");
     let (_, stdout, _) = output(&mut command);
     let value: Value = serde_json::from_str(&stdout).unwrap();
-    for library in 0..3 {
+    for library in [0, 1, 2, 4] {
         let library = &value["libraries"][library];
         assert_eq!(library["found"], false);
         contains(library["reason"].as_str().unwrap(), &["/nowhere/"]);

@@ -142,7 +142,7 @@ fn toolkit_folders() -> Vec<PathBuf> {
 }
 
 /// The folders where this user's Python packages may be.
-fn package_folders() -> Vec<PathBuf> {
+pub fn package_folders() -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> =
         env::var_os("PYTHONPATH").map(|paths| env::split_paths(&paths).collect()).unwrap_or_default();
     let roots = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(env::var_os).map(PathBuf::from);

@@ -2,7 +2,7 @@
 
 use nvml_wrapper::{Nvml, error::NvmlError};
 use plinth::{
-    driver::{cuda, nccl, nvrtc},
+    driver::{cublas, cuda, cufft, cusolver, library::package_folders, nccl, nvrtc},
     error::Error,
 };
 use std::{
@@ -56,17 +56,19 @@ pub fn nvml() -> Result<Nvml, String> {
     })
 }
 
-/// Why there is no NCCL, as a part of a sentence: the library's own begins with the call that needed it, and ends with
-/// advice.
-pub fn why_no_nccl(error: &Error) -> String {
-    let message = error.message().trim_start_matches("NCCL is needed, and ");
-    message.split_once("; install NCCL").map_or(message, |(reason, _)| reason).to_owned()
+/// Why a library cannot be used, as a part of a sentence: plinth's own begins with who needs it, and ends with advice.
+pub fn why_not(what: &str, error: &Error) -> String {
+    let message = error.message();
+    let reason = message.strip_prefix(&format!("{what} is needed, and ")).unwrap_or(message);
+    reason.split_once(&format!("; install {what}")).map_or(reason, |(reason, _)| reason).to_owned()
 }
 
-/// Why there is no NVRTC, without the advice that the library adds.
-fn why_no_nvrtc(error: &Error) -> String {
-    let message = error.message().trim_start_matches("NVRTC is needed, and ");
-    message.split_once("; install NVRTC").map_or(message, |(reason, _)| reason).to_owned()
+/// One of CUDA's mathematical libraries, which tells its version by the name of its file.
+fn mathematical<T>(what: &str, file: &str, loaded: plinth::error::Result<T>) -> Result<Version, String> {
+    loaded.map_err(|error| why_not(what, &error))?;
+    let path = mapped(&format!("{file}.so"));
+    let number = path.as_deref().map_or_else(|| "unknown".to_owned(), |path| version_of(file, path));
+    Ok(Version { number, path })
 }
 
 /// Why there is no libcuda, without the advice that the library adds for programs.
@@ -88,13 +90,13 @@ pub fn all() -> Vec<Library> {
         path: mapped("libnvidia-ml.so"),
     });
     let nccl = nccl::get()
-        .map_err(|error| why_no_nccl(&error))
+        .map_err(|error| why_not("NCCL", &error))
         .map(|nccl| Version { number: nccl.version().to_string(), path: mapped("libnccl.so") });
-    let toolkit = |name: &str| match newest(name, &folders()) {
-        Some(path) => Ok(Version { number: version_of(name, &path), path: Some(path) }),
-        None => Err(format!("no file {name}.so was found; only what uses it needs it")),
+    let cudart = match newest("libcudart", &folders()) {
+        Some(path) => Ok(Version { number: version_of("libcudart", &path), path: Some(path) }),
+        None => Err("no file libcudart.so was found; only what uses it needs it".to_owned()),
     };
-    let nvrtc = nvrtc::get().map_err(|error| why_no_nvrtc(&error)).map(|nvrtc| {
+    let nvrtc = nvrtc::get().map_err(|error| why_not("NVRTC", &error)).map(|nvrtc| {
         let (major, minor) = nvrtc.version();
         Version { number: format!("{major}.{minor}"), path: mapped("libnvrtc.so") }
     });
@@ -103,10 +105,14 @@ pub fn all() -> Vec<Library> {
         Library { name: "NVML", purpose: "telemetry", found: nvml },
         Library { name: "NCCL", purpose: "large collectives, several machines", found: nccl },
         Library { name: "NVRTC", purpose: "kernels made at run time", found: nvrtc },
-        Library { name: "cuBLAS", purpose: "its handles", found: toolkit("libcublas") },
-        Library { name: "cuSOLVER", purpose: "its handles", found: toolkit("libcusolver") },
-        Library { name: "cuFFT", purpose: "its plans", found: toolkit("libcufft") },
-        Library { name: "cudart", purpose: "programs that are built by nvcc", found: toolkit("libcudart") },
+        Library { name: "cuBLAS", purpose: "its handles", found: mathematical("cuBLAS", "libcublas", cublas::get()) },
+        Library {
+            name: "cuSOLVER",
+            purpose: "its handles",
+            found: mathematical("cuSOLVER", "libcusolver", cusolver::get()),
+        },
+        Library { name: "cuFFT", purpose: "its plans", found: mathematical("cuFFT", "libcufft", cufft::get()) },
+        Library { name: "cudart", purpose: "programs that are built by nvcc", found: cudart },
     ]
 }
 
@@ -128,14 +134,8 @@ pub fn folders() -> Vec<PathBuf> {
     for toolkit in homes.chain(subfolders(Path::new(TOOLKITS)).into_iter().filter(is_toolkit)) {
         folders.extend(["lib64", "lib"].map(|name| toolkit.join(name)));
     }
-    let home = env::var_os("HOME").map(|home| Path::new(&home).join(".local"));
-    let roots = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(env::var_os).map(PathBuf::from);
-    for root in roots.chain(home).chain(["/usr/local", "/usr"].map(PathBuf::from)) {
-        for python in subfolders(&root.join("lib")) {
-            for packages in ["site-packages", "dist-packages"] {
-                folders.extend(subfolders(&python.join(packages).join("nvidia")).iter().map(|one| one.join("lib")));
-            }
-        }
+    for packages in package_folders() {
+        folders.extend(subfolders(&packages.join("nvidia")).iter().map(|one| one.join("lib")));
     }
     folders.retain(|folder| folder.is_dir());
     folders

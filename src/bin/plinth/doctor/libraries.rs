@@ -74,7 +74,7 @@ fn nccl() -> Finding {
             "NCCL",
             format!(
                 "Collectives on one machine do without NCCL, which cannot be used here: {}",
-                libraries::why_no_nccl(&error)
+                libraries::why_not("NCCL", &error)
             ),
             "Install it (Python: nvidia-nccl-cu13; Debian: libnccl2), or name its file in PLINTH_NCCL_LIBRARY, for \
              several machines and large messages",
