@@ -7,7 +7,8 @@
 //
 // In each step every rank hears of every other. So who has heard of step t knows that nobody still reads what was brought
 // in step t - 1, and two slots for each rank, for even and odd steps, are enough. A block needs to hear of the blocks of its
-// own number only, whose slices of a slot are its own; a launch that is divided otherwise comes after this one has ended.
+// own number only, for its slice of a slot is the same in all steps of a launch, however short the last one is; a launch that is
+// divided otherwise comes after this one has ended.
 //
 // Values are combined in the order of ranks, so every rank gets the same bits, and the same ones each time.
 //
@@ -62,14 +63,15 @@ struct Transfers {
   Transfer transfers[kTransfers];
 };
 
-// The units of 16 bytes of a slot that are this block's.
+// The units of 16 bytes of a slot that are this block's, of as many as `bytes` make up. `most` are the bytes of the launch's
+// largest step: they are what is divided among the blocks.
 struct Slice {
   u32 begin;
   u32 end;
 
-  __device__ explicit Slice(u64 bytes) {
+  __device__ Slice(u64 bytes, u64 most) {
     const u32 units = static_cast<u32>((bytes + 15) / 16);
-    const u32 each = (units + gridDim.x - 1) / gridDim.x;
+    const u32 each = (static_cast<u32>((most + 15) / 16) + gridDim.x - 1) / gridDim.x;
     begin = min(blockIdx.x * each, units);
     end = min(begin + each, units);
   }
@@ -82,9 +84,9 @@ __device__ __forceinline__ uint4 *slot_of(const Circle &circle, u32 at, u64 step
 
 // Brings this block's slice of `bytes` bytes from `from + rank * stride` to the ranks from `first` to `last`. Everybody
 // begins with the one behind it, so that not all write to one.
-__device__ __noinline__ void push(const Circle &circle, u64 step, const u8 *from, u64 stride, u64 bytes, u32 first,
-                                  u32 last) {
-  const Slice slice(bytes);
+__device__ __noinline__ void push(const Circle &circle, u64 step, const u8 *from, u64 stride, u64 bytes, u64 most,
+                                  u32 first, u32 last) {
+  const Slice slice(bytes, most);
   const bool aligned = ((reinterpret_cast<u64>(from) | stride) & 15) == 0;
   const u32 ranks = last - first;
   u32 peer = circle.rank + 1;
@@ -111,8 +113,8 @@ __device__ __noinline__ void push(const Circle &circle, u64 step, const u8 *from
 }
 
 // Writes this block's slice of what a rank has brought.
-__device__ __noinline__ void pull(const Circle &circle, u64 step, u32 rank, u8 *to, u64 bytes) {
-  const Slice slice(bytes);
+__device__ __noinline__ void pull(const Circle &circle, u64 step, u32 rank, u8 *to, u64 bytes, u64 most) {
+  const Slice slice(bytes, most);
   const bool aligned = (reinterpret_cast<u64>(to) & 15) == 0;
   const uint4 *slot = slot_of(circle, circle.rank, step, rank);
   for (u32 unit = slice.begin + threadIdx.x; unit < slice.end; unit += kThreads) {
@@ -168,8 +170,8 @@ struct Reduction {
 
 // Writes the own part to memory, or, if there is none, to the slots of the ranks from `first` to `last`, in the next step.
 template <class Part>
-__device__ __forceinline__ void give(const Collective &c, u64 step, u64 bytes, u8 *to, u32 first, u32 last) {
-  const Slice slice(bytes);
+__device__ __forceinline__ void give(const Collective &c, u64 step, u64 bytes, u64 most, u8 *to, u32 first, u32 last) {
+  const Slice slice(bytes, most);
   const bool aligned = (reinterpret_cast<u64>(to) & 15) == 0;
   for (u32 unit = slice.begin + threadIdx.x; unit < slice.end; unit += kThreads) {
     const uint4 value = Part::combine(c, step, unit);
@@ -180,6 +182,9 @@ __device__ __forceinline__ void give(const Collective &c, u64 step, u64 bytes, u
     }
   }
 }
+
+// The bytes of a part of a piece of `bytes` bytes, but for the last parts, which may be shorter.
+__device__ __forceinline__ u64 whole_part(u64 bytes, u32 size) { return ((bytes + size - 1) / size + 15) / 16 * 16; }
 
 // The bytes of a rank's part of a piece of `bytes` bytes.
 __device__ __forceinline__ u64 part_bytes(u64 bytes, u64 each, u32 rank) {
@@ -206,37 +211,39 @@ __device__ void run(const Collective &c) {
   const u32 first = to_root ? c.root : 0;
   const u32 last = to_root ? c.root + 1 : size;
   const bool by_parts = c.mode == kBroadcastParts || c.mode == kAllReduceParts || c.mode == kReduceParts;
-  const u64 most = by_parts ? static_cast<u64>(circle.slot) * size : circle.slot;
+  const u64 piece = by_parts ? static_cast<u64>(circle.slot) * size : circle.slot;
+  // What a slot gets in the first step: no later one has more.
+  const u64 most = by_parts ? whole_part(min(c.bytes, piece), size) : min(c.bytes, piece);
   u64 offset = 0;
   do {
-    const u64 bytes = min(c.bytes - offset, most);
+    const u64 bytes = min(c.bytes - offset, piece);
     const bool begins = offset == 0;
-    const u64 each = by_parts ? ((bytes + size - 1) / size + 15) / 16 * 16 : 0;
+    const u64 each = by_parts ? whole_part(bytes, size) : 0;
     if (by_parts) {
       // Not one push: the last parts may be shorter.
       for (u32 index = 0; index < size && (c.mode != kBroadcastParts || is_root); ++index) {
         const u32 peer = (circle.rank + 1 + index) % size;
-        push(circle, step, from + offset + each * peer, 0, part_bytes(bytes, each, peer), peer, peer + 1);
+        push(circle, step, from + offset + each * peer, 0, part_bytes(bytes, each, peer), most, peer, peer + 1);
       }
     } else if (c.mode != kBroadcast || is_root) {
       const bool by_rows = c.mode == kAllToAll || c.mode == kReduceScatter;
-      push(circle, step, from + offset, by_rows ? c.bytes : 0, bytes, first, last);
+      push(circle, step, from + offset, by_rows ? c.bytes : 0, bytes, most, first, last);
     }
     if (!meet(circle, step, begins, call, header, poison)) return;
     if (by_parts || (Part::kReduces && (!to_root || is_root))) {
-      give<Part>(c, step, by_parts ? part_bytes(bytes, each, circle.rank) : bytes, by_parts ? nullptr : to + offset,
-                 first, last);
+      give<Part>(c, step, by_parts ? part_bytes(bytes, each, circle.rank) : bytes, most,
+                 by_parts ? nullptr : to + offset, first, last);
     }
     if (by_parts) {
       step += 1;
       if (!meet(circle, step, false, call, header, poison)) return;
       for (u32 rank = 0; rank < size && (!to_root || is_root); ++rank) {
-        pull(circle, step, rank, to + offset + each * rank, part_bytes(bytes, each, rank));
+        pull(circle, step, rank, to + offset + each * rank, part_bytes(bytes, each, rank), most);
       }
     } else if (c.mode == kBroadcast) {
-      pull(circle, step, c.root, to + offset, bytes);
+      pull(circle, step, c.root, to + offset, bytes, most);
     } else if (!Part::kReduces) {
-      for (u32 rank = 0; rank < size; ++rank) pull(circle, step, rank, to + rank * c.bytes + offset, bytes);
+      for (u32 rank = 0; rank < size; ++rank) pull(circle, step, rank, to + rank * c.bytes + offset, bytes, most);
     }
     step += 1;
     offset += bytes;
