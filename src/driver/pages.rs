@@ -39,12 +39,17 @@ impl Pages {
         let threads = threads.max(1) as usize;
         let part = self.span.bytes().div_ceil(threads).next_multiple_of(PAGE);
         thread::scope(|scope| {
+            let mut helpers = Vec::with_capacity(threads);
             for index in 1..threads {
                 let mine = self.span.part(index * part, part);
                 // Where the system has no thread to give, the driver brings the pages in.
-                let _ = thread::Builder::new().spawn_scoped(scope, move || touch(mine));
+                helpers.extend(thread::Builder::new().spawn_scoped(scope, move || touch(mine)));
             }
             touch(self.span.part(0, part));
+            // The scope waits for what they do only. They are to be gone: a fork would find them half-way.
+            for helper in helpers {
+                let _ = helper.join();
+            }
         });
     }
 
