@@ -165,23 +165,6 @@ PLINTH_LIMITS(unsigned long long);
 #define __forceinline__ inline __attribute__((always_inline))
 #define __restrict__ __restrict
 
-// What CUDA has beside the standard's functions, and C++ does not.
-template <typename T> inline T min(T a, T b) { return b < a ? b : a; }
-template <typename T> inline T max(T a, T b) { return a < b ? b : a; }
-inline float rsqrt(float x) { return 1.0f / sqrtf(x); }
-inline double rsqrt(double x) { return 1.0 / sqrt(x); }
-inline float rsqrtf(float x) { return rsqrt(x); }
-inline float sinpi(float x) { return (float)sin(M_PI * fmod((double)x, 2.0)); }
-inline double sinpi(double x) { return sin(M_PI * fmod(x, 2.0)); }
-inline float cospi(float x) { return (float)cos(M_PI * fmod((double)x, 2.0)); }
-inline double cospi(double x) { return cos(M_PI * fmod(x, 2.0)); }
-inline float __expf(float x) { return expf(x); }
-inline float __logf(float x) { return logf(x); }
-inline float __sinf(float x) { return sinf(x); }
-inline float __cosf(float x) { return cosf(x); }
-inline float __powf(float x, float y) { return powf(x, y); }
-inline float __fdividef(float x, float y) { return x / y; }
-
 #endif
 
 namespace plinth_jit {

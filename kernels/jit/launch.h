@@ -7,10 +7,10 @@ extern "C" __global__ void __launch_bounds__(plinth_jit::THREADS)
 #else
 extern "C" {
 // What the host device's loader looks for beside a kernel: the bytes of its parameter.
-extern const unsigned PLINTH_ENTRY_BYTES;
+extern __attribute__((visibility("default"))) const unsigned PLINTH_ENTRY_BYTES;
 const unsigned PLINTH_ENTRY_BYTES = sizeof(plinth_jit::parameters<plinth_jit::kernel>);
 
-unsigned PLINTH_ENTRY(const void *memory, unsigned blocks, void *launch, plinth_jit::check usable) {
+__attribute__((visibility("default"))) unsigned PLINTH_ENTRY(const void *memory, unsigned blocks, void *launch, plinth_jit::check usable) {
   plinth_jit::parameters<plinth_jit::kernel> given;
   memcpy(&given, memory, sizeof given);
   const unsigned code = plinth_jit::reachable(given.tensors, usable, launch);

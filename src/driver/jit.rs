@@ -75,6 +75,13 @@ impl Parameters {
         strides.flat_map(|each| &each[..arrays.len()]).for_each(|stride| self.push(*stride as u64));
     }
 
+    /// How many elements, or vectors, the launch is for.
+    #[cfg(test)]
+    pub fn count(&self) -> u64 {
+        // SAFETY: whoever asks has begun, and that wrote the first word.
+        unsafe { self.words[0].assume_init() & u64::from(u32::MAX) }
+    }
+
     /// Adds a word of a scalar.
     pub fn push(&mut self, word: u64) {
         if let Some(place) = self.words.get_mut(self.used) {

@@ -74,8 +74,10 @@ struct Slot(Mutex<Option<Arc<Jiterated>>>);
 static FUNCTIONS: HandleTable<Slot> = HandleTable::new(HandleKind::JitFunction);
 
 fn get(handle: u64) -> Result<Arc<Jiterated>> {
-    let slot = FUNCTIONS.get(handle)?;
-    slot.0.lock().clone().ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the jiterated function is being destroyed"))
+    let function = FUNCTIONS.get(handle)?.0.lock().clone();
+    // Another thread may have destroyed it meanwhile, and its slot may be another function's.
+    FUNCTIONS.get(handle)?;
+    function.ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the jiterated function is being destroyed"))
 }
 
 /// Makes a function of a user's text, as a handle. With `outputs` its results are its last parameters, else what it returns.
@@ -229,6 +231,10 @@ impl Jiterated {
         values: &[Value],
     ) -> Result<()> {
         let launch = |function: Function, blocks: u32, parameters: &mut Parameters| {
+            if values.is_empty() {
+                // A kernel without scalars has a word in their place.
+                parameters.push(0);
+            }
             for value in values {
                 let (words, used) = value.words();
                 words[..used].iter().for_each(|word| parameters.push(*word));

@@ -20,8 +20,20 @@ use std::{
 const VARIABLE: &str = "PLINTH_CXX";
 
 /// How kernels are compiled. Sums and products are not fused, so that results are the same on every machine; a GPU fuses them.
-const OPTIONS: [&str; 9] =
-    ["-x", "c++", "-std=c++17", "-O2", "-fPIC", "-shared", "-w", "-ffp-contract=off", "-fno-strict-aliasing"];
+/// But for its entry a kernel keeps what it has for itself: a table or a helper of another kernel, or of the program, may have the
+/// same name.
+const OPTIONS: [&str; 10] = [
+    "-x",
+    "c++",
+    "-std=c++17",
+    "-O2",
+    "-fPIC",
+    "-shared",
+    "-w",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-fvisibility=hidden",
+];
 
 /// A log longer than this helps nobody.
 const LONGEST_LOG: usize = 64 << 10;
@@ -87,13 +99,24 @@ fn run(command: &[String], folder: &Path, arguments: &[&str]) -> std::result::Re
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| error.to_string())
+        .map_err(|error| match error.raw_os_error() {
+            // The system has forgotten how it ended, since the program does not want to know of its children.
+            Some(libc::ECHILD) => "its end cannot be waited for; this process ignores SIGCHLD".to_owned(),
+            _ => error.to_string(),
+        })
+}
+
+/// What the processor is, in so far as a compiler may ask: with -march=native it does.
+fn processor() -> String {
+    let told = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = |name: &str| told.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    format!("{} {} {} {}", env::consts::ARCH, line("model name"), line("flags"), line("Features"))
 }
 
 impl HostCompiler {
     /// What tells it from other compilers.
     pub fn identity(&self) -> String {
-        format!("{} {} {}", self.command.join(" "), OPTIONS.join(" "), self.version)
+        format!("{} {} {} {}", self.command.join(" "), OPTIONS.join(" "), self.version, processor())
     }
 
     /// Compiles a source to a shared library.

@@ -265,10 +265,11 @@ impl Walk {
         }
         let (mut sizes, mut strides) = ([1_u32; MAX_RANK], self.strides);
         let rank = self.rank.max(1);
-        for (place, size) in sizes.iter_mut().zip(self.sizes) {
-            *place = size as u32;
+        for (dimension, place) in sizes.iter_mut().enumerate() {
+            // What is counted is vectors, of which there are few enough, and not the elements in them.
+            let each = if dimension == 0 { vector } else { 1 };
+            *place = (self.sizes[dimension] as u64 / each) as u32;
         }
-        sizes[0] /= class.vector;
         strides[0].iter_mut().for_each(|stride| *stride *= vector as i64);
         let repeats = (self.outputs..self.arrays).filter(|array| self.repeats(*array));
         let repeats = repeats.fold(0, |bits, array| bits | 1 << (array - self.outputs));
@@ -420,5 +421,26 @@ mod tests {
         let rows = tensor(U8, &[1 << 17, (1 << 16) + 1], Some(&[1 << 17, 1]));
         assert_eq!(counts(rows, &[rows]), 16);
         assert_eq!(counts(tensor(F32, &[1], None), &[tensor(F32, &[1], None)]), 1);
+    }
+
+    #[test]
+    fn a_row_may_have_more_elements_than_a_word_counts() {
+        // One number for all, so that each launch says how long its rows are: the vectors of all launches are all there are.
+        for (element, numel) in
+            [(U8, 1_i64 << 32), (U8, (1 << 32) + 1024), (F16, 1 << 33), (F32, 1 << 32), (U8, 1 << 34)]
+        {
+            let walk = Walk::of(&[tensor(element, &[numel], None)], &[tensor(element, &[], None)]).unwrap();
+            let class = walk.class();
+            let mut vectors = 0;
+            walk.each_launch(class, &mut |blocks, parameters| {
+                let count = parameters.count();
+                vectors += count;
+                let a_block = u64::from(THREADS * class.rounds(2));
+                assert_eq!(u64::from(blocks), count.div_ceil(a_block), "{element}");
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(vectors, numel as u64 / u64::from(class.vector), "{element}");
+        }
     }
 }

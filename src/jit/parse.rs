@@ -118,10 +118,21 @@ fn find(text: &str) -> std::result::Result<Entry, &'static str> {
 /// Where the last function's declaration is: between what ended before it and the brace that opens its body.
 fn last_header(code: &[u8]) -> std::result::Result<Range<usize>, &'static str> {
     let (mut depth, mut start, mut found) = (0_usize, 0, None);
+    // Braces in parentheses are a parameter's default.
+    let mut parentheses = 0_usize;
     for (at, byte) in code.iter().enumerate() {
         match byte {
+            b'(' => parentheses += 1,
+            b')' => parentheses = parentheses.saturating_sub(1),
+            _ => {}
+        }
+        if parentheses > 0 && depth == 0 {
+            continue;
+        }
+        match byte {
             b'{' => {
-                if depth == 0 {
+                // A table or a struct has braces, too.
+                if depth == 0 && (found.is_none() || code[start..at].contains(&b'(')) {
                     found = Some(start..at);
                 }
                 depth += 1;
@@ -219,6 +230,13 @@ mod tests {
             ),
             ("#define OPEN {\n#define TWO \\\n  {\ntemplate <typename T> T f() { return 1; }", "f", 0, false),
             ("template <typename T, int N = 3> T f(T x) { return x; }", "f", 1, false),
+            ("template <typename T> T f(T x, T y = T{}) { return x; }", "f", 2, false),
+            (
+                "template <typename T> T f(T x) { return x; }\nstatic const int t[] = {1};\nstruct S { int f(int); };",
+                "f",
+                1,
+                false,
+            ),
         ] {
             assert_eq!(entry(code).unwrap(), Entry { name: name.to_owned(), parameters, is_void }, "{code}");
         }

@@ -13,6 +13,7 @@ use crate::{
 use std::fmt::Write;
 
 const BASE: Packed = packed!("base.h");
+const HOST: Packed = packed!("host.h");
 const COMPLEX: Packed = packed!("complex.h");
 const WALK: Packed = packed!("walk.h");
 const LAUNCH: Packed = packed!("launch.h");
@@ -80,6 +81,7 @@ impl Wanted<'_> {
     pub fn source(&self) -> Result<String> {
         let mut text = BASE.text()?;
         let entry = kernel_name(self.entry);
+        text += &HOST.text()?;
         text += &COMPLEX.text()?;
         text += &WALK.text()?;
         // Writing to a String cannot fail.
