@@ -275,6 +275,25 @@ TEST(modules_give_kernels_and_arguments_are_checked) {
   CHECK_STATUS(plinth_kernel_launch(kernel, &launch, arguments, 1, NULL), PLINTH_ERROR_INVALID_HANDLE);
 }
 
+TEST(handles_of_one_kernel_share_its_shared_memory) {
+  plinth_kernel_module_t module = loaded(sleeper, sizeof sleeper);
+  plinth_kernel_t one = kernel_of(module, "plinth_sleep"), other = kernel_of(module, "plinth_sleep");
+  plinth_kernel_launch_t launch = shape(1, 1);
+  plinth_kernel_attributes_t attributes = PLINTH_KERNEL_ATTRIBUTES_INIT;
+  const int64_t cycles = 10;
+  const plinth_kernel_argument_t arguments[] = {argument(PLINTH_ARGUMENT_INT64, &cycles)};
+  const uint32_t large = 90000, small = 60000;
+  launch.shared_bytes = large;
+  CHECK_OK(plinth_kernel_launch(one, &launch, arguments, 1, NULL));
+  launch.shared_bytes = small;
+  CHECK_OK(plinth_kernel_launch(other, &launch, arguments, 1, NULL));
+  CHECK_OK(plinth_kernel_attributes(one, &attributes));
+  CHECK_EQ(attributes.max_dynamic_shared_bytes, (int32_t)large);
+  launch.shared_bytes = large;
+  CHECK_OK(plinth_kernel_launch(one, &launch, arguments, 1, NULL));
+  CHECK_OK(plinth_stream_synchronize(NULL));
+}
+
 TEST(images_that_are_none_are_refused) {
   plinth_kernel_module_t module = (plinth_kernel_module_t)UNTOUCHED_POINTER;
   CHECK(plinth_kernel_module_load("no image", 8, 0, &module) != PLINTH_OK);

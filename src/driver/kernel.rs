@@ -6,7 +6,7 @@ use std::{
     ptr,
 };
 
-/// A loaded module. It stays loaded until the process ends.
+/// A loaded module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Module(usize);
 

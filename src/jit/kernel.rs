@@ -62,8 +62,16 @@ pub struct Module {
 impl Module {
     /// Unloads it; what fails can be tried again. Where the driver must not be called any more, nothing is done.
     fn unload(&self) -> Result<()> {
+        self.unload_if(|| true)
+    }
+
+    /// The same, if `unused` finds that nobody has it. Nobody gets a kernel of it while that is found out.
+    fn unload_if(&self, unused: impl FnOnce() -> bool) -> Result<()> {
         let mut loaded = self.loaded.lock();
-        if *loaded && let Some(runtime) = runtime::usable() {
+        if *loaded
+            && unused()
+            && let Some(runtime) = runtime::usable()
+        {
             runtime.device(self.device as i32)?.with_context(&runtime.driver, |driver| {
                 driver.with_relaxed_capture(|| driver.module_unload(self.module))??;
                 Ok(())
@@ -107,8 +115,10 @@ static KERNELS: HandleTable<Slot<Kernel>> = HandleTable::new(Kind::CompiledKerne
 static MODULES: HandleTable<Slot<Module>> = HandleTable::new(Kind::KernelModule);
 
 fn get<T>(table: &HandleTable<Slot<T>>, handle: u64) -> Result<Arc<T>> {
-    let slot = table.get(handle)?;
-    slot.0.lock().clone().ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the object is being destroyed"))
+    let value = table.get(handle)?.0.lock().clone();
+    // Another thread may have destroyed it meanwhile, and its slot may be another object's.
+    table.get(handle)?;
+    value.ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the object is being destroyed"))
 }
 
 fn register<T>(table: &HandleTable<Slot<T>>, value: T) -> Result<u64> {
@@ -200,7 +210,14 @@ pub fn compile(source: &Source, device: i32) -> Result<u64> {
     };
     let (image, lowered) = compile_for(source, &architecture)?;
     let module = load_on(runtime, device, &image)?;
-    register(&KERNELS, find(runtime, device, module, &lowered, source.name, None)?)
+    let found = find(runtime, device, module, &lowered, source.name, None);
+    found.and_then(|kernel| register(&KERNELS, kernel)).inspect_err(|_| {
+        // The error that counts is why there is no kernel.
+        let _ = device.with_context(&runtime.driver, |driver| {
+            driver.with_relaxed_capture(|| driver.module_unload(module))??;
+            Ok(())
+        });
+    })
 }
 
 fn load_on(runtime: &Runtime, device: &Device, image: &Image) -> Result<driver::Module> {
@@ -269,9 +286,7 @@ pub fn of_module(handle: u64, name: &str) -> Result<u64> {
 pub fn destroy_module(handle: u64) -> Result<()> {
     let module = get(&MODULES, handle)?;
     // The table's and this one: no kernel has it.
-    if Arc::strong_count(&module) == 2 {
-        module.unload()?;
-    }
+    module.unload_if(|| Arc::strong_count(&module) == 2)?;
     MODULES.remove(handle, |slot| *slot.0.lock() = None)
 }
 
@@ -362,9 +377,15 @@ impl Kernel {
                 ),
             ));
         }
+        // Another handle of the same kernel may have asked for more, and the driver would take what is asked for last.
+        static RAISING: Mutex<()> = Mutex::new(());
+        let _alone = RAISING.lock();
         self.on_device(|driver| {
             let attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            Ok(driver.set_function_attribute(self.function, attribute, bytes as i32)?)
+            if driver.function_attribute(self.function, attribute)? < bytes as i32 {
+                driver.set_function_attribute(self.function, attribute, bytes as i32)?;
+            }
+            Ok(())
         })?;
         self.shared_bytes.fetch_max(bytes, Ordering::Relaxed);
         Ok(())

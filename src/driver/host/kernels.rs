@@ -139,7 +139,7 @@ impl Launch {
         if too_large(&grid, &MAX_GRID)
             || too_large(&block, &MAX_BLOCK)
             || threads.is_none_or(|threads| threads > MAX_THREADS_PER_BLOCK)
-            || shared_bytes > model.shared_per_block_optin as u32
+            || shared_bytes > function.shared_bytes
         {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
