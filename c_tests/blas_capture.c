@@ -142,27 +142,41 @@ TEST(a_capture_that_is_given_up_gives_the_workspace_back) {
   expect_nothing_left();
 }
 
-/* Of a capture by the driver's own calls nobody hears the end. */
-TEST(captures_of_the_programs_own_share_a_workspace_until_it_is_cleared) {
+static size_t allocated_once_cleared(void) {
+  CHECK_OK(plinth_clear_blas_workspaces());
+  return allocated(0);
+}
+
+/* Of a capture by the driver's own calls nobody hears the end: its graph has the workspace. */
+TEST(captures_of_the_programs_own_have_a_workspace_each) {
   need_blas();
   plinth_stream_t where = on_new_stream(0);
-  void *graph = NULL, *memory[3] = {NULL, NULL, NULL};
+  void *graph[3] = {NULL, NULL, NULL}, *memory[3] = {NULL, NULL, NULL}, *executable = NULL;
   void *handle = handle_now();
   const size_t bytes = allocated(0);
+  DRIVER(driver_graph_instantiate, instantiate, "cuGraphInstantiateWithFlags");
+  DRIVER(driver_graph_destroy, destroy, "cuGraphDestroy");
+  DRIVER(driver_graph_destroy, destroy_executable, "cuGraphExecDestroy");
   memory[0] = on_host_device() ? workspace(handle) : NULL;
   for (int round = 1; round < 3; round++) {
     begin_capture(where, CU_STREAM_CAPTURE_MODE_RELAXED);
     CHECK_SAME(handle_now(), handle);
+    CHECK_SAME(handle_now(), handle);
     memory[round] = on_host_device() ? workspace(handle) : NULL;
     CHECK_OK(plinth_sleep(1, where));
-    CHECK_EQ(end_capture(where, &graph), CUDA_SUCCESS);
-    DRIVER(driver_graph_destroy, destroy, "cuGraphDestroy");
-    CHECK_EQ(destroy(graph), CUDA_SUCCESS);
-    CHECK_EQ(allocated(0), 2 * bytes);
+    CHECK_EQ(end_capture(where, &graph[round]), CUDA_SUCCESS);
+    CHECK_EQ(allocated(0), ((size_t)round + 1) * bytes);
+    /* Clearing takes nothing from graphs. */
+    CHECK_EQ(allocated_once_cleared(), (size_t)round * bytes);
+    CHECK_SAME(handle_now(), handle);
   }
-  CHECK_SAME(memory[1], memory[2]);
-  CHECK(memory[0] != memory[1] || !on_host_device());
-  CHECK_OK(plinth_clear_blas_workspaces());
+  CHECK((memory[1] != memory[2] && memory[0] != memory[1]) || !on_host_device());
+  CHECK_EQ(instantiate(&executable, graph[1], 0), CUDA_SUCCESS);
+  CHECK_EQ(destroy(graph[1]), CUDA_SUCCESS);
+  CHECK_EQ(allocated_once_cleared(), 2 * bytes);
+  CHECK_EQ(destroy_executable(executable), CUDA_SUCCESS);
+  CHECK_EQ(destroy(graph[2]), CUDA_SUCCESS);
+  EVENTUALLY(allocated_once_cleared() == 0);
   expect_nothing_left();
 }
 

@@ -87,6 +87,40 @@ TEST(each_device_has_plans_of_its_own) {
   free_transform(there);
 }
 
+/* ---- who has a plan */
+
+static plinth_cufft_plan_t lent;
+static transform *waiting;
+
+static void *transform_by_another_handle(void *context) {
+  (void)context;
+  on_new_stream(0);
+  plinth_cufft_plan_t plan = plan_for(&waiting->params, 0);
+  carry_out(waiting, plan);
+  CHECK_OK(plinth_cufft_plan_destroy(plan));
+  return NULL;
+}
+
+TEST(a_handle_is_not_destroyed_while_its_plan_is_acquired) {
+  need_cufft();
+  plinth_stream_t stream = on_new_stream(0);
+  int32_t native = 0;
+  waiting = new_transform(row_of(1, 16), PLINTH_CUFFT_FORWARD, false, 0, 5);
+  lent = plan_for(&waiting->params, 0);
+  plinth_cufft_plan_t another = plan_for(&waiting->params, 0);
+  CHECK_OK(plinth_cufft_acquire_plan(lent, &native));
+  CHECK_STATUS(plinth_cufft_plan_destroy(lent), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("plinth_cufft_release_plan comes first");
+  /* One by which nobody has it goes, and nobody loses the plan by that. */
+  CHECK_OK(plinth_cufft_plan_destroy(another));
+  CHECK_OK(plinth_cufft_release_plan(lent));
+  CHECK_OK(plinth_cufft_plan_destroy(lent));
+  run_threads(1, transform_by_another_handle);
+  CHECK_OK(plinth_synchronize(0));
+  expect_transformed(waiting, stream);
+  free_transform(waiting);
+}
+
 /* ---- threads */
 
 static transform *of_thread[8];
@@ -203,8 +237,13 @@ TEST(a_plan_is_made_in_a_capture) {
   free_transform(of);
 }
 
-/* Of a capture by the driver's own calls nobody hears when its graph is gone. */
-TEST(a_plan_in_a_capture_of_the_programs_own_stays) {
+static size_t allocated_after_another(transform *of, plinth_cufft_plan_t plan) {
+  carry_out(of, plan);
+  return allocated(0);
+}
+
+/* Of a capture by the driver's own calls nobody hears the end: its graph has the plan, and what that works with. */
+TEST(a_graph_of_the_programs_own_keeps_plan_and_area) {
   need_cufft();
   plinth_stream_t stream = on_new_stream(0);
   transform *of = new_transform(row_of(1, 16), PLINTH_CUFFT_FORWARD, false, 0, 5);
@@ -218,17 +257,41 @@ TEST(a_plan_in_a_capture_of_the_programs_own_stays) {
   carry_out(of, plan);
   carry_out(of, plan);
   CHECK_EQ(end_capture(stream, &graph), CUDA_SUCCESS);
+  const size_t kept = allocated(0);
   CHECK_OK(plinth_cufft_plan_destroy(plan));
   CHECK_OK(plinth_cufft_plan_cache_clear(0));
   CHECK_EQ(instantiate(&executable, graph, 0), CUDA_SUCCESS);
+  CHECK_EQ(destroy(graph), CUDA_SUCCESS);
+  /* What others get is not what the graph works with. */
+  unsigned char *blocks[8], seen[256];
+  for (int index = 0; index < 8; index++) {
+    blocks[index] = (unsigned char *)alloc_on(sizeof seen, 0, stream);
+    CHECK_OK(plinth_memset(blocks[index], 0x55, sizeof seen, stream));
+  }
   CHECK_EQ(launch(executable, stream), CUDA_SUCCESS);
   expect_transformed(of, stream);
+  for (int index = 0; index < 8; index++) {
+    fetch(seen, blocks[index], sizeof seen);
+    for (size_t at = 0; at < sizeof seen; at++) {
+      CHECK_EQ(seen[at], 0x55);
+    }
+    release(blocks[index]);
+  }
+  CHECK_EQ(allocated(0), kept);
+  if (on_host_device()) {
+    CHECK(kept > 0);
+    CHECK_EQ(plans_now(), 1);
+  }
   CHECK_EQ(destroy_executable(executable), CUDA_SUCCESS);
-  CHECK_EQ(destroy(graph), CUDA_SUCCESS);
+  transform *other = new_transform(row_of(1, 24), PLINTH_CUFFT_FORWARD, false, 0, 5);
+  plan = plan_for(&other->params, 0);
+  EVENTUALLY(allocated_after_another(other, plan) == 0);
   if (on_host_device()) {
     CHECK_EQ(plans_now(), 1);
   }
+  CHECK_OK(plinth_cufft_plan_destroy(plan));
   free_transform(of);
+  free_transform(other);
 }
 
 /* ---- a plan for oneself */

@@ -7939,8 +7939,7 @@ PLINTH_NOEXCEPT;
 /**
  * Gives back to the allocator the workspaces of cuBLAS and cuBLASLt, of all threads and streams:
  * torch._C._cuda_clearCublasWorkspaces. The next plinth_current_blas_handle makes new ones; a handle that a thread got
- * before must not be used until then. Graphs captured by plinth_graph_capture_begin keep theirs. Those captured by the
- * driver's own calls use memory that this gives back: destroy them first. Thread-safe.
+ * before must not be used until then. Graphs keep theirs, also those captured by the driver's own calls. Thread-safe.
  *
  * @return PLINTH_OK; the errors of initialization.
  */
@@ -8036,9 +8035,12 @@ PLINTH_NOEXCEPT;
  * Gives a plan up. What is in a stream is still carried out. Thread-safe.
  *
  * @param plan The plan; NULL does nothing.
- * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE while a thread has acquired the plan by this
+ *         handle: plinth_cufft_release_plan comes first.
  */
-PLINTH_API plinth_status_t plinth_cufft_plan_destroy(plinth_cufft_plan_t plan) PLINTH_NOEXCEPT;
+PLINTH_API
+plinth_status_t plinth_cufft_plan_destroy(plinth_cufft_plan_t plan)
+PLINTH_NOEXCEPT;
 
 /**
  * Tells how many plans a device's cache may hold: cufft_plan_cache.max_size, 4096 until it is set. Thread-safe.

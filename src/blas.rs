@@ -7,8 +7,8 @@
 //! later into the same pool may use the block again, as it may every block of the pool that is free, because graphs of
 //! one pool never run at once.
 //!
-//! Of a capture that the program began by the driver's own calls nobody hears the end. Such captures in a stream have
-//! one workspace together, which stays until the program clears the workspaces.
+//! Of a capture that the program began by the driver's own calls nobody hears the end. It has a workspace of its own, too,
+//! which its graph keeps; the handle forgets it when it is next asked for one in that stream.
 
 use crate::{
     device::Device,
@@ -21,8 +21,8 @@ use crate::{
     error::{Context, Error, Result},
     graph::keeping,
     handle_pool::{Held, Pool, ending},
-    memory::Scratch,
     runtime::{self, Runtime},
+    scratch::Scratch,
     status::Status,
     stream::{self, Stream},
 };
@@ -36,8 +36,8 @@ enum Purpose {
     Eager,
     /// It is recorded by a capture of this library's, of this number.
     Capture(u64),
-    /// It is recorded by a capture of the program's.
-    Foreign,
+    /// It is recorded by a capture of the program's, of this number.
+    Foreign(u64),
 }
 
 struct Workspace {
@@ -135,7 +135,7 @@ fn purpose(runtime: &Runtime, stream: Stream) -> Result<Purpose> {
     Ok(match stream::capture(runtime, stream)? {
         None => Purpose::Eager,
         Some(capture) if keeping::goes_on(capture) => Purpose::Capture(capture),
-        Some(_) => Purpose::Foreign,
+        Some(capture) => Purpose::Foreign(capture),
     })
 }
 
@@ -144,9 +144,18 @@ impl Handle {
     fn workspace(&self, runtime: &Runtime, stream: Stream, bytes: u64) -> Result<Span> {
         let purpose = purpose(runtime, stream)?;
         let same = |workspace: &Workspace| workspace.stream == stream.raw.handle() && workspace.purpose == purpose;
-        if let Some(found) = self.workspaces.lock().iter().find(|workspace| same(workspace)) {
-            return Ok(found.memory.memory());
+        let mut past = Vec::new();
+        {
+            let mut workspaces = self.workspaces.lock();
+            if let Some(found) = workspaces.iter().find(|workspace| same(workspace)) {
+                return Ok(found.memory.memory());
+            }
+            // The stream is in another capture now, or in none.
+            past.extend(workspaces.extract_if(.., |workspace| {
+                workspace.stream == stream.raw.handle() && matches!(workspace.purpose, Purpose::Foreign(_))
+            }));
         }
+        drop(past);
         // Without the lock: the allocator may wait, and who clears the workspaces need not. Nobody else adds any: the
         // handle is this thread's.
         let memory = Scratch::alloc(bytes, stream).context(|| "the workspace of cuBLAS")?;
@@ -218,6 +227,7 @@ pub fn current_lt_workspace() -> Result<(u64, usize)> {
 pub fn clear_workspaces() -> Result<()> {
     runtime::ready()?;
     drop_workspaces(|workspace| !matches!(workspace.purpose, Purpose::Capture(_)));
+    keeping::drop_released();
     Ok(())
 }
 

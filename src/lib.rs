@@ -60,6 +60,7 @@ pub mod properties;
 pub mod random;
 pub mod runtime;
 pub mod sanitizer;
+pub mod scratch;
 pub mod solver;
 #[allow(unsafe_code)]
 pub mod stack;

@@ -3,9 +3,9 @@
 use super::moves::{self, Both, Move};
 use crate::{
     error::{Context, Result},
-    memory::Scratch,
     runtime::Runtime,
     sanitizer,
+    scratch::Scratch,
     stream::{self, Stream},
     sync_debug,
     tensor::Tensor,

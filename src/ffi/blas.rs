@@ -75,8 +75,7 @@ pub unsafe extern "C" fn plinth_current_blaslt_workspace(
 
 /// Gives back to the allocator the workspaces of cuBLAS and cuBLASLt, of all threads and streams:
 /// torch._C._cuda_clearCublasWorkspaces. The next plinth_current_blas_handle makes new ones; a handle that a thread got
-/// before must not be used until then. Graphs captured by plinth_graph_capture_begin keep theirs. Those captured by the
-/// driver's own calls use memory that this gives back: destroy them first. Thread-safe.
+/// before must not be used until then. Graphs keep theirs, also those captured by the driver's own calls. Thread-safe.
 ///
 /// @return PLINTH_OK; the errors of initialization.
 #[unsafe(no_mangle)]

@@ -180,7 +180,8 @@ pub unsafe extern "C" fn plinth_cufft_release_plan(plan: plinth_cufft_plan_t) ->
 /// Gives a plan up. What is in a stream is still carried out. Thread-safe.
 ///
 /// @param plan The plan; NULL does nothing.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE while a thread has acquired the plan by this
+///         handle: plinth_cufft_release_plan comes first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_cufft_plan_destroy(plan: plinth_cufft_plan_t) -> plinth_status_t {
     guard(|| if plan.is_null() { Ok(()) } else { fft::forget(handle(plan)?) })

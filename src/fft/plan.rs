@@ -14,19 +14,16 @@ use crate::{
     error::{Context, Error, Result},
     graph::keeping::{self, Thing},
     handle::{HandleTable, Kind},
-    memory::Scratch,
     runtime::{self, Runtime},
     sanitizer,
+    scratch::Scratch,
     status::Status,
     stream::{self, Stream},
     tensor::ElementType,
     thread,
 };
 use parking_lot::{Condvar, Mutex};
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
 /// From a signal to its frequencies.
 pub const FORWARD: i32 = -1;
@@ -43,13 +40,13 @@ pub struct Plan {
     work: usize,
     lease: Mutex<Option<Lease>>,
     returned: Condvar,
-    /// Whether a graph uses it of which nobody will say when it is gone.
-    eternal: AtomicBool,
 }
 
 /// A thread that has a plan for itself.
 struct Lease {
     thread: u64,
+    /// The handle by which the program acquired it, if it did.
+    handle: Option<u64>,
     /// What the plan works with.
     area: Option<Scratch>,
 }
@@ -58,8 +55,6 @@ struct Lease {
 #[derive(Default)]
 pub struct Slot(Mutex<Option<Arc<Plan>>>);
 
-/// Plans that stay for ever.
-static ETERNAL: Mutex<Vec<Thing>> = Mutex::new(Vec::new());
 static PLANS: HandleTable<Slot> = HandleTable::new(Kind::FftPlan);
 
 fn library(runtime: &Runtime) -> Result<&'static Cufft> {
@@ -105,7 +100,6 @@ fn make(runtime: &Runtime, library: &'static Cufft, device: &Device, params: &Pa
         work,
         lease: Mutex::new(None),
         returned: Condvar::new(),
-        eternal: AtomicBool::new(false),
     })
 }
 
@@ -129,8 +123,15 @@ fn plan(handle: u64) -> Result<Arc<Plan>> {
     plan.ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the plan is being given up"))
 }
 
-/// Gives a handle up. What is in a stream is still carried out; who has the plan still has it.
+/// Gives a handle up. What is in a stream is still carried out. Refused while a thread has the plan by this handle: nobody
+/// could give it back without, and everybody else would wait for ever.
 pub fn forget(handle: u64) -> Result<()> {
+    if plan(handle)?.lease.lock().as_ref().is_some_and(|lease| lease.handle == Some(handle)) {
+        return Err(Error::new(
+            Status::INVALID_VALUE,
+            "a thread has acquired the plan by this handle; plinth_cufft_release_plan comes first",
+        ));
+    }
     let mut plan = None;
     PLANS.remove(handle, |slot| plan = slot.0.lock().take())?;
     drop(plan);
@@ -157,7 +158,7 @@ pub fn execute(handle: u64, input: Span, output: Span, direction: i32) -> Result
     let device = runtime.device(plan.device as i32)?;
     let kept = plan.clone();
     plan.tell_sanitizer(runtime, input, output)?;
-    plan.begin(runtime, device, &kept)?;
+    plan.begin(runtime, device, &kept, None)?;
     let done = device
         .with_context(&runtime.driver, |_| plan.library.execute(plan.native, input, output, direction))
         .context(|| "carrying out a transform");
@@ -171,7 +172,7 @@ pub fn acquire(handle: u64) -> Result<i32> {
     let runtime = runtime::ready()?;
     let plan = plan(handle)?;
     let kept = plan.clone();
-    plan.begin(runtime, runtime.device(plan.device as i32)?, &kept)?;
+    plan.begin(runtime, runtime.device(plan.device as i32)?, &kept, Some(handle))?;
     Ok(plan.native.number())
 }
 
@@ -195,8 +196,8 @@ impl Plan {
         sanitizer::access_tensors(runtime, stream, &[(&from, input), (&to, sanitizer::Kind::Write)])
     }
 
-    fn begin(&self, runtime: &Runtime, device: &Device, kept: &Arc<Plan>) -> Result<()> {
-        self.take()?;
+    fn begin(&self, runtime: &Runtime, device: &Device, kept: &Arc<Plan>, handle: Option<u64>) -> Result<()> {
+        self.take(handle)?;
         let set = self.set(runtime, device, kept);
         if set.is_err() {
             self.end()?;
@@ -205,7 +206,7 @@ impl Plan {
     }
 
     /// Waits until no other thread has the plan.
-    fn take(&self) -> Result<()> {
+    fn take(&self, handle: Option<u64>) -> Result<()> {
         let me = thread::number();
         let mut lease = self.lease.lock();
         while let Some(other) = &*lease {
@@ -217,13 +218,13 @@ impl Plan {
             }
             self.returned.wait(&mut lease);
         }
-        *lease = Some(Lease { thread: me, area: None });
+        *lease = Some(Lease { thread: me, handle, area: None });
         Ok(())
     }
 
     fn set(&self, runtime: &Runtime, device: &Device, kept: &Arc<Plan>) -> Result<()> {
         let stream = stream::current_on(runtime, self.device)?;
-        self.stay_for_captures(runtime, stream, kept)?;
+        Self::stay_for_captures(runtime, stream, kept)?;
         let area = Scratch::alloc(self.work as u64, stream).context(|| "the work area of a transform")?;
         let span = area.memory();
         if let Some(lease) = &mut *self.lease.lock() {
@@ -232,15 +233,11 @@ impl Plan {
         device.with_context(&runtime.driver, |_| self.library.set(self.native, stream.raw, span))
     }
 
-    /// A graph reads the plan's memory at each replay, so it keeps the plan. If it is none of the library's, the plan
-    /// stays for ever.
-    fn stay_for_captures(&self, runtime: &Runtime, stream: Stream, kept: &Arc<Plan>) -> Result<()> {
+    /// A graph reads the plan's memory at each replay, so it keeps the plan.
+    fn stay_for_captures(runtime: &Runtime, stream: Stream, kept: &Arc<Plan>) -> Result<()> {
         let Some(capture) = stream::capture(runtime, stream)? else { return Ok(()) };
         let thing: Thing = kept.clone();
-        if !keeping::keep(capture, &thing) && !self.eternal.swap(true, Ordering::AcqRel) {
-            ETERNAL.lock().push(thing);
-        }
-        Ok(())
+        if keeping::keep(capture, &thing) { Ok(()) } else { keeping::keep_by_graph(runtime, stream, capture, thing) }
     }
 
     fn end(&self) -> Result<()> {

@@ -1,7 +1,24 @@
-//! What a capture uses beside memory, and its graph must keep for its replays: plans of transforms, say.
+//! What a capture uses and its graph must keep for its replays: plans of transforms, say.
+//!
+//! Graphs of this library's keep such things themselves. Of a capture that the program began by the driver's own calls nobody
+//! hears the end, so the driver's graph holds a number for each thing, which comes back when that graph and all that was made of it
+//! are gone. It comes back on a thread of the driver's, which must not call the driver; so what it stands for is laid
+//! aside, and dropped when somebody next asks for memory to work with.
 
+use crate::{
+    driver::{Ticket, codes},
+    error::{Context, Result},
+    runtime::Runtime,
+    stream::Stream,
+};
 use parking_lot::Mutex;
-use std::{any::Any, sync::Arc};
+use std::{
+    any::Any,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
 
 /// Something that lives for as long as somebody keeps it.
 pub type Thing = Arc<dyn Any + Send + Sync>;
@@ -35,6 +52,71 @@ pub fn keep(capture: u64, thing: &Thing) -> bool {
         things.push(thing.clone());
     }
     true
+}
+
+/// A thing that a graph of the driver's holds a number for.
+struct Held {
+    number: u64,
+    /// The capture that used it; 0 where the driver tells no numbers.
+    capture: u64,
+    thing: Thing,
+}
+
+static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
+/// Things whose graphs are gone.
+static RELEASED: Mutex<Vec<Thing>> = Mutex::new(Vec::new());
+static ANY_RELEASED: AtomicBool = AtomicBool::new(false);
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
+
+struct GraphTicket;
+
+impl Ticket for GraphTicket {
+    fn released(number: u64) {
+        if let Some(thing) = take(number) {
+            RELEASED.lock().push(thing);
+            ANY_RELEASED.store(true, Ordering::Release);
+        }
+    }
+}
+
+fn take(number: u64) -> Option<Thing> {
+    let mut held = HELD.lock();
+    let index = held.iter().position(|held| held.number == number)?;
+    Some(held.swap_remove(index).thing)
+}
+
+/// Lets the graph of a capture in a stream, which is none of this library's, keep something. Where the driver cannot tell when
+/// a graph is gone, it is kept for ever.
+pub fn keep_by_graph(runtime: &Runtime, stream: Stream, capture: u64, thing: Thing) -> Result<()> {
+    let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
+    {
+        let mut held = HELD.lock();
+        if capture != 0 && held.iter().any(|held| held.capture == capture && Arc::ptr_eq(&held.thing, &thing)) {
+            return Ok(());
+        }
+        held.push(Held { number, capture, thing });
+    }
+    let kept = runtime.in_stream(stream, |driver, raw| {
+        let Some(graph) = driver.stream_capture_info(raw)?.graph else { return Ok(()) };
+        Ok(driver.graph_keep_ticket::<GraphTicket>(graph, number)?)
+    });
+    match kept {
+        // An old driver, or a graph that may hold nothing.
+        Err(error)
+            if matches!(error.driver_code(), codes::CUDA_ERROR_NOT_SUPPORTED | codes::CUDA_ERROR_INVALID_VALUE) =>
+        {
+            Ok(())
+        }
+        kept => kept.inspect_err(|_| drop(take(number))).context(|| "keeping for a graph what it uses"),
+    }
+}
+
+/// Drops what graphs that are gone had kept.
+pub fn drop_released() {
+    if ANY_RELEASED.swap(false, Ordering::AcqRel) {
+        let released = std::mem::take(&mut *RELEASED.lock());
+        drop(released);
+    }
 }
 
 #[cfg(test)]

@@ -46,8 +46,7 @@ mod raw;
 pub mod recut;
 pub mod report;
 pub mod route;
-pub mod scratch;
-mod settings;
+pub mod settings;
 mod sleep;
 pub mod snapshot;
 pub mod space;
@@ -78,7 +77,6 @@ pub use raw::{
     managed_free, owner,
 };
 pub use route::forget_for_ever as forget_arenas;
-pub use scratch::Scratch;
 pub use settings::{allocator_settings, set_allocator_settings};
 pub use sleep::{sleep as pool_sleep, wake as pool_wake};
 pub use tracing::{trace_start, trace_stop};

@@ -9,8 +9,8 @@ use crate::{
     driver::permutation::{CAPACITY, MAX_CHUNKS, Permutation, SHARED_BITS, Spread},
     error::{Context, Error, Result},
     kernel::Kernel,
-    memory::Scratch,
     sanitizer,
+    scratch::Scratch,
     status::Status,
     tensor::{ElementType, Tensor},
 };
