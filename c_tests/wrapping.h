@@ -83,7 +83,7 @@ struct Row {
       : memory((numbers.size() + 1) * sizeof(T), plinth::default_stream(device)),
         shape{static_cast<std::int64_t>(numbers.size())},
         tensor(plinth::tensor_view(memory.as<T>(), shape, device)) {
-    put(memory.get(), numbers.data(), numbers.size() * sizeof(T));
+    plinth::copy(memory.get(), numbers.data(), numbers.size() * sizeof(T));
   }
   Row(const Row &) = delete;
   Row &operator=(const Row &) = delete;
@@ -92,7 +92,7 @@ struct Row {
   std::vector<T> read() const {
     std::vector<T> numbers(static_cast<std::size_t>(shape[0]));
     plinth::synchronize(tensor.device.device_id);
-    fetch(numbers.data(), memory.get(), numbers.size() * sizeof(T));
+    plinth::copy(numbers.data(), memory.get(), numbers.size() * sizeof(T));
     return numbers;
   }
 
