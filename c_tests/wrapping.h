@@ -80,7 +80,7 @@ void move_to_itself(Owner &owner) {
 template <class T>
 struct Row {
   explicit Row(const std::vector<T> &numbers, std::int32_t device = 0)
-      : memory((numbers.size() + 1) * sizeof(T), plinth::default_stream(device)),
+      : memory((numbers.size() + 1) * sizeof(T), plinth::StreamView(), device),
         shape{static_cast<std::int64_t>(numbers.size())},
         tensor(plinth::tensor_view(memory.as<T>(), shape, device)) {
     plinth::copy(memory.get(), numbers.data(), numbers.size() * sizeof(T));

@@ -28,9 +28,9 @@ class DeviceBuffer {
   /*! For work in the thread's current stream of the device. */
   explicit DeviceBuffer(std::size_t bytes, std::int32_t device = -1)
       : memory_(alloc(bytes, device, current_stream(device))), size_(bytes) {}
-  /*! For work in a stream, on the stream's device. */
-  DeviceBuffer(std::size_t bytes, StreamView stream)
-      : memory_(alloc(bytes, stream.device(), stream)), size_(bytes) {}
+  /*! For work in a stream, on its device: to be named for the default stream of one that is not current. */
+  DeviceBuffer(std::size_t bytes, StreamView stream, std::int32_t device = -1)
+      : memory_(alloc(bytes, device >= 0 ? device : stream.device(), stream)), size_(bytes) {}
 
   ~DeviceBuffer() { static_cast<void>(plinth_caching_allocator_delete(memory_)); }
   DeviceBuffer(DeviceBuffer &&other) noexcept
@@ -273,10 +273,12 @@ class MemPoolGuard {
     check(plinth_begin_allocate_current_thread_to_pool(device_, pool_));
   }
   explicit MemPoolGuard(const MemPool &pool, std::int32_t device = -1) : MemPoolGuard(pool.id(), device) {}
-  MemPoolGuard(plinth_pool_id_t pool, StreamView stream) : pool_(pool), device_(stream.device()) {
+  MemPoolGuard(plinth_pool_id_t pool, StreamView stream, std::int32_t device = -1)
+      : pool_(pool), device_(device >= 0 ? device : stream.device()) {
     check(plinth_begin_allocate_current_stream_to_pool(device_, stream.get(), pool_));
   }
-  MemPoolGuard(const MemPool &pool, StreamView stream) : MemPoolGuard(pool.id(), stream) {}
+  MemPoolGuard(const MemPool &pool, StreamView stream, std::int32_t device = -1)
+      : MemPoolGuard(pool.id(), stream, device) {}
   ~MemPoolGuard() {
     static_cast<void>(plinth_end_allocate_to_pool(device_, pool_));
     static_cast<void>(plinth_release_pool(device_, pool_));
