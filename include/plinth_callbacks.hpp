@@ -1,6 +1,6 @@
 /*!
  * @file plinth_callbacks.hpp
- * @brief What the other headers of C++ hold functions of the program's by. plinth.hpp includes it.
+ * @brief Functions of the program's that the library calls, in C++17. plinth.hpp includes it.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -76,7 +76,42 @@ class Callbacks {
   std::uintptr_t number_ = 0;
 };
 
+/*! Who is told of something of which the process tells one. */
+template <class... Arguments>
+class Listener {
+ public:
+  using Told = Callbacks<void, Arguments...>;
+
+  /*! Puts a function in the place of the one before; an empty one is nobody. */
+  static void set(typename Told::Function function, plinth_status_t (*call)(void (*)(Arguments..., void *), void *)) {
+    std::unique_ptr<Told> next;
+    if (function) next = std::make_unique<Told>(std::move(function));
+    State &state = now();
+    const std::lock_guard<std::mutex> lock(state.mutex);
+    check(next ? call(&Told::call, next->context()) : call(nullptr, nullptr));
+    state.told.swap(next);
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::unique_ptr<Told> told;
+  };
+  static State &now() {
+    static State &state = *new State;
+    return state;
+  }
+};
+
 }  // namespace detail
+
+/*! Sets who is told of the warnings of SyncDebugMode::warn: `function(const char *message)`; an empty function is nobody.
+ *  It may be called by several threads at once, and must not throw. */
+inline void set_sync_debug_callback(std::function<void(const char *)> function) {
+  detail::Listener<const char *>::set(std::move(function), plinth_set_sync_debug_callback);
+}
+inline std::uint64_t sync_debug_warnings() { return detail::output<std::uint64_t>(plinth_sync_debug_warnings); }
+
 }  // namespace plinth
 
 #endif /* PLINTH_CALLBACKS_HPP */

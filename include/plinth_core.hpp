@@ -115,6 +115,8 @@ inline void set_device_kind(DeviceKind kind) { check(plinth_set_device_kind(stat
 inline DeviceKind device_kind() {
   return static_cast<DeviceKind>(detail::output<std::int32_t>(plinth_get_device_kind));
 }
+/*! 13000 for CUDA 13.0. */
+inline std::int32_t driver_version() { return detail::output<std::int32_t>(plinth_driver_version); }
 inline void init() { check(plinth_init()); }
 inline bool is_available() noexcept { return plinth_is_available(); }
 inline bool is_initialized() noexcept { return plinth_is_initialized(); }

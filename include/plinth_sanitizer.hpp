@@ -16,8 +16,6 @@
 #include <functional>
 #include <initializer_list>
 #include <iterator>
-#include <memory>
-#include <mutex>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -35,7 +33,7 @@ enum class Mode : std::int32_t {
   error = PLINTH_SANITIZER_ERROR
 };
 
-inline Mode mode() { return static_cast<Mode>(plinth::detail::output<std::int32_t>(plinth_sanitizer_mode)); }
+inline Mode mode() { return static_cast<Mode>(detail::output<std::int32_t>(plinth_sanitizer_mode)); }
 inline void enable(Mode mode = Mode::warn) { check(plinth_sanitizer_enable(static_cast<std::int32_t>(mode))); }
 inline void disable() { check(plinth_sanitizer_disable()); }
 
@@ -111,45 +109,22 @@ inline Count count() {
 /*! Calls `visitor(const Report &)` for each, in the order in which they were found. What it throws ends the visit. */
 template <class Visitor>
 void each(Visitor &&visitor) {
-  using Visit = plinth::detail::Visit<std::remove_reference_t<Visitor>>;
+  using Visit = detail::Visit<std::remove_reference_t<Visitor>>;
   Visit visit(visitor);
   const auto show = [](const plinth_sanitizer_report_t *report, void *context) { Visit::of(context).show(*report); };
   visit.finish(plinth_sanitizer_each(show, &visit));
 }
 /*! All reports, in words. */
-inline std::string text() { return plinth::detail::text(plinth_sanitizer_text); }
-inline std::string json() { return plinth::detail::text(plinth_sanitizer_json); }
+inline std::string text() { return detail::text(plinth_sanitizer_text); }
+inline std::string json() { return detail::text(plinth_sanitizer_json); }
 /*! Forgets all reports. */
 inline void clear() { check(plinth_sanitizer_clear()); }
-
-namespace detail {
-using Told = plinth::detail::Callbacks<void, const plinth_sanitizer_report_t *>;
-
-/*! Who is told now; the process has one. */
-struct Listener {
-  std::mutex mutex;
-  std::unique_ptr<Told> told;
-};
-inline Listener &listener() {
-  static Listener &listener = *new Listener;
-  return listener;
-}
-}  // namespace detail
 
 /*! Sets who is told of new reports, in the modes warn and error: `function(const Report *)`, in place of who was told
  *  before; an empty function is nobody. It may be called by several threads at once, may call the library, and must not
  *  throw. A call that is under way when it is replaced still ends: the function is destroyed after that. */
 inline void set_callback(std::function<void(const Report *)> function) {
-  std::unique_ptr<detail::Told> next;
-  if (function) next = std::make_unique<detail::Told>(std::move(function));
-  detail::Listener &listener = detail::listener();
-  const std::lock_guard<std::mutex> lock(listener.mutex);
-  if (next) {
-    check(plinth_sanitizer_set_callback(&detail::Told::call, next->context()));
-  } else {
-    check(plinth_sanitizer_set_callback(nullptr, nullptr));
-  }
-  listener.told.swap(next);
+  detail::Listener<const Report *>::set(std::move(function), plinth_sanitizer_set_callback);
 }
 
 }  // namespace sanitizer
