@@ -4,8 +4,10 @@
 
 #include "wrapping.h"
 
+#include <atomic>
 #include <cstdint>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -245,6 +247,27 @@ TEST(observers_may_go_while_they_are_called) {
   }
   CHECK_EQ(seen, 17);
   CHECK(watched.expired());
+}
+
+TEST(observers_come_and_go_beside_threads) {
+  std::vector<std::thread> threads;
+  std::atomic<bool> over{false};
+  std::atomic<std::uint64_t> seen{0};
+  for (int thread = 0; thread < 3; thread++) {
+    threads.emplace_back([&] {
+      while (!over) const plinth::DeviceBuffer buffer(1000);
+    });
+  }
+  for (int round = 0; round < 200 || seen == 0; round++) {
+    auto kept = std::make_shared<std::uint64_t>(1);
+    const plinth::AllocatorTraceTracker tracker(
+        [&seen, kept = std::move(kept)](const plinth_memory_history_entry_t *) { seen += *kept; });
+    std::this_thread::yield();
+  }
+  over = true;
+  for (std::thread &thread : threads) thread.join();
+  CHECK(seen > 0);
+  expect_nothing_left();
 }
 
 TEST(histories_are_walked) {
