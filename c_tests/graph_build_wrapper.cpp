@@ -37,6 +37,8 @@ TEST(nodes_of_all_kinds) {
   plinth::add_fill(child, {}, words, 9u, 4);
   const GraphNode part = plinth::add_child(graph, {record}, child);
   THROWS(plinth::add_dependency(graph, fill, fill), PLINTH_ERROR_INVALID_VALUE);
+  // That one is there already, and the other way round it would not be.
+  THROWS(plinth::add_dependency(graph, join, copied), PLINTH_ERROR_INVALID_VALUE);
 
   const plinth::GraphNodes all = plinth::nodes(graph);
   CHECK_EQ(all.size(), 7);

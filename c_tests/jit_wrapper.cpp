@@ -155,21 +155,8 @@ TEST(kernels_of_a_module_are_launched) {
   THROWS(moved.occupancy(0), PLINTH_ERROR_INVALID_VALUE);
   moved.set_shared_memory_config(1024);
   const std::int64_t cycles = 10;
-  const plinth::Stream stream;
-  gate *const shut = gate_shut(stream.get());
-  moved(plinth::Launch({1}, {1}).on(stream), cycles);
-  CHECK(stays_undone(stream.get()));
-  gate_open(shut);
-  stream.synchronize();
   moved({{1}, {1}}, cycles);
   plinth::current_stream().synchronize();
-  // In the current stream, where none is named.
-  const plinth::StreamGuard guard(stream);
-  gate *const again = gate_shut(stream.get());
-  moved({1, 1}, cycles);
-  CHECK(stays_undone(stream.get()));
-  gate_open(again);
-  stream.synchronize();
   THROWS(moved({{1}, {4096}}, cycles), PLINTH_ERROR_INVALID_VALUE);
   THROWS(moved(plinth::Launch({1}, {1}).shared_bytes(1 << 24), cycles), PLINTH_ERROR_INVALID_VALUE);
   THROWS(moved(plinth::Launch({3}, {1}).cluster({2}), cycles), on_host_device() ? PLINTH_ERROR_NOT_SUPPORTED
@@ -181,6 +168,33 @@ TEST(kernels_of_a_module_are_launched) {
     THROWS(moved(plinth::Launch({1}, {1}).cooperative(), cycles), PLINTH_ERROR_NOT_SUPPORTED);
   }
   THROWS(kernel({1, 1}, cycles), PLINTH_ERROR_INVALID_HANDLE);
+}
+
+// A launch becomes a node of what its stream captures, and of nothing else.
+TEST(launches_are_in_the_stream_that_is_named_or_current) {
+  const plinth::Kernel kernel = plinth::KernelModule(kSleeper).kernel("plinth_sleep");
+  const std::int64_t cycles = 10;
+  const plinth::Stream captured, other;
+  plinth::Graph graph(true);
+  plinth::capture(graph, [&] { kernel({1, 1}, cycles); }, {0, 0}, captured);
+  CHECK_EQ(plinth::nodes(graph).size(), 1);
+  CHECK(plinth::node_type(graph, plinth::nodes(graph)[0]) == plinth::GraphNodeType::kernel);
+  plinth::Graph second(true);
+  plinth::capture(
+      second,
+      [&] {
+        const plinth::StreamGuard guard(other);
+        kernel({1, 1}, cycles);
+        kernel(plinth::Launch({1}, {1}).on(captured), cycles);
+        kernel(plinth::Launch({1}, {1}).on(captured), cycles);
+      },
+      {0, 0}, captured, plinth::CaptureMode::relaxed);
+  CHECK_EQ(plinth::nodes(second).size(), 2);
+  const plinth_graph_kernel_t launch = plinth::node_kernel(second, plinth::nodes(second)[0]);
+  CHECK(launch.grid[0] == 1 && launch.block[0] == 1 && launch.shared_bytes == 0);
+  second.instantiate();
+  second.replay();
+  plinth::synchronize();
 }
 
 TEST(modules_that_are_none_throw) {

@@ -227,6 +227,10 @@ TEST(observers_hear_and_free) {
   }
   THROWS(plinth::DeviceBuffer(100 * MIB), PLINTH_ERROR_OUT_OF_MEMORY);
   CHECK(heard == 1 && asked == 1);
+  // The library knows them no more; the first of each kind has the number 1.
+  void *const first = reinterpret_cast<void *>(std::uintptr_t{1});
+  CHECK_STATUS(plinth_detach_out_of_memory_observer(&plinth::detail::OutOfMemory::call, first), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_remove_free_memory_callback(&plinth::detail::FreeMemory::call, first), PLINTH_ERROR_INVALID_VALUE);
   lift_limit(0);
   expect_nothing_left();
 }
@@ -247,6 +251,9 @@ TEST(observers_may_go_while_they_are_called) {
   }
   CHECK_EQ(seen, 17);
   CHECK(watched.expired());
+  void *const first = reinterpret_cast<void *>(std::uintptr_t{1});
+  CHECK_STATUS(plinth_detach_allocator_trace_tracker(&plinth::detail::TraceTracker::call, first),
+               PLINTH_ERROR_INVALID_VALUE);
 }
 
 TEST(observers_come_and_go_beside_threads) {

@@ -147,6 +147,11 @@ TEST(samplers_give_readings_in_order) {
     return all.size() >= 100;
   }()));
   for (std::size_t index = 1; index < all.size(); index++) CHECK(all[index].time_us > all[index - 1].time_us);
+  // More than one call of the library gives.
+  EVENTUALLY(([&] {
+    sleep_milliseconds(150);
+    return moved.take().size() > 64;
+  }()));
   plinth::TelemetrySampler small(milliseconds(1), 2, 0);
   plinth::Telemetry last[8];
   plinth::TelemetrySampler::Taken taken{};

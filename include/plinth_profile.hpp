@@ -259,14 +259,19 @@ class TelemetrySampler {
     check(plinth_telemetry_sampler_take(sampler_, readings, capacity, &taken.count, &taken.lost));
     return taken;
   }
-  /*! Takes all out, the oldest first, but for what comes meanwhile. */
+  /*! Takes all out, the oldest first, but for what comes meanwhile. Throws where there is nothing but an error. */
   std::vector<Telemetry> take() {
+    constexpr std::size_t at_once = 64;
     std::vector<Telemetry> readings;
-    std::size_t used = 0;
+    std::size_t used = 0, count = 0;
     do {
-      readings.resize(used + 64);
-      used += take(readings.data() + used, 64).count;
-    } while (used == readings.size());
+      readings.resize(used + at_once);
+      count = 0;
+      const plinth_status_t status =
+          plinth_telemetry_sampler_take(sampler_, readings.data() + used, at_once, &count, nullptr);
+      if (used == 0) check(status);
+      used += count;
+    } while (count == at_once);
     readings.resize(used);
     return readings;
   }
