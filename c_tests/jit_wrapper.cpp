@@ -1,5 +1,6 @@
 // plinth_jit.hpp and plinth_tensor.hpp: functions from text, kernels, and what becomes of their arguments.
 //
+// env: PLINTH_USE_KERNEL_CACHE=0
 // timeout: 240
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
