@@ -108,3 +108,12 @@ TEST(what_does_not_fit_is_thrown) {
   }
   CHECK_EQ(caught, 2);
 }
+
+TEST(how_collectives_go_is_set) {
+  CHECK(plinth::comm::reduction_order() == plinth::comm::Order::list);
+  plinth::comm::set_reduction_order(plinth::comm::Order::torch);
+  CHECK(plinth::comm::reduction_order() == plinth::comm::Order::torch);
+  plinth::comm::set_threshold(plinth::comm::Threshold::copy_engine, 12345);
+  CHECK_EQ(plinth::comm::threshold(plinth::comm::Threshold::copy_engine), 12345);
+  CHECK(plinth::comm::threshold(plinth::comm::Threshold::reduce_split) != 12345);
+}

@@ -204,6 +204,25 @@ TEST(generators_draw_and_are_moved) {
   CHECK(plinth::default_generator().state() == plinth::rng_state());
 }
 
+TEST(states_of_generators_are_kept_and_shared) {
+  plinth::manual_seed_all(11);
+  const std::vector<plinth::RngState> states = plinth::rng_state_all();
+  CHECK_EQ(states.size(), plinth::device_count());
+  plinth::seed_all();
+  plinth::seed();
+  CHECK(plinth::rng_state_all() != states);
+  plinth::set_rng_state_all(states);
+  CHECK(plinth::rng_state() == states[0]);
+  plinth::Generator one, other;
+  one.manual_seed(5);
+  const plinth::Generator shared = one.graphsafe_get_state();
+  one.set_offset(8);
+  CHECK_EQ(shared.offset(), 8);
+  other.graphsafe_set_state(one);
+  one.set_offset(12);
+  CHECK_EQ(other.offset(), 12);
+}
+
 TEST(memory_goes_there_and_back) {
   const std::size_t count = 1000;
   const plinth::Stream stream;
@@ -233,4 +252,21 @@ TEST(the_sync_debug_mode_is_a_value) {
   CHECK(caught);
   plinth::set_sync_debug_mode(plinth::SyncDebugMode::standard);
   plinth::synchronize();
+  CHECK_EQ(plinth::sync_debug_warnings(), 0);
+}
+
+TEST(warnings_are_told_to_any_function) {
+  plinth::init();
+  CHECK(plinth::driver_version() >= 11000);
+  std::string told;
+  plinth::set_sync_debug_callback([&](const char *message) { told += message; });
+  plinth::set_sync_debug_mode(plinth::SyncDebugMode::warn);
+  plinth::synchronize();
+  CHECK(!told.empty());
+  CHECK_EQ(plinth::sync_debug_warnings(), 1);
+  const std::size_t length = told.size();
+  plinth::set_sync_debug_callback(nullptr);
+  plinth::synchronize();
+  CHECK_EQ(told.size(), length);
+  CHECK_EQ(plinth::sync_debug_warnings(), 2);
 }

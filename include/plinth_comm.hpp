@@ -38,6 +38,32 @@ inline std::size_t lists(std::size_t all, std::size_t each) {
 
 }  // namespace detail
 
+/*! The order in which sums are added. */
+enum class Order : std::int32_t { list = PLINTH_COMM_ORDER_LIST, torch = PLINTH_COMM_ORDER_TORCH };
+
+inline void set_reduction_order(Order order) {
+  check(plinth_comm_set_reduction_order(static_cast<std::int32_t>(order)));
+}
+inline Order reduction_order() {
+  return static_cast<Order>(plinth::detail::output<std::int32_t>(plinth_comm_get_reduction_order));
+}
+
+/*! A size at which collectives go another way. */
+enum class Threshold : std::int32_t {
+  broadcast_split = PLINTH_COMM_BROADCAST_SPLIT,
+  reduce_split = PLINTH_COMM_REDUCE_SPLIT,
+  exchange_split = PLINTH_COMM_EXCHANGE_SPLIT,
+  copy_engine = PLINTH_COMM_COPY_ENGINE
+};
+
+inline void set_threshold(Threshold which, std::size_t bytes) {
+  check(plinth_comm_set_threshold(static_cast<std::int32_t>(which), bytes));
+}
+inline std::size_t threshold(Threshold which) {
+  return plinth::detail::output<std::size_t>(
+      [&](std::size_t *out) { return plinth_comm_get_threshold(static_cast<std::int32_t>(which), out); });
+}
+
 /*! Copies a tensor to the outputs. */
 template <class Outputs>
 void broadcast(const DLTensor &tensor, Outputs &outputs) {

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -67,6 +68,38 @@ std::string text(Call &&call) {
   std::unique_ptr<char, StringFree> owned(output<char *>(std::forward<Call>(call)));
   return std::string(owned.get());
 }
+
+/*! A function of the program's while a call of the library shows it things. The library cannot be thrown through: what
+ *  the function throws is kept, nothing more is shown to it, and finish() throws it on. */
+template <class Function>
+class Visit {
+ public:
+  explicit Visit(Function &function) noexcept : function_(function) {}
+
+  static Visit &of(void *context) noexcept { return *static_cast<Visit *>(context); }
+
+  /*! Whether the function was called, and returned. */
+  template <class... Arguments>
+  bool show(const Arguments &...arguments) noexcept {
+    if (thrown_) return false;
+    try {
+      function_(arguments...);
+      return true;
+    } catch (...) {
+      thrown_ = std::current_exception();
+      return false;
+    }
+  }
+
+  void finish(plinth_status_t status) const {
+    if (thrown_) std::rethrow_exception(thrown_);
+    check(status);
+  }
+
+ private:
+  Function &function_;
+  std::exception_ptr thrown_;
+};
 }  // namespace detail
 
 /* ---- The library and its devices ---- */
@@ -82,6 +115,8 @@ inline void set_device_kind(DeviceKind kind) { check(plinth_set_device_kind(stat
 inline DeviceKind device_kind() {
   return static_cast<DeviceKind>(detail::output<std::int32_t>(plinth_get_device_kind));
 }
+/*! 13000 for CUDA 13.0. */
+inline std::int32_t driver_version() { return detail::output<std::int32_t>(plinth_driver_version); }
 inline void init() { check(plinth_init()); }
 inline bool is_available() noexcept { return plinth_is_available(); }
 inline bool is_initialized() noexcept { return plinth_is_initialized(); }

@@ -1,6 +1,7 @@
 /*!
  * @file plinth_graph.hpp
- * @brief Graphs in C++17: captured, built by hand, and made of functions. plinth.hpp includes it.
+ * @brief Graphs in C++17: captured, and made of functions. plinth_graph_build.hpp has those built by hand. plinth.hpp
+ * includes both.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -11,6 +12,7 @@
 #include "plinth_core.hpp"
 #include "plinth_random.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -107,6 +109,8 @@ class Graph {
     return detail::output<void *>([&](void **out) { return plinth_graph_exec_native(graph_, out); });
   }
   void update(const Graph &other) { check(plinth_graph_update(graph_, other.graph_)); }
+  /*! Of a CUgraph. */
+  void update_native(void *native) { check(plinth_graph_update_native(graph_, native)); }
   Graph clone() const {
     return Graph(
         detail::output<plinth_graph_t>([&](plinth_graph_t *out) { return plinth_graph_clone(graph_, out); }));
@@ -118,13 +122,26 @@ class Graph {
   plinth_graph_t graph_;
 };
 
+/*! A graph that somebody else keeps: a Graph, or the body of a conditional node, which belongs to the graph around it. */
+class GraphView {
+ public:
+  GraphView(const Graph &graph) noexcept : graph_(graph.get()) {}
+  GraphView(const Graph &&) = delete;
+  explicit constexpr GraphView(plinth_graph_t graph) noexcept : graph_(graph) {}
+
+  constexpr plinth_graph_t get() const noexcept { return graph_; }
+
+ private:
+  plinth_graph_t graph_;
+};
+
 /*! A capture as a block, torch.cuda.graph: begins with the object and ends with end(), or, where an exception ends the
  *  block, with the object: then the capture is thrown away, and the exception is what the program gets. Either way the
  *  stream and the device that were current are so again. */
 class GraphCapture {
  public:
   /*! Without a stream, in one that the library keeps for captures; without a pool, in one of the graph's own. */
-  explicit GraphCapture(Graph &graph, plinth_pool_id_t pool = {0, 0}, StreamView stream = {},
+  explicit GraphCapture(GraphView graph, plinth_pool_id_t pool = {0, 0}, StreamView stream = {},
                         CaptureMode mode = CaptureMode::global) {
     check(plinth_graph_begin(graph.get(), &pool, stream.get(), static_cast<std::int32_t>(mode), &context_));
     open_ = true;
@@ -149,55 +166,14 @@ class GraphCapture {
 
 /*! Captures what a function does. What it throws is thrown on, and there is no graph then. */
 template <class Body>
-void capture(Graph &graph, Body &&body, plinth_pool_id_t pool = {0, 0}, StreamView stream = {},
+void capture(GraphView graph, Body &&body, plinth_pool_id_t pool = {0, 0}, StreamView stream = {},
              CaptureMode mode = CaptureMode::global) {
   GraphCapture block(graph, pool, stream, mode);
   std::forward<Body>(body)();
   block.end();
 }
 
-/* ---- Built by hand, and graphed callables ---- */
-
-/*! A node, and what it is added to behind: `after` are nodes of the same graph. */
-using GraphNode = plinth_graph_node_t;
-using GraphNodes = std::vector<GraphNode>;
-
-/*! A graph without nodes, to be built with the add_ functions. */
-inline Graph empty_graph(std::int32_t device = -1) {
-  return Graph::adopt(
-      detail::output<plinth_graph_t>([&](plinth_graph_t *out) { return plinth_graph_create_empty(device, out); }));
-}
-inline GraphNode add_kernel(const Graph &graph, const GraphNodes &after, const plinth_graph_kernel_t &kernel) {
-  return detail::output<GraphNode>([&](GraphNode *out) {
-    return plinth_graph_add_kernel(graph.get(), after.data(), after.size(), &kernel, out);
-  });
-}
-inline GraphNode add_copy(const Graph &graph, const GraphNodes &after, void *destination, const void *source,
-                          std::size_t bytes) {
-  return detail::output<GraphNode>([&](GraphNode *out) {
-    return plinth_graph_add_copy(graph.get(), after.data(), after.size(), destination, source, bytes, out);
-  });
-}
-/*! Fills `count` values of 1, 2 or 4 bytes. */
-template <class T>
-GraphNode add_fill(const Graph &graph, const GraphNodes &after, T *destination, const T &value, std::size_t count) {
-  static_assert(std::is_trivially_copyable<T>::value, "a pattern is copied byte by byte");
-  static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4, "a pattern has 1, 2 or 4 bytes");
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, &value, sizeof value);
-  return detail::output<GraphNode>([&](GraphNode *out) {
-    return plinth_graph_add_fill(graph.get(), after.data(), after.size(), destination, bits, sizeof(T), count, out);
-  });
-}
-inline GraphNode add_child(const Graph &graph, const GraphNodes &after, const Graph &child) {
-  return detail::output<GraphNode>([&](GraphNode *out) {
-    return plinth_graph_add_child(graph.get(), after.data(), after.size(), child.get(), out);
-  });
-}
-/*! A table of the times of a graph's nodes; see plinth_graph_node_times for what it does. */
-inline std::string time_table(const Graph &graph, std::uint32_t repeats = 10) {
-  return detail::text([&](char **out) { return plinth_graph_time_table(graph.get(), repeats, out); });
-}
+/* ---- Graphed callables ---- */
 
 /*! A function of the program's that was captured, destroyed with its object. Can be moved, not copied. */
 class GraphedCallable {

@@ -11,8 +11,10 @@
 #include "plinth_core.hpp"
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 namespace plinth {
 
@@ -21,6 +23,8 @@ using RngState = std::array<std::uint8_t, PLINTH_RNG_STATE_SIZE>;
 
 inline void manual_seed(std::uint64_t seed) { check(plinth_manual_seed(seed)); }
 inline void manual_seed_all(std::uint64_t seed) { check(plinth_manual_seed_all(seed)); }
+inline void seed() { check(plinth_seed()); }
+inline void seed_all() { check(plinth_seed_all()); }
 inline std::uint64_t initial_seed() { return detail::output<std::uint64_t>(plinth_initial_seed); }
 inline RngState rng_state(std::int32_t device = -1) {
   RngState state{};
@@ -29,6 +33,19 @@ inline RngState rng_state(std::int32_t device = -1) {
 }
 inline void set_rng_state(const RngState &state, std::int32_t device = -1) {
   check(plinth_set_rng_state(device, state.data()));
+}
+
+/*! Those of all devices. */
+inline std::vector<RngState> rng_state_all() {
+  const std::int32_t count = device_count();
+  std::vector<RngState> states(static_cast<std::size_t>(count));
+  check(plinth_get_rng_state_all(static_cast<std::uint8_t *>(static_cast<void *>(states.data())), count));
+  return states;
+}
+/*! Those of the first devices. */
+inline void set_rng_state_all(const std::vector<RngState> &states) {
+  check(plinth_set_rng_state_all(static_cast<const std::uint8_t *>(static_cast<const void *>(states.data())),
+                                 static_cast<std::int32_t>(states.size())));
 }
 
 /*! A generator that somebody else holds; made of nothing, the default one of the tensor's device. */
@@ -64,6 +81,10 @@ class GeneratorView {
         [&](std::uint64_t *out) { return plinth_generator_get_offset(generator_, out); });
   }
   void set_offset(std::uint64_t offset) const { check(plinth_generator_set_offset(generator_, offset)); }
+  /*! Shares another's seed and offset in place of its own. */
+  void graphsafe_set_state(GeneratorView shared) const {
+    check(plinth_generator_graphsafe_set_state(generator_, shared.generator_));
+  }
   /*! Takes numbers for a kernel; see plinth_generator_philox_state. */
   plinth_philox_state_t philox_state(std::uint64_t increment) const {
     return detail::output<plinth_philox_state_t>(
@@ -98,6 +119,12 @@ class Generator : public GeneratorView {
   Generator clone() const {
     return Generator(detail::output<plinth_generator_t>(
         [&](plinth_generator_t *out) { return plinth_generator_clone(generator_, out); }), Owned());
+  }
+
+  /*! One that shares this one's seed and offset. */
+  Generator graphsafe_get_state() const {
+    return Generator(detail::output<plinth_generator_t>(
+        [&](plinth_generator_t *out) { return plinth_generator_graphsafe_get_state(generator_, out); }), Owned());
   }
 
  private:

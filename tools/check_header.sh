@@ -25,10 +25,12 @@ count=0
 # Whether a header declares plinth_stream_t.
 has_streams() { [[ $1 == plinth.h || $1 == *.hpp ]]; }
 
-# Arguments: header, extension, compiler, standard.
+# Arguments: header, extension, compiler, standard, and what stands before it; all of those one after the other without.
 check() {
     local header=$1 extension=$2 compiler=$3 standard=$4 company
-    for company in alone cuda dlpack both; do
+    shift 4
+    [ $# -gt 0 ] || set -- alone cuda dlpack both
+    for company in "$@"; do
         local source=$work/$company-$header.$extension
         # Twice, for the include guard; the declaration keeps the unit from being empty. With CUDA's header there, a
         # cudaStream_t is a plinth_stream_t.
@@ -105,14 +107,14 @@ for standard in c++17 c++20; do
         -Iinclude -c "$work/kernel.cu" -o "$work/kernel.o"
     count=$((count + 1))
 done
-if [ -e include/plinth.hpp ]; then
+# The whole of C++ in every way; then each of its headers by itself, which has all that it needs.
+for compiler in g++ clang++; do
     for standard in c++17 c++20; do
-        for compiler in g++ clang++; do
-            for header in plinth.hpp plinth_comm.hpp plinth_core.hpp plinth_random.hpp plinth_graph.hpp; do
-                check $header cpp $compiler $standard
-                link_twice $header cpp $compiler $standard
-            done
-        done
+        check plinth.hpp cpp $compiler $standard
+        link_twice plinth.hpp cpp $compiler $standard
     done
-fi
+    for path in include/*.hpp; do
+        check "${path#include/}" cpp $compiler c++17 alone
+    done
+done
 echo "header-check: $count compilations, no warning"

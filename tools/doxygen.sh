@@ -17,10 +17,7 @@ run() {
 
 # The C headers are the specification: whatever they do not describe in full is an error.
 run "INPUT = include/plinth.h include/plinth_philox.h include/plinth_philox.cuh" "HTML_OUTPUT = c-only"
-# The C++ header's members are those of C by other means, so it may leave out what C's comments say.
-headers=(include/plinth.h include/plinth_philox.h include/plinth_philox.cuh)
-if [ -e include/plinth.hpp ]; then
-    headers+=(include/plinth.hpp include/plinth_comm.hpp include/plinth_core.hpp include/plinth_random.hpp include/plinth_graph.hpp)
-fi
+# The C++ headers' members are those of C by other means, so they may leave out what C's comments say.
+headers=(include/plinth.h include/plinth_philox.h include/plinth_philox.cuh include/*.hpp)
 run "INPUT = ${headers[*]}" "EXTRACT_ALL = YES" "WARN_NO_PARAMDOC = NO"
 echo "the reference is $target/doxygen/html/index.html"

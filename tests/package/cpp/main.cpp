@@ -1,9 +1,19 @@
 #include "../consumer.h"
 
-#if __has_include(<plinth.hpp>)
 #include <plinth.hpp>
-#endif
 
-int main() {
-  return consume("C++");
+#include <cstdio>
+
+// The headers of C++ do what those of C do.
+static bool allocates() {
+  const std::size_t before = plinth::memory_allocated();
+  const plinth::DeviceBuffer buffer(4096);
+  return plinth::memory_allocated() == before + 4096;
+}
+
+int main() try {
+  return allocates() ? consume("C++") : 1;
+} catch (const plinth::Error &error) {
+  std::fprintf(stderr, "%s: %s\n", error.name(), error.what());
+  return 1;
 }

@@ -1,0 +1,237 @@
+// plinth_communicator.hpp: ranks, their collectives over tensors, stores, and torch.cuda.nccl.
+//
+// env: PLINTH_HOST_DEVICES=4
+// library: fake_nccl
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+#include "ranks.h"
+
+#include "wrapping.h"
+
+#include <array>
+#include <chrono>
+#include <numeric>
+#include <stdexcept>
+#include <thread>
+
+using std::chrono::milliseconds;
+
+static_assert(owns<plinth::Communicator>() && owns<plinth::Store>(), "a communicator and a store");
+static_assert(is_block<plinth::CommunicatorGroup>(), "a block");
+static_assert(std::is_nothrow_default_constructible<plinth::Communicator>::value, "no communicator");
+
+using Numbers = std::vector<float>;
+
+// Two ranks of this process, a device each.
+static std::vector<plinth::Communicator> two_ranks() {
+  need_devices(2);
+  plinth::CommunicatorOptions options;
+  options.timeout = milliseconds(20000);
+  options.engine = plinth::Engine::local;
+  return plinth::Communicator::init_all({0, 1}, options);
+}
+
+// What both do together, by one thread.
+template <class Work>
+static void together(Work &&work) {
+  plinth::CommunicatorGroup group;
+  work(0);
+  work(1);
+  group.end();
+}
+
+TEST(communicators_know_themselves) {
+  std::vector<plinth::Communicator> all = two_ranks();
+  CHECK_EQ(all.size(), 2);
+  for (std::int32_t rank = 0; rank < 2; rank++) {
+    const plinth::Communicator &one = all[static_cast<std::size_t>(rank)];
+    CHECK(one && one.rank() == rank && one.size() == 2 && one.device() == rank);
+    CHECK(one.engine() == plinth::Engine::local);
+    CHECK(one.query());
+  }
+  const plinth_communicator_t handle = all[0].get();
+  plinth::Communicator moved(std::move(all[0]));
+  CHECK(!all[0] && moved.get() == handle);
+  move_to_itself(moved);
+  CHECK(moved.get() == handle);
+  plinth::Communicator adopted = plinth::Communicator::adopt(moved.release());
+  CHECK(!moved && adopted.rank() == 0);
+  adopted.destroy();
+  CHECK(!adopted);
+  CHECK_STATUS(plinth_communicator_destroy(handle), PLINTH_ERROR_INVALID_HANDLE);
+  THROWS(moved.rank(), PLINTH_ERROR_NULL_POINTER);
+  THROWS(plinth::Communicator::init_all({0, 0}), PLINTH_ERROR_INVALID_VALUE);
+  THROWS_TYPE(all[1].set_timeout(milliseconds(-1)), std::invalid_argument);
+}
+
+TEST(tensors_are_reduced_and_gathered) {
+  const std::vector<plinth::Communicator> all = two_ranks();
+  Row<float> first({1, 2, 3, 4}, 0), second({10, 20, 30, 40}, 1);
+  Row<float> *const rows[] = {&first, &second};
+  Row<float> sums({0, 0, 0, 0}, 0), other_sums({0, 0, 0, 0}, 1);
+  Row<float> *const out[] = {&sums, &other_sums};
+  together([&](std::size_t rank) { all[rank].all_reduce(rows[rank]->tensor, out[rank]->tensor); });
+  CHECK(sums.read() == Numbers({11, 22, 33, 44}) && other_sums.read() == sums.read());
+  together([&](std::size_t rank) {
+    all[rank].all_reduce(rows[rank]->tensor, out[rank]->tensor, plinth::ReduceOp::max);
+  });
+  CHECK(sums.read() == Numbers({10, 20, 30, 40}));
+  // Elsewhere than at the root the output is not looked at.
+  together([&](std::size_t rank) {
+    all[rank].reduce(rows[rank]->tensor, rank == 1 ? out[1]->tensor : DLTensor{}, 1, plinth::ReduceOp::product);
+  });
+  CHECK(other_sums.read() == Numbers({10, 40, 90, 160}) && sums.read() == Numbers({10, 20, 30, 40}));
+  together([&](std::size_t rank) { all[rank].broadcast(out[rank]->tensor, 1); });
+  CHECK(sums.read() == other_sums.read());
+
+  Row<float> wide(Numbers(8, 0), 0), other_wide(Numbers(8, 0), 1);
+  Row<float> *const wides[] = {&wide, &other_wide};
+  together([&](std::size_t rank) { all[rank].all_gather(rows[rank]->tensor, wides[rank]->tensor); });
+  CHECK(other_wide.read() == Numbers({1, 2, 3, 4, 10, 20, 30, 40}) && wide.read() == other_wide.read());
+  together([&](std::size_t rank) { all[rank].reduce_scatter(wides[rank]->tensor, out[rank]->tensor); });
+  CHECK(sums.read() == Numbers({2, 4, 6, 8}) && other_sums.read() == Numbers({20, 40, 60, 80}));
+  together([&](std::size_t rank) { all[rank].all_to_all(rows[rank]->tensor, out[rank]->tensor); });
+  CHECK(sums.read() == Numbers({1, 2, 10, 20}) && other_sums.read() == Numbers({3, 4, 30, 40}));
+  together([&](std::size_t rank) {
+    const std::int32_t peer = rank == 0 ? 1 : 0;
+    all[rank].send(rows[rank]->tensor, peer);
+    all[rank].recv(out[rank]->tensor, peer);
+  });
+  CHECK(sums.read() == second.read() && other_sums.read() == first.read());
+}
+
+TEST(tensors_that_do_not_fit_are_named) {
+  const std::vector<plinth::Communicator> all = two_ranks();
+  Row<float> four({1, 2, 3, 4}, 0), three({1, 2, 3}, 0);
+  Row<std::int32_t> whole({1, 2, 3, 4}, 0);
+  THROWS_TYPE(all[0].all_reduce(four.tensor, three.tensor), std::invalid_argument);
+  THROWS_TYPE(all[0].all_reduce(four.tensor, whole.tensor), std::invalid_argument);
+  THROWS_TYPE(all[0].all_gather(three.tensor, four.tensor), std::invalid_argument);
+  THROWS_TYPE(all[0].all_to_all(three.tensor, three.tensor), std::invalid_argument);
+  std::int64_t apart[] = {2};
+  DLTensor sparse = three.tensor;
+  sparse.strides = apart;
+  THROWS_TYPE(all[0].send(sparse, 1), std::invalid_argument);
+  const plinth::Stream elsewhere(1);
+  THROWS(all[0].all_reduce(four.tensor, four.tensor, plinth::ReduceOp::sum, elsewhere), PLINTH_ERROR_DEVICE_MISMATCH);
+}
+
+TEST(a_group_ends_with_an_exception) {
+  const std::vector<plinth::Communicator> all = two_ranks();
+  try {
+    const plinth::CommunicatorGroup group;
+    throw 1;
+  } catch (int) {
+  }
+  CHECK_STATUS(plinth_communicator_group_end(), PLINTH_ERROR_INVALID_VALUE);
+  THROWS(([] {
+           plinth::CommunicatorGroup group;
+           group.end();
+           group.end();
+         }()),
+         PLINTH_ERROR_INVALID_VALUE);
+}
+
+TEST(ranks_in_threads_meet_split_and_wait) {
+  need_devices(2);
+  // The other engines want NCCL.
+  const plinth::UniqueId id = plinth::nccl::unique_id();
+  const auto work = [&](std::int32_t rank) {
+    plinth::CommunicatorOptions options;
+    options.timeout = milliseconds(20000);
+    options.engine = on_host_device() ? plinth::Engine::shared : plinth::Engine::automatic;
+    plinth::Communicator own = plinth::Communicator::init_rank(2, id, rank, rank, options);
+    CHECK(own.rank() == rank && own.size() == 2);
+    const plinth::Stream stream(rank);
+    Row<std::int32_t> numbers({rank, 1, 2}, rank);
+    own.all_reduce(numbers.tensor, numbers.tensor, plinth::ReduceOp::sum, stream);
+    own.wait(stream, milliseconds(20000));
+    CHECK(numbers.read() == std::vector<std::int32_t>({1, 2, 4}));
+    const plinth::Communicator alone = own.split(rank);
+    CHECK(alone.size() == 1 && alone.rank() == 0);
+    const plinth::Communicator maybe = own.split(rank == 0 ? 0 : -1);
+    CHECK(static_cast<bool>(maybe) == (rank == 0));
+    plinth::Communicator later;
+    plinth::CommunicatorGroup group;
+    own.split(0, -rank, later);
+    group.end();
+    CHECK(later && later.rank() == 1 - rank);
+    THROWS_TYPE(own.split(0, 0, later), std::invalid_argument);
+  };
+  std::thread other([&] { work(1); });
+  work(0);
+  other.join();
+}
+
+TEST(a_wait_has_an_end) {
+  const std::vector<plinth::Communicator> all = two_ranks();
+  const plinth::Stream stream(0);
+  gate *const shut = gate_shut(stream.get());
+  THROWS(all[0].wait(stream, milliseconds(30)), PLINTH_ERROR_TIMED_OUT);
+  gate_open(shut);
+  all[0].wait(stream, milliseconds(20000));
+  all[0].abort();
+  Row<float> row({1}, 0);
+  THROWS(all[0].all_reduce(row.tensor, row.tensor), PLINTH_ERROR_ABORTED);
+}
+
+TEST(stores_keep_values_of_any_length) {
+  char folder[] = "/tmp/plinth-store-test-XXXXXX";
+  CHECK(mkdtemp(folder) != nullptr);
+  {
+    plinth::Store store(std::string("file://") + folder);
+    const std::string large(5000, 'x'), binary("a\0b", 3);
+    store.set("large", large);
+    store.set("binary", binary);
+    store.set("empty", "");
+    plinth::Store moved(std::move(store));
+    CHECK(store.get() == nullptr);
+    move_to_itself(moved);
+    CHECK(moved.get("large") == large && moved.get("binary") == binary && moved.get("empty").empty());
+    CHECK_EQ(moved.add("sum", 40), 40);
+    CHECK_EQ(moved.add("sum", 2), 42);
+    THROWS(moved.get("absent", milliseconds(30)), PLINTH_ERROR_TIMED_OUT);
+    THROWS(moved.get(""), PLINTH_ERROR_INVALID_VALUE);
+    THROWS(moved.barrier("alone", 2, milliseconds(30)), PLINTH_ERROR_TIMED_OUT);
+    moved.barrier("one", 1);
+    THROWS(moved.port(), PLINTH_ERROR_INVALID_VALUE);
+  }
+  CHECK_EQ(system((std::string("rm -r ") + folder).c_str()), 0);
+  THROWS(plinth::Store("http://x"), PLINTH_ERROR_INVALID_VALUE);
+}
+
+TEST(a_store_gives_all_the_same_id) {
+  plinth::Store server("tcp://127.0.0.1:0", true);
+  const std::string address = "tcp://127.0.0.1:" + std::to_string(server.port());
+  plinth::UniqueId theirs{};
+  std::thread other([&] {
+    plinth::Store client(address);
+    theirs = client.unique_id("meeting", 1, 2, milliseconds(20000));
+  });
+  const plinth::UniqueId ours = server.unique_id("meeting", 0, 2, milliseconds(20000));
+  other.join();
+  CHECK(ours == theirs && ours != plinth::UniqueId{});
+}
+
+TEST(lists_of_tensors_are_reduced_by_nccl) {
+  need_devices(2);
+  need_nccl();
+  Row<float> first({1, 2}, 0), second({3, 4}, 1), whole(Numbers(4, 0), 0), other_whole(Numbers(4, 0), 1);
+  const std::vector<DLTensor> inputs{first.tensor, second.tensor};
+  const std::array<DLTensor, 2> wide{whole.tensor, other_whole.tensor};
+  CHECK(plinth::nccl::is_available(inputs));
+  CHECK(!plinth::nccl::is_available(std::array<DLTensor, 2>{first.tensor, first.tensor}));
+  plinth::nccl::all_gather(inputs, wide);
+  CHECK(other_whole.read() == Numbers({1, 2, 3, 4}));
+  plinth::nccl::all_reduce(wide);
+  CHECK(whole.read() == Numbers({2, 4, 6, 8}));
+  plinth::nccl::reduce_scatter(wide, inputs, plinth::ReduceOp::max);
+  CHECK(first.read() == Numbers({2, 4}) && second.read() == Numbers({6, 8}));
+  plinth::nccl::reduce(inputs, second.tensor, 1);
+  CHECK(second.read() == Numbers({8, 12}));
+  plinth::nccl::broadcast(inputs, 1);
+  CHECK(first.read() == Numbers({8, 12}));
+  plinth::nccl::all_reduce(inputs, inputs, plinth::ReduceOp::min);
+  THROWS_TYPE(plinth::nccl::all_gather(inputs, std::vector<DLTensor>{whole.tensor}), std::invalid_argument);
+  if (plinth::nccl::is_available()) CHECK_EQ(plinth::nccl::version().major, 2);
+}

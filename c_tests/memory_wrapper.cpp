@@ -1,0 +1,344 @@
+// plinth_memory.hpp: buffers, pools, observers, figures, history and snapshots that are given back whatever happens.
+//
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+#include "wrapping.h"
+
+#include <atomic>
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+
+static_assert(owns<plinth::DeviceBuffer>(), "a buffer");
+static_assert(owns<plinth::MemPool>(), "a pool");
+static_assert(owns<plinth::PluggableAllocator>(), "an allocator");
+static_assert(is_block<plinth::MemPoolGuard>(), "a block");
+static_assert(is_block<plinth::OutOfMemoryObserver>(), "a block");
+static_assert(is_block<plinth::MemoryAnnotation>(), "a block");
+static_assert(!std::is_constructible<plinth::DeviceBuffer, std::size_t, std::nullptr_t>::value, "no stream");
+static_assert(!std::is_convertible<std::size_t, plinth::DeviceBuffer>::value, "a number as a buffer");
+
+TEST(buffers_are_moved_and_freed) {
+  {
+    plinth::DeviceBuffer first(1000);
+    CHECK_EQ(first.size(), 1000);
+    CHECK_EQ(plinth::memory_allocated(), 1024);
+    void *const place = first.get();
+    plinth::DeviceBuffer moved(std::move(first));
+    CHECK(first.get() == nullptr && first.size() == 0);
+    CHECK(moved.as<char>() == place);
+    move_to_itself(moved);
+    CHECK(moved.get() == place && moved.size() == 1000);
+    plinth::DeviceBuffer other(5000);
+    other = std::move(moved);
+    CHECK(other.get() == place);
+    plinth::DeviceBuffer none;
+    CHECK(none.get() == nullptr);
+    other.free();
+    CHECK(other.get() == nullptr && other.size() == 0);
+    other.free();
+    CHECK_EQ(plinth::memory_allocated(), rounded(5000));
+    void *const released = moved.release();
+    CHECK(moved.get() == nullptr);
+    release(released);
+  }
+  CHECK_EQ(plinth::memory_allocated(), 0);
+  CHECK(plinth::max_memory_allocated() >= 1024 + rounded(5000));
+  THROWS(plinth::DeviceBuffer(static_cast<std::size_t>(1) << 60), PLINTH_ERROR_OUT_OF_MEMORY);
+  expect_nothing_left();
+}
+
+TEST(buffers_are_of_a_stream) {
+  const std::int32_t last = plinth::device_count() - 1;
+  const plinth::Stream stream(last), other(last);
+  void *place = nullptr;
+  {
+    plinth::DeviceBuffer buffer(4096, stream);
+    place = buffer.get();
+    CHECK_EQ(plinth::device_of(place), last);
+    gate *const shut = gate_shut(other.get());
+    buffer.record_stream(other);
+    buffer.free();
+    const plinth::DeviceBuffer next(4096, stream);
+    CHECK(next.get() != place);
+    gate_open(shut);
+  }
+  other.synchronize();
+  CHECK_EQ(plinth::stream_memory_stats(stream).allocation.all.allocated, 2);
+  CHECK_EQ(plinth::memory_allocated(last), 0);
+  expect_nothing_left();
+}
+
+TEST(figures_are_values) {
+  plinth::reset_accumulated_memory_stats();
+  plinth::reset_peak_memory_stats();
+  const plinth::DeviceBuffer small(700), large(3 * MIB);
+  const plinth::MemoryStats stats = plinth::memory_stats();
+  CHECK_EQ(stats.allocation.all.current, 2);
+  CHECK_EQ(stats.allocated_bytes.all.current, 1024 + 3 * MIB);
+  CHECK_EQ(stats.requested_bytes.small_pool.current, 700);
+  CHECK_EQ(plinth::memory_reserved(), stats.reserved_bytes.all.current);
+  CHECK_EQ(plinth::max_memory_reserved(), stats.reserved_bytes.all.peak);
+  std::int64_t told = -1;
+  int count = 0;
+  plinth::memory_stats_each([&](const std::string &name, std::int64_t value) {
+    count++;
+    if (name == "allocated_bytes.all.current") told = value;
+  });
+  CHECK_EQ(told, 1024 + 3 * MIB);
+  CHECK_EQ(count, 122);
+  CHECK(plinth::memory_stats_json().find("\"allocation.all.current\": 2") != std::string::npos);
+  CHECK(plinth::memory_stats_json(-1, true).find("\"allocation\": {") != std::string::npos);
+  CHECK(plinth::memory_summary().find("Allocated memory") != std::string::npos);
+  CHECK(plinth::memory_summary(-1, true).size() < plinth::memory_summary().size());
+  const plinth::PointerAttributes known = plinth::pointer_attributes(large.as<char>() + 5);
+  CHECK(known.kind == PLINTH_MEMORY_DEVICE && known.owner == PLINTH_OWNER_CACHING_ALLOCATOR);
+  CHECK(known.base == large.get());
+  THROWS(plinth::memory_stats(1000), PLINTH_ERROR_INVALID_DEVICE);
+}
+
+// The library is between the visitor and its caller: what is thrown comes out at the other end, and ends the visit.
+TEST(visitors_may_throw) {
+  int seen = 0;
+  THROWS_TYPE(plinth::memory_stats_each([&](const char *, std::int64_t) {
+    if (++seen == 3) throw std::logic_error("enough");
+  }), std::logic_error);
+  CHECK_EQ(seen, 3);
+  const plinth::DeviceBuffer buffer(100);
+  seen = 0;
+  THROWS_TYPE(plinth::memory_snapshot_each([&](const plinth_memory_segment_t &, const plinth_memory_block_t *) {
+    seen++;
+    throw std::logic_error("enough");
+  }), std::logic_error);
+  CHECK_EQ(seen, 1);
+}
+
+TEST(settings_and_limits) {
+  plinth::set_allocator_settings("garbage_collection_threshold:0.5");
+  CHECK(plinth::allocator_settings().find("garbage_collection_threshold:0.5") != std::string::npos);
+  THROWS(plinth::set_allocator_settings("nonsense:1"), PLINTH_ERROR_INVALID_VALUE);
+  CHECK(plinth::allocator_backend() == "native");
+  CHECK(plinth::caching_allocator_is_enabled());
+  plinth::set_per_process_memory_fraction(0.25);
+  CHECK(plinth::per_process_memory_fraction() == 0.25);
+  plinth::set_per_process_memory_fraction(1.0);
+}
+
+TEST(pools_take_what_a_block_allocates) {
+  plinth::MemPool pool;
+  CHECK_EQ(pool.use_count(), 1);
+  plinth::DeviceBuffer outside(MIB), inside;
+  {
+    const plinth::MemPoolGuard block(pool);
+    CHECK_EQ(pool.use_count(), 2);
+    inside = plinth::DeviceBuffer(MIB);
+    std::thread([] { CHECK(plinth::memory_allocated() == 2 * MIB); }).join();
+  }
+  CHECK_EQ(pool.use_count(), 1);
+  CHECK_EQ(pool.memory().allocated, MIB);
+  CHECK(pool.memory().reserved >= MIB);
+  CHECK_EQ(pool.stats().allocation.all.current, 1);
+  CHECK(pool.snapshot(false).find("\"segments\"") != std::string::npos);
+  CHECK_EQ(plinth::pointer_attributes(inside.get()).pool.index, pool.id().index);
+  CHECK_EQ(plinth::pointer_attributes(outside.get()).pool.index, 0);
+  const plinth::DeviceBuffer after(MIB);
+  CHECK_EQ(pool.memory().allocated, MIB);
+}
+
+TEST(pools_of_a_stream_are_of_it_alone) {
+  const plinth::MemPool pool;
+  const plinth::Stream stream;
+  const plinth::MemPoolGuard block(pool, stream);
+  const plinth::DeviceBuffer inside(MIB, stream), outside(MIB);
+  CHECK_EQ(pool.memory().allocated, MIB);
+  CHECK_EQ(plinth::pointer_attributes(inside.get()).pool.index, pool.id().index);
+}
+
+TEST(a_pools_block_ends_with_an_exception) {
+  const plinth::MemPool pool;
+  try {
+    const plinth::MemPoolGuard block(pool);
+    THROWS(plinth::MemPoolGuard(pool), PLINTH_ERROR_INVALID_VALUE);
+    throw 1;
+  } catch (int) {
+  }
+  CHECK_EQ(pool.use_count(), 1);
+  const plinth::DeviceBuffer buffer(MIB);
+  CHECK_EQ(pool.memory().allocated, 0);
+}
+
+TEST(pools_are_moved_and_given_up) {
+  plinth_pool_id_t id = {0, 0};
+  {
+    plinth::MemPool pool(plinth::MemPoolOptions{true, false});
+    id = pool.id();
+    plinth::MemPool moved(std::move(pool));
+    CHECK(pool.id().index == 0 && moved.id().index == id.index);
+    move_to_itself(moved);
+    CHECK_EQ(moved.id().index, id.index);
+    CHECK_EQ(moved.budget(), SIZE_MAX);
+    moved.set_budget(4 * MIB);
+    CHECK_EQ(moved.budget(), 4 * MIB);
+    moved.set_use_on_oom(false);
+    const plinth::MemPoolGuard block(moved);
+    const plinth::DeviceBuffer fits(2 * MIB);
+    THROWS(plinth::DeviceBuffer(8 * MIB), PLINTH_ERROR_OUT_OF_MEMORY);
+    CHECK(caught_text().find("budget") != std::string::npos);
+  }
+  CHECK_STATUS(plinth_mem_pool_destroy(id), PLINTH_ERROR_INVALID_HANDLE);
+  // The block outlives the pool, and what was allocated does, too.
+  plinth::DeviceBuffer last;
+  {
+    auto pool = std::make_unique<plinth::MemPool>();
+    const plinth::MemPoolGuard block(*pool);
+    last = plinth::DeviceBuffer(MIB);
+    pool.reset();
+  }
+  plinth::memset(last.get(), 1, MIB);
+  plinth::synchronize();
+  last.free();
+  expect_nothing_left();
+}
+
+TEST(observers_hear_and_free) {
+  limit_memory(64 * MIB, 0);
+  int heard = 0, asked = 0;
+  std::size_t wanted = 0;
+  plinth::DeviceBuffer spare(40 * MIB);
+  {
+    const plinth::OutOfMemoryObserver observer([&](std::int32_t device, std::size_t bytes, std::size_t total, std::size_t) {
+      CHECK(device == 0 && total > 0);
+      heard++;
+      wanted = bytes;
+    });
+    THROWS(plinth::DeviceBuffer(100 * MIB), PLINTH_ERROR_OUT_OF_MEMORY);
+    CHECK(heard == 1 && wanted >= 100 * MIB);
+    const plinth::FreeMemoryCallback callback([&](std::int32_t, std::size_t) {
+      asked++;
+      const bool any = spare.get() != nullptr;
+      spare.free();
+      return any;
+    });
+    const plinth::DeviceBuffer now(50 * MIB);
+    CHECK(asked == 1 && heard == 1);
+  }
+  THROWS(plinth::DeviceBuffer(100 * MIB), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK(heard == 1 && asked == 1);
+  // The library knows them no more; the first of each kind has the number 1.
+  void *const first = reinterpret_cast<void *>(std::uintptr_t{1});
+  CHECK_STATUS(plinth_detach_out_of_memory_observer(&plinth::detail::OutOfMemory::call, first), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_remove_free_memory_callback(&plinth::detail::FreeMemory::call, first), PLINTH_ERROR_INVALID_VALUE);
+  lift_limit(0);
+  expect_nothing_left();
+}
+
+// A function is there until calls of it have returned, whoever takes it away meanwhile.
+TEST(observers_may_go_while_they_are_called) {
+  static std::unique_ptr<plinth::AllocatorTraceTracker> tracker;
+  auto kept = std::make_shared<int>(17);
+  const std::weak_ptr<int> watched = kept;
+  static int seen;
+  tracker = std::make_unique<plinth::AllocatorTraceTracker>([kept = std::move(kept)](const plinth_memory_history_entry_t *) {
+    tracker.reset();
+    seen += *kept;
+  });
+  {
+    const plinth::DeviceBuffer first(MIB);
+    const plinth::DeviceBuffer second(MIB);
+  }
+  CHECK_EQ(seen, 17);
+  CHECK(watched.expired());
+  void *const first = reinterpret_cast<void *>(std::uintptr_t{1});
+  CHECK_STATUS(plinth_detach_allocator_trace_tracker(&plinth::detail::TraceTracker::call, first),
+               PLINTH_ERROR_INVALID_VALUE);
+}
+
+TEST(observers_come_and_go_beside_threads) {
+  std::vector<std::thread> threads;
+  std::atomic<bool> over{false};
+  std::atomic<std::uint64_t> seen{0};
+  for (int thread = 0; thread < 3; thread++) {
+    threads.emplace_back([&] {
+      while (!over) const plinth::DeviceBuffer buffer(1000);
+    });
+  }
+  for (int round = 0; round < 200 || seen == 0; round++) {
+    auto kept = std::make_shared<std::uint64_t>(1);
+    const plinth::AllocatorTraceTracker tracker(
+        [&seen, kept = std::move(kept)](const plinth_memory_history_entry_t *) { seen += *kept; });
+    std::this_thread::yield();
+  }
+  over = true;
+  for (std::thread &thread : threads) thread.join();
+  CHECK(seen > 0);
+  expect_nothing_left();
+}
+
+TEST(histories_are_walked) {
+  plinth::MemoryHistoryOptions options = plinth::memory_history_options();
+  CHECK(options.enabled == PLINTH_MEMORY_HISTORY_ALL && options.context == PLINTH_MEMORY_CONTEXT_ALL);
+  options.record_annotations = 1;
+  plinth::record_memory_history(options);
+  CHECK(plinth::memory_history_is_enabled());
+  plinth::set_memory_metadata("a test");
+  CHECK(plinth::memory_metadata() == "a test");
+  try {
+    const plinth::MemoryAnnotation annotation("step 1");
+    const plinth::DeviceBuffer buffer(3000);
+    throw 1;
+  } catch (int) {
+  }
+  std::vector<std::string> actions;
+  std::uint32_t stack = 0;
+  plinth::memory_history_each([&](const plinth_memory_history_entry_t &entry) {
+    if (entry.action == PLINTH_MEMORY_ACTION_ALLOC) {
+      CHECK(entry.size == 3000 && std::string(entry.metadata) == "a test");
+      stack = entry.stack;
+    }
+    actions.push_back(plinth::memory_action_name(entry.action));
+  });
+  CHECK(actions.size() >= 3 && (actions.front() == "segment_alloc" || actions.front() == "segment_map"));
+  CHECK(actions.back() == "free_completed");
+  bool here = false;
+  plinth::memory_stack_each(stack, [&](const std::string &name, const std::string &, std::uint32_t) {
+    here = here || name.find("histories_are_walked") != std::string::npos;
+  });
+  CHECK(here);
+  std::string marks;
+  plinth::memory_annotations_each([&](std::int32_t, std::uint64_t, const char *name, bool begin) {
+    marks += std::string(name) + (begin ? " begins; " : " ends; ");
+  });
+  CHECK(marks == "step 1 begins; step 1 ends; ");
+  plinth::stop_memory_history();
+  CHECK(!plinth::memory_history_is_enabled());
+}
+
+TEST(snapshots_are_written_and_walked) {
+  char folder[] = "/tmp/plinth-test-XXXXXX";
+  CHECK(mkdtemp(folder) != nullptr);
+  const std::string page = std::string(folder) + "/memory.html", other = std::string(folder) + "/memory";
+  const plinth::DeviceBuffer buffer(5 * MIB);
+  plinth::dump_snapshot(page);
+  plinth::dump_snapshot(other, plinth::SnapshotFormat::json);
+  std::stringstream html, json;
+  html << std::ifstream(page).rdbuf();
+  json << std::ifstream(other).rdbuf();
+  CHECK(html.str().find("<html") != std::string::npos || html.str().find("<!DOCTYPE html>") != std::string::npos);
+  CHECK(json.str()[0] == '{' && json.str().find("\"segments\"") != std::string::npos);
+  CHECK(plinth::memory_snapshot(false).find("\"segments\"") != std::string::npos);
+  bool found = false;
+  plinth::memory_snapshot_each([&](const plinth_memory_segment_t &, const plinth_memory_block_t *block) {
+    found = found || (block != nullptr && block->address == reinterpret_cast<std::uintptr_t>(buffer.get()) &&
+                      block->state == PLINTH_BLOCK_ALLOCATED && block->requested_size == 5 * MIB);
+  });
+  CHECK(found);
+  THROWS(plinth::dump_snapshot(std::string(folder) + "/nowhere/x.html"), PLINTH_ERROR_SYSTEM);
+  plinth::trace_start(other);
+  { const plinth::DeviceBuffer traced(MIB); }
+  plinth::trace_stop();
+  THROWS(plinth::trace_stop(), PLINTH_ERROR_INVALID_VALUE);
+  CHECK(unlink(page.c_str()) == 0 && unlink(other.c_str()) == 0 && rmdir(folder) == 0);
+}

@@ -1,0 +1,127 @@
+// plinth_sanitizer.hpp: what the program tells, and who is told.
+//
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+#include "wrapping.h"
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+namespace sanitizer = plinth::sanitizer;
+using sanitizer::Mode;
+
+static_assert(is_block<sanitizer::Guard>(), "a block");
+
+// Two streams, and memory that one writes and the other reads.
+struct Race {
+  void run() {
+    sanitizer::operation("fill", {sanitizer::writes(memory.get(), 4096)}, first);
+    sanitizer::operation("sum", {sanitizer::reads(memory.get(), 4096)}, second);
+  }
+
+  plinth::Stream first, second;
+  plinth::DeviceMemory memory = plinth::device_malloc(4096);
+};
+
+TEST(modes_are_blocks) {
+  CHECK(sanitizer::mode() == Mode::off);
+  sanitizer::enable(Mode::collect);
+  try {
+    const sanitizer::Guard guard(Mode::error);
+    CHECK(sanitizer::mode() == Mode::error);
+    throw 1;
+  } catch (int) {
+  }
+  CHECK(sanitizer::mode() == Mode::collect);
+  sanitizer::disable();
+  {
+    const sanitizer::Guard guard;
+    CHECK(sanitizer::mode() == Mode::collect);
+  }
+  CHECK(sanitizer::mode() == Mode::off);
+  THROWS(sanitizer::enable(static_cast<Mode>(17)), PLINTH_ERROR_INVALID_VALUE);
+}
+
+TEST(races_are_found_and_told) {
+  Race race;
+  const sanitizer::Guard guard;
+  race.run();
+  CHECK(sanitizer::count().reports == 1 && sanitizer::count().findings == 1);
+  int seen = 0;
+  sanitizer::each([&](const sanitizer::Report &report) {
+    seen++;
+    CHECK(report.kind == PLINTH_SANITIZER_RACE && report.missing == PLINTH_SANITIZER_MISSING_WAIT);
+    CHECK(report.bytes == 4096 && report.address == reinterpret_cast<std::uintptr_t>(race.memory.get()));
+    CHECK_TEXT(report.access.name, "sum");
+    CHECK_TEXT(report.previous.name, "fill");
+    CHECK(report.access.kind == PLINTH_SANITIZER_READ && report.previous.kind == PLINTH_SANITIZER_WRITE);
+    CHECK(report.access.stream == race.second.get() && report.previous.stream == race.first.get());
+  });
+  CHECK_EQ(seen, 1);
+  CHECK(sanitizer::text().find("\"sum\"") != std::string::npos);
+  CHECK(sanitizer::json().find("\"kind\": \"race\"") != std::string::npos ||
+        sanitizer::json().find("\"kind\":\"race\"") != std::string::npos);
+  THROWS_TYPE(sanitizer::each([](const sanitizer::Report &) { throw std::logic_error("enough"); }), std::logic_error);
+  sanitizer::clear();
+  CHECK(sanitizer::count().reports == 0 && sanitizer::text().empty());
+}
+
+TEST(what_is_ordered_is_clean) {
+  Race race;
+  const sanitizer::Guard guard;
+  sanitizer::access(sanitizer::writes(race.memory.get(), 4096), race.first);
+  race.second.wait(race.first);
+  sanitizer::access(sanitizer::reads_and_writes(race.memory.get(), 4096), race.second);
+  // By something that the sanitizer does not see.
+  sanitizer::wait_stream(race.first, race.second);
+  sanitizer::access(sanitizer::writes(race.memory.get(), 4096), race.first);
+  const plinth::HostMemory pinned = plinth::host_alloc(64);
+  const std::array<sanitizer::Access, 2> both{sanitizer::reads(race.memory.get(), 64), sanitizer::writes(pinned.get(), 64)};
+  sanitizer::operation("copy", both, race.first);
+  sanitizer::stream_done(race.first);
+  sanitizer::host_operation("look", {sanitizer::reads(pinned.get(), 64)});
+  CHECK_EQ(sanitizer::count().reports, 0);
+  sanitizer::operation("copy", both, race.first);
+  sanitizer::host_operation("look", std::vector<sanitizer::Access>{sanitizer::reads(pinned.get(), 64)});
+  CHECK_EQ(sanitizer::count().reports, 1);
+}
+
+TEST(calls_fail_in_the_mode_error) {
+  Race race;
+  const sanitizer::Guard guard(Mode::error);
+  THROWS(race.run(), PLINTH_ERROR_RACE);
+  CHECK(caught_text().find("sum") != std::string::npos);
+  // What was refused was not done: now it is right.
+  race.second.wait(race.first);
+  sanitizer::operation("sum", {sanitizer::reads(race.memory.get(), 4096)}, race.second);
+}
+
+TEST(callbacks_are_any_functions) {
+  Race race;
+  const sanitizer::Guard guard(Mode::warn);
+  auto kept = std::make_shared<std::vector<std::string>>();
+  sanitizer::set_callback([kept](const sanitizer::Report *report) { kept->push_back(report->access.name); });
+  CHECK_EQ(kept.use_count(), 2);
+  race.run();
+  CHECK(*kept == std::vector<std::string>{"sum"});
+  // One that takes another's place, and goes itself while it is called.
+  int told = 0;
+  auto watched = std::make_shared<int>(5);
+  sanitizer::set_callback([&told, watched](const sanitizer::Report *) {
+    sanitizer::set_callback(nullptr);
+    told += *watched;
+  });
+  CHECK_EQ(kept.use_count(), 1);
+  sanitizer::clear();
+  race.first.wait(race.second);
+  race.run();
+  CHECK(told == 5 && kept->size() == 1 && watched.use_count() == 1);
+  sanitizer::clear();
+  race.first.wait(race.second);
+  race.run();
+  CHECK(told == 5 && sanitizer::count().reports == 1);
+  sanitizer::set_callback({});
+}

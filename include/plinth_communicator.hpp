@@ -1,0 +1,428 @@
+/*!
+ * @file plinth_communicator.hpp
+ * @brief Communicators, stores and torch.cuda.nccl in C++17. plinth.hpp includes it.
+ *
+ * Collectives take tensors, whose elements lie side by side, or pointers and a count of elements. A time of 0 is the
+ * library's own limit.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+
+#ifndef PLINTH_COMMUNICATOR_HPP
+#define PLINTH_COMMUNICATOR_HPP
+
+#include "plinth_core.hpp"
+#include "plinth_tensor.hpp"
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace plinth {
+
+/*! An id that ranks meet by. */
+using UniqueId = std::array<std::uint8_t, PLINTH_UNIQUE_ID_SIZE>;
+
+/*! How elements are put together. */
+enum class ReduceOp : std::int32_t {
+  sum = PLINTH_REDUCE_SUM,
+  product = PLINTH_REDUCE_PRODUCT,
+  max = PLINTH_REDUCE_MAX,
+  min = PLINTH_REDUCE_MIN,
+  average = PLINTH_REDUCE_AVERAGE
+};
+
+/*! Who carries collectives out. */
+enum class Engine : std::uint32_t {
+  automatic = PLINTH_ENGINE_AUTO,
+  nccl = PLINTH_ENGINE_NCCL,
+  local = PLINTH_ENGINE_LOCAL,
+  shared = PLINTH_ENGINE_SHARED
+};
+
+/*! How a communicator is made. */
+struct CommunicatorOptions {
+  /*! How long ranks wait for each other. */
+  std::chrono::milliseconds timeout{0};
+  Engine engine = Engine::automatic;
+  /*! PLINTH_COMMUNICATOR_ flags. */
+  std::uint32_t flags = 0;
+};
+
+namespace detail {
+/*! Milliseconds as the calls take them; none that are negative. */
+inline std::uint64_t milliseconds(std::chrono::milliseconds time) {
+  if (time.count() < 0) throw std::invalid_argument("plinth: a negative time");
+  return static_cast<std::uint64_t>(time.count());
+}
+
+inline plinth_communicator_options_t options_of(const CommunicatorOptions &options) {
+  return {sizeof(plinth_communicator_options_t), milliseconds(options.timeout),
+          static_cast<std::uint32_t>(options.engine), options.flags};
+}
+
+/*! How many elements a tensor has, which must lie side by side. */
+inline std::size_t dense_count(const DLTensor &tensor) {
+  if (!is_contiguous(tensor)) throw std::invalid_argument("plinth: a tensor whose elements do not lie side by side");
+  return element_count(tensor);
+}
+
+/*! How many elements go with each of `times` parts, where `whole` has those of all and both tensors are of one type. */
+inline std::size_t part_count(const DLTensor &part, const DLTensor &whole, std::size_t times) {
+  const std::size_t count = dense_count(part);
+  if (dense_count(whole) != count * times) throw std::invalid_argument("plinth: tensors of sizes that do not go together");
+  if (part.dtype.code != whole.dtype.code || part.dtype.bits != whole.dtype.bits ||
+      part.dtype.lanes != whole.dtype.lanes) {
+    throw std::invalid_argument("plinth: tensors of different types");
+  }
+  return count;
+}
+}  // namespace detail
+
+/*! One of several ranks, destroyed with its object: the work that it was given should be done. Can be moved, not copied;
+ *  made of nothing, it is none. */
+class Communicator {
+ public:
+  Communicator() noexcept = default;
+  ~Communicator() { static_cast<void>(plinth_communicator_destroy(communicator_)); }
+  Communicator(Communicator &&other) noexcept : communicator_(std::exchange(other.communicator_, nullptr)) {}
+  Communicator &operator=(Communicator &&other) noexcept {
+    std::swap(communicator_, other.communicator_);
+    return *this;
+  }
+  Communicator(const Communicator &) = delete;
+  Communicator &operator=(const Communicator &) = delete;
+
+  /*! Becomes a rank. Every rank makes this call, in a thread or a process of its own. */
+  static Communicator init_rank(std::int32_t ranks, const UniqueId &id, std::int32_t rank, std::int32_t device = -1,
+                                const CommunicatorOptions &options = {}) {
+    const plinth_communicator_options_t given = detail::options_of(options);
+    return Communicator(detail::output<plinth_communicator_t>([&](plinth_communicator_t *out) {
+      return plinth_communicator_init_rank(ranks, id.data(), rank, device, &given, out);
+    }));
+  }
+  /*! A rank for each device of a list; one thread can use them all, in groups. */
+  template <class Devices>
+  static std::vector<Communicator> init_all(const Devices &devices, const CommunicatorOptions &options = {}) {
+    const plinth_communicator_options_t given = detail::options_of(options);
+    const std::size_t count = std::size(devices);
+    std::vector<plinth_communicator_t> handles(count);
+    std::vector<Communicator> made(count);
+    check(plinth_communicator_init_all(std::data(devices), count, &given, handles.data()));
+    for (std::size_t index = 0; index < count; index++) {
+      made[index].communicator_ = handles[index];
+    }
+    return made;
+  }
+  static std::vector<Communicator> init_all(std::initializer_list<std::int32_t> devices,
+                                            const CommunicatorOptions &options = {}) {
+    return init_all<std::initializer_list<std::int32_t>>(devices, options);
+  }
+  /*! Takes over a communicator of the C functions. */
+  static Communicator adopt(plinth_communicator_t communicator) noexcept { return Communicator(communicator); }
+
+  plinth_communicator_t get() const noexcept { return communicator_; }
+  explicit operator bool() const noexcept { return communicator_ != nullptr; }
+  /*! Gives it away: the caller destroys it. */
+  plinth_communicator_t release() noexcept { return std::exchange(communicator_, nullptr); }
+  /*! Destroys it now, and tells of errors; it is gone all the same. */
+  void destroy() { check(plinth_communicator_destroy(std::exchange(communicator_, nullptr))); }
+
+  /*! The ranks of one color; none for color -1. Not in a group. */
+  Communicator split(std::int32_t color, std::int32_t key = 0) const {
+    Communicator part;
+    split(color, key, part);
+    return part;
+  }
+  /*! The same in a group: `part` is made when that ends, and must stay where it is until then. */
+  void split(std::int32_t color, std::int32_t key, Communicator &part) const {
+    if (part) throw std::invalid_argument("plinth::Communicator::split: there is a communicator in the place of the part");
+    check(plinth_communicator_split(communicator_, color, key, &part.communicator_));
+  }
+
+  std::int32_t rank() const { return number(plinth_communicator_rank); }
+  std::int32_t size() const { return number(plinth_communicator_size); }
+  std::int32_t device() const { return number(plinth_communicator_device); }
+  Engine engine() const {
+    return static_cast<Engine>(detail::output<std::uint32_t>(
+        [&](std::uint32_t *out) { return plinth_communicator_engine(communicator_, out); }));
+  }
+  void set_timeout(std::chrono::milliseconds timeout) {
+    check(plinth_communicator_set_timeout(communicator_, detail::milliseconds(timeout)));
+  }
+  /*! Whether all ranks have met, and what was asked is in the streams. */
+  bool query() const {
+    return detail::output<bool>([&](bool *out) { return plinth_communicator_query(communicator_, out); });
+  }
+  /*! Waits on the CPU for a stream's work, but no longer than this. */
+  void wait(StreamView stream, std::chrono::milliseconds timeout = std::chrono::milliseconds(0)) const {
+    check(plinth_communicator_wait(communicator_, stream.get(), detail::milliseconds(timeout)));
+  }
+  /*! May be called while another thread waits in the communicator. */
+  void abort() const { check(plinth_communicator_abort(communicator_)); }
+
+  /* By pointers. */
+
+  void all_reduce(const void *from, void *to, std::size_t count, DLDataType element, ReduceOp op, StreamView stream) const {
+    check(plinth_communicator_all_reduce(communicator_, from, to, count, element, number_of(op), stream.get()));
+  }
+  void reduce(const void *from, void *to, std::size_t count, DLDataType element, ReduceOp op, std::int32_t root,
+              StreamView stream) const {
+    check(plinth_communicator_reduce(communicator_, from, to, count, element, number_of(op), root, stream.get()));
+  }
+  void broadcast(const void *from, void *to, std::size_t count, DLDataType element, std::int32_t root,
+                 StreamView stream) const {
+    check(plinth_communicator_broadcast(communicator_, from, to, count, element, root, stream.get()));
+  }
+  void all_gather(const void *from, void *to, std::size_t count, DLDataType element, StreamView stream) const {
+    check(plinth_communicator_all_gather(communicator_, from, to, count, element, stream.get()));
+  }
+  void reduce_scatter(const void *from, void *to, std::size_t count, DLDataType element, ReduceOp op,
+                      StreamView stream) const {
+    check(plinth_communicator_reduce_scatter(communicator_, from, to, count, element, number_of(op), stream.get()));
+  }
+  void all_to_all(const void *from, void *to, std::size_t count, DLDataType element, StreamView stream) const {
+    check(plinth_communicator_all_to_all(communicator_, from, to, count, element, stream.get()));
+  }
+  void send(const void *from, std::size_t count, DLDataType element, std::int32_t peer, StreamView stream) const {
+    check(plinth_communicator_send(communicator_, from, count, element, peer, stream.get()));
+  }
+  void recv(void *to, std::size_t count, DLDataType element, std::int32_t peer, StreamView stream) const {
+    check(plinth_communicator_recv(communicator_, to, count, element, peer, stream.get()));
+  }
+
+  /* By tensors; without a stream in the current one of the communicator's device. */
+
+  void all_reduce(const DLTensor &from, const DLTensor &to, ReduceOp op = ReduceOp::sum) const {
+    all_reduce(from, to, op, here());
+  }
+  void all_reduce(const DLTensor &from, const DLTensor &to, ReduceOp op, StreamView stream) const {
+    const std::size_t count = detail::part_count(from, to, 1);
+    all_reduce(first_element(from), first_element(to), count, from.dtype, op, stream);
+  }
+  /*! `to` is looked at nowhere but at the root, where it may be `from`. */
+  void reduce(const DLTensor &from, const DLTensor &to, std::int32_t root, ReduceOp op = ReduceOp::sum) const {
+    reduce(from, to, root, op, here());
+  }
+  void reduce(const DLTensor &from, const DLTensor &to, std::int32_t root, ReduceOp op, StreamView stream) const {
+    const bool gets = rank() == root;
+    const std::size_t count = gets ? detail::part_count(from, to, 1) : detail::dense_count(from);
+    reduce(first_element(from), gets ? first_element(to) : nullptr, count, from.dtype, op, root, stream);
+  }
+  /*! In place: the root's elements come to all. */
+  void broadcast(const DLTensor &tensor, std::int32_t root) const { broadcast(tensor, root, here()); }
+  void broadcast(const DLTensor &tensor, std::int32_t root, StreamView stream) const {
+    void *const place = first_element(tensor);
+    broadcast(place, place, detail::dense_count(tensor), tensor.dtype, root, stream);
+  }
+  /*! `to` has as many times the elements of `from` as there are ranks. */
+  void all_gather(const DLTensor &from, const DLTensor &to) const { all_gather(from, to, here()); }
+  void all_gather(const DLTensor &from, const DLTensor &to, StreamView stream) const {
+    const std::size_t count = detail::part_count(from, to, ranks());
+    all_gather(first_element(from), first_element(to), count, from.dtype, stream);
+  }
+  /*! `from` has as many times the elements of `to` as there are ranks. */
+  void reduce_scatter(const DLTensor &from, const DLTensor &to, ReduceOp op = ReduceOp::sum) const {
+    reduce_scatter(from, to, op, here());
+  }
+  void reduce_scatter(const DLTensor &from, const DLTensor &to, ReduceOp op, StreamView stream) const {
+    const std::size_t count = detail::part_count(to, from, ranks());
+    reduce_scatter(first_element(from), first_element(to), count, from.dtype, op, stream);
+  }
+  /*! Both have a part for each rank. */
+  void all_to_all(const DLTensor &from, const DLTensor &to) const { all_to_all(from, to, here()); }
+  void all_to_all(const DLTensor &from, const DLTensor &to, StreamView stream) const {
+    const std::size_t count = detail::part_count(from, to, 1);
+    if (count % ranks() != 0) throw std::invalid_argument("plinth::Communicator::all_to_all: no equal parts for the ranks");
+    all_to_all(first_element(from), first_element(to), count / ranks(), from.dtype, stream);
+  }
+  void send(const DLTensor &from, std::int32_t peer) const { send(from, peer, here()); }
+  void send(const DLTensor &from, std::int32_t peer, StreamView stream) const {
+    send(first_element(from), detail::dense_count(from), from.dtype, peer, stream);
+  }
+  void recv(const DLTensor &to, std::int32_t peer) const { recv(to, peer, here()); }
+  void recv(const DLTensor &to, std::int32_t peer, StreamView stream) const {
+    recv(first_element(to), detail::dense_count(to), to.dtype, peer, stream);
+  }
+
+ private:
+  explicit Communicator(plinth_communicator_t communicator) noexcept : communicator_(communicator) {}
+
+  static std::int32_t number_of(ReduceOp op) noexcept { return static_cast<std::int32_t>(op); }
+  std::int32_t number(plinth_status_t (*call)(plinth_communicator_t, std::int32_t *)) const {
+    return detail::output<std::int32_t>([&](std::int32_t *out) { return call(communicator_, out); });
+  }
+  std::size_t ranks() const { return static_cast<std::size_t>(size()); }
+  StreamView here() const { return current_stream(device()); }
+
+  plinth_communicator_t communicator_ = nullptr;
+};
+
+/*! What the thread asks of communicators while this lives is done as one, by end(). Where an exception ends the block,
+ *  what was asked until then is done all the same, and its errors go by. */
+class CommunicatorGroup {
+ public:
+  CommunicatorGroup() { check(plinth_communicator_group_start()); }
+  void end() {
+    open_ = false;
+    check(plinth_communicator_group_end());
+  }
+  ~CommunicatorGroup() {
+    if (open_) static_cast<void>(plinth_communicator_group_end());
+  }
+  CommunicatorGroup(const CommunicatorGroup &) = delete;
+  CommunicatorGroup &operator=(const CommunicatorGroup &) = delete;
+
+ private:
+  bool open_ = true;
+};
+
+/*! Where processes leave values for each other, closed with its object. Can be moved, not copied. */
+class Store {
+ public:
+  using Time = std::chrono::milliseconds;
+
+  explicit Store(const std::string &address, bool serves = false, Time timeout = Time(0))
+      : store_(detail::output<plinth_store_t>([&](plinth_store_t *out) {
+          return plinth_store_open(address.c_str(), serves, detail::milliseconds(timeout), out);
+        })) {}
+  ~Store() { static_cast<void>(plinth_store_destroy(store_)); }
+  Store(Store &&other) noexcept : store_(std::exchange(other.store_, nullptr)) {}
+  Store &operator=(Store &&other) noexcept {
+    std::swap(store_, other.store_);
+    return *this;
+  }
+  Store(const Store &) = delete;
+  Store &operator=(const Store &) = delete;
+
+  plinth_store_t get() const noexcept { return store_; }
+  std::int32_t port() const {
+    return detail::output<std::int32_t>([&](std::int32_t *out) { return plinth_store_port(store_, out); });
+  }
+  /*! A value is any bytes. */
+  void set(const std::string &name, const std::string &value, Time timeout = Time(0)) {
+    check(plinth_store_set(store_, name.c_str(), value.data(), value.size(), detail::milliseconds(timeout)));
+  }
+  /*! Waits until somebody sets it. */
+  std::string get(const std::string &name, Time timeout = Time(0)) const {
+    std::string value(256, '\0');
+    for (;;) {
+      std::size_t bytes = 0;
+      const plinth_status_t status =
+          plinth_store_get(store_, name.c_str(), &value[0], value.size(), &bytes, detail::milliseconds(timeout));
+      const bool room = bytes <= value.size();
+      if (status != PLINTH_ERROR_INVALID_VALUE || room) check(status);
+      value.resize(bytes);
+      if (room) return value;
+    }
+  }
+  /*! What the number under a name comes to. */
+  std::int64_t add(const std::string &name, std::int64_t amount, Time timeout = Time(0)) {
+    return detail::output<std::int64_t>([&](std::int64_t *out) {
+      return plinth_store_add(store_, name.c_str(), amount, out, detail::milliseconds(timeout));
+    });
+  }
+  void barrier(const std::string &name, std::int32_t ranks, Time timeout = Time(0)) {
+    check(plinth_store_barrier(store_, name.c_str(), ranks, detail::milliseconds(timeout)));
+  }
+  /*! The same id for all ranks. Communicator::init_rank comes next. */
+  UniqueId unique_id(const std::string &name, std::int32_t rank, std::int32_t ranks, Time timeout = Time(0)) {
+    UniqueId id{};
+    check(plinth_store_unique_id(store_, name.c_str(), rank, ranks, id.data(), detail::milliseconds(timeout)));
+    return id;
+  }
+
+ private:
+  plinth_store_t store_;
+};
+
+/*! The functions of torch.cuda.nccl: collectives over tensors of the devices of this process, a list of them in any
+ *  container. Streams and communicators are one for each tensor; NULL is as in C. */
+namespace nccl {
+
+/*! 2.28.3, say. */
+struct Version {
+  std::int32_t major;
+  std::int32_t minor;
+  std::int32_t patch;
+};
+
+inline Version version() {
+  Version found{};
+  check(plinth_nccl_version(&found.major, &found.minor, &found.patch));
+  return found;
+}
+/*! Whether NCCL is there, which the functions here do not need. */
+inline bool is_available() {
+  return plinth::detail::output<bool>([](bool *out) { return plinth_nccl_is_available(nullptr, 0, out); });
+}
+/*! Whether the functions here can work with tensors. */
+template <class Tensors>
+bool is_available(const Tensors &tensors) {
+  return plinth::detail::output<bool>(
+      [&](bool *out) { return plinth_nccl_is_available(std::data(tensors), std::size(tensors), out); });
+}
+inline UniqueId unique_id() {
+  UniqueId id{};
+  check(plinth_nccl_unique_id(id.data()));
+  return id;
+}
+
+namespace detail {
+inline void same_length(std::size_t inputs, std::size_t outputs) {
+  if (inputs != outputs) throw std::invalid_argument("plinth::nccl: one output for each input");
+}
+}  // namespace detail
+
+/*! In place. */
+template <class Tensors>
+void all_reduce(const Tensors &tensors, ReduceOp op = ReduceOp::sum, const plinth_stream_t *streams = nullptr,
+                const plinth_communicator_t *communicators = nullptr) {
+  check(plinth_nccl_all_reduce(std::data(tensors), nullptr, std::size(tensors), static_cast<std::int32_t>(op), streams,
+                               communicators));
+}
+template <class Inputs, class Outputs, class = decltype(std::data(std::declval<const Outputs &>()))>
+void all_reduce(const Inputs &inputs, const Outputs &outputs, ReduceOp op = ReduceOp::sum,
+                const plinth_stream_t *streams = nullptr, const plinth_communicator_t *communicators = nullptr) {
+  detail::same_length(std::size(inputs), std::size(outputs));
+  check(plinth_nccl_all_reduce(std::data(inputs), std::data(outputs), std::size(inputs), static_cast<std::int32_t>(op),
+                               streams, communicators));
+}
+/*! `root` is the index of the input whose device gets the result. */
+template <class Inputs>
+void reduce(const Inputs &inputs, const DLTensor &output, std::int32_t root = 0, ReduceOp op = ReduceOp::sum,
+            const plinth_stream_t *streams = nullptr, const plinth_communicator_t *communicators = nullptr) {
+  check(plinth_nccl_reduce(std::data(inputs), &output, std::size(inputs), root, static_cast<std::int32_t>(op), streams,
+                           communicators));
+}
+template <class Tensors>
+void broadcast(const Tensors &tensors, std::int32_t root = 0, const plinth_stream_t *streams = nullptr,
+               const plinth_communicator_t *communicators = nullptr) {
+  check(plinth_nccl_broadcast(std::data(tensors), std::size(tensors), root, streams, communicators));
+}
+template <class Inputs, class Outputs>
+void all_gather(const Inputs &inputs, const Outputs &outputs, const plinth_stream_t *streams = nullptr,
+                const plinth_communicator_t *communicators = nullptr) {
+  detail::same_length(std::size(inputs), std::size(outputs));
+  check(plinth_nccl_all_gather(std::data(inputs), std::data(outputs), std::size(inputs), streams, communicators));
+}
+template <class Inputs, class Outputs>
+void reduce_scatter(const Inputs &inputs, const Outputs &outputs, ReduceOp op = ReduceOp::sum,
+                    const plinth_stream_t *streams = nullptr, const plinth_communicator_t *communicators = nullptr) {
+  detail::same_length(std::size(inputs), std::size(outputs));
+  check(plinth_nccl_reduce_scatter(std::data(inputs), std::data(outputs), std::size(inputs),
+                                   static_cast<std::int32_t>(op), streams, communicators));
+}
+
+}  // namespace nccl
+
+}  // namespace plinth
+
+#endif /* PLINTH_COMMUNICATOR_HPP */

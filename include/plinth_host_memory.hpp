@@ -1,0 +1,128 @@
+/*!
+ * @file plinth_host_memory.hpp
+ * @brief Pinned and managed memory in C++17, also for containers. plinth.hpp includes it.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+
+#ifndef PLINTH_HOST_MEMORY_HPP
+#define PLINTH_HOST_MEMORY_HPP
+
+#include "plinth_core.hpp"
+#include "plinth_memory.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <new>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace plinth {
+
+namespace detail {
+struct HostFree {
+  void operator()(void *memory) const noexcept { static_cast<void>(plinth_host_free(memory)); }
+};
+struct ManagedFree {
+  void operator()(void *memory) const noexcept { static_cast<void>(plinth_managed_free(memory)); }
+};
+}  // namespace detail
+
+/*! Pinned host memory from what is cached. */
+using HostMemory = std::unique_ptr<void, detail::HostFree>;
+/*! Memory that the host and every device use by one address. */
+using ManagedMemory = std::unique_ptr<void, detail::ManagedFree>;
+
+inline HostMemory host_alloc(std::size_t size) {
+  return HostMemory(detail::output<void *>([&](void **out) { return plinth_host_alloc(size, out); }));
+}
+inline ManagedMemory managed_malloc(std::size_t size, std::int32_t device = -1) {
+  return ManagedMemory(detail::output<void *>([&](void **out) { return plinth_managed_malloc(size, device, out); }));
+}
+/*! Tells of the program's own work in a stream; the library's copies and fills need none of this. */
+inline void host_record_stream(const void *pointer, StreamView stream = current_stream()) {
+  check(plinth_host_record_stream(pointer, stream.get()));
+}
+inline void host_empty_cache() { check(plinth_host_empty_cache()); }
+inline bool is_pinned(const void *pointer) {
+  return detail::output<bool>([&](bool *out) { return plinth_is_pinned(pointer, out); });
+}
+
+/*! An allocator of containers over plinth_host_alloc, whose memory copies do not wait for: give it back, or let the
+ *  container grow, at any time; what streams still use of it stays out of use. Throws Error where memory is out. */
+template <class T>
+class PinnedAllocator {
+ public:
+  using value_type = T;
+  using is_always_equal = std::true_type;
+  static_assert(alignof(T) <= 64, "plinth_host_alloc aligns to 64 bytes");
+
+  PinnedAllocator() noexcept = default;
+  template <class U>
+  PinnedAllocator(const PinnedAllocator<U> &) noexcept {}
+
+  T *allocate(std::size_t count) {
+    if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_array_new_length();
+    return static_cast<T *>(host_alloc(count * sizeof(T)).release());
+  }
+  void deallocate(T *memory, std::size_t) noexcept { static_cast<void>(plinth_host_free(memory)); }
+
+  friend bool operator==(const PinnedAllocator &, const PinnedAllocator &) noexcept { return true; }
+  friend bool operator!=(const PinnedAllocator &, const PinnedAllocator &) noexcept { return false; }
+};
+
+template <class T>
+using PinnedVector = std::vector<T, PinnedAllocator<T>>;
+
+/*! Pins memory that the program has, for as long as it lives. Can be moved, not copied. */
+class HostRegistration {
+ public:
+  HostRegistration(void *pointer, std::size_t bytes, std::uint32_t flags = PLINTH_HOST_REGISTER_PORTABLE)
+      : pointer_(pointer) {
+    check(plinth_host_register(pointer, bytes, flags));
+  }
+  ~HostRegistration() { static_cast<void>(plinth_host_unregister(pointer_)); }
+  HostRegistration(HostRegistration &&other) noexcept : pointer_(std::exchange(other.pointer_, nullptr)) {}
+  HostRegistration &operator=(HostRegistration &&other) noexcept {
+    std::swap(pointer_, other.pointer_);
+    return *this;
+  }
+  HostRegistration(const HostRegistration &) = delete;
+  HostRegistration &operator=(const HostRegistration &) = delete;
+
+  void *get() const noexcept { return pointer_; }
+  /*! Undoes it now, and tells of errors. */
+  void unregister() { check(plinth_host_unregister(std::exchange(pointer_, nullptr))); }
+
+ private:
+  void *pointer_;
+};
+
+/* ---- Figures ---- */
+
+using HostMemoryStats = plinth_host_memory_stats_t;
+
+inline HostMemoryStats host_memory_stats() {
+  return detail::sized_output<HostMemoryStats>(plinth_host_memory_stats);
+}
+/*! Calls `visitor(const char *key, std::uint64_t value)` for each figure. What it throws ends the visit. */
+template <class Visitor>
+void host_memory_stats_each(Visitor &&visitor) {
+  using Visit = detail::Visit<std::remove_reference_t<Visitor>>;
+  Visit visit(visitor);
+  const auto show = [](const char *key, std::uint64_t value, void *context) { Visit::of(context).show(key, value); };
+  visit.finish(plinth_host_memory_stats_each(show, &visit));
+}
+inline std::string host_memory_stats_json(bool nested = false) {
+  return detail::text(nested ? plinth_host_memory_stats_as_nested_dict : plinth_host_memory_stats_json);
+}
+inline void reset_peak_host_memory_stats() { check(plinth_reset_peak_host_memory_stats()); }
+inline void reset_accumulated_host_memory_stats() { check(plinth_reset_accumulated_host_memory_stats()); }
+
+}  // namespace plinth
+
+#endif /* PLINTH_HOST_MEMORY_HPP */

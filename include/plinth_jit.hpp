@@ -1,0 +1,348 @@
+/*!
+ * @file plinth_jit.hpp
+ * @brief Functions and kernels that are compiled while the program runs, in C++17. plinth.hpp includes it.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+
+#ifndef PLINTH_JIT_HPP
+#define PLINTH_JIT_HPP
+
+#include "plinth_core.hpp"
+#include "plinth_tensor.hpp"
+
+#include <array>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <initializer_list>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace plinth {
+
+/* ---- The jiterator ---- */
+
+/*! A named scalar: a default that a function declares, or a value that a call gives. The name is not copied. */
+inline plinth_jit_scalar_t scalar(const char *name, bool value) noexcept {
+  return {name, PLINTH_JIT_BOOL, 0, value ? 1 : 0, 0.0, 0.0};
+}
+inline plinth_jit_scalar_t scalar(const char *name, std::complex<double> value) noexcept {
+  return {name, PLINTH_JIT_COMPLEX, 0, 0, value.real(), value.imag()};
+}
+template <class T, class = std::enable_if_t<std::is_arithmetic<T>::value>>
+plinth_jit_scalar_t scalar(const char *name, T value) noexcept {
+  if constexpr (std::is_integral<T>::value) {
+    return {name, PLINTH_JIT_INT, 0, static_cast<std::int64_t>(value), 0.0, 0.0};
+  } else {
+    return {name, PLINTH_JIT_FLOAT, 0, 0, static_cast<double>(value), 0.0};
+  }
+}
+
+/*! A function of elements that was made into one of tensors, destroyed with its object. Can be moved, not copied. */
+class JitFunction {
+ public:
+  using Scalars = std::initializer_list<plinth_jit_scalar_t>;
+
+  /*! What a call would write: the type and the shape of every output. */
+  struct Result {
+    DLDataType dtype;
+    std::int32_t ndim;
+    /*! The first `ndim` count. */
+    std::array<std::int64_t, 25> shape;
+  };
+
+  /*! A template that returns its one output: `template <typename T> T name(T x, T alpha) { ... }`. */
+  explicit JitFunction(const std::string &code, Scalars scalars = {})
+      : function_(detail::output<plinth_jit_function_t>([&](plinth_jit_function_t *out) {
+          return plinth_jiterator_create_jit_fn(code.c_str(), scalars.begin(), scalars.size(), out);
+        })) {}
+  /*! A template whose last parameters are so many outputs, `T &out`. */
+  static JitFunction multi_output(const std::string &code, std::int32_t num_outputs, Scalars scalars = {}) {
+    return JitFunction(detail::output<plinth_jit_function_t>([&](plinth_jit_function_t *out) {
+      return plinth_jiterator_create_multi_output_jit_fn(code.c_str(), num_outputs, scalars.begin(), scalars.size(), out);
+    }));
+  }
+  ~JitFunction() { static_cast<void>(plinth_jiterator_destroy_jit_fn(function_)); }
+  JitFunction(JitFunction &&other) noexcept : function_(std::exchange(other.function_, nullptr)) {}
+  JitFunction &operator=(JitFunction &&other) noexcept {
+    std::swap(function_, other.function_);
+    return *this;
+  }
+  JitFunction(const JitFunction &) = delete;
+  JitFunction &operator=(const JitFunction &) = delete;
+
+  plinth_jit_function_t get() const noexcept { return function_; }
+
+  Result result(std::initializer_list<const DLTensor *> inputs) const {
+    Result found{};
+    check(plinth_jiterator_result(function_, inputs.begin(), inputs.size(), &found.dtype, &found.ndim,
+                                  found.shape.data()));
+    return found;
+  }
+
+  /*! `function({&x, &y}, {&out}, {scalar("alpha", 2.0)}, stream)`; scalars that are left out have their defaults. */
+  void operator()(std::initializer_list<const DLTensor *> inputs, std::initializer_list<DLTensor *> outputs,
+                  Scalars scalars = {}) const {
+    (*this)(inputs, outputs, scalars, current_stream());
+  }
+  void operator()(std::initializer_list<const DLTensor *> inputs, std::initializer_list<DLTensor *> outputs,
+                  Scalars scalars, StreamView stream) const {
+    call(inputs, outputs, scalars, stream);
+  }
+  /*! The same of any containers, of pointers to tensors and of scalars, that lie side by side. */
+  template <class Inputs, class Outputs, class Values>
+  void call(const Inputs &inputs, const Outputs &outputs, const Values &scalars, StreamView stream) const {
+    check(plinth_jiterator_call(function_, std::data(inputs), std::size(inputs), std::data(outputs), std::size(outputs),
+                                std::data(scalars), std::size(scalars), stream.get()));
+  }
+
+ private:
+  explicit JitFunction(plinth_jit_function_t function) noexcept : function_(function) {}
+
+  plinth_jit_function_t function_;
+};
+
+/* ---- Launches ---- */
+
+/*! Extents along x, y and z. */
+struct Dim3 {
+  constexpr Dim3(std::uint32_t x_extent = 1, std::uint32_t y_extent = 1, std::uint32_t z_extent = 1) noexcept
+      : x(x_extent), y(y_extent), z(z_extent) {}
+
+  std::uint32_t x;
+  std::uint32_t y;
+  std::uint32_t z;
+};
+
+/*! How a kernel is launched: `Launch({blocks}, {threads}).shared_bytes(4096).on(stream)`. Without a stream, in the one
+ *  that is current at the launch. */
+class Launch {
+ public:
+  Launch(Dim3 grid, Dim3 block) noexcept {
+    set(launch_.grid, grid);
+    set(launch_.block, block);
+  }
+  Launch &cluster(Dim3 extents) noexcept {
+    set(launch_.cluster, extents);
+    return *this;
+  }
+  /*! Dynamic shared memory of a block. */
+  Launch &shared_bytes(std::uint32_t bytes) noexcept {
+    launch_.shared_bytes = bytes;
+    return *this;
+  }
+  Launch &cooperative() noexcept {
+    launch_.flags |= PLINTH_LAUNCH_COOPERATIVE;
+    return *this;
+  }
+  Launch &on(StreamView stream) noexcept {
+    stream_ = stream;
+    has_stream_ = true;
+    return *this;
+  }
+
+  const plinth_kernel_launch_t &get() const noexcept { return launch_; }
+  StreamView stream() const { return has_stream_ ? stream_ : current_stream(); }
+
+ private:
+  static void set(std::uint32_t *to, Dim3 from) noexcept {
+    to[0] = from.x;
+    to[1] = from.y;
+    to[2] = from.z;
+  }
+
+  plinth_kernel_launch_t launch_ = PLINTH_KERNEL_LAUNCH_INIT;
+  StreamView stream_;
+  bool has_stream_ = false;
+};
+
+/*! A tensor as an argument, with what the kernel does to it; see reads() and writes(). */
+struct TensorArgument {
+  const DLTensor *tensor;
+  std::int32_t access;
+};
+/*! The kernel only reads the tensor. */
+inline TensorArgument reads(const DLTensor &tensor) noexcept { return {&tensor, PLINTH_SANITIZER_READ}; }
+/*! The kernel writes the tensor, and does not read it. */
+inline TensorArgument writes(const DLTensor &tensor) noexcept { return {&tensor, PLINTH_SANITIZER_WRITE}; }
+
+namespace detail {
+/*! A value as an argument; it must be there until the launch returns. */
+template <class T>
+plinth_kernel_argument_t kernel_argument(const T &value) noexcept {
+  static_assert(!std::is_array<T>::value, "arrays are no arguments of kernels: pass a pointer of the device's");
+  static_assert(!std::is_same<std::remove_cv_t<std::remove_pointer_t<T>>, DLTensor>::value || !std::is_pointer<T>::value,
+                "a tensor is passed itself, not by a pointer");
+  static_assert(std::is_trivially_copyable<T>::value, "an argument is copied byte by byte");
+  constexpr bool whole = std::is_integral<T>::value || std::is_enum<T>::value;
+  if constexpr (std::is_same<T, DLTensor>::value) {
+    return {&value, 0, PLINTH_ARGUMENT_TENSOR, 0};
+  } else if constexpr (std::is_same<T, TensorArgument>::value) {
+    return {value.tensor, 0, PLINTH_ARGUMENT_TENSOR, value.access};
+  } else if constexpr (std::is_pointer<T>::value || std::is_same<T, std::nullptr_t>::value) {
+    return {&value, 0, PLINTH_ARGUMENT_POINTER, 0};
+  } else if constexpr (std::is_same<T, bool>::value) {
+    return {&value, 0, PLINTH_ARGUMENT_BOOL, 0};
+  } else if constexpr (whole && sizeof(T) == 4) {
+    return {&value, 0, PLINTH_ARGUMENT_INT32, 0};
+  } else if constexpr (whole && sizeof(T) == 8) {
+    return {&value, 0, PLINTH_ARGUMENT_INT64, 0};
+  } else if constexpr (std::is_same<T, float>::value) {
+    return {&value, 0, PLINTH_ARGUMENT_FLOAT32, 0};
+  } else if constexpr (std::is_same<T, double>::value) {
+    return {&value, 0, PLINTH_ARGUMENT_FLOAT64, 0};
+  } else {
+    return {&value, sizeof value, PLINTH_ARGUMENT_BYTES, 0};
+  }
+}
+}  // namespace detail
+
+/* ---- Kernels ---- */
+
+/*! A kernel's handle, destroyed with its object. Can be moved, not copied. */
+class Kernel {
+ public:
+  /*! Takes over a kernel of the C functions. */
+  static Kernel adopt(plinth_kernel_t kernel) noexcept { return Kernel(kernel); }
+  ~Kernel() { static_cast<void>(plinth_kernel_destroy(kernel_)); }
+  Kernel(Kernel &&other) noexcept : kernel_(std::exchange(other.kernel_, nullptr)) {}
+  Kernel &operator=(Kernel &&other) noexcept {
+    std::swap(kernel_, other.kernel_);
+    return *this;
+  }
+  Kernel(const Kernel &) = delete;
+  Kernel &operator=(const Kernel &) = delete;
+
+  plinth_kernel_t get() const noexcept { return kernel_; }
+
+  plinth_kernel_attributes_t attributes() const {
+    plinth_kernel_attributes_t found = PLINTH_KERNEL_ATTRIBUTES_INIT;
+    check(plinth_kernel_attributes(kernel_, &found));
+    return found;
+  }
+  /*! How many blocks one multiprocessor runs at once. */
+  std::int32_t occupancy(std::uint32_t threads, std::uint32_t shared_bytes = 0) const {
+    return detail::output<std::int32_t>(
+        [&](std::int32_t *out) { return plinth_kernel_occupancy(kernel_, threads, shared_bytes, out); });
+  }
+  void set_shared_memory_config(std::uint32_t shared_bytes) {
+    check(plinth_kernel_set_shared_memory_config(kernel_, shared_bytes));
+  }
+
+  /*! `kernel({{blocks}, {threads}}, tensor, 2.0f, count)`. An argument is a tensor, of which the kernel gets the address of
+   *  the first element; a pointer; a bool; a number; or any struct that can be copied byte by byte. The kernel's own types
+   *  count: a float where it has a double is an error, where the driver tells them. */
+  template <class... Arguments>
+  void operator()(const Launch &launch, const Arguments &...arguments) const {
+    const std::array<plinth_kernel_argument_t, sizeof...(Arguments)> list = {{detail::kernel_argument(arguments)...}};
+    check(plinth_kernel_launch(kernel_, &launch.get(), list.data(), list.size(), launch.stream().get()));
+  }
+
+ private:
+  explicit Kernel(plinth_kernel_t kernel) noexcept : kernel_(kernel) {}
+
+  plinth_kernel_t kernel_;
+};
+
+/*! A module's handle, destroyed with its object. Can be moved, not copied. */
+class KernelModule {
+ public:
+  /*! PTX, a cubin or a fatbin. */
+  KernelModule(const void *image, std::size_t bytes, std::int32_t device = -1)
+      : module_(detail::output<plinth_kernel_module_t>([&](plinth_kernel_module_t *out) {
+          return plinth_kernel_module_load(image, bytes, device, out);
+        })) {}
+  /*! The same in a container of bytes: a std::string of PTX, a std::vector. */
+  template <class Image, class = decltype(std::data(std::declval<const Image &>()))>
+  explicit KernelModule(const Image &image, std::int32_t device = -1)
+      : KernelModule(std::data(image), std::size(image) * sizeof(*std::data(image)), device) {}
+  ~KernelModule() { static_cast<void>(plinth_kernel_module_destroy(module_)); }
+  KernelModule(KernelModule &&other) noexcept : module_(std::exchange(other.module_, nullptr)) {}
+  KernelModule &operator=(KernelModule &&other) noexcept {
+    std::swap(module_, other.module_);
+    return *this;
+  }
+  KernelModule(const KernelModule &) = delete;
+  KernelModule &operator=(const KernelModule &) = delete;
+
+  plinth_kernel_module_t get() const noexcept { return module_; }
+  Kernel kernel(const std::string &name) const {
+    return Kernel::adopt(detail::output<plinth_kernel_t>(
+        [&](plinth_kernel_t *out) { return plinth_kernel_module_get_kernel(module_, name.c_str(), out); }));
+  }
+
+ private:
+  plinth_kernel_module_t module_;
+};
+
+/* ---- Compiling ---- */
+
+/*! How CUDA C++ is compiled. */
+struct CompileOptions {
+  /*! "90", "90a", "sm_90" or "compute_90"; that of the device without it. */
+  std::string compute_capability;
+  std::vector<std::string> include_dirs;
+  /*! More options of NVRTC's. */
+  std::vector<std::string> options;
+};
+
+/*! An image, and the kernel's name in it. */
+struct CompiledImage {
+  std::vector<std::uint8_t> image;
+  std::string lowered_name;
+};
+
+namespace detail {
+/*! A list of texts that ends in NULL, as long as the texts are there. */
+inline std::vector<const char *> null_ended(const std::vector<std::string> &texts) {
+  std::vector<const char *> list;
+  list.reserve(texts.size() + 1);
+  for (const std::string &text : texts) {
+    list.push_back(text.c_str());
+  }
+  list.push_back(nullptr);
+  return list;
+}
+
+inline const char *capability_of(const CompileOptions &options) noexcept {
+  return options.compute_capability.empty() ? nullptr : options.compute_capability.c_str();
+}
+
+struct Free {
+  void operator()(void *memory) const noexcept { std::free(memory); }
+};
+}  // namespace detail
+
+inline CompiledImage nvrtc_compile(const std::string &source, const std::string &name,
+                                   const CompileOptions &options = {}) {
+  const std::vector<const char *> folders = detail::null_ended(options.include_dirs);
+  const std::vector<const char *> more = detail::null_ended(options.options);
+  void *image = nullptr;
+  std::size_t bytes = 0;
+  char *lowered = nullptr;
+  check(plinth_nvrtc_compile(source.c_str(), name.c_str(), detail::capability_of(options), folders.data(), more.data(),
+                             &image, &bytes, &lowered));
+  const std::unique_ptr<void, detail::Free> owned(image), owned_name(lowered);
+  const auto *const first = static_cast<const std::uint8_t *>(image);
+  return {std::vector<std::uint8_t>(first, first + bytes), std::string(lowered)};
+}
+
+inline Kernel compile_kernel(const std::string &source, const std::string &name, const CompileOptions &options = {},
+                             std::int32_t device = -1) {
+  const std::vector<const char *> folders = detail::null_ended(options.include_dirs);
+  const std::vector<const char *> more = detail::null_ended(options.options);
+  return Kernel::adopt(detail::output<plinth_kernel_t>([&](plinth_kernel_t *out) {
+    return plinth_compile_kernel(source.c_str(), name.c_str(), detail::capability_of(options), folders.data(),
+                                 more.data(), device, out);
+  }));
+}
+
+}  // namespace plinth
+
+#endif /* PLINTH_JIT_HPP */

@@ -1,0 +1,211 @@
+/*!
+ * @file plinth_libraries.hpp
+ * @brief cuBLAS, cuSOLVER, cuFFT and green contexts in C++17. plinth.hpp includes it.
+ *
+ * The handles are those of CUDA's own libraries, whose headers are not needed here: the caller names their types, as in
+ * `current_blas_handle<cublasHandle_t>()`. They belong to the library.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+
+#ifndef PLINTH_LIBRARIES_HPP
+#define PLINTH_LIBRARIES_HPP
+
+#include "plinth_core.hpp"
+#include "plinth_tensor.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+
+namespace plinth {
+
+/* ---- cuBLAS and cuSOLVER ---- */
+
+namespace detail {
+template <class Handle>
+Handle library_handle(plinth_status_t (*call)(void **)) {
+  static_assert(std::is_pointer<Handle>::value, "a handle of CUDA's libraries is a pointer");
+  return static_cast<Handle>(output<void *>(call));
+}
+}  // namespace detail
+
+/*! Set to the thread's current stream: ask for it before each use. So the others. */
+template <class Handle = void *>
+Handle current_blas_handle() {
+  return detail::library_handle<Handle>(plinth_current_blas_handle);
+}
+template <class Handle = void *>
+Handle current_blaslt_handle() {
+  return detail::library_handle<Handle>(plinth_current_blaslt_handle);
+}
+template <class Handle = void *>
+Handle current_solver_handle() {
+  return detail::library_handle<Handle>(plinth_current_solver_handle);
+}
+
+/*! Memory for one call of cuBLASLt's in the thread's current stream. */
+struct BlasLtWorkspace {
+  void *memory;
+  std::size_t bytes;
+};
+
+inline BlasLtWorkspace current_blaslt_workspace() {
+  BlasLtWorkspace found{};
+  check(plinth_current_blaslt_workspace(&found.memory, &found.bytes));
+  return found;
+}
+inline void clear_blas_workspaces() { check(plinth_clear_blas_workspaces()); }
+
+/* ---- cuFFT ---- */
+
+/*! From complex numbers to complex ones, from real to complex, or from complex to real. */
+enum class CufftTransform : std::int32_t { c2c = PLINTH_CUFFT_C2C, r2c = PLINTH_CUFFT_R2C, c2r = PLINTH_CUFFT_C2R };
+enum class CufftDirection : std::int32_t { forward = PLINTH_CUFFT_FORWARD, inverse = PLINTH_CUFFT_INVERSE };
+
+using CufftParams = plinth_cufft_params_t;
+
+/*! `batch` signals of these sizes, side by side, of numbers of type `Number`: a float, or a double. */
+template <class Number = float>
+CufftParams cufft_params(CufftTransform transform, std::int64_t batch, std::initializer_list<std::int64_t> sizes) {
+  if (sizes.size() < 1 || sizes.size() > 3) throw std::invalid_argument("plinth::cufft_params: 1, 2 or 3 dimensions");
+  CufftParams params{};
+  params.struct_size = sizeof params;
+  params.rank = static_cast<std::int32_t>(sizes.size());
+  params.transform = static_cast<std::int32_t>(transform);
+  params.number = data_type<Number>();
+  params.sizes[0] = batch;
+  std::int64_t *next = params.sizes + 1;
+  for (const std::int64_t size : sizes) {
+    *next++ = size;
+  }
+  return params;
+}
+
+/*! A plan, given up with its object; the device's cache keeps it. Can be moved, not copied. */
+class CufftPlan {
+ public:
+  explicit CufftPlan(const CufftParams &params, std::int32_t device = -1)
+      : plan_(detail::output<plinth_cufft_plan_t>(
+            [&](plinth_cufft_plan_t *out) { return plinth_cufft_get_plan(&params, device, out); })) {}
+  ~CufftPlan() { static_cast<void>(plinth_cufft_plan_destroy(plan_)); }
+  CufftPlan(CufftPlan &&other) noexcept : plan_(std::exchange(other.plan_, nullptr)) {}
+  CufftPlan &operator=(CufftPlan &&other) noexcept {
+    std::swap(plan_, other.plan_);
+    return *this;
+  }
+  CufftPlan(const CufftPlan &) = delete;
+  CufftPlan &operator=(const CufftPlan &) = delete;
+
+  plinth_cufft_plan_t get() const noexcept { return plan_; }
+  void execute(const void *input, void *output, CufftDirection direction = CufftDirection::forward) const {
+    check(plinth_cufft_execute(plan_, input, output, static_cast<std::int32_t>(direction)));
+  }
+
+ private:
+  plinth_cufft_plan_t plan_;
+};
+
+/*! Has a plan for the calling thread alone, for as long as it lives: for calls of cuFFT's own. The plan must not go
+ *  before it does. */
+class CufftPlanGuard {
+ public:
+  explicit CufftPlanGuard(const CufftPlan &plan) : plan_(plan.get()) {
+    check(plinth_cufft_acquire_plan(plan_, &native_));
+  }
+  ~CufftPlanGuard() { static_cast<void>(plinth_cufft_release_plan(plan_)); }
+  CufftPlanGuard(const CufftPlanGuard &) = delete;
+  CufftPlanGuard &operator=(const CufftPlanGuard &) = delete;
+
+  /*! The cufftHandle. */
+  std::int32_t native() const noexcept { return native_; }
+
+ private:
+  plinth_cufft_plan_t plan_;
+  std::int32_t native_ = 0;
+};
+
+/*! torch.backends.cuda.cufft_plan_cache. */
+namespace cufft_plan_cache {
+
+inline std::int64_t max_size(std::int32_t device = -1) {
+  return detail::output<std::int64_t>([&](std::int64_t *out) { return plinth_cufft_plan_cache_max_size(device, out); });
+}
+inline void set_max_size(std::int64_t size, std::int32_t device = -1) {
+  check(plinth_cufft_plan_cache_set_max_size(size, device));
+}
+inline std::int64_t size(std::int32_t device = -1) {
+  return detail::output<std::int64_t>([&](std::int64_t *out) { return plinth_cufft_plan_cache_size(device, out); });
+}
+inline void clear(std::int32_t device = -1) { check(plinth_cufft_plan_cache_clear(device)); }
+
+}  // namespace cufft_plan_cache
+
+/* ---- Green contexts ---- */
+
+/*! A part of a device's multiprocessors, destroyed with its object. Can be moved, not copied. */
+class GreenContext {
+ public:
+  explicit GreenContext(std::int32_t num_sms, std::int32_t device = -1)
+      : context_(detail::output<plinth_green_context_t>(
+            [&](plinth_green_context_t *out) { return plinth_green_context_create(num_sms, device, out); })) {}
+  ~GreenContext() { static_cast<void>(plinth_green_context_destroy(context_)); }
+  GreenContext(GreenContext &&other) noexcept : context_(std::exchange(other.context_, nullptr)) {}
+  GreenContext &operator=(GreenContext &&other) noexcept {
+    std::swap(context_, other.context_);
+    return *this;
+  }
+  GreenContext(const GreenContext &) = delete;
+  GreenContext &operator=(const GreenContext &) = delete;
+
+  plinth_green_context_t get() const noexcept { return context_; }
+  /*! Destroys it now, and tells of errors, after which it is as before. */
+  void destroy() {
+    check(plinth_green_context_destroy(context_));
+    context_ = nullptr;
+  }
+  /*! One of its streams, in turn. */
+  StreamView stream() const {
+    return StreamView(detail::output<plinth_stream_t>(
+        [&](plinth_stream_t *out) { return plinth_green_context_stream(context_, out); }));
+  }
+  std::int32_t num_sms() const {
+    return detail::output<std::int32_t>(
+        [&](std::int32_t *out) { return plinth_green_context_num_sms(context_, out); });
+  }
+  std::int32_t device() const {
+    return detail::output<std::int32_t>([&](std::int32_t *out) { return plinth_green_context_device(context_, out); });
+  }
+  /*! The CUgreenCtx, and the CUcontext that is made of it. */
+  void *native() const {
+    return detail::output<void *>([&](void **out) { return plinth_green_context_native(context_, out, nullptr); });
+  }
+  void *as_context() const {
+    return detail::output<void *>([&](void **out) { return plinth_green_context_native(context_, nullptr, out); });
+  }
+
+ private:
+  plinth_green_context_t context_;
+};
+
+/*! Lets the calling thread work on a green context for as long as it lives. The green context must not go before it
+ *  does. */
+class GreenContextGuard {
+ public:
+  explicit GreenContextGuard(const GreenContext &context) : context_(context.get()) {
+    check(plinth_green_context_set_context(context_));
+  }
+  ~GreenContextGuard() { static_cast<void>(plinth_green_context_pop_context(context_)); }
+  GreenContextGuard(const GreenContextGuard &) = delete;
+  GreenContextGuard &operator=(const GreenContextGuard &) = delete;
+
+ private:
+  plinth_green_context_t context_;
+};
+
+}  // namespace plinth
+
+#endif /* PLINTH_LIBRARIES_HPP */

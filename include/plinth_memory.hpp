@@ -1,0 +1,449 @@
+/*!
+ * @file plinth_memory.hpp
+ * @brief The caching allocator in C++17: buffers, pools, figures, history and snapshots. plinth.hpp includes it.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+
+#ifndef PLINTH_MEMORY_HPP
+#define PLINTH_MEMORY_HPP
+
+#include "plinth_callbacks.hpp"
+#include "plinth_core.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace plinth {
+
+/* ---- Memory of the caching allocator ---- */
+
+/*! Device memory of the caching allocator, freed with its object. Can be moved, not copied. */
+class DeviceBuffer {
+ public:
+  DeviceBuffer() noexcept = default;
+  /*! For work in the thread's current stream of the device. */
+  explicit DeviceBuffer(std::size_t bytes, std::int32_t device = -1)
+      : memory_(alloc(bytes, device, current_stream(device))), size_(bytes) {}
+  /*! For work in a stream, on its device: to be named for the default stream of one that is not current. */
+  DeviceBuffer(std::size_t bytes, StreamView stream, std::int32_t device = -1)
+      : memory_(alloc(bytes, device >= 0 ? device : stream.device(), stream)), size_(bytes) {}
+
+  ~DeviceBuffer() { static_cast<void>(plinth_caching_allocator_delete(memory_)); }
+  DeviceBuffer(DeviceBuffer &&other) noexcept
+      : memory_(std::exchange(other.memory_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  DeviceBuffer &operator=(DeviceBuffer &&other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  DeviceBuffer(const DeviceBuffer &) = delete;
+  DeviceBuffer &operator=(const DeviceBuffer &) = delete;
+
+  /*! The address, which means something to devices only; NULL without memory. */
+  void *get() const noexcept { return memory_; }
+  template <class T>
+  T *as() const noexcept {
+    return static_cast<T *>(memory_);
+  }
+  /*! The bytes that were asked for. */
+  std::size_t size() const noexcept { return size_; }
+
+  /*! Tells of work in another stream that uses the memory. */
+  void record_stream(StreamView stream) { check(plinth_record_stream(memory_, stream.get())); }
+
+  /*! Frees the memory now, and tells of errors. */
+  void free() {
+    size_ = 0;
+    check(plinth_caching_allocator_delete(std::exchange(memory_, nullptr)));
+  }
+  /*! Gives the memory away: the caller frees it with plinth_caching_allocator_delete. */
+  void *release() noexcept {
+    size_ = 0;
+    return std::exchange(memory_, nullptr);
+  }
+
+ private:
+  static void *alloc(std::size_t bytes, std::int32_t device, StreamView stream) {
+    return detail::output<void *>(
+        [&](void **out) { return plinth_caching_allocator_alloc(bytes, device, stream.get(), out); });
+  }
+
+  void *memory_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+inline void empty_cache() { check(plinth_empty_cache()); }
+
+namespace detail {
+inline std::size_t bytes_of(plinth_status_t (*call)(std::int32_t, std::size_t *), std::int32_t device) {
+  return output<std::size_t>([&](std::size_t *out) { return call(device, out); });
+}
+
+/*! The figures of a call, whose struct knows its size. */
+template <class Stats, class Call>
+Stats sized_output(Call &&call) {
+  Stats stats{};
+  stats.struct_size = sizeof stats;
+  check(std::forward<Call>(call)(&stats));
+  return stats;
+}
+}  // namespace detail
+
+/* ---- Limits and settings ---- */
+
+inline void set_per_process_memory_fraction(double fraction, std::int32_t device = -1) {
+  check(plinth_set_per_process_memory_fraction(fraction, device));
+}
+inline double per_process_memory_fraction(std::int32_t device = -1) {
+  return detail::output<double>([&](double *out) { return plinth_get_per_process_memory_fraction(device, out); });
+}
+/*! "key:value,key:value", as PLINTH_ALLOC_CONF. */
+inline void set_allocator_settings(const std::string &settings) {
+  check(plinth_set_allocator_settings(settings.c_str()));
+}
+inline std::string allocator_settings() { return detail::text(plinth_get_allocator_settings); }
+inline std::string allocator_backend() { return detail::output<const char *>(plinth_get_allocator_backend); }
+inline void caching_allocator_enable(bool enable) { check(plinth_caching_allocator_enable(enable)); }
+inline bool caching_allocator_is_enabled() { return detail::output<bool>(plinth_caching_allocator_is_enabled); }
+
+/* ---- Figures ---- */
+
+inline std::size_t memory_allocated(std::int32_t device = -1) {
+  return detail::bytes_of(plinth_memory_allocated, device);
+}
+inline std::size_t max_memory_allocated(std::int32_t device = -1) {
+  return detail::bytes_of(plinth_max_memory_allocated, device);
+}
+inline std::size_t memory_reserved(std::int32_t device = -1) { return detail::bytes_of(plinth_memory_reserved, device); }
+inline std::size_t max_memory_reserved(std::int32_t device = -1) {
+  return detail::bytes_of(plinth_max_memory_reserved, device);
+}
+inline void reset_peak_memory_stats(std::int32_t device = -1) { check(plinth_reset_peak_memory_stats(device)); }
+inline void reset_accumulated_memory_stats(std::int32_t device = -1) {
+  check(plinth_reset_accumulated_memory_stats(device));
+}
+
+using MemoryStats = plinth_memory_stats_t;
+
+inline MemoryStats memory_stats(std::int32_t device = -1) {
+  return detail::sized_output<MemoryStats>([&](MemoryStats *out) { return plinth_memory_stats(device, out); });
+}
+/*! Of what was allocated for one stream. */
+inline MemoryStats stream_memory_stats(StreamView stream) {
+  return detail::sized_output<MemoryStats>(
+      [&](MemoryStats *out) { return plinth_stream_memory_stats(stream.get(), out); });
+}
+/*! Calls `visitor(const char *name, std::int64_t value)` for each figure. What it throws ends the visit. */
+template <class Visitor>
+void memory_stats_each(Visitor &&visitor, std::int32_t device = -1) {
+  using Visit = detail::Visit<std::remove_reference_t<Visitor>>;
+  Visit visit(visitor);
+  const auto show = [](const char *name, std::int64_t value, void *context) { Visit::of(context).show(name, value); };
+  visit.finish(plinth_memory_stats_each(device, show, &visit));
+}
+inline std::string memory_stats_json(std::int32_t device = -1, bool nested = false) {
+  return detail::text([&](char **out) { return plinth_memory_stats_as_json(device, nested, out); });
+}
+/*! A table, to be printed. */
+inline std::string memory_summary(std::int32_t device = -1, bool abbreviated = false) {
+  return detail::text([&](char **out) { return plinth_memory_summary(device, abbreviated, out); });
+}
+
+using PointerAttributes = plinth_pointer_attributes_t;
+
+inline PointerAttributes pointer_attributes(const void *pointer) {
+  return detail::sized_output<PointerAttributes>(
+      [&](PointerAttributes *out) { return plinth_pointer_attributes(pointer, out); });
+}
+
+/* ---- Allocators of the program's own ---- */
+
+/*! An allocator of two functions of a shared library, its handle destroyed with its object. Can be moved, not copied. */
+class PluggableAllocator {
+ public:
+  PluggableAllocator(const std::string &path, const std::string &alloc, const std::string &free)
+      : allocator_(detail::output<plinth_pluggable_allocator_t>([&](plinth_pluggable_allocator_t *out) {
+          return plinth_pluggable_allocator_create(path.c_str(), alloc.c_str(), free.c_str(), out);
+        })) {}
+  ~PluggableAllocator() { static_cast<void>(plinth_pluggable_allocator_destroy(allocator_)); }
+  PluggableAllocator(PluggableAllocator &&other) noexcept : allocator_(std::exchange(other.allocator_, nullptr)) {}
+  PluggableAllocator &operator=(PluggableAllocator &&other) noexcept {
+    std::swap(allocator_, other.allocator_);
+    return *this;
+  }
+  PluggableAllocator(const PluggableAllocator &) = delete;
+  PluggableAllocator &operator=(const PluggableAllocator &) = delete;
+
+  plinth_pluggable_allocator_t get() const noexcept { return allocator_; }
+  void set_hooks(const plinth_allocator_hooks_t &hooks) {
+    check(plinth_pluggable_allocator_set_hooks(allocator_, &hooks));
+  }
+
+ private:
+  plinth_pluggable_allocator_t allocator_;
+};
+
+inline void change_current_allocator(const PluggableAllocator &allocator) {
+  check(plinth_change_current_allocator(allocator.get()));
+}
+
+/* ---- Pools ---- */
+
+/*! How a pool is made. */
+struct MemPoolOptions {
+  /*! Whether requests to the default pool may use its free memory when there is no other. */
+  bool use_on_oom = false;
+  /*! Whether a free block is given out whole. */
+  bool no_split = false;
+};
+
+/*! torch.cuda.MemPool: memory apart from all other, given up with its object. Can be moved, not copied. What is allocated
+ *  in it stays valid. MemPoolGuard lets requests go to it. */
+class MemPool {
+ public:
+  explicit MemPool(const MemPoolOptions &options = {})
+      : pool_(detail::output<plinth_pool_id_t>([&](plinth_pool_id_t *out) {
+          return plinth_mem_pool_create(options.use_on_oom, options.no_split, out);
+        })) {}
+  /*! With memory of an allocator of the program's own. */
+  explicit MemPool(const PluggableAllocator &allocator, const MemPoolOptions &options = {})
+      : pool_(detail::output<plinth_pool_id_t>([&](plinth_pool_id_t *out) {
+          return plinth_mem_pool_create_with_allocator(allocator.get(), options.use_on_oom, options.no_split, out);
+        })) {}
+  ~MemPool() { destroy(); }
+  MemPool(MemPool &&other) noexcept : pool_(std::exchange(other.pool_, plinth_pool_id_t{0, 0})) {}
+  MemPool &operator=(MemPool &&other) noexcept {
+    std::swap(pool_, other.pool_);
+    return *this;
+  }
+  MemPool(const MemPool &) = delete;
+  MemPool &operator=(const MemPool &) = delete;
+
+  /*! Its name, which graphs take, too; {0, 0} when it was moved away. */
+  plinth_pool_id_t id() const noexcept { return pool_; }
+
+  /*! Bytes that it may hold on each device; SIZE_MAX is no budget. */
+  void set_budget(std::size_t bytes) { check(plinth_mem_pool_set_budget(pool_, bytes)); }
+  std::size_t budget() const {
+    return detail::output<std::size_t>([&](std::size_t *out) { return plinth_mem_pool_get_budget(pool_, out); });
+  }
+  void set_use_on_oom(bool use) { check(plinth_mem_pool_set_use_on_oom(pool_, use)); }
+  std::int32_t use_count(std::int32_t device = -1) const {
+    return detail::output<std::int32_t>(
+        [&](std::int32_t *out) { return plinth_mem_pool_use_count(pool_, device, out); });
+  }
+
+  /*! Bytes of the pool on a device. */
+  struct Memory {
+    std::size_t allocated;
+    std::size_t reserved;
+  };
+  Memory memory(std::int32_t device = -1) const {
+    Memory found{};
+    check(plinth_mem_pool_memory(pool_, device, &found.allocated, &found.reserved));
+    return found;
+  }
+  MemoryStats stats(std::int32_t device = -1) const {
+    return detail::sized_output<MemoryStats>(
+        [&](MemoryStats *out) { return plinth_mem_pool_stats(pool_, device, out); });
+  }
+  /*! JSON, as memory_snapshot(). */
+  std::string snapshot(bool include_traces = true) const {
+    return detail::text([&](char **out) { return plinth_mem_pool_snapshot(pool_, include_traces, out); });
+  }
+
+ private:
+  void destroy() noexcept {
+    if (pool_.owner != 0 || pool_.index != 0) static_cast<void>(plinth_mem_pool_destroy(pool_));
+  }
+
+  plinth_pool_id_t pool_;
+};
+
+/*! Lets requests go to a pool for as long as it lives, torch.cuda.use_mem_pool: those of the calling thread, which also
+ *  ends it, or those for one stream. The pool may go before the block does. */
+class MemPoolGuard {
+ public:
+  explicit MemPoolGuard(plinth_pool_id_t pool, std::int32_t device = -1)
+      : pool_(pool), device_(device >= 0 ? device : current_device()) {
+    check(plinth_begin_allocate_current_thread_to_pool(device_, pool_));
+  }
+  explicit MemPoolGuard(const MemPool &pool, std::int32_t device = -1) : MemPoolGuard(pool.id(), device) {}
+  MemPoolGuard(plinth_pool_id_t pool, StreamView stream, std::int32_t device = -1)
+      : pool_(pool), device_(device >= 0 ? device : stream.device()) {
+    check(plinth_begin_allocate_current_stream_to_pool(device_, stream.get(), pool_));
+  }
+  MemPoolGuard(const MemPool &pool, StreamView stream, std::int32_t device = -1)
+      : MemPoolGuard(pool.id(), stream, device) {}
+  ~MemPoolGuard() {
+    static_cast<void>(plinth_end_allocate_to_pool(device_, pool_));
+    static_cast<void>(plinth_release_pool(device_, pool_));
+  }
+  MemPoolGuard(const MemPoolGuard &) = delete;
+  MemPoolGuard &operator=(const MemPoolGuard &) = delete;
+
+ private:
+  plinth_pool_id_t pool_;
+  std::int32_t device_;
+};
+
+/* ---- Out of memory ---- */
+
+namespace detail {
+using OutOfMemory = Callbacks<void, std::int32_t, std::size_t, std::size_t, std::size_t>;
+using FreeMemory = Callbacks<bool, std::int32_t, std::size_t>;
+using TraceTracker = Callbacks<void, const plinth_memory_history_entry_t *>;
+}  // namespace detail
+
+/*! Hears of requests that fail for want of memory, for as long as it lives: `function(device, requested, total, free)`.
+ *  It may be called by several threads at once, and must not throw. */
+class OutOfMemoryObserver {
+ public:
+  explicit OutOfMemoryObserver(detail::OutOfMemory::Function function) : held_(std::move(function)) {
+    check(plinth_attach_out_of_memory_observer(&detail::OutOfMemory::call, held_.context()));
+  }
+  ~OutOfMemoryObserver() {
+    static_cast<void>(plinth_detach_out_of_memory_observer(&detail::OutOfMemory::call, held_.context()));
+  }
+  OutOfMemoryObserver(const OutOfMemoryObserver &) = delete;
+  OutOfMemoryObserver &operator=(const OutOfMemoryObserver &) = delete;
+
+ private:
+  detail::OutOfMemory held_;
+};
+
+/*! Frees what the program can do without, for as long as it lives: `function(device, size)` tells whether it freed
+ *  anything. It may be called by several threads at once, and must not throw. */
+class FreeMemoryCallback {
+ public:
+  explicit FreeMemoryCallback(detail::FreeMemory::Function function) : held_(std::move(function)) {
+    check(plinth_add_free_memory_callback(&detail::FreeMemory::call, held_.context()));
+  }
+  ~FreeMemoryCallback() {
+    static_cast<void>(plinth_remove_free_memory_callback(&detail::FreeMemory::call, held_.context()));
+  }
+  FreeMemoryCallback(const FreeMemoryCallback &) = delete;
+  FreeMemoryCallback &operator=(const FreeMemoryCallback &) = delete;
+
+ private:
+  detail::FreeMemory held_;
+};
+
+/* ---- History and snapshots ---- */
+
+using MemoryHistoryOptions = plinth_memory_history_options_t;
+
+/*! torch's defaults: everything, without end. */
+inline MemoryHistoryOptions memory_history_options() noexcept { return PLINTH_MEMORY_HISTORY_OPTIONS_INIT; }
+
+inline void record_memory_history(const MemoryHistoryOptions &options = memory_history_options()) {
+  check(plinth_record_memory_history(&options));
+}
+/*! Ends the history, and forgets it. */
+inline void stop_memory_history() {
+  MemoryHistoryOptions options = memory_history_options();
+  options.enabled = PLINTH_MEMORY_HISTORY_OFF;
+  record_memory_history(options);
+}
+inline bool memory_history_is_enabled() { return detail::output<bool>(plinth_memory_history_is_enabled); }
+
+/*! Calls `visitor(const plinth_memory_history_entry_t &)` for each entry, the oldest first. What it throws ends the
+ *  visit; so with the visitors below. */
+template <class Visitor>
+void memory_history_each(Visitor &&visitor, std::int32_t device = -1) {
+  using Visit = detail::Visit<std::remove_reference_t<Visitor>>;
+  Visit visit(visitor);
+  const auto show = [](const plinth_memory_history_entry_t *entry, void *context) { Visit::of(context).show(*entry); };
+  visit.finish(plinth_memory_history_each(device, show, &visit));
+}
+/*! Calls `visitor(const char *name, const char *file, std::uint32_t line)` for each function, the innermost first. */
+template <class Visitor>
+void memory_stack_each(std::uint32_t stack, Visitor &&visitor) {
+  using Visit = detail::Visit<std::remove_reference_t<Visitor>>;
+  Visit visit(visitor);
+  const auto show = [](const char *name, const char *file, std::uint32_t line, void *context) {
+    Visit::of(context).show(name, file, line);
+  };
+  visit.finish(plinth_memory_stack_each(stack, show, &visit));
+}
+/*! Calls `visitor(std::int32_t device, std::uint64_t time_us, const char *name, bool begin)` for each. */
+template <class Visitor>
+void memory_annotations_each(Visitor &&visitor) {
+  using Visit = detail::Visit<std::remove_reference_t<Visitor>>;
+  Visit visit(visitor);
+  const auto show = [](std::int32_t device, std::uint64_t time_us, const char *name, bool begin, void *context) {
+    Visit::of(context).show(device, time_us, name, begin);
+  };
+  visit.finish(plinth_memory_annotations_each(show, &visit));
+}
+inline const char *memory_action_name(std::int32_t action) noexcept { return plinth_memory_action_name(action); }
+inline void set_memory_metadata(const std::string &text) { check(plinth_set_memory_metadata(text.c_str())); }
+inline std::string memory_metadata() { return detail::text(plinth_get_memory_metadata); }
+
+/*! Notes in the history that something begins, and with its object that it ends. */
+class MemoryAnnotation {
+ public:
+  explicit MemoryAnnotation(std::string name) : name_(std::move(name)) {
+    check(plinth_memory_annotation_begin(name_.c_str()));
+  }
+  ~MemoryAnnotation() { static_cast<void>(plinth_memory_annotation_end(name_.c_str())); }
+  MemoryAnnotation(const MemoryAnnotation &) = delete;
+  MemoryAnnotation &operator=(const MemoryAnnotation &) = delete;
+
+ private:
+  std::string name_;
+};
+
+/*! Is shown what a history would have, for as long as it lives: `function(const plinth_memory_history_entry_t *)`. It must
+ *  not throw. */
+class AllocatorTraceTracker {
+ public:
+  explicit AllocatorTraceTracker(detail::TraceTracker::Function function) : held_(std::move(function)) {
+    check(plinth_attach_allocator_trace_tracker(&detail::TraceTracker::call, held_.context()));
+  }
+  ~AllocatorTraceTracker() {
+    static_cast<void>(plinth_detach_allocator_trace_tracker(&detail::TraceTracker::call, held_.context()));
+  }
+  AllocatorTraceTracker(const AllocatorTraceTracker &) = delete;
+  AllocatorTraceTracker &operator=(const AllocatorTraceTracker &) = delete;
+
+ private:
+  detail::TraceTracker held_;
+};
+
+/*! How a snapshot is written. */
+enum class SnapshotFormat : plinth_snapshot_format_t {
+  by_name = PLINTH_SNAPSHOT_BY_NAME,
+  pickle = PLINTH_SNAPSHOT_PICKLE,
+  json = PLINTH_SNAPSHOT_JSON,
+  html = PLINTH_SNAPSHOT_HTML
+};
+
+inline void dump_snapshot(const std::string &path, SnapshotFormat format = SnapshotFormat::by_name) {
+  check(plinth_dump_snapshot_as(path.c_str(), static_cast<plinth_snapshot_format_t>(format)));
+}
+/*! JSON. */
+inline std::string memory_snapshot(bool include_traces = true) {
+  return detail::text([&](char **out) { return plinth_memory_snapshot(include_traces, out); });
+}
+/*! Calls `visitor(const plinth_memory_segment_t &, const plinth_memory_block_t *)`, the block NULL once for each segment,
+ *  before its blocks. */
+template <class Visitor>
+void memory_snapshot_each(Visitor &&visitor) {
+  using Visit = detail::Visit<std::remove_reference_t<Visitor>>;
+  Visit visit(visitor);
+  const auto show = [](const plinth_memory_segment_t *segment, const plinth_memory_block_t *block, void *context) {
+    return Visit::of(context).show(*segment, block);
+  };
+  visit.finish(plinth_memory_snapshot_each(show, &visit));
+}
+inline void trace_start(const std::string &path) { check(plinth_trace_start(path.c_str())); }
+inline void trace_stop() { check(plinth_trace_stop()); }
+
+}  // namespace plinth
+
+#endif /* PLINTH_MEMORY_HPP */
