@@ -131,17 +131,15 @@ TEST(arguments_have_the_kinds_of_their_types) {
   CHECK_EQ(kind_of(1.0), PLINTH_ARGUMENT_FLOAT64);
   CHECK_EQ(kind_of('x'), PLINTH_ARGUMENT_BYTES);
   CHECK_EQ(kind_of(pair), PLINTH_ARGUMENT_BYTES);
-  // The last member, by its place and not by its name.
   const auto access_of = [&](const auto &value) {
-    std::int32_t access = -1;
     const plinth_kernel_argument_t made = plinth::detail::kernel_argument(value);
-    std::memcpy(&access, reinterpret_cast<const char *>(&made.kind) + sizeof made.kind, sizeof access);
     CHECK(made.value == &tensor && made.kind == PLINTH_ARGUMENT_TENSOR && made.bytes == 0);
-    return access;
+    return made.access;
   };
   CHECK_EQ(access_of(tensor), 0);
   CHECK_EQ(access_of(plinth::reads(tensor)), PLINTH_SANITIZER_READ);
   CHECK_EQ(access_of(plinth::writes(tensor)), PLINTH_SANITIZER_WRITE);
+  CHECK_EQ(access_of(plinth::reads_and_writes(tensor)), PLINTH_SANITIZER_READ | PLINTH_SANITIZER_WRITE);
 }
 
 TEST(kernels_of_a_module_are_launched) {

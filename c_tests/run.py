@@ -164,6 +164,16 @@ def build(programs, arguments, pool):
     return worked
 
 
+def may_match(program, pattern):
+    """Whether tests of a program may be among those that are wanted: its name is what stands before the first slash."""
+    head, slash, _ = pattern.partition("/")
+    try:
+        return not slash or re.search(head + slash, program.name + "/") is not None
+    except re.error:
+        # The slash is inside of a group.
+        return True
+
+
 def environment(program, arguments, variant):
     """The environment of a program's tests."""
     values = {**os.environ, "PLINTH_DEVICE": arguments.device, **program.env, **variant}
@@ -294,6 +304,7 @@ def main():
     arguments.lib, arguments.include, arguments.build = (
         folder.resolve() for folder in (arguments.lib, arguments.include, arguments.build))
     programs = [Program(source) for source in sorted([*HERE.glob("*.c"), *HERE.glob("*.cpp")])]
+    programs = [program for program in programs if may_match(program, arguments.filter)]
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, give_up)
     started = time.monotonic()

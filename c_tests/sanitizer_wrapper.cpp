@@ -69,6 +69,23 @@ TEST(races_are_found_and_told) {
   CHECK(sanitizer::count().reports == 0 && sanitizer::text().empty());
 }
 
+TEST(nodes_of_graphs_are_told_of) {
+  const sanitizer::Guard guard(sanitizer::Mode::collect);
+  const plinth::Stream here, there;
+  unsigned char bytes[64] = {0};
+  plinth::Graph graph = plinth::empty_graph();
+  auto nothing = []() noexcept {};
+  const plinth::GraphNode node = plinth::add_host(graph, {}, nothing);
+  sanitizer::graph_operation(graph, node, "scale", {sanitizer::writes(bytes, 16)});
+  graph.instantiate();
+  sanitizer::operation("sum", {sanitizer::reads(bytes + 8, 8)}, there);
+  const plinth::StreamGuard current(here);
+  graph.replay();
+  CHECK_EQ(sanitizer::count().reports, 1);
+  CHECK(sanitizer::text().find("scale") != std::string::npos);
+  plinth::synchronize();
+}
+
 TEST(what_is_ordered_is_clean) {
   Race race;
   const sanitizer::Guard guard;

@@ -162,15 +162,19 @@ class Launch {
   bool has_stream_ = false;
 };
 
-/*! A tensor as an argument, with what the kernel does to it; see reads() and writes(). */
+/*! A tensor as an argument, with what the kernel does to it, for the stream sanitizer; see reads() and writes(). */
 struct TensorArgument {
   const DLTensor *tensor;
-  std::int32_t access;
+  std::uint32_t access;
 };
 /*! The kernel only reads the tensor. */
 inline TensorArgument reads(const DLTensor &tensor) noexcept { return {&tensor, PLINTH_SANITIZER_READ}; }
 /*! The kernel writes the tensor, and does not read it. */
 inline TensorArgument writes(const DLTensor &tensor) noexcept { return {&tensor, PLINTH_SANITIZER_WRITE}; }
+/*! The kernel does both. */
+inline TensorArgument reads_and_writes(const DLTensor &tensor) noexcept {
+  return {&tensor, PLINTH_SANITIZER_READ | PLINTH_SANITIZER_WRITE};
+}
 
 namespace detail {
 /*! A value as an argument; it must be there until the launch returns. */

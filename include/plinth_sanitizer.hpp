@@ -10,6 +10,7 @@
 
 #include "plinth_callbacks.hpp"
 #include "plinth_core.hpp"
+#include "plinth_graph.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -76,6 +77,15 @@ inline void operation(const char *name, std::initializer_list<Access> accesses, 
 template <class Accesses>
 void operation(const char *name, const Accesses &accesses, StreamView stream = current_stream()) {
   check(plinth_sanitizer_operation(name, std::data(accesses), std::size(accesses), stream.get()));
+}
+/*! Tells what a node of a graph that was built does at each replay. */
+inline void graph_operation(GraphView graph, plinth_graph_node_t node, const char *name,
+                            std::initializer_list<Access> accesses) {
+  check(plinth_sanitizer_graph_operation(graph.get(), node, name, accesses.begin(), accesses.size()));
+}
+template <class Accesses>
+void graph_operation(GraphView graph, plinth_graph_node_t node, const char *name, const Accesses &accesses) {
+  check(plinth_sanitizer_graph_operation(graph.get(), node, name, std::data(accesses), std::size(accesses)));
 }
 /*! Tells of work that the CPU does now. */
 inline void host_operation(const char *name, std::initializer_list<Access> accesses) {
