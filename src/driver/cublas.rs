@@ -48,7 +48,7 @@ calls! {
 const LIBRARY: Sought = Sought {
     what: "cuBLAS",
     variable: "PLINTH_CUBLAS_LIBRARY",
-    names: &[c"libcublas.so.13", c"libcublas.so.12", c"libcublas.so.11"],
+    names: &[(13, c"libcublas.so.13"), (12, c"libcublas.so.12"), (11, c"libcublas.so.11")],
     in_toolkit: true,
     in_packages: &["nvidia/cu13/lib", "nvidia/cublas/lib"],
 };

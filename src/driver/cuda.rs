@@ -7,7 +7,7 @@
 
 use super::{
     Code, Driver, Kind, codes,
-    library::Library,
+    library::{self, Library},
     table::{Call, Table},
 };
 use crate::{
@@ -32,7 +32,13 @@ pub fn load(faulty: bool) -> Result<Driver> {
     // states. The library is never closed.
     let (table, missing) = unsafe { Table::from_symbols(|call| resolver.find(call)) };
     match missing {
-        None => Ok(Driver::new(Kind::Cuda, table, faulty)),
+        None => {
+            let mut version = 0;
+            // SAFETY: the output is a live local. The call needs no initialised driver, and one that fails leaves 0.
+            unsafe { (table.cuDriverGetVersion)(&mut version) };
+            library::note_driver(version);
+            Ok(Driver::new(Kind::Cuda, table, faulty))
+        }
         Some(call) => Err(Error::new(
             Status::DRIVER_TOO_OLD,
             format!(

@@ -54,7 +54,7 @@ calls! {
 const LIBRARY: Sought = Sought {
     what: "cuFFT",
     variable: "PLINTH_CUFFT_LIBRARY",
-    names: &[c"libcufft.so.12", c"libcufft.so.11", c"libcufft.so.10"],
+    names: &[(13, c"libcufft.so.12"), (12, c"libcufft.so.11"), (11, c"libcufft.so.10")],
     in_toolkit: true,
     in_packages: &["nvidia/cu13/lib", "nvidia/cufft/lib"],
 };

@@ -34,7 +34,7 @@ calls! {
 const LIBRARY: Sought = Sought {
     what: "cuSOLVER",
     variable: "PLINTH_CUSOLVER_LIBRARY",
-    names: &[c"libcusolver.so.12", c"libcusolver.so.11"],
+    names: &[(13, c"libcusolver.so.12"), (12, c"libcusolver.so.11")],
     in_toolkit: true,
     in_packages: &["nvidia/cu13/lib", "nvidia/cusolver/lib"],
 };

@@ -9,6 +9,7 @@ use std::{
     fs,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 /// A loaded library. It is never closed: threads of its own may run in it, and CUDA's do not survive it.
@@ -83,8 +84,8 @@ pub struct Sought {
     pub what: &'static str,
     /// The variable that names its file. Where it is set, only that file is tried.
     pub variable: &'static str,
-    /// The names that its file may have, the best first.
-    pub names: &'static [&'static CStr],
+    /// The names that its file may have, the newest first, each with the major version of the CUDA that it belongs to, 0 for any.
+    pub names: &'static [(u32, &'static CStr)],
     /// Whether CUDA's toolkit has it.
     pub in_toolkit: bool,
     /// The folders that Python's packages put it into, below a folder of packages.
@@ -94,18 +95,19 @@ pub struct Sought {
 impl Sought {
     /// Finds and loads it: the file that the variable names; else one that the process has loaded already, whatever its
     /// path; else what the system finds by name; else in CUDA's toolkit; else among Python's packages. The error is a
-    /// sentence that tells what was tried.
+    /// sentence that tells what was tried. What is too new for the driver comes last.
     pub fn find(&self) -> Result<Library, String> {
         let Sought { what, variable, .. } = *self;
+        let names = suitable(self.names, DRIVER.load(Ordering::Relaxed));
         if let Some(path) = env::var_os(variable).filter(|path| !path.is_empty()) {
             return Library::open_path(&path)
                 .map_err(|reason| format!("{what} is needed, and {variable} cannot be loaded ({reason})"));
         }
-        if let Some(library) = self.names.iter().find_map(|name| Library::loaded(name)) {
+        if let Some(library) = names.iter().find_map(|name| Library::loaded(name)) {
             return Ok(library);
         }
         let mut reason = None;
-        for name in self.names {
+        for name in &names {
             match Library::open(name) {
                 Ok(library) => return Ok(library),
                 Err(why) => reason = reason.or(Some(why)),
@@ -116,14 +118,14 @@ impl Sought {
         let in_packages =
             packages.iter().flat_map(|folder| self.in_packages.iter().map(move |inner| folder.join(inner)));
         for folder in toolkits.iter().cloned().chain(in_packages) {
-            let files = self.names.iter().map(|name| folder.join(OsStr::from_bytes(name.to_bytes())));
+            let files = names.iter().map(|name| folder.join(OsStr::from_bytes(name.to_bytes())));
             for file in files.filter(|file| file.is_file()) {
                 if let Ok(library) = Library::open_path(file.as_os_str()) {
                     return Ok(library);
                 }
             }
         }
-        let name = self.names.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+        let name = names.first().map(|name| name.to_string_lossy()).unwrap_or_default();
         let toolkit = if self.in_toolkit { ", nor in a toolkit of CUDA's" } else { "" };
         Err(format!(
             "{what} is needed, and not found: {name} is neither where the system finds libraries ({}){toolkit}, nor in any \
@@ -132,6 +134,22 @@ impl Sought {
             packages.len()
         ))
     }
+}
+
+/// The major version of the CUDA that the machine's driver knows, once there is one.
+static DRIVER: AtomicU32 = AtomicU32::new(0);
+
+/// Notes how new the machine's driver is, which has to run what libraries bring: 13000 is 13.0.
+pub(super) fn note_driver(version: c_int) {
+    DRIVER.store(u32::try_from(version / 1000).unwrap_or(0), Ordering::Relaxed);
+}
+
+/// The names in the order in which they are tried with a driver, 0 for one that is not known.
+fn suitable(names: &[(u32, &'static CStr)], driver: u32) -> Vec<&'static CStr> {
+    let is_new = |major: u32| driver != 0 && major > driver;
+    let mut sorted = names.to_vec();
+    sorted.sort_by_key(|(major, _)| is_new(*major));
+    sorted.into_iter().map(|(_, name)| name).collect()
 }
 
 /// The folders where a toolkit of CUDA's has its libraries.
@@ -156,4 +174,17 @@ pub fn package_folders() -> Vec<PathBuf> {
         }
     }
     folders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_new_for_the_driver_comes_last() {
+        const NAMES: &[(u32, &CStr)] = &[(13, c"x.13"), (12, c"x.12"), (11, c"x.11"), (0, c"x")];
+        assert_eq!(suitable(NAMES, 0), [c"x.13", c"x.12", c"x.11", c"x"]);
+        assert_eq!(suitable(NAMES, 13), [c"x.13", c"x.12", c"x.11", c"x"]);
+        assert_eq!(suitable(NAMES, 12), [c"x.12", c"x.11", c"x", c"x.13"]);
+    }
 }

@@ -18,7 +18,7 @@ use std::ffi::{CStr, c_int, c_void};
 const LIBRARY: Sought = Sought {
     what: "NCCL",
     variable: "PLINTH_NCCL_LIBRARY",
-    names: &[c"libnccl.so.2"],
+    names: &[(0, c"libnccl.so.2")],
     in_toolkit: false,
     in_packages: &["nvidia/nccl/lib"],
 };

@@ -21,7 +21,7 @@ use table::{COMPILATION, Call, Code, ErrorString, RawProgram, SUCCESS, Table};
 const LIBRARY: Sought = Sought {
     what: "NVRTC",
     variable: "PLINTH_NVRTC_LIBRARY",
-    names: &[c"libnvrtc.so.13", c"libnvrtc.so.12", c"libnvrtc.so.11.2", c"libnvrtc.so"],
+    names: &[(13, c"libnvrtc.so.13"), (12, c"libnvrtc.so.12"), (11, c"libnvrtc.so.11.2"), (0, c"libnvrtc.so")],
     in_toolkit: true,
     in_packages: &["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"],
 };
