@@ -128,37 +128,41 @@ TEST(one_input_is_the_sum) {
   drop(&input);
 }
 
+/* More than other pieces are given, and so many that it takes three rounds. */
 TEST(more_inputs_than_a_launch_takes) {
-  enum { MANY = 150 };
-  static item inputs[MANY];
+  enum { MOST = 1020 };
+  static item inputs[MOST];
+  static const int counts[] = {150, MOST, 507};
   static const int kinds[] = {F32, I8, C128};
   for (int which = 0; which < 3; which++) {
+    const int count = counts[which];
     item out;
-    for (int index = 0; index < MANY; index++) {
+    for (int index = 0; index < count; index++) {
       make(&inputs[index], index % device_count(), kinds[which], 3, three, NULL, 0);
       set_numbers(&inputs[index], index);
     }
-    DLTensor last = inputs[MANY - device_count()].dl;
+    DLTensor last = inputs[count - device_count()].dl;
     want(&out, 0, 3, false);
-    CHECK_OK(reduce(inputs, MANY, &out));
+    CHECK_OK(reduce(inputs, (size_t)count, &out));
     adopt(&out, kinds[which], true);
-    expect_sum(&out, MANY, "many");
+    expect_sum(&out, count, "many");
     drop(&out);
     /* The last input but some is read in the last round, and may be the output all the same. */
-    DLTensor *row = row_of(inputs, MANY);
-    if (inputs[MANY - device_count()].device == inputs[0].device) {
-      CHECK_OK(plinth_comm_reduce_add(row, MANY, &last));
-      expect_sum(&inputs[MANY - device_count()], MANY, "many in place");
+    DLTensor *row = row_of(inputs, (size_t)count);
+    if (inputs[count - device_count()].device == inputs[0].device) {
+      CHECK_OK(plinth_comm_reduce_add(row, (size_t)count, &last));
+      expect_sum(&inputs[count - device_count()], count, "many in place");
     }
     free(row);
-    drop_all(inputs, MANY);
+    drop_all(inputs, count);
   }
 }
 
 /* Sums of one number each, given and expected as bits. */
 static uint64_t sum_of(int kind, const uint64_t *bits, int count, int32_t root) {
   static const int64_t one = 1;
-  item inputs[8], out;
+  static item inputs[1100];
+  item out;
   uint64_t sum = 0;
   for (int index = 0; index < count; index++) {
     make(&inputs[index], index % device_count(), kind, 1, &one, NULL, 0);
@@ -202,6 +206,25 @@ TEST(additions_are_in_the_order_that_was_asked_for) {
   CHECK_EQ(sum_of(F16, turned, 3, 2), 0x6800);
   CHECK_STATUS(plinth_comm_set_reduction_order(2), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_comm_get_reduction_order(NULL), PLINTH_ERROR_NULL_POINTER);
+}
+
+/* 2048 of halves and 256 of bfloat16, and ones: every second is lost where a sum is rounded. */
+TEST(narrow_sums_of_many_are_rounded_as_is_said) {
+  static uint64_t halves[1012], brains[1012];
+  for (int index = 0; index < 1012; index++) {
+    halves[index] = index == 0 ? 0x6800 : 0x3C00;
+    brains[index] = index == 0 ? 0x4380 : 0x3F80;
+  }
+  CHECK_EQ(sum_of(F16, halves, 65, 0), 0x6820);
+  CHECK_EQ(sum_of(BF16, brains, 65, 0), 0x43A0);
+  /* 2048 + 505 is no half, and goes to the even neighbour. */
+  CHECK_EQ(sum_of(F16, halves, 506, 0), 0x68FC);
+  /* With one more it would be one, but for the rounding before that. */
+  CHECK_EQ(sum_of(F16, halves, 507, 0), 0x68FC);
+  CHECK_EQ(sum_of(F16, halves, 508, 0), 0x68FD);
+  /* 2552 after 506; 505 more are 3057, which goes to 3056; and one more is lost again. */
+  CHECK_EQ(sum_of(F16, halves, 1011, 0), 0x69F8);
+  CHECK_EQ(sum_of(F16, halves, 1012, 0), 0x69F8);
 }
 
 TEST(where_numbers_end) {

@@ -442,7 +442,8 @@ typedef struct plinth_philox_state_t {
 #define PLINTH_RNG_STATE_SIZE 16
 
 /**
- * Sums are in the order of the tensors; those of 16-bit floats are rounded once, at the end.
+ * Sums are in the order of the tensors; those of 16-bit floats are made in float32 and rounded once, at the end. Only where
+ * more than 506 tensors are added is the sum of the first 506 rounded too, and then again after every 505 more.
  */
 #define PLINTH_COMM_ORDER_LIST 0
 

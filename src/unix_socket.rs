@@ -35,6 +35,18 @@ pub fn is_unix_socket(socket: RawFd) -> bool {
     result == 0 && domain == libc::AF_UNIX
 }
 
+/// Whether the process at the other end of a Unix socket is of the same user as this one.
+pub fn is_own(socket: RawFd) -> bool {
+    // SAFETY: all zeros is a valid value of this plain C structure.
+    let mut peer: libc::ucred = unsafe { std::mem::zeroed() };
+    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: both outputs are live locals, and the length is that of the first; a wrong descriptor gives an error.
+    let result =
+        unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &mut bytes) };
+    // SAFETY: this takes nothing, and never fails.
+    result == 0 && peer.uid == unsafe { libc::geteuid() }
+}
+
 /// Sends some bytes, and all of the descriptors with the first of them. Returns how many bytes went.
 pub fn send(socket: RawFd, bytes: &[u8], descriptors: &[BorrowedFd]) -> io::Result<usize> {
     let mut control: Control = [0; 80];

@@ -4,7 +4,7 @@ use super::{ReduceOp, tuning};
 use crate::{
     driver::{
         Span,
-        collective::{Operation, Table},
+        collective::{Operation, Table, WORDS},
     },
     error::{Context, Error, Result},
     kernel::Kernel,
@@ -32,8 +32,10 @@ impl Place {
     }
 }
 
-/// The most addresses of a piece on either side: there is room for both in a table.
+/// The most addresses that a piece of a copy is given: there is room for several such pieces in a table.
 pub const MOST_PLACES: usize = 64;
+/// The most addresses of a piece on both sides together: what a table has room for beside its length.
+const MOST_ADDRESSES: usize = WORDS - 1;
 /// Cuts lie at multiples of so many bytes of a piece, so that parts are as well aligned as the whole.
 const GRAIN: u64 = 256;
 
@@ -230,7 +232,7 @@ impl Pieces {
     /// Reduces the sources of every piece, and writes the result to all of its destinations, in a stream whose device
     /// reaches them.
     pub fn reduce(&self, runtime: &Runtime, stream: Stream, reduction: Reduction) -> Result<()> {
-        if self.sources > MOST_PLACES {
+        if self.sources + self.destinations > MOST_ADDRESSES {
             return self.reduce_in_rounds(runtime, stream, reduction);
         }
         self.launch(runtime, stream, reduction.kernel, reduction.width, chunk_of, |table| {
@@ -240,16 +242,21 @@ impl Pieces {
         })
     }
 
-    /// Some sources after others, with what they come to in memory of its own between.
+    /// Some sources after others, with what they come to in memory of its own between. That is of the elements' type, so
+    /// 16-bit floats are rounded after each round: no kernel writes anything wider for them.
     fn reduce_in_rounds(&self, runtime: &Runtime, stream: Stream, reduction: Reduction) -> Result<()> {
         let whole = Reduction { divisor: 0, ..reduction };
+        let Some(room) = MOST_ADDRESSES.checked_sub(self.destinations).filter(|room| *room > 1) else {
+            let message = format!("a reduction to {} places does not fit into a launch", self.destinations);
+            return Err(Error::new(Status::NOT_SUPPORTED, message));
+        };
         for (length, places) in self.each() {
             let (mut sources, destinations) = places.split_at(self.sources);
             let scratch = Scratch::alloc(length, stream)?;
             let sum = Place { span: scratch.memory(), device: stream.device };
             let mut first = None;
-            while sources.len() + usize::from(first.is_some()) > MOST_PLACES {
-                let (now, later) = sources.split_at(MOST_PLACES - 1);
+            while sources.len() + usize::from(first.is_some()) > room {
+                let (now, later) = sources.split_at(room - usize::from(first.is_some()));
                 let inputs: Vec<Place> = first.into_iter().chain(now.iter().copied()).collect();
                 let mut round = Pieces::new(inputs.len(), 1);
                 round.push(length, inputs.into_iter().chain([sum]));

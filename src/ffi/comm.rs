@@ -22,7 +22,8 @@ use crate::{
     thread,
 };
 
-/// Sums are in the order of the tensors; those of 16-bit floats are rounded once, at the end.
+/// Sums are in the order of the tensors; those of 16-bit floats are made in float32 and rounded once, at the end. Only where
+/// more than 506 tensors are added is the sum of the first 506 rounded too, and then again after every 505 more.
 pub const PLINTH_COMM_ORDER_LIST: i32 = 0;
 /// Sums are as torch's additions make them: the tensor on the destination (the last one, if there are several) first, then
 /// the others in their order, each sum rounded to the tensors' type.

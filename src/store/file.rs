@@ -4,12 +4,11 @@
 use super::{number, system};
 use crate::{communicator::patience::Patience, error::Result};
 use std::{
-    fmt::Write,
+    fmt::Write as _,
     fs::{self, File, OpenOptions, TryLockError},
     hash::{DefaultHasher, Hasher},
-    io::ErrorKind,
+    io::{self, ErrorKind, Read, Write as _},
     path::PathBuf,
-    sync::atomic::{AtomicU64, Ordering},
 };
 
 /// The longest name that is a file's name as it is, in bytes of its own.
@@ -47,13 +46,26 @@ impl Folder {
 
     /// See [`Store::set`](super::Store::set).
     pub fn set(&self, name: &str, value: &[u8]) -> Result<()> {
-        static WRITTEN: AtomicU64 = AtomicU64::new(0);
-        let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
-        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let draft = self.path.join(format!("draft-{}-{}-{number}", host.trim(), std::process::id()));
-        fs::write(&draft, value)
-            .and_then(|()| fs::rename(&draft, self.place(name)))
-            .map_err(|error| system("writing a file", &error))
+        let (mut file, draft) = self.draft(random).map_err(|error| system("making a file", &error))?;
+        let moved = file.write_all(value).and_then(|()| fs::rename(&draft, self.place(name)));
+        if moved.is_err() {
+            // It is of no use to anybody, and in nobody's way.
+            let _ = fs::remove_file(&draft);
+        }
+        moved.map_err(|error| system("writing a file", &error))
+    }
+
+    /// A file that nobody else has, by one of these names. Neither the host's name nor the process's number tells writers
+    /// apart: containers may have both in common.
+    fn draft(&self, mut name: impl FnMut() -> io::Result<String>) -> io::Result<(File, PathBuf)> {
+        loop {
+            let path = self.path.join(format!("draft-{}", name()?));
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(file) => return Ok((file, path)),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// The value of a name, if it has one.
@@ -79,6 +91,13 @@ impl Folder {
     }
 }
 
+/// A name that was not there before.
+fn random() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(format!("{:032x}", u128::from_le_bytes(bytes)))
+}
+
 /// Takes the lock of a file, until that is closed.
 fn take(lock: &File, patience: &Patience) -> Result<()> {
     patience.rest().until(
@@ -89,4 +108,47 @@ fn take(lock: &File, patience: &Patience) -> Result<()> {
             Err(TryLockError::Error(error)) => Err(system("locking a file", &error)),
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draft_is_never_what_another_writes() {
+        let path = std::env::temp_dir().join(format!("plinth-store-draft-{}", random().unwrap()));
+        let folder = Folder::open(path.to_str().unwrap()).unwrap();
+        let name = |number: u32| Ok(number.to_string());
+        let (mut first, taken) = folder.draft(|| name(1)).unwrap();
+        first.write_all(b"half of").unwrap();
+        let mut number = 0;
+        let (second, other) = folder
+            .draft(|| {
+                number += 1;
+                name(number)
+            })
+            .unwrap();
+        assert_eq!((number, other.file_name().unwrap().to_str().unwrap()), (2, "draft-2"));
+        first.write_all(b" a value").unwrap();
+        assert_eq!(fs::read(&taken).unwrap(), b"half of a value");
+        assert_eq!(second.metadata().unwrap().len(), 0);
+        assert_ne!(random().unwrap(), random().unwrap());
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn writing_leaves_no_draft() {
+        let path = std::env::temp_dir().join(format!("plinth-store-tidy-{}", random().unwrap()));
+        let folder = Folder::open(path.to_str().unwrap()).unwrap();
+        folder.set("value", b"1").unwrap();
+        // Nothing is moved onto a folder.
+        fs::create_dir(folder.place("folder")).unwrap();
+        assert!(folder.set("folder", b"1").is_err());
+        let mut left: Vec<_> = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let mut wanted = vec![folder.place("folder"), folder.place("value")];
+        left.sort();
+        wanted.sort();
+        assert_eq!(left, wanted);
+        fs::remove_dir_all(path).unwrap();
+    }
 }

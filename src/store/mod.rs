@@ -14,7 +14,7 @@ use crate::{
     status::Status,
 };
 use file::Folder;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::{cell::Cell, sync::Arc, time::Duration};
 use tcp::{Client, Server};
 
@@ -26,12 +26,12 @@ pub const MAX_VALUE: usize = 1 << 20;
 pub const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A store, as one process has it.
-pub struct Store(Mutex<Backend>);
+pub struct Store(Backend);
 
 enum Backend {
     Folder(Folder),
-    Server(Server),
-    Client(Client),
+    Server(Mutex<Server>),
+    Client(Mutex<Client>),
 }
 
 #[derive(Default)]
@@ -49,9 +49,9 @@ pub fn get(handle: u64) -> Result<Arc<Store>> {
 pub fn open(address: &str, serves: bool, limit: Duration) -> Result<u64> {
     let backend = if let Some(place) = address.strip_prefix("tcp://") {
         if serves {
-            Server::listen(place).map(Backend::Server)
+            Server::listen(place).map(|server| Backend::Server(Mutex::new(server)))
         } else {
-            Client::connect(place, Patience::new(limit)).map(Backend::Client)
+            Client::connect(place, Patience::new(limit)).map(|client| Backend::Client(Mutex::new(client)))
         }
     } else if let Some(path) = address.strip_prefix("file://") {
         Folder::open(path).map(Backend::Folder)
@@ -59,7 +59,7 @@ pub fn open(address: &str, serves: bool, limit: Duration) -> Result<u64> {
         Err(invalid("an address is tcp://host:port or file:///folder"))
     }
     .context(|| format!("opening the store {address:?}"))?;
-    let store = Arc::new(Store(Mutex::new(backend)));
+    let store = Arc::new(Store(backend));
     STORES.insert(|slot| *slot.0.lock() = Some(store))
 }
 
@@ -80,96 +80,137 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Takes a lock that another thread may have for as long as its own call lasts.
+fn lock<'a, T>(mutex: &'a Mutex<T>, patience: &Patience) -> Result<MutexGuard<'a, T>> {
+    let guard = mutex.try_lock_for(patience.left());
+    guard.ok_or_else(|| patience.error("another thread's call with the store was waited for"))
+}
+
 impl Backend {
-    fn set(&mut self, name: &str, value: &[u8], patience: &Patience) -> Result<()> {
+    fn set(&self, name: &str, value: &[u8], patience: &Patience) -> Result<()> {
         match self {
             Backend::Folder(folder) => folder.set(name, value),
             Backend::Server(server) => {
+                let mut server = lock(server, patience)?;
                 server.set(name, value);
                 server.serve()
             }
-            Backend::Client(client) => client.set(name, value, patience),
+            Backend::Client(client) => lock(client, patience)?.set(name, value, patience),
         }
     }
 
-    fn find(&mut self, name: &str, patience: &Patience) -> Result<Option<Vec<u8>>> {
+    fn find(&self, name: &str, patience: &Patience) -> Result<Option<Vec<u8>>> {
         match self {
             Backend::Folder(folder) => folder.find(name),
             Backend::Server(server) => {
+                let mut server = lock(server, patience)?;
                 server.serve()?;
                 Ok(server.find(name))
             }
-            Backend::Client(client) => client.find(name, patience),
+            Backend::Client(client) => lock(client, patience)?.find(name, patience),
         }
     }
 
-    fn add(&mut self, name: &str, amount: i64, patience: &Patience) -> Result<i64> {
+    fn add(&self, name: &str, amount: i64, patience: &Patience) -> Result<i64> {
         match self {
             Backend::Folder(folder) => folder.add(name, amount, patience),
             Backend::Server(server) => {
-                let sum = server.add(name, amount)?;
+                let mut server = lock(server, patience)?;
+                let sum = server.add(name, amount);
                 server.serve()?;
                 Ok(sum)
             }
-            Backend::Client(client) => client.add(name, amount, patience),
+            Backend::Client(client) => lock(client, patience)?.add(name, amount, patience),
         }
     }
 }
 
+// Each call has one limit, which all that it does and waits for has in common.
 impl Store {
     /// Puts a value under a name, in place of what was there.
     pub fn set(&self, name: &str, value: &[u8], limit: Duration) -> Result<()> {
+        self.set_within(name, value, &Patience::new(limit))
+    }
+
+    fn set_within(&self, name: &str, value: &[u8], patience: &Patience) -> Result<()> {
         check_name(name)?;
         if value.len() > MAX_VALUE {
             return Err(invalid(format!("a value in a store has at most {MAX_VALUE} bytes, not {}", value.len())));
         }
-        self.0.lock().set(name, value, &Patience::new(limit)).context(|| format!("setting {name:?} in a store"))
+        self.0.set(name, value, patience).context(|| format!("setting {name:?} in a store"))
     }
 
     /// The value under a name, waited for until somebody sets it.
     pub fn wait(&self, name: &str, limit: Duration) -> Result<Vec<u8>> {
+        self.wait_within(name, &Patience::new(limit))
+    }
+
+    fn wait_within(&self, name: &str, patience: &Patience) -> Result<Vec<u8>> {
         check_name(name)?;
+        let mut is_answered = false;
         // Each look takes the lock anew, so that another thread can set what this one waits for.
-        Patience::new(limit)
-            .until(|| format!("{name:?} was waited for in a store"), || self.0.lock().find(name, &Patience::new(limit)))
+        let mut look = || match self.0.find(name, patience) {
+            Ok(found) => {
+                is_answered = true;
+                Ok(found)
+            }
+            // The time ended in this look: what did not come is the value, and not an answer.
+            Err(error) if is_answered && error.status() == Status::TIMED_OUT => Ok(None),
+            Err(error) => Err(error),
+        };
+        patience
+            .rest()
+            .until(|| format!("{name:?} was waited for in a store"), &mut look)
             .context(|| format!("getting {name:?} from a store"))
     }
 
     /// Adds to the number under a name, 0 where there is none; returns the sum.
     pub fn add(&self, name: &str, amount: i64, limit: Duration) -> Result<i64> {
         check_name(name)?;
-        self.0.lock().add(name, amount, &Patience::new(limit)).context(|| format!("adding to {name:?} in a store"))
+        self.add_within(name, amount, &Patience::new(limit))
+    }
+
+    fn add_within(&self, name: &str, amount: i64, patience: &Patience) -> Result<i64> {
+        self.0.add(name, amount, patience).context(|| format!("adding to {name:?} in a store"))
     }
 
     /// Waits until so many have come to the barrier of a name. Good for one meeting.
     pub fn barrier(&self, name: &str, count: i64, limit: Duration) -> Result<()> {
+        self.barrier_within(name, count, &Patience::new(limit))
+    }
+
+    fn barrier_within(&self, name: &str, count: i64, patience: &Patience) -> Result<()> {
         check_name(name)?;
         if count < 1 {
             return Err(invalid(format!("a barrier of {count} cannot be")));
         }
         let (come, seen) = (format!("{name}/come"), format!("{name}/seen"));
-        let patience = Patience::new(limit);
-        let missing = Cell::new(0);
-        self.add(&come, 1, limit)?;
-        let look = |counter: &str, wanted: i64| {
-            let found = self.0.lock().find(counter, &Patience::new(limit))?;
-            missing.set(wanted - found.map_or(0, |bytes| number(&bytes)));
+        let missing = Cell::new(count - self.add_within(&come, 1, patience)?);
+        let look = |counter: &str| {
+            let found = self.0.find(counter, patience)?;
+            missing.set(count - found.map_or(0, |bytes| number(&bytes)));
             Ok((missing.get() <= 0).then_some(()))
         };
-        let met = patience.until(|| "the others were waited for", || look(&come, count));
+        let met = patience.rest().until(|| "the others were waited for", || look(&come));
         met.context(|| format!("{} of {count} did not come to the barrier {name:?}", missing.get()))?;
-        self.add(&seen, 1, limit)?;
+        self.add_within(&seen, 1, patience)?;
         // Who answers stays until all have their answer.
-        if matches!(&*self.0.lock(), Backend::Server(_)) {
-            Patience::new(limit).until(|| "the others were waited for", || look(&seen, count))?;
+        if let Backend::Server(server) = &self.0 {
+            patience.rest().until(|| "the others were waited for", || look(&seen))?;
+            let told = || {
+                let mut server = lock(server, patience)?;
+                server.serve()?;
+                Ok((!server.owes_sum()).then_some(()))
+            };
+            patience.rest().until(|| "the others were waited for", told)?;
         }
         Ok(())
     }
 
     /// The port at which a server listens.
     pub fn port(&self) -> Result<u16> {
-        match &*self.0.lock() {
-            Backend::Server(server) => server.port(),
+        match &self.0 {
+            Backend::Server(server) => server.lock().port(),
             _ => Err(invalid("the store is not one that listens")),
         }
     }
@@ -187,13 +228,13 @@ impl Store {
         if rank < 0 || rank >= ranks {
             return Err(invalid(format!("there is no rank {rank} among {ranks}")));
         }
-        let key = format!("{name}/id");
+        let (key, patience) = (format!("{name}/id"), Patience::new(limit));
         if rank == 0 {
-            self.set(&key, &make()?, limit)?;
+            self.set_within(&key, &make()?, &patience)?;
         }
-        let value = self.wait(&key, limit)?;
+        let value = self.wait_within(&key, &patience)?;
         let id = value.try_into().map_err(|_| invalid(format!("what is under {key:?} is no id")))?;
-        self.barrier(name, ranks.into(), limit)?;
+        self.barrier_within(name, ranks.into(), &patience)?;
         Ok(id)
     }
 }
@@ -211,7 +252,7 @@ fn system(what: &str, error: &std::io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::thread;
+    use std::{thread, time::Instant};
 
     const SHORT: Duration = Duration::from_millis(50);
     const LONG: Duration = Duration::from_secs(20);
@@ -316,6 +357,58 @@ mod tests {
         let error = client.wait("anything", SHORT).unwrap_err();
         assert_eq!(error.status(), Status::TIMED_OUT);
         drop(store);
+    }
+
+    /// A server and a client of it.
+    fn pair() -> (Arc<Store>, Arc<Store>) {
+        let server = get(open("tcp://127.0.0.1:0", true, LONG).unwrap()).unwrap();
+        let address = format!("tcp://127.0.0.1:{}", server.port().unwrap());
+        (server, get(open(&address, false, LONG).unwrap()).unwrap())
+    }
+
+    #[test]
+    fn a_call_has_one_limit_for_all_that_it_waits_for() {
+        let (server, client) = pair();
+        let start = Instant::now();
+        let (limit, answering) = (Duration::from_millis(1500), Duration::from_millis(1000));
+        thread::scope(|scope| {
+            scope.spawn(|| server.wait("nothing", answering).unwrap_err());
+            let error = client.barrier("two", 2, limit).unwrap_err();
+            assert_eq!(error.status(), Status::TIMED_OUT);
+            assert!(error.message().starts_with("1 of 2 did not come to the barrier \"two\""), "{error}");
+        });
+        // The last look had what was left, half a second, and no limit of its own.
+        assert!(start.elapsed() < Duration::from_millis(2200), "{:?}", start.elapsed());
+    }
+
+    #[test]
+    fn a_value_that_does_not_come_is_named_where_the_server_answers() {
+        let (server, client) = pair();
+        thread::scope(|scope| {
+            let answering = scope.spawn(|| server.wait("end", LONG).unwrap());
+            for limit in [1, 3, 7, 20, 50].map(Duration::from_millis) {
+                assert_eq!(client.wait("nothing", limit).unwrap_err().status(), Status::TIMED_OUT);
+            }
+            let error = client.wait("nothing", Duration::from_millis(300)).unwrap_err();
+            assert!(error.message().contains("\"nothing\" was waited for in a store for 0.300 s"), "{error}");
+            client.set("end", b"", LONG).unwrap();
+            answering.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_thread_waits_for_another_no_longer_than_it_says() {
+        let (_server, client) = pair();
+        thread::scope(|scope| {
+            // Nobody answers this one, which is asking all the time.
+            let waiting = scope.spawn(|| client.wait("x", Duration::from_secs(3)).unwrap_err());
+            thread::sleep(Duration::from_millis(200));
+            let start = Instant::now();
+            let error = client.set("y", b"", SHORT).unwrap_err();
+            assert_eq!(error.status(), Status::TIMED_OUT);
+            assert!(start.elapsed() < Duration::from_millis(1500), "{:?}", start.elapsed());
+            assert_eq!(waiting.join().unwrap().status(), Status::TIMED_OUT);
+        });
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How ranks meet, and what is left when they part.
 
 use crate::{
-    Scenario,
+    Scenario, hex,
     rank::{Memory, me, new_stream, synchronize},
     run,
 };
@@ -11,13 +11,23 @@ use plinth::{
     tensor::ElementType,
     testing,
 };
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    io::Write,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixStream},
+    },
+    thread::sleep,
+    time::Duration,
+};
 
 pub const SCENARIOS: &[Scenario] = &[
     ("bytes", bytes),
     ("sizes", sizes),
     ("twins", twins),
     ("alone", alone),
+    ("intruders", intruders),
     ("tunings", tunings),
     ("leak", leak),
     ("refusals", refusals),
@@ -46,6 +56,11 @@ fn ranks_of_different_tunings_are_told() {
 #[test]
 fn who_is_alone_waits_no_longer_than_it_says() {
     run("alone", 2, &[]);
+}
+
+#[test]
+fn who_connects_and_says_nothing_delays_nobody() {
+    run("intruders", 3, &[]);
 }
 
 #[test]
@@ -111,6 +126,34 @@ fn alone() {
     assert_eq!(error.status(), Status::TIMED_OUT, "{error}");
     let missing = if me.rank == 0 { "ranks [1]" } else { "rank 0" };
     assert!(error.message().contains(missing) && error.message().contains("80ms"), "{error}");
+}
+
+/// Rank 1 connects under the group's name, which anybody can read, before it and rank 2 join.
+fn intruders() {
+    let me = me();
+    let id = me.ids[0];
+    let name = format!("plinth-group-{}", hex(&id[16..32]));
+    let address = SocketAddr::from_abstract_name(name).unwrap();
+    let mut silent = Vec::new();
+    if me.rank == 1 {
+        // More than rank 0 listens to at a time, most of them silent.
+        while silent.len() < 70 {
+            match UnixStream::connect_addr(&address) {
+                Ok(mut socket) => {
+                    let says: &[u8] = [&[][..], &[0; 5], &[0xFF; 200], &[0; 9]][silent.len() % 4];
+                    // It may have been sent away by now.
+                    let _ = socket.write_all(says);
+                    silent.push(socket);
+                }
+                Err(_) => sleep(Duration::from_millis(1)),
+            }
+        }
+    } else if me.rank == 2 {
+        sleep(Duration::from_millis(300));
+    }
+    let group = Group::join(&id, me.rank, me.size, me.device(), Some(Duration::from_secs(30))).unwrap();
+    let waited = group.gather_bytes(&silent.len().to_le_bytes()).unwrap();
+    assert_eq!(waited[1], 70_usize.to_le_bytes());
 }
 
 fn descriptors() -> usize {

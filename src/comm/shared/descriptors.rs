@@ -14,6 +14,8 @@ use std::{
 
 /// The most descriptors of a message: a window and a link for each other rank.
 const MOST_DESCRIPTORS: usize = 2 * crate::driver::group::MAX_RANKS;
+/// What a message begins with: its status, and how many bytes it has.
+pub const HEAD: usize = 8;
 /// The most bytes of a message: cards of all ranks, or an error's text.
 const MOST_BYTES: usize = 1 << 16;
 
@@ -58,7 +60,7 @@ pub fn send(
     deadline: Deadline,
 ) -> io::Result<()> {
     socket.set_write_timeout(deadline.left()?)?;
-    let mut head = [0; 8];
+    let mut head = [0; HEAD];
     head[..4].copy_from_slice(&status.to_le_bytes());
     head[4..].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
     let sent = unix_socket::send(socket.as_raw_fd(), &head, descriptors)?;
@@ -69,7 +71,7 @@ pub fn send(
 
 /// Receives a message, whole.
 pub fn receive(socket: &UnixStream, deadline: Deadline) -> io::Result<Message> {
-    let (mut head, mut descriptors, mut have) = ([0; 8], Vec::new(), 0);
+    let (mut head, mut descriptors, mut have) = ([0; HEAD], Vec::new(), 0);
     while have < head.len() {
         socket.set_read_timeout(deadline.left()?)?;
         let received = unix_socket::receive(socket.as_raw_fd(), &mut head[have..], &mut descriptors)?;
@@ -97,6 +99,13 @@ pub fn receive(socket: &UnixStream, deadline: Deadline) -> io::Result<Message> {
         }
     }
     Ok(Message { status: number(0) as i32, bytes, descriptors })
+}
+
+/// What a message says that has arrived as these bytes, head and all; `None` for one of another length, or of a failure.
+pub fn body(message: &[u8]) -> Option<&[u8]> {
+    let (head, body) = message.split_at_checked(HEAD)?;
+    let wanted = [[0; 4], u32::try_from(body.len()).ok()?.to_le_bytes()];
+    (head == wanted.as_flattened()).then_some(body)
 }
 
 #[cfg(test)]

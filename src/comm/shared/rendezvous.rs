@@ -6,18 +6,19 @@
 //!
 //! The name is in Linux's abstract space, which leaves no file and belongs to a network namespace. Containers that do not
 //! share one meet in a folder that they share: `PLINTH_RENDEZVOUS_DIR`. Anybody on the machine can read an abstract name, so
-//! each side shows the other a part of the id that is not in it.
+//! each side shows the other a part of the id that is not in it, and rank 0 waits for no newcomer before it has.
 
 use super::descriptors::{self, Deadline, Message};
 use crate::{
     error::{Error, Result},
     status::Status,
+    unix_socket,
 };
 use std::{
     fs::File,
     io::{self, Read},
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, AsRawFd, OwnedFd},
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixListener, UnixStream},
     },
@@ -34,6 +35,11 @@ const MAGIC: &[u8; 16] = b"plinth group 1\0\0";
 const NAME: std::ops::Range<usize> = 16..32;
 const QUESTION: std::ops::Range<usize> = 32..48;
 const ANSWER: std::ops::Range<usize> = 48..64;
+
+/// The bytes of the message by which a rank says who it is: a message's head, the question, and its card.
+const HELLO: usize = descriptors::HEAD + (QUESTION.end - QUESTION.start) + Card::BYTES;
+/// How many rank 0 listens to at a time.
+const MOST_NEWCOMERS: usize = 64;
 
 /// The numbers by which a rank introduces itself. All ranks must agree about those from [`Card::AGREED`] on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,6 +165,7 @@ fn gather(id: &Id, meeting: &mut Meeting, timeout: Option<Duration>) -> Result<(
     let _file = path.map(Remove);
     listener.set_nonblocking(true).map_err(|error| system("listening for the ranks of a group", &error))?;
     let mut channels: Vec<Option<UnixStream>> = meeting.cards.iter().map(|_| None).collect();
+    let mut newcomers = Vec::new();
     while channels.iter().skip(1).any(Option::is_none) {
         if meeting.deadline.left().is_err() {
             let missing: Vec<_> = (1..channels.len()).filter(|rank| channels[*rank].is_none()).collect();
@@ -168,14 +175,13 @@ fn gather(id: &Id, meeting: &mut Meeting, timeout: Option<Duration>) -> Result<(
             );
             return Err(refuse(channels, error));
         }
-        let socket = match listener.accept() {
-            Ok((socket, _)) => socket,
-            Err(_) => {
+        let has_come = listener.accept().is_ok_and(|(socket, _)| admit(&mut newcomers, socket));
+        let Some((socket, card, window)) = welcome(id, &mut newcomers, meeting.deadline) else {
+            if !has_come {
                 std::thread::sleep(Duration::from_millis(1));
-                continue;
             }
+            continue;
         };
-        let Some((card, window)) = welcome(id, &socket) else { continue };
         let rank = card.rank() as usize;
         let wrong = if card.0[Card::AGREED..] != meeting.cards[0].0[Card::AGREED..] {
             Some(disagreement(&card, &meeting.cards[0]))
@@ -195,20 +201,87 @@ fn gather(id: &Id, meeting: &mut Meeting, timeout: Option<Duration>) -> Result<(
     Ok(())
 }
 
-/// What a newcomer brings, if it knows the id. Others are sent away.
-fn welcome(id: &Id, socket: &UnixStream) -> Option<(Card, OwnedFd)> {
-    // A rank says who it is at once.
-    let deadline = Deadline::after(Some(Duration::from_secs(5)));
-    socket.set_nonblocking(false).ok()?;
-    let message = descriptors::receive(socket, deadline).ok()?;
-    let (question, card) = message.bytes.split_at_checked(QUESTION.len())?;
-    if question != &id.0[QUESTION] {
-        return None;
+/// Who has connected, and has not yet said all of who it is.
+struct Newcomer {
+    socket: UnixStream,
+    is_own: bool,
+    heard: [u8; HELLO],
+    bytes: usize,
+    brought: Vec<OwnedFd>,
+}
+
+/// What came of listening to a newcomer.
+enum Heard {
+    Rank(Card, OwnedFd),
+    /// It may still say more.
+    NotAll,
+    /// It is gone, or no rank of this group.
+    Nothing,
+}
+
+/// Lets a newcomer in; false if that cannot be. Where there are many, the first to be sent away are those of other users.
+fn admit(newcomers: &mut Vec<Newcomer>, socket: UnixStream) -> bool {
+    if socket.set_nonblocking(true).is_err() {
+        return false;
     }
-    let window = message.descriptors.into_iter().next()?;
-    let card = Card::read(card)?;
-    descriptors::send(socket, 0, &id.0[ANSWER], &[], deadline).ok()?;
-    Some((card, window))
+    if newcomers.len() >= MOST_NEWCOMERS {
+        let oldest = newcomers.iter().position(|newcomer| !newcomer.is_own).unwrap_or(0);
+        newcomers.remove(oldest);
+    }
+    let is_own = unix_socket::is_own(socket.as_raw_fd());
+    newcomers.push(Newcomer { socket, is_own, heard: [0; HELLO], bytes: 0, brought: Vec::new() });
+    true
+}
+
+/// The next newcomer that has said who it is, if one has by now. Those that do not know the id are sent away.
+fn welcome(id: &Id, newcomers: &mut Vec<Newcomer>, deadline: Deadline) -> Option<(UnixStream, Card, OwnedFd)> {
+    let mut index = 0;
+    while let Some(newcomer) = newcomers.get_mut(index) {
+        match newcomer.listen(id) {
+            Heard::NotAll => index += 1,
+            Heard::Nothing => drop(newcomers.remove(index)),
+            Heard::Rank(card, window) => {
+                let socket = newcomers.remove(index).socket;
+                let answered = socket
+                    .set_nonblocking(false)
+                    .and_then(|()| descriptors::send(&socket, 0, &id.0[ANSWER], &[], deadline));
+                if answered.is_ok() {
+                    return Some((socket, card, window));
+                }
+            }
+        }
+    }
+    None
+}
+
+impl Newcomer {
+    /// Hears what it has said by now, without waiting for more.
+    fn listen(&mut self, id: &Id) -> Heard {
+        while self.bytes < HELLO {
+            let room = &mut self.heard[self.bytes..];
+            match unix_socket::receive(self.socket.as_raw_fd(), room, &mut self.brought) {
+                // A rank brings its window, and nothing else.
+                Ok(received) if received.bytes == 0 || received.lost_descriptors || self.brought.len() > 1 => {
+                    return Heard::Nothing;
+                }
+                Ok(received) => self.bytes += received.bytes,
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                    return Heard::NotAll;
+                }
+                Err(_) => return Heard::Nothing,
+            }
+        }
+        match (self.card(id), self.brought.pop()) {
+            (Some(card), Some(window)) => Heard::Rank(card, window),
+            _ => Heard::Nothing,
+        }
+    }
+
+    /// The card that it has shown, if it knows the id.
+    fn card(&self, id: &Id) -> Option<Card> {
+        let (question, card) = descriptors::body(&self.heard)?.split_at_checked(QUESTION.len())?;
+        if question == &id.0[QUESTION] { Card::read(card) } else { None }
+    }
 }
 
 fn disagreement(other: &Card, own: &Card) -> Error {
@@ -364,4 +437,73 @@ fn told(timeout: Option<Duration>) -> String {
 #[cold]
 fn system(attempt: &str, error: &io::Error) -> Error {
     Error::new(Status::SYSTEM, format!("{attempt}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn newcomers(owners: &[bool]) -> (Vec<Newcomer>, Vec<UnixStream>) {
+        let (mut newcomers, mut others) = (Vec::new(), Vec::new());
+        for is_own in owners {
+            let (near, far) = UnixStream::pair().unwrap();
+            assert!(admit(&mut newcomers, near));
+            let newcomer = newcomers.last_mut().unwrap();
+            assert!(newcomer.is_own);
+            newcomer.is_own = *is_own;
+            others.push(far);
+        }
+        (newcomers, others)
+    }
+
+    fn is_cut_off(mut other: &UnixStream) -> bool {
+        other.set_nonblocking(true).unwrap();
+        matches!(other.read(&mut [0; 1]), Ok(0))
+    }
+
+    #[test]
+    fn others_users_newcomers_go_first_and_then_the_oldest() {
+        let mut owners = [true; MOST_NEWCOMERS];
+        owners[7] = false;
+        let (mut newcomers, others) = newcomers(&owners);
+        for gone in [7, 0, 1] {
+            assert!(!is_cut_off(&others[gone]));
+            let (near, _) = UnixStream::pair().unwrap();
+            assert!(admit(&mut newcomers, near));
+            assert_eq!(newcomers.len(), MOST_NEWCOMERS);
+            assert!(is_cut_off(&others[gone]));
+        }
+        assert_eq!(others.iter().filter(|other| is_cut_off(other)).count(), 3);
+    }
+
+    /// All that a rank says, cut anywhere, behind some that say nothing, too little, or something else.
+    #[test]
+    fn a_rank_is_heard_among_those_that_are_none() {
+        let (id, deadline) = (Id::new().unwrap(), Deadline::after(Some(Duration::from_secs(20))));
+        let card = Card(std::array::from_fn(|index| index as u64 + 3));
+        let hello = [&id.0[QUESTION], &card.bytes()].concat();
+        let window = File::open("/dev/null").unwrap();
+        let (mut newcomers, others) = newcomers(&[true; 6]);
+        let [silent, short, wrong, bare, many, rank] = others.try_into().unwrap();
+        (&short).write_all(&[0; 5]).unwrap();
+        let other = [&[0; 16][..], &card.bytes()].concat();
+        descriptors::send(&wrong, 0, &other, &[window.as_fd()], deadline).unwrap();
+        descriptors::send(&bare, 0, &hello, &[], deadline).unwrap();
+        descriptors::send(&many, 0, &hello, &[window.as_fd(); 3], deadline).unwrap();
+        assert!(welcome(&id, &mut newcomers, deadline).is_none());
+        // The silent one, the short one, and the rank, which has not spoken yet.
+        assert_eq!(newcomers.len(), 3);
+        assert!(is_cut_off(&wrong) && is_cut_off(&bare) && !is_cut_off(&silent) && !is_cut_off(&short));
+        let head = [[0; 4], (hello.len() as u32).to_le_bytes()].concat();
+        let sent = unix_socket::send(rank.as_raw_fd(), &head[..3], &[window.as_fd()]).unwrap();
+        assert!(welcome(&id, &mut newcomers, deadline).is_none());
+        (&rank).write_all(&[&head[sent..], &hello[..40]].concat()).unwrap();
+        assert!(welcome(&id, &mut newcomers, deadline).is_none());
+        (&rank).write_all(&hello[40..]).unwrap();
+        let (_, heard, _) = welcome(&id, &mut newcomers, deadline).unwrap();
+        assert_eq!(heard, card);
+        rank.set_nonblocking(false).unwrap();
+        assert_eq!(descriptors::receive(&rank, deadline).unwrap().bytes, id.0[ANSWER]);
+    }
 }
