@@ -73,48 +73,61 @@ together() {
     done
 }
 
-for standard in c99 c11 c17; do
-    for compiler in gcc clang; do
+# All that a compiler is asked to take. Arguments: the compiler for C, the one for C++.
+by() {
+    local c=$1 cpp=$2 standard header path
+    work=$work/$c
+    mkdir "$work"
+    for standard in c99 c11 c17; do
         for header in plinth.h plinth_philox.h; do
-            check $header c $compiler $standard
-            link_twice $header c $compiler $standard
+            check $header c "$c" $standard
+            link_twice $header c "$c" $standard
         done
-        together c $compiler $standard
+        together c "$c" $standard
     done
-done
-for standard in c++11 c++17 c++20; do
-    for compiler in g++ clang++; do
+    for standard in c++11 c++17 c++20; do
         for header in plinth.h plinth_philox.h; do
-            check $header cpp $compiler $standard
-            link_twice $header cpp $compiler $standard
+            check $header cpp "$cpp" $standard
+            link_twice $header cpp "$cpp" $standard
         done
-        together cpp $compiler $standard
+        together cpp "$cpp" $standard
     done
-done
-# For kernels, by nvcc: each function in a kernel, and for the program itself.
-for standard in c++17 c++20; do
-    printf '%s\n' "#include <plinth_philox.cuh>" "#include <plinth_philox.cuh>" \
-        "__global__ void draw(float4 *out, double2 *wide, plinth_philox_state_t state) {" \
-        "  plinth_philox_engine_t engine = plinth_philox_engine_of_thread(state);" \
-        "  out[0] = plinth_philox_uniform4(&engine);" \
-        "  out[1] = plinth_philox_normal4(&engine);" \
-        "  wide[0] = plinth_philox_uniform2_double(&engine);" \
-        "  wide[1] = plinth_philox_normal2_double(&engine);" \
-        "  out[2].x = plinth_philox_uniform_below_1(plinth_philox_next(&engine));" \
-        "}" \
-        "int main() { return 0; }" >"$work/kernel.cu"
-    "$python/nvidia/cu13/bin/nvcc" -std=$standard -arch=compute_75 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror \
-        -Iinclude -c "$work/kernel.cu" -o "$work/kernel.o"
-    count=$((count + 1))
-done
-# The whole of C++ in every way; then each of its headers by itself, which has all that it needs.
-for compiler in g++ clang++; do
+    # The whole of C++ in every way; then each of its headers by itself, which has all that it needs.
     for standard in c++17 c++20; do
-        check plinth.hpp cpp $compiler $standard
-        link_twice plinth.hpp cpp $compiler $standard
+        check plinth.hpp cpp "$cpp" $standard
+        link_twice plinth.hpp cpp "$cpp" $standard
     done
     for path in include/*.hpp; do
-        check "${path#include/}" cpp $compiler c++17 alone
+        check "${path#include/}" cpp "$cpp" c++17 alone
     done
-done
-echo "header-check: $count compilations, no warning"
+    echo "header-check: $count compilations by $c and $cpp, no warning"
+}
+
+# For kernels, by nvcc: each function in a kernel, and for the program itself.
+in_kernels() {
+    local standard
+    for standard in c++17 c++20; do
+        printf '%s\n' "#include <plinth_philox.cuh>" "#include <plinth_philox.cuh>" \
+            "__global__ void draw(float4 *out, double2 *wide, plinth_philox_state_t state) {" \
+            "  plinth_philox_engine_t engine = plinth_philox_engine_of_thread(state);" \
+            "  out[0] = plinth_philox_uniform4(&engine);" \
+            "  out[1] = plinth_philox_normal4(&engine);" \
+            "  wide[0] = plinth_philox_uniform2_double(&engine);" \
+            "  wide[1] = plinth_philox_normal2_double(&engine);" \
+            "  out[2].x = plinth_philox_uniform_below_1(plinth_philox_next(&engine));" \
+            "}" \
+            "int main() { return 0; }" >"$work/kernel.cu"
+        "$python/nvidia/cu13/bin/nvcc" -std=$standard -arch=compute_75 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror \
+            -Iinclude -c "$work/kernel.cu" -o "$work/kernel.o"
+    done
+    echo "header-check: plinth_philox.cuh in kernels, no warning"
+}
+
+# Side by side, for each is one process at a time.
+by gcc g++ &
+gcc=$!
+by clang clang++ &
+clang=$!
+in_kernels
+wait $gcc
+wait $clang
