@@ -184,15 +184,140 @@ TEST(what_nccl_does_not_reduce_is_named) {
   end_team();
 }
 
-TEST(a_group_that_fails_leaves_nothing_behind) {
+TEST(a_group_that_is_refused_leaves_nothing_behind) {
   make_team(0);
   CHECK_OK(plinth_communicator_group_start());
   CHECK_OK(plinth_communicator_all_reduce(team[0], memory[0], memory[0], COUNT, FLOAT32, PLINTH_REDUCE_SUM, NULL));
   CHECK_STATUS(plinth_communicator_all_reduce(team[1], NULL, memory[1], COUNT, FLOAT32, PLINTH_REDUCE_SUM, NULL),
                PLINTH_ERROR_NULL_POINTER);
   CHECK_OK(plinth_communicator_all_reduce(team[1], memory[1], memory[1], COUNT, FLOAT32, PLINTH_REDUCE_SUM, NULL));
-  CHECK_OK(plinth_communicator_group_end());
+  CHECK_STATUS(plinth_communicator_group_end(), PLINTH_ERROR_NULL_POINTER);
+  CHECK_OK(reduce_all());
   CHECK_OK(plinth_communicator_wait(team[0], NULL, 20000));
   expect_floats(memory[0], COUNT, 2, 0);
+  end_team();
+}
+
+/* NCCL could do the first part, and knows no numbers as in the second. */
+static void *ask_too_much(void *context) {
+  const int rank = *(int *)context;
+  CHECK_OK(plinth_communicator_group_start());
+  CHECK_OK(plinth_communicator_all_reduce(team[rank], memory[rank], memory[rank], COUNT, FLOAT32, PLINTH_REDUCE_SUM,
+                                          NULL));
+  CHECK_OK(plinth_communicator_all_reduce(team[rank], memory[rank], memory[rank], COUNT, INT16, PLINTH_REDUCE_SUM,
+                                          NULL));
+  CHECK_STATUS(plinth_communicator_group_end(), PLINTH_ERROR_NOT_SUPPORTED);
+  CHECK_OK(plinth_communicator_wait(team[rank], NULL, 20000));
+  expect_floats(memory[rank], COUNT, 1, 0);
+  return NULL;
+}
+
+static void *reduce_as_one(void *context) {
+  const int rank = *(int *)context;
+  CHECK_OK(plinth_communicator_all_reduce(team[rank], memory[rank], memory[rank], COUNT, FLOAT32, PLINTH_REDUCE_SUM,
+                                          NULL));
+  CHECK_OK(plinth_communicator_wait(team[rank], NULL, 20000));
+  expect_floats(memory[rank], COUNT, 2, 0);
+  return NULL;
+}
+
+TEST(of_a_group_that_nccl_cannot_do_nothing_is_done) {
+  need_nccl();
+  run_threads(2, lone_rank);
+  run_threads(2, ask_too_much);
+  run_threads(2, reduce_as_one);
+  end_team();
+}
+
+/* Whatever call of the driver's fails while NCCL is given the ranks' parts: either nothing was done and the ranks go on, or they
+ * are at their end, and nothing waits in their streams. */
+TEST(what_cuts_a_group_short_ends_the_ranks_or_leaves_them_whole) {
+  int ends = 0, refusals = 0;
+  CHECK_OK(plinth_enable_fault_injection());
+  for (uint64_t nth = 1;; nth++) {
+    make_team(0);
+    CHECK_OK(reduce_all());
+    CHECK_OK(plinth_synchronize(0));
+    CHECK_OK(plinth_synchronize(1));
+    CHECK(nth < 100);
+    CHECK_OK(plinth_inject_fault(nth, 999));
+    const plinth_status_t status = reduce_all();
+    const bool met = plinth_tripped_fault() != NULL;
+    CHECK_OK(plinth_inject_fault(0, 0));
+    CHECK(met || status == PLINTH_OK);
+    if (status != PLINTH_OK) {
+      const plinth_status_t again = reduce_all();
+      CHECK(again == PLINTH_OK || again == PLINTH_ERROR_ABORTED);
+      refusals += again == PLINTH_OK;
+      ends += again != PLINTH_OK;
+    }
+    CHECK_OK(plinth_stream_synchronize(NULL));
+    CHECK_OK(plinth_synchronize(0));
+    CHECK_OK(plinth_synchronize(1));
+    if (status == PLINTH_OK) {
+      expect_floats(memory[1], COUNT, 4, 0);
+    }
+    end_team();
+    if (!met) {
+      break;
+    }
+  }
+  CHECK(refusals > 0);
+  CHECK(ends > 0);
+}
+
+/* ---- NCCL beside the library's own kernels */
+
+static void *lone_rank_with_nccl_for_what_is_large(void *context) {
+  const int rank = *(int *)context;
+  static uint8_t id[PLINTH_UNIQUE_ID_SIZE];
+  static int made;
+  uint32_t engine = 77;
+  const plinth_communicator_options_t options = options_of(PLINTH_ENGINE_AUTO, 20000, 0);
+  if (rank == 0) {
+    CHECK_OK(plinth_nccl_unique_id(id));
+    __atomic_store_n(&made, 1, __ATOMIC_SEQ_CST);
+  }
+  EVENTUALLY(__atomic_load_n(&made, __ATOMIC_SEQ_CST));
+  CHECK_OK(plinth_communicator_init_rank(2, id, rank, rank, &options, &team[rank]));
+  CHECK_OK(plinth_communicator_engine(team[rank], &engine));
+  CHECK_EQ(engine, PLINTH_ENGINE_SHARED);
+  memory[rank] = floats_on(rank, COUNT, 1, 0);
+  return NULL;
+}
+
+static void make_ranks_with_nccl_for_what_is_large(void) {
+  setenv("PLINTH_COMMUNICATOR_ENGINE", "auto", 1);
+  setenv("PLINTH_COMMUNICATOR_NCCL_FROM", "64", 1);
+  need_nccl();
+  run_threads(2, lone_rank_with_nccl_for_what_is_large);
+}
+
+TEST(an_error_of_nccls_ends_ranks_that_use_it_for_what_is_large) {
+  bool ready = false;
+  make_ranks_with_nccl_for_what_is_large();
+  CHECK_OK(plinth_communicator_query(team[0], &ready));
+  setenv("FAKE_NCCL_ASYNC", "6", 1);
+  CHECK_STATUS(plinth_communicator_wait(team[0], NULL, 20000), PLINTH_ERROR_PEER_LOST);
+  CHECK_STATUS(plinth_communicator_query(team[1], &ready), PLINTH_ERROR_PEER_LOST);
+  unsetenv("FAKE_NCCL_ASYNC");
+  CHECK_STATUS(plinth_communicator_query(team[0], &ready), PLINTH_ERROR_ABORTED);
+  CHECK_STATUS(plinth_communicator_all_reduce(team[0], memory[0], memory[0], 4, FLOAT32, 0, NULL), PLINTH_ERROR_ABORTED);
+  end_team();
+}
+
+TEST(what_nccl_never_brings_to_its_stream_ends_ranks_that_use_it_for_what_is_large) {
+  bool ready = false;
+  make_ranks_with_nccl_for_what_is_large();
+  CHECK_OK(plinth_communicator_set_timeout(team[0], 200));
+  setenv("FAKE_NCCL_STUCK", "1", 1);
+  CHECK_STATUS(plinth_communicator_all_reduce(team[0], memory[0], memory[0], COUNT, FLOAT32, 0, NULL),
+               PLINTH_ERROR_TIMED_OUT);
+  unsetenv("FAKE_NCCL_STUCK");
+  CHECK_STATUS(plinth_communicator_query(team[0], &ready), PLINTH_ERROR_ABORTED);
+  for (size_t count = 4; count <= COUNT; count += COUNT - 4) {
+    CHECK_STATUS(plinth_communicator_all_reduce(team[0], memory[0], memory[0], count, FLOAT32, 0, NULL),
+                 PLINTH_ERROR_ABORTED);
+  }
   end_team();
 }

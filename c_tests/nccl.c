@@ -144,6 +144,34 @@ TEST(communicators_may_be_ones_own) {
   CHECK_OK(plinth_communicator_destroy(communicators[1]));
 }
 
+/* Each thread's numbers stay what they are, as long as no other thread's get among them. */
+static void *reduce_in_a_thread(void *context) {
+  const int number = *(int *)context;
+  DLTensor tensors[2];
+  plinth_stream_t streams[2];
+  for (int32_t device = 0; device < 2; device++) {
+    streams[device] = stream_on(device);
+    tensors[device] = tensor_on(device, floats_on(device, COUNT, (float)number, 0), 2, shape);
+  }
+  for (int round = 0; round < 3000; round++) {
+    CHECK_OK(plinth_nccl_all_reduce(tensors, NULL, 2, PLINTH_REDUCE_MAX, streams, NULL));
+  }
+  for (int32_t device = 0; device < 2; device++) {
+    CHECK_OK(plinth_stream_synchronize(streams[device]));
+    expect_floats(tensors[device].data, COUNT, (float)number, 0);
+  }
+  return NULL;
+}
+
+TEST(calls_of_threads_do_not_mix) {
+  need_devices(2);
+  need_nccl();
+  if (on_host_device() && getenv("PLINTH_COMMUNICATOR_ENGINE") != NULL) {
+    SKIP("the stand-in for NCCL does one thing at a time");
+  }
+  run_threads(6, reduce_in_a_thread);
+}
+
 TEST(tensors_that_do_not_suit_are_refused_as_by_torch) {
   DLTensor tensors[2], other[2];
   two_tensors(tensors);

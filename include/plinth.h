@@ -500,7 +500,9 @@ typedef struct plinth_philox_state_t {
 #define PLINTH_ENGINE_SHARED 3
 
 /**
- * plinth_communicator_init_rank returns before the ranks have met; plinth_communicator_query tells when they have.
+ * Where ranks meet through NCCL, plinth_communicator_init_rank returns before they have met; plinth_communicator_query tells
+ * when they have. Ranks that meet by an id of the library's own, and by whatever engine the ranks of one process, have met
+ * when it returns.
  */
 #define PLINTH_COMMUNICATOR_NONBLOCKING 1
 
@@ -521,17 +523,17 @@ typedef struct plinth_philox_state_t {
 #define PLINTH_REDUCE_PRODUCT 1
 
 /**
- * The greatest of them.
+ * The greatest of them; complex numbers have none.
  */
 #define PLINTH_REDUCE_MAX 2
 
 /**
- * The least of them.
+ * The least of them; complex numbers have none.
  */
 #define PLINTH_REDUCE_MIN 3
 
 /**
- * Their sum divided by the number of ranks.
+ * Their sum divided by the number of ranks; truths have none.
  */
 #define PLINTH_REDUCE_AVERAGE 4
 
@@ -6896,8 +6898,8 @@ PLINTH_API plinth_status_t plinth_comm_get_threshold(int32_t which, size_t *byte
 
 /**
  * Becomes one of several ranks that meet by an id: in this process, in others of this machine, or on other machines. Each
- * rank makes this call, with the same id and number of ranks, in a thread of its own; it returns when all have met, or, with
- * PLINTH_COMMUNICATOR_NONBLOCKING, before. Thread-safe; not in a group.
+ * rank makes this call, with the same id and number of ranks, in a thread of its own; it returns when all have met, or, through
+ * NCCL and with PLINTH_COMMUNICATOR_NONBLOCKING, before. Thread-safe; not in a group.
  *
  * @param ranks How many ranks there are.
  * @param id The PLINTH_UNIQUE_ID_SIZE bytes that plinth_nccl_unique_id gave in one process, and that the others got by any
@@ -7080,7 +7082,8 @@ PLINTH_NOEXCEPT;
 /**
  * Begins a group: what this thread asks of communicators from now on is done at plinth_communicator_group_end, as one. So
  * one thread brings the parts of several ranks, and a rank sends and receives at once. Groups may be in groups. What is
- * asked in a group has no order in it, but for the operations of all ranks in one stream.
+ * asked in a group has no order in it, but for what all ranks of a communicator do together in one stream; and with
+ * PLINTH_ENGINE_NCCL not even that.
  *
  * @return PLINTH_OK.
  */
@@ -7089,7 +7092,10 @@ plinth_status_t plinth_communicator_group_start(void)
 PLINTH_NOEXCEPT;
 
 /**
- * Ends a group. What was asked in it is in the streams when this returns.
+ * Ends a group. What was asked in it is in the streams when this returns. If a call in the group was refused, or one in a group
+ * within it, nothing is asked of any communicator, and this returns the error of the first such call. After another
+ * error some of what was asked may be in the streams; the rest is not done later, but what NCCL was at when the time was over
+ * may be, until the communicator is aborted.
  *
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE if no group was begun in this thread; the errors of what was asked.
  */

@@ -260,8 +260,8 @@ static int launch(task *given) {
     given->of->polls = INT_MAX;
     return SUCCESS;
   }
-  atomic_fetch_add(&given->of->running, 1);
   if (get_context(&previous) != 0 || set_context(given->context) != 0) return CUDA_ERROR;
+  atomic_fetch_add(&given->of->running, 1);
   const int launched = launch_host_function(given->stream, run, given);
   set_context(previous);
   if (launched != 0) {

@@ -14,6 +14,7 @@ pub mod operation;
 pub mod patience;
 pub mod shared;
 pub mod team;
+pub mod trouble;
 
 use crate::{
     comm::shared::Group,
@@ -399,19 +400,14 @@ fn carry_out_by_shared(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> 
         let (now, later): (Vec<Item>, Vec<Item>) =
             rest.into_iter().partition(|item| Arc::ptr_eq(&item.communicator, &communicator));
         rest = later;
-        let (mut own, mut large) = (Vec::new(), Vec::new());
+        let mut operations = Vec::new();
         for item in now {
             match item.asked {
-                Asked::Operation(operation) => match member.nccl_for(&operation) {
-                    Some(rank) => large.push((rank, operation)),
-                    None => own.push(operation),
-                },
+                Asked::Operation(operation) => operations.push(operation),
                 Asked::Split { .. } => splits.push(item),
             }
         }
-        let batch: Vec<_> = large.iter().map(|(rank, operation)| (*rank, communicator.size, operation)).collect();
-        let issued = nccl::issue(runtime, &batch, limit).map_err(Issued::into_error).and_then(|()| member.issue(&own));
-        given = given.and(issued);
+        given = given.and(issue_by_shared(runtime, &communicator, member, operations, limit));
     }
     given?;
     for item in splits {
@@ -430,6 +426,43 @@ fn carry_out_by_shared(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> 
         }
     }
     Ok(())
+}
+
+/// Issues what a rank was asked in a group. What all ranks do together goes one by one, by NCCL or without: in a stream
+/// it is in the order of the calls. NCCL keeps none within a batch of its own. What is between two ranks has no order that
+/// all of them know, so it comes last, and in two batches, the same at all ranks.
+fn issue_by_shared(
+    runtime: &Runtime,
+    communicator: &Communicator,
+    member: &shared::Member,
+    operations: Vec<Operation>,
+    limit: Duration,
+) -> Result<()> {
+    let by_nccl = |batch: &[(&nccl::Rank, u32, &Operation)]| {
+        nccl::issue(runtime, batch, limit).map_err(|issued| {
+            if let Issued::Failed(error) = &issued {
+                communicator.fail(error);
+            }
+            issued.into_error()
+        })
+    };
+    let (pairs, together): (Vec<Operation>, Vec<Operation>) =
+        operations.into_iter().partition(|operation| operation.kind.is_between_two());
+    for operation in &together {
+        match member.nccl_for(operation) {
+            Some(rank) => by_nccl(&[(rank, communicator.size, operation)])?,
+            None => member.issue(std::slice::from_ref(operation))?,
+        }
+    }
+    let (mut large, mut small) = (Vec::new(), Vec::new());
+    for operation in &pairs {
+        match member.nccl_for(operation) {
+            Some(rank) => large.push((rank, communicator.size, operation)),
+            None => small.push(*operation),
+        }
+    }
+    by_nccl(&large)?;
+    member.issue(&small)
 }
 
 fn carry_out_by_team(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Result<()> {

@@ -120,46 +120,46 @@ impl Rank {
         self.settle(Patience::new(limit), what)
     }
 
-    /// Gives NCCL an operation.
-    fn issue(&self, runtime: &Runtime, operation: &Operation, size: u32) -> Result<()> {
+    /// Checks what can be checked of an operation before NCCL has anything of its batch.
+    fn prepare(&self, operation: &Operation) -> Result<Prepared> {
         let comm = self.comm()?;
+        let (what, op) = match operation.kind {
+            Kind::AllReduce { op } | Kind::Reduce { op, .. } | Kind::ReduceScatter { op } => reducing(operation, op)?,
+            _ => (moving(operation), reduction::SUM),
+        };
+        Ok(Prepared { comm, what, op })
+    }
+
+    /// Gives NCCL an operation.
+    fn issue(&self, runtime: &Runtime, operation: &Operation, prepared: &Prepared, size: u32) -> Result<()> {
         let Operation { kind, from, to, stream, .. } = *operation;
+        let Prepared { comm, what, op } = *prepared;
         let (nccl, stream) = (self.nccl, stream.raw);
-        let moved = moving(operation);
         let device = runtime.device(self.device as i32)?;
         device.with_context(&runtime.driver, |_| {
             match kind {
-                Kind::AllReduce { op } => {
-                    let (what, op) = reducing(operation, op)?;
-                    nccl.all_reduce(from, to, what, op, comm, stream)
-                }
-                Kind::Reduce { op, root } => {
-                    let (what, op) = reducing(operation, op)?;
-                    nccl.reduce(from, to, what, op, root, comm, stream)
-                }
-                Kind::ReduceScatter { op } => {
-                    let (what, op) = reducing(operation, op)?;
-                    nccl.reduce_scatter(from, to, what, op, comm, stream)
-                }
-                Kind::Broadcast { root } => nccl.broadcast(from, to, moved, root, comm, stream),
-                Kind::AllGather => nccl.all_gather(from, to, moved, comm, stream),
-                Kind::AllToAll => match nccl.all_to_all(from, to, moved, comm, stream)? {
+                Kind::AllReduce { .. } => nccl.all_reduce(from, to, what, op, comm, stream),
+                Kind::Reduce { root, .. } => nccl.reduce(from, to, what, op, root, comm, stream),
+                Kind::ReduceScatter { .. } => nccl.reduce_scatter(from, to, what, op, comm, stream),
+                Kind::Broadcast { root } => nccl.broadcast(from, to, what, root, comm, stream),
+                Kind::AllGather => nccl.all_gather(from, to, what, comm, stream),
+                Kind::AllToAll => match nccl.all_to_all(from, to, what, comm, stream)? {
                     Some(progress) => Ok(progress),
                     None => {
                         let bytes = operation.bytes() as usize;
                         let part = |span: Span, rank: u32| span.part(rank as usize * bytes, bytes);
                         let exchange = || {
                             for rank in 0..size {
-                                nccl.send(part(from, rank), moved, rank, comm, stream)?;
-                                nccl.receive(part(to, rank), moved, rank, comm, stream)?;
+                                nccl.send(part(from, rank), what, rank, comm, stream)?;
+                                nccl.receive(part(to, rank), what, rank, comm, stream)?;
                             }
                             Ok(())
                         };
                         nccl.group(exchange).map(|((), progress)| progress)
                     }
                 },
-                Kind::Send { peer } => nccl.send(from, moved, peer, comm, stream),
-                Kind::Receive { peer } => nccl.receive(to, moved, peer, comm, stream),
+                Kind::Send { peer } => nccl.send(from, what, peer, comm, stream),
+                Kind::Receive { peer } => nccl.receive(to, what, peer, comm, stream),
             }
             .map(drop)
         })
@@ -187,6 +187,14 @@ impl Rank {
         self.cell.settle();
         ended
     }
+}
+
+/// An operation in NCCL's terms.
+struct Prepared {
+    comm: Comm,
+    what: What,
+    /// Which reduction, if it is one.
+    op: c_int,
 }
 
 /// The operation's elements as NCCL may take them where they are only moved: it knows fewer types than there are.
@@ -241,11 +249,11 @@ fn hold<'a>(ranks: &[&'a Rank]) -> Vec<MutexGuard<'a, ()>> {
     ranks.into_iter().map(|rank| rank.calls.lock()).collect()
 }
 
-/// What came of a batch that NCCL was given.
+/// What came of a batch that was no success.
 pub enum Issued {
     /// It was refused, and nothing of it is under way.
     Refused(Error),
-    /// NCCL took it, and failed with it, or did not come to an end.
+    /// NCCL took it or a part of it, and failed with it, or did not come to an end.
     Failed(Error),
 }
 
@@ -258,6 +266,12 @@ impl Issued {
     }
 }
 
+impl From<Error> for Issued {
+    fn from(error: Error) -> Issued {
+        Issued::Refused(error)
+    }
+}
+
 /// Gives NCCL operations of one or several ranks of this process, as one group, each with the size of its communicator, and
 /// waits until they are in their streams.
 pub fn issue(
@@ -265,27 +279,39 @@ pub fn issue(
     batch: &[(&Rank, u32, &Operation)],
     limit: Duration,
 ) -> std::result::Result<(), Issued> {
-    let Some((first, size, operation)) = batch.first() else { return Ok(()) };
+    let Some((first, ..)) = batch.first() else { return Ok(()) };
     let ranks: Vec<&Rank> = batch.iter().map(|(rank, ..)| *rank).collect();
     let _held = hold(&ranks);
+    // NCCL would carry out what it has of a group that is not given to its end.
+    let prepare = |(rank, _, operation): &(&Rank, u32, &Operation)| rank.prepare(operation);
+    let prepared = batch.iter().map(prepare).collect::<Result<Vec<Prepared>>>()?;
     for (_, _, Operation { from, to, stream, .. }) in batch {
         let used = [sanitizer::read(*from), sanitizer::write(*to)];
-        sanitizer::access(runtime, *stream, &used).map_err(Issued::Refused)?;
+        sanitizer::access(runtime, *stream, &used)?;
     }
-    let given = if batch.len() == 1 {
-        first.issue(runtime, operation, *size)
-    } else {
-        let all = || batch.iter().try_for_each(|(rank, size, operation)| rank.issue(runtime, operation, *size));
-        first.nccl.group(all).map(drop)
-    };
-    given.map_err(Issued::Refused)?;
-    for (rank, _, operation) in batch {
-        if !rank.blocking {
-            let what = format!("NCCL worked at {operation}");
-            rank.settle(Patience::new(limit), &what).map_err(Issued::Failed)?;
+    let mut taken = 0;
+    let mut all = || {
+        for ((rank, size, operation), prepared) in batch.iter().zip(&prepared) {
+            rank.issue(runtime, operation, prepared, *size)?;
+            taken += 1;
         }
+        Ok(())
+    };
+    let given = if batch.len() == 1 { all() } else { first.nccl.group(all).map(drop) };
+    // Also where it failed: NCCL may be at work on what came before, and notes errors with its communicators.
+    let mut settled = Ok(());
+    for (index, (rank, _, operation)) in batch.iter().enumerate().filter(|(_, (rank, ..))| !rank.blocking) {
+        settled = settled.and_then(|()| match given.is_ok() || index < taken {
+            true => rank.settle(Patience::new(limit), &format!("NCCL worked at {operation}")),
+            false => rank.look().map(drop),
+        });
     }
-    Ok(())
+    let Err(error) = given else { return settled.map_err(Issued::Failed) };
+    // NCCL drops a group in which a call of its own failed, and not one that a call of the driver's cut short. And where it
+    // has the whole, it looks at the arguments before it begins, and comes to all other errors on the way.
+    let cut_short = taken > 0 && error.driver_code() != 0;
+    let begun = taken == batch.len() && error.status() != Status::INVALID_VALUE;
+    Err(if cut_short || begun || settled.is_err() { Issued::Failed(error) } else { Issued::Refused(error) })
 }
 
 /// A part of a communicator, and the place of this rank in it.
@@ -307,14 +333,15 @@ pub fn split(
     let Some((first, ..)) = batch.first() else { return Ok(Vec::new()) };
     let ranks: Vec<&Rank> = batch.iter().map(|(rank, ..)| *rank).collect();
     let _held = hold(&ranks);
+    let comms = ranks.iter().map(|rank| rank.comm()).collect::<Result<Vec<Comm>>>()?;
     let all = || {
-        let begin = |(rank, color, key): &(&Rank, Option<u32>, i32)| {
+        let begin = |((rank, color, key), comm): (&(&Rank, Option<u32>, i32), &Comm)| {
             let device = runtime.device(rank.device as i32)?;
             let (cell, _) =
-                device.with_context(&runtime.driver, |_| rank.nccl.split(rank.comm()?, *color, *key, rank.blocking))?;
+                device.with_context(&runtime.driver, |_| rank.nccl.split(*comm, *color, *key, rank.blocking))?;
             Ok(Rank::new(rank.nccl, cell, rank.device, rank.blocking))
         };
-        batch.iter().map(begin).collect::<Result<Vec<Rank>>>()
+        batch.iter().zip(&comms).map(begin).collect::<Result<Vec<Rank>>>()
     };
     let (parts, _) = first.nccl.group(all).map_err(Issued::Refused)?;
     for rank in ranks {

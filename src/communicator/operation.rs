@@ -38,6 +38,18 @@ impl Kind {
         matches!(self, Kind::Send { .. } | Kind::Receive { .. })
     }
 
+    /// Whether it reduces elements that have no such reduction, whatever engine there is. Some cannot do more.
+    fn means_nothing_for(self, element: ElementType) -> bool {
+        match self {
+            Kind::AllReduce { op } | Kind::Reduce { op, .. } | Kind::ReduceScatter { op } => match op {
+                ReduceOp::Average => element == ElementType::Bool,
+                ReduceOp::Minimum | ReduceOp::Maximum => element.is_complex(),
+                ReduceOp::Sum | ReduceOp::Product => false,
+            },
+            _ => false,
+        }
+    }
+
     /// The rank that it names.
     fn named(self) -> Option<u32> {
         match self {
@@ -98,6 +110,9 @@ impl Operation {
         {
             return Err(invalid(format!("there is no rank {named} among {size}")));
         }
+        if self.kind.means_nothing_for(self.element) {
+            return Err(Error::new(Status::NOT_SUPPORTED, format!("{} has no such reduction", self.element)));
+        }
         let all = self.count.checked_mul(u64::from(size)).and_then(|count| count.checked_mul(self.element.bytes()));
         if all.is_none_or(|bytes| bytes >= 1 << 62) {
             return Err(invalid(format!("{} elements are more than there are addresses", self.count)));
@@ -150,5 +165,28 @@ impl fmt::Display for Operation {
             Kind::Receive { peer } => write!(formatter, "recv from rank {peer}"),
         }?;
         write!(formatter, " of {} {}", self.count, self.element)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn truths_have_no_average_and_complex_numbers_no_order() {
+        let all = |op| Kind::AllReduce { op };
+        for element in [ElementType::Bool, ElementType::F16, ElementType::Complex64] {
+            let has = |op: ReduceOp| {
+                let one = all(op).means_nothing_for(element);
+                assert_eq!(one, Kind::Reduce { op, root: 1 }.means_nothing_for(element));
+                assert_eq!(one, Kind::ReduceScatter { op }.means_nothing_for(element));
+                !one
+            };
+            assert!(has(ReduceOp::Sum) && has(ReduceOp::Product));
+            assert_eq!(has(ReduceOp::Average), element != ElementType::Bool);
+            assert_eq!(has(ReduceOp::Minimum), element != ElementType::Complex64);
+            assert_eq!(has(ReduceOp::Maximum), element != ElementType::Complex64);
+        }
+        assert!(!Kind::AllGather.means_nothing_for(ElementType::Bool));
     }
 }

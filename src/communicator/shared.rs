@@ -94,9 +94,9 @@ impl Member {
         self.nccl.as_ref().filter(|_| operation.bytes() >= self.nccl_from)
     }
 
-    /// The error that ended the group.
+    /// The error that ended the group, or what NCCL came to beside it.
     pub fn trouble(&self) -> Option<Error> {
-        self.group.error()
+        self.group.error().or_else(|| self.nccl.as_ref()?.check_health().err())
     }
 
     /// Sets how long work waits for other ranks from now on.

@@ -9,6 +9,7 @@ use super::{
     nccl::{self, Issued, Rank},
     operation::{Kind, Operation},
     patience::Patience,
+    trouble::Trouble,
 };
 use crate::{
     comm::local::{self, Part},
@@ -50,31 +51,6 @@ struct State {
     broken: Option<Trouble>,
 }
 
-/// An error for several ranks.
-#[derive(Clone)]
-struct Trouble {
-    status: Status,
-    message: String,
-    driver_code: u32,
-}
-
-impl Trouble {
-    fn new(status: Status, message: impl Into<String>) -> Trouble {
-        Trouble { status, message: message.into(), driver_code: 0 }
-    }
-
-    fn error(&self) -> Error {
-        Error::new(self.status, self.message.clone()).with_driver_code(self.driver_code)
-    }
-}
-
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Trouble {
-        let (status, driver_code) = (error.status(), error.driver_code());
-        Trouble { status, message: error.message().to_owned(), driver_code }
-    }
-}
-
 /// What a rank asks for.
 #[derive(Clone, Copy)]
 pub enum Asked {
@@ -97,6 +73,14 @@ pub enum Outcome {
     Part(Option<Seat>),
 }
 
+/// A part that a rank brings.
+struct Brought<'a> {
+    seat: &'a Seat,
+    asked: Asked,
+    ticket: Arc<Ticket>,
+}
+
+/// One that waits for the others' parts.
 struct Waiting {
     asked: Asked,
     ticket: Arc<Ticket>,
@@ -183,68 +167,88 @@ pub fn gather(runtime: &Runtime, devices: &[u32], engine: Choice, limit: Duratio
     Ok(team.seats().collect())
 }
 
-/// Brings what ranks of this process ask for, and waits until all of it is in its streams.
+/// Brings what ranks of this process ask for, and waits until all of it is in its streams. The parts of a team come at once, so
+/// that those of two threads do not mix. After an error nothing of it is left to be done later, in memory that its owner
+/// may have given to something else by then.
 pub fn bring(runtime: &Runtime, batch: &[(Seat, Asked)], limit: Duration) -> Result<Vec<Outcome>> {
     let patience = Patience::new(limit);
-    let mut tickets = Vec::new();
-    for (seat, asked) in batch {
-        tickets.push(seat.ask(*asked)?);
+    let parts: Vec<Brought> =
+        batch.iter().map(|(seat, asked)| Brought { seat, asked: *asked, ticket: Arc::default() }).collect();
+    let mut teams: Vec<&Arc<Team>> = Vec::new();
+    for part in &parts {
+        if !teams.iter().any(|team| Arc::ptr_eq(team, &part.seat.team)) {
+            teams.push(&part.seat.team);
+        }
     }
-    for (seat, _) in batch {
-        seat.team.carry_out(runtime);
+    let mut outcomes = Vec::with_capacity(parts.len());
+    let Err(error) = carry_out(runtime, &parts, &teams, &patience, &mut outcomes) else { return Ok(outcomes) };
+    for team in teams {
+        team.withdraw(&parts);
     }
-    let waits = batch.iter().zip(tickets);
-    waits.map(|((seat, asked), ticket)| seat.await_ticket(asked, &ticket, &patience)).collect()
+    outcomes.extend(parts.iter().filter_map(|part| part.ticket.0.lock().take()?.ok()));
+    for outcome in outcomes {
+        if let Outcome::Part(Some(seat)) = outcome {
+            // Nobody gets it any more, and what ended the batch is more to the point.
+            let _ = seat.leave(runtime);
+        }
+    }
+    Err(error)
 }
 
-impl Seat {
-    fn ask(&self, asked: Asked) -> Result<Arc<Ticket>> {
-        let ticket = Arc::new(Ticket::default());
-        let waiting = Waiting { asked, ticket: ticket.clone() };
-        let mut state = self.team.state.lock();
-        if let Some(trouble) = &state.broken {
-            return Err(trouble.error());
-        }
-        match asked {
-            Asked::Operation(Operation { kind: Kind::Send { peer }, .. }) => {
-                state.sends.entry((self.rank, peer)).or_default().push_back(waiting);
-            }
-            Asked::Operation(Operation { kind: Kind::Receive { peer }, .. }) => {
-                state.receives.entry((peer, self.rank)).or_default().push_back(waiting);
-            }
-            _ => state.asked[self.rank as usize].push_back(waiting),
-        }
-        Ok(ticket)
+fn carry_out(
+    runtime: &Runtime,
+    parts: &[Brought],
+    teams: &[&Arc<Team>],
+    patience: &Patience,
+    outcomes: &mut Vec<Outcome>,
+) -> Result<()> {
+    // First, so that a team that is broken does not let the others' work begin.
+    teams.iter().try_for_each(|team| team.state.lock().check())?;
+    teams.iter().try_for_each(|team| team.queue(parts))?;
+    for team in teams {
+        team.carry_out(runtime);
     }
+    for part in parts {
+        outcomes.push(part.wait(patience)?);
+    }
+    Ok(())
+}
 
-    fn await_ticket(&self, asked: &Asked, ticket: &Ticket, patience: &Patience) -> Result<Outcome> {
-        let mut state = self.team.state.lock();
+impl State {
+    fn check(&self) -> Result<()> {
+        self.broken.as_ref().map_or(Ok(()), |trouble| Err(trouble.error()))
+    }
+}
+
+impl Brought<'_> {
+    fn wait(&self, patience: &Patience) -> Result<Outcome> {
+        let (seat, team) = (self.seat, &self.seat.team);
+        let mut state = team.state.lock();
         loop {
-            if let Some(outcome) = ticket.0.lock().take() {
+            if let Some(outcome) = self.ticket.0.lock().take() {
                 return outcome.map_err(|trouble| trouble.error());
             }
-            if let Some(trouble) = &state.broken {
-                return Err(trouble.error());
-            }
+            state.check()?;
             let over = match patience.end() {
-                Some(end) => self.team.news.wait_until(&mut state, end).timed_out(),
+                Some(end) => team.news.wait_until(&mut state, end).timed_out(),
                 None => {
-                    self.team.news.wait(&mut state);
+                    team.news.wait(&mut state);
                     false
                 }
             };
-            if over && ticket.0.lock().is_none() {
-                let who = self.missing(&state, asked);
-                let error = patience.error(format_args!("rank {} waited for {who}", self.rank));
+            if over && self.ticket.0.lock().is_none() {
+                let who = seat.missing(&state, &self.asked);
+                let error = patience.error(format_args!("rank {} waited for {who}", seat.rank));
                 // The others would wait for this rank in vain from now on.
-                let message = format!("the communicator came to its end earlier: {}", error.message());
-                state.broken.get_or_insert(Trouble::new(Status::ABORTED, message));
-                self.team.news.notify_all();
+                state.broken.get_or_insert_with(|| Trouble::end(&error));
+                team.news.notify_all();
                 return Err(error);
             }
         }
     }
+}
 
+impl Seat {
     /// Whom this rank waits for, in words.
     fn missing(&self, state: &State, asked: &Asked) -> String {
         match asked {
@@ -270,17 +274,47 @@ impl Team {
         self.news.notify_all();
     }
 
+    /// Puts those of the parts that are this team's on its lists.
+    fn queue(self: &Arc<Team>, parts: &[Brought]) -> Result<()> {
+        let mut state = self.state.lock();
+        state.check()?;
+        for Brought { seat, asked, ticket } in parts.iter().filter(|part| Arc::ptr_eq(&part.seat.team, self)) {
+            let waiting = Waiting { asked: *asked, ticket: ticket.clone() };
+            let list = match *asked {
+                Asked::Operation(Operation { kind: Kind::Send { peer }, .. }) => {
+                    state.sends.entry((seat.rank, peer)).or_default()
+                }
+                Asked::Operation(Operation { kind: Kind::Receive { peer }, .. }) => {
+                    state.receives.entry((peer, seat.rank)).or_default()
+                }
+                _ => &mut state.asked[seat.rank as usize],
+            };
+            list.push_back(waiting);
+        }
+        Ok(())
+    }
+
+    /// Takes back those of the parts that are on its lists still. What a part has been taken into is in its streams when this
+    /// returns, for that is done under the lock.
+    fn withdraw(&self, parts: &[Brought]) {
+        let mut state = self.state.lock();
+        let State { asked, sends, receives, .. } = &mut *state;
+        for list in asked.iter_mut().chain(sends.values_mut()).chain(receives.values_mut()) {
+            list.retain(|waiting| !parts.iter().any(|part| Arc::ptr_eq(&part.ticket, &waiting.ticket)));
+        }
+    }
+
     /// Puts into the streams whatever all its ranks have come for. Under the lock, so that the order is one for all.
     fn carry_out(self: &Arc<Team>, runtime: &Runtime) {
         let mut state = self.state.lock();
         while state.broken.is_none() && state.asked.iter().all(|queue| !queue.is_empty()) {
             let round: Vec<Waiting> = state.asked.iter_mut().filter_map(VecDeque::pop_front).collect();
-            self.do_round(runtime, &round);
+            state.broken = self.do_round(runtime, &round);
         }
-        let State { sends, receives, .. } = &mut *state;
+        let State { sends, receives, broken, .. } = &mut *state;
         for (pair, sends) in sends.iter_mut() {
             let Some(receives) = receives.get_mut(pair) else { continue };
-            while !sends.is_empty() && !receives.is_empty() {
+            while broken.is_none() && !sends.is_empty() && !receives.is_empty() {
                 if let (Some(send), Some(receive)) = (sends.pop_front(), receives.pop_front()) {
                     let moved = self.do_pair(runtime, *pair, &send, &receive).map_err(Trouble::from);
                     *send.ticket.0.lock() = Some(moved.clone().map(|()| Outcome::Done));
@@ -291,7 +325,8 @@ impl Team {
         self.news.notify_all();
     }
 
-    fn do_round(self: &Arc<Team>, runtime: &Runtime, round: &[Waiting]) {
+    /// Does what every rank has brought a part of; what then ended the team, if it did not survive it.
+    fn do_round(self: &Arc<Team>, runtime: &Runtime, round: &[Waiting]) -> Option<Trouble> {
         let mut operations = Vec::new();
         let mut splits = Vec::new();
         for waiting in round {
@@ -301,10 +336,16 @@ impl Team {
             }
         }
         if operations.len() == round.len() {
-            let done = self.operate(runtime, &operations).map_err(Trouble::from);
+            let done = self.operate(runtime, &operations);
+            let end = match &done {
+                Err(Issued::Failed(error)) => Some(Trouble::end(error)),
+                _ => None,
+            };
+            let done = done.map_err(|issued| Trouble::from(issued.into_error()));
             for waiting in round {
                 *waiting.ticket.0.lock() = Some(done.clone().map(|()| Outcome::Done));
             }
+            return end;
         } else if splits.len() == round.len() {
             match self.split(runtime, &splits).map_err(Trouble::from) {
                 Ok(parts) => {
@@ -325,12 +366,13 @@ impl Team {
                 *waiting.ticket.0.lock() = Some(Err(trouble.clone()));
             }
         }
+        None
     }
 
-    fn operate(&self, runtime: &Runtime, operations: &[Operation]) -> Result<()> {
+    fn operate(&self, runtime: &Runtime, operations: &[Operation]) -> std::result::Result<(), Issued> {
         let Some(first) = operations.first() else { return Ok(()) };
         if let Some(other) = operations.iter().position(|operation| !operation.agrees(first)) {
-            return Err(disagreement((0, first), (other, &operations[other])));
+            return Err(disagreement((0, first), (other, &operations[other])).into());
         }
         if first.count == 0 {
             return Ok(());
@@ -338,7 +380,14 @@ impl Team {
         if let Some(ranks) = self.nccl_for(runtime, operations)? {
             let size = self.devices.len() as u32;
             let batch: Vec<_> = ranks.iter().zip(operations).map(|(rank, operation)| (rank, size, operation)).collect();
-            nccl::issue(runtime, &batch, self.limit).map_err(Issued::into_error)?;
+            nccl::issue(runtime, &batch, self.limit).inspect_err(|issued| {
+                if let Issued::Failed(_) = issued {
+                    for rank in ranks {
+                        // A part of it may be in a stream, and wait there for the rest. The error stays the first.
+                        let _ = rank.abort(runtime);
+                    }
+                }
+            })?;
             let streams: Vec<Stream> = operations.iter().map(|operation| operation.stream).collect();
             sanitizer::meet(&streams, |waiting, awaited| match first.kind {
                 Kind::Broadcast { root } => awaited == root as usize,
@@ -370,6 +419,7 @@ impl Team {
                 Err(Error::new(Status::PANIC, "two ranks' work among all ranks'"))
             }
         }
+        .map_err(Issued::Refused)
     }
 
     /// One rank sends what another receives: a copy between their streams.

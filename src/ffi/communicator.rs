@@ -33,7 +33,9 @@ pub const PLINTH_ENGINE_LOCAL: u32 = 2;
 /// The library's own kernels do, between processes of one machine.
 pub const PLINTH_ENGINE_SHARED: u32 = 3;
 
-/// plinth_communicator_init_rank returns before the ranks have met; plinth_communicator_query tells when they have.
+/// Where ranks meet through NCCL, plinth_communicator_init_rank returns before they have met; plinth_communicator_query tells
+/// when they have. Ranks that meet by an id of the library's own, and by whatever engine the ranks of one process, have met
+/// when it returns.
 pub const PLINTH_COMMUNICATOR_NONBLOCKING: u32 = 1;
 /// NCCL is used in its blocking mode: each call costs the CPU some microseconds less, and has no limit of time, so that a
 /// rank that never comes makes the others wait for ever.
@@ -99,8 +101,8 @@ pub(super) unsafe fn unique_id(id: *const u8) -> Result<[u8; ID_BYTES]> {
 }
 
 /// Becomes one of several ranks that meet by an id: in this process, in others of this machine, or on other machines. Each
-/// rank makes this call, with the same id and number of ranks, in a thread of its own; it returns when all have met, or, with
-/// PLINTH_COMMUNICATOR_NONBLOCKING, before. Thread-safe; not in a group.
+/// rank makes this call, with the same id and number of ranks, in a thread of its own; it returns when all have met, or, through
+/// NCCL and with PLINTH_COMMUNICATOR_NONBLOCKING, before. Thread-safe; not in a group.
 ///
 /// @param ranks How many ranks there are.
 /// @param id The PLINTH_UNIQUE_ID_SIZE bytes that plinth_nccl_unique_id gave in one process, and that the others got by any
@@ -209,13 +211,15 @@ pub unsafe extern "C" fn plinth_communicator_split(
     part: *mut plinth_communicator_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the communicator, which stays until the split is done.
-        let part = unsafe { Output::new(part, "part") }?;
-        let color = match color {
-            -1 => None,
-            color => Some(u32::try_from(color).map_err(|_| invalid(format!("{color} is not a color")))?),
-        };
-        communicator::split(handle(communicator)?, color, key, Box::new(|handle| part.set(to_c(handle))))
+        group::ask(|| {
+            // SAFETY: the caller passes NULL or a place for the communicator, which stays until the split is done.
+            let part = unsafe { Output::new(part, "part") }?;
+            let color = match color {
+                -1 => None,
+                color => Some(u32::try_from(color).map_err(|_| invalid(format!("{color} is not a color")))?),
+            };
+            communicator::split(handle(communicator)?, color, key, Box::new(|handle| part.set(to_c(handle))))
+        })
     })
 }
 
@@ -360,7 +364,8 @@ pub unsafe extern "C" fn plinth_communicator_wait(
 
 /// Begins a group: what this thread asks of communicators from now on is done at plinth_communicator_group_end, as one. So
 /// one thread brings the parts of several ranks, and a rank sends and receives at once. Groups may be in groups. What is
-/// asked in a group has no order in it, but for the operations of all ranks in one stream.
+/// asked in a group has no order in it, but for what all ranks of a communicator do together in one stream; and with
+/// PLINTH_ENGINE_NCCL not even that.
 ///
 /// @return PLINTH_OK.
 #[unsafe(no_mangle)]
@@ -371,7 +376,10 @@ pub unsafe extern "C" fn plinth_communicator_group_start() -> plinth_status_t {
     })
 }
 
-/// Ends a group. What was asked in it is in the streams when this returns.
+/// Ends a group. What was asked in it is in the streams when this returns. If a call in the group was refused, or one in a group
+/// within it, nothing is asked of any communicator, and this returns the error of the first such call. After another
+/// error some of what was asked may be in the streams; the rest is not done later, but what NCCL was at when the time was over
+/// may be, until the communicator is aborted.
 ///
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE if no group was begun in this thread; the errors of what was asked.
 #[unsafe(no_mangle)]

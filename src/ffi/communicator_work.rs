@@ -2,7 +2,7 @@
 
 use crate::{
     comm::ReduceOp,
-    communicator::{self, Share, operation::Kind},
+    communicator::{self, Share, group, operation::Kind},
     driver::Span,
     error::{Error, Result},
     ffi::{
@@ -20,11 +20,11 @@ use std::ffi::c_void;
 pub const PLINTH_REDUCE_SUM: i32 = 0;
 /// Their product; of truths, whether all are.
 pub const PLINTH_REDUCE_PRODUCT: i32 = 1;
-/// The greatest of them.
+/// The greatest of them; complex numbers have none.
 pub const PLINTH_REDUCE_MAX: i32 = 2;
-/// The least of them.
+/// The least of them; complex numbers have none.
 pub const PLINTH_REDUCE_MIN: i32 = 3;
-/// Their sum divided by the number of ranks.
+/// Their sum divided by the number of ranks; truths have none.
 pub const PLINTH_REDUCE_AVERAGE: i32 = 4;
 
 #[cold]
@@ -84,9 +84,11 @@ pub unsafe extern "C" fn plinth_communicator_all_reduce(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller vouches for the memory.
-        let share = unsafe { share(from, to, count, element) }?;
-        communicator::operate(handle(communicator)?, Kind::AllReduce { op: reduction(op)? }, share, stream as usize)
+        group::ask(|| {
+            // SAFETY: the caller vouches for the memory.
+            let share = unsafe { share(from, to, count, element) }?;
+            communicator::operate(handle(communicator)?, Kind::AllReduce { op: reduction(op)? }, share, stream as usize)
+        })
     })
 }
 
@@ -113,14 +115,16 @@ pub unsafe extern "C" fn plinth_communicator_reduce(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller vouches for the memory.
-        let share = unsafe { share(from, to, count, element) }?;
-        communicator::operate(
-            handle(communicator)?,
-            Kind::Reduce { op: reduction(op)?, root: rank(root, "root")? },
-            share,
-            stream as usize,
-        )
+        group::ask(|| {
+            // SAFETY: the caller vouches for the memory.
+            let share = unsafe { share(from, to, count, element) }?;
+            communicator::operate(
+                handle(communicator)?,
+                Kind::Reduce { op: reduction(op)?, root: rank(root, "root")? },
+                share,
+                stream as usize,
+            )
+        })
     })
 }
 
@@ -145,14 +149,16 @@ pub unsafe extern "C" fn plinth_communicator_broadcast(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller vouches for the memory.
-        let share = unsafe { share(from, to, count, element) }?;
-        communicator::operate(
-            handle(communicator)?,
-            Kind::Broadcast { root: rank(root, "root")? },
-            share,
-            stream as usize,
-        )
+        group::ask(|| {
+            // SAFETY: the caller vouches for the memory.
+            let share = unsafe { share(from, to, count, element) }?;
+            communicator::operate(
+                handle(communicator)?,
+                Kind::Broadcast { root: rank(root, "root")? },
+                share,
+                stream as usize,
+            )
+        })
     })
 }
 
@@ -175,9 +181,11 @@ pub unsafe extern "C" fn plinth_communicator_all_gather(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller vouches for the memory.
-        let share = unsafe { share(from, to, count, element) }?;
-        communicator::operate(handle(communicator)?, Kind::AllGather, share, stream as usize)
+        group::ask(|| {
+            // SAFETY: the caller vouches for the memory.
+            let share = unsafe { share(from, to, count, element) }?;
+            communicator::operate(handle(communicator)?, Kind::AllGather, share, stream as usize)
+        })
     })
 }
 
@@ -202,9 +210,16 @@ pub unsafe extern "C" fn plinth_communicator_reduce_scatter(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller vouches for the memory.
-        let share = unsafe { share(from, to, count, element) }?;
-        communicator::operate(handle(communicator)?, Kind::ReduceScatter { op: reduction(op)? }, share, stream as usize)
+        group::ask(|| {
+            // SAFETY: the caller vouches for the memory.
+            let share = unsafe { share(from, to, count, element) }?;
+            communicator::operate(
+                handle(communicator)?,
+                Kind::ReduceScatter { op: reduction(op)? },
+                share,
+                stream as usize,
+            )
+        })
     })
 }
 
@@ -227,9 +242,11 @@ pub unsafe extern "C" fn plinth_communicator_all_to_all(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller vouches for the memory.
-        let share = unsafe { share(from, to, count, element) }?;
-        communicator::operate(handle(communicator)?, Kind::AllToAll, share, stream as usize)
+        group::ask(|| {
+            // SAFETY: the caller vouches for the memory.
+            let share = unsafe { share(from, to, count, element) }?;
+            communicator::operate(handle(communicator)?, Kind::AllToAll, share, stream as usize)
+        })
     })
 }
 
@@ -253,9 +270,16 @@ pub unsafe extern "C" fn plinth_communicator_send(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller vouches for the memory.
-        let share = unsafe { share(from, std::ptr::null(), count, element) }?;
-        communicator::operate(handle(communicator)?, Kind::Send { peer: rank(peer, "peer")? }, share, stream as usize)
+        group::ask(|| {
+            // SAFETY: the caller vouches for the memory.
+            let share = unsafe { share(from, std::ptr::null(), count, element) }?;
+            communicator::operate(
+                handle(communicator)?,
+                Kind::Send { peer: rank(peer, "peer")? },
+                share,
+                stream as usize,
+            )
+        })
     })
 }
 
@@ -278,14 +302,16 @@ pub unsafe extern "C" fn plinth_communicator_recv(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller vouches for the memory.
-        let share = unsafe { share(std::ptr::null(), to, count, element) }?;
-        communicator::operate(
-            handle(communicator)?,
-            Kind::Receive { peer: rank(peer, "peer")? },
-            share,
-            stream as usize,
-        )
+        group::ask(|| {
+            // SAFETY: the caller vouches for the memory.
+            let share = unsafe { share(std::ptr::null(), to, count, element) }?;
+            communicator::operate(
+                handle(communicator)?,
+                Kind::Receive { peer: rank(peer, "peer")? },
+                share,
+                stream as usize,
+            )
+        })
     })
 }
 

@@ -1,7 +1,7 @@
 //! torch.cuda.nccl, as C sees it.
 
 use crate::{
-    communicator::{self, Options},
+    communicator::{self, Options, group},
     driver,
     error::{Error, Result},
     ffi::{
@@ -188,11 +188,13 @@ pub unsafe extern "C" fn plinth_nccl_all_reduce(
     communicators: *const plinth_communicator_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or `count` of each.
-        let (inputs, means) = unsafe { (tensors(inputs, count, "inputs")?, means(streams, communicators, count)) };
-        // SAFETY: the same.
-        let outputs = unsafe { tensors_or(outputs, &inputs, "outputs") }?;
-        nccl::all_reduce(&inputs, &outputs, reduction(op)?, &means)
+        group::ask(|| {
+            // SAFETY: the caller passes NULL or `count` of each.
+            let (inputs, means) = unsafe { (tensors(inputs, count, "inputs")?, means(streams, communicators, count)) };
+            // SAFETY: the same.
+            let outputs = unsafe { tensors_or(outputs, &inputs, "outputs") }?;
+            nccl::all_reduce(&inputs, &outputs, reduction(op)?, &means)
+        })
     })
 }
 
@@ -217,14 +219,16 @@ pub unsafe extern "C" fn plinth_nccl_reduce(
     communicators: *const plinth_communicator_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or `count` of each.
-        let (inputs, means) = unsafe { (tensors(inputs, count, "inputs")?, means(streams, communicators, count)) };
-        let output = match inputs.get(root as usize) {
-            Some(input) if output.is_null() => *input,
-            // SAFETY: the caller passes NULL or a tensor; the core answers for a root that is none.
-            _ => unsafe { tensor(output, "output") }?,
-        };
-        nccl::reduce(&inputs, &output, root, reduction(op)?, &means)
+        group::ask(|| {
+            // SAFETY: the caller passes NULL or `count` of each.
+            let (inputs, means) = unsafe { (tensors(inputs, count, "inputs")?, means(streams, communicators, count)) };
+            let output = match inputs.get(root as usize) {
+                Some(input) if output.is_null() => *input,
+                // SAFETY: the caller passes NULL or a tensor; the core answers for a root that is none.
+                _ => unsafe { tensor(output, "output") }?,
+            };
+            nccl::reduce(&inputs, &output, root, reduction(op)?, &means)
+        })
     })
 }
 
@@ -245,10 +249,12 @@ pub unsafe extern "C" fn plinth_nccl_broadcast(
     communicators: *const plinth_communicator_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or `count` of each.
-        let (tensors, means) =
-            unsafe { (self::tensors(tensors, count, "tensors")?, means(streams, communicators, count)) };
-        nccl::broadcast(&tensors, root, &means)
+        group::ask(|| {
+            // SAFETY: the caller passes NULL or `count` of each.
+            let (tensors, means) =
+                unsafe { (self::tensors(tensors, count, "tensors")?, means(streams, communicators, count)) };
+            nccl::broadcast(&tensors, root, &means)
+        })
     })
 }
 
@@ -269,12 +275,14 @@ pub unsafe extern "C" fn plinth_nccl_all_gather(
     communicators: *const plinth_communicator_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or `count` of each.
-        let (inputs, outputs, means) = unsafe {
-            let outputs = tensors(outputs, count, "outputs")?;
-            (tensors(inputs, count, "inputs")?, outputs, means(streams, communicators, count))
-        };
-        nccl::all_gather(&inputs, &outputs, &means)
+        group::ask(|| {
+            // SAFETY: the caller passes NULL or `count` of each.
+            let (inputs, outputs, means) = unsafe {
+                let outputs = tensors(outputs, count, "outputs")?;
+                (tensors(inputs, count, "inputs")?, outputs, means(streams, communicators, count))
+            };
+            nccl::all_gather(&inputs, &outputs, &means)
+        })
     })
 }
 
@@ -297,11 +305,13 @@ pub unsafe extern "C" fn plinth_nccl_reduce_scatter(
     communicators: *const plinth_communicator_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or `count` of each.
-        let (inputs, outputs, means) = unsafe {
-            let outputs = tensors(outputs, count, "outputs")?;
-            (tensors(inputs, count, "inputs")?, outputs, means(streams, communicators, count))
-        };
-        nccl::reduce_scatter(&inputs, &outputs, reduction(op)?, &means)
+        group::ask(|| {
+            // SAFETY: the caller passes NULL or `count` of each.
+            let (inputs, outputs, means) = unsafe {
+                let outputs = tensors(outputs, count, "outputs")?;
+                (tensors(inputs, count, "inputs")?, outputs, means(streams, communicators, count))
+            };
+            nccl::reduce_scatter(&inputs, &outputs, reduction(op)?, &means)
+        })
     })
 }
