@@ -257,9 +257,9 @@ pub fn pop_context(handle: u64) -> Result<()> {
         ));
     };
     let green = stream::current_on(runtime, parent.device)?;
-    let ordered = if green.raw == parent.raw { Ok(()) } else { stream::order(runtime, parent, green) };
-    // Also where the stream that was current cannot wait, gone or capturing as it may be: the thread would never leave.
+    if green.raw != parent.raw {
+        stream::order(runtime, parent, green)?;
+    }
     stream::exit(saved)?;
-    with_entries(Vec::pop)?;
-    ordered
+    with_entries(Vec::pop).map(drop)
 }
