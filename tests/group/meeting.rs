@@ -6,12 +6,19 @@ use crate::{
     run,
 };
 use plinth::{
-    comm::{ReduceOp, shared::Group},
+    comm::{
+        ReduceOp,
+        shared::{Candidate, Group},
+    },
+    error::Error,
     status::Status,
     tensor::ElementType,
     testing,
 };
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 pub const SCENARIOS: &[Scenario] = &[
     ("bytes", bytes),
@@ -111,6 +118,11 @@ fn alone() {
     assert_eq!(error.status(), Status::TIMED_OUT, "{error}");
     let missing = if me.rank == 0 { "ranks [1]" } else { "rank 0" };
     assert!(error.message().contains(missing) && error.message().contains("80ms"), "{error}");
+    // Without an end of its own, a meeting ends when there is a reason.
+    let start = Instant::now();
+    let given_up = || (start.elapsed() > Duration::from_millis(80)).then(|| Error::new(Status::ABORTED, "no more"));
+    let error = Candidate::new(me.rank, 2, 0).unwrap().join(&id, None, &given_up).unwrap_err();
+    assert_eq!(error.status(), Status::ABORTED, "{error}");
 }
 
 fn descriptors() -> usize {
