@@ -15,10 +15,7 @@ use plinth::{
     tensor::ElementType,
     testing,
 };
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::{fs, time::Duration};
 
 pub const SCENARIOS: &[Scenario] = &[
     ("bytes", bytes),
@@ -119,7 +116,7 @@ fn alone() {
     let missing = if me.rank == 0 { "ranks [1]" } else { "rank 0" };
     assert!(error.message().contains(missing) && error.message().contains("80ms"), "{error}");
     // Without an end of its own, a meeting ends when there is a reason.
-    let start = Instant::now();
+    let start = std::time::Instant::now();
     let given_up = || (start.elapsed() > Duration::from_millis(80)).then(|| Error::new(Status::ABORTED, "no more"));
     let error = Candidate::new(me.rank, 2, 0).unwrap().join(&id, None, &given_up).unwrap_err();
     assert_eq!(error.status(), Status::ABORTED, "{error}");
