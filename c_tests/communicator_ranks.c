@@ -107,6 +107,32 @@ TEST(four_ranks_meet_in_processes) {
   run_processes(ranks, rank_in_process);
 }
 
+/* Rank 1 cannot share memory. */
+static void fall_back(int rank) {
+  uint32_t engine = 77;
+  if (rank == 1) {
+    setenv("PLINTH_GROUP_TUNING", "nonsense", 1);
+  }
+  need_devices(ranks);
+  need_engine();
+  if (by("shared")) {
+    SKIP("is about NCCL");
+  }
+  share_id(rank, id);
+  const double start = seconds_now();
+  plinth_communicator_t own = join(rank, rank, 60000, 0);
+  CHECK(seconds_now() - start < 30);
+  CHECK_OK(plinth_communicator_engine(own, &engine));
+  CHECK_EQ(engine, PLINTH_ENGINE_NCCL);
+  work_as(rank, rank, own);
+  CHECK_OK(plinth_communicator_destroy(own));
+}
+
+TEST(nobody_waits_for_a_rank_that_cannot_share) {
+  ranks = 2;
+  run_processes(ranks, fall_back);
+}
+
 static void *split_in_thread(void *context) {
   const int rank = *(int *)context;
   plinth_communicator_t own = join(rank, rank, 20000, 0), part = NULL;

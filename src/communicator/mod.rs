@@ -410,13 +410,18 @@ fn carry_out_by_shared(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> 
         given = given.and(issue_by_shared(runtime, &communicator, member, operations, limit));
     }
     given?;
-    for item in splits {
-        let (Engine::Shared(member), Asked::Split { color, key }) = (&item.communicator.engine, item.asked) else {
-            continue;
-        };
+    let asked: Vec<shared::Split> = splits
+        .iter()
+        .filter_map(|item| match (&item.communicator.engine, item.asked) {
+            (Engine::Shared(member), Asked::Split { color, key }) => Some((&**member, color, key)),
+            _ => None,
+        })
+        .collect();
+    let parts = shared::split(&asked, limit)?;
+    for (item, part) in splits.into_iter().zip(parts) {
         let (device, timeout) = (item.communicator.device, item.communicator.timeout());
-        let part = match member.split(color, key, limit)? {
-            Some((member, rank, size)) => {
+        let part = match part {
+            Some(shared::Part { member, rank, size }) => {
                 register(Communicator::new(rank, size, device, Engine::Shared(Box::new(member)), timeout))?
             }
             None => 0,

@@ -10,7 +10,7 @@ use super::{
     patience::Patience,
 };
 use crate::{
-    comm::shared::{Group, Transfer},
+    comm::shared::{Candidate, Group, Row, Transfer},
     driver::group::MAX_RANKS,
     error::{Context, Error, Result},
     runtime::Runtime,
@@ -19,7 +19,7 @@ use crate::{
     stream::{self, Stream},
     tensor::ElementType,
 };
-use std::{collections::hash_map::DefaultHasher, fs, hash::Hasher, time::Duration};
+use std::{collections::hash_map::DefaultHasher, fs, hash::Hasher, thread::ScopedJoinHandle, time::Duration};
 
 /// One rank among processes of a machine.
 pub struct Member {
@@ -66,18 +66,22 @@ impl Member {
                 .context(|| "asking the ranks for their machines")
         };
         let nccl_from = nccl_from(SHARED_NCCL_FROM)?;
+        // Before anybody is asked: a rank that cannot share says so, and nobody waits for it in vain.
+        let candidate = Candidate::new(place.0, place.1, device);
         let mut row = [0; ROW];
         row[..ID].copy_from_slice(&Group::new_id()?);
         row[ID..ID + 8].copy_from_slice(&machine().to_le_bytes());
         // Ranks that do not agree on this do not share.
         row[ID + 8..ID + 16].copy_from_slice(&nccl_from.to_le_bytes());
+        row[ID + 16] = u8::from(candidate.is_ok());
         let rows = exchange(&row)?;
-        if rows.iter().any(|other| other[ID..] != row[ID..]) {
-            return Ok(Err(rank));
-        }
+        let candidate = match candidate {
+            Ok(candidate) if rows.iter().all(|other| other[ID..] == row[ID..]) => candidate,
+            _ => return Ok(Err(rank)),
+        };
         let mut id = [0; ID];
         id.copy_from_slice(&rows[0][..ID]);
-        let joined = Group::join(&id, place.0, place.1, device, Some(limit));
+        let joined = candidate.join(&id, Some(limit), &|| None);
         // All have to go the same way.
         let rows = exchange(&[u8::from(joined.is_ok()); ROW])?;
         match joined {
@@ -135,22 +139,25 @@ impl Member {
                 Kind::AllToAll => group.all_to_all(from, to, count, element, stream),
             }?;
         }
-        while let Some(stream) = pairs.first().map(|operation| operation.stream) {
-            let (now, later): (Vec<&Operation>, Vec<&Operation>) =
-                pairs.into_iter().partition(|operation| operation.stream.raw == stream.raw);
-            pairs = later;
-            let transfers: Vec<Transfer> = now.into_iter().filter_map(transfer).collect();
-            self.group.exchange(&transfers, stream)?;
-        }
-        Ok(())
+        let transfers: Vec<(Transfer, Stream)> =
+            pairs.into_iter().filter_map(|operation| Some((transfer(operation)?, operation.stream))).collect();
+        self.group.exchange_in_streams(&transfers)
     }
 
-    /// This rank's part of a split, and its place there. All ranks come to it, each in a thread or process of its own.
-    pub fn split(&self, color: Option<u32>, key: i32, limit: Duration) -> Result<Option<(Member, u32, u32)>> {
+    /// Begins this rank's part of a split: tells the others. Two splits are told apart by the order of these calls.
+    fn begin_split(&self, color: Option<u32>, key: i32) -> Result<Row> {
+        if let Some(error) = self.group.error() {
+            return Err(error);
+        }
         let mut mine = Vec::from(Group::new_id()?);
         mine.extend(color.map_or(-1, i64::from).to_le_bytes());
         mine.extend(key.to_le_bytes());
-        let rows = self.group.gather_bytes(&mine)?;
+        self.group.bring(&mine)
+    }
+
+    /// The rest of it, which waits for the others; and this rank's place.
+    fn end_split(&self, row: &Row, color: Option<u32>, limit: Duration) -> Result<Option<Part>> {
+        let rows = self.group.collect(row)?;
         let Some(color) = color else { return Ok(None) };
         let number = |row: &[u8], from: usize, bytes: usize| {
             let mut number = [0; 8];
@@ -170,10 +177,51 @@ impl Member {
         };
         let mut id = [0; ID];
         id.copy_from_slice(&rows[*first][..ID]);
-        let place = (own as u32, members.len() as u32);
-        let member = Member::join(&id, place, self.group.device(), limit)?;
-        Ok(Some((member, place.0, place.1)))
+        let (rank, size) = (own as u32, members.len() as u32);
+        // Whoever gives up the whole, gives up the part. That a rank has gone matters only if it is one of the part, and
+        // then the meeting finds out.
+        let given_up = || self.group.error().filter(|error| error.status() == Status::ABORTED);
+        let group = Candidate::new(rank, size, self.group.device())?.join(&id, Some(limit), &given_up)?;
+        group.set_timeout(limit);
+        Ok(Some(Part { member: Member::of_group(group), rank, size }))
     }
+}
+
+/// What a split gives a rank.
+pub struct Part {
+    /// The rank in its part.
+    pub member: Member,
+    /// Its number.
+    pub rank: u32,
+    /// How many there are.
+    pub size: u32,
+}
+
+/// A rank's part in a split: itself, its color and its key.
+pub type Split<'a> = (&'a Member, Option<u32>, i32);
+
+/// Takes part in splits, for some ranks of this process at once: all tell first, and then each waits for itself, so that they
+/// may be ranks of one group, or of groups whose ranks elsewhere come in another order.
+pub fn split(asked: &[Split<'_>], limit: Duration) -> Result<Vec<Option<Part>>> {
+    let begun: Vec<Result<Row>> = asked.iter().map(|(member, color, key)| member.begin_split(*color, *key)).collect();
+    let end = |((member, color, _), row): (&Split<'_>, Result<Row>)| member.end_split(&row?, *color, limit);
+    let mut parts = asked.iter().zip(begun);
+    let Some(first) = parts.next() else { return Ok(Vec::new()) };
+    std::thread::scope(|scope| {
+        let thread = |part| {
+            let started =
+                std::thread::Builder::new().name("plinth split".into()).spawn_scoped(scope, move || end(part));
+            started.map_err(|error| Error::new(Status::SYSTEM, format!("starting a thread for a split: {error}")))
+        };
+        let threads: Vec<_> = parts.map(thread).collect();
+        let own = end(first);
+        let ended = |thread: Result<ScopedJoinHandle<'_, Result<Option<Part>>>>| {
+            thread?.join().unwrap_or_else(|_| Err(Error::new(Status::PANIC, "a split panicked")))
+        };
+        // All are waited for, whatever became of the others.
+        let ended: Vec<Result<Option<Part>>> = [own].into_iter().chain(threads.into_iter().map(ended)).collect();
+        ended.into_iter().collect()
+    })
 }
 
 fn transfer(operation: &Operation) -> Option<Transfer> {

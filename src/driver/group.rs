@@ -216,6 +216,11 @@ impl Transfer {
     pub fn address(&self) -> u64 {
         self.address
     }
+
+    /// How many pieces go through the first lane, which has as many as any other.
+    pub fn pieces(&self, entry: u64) -> u64 {
+        self.bytes.div_ceil(u64::from(self.lanes) * entry).max(1)
+    }
 }
 
 /// Why a group is broken.
@@ -368,6 +373,12 @@ mod tests {
         }
         assert_eq!(Reason::read(0), None);
         assert_eq!(Reason::read(5), None);
+    }
+
+    #[test]
+    fn a_transfer_has_a_piece_at_least_and_no_lane_more_than_the_first() {
+        let pieces = |bytes| Transfer::of(Span::owned(4096, bytes), 1, true, 0).pieces(4096);
+        assert_eq!([0, 1, 4096, 4097, 1 << 16, (1 << 16) + 1, 1 << 17].map(pieces), [1, 1, 1, 2, 16, 5, 8]);
     }
 
     #[test]

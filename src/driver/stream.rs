@@ -119,6 +119,16 @@ impl Driver {
         unsafe { call!(self, cuStreamDestroy_v2(stream.raw())) }
     }
 
+    /// The stream's number, which no other stream of the process ever has; of the calling thread's where the handle means
+    /// that.
+    #[inline]
+    pub fn stream_number(&self, stream: Stream) -> Answer<u64> {
+        let mut number = 0;
+        // SAFETY: the stream is live, and the output is a live local.
+        unsafe { call!(self, cuStreamGetId(stream.raw(), &mut number)) }?;
+        Ok(number)
+    }
+
     /// Whether all work of a stream is done.
     #[inline]
     pub fn stream_query(&self, stream: Stream) -> Answer<bool> {

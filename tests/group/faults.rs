@@ -2,7 +2,7 @@
 
 use crate::{
     Scenario,
-    rank::{Me, Memory, eventually, me, new_stream, synchronize},
+    rank::{Me, Memory, be_busy, eventually, me, new_stream, synchronize},
     run, start,
 };
 use plinth::{
@@ -21,6 +21,10 @@ pub const SCENARIOS: &[Scenario] = &[
     ("abort", abort),
     ("killed", killed),
     ("leaves", leaves),
+    ("leaves_early", leaves_early),
+    ("leaves_unread", leaves_unread),
+    ("late_row", late_row),
+    ("abort_rows", abort_rows),
     ("hammer", hammer),
 ];
 
@@ -60,6 +64,26 @@ fn a_killed_rank_is_missed_by_the_others() {
 #[test]
 fn a_rank_may_leave_early_but_is_missed_when_it_is_needed() {
     run("leaves", 3, &[]);
+}
+
+#[test]
+fn who_has_done_its_part_is_not_missed_however_late_the_others_are() {
+    run("leaves_early", 3, &[]);
+}
+
+#[test]
+fn what_is_sent_to_a_rank_that_has_left_needs_only_room() {
+    run("leaves_unread", 2, &[]);
+}
+
+#[test]
+fn a_row_that_does_not_come_in_time_breaks_the_group_for_all() {
+    run("late_row", 2, &[]);
+}
+
+#[test]
+fn an_abort_does_not_wait_for_rows_and_ends_what_does() {
+    run("abort_rows", 2, &[]);
 }
 
 #[test]
@@ -233,6 +257,102 @@ fn leaves() {
     }
     let message = expect_broken(&group, stream, &memory, Status::PEER_LOST);
     assert!(message.contains("rank 1"), "{message}");
+}
+
+/// Rank 1 sends to both others, gets something from one and leaves. The others are busy for longer than anybody waits for a
+/// rank that has gone, and one of their launches waits for the other one, too.
+fn leaves_early() {
+    let (me, group, stream, memory) = begin();
+    let (element, late) = (ElementType::U8, new_stream(me.device()));
+    let (mine, words) = (Memory::of(stream, &[me.rank as u8 + 1; 16]), Memory::of(stream, &[0; 32]));
+    if me.rank == 1 {
+        group.send(mine.span, 16, element, 0, stream).unwrap();
+        group.send(mine.span, 16, element, 2, stream).unwrap();
+        group.recv(words.part(0, 16), 16, element, 0, stream).unwrap();
+        synchronize(stream);
+        return;
+    }
+    let other = 2 - me.rank;
+    if me.rank == 0 {
+        group.send(mine.span, 16, element, 1, stream).unwrap();
+        let from = |peer: u32, at: usize| plinth::comm::shared::Transfer {
+            peer,
+            sends: false,
+            memory: words.part(at, 16),
+            element,
+        };
+        group.exchange(&[from(1, 0), from(2, 16)], stream).unwrap();
+    } else {
+        be_busy(late, 2500);
+        group.recv(words.part(0, 16), 16, element, 1, late).unwrap();
+        group.send(mine.span, 16, element, 0, late).unwrap();
+    }
+    let of = if me.rank == 0 { stream } else { late };
+    eventually("the work does not end", || {
+        assert!(group.error().is_none(), "{:?}", group.error());
+        let runtime = plinth::runtime::ready().unwrap();
+        runtime.driver.stream_query(of.raw).unwrap().then_some(())
+    });
+    let second = if me.rank == 0 { other as u8 + 1 } else { 0 };
+    assert_eq!(words.read(of), [[2; 16], [second; 16]].concat());
+    // More than rank 1 has done is a reason, even before its turn comes.
+    be_busy(stream, 300);
+    sum(&group, &memory, stream).unwrap();
+    let message = expect_broken(&group, stream, &memory, Status::PEER_LOST);
+    assert!(message.contains("rank 1"), "{message}");
+}
+
+fn leaves_unread() {
+    let (me, group, stream, _memory) = begin();
+    if me.rank == 1 {
+        return;
+    }
+    let (element, small) = (ElementType::U8, Memory::of(stream, &[5; 16]));
+    for _ in 0..4 {
+        group.send(small.span, 16, element, 1, stream).unwrap();
+    }
+    synchronize(stream);
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(group.error().is_none(), "{:?}", group.error());
+    group.send(small.span, 16, element, 1, stream).unwrap();
+    let error = eventually("nobody is missed", || group.error());
+    assert_eq!(error.status(), Status::PEER_LOST, "{error}");
+    synchronize(stream);
+}
+
+fn late_row() {
+    let (me, group, stream, memory) = begin();
+    if me.rank == 0 {
+        group.set_timeout(Duration::from_millis(100));
+        let error = group.gather_bytes(b"x").unwrap_err();
+        assert_eq!(error.status(), Status::TIMED_OUT, "{error}");
+        assert_eq!(sum(&group, &memory, stream).unwrap_err().status(), Status::TIMED_OUT);
+        // What it had said does not stand for what it says now.
+        let row = group.bring(b"y").unwrap();
+        assert_eq!(group.collect(&row).unwrap_err().status(), Status::TIMED_OUT);
+    }
+    if me.rank == 1 {
+        let error = eventually("nobody gives up", || group.error());
+        assert_eq!(error.status(), Status::ABORTED, "{error}");
+    }
+}
+
+fn abort_rows() {
+    let (me, group, _stream, _memory) = begin();
+    if me.rank == 1 {
+        let error = eventually("nobody gives up", || group.error());
+        assert_eq!(error.status(), Status::ABORTED, "{error}");
+        return;
+    }
+    std::thread::scope(|scope| {
+        let gathering = scope.spawn(|| group.gather_bytes(b"x"));
+        std::thread::sleep(Duration::from_millis(50));
+        let start = Instant::now();
+        group.abort();
+        let error = gathering.join().unwrap().unwrap_err();
+        assert_eq!(error.status(), Status::ABORTED, "{error}");
+        assert!(start.elapsed() < Duration::from_secs(20));
+    });
 }
 
 /// Calls after calls, until another rank is missing.

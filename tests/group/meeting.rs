@@ -6,7 +6,11 @@ use crate::{
     run,
 };
 use plinth::{
-    comm::{ReduceOp, shared::Group},
+    comm::{
+        ReduceOp,
+        shared::{Candidate, Group},
+    },
+    error::Error,
     status::Status,
     tensor::ElementType,
     testing,
@@ -126,6 +130,11 @@ fn alone() {
     assert_eq!(error.status(), Status::TIMED_OUT, "{error}");
     let missing = if me.rank == 0 { "ranks [1]" } else { "rank 0" };
     assert!(error.message().contains(missing) && error.message().contains("80ms"), "{error}");
+    // Without an end of its own, a meeting ends when there is a reason.
+    let start = std::time::Instant::now();
+    let given_up = || (start.elapsed() > Duration::from_millis(80)).then(|| Error::new(Status::ABORTED, "no more"));
+    let error = Candidate::new(me.rank, 2, 0).unwrap().join(&id, None, &given_up).unwrap_err();
+    assert_eq!(error.status(), Status::ABORTED, "{error}");
 }
 
 /// Rank 1 connects under the group's name, which anybody can read, before it and rank 2 join.

@@ -104,6 +104,11 @@ pub fn synchronize(stream: Stream) {
     in_context(stream.device, |runtime| runtime.driver.stream_synchronize(stream.raw).unwrap());
 }
 
+/// Keeps a stream busy with other work for so long, as the clock of an H200 has it.
+pub fn be_busy(stream: Stream, milliseconds: u64) {
+    plinth::kernel::sleep(milliseconds * 1_980_000, stream.raw.handle()).unwrap();
+}
+
 /// Waits until something is so.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();

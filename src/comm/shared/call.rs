@@ -1,12 +1,12 @@
 //! The calls of a group: what is checked before a launch, the order of launches, and what is said when the group is broken.
 
-use super::Group;
+use super::{Group, links::Done};
 use crate::{
     comm::ReduceOp,
     device::Device,
     driver::{
         self, Driver, Event, Span,
-        group::{Collective, MAX_TRANSFERS, Mode, Reason, TRANSFER, Told, Transfers},
+        group::{Collective, ENTRIES, MAX_TRANSFERS, Mode, Reason, TRANSFER, Told, Transfers},
         types::CU_EVENT_WAIT_DEFAULT,
     },
     error::{Context, Error, Result},
@@ -78,11 +78,29 @@ enum Sequence {
 #[derive(Debug)]
 struct Order {
     of: Sequence,
-    stream: Option<driver::Stream>,
+    stream: Option<Place>,
     event: Event,
+    /// How much was launched outside of captures: collectives, or pieces in the first lane of transfers.
+    parts: u64,
     /// The same of the last capture that had any, by its number.
-    captured: Option<(u64, driver::Stream)>,
+    captured: Option<(u64, Place)>,
     captured_event: Event,
+}
+
+/// A stream and what tells it from others that have its handle after it, or in other threads; if the driver can say that.
+#[derive(Debug, Clone, Copy)]
+struct Place(driver::Stream, Option<u64>);
+
+impl Place {
+    fn of(driver: &Driver, stream: driver::Stream) -> Place {
+        Place(stream, driver.stream_number(stream).ok())
+    }
+
+    /// Whether what is launched in both is in order by itself. A program may destroy a stream of its own while its work goes
+    /// on, and get the handle for another one.
+    fn is(self, other: Place) -> bool {
+        self.1.is_some() && (self.0, self.1) == (other.0, other.1)
+    }
 }
 
 /// The order of the launches of a group. Launches of one sequence in different streams wait for each other; those of a
@@ -97,15 +115,25 @@ impl Orders {
             None => {
                 let event = event_pool::take(device, driver, 0)?;
                 let captured_event = event_pool::take(device, driver, 0)?;
-                self.0.push(Order { of, stream: None, event, captured: None, captured_event });
+                self.0.push(Order { of, stream: None, event, parts: 0, captured: None, captured_event });
                 self.0.len() - 1
             }
         };
         Ok(&mut self.0[index])
     }
 
+    /// Whether more was launched, outside of captures, than a rank that has left has done its part of: that cannot end. What
+    /// is sent needs only room.
+    pub fn exceed(&self, peer: u32, done: &Done) -> bool {
+        self.0.iter().any(|order| match order.of {
+            Sequence::Collectives => order.parts > done.collectives,
+            Sequence::Sends(to) => to == peer && order.parts > done.received + u64::from(ENTRIES),
+            Sequence::Receives(from) => from == peer && order.parts > done.sent,
+        })
+    }
+
     /// Whether all that was launched outside of captures has ended. What cannot be asked about any more has.
-    pub fn is_idle(&self, _device: u32) -> bool {
+    pub fn is_idle(&self) -> bool {
         let Ok(runtime) = runtime::ready() else { return true };
         let driver = &runtime.driver;
         let idle = driver.with_relaxed_capture(|| {
@@ -125,37 +153,33 @@ impl Orders {
 }
 
 impl Order {
-    fn wait(&self, driver: &Driver, stream: driver::Stream, capture: Option<u64>) -> Result<()> {
+    fn wait(&self, driver: &Driver, place: Place, capture: Option<u64>) -> Result<()> {
         let before = match capture {
-            None => self.stream.map(|stream| (stream, self.event)),
-            Some(id) => self.captured.filter(|(of, _)| *of == id).map(|(_, stream)| (stream, self.captured_event)),
+            None => self.stream.map(|before| (before, self.event)),
+            Some(id) => self.captured.filter(|(of, _)| *of == id).map(|(_, before)| (before, self.captured_event)),
         };
         match before {
-            Some((before, event)) if before != stream || is_of_thread(stream) => {
-                Ok(driver.stream_wait_event(stream, event, CU_EVENT_WAIT_DEFAULT)?)
+            Some((before, event)) if !before.is(place) => {
+                Ok(driver.stream_wait_event(place.0, event, CU_EVENT_WAIT_DEFAULT)?)
             }
             _ => Ok(()),
         }
     }
 
-    fn note(&mut self, driver: &Driver, stream: driver::Stream, capture: Option<u64>) -> Result<()> {
+    fn note(&mut self, driver: &Driver, place: Place, capture: Option<u64>, parts: u64) -> Result<()> {
         match capture {
             None => {
-                driver.event_record(self.event, stream)?;
-                self.stream = Some(stream);
+                self.parts += parts;
+                driver.event_record(self.event, place.0)?;
+                self.stream = Some(place);
             }
             Some(id) => {
-                driver.event_record(self.captured_event, stream)?;
-                self.captured = Some((id, stream));
+                driver.event_record(self.captured_event, place.0)?;
+                self.captured = Some((id, place));
             }
         }
         Ok(())
     }
-}
-
-/// Whether the handle means another stream in each thread.
-fn is_of_thread(stream: driver::Stream) -> bool {
-    stream.handle() == crate::driver::types::CU_STREAM_PER_THREAD
 }
 
 /// What a collective is about.
@@ -247,8 +271,8 @@ impl Group {
         self.collective(request, from, to, stream)
     }
 
-    /// Sends `count` elements to another rank, which receives as many. What does not fit into the room between the two, a
-    /// mebibyte, waits for the receiver.
+    /// Sends `count` elements to another rank, which receives as many. What finds no room between the two waits for the
+    /// receiver: there is room for four messages of up to 64 KiB, or for a mebibyte of longer ones.
     pub fn send(&self, from: Span, count: u64, element: ElementType, peer: u32, stream: Stream) -> Result<()> {
         self.transfer("send", from, count, element, peer, true, stream)
     }
@@ -282,22 +306,18 @@ impl Group {
     /// Sends and receives, all at once. Two transfers to one rank are in the order of the list, as they are at the other
     /// rank; and so are two from one.
     pub fn exchange(&self, transfers: &[Transfer], stream: Stream) -> Result<()> {
-        for transfer in transfers {
+        let all: Vec<(Transfer, Stream)> = transfers.iter().map(|transfer| (*transfer, stream)).collect();
+        self.exchange_in_streams(&all)
+    }
+
+    /// The same, each transfer in a stream of its own choice.
+    pub fn exchange_in_streams(&self, transfers: &[(Transfer, Stream)]) -> Result<()> {
+        for (transfer, _) in transfers {
             self.check_rank(transfer.peer)?;
             number_of(transfer.element)?;
         }
-        let mut rest = transfers.to_vec();
-        while !rest.is_empty() {
-            // One launch has each direction to each rank once.
-            let (mut now, mut later): (Vec<Transfer>, Vec<Transfer>) = (Vec::new(), Vec::new());
-            for transfer in rest {
-                let alike = |other: &Transfer| (other.peer, other.sends) == (transfer.peer, transfer.sends);
-                if now.iter().any(alike) { later.push(transfer) } else { now.push(transfer) }
-            }
-            self.exchange_once(&now, stream)?;
-            rest = later;
-        }
-        Ok(())
+        let in_one = |one: Stream, other: Stream| one.raw == other.raw;
+        launches(transfers, in_one).iter().try_for_each(|(_, stream, transfers)| self.exchange_once(transfers, *stream))
     }
 
     fn exchange_once(&self, transfers: &[Transfer], stream: Stream) -> Result<()> {
@@ -306,11 +326,11 @@ impl Group {
             let (number, _) = number_of(transfer.element)?;
             *place = driver::group::Transfer::of(transfer.memory, transfer.peer, transfer.sends, number);
         }
-        let sequence = |transfer: &Transfer| match transfer.sends {
-            true => Sequence::Sends(transfer.peer),
-            false => Sequence::Receives(transfer.peer),
+        let sequence = |(transfer, told): (&Transfer, &driver::group::Transfer)| {
+            let of = if transfer.sends { Sequence::Sends } else { Sequence::Receives };
+            (of(transfer.peer), told.pieces(self.tuning().entry))
         };
-        let sequences: Vec<Sequence> = transfers.iter().map(sequence).collect();
+        let sequences: Vec<(Sequence, u64)> = transfers.iter().zip(&told.transfers).map(sequence).collect();
         let count = transfers.len() as u32;
         let used = transfers.iter().map(|transfer| match transfer.sends {
             true => sanitizer::read(transfer.memory),
@@ -354,7 +374,7 @@ impl Group {
             let step = if mode.has_parts() { bytes.div_ceil(u64::from(self.size())) } else { bytes };
             let blocks = self.tuning().blocks_for(step, self.size());
             let kernel = if op.is_some() { reducing } else { Kernel::GroupCopy };
-            self.launch(&[Sequence::Collectives], stream, kernel, &used, |driver, function, raw| {
+            self.launch(&[(Sequence::Collectives, 1)], stream, kernel, &used, |driver, function, raw| {
                 Ok(driver.launch_group(function, blocks, &told, raw)?)
             })
         };
@@ -382,10 +402,10 @@ impl Group {
         Err(invalid(format!("{bytes} bytes are needed, not {}", memory.bytes())))
     }
 
-    /// Launches a kernel behind what it must come after.
+    /// Launches a kernel behind what it must come after, and counts its part of each sequence.
     fn launch(
         &self,
-        sequences: &[Sequence],
+        sequences: &[(Sequence, u64)],
         stream: Stream,
         kernel: Kernel,
         used: &[Operand],
@@ -406,17 +426,37 @@ impl Group {
             return Err(error);
         }
         let capture = crate::random::generator::capture_id(stream)?;
-        for sequence in sequences {
+        for (sequence, _) in sequences {
             orders.of(*sequence, device, &runtime.driver)?;
         }
-        let mut noted = orders.0.iter_mut().filter(|order| sequences.contains(&order.of)).collect::<Vec<_>>();
+        let parts = |of| sequences.iter().find(|(sequence, _)| *sequence == of).map(|(_, parts)| *parts);
+        let mut noted: Vec<_> =
+            orders.0.iter_mut().filter_map(|order| parts(order.of).map(|parts| (order, parts))).collect();
         runtime.in_stream(stream, |driver, raw| {
-            noted.iter().try_for_each(|order| order.wait(driver, raw, capture))?;
+            let place = Place::of(driver, raw);
+            noted.iter().try_for_each(|(order, _)| order.wait(driver, place, capture))?;
             sanitizer::access(runtime, stream, used)?;
             launch(driver, function, raw)?;
-            noted.iter_mut().try_for_each(|order| order.note(driver, raw, capture))
+            noted.iter_mut().try_for_each(|(order, parts)| order.note(driver, place, capture, *parts))
         })
     }
+}
+
+/// The launches of an exchange, in order, with the number of the round: each has each direction to each rank once, in one
+/// stream. The n-th transfer of a direction to a rank is in the n-th round, whatever its stream, as it is at the other rank:
+/// so a round waits for nothing but those before it.
+fn launches<S: Copy>(transfers: &[(Transfer, S)], is_same: impl Fn(S, S) -> bool) -> Vec<(usize, S, Vec<Transfer>)> {
+    let mut launches: Vec<(usize, S, Vec<Transfer>)> = Vec::new();
+    for (index, (transfer, stream)) in transfers.iter().enumerate() {
+        let alike = |(other, _): &&(Transfer, S)| (other.peer, other.sends) == (transfer.peer, transfer.sends);
+        let round = transfers[..index].iter().filter(alike).count();
+        match launches.iter_mut().find(|(of, place, _)| *of == round && is_same(*place, *stream)) {
+            Some((_, _, together)) => together.push(*transfer),
+            None => launches.push((round, *stream, vec![*transfer])),
+        }
+    }
+    launches.sort_by_key(|(round, ..)| *round);
+    launches
 }
 
 /// Refuses memory that is both read and written in ways that the kernels do not mean.
@@ -480,5 +520,41 @@ pub fn explain(rank: u32, size: u32, told: &Told) -> Error {
             Status::RANK_MISMATCH,
             format!("{finder} found that its call and that of rank {about} do not belong together"),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transfers_between_two_keep_their_order_whatever_their_streams() {
+        // The memory's length tells them apart.
+        let transfer = |peer, sends, bytes| {
+            let memory = Span::owned(4096, bytes);
+            Transfer { peer, sends, memory, element: ElementType::U8 }
+        };
+        let asked = [
+            (transfer(1, true, 1), 1),
+            (transfer(1, true, 2), 2),
+            (transfer(1, false, 3), 2),
+            (transfer(2, true, 4), 1),
+            (transfer(1, true, 5), 1),
+            (transfer(1, false, 6), 1),
+        ];
+        let told = |(round, stream, transfers): (usize, i32, Vec<Transfer>)| {
+            (round, stream, transfers.iter().map(|transfer| transfer.memory.bytes()).collect::<Vec<_>>())
+        };
+        let told: Vec<_> = launches(&asked, |one, other| one == other).into_iter().map(told).collect();
+        // The third to rank 1 is not before the second, which is in another stream.
+        assert_eq!(told, [(0, 1, vec![1, 4]), (0, 2, vec![3]), (1, 2, vec![2]), (1, 1, vec![6]), (2, 1, vec![5])]);
+    }
+
+    #[test]
+    fn a_handle_that_is_used_again_is_another_stream() {
+        let stream = driver::Stream::special(2).unwrap();
+        let (first, second, unknown) = (Place(stream, Some(7)), Place(stream, Some(8)), Place(stream, None));
+        assert!(first.is(first) && !first.is(second));
+        assert!(!unknown.is(unknown));
     }
 }

@@ -32,21 +32,48 @@ pub struct Message {
 }
 
 /// When to give up; never where there is none.
-#[derive(Debug, Clone, Copy)]
-pub struct Deadline(Option<Instant>);
+#[derive(Clone, Copy)]
+pub struct Deadline<'a> {
+    end: Option<Instant>,
+    stops: Option<&'a dyn Fn() -> bool>,
+}
 
-impl Deadline {
+/// How long nobody is asked whether to give up early.
+const SLICE: Duration = Duration::from_millis(20);
+
+impl<'a> Deadline<'a> {
     /// The time that is so far away.
-    pub fn after(timeout: Option<Duration>) -> Deadline {
-        Deadline(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
+    pub fn after(timeout: Option<Duration>) -> Deadline<'a> {
+        Deadline { end: timeout.and_then(|timeout| Instant::now().checked_add(timeout)), stops: None }
+    }
+
+    /// The same, or as soon as `stops` says so.
+    pub fn unless(self, stops: &'a dyn Fn() -> bool) -> Deadline<'a> {
+        Deadline { stops: Some(stops), ..self }
     }
 
     /// How long it is until then; an error when it is over.
     pub fn left(self) -> io::Result<Option<Duration>> {
-        let Some(end) = self.0 else { return Ok(None) };
+        if self.stops.is_some_and(|stops| stops()) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let Some(end) = self.end else { return Ok(None) };
         match end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
             Some(left) => Ok(Some(left)),
             None => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Reads by `read` until something comes.
+    fn read<T>(self, socket: &UnixStream, mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        loop {
+            let left = self.left()?;
+            let slice = self.stops.map(|_| left.map_or(SLICE, |left| left.min(SLICE)));
+            socket.set_read_timeout(slice.or(left))?;
+            match read() {
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+                done => return done,
+            }
         }
     }
 }
@@ -73,8 +100,8 @@ pub fn send(
 pub fn receive(socket: &UnixStream, deadline: Deadline) -> io::Result<Message> {
     let (mut head, mut descriptors, mut have) = ([0; HEAD], Vec::new(), 0);
     while have < head.len() {
-        socket.set_read_timeout(deadline.left()?)?;
-        let received = unix_socket::receive(socket.as_raw_fd(), &mut head[have..], &mut descriptors)?;
+        let received =
+            deadline.read(socket, || unix_socket::receive(socket.as_raw_fd(), &mut head[have..], &mut descriptors))?;
         if received.lost_descriptors {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
@@ -91,9 +118,7 @@ pub fn receive(socket: &UnixStream, deadline: Deadline) -> io::Result<Message> {
     let mut bytes = vec![0; length];
     let mut have = 0;
     while have < length {
-        socket.set_read_timeout(deadline.left()?)?;
-        let mut socket = socket;
-        match socket.read(&mut bytes[have..])? {
+        match deadline.read(socket, || (&mut &*socket).read(&mut bytes[have..]))? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             received => have += received,
         }
@@ -129,6 +154,15 @@ mod tests {
         let mut byte = String::new();
         reader.read_to_string(&mut byte).unwrap();
         assert_eq!(byte, "x");
+    }
+
+    #[test]
+    fn waiting_ends_when_it_is_told_to() {
+        let (_near, far) = UnixStream::pair().unwrap();
+        let start = Instant::now();
+        let stops = || start.elapsed() > Duration::from_millis(50);
+        assert_eq!(receive(&far, Deadline::after(None).unless(&stops)).err().unwrap().kind(), io::ErrorKind::TimedOut);
+        assert!(start.elapsed() < Duration::from_secs(10));
     }
 
     #[test]

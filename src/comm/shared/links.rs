@@ -9,10 +9,8 @@ use crate::{
 };
 use parking_lot::Mutex;
 use std::{
-    collections::VecDeque,
     io::{ErrorKind, Read, Write},
     os::unix::net::UnixStream,
-    time::{Duration, Instant},
 };
 
 /// What another rank is known to be doing.
@@ -24,19 +22,45 @@ pub enum State {
     Aborted,
     /// It has left, as it said, when its own work was done.
     Left {
-        /// Whether the group was broken for it, which it has told the others' kernels by then.
-        broken: bool,
+        /// What it has done; not known where the group was broken for it, which it has told the others' kernels by then.
+        done: Option<Done>,
     },
     /// Its process has ended.
     Gone,
 }
 
+/// What a rank that leaves has done, as far as it concerns another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Done {
+    /// The collectives.
+    pub collectives: u64,
+    /// The pieces that it has sent to the other rank, in the lane that every transfer uses.
+    pub sent: u64,
+    /// The same of those that it has received from there.
+    pub received: u64,
+}
+
+impl Done {
+    fn bytes(&self) -> Vec<u8> {
+        [self.collectives, self.sent, self.received].iter().flat_map(|number| number.to_le_bytes()).collect()
+    }
+
+    fn read(bytes: &[u8]) -> Option<Done> {
+        let (numbers, rest) = bytes.as_chunks::<8>();
+        let [collectives, sent, received] = numbers else { return None };
+        let number = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+        rest.is_empty().then_some(Done {
+            collectives: number(collectives),
+            sent: number(sent),
+            received: number(received),
+        })
+    }
+}
+
 const DATA: u8 = 0;
 const ABORT: u8 = 1;
 const LEAVE: u8 = 2;
-/// What a rank says as it leaves a group that is broken.
-const BROKEN: u8 = 1;
-/// The most bytes of a message.
+/// The most bytes of a row.
 const MOST: usize = 1 << 24;
 
 #[derive(Debug)]
@@ -45,16 +69,35 @@ struct Link {
     state: State,
     /// What has come of a message that is not whole.
     begun: Vec<u8>,
-    messages: VecDeque<Vec<u8>>,
+    /// What has to go out still, so that no message is ever cut off by another.
+    unsent: Vec<u8>,
+    /// Rows that have come and were not asked for yet, by their numbers.
+    rows: Vec<(u64, Vec<u8>)>,
+}
+
+#[derive(Debug)]
+struct All {
+    links: Vec<Option<Link>>,
+    /// How many rows this rank has brought.
+    brought: u64,
 }
 
 /// A link to each other rank.
 #[derive(Debug)]
-pub struct Links(Mutex<Vec<Option<Link>>>);
+pub struct Links(Mutex<All>);
+
+/// A row that this rank has brought. The others' rows of its number belong to it, so one that came too late for what it was
+/// for is never taken for another.
+#[derive(Debug)]
+pub struct Row {
+    number: u64,
+    bytes: Vec<u8>,
+}
 
 impl Link {
-    /// Takes what has come.
+    /// Sends what it can, and takes what has come.
     fn poll(&mut self) {
+        self.flush();
         let mut bytes = [0; 4096];
         loop {
             match self.socket.read(&mut bytes) {
@@ -70,12 +113,11 @@ impl Link {
             if rest.len() < length {
                 return;
             }
-            match head[0] {
-                DATA => self.messages.push_back(rest[..length].to_vec()),
-                ABORT => self.state = State::Aborted,
-                LEAVE if self.state != State::Aborted => {
-                    self.state = State::Left { broken: rest[..length].contains(&BROKEN) };
-                }
+            let body = &rest[..length];
+            match (head[0], body.split_first_chunk()) {
+                (DATA, Some((number, row))) => self.rows.push((u64::from_le_bytes(*number), row.to_vec())),
+                (ABORT, _) => self.state = State::Aborted,
+                (LEAVE, _) if self.state != State::Aborted => self.state = State::Left { done: Done::read(body) },
                 _ => {}
             }
             self.begun.drain(..5 + length);
@@ -88,13 +130,28 @@ impl Link {
             self.state = State::Gone;
         }
     }
-}
 
-fn framed(kind: u8, bytes: &[u8]) -> Vec<u8> {
-    let mut message = vec![kind];
-    message.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-    message.extend_from_slice(bytes);
-    message
+    fn push(&mut self, kind: u8, bytes: &[&[u8]]) {
+        let length: usize = bytes.iter().map(|part| part.len()).sum();
+        self.unsent.push(kind);
+        self.unsent.extend_from_slice(&(length as u32).to_le_bytes());
+        bytes.iter().for_each(|part| self.unsent.extend_from_slice(part));
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        let mut sent = 0;
+        while sent < self.unsent.len() {
+            match self.socket.write(&self.unsent[sent..]) {
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                // Nobody hears it any more, which shows when the socket is read.
+                Err(_) => sent = self.unsent.len(),
+            }
+        }
+        self.unsent.drain(..sent);
+    }
 }
 
 impl Links {
@@ -102,16 +159,16 @@ impl Links {
     pub fn new(sockets: Vec<Option<UnixStream>>) -> std::io::Result<Links> {
         let link = |socket: UnixStream| {
             socket.set_nonblocking(true)?;
-            Ok(Link { socket, state: State::Here, begun: Vec::new(), messages: VecDeque::new() })
+            Ok(Link { socket, state: State::Here, begun: Vec::new(), unsent: Vec::new(), rows: Vec::new() })
         };
         let links = sockets.into_iter().map(|socket| socket.map(link).transpose());
-        Ok(Links(Mutex::new(links.collect::<std::io::Result<_>>()?)))
+        Ok(Links(Mutex::new(All { links: links.collect::<std::io::Result<_>>()?, brought: 0 })))
     }
 
     /// The ranks that are not there any more.
     pub fn missing(&self) -> Vec<(u32, State)> {
-        let mut links = self.0.lock();
-        let each = links.iter_mut().enumerate();
+        let mut all = self.0.lock();
+        let each = all.links.iter_mut().enumerate();
         each.filter_map(|(rank, link)| {
             let link = link.as_mut()?;
             link.poll();
@@ -120,70 +177,69 @@ impl Links {
         .collect()
     }
 
-    fn say(&self, kind: u8, bytes: &[u8]) {
-        for link in self.0.lock().iter_mut().flatten() {
-            // Who does not hear it finds the socket closed.
-            let _ = link.socket.write_all(&framed(kind, bytes));
-        }
-    }
-
     /// Tells the others that this rank gives up the group.
     pub fn abort(&self) {
-        self.say(ABORT, &[]);
+        for link in self.0.lock().links.iter_mut().flatten() {
+            link.push(ABORT, &[]);
+        }
     }
 
-    /// Tells the others that this rank has done all it has to, and whether the group is broken for it.
-    pub fn leave(&self, broken: bool) {
-        self.say(LEAVE, if broken { &[BROKEN] } else { &[] });
+    /// Tells the others that this rank has done all it has to, and what that was; nothing if the group is broken for it.
+    pub fn leave(&self, done: impl Fn(u32) -> Option<Done>) {
+        for (rank, link) in self.0.lock().links.iter_mut().enumerate() {
+            if let Some(link) = link {
+                link.push(LEAVE, &[&done(rank as u32).map_or_else(Vec::new, |done| done.bytes())]);
+            }
+        }
     }
 
-    /// Gives everybody the bytes of each.
-    pub fn gather(&self, rank: u32, mine: &[u8], timeout: Option<Duration>) -> Result<Vec<Vec<u8>>> {
-        if mine.len() > MOST {
-            return Err(Error::new(Status::INVALID_VALUE, format!("at most {MOST} bytes, not {}", mine.len())));
+    /// Sends a row to everybody.
+    pub fn bring(&self, bytes: &[u8]) -> Result<Row> {
+        if bytes.len() > MOST {
+            return Err(Error::new(Status::INVALID_VALUE, format!("at most {MOST} bytes, not {}", bytes.len())));
         }
-        let message = framed(DATA, mine);
-        let mut links = self.0.lock();
-        let mut sent = vec![0; links.len()];
-        let start = Instant::now();
-        loop {
-            let mut waits_for = None;
-            for (peer, link) in links.iter_mut().enumerate() {
-                let Some(link) = link else { continue };
-                while sent[peer] < message.len() {
-                    match link.socket.write(&message[sent[peer]..]) {
-                        Ok(count) => sent[peer] += count,
-                        Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                        Err(_) => break,
-                    }
-                }
-                link.poll();
-                if sent[peer] < message.len() || link.messages.is_empty() {
-                    if link.state != State::Here {
-                        return Err(Error::new(Status::PEER_LOST, format!("rank {peer} is not there any more")));
-                    }
-                    waits_for = Some(peer);
-                }
-            }
-            let Some(peer) = waits_for else { break };
-            if timeout.is_some_and(|timeout| start.elapsed() > timeout) {
-                let message = format!("rank {rank} waited {:?} for bytes of rank {peer}, in vain", start.elapsed());
-                return Err(Error::new(Status::TIMED_OUT, message));
-            }
-            std::thread::sleep(Duration::from_micros(100));
+        let mut all = self.0.lock();
+        all.brought += 1;
+        let number = all.brought;
+        for link in all.links.iter_mut().flatten() {
+            link.push(DATA, &[&number.to_le_bytes(), bytes]);
         }
-        Ok(links
-            .iter_mut()
-            .map(|link| {
-                link.as_mut().map_or_else(|| mine.to_vec(), |link| link.messages.pop_front().unwrap_or_default())
-            })
-            .collect())
+        Ok(Row { number, bytes: bytes.to_vec() })
+    }
+
+    /// The rows of all that belong to this one. Else a rank that has not brought its own, or not taken this one, and what it
+    /// is doing; not one that is there if there is one that is not.
+    pub fn take(&self, row: &Row) -> std::result::Result<Vec<Vec<u8>>, (u32, State)> {
+        let mut all = self.0.lock();
+        let has = |link: &Link| link.rows.iter().any(|(number, _)| *number == row.number);
+        let mut waits_for = None;
+        for (rank, link) in all.links.iter_mut().enumerate() {
+            let Some(link) = link else { continue };
+            link.poll();
+            if has(link) && link.unsent.is_empty() {
+                continue;
+            }
+            match link.state {
+                State::Here => waits_for = Some(rank as u32),
+                gone => return Err((rank as u32, gone)),
+            }
+        }
+        if let Some(rank) = waits_for {
+            return Err((rank, State::Here));
+        }
+        let taken = all.links.iter_mut().map(|link| {
+            let Some(link) = link else { return row.bytes.clone() };
+            let found = link.rows.iter().position(|(number, _)| *number == row.number);
+            found.map_or_else(Vec::new, |found| link.rows.swap_remove(found).1)
+        });
+        Ok(taken.collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::{Duration, Instant};
 
     fn three() -> Vec<Links> {
         let mut sockets: Vec<Vec<Option<UnixStream>>> = (0..3).map(|_| vec![None, None, None]).collect();
@@ -192,6 +248,18 @@ mod tests {
             (sockets[one][other], sockets[other][one]) = (Some(near), Some(far));
         }
         sockets.into_iter().map(|sockets| Links::new(sockets).unwrap()).collect()
+    }
+
+    /// What comes of asking for rows until they are there, or somebody is missing.
+    fn all_of(links: &Links, bytes: &[u8]) -> std::result::Result<Vec<Vec<u8>>, (u32, State)> {
+        let row = links.bring(bytes).unwrap();
+        let start = Instant::now();
+        loop {
+            match links.take(&row) {
+                Err((_, State::Here)) if start.elapsed() < Duration::from_secs(20) => std::thread::yield_now(),
+                taken => return taken,
+            }
+        }
     }
 
     #[test]
@@ -203,7 +271,7 @@ mod tests {
             for (rank, links) in links.iter().enumerate() {
                 scope.spawn(move || {
                     for round in 0..3 {
-                        let all = links.gather(rank as u32, &of(rank, round), Some(Duration::from_secs(20))).unwrap();
+                        let all = all_of(links, &of(rank, round)).unwrap();
                         assert_eq!(all, [of(0, round), of(1, round), of(2, round)]);
                     }
                 });
@@ -212,24 +280,59 @@ mod tests {
     }
 
     #[test]
+    fn rows_are_told_apart_by_their_numbers() {
+        let links = three();
+        let bring = |bytes: &[u8; 1]| links.iter().map(|link| link.bring(bytes).unwrap()).collect::<Vec<_>>();
+        let (first, second) = (bring(b"1"), bring(b"2"));
+        for (link, (first, second)) in links.iter().zip(first.iter().zip(&second)) {
+            assert_eq!(link.take(second).unwrap(), [b"2", b"2", b"2"]);
+            assert_eq!(link.take(first).unwrap(), [b"1", b"1", b"1"]);
+        }
+        // What rank 0 has given up waiting for comes late, and stays what it was.
+        let given_up = links[0].bring(b"3").unwrap();
+        assert_eq!(links[0].take(&given_up), Err((2, State::Here)));
+        let late: Vec<Row> = links[1..].iter().map(|link| link.bring(b"3").unwrap()).collect();
+        assert_eq!(links[1].take(&late[0]).unwrap(), [b"3", b"3", b"3"]);
+        let next = bring(b"4");
+        assert_eq!(links[0].take(&next[0]).unwrap(), [b"4", b"4", b"4"]);
+    }
+
+    #[test]
+    fn what_is_said_behind_a_row_that_is_not_taken_yet_comes_whole() {
+        let links = three();
+        let row = links[0].bring(&[7; 4_000_000]).unwrap();
+        links[0].abort();
+        assert_eq!(links[1].bring(b"x").map(|row| links[1].take(&row)).unwrap(), Err((2, State::Here)));
+        // Rank 0 goes on sending whenever it looks.
+        let start = Instant::now();
+        while links[1].missing().is_empty() {
+            assert!(start.elapsed() < Duration::from_secs(20));
+            let _ = links[0].take(&row);
+        }
+        assert_eq!(links[1].missing(), [(0, State::Aborted)]);
+        let all = links[1].0.lock();
+        assert_eq!(all.links[0].as_ref().unwrap().rows, [(1, vec![7; 4_000_000])]);
+    }
+
+    #[test]
     fn who_goes_is_missed_and_how_is_known() {
         let mut links = three();
         assert_eq!(links[0].missing(), []);
-        links[2].leave(false);
+        let done = |rank: u32| Some(Done { collectives: 5, sent: u64::from(rank), received: 1 << 40 });
+        links[2].leave(done);
         drop(links.pop());
-        let left = (2, State::Left { broken: false });
-        assert_eq!(links[0].missing(), [left]);
+        let left = |rank: u32| (2, State::Left { done: done(rank) });
+        assert_eq!(links[0].missing(), [left(0)]);
         links[1].abort();
-        assert_eq!(links[0].missing(), [(1, State::Aborted), left]);
+        assert_eq!(links[0].missing(), [(1, State::Aborted), left(0)]);
+        assert_eq!(links[1].missing(), [left(1)]);
         let links = three();
-        links[1].leave(true);
-        assert_eq!(links[0].missing(), [(1, State::Left { broken: true })]);
+        links[1].leave(|_| None);
+        assert_eq!(links[0].missing(), [(1, State::Left { done: None })]);
         let mut links = three();
         drop(links.pop());
         assert_eq!(links[1].missing(), [(2, State::Gone)]);
-        let error = links[1].gather(1, b"x", Some(Duration::from_secs(5))).unwrap_err();
-        assert_eq!(error.status(), Status::PEER_LOST);
-        let error = three()[0].gather(0, b"x", Some(Duration::from_millis(20))).unwrap_err();
-        assert_eq!(error.status(), Status::TIMED_OUT);
+        assert_eq!(all_of(&links[1], b"x"), Err((2, State::Gone)));
+        assert_eq!(links[1].bring(&vec![0; MOST + 1]).unwrap_err().status(), Status::INVALID_VALUE);
     }
 }

@@ -8,6 +8,7 @@
 
 mod call;
 mod descriptors;
+mod joining;
 mod links;
 mod rendezvous;
 pub mod tuning;
@@ -15,18 +16,20 @@ mod window;
 
 use crate::{
     driver::{
-        self, Kind,
-        group::{Circle, MAX_RANKS, Reason, Report, Told, place},
+        self,
+        group::{Circle, LANES, MAX_RANKS, Reason, Report, Told, place},
     },
-    error::{Context, Error, Result},
+    error::{Error, Result},
     runtime::{self, Runtime},
     status::Status,
 };
 use call::Orders;
 pub use call::Transfer;
-use links::{Links, State};
+pub use joining::Candidate;
+pub use links::Row;
+use links::{Done, Links, State};
 use parking_lot::Mutex;
-use rendezvous::{Card, Id};
+use rendezvous::Id;
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
@@ -36,7 +39,8 @@ use window::Window;
 
 /// How long work waits for other ranks where nothing else was said: as long as PyTorch's.
 pub const TIMEOUT: Duration = Duration::from_secs(600);
-/// How long work may go on that waits for a rank which has left.
+/// How long what may wait for a rank that has gone goes on: work, after that one has left a broken group; and the coming of
+/// rows, before somebody looks for a reason why it takes so long.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// One rank's membership in a group.
@@ -58,7 +62,7 @@ pub struct Group {
     /// For what is said to other ranks beside the collectives.
     stream: driver::Stream,
     orders: Mutex<Orders>,
-    /// When a rank was found to have left while there was work.
+    /// When a rank was found to have left a broken group while there was work.
     left: Mutex<Option<Instant>>,
 }
 
@@ -71,92 +75,6 @@ impl Group {
     /// Whether [`new_id`](Self::new_id) made this.
     pub fn is_id(bytes: &[u8; 128]) -> bool {
         Id::read(bytes).is_some()
-    }
-
-    /// Joins a group of `size` ranks as number `rank`, on a device. Returns when all have joined, or one could not.
-    pub fn join(id: &[u8; 128], rank: u32, size: u32, device: u32, timeout: Option<Duration>) -> Result<Group> {
-        let id = Id::read(id).ok_or_else(|| Error::new(Status::INVALID_VALUE, "this is not the id of a group"))?;
-        if size == 0 || size as usize > MAX_RANKS || rank >= size {
-            return Err(Error::new(
-                Status::INVALID_VALUE,
-                format!("there is no rank {rank} of {size}; a group has 1 to {MAX_RANKS} ranks"),
-            ));
-        }
-        let runtime = runtime::ready()?;
-        // A capture elsewhere in the process must not mind that memory is made.
-        runtime
-            .driver
-            .with_relaxed_capture(|| Group::meet(runtime, &id, rank, size, device, timeout))
-            .map_err(Error::from)
-            .flatten()
-            .context(|| format!("joining a group as rank {rank} of {size} on device {device}"))
-    }
-
-    fn meet(
-        runtime: &'static Runtime,
-        id: &Id,
-        rank: u32,
-        size: u32,
-        ordinal: u32,
-        timeout: Option<Duration>,
-    ) -> Result<Group> {
-        let (driver, device) = (&runtime.driver, runtime.device(ordinal as i32)?);
-        let tuning = Tuning::of(size)?;
-        // Before anything is waited for, so that what cannot be fails at once.
-        let stream = device.with_context(driver, |driver| Ok(driver.stream_create(0)?))?;
-        let (own, descriptor) = Window::create(runtime, device, tuning.window(size)).inspect_err(|_| {
-            // It is unused, and the error is another's.
-            let _ = driver.stream_destroy(stream);
-        })?;
-        let bytes = own.bytes();
-        let mut group = Group {
-            rank,
-            size,
-            device: ordinal,
-            tuning,
-            links: Links::new(Vec::new()).map_err(no_links)?,
-            timeout: AtomicU64::new(TIMEOUT.as_nanos() as u64),
-            windows: vec![own],
-            report: None,
-            stream,
-            orders: Mutex::new(Orders::default()),
-            left: Mutex::new(None),
-        };
-        group.report = Some(device.with_context(driver, |driver| Ok(driver.report_alloc()?))?);
-        let uuid = driver.device_uuid(device.native)?;
-        let [upper, lower] = [0, 8].map(|at| std::array::from_fn(|index| uuid[at + index]));
-        let version = version_digest(driver.kind());
-        let card = Card([
-            u64::from(rank),
-            u64::from(std::process::id()),
-            u64::from_le_bytes(upper),
-            u64::from_le_bytes(lower),
-            u64::from(size),
-            version,
-            tuning.digest(),
-            bytes,
-            0,
-            0,
-            0,
-            0,
-        ]);
-        let mut meeting = rendezvous::meet(id, card, size, &descriptor, timeout)?;
-        drop(descriptor);
-        let mut map = || -> Result<()> {
-            check_devices(driver.kind(), &meeting.cards)?;
-            group.links = Links::new(std::mem::take(&mut meeting.links)).map_err(no_links)?;
-            for (other, descriptor) in meeting.windows.iter().enumerate() {
-                if let Some(descriptor) = descriptor {
-                    let window = Window::import(driver, device, other as u32, descriptor, bytes)?;
-                    group.windows.insert(other.min(group.windows.len()), window);
-                }
-            }
-            Ok(())
-        };
-        let mapped = map();
-        meeting.windows.clear();
-        meeting.conclude(mapped)?;
-        Ok(group)
     }
 
     /// Which rank this is.
@@ -186,8 +104,48 @@ impl Group {
 
     /// Gives every process the bytes of each, in the order of ranks, through the CPU. Collective, and blocks.
     pub fn gather_bytes(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.collect(&self.bring(mine)?)
+    }
+
+    /// The first half of [`gather_bytes`](Self::gather_bytes), which does not block: the order of rows is that of these calls.
+    pub fn bring(&self, mine: &[u8]) -> Result<Row> {
+        self.links.bring(mine)
+    }
+
+    /// The second half. A row that does not come in time breaks the group: the others may have taken this rank's, and what
+    /// they make of it would lack a rank.
+    pub fn collect(&self, row: &Row) -> Result<Vec<Vec<u8>>> {
         let timeout = Duration::from_nanos(self.timeout.load(Ordering::Relaxed));
-        self.links.gather(self.rank, mine, Some(timeout).filter(|timeout| !timeout.is_zero()))
+        let start = Instant::now();
+        let mut pause = Duration::from_micros(50);
+        loop {
+            let (peer, state) = match self.links.take(row) {
+                Ok(rows) => return Ok(rows),
+                Err(missing) => missing,
+            };
+            if start.elapsed() > PATIENCE {
+                self.look_around();
+            }
+            if self.report.as_ref().is_some_and(|report| report.stopped().is_some()) {
+                return Err(self.broken().unwrap_or_else(no_reason));
+            }
+            let (reason, status, what) = match state {
+                State::Here if timeout.is_zero() || start.elapsed() <= timeout => {
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_millis(1));
+                    continue;
+                }
+                State::Here => {
+                    (Reason::Timeout, Status::TIMED_OUT, format!("waited {:?} for, in vain", start.elapsed()))
+                }
+                State::Aborted => (Reason::Aborted, Status::ABORTED, "needs, gave up the group".to_owned()),
+                State::Left { .. } | State::Gone => {
+                    (Reason::Lost, Status::PEER_LOST, "needs, is not there any more".to_owned())
+                }
+            };
+            self.give_up(reason.word(peer));
+            return Err(Error::new(status, format!("rank {peer}, whose bytes rank {} {what}", self.rank)));
+        }
     }
 
     /// What has broken the group, if anything has. Finds out about ranks that are gone, and ends the work that waits for
@@ -199,7 +157,11 @@ impl Group {
 
     /// Breaks the group: work of it that waits ends, here and at the other ranks, and no more is taken.
     pub fn abort(&self) {
-        let word = Reason::Aborted.word(self.rank);
+        self.give_up(Reason::Aborted.word(self.rank));
+    }
+
+    /// Breaks the group, here and at the other ranks.
+    fn give_up(&self, word: u32) {
         let Some(report) = &self.report else { return };
         if report.stopped().is_some() {
             return;
@@ -234,27 +196,57 @@ impl Group {
     /// Looks whether all ranks are there.
     fn look_around(&self) {
         let Some(report) = &self.report else { return };
-        let (mut left, mut left_broken) = (None, None);
+        let (mut missed, mut left) = (None, None);
         for (rank, state) in self.links.missing() {
             match state {
                 State::Here => {}
                 State::Gone => report.stop(Reason::Lost.word(rank)),
                 State::Aborted => report.stop(Reason::Aborted.word(rank)),
-                State::Left { broken: false } => left = left.or(Some(rank)),
-                State::Left { broken: true } => left_broken = left_broken.or(Some(rank)),
+                // A rank leaves when its own work is done, and then it has done its part of what others still do, however
+                // long that takes; but not of what is more than that, which waits for ever.
+                State::Left { done: Some(done) } if self.orders.lock().exceed(rank, &done) => {
+                    missed = missed.or(Some(rank))
+                }
+                State::Left { done: Some(_) } => {}
+                State::Left { done: None } => left = left.or(Some(rank)),
             }
         }
-        // A rank leaves when its own work is done, and then it has done its part of what others still do; but not if that
-        // never ends. One for which the group was broken is not what is missed: another one broke it, as it has told.
+        if let Some(rank) = missed {
+            report.stop(Reason::Lost.word(rank));
+        }
+        // One for which the group was broken is not what is missed: another one broke it, as it has told; unless that did
+        // not get here.
         let mut since = self.left.lock();
-        match left.or(left_broken) {
-            Some(rank) if !self.orders.lock().is_idle(self.device) => {
+        match left {
+            Some(rank) if !self.orders.lock().is_idle() => {
                 if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
                     report.stop(Reason::Lost.word(rank));
                 }
             }
             _ => *since = None,
         }
+    }
+
+    /// What this rank has done for each other one, as the kernels have counted, so with all replays. None of them runs.
+    fn done(&self, runtime: &Runtime) -> Option<Vec<Done>> {
+        let mut counts = [0; place::POISON as usize];
+        let window = self.windows.get(self.rank as usize)?;
+        let read = runtime.driver.with_relaxed_capture(|| {
+            let device = runtime.device(self.device as i32)?;
+            device.with_context(&runtime.driver, |driver| {
+                Ok(driver.copy_to_host(&mut counts, window.part(0, place::POISON), self.stream)?)
+            })
+        });
+        read.ok()?.ok()?;
+        let (words, _) = counts.as_chunks::<8>();
+        let word = |at: u64| words.get(at as usize / 8).map_or(0, |word| u64::from_le_bytes(*word));
+        let lane = |base: u64, peer: u64| word(base + peer * u64::from(LANES) * 8);
+        let of = |peer: u64| Done {
+            collectives: word(place::CALLS),
+            sent: lane(place::SENT, peer),
+            received: lane(place::RECEIVED, peer),
+        };
+        Some((0..u64::from(self.size)).map(of).collect())
     }
 
     /// What the kernels are to know.
@@ -283,12 +275,13 @@ impl Drop for Group {
         self.report = Some(report);
         // What was launched ends: with the others' part, or when they are found gone, or by its own clock.
         let mut pause = Duration::from_micros(20);
-        while !self.orders.lock().is_idle(self.device) {
+        while !self.orders.lock().is_idle() {
             self.look_around();
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(5));
         }
-        self.links.leave(self.broken().is_some());
+        let done = if self.size > 1 && self.broken().is_none() { self.done(runtime) } else { None };
+        self.links.leave(|rank| done.as_ref()?.get(rank as usize).copied());
         self.release(runtime);
     }
 }
@@ -317,28 +310,7 @@ impl Group {
     }
 }
 
-/// What tells builds of the library, and kinds of devices, apart.
-fn version_digest(kind: Kind) -> u64 {
-    let version = concat!(env!("CARGO_PKG_VERSION"), " 2");
-    let start = if kind == Kind::Host { 1 } else { 2 };
-    version.bytes().fold(start, |sum: u64, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
-}
-
-/// Kernels that wait for each other must run at the same time, which those of two processes on one GPU do not.
-fn check_devices(kind: Kind, cards: &[Card]) -> Result<()> {
-    if kind == Kind::Host {
-        return Ok(());
-    }
-    for (index, card) in cards.iter().enumerate() {
-        if let Some(other) = cards[..index].iter().find(|other| other.device() == card.device()) {
-            let message = format!("ranks {} and {} are on the same GPU", other.rank(), card.rank());
-            return Err(Error::new(Status::NOT_SUPPORTED, message));
-        }
-    }
-    Ok(())
-}
-
 #[cold]
-fn no_links(error: std::io::Error) -> Error {
-    Error::new(Status::SYSTEM, format!("linking the processes of a group: {error}"))
+fn no_reason() -> Error {
+    Error::new(Status::ABORTED, "the group is broken")
 }

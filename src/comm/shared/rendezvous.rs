@@ -74,7 +74,7 @@ impl Card {
 }
 
 /// What the ranks gave each other, and the sockets by which they agree to go on.
-pub struct Meeting {
+pub struct Meeting<'a> {
     /// Everybody's card.
     pub cards: Vec<Card>,
     /// The others' windows.
@@ -84,7 +84,7 @@ pub struct Meeting {
     /// To rank 0; at that, to all others.
     channels: Vec<UnixStream>,
     rank: u32,
-    deadline: Deadline,
+    deadline: Deadline<'a>,
 }
 
 impl Id {
@@ -125,9 +125,16 @@ impl Id {
     }
 }
 
-/// Meets the other ranks.
-pub fn meet(id: &Id, card: Card, size: u32, window: &OwnedFd, timeout: Option<Duration>) -> Result<Meeting> {
-    let deadline = Deadline::after(timeout);
+/// Meets the other ranks. Waits no more, as if its time were over, when `stops` says so.
+pub fn meet<'a>(
+    id: &Id,
+    card: Card,
+    size: u32,
+    window: &OwnedFd,
+    timeout: Option<Duration>,
+    stops: &'a dyn Fn() -> bool,
+) -> Result<Meeting<'a>> {
+    let deadline = Deadline::after(timeout).unless(stops);
     let rank = card.rank() as u32;
     let mut meeting =
         Meeting { cards: vec![card], windows: vec![None], links: vec![None], channels: Vec::new(), rank, deadline };
@@ -385,7 +392,7 @@ fn heard(message: Message) -> Result<Message> {
     Err(Error::new(Status(message.status), String::from_utf8_lossy(&message.bytes)))
 }
 
-impl Meeting {
+impl Meeting<'_> {
     /// Says how it went here, and learns whether it went well everywhere.
     pub fn conclude(&mut self, outcome: Result<()>) -> Result<()> {
         let mut outcome = outcome;
