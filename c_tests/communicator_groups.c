@@ -184,6 +184,8 @@ static void *take_turns(void *context) {
   const int rank = *(int *)context;
   plinth_communicator_t own = NULL;
   const plinth_communicator_options_t options = options_of(PLINTH_ENGINE_AUTO, LIMIT, 0);
+  /* What a rank brings to its memory must not wait behind what the other waits in. */
+  CHECK_OK(plinth_set_device(rank));
   CHECK_OK(plinth_communicator_init_rank(RANKS, id, rank, rank, &options, &own));
   float *memory = floats_on(rank, COUNT, 1, 0), *copy = floats_on(rank, COUNT, -1, 0);
   float *small = floats_on(rank, 4, -1, 0), *large = floats_on(rank, COUNT, -1, 0);

@@ -207,7 +207,7 @@ class Communicator {
     const std::size_t count = detail::part_count(from, to, 1);
     all_reduce(first_element(from), first_element(to), count, from.dtype, op, stream);
   }
-  /*! `to` is looked at nowhere but at the root, where it may be `from`. */
+  /*! `to` is looked at only at the root, where it may be `from`. */
   void reduce(const DLTensor &from, const DLTensor &to, std::int32_t root, ReduceOp op = ReduceOp::sum) const {
     reduce(from, to, root, op, here());
   }
