@@ -18,6 +18,7 @@ use super::{
     trackers,
 };
 use crate::{
+    capturing,
     device::Device,
     driver::{Driver, Physical},
     error::{Context, Error, Result},
@@ -99,6 +100,10 @@ pub fn sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
 
 fn put_to_sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
     let _changing = CHANGING.lock();
+    // The driver would refuse to wait, too, but not without making the capture invalid, which may be another thread's.
+    if capturing::any() {
+        return Err(Error::new(Status::CAPTURE_FORBIDS, "memory cannot sleep while a stream captures"));
+    }
     let homes = homes(runtime, id);
     for (device, arenas) in &homes {
         check_may_sleep(runtime, device, arenas, id)?;
