@@ -178,6 +178,43 @@ TEST(hooks_are_called) {
   CHECK_OK(plinth_mem_pool_destroy(pool));
 }
 
+static int ready;
+
+static void begin_slowly(int devices) {
+  void *memory = NULL;
+  CHECK_EQ(devices, device_count());
+  /* The hook itself may ask for memory. */
+  CHECK_OK(plinth_caching_allocator_alloc(KIB, 0, NULL, &memory));
+  release(memory);
+  CHECK_EQ(__atomic_exchange_n(&ready, 1, __ATOMIC_SEQ_CST), 0);
+  sleep_milliseconds(200);
+  CHECK_EQ(__atomic_exchange_n(&ready, 2, __ATOMIC_SEQ_CST), 1);
+}
+
+static void *ask_when_it_begins(void *context) {
+  if (*(int *)context != 0) {
+    while (__atomic_load_n(&ready, __ATOMIC_SEQ_CST) == 0) {
+      sleep_milliseconds(1);
+    }
+  }
+  void *memory = alloc_on(KIB, 0, NULL);
+  CHECK_EQ(__atomic_load_n(&ready, __ATOMIC_SEQ_CST), 2);
+  release(memory);
+  return NULL;
+}
+
+TEST(requests_of_all_threads_come_after_the_beginning) {
+  plinth_allocator_hooks_t hooks;
+  plinth_pluggable_allocator_t allocator = load_helper();
+  memset(&hooks, 0, sizeof hooks);
+  hooks.struct_size = sizeof hooks;
+  hooks.init = begin_slowly;
+  CHECK_OK(plinth_pluggable_allocator_set_hooks(allocator, &hooks));
+  CHECK_OK(plinth_change_current_allocator(allocator));
+  run_threads(4, ask_when_it_begins);
+  CHECK_OK(plinth_pluggable_allocator_destroy(allocator));
+}
+
 TEST(hooks_of_an_older_program_are_fewer) {
   plinth_pluggable_allocator_t allocator = load_helper();
   plinth_allocator_hooks_t hooks;
