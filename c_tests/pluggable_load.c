@@ -288,6 +288,32 @@ TEST(a_pool_has_its_segments_from_it) {
   expect_nothing_left();
 }
 
+/* Its memory has no other addresses to stay at, so it stays itself. */
+TEST(a_graph_with_memory_of_it_does_not_sleep) {
+  plinth_pool_id_t pool = pool_of_helper();
+  plinth_stream_t stream = stream_on(0);
+  plinth_graph_t graph = NULL;
+  bool asleep = true;
+  size_t used = 0, held = 0;
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_graph_create(&graph));
+  CHECK_OK(plinth_graph_capture_begin(graph, &pool, PLINTH_CAPTURE_RELAXED));
+  void *memory = alloc_on(MIB, 0, stream);
+  CHECK_OK(plinth_memset(memory, 1, MIB, stream));
+  release(memory);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_STATUS(plinth_graph_sleep(graph), PLINTH_ERROR_NOT_SUPPORTED);
+  CHECK_OK(plinth_graph_is_asleep(graph, &asleep));
+  CHECK(!asleep);
+  CHECK_OK(plinth_graph_memory(graph, &used, &held));
+  CHECK(held >= MIB);
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_stream_synchronize(stream));
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_mem_pool_destroy(pool));
+  expect_nothing_left();
+}
+
 TEST(a_pools_allocator_may_have_none) {
   plinth_pool_id_t pool = pool_of_helper();
   void *memory = UNTOUCHED_POINTER;

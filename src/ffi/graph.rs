@@ -325,8 +325,9 @@ pub unsafe extern "C" fn plinth_graph_memory(
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED;
 ///         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_MEMORY_IN_USE while requests go to the pool, and for a pool
 ///         with allocated blocks that served others than captures, whose blocks could be anybody's;
-///         PLINTH_ERROR_NOT_SUPPORTED for memory that is not mapped (expandable_segments:False);
-///         PLINTH_ERROR_CAPTURE_FORBIDS while a stream of the device captures; PLINTH_ERROR_WOULD_SYNCHRONIZE;
+///         PLINTH_ERROR_NOT_SUPPORTED for memory that is not mapped (expandable_segments:False) and for that of an
+///         allocator of the program's own; PLINTH_ERROR_CAPTURE_FORBIDS while a stream captures, which the question does
+///         not disturb; PLINTH_ERROR_WOULD_SYNCHRONIZE;
 ///         PLINTH_ERROR_DRIVER: what did not go yet goes with the next call, and the pool sleeps if any went.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_sleep(graph: plinth_graph_t) -> plinth_status_t {

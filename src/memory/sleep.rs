@@ -154,6 +154,7 @@ fn check_may_sleep(runtime: &Runtime, device: &Device, arenas: &[&'static Arena]
     }
     for arena in arenas {
         check_nobody_holds(device, arena, id)?;
+        sleepers_of(arena)?;
     }
     if device.memory.method(device, &runtime.driver)? == Method::Segments {
         return Err(Error::new(
@@ -174,12 +175,20 @@ fn check_nobody_holds(device: &Device, arena: &Arena, id: PoolId) -> Result<()> 
     Ok(())
 }
 
+/// Every handle of an arena. Refused where there is other memory, which would stay.
+fn sleepers_of(arena: &Arena) -> Result<Vec<(Dream, Physical)>> {
+    arena.lock().space.sleepers().ok_or_else(|| {
+        let what =
+            "memory of the program's own allocator, or that the driver allocated with its addresses, cannot sleep";
+        Error::new(Status::NOT_SUPPORTED, what)
+    })
+}
+
 fn sleep_arena(runtime: &Runtime, device: &Device, arena: &'static Arena, any: &mut bool) -> Result<()> {
     let _growing = arena.growth.lock();
     check_nobody_holds(device, arena, arena.key().pool)?;
     marks::reap(runtime, device, arena, true);
-    let sleepers = arena.lock().space.sleepers();
-    for (dream, physical) in sleepers.unwrap_or_default() {
+    for (dream, physical) in sleepers_of(arena)? {
         let unmapped = runtime.driver.memory_unmap(dream.address, dream.bytes);
         unmapped.context(|| format!("unmapping {} of a pool that is to sleep", Bytes(dream.bytes)))?;
         *any = true;
