@@ -15,7 +15,6 @@ use super::{
     marks, pool,
     pool::PoolId,
     space::Space,
-    trackers,
 };
 use crate::{
     capturing,
@@ -91,14 +90,8 @@ impl Space {
 }
 
 /// Gives the physical memory of a pool back, on every device. Waits for the devices. What the driver does not take stays
-/// mapped, and goes the next time.
+/// mapped, and goes the next time. The caller delivers to the trackers what happened, when it holds no lock any more.
 pub fn sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
-    let slept = put_to_sleep(runtime, id);
-    trackers::deliver();
-    slept
-}
-
-fn put_to_sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
     let _changing = CHANGING.lock();
     // The driver would refuse to wait, too, but not without making the capture invalid, which may be another thread's.
     if capturing::any() {
@@ -201,14 +194,8 @@ fn sleep_arena(runtime: &Runtime, device: &Device, arena: &'static Arena, any: &
     Ok(())
 }
 
-/// Gives a pool physical memory again, on every device. If there is not enough, it sleeps on.
+/// Gives a pool physical memory again, on every device. If there is not enough, it sleeps on. Trackers as with [`sleep`].
 pub fn wake(runtime: &'static Runtime, id: PoolId) -> Result<()> {
-    let woken = wake_up(runtime, id);
-    trackers::deliver();
-    woken
-}
-
-fn wake_up(runtime: &'static Runtime, id: PoolId) -> Result<()> {
     let _changing = CHANGING.lock();
     for (device, arenas) in homes(runtime, id) {
         device.with_context(&runtime.driver, |driver| {
