@@ -118,7 +118,7 @@ pub type plinth_memory_snapshot_callback_t = Option<
 /// mind. May be called in an out-of-memory observer. Thread-safe.
 ///
 /// @param path Where to write. What is there is replaced when the file is complete, and stays as it is if it cannot be
-///        written; a pipe or another special file is written to as it is.
+///        written; it keeps its permissions, and a link stays one. A pipe or another special file is written to as it is.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_SYSTEM for a file that cannot be written, with the path and the
 ///         reason in the message; the errors of initialization.
 #[unsafe(no_mangle)]
