@@ -40,6 +40,18 @@ TEST(arguments_are_checked) {
   CHECK_STATUS(plinth_pluggable_allocator_destroy(allocator), PLINTH_ERROR_INVALID_HANDLE);
 }
 
+TEST(its_path_may_be_no_text) {
+  char path[] = "/tmp/plinth-\xff-XXXXXX";
+  plinth_pluggable_allocator_t allocator = NULL;
+  const int file = mkstemp(path);
+  CHECK(file >= 0 && close(file) == 0 && unlink(path) == 0);
+  CHECK(symlink(beside("pluggable_helper.so"), path) == 0);
+  const plinth_status_t made = plinth_pluggable_allocator_create(path, "helper_alloc", "helper_free", &allocator);
+  CHECK(unlink(path) == 0);
+  CHECK_OK(made);
+  CHECK_OK(plinth_pluggable_allocator_destroy(allocator));
+}
+
 TEST(it_is_asked_and_given_back_to) {
   use_helper();
   CHECK_TEXT(backend(), "pluggable");

@@ -7,11 +7,10 @@ use crate::{
         Output,
         generator::plinth_generator_t,
         guard::{self, guard},
-        null, owned_text, plinth_stream_t,
+        null, owned_text, path as path_of, plinth_stream_t,
         pool::plinth_pool_id_t,
         status::{PLINTH_OK, plinth_status_t},
         stream::plinth_stream_context_t,
-        string,
     },
     graph::{self, capture::Mode, context::Block, turn::Overlap},
     memory::PoolId,
@@ -382,7 +381,7 @@ pub unsafe extern "C" fn plinth_graph_enable_debug_mode(graph: plinth_graph_t) -
 pub unsafe extern "C" fn plinth_graph_debug_dump(graph: plinth_graph_t, path: *const c_char) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a NUL-terminated text.
-        let path = unsafe { string(path, "path") }?;
+        let path = unsafe { path_of(path, "path") }?;
         graph::draw::debug_dump(handle(graph)?, &path)
     })
 }
