@@ -207,6 +207,37 @@ TEST(pools_are_for_no_capture) {
   expect_no_memory_for_captures("the backend cudaMallocAsync allocates for no capture");
 }
 
+static void *empty_the_cache(void *context) {
+  CHECK(context == NULL);
+  CHECK_OK(plinth_empty_cache());
+  return NULL;
+}
+
+/* To wait for the device would end the capture of whoever is at it. */
+TEST(emptying_the_cache_leaves_captures_of_others_alone) {
+  use_pools();
+  unsigned char *memory = alloc_on(KIB, 0, NULL);
+  unsigned char *spare = alloc_on(32 * MIB, 0, NULL);
+  plinth_graph_t graph = NULL;
+  plinth_stream_t stream = stream_on(0);
+  pthread_t thread;
+  release(spare);
+  CHECK_OK(plinth_synchronize(0));
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_graph_create(&graph));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
+  CHECK_OK(plinth_memset(memory, 1, KIB, stream));
+  CHECK(pthread_create(&thread, NULL, empty_the_cache, NULL) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK_OK(plinth_memset(memory, 2, KIB, stream));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_stream_synchronize(stream));
+  CHECK_OK(plinth_graph_destroy(graph));
+  release(memory);
+  expect_nothing_left();
+}
+
 TEST(caching_can_be_switched_off_and_on) {
   bool enabled = false;
   CHECK_OK(plinth_enable_fault_injection());

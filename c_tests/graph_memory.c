@@ -240,6 +240,34 @@ TEST(a_graph_sleeps_and_wakes) {
   expect_nothing_left();
 }
 
+static plinth_graph_t told_of;
+static int told;
+
+static void ask_the_graph(const plinth_memory_history_entry_t *entry, void *context) {
+  size_t used = UNTOUCHED, held = UNTOUCHED;
+  CHECK(entry != NULL && context == NULL);
+  CHECK_OK(plinth_graph_memory(told_of, &used, &held));
+  CHECK_EQ(used, 0);
+  told++;
+}
+
+/* Trackers hear of it when the graph is locked no more. */
+TEST(a_tracker_may_ask_the_graph_that_sleeps) {
+  plinth_stream_t stream = on_new_stream(0);
+  keeper graph = captured(NULL, 6, stream, true);
+  told_of = graph.graph;
+  CHECK_OK(plinth_attach_allocator_trace_tracker(ask_the_graph, NULL));
+  CHECK_OK(plinth_graph_sleep(graph.graph));
+  const int slept = told;
+  CHECK(slept > 0);
+  CHECK_OK(plinth_graph_wake(graph.graph));
+  CHECK_EQ(told, 2 * slept);
+  CHECK_OK(plinth_detach_allocator_trace_tracker(ask_the_graph, NULL));
+  expect_replay(&graph, 6, stream);
+  forget(&graph);
+  expect_nothing_left();
+}
+
 TEST(sleep_waits_for_the_work) {
   plinth_stream_t stream = on_new_stream(0);
   plinth_stream_t other = stream_on(0);
@@ -354,7 +382,11 @@ TEST(nothing_sleeps_while_a_stream_captures) {
   CHECK_OK(plinth_graph_capture_begin(other, NULL, PLINTH_CAPTURE_GLOBAL));
   CHECK_OK(plinth_sleep(1, stream));
   CHECK_STATUS(plinth_graph_sleep(graph.graph), PLINTH_ERROR_CAPTURE_FORBIDS);
-  (void)plinth_graph_capture_end(other);
+  /* Nor does the capture suffer from the question. */
+  CHECK_OK(plinth_sleep(1, stream));
+  CHECK_OK(plinth_graph_capture_end(other));
+  CHECK_OK(plinth_graph_replay(other));
+  finish(stream);
   CHECK_OK(plinth_graph_destroy(other));
   expect_replay(&graph, 1, stream);
   forget(&graph);

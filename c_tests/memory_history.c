@@ -454,6 +454,23 @@ TEST(a_tracker_may_allocate) {
   expect_nothing_left();
 }
 
+/* A snapshot is told of when no arena is locked for it any more. */
+TEST(a_tracker_may_allocate_when_a_snapshot_is_taken) {
+  char *text = NULL;
+  void *memory = alloc_on(MIB, 0, NULL);
+  record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 0);
+  CHECK_OK(plinth_attach_allocator_trace_tracker(allocate_in_a_tracker, NULL));
+  calls = 0;
+  CHECK_OK(plinth_memory_snapshot(true, &text));
+  CHECK_EQ(calls, device_count());
+  CHECK(text != NULL && strstr(text, "\"snapshot\"") != NULL);
+  plinth_string_free(text);
+  CHECK_OK(plinth_detach_allocator_trace_tracker(allocate_in_a_tracker, NULL));
+  record_nothing();
+  release(memory);
+  expect_nothing_left();
+}
+
 TEST(a_trace_and_a_history_are_kept_together) {
   char path[] = "/tmp/plinth-history-XXXXXX";
   const int file = mkstemp(path);

@@ -40,6 +40,18 @@ TEST(arguments_are_checked) {
   CHECK_STATUS(plinth_pluggable_allocator_destroy(allocator), PLINTH_ERROR_INVALID_HANDLE);
 }
 
+TEST(its_path_may_be_no_text) {
+  char path[] = "/tmp/plinth-\xff-XXXXXX";
+  plinth_pluggable_allocator_t allocator = NULL;
+  const int file = mkstemp(path);
+  CHECK(file >= 0 && close(file) == 0 && unlink(path) == 0);
+  CHECK(symlink(beside("pluggable_helper.so"), path) == 0);
+  const plinth_status_t made = plinth_pluggable_allocator_create(path, "helper_alloc", "helper_free", &allocator);
+  CHECK(unlink(path) == 0);
+  CHECK_OK(made);
+  CHECK_OK(plinth_pluggable_allocator_destroy(allocator));
+}
+
 TEST(it_is_asked_and_given_back_to) {
   use_helper();
   CHECK_TEXT(backend(), "pluggable");
@@ -178,6 +190,43 @@ TEST(hooks_are_called) {
   CHECK_OK(plinth_mem_pool_destroy(pool));
 }
 
+static int ready;
+
+static void begin_slowly(int devices) {
+  void *memory = NULL;
+  CHECK_EQ(devices, device_count());
+  /* The hook itself may ask for memory. */
+  CHECK_OK(plinth_caching_allocator_alloc(KIB, 0, NULL, &memory));
+  release(memory);
+  CHECK_EQ(__atomic_exchange_n(&ready, 1, __ATOMIC_SEQ_CST), 0);
+  sleep_milliseconds(200);
+  CHECK_EQ(__atomic_exchange_n(&ready, 2, __ATOMIC_SEQ_CST), 1);
+}
+
+static void *ask_when_it_begins(void *context) {
+  if (*(int *)context != 0) {
+    while (__atomic_load_n(&ready, __ATOMIC_SEQ_CST) == 0) {
+      sleep_milliseconds(1);
+    }
+  }
+  void *memory = alloc_on(KIB, 0, NULL);
+  CHECK_EQ(__atomic_load_n(&ready, __ATOMIC_SEQ_CST), 2);
+  release(memory);
+  return NULL;
+}
+
+TEST(requests_of_all_threads_come_after_the_beginning) {
+  plinth_allocator_hooks_t hooks;
+  plinth_pluggable_allocator_t allocator = load_helper();
+  memset(&hooks, 0, sizeof hooks);
+  hooks.struct_size = sizeof hooks;
+  hooks.init = begin_slowly;
+  CHECK_OK(plinth_pluggable_allocator_set_hooks(allocator, &hooks));
+  CHECK_OK(plinth_change_current_allocator(allocator));
+  run_threads(4, ask_when_it_begins);
+  CHECK_OK(plinth_pluggable_allocator_destroy(allocator));
+}
+
 TEST(hooks_of_an_older_program_are_fewer) {
   plinth_pluggable_allocator_t allocator = load_helper();
   plinth_allocator_hooks_t hooks;
@@ -248,6 +297,32 @@ TEST(a_pool_has_its_segments_from_it) {
   CHECK_OK(plinth_mem_pool_destroy(pool));
   CHECK_OK(plinth_empty_cache());
   CHECK_EQ(book()->freed, 3);
+  expect_nothing_left();
+}
+
+/* Its memory has no other addresses to stay at, so it stays itself. */
+TEST(a_graph_with_memory_of_it_does_not_sleep) {
+  plinth_pool_id_t pool = pool_of_helper();
+  plinth_stream_t stream = stream_on(0);
+  plinth_graph_t graph = NULL;
+  bool asleep = true;
+  size_t used = 0, held = 0;
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_graph_create(&graph));
+  CHECK_OK(plinth_graph_capture_begin(graph, &pool, PLINTH_CAPTURE_RELAXED));
+  void *memory = alloc_on(MIB, 0, stream);
+  CHECK_OK(plinth_memset(memory, 1, MIB, stream));
+  release(memory);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_STATUS(plinth_graph_sleep(graph), PLINTH_ERROR_NOT_SUPPORTED);
+  CHECK_OK(plinth_graph_is_asleep(graph, &asleep));
+  CHECK(!asleep);
+  CHECK_OK(plinth_graph_memory(graph, &used, &held));
+  CHECK(held >= MIB);
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_stream_synchronize(stream));
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_mem_pool_destroy(pool));
   expect_nothing_left();
 }
 

@@ -386,6 +386,20 @@ TEST(the_name_or_the_caller_chooses_the_format) {
   release(memory);
 }
 
+/* A path is bytes, whatever they would be as a text. */
+TEST(a_name_may_be_no_text) {
+  make_folder();
+  CHECK_OK(plinth_dump_snapshot(in_folder("\xff\xfe.json")));
+  expect_start("\xff\xfe.json", "{\"stacks\":", 10);
+  CHECK_OK(plinth_dump_snapshot_as(in_folder("\xff"), PLINTH_SNAPSHOT_HTML));
+  expect_start("\xff", "<!DOCTYPE html>", 15);
+  CHECK_OK(plinth_trace_start(in_folder("\x80")));
+  CHECK_OK(plinth_trace_stop());
+  CHECK_STATUS(plinth_dump_snapshot(in_folder("\xff/no")), PLINTH_ERROR_SYSTEM);
+  (void)unlink(in_folder("\x80"));
+  CHECK_EQ(remove_folder(), 2);
+}
+
 TEST(files_that_cannot_be_written_are_named) {
   make_folder();
   CHECK_STATUS(plinth_dump_snapshot(NULL), PLINTH_ERROR_NULL_POINTER);

@@ -5081,8 +5081,9 @@ PLINTH_NOEXCEPT;
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED;
  *         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_MEMORY_IN_USE while requests go to the pool, and for a pool
  *         with allocated blocks that served others than captures, whose blocks could be anybody's;
- *         PLINTH_ERROR_NOT_SUPPORTED for memory that is not mapped (expandable_segments:False);
- *         PLINTH_ERROR_CAPTURE_FORBIDS while a stream of the device captures; PLINTH_ERROR_WOULD_SYNCHRONIZE;
+ *         PLINTH_ERROR_NOT_SUPPORTED for memory that is not mapped (expandable_segments:False) and for that of an
+ *         allocator of the program's own; PLINTH_ERROR_CAPTURE_FORBIDS while a stream captures, which the question does
+ *         not disturb; PLINTH_ERROR_WOULD_SYNCHRONIZE;
  *         PLINTH_ERROR_DRIVER: what did not go yet goes with the next call, and the pool sleeps if any went.
  */
 PLINTH_API
@@ -6116,7 +6117,7 @@ PLINTH_NOEXCEPT;
  * mind. May be called in an out-of-memory observer. Thread-safe.
  *
  * @param path Where to write. What is there is replaced when the file is complete, and stays as it is if it cannot be
- *        written; a pipe or another special file is written to as it is.
+ *        written; it keeps its permissions, and a link stays one. A pipe or another special file is written to as it is.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_SYSTEM for a file that cannot be written, with the path and the
  *         reason in the message; the errors of initialization.
  */

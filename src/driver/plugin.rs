@@ -10,7 +10,10 @@ use crate::{
     status::Status,
 };
 use parking_lot::Mutex;
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::{
+    ffi::{CStr, CString, c_int, c_void},
+    path::Path,
+};
 
 /// A pool's name, as such functions take it: like C++'s pair of two 64-bit numbers, it travels in two registers.
 #[repr(C)]
@@ -65,17 +68,17 @@ impl Plugin {
     ///
     /// # Safety
     /// What has these names is as the module's comment says, and the library's constructors may run.
-    pub unsafe fn load(path: Option<&str>, alloc: &str, free: &str) -> Result<Self> {
+    pub unsafe fn load(path: Option<&Path>, alloc: &str, free: &str) -> Result<Self> {
         let name = |text: &str| {
             CString::new(text).map_err(|_| Error::new(Status::INVALID_VALUE, format!("{text:?} holds a NUL")))
         };
-        let (path_name, alloc_name, free_name) = (path.map(name).transpose()?, name(alloc)?, name(free)?);
-        let library = path_name.as_deref().map_or_else(Library::program, Library::open);
+        let (alloc_name, free_name) = (name(alloc)?, name(free)?);
+        let library = path.map_or_else(Library::program, |path| Library::open_path(path.as_os_str()));
         let library =
             library.map_err(|reason| Error::new(Status::SYSTEM, format!("loading an allocator: {reason}")))?;
         let find = |name: &CStr| {
             library.symbol(name).ok_or_else(|| {
-                let text = format!("{} has no function {name:?}", path.unwrap_or("the program"));
+                let text = format!("{} has no function {name:?}", path.unwrap_or(Path::new("the program")).display());
                 Error::new(Status::INVALID_VALUE, text)
             })
         };

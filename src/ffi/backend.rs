@@ -2,7 +2,10 @@
 
 use crate::{
     driver::plugin::{Hooks, Plugin, PoolPair},
-    ffi::{Output, guard::guard, null, plinth_stream_t, pool::plinth_pool_id_t, status::plinth_status_t, string},
+    ffi::{
+        Output, guard::guard, null, path as path_of, plinth_stream_t, pool::plinth_pool_id_t, status::plinth_status_t,
+        string,
+    },
     memory::backend,
 };
 use std::{
@@ -78,7 +81,7 @@ pub unsafe extern "C" fn plinth_pluggable_allocator_create(
             (Output::new(allocator, "allocator")?, string(alloc_name, "alloc_name")?, string(free_name, "free_name")?)
         };
         // SAFETY: likewise.
-        let path = if path.is_null() { None } else { Some(unsafe { string(path, "path") }?) };
+        let path = if path.is_null() { None } else { Some(unsafe { path_of(path, "path") }?) };
         // SAFETY: the caller vouches for the functions that these names lead to.
         let plugin = unsafe { Plugin::load(path.as_deref(), &alloc_name, &free_name) }?;
         allocator.set(backend::create(plugin)? as plinth_pluggable_allocator_t);

@@ -7,11 +7,10 @@ use crate::{
         Output,
         generator::plinth_generator_t,
         guard::{self, guard},
-        null, owned_text, plinth_stream_t,
+        null, owned_text, path as path_of, plinth_stream_t,
         pool::plinth_pool_id_t,
         status::{PLINTH_OK, plinth_status_t},
         stream::plinth_stream_context_t,
-        string,
     },
     graph::{self, capture::Mode, context::Block, turn::Overlap},
     memory::PoolId,
@@ -325,8 +324,9 @@ pub unsafe extern "C" fn plinth_graph_memory(
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED;
 ///         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_MEMORY_IN_USE while requests go to the pool, and for a pool
 ///         with allocated blocks that served others than captures, whose blocks could be anybody's;
-///         PLINTH_ERROR_NOT_SUPPORTED for memory that is not mapped (expandable_segments:False);
-///         PLINTH_ERROR_CAPTURE_FORBIDS while a stream of the device captures; PLINTH_ERROR_WOULD_SYNCHRONIZE;
+///         PLINTH_ERROR_NOT_SUPPORTED for memory that is not mapped (expandable_segments:False) and for that of an
+///         allocator of the program's own; PLINTH_ERROR_CAPTURE_FORBIDS while a stream captures, which the question does
+///         not disturb; PLINTH_ERROR_WOULD_SYNCHRONIZE;
 ///         PLINTH_ERROR_DRIVER: what did not go yet goes with the next call, and the pool sleeps if any went.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_sleep(graph: plinth_graph_t) -> plinth_status_t {
@@ -381,7 +381,7 @@ pub unsafe extern "C" fn plinth_graph_enable_debug_mode(graph: plinth_graph_t) -
 pub unsafe extern "C" fn plinth_graph_debug_dump(graph: plinth_graph_t, path: *const c_char) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a NUL-terminated text.
-        let path = unsafe { string(path, "path") }?;
+        let path = unsafe { path_of(path, "path") }?;
         graph::draw::debug_dump(handle(graph)?, &path)
     })
 }

@@ -63,7 +63,11 @@ use crate::{
     error::{Error, Result},
     status::Status,
 };
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::{
+    ffi::{CStr, CString, OsStr, c_char, c_void},
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
+};
 
 /// What C declares as `struct CUstream_st`: the driver's stream, never looked into.
 #[allow(non_camel_case_types)]
@@ -109,6 +113,19 @@ unsafe fn string(pointer: *const c_char, name: &str) -> Result<String> {
     }
     // SAFETY: it is not NULL, so the caller promises that it is a string.
     Ok(unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned())
+}
+
+/// The path that a C string names: any bytes, as the system takes them.
+///
+/// # Safety
+/// `pointer` is NULL or a NUL-terminated string.
+unsafe fn path(pointer: *const c_char, name: &str) -> Result<PathBuf> {
+    if pointer.is_null() {
+        return Err(null(name));
+    }
+    // SAFETY: it is not NULL, so the caller promises that it is a string.
+    let bytes = unsafe { CStr::from_ptr(pointer) }.to_bytes();
+    Ok(PathBuf::from(OsStr::from_bytes(bytes)))
 }
 
 /// A text that C will own, from the C allocator.

@@ -2,7 +2,7 @@
 
 use crate::{
     error::Error,
-    ffi::{Output, guard::guard, null, owned_text, pool::plinth_pool_id_t, status::plinth_status_t, string},
+    ffi::{Output, guard::guard, null, owned_text, path as path_of, pool::plinth_pool_id_t, status::plinth_status_t},
     memory::{
         block::Zone,
         snapshot::{self, Format, State},
@@ -12,7 +12,6 @@ use crate::{
 use std::{
     ffi::{c_char, c_void},
     mem,
-    path::Path,
 };
 
 /// How a snapshot is written: one of the PLINTH_SNAPSHOT_ constants.
@@ -118,15 +117,15 @@ pub type plinth_memory_snapshot_callback_t = Option<
 /// mind. May be called in an out-of-memory observer. Thread-safe.
 ///
 /// @param path Where to write. What is there is replaced when the file is complete, and stays as it is if it cannot be
-///        written; a pipe or another special file is written to as it is.
+///        written; it keeps its permissions, and a link stays one. A pipe or another special file is written to as it is.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_SYSTEM for a file that cannot be written, with the path and the
 ///         reason in the message; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_dump_snapshot(path: *const c_char) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a string.
-        let path = unsafe { string(path, "path") }?;
-        snapshot::dump(Path::new(&path), None)
+        let path = unsafe { path_of(path, "path") }?;
+        snapshot::dump(&path, None)
     })
 }
 
@@ -142,7 +141,7 @@ pub unsafe extern "C" fn plinth_dump_snapshot_as(
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a string.
-        let path = unsafe { string(path, "path") }?;
+        let path = unsafe { path_of(path, "path") }?;
         let format = match format {
             PLINTH_SNAPSHOT_BY_NAME => None,
             PLINTH_SNAPSHOT_PICKLE => Some(Format::Pickle),
@@ -150,7 +149,7 @@ pub unsafe extern "C" fn plinth_dump_snapshot_as(
             PLINTH_SNAPSHOT_HTML => Some(Format::Html),
             other => return Err(Error::new(Status::INVALID_VALUE, format!("{other} is no format of a snapshot"))),
         };
-        snapshot::dump(Path::new(&path), format)
+        snapshot::dump(&path, format)
     })
 }
 

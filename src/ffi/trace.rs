@@ -1,10 +1,10 @@
 //! Traces of what a program allocates, as C sees them.
 
 use crate::{
-    ffi::{guard::guard, status::plinth_status_t, string},
+    ffi::{guard::guard, path as path_of, status::plinth_status_t},
     memory,
 };
-use std::{ffi::c_char, path::Path};
+use std::ffi::c_char;
 
 /// Begins to write every allocation and free of the caching allocator to a file, on all devices and from all threads. What
 /// is live already is written first. benches/replay replays such files. Thread-safe.
@@ -21,8 +21,8 @@ use std::{ffi::c_char, path::Path};
 pub unsafe extern "C" fn plinth_trace_start(path: *const c_char) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a string.
-        let path = unsafe { string(path, "path") }?;
-        memory::trace_start(Path::new(&path))
+        let path = unsafe { path_of(path, "path") }?;
+        memory::trace_start(&path)
     })
 }
 

@@ -8,17 +8,18 @@ use crate::{
     status::Status,
     units::Bytes,
 };
-use std::{collections::HashMap, ffi::CString, fmt::Write};
+use std::{collections::HashMap, ffi::CString, fmt::Write, os::unix::ffi::OsStrExt, path::Path};
 
 /// Writes a graph to a file, in the language of Graphviz.
-pub fn debug_dump(handle: u64, path: &str) -> Result<()> {
+pub fn debug_dump(handle: u64, path: &Path) -> Result<()> {
     let runtime = runtime::ready()?;
     let body = lock(handle)?;
     let native = body.ready("drawing a graph")?.nodes()?;
-    let file = CString::new(path).map_err(|_| Error::new(Status::INVALID_VALUE, "a path cannot hold a NUL"))?;
+    let file = CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| Error::new(Status::INVALID_VALUE, "a path cannot hold a NUL"))?;
     runtime
         .in_any_context(|driver| Ok(driver.graph_draw(native, &file, CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE)?))
-        .context(|| format!("drawing a graph into {path}"))
+        .context(|| format!("drawing a graph into {}", path.display()))
 }
 
 /// A table of a graph's nodes: a line each, with tabs between a node's number, its layer, its place in that layer, its type,

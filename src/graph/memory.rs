@@ -3,7 +3,7 @@
 use super::lock;
 use crate::{
     error::{Context, Result},
-    memory::{self, PoolId, pool},
+    memory::{self, PoolId, pool, trackers},
     runtime, sync_debug,
 };
 
@@ -20,6 +20,13 @@ pub fn pool_handle() -> PoolId {
 
 /// Gives the physical memory of a graph's pool back to the driver. Waits for the work of the devices.
 pub fn sleep(handle: u64) -> Result<()> {
+    // Trackers may ask for anything, this graph too: they hear of it when neither it nor its pool is locked any more.
+    let slept = put_to_sleep(handle);
+    trackers::deliver();
+    slept
+}
+
+fn put_to_sleep(handle: u64) -> Result<()> {
     let runtime = runtime::ready()?;
     let body = lock(handle)?;
     let kept = &body.ready("letting a graph's memory sleep")?.kept;
@@ -32,6 +39,12 @@ pub fn sleep(handle: u64) -> Result<()> {
 
 /// Gives a graph's pool memory again, at the addresses that it had.
 pub fn wake(handle: u64) -> Result<()> {
+    let woken = wake_up(handle);
+    trackers::deliver();
+    woken
+}
+
+fn wake_up(handle: u64) -> Result<()> {
     let runtime = runtime::ready()?;
     let body = lock(handle)?;
     let kept = &body.ready("waking a graph's memory")?.kept;

@@ -45,8 +45,9 @@ use crate::{
 };
 use book::Block;
 use once_cell::sync::OnceCell;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, ReentrantMutex};
 use std::{
+    cell::Cell,
     ffi::CStr,
     sync::{
         Arc,
@@ -88,6 +89,8 @@ static CHOSEN: OnceCell<Kind> = OnceCell::new();
 /// What the program chose instead of what the settings say.
 static CHANGED: OnceCell<Arc<Plugin>> = OnceCell::new();
 static CACHING: AtomicBool = AtomicBool::new(true);
+/// Whether the backend has what it needs before its first request.
+static BEGUN: AtomicBool = AtomicBool::new(false);
 
 /// Whether requests have been made already, so that the backend stays what it is.
 pub fn is_chosen() -> bool {
@@ -103,16 +106,22 @@ fn choice(config: &Config) -> Kind {
 pub fn chosen(runtime: &Runtime) -> Result<Kind> {
     let kind = match CHOSEN.get() {
         Some(kind) => *kind,
-        None => begin(runtime, config::with(|config| *CHOSEN.get_or_init(|| choice(config)))?),
+        None => config::with(|config| *CHOSEN.get_or_init(|| choice(config)))?,
     };
+    if !BEGUN.load(Ordering::Acquire) {
+        begin(runtime, kind);
+    }
     Ok(if kind == Kind::Native && !CACHING.load(Ordering::Acquire) { Kind::Uncached } else { kind })
 }
 
-/// What a backend needs once, before its first request. Another thread's first request may be earlier.
-fn begin(runtime: &Runtime, kind: Kind) -> Kind {
-    static BEGUN: AtomicBool = AtomicBool::new(false);
-    if BEGUN.swap(true, Ordering::AcqRel) {
-        return kind;
+/// What a backend needs once, before its first request. Requests of other threads wait for it; those that the program's own
+/// function makes here do not.
+#[cold]
+fn begin(runtime: &Runtime, kind: Kind) {
+    static BEGINNING: ReentrantMutex<Cell<bool>> = ReentrantMutex::new(Cell::new(false));
+    let beginning = BEGINNING.lock();
+    if beginning.replace(true) {
+        return;
     }
     match (kind, CHANGED.get()) {
         (Kind::Pluggable, Some(plugin)) => plugin.init(runtime.devices().len()),
@@ -120,7 +129,7 @@ fn begin(runtime: &Runtime, kind: Kind) -> Kind {
         (Kind::Debug, _) => drop(super::add_all_peers()),
         _ => {}
     }
-    kind
+    BEGUN.store(true, Ordering::Release);
 }
 
 /// Who gives memory out, or will when the first request comes.

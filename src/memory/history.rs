@@ -388,13 +388,19 @@ pub fn annotate(name: &str, begin: bool) {
     });
 }
 
-/// Makes an entry that belongs to no stream.
-pub fn note(device: u32, action: Action, address: u64, size: u64) {
-    note_of(device, action, address, size, 0, PoolId::DEFAULT);
+/// Makes an entry that belongs to no stream. Trackers hear of it when somebody [delivers](super::trackers::deliver): locks of
+/// the allocator's may be held here, and not there.
+pub fn note_later(device: u32, action: Action, address: u64, size: u64) {
+    queue(device, action, address, size, 0, PoolId::DEFAULT);
 }
 
-/// Makes an entry that no arena makes.
+/// Makes an entry that no arena makes. To be called without any lock, since trackers are called.
 pub(super) fn note_of(device: u32, action: Action, address: u64, size: u64, stream: usize, pool: PoolId) {
+    queue(device, action, address, size, stream, pool);
+    super::trackers::deliver();
+}
+
+fn queue(device: u32, action: Action, address: u64, size: u64, stream: usize, pool: PoolId) {
     let told = super::trackers::are_there();
     if !is_on() && !told {
         return;
@@ -409,6 +415,5 @@ pub(super) fn note_of(device: u32, action: Action, address: u64, size: u64, stre
     }
     if told {
         super::trackers::tell_later(device, stream, pool, &raw);
-        super::trackers::deliver();
     }
 }

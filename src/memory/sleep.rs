@@ -15,9 +15,9 @@ use super::{
     marks, pool,
     pool::PoolId,
     space::Space,
-    trackers,
 };
 use crate::{
+    capturing,
     device::Device,
     driver::{Driver, Physical},
     error::{Context, Error, Result},
@@ -90,15 +90,13 @@ impl Space {
 }
 
 /// Gives the physical memory of a pool back, on every device. Waits for the devices. What the driver does not take stays
-/// mapped, and goes the next time.
+/// mapped, and goes the next time. The caller delivers to the trackers what happened, when it holds no lock any more.
 pub fn sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
-    let slept = put_to_sleep(runtime, id);
-    trackers::deliver();
-    slept
-}
-
-fn put_to_sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
     let _changing = CHANGING.lock();
+    // The driver would refuse to wait, too, but not without making the capture invalid, which may be another thread's.
+    if capturing::any() {
+        return Err(Error::new(Status::CAPTURE_FORBIDS, "memory cannot sleep while a stream captures"));
+    }
     let homes = homes(runtime, id);
     for (device, arenas) in &homes {
         check_may_sleep(runtime, device, arenas, id)?;
@@ -149,6 +147,7 @@ fn check_may_sleep(runtime: &Runtime, device: &Device, arenas: &[&'static Arena]
     }
     for arena in arenas {
         check_nobody_holds(device, arena, id)?;
+        sleepers_of(arena)?;
     }
     if device.memory.method(device, &runtime.driver)? == Method::Segments {
         return Err(Error::new(
@@ -169,12 +168,20 @@ fn check_nobody_holds(device: &Device, arena: &Arena, id: PoolId) -> Result<()> 
     Ok(())
 }
 
+/// Every handle of an arena. Refused where there is other memory, which would stay.
+fn sleepers_of(arena: &Arena) -> Result<Vec<(Dream, Physical)>> {
+    arena.lock().space.sleepers().ok_or_else(|| {
+        let what =
+            "memory of the program's own allocator, or that the driver allocated with its addresses, cannot sleep";
+        Error::new(Status::NOT_SUPPORTED, what)
+    })
+}
+
 fn sleep_arena(runtime: &Runtime, device: &Device, arena: &'static Arena, any: &mut bool) -> Result<()> {
     let _growing = arena.growth.lock();
     check_nobody_holds(device, arena, arena.key().pool)?;
     marks::reap(runtime, device, arena, true);
-    let sleepers = arena.lock().space.sleepers();
-    for (dream, physical) in sleepers.unwrap_or_default() {
+    for (dream, physical) in sleepers_of(arena)? {
         let unmapped = runtime.driver.memory_unmap(dream.address, dream.bytes);
         unmapped.context(|| format!("unmapping {} of a pool that is to sleep", Bytes(dream.bytes)))?;
         *any = true;
@@ -187,14 +194,8 @@ fn sleep_arena(runtime: &Runtime, device: &Device, arena: &'static Arena, any: &
     Ok(())
 }
 
-/// Gives a pool physical memory again, on every device. If there is not enough, it sleeps on.
+/// Gives a pool physical memory again, on every device. If there is not enough, it sleeps on. Trackers as with [`sleep`].
 pub fn wake(runtime: &'static Runtime, id: PoolId) -> Result<()> {
-    let woken = wake_up(runtime, id);
-    trackers::deliver();
-    woken
-}
-
-fn wake_up(runtime: &'static Runtime, id: PoolId) -> Result<()> {
     let _changing = CHANGING.lock();
     for (device, arenas) in homes(runtime, id) {
         device.with_context(&runtime.driver, |driver| {

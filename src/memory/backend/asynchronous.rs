@@ -120,15 +120,18 @@ fn join(runtime: &Runtime, device: &Device, driver: &Driver, block: &Block) -> R
     Ok(joint)
 }
 
-/// Waits for the devices, and lets their pools give back what is free.
+/// Waits for the devices, unless a stream captures, and lets their pools give back what is free.
 pub(super) fn empty(runtime: &Runtime) -> Result<()> {
     let mut outcome = Ok(());
     for device in runtime.devices() {
         let Some(pool) = device.memory.driver_pool.pool.get() else { continue };
         let trimmed = device.with_context(&runtime.driver, |driver| {
             driver.with_relaxed_capture(|| {
-                // While a stream captures nothing may be waited for; what is free by now goes all the same.
-                let _ = driver.context_synchronize();
+                // To wait for a device makes every capture on it invalid, whosever it is and in whatever mode. What is free
+                // by now goes all the same.
+                if !capturing::any() {
+                    let _ = driver.context_synchronize();
+                }
                 Ok(driver.memory_pool_trim(*pool, 0)?)
             })?
         });

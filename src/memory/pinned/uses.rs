@@ -62,6 +62,9 @@ const PATIENCE: usize = 16;
 static BOOK: Mutex<Option<Book>> = Mutex::new(None);
 /// One thread at a time looks whether marks are passed; the others wait for what it finds.
 static REAPING: Mutex<()> = Mutex::new(());
+/// One thread at a time waits for streams, and takes all that waits for that long: for another that is short of memory the
+/// queue is not empty, but out.
+static OUT: Mutex<()> = Mutex::new(());
 static NEXT_TICKET: AtomicU64 = AtomicU64::new(1);
 
 fn with<T>(body: impl FnOnce(&mut Book) -> T) -> T {
@@ -233,12 +236,15 @@ pub fn hold_back(runtime: &Runtime, address: u64) {
     }
 }
 
-/// Frees the blocks whose waits are over; with `wait`, waits for the streams of the others. Whether any is free now.
+/// Frees the blocks whose waits are over; with `wait`, waits for the streams of the others, and for whoever does so already.
+/// Whether any is free now.
 pub fn reap(runtime: &Runtime, wait: bool) -> bool {
     super::give_up_overdue(runtime);
-    // Who waits for streams keeps nobody from looking.
-    let _turn = (!wait).then(|| REAPING.lock());
+    let _out = wait.then(|| OUT.lock());
+    let turn = REAPING.lock();
     let mut queue = with(|book| std::mem::take(&mut book.waiting));
+    // Who waits for streams keeps nobody from looking.
+    let _turn = (!wait).then_some(turn);
     if queue.is_empty() {
         return false;
     }

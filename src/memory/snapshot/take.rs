@@ -12,6 +12,7 @@ use super::{
         mapped::Backing,
         pool::PoolId,
         space::{Region, Space},
+        trackers,
     },
     Block, Figures, Segment, Snapshot, Stacks, State,
 };
@@ -45,7 +46,7 @@ fn take_of(pool: Option<PoolId>, include_traces: bool) -> Result<Snapshot> {
             let ordinal = device.ordinal;
             if history::is_on() {
                 let ours = snapshot.segments.iter().filter(|segment| segment.device == ordinal);
-                history::note(ordinal, Action::Snapshot, 0, ours.map(Segment::active).sum());
+                history::note_later(ordinal, Action::Snapshot, 0, ours.map(Segment::active).sum());
             }
             if include_traces {
                 let inners = guards.iter().filter(|(arena, _)| arena.device == ordinal).map(|(_, inner)| &**inner);
@@ -54,6 +55,8 @@ fn take_of(pool: Option<PoolId>, include_traces: bool) -> Result<Snapshot> {
             snapshot.figures.push(figures(device));
         }
     }
+    // Not before: a tracker may ask for memory, and another thread's may wait for an arena at this moment.
+    trackers::deliver();
     snapshot.traces = frozen.into_iter().map(Frozen::entries).collect();
     snapshot.traces.resize_with(runtime.devices().len(), Vec::new);
     if let Some(pool) = pool {

@@ -11,6 +11,7 @@ use super::{
 use std::{
     collections::BTreeMap,
     fs, io,
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
     sync::Arc,
     time::Instant,
@@ -360,7 +361,7 @@ fn a_file_is_replaced_when_it_is_complete() {
     let folder = Folder::new("replace");
     let path = folder.0.join("snapshot");
     fs::write(&path, "old").unwrap();
-    std::os::unix::fs::symlink("snapshot", folder.0.join("link")).unwrap();
+    symlink("snapshot", folder.0.join("link")).unwrap();
     let failure = file::replace(&folder.0.join("link"), |out| {
         out.write_all(b"half")?;
         out.flush()?;
@@ -373,6 +374,42 @@ fn a_file_is_replaced_when_it_is_complete() {
     file::replace(&folder.0.join("link"), |out| out.write_all(b"new")).unwrap();
     assert_eq!((fs::read(&path).unwrap(), folder.names()), (b"new".to_vec(), vec!["link".into(), "snapshot".into()]));
     assert!(fs::symlink_metadata(folder.0.join("link")).unwrap().is_symlink());
+}
+
+#[test]
+fn a_file_keeps_its_permissions() {
+    let folder = Folder::new("mode");
+    let path = folder.0.join("snapshot");
+    fs::write(&path, "old").unwrap();
+    for mode in [0o600, 0o666, 0o640] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        file::replace(&path, |out| {
+            let modes = fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().metadata().unwrap().mode() & 0o777);
+            assert_eq!(modes.collect::<Vec<_>>(), [mode, mode]);
+            out.write_all(b"new")
+        })
+        .unwrap();
+        assert_eq!((fs::metadata(&path).unwrap().mode() & 0o777, fs::read(&path).unwrap()), (mode, b"new".to_vec()));
+    }
+}
+
+#[test]
+fn a_link_that_leads_to_nothing_yet_stays_one() {
+    let folder = Folder::new("dangling");
+    let link = |to: &Path, name: &str| symlink(to, folder.0.join(name)).unwrap();
+    fs::create_dir(folder.0.join("inside")).unwrap();
+    link(Path::new("inside/second"), "first");
+    link(&folder.0.join("file"), "inside/second");
+    file::replace(&folder.0.join("first"), |out| out.write_all(b"text")).unwrap();
+    assert_eq!(fs::read(folder.0.join("file")).unwrap(), b"text");
+    for name in ["first", "inside/second"] {
+        assert!(fs::symlink_metadata(folder.0.join(name)).unwrap().is_symlink(), "{name}");
+    }
+    // A circle leads nowhere.
+    link(Path::new("there"), "here");
+    link(Path::new("here"), "there");
+    file::replace(&folder.0.join("here"), |out| out.write_all(b"text")).unwrap();
+    assert!(fs::symlink_metadata(folder.0.join("here")).unwrap().is_file());
 }
 
 #[test]

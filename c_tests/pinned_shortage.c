@@ -1,0 +1,67 @@
+/* Pinned memory when there is none left but what streams still use. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* On a GPU a limit of addresses is not one of pinned memory. */
+/* device: host */
+#include "pinning.h"
+
+#include <sys/resource.h>
+
+enum { BLOCK = 128 * MIB, SLACK = 60 * MIB, BLOCKS = 2 };
+
+static int turn;
+
+/* Each asks for a block when it is its turn. */
+static void *ask_for_a_block(void *context) {
+  const int number = *(int *)context;
+  void *pointer = NULL;
+  while (__atomic_load_n(&turn, __ATOMIC_SEQ_CST) <= number) {
+    sleep_milliseconds(1);
+  }
+  CHECK_OK(plinth_host_alloc(BLOCK, &pointer));
+  return pointer;
+}
+
+/* The first takes all that waits to wait for it; the second finds nothing, and must not think that this is all. */
+TEST(all_who_are_short_wait_for_the_streams) {
+  static int numbers[BLOCKS] = {0, 1};
+  plinth_stream_t stream = stream_on(0);
+  pthread_t threads[BLOCKS];
+  void *blocks[BLOCKS];
+  void *pointer = NULL;
+  unsigned long pages = 0;
+  if (HARNESS_SANITIZED) {
+    SKIP("a sanitizer has more addresses than a limit allows");
+  }
+  /* It stays: memory that goes back to the driver waits for the streams. */
+  void *kept = pin(KIB);
+  gate *shut = hold(stream);
+  for (int index = 0; index < BLOCKS; index++) {
+    CHECK(pthread_create(&threads[index], NULL, ask_for_a_block, &numbers[index]) == 0);
+  }
+  FILE *file = fopen("/proc/self/statm", "r");
+  CHECK(file != NULL && fscanf(file, "%lu", &pages) == 1);
+  fclose(file);
+  struct rlimit limit;
+  CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
+  limit.rlim_cur = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + BLOCKS * (rlim_t)BLOCK + SLACK;
+  CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+  for (int index = 0; index < BLOCKS; index++) {
+    CHECK_OK(plinth_host_alloc(BLOCK, &blocks[index]));
+  }
+  CHECK_STATUS(plinth_host_alloc(BLOCK, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
+  for (int index = 0; index < BLOCKS; index++) {
+    CHECK_OK(plinth_host_record_stream(blocks[index], stream));
+    unpin(blocks[index]);
+  }
+  for (int index = 0; index < BLOCKS; index++) {
+    __atomic_fetch_add(&turn, 1, __ATOMIC_SEQ_CST);
+    sleep_milliseconds(200);
+  }
+  expect_held(shut);
+  gate_open(shut);
+  for (int index = 0; index < BLOCKS; index++) {
+    CHECK(pthread_join(threads[index], &pointer) == 0);
+    unpin(pointer);
+  }
+  unpin(kept);
+  expect_nothing_pinned();
+}
