@@ -308,3 +308,18 @@ TEST(racy_all_reduce_used_by_another_stream) {
   CHECK_EQ(findings[0].previous.kind, WRITE);
   destroy_ranks();
 }
+
+TEST(clean_blocks_from_the_driver_each_time) {
+  begin();
+  const size_t bytes = 4 * MIB;
+  CHECK_OK(plinth_caching_allocator_enable(false));
+  for (int round = 0; round < 20; round++) {
+    unsigned char *block = alloc_on(bytes, 0, a);
+    CHECK_OK(plinth_memset(block, 1, bytes, a));
+    order(b, a);
+    CHECK_OK(plinth_memset(block, 2, bytes, b));
+    release(block); /* waits for the device, and so for b */
+  }
+  CHECK_OK(plinth_caching_allocator_enable(true));
+  CLEAN();
+}

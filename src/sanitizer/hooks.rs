@@ -293,6 +293,12 @@ pub fn pinned_passed(address: u64, bytes: u64) {
     }
 }
 
+/// All that used memory is done. What is known of its blocks stays.
+#[cold]
+pub fn forget_accesses(address: u64, bytes: u64) {
+    with(|state| state.forget_accesses(address, bytes));
+}
+
 /// All that used memory is done, and it is somebody else's next.
 #[inline]
 pub fn forget_memory(address: u64, bytes: u64) {
