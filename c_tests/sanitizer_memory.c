@@ -323,3 +323,19 @@ TEST(clean_blocks_from_the_driver_each_time) {
   CHECK_OK(plinth_caching_allocator_enable(true));
   CLEAN();
 }
+
+TEST(racy_work_of_a_device_behind_a_free_of_another) {
+  need_devices(2);
+  begin();
+  plinth_stream_t there = stream_on(1), besides = stream_on(1);
+  unsigned char *far = alloc_on(SIZE, 1, there);
+  void *near = NULL;
+  CHECK_OK(plinth_device_malloc(SIZE, 0, &near));
+  set(memory, a);
+  set(far, there);
+  CHECK_OK(plinth_device_free(near));
+  set(memory, b); /* the free has waited for a */
+  set(far, besides);
+  RACE(MISSING_WAIT, far, SIZE, in_stream("plinth_memset", WRITE, besides, 1),
+       in_stream("plinth_memset", WRITE, there, 1));
+}

@@ -170,6 +170,12 @@ pub fn end_of_event(event: driver::Event) -> Ahead {
     if is_on() { event_ahead(event) } else { Ahead::default() }
 }
 
+/// For a call that waits for a device.
+#[inline]
+pub fn end_of_device(device: u32) -> Ahead {
+    if is_on() { device_ahead(device) } else { Ahead::default() }
+}
+
 /// For a call that waits for all devices.
 #[inline]
 pub fn end_of_all(runtime: &Runtime) -> Ahead {
