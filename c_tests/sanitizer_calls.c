@@ -452,3 +452,28 @@ TEST(reports_go_to_a_file_that_the_environment_names) {
   CHECK(strstr(text, "race_by_environment") != NULL);
   unlink(log_path);
 }
+
+static void *wait_for_stream(void *stream) {
+  CHECK_OK(plinth_stream_synchronize((plinth_stream_t)stream));
+  return NULL;
+}
+
+/* A wait that began before the sanitizer was switched off says nothing of what happened since. */
+TEST(a_wait_that_outlives_what_was_known) {
+  enum { STREAMS = 8 };
+  plinth_stream_t streams[STREAMS];
+  pthread_t waiter;
+  begin(PLINTH_SANITIZER_COLLECT);
+  for (int i = 0; i < STREAMS; i++) {
+    streams[i] = stream_on(0);
+    CHECK_OK(plinth_memset(memory + 64 * i, 1, 64, streams[i]));
+  }
+  gate *shut = gate_shut(streams[STREAMS - 1]);
+  CHECK(pthread_create(&waiter, NULL, wait_for_stream, streams[STREAMS - 1]) == 0);
+  sleep_milliseconds(200);
+  CHECK_OK(plinth_sanitizer_disable());
+  CHECK_OK(plinth_sanitizer_enable(PLINTH_SANITIZER_COLLECT));
+  gate_open(shut);
+  CHECK(pthread_join(waiter, NULL) == 0);
+  CLEAN();
+}

@@ -360,3 +360,20 @@ TEST(racy_graph_that_is_gone_and_still_runs) {
   kernel("sum", READ, memory, SIZE, b);
   RACE(MISSING_WAIT, memory, SIZE, reads("sum", b), writes("plinth_memset_pattern", a));
 }
+
+/* What an event records in a capture that the library did not see begin, it records at the replays. */
+TEST(racy_event_of_a_capture_by_the_driver) {
+  void *graph = NULL;
+  begin();
+  plinth_event_t event = new_event(PLINTH_EVENT_EXTERNAL);
+  CHECK_OK(plinth_memset(memory, 7, SIZE, a));
+  begin_capture(a, CU_STREAM_CAPTURE_MODE_RELAXED);
+  CHECK_OK(plinth_event_record(event, a));
+  CHECK_EQ(end_capture(a, &graph), CUDA_SUCCESS);
+  CHECK_OK(plinth_event_wait(event, b));
+  CHECK_OK(plinth_memset(memory, 8, SIZE, b));
+  RACE(MISSING_WAIT, memory, SIZE, writes("plinth_memset", b), writes("plinth_memset", a));
+  DRIVER(driver_graph_destroy, destroy, "cuGraphDestroy");
+  CHECK_EQ(destroy(graph), CUDA_SUCCESS);
+  CHECK_OK(plinth_event_destroy(event));
+}

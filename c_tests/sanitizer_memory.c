@@ -308,3 +308,34 @@ TEST(racy_all_reduce_used_by_another_stream) {
   CHECK_EQ(findings[0].previous.kind, WRITE);
   destroy_ranks();
 }
+
+TEST(clean_blocks_from_the_driver_each_time) {
+  begin();
+  const size_t bytes = 4 * MIB;
+  CHECK_OK(plinth_caching_allocator_enable(false));
+  for (int round = 0; round < 20; round++) {
+    unsigned char *block = alloc_on(bytes, 0, a);
+    CHECK_OK(plinth_memset(block, 1, bytes, a));
+    order(b, a);
+    CHECK_OK(plinth_memset(block, 2, bytes, b));
+    release(block); /* waits for the device, and so for b */
+  }
+  CHECK_OK(plinth_caching_allocator_enable(true));
+  CLEAN();
+}
+
+TEST(racy_work_of_a_device_behind_a_free_of_another) {
+  need_devices(2);
+  begin();
+  plinth_stream_t there = stream_on(1), besides = stream_on(1);
+  unsigned char *far = alloc_on(SIZE, 1, there);
+  void *near = NULL;
+  CHECK_OK(plinth_device_malloc(SIZE, 0, &near));
+  set(memory, a);
+  set(far, there);
+  CHECK_OK(plinth_device_free(near));
+  set(memory, b); /* the free has waited for a */
+  set(far, besides);
+  RACE(MISSING_WAIT, far, SIZE, in_stream("plinth_memset", WRITE, besides, 1),
+       in_stream("plinth_memset", WRITE, there, 1));
+}

@@ -143,6 +143,24 @@ TEST(a_sampler_keeps_the_rate_and_the_last_readings) {
   CHECK_OK(plinth_telemetry_sampler_destroy(NULL));
 }
 
+TEST(a_sampler_reads_the_utilization_again) {
+  plinth_telemetry_sampler_t sampler = NULL;
+  plinth_telemetry_t readings[64];
+  size_t count = 0, known = 0;
+  CHECK_OK(plinth_telemetry_sampler_create(0, 50, 64, &sampler));
+  sleep_milliseconds(600);
+  CHECK_OK(plinth_telemetry_sampler_take(sampler, readings, 64, &count, NULL));
+  CHECK_OK(plinth_telemetry_sampler_destroy(sampler));
+  CHECK(count >= 2);
+  for (size_t i = 0; i < count; ++i) {
+    known += (readings[i].valid & PLINTH_TELEMETRY_UTILIZATION) != 0;
+  }
+  if ((readings[0].valid & PLINTH_TELEMETRY_UTILIZATION) == 0) {
+    SKIP("this device does not tell its utilization");
+  }
+  CHECK(known >= 2);
+}
+
 TEST(a_sampler_costs_next_to_nothing) {
   plinth_telemetry_sampler_t sampler = NULL;
   struct timespec begin, end;

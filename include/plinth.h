@@ -8159,7 +8159,8 @@ PLINTH_NOEXCEPT;
 PLINTH_API plinth_status_t plinth_clock_rate(int32_t device, uint32_t *megahertz) PLINTH_NOEXCEPT;
 
 /**
- * Tells how much memory of a device is in use, by all processes, as torch.cuda.device_memory_used. Thread-safe.
+ * Tells how much memory of a device is in use, by all processes and by the driver itself, as torch.cuda.device_memory_used.
+ * Thread-safe.
  *
  * @param device The device's number; -1 for the current one.
  * @param bytes Out: bytes.
@@ -8552,6 +8553,9 @@ PLINTH_API plinth_status_t plinth_sanitizer_mode(int32_t *mode) PLINTH_NOEXCEPT;
 /**
  * Sets who is told of reports that are new, in the modes PLINTH_SANITIZER_WARN and _ERROR. What two calls of the same places
  * in the program have between them is one report, however often it is found. Needs no device. Thread-safe.
+ *
+ * Other threads may still be in the callback that was set before when this returns, or about to call it, so that one's context
+ * has to stay.
  *
  * @param callback Called by the thread whose call finds something, before that call returns. It may call the library, and what
  *        is wrong with these calls is only kept. NULL for nobody. It must not unwind or throw.

@@ -188,7 +188,7 @@ fn graph_changed(graph: Graph) {
 fn event_node_added(graph: Graph, node: GraphNode, event: Event) {
     if let Some(watcher) = watch::watcher() {
         watcher.graph_changed(graph);
-        watcher.event_node_added(node, event);
+        watcher.event_node_added(graph, node, event);
     }
 }
 

@@ -38,7 +38,7 @@ pub trait Watcher: Sync {
     /// A graph has other nodes than before.
     fn graph_changed(&self, graph: Graph);
     /// A node of a graph records an event, or waits for it.
-    fn event_node_added(&self, node: GraphNode, event: Event);
+    fn event_node_added(&self, graph: Graph, node: GraphNode, event: Event);
     /// A graph is a copy of another.
     fn graph_copied(&self, from: Graph, to: Graph);
     /// A graph is no more.

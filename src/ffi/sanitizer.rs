@@ -275,6 +275,9 @@ pub unsafe extern "C" fn plinth_sanitizer_mode(mode: *mut i32) -> plinth_status_
 /// Sets who is told of reports that are new, in the modes PLINTH_SANITIZER_WARN and _ERROR. What two calls of the same places
 /// in the program have between them is one report, however often it is found. Needs no device. Thread-safe.
 ///
+/// Other threads may still be in the callback that was set before when this returns, or about to call it, so that one's context
+/// has to stay.
+///
 /// @param callback Called by the thread whose call finds something, before that call returns. It may call the library, and what
 ///        is wrong with these calls is only kept. NULL for nobody. It must not unwind or throw.
 /// @param context Passed to the callback, which may be called by several threads at once.

@@ -202,7 +202,8 @@ pub unsafe extern "C" fn plinth_clock_rate(device: i32, megahertz: *mut u32) -> 
     guard(|| unsafe { read(device, Reading::ClockRate, megahertz, "megahertz") })
 }
 
-/// Tells how much memory of a device is in use, by all processes, as torch.cuda.device_memory_used. Thread-safe.
+/// Tells how much memory of a device is in use, by all processes and by the driver itself, as torch.cuda.device_memory_used.
+/// Thread-safe.
 ///
 /// @param device The device's number; -1 for the current one.
 /// @param bytes Out: bytes.

@@ -284,6 +284,10 @@ pub fn alloc(kind: Kind, runtime: &'static Runtime, number: i32, stream: Stream,
     let (address, owner) = watch::unseen(|| place.alloc(kind))?;
     let block = Block { owner, own: place.own_use(), size, requested: bytes, uses: Vec::new() };
     if sanitizer::is_on() {
+        // The driver waited for the device when it got this memory back, whoever had it then.
+        if matches!(block.owner, Owner::Uncached(_)) {
+            sanitizer::forget_accesses(address, size);
+        }
         sanitizer::allocated(block.owned(address));
     }
     book::enter(address, block, device);

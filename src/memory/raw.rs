@@ -45,8 +45,8 @@ pub fn free(span: Span) -> Result<()> {
         return Err(not_allocated(span, "plinth_device_malloc"));
     }
     sync_debug::check("plinth_device_free")?;
-    let ahead = sanitizer::end_of_all(runtime);
     let device = runtime.device(info.device)?;
+    let ahead = sanitizer::end_of_device(device.ordinal);
     device
         .with_context(&runtime.driver, |driver| Ok(driver.memory_free(span)?))
         .map_err(|error| refused(error, span, "plinth_device_malloc"))?;
@@ -161,8 +161,8 @@ pub fn managed_free(span: Span) -> Result<()> {
         return Err(not_allocated(span, "plinth_managed_malloc"));
     }
     sync_debug::check("plinth_managed_free")?;
-    let ahead = sanitizer::end_of_all(runtime);
     let device = runtime.device(info.device)?;
+    let ahead = sanitizer::end_of_device(device.ordinal);
     device
         .with_context(&runtime.driver, |driver| Ok(driver.memory_free(span)?))
         .map_err(|error| refused(error, span, "plinth_managed_malloc"))?;

@@ -1,7 +1,7 @@
 //! What the library tells the sanitizer while it works. Each of these is one load where the sanitizer is off.
 
 use super::{
-    Call, Kind, Operand, Place, Stream,
+    Call, Kind, Operand, Place, State, Stream,
     order::Moment,
     session::{call_name, caller, deliver, is_on, named, refuses, with},
     shapes,
@@ -127,14 +127,33 @@ pub fn replay(exec: driver::GraphExec, stream: driver::Stream, device: u32) -> R
 /// What the CPU will know to be done when it has seen something.
 #[derive(Debug, Clone, Default)]
 #[must_use = "it says nothing until it is seen"]
-pub struct Ahead(Vec<Moment>);
+pub struct Ahead {
+    moments: Vec<Moment>,
+    /// The number of the state that they are moments of: the sanitizer may be off and on again by the time that they are seen.
+    state: u64,
+}
 
 impl Ahead {
+    fn of(moments: impl FnOnce(&mut State) -> Vec<Moment>) -> Ahead {
+        with(|state| Ahead { moments: moments(state), state: state.number() }).unwrap_or_default()
+    }
+
+    #[cfg(test)]
+    pub(super) fn before(state: &State, moments: Vec<Moment>) -> Ahead {
+        Ahead { moments, state: state.number() }
+    }
+
     /// The CPU has seen it.
     #[inline]
     pub fn finish(&self) {
-        if !self.0.is_empty() {
-            with(|state| self.0.iter().for_each(|moment| state.finish(moment)));
+        if !self.moments.is_empty() {
+            with(|state| self.finish_in(state));
+        }
+    }
+
+    pub(super) fn finish_in(&self, state: &mut State) {
+        if state.number() == self.state {
+            self.moments.iter().for_each(|moment| state.finish(moment));
         }
     }
 }
@@ -151,6 +170,12 @@ pub fn end_of_event(event: driver::Event) -> Ahead {
     if is_on() { event_ahead(event) } else { Ahead::default() }
 }
 
+/// For a call that waits for a device.
+#[inline]
+pub fn end_of_device(device: u32) -> Ahead {
+    if is_on() { device_ahead(device) } else { Ahead::default() }
+}
+
 /// For a call that waits for all devices.
 #[inline]
 pub fn end_of_all(runtime: &Runtime) -> Ahead {
@@ -158,19 +183,19 @@ pub fn end_of_all(runtime: &Runtime) -> Ahead {
         return Ahead::default();
     }
     let devices = runtime.devices().iter().map(|device| device.ordinal);
-    Ahead(with(|state| devices.flat_map(|device| state.end_of_device(device)).collect()).unwrap_or_default())
+    Ahead::of(|state| devices.flat_map(|device| state.end_of_device(device)).collect())
 }
 
 pub(super) fn stream_ahead(stream: Stream) -> Ahead {
-    Ahead(with(|state| vec![state.end_of_stream(stream)]).unwrap_or_default())
+    Ahead::of(|state| vec![state.end_of_stream(stream)])
 }
 
 pub(super) fn event_ahead(event: driver::Event) -> Ahead {
-    Ahead(with(|state| state.end_of_event(event.native() as u64).into_iter().collect()).unwrap_or_default())
+    Ahead::of(|state| state.end_of_event(event.native() as u64).into_iter().collect())
 }
 
 pub(super) fn device_ahead(device: u32) -> Ahead {
-    Ahead(with(|state| state.end_of_device(device)).unwrap_or_default())
+    Ahead::of(|state| state.end_of_device(device))
 }
 
 /// For a host function that a stream is about to get: what it is to call before. None where nobody wants to know, and in a
@@ -180,7 +205,7 @@ pub fn before_host_function(runtime: &Runtime, stream: stream::Stream) -> Result
         return Ok(None);
     }
     let own = of(stream);
-    let ahead = Ahead(with(|state| vec![state.moment(own)]).unwrap_or_default());
+    let ahead = Ahead::of(|state| vec![state.moment(own)]);
     Ok(Some(Arc::new(move || ahead.finish())))
 }
 
@@ -291,6 +316,12 @@ pub fn pinned_passed(address: u64, bytes: u64) {
     if is_on() {
         with(|state| drop(state.take_back(address, bytes, None)));
     }
+}
+
+/// All that used memory is done. What is known of its blocks stays.
+#[cold]
+pub fn forget_accesses(address: u64, bytes: u64) {
+    with(|state| state.forget_accesses(address, bytes));
 }
 
 /// All that used memory is done, and it is somebody else's next.

@@ -63,8 +63,9 @@ impl Moment {
     }
 }
 
-#[derive(Debug, Default)]
-struct Line {
+/// What the clocks know of one track.
+#[derive(Debug, Clone, Default)]
+pub struct Line {
     /// That of the newest thing that happened on the track. It grows with each operation and each wait, so that a track and
     /// an epoch say all that was waited for.
     epoch: u64,
@@ -140,10 +141,14 @@ impl Order {
         }
     }
 
-    /// The CPU knows that a track has nothing left to do, and nothing of what that has waited for.
-    pub fn finish_alone(&mut self, track: Track) {
-        let line = &mut self.lines[track.index()];
-        line.done = line.epoch;
+    /// What there is of a track, for [`put_back`](Self::put_back).
+    pub fn line(&self, track: Track) -> Line {
+        self.lines[track.index()].clone()
+    }
+
+    /// Lets a track be what it was: what happened on it since did not happen.
+    pub fn put_back(&mut self, track: Track, line: Line) {
+        self.lines[track.index()] = line;
     }
 
     /// Whether the CPU knows that an operation is done.

@@ -89,6 +89,14 @@ pub struct Meeting {
     pub end: u64,
 }
 
+/// What was known of some bytes.
+#[derive(Debug)]
+pub struct Piece {
+    start: u64,
+    end: u64,
+    cells: Vec<(u64, Cell)>,
+}
+
 /// The map of all bytes that were used.
 #[derive(Debug, Default)]
 pub struct Ranges(BTreeMap<u64, Cell>);
@@ -194,6 +202,23 @@ impl Ranges {
             self.cut(end);
             self.remove(start, end);
         }
+    }
+
+    /// The cells of some bytes, for [`put_back`](Self::put_back).
+    pub fn copy(&mut self, start: u64, end: u64) -> Piece {
+        let mut cells = Vec::new();
+        if start < end {
+            self.cut(start);
+            self.cut(end);
+            cells.extend(self.0.range(start..end).map(|(from, cell)| (*from, cell.clone())));
+        }
+        Piece { start, end, cells }
+    }
+
+    /// Lets some bytes be as they were.
+    pub fn put_back(&mut self, piece: Piece) {
+        self.forget(piece.start, piece.end);
+        self.0.extend(piece.cells);
     }
 
     /// Of some bytes, keeps the accesses that `keep` says.

@@ -1,5 +1,7 @@
 //! All that the sanitizer knows, and what each thing that happens changes in it.
 
+mod replay;
+
 use super::{
     Call, Conflict, Manner, Operand, Place, Report, Stream,
     blocks::{self, Block, Blocks, Life, Passed},
@@ -10,10 +12,15 @@ use super::{
     sides::Sides,
 };
 use crate::stack::StackId;
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 /// The map is swept when it has grown to this many pieces, or to twice what the last sweep left.
 const LEAST_SWEEP: usize = 4096;
+
+static NEXT_STATE: AtomicU64 = AtomicU64::new(1);
 
 /// What an event recorded.
 #[derive(Debug, Clone)]
@@ -45,6 +52,7 @@ struct Run {
 /// once it has succeeded.
 #[derive(Debug)]
 pub struct State {
+    number: u64,
     order: Order,
     ranges: Ranges,
     blocks: Blocks,
@@ -71,6 +79,7 @@ impl State {
     /// Where nothing has happened yet.
     pub fn new() -> State {
         State {
+            number: NEXT_STATE.fetch_add(1, Ordering::Relaxed),
             order: Order::new(),
             ranges: Ranges::default(),
             blocks: Blocks::default(),
@@ -85,6 +94,11 @@ impl State {
             lives: 0,
             sweep_at: LEAST_SWEEP,
         }
+    }
+
+    /// What tells its moments from those of another.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     fn track(&mut self, stream: Stream) -> Track {
@@ -502,61 +516,5 @@ impl State {
         let tips = capture.tips.entry(stream).or_default();
         let node = capture.recording.add(std::mem::take(tips), action, name, stack);
         tips.push(node);
-    }
-
-    /// A graph is launched in a stream. What is wrong with what it does; where anything is and `refuse` is set, it will not be
-    /// launched.
-    pub fn replay(&mut self, graph: u64, stream: Stream, refuse: bool) -> Vec<Report> {
-        let Some(mut known) = self.graphs.remove(&graph) else { return Vec::new() };
-        let track = self.enter(stream);
-        while known.tracks.len() < known.recording.branches() {
-            known.tracks.push(self.order.add());
-        }
-        // A graph does not overlap with itself.
-        if let Some(last) = &known.last {
-            self.order.wait(track, last);
-        }
-        let begin = self.order.moment(track);
-        for (branch, on) in known.tracks.iter().enumerate() {
-            self.order.wait(*on, &begin);
-            self.sides.place(*on, Site::Replay { graph, branch, stream });
-        }
-        let mut reports = Vec::new();
-        let mut moments: Vec<Moment> = Vec::with_capacity(known.recording.nodes.len());
-        for node in &known.recording.nodes {
-            let on = known.tracks[node.branch];
-            for awaited in &node.after {
-                self.order.wait(on, &moments[*awaited]);
-            }
-            match &node.action {
-                Action::Work(planned) => {
-                    let run = Run { track: on, name: node.name, stack: node.stack };
-                    reports.extend(self.run(run, planned.iter().copied(), false));
-                }
-                Action::Record(event) => {
-                    let moment = self.order.moment(on);
-                    self.events.insert(*event, Mark::Moment(moment));
-                }
-                Action::Wait(event) => {
-                    if let Some(Mark::Moment(moment)) = self.events.get(event).cloned() {
-                        self.order.wait(on, &moment);
-                    }
-                }
-            }
-            moments.push(self.order.moment(on));
-        }
-        for on in &known.tracks {
-            if refuse && !reports.is_empty() {
-                // What never runs is in nobody's way.
-                self.order.finish_alone(*on);
-            }
-            self.order.wait(track, &self.order.moment(*on));
-        }
-        known.last = Some(self.order.moment(track));
-        self.graphs.insert(graph, known);
-        if self.ranges.len() >= self.sweep_at {
-            self.sweep();
-        }
-        reports
     }
 }

@@ -39,8 +39,8 @@ const PART: u64 = 1 << 62;
 const DEEPEST: usize = 16;
 
 static NEXT_CAPTURE: AtomicU64 = AtomicU64::new(1);
-/// The events of nodes that were added by hand.
-static EVENT_NODES: Mutex<Option<HashMap<GraphNode, u64>>> = Mutex::new(None);
+/// The events of nodes that were added by hand, by their graph.
+static EVENT_NODES: Mutex<Option<HashMap<u64, HashMap<GraphNode, u64>>>> = Mutex::new(None);
 
 /// What the program told of nodes, by their graph.
 static TOLD: Mutex<Option<HashMap<u64, HashMap<GraphNode, Told>>>> = Mutex::new(None);
@@ -82,6 +82,12 @@ fn of(driver: &Driver, stream: RawStream) -> Stream {
     named(stream.handle(), || current_device(driver))
 }
 
+/// Whether a stream is in a capture of which it is not known here how it began.
+fn captures_unseen(driver: &Driver, raw: RawStream, stream: Stream) -> bool {
+    with(|state| state.captures(stream)) == Some(false)
+        && driver.stream_capture_status(raw).is_ok_and(|status| status != CU_STREAM_CAPTURE_STATUS_NONE)
+}
+
 fn number(event: Event) -> u64 {
     event.native() as u64
 }
@@ -107,12 +113,21 @@ impl Watcher for Watch {
     }
 
     fn recorded(&self, driver: &Driver, event: Event, stream: RawStream, external: bool) {
-        let stream = of(driver, stream);
-        with(|state| state.record_event(number(event), stream, external));
+        let (raw, stream) = (stream, of(driver, stream));
+        if captures_unseen(driver, raw, stream) {
+            // What the event is of, nobody knows here; it is not what the stream has done.
+            with(|state| state.forget_event(number(event)));
+        } else {
+            with(|state| state.record_event(number(event), stream, external));
+        }
     }
 
     fn waits(&self, driver: &Driver, stream: RawStream, event: Event, external: bool) {
-        let stream = of(driver, stream);
+        let (raw, stream) = (stream, of(driver, stream));
+        // Others than such events are of the same capture, so that nothing is known of them.
+        if external && captures_unseen(driver, raw, stream) {
+            return;
+        }
         with(|state| state.wait_event(number(event), stream, external));
     }
 
@@ -156,8 +171,9 @@ impl Watcher for Watch {
         with(|state| state.forget_graph(template(graph)));
     }
 
-    fn event_node_added(&self, node: GraphNode, event: Event) {
-        EVENT_NODES.lock().get_or_insert_default().insert(node, number(event));
+    fn event_node_added(&self, graph: Graph, node: GraphNode, event: Event) {
+        let mut nodes = EVENT_NODES.lock();
+        nodes.get_or_insert_default().entry(graph.handle() as u64).or_default().insert(node, number(event));
     }
 
     fn graph_copied(&self, from: Graph, to: Graph) {
@@ -167,6 +183,9 @@ impl Watcher for Watch {
     fn graph_ended(&self, graph: Graph) {
         if let Some(told) = TOLD.lock().as_mut() {
             told.remove(&(graph.handle() as u64));
+        }
+        if let Some(nodes) = EVENT_NODES.lock().as_mut() {
+            nodes.remove(&(graph.handle() as u64));
         }
         with(|state| state.forget_graph(template(graph)));
     }
@@ -237,8 +256,8 @@ fn look(driver: &Driver, graph: Graph, before: &[usize], deepest: usize, steps: 
                 ends.insert(node, if last.is_empty() { after.clone() } else { last });
                 None
             }
-            NodeType::EventRecord => Some(Deed::Record(event_of(node)?)),
-            NodeType::WaitEvent => Some(Deed::Wait(event_of(node)?)),
+            NodeType::EventRecord => Some(Deed::Record(event_of(graph, node)?)),
+            NodeType::WaitEvent => Some(Deed::Wait(event_of(graph, node)?)),
             seen => Some(match (told_of(graph, node), seen) {
                 (Some(told), _) => Deed::Work(told.name.into(), told.operands),
                 (None, NodeType::Memcpy) => Deed::Work("a copy".into(), copied(driver, node)?),
@@ -264,8 +283,8 @@ fn look(driver: &Driver, graph: Graph, before: &[usize], deepest: usize, steps: 
     Some(leaves)
 }
 
-fn event_of(node: GraphNode) -> Option<u64> {
-    EVENT_NODES.lock().as_ref()?.get(&node).copied()
+fn event_of(graph: Graph, node: GraphNode) -> Option<u64> {
+    EVENT_NODES.lock().as_ref()?.get(&(graph.handle() as u64))?.get(&node).copied()
 }
 
 fn copied(driver: &Driver, node: GraphNode) -> Option<Vec<Operand>> {

@@ -104,9 +104,12 @@ impl Cpu {
     }
 
     fn energy(&self) -> Option<u64> {
-        let packages = entries(&self.root.join("sys/class/powercap"), "intel-rapl:");
-        let whole = packages.iter().filter(|path| path.to_string_lossy().matches(':').count() == 1);
-        let counted: Vec<u64> = whole.filter_map(|path| number(&path.join("energy_uj"))).collect();
+        let zones = entries(&self.root.join("sys/class/powercap"), "intel-rapl:");
+        // Others are parts of a package, or the whole machine with the packages in it.
+        let is_package =
+            |path: &&PathBuf| fs::read_to_string(path.join("name")).is_ok_and(|name| name.starts_with("package"));
+        let packages = zones.iter().filter(is_package);
+        let counted: Vec<u64> = packages.filter_map(|path| number(&path.join("energy_uj"))).collect();
         (!counted.is_empty()).then(|| counted.iter().sum())
     }
 
@@ -177,7 +180,11 @@ mod tests {
         machine.write("sys/class/hwmon/hwmon1/name", "k10temp\n");
         machine.write("sys/class/hwmon/hwmon1/temp1_input", "53875\n");
         machine.write("sys/class/powercap/intel-rapl:0/energy_uj", "5000000\n");
+        machine.write("sys/class/powercap/intel-rapl:0/name", "package-0\n");
         machine.write("sys/class/powercap/intel-rapl:0:0/energy_uj", "777\n");
+        machine.write("sys/class/powercap/intel-rapl:0:0/name", "core\n");
+        machine.write("sys/class/powercap/intel-rapl:1/energy_uj", "9000000\n");
+        machine.write("sys/class/powercap/intel-rapl:1/name", "psys\n");
         let cpu = Cpu::at(&machine.0);
         assert_eq!(cpu.read(Reading::ClockRate).unwrap(), 2500);
         assert_eq!(cpu.read(Reading::Temperature).unwrap(), 53);

@@ -16,6 +16,7 @@ use nvml_wrapper::{
     enum_wrappers::device::{Clock, TemperatureSensor},
     enums::device::UsedGpuMemory,
     error::NvmlError,
+    struct_wrappers::device::MemoryInfo,
 };
 use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::Mutex;
@@ -113,6 +114,11 @@ fn with_card<T>(
     body(nvml, card).map_err(|error| failed(&error))
 }
 
+/// The memory that is not to be had, as torch counts it: what the driver keeps for itself is in it, and NVML tells of that apart.
+fn taken(memory: &MemoryInfo) -> u64 {
+    memory.used + memory.reserved
+}
+
 /// One reading.
 pub fn read(runtime: &Runtime, device: &Device, reading: Reading) -> Result<u64> {
     with_card(runtime, device, |_, card| {
@@ -123,7 +129,7 @@ pub fn read(runtime: &Runtime, device: &Device, reading: Reading) -> Result<u64>
             Reading::PowerDraw => card.power_usage()?.into(),
             Reading::ClockRate => card.clock_info(Clock::SM)?.into(),
             Reading::MemoryClockRate => card.clock_info(Clock::Memory)?.into(),
-            Reading::MemoryUsed => card.memory_info()?.used,
+            Reading::MemoryUsed => taken(&card.memory_info()?),
             Reading::Energy => card.total_energy_consumption()?,
             Reading::ThrottleReasons => card.current_throttle_reasons()?.bits(),
         })
@@ -154,6 +160,12 @@ mod tests {
     fn a_uuid_is_written_as_nvml_does() {
         let uuid = std::array::from_fn(|index| index as u8 * 17);
         assert_eq!(uuid_text("GPU-", &uuid), "GPU-00112233-4455-6677-8899-aabbccddeeff");
+    }
+
+    #[test]
+    fn what_the_driver_keeps_is_taken() {
+        let memory = MemoryInfo { free: 70, reserved: 10, total: 100, used: 20, version: 2 };
+        assert_eq!(taken(&memory), memory.total - memory.free);
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub enum Reading {
     ClockRate,
     /// Megahertz of the memory.
     MemoryClockRate,
-    /// Bytes that all processes have.
+    /// Bytes that all processes have, and those that the driver keeps for itself.
     MemoryUsed,
     /// Millijoules since the driver was loaded.
     Energy,

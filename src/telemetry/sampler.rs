@@ -5,6 +5,7 @@
 
 use super::{Reading, Telemetry, read_each};
 use crate::{
+    driver::thread_time,
     error::{Error, Result},
     handle::{HandleTable, Kind},
     runtime,
@@ -43,27 +44,41 @@ static SAMPLERS: HandleTable<Sampler> = HandleTable::new(Kind::Sampler);
 /// How much longer than it takes a reading has to wait for its next turn.
 const REST: u32 = 1250 * Reading::ALL.len() as u32;
 
-/// When each reading may be read again, and what it took last.
-struct Turns([(Instant, Duration); Reading::ALL.len()]);
+/// When a reading may be read again, and what it took last of a processor's time.
+#[derive(Clone, Copy)]
+struct Turn {
+    due: Instant,
+    last: Option<Duration>,
+}
+
+impl Turn {
+    fn took(&mut self, begun: Instant, took: Duration) {
+        // The first time gets ready what is not needed again. Later the less of two counts, for one may have been held up.
+        self.due = self.last.map_or(begun, |last| begun + took.min(last) * REST);
+        self.last = Some(took);
+    }
+}
+
+/// The turns of all readings.
+struct Turns([Turn; Reading::ALL.len()]);
 
 impl Turns {
     fn new() -> Turns {
-        Turns([(Instant::now(), Duration::MAX); Reading::ALL.len()])
+        Turns([Turn { due: Instant::now(), last: None }; Reading::ALL.len()])
     }
 
     /// A sample of those whose turn it is.
     fn sample(&mut self, number: i32) -> Result<Telemetry> {
         read_each(number, |reading, read| {
-            let (due, last) = &mut self.0[reading as usize];
+            let turn = &mut self.0[reading as usize];
             let begun = Instant::now();
-            if begun < *due {
+            if begun < turn.due {
                 return Ok(None);
             }
+            // Not by the clock: a reading that sleeps between two looks takes no processor's time.
+            let before = thread_time();
             let value = read()?;
-            let took = begun.elapsed();
-            // The less of two, for a thread may have been held up once.
-            *due = begun + took.min(*last) * REST;
-            *last = took;
+            turn.took(begun, thread_time().saturating_sub(before));
             Ok(value)
         })
     }
@@ -140,8 +155,9 @@ pub fn take(handle: u64, most: usize) -> Result<(Vec<Telemetry>, u64)> {
 
 /// Ends sampling, and waits for the thread to end.
 pub fn destroy(handle: u64) -> Result<()> {
-    let taken = SAMPLERS.get(handle)?.0.lock().take();
-    SAMPLERS.remove(handle, |_| ())?;
+    let mut taken = None;
+    // Only by the one who ends the handle: of another the slot may be another sampler's by now.
+    SAMPLERS.remove(handle, |sampler| taken = sampler.0.lock().take())?;
     // In the child of a fork there is no such thread.
     if let (Some((shared, thread)), true) = (taken, runtime::usable().is_some()) {
         shared.ring.lock().stop = true;
@@ -150,4 +166,31 @@ pub fn destroy(handle: u64) -> Result<()> {
         let _ = thread.join();
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_reading_that_takes_long_is_no_measure() {
+        let mut turn = Turn { due: Instant::now(), last: None };
+        let begun = Instant::now();
+        turn.took(begun, Duration::from_millis(50));
+        assert_eq!(turn.due, begun);
+        turn.took(begun, Duration::from_micros(10));
+        assert_eq!(turn.due, begun + Duration::from_micros(10) * REST);
+        turn.took(begun, Duration::from_millis(50));
+        assert_eq!(turn.due, begun + Duration::from_micros(10) * REST);
+    }
+
+    #[test]
+    fn sleep_takes_no_time_of_a_processor() {
+        let before = thread_time();
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(thread_time() - before < Duration::from_millis(10));
+        while thread_time() - before < Duration::from_millis(12) {
+            std::hint::spin_loop();
+        }
+    }
 }

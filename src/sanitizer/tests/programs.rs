@@ -1,6 +1,6 @@
 //! Small programs, each with its verdict.
 
-use super::super::{report::Missing, *};
+use super::super::{hooks::Ahead, report::Missing, *};
 
 const A: Stream = stream(0x100);
 const B: Stream = stream(0x200);
@@ -343,4 +343,45 @@ fn nothing_is_lost_when_what_is_done_is_swept() {
     state.sweep();
     assert!(write(&mut state, C, 0).is_empty());
     assert_eq!(write(&mut state, C, 64).len(), 1);
+}
+
+#[test]
+fn a_wait_is_over_only_where_it_began() {
+    let mut old = State::new();
+    for stream in [A, B, C] {
+        write(&mut old, stream, 0);
+    }
+    let ahead = Ahead::before(&old, old.end_of_device(0));
+    let mut state = State::new();
+    // A state of one stream has no track of the others, and what it does on its own is another's work.
+    write(&mut state, A, 0);
+    ahead.finish_in(&mut state);
+    assert_eq!(read(&mut state, B, 0).len(), 1);
+    ahead.finish_in(&mut old);
+    assert!(read(&mut old, A, 0).is_empty());
+}
+
+#[test]
+fn a_replay_that_is_refused_leaves_no_trace() {
+    let mut state = State::new();
+    state.capture_begin(9, C);
+    write(&mut state, C, 0);
+    state.record_event(7, C, true);
+    read(&mut state, C, 64);
+    state.capture_end(9, true);
+    write(&mut state, A, 0);
+    for _ in 0..2 {
+        let reports = state.replay(9, B, true);
+        let [report] = &reports[..] else { panic!("{reports:?}") };
+        assert_eq!(report.previous.as_ref().unwrap().site, report::Site::Stream(A));
+    }
+    // Neither what the graph would have done is there, nor the event, nor an order.
+    assert!(write(&mut state, A, 64).is_empty());
+    state.wait_event(7, C, false);
+    assert_eq!(write(&mut state, B, 0).len(), 1);
+    assert_eq!(write(&mut state, C, 0).len(), 1);
+    state.wait_stream(B, A);
+    state.wait_stream(B, C);
+    assert!(state.replay(9, B, true).is_empty());
+    assert_eq!(read(&mut state, A, 0).len(), 1);
 }
