@@ -59,6 +59,43 @@ TEST(a_killed_holder_holds_nothing) {
   expect_all_back();
 }
 
+HELPER(holds_for_two_devices) {
+  plinth_ipc_memory_t first;
+  plinth_ipc_memory_t second;
+  CHECK_OK(plinth_ipc_receive(SOCKET, 0, &first));
+  CHECK_OK(plinth_ipc_receive(SOCKET, 1, &second));
+  CHECK_OK(plinth_ipc_close(first.pointer));
+  say(SOCKET, 'h');
+  expect_to_hear(SOCKET, 'c');
+  CHECK(has_pattern(second.pointer, BLOCK, 4));
+  CHECK_OK(plinth_ipc_close(second.pointer));
+  say(SOCKET, 'c');
+  expect_to_hear(SOCKET, 'e');
+}
+
+/* Where a device has a pointer of its own, that holds the block as well. */
+TEST(a_block_is_held_for_each_device) {
+  bool possible = false;
+  need_devices(2);
+  CHECK_OK(plinth_can_device_access_peer(1, 0, &possible));
+  if (!possible) {
+    SKIP("the devices cannot access each other");
+  }
+  unsigned char *block = alloc_on(BLOCK, 0, NULL);
+  put_pattern(block, BLOCK, 4);
+  const peer holder = start_peer("holds_for_two_devices", SOCK_STREAM);
+  CHECK_OK(plinth_ipc_send(holder.socket, block));
+  CHECK_OK(plinth_ipc_send(holder.socket, block));
+  expect_to_hear(holder.socket, 'h');
+  release(block);
+  expect_still_held(block);
+  say(holder.socket, 'c');
+  expect_to_hear(holder.socket, 'c');
+  expect_all_back();
+  say(holder.socket, 'e');
+  expect_end(holder);
+}
+
 TEST(memory_that_is_short_is_collected) {
   peer holder;
   limit_memory(32 * MIB, 0);

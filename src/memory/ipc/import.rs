@@ -62,10 +62,12 @@ struct Block {
     uses: Vec<Use>,
 }
 
-/// A process that shares blocks with this one: the description with their locks, and how many they are.
+/// A process that shares blocks with this one.
 struct Owner {
+    /// The description with the locks of its blocks.
     file: OwnedFd,
-    users: usize,
+    /// The bytes that are locked, and how many blocks here stand for each: what is opened for several devices is so many.
+    bytes: HashMap<u64, usize>,
 }
 
 #[derive(Default)]
@@ -353,12 +355,12 @@ impl Imports {
         match self.owners.get_mut(&head.token) {
             Some(owner) => {
                 system_error(system::hold(&owner.file, byte), what)?;
-                owner.users += 1;
+                *owner.bytes.entry(byte).or_default() += 1;
             }
             None => {
                 // It holds the block already, if it is what it should be.
                 system_error(system::hold(&hold, byte), what)?;
-                self.owners.insert(head.token, Owner { file: hold, users: 1 });
+                self.owners.insert(head.token, Owner { file: hold, bytes: HashMap::from([(byte, 1)]) });
             }
         }
         Ok(None)
@@ -399,18 +401,28 @@ impl Imports {
         }
         // The lock goes last: from then on the block may be anybody's.
         let Some(block) = self.blocks.remove(&start) else { return Ok(()) };
-        if let Holding::Byte(byte) = block.holding
-            && let Some(owner) = self.owners.get_mut(&key.0)
-        {
-            owner.users -= 1;
-            if owner.users == 0 {
-                self.owners.remove(&key.0);
-            } else {
-                // What the system does not let go now it lets go with the owner's last block.
-                let _ = (0..3).any(|_| system::let_go(&owner.file, byte).is_ok());
-            }
+        if let Holding::Byte(byte) = block.holding {
+            self.let_go(key.0, byte);
         }
         Ok(())
+    }
+
+    /// Lets go of a byte that a block stood for, if no other does.
+    fn let_go(&mut self, token: Token, byte: u64) {
+        let Some(owner) = self.owners.get_mut(&token) else { return };
+        if let Some(count) = owner.bytes.get_mut(&byte) {
+            *count -= 1;
+            if *count > 0 {
+                return;
+            }
+            owner.bytes.remove(&byte);
+        }
+        if owner.bytes.is_empty() {
+            self.owners.remove(&token);
+        } else {
+            // What the system does not let go now it lets go with the owner's last block.
+            let _ = (0..3).any(|_| system::let_go(&owner.file, byte).is_ok());
+        }
     }
 }
 
