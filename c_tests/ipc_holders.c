@@ -205,6 +205,63 @@ TEST(the_last_close_waits_for_recorded_streams) {
   expect_end(sender);
 }
 
+HELPER(sends_twice_and_waits) {
+  unsigned char *block = alloc_on(BLOCK, 0, NULL);
+  put_pattern(block, BLOCK, 5);
+  CHECK_OK(plinth_ipc_send(SOCKET, block));
+  expect_to_hear(SOCKET, 'n');
+  CHECK_OK(plinth_ipc_send(SOCKET, block));
+  expect_to_hear(SOCKET, 'e');
+}
+
+typedef struct closing {
+  void *memory;
+  plinth_stream_t stream;
+} closing;
+
+static void *close_from_a_stream(void *context) {
+  const closing *own = (const closing *)context;
+  CHECK_OK(plinth_set_stream(own->stream));
+  CHECK_OK(plinth_ipc_close(own->memory));
+  return NULL;
+}
+
+static void *open_one_by_one(void *context) {
+  gate **shut = (gate **)context;
+  for (int index = 0; index < 2; index++) {
+    sleep_milliseconds(100);
+    gate_open(shut[index]);
+  }
+  return NULL;
+}
+
+/* Memory that is received again and closed again while its last close waits: that close waits for the new stream, too. */
+TEST(the_last_close_waits_for_streams_that_come_meanwhile) {
+  pthread_t thread;
+  pthread_t opener;
+  const peer sender = start_peer("sends_twice_and_waits", SOCK_STREAM);
+  const plinth_ipc_memory_t memory = receive_from(sender.socket);
+  closing other = {memory.pointer, stream_on(0)};
+  plinth_stream_t stream = stream_on(0);
+  gate *first = gate_shut(other.stream);
+  CHECK(pthread_create(&thread, NULL, close_from_a_stream, &other) == 0);
+  sleep_milliseconds(100);
+  CHECK_OK(plinth_set_stream(stream));
+  say(sender.socket, 'n');
+  CHECK_SAME(receive_from(sender.socket).pointer, memory.pointer);
+  gate *gates_of_both[] = {first, gate_shut(stream)};
+  CHECK(pthread_create(&opener, NULL, open_one_by_one, gates_of_both) == 0);
+  /* Whichever close is the last waits for both. */
+  CHECK_OK(plinth_ipc_close(memory.pointer));
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK(gate_is_open(gates_of_both[1]));
+  CHECK(stream_done(stream));
+  CHECK(pthread_join(opener, NULL) == 0);
+  CHECK_STATUS(plinth_ipc_close(memory.pointer), PLINTH_ERROR_INVALID_POINTER);
+  say(sender.socket, 'e');
+  expect_end(sender);
+}
+
 /* ---- pools that sleep */
 
 TEST(a_pool_does_not_sleep_under_its_holders) {

@@ -60,6 +60,8 @@ struct Block {
     count: usize,
     /// The streams that use it, beside those that are current when it is closed.
     uses: Vec<Use>,
+    /// How often one was noted, a stream that is there already or another.
+    noted: u64,
 }
 
 /// A process that shares blocks with this one.
@@ -329,8 +331,8 @@ impl Taker {
         }
         let (serial, bytes, holding) = (head.serial, head.bytes, head.holding);
         let device = device.ordinal;
-        let block =
-            Block { serial, span: key.clone(), bytes, device, holding, _line: line, count: 1, uses: Vec::new() };
+        let (span, uses) = (key.clone(), Vec::new());
+        let block = Block { serial, span, bytes, device, holding, _line: line, count: 1, uses, noted: 0 };
         imports.blocks.insert(address, block);
         Ok(received)
     }
@@ -448,36 +450,49 @@ pub fn close(address: u64) -> Result<()> {
     if address == 0 {
         return Ok(());
     }
-    let uses = with(|imports| {
+    let Some((mut uses, mut seen)) = with(|imports| {
         let Some((_, block)) = imports.around(address) else { return Err(not_received(address)) };
         let number = block.device;
         let current = stream::current_on(runtime, number)?;
         let thread = if current.raw.handle() == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
-        note(&mut block.uses, Use { stream: current.raw, device: number, thread });
+        block.note(Use { stream: current.raw, device: number, thread });
         if block.count > 1 {
             block.count -= 1;
             return Ok(None);
         }
-        Ok(Some(block.uses.clone()))
-    })?;
-    let Some(uses) = uses else { return Ok(()) };
-    for wanted in &uses {
-        finish(runtime, wanted)?;
-    }
-    with(|imports| {
-        // Another thread may have closed it, or received it again, in the meantime.
-        let Some((start, block)) = imports.around(address) else { return Err(not_received(address)) };
-        if block.count > 1 {
-            block.count -= 1;
-            return Ok(());
+        Ok(Some((block.uses.clone(), block.noted)))
+    })?
+    else {
+        return Ok(());
+    };
+    loop {
+        for wanted in &uses {
+            finish(runtime, wanted)?;
         }
-        imports.drop_block(runtime, start)
-    })
+        let later = with(|imports| {
+            // Another thread may have closed it, or received it again, in the meantime.
+            let Some((start, block)) = imports.around(address) else { return Err(not_received(address)) };
+            if block.count > 1 {
+                block.count -= 1;
+                return Ok(None);
+            }
+            // Or both: then its streams are to be waited for, the same ones once more.
+            if block.noted != seen {
+                return Ok(Some((block.uses.clone(), block.noted)));
+            }
+            imports.drop_block(runtime, start).map(|()| None)
+        })?;
+        let Some(later) = later else { return Ok(()) };
+        (uses, seen) = later;
+    }
 }
 
-fn note(uses: &mut Vec<Use>, wanted: Use) {
-    if !uses.contains(&wanted) {
-        uses.push(wanted);
+impl Block {
+    fn note(&mut self, wanted: Use) {
+        self.noted += 1;
+        if !self.uses.contains(&wanted) {
+            self.uses.push(wanted);
+        }
     }
 }
 
@@ -510,7 +525,7 @@ pub fn add_use(address: u64, wanted: Use) -> bool {
     }
     with(|imports| match imports.around(address) {
         Some((_, block)) => {
-            note(&mut block.uses, wanted);
+            block.note(wanted);
             true
         }
         None => false,
