@@ -50,6 +50,39 @@ TEST(a_freed_block_waits_for_its_holders) {
   expect_all_back();
 }
 
+HELPER(holds_with_a_child) {
+  char word = 0;
+  const plinth_ipc_memory_t memory = receive_from(SOCKET);
+  int ends[2];
+  CHECK(pipe(ends) == 0);
+  fflush(NULL);
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    close(ends[1]);
+    _exit(read(ends[0], &word, 1) == 0 ? 0 : 1);
+  }
+  CHECK(close(ends[0]) == 0);
+  CHECK_OK(plinth_ipc_close(memory.pointer));
+  say(SOCKET, 'c');
+  expect_to_hear(SOCKET, 'e');
+  CHECK(close(ends[1]) == 0);
+  CHECK_EQ(waitpid(child, NULL, 0), child);
+}
+
+/* A child that the holder forked has its descriptors, and holds nothing by them when the holder has closed. */
+TEST(a_holder_s_child_holds_nothing) {
+  unsigned char *block = alloc_on(BLOCK, 0, NULL);
+  const peer holder = start_peer("holds_with_a_child", SOCK_STREAM);
+  CHECK_OK(plinth_ipc_send(holder.socket, block));
+  expect_to_hear(holder.socket, 'c');
+  release(block);
+  CHECK(comes_back(block, BLOCK, 0, NULL));
+  say(holder.socket, 'e');
+  expect_end(holder);
+  expect_all_back();
+}
+
 TEST(a_killed_holder_holds_nothing) {
   peer holders[2];
   unsigned char *block = freed_block_of(holders, 2);

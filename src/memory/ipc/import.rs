@@ -68,6 +68,8 @@ struct Block {
 struct Owner {
     /// The description with the locks of its blocks.
     file: OwnedFd,
+    /// Whether that was made here. Else it came with a message, and others may have it from the same.
+    own: bool,
     /// The bytes that are locked, and how many blocks here stand for each: what is opened for several devices is so many.
     bytes: HashMap<u64, usize>,
 }
@@ -316,6 +318,11 @@ impl Taker {
                     "the message contradicts an earlier one of its sender's",
                 ));
             }
+            if let (Holding::Byte(_), Some(owner), Some(hold)) =
+                (head.holding, imports.owners.get(&head.token), &self.hold)
+            {
+                owner.check(hold)?;
+            }
             block.count += 1;
             return Ok(received);
         }
@@ -349,6 +356,19 @@ fn allow(runtime: &Runtime, device: &Device, reader: &Device, span: &Span) -> Re
         .context(|| format!("giving device {} access to another process's memory", reader.ordinal))
 }
 
+impl Owner {
+    /// Whether the descriptor that came with a message is of the file that the earlier ones were of.
+    fn check(&self, hold: &OwnedFd) -> Result<()> {
+        if system_error(system::is_same_file(&self.file, hold), "looking at another process's file of the holders")? {
+            return Ok(());
+        }
+        Err(Error::new(
+            Status::INVALID_VALUE,
+            "the message comes with another file of the holders than an earlier one of its sender's",
+        ))
+    }
+}
+
 impl Imports {
     /// Holds a block as its message says. Gives the descriptor back if that is what holds it.
     fn hold(&mut self, head: &Head, hold: OwnedFd) -> Result<Option<OwnedFd>> {
@@ -356,13 +376,15 @@ impl Imports {
         let what = "holding another process's block";
         match self.owners.get_mut(&head.token) {
             Some(owner) => {
+                owner.check(&hold)?;
                 system_error(system::hold(&owner.file, byte), what)?;
                 *owner.bytes.entry(byte).or_default() += 1;
             }
             None => {
-                // It holds the block already, if it is what it should be.
-                system_error(system::hold(&hold, byte), what)?;
-                self.owners.insert(head.token, Owner { file: hold, bytes: HashMap::from([(byte, 1)]) });
+                // Without /proc what came will do.
+                let (file, own) = system::reopen(&hold).map_or((hold, false), |file| (file, true));
+                system_error(system::hold(&file, byte), what)?;
+                self.owners.insert(head.token, Owner { file, own, bytes: HashMap::from([(byte, 1)]) });
             }
         }
         Ok(None)
@@ -419,11 +441,14 @@ impl Imports {
             }
             owner.bytes.remove(&byte);
         }
-        if owner.bytes.is_empty() {
-            self.owners.remove(&token);
-        } else {
-            // What the system does not let go now it lets go with the owner's last block.
+        let is_last = owner.bytes.is_empty();
+        // A child that was forked meanwhile has the description open, too, so that closing it is not enough.
+        if owner.own || !is_last {
+            // What the system does not let go now it lets go with the description.
             let _ = (0..3).any(|_| system::let_go(&owner.file, byte).is_ok());
+        }
+        if is_last {
+            self.owners.remove(&token);
         }
     }
 }
