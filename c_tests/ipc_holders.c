@@ -50,6 +50,39 @@ TEST(a_freed_block_waits_for_its_holders) {
   expect_all_back();
 }
 
+HELPER(holds_with_a_child) {
+  char word = 0;
+  const plinth_ipc_memory_t memory = receive_from(SOCKET);
+  int ends[2];
+  CHECK(pipe(ends) == 0);
+  fflush(NULL);
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    close(ends[1]);
+    _exit(read(ends[0], &word, 1) == 0 ? 0 : 1);
+  }
+  CHECK(close(ends[0]) == 0);
+  CHECK_OK(plinth_ipc_close(memory.pointer));
+  say(SOCKET, 'c');
+  expect_to_hear(SOCKET, 'e');
+  CHECK(close(ends[1]) == 0);
+  CHECK_EQ(waitpid(child, NULL, 0), child);
+}
+
+/* A child that the holder forked has its descriptors, and holds nothing by them when the holder has closed. */
+TEST(a_holder_s_child_holds_nothing) {
+  unsigned char *block = alloc_on(BLOCK, 0, NULL);
+  const peer holder = start_peer("holds_with_a_child", SOCK_STREAM);
+  CHECK_OK(plinth_ipc_send(holder.socket, block));
+  expect_to_hear(holder.socket, 'c');
+  release(block);
+  CHECK(comes_back(block, BLOCK, 0, NULL));
+  say(holder.socket, 'e');
+  expect_end(holder);
+  expect_all_back();
+}
+
 TEST(a_killed_holder_holds_nothing) {
   peer holders[2];
   unsigned char *block = freed_block_of(holders, 2);
@@ -57,6 +90,43 @@ TEST(a_killed_holder_holds_nothing) {
   expect_still_held(block);
   expect_killed(holders[1]);
   expect_all_back();
+}
+
+HELPER(holds_for_two_devices) {
+  plinth_ipc_memory_t first;
+  plinth_ipc_memory_t second;
+  CHECK_OK(plinth_ipc_receive(SOCKET, 0, &first));
+  CHECK_OK(plinth_ipc_receive(SOCKET, 1, &second));
+  CHECK_OK(plinth_ipc_close(first.pointer));
+  say(SOCKET, 'h');
+  expect_to_hear(SOCKET, 'c');
+  CHECK(has_pattern(second.pointer, BLOCK, 4));
+  CHECK_OK(plinth_ipc_close(second.pointer));
+  say(SOCKET, 'c');
+  expect_to_hear(SOCKET, 'e');
+}
+
+/* Where a device has a pointer of its own, that holds the block as well. */
+TEST(a_block_is_held_for_each_device) {
+  bool possible = false;
+  need_devices(2);
+  CHECK_OK(plinth_can_device_access_peer(1, 0, &possible));
+  if (!possible) {
+    SKIP("the devices cannot access each other");
+  }
+  unsigned char *block = alloc_on(BLOCK, 0, NULL);
+  put_pattern(block, BLOCK, 4);
+  const peer holder = start_peer("holds_for_two_devices", SOCK_STREAM);
+  CHECK_OK(plinth_ipc_send(holder.socket, block));
+  CHECK_OK(plinth_ipc_send(holder.socket, block));
+  expect_to_hear(holder.socket, 'h');
+  release(block);
+  expect_still_held(block);
+  say(holder.socket, 'c');
+  expect_to_hear(holder.socket, 'c');
+  expect_all_back();
+  say(holder.socket, 'e');
+  expect_end(holder);
 }
 
 TEST(memory_that_is_short_is_collected) {
@@ -164,6 +234,63 @@ TEST(the_last_close_waits_for_recorded_streams) {
   CHECK(stream_done(stream));
   CHECK(pthread_join(opener, NULL) == 0);
   CHECK_STATUS(plinth_record_stream(memory.pointer, stream), PLINTH_ERROR_INVALID_POINTER);
+  say(sender.socket, 'e');
+  expect_end(sender);
+}
+
+HELPER(sends_twice_and_waits) {
+  unsigned char *block = alloc_on(BLOCK, 0, NULL);
+  put_pattern(block, BLOCK, 5);
+  CHECK_OK(plinth_ipc_send(SOCKET, block));
+  expect_to_hear(SOCKET, 'n');
+  CHECK_OK(plinth_ipc_send(SOCKET, block));
+  expect_to_hear(SOCKET, 'e');
+}
+
+typedef struct closing {
+  void *memory;
+  plinth_stream_t stream;
+} closing;
+
+static void *close_from_a_stream(void *context) {
+  const closing *own = (const closing *)context;
+  CHECK_OK(plinth_set_stream(own->stream));
+  CHECK_OK(plinth_ipc_close(own->memory));
+  return NULL;
+}
+
+static void *open_one_by_one(void *context) {
+  gate **shut = (gate **)context;
+  for (int index = 0; index < 2; index++) {
+    sleep_milliseconds(100);
+    gate_open(shut[index]);
+  }
+  return NULL;
+}
+
+/* Memory that is received again and closed again while its last close waits: that close waits for the new stream, too. */
+TEST(the_last_close_waits_for_streams_that_come_meanwhile) {
+  pthread_t thread;
+  pthread_t opener;
+  const peer sender = start_peer("sends_twice_and_waits", SOCK_STREAM);
+  const plinth_ipc_memory_t memory = receive_from(sender.socket);
+  closing other = {memory.pointer, stream_on(0)};
+  plinth_stream_t stream = stream_on(0);
+  gate *first = gate_shut(other.stream);
+  CHECK(pthread_create(&thread, NULL, close_from_a_stream, &other) == 0);
+  sleep_milliseconds(100);
+  CHECK_OK(plinth_set_stream(stream));
+  say(sender.socket, 'n');
+  CHECK_SAME(receive_from(sender.socket).pointer, memory.pointer);
+  gate *gates_of_both[] = {first, gate_shut(stream)};
+  CHECK(pthread_create(&opener, NULL, open_one_by_one, gates_of_both) == 0);
+  /* Whichever close is the last waits for both. */
+  CHECK_OK(plinth_ipc_close(memory.pointer));
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK(gate_is_open(gates_of_both[1]));
+  CHECK(stream_done(stream));
+  CHECK(pthread_join(opener, NULL) == 0);
+  CHECK_STATUS(plinth_ipc_close(memory.pointer), PLINTH_ERROR_INVALID_POINTER);
   say(sender.socket, 'e');
   expect_end(sender);
 }

@@ -96,6 +96,61 @@ TEST(a_message_holds_the_block_until_it_is_freed) {
   expect_all_back();
 }
 
+HELPER(closes_what_it_inherited) {
+  uint32_t sizes[2];
+  int32_t descriptors[64];
+  unsigned char bytes[4096];
+  plinth_ipc_memory_t memory;
+  CHECK_EQ(recv(SOCKET, sizes, sizeof sizes, MSG_WAITALL), sizeof sizes);
+  CHECK(sizes[0] <= sizeof bytes && sizes[1] <= 64);
+  CHECK_EQ(recv(SOCKET, bytes, sizes[0], MSG_WAITALL), sizes[0]);
+  for (uint32_t index = 0; index < sizes[1]; index++) {
+    descriptors[index] = FIRST_INHERITED + (int32_t)index;
+  }
+  CHECK_OK(plinth_ipc_import(bytes, sizes[0], descriptors, sizes[1], -1, &memory));
+  CHECK_OK(plinth_ipc_close(memory.pointer));
+  /* A file of its own as the one of the holders: it would hold nothing there. */
+  CHECK_OK(plinth_ipc_import(bytes, sizes[0], descriptors, sizes[1], -1, &memory));
+  const int32_t true_one = descriptors[0];
+  FILE *false_one = tmpfile();
+  CHECK(false_one != NULL);
+  descriptors[0] = fileno(false_one);
+  CHECK_STATUS(plinth_ipc_import(bytes, sizes[0], descriptors, sizes[1], -1, &memory), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("file of the holders");
+  CHECK(fclose(false_one) == 0);
+  descriptors[0] = true_one;
+  CHECK_OK(plinth_ipc_close(memory.pointer));
+  CHECK_STATUS(plinth_ipc_close(memory.pointer), PLINTH_ERROR_INVALID_POINTER);
+  say(SOCKET, 'c');
+  expect_to_hear(SOCKET, 'e');
+}
+
+/* The message's descriptors hold the block as long as they are open, whatever a receiver of it did. */
+TEST(a_message_holds_the_block_when_its_receiver_has_closed) {
+  plinth_ipc_export_t message;
+  unsigned char *block = alloc_on(BLOCK, 0, NULL);
+  CHECK_OK(plinth_ipc_export(block, &message));
+  CHECK(message.descriptor_count <= 64);
+  for (size_t index = 0; index < message.descriptor_count; index++) {
+    CHECK_EQ(dup2(message.descriptors[index], FIRST_INHERITED + (int)index), FIRST_INHERITED + (int)index);
+  }
+  const peer other = start_peer("closes_what_it_inherited", SOCK_STREAM);
+  for (size_t index = 0; index < message.descriptor_count; index++) {
+    CHECK(close(FIRST_INHERITED + (int)index) == 0);
+  }
+  const uint32_t sizes[2] = {(uint32_t)message.size, (uint32_t)message.descriptor_count};
+  CHECK_EQ(send(other.socket, sizes, sizeof sizes, 0), sizeof sizes);
+  CHECK_EQ(send(other.socket, message.bytes, message.size, 0), message.size);
+  expect_to_hear(other.socket, 'c');
+  release(block);
+  expect_still_held(block);
+  say(other.socket, 'e');
+  expect_end(other);
+  expect_still_held(block);
+  CHECK_OK(plinth_ipc_export_free(&message));
+  expect_all_back();
+}
+
 /* ---- what is refused */
 
 TEST(what_is_no_block_is_refused) {

@@ -60,12 +60,18 @@ struct Block {
     count: usize,
     /// The streams that use it, beside those that are current when it is closed.
     uses: Vec<Use>,
+    /// How often one was noted, a stream that is there already or another.
+    noted: u64,
 }
 
-/// A process that shares blocks with this one: the description with their locks, and how many they are.
+/// A process that shares blocks with this one.
 struct Owner {
+    /// The description with the locks of its blocks.
     file: OwnedFd,
-    users: usize,
+    /// Whether that was made here. Else it came with a message, and others may have it from the same.
+    own: bool,
+    /// The bytes that are locked, and how many blocks here stand for each: what is opened for several devices is so many.
+    bytes: HashMap<u64, usize>,
 }
 
 #[derive(Default)]
@@ -312,6 +318,11 @@ impl Taker {
                     "the message contradicts an earlier one of its sender's",
                 ));
             }
+            if let (Holding::Byte(_), Some(owner), Some(hold)) =
+                (head.holding, imports.owners.get(&head.token), &self.hold)
+            {
+                owner.check(hold)?;
+            }
             block.count += 1;
             return Ok(received);
         }
@@ -327,8 +338,8 @@ impl Taker {
         }
         let (serial, bytes, holding) = (head.serial, head.bytes, head.holding);
         let device = device.ordinal;
-        let block =
-            Block { serial, span: key.clone(), bytes, device, holding, _line: line, count: 1, uses: Vec::new() };
+        let (span, uses) = (key.clone(), Vec::new());
+        let block = Block { serial, span, bytes, device, holding, _line: line, count: 1, uses, noted: 0 };
         imports.blocks.insert(address, block);
         Ok(received)
     }
@@ -345,6 +356,19 @@ fn allow(runtime: &Runtime, device: &Device, reader: &Device, span: &Span) -> Re
         .context(|| format!("giving device {} access to another process's memory", reader.ordinal))
 }
 
+impl Owner {
+    /// Whether the descriptor that came with a message is of the file that the earlier ones were of.
+    fn check(&self, hold: &OwnedFd) -> Result<()> {
+        if system_error(system::is_same_file(&self.file, hold), "looking at another process's file of the holders")? {
+            return Ok(());
+        }
+        Err(Error::new(
+            Status::INVALID_VALUE,
+            "the message comes with another file of the holders than an earlier one of its sender's",
+        ))
+    }
+}
+
 impl Imports {
     /// Holds a block as its message says. Gives the descriptor back if that is what holds it.
     fn hold(&mut self, head: &Head, hold: OwnedFd) -> Result<Option<OwnedFd>> {
@@ -352,13 +376,15 @@ impl Imports {
         let what = "holding another process's block";
         match self.owners.get_mut(&head.token) {
             Some(owner) => {
+                owner.check(&hold)?;
                 system_error(system::hold(&owner.file, byte), what)?;
-                owner.users += 1;
+                *owner.bytes.entry(byte).or_default() += 1;
             }
             None => {
-                // It holds the block already, if it is what it should be.
-                system_error(system::hold(&hold, byte), what)?;
-                self.owners.insert(head.token, Owner { file: hold, users: 1 });
+                // Without /proc what came will do.
+                let (file, own) = system::reopen(&hold).map_or((hold, false), |file| (file, true));
+                system_error(system::hold(&file, byte), what)?;
+                self.owners.insert(head.token, Owner { file, own, bytes: HashMap::from([(byte, 1)]) });
             }
         }
         Ok(None)
@@ -399,18 +425,31 @@ impl Imports {
         }
         // The lock goes last: from then on the block may be anybody's.
         let Some(block) = self.blocks.remove(&start) else { return Ok(()) };
-        if let Holding::Byte(byte) = block.holding
-            && let Some(owner) = self.owners.get_mut(&key.0)
-        {
-            owner.users -= 1;
-            if owner.users == 0 {
-                self.owners.remove(&key.0);
-            } else {
-                // What the system does not let go now it lets go with the owner's last block.
-                let _ = (0..3).any(|_| system::let_go(&owner.file, byte).is_ok());
-            }
+        if let Holding::Byte(byte) = block.holding {
+            self.let_go(key.0, byte);
         }
         Ok(())
+    }
+
+    /// Lets go of a byte that a block stood for, if no other does.
+    fn let_go(&mut self, token: Token, byte: u64) {
+        let Some(owner) = self.owners.get_mut(&token) else { return };
+        if let Some(count) = owner.bytes.get_mut(&byte) {
+            *count -= 1;
+            if *count > 0 {
+                return;
+            }
+            owner.bytes.remove(&byte);
+        }
+        let is_last = owner.bytes.is_empty();
+        // A child that was forked meanwhile has the description open, too, so that closing it is not enough.
+        if owner.own || !is_last {
+            // What the system does not let go now it lets go with the description.
+            let _ = (0..3).any(|_| system::let_go(&owner.file, byte).is_ok());
+        }
+        if is_last {
+            self.owners.remove(&token);
+        }
     }
 }
 
@@ -436,36 +475,49 @@ pub fn close(address: u64) -> Result<()> {
     if address == 0 {
         return Ok(());
     }
-    let uses = with(|imports| {
+    let Some((mut uses, mut seen)) = with(|imports| {
         let Some((_, block)) = imports.around(address) else { return Err(not_received(address)) };
         let number = block.device;
         let current = stream::current_on(runtime, number)?;
         let thread = if current.raw.handle() == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
-        note(&mut block.uses, Use { stream: current.raw, device: number, thread });
+        block.note(Use { stream: current.raw, device: number, thread });
         if block.count > 1 {
             block.count -= 1;
             return Ok(None);
         }
-        Ok(Some(block.uses.clone()))
-    })?;
-    let Some(uses) = uses else { return Ok(()) };
-    for wanted in &uses {
-        finish(runtime, wanted)?;
-    }
-    with(|imports| {
-        // Another thread may have closed it, or received it again, in the meantime.
-        let Some((start, block)) = imports.around(address) else { return Err(not_received(address)) };
-        if block.count > 1 {
-            block.count -= 1;
-            return Ok(());
+        Ok(Some((block.uses.clone(), block.noted)))
+    })?
+    else {
+        return Ok(());
+    };
+    loop {
+        for wanted in &uses {
+            finish(runtime, wanted)?;
         }
-        imports.drop_block(runtime, start)
-    })
+        let later = with(|imports| {
+            // Another thread may have closed it, or received it again, in the meantime.
+            let Some((start, block)) = imports.around(address) else { return Err(not_received(address)) };
+            if block.count > 1 {
+                block.count -= 1;
+                return Ok(None);
+            }
+            // Or both: then its streams are to be waited for, the same ones once more.
+            if block.noted != seen {
+                return Ok(Some((block.uses.clone(), block.noted)));
+            }
+            imports.drop_block(runtime, start).map(|()| None)
+        })?;
+        let Some(later) = later else { return Ok(()) };
+        (uses, seen) = later;
+    }
 }
 
-fn note(uses: &mut Vec<Use>, wanted: Use) {
-    if !uses.contains(&wanted) {
-        uses.push(wanted);
+impl Block {
+    fn note(&mut self, wanted: Use) {
+        self.noted += 1;
+        if !self.uses.contains(&wanted) {
+            self.uses.push(wanted);
+        }
     }
 }
 
@@ -498,7 +550,7 @@ pub fn add_use(address: u64, wanted: Use) -> bool {
     }
     with(|imports| match imports.around(address) {
         Some((_, block)) => {
-            note(&mut block.uses, wanted);
+            block.note(wanted);
             true
         }
         None => false,

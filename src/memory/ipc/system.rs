@@ -20,6 +20,17 @@ pub fn reopen(file: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(std::fs::OpenOptions::new().read(true).write(true).open(path)?.into())
 }
 
+/// Whether two descriptors are of one file, whatever their descriptions.
+pub fn is_same_file(one: &OwnedFd, other: &OwnedFd) -> io::Result<bool> {
+    let name = |file: &OwnedFd| {
+        // SAFETY: all zeros is a valid value of this plain C structure.
+        let mut found: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: the structure is a live local of the type that the call fills in.
+        check(unsafe { libc::fstat(file.as_raw_fd(), &mut found) } as isize).map(|_| (found.st_dev, found.st_ino))
+    };
+    Ok(name(one)? == name(other)?)
+}
+
 /// Both ends of a pipe: what is read from, and what is written to.
 pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = io::pipe()?;
