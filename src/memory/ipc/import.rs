@@ -381,9 +381,14 @@ impl Imports {
                 *owner.bytes.entry(byte).or_default() += 1;
             }
             None => {
-                // Without /proc what came will do.
-                let (file, own) = system::reopen(&hold).map_or((hold, false), |file| (file, true));
+                // Without /proc what came will do. It holds the block, so it stays open until the own description does.
+                let (file, came) = match system::reopen(&hold) {
+                    Ok(file) => (file, Some(hold)),
+                    Err(_) => (hold, None),
+                };
                 system_error(system::hold(&file, byte), what)?;
+                let own = came.is_some();
+                drop(came);
                 self.owners.insert(head.token, Owner { file, own, bytes: HashMap::from([(byte, 1)]) });
             }
         }
