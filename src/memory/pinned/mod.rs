@@ -35,6 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 static SHELVES: OnceCell<Box<[Lock<Shelf>]>> = OnceCell::new();
 /// One thread at a time brings slabs of several blocks: the others find theirs in it.
 static GROWING: Mutex<()> = Mutex::new(());
+static TRIMMING: Mutex<()> = Mutex::new(());
 
 /// Blocks above so many bytes go back to the driver when they are free. Every slab's coming sets it anew, and every change
 /// of the settings.
@@ -263,6 +264,8 @@ pub fn host_empty_cache() -> Result<()> {
 }
 
 fn trim(runtime: &Runtime) -> Result<()> {
+    // One thread at a time: what another one is giving back is neither here nor there, and whoever is short waits for that.
+    let _alone = TRIMMING.lock();
     let mut outcome = Ok(());
     for class in 0..class::CLASSES {
         outcome = outcome.and(trim_class(runtime, class));
