@@ -7,19 +7,19 @@
 
 /* What an action can do to the capture: it goes on, or ending it says that it became invalid. */
 enum { GOES_ON = 0, INVALID = 901, UNJOINED = 904 };
-enum { UNSUPPORTED = 900, IMPLICIT = 906, CAPTURED = 907, ILLEGAL_STATE = 401, INVALID_VALUE = 1 };
+enum { UNSUPPORTED = 900, ISOLATION = 905, IMPLICIT = 906, CAPTURED = 907, ILLEGAL_STATE = 401, INVALID_VALUE = 1 };
 
 typedef int (*event_call)(void *event);
-typedef int (*event_stream_call)(void *event, plinth_stream_t stream);
 typedef int (*stream_call)(plinth_stream_t stream);
-typedef int (*stream_event_call)(plinth_stream_t stream, void *event, unsigned flags);
-typedef int (*fill_call)(unsigned long long memory, unsigned char value, size_t bytes, plinth_stream_t stream);
 typedef int (*no_call)(void);
 typedef int (*alloc_call)(unsigned long long *memory, size_t bytes);
 typedef int (*pinned_call)(void **memory, size_t bytes, unsigned flags);
 typedef int (*info_call)(size_t *available, size_t *total);
-typedef int (*event_create_call)(void **event, unsigned flags);
 typedef int (*launch_call)(void *executable, plinth_stream_t stream);
+typedef int (*number_call)(plinth_stream_t stream, unsigned long long *number);
+typedef int (*flags_call)(plinth_stream_t stream, unsigned *flags);
+typedef int (*priority_call)(plinth_stream_t stream, int *priority);
+typedef int (*context_call)(plinth_stream_t stream, void **context);
 
 /* The capturing stream, another one, an event that was recorded in the other one, and memory. */
 static plinth_stream_t capturing, other;
@@ -27,17 +27,17 @@ static void *event;
 static void *memory;
 
 static int record_in(plinth_stream_t stream) {
-  DRIVER(event_stream_call, record, "cuEventRecord");
+  DRIVER(driver_event_record, record, "cuEventRecord");
   return record(event, stream);
 }
 
 static int fill_in(plinth_stream_t stream) {
-  DRIVER(fill_call, fill, "cuMemsetD8Async");
+  DRIVER(driver_fill, fill, "cuMemsetD8Async");
   return fill((unsigned long long)(uintptr_t)memory, 1, 64, stream);
 }
 
 static int wait_in(plinth_stream_t stream) {
-  DRIVER(stream_event_call, wait, "cuStreamWaitEvent");
+  DRIVER(driver_stream_wait_event, wait, "cuStreamWaitEvent");
   return wait(stream, event, 0);
 }
 
@@ -117,7 +117,7 @@ static int create_stream(void) {
 
 static int create_event(void) {
   void *got = NULL;
-  DRIVER(event_create_call, create, "cuEventCreate");
+  DRIVER(driver_event_create, create, "cuEventCreate");
   return create(&got, 2);
 }
 
@@ -130,6 +130,37 @@ static int begin_again(void) {
   DRIVER(driver_begin_capture, begin, "cuStreamBeginCapture");
   return begin(capturing, CU_STREAM_CAPTURE_MODE_RELAXED);
 }
+
+static int number_of(plinth_stream_t stream) {
+  unsigned long long number;
+  DRIVER(number_call, ask, "cuStreamGetId");
+  return ask(stream, &number);
+}
+
+static int flags_of(plinth_stream_t stream) {
+  unsigned flags;
+  DRIVER(flags_call, ask, "cuStreamGetFlags");
+  return ask(stream, &flags);
+}
+
+static int ask_number(void) { return number_of(capturing); }
+static int ask_number_of_other(void) { return number_of(other); }
+static int ask_flags(void) { return flags_of(capturing); }
+static int ask_flags_of_other(void) { return flags_of(other); }
+
+static int ask_priority(void) {
+  int priority;
+  DRIVER(priority_call, ask, "cuStreamGetPriority");
+  return ask(capturing, &priority);
+}
+
+static int ask_context(void) {
+  void *context;
+  DRIVER(context_call, ask, "cuStreamGetCtx");
+  return ask(capturing, &context);
+}
+
+static int wait_for_outside(void) { return wait_in(capturing); }
 
 static int launch_nothing(void) {
   DRIVER(launch_call, launch, "cuGraphLaunch");
@@ -183,6 +214,13 @@ static const struct rule {
     {"work in the default stream", fill_in_default, {0, 0, 0}, {GOES_ON, GOES_ON, GOES_ON}},
     {"begin again", begin_again, {ILLEGAL_STATE, ILLEGAL_STATE, ILLEGAL_STATE}, {GOES_ON, GOES_ON, GOES_ON}},
     {"launch no graph", launch_nothing, {UNSUPPORTED, UNSUPPORTED, UNSUPPORTED}, {INVALID, INVALID, INVALID}},
+    {"ask for the stream's number", ask_number, {UNSUPPORTED, UNSUPPORTED, UNSUPPORTED}, {INVALID, INVALID, INVALID}},
+    {"ask for another stream's number", ask_number_of_other, {0, 0, 0}, {GOES_ON, GOES_ON, GOES_ON}},
+    {"ask for the stream's flags", ask_flags, {UNSUPPORTED, UNSUPPORTED, UNSUPPORTED}, {INVALID, INVALID, INVALID}},
+    {"ask for another stream's flags", ask_flags_of_other, {0, 0, 0}, {GOES_ON, GOES_ON, GOES_ON}},
+    {"ask for the stream's priority", ask_priority, {0, 0, 0}, {GOES_ON, GOES_ON, GOES_ON}},
+    {"ask for the stream's context", ask_context, {0, 0, 0}, {GOES_ON, GOES_ON, GOES_ON}},
+    {"wait for an event of outside", wait_for_outside, {ISOLATION, ISOLATION, ISOLATION}, {INVALID, INVALID, INVALID}},
     {"fork without work", fork_without_work, {0, 0, 0}, {GOES_ON, GOES_ON, GOES_ON}},
     {"fork with work", fork_with_work, {0, 0, 0}, {UNJOINED, UNJOINED, UNJOINED}},
     {"end it in the forked stream", end_elsewhere, {903, 903, 903}, {INVALID, INVALID, INVALID}},

@@ -27,6 +27,10 @@ typedef int (*driver_stream_create)(plinth_stream_t *stream, unsigned flags, int
 typedef int (*driver_stream_destroy)(plinth_stream_t stream);
 typedef int (*driver_begin_capture)(plinth_stream_t stream, unsigned mode);
 typedef int (*driver_end_capture)(plinth_stream_t stream, void **graph);
+typedef int (*driver_event_create)(void **event, unsigned flags);
+typedef int (*driver_event_record)(void *event, plinth_stream_t stream);
+typedef int (*driver_stream_wait_event)(plinth_stream_t stream, void *event, unsigned flags);
+typedef int (*driver_fill)(unsigned long long memory, unsigned char value, size_t bytes, plinth_stream_t stream);
 typedef int (*driver_graph_nodes)(void *graph, void **nodes, size_t *count);
 typedef int (*driver_node_type)(void *node, unsigned *type);
 typedef int (*driver_graph_instantiate)(void **executable, void *graph, unsigned long long flags);

@@ -197,6 +197,62 @@ TEST(a_graph_has_its_pool) {
   expect_nothing_left();
 }
 
+/* PyTorch's test_graph_record_stream: memory that another stream still uses is freed before a capture, and memory of the
+ * capture is recorded for, and freed in, a stream that plinth has never seen and that captures, too. */
+static void record_streams_of_a_capture(unsigned mode) {
+  const plinth_pool_id_t pool = {778, 0};
+  plinth_stream_t busy = foreign_stream(0, CU_STREAM_NON_BLOCKING, 0);
+  plinth_stream_t known = NULL;
+  plinth_stream_t stream = foreign_stream(0, CU_STREAM_NON_BLOCKING, 0);
+  plinth_stream_t side = foreign_stream(0, CU_STREAM_NON_BLOCKING, 0);
+  void *fork = NULL, *join = NULL, *graph = NULL;
+  DRIVER(driver_event_create, create, "cuEventCreate");
+  DRIVER(driver_event_record, record, "cuEventRecord");
+  DRIVER(driver_stream_wait_event, wait, "cuStreamWaitEvent");
+  DRIVER(driver_fill, fill, "cuMemsetD8Async");
+  DRIVER(driver_graph_destroy, destroy, "cuGraphDestroy");
+  CHECK_EQ(create(&fork, 2), CUDA_SUCCESS);
+  CHECK_EQ(create(&join, 2), CUDA_SUCCESS);
+  void *used = torch_alloc(SIZE, 0, NULL);
+  CHECK(used != NULL);
+  CHECK_OK(plinth_synchronize(0));
+  torch_record_stream(used, busy);
+  CHECK_TEXT(plinth_last_error(), "");
+  CHECK_OK(plinth_stream_from_external(busy, 0, &known));
+  CHECK_OK(plinth_sleep(100000000, known));
+  torch_free(used, SIZE, 0, NULL);
+  plinth_pluggable_begin_allocate_to_pool(0, pool, NULL);
+  begin_capture(stream, mode);
+  void *memory = torch_alloc(SIZE, 0, stream);
+  CHECK(memory != NULL);
+  CHECK_EQ(record(fork, stream), CUDA_SUCCESS);
+  CHECK_EQ(wait(side, fork, 0), CUDA_SUCCESS);
+  CHECK_EQ(fill((unsigned long long)(uintptr_t)memory, 1, (size_t)SIZE, side), CUDA_SUCCESS);
+  torch_record_stream(memory, side);
+  CHECK_TEXT(plinth_last_error(), "");
+  torch_free(memory, SIZE, 0, stream);
+  CHECK_TEXT(plinth_last_error(), "");
+  CHECK_EQ(record(join, side), CUDA_SUCCESS);
+  CHECK_EQ(wait(stream, join, 0), CUDA_SUCCESS);
+  CHECK_EQ(end_capture(stream, &graph), CUDA_SUCCESS);
+  plinth_pluggable_end_allocate_to_pool(0, pool);
+  CHECK_OK(plinth_synchronize(0));
+  /* What waited for the streams is free now. */
+  void *next = torch_alloc(SIZE, 0, NULL);
+  CHECK(next != NULL);
+  torch_free(next, SIZE, 0, NULL);
+  CHECK_EQ(destroy(graph), CUDA_SUCCESS);
+  plinth_pluggable_release_pool(0, pool);
+  CHECK_TEXT(plinth_last_error(), "");
+  expect_nothing_left();
+}
+
+TEST(streams_of_a_global_capture_may_be_recorded) { record_streams_of_a_capture(CU_STREAM_CAPTURE_MODE_GLOBAL); }
+TEST(streams_of_a_thread_local_capture_may_be_recorded) {
+  record_streams_of_a_capture(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+}
+TEST(streams_of_a_relaxed_capture_may_be_recorded) { record_streams_of_a_capture(CU_STREAM_CAPTURE_MODE_RELAXED); }
+
 TEST(cupys_form) {
   int parameter = 0;
   plinth_stream_t stream = stream_on(0);

@@ -165,7 +165,9 @@ fn make_here(driver: &Driver, device: &Device, whole: Multiprocessors, wanted: u
 }
 
 fn know(stream: driver::Stream, device: u32) -> Result<()> {
-    runtime::ready()?.streams.add(stream, StreamInfo { device, origin: StreamOrigin::External { blocking: false } })
+    runtime::ready()?
+        .streams
+        .add(stream, StreamInfo { device, origin: StreamOrigin::External { blocking: Some(false) } })
 }
 
 /// Says of a driver without green contexts what it lacks.

@@ -79,13 +79,14 @@ pub fn of_device(handle: usize, number: i32) -> Result<driver::Stream> {
     if stream.device == wanted { Ok(stream.raw) } else { Err(elsewhere(handle, stream.device, wanted)) }
 }
 
-/// The stream that the caller vouched for, known to plinth from now on if it was not before.
-pub fn vouched(stream: driver::Stream) -> Result<Stream> {
+/// Resolves an external stream without a device to check it against, and makes it known if it was not. The stream may be
+/// capturing; its capture stays valid.
+pub fn from_unchecked(stream: driver::Stream) -> Result<Stream> {
     let runtime = runtime::ready()?;
     if let Ok(known) = resolve(runtime, stream.handle()) {
         return Ok(known);
     }
-    // Its device is not told: it is that of its context, and mostly the current one.
+    // The device is that of the stream's context, which is usually the current one.
     let context = runtime.in_any_context(|driver| Ok(driver.stream_context(stream)?))?;
     for device in runtime.devices() {
         if device.has_context(&runtime.driver)? && device.context(&runtime.driver)? == context {
@@ -213,10 +214,20 @@ pub fn from_external(stream: driver::Stream, number: i32) -> Result<usize> {
         }
     }
     let blocking = runtime
-        .in_any_context(|driver| Ok(driver.stream_is_blocking(stream)?))
-        .context(|| format!("asking how stream {handle:#x} goes with the default stream"))?;
+        .in_any_context(|driver| is_blocking(driver, stream))
+        .context(|| format!("asking whether stream {handle:#x} synchronizes with the default stream"))?;
     runtime.streams.add(stream, StreamInfo { device: wanted.ordinal, origin: StreamOrigin::External { blocking } })?;
     Ok(handle)
+}
+
+/// Whether a stream and the default stream wait for each other; `None` for one that is capturing, which the question would
+/// disturb.
+fn is_blocking(driver: &Driver, stream: driver::Stream) -> Result<Option<bool>> {
+    let _held = capturing::hold_off();
+    if driver.stream_capture_status(stream)? != CU_STREAM_CAPTURE_STATUS_NONE {
+        return Ok(None);
+    }
+    Ok(Some(driver.stream_is_blocking(stream)?))
 }
 
 #[cold]

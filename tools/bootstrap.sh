@@ -34,6 +34,22 @@ apt_install() {
 
 has() { command -v "$1" >/dev/null; }
 
+# Whether a compiler makes a program of a source with these flags: `compiles SUFFIX COMPILER FLAG...`. A compiler may be
+# there without the headers or the run-time libraries that it needs, which are packages of their own.
+compiles() {
+    local suffix=$1 folder status=0
+    shift
+    has "$1" || return 1
+    folder=$(mktemp -d)
+    case $suffix in
+    c) printf '#include <stdio.h>\nint main(void) { return puts("") < 0; }\n' >"$folder/line.c" ;;
+    cpp) printf '#include <vector>\nint main() { return static_cast<int>(std::vector<int>().size()); }\n' >"$folder/line.cpp" ;;
+    esac
+    "$@" "$folder/line.$suffix" -o "$folder/line" >/dev/null 2>&1 || status=1
+    rm -r "$folder"
+    return "$status"
+}
+
 # The pip that is there, or one from a throw-away virtual environment; it only fills a folder.
 find_pip() {
     if python3 -m pip --version >/dev/null 2>&1; then
@@ -73,9 +89,13 @@ for need in "$@"; do
         # The first call brings in the toolchain that rust-toolchain.toml names.
         cargo --version >/dev/null
         ;;
-    cc) has gcc || packages+=(gcc libc6-dev) ;;
-    c++) has g++ || packages+=(g++) ;;
-    clang) has clang++ || packages+=(clang) ;;
+    cc) compiles c gcc || packages+=(gcc libc6-dev) ;;
+    c++) compiles cpp g++ || packages+=(g++ libc6-dev) ;;
+    clang)
+        # The sanitizers' run-time libraries, and what gives their reports names, are only recommended by the compiler.
+        compiles cpp clang++ -fsanitize=address || packages+=(clang libclang-rt-dev)
+        has llvm-symbolizer || packages+=(llvm)
+        ;;
     valgrind)
         has valgrind || packages+=(valgrind)
         # Valgrind replaces functions of the loader, and finds them by its debugging symbols.

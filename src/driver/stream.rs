@@ -120,7 +120,7 @@ impl Driver {
     }
 
     /// The stream's number, which no other stream of the process ever has; of the calling thread's where the handle means
-    /// that.
+    /// that. A stream that is capturing answers with an error, and its capture becomes invalid.
     #[inline]
     pub fn stream_number(&self, stream: Stream) -> Answer<u64> {
         let mut number = 0;
@@ -168,7 +168,8 @@ impl Driver {
         Ok(priority)
     }
 
-    /// Whether a stream and the default stream wait for each other.
+    /// Whether a stream and the default stream wait for each other. A stream that is capturing answers with an error, and its
+    /// capture becomes invalid.
     pub fn stream_is_blocking(&self, stream: Stream) -> Answer<bool> {
         let mut flags = 0;
         // SAFETY: the output is a live local, and the stream is live.

@@ -40,8 +40,9 @@ pub enum StreamOrigin {
     },
     /// A stream that somebody else made and owns.
     External {
-        /// Whether it and the default stream wait for each other.
-        blocking: bool,
+        /// Whether it and the default stream wait for each other. `None` while that is unknown: the stream was capturing when it
+        /// was made known, and the driver must not be asked then.
+        blocking: Option<bool>,
     },
 }
 
@@ -49,7 +50,9 @@ impl StreamInfo {
     fn pack(self) -> u64 {
         let origin = match self.origin {
             StreamOrigin::Pool { priority, index } => 1 | u64::from(index) << 8 | u64::from(priority as u8) << 16,
-            StreamOrigin::External { blocking } => u64::from(blocking) << 1,
+            StreamOrigin::External { blocking } => {
+                u64::from(blocking == Some(true)) << 1 | u64::from(blocking.is_none()) << 2
+            }
         };
         u64::from(self.device) << 32 | origin
     }
@@ -58,7 +61,7 @@ impl StreamInfo {
         let origin = if bits & 1 == 1 {
             StreamOrigin::Pool { priority: (bits >> 16) as u8 as i8, index: (bits >> 8) as u8 }
         } else {
-            StreamOrigin::External { blocking: bits & 2 != 0 }
+            StreamOrigin::External { blocking: (bits & 4 == 0).then_some(bits & 2 != 0) }
         };
         StreamInfo { device: (bits >> 32) as u32, origin }
     }
@@ -176,7 +179,7 @@ mod tests {
     proptest! {
         #[test]
         fn packing_loses_nothing(device in 0u32..64, priority in -8i8..=0, index in 0u8..32, external: bool) {
-            let blocking = index % 2 == 1;
+            let blocking = [None, Some(false), Some(true)][usize::from(index % 3)];
             let origin =
                 if external { StreamOrigin::External { blocking } } else { StreamOrigin::Pool { priority, index } };
             let info = StreamInfo { device, origin };
@@ -189,7 +192,7 @@ mod tests {
             let mut model = HashMap::new();
             for (handle, device) in handles {
                 let handle = handle << 4;
-                let origin = StreamOrigin::External { blocking: false };
+                let origin = StreamOrigin::External { blocking: Some(false) };
                 table.add(stream(handle), StreamInfo { device, origin }).unwrap();
                 model.insert(handle, device);
                 prop_assert!(table.find(handle + 8).is_none());

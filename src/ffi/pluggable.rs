@@ -110,7 +110,7 @@ pub unsafe extern "C" fn plinth_pluggable_base_alloc(pointer: *mut c_void, size:
 pub unsafe extern "C" fn plinth_pluggable_record_stream(pointer: *mut c_void, stream: plinth_stream_t) {
     guard(|| {
         // SAFETY: the caller passes a live stream, or one of CUDA's special handles.
-        let stream = stream::vouched(unsafe { Stream::from_handle(stream as usize) })?;
+        let stream = stream::from_unchecked(unsafe { Stream::from_handle(stream as usize) })?;
         memory::record_stream(pointer as u64, stream.raw, stream.device)
     });
 }

@@ -141,8 +141,10 @@ pub(super) fn named(handle: usize, device: impl FnOnce() -> u32) -> Stream {
         CU_STREAM_PER_THREAD => Stream { device: device(), handle, thread: thread::number(), manner: Blocking },
         _ => {
             let info = runtime::usable().and_then(|runtime| runtime.streams.find(handle)).map(|(_, info)| info);
-            let blocking =
-                info.is_some_and(|info| matches!(info.origin, driver::StreamOrigin::External { blocking: true }));
+            // While it is unknown whether the stream blocks, it counts as one that does: a race may be missed, but none is invented.
+            let blocking = info.is_some_and(|info| {
+                matches!(info.origin, driver::StreamOrigin::External { blocking: None | Some(true) })
+            });
             // One that only the library itself knows has no work of its own.
             let device = info.map_or(u32::MAX, |info| info.device);
             Stream { device, handle, thread: 0, manner: if blocking { Blocking } else { Apart } }

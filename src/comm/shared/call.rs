@@ -7,7 +7,7 @@ use crate::{
     driver::{
         self, Driver, Event, Span,
         group::{Collective, ENTRIES, MAX_TRANSFERS, Mode, Reason, TRANSFER, Told, Transfers},
-        types::CU_EVENT_WAIT_DEFAULT,
+        types::{CU_EVENT_WAIT_DEFAULT, CU_STREAM_PER_THREAD},
     },
     error::{Context, Error, Result},
     event_pool,
@@ -87,19 +87,31 @@ struct Order {
     captured_event: Event,
 }
 
-/// A stream and what tells it from others that have its handle after it, or in other threads; if the driver can say that.
+/// A stream and its number, which distinguishes it from a later stream with the same handle and from the per-thread default
+/// streams of other threads.
 #[derive(Debug, Clone, Copy)]
-struct Place(driver::Stream, Option<u64>);
+struct Place {
+    stream: driver::Stream,
+    /// `None` if the driver cannot say, and in a capture, where it must not be asked: the question would invalidate the capture.
+    number: Option<u64>,
+}
 
 impl Place {
-    fn of(driver: &Driver, stream: driver::Stream) -> Place {
-        Place(stream, driver.stream_number(stream).ok())
+    fn of(driver: &Driver, stream: driver::Stream, capture: Option<u64>) -> Place {
+        let number = if capture.is_none() { driver.stream_number(stream).ok() } else { None };
+        Place { stream, number }
     }
 
-    /// Whether what is launched in both is in order by itself. A program may destroy a stream of its own while its work goes
-    /// on, and get the handle for another one.
-    fn is(self, other: Place) -> bool {
-        self.1.is_some() && (self.0, self.1) == (other.0, other.1)
+    /// Whether eager work launched in both runs in launch order. A program may destroy a stream while its work is pending and
+    /// get the same handle for a new stream.
+    fn is_same_eager(self, other: Place) -> bool {
+        self.number.is_some() && (self.stream, self.number) == (other.stream, other.number)
+    }
+
+    /// Whether both are the same stream, given that both belong to the same valid capture: destroying a stream invalidates its
+    /// capture, so there the handle suffices, except for a handle that means another stream in another thread.
+    fn is_same_captured(self, other: Place) -> bool {
+        self.stream == other.stream && self.stream.handle() > CU_STREAM_PER_THREAD
     }
 }
 
@@ -154,15 +166,16 @@ impl Orders {
 
 impl Order {
     fn wait(&self, driver: &Driver, place: Place, capture: Option<u64>) -> Result<()> {
-        let before = match capture {
-            None => self.stream.map(|before| (before, self.event)),
-            Some(id) => self.captured.filter(|(of, _)| *of == id).map(|(_, before)| (before, self.captured_event)),
-        };
-        match before {
-            Some((before, event)) if !before.is(place) => {
-                Ok(driver.stream_wait_event(place.0, event, CU_EVENT_WAIT_DEFAULT)?)
+        let awaited = match capture {
+            None => self.stream.filter(|before| !before.is_same_eager(place)).map(|_| self.event),
+            Some(id) => {
+                let captured = self.captured.filter(|(of, before)| *of == id && !before.is_same_captured(place));
+                captured.map(|_| self.captured_event)
             }
-            _ => Ok(()),
+        };
+        match awaited {
+            Some(event) => Ok(driver.stream_wait_event(place.stream, event, CU_EVENT_WAIT_DEFAULT)?),
+            None => Ok(()),
         }
     }
 
@@ -170,11 +183,11 @@ impl Order {
         match capture {
             None => {
                 self.parts += parts;
-                driver.event_record(self.event, place.0)?;
+                driver.event_record(self.event, place.stream)?;
                 self.stream = Some(place);
             }
             Some(id) => {
-                driver.event_record(self.captured_event, place.0)?;
+                driver.event_record(self.captured_event, place.stream)?;
                 self.captured = Some((id, place));
             }
         }
@@ -433,7 +446,7 @@ impl Group {
         let mut noted: Vec<_> =
             orders.0.iter_mut().filter_map(|order| parts(order.of).map(|parts| (order, parts))).collect();
         runtime.in_stream(stream, |driver, raw| {
-            let place = Place::of(driver, raw);
+            let place = Place::of(driver, raw, capture);
             noted.iter().try_for_each(|(order, _)| order.wait(driver, place, capture))?;
             sanitizer::access(runtime, stream, used)?;
             launch(driver, function, raw)?;

@@ -25,10 +25,19 @@ pub(super) fn after_launch(state: &'static State, handle: CUstream, capturing: b
     Ok(())
 }
 
-/// Reads something of a stream.
+/// Reads something of a stream. A stream that is capturing may be asked, too.
 fn read<T>(state: &'static State, handle: CUstream, get: impl FnOnce(&Stream) -> T) -> Result<T, Code> {
     let mut engine = state.engine.lock();
     let id = engine.find_stream(handle, context::current(state))?;
+    engine.streams.get(&id).map(get).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)
+}
+
+/// Reads something of a stream that the driver does not tell of one that is capturing: the question invalidates the capture,
+/// whatever its mode and the thread's.
+fn read_outside_capture<T>(state: &'static State, handle: CUstream, get: impl FnOnce(&Stream) -> T) -> Result<T, Code> {
+    let mut engine = state.engine.lock();
+    let id = engine.find_stream(handle, context::current(state))?;
+    engine.forbid_capturing(id)?;
     engine.streams.get(&id).map(get).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)
 }
 
@@ -112,7 +121,7 @@ pub unsafe extern "C" fn cuStreamGetPriority(stream: CUstream, priority: *mut c_
 pub unsafe extern "C" fn cuStreamGetFlags(stream: CUstream, flags: *mut c_uint) -> Code {
     enter(Call::cuStreamGetFlags, 0, |state| {
         let out = Out::new(flags)?;
-        out.put(read(state, stream, |stream| stream.flags)?);
+        out.put(read_outside_capture(state, stream, |stream| stream.flags)?);
         Ok(())
     })
 }
@@ -130,7 +139,7 @@ pub unsafe extern "C" fn cuStreamGetCtx(stream: CUstream, context: *mut CUcontex
 pub unsafe extern "C" fn cuStreamGetId(stream: CUstream, id: *mut c_ulonglong) -> Code {
     enter(Call::cuStreamGetId, 0, |state| {
         let out = Out::new(id)?;
-        out.put(read(state, stream, |stream| stream.number)?);
+        out.put(read_outside_capture(state, stream, |stream| stream.number)?);
         Ok(())
     })
 }

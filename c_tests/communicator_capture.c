@@ -1,0 +1,140 @@
+/* Collectives between processes inside captures: every operation, in every mode, from the communicator's first call on, and
+ * replayed between eager calls. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* env: PLINTH_HOST_DEVICES=4 */
+/* env: PLINTH_COMMUNICATOR_ENGINE=shared */
+/* also: PLINTH_COMMUNICATOR_ENGINE=nccl */
+/* timeout: 120 */
+/* library: fake_nccl */
+#include "ranks.h"
+
+enum { COUNT = 1000, REPLAYS = 1000, REPLAYS_IN_A_ROW = 100, MILLISECONDS = 30000 };
+
+static int ranks;
+static unsigned mode;
+
+/* The memory of a rank: what it gives, and an output for each operation. */
+struct buffers {
+  float *from;
+  float *all_reduced, *reduced, *received_from_root, *gathered, *scattered, *exchanged, *received;
+};
+
+static struct buffers buffers_on(int32_t device) {
+  const size_t rows = (size_t)ranks * COUNT;
+  return (struct buffers){
+      .from = floats_on(device, rows, 0, 0),
+      .all_reduced = floats_on(device, COUNT, -1, 0),
+      .reduced = floats_on(device, COUNT, -1, 0),
+      .received_from_root = floats_on(device, COUNT, -1, 0),
+      .gathered = floats_on(device, rows, -1, 0),
+      .scattered = floats_on(device, COUNT, -1, 0),
+      .exchanged = floats_on(device, rows, -1, 0),
+      .received = floats_on(device, COUNT, -1, 0),
+  };
+}
+
+static void fill(float *memory, size_t count, float first, float step) {
+  float *numbers = (float *)malloc(count * sizeof(float));
+  for (size_t index = 0; index < count; index++) {
+    numbers[index] = first + step * (float)index;
+  }
+  put(memory, numbers, count * sizeof(float));
+  free(numbers);
+}
+
+/* The first number of a rank's input in a round; element i of it is i more. */
+static float first_of(int rank, int round) { return (float)(1000 * rank + 10 * round); }
+
+static void set_inputs(const struct buffers *buffers, int rank, int round) {
+  fill(buffers->from, (size_t)ranks * COUNT, first_of(rank, round), 1);
+  fill(buffers->all_reduced, COUNT, -1, 0);
+  fill(buffers->reduced, COUNT, -1, 0);
+  fill(buffers->received_from_root, COUNT, -1, 0);
+  fill(buffers->gathered, (size_t)ranks * COUNT, -1, 0);
+  fill(buffers->scattered, COUNT, -1, 0);
+  fill(buffers->exchanged, (size_t)ranks * COUNT, -1, 0);
+  fill(buffers->received, COUNT, -1, 0);
+}
+
+static void expect_outputs(const struct buffers *buffers, int rank, int round) {
+  const float sum = (float)(1000 * ranks * (ranks - 1) / 2 + 10 * round * ranks);
+  const int left = (rank + ranks - 1) % ranks;
+  expect_floats(buffers->all_reduced, COUNT, sum, (float)ranks);
+  expect_floats(buffers->reduced, COUNT, rank == 1 ? first_of(ranks - 1, round) : -1, rank == 1 ? 1 : 0);
+  expect_floats(buffers->received_from_root, COUNT, first_of(ranks - 1, round), 1);
+  for (int other = 0; other < ranks; other++) {
+    expect_floats(buffers->gathered + (size_t)other * COUNT, COUNT, first_of(other, round), 1);
+    expect_floats(buffers->exchanged + (size_t)other * COUNT, COUNT, first_of(other, round) + (float)(rank * COUNT), 1);
+  }
+  expect_floats(buffers->scattered, COUNT, sum + (float)(ranks * rank * COUNT), (float)ranks);
+  expect_floats(buffers->received, COUNT, first_of(left, round), 1);
+}
+
+/* Every operation: the first half in one stream, the rest in another that joins it and is joined. */
+static void run_all(plinth_communicator_t own, int rank, const struct buffers *buffers, plinth_stream_t stream,
+                    plinth_stream_t side) {
+  const int left = (rank + ranks - 1) % ranks, right = (rank + 1) % ranks;
+  CHECK_OK(plinth_communicator_all_reduce(own, buffers->from, buffers->all_reduced, COUNT, FLOAT32, PLINTH_REDUCE_SUM,
+                                          stream));
+  CHECK_OK(plinth_communicator_reduce(own, buffers->from, buffers->reduced, COUNT, FLOAT32, PLINTH_REDUCE_MAX, 1,
+                                      stream));
+  CHECK_OK(plinth_communicator_broadcast(own, buffers->from, buffers->received_from_root, COUNT, FLOAT32, ranks - 1,
+                                         stream));
+  CHECK_OK(plinth_communicator_all_gather(own, buffers->from, buffers->gathered, COUNT, FLOAT32, stream));
+  CHECK_OK(plinth_stream_wait_stream(side, stream));
+  CHECK_OK(plinth_communicator_reduce_scatter(own, buffers->from, buffers->scattered, COUNT, FLOAT32, PLINTH_REDUCE_SUM,
+                                              side));
+  CHECK_OK(plinth_communicator_all_to_all(own, buffers->from, buffers->exchanged, COUNT, FLOAT32, side));
+  CHECK_OK(plinth_communicator_group_start());
+  CHECK_OK(plinth_communicator_send(own, buffers->from, COUNT, FLOAT32, right, side));
+  CHECK_OK(plinth_communicator_recv(own, buffers->received, COUNT, FLOAT32, left, side));
+  CHECK_OK(plinth_communicator_group_end());
+  CHECK_OK(plinth_stream_wait_stream(stream, side));
+}
+
+static void capture_as(int rank) {
+  static uint8_t id[PLINTH_UNIQUE_ID_SIZE];
+  plinth_communicator_options_t options = options_of(PLINTH_ENGINE_AUTO, MILLISECONDS, 0);
+  plinth_communicator_t own = NULL;
+  plinth_stream_t stream, side;
+  plinth_graph_t graph;
+  need_devices(ranks);
+  if (strcmp(getenv("PLINTH_COMMUNICATOR_ENGINE"), "nccl") == 0) {
+    need_nccl();
+  }
+  share_id(rank, id);
+  CHECK_OK(plinth_set_device(rank));
+  CHECK_OK(plinth_communicator_init_rank(ranks, id, rank, rank, &options, &own));
+  stream = stream_on(rank);
+  side = stream_on(rank);
+  CHECK_OK(plinth_set_stream(stream));
+  const struct buffers buffers = buffers_on(rank);
+  CHECK_OK(plinth_graph_create(&graph));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, mode));
+  run_all(own, rank, &buffers, stream, side);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  for (int round = 0; round < REPLAYS / REPLAYS_IN_A_ROW; round++) {
+    set_inputs(&buffers, rank, round);
+    for (int replay = 0; replay < REPLAYS_IN_A_ROW; replay++) {
+      CHECK_OK(plinth_graph_replay(graph));
+    }
+    CHECK_OK(plinth_communicator_wait(own, stream, MILLISECONDS));
+    expect_outputs(&buffers, rank, round);
+    set_inputs(&buffers, rank, round + 100);
+    run_all(own, rank, &buffers, stream, side);
+    CHECK_OK(plinth_communicator_wait(own, stream, MILLISECONDS));
+    expect_outputs(&buffers, rank, round + 100);
+  }
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_communicator_destroy(own));
+}
+
+static void capture_in_processes(int count, unsigned capture_mode) {
+  ranks = count;
+  mode = capture_mode;
+  run_processes(ranks, capture_as);
+}
+
+TEST(two_ranks_in_a_global_capture) { capture_in_processes(2, PLINTH_CAPTURE_GLOBAL); }
+TEST(two_ranks_in_a_thread_local_capture) { capture_in_processes(2, PLINTH_CAPTURE_THREAD_LOCAL); }
+TEST(two_ranks_in_a_relaxed_capture) { capture_in_processes(2, PLINTH_CAPTURE_RELAXED); }
+TEST(four_ranks_in_a_global_capture) { capture_in_processes(4, PLINTH_CAPTURE_GLOBAL); }
