@@ -518,7 +518,8 @@ TEST(clusters_share_their_blocks_memory) {
     CHECK_EQ(found[index], 100 + (index % CLUSTER + 1) % CLUSTER);
   }
   launch.cluster[0] = 3;
-  CHECK(plinth_kernel_launch(kernel, &launch, arguments, 1, NULL) != PLINTH_OK);
+  CHECK_STATUS(plinth_kernel_launch(kernel, &launch, arguments, 1, NULL), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("multiple of the cluster");
   CHECK_OK(plinth_device_free(places));
   CHECK_OK(plinth_kernel_destroy(kernel));
 }

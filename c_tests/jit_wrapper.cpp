@@ -158,8 +158,7 @@ TEST(kernels_of_a_module_are_launched) {
   plinth::current_stream().synchronize();
   THROWS(moved({{1}, {4096}}, cycles), PLINTH_ERROR_INVALID_VALUE);
   THROWS(moved(plinth::Launch({1}, {1}).shared_bytes(1 << 24), cycles), PLINTH_ERROR_INVALID_VALUE);
-  THROWS(moved(plinth::Launch({3}, {1}).cluster({2}), cycles), on_host_device() ? PLINTH_ERROR_NOT_SUPPORTED
-                                                                                : PLINTH_ERROR_INVALID_VALUE);
+  THROWS(moved(plinth::Launch({3}, {1}).cluster({2}), cycles), PLINTH_ERROR_INVALID_VALUE);
   if (on_host_device()) {
     // A GPU's driver tells parameters from CUDA 12.4 on; the host device always does.
     THROWS(moved({1, 1}, 10), PLINTH_ERROR_INVALID_VALUE);

@@ -416,6 +416,13 @@ impl Kernel {
                 ),
             ));
         }
+        let mut extents = shape.grid.iter().zip(&shape.cluster);
+        if shape.cluster != [0; 3] && !extents.all(|(blocks, cluster)| *cluster > 0 && blocks % cluster == 0) {
+            return Err(Error::new(
+                Status::INVALID_VALUE,
+                format!("the grid of {:?} blocks is not a multiple of the cluster of {:?}", shape.grid, shape.cluster),
+            ));
+        }
         self.allow_shared(shape.shared_bytes)?;
         // More than every device of its kind can run at once.
         if shape.cluster.iter().fold(1, |blocks: u32, extent| blocks.saturating_mul(*extent)) > 8 {

@@ -38,9 +38,7 @@ pub struct Attributes {
 /// All that is known of a pointer. Any number may be asked about.
 pub fn attributes(address: u64) -> Result<Attributes> {
     let runtime = runtime::ready()?;
-    let details = runtime
-        .in_any_context(|driver| Ok(driver.pointer_details(address)?))
-        .context(|| format!("asking about the pointer {address:#x}"))?;
+    let details = details(runtime, address).context(|| format!("asking about the pointer {address:#x}"))?;
     let plain = Attributes { details, owner: Owner::Nobody, block: None, pool: PoolId::DEFAULT };
     Ok(match details.info.kind {
         MemoryKind::Unregistered => plain,
@@ -53,6 +51,19 @@ pub fn attributes(address: u64) -> Result<Attributes> {
             ..plain
         }),
     })
+}
+
+/// What the driver knows of an address. It gives the address by which the current context's device reaches the memory, and none
+/// where that device has no access; then the memory's own device is asked.
+fn details(runtime: &Runtime, address: u64) -> Result<PointerDetails> {
+    let details = runtime.in_any_context(|driver| Ok(driver.pointer_details(address)?))?;
+    if details.info.kind != MemoryKind::Device || details.device != 0 {
+        return Ok(details);
+    }
+    match usize::try_from(details.info.device).ok().and_then(|ordinal| runtime.devices().get(ordinal)) {
+        Some(home) => home.with_context(&runtime.driver, |driver| Ok(driver.pointer_details(address)?)),
+        None => Ok(details),
+    }
 }
 
 /// The same for memory of the caching allocator.

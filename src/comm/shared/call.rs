@@ -566,8 +566,10 @@ mod tests {
     #[test]
     fn a_handle_that_is_used_again_is_another_stream() {
         let stream = driver::Stream::special(2).unwrap();
-        let (first, second, unknown) = (Place(stream, Some(7)), Place(stream, Some(8)), Place(stream, None));
-        assert!(first.is(first) && !first.is(second));
-        assert!(!unknown.is(unknown));
+        let [first, second, unknown] = [Some(7), Some(8), None].map(|number| Place { stream, number });
+        assert!(first.is_same_eager(first) && !first.is_same_eager(second));
+        assert!(!unknown.is_same_eager(unknown));
+        // The per-thread default stream is another stream in each thread.
+        assert!(!unknown.is_same_captured(unknown));
     }
 }

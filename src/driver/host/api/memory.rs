@@ -176,7 +176,14 @@ fn attribute(state: &State, attribute: c_uint, address: u64, pointee: Option<Poi
             Some(one) if one.host => CU_MEMORYTYPE_HOST,
             Some(_) => CU_MEMORYTYPE_DEVICE,
         }),
-        CU_POINTER_ATTRIBUTE_DEVICE_POINTER => Value::Pointer(if pointee.is_some() { address } else { 0 }),
+        // The address by which kernels of the current context use the memory: none without access to it.
+        CU_POINTER_ATTRIBUTE_DEVICE_POINTER => {
+            let reached = pointee.is_some_and(|one| one.host || one.managed) || {
+                let memory = state.memory.read();
+                pointee.is_some() && context::current(state).is_ok_and(|device| memory.is_reached(address, device))
+            };
+            Value::Pointer(if reached { address } else { 0 })
+        }
         CU_POINTER_ATTRIBUTE_HOST_POINTER => {
             Value::Pointer(if pointee.is_some_and(|one| one.host || one.managed) { address } else { 0 })
         }

@@ -71,6 +71,12 @@ impl Memory {
         })
     }
 
+    /// Whether kernels of a device may read the device memory at an address.
+    pub fn is_reached(&self, address: u64, device: usize) -> bool {
+        containing(&self.mappings, address, |mapping| mapping.bytes)
+            .is_some_and(|(_, mapping)| self.may(mapping, device, false))
+    }
+
     /// Whether mappings that pass `test` cover a range.
     fn walk(&self, address: u64, bytes: u64, test: impl Fn(&Mapping) -> bool) -> bool {
         let Some(end) = address.checked_add(bytes) else { return false };
