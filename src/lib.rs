@@ -27,51 +27,20 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
-pub mod blas;
-pub mod capturing;
-#[allow(unsafe_code)]
-pub mod clock;
-pub mod comm;
-pub mod communicator;
-pub mod copy;
-pub mod device;
+pub mod base;
+pub mod collectives;
 #[allow(unsafe_code)]
 pub mod driver;
 pub mod error;
-pub mod event;
-pub mod event_pool;
 #[allow(unsafe_code)]
 pub mod ffi;
-pub mod fft;
 pub mod graph;
-pub mod green_context;
 pub mod half;
-pub mod handle;
-pub mod handle_pool;
-pub mod jit;
-pub mod kernel;
+pub mod init;
 pub mod memory;
-pub mod nccl;
-pub mod nvtx;
-pub mod packed;
-pub mod peer;
-pub mod process;
-pub mod properties;
-pub mod random;
+pub mod ops;
 pub mod runtime;
 pub mod sanitizer;
-pub mod scratch;
-pub mod solver;
-#[allow(unsafe_code)]
-pub mod stack;
 pub mod status;
-pub mod store;
 pub mod stream;
-pub mod sync_debug;
-pub mod telemetry;
 pub mod temporary;
-pub mod tensor;
-pub mod testing;
-pub mod thread;
-pub mod units;
-pub mod unix_socket;

@@ -13,7 +13,7 @@ mod rank;
 #[path = "group/values.rs"]
 mod values;
 
-use plinth::comm::shared::Group;
+use plinth::collectives::processes::Group;
 use std::{
     io::Read,
     process::{Child, Command, Stdio},

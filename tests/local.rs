@@ -2,18 +2,17 @@
 //! what it should come to. It runs on the kind of device that PLINTH_DEVICE names; without it, on the host device.
 
 use plinth::{
-    comm::{
+    collectives::devices::{
         ReduceOp,
         local::{self, Part},
         tuning::Threshold,
     },
-    copy, device,
     driver::Span,
     memory,
-    runtime::{self, DeviceKind},
+    ops::copy,
+    runtime::{self, DeviceKind, device, tensor::ElementType},
     status::Status,
     stream,
-    tensor::ElementType,
 };
 use std::{
     process::Command,

@@ -5,11 +5,11 @@
 
 use plinth::{
     driver::nvrtc::{self, Request},
-    jit::{layout::Class, parse, scalar::Kind, source::Wanted},
-    status::Status,
-    tensor::ElementType::{
+    ops::jit::{layout::Class, parse, scalar::Kind, source::Wanted},
+    runtime::tensor::ElementType::{
         self, Bf16, Bool, Complex64, Complex128, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64,
     },
+    status::Status,
 };
 use std::{
     path::{Path, PathBuf},

@@ -7,8 +7,8 @@
 //! It runs on the kind of device that PLINTH_DEVICE names; without it, on the host device.
 
 use plinth::ffi::{
-    device, event,
-    event::plinth_event_t,
+    device,
+    event::{self, plinth_event_t},
     plinth_stream_t,
     status::{PLINTH_OK, plinth_last_error},
     stream, testing, version,

@@ -133,4 +133,5 @@ macro_rules! calls {
     };
 }
 
-pub(crate) use {calls, requirement};
+pub(crate) use calls;
+pub(crate) use requirement;

@@ -1,6 +1,6 @@
 //! The driver's stream capture: work that becomes a graph instead of being done.
 
-use super::{Answer, Driver, Graph, GraphNode, Stream, call, graph_node::raw_nodes, types::*, watch};
+use super::{Answer, Driver, Graph, GraphNode, Stream, call, graph_node::raw_nodes, observer, types::*};
 use std::{ffi::c_uint, ptr};
 
 /// What the driver tells of a stream's capture.
@@ -21,7 +21,7 @@ impl Driver {
     pub fn stream_begin_capture(&self, stream: Stream, mode: c_uint) -> Answer<()> {
         // SAFETY: the stream is live, and a wrong mode is answered with a code.
         unsafe { call!(self, cuStreamBeginCapture_v2(stream.raw(), mode)) }?;
-        if let Some(watcher) = watch::watcher() {
+        if let Some(watcher) = observer::watcher() {
             watcher.capture_begun(self, stream, false);
         }
         Ok(())
@@ -50,7 +50,7 @@ impl Driver {
                 )
             )
         }?;
-        if let Some(watcher) = watch::watcher() {
+        if let Some(watcher) = observer::watcher() {
             watcher.capture_begun(self, stream, true);
         }
         Ok(())
@@ -62,7 +62,7 @@ impl Driver {
         // SAFETY: the output is a live local, and the stream is live.
         let ended = unsafe { call!(self, cuStreamEndCapture(stream.raw(), &mut graph)) };
         let ended = ended.map(|()| Graph::found(graph));
-        if let Some(watcher) = watch::watcher() {
+        if let Some(watcher) = observer::watcher() {
             watcher.capture_ended(self, stream, ended.ok());
         }
         ended

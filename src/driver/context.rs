@@ -1,6 +1,6 @@
 //! Contexts: a device's primary context, and which context the calling thread has.
 
-use super::{Answer, Driver, call, types::*, watch};
+use super::{Answer, Driver, call, observer, types::*};
 use std::ptr;
 
 /// A device's primary context, or another that was current when plinth came. Never destroyed by plinth.
@@ -65,7 +65,7 @@ impl Driver {
 
     /// Waits for all work of the calling thread's context.
     pub fn context_synchronize(&self) -> Answer<()> {
-        watch::awaiting(
+        observer::awaiting(
             |watcher| watcher.context_awaited(self),
             // SAFETY: the call takes no arguments.
             || unsafe { call!(self, cuCtxSynchronize()) },

@@ -1,6 +1,6 @@
 //! The driver's events.
 
-use super::{Answer, Driver, Stream, call, codes, types::*, watch};
+use super::{Answer, Driver, Stream, call, codes, observer, types::*};
 use std::{
     ffi::c_uint,
     ptr,
@@ -59,7 +59,7 @@ impl Driver {
     pub fn event_destroy(&self, event: Event) -> Answer<()> {
         // SAFETY: an `Event` is live until this call, after which its owner forgets it.
         unsafe { call!(self, cuEventDestroy_v2(event.raw())) }?;
-        if let Some(watcher) = watch::watcher() {
+        if let Some(watcher) = observer::watcher() {
             watcher.event_ended(event);
         }
         Ok(())
@@ -70,7 +70,7 @@ impl Driver {
     pub fn event_record(&self, event: Event, stream: Stream) -> Answer<()> {
         // SAFETY: both are live objects of the driver's.
         unsafe { call!(self, cuEventRecord(event.raw(), stream.raw())) }?;
-        if let Some(watcher) = watch::watcher() {
+        if let Some(watcher) = observer::watcher() {
             watcher.recorded(self, event, stream, false);
         }
         Ok(())
@@ -80,7 +80,7 @@ impl Driver {
     pub fn event_record_external(&self, event: Event, stream: Stream) -> Answer<()> {
         // SAFETY: both are live objects of the driver's.
         unsafe { call!(self, cuEventRecordWithFlags(event.raw(), stream.raw(), CU_EVENT_RECORD_EXTERNAL)) }?;
-        if let Some(watcher) = watch::watcher() {
+        if let Some(watcher) = observer::watcher() {
             watcher.recorded(self, event, stream, true);
         }
         Ok(())
@@ -99,7 +99,7 @@ impl Driver {
 
     /// Waits until what an event recorded is complete.
     pub fn event_synchronize(&self, event: Event) -> Answer<()> {
-        watch::awaiting(
+        observer::awaiting(
             |watcher| watcher.event_awaited(event),
             // SAFETY: the event is a live object of the driver's.
             || unsafe { call!(self, cuEventSynchronize(event.raw())) },

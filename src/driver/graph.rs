@@ -1,7 +1,7 @@
 //! The driver's graphs, and the executable graphs that are made of them. Their nodes are added in
 //! [`graph_node`](super::graph_node) and looked at in [`graph_view`](super::graph_view).
 
-use super::{Answer, Driver, HostFunction, Stream, call, codes, graph_node::KernelNode, types::*, watch};
+use super::{Answer, Driver, HostFunction, Stream, call, codes, graph_node::KernelNode, observer, types::*};
 use std::{
     ffi::{CStr, c_uint, c_void},
     panic, ptr,
@@ -124,7 +124,7 @@ impl UpdateError {
 }
 
 fn exec_changed(exec: GraphExec) {
-    if let Some(watcher) = watch::watcher() {
+    if let Some(watcher) = observer::watcher() {
         watcher.exec_changed(exec);
     }
 }
@@ -142,7 +142,7 @@ impl Driver {
     pub fn graph_destroy(&self, graph: Graph) -> Answer<()> {
         // SAFETY: the graph is live until this call, after which its owner forgets it.
         unsafe { call!(self, cuGraphDestroy(graph.raw())) }?;
-        if let Some(watcher) = watch::watcher() {
+        if let Some(watcher) = observer::watcher() {
             watcher.graph_ended(graph);
         }
         Ok(())
@@ -154,7 +154,7 @@ impl Driver {
         // SAFETY: the output is a live local, and the graph is live.
         unsafe { call!(self, cuGraphClone(&mut clone, graph.raw())) }?;
         let clone = Graph::found(clone);
-        if let Some(watcher) = watch::watcher() {
+        if let Some(watcher) = observer::watcher() {
             watcher.graph_copied(graph, clone);
         }
         Ok(clone)
@@ -174,7 +174,7 @@ impl Driver {
         // SAFETY: the output is a live local, the graph is live, and wrong flags are answered with a code.
         unsafe { call!(self, cuGraphInstantiateWithFlags(&mut exec, graph.raw(), flags)) }?;
         let exec = GraphExec::found(exec);
-        if let Some(watcher) = watch::watcher() {
+        if let Some(watcher) = observer::watcher() {
             watcher.exec_made(self, exec, graph);
         }
         Ok(exec)
@@ -197,7 +197,7 @@ impl Driver {
     pub fn graph_exec_destroy(&self, exec: GraphExec) -> Answer<()> {
         // SAFETY: the executable graph is live until this call, after which its owner forgets it.
         unsafe { call!(self, cuGraphExecDestroy(exec.raw())) }?;
-        if let Some(watcher) = watch::watcher() {
+        if let Some(watcher) = observer::watcher() {
             watcher.exec_ended(exec);
         }
         Ok(())
@@ -219,7 +219,7 @@ impl Driver {
         // SAFETY: the output is a live local; both graphs are live.
         match unsafe { call!(self, cuGraphExecUpdate_v2(exec.raw(), graph.raw(), &mut info)) } {
             Ok(()) => {
-                if let Some(watcher) = watch::watcher() {
+                if let Some(watcher) = observer::watcher() {
                     watcher.exec_made(self, exec, graph);
                 }
                 Ok(Ok(()))

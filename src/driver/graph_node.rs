@@ -1,6 +1,6 @@
 //! Adding to the driver's graphs: nodes of every type that plinth knows, and edges.
 
-use super::{Answer, Context, Driver, Event, Function, Graph, GraphNode, Span, call, types::*, watch};
+use super::{Answer, Context, Driver, Event, Function, Graph, GraphNode, Span, call, observer, types::*};
 use std::{
     ffi::{c_uint, c_void},
     marker::PhantomData,
@@ -180,13 +180,13 @@ pub(super) fn raw_nodes(nodes: &[GraphNode]) -> *const CUgraphNode {
 }
 
 fn graph_changed(graph: Graph) {
-    if let Some(watcher) = watch::watcher() {
+    if let Some(watcher) = observer::watcher() {
         watcher.graph_changed(graph);
     }
 }
 
 fn event_node_added(graph: Graph, node: GraphNode, event: Event) {
-    if let Some(watcher) = watch::watcher() {
+    if let Some(watcher) = observer::watcher() {
         watcher.graph_changed(graph);
         watcher.event_node_added(graph, node, event);
     }

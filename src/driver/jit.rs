@@ -111,7 +111,7 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jit::scalar;
+    use crate::ops::jit::scalar;
 
     #[test]
     fn the_largest_launch_has_room() {

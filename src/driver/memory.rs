@@ -1,6 +1,6 @@
 //! Memory as the driver sees it: allocations, copies and fills, and what a pointer is.
 
-use super::{Answer, Context, Driver, Stream, call, types::*, watch};
+use super::{Answer, Context, Driver, Stream, call, observer, types::*};
 use std::{
     ffi::{c_int, c_uint, c_void},
     ptr,
@@ -116,7 +116,7 @@ impl Driver {
         let mut address = 0;
         // SAFETY: the output is a live local.
         unsafe { call!(self, cuMemAlloc_v2(&mut address, bytes)) }?;
-        watch::fresh(address, bytes as u64);
+        observer::fresh(address, bytes as u64);
         Ok(address)
     }
 
@@ -131,7 +131,7 @@ impl Driver {
         let mut pointer: *mut c_void = ptr::null_mut();
         // SAFETY: the output is a live local.
         unsafe { call!(self, cuMemHostAlloc(&mut pointer, bytes, CU_MEMHOSTALLOC_PORTABLE)) }?;
-        watch::fresh(pointer as u64, bytes as u64);
+        observer::fresh(pointer as u64, bytes as u64);
         Ok(pointer as u64)
     }
 
@@ -158,7 +158,7 @@ impl Driver {
         let mut address = 0;
         // SAFETY: the output is a live local.
         unsafe { call!(self, cuMemAllocManaged(&mut address, bytes, CU_MEM_ATTACH_GLOBAL)) }?;
-        watch::fresh(address, bytes as u64);
+        observer::fresh(address, bytes as u64);
         Ok(address)
     }
 

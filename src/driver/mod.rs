@@ -1,7 +1,7 @@
 //! The gate to the device: nothing else in the tree calls CUDA.
 //!
 //! [`table`] lists the driver calls once. Three providers fill it: [`cuda`] from libcuda at run time, [`host`] with
-//! the built-in CPU device, and [`faulty`], which stands in front of either and makes the n-th call fail.
+//! the built-in CPU device, and [`fault_injection`], which stands in front of either and makes the n-th call fail.
 //!
 //! Around the table, [`Driver`] gives the core safe methods, a file a noun. They are safe because what they take can
 //! only be made here: a [`Stream`], [`Event`], [`Context`] or [`Function`] comes from the driver itself, or through an
@@ -19,7 +19,7 @@ pub mod cufft;
 pub mod cusolver;
 mod device;
 mod event;
-pub mod faulty;
+pub mod fault_injection;
 mod graph;
 mod graph_node;
 mod graph_view;
@@ -38,6 +38,7 @@ pub mod memory_pool;
 pub mod nccl;
 pub mod nvrtc;
 pub mod nvtx;
+pub mod observer;
 mod pages;
 pub mod permutation;
 pub mod plugin;
@@ -50,7 +51,6 @@ pub mod table;
 pub mod types;
 pub mod user;
 mod virtual_memory;
-pub mod watch;
 
 pub use capture::CaptureInfo;
 pub use context::Context;
@@ -101,7 +101,7 @@ pub struct Driver {
 impl Driver {
     /// The driver of `kind` over `table`. With `faulty`, calls are counted and can be made to fail.
     pub fn new(kind: Kind, table: Table, faulty: bool) -> Self {
-        Driver { table: if faulty { faulty::wrap(table) } else { table }, kind, faulty }
+        Driver { table: if faulty { fault_injection::wrap(table) } else { table }, kind, faulty }
     }
 
     /// Which kind of device this drives.

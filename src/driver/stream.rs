@@ -1,6 +1,6 @@
 //! The driver's streams.
 
-use super::{Answer, Context, Driver, Event, call, codes, types::*, watch};
+use super::{Answer, Context, Driver, Event, call, codes, observer, types::*};
 use std::{
     ffi::{c_int, c_uint, c_void},
     panic::{self, AssertUnwindSafe},
@@ -142,7 +142,7 @@ impl Driver {
 
     /// Waits until all work of a stream is done.
     pub fn stream_synchronize(&self, stream: Stream) -> Answer<()> {
-        watch::awaiting(
+        observer::awaiting(
             |watcher| watcher.stream_awaited(self, stream),
             // SAFETY: the stream is live.
             || unsafe { call!(self, cuStreamSynchronize(stream.raw())) },
@@ -154,7 +154,7 @@ impl Driver {
     pub fn stream_wait_event(&self, stream: Stream, event: Event, flags: c_uint) -> Answer<()> {
         // SAFETY: both are live objects of the driver's.
         unsafe { call!(self, cuStreamWaitEvent(stream.raw(), event.raw(), flags)) }?;
-        if let Some(watcher) = watch::watcher() {
+        if let Some(watcher) = observer::watcher() {
             watcher.waits(self, stream, event, flags == CU_EVENT_WAIT_EXTERNAL);
         }
         Ok(())

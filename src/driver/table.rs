@@ -43,12 +43,12 @@ macro_rules! provided {
             }
         }
 
-        /// Calls that count themselves and fail on request; see [`crate::driver::faulty`].
+        /// Calls that count themselves and fail on request; see [`crate::driver::fault_injection`].
         #[allow(non_snake_case)]
         mod faulty {
             use super::*;
             $( pub unsafe extern "C" fn $name($( $arg: $ty ),*) -> Code {
-                match crate::driver::faulty::enter(Call::$name) {
+                match crate::driver::fault_injection::enter(Call::$name) {
                     Ok(inner) => {
                         // SAFETY: the arguments are the caller's own, passed on unchanged to the call that the
                         // caller meant.

@@ -5,7 +5,7 @@
 //! is not one, with a code, and no memory of the host is ever touched through them: that is why these calls are safe. What
 //! can go wrong goes wrong on the device, where work that still uses an unmapped address is lost.
 
-use super::{Answer, Driver, call, types::*, watch};
+use super::{Answer, Driver, call, observer, types::*};
 use cudarc::driver::sys::CUmemAccess_flags;
 use std::ffi::c_int;
 
@@ -73,7 +73,7 @@ impl Driver {
         let mut address = 0;
         // SAFETY: the output is a live local; sizes that make no sense are answered with a code.
         unsafe { call!(self, cuMemAddressReserve(&mut address, bytes as usize, alignment as usize, 0, 0)) }?;
-        watch::fresh(address, bytes);
+        observer::fresh(address, bytes);
         Ok(address)
     }
 
@@ -107,7 +107,7 @@ impl Driver {
     pub fn memory_unmap(&self, address: u64, bytes: u64) -> Answer<()> {
         // SAFETY: see the module's comment.
         unsafe { call!(self, cuMemUnmap(address, bytes as usize)) }?;
-        if let Some(watcher) = watch::watcher() {
+        if let Some(watcher) = observer::watcher() {
             watcher.unmapped(address, bytes);
         }
         Ok(())

@@ -1,9 +1,8 @@
 //! Handles of cuBLAS, cuBLASLt and cuSOLVER, as C sees them.
 
 use crate::{
-    blas,
     ffi::{Output, guard::guard, status::plinth_status_t},
-    solver,
+    ops::{blas, solver},
 };
 use std::ffi::c_void;
 

@@ -1,9 +1,9 @@
 //! torch.cuda.comm, as C sees it.
 
 use crate::{
-    comm::{
+    collectives::devices::{
         broadcast, exchange, host,
-        output::Output as Target,
+        outputs::Output as Target,
         reduce,
         tuning::{self, Threshold},
     },
@@ -15,11 +15,13 @@ use crate::{
         status::plinth_status_t,
         tensor::{CPU, CUDA, CUDA_HOST, CUDA_MANAGED, DLDataType, DLDevice, DLTensor, device_number, laid_out},
     },
-    runtime,
+    runtime::{
+        self,
+        tensor::{ElementType, Tensor},
+        thread,
+    },
     status::Status,
     stream,
-    tensor::{ElementType, Tensor},
-    thread,
 };
 
 /// Sums are in the order of the tensors; those of 16-bit floats are made in float32 and rounded once, at the end. Only where

@@ -1,7 +1,7 @@
 //! Communicators, as C sees them.
 
 use crate::{
-    communicator::{self, Options, engine::Choice, group},
+    collectives::communicator::{self, Options, engine::Choice, group},
     driver::nccl::ID_BYTES,
     error::{Error, Result},
     ffi::{Output, guard::guard, null, plinth_stream_t, status::plinth_status_t},
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn plinth_communicator_init_all(
         if devices.is_null() || communicators.is_null() {
             return Err(null(if devices.is_null() { "devices" } else { "communicators" }));
         }
-        if count == 0 || count > crate::thread::MAX_DEVICES {
+        if count == 0 || count > crate::runtime::thread::MAX_DEVICES {
             return Err(invalid(format!("a communicator of {count} devices cannot be")));
         }
         // SAFETY: the caller passes `count` numbers, and NULL or options.

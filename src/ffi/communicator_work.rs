@@ -1,8 +1,10 @@
 //! What the ranks of a communicator do together, as C sees it.
 
 use crate::{
-    comm::ReduceOp,
-    communicator::{self, Share, group, operation::Kind},
+    collectives::{
+        communicator::{self, Share, group, operation::Kind},
+        devices::ReduceOp,
+    },
     driver::Span,
     error::{Error, Result},
     ffi::{

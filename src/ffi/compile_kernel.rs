@@ -13,7 +13,7 @@ use crate::{
         string,
         tensor::{CUDA, CUDA_HOST, CUDA_MANAGED, DLTensor, laid_out},
     },
-    jit::kernel::{self, Attributes, Source},
+    ops::jit::kernel::{self, Attributes, Source},
     sanitizer::{self, Kind, Operand},
     status::Status,
 };

@@ -3,7 +3,7 @@
 use crate::{
     error::{Error, Result},
     ffi::{Output, guard::guard, null, span, status::plinth_status_t, tensor::DLDataType},
-    fft::{
+    ops::fft::{
         self,
         params::{Params, Transform},
         plan::{FORWARD, INVERSE},

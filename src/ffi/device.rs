@@ -1,14 +1,15 @@
 //! Devices, as C sees them.
 
 use crate::{
-    device,
     ffi::{
         Output,
         guard::{self, guard},
         null, owned_text,
         status::plinth_status_t,
     },
-    kernel, memory, peer, runtime,
+    memory::{self, peer},
+    runtime::{self, device},
+    stream::kernel,
 };
 use std::ffi::{c_char, c_void};
 

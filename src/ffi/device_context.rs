@@ -1,9 +1,9 @@
 //! torch's `device` and `device_of` contexts, as pairs of calls.
 
 use crate::{
-    device,
     ffi::{Output, guard::guard, status::plinth_status_t},
     memory,
+    runtime::device,
 };
 use std::ffi::c_void;
 

@@ -2,8 +2,8 @@
 
 use crate::{
     error::Result,
-    event,
     ffi::{Output, guard::guard, null, plinth_stream_t, status::plinth_status_t},
+    stream::event,
 };
 use std::ffi::c_void;
 

@@ -4,7 +4,7 @@ use crate::{
     driver::random::PhiloxState,
     error::{Error, Result},
     ffi::{Output, guard::guard, null, status::plinth_status_t},
-    random::{
+    ops::random::{
         generator::{self, STATE_BYTES},
         seed,
     },

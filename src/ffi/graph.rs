@@ -12,7 +12,7 @@ use crate::{
         status::{PLINTH_OK, plinth_status_t},
         stream::plinth_stream_context_t,
     },
-    graph::{self, capture::Mode, context::Block, turn::Overlap},
+    graph::{self, capture::Mode, context::Block, replay_order::Overlap},
     memory::PoolId,
     status::Status,
     stream::Saved,

@@ -12,8 +12,8 @@ use crate::{
         tensor::{DLTensor, described, tensor, to_c as tensor_to_c},
     },
     graph::callable::{self, Callable},
+    runtime::tensor::Tensor,
     status::Status,
-    tensor::Tensor,
 };
 use std::ffi::c_void;
 

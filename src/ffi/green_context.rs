@@ -3,7 +3,7 @@
 use crate::{
     error::Result,
     ffi::{CUstream_st, Output, guard::guard, null, plinth_stream_t, status::plinth_status_t},
-    green_context,
+    ops::green_context,
 };
 use std::ffi::c_void;
 

@@ -6,9 +6,9 @@
 use crate::{
     error::{Error, Result},
     ffi::status::{PLINTH_OK, plinth_status_t},
-    nvtx,
+    ops::nvtx,
+    runtime::thread,
     status::Status,
-    thread,
 };
 use std::{
     any::Any,
@@ -114,7 +114,7 @@ pub fn last_driver_code() -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process;
+    use crate::init::process;
     use std::ffi::CStr;
 
     fn message() -> String {

@@ -5,7 +5,7 @@ use crate::{
     ffi::{Output, guard::guard, owned_text, properties::write_growable, status::plinth_status_t},
     memory::{
         self,
-        pinned::figures::{HostStats, Times},
+        pinned::stats::{HostStats, Times},
         stats::Stat,
     },
     status::Status,

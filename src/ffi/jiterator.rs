@@ -11,12 +11,12 @@ use crate::{
         string,
         tensor::{DLDataType, DLTensor, tensor},
     },
-    jit::{
+    ops::jit::{
         function::{self, MOST_TENSORS},
         scalar::{Kind, MOST, Named, Value},
     },
+    runtime::tensor::Tensor,
     status::Status,
-    tensor::Tensor,
 };
 use std::{
     ffi::{CStr, c_char},

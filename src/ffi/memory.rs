@@ -1,10 +1,10 @@
 //! Memory from the driver, copies and fills, as C sees them.
 
 use crate::{
-    copy::{self, Pattern},
     error::Error,
     ffi::{Output, guard::guard, null, plinth_stream_t, span, status::plinth_status_t},
     memory,
+    ops::copy::{self, Pattern},
     status::Status,
 };
 use std::ffi::c_void;

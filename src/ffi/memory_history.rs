@@ -3,8 +3,12 @@
 use crate::{
     error::Result,
     ffi::{
-        CUstream_st, Output, guard, guard::guard, null, owned_text, plinth_stream_t, pool::plinth_pool_id_t,
-        status::plinth_status_t, string,
+        CUstream_st, Output,
+        guard::{self, guard},
+        null, owned_text, plinth_stream_t,
+        pool::plinth_pool_id_t,
+        status::plinth_status_t,
+        string,
     },
     memory::{
         callbacks::Callback,

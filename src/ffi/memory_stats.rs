@@ -6,8 +6,9 @@ use crate::{
         status::plinth_status_t,
     },
     memory::{
-        self, figures,
+        self,
         stats::{ByPool, Stat, Stats},
+        stats_queries,
     },
     runtime, stream,
 };
@@ -246,7 +247,7 @@ pub unsafe extern "C" fn plinth_memory_stats_as_json(
     guard(|| {
         // SAFETY: the caller passes NULL or a place for the pointer.
         let text = unsafe { Output::new(text, "text") }?;
-        text.set(owned_text(&figures::json(&memory::stats(device)?, nested))?);
+        text.set(owned_text(&stats_queries::json(&memory::stats(device)?, nested))?);
         Ok(())
     })
 }

@@ -1,7 +1,10 @@
 //! torch.cuda.nccl, as C sees it.
 
 use crate::{
-    communicator::{self, Options, group},
+    collectives::{
+        communicator::{self, Options, group},
+        nccl::{self, Means},
+    },
     driver,
     error::{Error, Result},
     ffi::{
@@ -13,11 +16,8 @@ use crate::{
         status::plinth_status_t,
         tensor::{DLTensor, tensor},
     },
-    nccl::{self, Means},
-    runtime,
+    runtime::{self, tensor::Tensor, thread::MAX_DEVICES},
     status::Status,
-    tensor::Tensor,
-    thread::MAX_DEVICES,
 };
 
 /// The tensors that C describes.

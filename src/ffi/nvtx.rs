@@ -1,7 +1,6 @@
 //! Ranges and marks for profilers, as C sees them.
 
 use crate::{
-    device,
     driver::{
         HostFunction,
         nvtx::{Annotation, Domain},
@@ -13,9 +12,9 @@ use crate::{
         null, plinth_stream_t,
         status::plinth_status_t,
     },
-    nvtx,
+    ops::nvtx,
+    runtime::{device, thread},
     status::Status,
-    thread,
 };
 use std::ffi::{CStr, c_char, c_void};
 

@@ -7,7 +7,8 @@ use crate::{
     driver::Stream,
     ffi::{guard::guard, plinth_stream_t, pool::plinth_pool_id_t},
     memory::{self, route::Who},
-    runtime, stream, thread,
+    runtime::{self, thread},
+    stream,
 };
 use std::ffi::{c_int, c_void};
 

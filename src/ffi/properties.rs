@@ -3,8 +3,7 @@
 use crate::{
     error::Error,
     ffi::{guard::guard, null, status::plinth_status_t},
-    properties::Properties,
-    runtime,
+    runtime::{self, properties::Properties},
     status::Status,
 };
 use std::{

@@ -9,11 +9,11 @@ use crate::{
         status::plinth_status_t,
         tensor::{DLTensor, tensor},
     },
-    random::{
+    ops::random::{
         distribution::{self, Plan},
         fill, integers, permutation,
     },
-    tensor::ElementType,
+    runtime::tensor::ElementType,
 };
 
 /// Fills the tensor at a pointer as a plan for its type says.

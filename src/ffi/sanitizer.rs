@@ -8,7 +8,10 @@ use crate::{
     },
     graph::node,
     runtime,
-    sanitizer::{self, Conflict, Kind, Mode, Operand, Report, report::Missing, report::Side},
+    sanitizer::{
+        self, Conflict, Kind, Mode, Operand, Report,
+        report::{Missing, Side},
+    },
     status::Status,
     stream,
 };

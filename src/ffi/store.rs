@@ -1,11 +1,10 @@
 //! Stores, as C sees them.
 
 use crate::{
-    communicator,
+    collectives::{communicator, store},
     error::{Error, Result},
     ffi::{Output, communicator::PLINTH_UNIQUE_ID_SIZE, guard::guard, null, status::plinth_status_t, string},
     status::Status,
-    store,
 };
 use std::{
     ffi::{c_char, c_void},

@@ -4,9 +4,8 @@ use crate::{
     driver::{self, HostFunction},
     error::{Error, Result},
     ffi::{CUstream_st, Output, guard::guard, null, plinth_stream_t, status::plinth_status_t},
-    kernel,
     status::Status,
-    stream::{self, Saved},
+    stream::{self, Saved, kernel},
 };
 use std::ffi::c_void;
 

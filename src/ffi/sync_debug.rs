@@ -3,8 +3,8 @@
 use crate::{
     error::Error,
     ffi::{Output, guard::guard, status::plinth_status_t},
+    runtime::sync_debug::{self, Mode},
     status::Status,
-    sync_debug::{self, Mode},
 };
 use std::ffi::{CString, c_char, c_void};
 

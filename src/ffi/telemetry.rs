@@ -3,8 +3,8 @@
 use crate::{
     error::{Error, Result},
     ffi::{Output, guard::guard, null, owned_text, status::plinth_status_t},
+    ops::telemetry::{self, Reading, Telemetry, sampler},
     status::Status,
-    telemetry::{self, Reading, Telemetry, sampler},
 };
 use std::{ffi::c_char, mem::offset_of, ptr, time::Duration};
 

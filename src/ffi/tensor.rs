@@ -5,8 +5,8 @@ use crate::{
     driver::Span,
     error::{Error, Result},
     ffi::null,
+    runtime::tensor::{ElementType, Tensor},
     status::Status,
-    tensor::{ElementType, Tensor},
 };
 use std::ffi::c_void;
 

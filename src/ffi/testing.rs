@@ -9,7 +9,8 @@ use crate::{
         status::plinth_status_t,
         string,
     },
-    memory, testing,
+    init::testing,
+    memory,
 };
 use std::{
     ffi::{c_char, c_void},

@@ -8,9 +8,9 @@ use crate::{
         guard::{self, guard},
         status::plinth_status_t,
     },
+    init::testing,
     runtime::{self, DeviceKind},
     status::Status,
-    testing,
 };
 use std::ffi::c_char;
 

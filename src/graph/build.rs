@@ -3,17 +3,16 @@
 //! A built graph is one that kept its nodes, so nodes can be added to a captured one just so. What is added is in the replays
 //! after the graph is instantiated next.
 
-use super::{Body, Ready, Stage, destroy_native, insert, kept::Kept, lock, parts::Parts};
+use super::{Body, Ready, Stage, destroy_native, graph_resources::Kept, insert, lock, parts::Parts};
 use crate::{
-    copy,
+    base::units::Bytes,
     driver::{Context as DriverContext, Driver, FillNode, Graph, GraphNode, KernelNode, NodeFunction, Span},
     error::{Context, Error, Result},
-    event,
     memory::pool,
+    ops::copy,
     runtime::{self, Runtime},
     status::Status,
-    stream,
-    units::Bytes,
+    stream::{self, event},
 };
 use std::sync::Arc;
 

@@ -6,18 +6,15 @@
 
 use super::{capture::Mode, context};
 use crate::{
-    capturing, copy,
+    base::handle::{HandleTable, Kind},
     driver::{Span, types::CU_STREAM_PER_THREAD},
     error::{Context, Error, Result},
-    handle::{HandleTable, Kind},
     memory::{self, PoolId, pool},
-    runtime::{self, Runtime},
+    ops::copy,
+    runtime::{self, Runtime, sync_debug, tensor::Tensor, thread},
     sanitizer,
     status::Status,
-    stream::{self, Stream},
-    sync_debug,
-    tensor::Tensor,
-    thread,
+    stream::{self, Stream, capture_lock},
 };
 use parking_lot::Mutex;
 
@@ -356,7 +353,7 @@ impl Body {
     fn follow(&mut self) -> Result<Stream> {
         let runtime = runtime::ready()?;
         let stream = stream::current_on(runtime, self.device)?;
-        let _held = capturing::hold_off();
+        let _held = capture_lock::hold_off();
         if stream::is_capturing_checked(runtime, stream)? {
             return Err(Error::new(Status::CAPTURE_FORBIDS, "the current stream is capturing"));
         }

@@ -1,16 +1,14 @@
 //! Capturing: from the begin to the end in one stream, or to where it is given up.
 
-use super::{Body, Ready, Stage, destroy_native, kept::Kept, lock, parts::Parts, replay, turn};
+use super::{Body, Ready, Stage, destroy_native, graph_resources::Kept, lock, parts::Parts, replay, replay_order};
 use crate::{
-    capturing,
     driver::{self, Driver, Failure, codes, types::*},
     error::{Context, Error, Result},
     memory::{PoolId, pool},
-    random::{generator, seed},
-    runtime::{self, Runtime},
+    ops::random::{generator, seed},
+    runtime::{self, Runtime, thread},
     status::Status,
-    stream::{self, Stream},
-    thread,
+    stream::{self, Stream, capture_lock},
 };
 use std::sync::Arc;
 
@@ -94,8 +92,8 @@ impl Body {
             states.push(generator::get(seed::default_generator(device.ordinal as i32)?)?);
         }
         let kept = Kept::new(device, stream, pool, states)?;
-        turn::keep_marks(runtime, stream).context(|| "marking the end of the stream's replays")?;
-        capturing::begin(|| {
+        replay_order::keep_marks(runtime, stream).context(|| "marking the end of the stream's replays")?;
+        capture_lock::begin(|| {
             if fills_body {
                 self.ready("the capture")?.begin_capture_of_body(runtime, stream, mode.native())
             } else {
@@ -244,7 +242,7 @@ impl Capture {
 
     /// The stream captures no more.
     fn close(&mut self, runtime: &Runtime) {
-        capturing::end();
+        capture_lock::end();
         self.kept.end(runtime, self.id);
     }
 

@@ -1,13 +1,17 @@
 //! Conditional nodes: parts of a graph that are carried out, or carried out again, as the device decides while it runs.
 
-use super::{Ready, build, build::Place, lock, parts::Parts};
+use super::{
+    Ready,
+    build::{self, Place},
+    lock,
+    parts::Parts,
+};
 use crate::{
     driver::{Conditional, ConditionalKind, GraphNode, Span},
     error::{Context, Error, Result},
-    kernel::Kernel,
     runtime, sanitizer,
     status::Status,
-    stream,
+    stream::{self, kernel::Kernel},
 };
 use parking_lot::Mutex;
 use std::{collections::HashMap, sync::Arc};

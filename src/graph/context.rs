@@ -1,12 +1,11 @@
 //! A capture as a block of a program: what `torch.cuda.graph` does at its begin and its end.
 
-use super::{capture, capture::Mode};
+use super::capture::{self, Mode};
 use crate::{
     error::{Context, Result},
     memory::{self, PoolId},
-    runtime::{self, Runtime},
+    runtime::{self, Runtime, sync_debug},
     stream::{self, Saved},
-    sync_debug,
 };
 use once_cell::sync::OnceCell;
 

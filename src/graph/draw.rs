@@ -2,11 +2,11 @@
 
 use super::lock;
 use crate::{
+    base::units::Bytes,
     driver::{Driver, Graph, GraphNode, NodeType, types::CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE},
     error::{Context, Error, Result},
     runtime,
     status::Status,
-    units::Bytes,
 };
 use std::{collections::HashMap, ffi::CString, fmt::Write, os::unix::ffi::OsStrExt, path::Path};
 

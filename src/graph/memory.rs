@@ -4,7 +4,7 @@ use super::lock;
 use crate::{
     error::{Context, Result},
     memory::{self, PoolId, pool, trackers},
-    runtime, sync_debug,
+    runtime::{self, sync_debug},
 };
 
 /// The bytes that are allocated and held in a graph's pool, on all devices.

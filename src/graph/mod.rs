@@ -2,7 +2,7 @@
 //!
 //! A [`capture`] begins in the thread's current stream and ends in it. Meanwhile the memory that its streams ask for comes
 //! from the graph's pool, and its random numbers have their place in the graph instead of in a sequence: both are
-//! [`kept`] for the replays. A [`replay`] is one launch in the thread's current stream; [`turn`] keeps graphs of one pool from
+//! [`graph_resources`] for the replays. A [`replay`] is one launch in the thread's current stream; [`replay_order`] keeps graphs of one pool from
 //! running at once. [`context`] is a capture as a block of a program, [`memory`] what the pool of a graph holds, and how it
 //! sleeps; [`draw`] and [`update`] look at a graph's nodes and change what it does.
 //!
@@ -18,31 +18,30 @@ pub mod capture;
 pub mod condition;
 pub mod context;
 pub mod draw;
-pub mod keeping;
-pub mod kept;
+pub mod graph_resources;
 pub mod memory;
 pub mod node;
 pub mod parts;
 pub mod replay;
+pub mod replay_order;
 pub mod times;
-pub mod turn;
 pub mod update;
 
 use crate::{
+    base::handle::{HandleTable, Kind},
     driver,
     error::{Context, Error, Result},
-    handle::{HandleTable, Kind},
     memory::PoolId,
-    random::generator::{self, State},
+    ops::random::generator::{self, State},
     runtime::{self, Runtime},
     status::Status,
 };
 use capture::Capture;
-use kept::Kept;
+use graph_resources::Kept;
 use parking_lot::{Mutex, MutexGuard};
 use parts::Parts;
+use replay_order::Overlap;
 use std::sync::Arc;
-use turn::Overlap;
 
 /// The nodes stay after the end of the capture, and the program says when the graph is made ready.
 pub const KEEP_GRAPH: u32 = 1;

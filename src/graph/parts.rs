@@ -3,7 +3,7 @@
 //! A node is the driver's own pointer, so that programs can give it to CUDA. One that comes from a program is looked up among
 //! the graph's nodes before it is used, and never followed.
 
-use super::{Body, GRAPHS, Ready, Stage, condition, kept::Kept, lock, turn::Shared};
+use super::{Body, GRAPHS, Ready, Stage, condition, graph_resources::Kept, lock, replay_order::Shared};
 use crate::{
     driver::{self, GraphNode},
     error::{Context, Error, Result},

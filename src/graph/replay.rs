@@ -1,15 +1,13 @@
 //! Replaying: one launch in the thread's current stream, and what has to be done before the first.
 
-use super::{Body, Ready, destroy_exec, lock, turn::Overlap};
+use super::{Body, Ready, destroy_exec, lock, replay_order::Overlap};
 use crate::{
-    capturing,
     driver::{self, GraphExec, types::*},
     error::{Context, Error, Result},
-    runtime::{self, Runtime},
+    runtime::{self, Runtime, thread},
     sanitizer,
     status::Status,
-    stream::{self, Stream},
-    thread,
+    stream::{self, Stream, capture_lock},
 };
 
 /// What torch makes its graphs ready with: memory that the graph allocates by nodes is freed when it is launched again, and
@@ -97,7 +95,7 @@ impl Ready {
     pub(super) fn run(&self, runtime: &Runtime, exec: GraphExec, overlap: Overlap) -> Result<()> {
         let kept = &*self.kept;
         let raw = thread::stream(kept.device);
-        if capturing::any() {
+        if capture_lock::any() {
             refuse_capturing(runtime, raw, kept.device)?;
         }
         if self.parts.has_more() {

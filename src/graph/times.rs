@@ -3,15 +3,13 @@
 //! A copy of the graph is made serial: its nodes one after the other, in an order that their dependencies allow, with the
 //! recording of an event before, between and behind them. That is replayed, and the events tell the times.
 
-use super::{Ready, destroy_exec, destroy_native, draw, lock, replay, turn::Overlap};
+use super::{Ready, destroy_exec, destroy_native, draw, lock, replay, replay_order::Overlap};
 use crate::{
-    device::Device,
     driver::{Driver, Event, Graph, GraphExec, GraphNode, NodeType},
     error::{Context, Error, Result},
-    event_pool,
-    runtime::{self, Runtime},
+    runtime::{self, Runtime, device::Device, sync_debug},
     status::Status,
-    stream, sync_debug,
+    stream::{self, event_pool},
 };
 use std::{
     cmp::Reverse,

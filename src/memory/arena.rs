@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     driver::{Event, Stream},
-    thread,
+    runtime::thread,
 };
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;

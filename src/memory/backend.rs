@@ -8,44 +8,41 @@
 //! The backend is chosen with the first request and stays, but that caching may be switched off and on.
 
 mod asynchronous;
-mod book;
 mod debug;
 mod pluggable;
+mod registry;
 mod uncached;
 
 pub use asynchronous::DevicePool;
-pub use book::{check as check_book, totals};
 pub use pluggable::{allocator_of, create, destroy, set_hooks};
+pub use registry::{check as check_book, totals};
 
 use super::{
     arena::Use,
     callbacks,
     config::{self, Config},
-    gauge,
     grow::Request,
     pool::PoolId,
     route,
     space::round,
+    stats_aggregation,
 };
 use crate::{
-    capturing,
-    device::Device,
+    base::units::Bytes,
     driver::{
-        Segment, Stream,
+        Segment, Stream, observer,
         plugin::Plugin,
         types::{CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_PER_THREAD},
-        watch,
     },
     error::{Context, Error, Result},
-    runtime::Runtime,
+    runtime::{Runtime, device::Device, thread},
     sanitizer,
     status::Status,
-    thread,
-    units::Bytes,
+    stream::capture_lock,
 };
-use book::Block;
 use once_cell::sync::OnceCell;
 use parking_lot::{Mutex, ReentrantMutex};
+use registry::Block;
 use std::{
     cell::Cell,
     ffi::CStr,
@@ -222,7 +219,7 @@ impl Place<'_> {
         }
         self.device.with_context(&self.runtime.driver, |driver| {
             // The driver's own allocation belongs to the capture that its stream is in.
-            let _held = (kind == Kind::Async).then(capturing::hold_off);
+            let _held = (kind == Kind::Async).then(capture_lock::hold_off);
             self.check_capture(kind)?;
             driver.with_relaxed_capture(|| match kind {
                 Kind::Async => asynchronous::alloc(self),
@@ -256,7 +253,7 @@ impl Place<'_> {
         }
         made.ok_or_else(|| {
             memory.ooms.one();
-            let shortage = gauge::shortage_elsewhere(self.runtime, device, request);
+            let shortage = stats_aggregation::shortage_elsewhere(self.runtime, device, request);
             callbacks::observe(device.ordinal, request.requested, shortage.total, shortage.free);
             Error::new(Status::OUT_OF_MEMORY, shortage.to_string())
         })
@@ -281,7 +278,7 @@ pub fn alloc(kind: Kind, runtime: &'static Runtime, number: i32, stream: Stream,
         config: &config,
         request: Request { size, requested: bytes },
     };
-    let (address, owner) = watch::unseen(|| place.alloc(kind))?;
+    let (address, owner) = observer::unseen(|| place.alloc(kind))?;
     let block = Block { owner, own: place.own_use(), size, requested: bytes, uses: Vec::new() };
     if sanitizer::is_on() {
         // The driver waited for the device when it got this memory back, whoever had it then.
@@ -290,14 +287,14 @@ pub fn alloc(kind: Kind, runtime: &'static Runtime, number: i32, stream: Stream,
         }
         sanitizer::allocated(block.owned(address));
     }
-    book::enter(address, block, device);
+    registry::enter(address, block, device);
     Ok(address)
 }
 
 /// Frees a block of a backend's; `None` if there is none at this address.
 #[cold]
 pub fn free(address: u64) -> Option<Result<()>> {
-    let block = book::leave(address)?;
+    let block = registry::leave(address)?;
     let Some(runtime) = crate::runtime::usable() else {
         // The process is exiting, and its memory goes with it.
         return Some(Ok(()));
@@ -305,7 +302,7 @@ pub fn free(address: u64) -> Option<Result<()>> {
     if sanitizer::is_on() {
         sanitizer::freed(block.owned(address));
     }
-    Some(watch::unseen(|| {
+    Some(observer::unseen(|| {
         let later = finish_later(runtime);
         give_back(runtime, address, block).and(later)
     }))
@@ -342,7 +339,7 @@ fn finish_later(runtime: &Runtime) -> Result<()> {
 /// Notes that a stream uses a block of a backend's. Whether there is one at this address.
 #[cold]
 pub fn record_stream(address: u64, wanted: Use) -> bool {
-    let plugin = book::with(address, |block| {
+    let plugin = registry::with(address, |block| {
         if sanitizer::is_on() {
             sanitizer::recorded(block.owned(address), wanted.stream, wanted.device);
         }
@@ -363,19 +360,19 @@ pub fn record_stream(address: u64, wanted: Use) -> bool {
 
 /// Where the block of a backend's at an address begins, and its bytes.
 pub fn block_at(address: u64) -> Option<(u64, u64)> {
-    let found = book::with(address, |block| block.size);
+    let found = registry::with(address, |block| block.size);
     let told = plugin().and_then(|plugin| plugin.base(address));
     told.or(found.map(|size| (address, size)))
 }
 
 /// Whether an address is that of a block of a backend's.
 pub fn has(address: u64) -> bool {
-    book::with(address, |_| ()).is_some()
+    registry::with(address, |_| ()).is_some()
 }
 
 /// The block of a backend's that an address lies in: where it begins, and its bytes.
 pub fn around(address: u64) -> Option<(u64, u64)> {
-    book::around(address)
+    registry::around(address)
 }
 
 /// Gives back to the driver what the backend in use keeps.

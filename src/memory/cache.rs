@@ -3,15 +3,14 @@
 use super::{
     arena::{Arena, Leaving, Mark},
     device_memory::Method,
-    loans,
+    external_segments,
     mapped::Backing,
-    marks,
+    stream_events,
 };
 use crate::{
-    device::Device,
     driver::types::CU_STREAM_CAPTURE_STATUS_NONE,
     error::{Error, Result},
-    runtime::Runtime,
+    runtime::{Runtime, device::Device},
 };
 use std::time::{Duration, Instant};
 
@@ -59,7 +58,7 @@ pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later:
 
 /// The same, until no more than `least` bytes of the device are held.
 fn release_down_to(runtime: &Runtime, device: &Device, arena: &'static Arena, later: bool, least: u64) -> Result<()> {
-    marks::reap(runtime, device, arena, false);
+    stream_events::reap(runtime, device, arena, false);
     if !arena.may_move() {
         return Ok(());
     }
@@ -79,8 +78,8 @@ fn release_down_to(runtime: &Runtime, device: &Device, arena: &'static Arena, la
     if spares.is_empty() {
         return Ok(());
     }
-    let idle = marks::is_idle(runtime, arena);
-    let can_wait = later && marks::can_mark(runtime, arena);
+    let idle = stream_events::is_idle(runtime, arena);
+    let can_wait = later && stream_events::can_mark(runtime, arena);
     if !idle && !can_wait {
         return Ok(());
     }
@@ -98,7 +97,7 @@ fn release_down_to(runtime: &Runtime, device: &Device, arena: &'static Arena, la
             physical: Some(lifted.physical),
             mark: Mark::Unmarked(arena.own_use()),
         };
-        outcome = outcome.and(marks::leave(runtime, device, arena, leaving, idle));
+        outcome = outcome.and(stream_events::leave(runtime, device, arena, leaving, idle));
     }
     outcome
 }
@@ -129,7 +128,7 @@ fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, l
         let freed = match backing {
             Backing::Segment(segment) => runtime.driver.segment_free(segment),
             _ => {
-                loans::give_back(spare.address);
+                external_segments::give_back(spare.address);
                 Ok(())
             }
         };
@@ -179,7 +178,9 @@ pub fn empty_arenas(
                 let _growing = arena.growth.lock();
                 outcome = outcome.and(release(runtime, device, arena, true));
             }
-            while arenas.iter().any(|arena| !marks::reap_all(runtime, device, arena)) && Instant::now() < deadline {
+            while arenas.iter().any(|arena| !stream_events::reap_all(runtime, device, arena))
+                && Instant::now() < deadline
+            {
                 std::thread::yield_now();
             }
             for arena in &arenas {

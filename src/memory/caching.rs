@@ -7,21 +7,20 @@ use super::{
     block::Id,
     cache, config,
     device_memory::{check_fraction, device},
-    directory, gauge,
+    directory,
     grow::Request,
-    ipc, ladder, marks, peak, pools, route,
+    ipc, peak_budget, pools, route, slow_path,
     space::{Given, round},
     stats::Stats,
-    summary, trackers,
+    stats_aggregation, stream_events, summary, trackers,
 };
 use crate::{
+    base::units::Bytes,
     driver::{Stream, types::CU_STREAM_PER_THREAD},
     error::{Error, Result},
-    runtime::{self, Runtime},
+    runtime::{self, Runtime, thread},
     sanitizer,
     status::Status,
-    thread,
-    units::Bytes,
 };
 
 /// Allocates `bytes` on a device for work in a stream, which the caller vouched for, and returns the address; 0 for a
@@ -90,7 +89,7 @@ fn settle(arena: &Arena) {
     if let Some(runtime) = runtime::usable()
         && let Some(device) = runtime.devices().get(arena.device as usize)
     {
-        peak::ask(&device.memory, arena);
+        peak_budget::ask(&device.memory, arena);
     }
     trackers::deliver();
 }
@@ -101,11 +100,11 @@ fn alloc_more(number: i32, stream: Stream, request: Request) -> Result<u64> {
     loop {
         let (arena, generation) = find_arena(number, stream)?;
         let device = device(runtime, arena.device)?;
-        let climbed = ladder::climb(runtime, device, arena, generation, request);
+        let climbed = slow_path::climb(runtime, device, arena, generation, request);
         trackers::deliver();
         // None: the arena was given to somebody else meanwhile, its pool being gone.
         if let Some(address) = climbed? {
-            peak::ask(&device.memory, arena);
+            peak_budget::ask(&device.memory, arena);
             return Ok(address);
         }
     }
@@ -171,7 +170,7 @@ fn after_free(arena: &'static Arena, mut inner: Held<'_, Inner>, block: Id, give
         drop(inner);
         // In a process that is exiting the block stays what it is.
         if let Some(runtime) = runtime::usable() {
-            marks::hold_back(runtime, arena, block, uses);
+            stream_events::hold_back(runtime, arena, block, uses);
         }
         inner = arena.lock();
     }
@@ -261,7 +260,10 @@ pub fn empty_cache() -> Result<()> {
 }
 
 /// Runs `body` with the memory of a device.
-fn with_memory<T>(number: i32, body: impl FnOnce(&'static Runtime, &'static crate::device::Device) -> T) -> Result<T> {
+fn with_memory<T>(
+    number: i32,
+    body: impl FnOnce(&'static Runtime, &'static crate::runtime::device::Device) -> T,
+) -> Result<T> {
     let runtime = runtime::ready()?;
     Ok(body(runtime, runtime.device(number)?))
 }
@@ -269,7 +271,7 @@ fn with_memory<T>(number: i32, body: impl FnOnce(&'static Runtime, &'static crat
 /// Bytes in the program's hands, and the most there ever were since the peaks were reset.
 pub fn allocated(number: i32) -> Result<(u64, u64)> {
     with_memory(number, |_, device| {
-        let (native, others) = (peak::read(&device.memory), backend::totals(device).allocated_bytes.all);
+        let (native, others) = (peak_budget::read(&device.memory), backend::totals(device).allocated_bytes.all);
         (native.0 + others.current, native.1 + others.peak)
     })
 }
@@ -284,7 +286,7 @@ pub fn reserved(number: i32) -> Result<(u64, u64)> {
 /// Lets all peaks of a device begin again.
 pub fn reset_peak_stats(number: i32) -> Result<()> {
     with_memory(number, |runtime, device| {
-        peak::reset(&device.memory);
+        peak_budget::reset(&device.memory);
         device.memory.moved.reset();
         backend::reset_peak(device, runtime);
         device.memory.reset_held_peak();
@@ -297,8 +299,8 @@ pub fn stats(number: i32) -> Result<Stats> {
 }
 
 /// Those of the caching allocator and of the other backends together.
-fn stats_of(runtime: &Runtime, device: &crate::device::Device) -> Stats {
-    let mut stats = gauge::stats(&device.memory);
+fn stats_of(runtime: &Runtime, device: &crate::runtime::device::Device) -> Stats {
+    let mut stats = stats_aggregation::stats(&device.memory);
     let reserved = stats.reserved_bytes.all;
     stats.merge(&backend::totals(device));
     // What is held is counted in one place.

@@ -175,7 +175,7 @@ pub struct Counters {
     pub live: u64,
     /// The most that `live` ever was, since the peak was reset.
     pub live_peak: u64,
-    /// How far `live` may rise before the device must hear of it; see [`peak`](super::peak).
+    /// How far `live` may rise before the device must hear of it; see [`peak`](super::peak_budget).
     pub credit: u64,
 }
 

@@ -4,17 +4,16 @@ use super::{
     arena::{Arena, Key, MAX_ARENAS},
     backend::DevicePool,
     history, listener,
-    peak::Peak,
+    peak_budget::Peak,
     pool::{self, PoolId},
     route::Routes,
     space::Region,
     stats::{Stat, Stats},
 };
 use crate::{
-    device::Device,
     driver::{self, Driver, codes},
     error::{Context, Error, Result},
-    properties,
+    runtime::{device::Device, properties},
     status::Status,
 };
 use once_cell::sync::OnceCell;

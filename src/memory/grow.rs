@@ -11,21 +11,21 @@ use super::{
     block::{UNIT, Zone},
     config,
     device_memory::Method,
+    external_segments,
     growth::{Lifted, Site, Spare, Spot},
     handles::{self, Handle},
-    loans,
     mapped::Backing,
-    marks, policy,
+    policy,
     pool::{self, PoolId},
     space::zone_of,
+    stream_events,
 };
 use crate::{
-    device::Device,
+    base::units::Bytes,
     driver::{Driver, Stream, codes, plugin::Plugin},
     error::{Error, Result},
-    runtime::Runtime,
+    runtime::{Runtime, device::Device},
     status::Status,
-    units::Bytes,
 };
 use std::sync::Arc;
 
@@ -147,7 +147,7 @@ impl Grower<'_> {
         };
         // The driver's segments are far from breaking either rule.
         if let Err(error) = check_address("the driver", segment.address()) {
-            marks::insist(|| self.driver().segment_free(segment));
+            stream_events::insist(|| self.driver().segment_free(segment));
             memory.never_held(bytes);
             return Err(error);
         }
@@ -165,12 +165,12 @@ impl Grower<'_> {
         if bytes > means.allowance || !memory.try_hold(bytes, means.most) {
             return Ok(None);
         }
-        let Some(address) = loans::take(plugin, bytes, self.device.ordinal, self.stream) else {
+        let Some(address) = external_segments::take(plugin, bytes, self.device.ordinal, self.stream) else {
             memory.never_held(bytes);
             return Ok(None);
         };
         if let Err(error) = check_address("the pool's allocator", address) {
-            loans::give_back(address);
+            external_segments::give_back(address);
             memory.never_held(bytes);
             return Err(error);
         }
@@ -340,13 +340,13 @@ impl Grower<'_> {
     /// Chooses idle handles of `wanted` bytes in all, or as many as there are, and `room` bytes at most: the arena's own
     /// first.
     fn pick(&self, wanted: u64, room: u64, means: Means) -> Vec<Pick> {
-        let capturing = marks::is_capturing(self.driver(), self.stream);
+        let capturing = stream_events::is_capturing(self.driver(), self.stream);
         let sizes = |pick: &Pick| (pick.spare.block_bytes, pick.spare.bytes);
         let mut candidates = Vec::new();
         // What a capturing stream freed may be a part of the graph; nothing of its arena moves.
         if self.arena.may_move() && !capturing {
             let (spares, generation) = self.arena.spares();
-            let idle = !spares.is_empty() && marks::is_idle(self.runtime, self.arena);
+            let idle = !spares.is_empty() && stream_events::is_idle(self.runtime, self.arena);
             candidates.extend(spares.into_iter().map(|spare| Pick { arena: self.arena, spare, generation, idle }));
         }
         let own = policy::choose(candidates.clone(), wanted, room, sizes);
@@ -363,8 +363,8 @@ impl Grower<'_> {
             if spares.is_empty() {
                 continue;
             }
-            let idle = marks::is_idle(self.runtime, arena);
-            if idle || (ordered && marks::can_mark(self.runtime, arena)) {
+            let idle = stream_events::is_idle(self.runtime, arena);
+            if idle || (ordered && stream_events::can_mark(self.runtime, arena)) {
                 candidates.extend(spares.into_iter().map(|spare| Pick { arena, spare, generation, idle }));
             }
         }
@@ -387,7 +387,7 @@ impl Grower<'_> {
         let mut done: Vec<u32> = Vec::new();
         for (pick, _) in &pieces.stolen {
             if !pick.idle && pick.arena.number != self.arena.number && !done.contains(&pick.arena.number) {
-                if !marks::order(self.runtime, self.device, self.stream, pick.arena)? {
+                if !stream_events::order(self.runtime, self.device, self.stream, pick.arena)? {
                     return Ok(false);
                 }
                 done.push(pick.arena.number);
@@ -416,7 +416,7 @@ impl Grower<'_> {
             let leaving =
                 Leaving { block: lifted.block, address: lifted.address, bytes: lifted.bytes, physical: None, mark };
             // The request is met; addresses that stay mapped for now are nobody's concern but the allocator's.
-            let _ = marks::leave(self.runtime, self.device, pick.arena, leaving, pick.idle);
+            let _ = stream_events::leave(self.runtime, self.device, pick.arena, leaving, pick.idle);
         }
         address
     }

@@ -1,11 +1,11 @@
 //! Handles as the driver gives, maps and takes them back, with the device's account of what is held.
 
-use super::marks;
+use super::stream_events;
 use crate::{
-    device::Device,
+    base::units::Bytes,
     driver::{Driver, Physical, codes},
     error::{Context, Error, Result},
-    units::Bytes,
+    runtime::device::Device,
 };
 
 /// A handle and its bytes.
@@ -58,7 +58,7 @@ pub fn map(device: &Device, driver: &Driver, start: u64, handles: &[Handle]) -> 
     }
     if outcome.is_err() && end > start {
         // Where even this fails the addresses stay unusable; the memory behind them goes back all the same.
-        marks::insist(|| driver.memory_unmap(start, end - start));
+        stream_events::insist(|| driver.memory_unmap(start, end - start));
     }
     outcome.context(|| format!("mapping {} of memory", Bytes(bytes)))
 }
@@ -66,7 +66,7 @@ pub fn map(device: &Device, driver: &Driver, start: u64, handles: &[Handle]) -> 
 /// Gives handles back that nobody has used.
 pub fn undo(device: &Device, driver: &Driver, handles: Vec<Handle>) {
     for (physical, bytes) in handles {
-        if marks::insist(|| driver.memory_release(physical)) {
+        if stream_events::insist(|| driver.memory_release(physical)) {
             device.memory.released.one();
             device.memory.never_held(bytes);
         }

@@ -12,13 +12,12 @@ use super::{
     pool::PoolId,
     tags,
 };
-pub use crate::stack::{Frame, StackId, frames};
+pub use crate::base::stack::{Frame, StackId, frames};
 use crate::{
-    clock,
+    base::clock,
     error::{Error, Result},
-    runtime,
+    runtime::{self, thread},
     status::Status,
-    thread,
 };
 use parking_lot::Mutex;
 use std::{

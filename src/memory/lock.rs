@@ -197,7 +197,11 @@ mod tests {
     /// Tries every interleaving, and every value that the orderings let a load see, of small programs.
     mod model {
         use super::*;
-        use loom::{cell, model::Builder, sync::Arc, sync::atomic::AtomicBool as Modelled};
+        use loom::{
+            cell,
+            model::Builder,
+            sync::{Arc, atomic::AtomicBool as Modelled},
+        };
 
         impl Word for Modelled {
             fn set(&self, success: Ordering) -> bool {

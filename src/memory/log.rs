@@ -7,7 +7,7 @@ use super::{
     history::{Action, StackId},
     tags,
 };
-use crate::{clock, stack};
+use crate::base::{clock, stack};
 use std::{collections::VecDeque, sync::Arc};
 
 /// Entries of a chunk: 40 KiB.

@@ -3,7 +3,7 @@
 //! A request finds the [`arena`] of its stream, mostly in what its thread remembers, takes a block from the arena's
 //! [`space`], and is done: no driver call, no hash, no lock that other streams share. A free finds the block by its
 //! address in the [`directory`]. Everything that can wait waits for the day that an arena has no block: then the
-//! [`ladder`] frees what is free by now, grows the arena ([`grow`]), moves memory that lies idle, and at last fails with a
+//! [`slow_path`] frees what is free by now, grows the arena ([`grow`]), moves memory that lies idle, and at last fails with a
 //! message that says why.
 
 pub mod arena;
@@ -20,50 +20,56 @@ pub mod config;
 pub mod counters;
 pub mod device_memory;
 pub mod directory;
-pub mod figures;
-pub mod gauge;
+mod driver_memory;
+pub mod external_segments;
 pub mod grow;
 pub mod growth;
 pub mod handles;
 pub mod history;
 pub mod ipc;
-pub mod ladder;
 pub mod listener;
-pub mod loans;
 #[allow(unsafe_code)]
 pub mod lock;
 pub mod log;
 pub mod mapped;
-pub mod marks;
-pub mod peak;
+pub mod peak_budget;
+pub mod peer;
 pub mod peers;
 pub mod pinned;
 pub mod pointer;
 pub mod policy;
 pub mod pool;
 mod pools;
-mod raw;
-pub mod recut;
+pub mod reach;
 pub mod report;
 pub mod route;
+pub mod scratch;
 pub mod settings;
 mod sleep;
+pub mod slow_path;
 pub mod snapshot;
 pub mod space;
 #[cfg(test)]
 mod space_tests;
+pub mod split_handle;
 pub mod stats;
-pub mod stuck;
+pub mod stats_aggregation;
+pub mod stats_queries;
+pub mod stream_events;
 pub mod summary;
 pub mod tags;
 pub mod trace;
 pub mod tracing;
 pub mod trackers;
+pub mod unreleasable;
 
 pub use arena::Arena;
 pub use caching::*;
 pub use device_memory::DeviceMemory;
-pub use figures::{pool_stats, reset_accumulated_stats, stream_stats};
+pub use driver_memory::{
+    alloc, alloc_pinned, device_of, free, free_pinned, host_register, host_unregister, is_pinned, managed_alloc,
+    managed_free, owner,
+};
 pub use peers::{add_all_peers, add_peer, let_reach, remove_peer};
 pub use pinned::{
     check as check_pinned, host_alloc, host_block_at, host_empty_cache, host_free, host_memory_stats,
@@ -72,11 +78,8 @@ pub use pinned::{
 pub use pointer::{Attributes, Owner, attributes};
 pub use pool::PoolId;
 pub use pools::*;
-pub use raw::{
-    alloc, alloc_pinned, device_of, free, free_pinned, host_register, host_unregister, is_pinned, managed_alloc,
-    managed_free, owner,
-};
 pub use route::forget_for_ever as forget_arenas;
 pub use settings::{allocator_settings, set_allocator_settings};
 pub use sleep::{sleep as pool_sleep, wake as pool_wake};
+pub use stats_queries::{pool_stats, reset_accumulated_stats, stream_stats};
 pub use tracing::{trace_start, trace_stop};

@@ -3,10 +3,9 @@
 
 use super::{arena::Arena, ipc, mapped::Backing};
 use crate::{
-    device::Device,
     driver::{Answer, Driver},
     error::Result,
-    runtime,
+    runtime::{self, device::Device},
 };
 
 /// Lets `device` read and write what is mapped on `peer`, now and later.

@@ -5,18 +5,16 @@ use super::{
     backend::{self, PoolNews},
     cache,
     device_memory::device,
-    gauge, marks,
     pool::{self, Options},
     route::{self, Who},
-    trackers,
+    stats_aggregation, stream_events, trackers,
 };
 use crate::{
     driver::{self, plugin::Plugin},
     error::{Error, Result},
-    runtime::{self, Runtime},
+    runtime::{self, Runtime, thread},
     status::Status,
     stream::Stream,
-    thread,
 };
 use std::{sync::Arc, time::Instant};
 
@@ -61,7 +59,7 @@ pub fn pool_use_count(id: PoolId, number: i32) -> Result<u32> {
 
 /// What is allocated and held in a pool of a device.
 pub fn pool_memory(id: PoolId, number: i32) -> Result<(u64, u64)> {
-    Ok(gauge::of_pool(&runtime::ready()?.device(number)?.memory, id))
+    Ok(stats_aggregation::of_pool(&runtime::ready()?.device(number)?.memory, id))
 }
 
 /// Lets requests on a device go to a pool.
@@ -116,7 +114,7 @@ pub fn end_capture_to_pool(runtime: &Runtime, id: PoolId) {
 /// The streams behind which the memory of a pool goes back.
 pub fn streams_of_pool(runtime: &Runtime, id: PoolId) -> Vec<Stream> {
     let arenas = runtime.devices().iter().flat_map(|device| device.memory.arenas_of(id));
-    arenas.map(|arena| marks::stream_of(runtime, arena)).collect()
+    arenas.map(|arena| stream_events::stream_of(runtime, arena)).collect()
 }
 
 /// Takes the users of a capture's graph away: with the last one the pool's free memory goes back.
@@ -130,7 +128,7 @@ pub fn release_captured_pool(runtime: &'static Runtime, id: PoolId) {
 
 /// What is allocated and held in a pool on all devices.
 pub fn pool_memory_in_all(runtime: &Runtime, id: PoolId) -> (u64, u64) {
-    let parts = runtime.devices().iter().map(|device| gauge::of_pool(&device.memory, id));
+    let parts = runtime.devices().iter().map(|device| stats_aggregation::of_pool(&device.memory, id));
     parts.fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
 }
 

@@ -5,7 +5,7 @@
 //! the figures tell apart; the advice follows from them.
 
 use super::pool::PoolId;
-use crate::units::Bytes;
+use crate::base::units::Bytes;
 use std::fmt;
 
 /// Private pools that are told one by one; of the smaller ones the sum is told.

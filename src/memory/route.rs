@@ -6,11 +6,13 @@
 
 use super::pool::PoolId;
 use crate::{
-    driver::{Stream, types::CU_STREAM_CAPTURE_STATUS_NONE, types::CU_STREAM_LEGACY},
+    driver::{
+        Stream,
+        types::{CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_LEGACY},
+    },
     error::{Error, Result},
-    runtime::Runtime,
+    runtime::{Runtime, thread},
     status::Status,
-    thread,
 };
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};

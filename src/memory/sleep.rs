@@ -12,18 +12,17 @@ use super::{
     history::Action,
     ipc,
     mapped::{Backing, Mapped},
-    marks, pool,
-    pool::PoolId,
+    pool::{self, PoolId},
     space::Space,
+    stream_events,
 };
 use crate::{
-    capturing,
-    device::Device,
+    base::units::Bytes,
     driver::{Driver, Physical},
     error::{Context, Error, Result},
-    runtime::Runtime,
+    runtime::{Runtime, device::Device},
     status::Status,
-    units::Bytes,
+    stream::capture_lock,
 };
 use parking_lot::Mutex;
 
@@ -94,7 +93,7 @@ impl Space {
 pub fn sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
     let _changing = CHANGING.lock();
     // The driver would refuse to wait, too, but not without making the capture invalid, which may be another thread's.
-    if capturing::any() {
+    if capture_lock::any() {
         return Err(Error::new(Status::CAPTURE_FORBIDS, "memory cannot sleep while a stream captures"));
     }
     let homes = homes(runtime, id);
@@ -180,13 +179,13 @@ fn sleepers_of(arena: &Arena) -> Result<Vec<(Dream, Physical)>> {
 fn sleep_arena(runtime: &Runtime, device: &Device, arena: &'static Arena, any: &mut bool) -> Result<()> {
     let _growing = arena.growth.lock();
     check_nobody_holds(device, arena, arena.key().pool)?;
-    marks::reap(runtime, device, arena, true);
+    stream_events::reap(runtime, device, arena, true);
     for (dream, physical) in sleepers_of(arena)? {
         let unmapped = runtime.driver.memory_unmap(dream.address, dream.bytes);
         unmapped.context(|| format!("unmapping {} of a pool that is to sleep", Bytes(dream.bytes)))?;
         *any = true;
         arena.lock().space.change(dream, Backing::Asleep);
-        if marks::insist(|| runtime.driver.memory_release(physical)) {
+        if stream_events::insist(|| runtime.driver.memory_release(physical)) {
             device.memory.released.one();
             device.memory.let_go(dream.bytes);
         }
@@ -241,7 +240,7 @@ fn wake_device(runtime: &'static Runtime, device: &Device, arenas: &[&'static Ar
     for (index, (_, dream)) in dreams.iter().enumerate() {
         if let Err(error) = handles::map(device, driver, dream.address, &created[index..=index]) {
             for (_, mapped) in &dreams[..index] {
-                marks::insist(|| driver.memory_unmap(mapped.address, mapped.bytes));
+                stream_events::insist(|| driver.memory_unmap(mapped.address, mapped.bytes));
             }
             handles::undo(device, driver, created);
             return Err(error.context(format_args!("waking pool {id}")));

@@ -15,7 +15,7 @@ use super::{
     history::StackId,
     listener::Listener,
     mapped::Mapped,
-    stuck::Stuck,
+    unreleasable::Stuck,
 };
 use std::collections::{BTreeMap, HashSet};
 

@@ -4,7 +4,7 @@ use super::{
     Stream,
     order::{Moment, Track},
 };
-use crate::stack::StackId;
+use crate::base::stack::StackId;
 use std::{collections::BTreeMap, ops::Bound};
 
 /// Former owners of a block's memory that are remembered.

@@ -4,16 +4,15 @@ use super::{
     Call, Kind, Operand, Place, State, Stream,
     order::Moment,
     session::{call_name, caller, deliver, is_on, named, refuses, with},
-    shapes,
+    tensor_ranges,
 };
 use crate::{
+    base::stack::StackId,
     driver::{self, MemoryKind, Span},
     error::Result,
     memory::arena::Use,
-    runtime::Runtime,
-    stack::StackId,
+    runtime::{Runtime, tensor::Tensor},
     stream,
-    tensor::Tensor,
 };
 use std::sync::Arc;
 
@@ -55,7 +54,7 @@ pub fn access_with(runtime: &Runtime, stream: stream::Stream, operands: impl FnO
 #[inline]
 pub fn access_tensors(runtime: &Runtime, stream: stream::Stream, tensors: &[(&Tensor, Kind)]) -> Result<()> {
     access_with(runtime, stream, |operands| {
-        tensors.iter().for_each(|(tensor, kind)| shapes::operands(tensor, *kind, operands));
+        tensors.iter().for_each(|(tensor, kind)| tensor_ranges::operands(tensor, *kind, operands));
     })
 }
 

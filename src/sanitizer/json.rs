@@ -6,8 +6,8 @@ use super::{
     report::{Missing, Side, Site},
 };
 use crate::{
+    base::stack::{self, StackId},
     memory::snapshot::json::quote,
-    stack::{self, StackId},
 };
 use std::io::{self, Write};
 

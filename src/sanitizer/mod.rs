@@ -2,7 +2,7 @@
 //!
 //! It is told what happens, in the order in which the calls are made, and never looks at the memory itself. [`State`] is the
 //! whole of it: work that reads and writes, all that orders work, memory that is given out and taken back, graphs. What
-//! it finds are [`Report`]s; [`found::Found`] keeps them.
+//! it finds are [`Report`]s; [`findings::Found`] keeps them.
 //!
 //! **Order.** Work runs on tracks: each stream is one, so is each branch of a graph, and so is the CPU. An operation has an
 //! epoch on its track, and each track has a clock: of every other track the epoch up to which it has waited (`order`). An
@@ -19,12 +19,14 @@
 //! neither recorded for the block nor waited for may still be at it when its next owner is, and that is found as any race is,
 //! with the advice to record the stream.
 //!
-//! **Hearing.** What orders work is told by the driver's own calls ([`crate::driver::watch`], `watcher`), so that no order
+//! **Hearing.** What orders work is told by the driver's own calls ([`crate::driver::observer`], `watcher`), so that no order
 //! that anybody makes is missed; what works on memory, by the library's calls (`hooks`), which know what they read and write;
 //! blocks by the allocators. `session` is the one sanitizer of the process, `log` what the environment wants of it.
 
+mod access_names;
 pub mod blocks;
-pub mod found;
+mod driver_observer;
+pub mod findings;
 mod hooks;
 pub mod json;
 mod log;
@@ -33,23 +35,21 @@ mod ranges;
 mod recording;
 pub mod report;
 mod session;
-mod shapes;
-mod sides;
 mod state;
+mod tensor_ranges;
 #[cfg(test)]
 mod tests;
-mod watcher;
 
+pub use driver_observer::tell_node;
 pub use hooks::*;
 pub use log::{begin, wanted};
 pub use order::Moment;
 pub use report::{Conflict, Report};
 pub use session::{Callback, Mode, clear, counts, enter, is_on, leave, mode, reports, set_callback, set_mode};
-pub use shapes::operands;
 pub use state::State;
-pub use watcher::tell_node;
+pub use tensor_ranges::operands;
 
-use crate::stack::StackId;
+use crate::base::stack::StackId;
 
 /// How a stream goes with the default stream of its device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

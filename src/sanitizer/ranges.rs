@@ -1,7 +1,7 @@
 //! Who used which bytes: the last write of each, and the reads since.
 
 use super::{Kind, order::Track};
-use crate::stack::StackId;
+use crate::base::stack::StackId;
 use std::collections::BTreeMap;
 
 /// An operation's use of some bytes.

@@ -1,7 +1,7 @@
 //! What a graph does at each replay: its operations, and which of them come after which.
 
 use super::{Operand, order::Track};
-use crate::stack::StackId;
+use crate::base::stack::StackId;
 use std::collections::HashMap;
 
 /// What a node does.

@@ -1,7 +1,7 @@
 //! What the sanitizer found, and how it is told in words.
 
 use super::{Kind, Stream, blocks::Life};
-use crate::{
+use crate::base::{
     stack::{self, StackId},
     units::Bytes,
 };

@@ -6,22 +6,21 @@
 use super::{
     Manner::{Apart, Blocking, Default},
     Report, State, Stream,
-    found::Found,
+    driver_observer::{self, WATCHER},
+    findings::Found,
     log,
-    watcher::{self, WATCHER},
 };
 use crate::{
+    base::stack::{self, StackId},
     driver::{
-        self,
+        self, observer,
         types::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD},
-        watch,
     },
     error::{Error, Result},
     memory::listener,
-    nvtx, runtime,
-    stack::{self, StackId},
+    ops::nvtx,
+    runtime::{self, thread},
     status::Status,
-    thread,
 };
 use parking_lot::{Mutex, RwLock};
 use std::{
@@ -86,7 +85,7 @@ pub fn set_mode(mode: Mode) -> Result<()> {
     let (was_on, is_on) = (self::is_on(), mode != Mode::Off);
     if is_on && !was_on {
         *STATE.lock() = Some(Box::default());
-        watch::begin(&WATCHER);
+        observer::begin(&WATCHER);
     }
     MODE.store(mode as u8, Ordering::Release);
     if was_on != is_on {
@@ -102,8 +101,8 @@ pub fn set_mode(mode: Mode) -> Result<()> {
         }
     }
     if was_on && !is_on {
-        watch::end();
-        watcher::forget();
+        observer::end();
+        driver_observer::forget();
         *STATE.lock() = None;
     }
     Ok(())

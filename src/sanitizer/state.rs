@@ -4,14 +4,14 @@ mod replay;
 
 use super::{
     Call, Conflict, Manner, Operand, Place, Report, Stream,
+    access_names::Sides,
     blocks::{self, Block, Blocks, Life, Passed},
     order::{Moment, Order, Track},
     ranges::{Access, Meeting, Ranges},
     recording::{Action, Capture, Graph, Planned, Recording},
     report::{Missing, Site},
-    sides::Sides,
 };
-use crate::stack::StackId;
+use crate::base::stack::StackId;
 use std::{
     collections::HashMap,
     sync::atomic::{AtomicU64, Ordering},

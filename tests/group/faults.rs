@@ -6,11 +6,11 @@ use crate::{
     run, start,
 };
 use plinth::{
-    comm::{ReduceOp, shared::Group},
+    collectives::{devices::ReduceOp, processes::Group},
     error::Error,
+    runtime::tensor::ElementType,
     status::Status,
     stream::Stream,
-    tensor::ElementType,
 };
 use std::time::{Duration, Instant};
 
@@ -275,7 +275,7 @@ fn leaves_early() {
     let other = 2 - me.rank;
     if me.rank == 0 {
         group.send(mine.span, 16, element, 1, stream).unwrap();
-        let from = |peer: u32, at: usize| plinth::comm::shared::Transfer {
+        let from = |peer: u32, at: usize| plinth::collectives::processes::Transfer {
             peer,
             sends: false,
             memory: words.part(at, 16),

@@ -6,14 +6,14 @@ use crate::{
     run,
 };
 use plinth::{
-    comm::{
-        ReduceOp,
-        shared::{Candidate, Group},
+    collectives::{
+        devices::ReduceOp,
+        processes::{Candidate, Group},
     },
     error::Error,
+    init::testing,
+    runtime::tensor::ElementType,
     status::Status,
-    tensor::ElementType,
-    testing,
 };
 use std::{
     fs,

@@ -7,13 +7,13 @@ use crate::{
     values::{ELEMENTS, OPS, has, reduced, row},
 };
 use plinth::{
-    comm::{
-        ReduceOp,
-        shared::{Group, Transfer},
+    collectives::{
+        devices::ReduceOp,
+        processes::{Group, Transfer},
     },
     driver::types::CU_STREAM_CAPTURE_MODE_RELAXED,
+    runtime::tensor::ElementType,
     stream::Stream,
-    tensor::ElementType,
 };
 
 pub const SCENARIOS: &[Scenario] = &[

@@ -1,7 +1,7 @@
 //! What a rank of a scenario has: its number, a group, streams and memory.
 
 use plinth::{
-    comm::shared::Group,
+    collectives::processes::Group,
     driver::Span,
     runtime::{self, Runtime},
     stream::{self, Stream},
@@ -106,7 +106,7 @@ pub fn synchronize(stream: Stream) {
 
 /// Keeps a stream busy with other work for so long, as the clock of an H200 has it.
 pub fn be_busy(stream: Stream, milliseconds: u64) {
-    plinth::kernel::sleep(milliseconds * 1_980_000, stream.raw.handle()).unwrap();
+    plinth::stream::kernel::sleep(milliseconds * 1_980_000, stream.raw.handle()).unwrap();
 }
 
 /// Waits until something is so.

@@ -1,9 +1,9 @@
 //! Elements of each type as bytes, and what the ranks' ones make together, computed once more.
 
 use plinth::{
-    comm::ReduceOp,
+    collectives::devices::ReduceOp,
     half::{Bf16, F16},
-    tensor::ElementType,
+    runtime::tensor::ElementType,
 };
 
 pub const OPS: [ReduceOp; 5] =

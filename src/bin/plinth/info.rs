@@ -12,8 +12,7 @@ use plinth::{
         Kind,
         host::config::{Config, Costs},
     },
-    properties::Properties,
-    runtime,
+    runtime::{self, properties::Properties},
 };
 use serde_json::{Value, json};
 use std::{fs, thread};

@@ -7,8 +7,8 @@ use super::{
 use clap::Args;
 use console::Term;
 use plinth::{
+    ops::telemetry::{self, Process, Reading, THROTTLE_REASONS, Telemetry},
     runtime,
-    telemetry::{self, Process, Reading, THROTTLE_REASONS, Telemetry},
 };
 use serde_json::{Value, json};
 use std::{fs, thread, time::Duration};

@@ -2,7 +2,11 @@
 
 use super::{failure::Result, libraries};
 use nvml_wrapper::{Device as Card, Nvml, enum_wrappers::device::TopologyLevel};
-use plinth::{driver::Kind, peer, properties::Properties, runtime::Runtime};
+use plinth::{
+    driver::Kind,
+    memory::peer,
+    runtime::{Runtime, properties::Properties},
+};
 
 /// The most NVLinks that a card has.
 const LINKS: u32 = 18;

@@ -5,7 +5,7 @@
 //! zero.
 
 use super::{config::Costs, state};
-use crate::driver::table::{Call, Call::*};
+use crate::driver::table::Call::{self, *};
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},

@@ -1,17 +1,17 @@
 //! Kernels: functions of this library that do on the CPU what its CUDA kernels do on a GPU.
 //!
 //! A module's text is taken as proof that the program has kernels; what runs is the twin registered under the
-//! kernel's name: in a list of this library's own ([`twins`]), or with [`register`]. A module that is a shared library has
+//! kernel's name: in a list of this library's own ([`cpu_kernels`]), or with [`register`]. A module that is a shared library has
 //! kernels of its own ([`compiled`]).
 
 use super::{
-    compiled,
+    compiled, cpu_kernels,
     engine::Engine,
     graph::set_conditional,
     ids::{self, Id},
     memory::check::By,
     model::{MAX_BLOCK, MAX_GRID, MAX_THREADS_PER_BLOCK, Model},
-    state, twins,
+    state,
 };
 use crate::driver::{codes, library::Library, table::Code};
 use parking_lot::Mutex;
@@ -31,7 +31,7 @@ pub struct HostKernel {
 impl HostKernel {
     /// Whether the kernel may wait for what others do, so that it must not take a worker from them.
     pub fn may_wait(&self) -> bool {
-        twins::group::KERNELS.as_ptr_range().contains(&std::ptr::from_ref(self))
+        cpu_kernels::group::KERNELS.as_ptr_range().contains(&std::ptr::from_ref(self))
     }
 }
 
@@ -86,7 +86,9 @@ pub fn register(kernel: &'static HostKernel) {
 pub(super) fn find(name: &[u8]) -> Option<&'static HostKernel> {
     let known = REGISTRY.lock().iter().find(|kernel| kernel.name.as_bytes() == name).copied();
     let own = [&SLEEP, &PHILOX_SET, &CONDITION_SET].into_iter();
-    known.or_else(|| own.chain(twins::TWINS).chain(twins::group::KERNELS).find(|kernel| kernel.name.as_bytes() == name))
+    known.or_else(|| {
+        own.chain(cpu_kernels::TWINS).chain(cpu_kernels::group::KERNELS).find(|kernel| kernel.name.as_bytes() == name)
+    })
 }
 
 /// Occupies the stream for a number of the multiprocessor's clock cycles. A GPU spins; the host sleeps.

@@ -8,7 +8,7 @@
 //! asks the part that knows. [`state`] is what `cuInit` sets up from the environment ([`config`], [`model`]): the
 //! memory behind one lock and the [`engine`] behind another. The engine holds every stream, event, capture, graph
 //! and module, and moves streams on; the scheduler's threads take work from it and carry it out ([`work`],
-//! [`kernels`], of which [`twins`] are some and [`compiled`] are made at run time) without its lock. A [`signal`] is the point in a stream that an [`event`] stands for after a
+//! [`kernels`], of which [`cpu_kernels`] are some and [`compiled`] are made at run time) without its lock. A [`signal`] is the point in a stream that an [`event`] stands for after a
 //! recording, [`shared`] the page that processes share for one event. Handles are numbers that are never used twice
 //! ([`ids`]), so that a wrong one is always noticed. Every call counts and prices itself ([`cost`]).
 //!
@@ -24,6 +24,7 @@ pub mod compiled;
 pub mod config;
 pub mod context;
 pub mod cost;
+pub mod cpu_kernels;
 pub mod engine;
 pub mod event;
 pub mod graph;
@@ -37,7 +38,6 @@ pub mod shared;
 pub mod signal;
 pub mod state;
 pub mod stream;
-pub mod twins;
 pub mod work;
 
 #[cfg(test)]

@@ -1,6 +1,12 @@
 //! What `cuInit` sets up, once for the life of the process.
 
-use super::{config::Config, engine::Engine, green_context::GreenContexts, ids, ids::Id, memory::Memory};
+use super::{
+    config::Config,
+    engine::Engine,
+    green_context::GreenContexts,
+    ids::{self, Id},
+    memory::Memory,
+};
 use crate::driver::{codes, table::Code};
 use once_cell::sync::OnceCell;
 use parking_lot::{Condvar, Mutex, RwLock};

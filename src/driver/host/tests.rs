@@ -48,7 +48,8 @@ macro_rules! ok {
         assert_eq!(code!($table.$name($($argument),*)), 0, stringify!($name))
     };
 }
-pub(crate) use {code, ok};
+pub(crate) use code;
+pub(crate) use ok;
 
 /// The table, with a device's context current in this thread.
 pub fn setup(device: i32) -> Table {

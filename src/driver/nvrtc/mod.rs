@@ -3,7 +3,10 @@
 
 pub mod table;
 
-use super::{image::Image, library::Library, library::Sought};
+use super::{
+    image::Image,
+    library::{Library, Sought},
+};
 use crate::{
     error::{Error, Result},
     status::Status,

@@ -3,21 +3,19 @@
 //! Each device's default pool is used, told to keep what is freed and to use it again in every way that it knows. A block that
 //! other streams were recorded on is freed behind all of them, in a stream that does nothing else.
 
-use super::{Block, Owner, Place, book, later};
+use super::{Block, Owner, Place, later, registry};
 use crate::{
-    capturing,
-    device::Device,
+    base::units::Bytes,
     driver::{
         Driver, MemoryPool, Span, Stream, codes,
         memory_pool::{PoolBytes, REUSE},
         types::{CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, CU_EVENT_WAIT_DEFAULT},
     },
     error::{Context, Error, Result},
-    event_pool,
-    memory::{device_memory::device as device_of, marks::insist},
-    runtime::Runtime,
+    memory::{device_memory::device as device_of, stream_events::insist},
+    runtime::{Runtime, device::Device},
     status::Status,
-    units::Bytes,
+    stream::{capture_lock, event_pool},
 };
 use once_cell::sync::OnceCell;
 
@@ -65,7 +63,7 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
     match driver.memory_alloc_async(size, place.stream) {
         Ok(address) => {
             device.memory.created.one();
-            book::note_held(device, size, size);
+            registry::note_held(device, size, size);
             Ok(Some((address, Owner::Async)))
         }
         Err(failure) => {
@@ -79,7 +77,7 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
 }
 
 pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Block) -> Result<()> {
-    let held = capturing::hold_off();
+    let held = capture_lock::hold_off();
     if block.waits_for_a_capture(runtime) {
         return later(address, block);
     }
@@ -95,11 +93,11 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
     drop(held);
     match freed {
         Ok(()) => {
-            book::note_released(device, block.size, block.size);
+            registry::note_released(device, block.size, block.size);
             Ok(())
         }
         Err(error) => {
-            book::put_back(address, block, device);
+            registry::put_back(address, block, device);
             Err(error.context("freeing memory in stream order"))
         }
     }
@@ -129,7 +127,7 @@ pub(super) fn empty(runtime: &Runtime) -> Result<()> {
             driver.with_relaxed_capture(|| {
                 // To wait for a device makes every capture on it invalid, whosever it is and in whatever mode. What is free
                 // by now goes all the same.
-                if !capturing::any() {
+                if !capture_lock::any() {
                     let _ = driver.context_synchronize();
                 }
                 Ok(driver.memory_pool_trim(*pool, 0)?)

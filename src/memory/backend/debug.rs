@@ -9,20 +9,19 @@
 //! A free waits for the streams that may use the block. That is slow, and does not hide a stream that should have been
 //! recorded and was not: nobody waits for that one.
 
-use super::{Block, Kind, Owner, Place, Use, book, later};
+use super::{Block, Kind, Owner, Place, Use, later, registry};
 use crate::{
-    capturing,
-    device::Device,
+    base::units::Bytes,
     driver::{Driver, Failure, Span, Stream},
     error::{Context, Error, Result},
     memory::{
         device_memory::device as device_of,
         handles::{self, Handle},
-        marks,
+        stream_events,
     },
-    runtime::Runtime,
+    runtime::{Runtime, device::Device},
     status::Status,
-    units::Bytes,
+    stream::capture_lock,
 };
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -134,7 +133,7 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
     };
     let mapping = Mapping { base, reserved, mapped, handle };
     let give_up = |error: Error| {
-        marks::insist(|| driver.memory_unreserve(base, reserved));
+        stream_events::insist(|| driver.memory_unreserve(base, reserved));
         handles::undo(device, driver, vec![handle]);
         error
     };
@@ -152,7 +151,7 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
     };
     let filled = {
         // While the memory was made, another thread may have begun to capture the stream.
-        let _held = capturing::hold_off();
+        let _held = capture_lock::hold_off();
         place.check_capture(Kind::Debug).and_then(|()| {
             fill().map_err(|failure: Failure| {
                 // What was begun must end before the memory goes.
@@ -162,10 +161,10 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
         })
     };
     if let Err(error) = filled {
-        marks::insist(|| driver.memory_unmap(base, mapped));
+        stream_events::insist(|| driver.memory_unmap(base, mapped));
         return Err(give_up(error));
     }
-    book::note_held(device, request.size, mapped);
+    registry::note_held(device, request.size, mapped);
     Ok(Some((address, Owner::Debug(mapping))))
 }
 
@@ -175,7 +174,7 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
             Ok(true) => {}
             Ok(false) => return later(address, block),
             Err(error) => {
-                book::put_back(address, block, device);
+                registry::put_back(address, block, device);
                 return Err(error.context("waiting for the streams of a block that is freed"));
             }
         }
@@ -184,7 +183,7 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
         driver.with_relaxed_capture(|| take_back(runtime, device, driver, address, &block))?
     });
     freed.unwrap_or_else(|error| {
-        book::put_back(address, block, device);
+        registry::put_back(address, block, device);
         Err(error)
     })
 }
@@ -193,7 +192,7 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
 fn finish(runtime: &Runtime, one: &Use) -> Result<bool> {
     let device = device_of(runtime, one.device)?;
     device.with_context(&runtime.driver, |driver| {
-        driver.with_relaxed_capture(|| marks::finish_stream(device, driver, one.stand_in(), || Ok(())))?
+        driver.with_relaxed_capture(|| stream_events::finish_stream(device, driver, one.stand_in(), || Ok(())))?
     })
 }
 
@@ -227,7 +226,7 @@ fn take_back(runtime: &Runtime, device: &Device, driver: &Driver, address: u64, 
     if config.debug.unmap {
         wait_for_addresses(driver, &mapping, config.debug_quarantine_mb << 20);
     } else {
-        marks::insist(|| driver.memory_unreserve(mapping.base, mapping.reserved));
+        stream_events::insist(|| driver.memory_unreserve(mapping.base, mapping.reserved));
     }
     Ok(found)
 }
@@ -235,10 +234,10 @@ fn take_back(runtime: &Runtime, device: &Device, driver: &Driver, address: u64, 
 /// Gives the memory of a block back. Its addresses stay reserved.
 fn let_go(device: &Device, driver: &Driver, mapping: &Mapping, size: u64) {
     // Where this fails again and again the device is lost, and its memory with it.
-    if marks::insist(|| driver.memory_unmap(mapping.base, mapping.mapped))
-        && marks::insist(|| driver.memory_release(mapping.handle.0))
+    if stream_events::insist(|| driver.memory_unmap(mapping.base, mapping.mapped))
+        && stream_events::insist(|| driver.memory_release(mapping.handle.0))
     {
-        book::note_released(device, size, mapping.mapped);
+        registry::note_released(device, size, mapping.mapped);
     }
 }
 
@@ -256,7 +255,7 @@ fn wait_for_addresses(driver: &Driver, mapping: &Mapping, most: u64) {
     }
     drop(quarantine);
     for (base, bytes) in leaving {
-        marks::insist(|| driver.memory_unreserve(base, bytes));
+        stream_events::insist(|| driver.memory_unreserve(base, bytes));
     }
 }
 
@@ -284,7 +283,7 @@ fn shrink(runtime: &Runtime, most: u64) -> Result<Result<()>> {
                 driver.with_relaxed_capture(|| {
                     let other = kept.look(driver, guard)?;
                     let_go(device, driver, &kept.mapping, kept.size);
-                    marks::insist(|| driver.memory_unreserve(kept.mapping.base, kept.mapping.reserved));
+                    stream_events::insist(|| driver.memory_unreserve(kept.mapping.base, kept.mapping.reserved));
                     Ok(other)
                 })?
             })

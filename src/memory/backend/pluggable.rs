@@ -5,10 +5,10 @@
 
 use super::{Block, Owner, Place, plugin};
 use crate::{
-    device::Device,
+    base::handle::{HandleTable, Kind},
     driver::plugin::Plugin,
     error::{Error, Result},
-    handle::{HandleTable, Kind},
+    runtime::device::Device,
     status::Status,
 };
 use parking_lot::Mutex;

@@ -1,14 +1,13 @@
 //! Memory straight from the driver, for each request. A free waits for all work of the device, so that nothing that any
 //! stream does can meet it too late.
 
-use super::{Block, Owner, Place, book};
+use super::{Block, Owner, Place, registry};
 use crate::{
-    device::Device,
+    base::units::Bytes,
     driver::codes,
     error::{Error, Result},
-    memory::marks::insist,
-    runtime::Runtime,
-    units::Bytes,
+    memory::stream_events::insist,
+    runtime::{Runtime, device::Device},
 };
 
 pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
@@ -19,7 +18,7 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
     match place.runtime.driver.segment_alloc(size) {
         Ok(segment) => {
             memory.created.one();
-            book::note_held(place.device, size, size);
+            registry::note_held(place.device, size, size);
             Ok(Some((segment.address(), Owner::Uncached(segment))))
         }
         Err(failure) => {
@@ -47,11 +46,11 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
     });
     match freed {
         Ok(()) => {
-            book::note_released(device, block.size, block.size);
+            registry::note_released(device, block.size, block.size);
             Ok(())
         }
         Err(error) => {
-            book::put_back(address, block, device);
+            registry::put_back(address, block, device);
             Err(error.context("freeing memory"))
         }
     }

@@ -3,9 +3,9 @@
 //! That is all that is asked of the socket, so one of a stream, of packets or of datagrams will do.
 
 use crate::{
+    base::unix_socket,
     error::{Error, Result},
     status::Status,
-    unix_socket,
 };
 use std::{
     io::{self, ErrorKind},

@@ -2,27 +2,24 @@
 
 use super::{
     Mode,
-    ledger::{Hold, Ledger},
+    holder_locks::{Hold, Ledger},
     message::{Head, Holding, Piece, Token, Way},
     system, system_error,
 };
 use crate::{
-    capturing,
-    device::Device,
     driver::{self, types::CU_EVENT_WAIT_DEFAULT},
     error::{Context, Error, Result},
-    event_pool,
     memory::{
         Arena,
         arena::Mark,
         backend, block,
         device_memory::device,
         mapped::{Backing, Mapped},
-        marks, pools,
+        pools, stream_events,
     },
-    runtime::{self, Runtime},
+    runtime::{self, Runtime, device::Device, sync_debug},
     status::Status,
-    stream, sync_debug,
+    stream::{self, capture_lock, event_pool},
 };
 use once_cell::sync::Lazy;
 use parking_lot::Mutex;
@@ -402,11 +399,11 @@ fn event(runtime: &Runtime, device: &Device, serial: u64) -> Result<Option<[u8; 
         driver.with_relaxed_capture(|| {
             if super::mode()? == Mode::Wait || EXPORTS.lock().events >= MOST_EVENTS {
                 let may_wait = || sync_debug::check("plinth_ipc_send");
-                let waited = marks::finish_stream(device, driver, current.raw, may_wait)?;
+                let waited = stream_events::finish_stream(device, driver, current.raw, may_wait)?;
                 return if waited { Ok(None) } else { Err(forbidden()) };
             }
             // The stream may be other threads', too.
-            let _held = capturing::hold_off();
+            let _held = capture_lock::hold_off();
             if stream::is_capturing_checked(runtime, current)? {
                 return Err(forbidden());
             }
@@ -480,7 +477,7 @@ pub fn collect() -> Result<()> {
         device.with_context(&runtime.driver, |driver| {
             Ok(driver.with_relaxed_capture(|| {
                 for arena in &arenas {
-                    marks::reap(runtime, device, arena, false);
+                    stream_events::reap(runtime, device, arena, false);
                 }
             })?)
         })?;
@@ -507,7 +504,7 @@ pub fn wait_for(runtime: &Runtime, device: &Device, handle: [u8; 64]) -> Result<
                 let event = driver.event_open_ipc(handle)?;
                 let waits = driver.stream_wait_event(current.raw, event, CU_EVENT_WAIT_DEFAULT);
                 // What waits goes on waiting. An event that cannot be destroyed is no reason not to have the memory.
-                marks::insist(|| driver.event_destroy(event));
+                stream_events::insist(|| driver.event_destroy(event));
                 Ok(waits?)
             })?
         })

@@ -10,19 +10,18 @@ use super::{
     system, system_error,
 };
 use crate::{
-    device::Device,
+    base::units::Bytes,
     driver::{Driver, Physical, types::CU_STREAM_PER_THREAD},
     error::{Context, Error, Result},
     memory::{
         arena::Use,
         device_memory::device,
         handles::{self, Handle},
-        marks,
+        stream_events,
     },
-    runtime::{self, Runtime},
+    runtime::{self, Runtime, device::Device, sync_debug, thread},
     status::Status,
-    stream, sync_debug, thread,
-    units::Bytes,
+    stream,
 };
 use parking_lot::Mutex;
 use std::{
@@ -207,7 +206,7 @@ impl Taker {
         if let Some(runtime) = runtime::usable() {
             for (_, behind) in self.pieces {
                 if let Behind::Memory(physical) = behind {
-                    marks::insist(|| runtime.driver.memory_release(physical));
+                    stream_events::insist(|| runtime.driver.memory_release(physical));
                 }
             }
         }
@@ -283,7 +282,7 @@ impl Taker {
             match handles::map(device, driver, address, &handles) {
                 Ok(()) => Ok(Span { address, bytes, device: device.ordinal, opened: None, users: 0 }),
                 Err(error) => {
-                    marks::insist(|| driver.memory_unreserve(address, bytes));
+                    stream_events::insist(|| driver.memory_unreserve(address, bytes));
                     Err(error)
                 }
             }
@@ -464,7 +463,7 @@ fn unmap(driver: &Driver, address: u64, bytes: u64, opened: bool) -> Result<()> 
     }
     driver.memory_unmap(address, bytes)?;
     // Addresses that cannot be given back cost nothing.
-    marks::insist(|| driver.memory_unreserve(address, bytes));
+    stream_events::insist(|| driver.memory_unreserve(address, bytes));
     Ok(())
 }
 
@@ -532,7 +531,7 @@ fn finish(runtime: &Runtime, wanted: &Use) -> Result<()> {
     let waited = device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| {
             let may_wait = || sync_debug::check("plinth_ipc_close");
-            if marks::finish_stream(device, driver, wanted.stand_in(), may_wait)? {
+            if stream_events::finish_stream(device, driver, wanted.stand_in(), may_wait)? {
                 return Ok(());
             }
             Err(Error::new(

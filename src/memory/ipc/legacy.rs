@@ -3,13 +3,11 @@
 //! opened for, in whose context alone the driver closes it.
 
 use crate::{
-    device::Device,
     driver::codes,
     error::{Context, Error, Result},
     memory,
-    runtime::{self, Runtime},
+    runtime::{self, Runtime, device::Device, sync_debug},
     status::Status,
-    sync_debug,
 };
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

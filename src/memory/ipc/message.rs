@@ -1,6 +1,6 @@
 //! What goes from one process to the other about a block: bytes that are checked before any of them is believed.
 
-use crate::unix_socket::MOST_DESCRIPTORS;
+use crate::base::unix_socket::MOST_DESCRIPTORS;
 use crate::{
     error::{Error, Result},
     status::Status,

@@ -10,21 +10,21 @@
 
 mod channel;
 mod export;
+mod holder_locks;
 mod import;
-mod ledger;
 pub mod legacy;
 pub mod message;
+mod space_layout;
 #[allow(unsafe_code)]
 mod system;
-mod under;
 
 pub use export::{collect, has_exports, is_over, mark_of};
 pub use import::{Received, add_use, close, for_each_span, is_imported};
 
 use crate::{
-    device::Device,
     driver::{Driver, Failure, codes, types::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED},
     error::{Context, Error, Result},
+    runtime::device::Device,
     status::Status,
 };
 use channel::Channel;

@@ -1,6 +1,6 @@
 //! The system calls under the sharing: files in memory, pipes, and locks that die with their holder.
 
-use crate::unix_socket::check;
+use crate::base::unix_socket::check;
 use std::{
     io,
     os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},

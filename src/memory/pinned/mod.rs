@@ -7,10 +7,10 @@
 
 pub mod background;
 pub mod class;
-pub mod figures;
 mod map;
-mod shelf;
+mod slab_cache;
 mod source;
+pub mod stats;
 mod uses;
 
 use super::{
@@ -18,18 +18,18 @@ use super::{
     lock::Lock,
 };
 use crate::{
+    base::units::Bytes,
     driver::Span,
     error::{Context, Error, Result},
     runtime::{self, Runtime},
     status::Status,
     stream::Stream,
-    units::Bytes,
 };
-use figures::HostStats;
 use map::Place;
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
-use shelf::{Given, Shelf, Slab};
+use slab_cache::{Given, Shelf, Slab};
+use stats::HostStats;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 static SHELVES: OnceCell<Box<[Lock<Shelf>]>> = OnceCell::new();
@@ -82,7 +82,7 @@ pub fn host_alloc(bytes: u64) -> Result<u64> {
 fn take(class: usize) -> Option<u64> {
     let size = class::size(class);
     let address = with_shelf(class, |shelf, size| shelf.take(size))?;
-    figures::begin(size);
+    stats::begin(size);
     Some(address)
 }
 
@@ -122,7 +122,7 @@ fn alloc_more(runtime: &Runtime, class: usize, bytes: u64) -> Result<u64> {
     }
     trim(runtime)?;
     grow(runtime, class).context(|| {
-        let (held, active) = (figures::held(), figures::active());
+        let (held, active) = (stats::held(), stats::active());
         let attempt = attempt(bytes);
         format!(
             "out of memory: {attempt}; plinth holds {} of it, {} of which are in use, and has given back what was free",
@@ -163,7 +163,7 @@ fn grow(runtime: &Runtime, class: usize) -> Result<u64> {
         shelf.put(number, slab);
         shelf.take(size)
     });
-    figures::begin(size);
+    stats::begin(size);
     address.ok_or_else(|| Error::new(Status::PANIC, "a new slab has no free block"))
 }
 
@@ -178,7 +178,7 @@ pub fn host_free(address: u64) -> Result<()> {
     let size = class::size(class);
     match with_shelf(class, |shelf, size| shelf.give_back(slab, address, size)) {
         Given::Free => {
-            figures::end(size);
+            stats::end(size);
             if size > LARGEST_KEPT.load(Ordering::Relaxed) {
                 return give_up(runtime, class);
             }
@@ -334,13 +334,13 @@ pub fn host_memory_stats() -> Result<HostStats> {
         blocks = (blocks.0 + given, blocks.1 + returned);
         bytes = (bytes.0 + given * size, bytes.1 + returned * size);
     }
-    Ok(figures::read(blocks, bytes))
+    Ok(stats::read(blocks, bytes))
 }
 
 /// Lets all peaks begin again.
 pub fn reset_peak_host_memory_stats() -> Result<()> {
     runtime::ready()?;
-    figures::reset_peaks();
+    stats::reset_peaks();
     Ok(())
 }
 
@@ -350,7 +350,7 @@ pub fn reset_accumulated_host_memory_stats() -> Result<()> {
     for class in 0..class::CLASSES {
         with_shelf(class, |shelf, _| (shelf.given, shelf.returned) = (0, 0));
     }
-    figures::reset_accumulated();
+    stats::reset_accumulated();
     Ok(())
 }
 
@@ -360,7 +360,7 @@ pub fn check() -> Result<()> {
     let _turn = uses::turn();
     let wrong = |what: String| Error::new(Status::PANIC, format!("pinned memory: {what}"));
     loop {
-        let counted = figures::active();
+        let counted = stats::active();
         let (mut held, mut active) = (0, 0);
         for class in 0..class::CLASSES {
             let found = with_shelf(class, |shelf, _| shelf.check());
@@ -369,15 +369,15 @@ pub fn check() -> Result<()> {
             active += blocks * class::size(class);
         }
         // A thread of the driver's gives back what a graph had, whenever it comes to that.
-        if counted != figures::active() {
+        if counted != stats::active() {
             continue;
         }
         if active != counted {
             return Err(wrong(format!("{active} bytes are not free, {counted} counted")));
         }
         // The reserve counts as held from the beginning.
-        if held > figures::held() {
-            return Err(wrong(format!("{held} bytes are held, {} counted", figures::held())));
+        if held > stats::held() {
+            return Err(wrong(format!("{held} bytes are held, {} counted", stats::held())));
         }
         return Ok(());
     }

@@ -1,16 +1,16 @@
 //! Where pinned memory comes from and goes back to: the driver, the process's own pages, or a reserve that was pinned once.
 
 use super::{
-    figures,
-    shelf::{Origin, Piece},
+    slab_cache::{Origin, Piece},
+    stats,
 };
 use crate::{
+    base::units::Bytes,
     driver::{Driver, Pages, Span, types::CU_MEMHOSTREGISTER_PORTABLE},
     error::{Context, Error, Result},
     memory::config::Config,
     runtime::Runtime,
     status::Status,
-    units::Bytes,
 };
 use parking_lot::Mutex;
 use std::time::Instant;
@@ -67,7 +67,7 @@ fn pin(runtime: &Runtime, config: &Config, bytes: u64) -> Result<Piece> {
             Ok(Piece { address, bytes, origin: Origin::Driver })
         })?
     })?;
-    figures::came(bytes, started.elapsed());
+    stats::came(bytes, started.elapsed());
     Ok(piece)
 }
 
@@ -96,6 +96,6 @@ pub fn give_back(runtime: &Runtime, piece: &Piece) -> Result<()> {
             Origin::Driver | Origin::Reserve => driver.pinned_free(span),
         })??)
     })?;
-    figures::went(piece.bytes, started.elapsed());
+    stats::went(piece.bytes, started.elapsed());
     Ok(())
 }

@@ -11,13 +11,12 @@ use crate::{
     error::{Context, Error, Result},
     memory::{
         arena::{Mark, Use},
-        marks, route,
+        route, stream_events,
     },
-    runtime::Runtime,
+    runtime::{Runtime, thread},
     sanitizer,
     status::Status,
     stream::Stream,
-    thread,
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -189,7 +188,7 @@ fn give_back(address: u64) {
     sanitizer::pinned_passed(address, class::size(place.class));
     with_shelf(place.class, |shelf, size| {
         if shelf.end_wait(place.slab, address, size) {
-            super::figures::end(size);
+            super::stats::end(size);
         }
     });
 }
@@ -209,10 +208,10 @@ pub fn hold_back(runtime: &Runtime, address: u64) {
         sanitizer::pinned_freed(address, class::size(place.class), &streams);
     }
     let mut marks: Vec<(Use, Mark)> =
-        streams.into_iter().map(|wanted| (wanted, marks::mark(runtime, wanted))).collect();
+        streams.into_iter().map(|wanted| (wanted, stream_events::mark(runtime, wanted))).collect();
     // What was over long ago needs no place in the queue.
     if let [(_, mark)] = &mut marks[..]
-        && marks::is_passed(runtime, mark, false)
+        && stream_events::is_passed(runtime, mark, false)
     {
         marks.clear();
     }
@@ -255,7 +254,7 @@ pub fn reap(runtime: &Runtime, wait: bool) -> bool {
             if !wait && behind.contains(stream) {
                 return true;
             }
-            let passed = marks::is_passed(runtime, mark, wait);
+            let passed = stream_events::is_passed(runtime, mark, wait);
             if !passed {
                 behind.push(*stream);
             }

@@ -13,7 +13,7 @@ use super::{
     },
     Snapshot, json, stream_number,
 };
-use crate::packed::{Packed, packed};
+use crate::base::embedded::{Packed, packed};
 use std::{
     collections::HashMap,
     hash::Hash,

@@ -16,7 +16,10 @@ use super::{
     },
     Block, Figures, Segment, Snapshot, Stacks, State,
 };
-use crate::{device::Device, error::Result, runtime};
+use crate::{
+    error::Result,
+    runtime::{self, device::Device},
+};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A snapshot of everything, with the history or without.

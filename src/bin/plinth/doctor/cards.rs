@@ -5,7 +5,7 @@ use super::{
     Finding, Weight,
 };
 use nvml_wrapper::{Device as Card, bitmasks::device::ThrottleReasons, enum_wrappers::device::ComputeMode};
-use plinth::{driver::Driver, properties};
+use plinth::{driver::Driver, runtime::properties};
 
 /// What there is to say. Without NVML that is nothing, which [`libraries`](super::libraries) tells.
 pub fn check(driver: &Driver) -> Vec<Finding> {

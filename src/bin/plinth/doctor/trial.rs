@@ -2,11 +2,10 @@
 
 use super::{Finding, Weight};
 use plinth::{
-    device::Device,
     driver::Stream,
     error::Result,
     memory,
-    runtime::{self, Runtime},
+    runtime::{self, Runtime, device::Device},
 };
 
 const BYTES: u64 = 1 << 20;

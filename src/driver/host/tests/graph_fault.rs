@@ -3,7 +3,7 @@
 use super::{graph::Rig, graph_exec::with_add, *};
 use crate::driver::{
     Answer, Call, ConditionalKind, Context, Driver, Failure, FillNode, Graph, GraphExec, HostFunction, KernelNode,
-    Kind, codes::*, faulty, host,
+    Kind, codes::*, fault_injection, host,
 };
 
 /// What a life has made so far, for whoever cleans up after it.
@@ -55,9 +55,9 @@ fn a_call_that_fails_is_told_and_leaves_nothing() {
         with_add(&rig, memory, 1, |kernel| {
             for nth in 1.. {
                 let (before, mut made) = (host::live(), Made::default());
-                faulty::arm(nth, CUDA_ERROR_EXTERNAL_DEVICE);
+                fault_injection::arm(nth, CUDA_ERROR_EXTERNAL_DEVICE);
                 let answer = life(&driver, &rig, rig.context, memory, kernel, &mut made);
-                faulty::arm(0, CUDA_SUCCESS);
+                fault_injection::arm(0, CUDA_SUCCESS);
                 rig.driver.stream_synchronize(rig.stream).expect("what was launched ends well");
                 made.execs.into_iter().for_each(|exec| rig.driver.graph_exec_destroy(exec).expect("it is live"));
                 made.graphs.into_iter().for_each(|graph| rig.driver.graph_destroy(graph).expect("it is live"));

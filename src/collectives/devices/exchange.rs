@@ -1,0 +1,286 @@
+//! `torch.cuda.comm.scatter` and `gather`.
+
+use super::{
+    host,
+    outputs::{Made, Output, alike, on_device, writable},
+    stream_group::Crew,
+    strided_copies::{self, Move, packed},
+};
+use crate::{
+    error::{Context, Error, Result},
+    runtime::{self, Runtime, tensor::Tensor},
+    status::Status,
+    stream::{self, Stream},
+};
+
+#[cold]
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(Status::INVALID_VALUE, message)
+}
+
+/// A dimension that may be counted from the last one.
+fn dimension_of(rank: usize, dimension: i32) -> Result<usize> {
+    if rank == 0 {
+        return Err(invalid("a tensor of no dimensions has no parts"));
+    }
+    let counted = if dimension < 0 { i64::from(dimension) + rank as i64 } else { dimension.into() };
+    usize::try_from(counted).ok().filter(|counted| *counted < rank).ok_or_else(|| {
+        invalid(format!("dimension {dimension} is none of {rank}: it can be {} to {}", -(rank as i64), rank - 1))
+    })
+}
+
+/// The sizes of the chunks of a dimension: as told, or all but the last ones as large as the first.
+fn chunk_sizes(size: i64, count: usize, told: Option<&[i64]>) -> Result<Vec<i64>> {
+    let Some(told) = told else {
+        let each = (size as u64).div_ceil(count as u64) as i64;
+        return Ok((0..count as i64).map(|index| (size - index.saturating_mul(each)).clamp(0, each)).collect());
+    };
+    if let Some(negative) = told.iter().find(|chunk| **chunk < 0) {
+        return Err(invalid(format!("a chunk cannot have the size {negative}")));
+    }
+    let sum = told.iter().try_fold(0_i64, |sum, chunk| sum.checked_add(*chunk));
+    if sum != Some(size) {
+        return Err(invalid(format!("the sizes of the chunks, {told:?}, do not add up to {size}")));
+    }
+    Ok(told.to_vec())
+}
+
+/// Parts a tensor along a dimension, and copies each part to an output; returns what those are. A part that is on its
+/// output's device already becomes a view of the tensor, where the output is not given. Each part is copied in the stream
+/// told for it, by default its device's current one.
+pub fn scatter(
+    tensor: &Tensor,
+    outputs: &[Output],
+    sizes: Option<&[i64]>,
+    dimension: i32,
+    streams: &[Option<Stream>],
+) -> Result<Vec<Tensor>> {
+    let runtime = runtime::ready()?;
+    if outputs.is_empty() {
+        return Err(invalid("a scatter needs a device at least"));
+    }
+    if !host::holds(tensor) {
+        on_device(runtime, tensor, || "the tensor".into())?;
+    }
+    let dimension = dimension_of(tensor.rank, dimension)?;
+    let given = outputs.iter().filter(|output| output.is_given()).count();
+    let sizes = match given {
+        0 => chunk_sizes(tensor.sizes[dimension], outputs.len(), sizes)?,
+        _ if given < outputs.len() => return Err(invalid("either all outputs of a scatter are given, or none")),
+        _ if sizes.is_some() => return Err(invalid("outputs that are given have sizes of their own; give no others")),
+        _ => check_given(runtime, tensor, outputs, dimension)?,
+    };
+    let mut told = streams.iter();
+    let streams = outputs.iter().enumerate().map(|(index, output)| match told.next() {
+        Some(Some(stream)) if stream.device == output.device() => Ok(*stream),
+        Some(Some(stream)) => Err(Error::new(
+            Status::DEVICE_MISMATCH,
+            format!("stream {index} is of device {}, and its output on device {}", stream.device, output.device()),
+        )),
+        _ => stream::current_on(runtime, runtime.device(output.device() as i32)?.ordinal),
+    });
+    let streams = streams.collect::<Result<Vec<Stream>>>()?;
+    let mut made = Made::default();
+    let (mut parts, mut results) = (Vec::with_capacity(outputs.len()), Vec::with_capacity(outputs.len()));
+    let mut start = 0;
+    for ((output, size), stream) in outputs.iter().zip(&sizes).zip(&streams) {
+        let part = tensor.narrow(dimension, start, *size);
+        start += size;
+        let target = match output {
+            Output::Given(given) => *given,
+            Output::Wanted { device, any_strides }
+                if *device == tensor.device && (*any_strides || part.is_contiguous()) =>
+            {
+                part
+            }
+            Output::Wanted { .. } => made.tensor(tensor, part.shape(), None, *stream)?,
+        };
+        parts.push(part);
+        results.push(target);
+    }
+    let moves: Vec<Move> = parts.iter().zip(&results).map(|(from, to)| Move { from, to }).collect();
+    let scattered = || {
+        if host::holds(tensor) {
+            let uploads = moves.iter().zip(&streams);
+            return uploads.clone().try_for_each(|(one, stream)| host::upload(runtime, *stream, one.from, one.to));
+        }
+        let first = stream::current_on(runtime, tensor.device)?;
+        // A part that is not moved needs no order.
+        let moving = moves.iter().zip(&streams).filter(|(one, _)| !one.is_nothing()).map(|(_, stream)| *stream);
+        strided_copies::perform(&Crew::new(runtime, [first].into_iter().chain(moving))?, &moves)
+    };
+    scattered().context(|| format!("scatter of {} elements to {} outputs", tensor.numel, outputs.len()))?;
+    made.keep();
+    Ok(results)
+}
+
+/// The sizes of outputs that exist.
+fn check_given(runtime: &Runtime, tensor: &Tensor, outputs: &[Output], dimension: usize) -> Result<Vec<i64>> {
+    let mut sizes = Vec::with_capacity(outputs.len());
+    for (index, output) in outputs.iter().enumerate() {
+        let Output::Given(given) = output else { continue };
+        let name = || format!("output {index}");
+        on_device(runtime, given, name)?;
+        alike(given, tensor, name)?;
+        writable(given, name)?;
+        check_shape(given, tensor, dimension, name)?;
+        sizes.push(given.sizes[dimension]);
+    }
+    chunk_sizes(tensor.sizes[dimension], sizes.len(), Some(&sizes))
+}
+
+/// Refuses a tensor whose shape is another's in more than one dimension.
+fn check_shape(tensor: &Tensor, other: &Tensor, dimension: usize, what: impl Fn() -> String) -> Result<()> {
+    if tensor.rank != other.rank {
+        return Err(invalid(format!("{} has {} dimensions, and not {}", what(), tensor.rank, other.rank)));
+    }
+    let mut expected = other.sizes;
+    expected[dimension] = tensor.sizes[dimension];
+    if tensor.shape() == &expected[..other.rank] {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "{} has invalid shape: got {:?}, but expected {:?} in all dimensions but {dimension}",
+        what(),
+        tensor.shape(),
+        other.shape()
+    )))
+}
+
+/// Puts tensors together along a dimension into an output, and returns what that is.
+pub fn gather(inputs: &[Tensor], dimension: i32, output: &Output) -> Result<Tensor> {
+    let runtime = runtime::ready()?;
+    let Some(first) = inputs.first() else { return Err(invalid("a gather needs a tensor at least")) };
+    for (index, input) in inputs.iter().enumerate() {
+        on_device(runtime, input, || format!("input {index}"))?;
+    }
+    let dimension = dimension_of(first.rank, dimension)?;
+    let mut shape = first.sizes;
+    shape[dimension] = 0;
+    for (index, input) in inputs.iter().enumerate() {
+        let name = || format!("input {index}");
+        alike(input, first, name)?;
+        check_shape(input, first, dimension, name)?;
+        shape[dimension] = shape[dimension]
+            .checked_add(input.sizes[dimension])
+            .ok_or_else(|| invalid("the tensors put together have more elements than there are addresses"))?;
+    }
+    let shape = &shape[..first.rank];
+    let mut made = Made::default();
+    let target = match output {
+        Output::Given(given) => {
+            alike(given, first, || "the output".into())?;
+            if given.shape() != shape {
+                return Err(invalid(format!(
+                    "the output is expected to have shape {shape:?}, but has {:?}",
+                    given.shape()
+                )));
+            }
+            writable(given, || "the output".into())?;
+            if !host::holds(given) {
+                on_device(runtime, given, || "the output".into())?;
+            }
+            *given
+        }
+        Output::Wanted { device, any_strides } => {
+            let device = runtime.device(*device as i32)?.ordinal;
+            let strides = if *any_strides { channels_last(inputs, shape) } else { None };
+            made.tensor(first, shape, strides.as_deref(), stream::current_on(runtime, device)?)?
+        }
+    };
+    put_together(runtime, inputs, dimension, &target)
+        .context(|| format!("gather of {} tensors into {} elements", inputs.len(), target.numel))?;
+    made.keep();
+    Ok(target)
+}
+
+fn put_together(runtime: &Runtime, inputs: &[Tensor], dimension: usize, target: &Tensor) -> Result<()> {
+    if target.numel == 0 {
+        return Ok(());
+    }
+    let worker = if host::holds(target) { inputs[0].device } else { target.device };
+    let streams = [worker].into_iter().chain(inputs.iter().map(|input| input.device));
+    let streams = streams.map(|device| stream::current_on(runtime, device)).collect::<Result<Vec<Stream>>>()?;
+    let crew = Crew::new(runtime, streams)?;
+    // For the CPU they are put together on a device, and go there in one piece.
+    let (_scratch, whole) = if host::holds(target) {
+        let (scratch, whole) = packed(target, crew.work)?;
+        (Some(scratch), whole)
+    } else {
+        (None, *target)
+    };
+    let mut start = 0;
+    let places: Vec<Tensor> = inputs
+        .iter()
+        .map(|input| {
+            let size = input.sizes[dimension];
+            start += size;
+            whole.narrow(dimension, start - size, size)
+        })
+        .collect();
+    let moves: Vec<Move> = inputs.iter().zip(&places).map(|(from, to)| Move { from, to }).collect();
+    strided_copies::perform(&crew, &moves)?;
+    if host::holds(target) { host::download(runtime, crew.work, &whole, target) } else { Ok(()) }
+}
+
+/// The strides by which channels are the fastest, for a shape of which all inputs have them so: torch keeps that.
+fn channels_last(inputs: &[Tensor], shape: &[i64]) -> Option<Vec<i64>> {
+    let strides = strides_of_channels_last(shape)?;
+    let has = |input: &Tensor| {
+        let own = strides_of_channels_last(input.shape()).unwrap_or_default();
+        let fits = |index: usize| input.sizes[index] == 1 || input.strides[index] == own[index];
+        !input.is_contiguous() && (0..input.rank).all(fits)
+    };
+    inputs.iter().all(has).then_some(strides)
+}
+
+fn strides_of_channels_last(shape: &[i64]) -> Option<Vec<i64>> {
+    if !matches!(shape.len(), 4 | 5) {
+        return None;
+    }
+    let mut strides = vec![1; shape.len()];
+    let mut stride = shape[1].max(1);
+    for index in (2..shape.len()).rev().chain([0]) {
+        strides[index] = stride;
+        stride = stride.saturating_mul(shape[index].max(1));
+    }
+    Some(strides)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{driver::Span, runtime::tensor::ElementType};
+
+    #[test]
+    fn chunks_are_torchs() {
+        assert_eq!(chunk_sizes(10, 4, None).unwrap(), [3, 3, 3, 1]);
+        assert_eq!(chunk_sizes(5, 4, None).unwrap(), [2, 2, 1, 0]);
+        assert_eq!(chunk_sizes(2, 4, None).unwrap(), [1, 1, 0, 0]);
+        assert_eq!(chunk_sizes(0, 3, None).unwrap(), [0, 0, 0]);
+        assert_eq!(chunk_sizes(7, 2, Some(&[7, 0])).unwrap(), [7, 0]);
+        for wrong in [&[3, 3][..], &[8, -1], &[i64::MAX, i64::MAX]] {
+            assert_eq!(chunk_sizes(7, 2, Some(wrong)).unwrap_err().status(), Status::INVALID_VALUE);
+        }
+    }
+
+    #[test]
+    fn dimensions_count_from_either_end() {
+        assert_eq!(dimension_of(3, 2).unwrap(), 2);
+        assert_eq!(dimension_of(3, -3).unwrap(), 0);
+        for (rank, dimension) in [(3, 3), (3, -4), (0, 0), (3, i32::MIN)] {
+            assert!(dimension_of(rank, dimension).is_err());
+        }
+    }
+
+    #[test]
+    fn channels_stay_last_if_all_have_them_so() {
+        let tensor = |shape: &[i64], strides: Option<&[i64]>| {
+            Tensor::new(Span::nowhere(4096), ElementType::F32, 0, shape, strides).unwrap()
+        };
+        let (last, first) = (tensor(&[2, 3, 4, 5], Some(&[60, 1, 15, 3])), tensor(&[2, 3, 4, 5], None));
+        assert_eq!(channels_last(&[last, last], &[4, 3, 4, 5]), Some(vec![60, 1, 15, 3]));
+        assert_eq!(channels_last(&[last, first], &[4, 3, 4, 5]), None);
+        assert_eq!(channels_last(&[tensor(&[2, 3], Some(&[1, 2]))], &[2, 3]), None);
+    }
+}

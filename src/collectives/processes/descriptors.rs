@@ -1,0 +1,180 @@
+//! Messages of the rendezvous: a status, some bytes, and descriptors, over a Unix socket.
+//!
+//! Descriptors travel with the first bytes of a message.
+
+use crate::base::unix_socket;
+use std::{
+    io::{self, Read, Write},
+    os::{
+        fd::{AsRawFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    time::{Duration, Instant},
+};
+
+/// The most descriptors of a message: a window and a link for each other rank.
+const MOST_DESCRIPTORS: usize = 2 * crate::driver::group::MAX_RANKS;
+/// What a message begins with: its status, and how many bytes it has.
+pub const HEAD: usize = 8;
+/// The most bytes of a message: cards of all ranks, or an error's text.
+const MOST_BYTES: usize = 1 << 16;
+
+const _: () = assert!(MOST_DESCRIPTORS <= unix_socket::MOST_DESCRIPTORS);
+
+/// A message.
+pub struct Message {
+    /// 0, or the status that the sender failed with.
+    pub status: i32,
+    /// What it says.
+    pub bytes: Vec<u8>,
+    /// What comes with it.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// When to give up; never where there is none.
+#[derive(Clone, Copy)]
+pub struct Deadline<'a> {
+    end: Option<Instant>,
+    stops: Option<&'a dyn Fn() -> bool>,
+}
+
+/// How long nobody is asked whether to give up early.
+const SLICE: Duration = Duration::from_millis(20);
+
+impl<'a> Deadline<'a> {
+    /// The time that is so far away.
+    pub fn after(timeout: Option<Duration>) -> Deadline<'a> {
+        Deadline { end: timeout.and_then(|timeout| Instant::now().checked_add(timeout)), stops: None }
+    }
+
+    /// The same, or as soon as `stops` says so.
+    pub fn unless(self, stops: &'a dyn Fn() -> bool) -> Deadline<'a> {
+        Deadline { stops: Some(stops), ..self }
+    }
+
+    /// How long it is until then; an error when it is over.
+    pub fn left(self) -> io::Result<Option<Duration>> {
+        if self.stops.is_some_and(|stops| stops()) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let Some(end) = self.end else { return Ok(None) };
+        match end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            Some(left) => Ok(Some(left)),
+            None => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Reads by `read` until something comes.
+    fn read<T>(self, socket: &UnixStream, mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        loop {
+            let left = self.left()?;
+            let slice = self.stops.map(|_| left.map_or(SLICE, |left| left.min(SLICE)));
+            socket.set_read_timeout(slice.or(left))?;
+            match read() {
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+                done => return done,
+            }
+        }
+    }
+}
+
+/// Sends a message.
+pub fn send(
+    socket: &UnixStream,
+    status: i32,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd],
+    deadline: Deadline,
+) -> io::Result<()> {
+    socket.set_write_timeout(deadline.left()?)?;
+    let mut head = [0; HEAD];
+    head[..4].copy_from_slice(&status.to_le_bytes());
+    head[4..].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+    let sent = unix_socket::send(socket.as_raw_fd(), &head, descriptors)?;
+    let mut socket = socket;
+    socket.write_all(&head[sent..])?;
+    socket.write_all(bytes)
+}
+
+/// Receives a message, whole.
+pub fn receive(socket: &UnixStream, deadline: Deadline) -> io::Result<Message> {
+    let (mut head, mut descriptors, mut have) = ([0; HEAD], Vec::new(), 0);
+    while have < head.len() {
+        let received =
+            deadline.read(socket, || unix_socket::receive(socket.as_raw_fd(), &mut head[have..], &mut descriptors))?;
+        if received.lost_descriptors {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        if received.bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        have += received.bytes;
+    }
+    let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let length = number(4) as usize;
+    if length > MOST_BYTES {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = vec![0; length];
+    let mut have = 0;
+    while have < length {
+        match deadline.read(socket, || (&mut &*socket).read(&mut bytes[have..]))? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            received => have += received,
+        }
+    }
+    Ok(Message { status: number(0) as i32, bytes, descriptors })
+}
+
+/// What a message says that has arrived as these bytes, head and all; `None` for one of another length, or of a failure.
+pub fn body(message: &[u8]) -> Option<&[u8]> {
+    let (head, body) = message.split_at_checked(HEAD)?;
+    let wanted = [[0; 4], u32::try_from(body.len()).ok()?.to_le_bytes()];
+    (head == wanted.as_flattened()).then_some(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    const SOON: Option<Duration> = Some(Duration::from_secs(10));
+
+    #[test]
+    fn a_message_brings_its_bytes_and_descriptors() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let text = vec![7; 40_000];
+        let sender =
+            std::thread::spawn(move || send(&near, -3, &text, &[writer.as_fd()], Deadline::after(SOON)).unwrap());
+        let message = receive(&far, Deadline::after(SOON)).unwrap();
+        sender.join().unwrap();
+        assert_eq!((message.status, message.bytes, message.descriptors.len()), (-3, vec![7; 40_000], 1));
+        std::fs::File::from(message.descriptors.into_iter().next().unwrap()).write_all(b"x").unwrap();
+        let mut byte = String::new();
+        reader.read_to_string(&mut byte).unwrap();
+        assert_eq!(byte, "x");
+    }
+
+    #[test]
+    fn waiting_ends_when_it_is_told_to() {
+        let (_near, far) = UnixStream::pair().unwrap();
+        let start = Instant::now();
+        let stops = || start.elapsed() > Duration::from_millis(50);
+        assert_eq!(receive(&far, Deadline::after(None).unless(&stops)).err().unwrap().kind(), io::ErrorKind::TimedOut);
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn silence_ends_at_the_deadline_and_garbage_at_once() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let kind = |result: io::Result<Message>| result.err().unwrap().kind();
+        let late = kind(receive(&far, Deadline::after(Some(Duration::from_millis(20)))));
+        assert!(matches!(late, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut));
+        (&near).write_all(&[0xFF; 8]).unwrap();
+        assert_eq!(kind(receive(&far, Deadline::after(SOON))), io::ErrorKind::InvalidData);
+        (&near).write_all(&[0; 5]).unwrap();
+        drop(near);
+        assert_eq!(kind(receive(&far, Deadline::after(SOON))), io::ErrorKind::UnexpectedEof);
+    }
+}

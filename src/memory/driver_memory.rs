@@ -1,0 +1,209 @@
+//! Memory straight from the driver: whole allocations of device memory, pinned host memory, and whose a pointer is.
+
+use crate::{
+    base::units::Bytes,
+    driver::{MemoryKind, Span, codes},
+    error::{Context, Error, Result},
+    runtime::{self, Runtime, sync_debug},
+    sanitizer,
+    status::Status,
+};
+
+/// The flags that registered memory can have.
+const REGISTER_FLAGS: u32 = 0xF;
+
+/// Allocates memory on a device and returns its address; 0 for a size of 0.
+pub fn alloc(bytes: usize, number: i32) -> Result<u64> {
+    let runtime = runtime::ready()?;
+    let device = runtime.device(number)?;
+    if bytes == 0 {
+        return Ok(0);
+    }
+    device.with_context(&runtime.driver, |driver| {
+        driver.memory_alloc(bytes).map_err(|failure| {
+            let error = Error::from(failure);
+            let free = match driver.memory_info() {
+                Ok((free, total)) => {
+                    format!("; {} of {} are free", Bytes(free as u64), Bytes(total as u64))
+                }
+                Err(_) => String::new(),
+            };
+            error.context(format_args!("tried to allocate {} on device {}{free}", Bytes(bytes as u64), device.ordinal))
+        })
+    })
+}
+
+/// Frees what [`alloc`] gave. Waits for the work of the memory's context.
+pub fn free(span: Span) -> Result<()> {
+    let runtime = runtime::ready()?;
+    if span.address() == 0 {
+        return Ok(());
+    }
+    let info = runtime.pointer_info(span.address())?;
+    if info.kind != MemoryKind::Device || super::is_cached(span.address()) {
+        return Err(not_allocated(span, "plinth_device_malloc"));
+    }
+    sync_debug::check("plinth_device_free")?;
+    let device = runtime.device(info.device)?;
+    let ahead = sanitizer::end_of_device(device.ordinal);
+    device
+        .with_context(&runtime.driver, |driver| Ok(driver.memory_free(span)?))
+        .map_err(|error| refused(error, span, "plinth_device_malloc"))?;
+    ahead.finish();
+    Ok(())
+}
+
+/// Allocates pinned host memory that every device may use, and returns its address; 0 for a size of 0.
+pub fn alloc_pinned(bytes: usize) -> Result<u64> {
+    let runtime = runtime::ready()?;
+    if bytes == 0 {
+        return Ok(0);
+    }
+    runtime
+        .current_device()?
+        .with_context(&runtime.driver, |driver| Ok(driver.pinned_alloc(bytes)?))
+        .context(|| format!("tried to allocate {} of pinned host memory", Bytes(bytes as u64)))
+}
+
+/// Frees what [`alloc_pinned`] gave.
+pub fn free_pinned(span: Span) -> Result<()> {
+    let runtime = runtime::ready()?;
+    if span.address() == 0 {
+        return Ok(());
+    }
+    if super::is_host_cached(span.address()) || runtime.pointer_info(span.address())?.kind != MemoryKind::Pinned {
+        return Err(not_allocated(span, "plinth_pinned_malloc"));
+    }
+    sync_debug::check("plinth_pinned_free")?;
+    let ahead = sanitizer::end_of_all(runtime);
+    runtime
+        .in_any_context(|driver| Ok(driver.pinned_free(span)?))
+        .map_err(|error| refused(error, span, "plinth_pinned_malloc"))?;
+    ahead.finish();
+    Ok(())
+}
+
+/// Pins memory of the program's own. `flags` are `CU_MEMHOSTREGISTER_...`.
+pub fn host_register(span: Span, flags: u32) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let (address, bytes) = (span.address(), span.bytes());
+    if address == 0 {
+        return Err(Error::new(Status::NULL_POINTER, "the memory to register is NULL"));
+    }
+    if bytes == 0 || address.checked_add(bytes as u64).is_none() || flags & !REGISTER_FLAGS != 0 {
+        return Err(Error::new(
+            Status::INVALID_VALUE,
+            format!("cannot register {bytes} bytes from {address:#x} with the flags {flags:#x}"),
+        ));
+    }
+    runtime
+        .current_device()?
+        .with_context(&runtime.driver, |driver| Ok(driver.with_relaxed_capture(|| driver.host_register(span, flags))??))
+        .map_err(|error| match error.driver_code() {
+            codes::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED => error.with_status(Status::INVALID_VALUE),
+            _ => error,
+        })
+        .context(|| format!("registering {} of host memory at {address:#x}", Bytes(bytes as u64)))
+}
+
+/// Undoes [`host_register`].
+pub fn host_unregister(span: Span) -> Result<()> {
+    let runtime = runtime::ready()?;
+    if span.address() == 0 {
+        return Ok(());
+    }
+    if super::is_host_cached(span.address()) {
+        return Err(not_allocated(span, "plinth_host_register"));
+    }
+    sync_debug::check("plinth_host_unregister")?;
+    let ahead = sanitizer::end_of_all(runtime);
+    runtime.in_any_context(|driver| Ok(driver.with_relaxed_capture(|| driver.host_unregister(span))??)).map_err(
+        |error| match error.driver_code() {
+            codes::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED => not_allocated(span, "plinth_host_register"),
+            _ => refused(error, span, "plinth_host_register"),
+        },
+    )?;
+    ahead.finish();
+    Ok(())
+}
+
+/// Allocates managed memory on a device and returns its address; 0 for a size of 0. Not more than is free there: the driver
+/// would give it, and bring the device to a crawl.
+pub fn managed_alloc(bytes: usize, number: i32) -> Result<u64> {
+    let runtime = runtime::ready()?;
+    let device = runtime.device(number)?;
+    if bytes == 0 {
+        return Ok(0);
+    }
+    device.with_context(&runtime.driver, |driver| {
+        let attempt =
+            || format!("tried to allocate {} of managed memory on device {}", Bytes(bytes as u64), device.ordinal);
+        let (free, total) = driver.memory_info().context(attempt)?;
+        if bytes > free {
+            return Err(Error::new(
+                Status::OUT_OF_MEMORY,
+                format!("{}; {} of {} are free", attempt(), Bytes(free as u64), Bytes(total as u64)),
+            ));
+        }
+        driver.with_relaxed_capture(|| driver.managed_alloc(bytes)).context(attempt)?.context(attempt)
+    })
+}
+
+/// Frees what [`managed_alloc`] gave. Waits for the work of the memory's context.
+pub fn managed_free(span: Span) -> Result<()> {
+    let runtime = runtime::ready()?;
+    if span.address() == 0 {
+        return Ok(());
+    }
+    let info = runtime.pointer_info(span.address())?;
+    if info.kind != MemoryKind::Managed {
+        return Err(not_allocated(span, "plinth_managed_malloc"));
+    }
+    sync_debug::check("plinth_managed_free")?;
+    let device = runtime.device(info.device)?;
+    let ahead = sanitizer::end_of_device(device.ordinal);
+    device
+        .with_context(&runtime.driver, |driver| Ok(driver.memory_free(span)?))
+        .map_err(|error| refused(error, span, "plinth_managed_malloc"))?;
+    ahead.finish();
+    Ok(())
+}
+
+/// Whether an address is in pinned memory, whoever pinned it.
+pub fn is_pinned(address: u64) -> Result<bool> {
+    let runtime = runtime::ready()?;
+    if address == 0 {
+        return Ok(false);
+    }
+    Ok(super::is_host_cached(address) || runtime.pointer_info(address)?.kind == MemoryKind::Pinned)
+}
+
+#[cold]
+fn not_allocated(span: Span, giver: &str) -> Error {
+    let address = span.address();
+    Error::new(Status::INVALID_POINTER, format!("{address:#x} did not come from {giver}, or was freed"))
+}
+
+/// A free that the driver refused for its argument is about the pointer.
+fn refused(error: Error, span: Span, giver: &str) -> Error {
+    if matches!(error.status(), Status::INVALID_VALUE | Status::INVALID_HANDLE) {
+        not_allocated(span, giver)
+    } else {
+        error
+    }
+}
+
+/// The number of the device whose memory an address is in; `None` for host memory and for no memory at all.
+pub fn device_of(address: u64) -> Result<Option<u32>> {
+    let runtime = runtime::ready()?;
+    if address == 0 { Ok(None) } else { owner(runtime, address) }
+}
+
+/// The same for an address that is not 0, with the runtime at hand.
+pub fn owner(runtime: &Runtime, address: u64) -> Result<Option<u32>> {
+    let info = runtime.pointer_info(address)?;
+    match info.kind {
+        MemoryKind::Device | MemoryKind::Managed => Ok(Some(runtime.device(info.device)?.ordinal)),
+        MemoryKind::Pinned | MemoryKind::Unregistered => Ok(None),
+    }
+}

@@ -1,0 +1,166 @@
+//! Reading the figures of a device: what its arenas counted, added up.
+
+use super::{
+    arena::{Arena, Key},
+    block::State,
+    counters::ZoneCounters,
+    device_memory::{DeviceMemory, Method},
+    grow::Request,
+    peak_budget,
+    pool::{self, PoolId},
+    report::{Budget, PoolShare, Shortage},
+    stats::{ByPool, Stat, Stats},
+};
+use crate::runtime::{Runtime, device::Device};
+use std::collections::BTreeMap;
+
+/// All figures of a device. Where several arenas have memory, peaks of parts are the sum of the arenas' own peaks and so
+/// the most that they can have been; those of what is allocated and of what is held in all are exact.
+pub fn stats(memory: &DeviceMemory) -> Stats {
+    let mut stats = stats_of(memory.arenas(), |_| true);
+    let (live, live_peak) = peak_budget::read(memory);
+    stats.allocated_bytes.all.current = live;
+    stats.allocated_bytes.all.peak = live_peak;
+    stats.reserved_bytes.all = memory.held_stat();
+    stats.num_alloc_retries = memory.retries.get();
+    stats.num_ooms = memory.ooms.get();
+    stats.num_sync_all_streams = memory.waits.get();
+    stats.num_device_alloc = memory.created.get();
+    stats.num_device_free = memory.released.get();
+    stats
+}
+
+/// The figures of some of a device's arenas. What is counted for the device alone is 0.
+pub fn stats_of(arenas: Vec<&'static Arena>, wanted: impl Fn(&Key) -> bool) -> Stats {
+    let mut stats = Stats::default();
+    for arena in arenas {
+        let mut inner = arena.lock();
+        if !wanted(&inner.key) {
+            continue;
+        }
+        let pinned = inner.space.pinned_free();
+        let counters = &mut inner.space.counters;
+        for (zone, pinned) in counters.zones.iter_mut().zip(pinned) {
+            zone.note_pinned(pinned);
+        }
+        let [small, large] = &counters.zones;
+        let mut part = Stats {
+            allocation: by_pool(small, large, ZoneCounters::live),
+            segment: by_pool(small, large, |zone| zone.segments),
+            active: by_pool(small, large, ZoneCounters::active),
+            inactive_split: by_pool(small, large, |zone| zone.pinned),
+            inactive_split_bytes: by_pool(small, large, |zone| zone.pinned_bytes),
+            allocated_bytes: by_pool(small, large, ZoneCounters::live_bytes),
+            reserved_bytes: by_pool(small, large, |zone| zone.reserved),
+            active_bytes: by_pool(small, large, ZoneCounters::active_bytes),
+            requested_bytes: by_pool(small, large, ZoneCounters::requested),
+            ..Stats::default()
+        };
+        part.allocated_bytes.all.peak = counters.live_peak;
+        stats.merge(&part);
+    }
+    stats
+}
+
+fn by_pool(small: &ZoneCounters, large: &ZoneCounters, of: impl Fn(&ZoneCounters) -> Stat) -> ByPool {
+    let (small, large) = (of(small), of(large));
+    ByPool { all: sum(small, large), small, large }
+}
+
+fn sum(mut one: Stat, other: Stat) -> Stat {
+    one.merge(&other);
+    one
+}
+
+/// What is allocated and held in one pool of a device.
+pub fn of_pool(memory: &DeviceMemory, pool: PoolId) -> (u64, u64) {
+    memory.arenas_of(pool).into_iter().map(of_arena).fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
+}
+
+fn of_arena(arena: &Arena) -> (u64, u64) {
+    let inner = arena.lock();
+    (inner.space.counters.live, inner.space.mapped_bytes())
+}
+
+/// What is worth telling when a request of another backend's fails.
+pub fn shortage_elsewhere(runtime: &Runtime, device: &Device, request: Request) -> Shortage {
+    let (driver, memory) = (&runtime.driver, &device.memory);
+    let known_total = memory.total(device, driver).unwrap_or(0);
+    let (free, total) = device.memory_info(driver).unwrap_or((0, known_total));
+    Shortage {
+        device: device.ordinal,
+        requested: request.requested,
+        total,
+        free,
+        pid: std::process::id(),
+        held: memory.held(),
+        limit: memory.limit(known_total),
+        allocated: peak_budget::read(memory).0 + memory.others.lock().allocated_bytes.all.current,
+        retries: memory.retries.get(),
+        // No advice to change how memory is mapped: that is not this backend's.
+        expandable: true,
+        ..Shortage::default()
+    }
+}
+
+/// Everything that is worth telling when a request fails.
+pub fn shortage(runtime: &Runtime, device: &Device, arena: &Arena, request: Request) -> Shortage {
+    let (driver, memory) = (&runtime.driver, &device.memory);
+    // The figures are for a message: one that cannot be had must not hide the error that is being told.
+    let known_total = memory.total(device, driver).unwrap_or(0);
+    let (free, total) = device.memory_info(driver).unwrap_or((0, known_total));
+    let mut pools: BTreeMap<PoolId, (u64, u64)> = BTreeMap::new();
+    let (mut allocated, mut pending) = (0, 0);
+    for other in memory.arenas() {
+        let (live, held) = of_arena(other);
+        allocated += live;
+        let inner = other.lock();
+        pending += inner.space.counters.zones.iter().map(|zone| zone.waiting_bytes.current).sum::<u64>();
+        if inner.key.pool != PoolId::DEFAULT {
+            let entry = pools.entry(inner.key.pool).or_default();
+            *entry = (entry.0 + live, entry.1 + held);
+        }
+    }
+    let key = arena.key();
+    let largest_free = arena.lock().space.largest_free();
+    // The default pool has none.
+    let budget = pool::budget(key.pool).ok().flatten();
+    Shortage {
+        device: device.ordinal,
+        requested: request.requested,
+        total,
+        free,
+        pid: std::process::id(),
+        held: memory.held(),
+        limit: memory.limit(known_total),
+        allocated,
+        pending,
+        largest_free,
+        private_pools: pools
+            .into_iter()
+            .map(|(id, (allocated, reserved))| PoolShare { owner: id.owner, index: id.index, allocated, reserved })
+            .collect(),
+        retries: memory.retries.get(),
+        expandable: matches!(memory.method(device, driver), Ok(Method::Virtual { .. })),
+        budget: budget.map(|bytes| Budget { bytes, pool: key.pool, reserved: of_pool(memory, key.pool).1 }),
+    }
+}
+
+impl super::space::Space {
+    /// For each zone the count and the bytes of free blocks whose memory cannot go back, since something else of the
+    /// same handle is in use.
+    fn pinned_free(&self) -> [(u64, u64); 2] {
+        let mut pinned = [(0, 0); 2];
+        for (id, block) in self.blocks.iter() {
+            if !matches!(block.state, State::Free | State::Parked) {
+                continue;
+            }
+            let bytes = block.size - self.whole_bytes(id);
+            if bytes > 0 {
+                let entry = &mut pinned[block.zone as usize];
+                *entry = (entry.0 + 1, entry.1 + bytes);
+            }
+        }
+        pinned
+    }
+}

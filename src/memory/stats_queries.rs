@@ -1,0 +1,101 @@
+//! The calls that tell what the allocator counted: of a device, of a pool, of a stream, and as a text.
+
+use super::{pool::PoolId, route, stats::Stats, stats_aggregation};
+use crate::{
+    driver::types::CU_STREAM_PER_THREAD,
+    error::Result,
+    runtime::{self, thread},
+    stream::Stream,
+};
+use std::fmt::Write;
+
+/// All figures of a pool on a device. What only the device counts is 0.
+pub fn pool_stats(id: PoolId, number: i32) -> Result<Stats> {
+    let memory = &runtime::ready()?.device(number)?.memory;
+    Ok(stats_aggregation::stats_of(memory.arenas(), |key| key.pool == id))
+}
+
+/// All figures of what was allocated for a stream, in every pool. What only the device counts is 0.
+pub fn stream_stats(stream: &Stream) -> Result<Stats> {
+    let memory = &super::device_memory::device(runtime::ready()?, stream.device)?.memory;
+    let handle = route::canonical(stream.raw.handle());
+    let number = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
+    Ok(stats_aggregation::stats_of(memory.arenas(), |key| (key.stream, key.thread) == (handle, number)))
+}
+
+/// Lets all sums and counts of a device begin again.
+pub fn reset_accumulated_stats(number: i32) -> Result<()> {
+    runtime::ready()?.device(number)?.memory.reset_accumulated();
+    Ok(())
+}
+
+/// Figures in JSON: one object with torch's keys, or objects in objects, where torch's keys have dots.
+pub fn json(stats: &Stats, nested: bool) -> String {
+    let entries: Vec<(&str, i64)> = stats.entries().collect();
+    let mut text = String::new();
+    if nested {
+        write_nested(&mut text, &entries);
+    } else {
+        write_object(&mut text, entries.iter(), |text, (key, value)| write!(text, "\"{key}\": {value}"));
+    }
+    text
+}
+
+fn write_object<T>(
+    text: &mut String,
+    members: impl Iterator<Item = T>,
+    mut write: impl FnMut(&mut String, T) -> std::fmt::Result,
+) {
+    text.push('{');
+    for (index, member) in members.enumerate() {
+        if index > 0 {
+            text.push_str(", ");
+        }
+        // Writing into a string cannot fail.
+        let _ = write(text, member);
+    }
+    text.push('}');
+}
+
+/// Writes entries whose keys are sorted, so that those with a common beginning are neighbours.
+fn write_nested(text: &mut String, entries: &[(&str, i64)]) {
+    let first = |key: &str| key.split_once('.').map_or(key, |(first, _)| first).to_owned();
+    let groups = entries.chunk_by(|one, other| first(one.0) == first(other.0));
+    write_object(text, groups, |text, group| {
+        write!(text, "\"{}\": ", first(group[0].0))?;
+        if let [(key, value)] = group
+            && !key.contains('.')
+        {
+            return write!(text, "{value}");
+        }
+        let inner: Vec<(&str, i64)> =
+            group.iter().filter_map(|(key, value)| Some((key.split_once('.')?.1, *value))).collect();
+        write_nested(text, &inner);
+        Ok(())
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{block::Zone, stats::KEYS};
+
+    #[test]
+    fn figures_are_told_in_json() {
+        let mut stats = Stats { num_ooms: 2, ..Stats::default() };
+        stats.active.add(Zone::Large, 7);
+        let flat = json(&stats, false);
+        assert!(flat.starts_with("{\"active.all.allocated\": 7, \"active.all.current\": 7, "), "{flat}");
+        assert!(flat.ends_with("\"segment.small_pool.peak\": 0}"), "{flat}");
+        assert_eq!((flat.matches(": ").count(), flat.matches(", ").count()), (KEYS, KEYS - 1));
+        let nested = json(&stats, true);
+        let begin =
+            "{\"active\": {\"all\": {\"allocated\": 7, \"current\": 7, \"freed\": 0, \"peak\": 7}, \"large_pool\": {";
+        assert!(nested.starts_with(begin), "{nested}");
+        assert!(nested.contains("}}, \"max_split_size\": -1, \"num_alloc_retries\": 0, "), "{nested}");
+        assert_eq!(nested.matches('{').count(), 1 + 9 * 4 + 2);
+        assert_eq!(nested.matches('}').count(), nested.matches('{').count());
+        // A value a key, and an object a group.
+        assert_eq!(nested.matches(": ").count(), KEYS + 9 * 4 + 2);
+    }
+}

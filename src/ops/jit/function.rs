@@ -1,0 +1,388 @@
+//! Jiterated functions: what a program holds, and what happens when it calls one.
+//!
+//! A call finds its kernel by the types of its tensors, the kinds of its scalars, how the elements lie, and the device: in a
+//! table of the function that is only ever added to, so that it is read without a lock.
+
+use super::{
+    layout::{self, Class, Walk, broadcast},
+    loaded,
+    parse::{self, Entry},
+    promote,
+    scalar::{self, Kind, MOST, Named, Value},
+    source::{Wanted, kernel_name},
+};
+use crate::{
+    base::handle::{HandleTable, Kind as HandleKind},
+    driver::{Function, jit::Parameters, random::MAX_RANK},
+    error::{Context, Error, Result},
+    runtime::{
+        self, Runtime,
+        tensor::{ElementType, Tensor},
+    },
+    sanitizer,
+    status::Status,
+    stream::{self, Stream},
+};
+use once_cell::sync::OnceCell;
+use parking_lot::Mutex;
+use std::{collections::HashMap, sync::Arc};
+
+/// The most inputs, and the most outputs.
+pub const MOST_TENSORS: usize = 8;
+/// Kernels that a function finds without a lock.
+const SLOTS: usize = 64;
+/// How far from its place in the table a kernel may be.
+const PROBES: usize = 8;
+
+/// A function of elements, from a user's text.
+pub struct Jiterated {
+    code: String,
+    entry: Entry,
+    inputs: usize,
+    outputs: usize,
+    by_reference: bool,
+    scalars: Vec<Named>,
+    kernels: [OnceCell<(Key, Function)>; SLOTS],
+    /// Those that found no place in the table.
+    others: Mutex<HashMap<Key, Function>>,
+}
+
+/// What a kernel was made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    /// The types of the inputs and, last, the common one: four bits each.
+    types: u64,
+    /// The device, the class, and two bits for the kind of each scalar.
+    rest: u64,
+}
+
+impl Key {
+    fn of(device: u32, class: Class, common: ElementType, inputs: &[Tensor], scalars: &[Value]) -> Key {
+        let types = inputs.iter().fold(0, |bits, input| bits << 4 | input.element as u64);
+        let kinds = scalars.iter().fold(0, |bits, scalar| bits << 2 | scalar.kind as u64);
+        let class = u64::from(class.rank) << 8 | u64::from(class.vector);
+        Key { types: types << 4 | common as u64, rest: kinds << 32 | u64::from(device) << 16 | class }
+    }
+
+    fn place(self) -> usize {
+        let mixed = (self.types ^ self.rest.rotate_left(29)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (mixed >> 58) as usize % SLOTS
+    }
+}
+
+#[derive(Default)]
+struct Slot(Mutex<Option<Arc<Jiterated>>>);
+
+static FUNCTIONS: HandleTable<Slot> = HandleTable::new(HandleKind::JitFunction);
+
+fn get(handle: u64) -> Result<Arc<Jiterated>> {
+    let function = FUNCTIONS.get(handle)?.0.lock().clone();
+    // Another thread may have destroyed it meanwhile, and its slot may be another function's.
+    FUNCTIONS.get(handle)?;
+    function.ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the jiterated function is being destroyed"))
+}
+
+/// Makes a function of a user's text, as a handle. With `outputs` its results are its last parameters, else what it returns.
+pub fn create(code: &str, outputs: Option<usize>, scalars: Vec<Named>) -> Result<u64> {
+    let refuse = |message: String| Err(Error::new(Status::INVALID_VALUE, message));
+    scalar::check(&scalars)?;
+    let entry = parse::entry(code)?;
+    if let Some(count) = outputs
+        && !(1..=MOST_TENSORS).contains(&count)
+    {
+        return refuse(format!("a jiterated function has 1 to {MOST_TENSORS} outputs, not {count}"));
+    }
+    if entry.is_void != outputs.is_some() {
+        let (is, instead) = match outputs {
+            Some(_) => ("returns something", "void, and its last parameters are its outputs"),
+            None => ("returns nothing", "its one output"),
+        };
+        return refuse(format!("{} {is}; it must return {instead}", entry.name));
+    }
+    let beside = scalars.len() + outputs.unwrap_or(0);
+    let inputs = entry.parameters.saturating_sub(beside);
+    if !(1..=MOST_TENSORS).contains(&inputs) {
+        return refuse(format!(
+            "{} has {} parameters, of which {} are scalars and {} outputs; that leaves {} inputs, and there must be 1 to \
+             {MOST_TENSORS}",
+            entry.name,
+            entry.parameters,
+            scalars.len(),
+            outputs.unwrap_or(0),
+            entry.parameters as i64 - beside as i64,
+        ));
+    }
+    let function = Arc::new(Jiterated {
+        code: code.to_owned(),
+        entry,
+        inputs,
+        outputs: outputs.unwrap_or(1),
+        by_reference: outputs.is_some(),
+        scalars,
+        kernels: [const { OnceCell::new() }; SLOTS],
+        others: Mutex::new(HashMap::new()),
+    });
+    FUNCTIONS.insert(|slot| *slot.0.lock() = Some(function))
+}
+
+/// Ends a function. Kernels that were made for it stay loaded.
+pub fn destroy(handle: u64) -> Result<()> {
+    FUNCTIONS.remove(handle, |slot| *slot.0.lock() = None)
+}
+
+/// What the outputs of a call with these inputs are: their type and their shape.
+pub fn result_of(handle: u64, inputs: &[Tensor]) -> Result<(ElementType, [i64; MAX_RANK], usize)> {
+    let function = get(handle)?;
+    function.check_count("inputs", inputs.len(), function.inputs)?;
+    let (sizes, rank) = broadcast(inputs)?;
+    Ok((promote::common(inputs)?, sizes, rank))
+}
+
+/// Calls a function: its outputs are written in the stream.
+pub fn call<'a>(
+    handle: u64,
+    inputs: &[Tensor],
+    outputs: &[Tensor],
+    given: impl Iterator<Item = (&'a [u8], Value)>,
+    stream: usize,
+) -> Result<()> {
+    let function = get(handle)?;
+    let runtime = runtime::ready()?;
+    function.check(inputs, outputs).context(|| &function.entry.name)?;
+    let common = promote::common(inputs).context(|| &function.entry.name)?;
+    for (number, output) in outputs.iter().enumerate() {
+        if output.element != common {
+            return Err(Error::new(
+                Status::INVALID_VALUE,
+                format!(
+                    "{}: output {number} is of {}, but its inputs have {common} in common, and an output must be of that type",
+                    function.entry.name, output.element
+                ),
+            ));
+        }
+    }
+    let values = scalar::bind(&function.scalars, given)?;
+    let values = &values[..function.scalars.len()];
+    let stream = on_device(runtime, stream, outputs[0].device)?;
+    if outputs[0].numel == 0 {
+        return Ok(());
+    }
+    sanitizer::access_with(runtime, stream, |operands| {
+        inputs.iter().for_each(|input| sanitizer::operands(input, sanitizer::Kind::Read, operands));
+        outputs.iter().for_each(|output| sanitizer::operands(output, sanitizer::Kind::Write, operands));
+    })?;
+    function.launch(runtime, stream, common, inputs, outputs, values)
+}
+
+fn on_device(runtime: &Runtime, handle: usize, device: u32) -> Result<Stream> {
+    let stream = stream::resolve(runtime, handle)?;
+    if stream.device == device {
+        return Ok(stream);
+    }
+    Err(Error::new(
+        Status::DEVICE_MISMATCH,
+        format!(
+            "the tensors are on device {device}, but the stream on device {}; a NULL stream is the current device's",
+            stream.device
+        ),
+    ))
+}
+
+impl Jiterated {
+    fn check_count(&self, what: &str, given: usize, taken: usize) -> Result<()> {
+        if given == taken {
+            return Ok(());
+        }
+        let message = format!("{} takes {taken} {what}, not {given}", self.entry.name);
+        Err(Error::new(Status::INVALID_VALUE, message))
+    }
+
+    fn check(&self, inputs: &[Tensor], outputs: &[Tensor]) -> Result<()> {
+        self.check_count("inputs", inputs.len(), self.inputs)?;
+        self.check_count("outputs", outputs.len(), self.outputs)?;
+        let device = outputs[0].device;
+        if let Some(other) = inputs.iter().chain(outputs).find(|tensor| tensor.device != device) {
+            return Err(Error::new(
+                Status::DEVICE_MISMATCH,
+                format!("its tensors are on devices {device} and {}", other.device),
+            ));
+        }
+        let (sizes, rank) = broadcast(inputs)?;
+        for (number, output) in outputs.iter().enumerate() {
+            if output.shape() != &sizes[..rank] {
+                return Err(Error::new(
+                    Status::INVALID_VALUE,
+                    format!(
+                        "output {number} is of shape {:?}, but the inputs give {:?}",
+                        output.shape(),
+                        &sizes[..rank]
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn launch(
+        &self,
+        runtime: &Runtime,
+        stream: Stream,
+        common: ElementType,
+        inputs: &[Tensor],
+        outputs: &[Tensor],
+        values: &[Value],
+    ) -> Result<()> {
+        let launch = |function: Function, blocks: u32, parameters: &mut Parameters| {
+            if values.is_empty() {
+                // A kernel without scalars has a word in their place.
+                parameters.push(0);
+            }
+            for value in values {
+                let (words, used) = value.words();
+                words[..used].iter().for_each(|word| parameters.push(*word));
+            }
+            runtime.in_stream(stream, |driver, raw| Ok(driver.launch_jit(function, blocks, parameters, raw)?))
+        };
+        let mut parameters = Parameters::new();
+        let launched = if let Some((class, blocks)) = layout::dense(outputs, inputs, &mut parameters) {
+            launch(self.kernel(runtime, stream.device, class, common, inputs, values)?, blocks, &mut parameters)
+        } else {
+            let walk = Walk::of(outputs, inputs).context(|| &self.entry.name)?;
+            let class = walk.class();
+            let function = self.kernel(runtime, stream.device, class, common, inputs, values)?;
+            walk.each_launch(class, &mut |blocks, parameters| launch(function, blocks, parameters))
+        };
+        launched.map_err(|error| {
+            error.context(format_args!("{} of {} elements of {common}", self.entry.name, outputs[0].numel))
+        })
+    }
+
+    fn kernel(
+        &self,
+        runtime: &Runtime,
+        device: u32,
+        class: Class,
+        common: ElementType,
+        inputs: &[Tensor],
+        values: &[Value],
+    ) -> Result<Function> {
+        let key = Key::of(device, class, common, inputs, values);
+        match self.find(key) {
+            Some(function) => Ok(function),
+            None => self.make(runtime, key, device, class, common, inputs, values),
+        }
+    }
+
+    #[inline]
+    fn find(&self, key: Key) -> Option<Function> {
+        for probe in 0..PROBES {
+            match self.kernels[(key.place() + probe) % SLOTS].get() {
+                Some((known, function)) if *known == key => return Some(*function),
+                Some(_) => {}
+                None => return None,
+            }
+        }
+        self.others.lock().get(&key).copied()
+    }
+
+    #[cold]
+    #[allow(clippy::too_many_arguments)] // what a kernel is made for
+    fn make(
+        &self,
+        runtime: &Runtime,
+        key: Key,
+        device: u32,
+        class: Class,
+        common: ElementType,
+        inputs: &[Tensor],
+        values: &[Value],
+    ) -> Result<Function> {
+        let types: Vec<ElementType> = inputs.iter().map(|input| input.element).collect();
+        let kinds: Vec<Kind> = values.iter().map(|value| value.kind).collect();
+        let wanted = Wanted {
+            code: &self.code,
+            entry: &self.entry,
+            outputs: self.outputs,
+            by_reference: self.by_reference,
+            inputs: &types,
+            common,
+            scalars: &kinds,
+            class,
+        };
+        let device = runtime.device(device as i32)?;
+        let made = loaded::kernel(runtime, device, &wanted.source()?, &kernel_name(&self.entry));
+        let function = made.map_err(|error| {
+            let types: Vec<String> = types.iter().map(ElementType::to_string).collect();
+            error.context(format_args!("{} for inputs of {}", self.entry.name, types.join(", ")))
+        })?;
+        for probe in 0..PROBES {
+            let place = &self.kernels[(key.place() + probe) % SLOTS];
+            let (kept, _) = place.get_or_init(|| (key, function));
+            if *kept == key {
+                return Ok(function);
+            }
+        }
+        self.others.lock().insert(key, function);
+        Ok(function)
+    }
+}
+
+const _: () = assert!(MOST * 2 <= 32 && MOST_TENSORS * 4 + 4 <= 64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Span;
+
+    #[test]
+    fn what_cannot_be_called_is_refused() {
+        let one = |name: &str| Named { name: name.to_owned(), value: Value::default() };
+        for (code, outputs, scalars, part) in [
+            ("template <typename T> T f(T x) { return x; }", Some(1), vec![], "f returns something"),
+            ("template <typename T> void f(T x, T& y) { y = x; }", None, vec![], "f returns nothing"),
+            ("template <typename T> void f(T x, T& y) { y = x; }", Some(9), vec![], "1 to 8 outputs, not 9"),
+            ("template <typename T> void f(T x, T& y) { y = x; }", Some(2), vec![], "leaves 0 inputs"),
+            ("template <typename T> T f(T x) { return x; }", None, vec![one("a"), one("b")], "leaves -1 inputs"),
+            (
+                "template <typename T> T f(T a, T b, T c, T d, T e, T f, T g, T h, T i) { return a; }",
+                None,
+                vec![],
+                "9 inputs",
+            ),
+            ("int", None, vec![], "no entry"),
+        ] {
+            let error = create(code, outputs, scalars).unwrap_err();
+            assert_eq!(error.status(), Status::INVALID_VALUE);
+            assert!(error.message().contains(part), "{code}: {error}");
+        }
+        let handle = create("template <typename T> T f(T x) { return x; }", None, vec![]).unwrap();
+        destroy(handle).unwrap();
+        assert!(destroy(handle).unwrap_err().message().contains("was a jiterated function, but is destroyed"));
+    }
+
+    #[test]
+    fn keys_tell_everything_apart() {
+        let tensor = |element| Tensor::new(Span::nowhere(4096), element, 0, &[3], None).unwrap();
+        let (dense, any) = (Class { vector: 4, rank: 0 }, Class { vector: 4, rank: 25 });
+        let value = |kind| Value { kind, ..Value::default() };
+        let key = |device, class, inputs: &[ElementType], kinds: &[Kind]| {
+            let inputs: Vec<Tensor> = inputs.iter().map(|element| tensor(*element)).collect();
+            let values: Vec<Value> = kinds.iter().map(|kind| value(*kind)).collect();
+            Key::of(device, class, ElementType::F32, &inputs, &values)
+        };
+        use ElementType::{F16, F32};
+        let keys = [
+            key(0, dense, &[F32, F32], &[]),
+            key(1, dense, &[F32, F32], &[]),
+            key(0, any, &[F32, F32], &[]),
+            key(0, dense, &[F32, F16], &[]),
+            key(0, dense, &[F16, F32], &[]),
+            key(0, dense, &[F32, F32], &[Kind::Int]),
+            key(0, dense, &[F32, F32], &[Kind::Float; 16]),
+            key(63, any, &[F32; 8], &[Kind::Complex; 16]),
+        ];
+        for (at, one) in keys.iter().enumerate() {
+            assert!(keys[..at].iter().all(|other| other != one), "{one:?}");
+        }
+    }
+}

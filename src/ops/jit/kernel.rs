@@ -1,0 +1,476 @@
+//! Kernels that a program wrote itself, from CUDA C++ or from images: compiled, loaded, asked about, launched.
+
+use super::compiler::{Architecture, architecture};
+use crate::{
+    base::handle::{HandleTable, Kind},
+    driver::{
+        self, Arguments, Function, Image, Kind as DeviceKind, LaunchShape, codes,
+        nvrtc::{self, Nvrtc, Request},
+        types::*,
+    },
+    error::{Context, Error, Result},
+    runtime::{self, Runtime, device::Device},
+    sanitizer::{self, Operand},
+    status::Status,
+    stream,
+};
+use parking_lot::Mutex;
+use std::{
+    ffi::CString,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+/// A source in CUDA C++.
+#[derive(Debug)]
+pub struct Source<'a> {
+    /// The text.
+    pub text: &'a str,
+    /// The kernel's name, with its arguments if it is a template: `scale<float>`.
+    pub name: &'a str,
+    /// `90`, `90a`, `sm_90`, or `compute_90` for PTX; none for that of the device.
+    pub capability: Option<&'a str>,
+    /// Where headers are looked for.
+    pub include_dirs: &'a [String],
+    /// Further options of the compiler.
+    pub options: &'a [String],
+}
+
+/// A kernel that can be launched.
+pub struct Kernel {
+    function: Function,
+    device: u32,
+    name: String,
+    /// The bytes of each parameter, if the driver tells them.
+    parameters: Option<Vec<usize>>,
+    /// The most dynamic shared memory that a launch may have as things are.
+    shared_bytes: AtomicU32,
+    /// The module, if a program loaded it and may end it.
+    module: Option<Arc<Module>>,
+}
+
+/// A module of a program's own. It is unloaded when nobody has it or a kernel of it any more.
+pub struct Module {
+    module: driver::Module,
+    device: u32,
+    loaded: Mutex<bool>,
+}
+
+impl Module {
+    /// Unloads it; what fails can be tried again. Where the driver must not be called any more, nothing is done.
+    fn unload(&self) -> Result<()> {
+        self.unload_if(|| true)
+    }
+
+    /// The same, if `unused` finds that nobody has it. Nobody gets a kernel of it while that is found out.
+    fn unload_if(&self, unused: impl FnOnce() -> bool) -> Result<()> {
+        let mut loaded = self.loaded.lock();
+        if *loaded
+            && unused()
+            && let Some(runtime) = runtime::usable()
+        {
+            runtime.device(self.device as i32)?.with_context(&runtime.driver, |driver| {
+                driver.with_relaxed_capture(|| driver.module_unload(self.module))??;
+                Ok(())
+            })?;
+            *loaded = false;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        // Two threads that end its last handles at once may both have left it to the other. There is nobody to tell then.
+        let _ = self.unload();
+    }
+}
+
+/// What is known of a kernel.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Attributes {
+    pub registers: i32,
+    pub shared_bytes: i32,
+    pub max_dynamic_shared_bytes: i32,
+    pub local_bytes: i32,
+    pub const_bytes: i32,
+    pub max_threads_per_block: i32,
+    pub ptx_version: i32,
+    pub binary_version: i32,
+}
+
+struct Slot<T>(Mutex<Option<Arc<T>>>);
+
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        Slot(Mutex::new(None))
+    }
+}
+
+static KERNELS: HandleTable<Slot<Kernel>> = HandleTable::new(Kind::CompiledKernel);
+static MODULES: HandleTable<Slot<Module>> = HandleTable::new(Kind::KernelModule);
+
+fn get<T>(table: &HandleTable<Slot<T>>, handle: u64) -> Result<Arc<T>> {
+    let value = table.get(handle)?.0.lock().clone();
+    // Another thread may have destroyed it meanwhile, and its slot may be another object's.
+    table.get(handle)?;
+    value.ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the object is being destroyed"))
+}
+
+fn register<T>(table: &HandleTable<Slot<T>>, value: T) -> Result<u64> {
+    let value = Arc::new(value);
+    table.insert(|slot| *slot.0.lock() = Some(value))
+}
+
+/// The architecture that a text names.
+fn named(capability: &str) -> Result<Architecture> {
+    let (real, number) = match (capability.strip_prefix("compute_"), capability.strip_prefix("sm_")) {
+        (Some(number), _) => (false, number),
+        (None, Some(number)) => (true, number),
+        (None, None) => (true, capability),
+    };
+    let digits = number.trim_end_matches(['a', 'f']);
+    if digits.len() < 2 || number.len() > digits.len() + 1 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Error::new(
+            Status::INVALID_VALUE,
+            format!("{capability:?} is no compute capability; they read like 90, 90a or compute_90"),
+        ));
+    }
+    Ok(Architecture { name: format!("{}{number}", if real { "sm_" } else { "compute_" }), real })
+}
+
+/// Compiles a source with NVRTC: the image, and the kernel's name in it. Needs a device only where none is named to compile for.
+pub fn compile_image(source: &Source) -> Result<(Image, String)> {
+    let architecture = match source.capability {
+        Some(capability) => named(capability)?,
+        None => {
+            let runtime = runtime::ready()?;
+            of_device(nvrtc::get()?, runtime, runtime.current_device()?)?
+        }
+    };
+    compile_for(source, &architecture)
+}
+
+fn of_device(nvrtc: &Nvrtc, runtime: &Runtime, device: &Device) -> Result<Architecture> {
+    let properties = device.properties(&runtime.driver)?;
+    architecture(nvrtc.archs(), properties.major, properties.minor)
+}
+
+fn compile_for(source: &Source, architecture: &Architecture) -> Result<(Image, String)> {
+    let nvrtc = nvrtc::get()?;
+    let chooses = |option: &&String| {
+        ["-arch", "--gpu-architecture"]
+            .iter()
+            .any(|known| option.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
+    };
+    if let Some(option) = source.options.iter().find(chooses) {
+        return Err(Error::new(
+            Status::INVALID_VALUE,
+            format!("{option} is not for the options; the compute capability says what is compiled for"),
+        ));
+    }
+    let mut options = vec![format!("--gpu-architecture={}", architecture.name)];
+    options.extend(source.include_dirs.iter().map(|folder| format!("--include-path={folder}")));
+    // After the program's own folders, those of CUDA's headers, where they are.
+    options.extend(nvrtc.headers().map(|folder| format!("--include-path={}", folder.display())));
+    options.extend(source.options.iter().cloned());
+    let request = Request {
+        source: source.text,
+        name: "kernel.cu",
+        options: &options,
+        real: architecture.real,
+        entry: Some(source.name),
+    };
+    let compiled = nvrtc.compile(&request);
+    let compiled = compiled.context(|| format!("compiling {} for {}", source.name, architecture.name))?;
+    Ok((compiled.image, compiled.lowered))
+}
+
+/// Compiles a kernel and loads it on a device, as a handle. It stays loaded.
+pub fn compile(source: &Source, device: i32) -> Result<u64> {
+    let runtime = runtime::ready()?;
+    let device = runtime.device(device)?;
+    if runtime.driver.kind() == DeviceKind::Host {
+        return Err(Error::new(
+            Status::NOT_SUPPORTED,
+            format!(
+                "{} is a kernel in CUDA C++, and the host device runs none: it needs a GPU; plinth_nvrtc_compile compiles \
+                 without one",
+                source.name
+            ),
+        ));
+    }
+    let architecture = match source.capability {
+        Some(capability) => named(capability)?,
+        None => of_device(nvrtc::get()?, runtime, device)?,
+    };
+    let (image, lowered) = compile_for(source, &architecture)?;
+    let module = load_on(runtime, device, &image)?;
+    let found = find(runtime, device, module, &lowered, source.name, None);
+    found.and_then(|kernel| register(&KERNELS, kernel)).inspect_err(|_| {
+        // The error that counts is why there is no kernel.
+        let _ = device.with_context(&runtime.driver, |driver| {
+            driver.with_relaxed_capture(|| driver.module_unload(module))??;
+            Ok(())
+        });
+    })
+}
+
+fn load_on(runtime: &Runtime, device: &Device, image: &Image) -> Result<driver::Module> {
+    device.with_context(&runtime.driver, |driver| {
+        driver.with_relaxed_capture(|| driver.module_load_logged(image))?.map_err(|(failure, log)| {
+            let error = Error::from(failure).context("loading a module");
+            if log.is_empty() {
+                return error;
+            }
+            Error::new(Status::COMPILATION_FAILED, format!("{}\n{log}", error.message())).with_driver_code(failure.code)
+        })
+    })
+}
+
+fn find(
+    runtime: &Runtime,
+    device: &Device,
+    module: driver::Module,
+    symbol: &str,
+    name: &str,
+    owner: Option<Arc<Module>>,
+) -> Result<Kernel> {
+    let symbol = CString::new(symbol).map_err(|_| Error::new(Status::INVALID_VALUE, "a kernel's name holds a NUL"))?;
+    device.with_context(&runtime.driver, |driver| {
+        let function = driver.module_function(module, &symbol).map_err(|failure| match failure.code {
+            codes::CUDA_ERROR_NOT_FOUND => {
+                Error::new(Status::INVALID_VALUE, format!("the module has no kernel {name}"))
+                    .with_driver_code(failure.code)
+            }
+            _ => Error::from(failure),
+        })?;
+        let parameters = driver.parameter_sizes(function)?;
+        let shared = driver.function_attribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)?;
+        Ok(Kernel {
+            function,
+            device: device.ordinal,
+            name: name.to_owned(),
+            parameters,
+            shared_bytes: AtomicU32::new(u32::try_from(shared).unwrap_or(0)),
+            module: owner,
+        })
+    })
+}
+
+/// Loads a module from an image on a device, as a handle.
+pub fn load_module(image: &Image, device: i32) -> Result<u64> {
+    let runtime = runtime::ready()?;
+    let device = runtime.device(device)?;
+    let module = load_on(runtime, device, image)?;
+    register(&MODULES, Module { module, device: device.ordinal, loaded: Mutex::new(true) })
+}
+
+/// A kernel of a module, as a handle.
+pub fn of_module(handle: u64, name: &str) -> Result<u64> {
+    let module = get(&MODULES, handle)?;
+    let loaded = module.loaded.lock();
+    if !*loaded {
+        return Err(Error::new(Status::INVALID_HANDLE, "the module is being destroyed"));
+    }
+    let runtime = runtime::ready()?;
+    let device = runtime.device(module.device as i32)?;
+    register(&KERNELS, find(runtime, device, module.module, name, name, Some(module.clone()))?)
+}
+
+/// Ends a module's handle. If that fails the handle is what it was.
+pub fn destroy_module(handle: u64) -> Result<()> {
+    let module = get(&MODULES, handle)?;
+    // The table's and this one: no kernel has it.
+    module.unload_if(|| Arc::strong_count(&module) == 2)?;
+    MODULES.remove(handle, |slot| *slot.0.lock() = None)
+}
+
+/// Ends a kernel's handle. If that fails the handle is what it was.
+pub fn destroy(handle: u64) -> Result<()> {
+    let kernel = get(&KERNELS, handle)?;
+    if let Some(module) = &kernel.module
+        && Arc::strong_count(module) == 1
+        && Arc::strong_count(&kernel) == 2
+    {
+        module.unload()?;
+    }
+    KERNELS.remove(handle, |slot| *slot.0.lock() = None)
+}
+
+/// What is known of a kernel.
+pub fn attributes(handle: u64) -> Result<Attributes> {
+    let kernel = get(&KERNELS, handle)?;
+    kernel.on_device(|driver| {
+        let attribute = |number| driver.function_attribute(kernel.function, number);
+        Ok(Attributes {
+            registers: attribute(CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+            shared_bytes: attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
+            max_dynamic_shared_bytes: attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)?,
+            local_bytes: attribute(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
+            const_bytes: attribute(CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES)?,
+            max_threads_per_block: attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            ptx_version: attribute(CU_FUNC_ATTRIBUTE_PTX_VERSION)?,
+            binary_version: attribute(CU_FUNC_ATTRIBUTE_BINARY_VERSION)?,
+        })
+    })
+}
+
+/// How many blocks of so many threads one multiprocessor runs at once.
+pub fn occupancy(handle: u64, threads: u32, shared_bytes: u32) -> Result<i32> {
+    let kernel = get(&KERNELS, handle)?;
+    kernel.allow_shared(shared_bytes)?;
+    let threads = i32::try_from(threads).unwrap_or(i32::MAX);
+    kernel.on_device(|driver| Ok(driver.occupancy(kernel.function, threads, shared_bytes as usize)?))
+}
+
+/// Lets launches of a kernel have so much dynamic shared memory.
+pub fn set_shared_bytes(handle: u64, bytes: u32) -> Result<()> {
+    get(&KERNELS, handle)?.allow_shared(bytes)
+}
+
+/// Launches a kernel in a stream. `operands` is what the sanitizer is to know that it works on.
+pub fn launch(
+    handle: u64,
+    shape: &LaunchShape,
+    arguments: &Arguments,
+    operands: &[Operand],
+    stream: usize,
+) -> Result<()> {
+    let kernel = get(&KERNELS, handle)?;
+    kernel.launch(shape, arguments, operands, stream).context(|| format!("launching {}", kernel.name))
+}
+
+/// The device of a kernel.
+pub fn device_of(handle: u64) -> Result<u32> {
+    Ok(get(&KERNELS, handle)?.device)
+}
+
+impl Kernel {
+    fn on_device<T>(&self, body: impl FnOnce(&driver::Driver) -> Result<T>) -> Result<T> {
+        let runtime = runtime::ready()?;
+        runtime
+            .device(self.device as i32)?
+            .with_context(&runtime.driver, body)
+            .map_err(|error| error.context(&self.name))
+    }
+
+    /// Sees to it that a launch may have so much dynamic shared memory. What a device gives without being asked, 48 KiB with
+    /// what the kernel has of its own, it always may.
+    fn allow_shared(&self, bytes: u32) -> Result<()> {
+        if bytes <= self.shared_bytes.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let runtime = runtime::ready()?;
+        let device = runtime.device(self.device as i32)?;
+        let most = device.properties(&runtime.driver)?.shared_memory_per_block_optin;
+        if u64::from(bytes) > most {
+            return Err(Error::new(
+                Status::INVALID_VALUE,
+                format!(
+                    "{}: {bytes} bytes of shared memory, and a block of device {} has at most {most}",
+                    self.name, self.device
+                ),
+            ));
+        }
+        // Another handle of the same kernel may have asked for more, and the driver would take what is asked for last.
+        static RAISING: Mutex<()> = Mutex::new(());
+        let _alone = RAISING.lock();
+        self.on_device(|driver| {
+            let attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            if driver.function_attribute(self.function, attribute)? < bytes as i32 {
+                driver.set_function_attribute(self.function, attribute, bytes as i32)?;
+            }
+            Ok(())
+        })?;
+        self.shared_bytes.fetch_max(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn check(&self, sizes: &[usize]) -> Result<()> {
+        let Some(parameters) = &self.parameters else { return Ok(()) };
+        let refuse = |message: String| Err(Error::new(Status::INVALID_VALUE, message));
+        if sizes.len() != parameters.len() {
+            return refuse(format!("it takes {} arguments, not {}", parameters.len(), sizes.len()));
+        }
+        match sizes.iter().zip(parameters).position(|(given, taken)| given != taken) {
+            Some(at) => refuse(format!("argument {at} has {} bytes, and its parameter {}", sizes[at], parameters[at])),
+            None => Ok(()),
+        }
+    }
+
+    fn launch(&self, shape: &LaunchShape, arguments: &Arguments, operands: &[Operand], handle: usize) -> Result<()> {
+        self.check(arguments.sizes())?;
+        let runtime = runtime::ready()?;
+        let stream = stream::resolve(runtime, handle)?;
+        if stream.device != self.device {
+            return Err(Error::new(
+                Status::DEVICE_MISMATCH,
+                format!(
+                    "the kernel is on device {}, but the stream on device {}; a NULL stream is the current device's",
+                    self.device, stream.device
+                ),
+            ));
+        }
+        let mut extents = shape.grid.iter().zip(&shape.cluster);
+        if shape.cluster != [0; 3] && !extents.all(|(blocks, cluster)| *cluster > 0 && blocks % cluster == 0) {
+            return Err(Error::new(
+                Status::INVALID_VALUE,
+                format!("the grid of {:?} blocks is not a multiple of the cluster of {:?}", shape.grid, shape.cluster),
+            ));
+        }
+        self.allow_shared(shape.shared_bytes)?;
+        // More than every device of its kind can run at once.
+        if shape.cluster.iter().fold(1, |blocks: u32, extent| blocks.saturating_mul(*extent)) > 8 {
+            self.on_device(|driver| {
+                let attribute = CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+                Ok(driver.set_function_attribute(self.function, attribute, 1)?)
+            })?;
+        }
+        if !operands.is_empty() {
+            sanitizer::operation(runtime, stream, &self.name, operands)?;
+        }
+        runtime.in_stream(stream, |driver, raw| Ok(driver.launch_own(self.function, shape, arguments, raw)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_read() {
+        for (text, name, real) in [
+            ("90", "sm_90", true),
+            ("90a", "sm_90a", true),
+            ("sm_120f", "sm_120f", true),
+            ("compute_75", "compute_75", false),
+        ] {
+            let found = named(text).unwrap();
+            assert_eq!((found.name.as_str(), found.real), (name, real));
+        }
+        for text in ["", "9", "a", "90ab", "ninety", "sm_", "compute_x", "9 0"] {
+            assert_eq!(named(text).unwrap_err().status(), Status::INVALID_VALUE, "{text}");
+        }
+    }
+
+    #[test]
+    fn arguments_are_what_parameters_are() {
+        let kernel = |parameters: Option<Vec<usize>>| Kernel {
+            function: Function::nowhere(),
+            device: 0,
+            name: "f".to_owned(),
+            parameters,
+            shared_bytes: AtomicU32::new(0),
+            module: None,
+        };
+        let two = kernel(Some(vec![8, 4]));
+        assert!(two.check(&[8, 4]).is_ok());
+        assert!(two.check(&[8]).unwrap_err().message().contains("takes 2 arguments, not 1"));
+        assert!(two.check(&[8, 8]).unwrap_err().message().contains("argument 1 has 8 bytes, and its parameter 4"));
+        assert!(kernel(None).check(&[1, 2, 3]).is_ok());
+    }
+}

@@ -1,0 +1,46 @@
+//! cuSOLVER's handles: one for each thread and device, in the thread's current stream.
+
+use crate::{
+    driver::{
+        self,
+        cusolver::{self, Cusolver, Handle},
+        math::not_on_host_device,
+    },
+    error::{Context, Result},
+    runtime::{
+        self, Runtime,
+        handle_pool::{Held, Pool, ending},
+    },
+    stream,
+};
+
+static HANDLES: Pool<Handle> = Pool::new();
+
+thread_local! {
+    static MINE: Held<Handle> = const { Held::new(&HANDLES, |_| {}) };
+}
+
+fn library(runtime: &Runtime) -> Result<&'static Cusolver> {
+    let library = cusolver::get()?;
+    if runtime.driver.kind() == driver::Kind::Cuda || library.works_on_host_device() {
+        return Ok(library);
+    }
+    Err(not_on_host_device("cuSOLVER"))
+}
+
+/// The thread's handle for its current device, set to its current stream.
+pub fn current_handle() -> Result<usize> {
+    let runtime = runtime::ready()?;
+    let library = library(runtime)?;
+    let device = runtime.current_device()?;
+    let stream = stream::current_on(runtime, device.ordinal)?;
+    device.with_context(&runtime.driver, |driver| {
+        let make = || {
+            let made = driver.with_relaxed_capture(|| library.create())?;
+            made.context(|| format!("making a handle of cuSOLVER's for device {}", device.ordinal))
+        };
+        let handle = MINE.try_with(|mine| mine.get(device.ordinal, |_| Ok(()), make)).map_err(ending)??;
+        library.set_stream(*handle, stream.raw)?;
+        Ok(handle.value())
+    })
+}

@@ -1,0 +1,76 @@
+//! Which processes use a device.
+
+use super::gpu;
+use crate::{
+    driver::Kind,
+    error::{Context, Result},
+    runtime::{self, Runtime, device::Device},
+};
+use std::fmt::Write;
+
+/// A process that computes on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// The bytes of the device's memory that it has, where the driver tells.
+    pub memory: Option<u64>,
+}
+
+fn find(runtime: &Runtime, device: &Device) -> Result<Vec<Process>> {
+    match runtime.driver.kind() {
+        Kind::Cuda => gpu::processes(runtime, device),
+        // The host device is a part of the process, and no other's.
+        Kind::Host => {
+            let (free, total) = device.memory_info(&runtime.driver)?;
+            Ok(vec![Process { pid: std::process::id(), memory: Some(total - free) }])
+        }
+    }
+}
+
+/// The processes that compute on a device.
+pub fn processes(number: i32) -> Result<Vec<Process>> {
+    let runtime = runtime::ready()?;
+    let device = runtime.device(number)?;
+    find(runtime, device).context(|| format!("listing the processes on device {}", device.ordinal))
+}
+
+/// The same as a text, as torch writes it.
+pub fn list(number: i32) -> Result<String> {
+    let runtime = runtime::ready()?;
+    let device = runtime.device(number)?;
+    let found = processes(number)?;
+    let card = match runtime.driver.kind() {
+        Kind::Cuda => gpu::number(runtime, device)?,
+        Kind::Host => device.ordinal,
+    };
+    Ok(describe(card, &found))
+}
+
+fn describe(card: u32, processes: &[Process]) -> String {
+    let mut text = format!("GPU:{card}");
+    if processes.is_empty() {
+        text += "\nno processes are running";
+    }
+    for process in processes {
+        let mebibytes = process.memory.unwrap_or(0) as f64 / (1 << 20) as f64;
+        // Writing to a String does not fail.
+        let _ = write!(text, "\nprocess {:>10} uses {mebibytes:>12.3} MB GPU memory", process.pid);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_is_torchs() {
+        assert_eq!(describe(3, &[]), "GPU:3\nno processes are running");
+        let some = [Process { pid: 4711, memory: Some(1536 << 10) }, Process { pid: 12, memory: None }];
+        assert_eq!(
+            describe(0, &some),
+            "GPU:0\nprocess       4711 uses        1.500 MB GPU memory\nprocess         12 uses        0.000 MB GPU memory"
+        );
+    }
+}

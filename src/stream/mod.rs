@@ -1,0 +1,458 @@
+//! Streams: handed out from pools, current for a thread, ordered after one another.
+//!
+//! A stream is the driver's own handle, so that kernels and every CUDA library take it as it is. plinth knows a stream
+//! if it comes from a pool or was made known with [`from_external`]; any other handle is refused. 0 is the current
+//! device's default stream, and so are CUDA's special handles 1 (legacy) and 2 (per thread).
+
+pub mod capture_lock;
+pub mod capture_resources;
+pub mod event;
+pub mod event_pool;
+pub mod kernel;
+
+use crate::{
+    driver::{self, Driver, HostFunction, StreamInfo, StreamOrigin, codes, types::*},
+    error::{Context, Error, Result},
+    runtime::{self, Runtime, device::Device, properties, sync_debug, thread},
+    sanitizer,
+    status::Status,
+};
+use once_cell::sync::OnceCell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Streams in the pool of one priority.
+pub const POOL_SIZE: usize = 32;
+/// The most priorities that are told apart.
+const MAX_PRIORITIES: usize = 16;
+
+/// A stream whose handle was checked.
+#[derive(Debug, Clone, Copy)]
+pub struct Stream {
+    /// The driver's stream.
+    pub raw: driver::Stream,
+    /// The number of its device.
+    pub device: u32,
+    origin: Option<StreamOrigin>,
+}
+
+impl Stream {
+    /// Whether it is a default stream, which means another stream in another context.
+    #[inline]
+    pub fn is_default(self) -> bool {
+        self.origin.is_none()
+    }
+
+    /// The legacy default stream of the same device.
+    pub fn legacy(self) -> Stream {
+        Stream { raw: driver::Stream::DEFAULT, device: self.device, origin: None }
+    }
+
+    fn describe(self) -> String {
+        if self.is_default() {
+            format!("the default stream of device {}", self.device)
+        } else {
+            format!("stream {:#x} of device {}", self.raw.handle(), self.device)
+        }
+    }
+}
+
+/// Checks a handle.
+#[inline]
+pub fn resolve(runtime: &Runtime, handle: usize) -> Result<Stream> {
+    if handle <= CU_STREAM_PER_THREAD {
+        return default_stream(handle);
+    }
+    match runtime.streams.find(handle) {
+        Some((raw, info)) => Ok(Stream { raw, device: info.device, origin: Some(info.origin) }),
+        None => Err(unknown(handle)),
+    }
+}
+
+/// Checks a handle that is to be of the device with this number; -1 is the current one.
+#[inline]
+pub fn of_device(handle: usize, number: i32) -> Result<driver::Stream> {
+    if handle <= CU_STREAM_PER_THREAD
+        && let Some(stream) = driver::Stream::special(handle)
+    {
+        return Ok(stream);
+    }
+    let stream = resolve(runtime::ready()?, handle)?;
+    let wanted = if number == -1 { thread::device() } else { number as u32 };
+    if stream.device == wanted { Ok(stream.raw) } else { Err(elsewhere(handle, stream.device, wanted)) }
+}
+
+/// Resolves an external stream without a device to check it against, and makes it known if it was not. The stream may be
+/// capturing; its capture stays valid.
+pub fn from_unchecked(stream: driver::Stream) -> Result<Stream> {
+    let runtime = runtime::ready()?;
+    if let Ok(known) = resolve(runtime, stream.handle()) {
+        return Ok(known);
+    }
+    // The device is that of the stream's context, which is usually the current one.
+    let context = runtime.in_any_context(|driver| Ok(driver.stream_context(stream)?))?;
+    for device in runtime.devices() {
+        if device.has_context(&runtime.driver)? && device.context(&runtime.driver)? == context {
+            from_external(stream, device.ordinal as i32)?;
+            return resolve(runtime, stream.handle());
+        }
+    }
+    from_external(stream, -1)?;
+    resolve(runtime, stream.handle())
+}
+
+fn default_stream(handle: usize) -> Result<Stream> {
+    let raw = driver::Stream::special(handle).ok_or_else(|| unknown(handle))?;
+    Ok(Stream { raw, device: thread::device(), origin: None })
+}
+
+#[cold]
+fn unknown(handle: usize) -> Error {
+    Error::new(
+        Status::INVALID_HANDLE,
+        format!(
+            "{handle:#x} is not a stream that plinth knows; make a stream of your own known with \
+             plinth_stream_from_external"
+        ),
+    )
+}
+
+/// The streams of one device, made as they are first handed out.
+pub struct StreamPools {
+    range: OnceCell<(i32, i32)>,
+    pools: [Pool; MAX_PRIORITIES],
+}
+
+struct Pool {
+    next: AtomicUsize,
+    streams: [OnceCell<driver::Stream>; POOL_SIZE],
+}
+
+impl StreamPools {
+    /// Pools with nothing in them.
+    pub fn new() -> Self {
+        StreamPools {
+            range: OnceCell::new(),
+            pools: [const { Pool { next: AtomicUsize::new(0), streams: [const { OnceCell::new() }; POOL_SIZE] } };
+                MAX_PRIORITIES],
+        }
+    }
+}
+
+impl Default for StreamPools {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Device {
+    /// The least and the greatest priority; greater priorities are lower numbers.
+    fn priority_range(&self, driver: &Driver) -> Result<(i32, i32)> {
+        let range = self.streams.range.get_or_try_init(|| {
+            self.with_context(driver, |driver| {
+                let (least, greatest) = driver.stream_priority_range()?;
+                Ok::<_, Error>((least, greatest.max(least + 1 - MAX_PRIORITIES as i32)))
+            })
+        });
+        range.copied()
+    }
+}
+
+/// The least and the greatest stream priority of a device.
+pub fn priority_range(device: i32) -> Result<(i32, i32)> {
+    let runtime = runtime::ready()?;
+    runtime.device(device)?.priority_range(&runtime.driver)
+}
+
+/// The next stream of a device's pool for a priority, as a handle. Priorities out of range become the nearest in it.
+pub fn create(device: i32, priority: i32) -> Result<usize> {
+    let runtime = runtime::ready()?;
+    let device = runtime.device(device)?;
+    let (least, greatest) = device.priority_range(&runtime.driver)?;
+    let priority = priority.clamp(greatest, least);
+    let pool = usize::try_from(least - priority).ok().and_then(|level| device.streams.pools.get(level));
+    let pool = pool.ok_or_else(|| Error::new(Status::PANIC, "a priority lies outside its own range"))?;
+    let index = pool.next.fetch_add(1, Ordering::Relaxed) % POOL_SIZE;
+    let stream = pool.streams[index].get_or_try_init(|| {
+        let stream = device
+            .with_context(
+                &runtime.driver,
+                |driver| Ok(driver.with_relaxed_capture(|| driver.stream_create(priority))??),
+            )
+            .context(|| format!("making a stream of priority {priority} on device {}", device.ordinal))?;
+        let origin = StreamOrigin::Pool { priority: priority as i8, index: index as u8 };
+        runtime.streams.add(stream, StreamInfo { device: device.ordinal, origin })?;
+        Ok::<_, Error>(stream)
+    });
+    Ok(stream?.handle())
+}
+
+/// Makes a stream known that somebody else made.
+pub fn from_external(stream: driver::Stream, number: i32) -> Result<usize> {
+    let runtime = runtime::ready()?;
+    let wanted = runtime.device(number)?;
+    let handle = stream.handle();
+    if handle <= CU_STREAM_PER_THREAD {
+        return Ok(handle);
+    }
+    if let Some((_, StreamInfo { device, origin: StreamOrigin::Pool { .. } })) = runtime.streams.find(handle) {
+        return if device == wanted.ordinal { Ok(handle) } else { Err(elsewhere(handle, device, wanted.ordinal)) };
+    }
+    let driver = &runtime.driver;
+    let context = runtime
+        .in_any_context(|driver| Ok(driver.stream_context(stream)?))
+        .context(|| format!("asking whose stream {handle:#x} is"))?;
+    if context != wanted.context(driver)? {
+        // Not the primary context, so a green context or one that the program made: ask it for its device.
+        let previous = driver.current_context()?;
+        driver.set_current_context(context)?;
+        let native = driver.context_device();
+        if let Some(previous) = previous {
+            driver.set_current_context(previous)?;
+        }
+        let native = native?;
+        if native != wanted.native {
+            let actual = runtime.devices().iter().find(|device| device.native == native);
+            return Err(elsewhere(handle, actual.map_or(native as u32, |device| device.ordinal), wanted.ordinal));
+        }
+    }
+    let blocking = runtime
+        .in_any_context(|driver| is_blocking(driver, stream))
+        .context(|| format!("asking whether stream {handle:#x} synchronizes with the default stream"))?;
+    runtime.streams.add(stream, StreamInfo { device: wanted.ordinal, origin: StreamOrigin::External { blocking } })?;
+    Ok(handle)
+}
+
+/// Whether a stream and the default stream wait for each other; `None` for one that is capturing, which the question would
+/// disturb.
+fn is_blocking(driver: &Driver, stream: driver::Stream) -> Result<Option<bool>> {
+    let _held = capture_lock::hold_off();
+    if driver.stream_capture_status(stream)? != CU_STREAM_CAPTURE_STATUS_NONE {
+        return Ok(None);
+    }
+    Ok(Some(driver.stream_is_blocking(stream)?))
+}
+
+#[cold]
+fn elsewhere(handle: usize, actual: u32, claimed: u32) -> Error {
+    Error::new(Status::DEVICE_MISMATCH, format!("stream {handle:#x} belongs to device {actual}, not {claimed}"))
+}
+
+/// The handle of the thread's current stream on a device.
+#[inline]
+pub fn current(device: i32) -> Result<usize> {
+    let runtime = runtime::ready()?;
+    if device == -1 {
+        return Ok(thread::stream(thread::device()).handle());
+    }
+    if device as usize >= runtime.devices().len() {
+        return Err(properties::no_such_device(device, runtime.devices().len()));
+    }
+    Ok(thread::stream(device as u32).handle())
+}
+
+/// The handle of a device's default stream, which is 0 for each.
+pub fn default(device: i32) -> Result<usize> {
+    runtime::ready()?.device(device)?;
+    Ok(driver::Stream::DEFAULT.handle())
+}
+
+/// Makes a stream current on its device, and its device current.
+pub fn set(handle: usize) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let stream = resolve(runtime, handle)?;
+    let device = runtime.device(stream.device as i32)?;
+    if thread::device() != stream.device {
+        device.make_current(&runtime.driver)?;
+    }
+    thread::set_stream(stream.device, stream.raw);
+    Ok(())
+}
+
+/// What a stream context must put back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Saved {
+    /// The device that was current.
+    pub device: u32,
+    /// The stream that was current on it.
+    pub stream: usize,
+    /// The device of the stream that was entered.
+    pub entered_device: u32,
+    /// The stream that was current on that.
+    pub entered_stream: usize,
+}
+
+/// Makes a stream and its device current, and returns what was.
+pub fn enter(handle: usize) -> Result<Saved> {
+    let runtime = runtime::ready()?;
+    let entered_device = resolve(runtime, handle)?.device;
+    let device = thread::device();
+    let saved = Saved {
+        device,
+        stream: thread::stream(device).handle(),
+        entered_device,
+        entered_stream: thread::stream(entered_device).handle(),
+    };
+    set(handle)?;
+    Ok(saved)
+}
+
+/// Puts back what [`enter`] found: first the entered device's stream, then the device that was current and its own.
+pub fn exit(saved: Saved) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let device = runtime.device(saved.device as i32)?;
+    runtime.device(saved.entered_device as i32)?;
+    let (stream, entered_stream) = (resolve(runtime, saved.stream)?.raw, resolve(runtime, saved.entered_stream)?.raw);
+    if thread::device() != saved.device {
+        device.make_current(&runtime.driver)?;
+    }
+    thread::set_stream(saved.entered_device, entered_stream);
+    thread::set_stream(saved.device, stream);
+    Ok(())
+}
+
+/// Whether all work of a stream is done.
+#[inline]
+pub fn query(handle: usize) -> Result<bool> {
+    let runtime = runtime::ready()?;
+    let stream = resolve(runtime, handle)?;
+    let ahead = sanitizer::end_of_stream(stream);
+    let done = runtime.in_stream(stream, |driver, raw| Ok(driver.stream_query(raw)?))?;
+    if done {
+        ahead.finish();
+    }
+    Ok(done)
+}
+
+/// Waits until all work of a stream is done.
+pub fn synchronize(handle: usize) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let stream = resolve(runtime, handle)?;
+    sync_debug::check("plinth_stream_synchronize")?;
+    runtime
+        .in_stream(stream, |driver, raw| Ok(driver.stream_synchronize(raw)?))
+        .context(|| format!("synchronizing {}", stream.describe()))
+}
+
+/// Lets later work of one stream wait for the work that another has now.
+pub fn wait_stream(handle: usize, other: usize) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let (waiting, awaited) = (resolve(runtime, handle)?, resolve(runtime, other)?);
+    if handle == other && waiting.device == awaited.device {
+        return Ok(());
+    }
+    order(runtime, waiting, awaited)
+}
+
+/// Lets later work of `waiting` wait for the work that `awaited` has now, and become part of the capture that `awaited` is
+/// part of.
+pub fn order(runtime: &Runtime, waiting: Stream, awaited: Stream) -> Result<()> {
+    capture_lock::join(|| order_outside(runtime, waiting, awaited))
+}
+
+/// The same for streams of which it is known that they do not capture, by an event that is taken from the pool of `awaited`'s
+/// device for that long.
+pub fn order_outside(runtime: &Runtime, waiting: Stream, awaited: Stream) -> Result<()> {
+    event_pool::with(runtime, awaited.device, |event| {
+        runtime.in_stream(awaited, |driver, raw| Ok(driver.event_record(event, raw)?))?;
+        runtime.in_stream(waiting, |driver, raw| Ok(driver.stream_wait_event(raw, event, CU_EVENT_WAIT_DEFAULT)?))
+    })
+    .context(|| format!("letting {} wait for {}", waiting.describe(), awaited.describe()))
+}
+
+/// The priority of a stream.
+pub fn priority(handle: usize) -> Result<i32> {
+    let runtime = runtime::ready()?;
+    let stream = resolve(runtime, handle)?;
+    match stream.origin {
+        None => Ok(0),
+        Some(StreamOrigin::Pool { priority, .. }) => Ok(priority.into()),
+        Some(StreamOrigin::External { .. }) => {
+            runtime.in_stream(stream, |driver, raw| Ok(driver.stream_priority(raw)?))
+        }
+    }
+}
+
+/// The number that torch would give the stream: 0 for a default stream; for one of a pool its index, its priority
+/// and a low bit of 1; for an external one its handle.
+pub fn id(handle: usize) -> Result<u64> {
+    let stream = resolve(runtime::ready()?, handle)?;
+    Ok(match stream.origin {
+        None => 0,
+        Some(StreamOrigin::Pool { priority, index }) => {
+            u64::from(index) << 5 | (1 - i64::from(priority)).unsigned_abs() << 1 | 1
+        }
+        Some(StreamOrigin::External { .. }) => handle as u64,
+    })
+}
+
+/// The number of a stream's device.
+pub fn device(handle: usize) -> Result<u32> {
+    Ok(resolve(runtime::ready()?, handle)?.device)
+}
+
+/// Lets a stream call a function once its earlier work is done.
+pub fn launch_host_function(handle: usize, function: HostFunction) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let stream = resolve(runtime, handle)?;
+    let first = sanitizer::before_host_function(runtime, stream)?;
+    runtime
+        .in_stream(stream, |driver, raw| {
+            Ok(match &first {
+                None => driver.launch_host_function(raw, function),
+                Some(first) => driver.launch_host_function_after(raw, first.clone(), function),
+            }?)
+        })
+        .context(|| format!("launching a host function on {}", stream.describe()))
+}
+
+/// Whether a stream is capturing. A default stream never is.
+#[inline]
+pub fn is_capturing(handle: usize) -> Result<bool> {
+    let runtime = runtime::ready()?;
+    is_capturing_checked(runtime, resolve(runtime, handle)?)
+}
+
+/// The same for a stream that was checked.
+#[inline]
+pub fn is_capturing_checked(runtime: &Runtime, stream: Stream) -> Result<bool> {
+    if stream.is_default() && stream.raw.handle() != CU_STREAM_PER_THREAD {
+        return Ok(false);
+    }
+    runtime.in_stream(stream, |driver, raw| Ok(driver.stream_capture_status(raw)? != CU_STREAM_CAPTURE_STATUS_NONE))
+}
+
+/// Whether the thread's current stream is capturing. Makes no context.
+#[inline]
+pub fn is_current_capturing() -> Result<bool> {
+    let runtime = runtime::ready()?;
+    let raw = thread::stream(thread::device());
+    if raw.handle() <= CU_STREAM_LEGACY {
+        return Ok(false);
+    }
+    runtime.in_any_context(|driver| Ok(driver.stream_capture_status(raw)? != CU_STREAM_CAPTURE_STATUS_NONE))
+}
+
+/// The number of the capture that a stream takes part in, if it takes part in one that is still valid; 0 where the driver
+/// tells no numbers.
+pub fn capture(runtime: &Runtime, stream: Stream) -> Result<Option<u64>> {
+    if stream.raw.handle() <= CU_STREAM_LEGACY {
+        return Ok(None);
+    }
+    runtime.in_stream(stream, |driver, raw| match driver.stream_capture_id(raw) {
+        Err(failure) if failure.code == codes::CUDA_ERROR_NOT_SUPPORTED => {
+            Ok((driver.stream_capture_status(raw)? == CU_STREAM_CAPTURE_STATUS_ACTIVE).then_some(0))
+        }
+        outcome => Ok(outcome?),
+    })
+}
+
+/// The thread's current stream on a device.
+pub fn current_on(runtime: &Runtime, device: u32) -> Result<Stream> {
+    Ok(known(runtime, thread::stream(device), device))
+}
+
+/// A stream of a device's that was checked before.
+pub fn known(runtime: &Runtime, raw: driver::Stream, device: u32) -> Stream {
+    let origin = runtime.streams.find(raw.handle()).map(|(_, info)| info.origin);
+    Stream { raw, device, origin }
+}
