@@ -134,8 +134,8 @@ type PoolHook = unsafe extern "C" fn(c_int, plinth_pool_id_t);
 
 impl From<plinth_allocator_hooks_t> for Hooks {
     fn from(hooks: plinth_allocator_hooks_t) -> Hooks {
-        // SAFETY: a stream pointer and a usize are passed alike, and both types of a pool id are C structs of two 64-bit
-        // numbers, so the two function types of each pair have the same calling convention.
+        // SAFETY: a stream pointer and a usize are passed alike, and both types of a pool id are C structs of two
+        // 64-bit numbers, so the two function types of each pair have the same calling convention.
         let (record_stream, begin_allocate_to_pool, end_allocate_to_pool, release_pool) = unsafe {
             (
                 mem::transmute::<

@@ -177,9 +177,7 @@ unsafe fn target(described: &DLTensor, like: &DLTensor, element_of: ElementOf, n
     if described.device.device_type != CUDA {
         return Err(Error::new(
             Status::DEVICE_MISMATCH,
-            format!(
-                "{name}->data is NULL, and only outputs on CUDA devices (kDLCUDA) can be created; pass memory for this output"
-            ),
+            format!("{name}->data is NULL, and only outputs on CUDA devices (kDLCUDA) are created; pass memory"),
         ));
     }
     if described.ndim != like.ndim {

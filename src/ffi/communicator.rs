@@ -235,7 +235,8 @@ pub unsafe extern "C" fn plinth_communicator_split(
 ) -> plinth_status_t {
     guard(|| {
         group::ask(|| {
-            // SAFETY: the caller passes NULL or a pointer that is valid for writes, and stays so until the split is done.
+            // SAFETY: the caller passes NULL or a pointer that is valid for writes, and stays so until the split is
+            // done.
             let part = unsafe { Output::new(part, "part") }?;
             let color = match color {
                 -1 => None,

@@ -258,7 +258,7 @@ pub unsafe extern "C" fn plinth_nvrtc_compile(
         };
         let (made, lowered) = kernel::compile_image(&given.source())?;
         let made = made.bytes();
-        // SAFETY: malloc takes any size.
+        // SAFETY: malloc accepts any size.
         let copy = unsafe { libc::malloc(made.len()) };
         if copy.is_null() {
             return Err(Error::new(Status::OUT_OF_MEMORY, "copying the compiled image: malloc failed"));
@@ -271,7 +271,7 @@ pub unsafe extern "C" fn plinth_nvrtc_compile(
                 return Err(error);
             }
         };
-        // SAFETY: the new memory has as many bytes.
+        // SAFETY: the new memory has `made.len()` bytes.
         unsafe { ptr::copy_nonoverlapping(made.as_ptr(), copy.cast(), made.len()) };
         image.set(copy);
         bytes.set(made.len());
@@ -406,7 +406,8 @@ pub unsafe extern "C" fn plinth_kernel_attributes(
 ) -> plinth_status_t {
     guard(|| {
         let found = kernel::attributes(kernel as u64)?;
-        // SAFETY: the caller passes a struct whose first field is its size; ours is plain data with the same first field.
+        // SAFETY: the caller passes a struct whose first field is its size; ours is plain data with the same first
+        // field.
         unsafe { write_growable(attributes, found.into(), "attributes") }
     })
 }
@@ -474,7 +475,8 @@ unsafe fn push(
         || (access != 0 && kind != PLINTH_ARGUMENT_TENSOR)
     {
         return Err(invalid(format!(
-            "the access of argument {index} is {access:#x}; for a tensor use PLINTH_SANITIZER_READ, _WRITE or both, otherwise 0"
+            "the access of argument {index} is {access:#x}; for a tensor use PLINTH_SANITIZER_READ, _WRITE or both, \
+             otherwise 0"
         )));
     }
     let size = match kind {
@@ -499,7 +501,8 @@ unsafe fn push(
     if size == 0 || size > 1 << 16 || (bytes != 0 && bytes != size) {
         return Err(invalid(format!("argument {index} of kind {kind} cannot have {bytes} bytes")));
     }
-    // SAFETY: it is not NULL, so the caller promises `size` bytes, and is responsible for what the kernel does with them.
+    // SAFETY: it is not NULL, so the caller promises `size` bytes, and is responsible for what the kernel does with
+    // them.
     unsafe { arguments.push(std::slice::from_raw_parts(value.cast(), size)) };
     Ok(())
 }
@@ -535,7 +538,7 @@ fn address_of(tensor: &DLTensor, index: usize, device: u32) -> Result<u64> {
         )),
         CUDA | CUDA_HOST | CUDA_MANAGED => Ok((tensor.data as u64).wrapping_add(tensor.byte_offset)),
         other => elsewhere(format!(
-            "argument {index} has DLPack device type {other}; pass a tensor in memory of a CUDA device, managed or pinned memory"
+            "argument {index} has DLPack device type {other}; pass a tensor in CUDA device, managed or pinned memory"
         )),
     }
 }

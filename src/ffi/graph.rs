@@ -247,9 +247,7 @@ pub unsafe extern "C" fn plinth_graph_set_overlap_policy(graph: plinth_graph_t, 
             other => {
                 return Err(Error::new(
                     Status::INVALID_VALUE,
-                    format!(
-                        "{other} is not an overlap policy; use PLINTH_GRAPH_OVERLAP_ORDER or PLINTH_GRAPH_OVERLAP_REFUSE"
-                    ),
+                    format!("{other} is not an overlap policy; use PLINTH_GRAPH_OVERLAP_ORDER or _REFUSE"),
                 ));
             }
         };
