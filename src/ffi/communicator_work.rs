@@ -48,6 +48,8 @@ fn rank(number: i32, name: &str) -> Result<u32> {
     u32::try_from(number).map_err(|_| invalid(format!("{name} is {number}; a rank cannot be negative")))
 }
 
+/// Returns this rank's part of an operation.
+///
 /// # Safety
 /// The memory stays valid, for as many elements as the operation has, until its work is done.
 unsafe fn share(from: *const c_void, to: *const c_void, count: usize, element: DLDataType) -> Result<Share> {

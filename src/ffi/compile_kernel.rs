@@ -440,10 +440,10 @@ pub unsafe extern "C" fn plinth_kernel_occupancy(
     })
 }
 
-/// Sets the limit on the dynamic shared memory of a kernel's launches.
+/// Raises the limit on the dynamic shared memory of a kernel's launches.
 ///
 /// torch's kernels need this call before a launch with more than 48 KiB. plinth_kernel_launch raises the limit
-/// itself.
+/// itself. The call never lowers the limit.
 ///
 /// @param kernel The kernel.
 /// @param shared_bytes The limit in bytes per block.

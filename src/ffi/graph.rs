@@ -339,12 +339,12 @@ pub unsafe extern "C" fn plinth_graph_memory(
 /// @param graph The graph.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED;
 ///         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_MEMORY_IN_USE while requests are allocated from the pool,
-///         and for a pool with allocated blocks that was also used outside of captures, because any part of the
-///         program could use these blocks; PLINTH_ERROR_NOT_SUPPORTED for memory that is not mapped
-///         (expandable_segments:False) and for memory of a pluggable allocator; PLINTH_ERROR_CAPTURE_FORBIDS while a
-///         stream captures; the call does not invalidate that capture; PLINTH_ERROR_WOULD_SYNCHRONIZE;
-///         PLINTH_ERROR_DRIVER: part of the memory may be released, and the pool then counts as asleep; repeat the
-///         call to release the rest.
+///         while other processes hold memory of the pool, and for a pool with allocated blocks that was also used
+///         outside of captures, because any part of the program could use these blocks; PLINTH_ERROR_NOT_SUPPORTED
+///         for memory that is not mapped (expandable_segments:False) and for memory of a pluggable allocator;
+///         PLINTH_ERROR_CAPTURE_FORBIDS while a stream captures; the call does not invalidate that capture;
+///         PLINTH_ERROR_WOULD_SYNCHRONIZE; PLINTH_ERROR_DRIVER: part of the memory may be released, and the pool then
+///         counts as asleep; repeat the call to release the rest.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_sleep(graph: plinth_graph_t) -> plinth_status_t {
     guard(|| graph::memory::sleep(handle(graph)?))
