@@ -342,9 +342,9 @@ pub unsafe extern "C" fn plinth_graph_memory(
 ///         while other processes hold memory of the pool, and for a pool with allocated blocks that was also used
 ///         outside of captures, because any part of the program could use these blocks; PLINTH_ERROR_NOT_SUPPORTED
 ///         for memory that is not mapped (expandable_segments:False) and for memory of a pluggable allocator;
-///         PLINTH_ERROR_CAPTURE_FORBIDS while a stream captures; the call does not invalidate that capture;
+///         PLINTH_ERROR_CAPTURE_FORBIDS while a stream captures (the capture stays valid);
 ///         PLINTH_ERROR_WOULD_SYNCHRONIZE; PLINTH_ERROR_DRIVER: part of the memory may be released, and the pool then
-///         counts as asleep; repeat the call to release the rest.
+///         counts as asleep (repeat the call to release the rest).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_sleep(graph: plinth_graph_t) -> plinth_status_t {
     guard(|| graph::memory::sleep(handle(graph)?))
@@ -470,8 +470,8 @@ pub unsafe extern "C" fn plinth_graph_exec_native(graph: plinth_graph_t, native:
 /// @param other A graph of the same device that kept its nodes. It does not change.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for the same
 ///         graph; PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_DEVICE_MISMATCH;
-///         PLINTH_ERROR_GRAPH_UPDATE_REFUSED, with the reason and the node in the message: the graph is unchanged;
-///         capture it again instead; PLINTH_ERROR_DRIVER.
+///         PLINTH_ERROR_GRAPH_UPDATE_REFUSED, with the reason and the node in the message: the graph is unchanged,
+///         and can be captured again instead; PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_update(graph: plinth_graph_t, other: plinth_graph_t) -> plinth_status_t {
     guard(|| {
