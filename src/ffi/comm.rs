@@ -287,9 +287,10 @@ unsafe fn describe_created(
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a malformed tensor, and for an output
 ///         of another type or shape; PLINTH_ERROR_DEVICE_MISMATCH for an output that is not on a CUDA device;
 ///         PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_WOULD_SYNCHRONIZE for pageable CPU
-///         memory if the sync debug mode forbids synchronization; PLINTH_ERROR_NOT_SUPPORTED in a capture that needs
-///         streams that do not capture, of devices without peer access; PLINTH_ERROR_INVALID_CONFIGURATION for an
-///         invalid PLINTH_COMM_CONF; PLINTH_ERROR_DRIVER; the errors of initialization.
+///         memory if the sync debug mode forbids synchronization; PLINTH_ERROR_NOT_SUPPORTED in a capture if devices
+///         without peer access need a stream that does not capture, and for a tensor with too many dimensions for one
+///         launch; PLINTH_ERROR_INVALID_CONFIGURATION for an invalid PLINTH_COMM_CONF; PLINTH_ERROR_DRIVER; the
+///         errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_comm_broadcast(
     tensor: *const DLTensor,
