@@ -327,7 +327,7 @@ TEST(what_is_refused) {
   CHECK_STATUS(plinth_comm_broadcast(&source.dl, NULL, 1), PLINTH_ERROR_NULL_POINTER);
   want(&out, 0, 2, false);
   CHECK_STATUS(plinth_comm_broadcast(&source.dl, &out.dl, 1), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_MESSAGE("room for 2 dimensions, and needs 3");
+  CHECK_MESSAGE("ndim is 2; it must be 3");
   want(&out, 0, 3, false);
   out.dl.shape = NULL;
   CHECK_STATUS(plinth_comm_broadcast(&source.dl, &out.dl, 1), PLINTH_ERROR_NULL_POINTER);

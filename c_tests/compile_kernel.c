@@ -239,7 +239,7 @@ TEST(modules_give_kernels_and_arguments_are_checked) {
   CHECK_STATUS(plinth_kernel_launch(kernel, &launch, arguments, 1, NULL), PLINTH_ERROR_INVALID_VALUE);
   arguments[0].kind = 8;
   CHECK_STATUS(plinth_kernel_launch(kernel, &launch, arguments, 1, NULL), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_MESSAGE("is of kind 8");
+  CHECK_MESSAGE("the kind of argument 0 is 8");
   arguments[0] = argument(PLINTH_ARGUMENT_INT64, NULL);
   CHECK_STATUS(plinth_kernel_launch(kernel, &launch, arguments, 1, NULL), PLINTH_ERROR_NULL_POINTER);
   arguments[0].value = &cycles;

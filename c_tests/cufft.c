@@ -360,7 +360,7 @@ TEST(what_cufft_cannot_do_is_refused) {
   REFUSED(params.rank = 4, "1 to 3 dimensions");
   REFUSED(params.sizes[0] = 0, "invalid number of data points (0) specified");
   REFUSED(params.sizes[1] = -5, "invalid number of data points (-5) specified");
-  REFUSED(params.transform = 3, "3 is not the number of a transform");
+  REFUSED(params.transform = 3, "params->transform is 3");
   REFUSED(params.number.code = 1, "doesn't support tensor of type");
   REFUSED(params.number.bits = 16, "not a power of two");
   REFUSED(params.number.bits = 17, "params->number");

@@ -6,26 +6,26 @@ use crate::{
 };
 use std::ffi::{c_char, c_void};
 
-/// Allocates device memory for work in a stream, from what is cached where possible. Thread-safe.
+/// Allocates device memory for work in a stream, from cached blocks if possible.
 ///
-/// Makes no call of the driver as long as there is a free block, and never waits for work of the device unless memory is
-/// truly out. Sizes are rounded up to multiples of 512 bytes. Memory that was freed is given out again in the same stream
-/// at once: the stream's order protects it. Work in other streams must be told of with plinth_record_stream, or be ordered
-/// by the caller before the free.
+/// If a free block fits, the call makes no driver call. It waits for work of the device only when no memory is left
+/// otherwise. Sizes are rounded up to multiples of 512 bytes. A freed block is reused immediately in the same stream:
+/// the order of the stream protects it. For every other stream that uses the block, call plinth_record_stream, or
+/// order the work of that stream before the free.
 ///
-/// While the calling thread, the stream or a capture allocates to a pool (plinth_begin_allocate_to_pool and the like), the
-/// memory comes from that. A stream must outlive what is allocated for it, and plinth_empty_cache must be called before a
-/// stream is destroyed that memory was allocated for.
+/// While the calling thread, the stream or a capture allocates to a pool (plinth_begin_allocate_to_pool and similar
+/// calls), the memory comes from that pool. A stream must outlive the memory that is allocated for it. Call
+/// plinth_empty_cache before you destroy a stream for which memory was allocated.
 ///
-/// @param size Bytes; 0 gives NULL.
-/// @param device The device's number; -1 for the current one.
+/// @param size The size in bytes; 0 returns NULL.
+/// @param device The device index; -1 for the current device.
 /// @param stream The stream, of that device; NULL for the device's default stream.
 /// @param pointer Out: the memory, aligned to 512 bytes. The caller owns it and frees it with
 ///        plinth_caching_allocator_delete.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_HANDLE;
-///         PLINTH_ERROR_DEVICE_MISMATCH for a stream of another device; PLINTH_ERROR_OUT_OF_MEMORY, with a message that
-///         tells request, total, free, held, limit, live and the rest; PLINTH_ERROR_INVALID_CONFIGURATION;
-///         PLINTH_ERROR_DRIVER; the errors of initialization.
+///         PLINTH_ERROR_DEVICE_MISMATCH for a stream of another device; PLINTH_ERROR_OUT_OF_MEMORY, with a message
+///         that lists the requested, total, free, reserved and allocated bytes, the limit and further details;
+///         PLINTH_ERROR_INVALID_CONFIGURATION; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_caching_allocator_alloc(
     size: usize,
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn plinth_caching_allocator_alloc(
     pointer: *mut *mut c_void,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the pointer.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let pointer = unsafe { Output::new(pointer, "pointer") }?;
         let stream = stream::of_device(stream as usize, device)?;
         pointer.set(memory::caching_alloc(size as u64, device, stream)? as *mut c_void);
@@ -42,25 +42,28 @@ pub unsafe extern "C" fn plinth_caching_allocator_alloc(
     })
 }
 
-/// Frees what plinth_caching_allocator_alloc gave, from any thread and with any device current. Makes no call of the
-/// driver, unless other streams were recorded: then the memory stays out of use until they have passed. Thread-safe.
+/// Frees memory from plinth_caching_allocator_alloc, from any thread and with any current device.
+///
+/// The call makes no driver call unless other streams were recorded with plinth_record_stream. In that case the block
+/// is not reused until the recorded work of those streams is done.
 ///
 /// @param pointer The memory; NULL does nothing.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for what plinth_caching_allocator_alloc did not give, or was freed
-///         already, or lies inside a block.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for a pointer that plinth_caching_allocator_alloc did not return,
+///         that was freed already, or that is inside a block.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_caching_allocator_delete(pointer: *mut c_void) -> plinth_status_t {
     guard(|| memory::caching_free(pointer as u64))
 }
 
-/// Tells the allocator that work in a stream uses memory that was allocated for another. When the memory is freed, it
-/// stays out of use until the work has passed which that stream has then; nobody waits for that. The memory's own stream
-/// need not be recorded. Thread-safe.
+/// Records that work in a stream uses memory that was allocated for another stream.
+///
+/// When the memory is freed, it is not reused until the work that is in the recorded stream at that time is done. The
+/// free does not wait for it. The stream for which the memory was allocated need not be recorded.
 ///
 /// @param pointer The memory, from plinth_caching_allocator_alloc or plinth_alloc; NULL does nothing.
 /// @param stream The stream, of any device; NULL for the current device's default stream.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER as for plinth_caching_allocator_delete; PLINTH_ERROR_INVALID_HANDLE;
-///         the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER as for plinth_caching_allocator_delete;
+///         PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_record_stream(pointer: *mut c_void, stream: plinth_stream_t) -> plinth_status_t {
     guard(|| {
@@ -69,9 +72,11 @@ pub unsafe extern "C" fn plinth_record_stream(pointer: *mut c_void, stream: plin
     })
 }
 
-/// Gives the free memory of every device back to the driver, in whole handles. Memory of private pools that somebody uses
-/// stays. What a stream may still be using goes back too, as soon as the stream has passed: the call gives work that is
-/// about to end one millisecond, and waits for nothing longer. Thread-safe.
+/// Releases the unused cached memory of every device to the driver.
+///
+/// Only whole physical allocations are released. Memory of private pools that are in use stays. Memory that a stream
+/// may still use is released as soon as the work of that stream is done. The call waits at most one millisecond for
+/// such work.
 ///
 /// @return PLINTH_OK; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
@@ -79,83 +84,86 @@ pub unsafe extern "C" fn plinth_empty_cache() -> plinth_status_t {
     guard(memory::empty_cache)
 }
 
-/// Tells how much memory is in the program's hands, each request rounded up to 512 bytes. Thread-safe.
+/// Gets the number of bytes that the program has allocated and not freed. Each request counts rounded up to 512
+/// bytes.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param bytes Out: bytes.
+/// @param device The device index; -1 for the current device.
+/// @param bytes Out: the number of bytes.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_memory_allocated(device: i32, bytes: *mut usize) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the bytes.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let bytes = unsafe { Output::new(bytes, "bytes") }?;
         bytes.set(memory::allocated(device)?.0 as usize);
         Ok(())
     })
 }
 
-/// Tells how much memory was in the program's hands at most, since the peaks were reset. Where several threads allocate
-/// at the same moment, it is the peak of what was seen of them one after the other. Thread-safe.
+/// Gets the peak of plinth_memory_allocated since the peaks were last reset.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param bytes Out: bytes.
+/// If several threads allocate at the same moment, the peak is that of the allocations in the order in which the
+/// allocator counted them.
+///
+/// @param device The device index; -1 for the current device.
+/// @param bytes Out: the number of bytes.
 /// @return As plinth_memory_allocated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_max_memory_allocated(device: i32, bytes: *mut usize) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the bytes.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let bytes = unsafe { Output::new(bytes, "bytes") }?;
         bytes.set(memory::allocated(device)?.1 as usize);
         Ok(())
     })
 }
 
-/// Tells how much physical memory the allocator holds: what is in the program's hands and what is cached. Thread-safe.
+/// Gets the number of bytes of physical memory that the allocator holds: allocated and cached memory.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param bytes Out: bytes.
+/// @param device The device index; -1 for the current device.
+/// @param bytes Out: the number of bytes.
 /// @return As plinth_memory_allocated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_memory_reserved(device: i32, bytes: *mut usize) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the bytes.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let bytes = unsafe { Output::new(bytes, "bytes") }?;
         bytes.set(memory::reserved(device)?.0 as usize);
         Ok(())
     })
 }
 
-/// Tells how much physical memory the allocator held at most, since the peaks were reset. Thread-safe.
+/// Gets the peak of plinth_memory_reserved since the peaks were last reset.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param bytes Out: bytes.
+/// @param device The device index; -1 for the current device.
+/// @param bytes Out: the number of bytes.
 /// @return As plinth_memory_allocated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_max_memory_reserved(device: i32, bytes: *mut usize) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the bytes.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let bytes = unsafe { Output::new(bytes, "bytes") }?;
         bytes.set(memory::reserved(device)?.1 as usize);
         Ok(())
     })
 }
 
-/// Lets all peaks of a device's memory begin again at what is now. Thread-safe.
+/// Resets all peak statistics of a device's memory to the current values.
 ///
-/// @param device The device's number; -1 for the current one.
+/// @param device The device index; -1 for the current device.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_reset_peak_memory_stats(device: i32) -> plinth_status_t {
     guard(|| memory::reset_peak_stats(device))
 }
 
-/// Gives the figures of a device's memory as a table, in the layout of torch.cuda.memory_summary. Thread-safe.
+/// Writes the memory statistics of a device as a table, in the layout of torch.cuda.memory_summary.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param abbreviated Leaves out the lines for small and for large blocks.
+/// @param device The device index; -1 for the current device.
+/// @param abbreviated Whether to omit the rows for small and for large blocks.
 /// @param text Out: the table. The caller owns it and frees it with plinth_string_free.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_OUT_OF_MEMORY; the errors of
-///         initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_OUT_OF_MEMORY; the errors
+///         of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_memory_summary(
     device: i32,
@@ -163,36 +171,38 @@ pub unsafe extern "C" fn plinth_memory_summary(
     text: *mut *mut c_char,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the pointer.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let text = unsafe { Output::new(text, "text") }?;
         text.set(owned_text(&memory::memory_summary(device, abbreviated)?)?);
         Ok(())
     })
 }
 
-/// Limits how much memory the allocator may hold on a device: a fraction of the device's memory, all of which counts, not
-/// only what is free now. What is held already stays, but nothing is added beyond the limit. Thread-safe.
+/// Limits the memory that the allocator may hold on a device to a fraction of the device's total memory.
 ///
-/// @param fraction From 0 to 1; 1 is no limit.
-/// @param device The device's number; -1 for the current one.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for a fraction out of range or no number; PLINTH_ERROR_INVALID_DEVICE;
-///         the errors of initialization.
+/// The fraction refers to all memory of the device, not only to the memory that is free now. Memory that the
+/// allocator already holds above the limit stays, but the allocator adds none.
+///
+/// @param fraction From 0 to 1; 1 means no limit.
+/// @param device The device index; -1 for the current device.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for a fraction that is out of range or NaN;
+///         PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_set_per_process_memory_fraction(fraction: f64, device: i32) -> plinth_status_t {
     guard(|| memory::set_fraction(fraction, device))
 }
 
-/// Tells which fraction of a device's memory the allocator may hold. Thread-safe.
+/// Gets the fraction of a device's memory that the allocator may hold.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param fraction Out: what plinth_set_per_process_memory_fraction was given; if it was not called, the setting
-///        per_process_memory_fraction, which is 1 at first.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_CONFIGURATION; the errors of
-///         initialization.
+/// @param device The device index; -1 for the current device.
+/// @param fraction Out: the last value set with plinth_set_per_process_memory_fraction. Before the first such call,
+///        the setting per_process_memory_fraction, whose default is 1.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_CONFIGURATION; the
+///         errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_get_per_process_memory_fraction(device: i32, fraction: *mut f64) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the number.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let fraction = unsafe { Output::new(fraction, "fraction") }?;
         fraction.set(memory::fraction(device)?);
         Ok(())

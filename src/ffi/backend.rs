@@ -13,61 +13,67 @@ use std::{
     mem,
 };
 
-/// An allocator of the program's own: two functions and some hooks, with the signatures of torch's CUDAPluggableAllocator.
-/// Opaque, and checked: a handle that was destroyed, is of another kind, or never was one is answered with
-/// PLINTH_ERROR_INVALID_HANDLE.
+/// An allocator that the program supplies: two functions and optional hooks, with the signatures of torch's
+/// CUDAPluggableAllocator.
+///
+/// The handle is opaque and checked: calls return PLINTH_ERROR_INVALID_HANDLE for a handle that was destroyed, that
+/// is of another kind, or that never was a handle.
 #[allow(non_camel_case_types)]
 pub struct plinth_pluggable_allocator {
     _private: [u8; 0],
 }
 
-/// The handle of such an allocator.
+/// The handle of a pluggable allocator.
 #[allow(non_camel_case_types)]
 pub type plinth_pluggable_allocator_t = *mut plinth_pluggable_allocator;
 
-/// The hooks of an allocator of the program's own; NULL for those that it has not. They are torch's, and are called from any
-/// thread, with nothing of the library's held.
+/// The hooks of a pluggable allocator; NULL for a hook that it does not have. The hooks are those of torch. They are
+/// called from any thread; the library holds no lock during the call.
 ///
-/// The struct grows at its end in newer versions; set struct_size to sizeof(plinth_allocator_hooks_t), and the rest to 0.
+/// The struct grows at its end in newer versions. Set struct_size to sizeof(plinth_allocator_hooks_t) and all unused
+/// fields to 0.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct plinth_allocator_hooks_t {
-    /// The size that the caller knows.
+    /// sizeof(plinth_allocator_hooks_t) in the caller's version of the header.
     pub struct_size: usize,
     /// Called once before the first request, with the number of devices.
     pub init: Option<unsafe extern "C" fn(device_count: c_int)>,
-    /// Called by plinth_empty_cache, and when there is no memory for a request.
+    /// Called by plinth_empty_cache, and when an allocation fails for lack of memory.
     pub reset: Option<unsafe extern "C" fn()>,
     /// Called by plinth_set_per_process_memory_fraction.
     pub memory_fraction: Option<unsafe extern "C" fn(fraction: f64, device: c_int)>,
-    /// Gives the base of the allocation that a pointer is in, and writes its bytes.
+    /// Returns the base address of the allocation that contains a pointer, and writes its size in bytes.
     pub base_alloc: Option<unsafe extern "C" fn(pointer: *mut c_void, size: *mut usize) -> *mut c_void>,
-    /// Called by plinth_record_stream. An allocator without it must keep freed memory from streams that still use it in
-    /// another way.
+    /// Called by plinth_record_stream. An allocator without this hook needs another way to prevent reuse of freed
+    /// memory that other streams still use.
     pub record_stream: Option<unsafe extern "C" fn(pointer: *mut c_void, stream: plinth_stream_t)>,
-    /// Called when requests begin to go to a pool, with an empty std::function for a filter: any stream may be meant.
+    /// Called when requests start to be allocated from a pool. The filter is an empty std::function: any stream can
+    /// be concerned.
     pub begin_allocate_to_pool:
         Option<unsafe extern "C" fn(device: c_int, pool: plinth_pool_id_t, filter: *mut c_void)>,
-    /// Called when they do so no longer.
+    /// Called when requests stop being allocated from a pool.
     pub end_allocate_to_pool: Option<unsafe extern "C" fn(device: c_int, pool: plinth_pool_id_t)>,
     /// Called when a pool has lost a user.
     pub release_pool: Option<unsafe extern "C" fn(device: c_int, pool: plinth_pool_id_t)>,
 }
 
-/// Makes an allocator of two functions of a shared library, found by their names, as
-/// torch.cuda.memory.CUDAPluggableAllocator does. The library is loaded and stays so.
+/// Creates an allocator from two functions of a shared library, as torch.cuda.memory.CUDAPluggableAllocator does.
 ///
-/// They are `void *alloc(size_t size, int device, cudaStream_t stream)`, where NULL is the answer if there is no memory, and
-/// `void free(void *pointer, size_t size, int device, cudaStream_t stream)`, with what the allocation was asked with. They
-/// are called from any thread, with nothing of the library's held, and must not throw. Thread-safe.
+/// The functions are found by name. The library is loaded and is never unloaded.
 ///
-/// @param path The library, as dlopen takes it; NULL for the program itself.
-/// @param alloc_name The name of the first.
-/// @param free_name The name of the second.
-/// @param allocator Out: the allocator. The caller owns it and gives it up with plinth_pluggable_allocator_destroy.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_SYSTEM where the library cannot be loaded, with the system's
-///         reason; PLINTH_ERROR_INVALID_VALUE for a name that it has not.
+/// The functions are `void *alloc(size_t size, int device, cudaStream_t stream)`, which returns NULL if there is no
+/// memory, and `void free(void *pointer, size_t size, int device, cudaStream_t stream)`, which receives the arguments
+/// of the allocation. They are called from any thread; the library holds no lock during the call. They must not
+/// throw.
+///
+/// @param path The path of the library, as for dlopen; NULL for the program itself.
+/// @param alloc_name The name of the function that allocates.
+/// @param free_name The name of the function that frees.
+/// @param allocator Out: the allocator. The caller owns it and releases it with plinth_pluggable_allocator_destroy.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_SYSTEM if the library cannot be loaded, with the
+///         system's reason; PLINTH_ERROR_INVALID_VALUE for a name that the library does not export.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_pluggable_allocator_create(
     path: *const c_char,
@@ -76,25 +82,25 @@ pub unsafe extern "C" fn plinth_pluggable_allocator_create(
     allocator: *mut plinth_pluggable_allocator_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the handle, and NULL or strings.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes, and NULL or strings.
         let (allocator, alloc_name, free_name) = unsafe {
             (Output::new(allocator, "allocator")?, string(alloc_name, "alloc_name")?, string(free_name, "free_name")?)
         };
         // SAFETY: likewise.
         let path = if path.is_null() { None } else { Some(unsafe { path_of(path, "path") }?) };
-        // SAFETY: the caller vouches for the functions that these names lead to.
+        // SAFETY: the caller promises that the named functions have the documented signatures.
         let plugin = unsafe { Plugin::load(path.as_deref(), &alloc_name, &free_name) }?;
         allocator.set(backend::create(plugin)? as plinth_pluggable_allocator_t);
         Ok(())
     })
 }
 
-/// Gives an allocator its hooks, in place of those that it had. Thread-safe.
+/// Sets the hooks of an allocator and replaces those that were set before.
 ///
 /// @param allocator The allocator.
-/// @param hooks The hooks, which are copied; the functions stay callable.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a struct_size
-///         that was not set.
+/// @param hooks The hooks. The struct is copied; the functions must stay callable.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE if
+///         struct_size was not set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_pluggable_allocator_set_hooks(
     allocator: plinth_pluggable_allocator_t,
@@ -104,7 +110,7 @@ pub unsafe extern "C" fn plinth_pluggable_allocator_set_hooks(
         if hooks.is_null() {
             return Err(null("hooks"));
         }
-        // SAFETY: it is not NULL, so the caller passes a struct that begins with its size.
+        // SAFETY: the pointer is not NULL, so it points to a struct that begins with its size.
         let size = unsafe { (&raw const (*hooks).struct_size).read() };
         if !(mem::size_of::<usize>()..=4096).contains(&size) {
             return Err(crate::error::Error::new(
@@ -112,13 +118,13 @@ pub unsafe extern "C" fn plinth_pluggable_allocator_set_hooks(
                 format!("hooks->struct_size is {size}; set it to sizeof(plinth_allocator_hooks_t)"),
             ));
         }
-        // SAFETY: all zeros is a struct without hooks.
+        // SAFETY: all zeros is a valid value: a struct without hooks.
         let mut known: plinth_allocator_hooks_t = unsafe { mem::zeroed() };
         let bytes = size.min(mem::size_of::<plinth_allocator_hooks_t>());
-        // SAFETY: both have that many bytes, the caller's struct by its own word.
+        // SAFETY: both structs have that many bytes, the caller's according to its struct_size.
         unsafe { std::ptr::copy_nonoverlapping(hooks.cast::<u8>(), (&raw mut known).cast::<u8>(), bytes) };
         backend::set_hooks(allocator as u64, |plugin| {
-            // SAFETY: the caller vouches for the functions.
+            // SAFETY: the caller promises that the functions have the documented signatures.
             unsafe { plugin.set_hooks(known.into()) };
         })
     })
@@ -128,8 +134,8 @@ type PoolHook = unsafe extern "C" fn(c_int, plinth_pool_id_t);
 
 impl From<plinth_allocator_hooks_t> for Hooks {
     fn from(hooks: plinth_allocator_hooks_t) -> Hooks {
-        // SAFETY: a stream is passed as the number that its pointer is, and both names of a pool are two 64-bit numbers in a
-        // struct of C's, so that the functions of each pair are called in the same way.
+        // SAFETY: a stream pointer and a usize are passed alike, and both types of a pool id are C structs of two
+        // 64-bit numbers, so the two function types of each pair have the same calling convention.
         let (record_stream, begin_allocate_to_pool, end_allocate_to_pool, release_pool) = unsafe {
             (
                 mem::transmute::<
@@ -159,7 +165,10 @@ impl From<plinth_allocator_hooks_t> for Hooks {
     }
 }
 
-/// Gives an allocator up. What it gave out is still freed by it, and where it is in use it stays so. Thread-safe.
+/// Releases the caller's reference to an allocator.
+///
+/// The allocator's free function still frees the memory that the allocator allocated. An allocator that is in use
+/// stays in use.
 ///
 /// @param allocator The allocator; NULL does nothing.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE.
@@ -170,37 +179,43 @@ pub unsafe extern "C" fn plinth_pluggable_allocator_destroy(
     guard(|| backend::destroy(allocator as u64))
 }
 
-/// Lets an allocator of the program's own meet all requests, as torch.cuda.memory.change_current_allocator does: once, and
-/// before the first request for memory. Thread-safe.
+/// Makes a pluggable allocator serve all requests for memory, as torch.cuda.memory.change_current_allocator does.
+///
+/// Can be called once, and only before the first request for memory.
 ///
 /// @param allocator The allocator.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_ALREADY_INITIALIZED after a request for memory, or after an
-///         earlier change; PLINTH_ERROR_INVALID_CONFIGURATION where the environment makes no sense.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_ALREADY_INITIALIZED after a request for memory, or
+///         after an earlier change; PLINTH_ERROR_INVALID_CONFIGURATION for an invalid setting in the environment.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_change_current_allocator(allocator: plinth_pluggable_allocator_t) -> plinth_status_t {
     guard(|| backend::change(backend::allocator_of(allocator as u64)?))
 }
 
-/// Tells who gives memory out, as torch.cuda.get_allocator_backend does: "native", "cudaMallocAsync" or "pluggable", and
-/// "uncached" or "debug", which are plinth's own. Needs no device. Thread-safe.
+/// Gets the name of the active allocator backend, as torch.cuda.get_allocator_backend does.
 ///
-/// @param backend Out: the name, which stays the library's.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_CONFIGURATION where the environment makes no sense.
+/// The names are "native", "cudaMallocAsync" and "pluggable", and plinth's own "uncached" and "debug". Needs no
+/// device.
+///
+/// @param backend Out: the name, which belongs to the library.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_CONFIGURATION for an invalid setting in the
+///         environment.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_get_allocator_backend(backend: *mut *const c_char) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the pointer.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let output = unsafe { Output::new(backend, "backend") }?;
         output.set(backend::name()?.as_ptr());
         Ok(())
     })
 }
 
-/// Switches the caching of memory off or on, as torch.cuda.caching_allocator_enable does. While it is off each request goes
-/// to the driver, and each free of such memory back, which waits for the device. Memory that was allocated before is freed
-/// as it was allocated. Backends other than the native one are not concerned. Thread-safe.
+/// Switches the caching of memory on or off, as torch.cuda.caching_allocator_enable does.
 ///
-/// @param enable Whether memory is cached, as it is at first.
+/// While caching is off, each request allocates from the driver, and each free of such memory releases it to the
+/// driver, which waits for the device. Memory that was allocated earlier is freed in the way in which it was
+/// allocated. Has no effect on backends other than the native one.
+///
+/// @param enable Whether to cache memory; initially true.
 /// @return PLINTH_OK.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_caching_allocator_enable(enable: bool) -> plinth_status_t {
@@ -210,14 +225,14 @@ pub unsafe extern "C" fn plinth_caching_allocator_enable(enable: bool) -> plinth
     })
 }
 
-/// Tells whether memory is cached, as far as plinth_caching_allocator_enable says so. Thread-safe.
+/// Gets whether caching is on, as set by plinth_caching_allocator_enable.
 ///
-/// @param enabled Out: whether it is.
+/// @param enabled Out: whether it is on.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_caching_allocator_is_enabled(enabled: *mut bool) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the answer.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let enabled = unsafe { Output::new(enabled, "enabled") }?;
         enabled.set(backend::is_caching());
         Ok(())

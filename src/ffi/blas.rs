@@ -6,56 +6,59 @@ use crate::{
 };
 use std::ffi::c_void;
 
-/// Gives the calling thread's handle of cuBLAS for its current device, set to the thread's current stream and to a
-/// workspace of the allocator's for that stream: torch.cuda.current_blas_handle.
+/// Gets the calling thread's cuBLAS handle for its current device: torch.cuda.current_blas_handle.
 ///
-/// Ask for it before each use, as torch does: the stream, and in a capture the workspace, are those of the moment of
-/// the call. cuBLAS's calls want the handle's device current. A handle is the thread's until that ends, and then
-/// another thread's, which gets it with cuBLAS's own pointer mode, math mode and atomics mode; otherwise they stay as
-/// the thread set them. May be called in a capture: the graph then keeps the workspace.
+/// The handle is set to the thread's current stream and to a workspace from the allocator for that stream. Call this
+/// function before each use of the handle, as torch does: it sets the stream, and in a capture the workspace, that
+/// are current at the time of the call. cuBLAS requires that the handle's device is current. A handle belongs to its
+/// thread until the thread ends. Afterwards another thread gets it, with pointer mode, math mode and atomics mode
+/// reset to cuBLAS's defaults; otherwise these modes stay as the thread set them. May be called in a capture; the
+/// graph then keeps the workspace.
 ///
-/// The workspace has 32 MiB for compute capabilities 9 to 12 and 8,519,680 bytes for others, or what
-/// CUBLAS_WORKSPACE_CONFIG says, ":SIZE:COUNT" once or more with the sizes in KiB. cuBLAS is looked for in the process,
-/// where the system finds libraries, in CUDA's toolkit and in folders of Python packages; PLINTH_CUBLAS_LIBRARY names
-/// another file. Thread-safe.
+/// The workspace has 32 MiB for compute capabilities 9 to 12 and 8,519,680 bytes for others, or the size in
+/// CUBLAS_WORKSPACE_CONFIG: ":SIZE:COUNT" once or more, with sizes in KiB. The library looks for cuBLAS in the
+/// process, in the system's library paths, in the CUDA toolkit and in folders of Python packages;
+/// PLINTH_CUBLAS_LIBRARY names another file.
 ///
-/// @param handle Out: the cublasHandle_t, which belongs to the library and is not to be destroyed.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_LIBRARY_UNAVAILABLE where there is no cuBLAS, with a
-///         message that says where it was looked for, and on the host device; PLINTH_ERROR_LIBRARY where cuBLAS fails;
-///         PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_INVALID_CONFIGURATION for a variable that makes no sense;
+/// @param handle Out: the cublasHandle_t. It belongs to the library and must not be destroyed.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_LIBRARY_UNAVAILABLE if cuBLAS is not found, with a
+///         message that lists where the library looked for it, and on the host device; PLINTH_ERROR_LIBRARY if cuBLAS
+///         fails; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_INVALID_CONFIGURATION for an invalid environment variable;
 ///         PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_current_blas_handle(handle: *mut *mut c_void) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the handle.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let handle = unsafe { Output::new(handle, "handle") }?;
         handle.set(blas::current_handle()? as *mut c_void);
         Ok(())
     })
 }
 
-/// Gives the calling thread's handle of cuBLASLt for its current device: the same as plinth_current_blas_handle gives,
-/// which cuBLASLt takes, too. No stream and no workspace are set, since cuBLASLt's calls name both; see
-/// plinth_current_blaslt_workspace. Thread-safe.
+/// Gets the calling thread's cuBLASLt handle for its current device.
 ///
-/// @param handle Out: the cublasLtHandle_t, which belongs to the library and is not to be destroyed.
+/// It is the handle that plinth_current_blas_handle returns, which cuBLASLt accepts too. No stream and no workspace
+/// are set, because cuBLASLt's calls take both as arguments; see plinth_current_blaslt_workspace.
+///
+/// @param handle Out: the cublasLtHandle_t. It belongs to the library and must not be destroyed.
 /// @return As plinth_current_blas_handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_current_blaslt_handle(handle: *mut *mut c_void) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the handle.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let handle = unsafe { Output::new(handle, "handle") }?;
         handle.set(blas::current_lt_handle()? as *mut c_void);
         Ok(())
     })
 }
 
-/// Gives a workspace for one call of cuBLASLt's in the calling thread's current stream, such as cublasLtMatmul. Ask for
-/// it before each use. cuBLAS's calls in the same thread and stream use the same memory. In a capture the graph keeps
-/// it. Thread-safe.
+/// Gets a workspace for one cuBLASLt call, such as cublasLtMatmul, in the calling thread's current stream.
 ///
-/// @param workspace Out: the memory; it belongs to the library.
-/// @param bytes Out: its size: 1 MiB, or as many KiB as CUBLASLT_WORKSPACE_SIZE says.
+/// Call this function before each use of the workspace. cuBLAS calls in the same thread and stream use the same
+/// memory. In a capture the graph keeps the workspace.
+///
+/// @param workspace Out: the memory, which belongs to the library.
+/// @param bytes Out: its size in bytes: 1 MiB, or CUBLASLT_WORKSPACE_SIZE KiB if that variable is set.
 /// @return As plinth_current_blas_handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_current_blaslt_workspace(
@@ -63,7 +66,7 @@ pub unsafe extern "C" fn plinth_current_blaslt_workspace(
     bytes: *mut usize,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or places for the answers.
+        // SAFETY: the caller passes NULL or pointers that are valid for writes.
         let (workspace, bytes) = unsafe { (Output::new(workspace, "workspace")?, Output::new(bytes, "bytes")?) };
         let (address, size) = blas::current_lt_workspace()?;
         workspace.set(address as *mut c_void);
@@ -72,9 +75,11 @@ pub unsafe extern "C" fn plinth_current_blaslt_workspace(
     })
 }
 
-/// Gives back to the allocator the workspaces of cuBLAS and cuBLASLt, of all threads and streams:
-/// torch._C._cuda_clearCublasWorkspaces. The next plinth_current_blas_handle makes new ones; a handle that a thread got
-/// before must not be used until then. Graphs keep theirs, also those captured by the driver's own calls. Thread-safe.
+/// Returns the cuBLAS and cuBLASLt workspaces of all threads and streams to the allocator:
+/// torch._C._cuda_clearCublasWorkspaces.
+///
+/// The next plinth_current_blas_handle allocates a new workspace. Do not use a handle that a thread got earlier until
+/// then. Graphs keep their workspaces, including graphs captured with the driver's own calls.
 ///
 /// @return PLINTH_OK; the errors of initialization.
 #[unsafe(no_mangle)]
@@ -82,16 +87,17 @@ pub unsafe extern "C" fn plinth_clear_blas_workspaces() -> plinth_status_t {
     guard(blas::clear_workspaces)
 }
 
-/// Gives the calling thread's handle of cuSOLVER's dense part for its current device, set to the thread's current
-/// stream. Ask for it before each use. cuSOLVER's calls take their workspaces as arguments. PLINTH_CUSOLVER_LIBRARY
-/// names another file than the one that is found. Thread-safe.
+/// Gets the calling thread's dense cuSOLVER handle for its current device, set to the thread's current stream.
 ///
-/// @param handle Out: the cusolverDnHandle_t, which belongs to the library and is not to be destroyed.
-/// @return As plinth_current_blas_handle, of cuSOLVER.
+/// Call this function before each use of the handle. cuSOLVER's calls take their workspaces as arguments.
+/// PLINTH_CUSOLVER_LIBRARY names a file to use instead of the cuSOLVER that the library finds.
+///
+/// @param handle Out: the cusolverDnHandle_t. It belongs to the library and must not be destroyed.
+/// @return As plinth_current_blas_handle, for cuSOLVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_current_solver_handle(handle: *mut *mut c_void) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the handle.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let handle = unsafe { Output::new(handle, "handle") }?;
         handle.set(solver::current_handle()? as *mut c_void);
         Ok(())

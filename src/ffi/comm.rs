@@ -24,21 +24,23 @@ use crate::{
     stream,
 };
 
-/// Sums are in the order of the tensors; those of 16-bit floats are made in float32 and rounded once, at the end. Only where
-/// more than 506 tensors are added is the sum of the first 506 rounded too, and then again after every 505 more.
+/// Adds in the order of the tensors. Sums of 16-bit floats are computed in float32 and rounded once, at the end. Only
+/// if more than 506 tensors are added is the sum of the first 506 rounded as well, and then again after every 505
+/// more.
 pub const PLINTH_COMM_ORDER_LIST: i32 = 0;
-/// Sums are as torch's additions make them: the tensor on the destination (the last one, if there are several) first, then
-/// the others in their order, each sum rounded to the tensors' type.
+/// Adds as torch does: the tensor on the destination (the last one if there are several) first, then the others in
+/// their order. Each partial sum is rounded to the tensors' type.
 pub const PLINTH_COMM_ORDER_TORCH: i32 = 1;
 
-/// From a message of so many bytes on, a broadcast is shared out: each receiver fetches a part, and writes it to all of them.
+/// The message size in bytes from which a broadcast is split: each receiver fetches a part and writes it to all
+/// receivers.
 pub const PLINTH_COMM_BROADCAST_SPLIT: i32 = 0;
-/// From a message of so many bytes on, a sum is shared out: every device but the destination adds a part.
+/// The message size in bytes from which a sum is split: every device except the destination adds a part.
 pub const PLINTH_COMM_REDUCE_SPLIT: i32 = 1;
-/// From a message of so many bytes on, every rank works in a collective of this process's devices that all ranks receive
-/// from.
+/// The message size in bytes from which every rank does part of the work of a collective whose result all ranks
+/// receive. Applies to collectives between devices of this process.
 pub const PLINTH_COMM_EXCHANGE_SPLIT: i32 = 2;
-/// From a run of so many bytes on, a scatter or a gather is made by the copy engines.
+/// The size in bytes of a contiguous run from which a scatter or a gather uses the copy engines.
 pub const PLINTH_COMM_COPY_ENGINE: i32 = 3;
 
 #[cold]
@@ -46,7 +48,8 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(Status::INVALID_VALUE, message)
 }
 
-/// What elements are to a copy: only how wide they are matters, so that types are copied that are not known here.
+/// Returns an element type for copies. Only the width of the elements matters, so a copy also accepts types that the
+/// library does not know.
 fn by_width(dtype: DLDataType, name: &str) -> Result<ElementType> {
     if let Ok(known) = dtype.element(name) {
         return Ok(known);
@@ -57,22 +60,25 @@ fn by_width(dtype: DLDataType, name: &str) -> Result<ElementType> {
         32 => Ok(ElementType::U32),
         64 => Ok(ElementType::U64),
         128 => Ok(ElementType::Complex128),
-        bits => Err(invalid(format!("{name}: elements of {bits} bits cannot be copied; they can have 8 to 128"))),
+        bits => Err(invalid(format!(
+            "{name}: elements of {bits} bits cannot be copied; use elements of 8, 16, 32, 64 or 128 bits"
+        ))),
     }
 }
 
-/// How an operation wants elements: those that it can compute with, or any that have a width.
+/// Converts an element type for an operation: [`computable`] accepts types that kernels compute with, [`by_width`]
+/// any type with a copyable width.
 type ElementOf = fn(DLDataType, &str) -> Result<ElementType>;
 
 fn computable(dtype: DLDataType, name: &str) -> Result<ElementType> {
     dtype.element(name)
 }
 
-/// The tensor that C describes, on a device or in memory of the CPU.
+/// Returns the tensor that C describes, on a device or in CPU memory.
 ///
 /// # Safety
 /// As [`crate::ffi::tensor::tensor`].
-unsafe fn placed(described: &DLTensor, element_of: ElementOf, name: &str) -> Result<Tensor> {
+unsafe fn tensor_of(described: &DLTensor, element_of: ElementOf, name: &str) -> Result<Tensor> {
     let device = match described.device.device_type {
         CPU => host::PAGEABLE,
         CUDA_HOST => host::PINNED,
@@ -80,7 +86,7 @@ unsafe fn placed(described: &DLTensor, element_of: ElementOf, name: &str) -> Res
         other => {
             return Err(Error::new(
                 Status::DEVICE_MISMATCH,
-                format!("{name} is on a device of DLPack's type {other}, which is neither CUDA's nor the CPU's"),
+                format!("{name} has DLPack device type {other}; it must be on a CUDA device or the CPU"),
             ));
         }
     };
@@ -88,11 +94,11 @@ unsafe fn placed(described: &DLTensor, element_of: ElementOf, name: &str) -> Res
     unsafe { laid_out(described, element_of(described.dtype, name)?, device, name) }
 }
 
-/// Descriptions in a row.
+/// Returns the array of `count` tensor descriptions.
 ///
 /// # Safety
-/// `first` is NULL, or leads to so many descriptions.
-unsafe fn row<'a>(first: *const DLTensor, count: usize, name: &str) -> Result<&'a [DLTensor]> {
+/// `first` is NULL or points to `count` descriptions.
+unsafe fn descriptions<'a>(first: *const DLTensor, count: usize, name: &str) -> Result<&'a [DLTensor]> {
     if count == 0 {
         return Ok(&[]);
     }
@@ -100,25 +106,25 @@ unsafe fn row<'a>(first: *const DLTensor, count: usize, name: &str) -> Result<&'
         return Err(null(name));
     }
     if count > isize::MAX as usize / size_of::<DLTensor>() {
-        return Err(invalid(format!("there cannot be {count} {name}")));
+        return Err(invalid(format!("{name}: {count} elements do not fit in the address space")));
     }
-    // SAFETY: it is not NULL, so the caller promises as many.
+    // SAFETY: the pointer is not NULL, so the caller promises that many elements.
     Ok(unsafe { std::slice::from_raw_parts(first, count) })
 }
 
-/// Numbers in a row; `None` for NULL.
+/// Returns an array of `count` values; `None` for NULL.
 ///
 /// # Safety
-/// `first` is NULL, or leads to so many.
+/// `first` is NULL or points to `count` values.
 unsafe fn numbers<'a, T>(first: *const T, count: usize) -> Option<&'a [T]> {
-    // SAFETY: it is not NULL, so the caller promises as many.
+    // SAFETY: the pointer is not NULL, so the caller promises that many elements.
     (!first.is_null()).then(|| unsafe { std::slice::from_raw_parts(first, count) })
 }
 
-/// The tensors of a row.
+/// Returns the tensors that an array describes, and the descriptions.
 ///
 /// # Safety
-/// As [`row`], and each as [`placed`].
+/// As [`descriptions`] for the array, and as [`tensor_of`] for each element.
 unsafe fn tensors<'a>(
     first: *const DLTensor,
     count: usize,
@@ -126,12 +132,12 @@ unsafe fn tensors<'a>(
     name: &str,
 ) -> Result<(Vec<Tensor>, &'a [DLTensor])> {
     // SAFETY: the caller's promise.
-    let described = unsafe { row(first, count, name) }?;
-    // A loop, for an iterator of results would move each of hundreds of tensors many times.
+    let described = unsafe { descriptions(first, count, name) }?;
+    // A loop: collecting an iterator of results would move each of hundreds of tensors several times.
     let mut tensors = Vec::with_capacity(count);
     for (index, one) in described.iter().enumerate() {
         // SAFETY: as above.
-        tensors.push(match unsafe { placed(one, element_of, "tensor") } {
+        tensors.push(match unsafe { tensor_of(one, element_of, "tensor") } {
             Ok(tensor) => tensor,
             Err(error) => return Err(error.context(format!("{name}[{index}]"))),
         });
@@ -143,14 +149,14 @@ fn is_same(one: DLDataType, other: DLDataType) -> bool {
     (one.code, one.bits, one.lanes) == (other.code, other.bits, other.lanes)
 }
 
-/// Refuses a tensor of another type. Widths alone would not tell.
+/// Returns an error if the types of two tensors differ. Comparing widths is not enough.
 fn check_type(one: &DLTensor, other: &DLTensor, name: impl Fn() -> String) -> Result<()> {
     if is_same(one.dtype, other.dtype) {
         return Ok(());
     }
     let [one, other] = [one.dtype, other.dtype];
     Err(invalid(format!(
-        "{} has elements of DLPack's code {} with {} bits, not of code {} with {}",
+        "{} has elements of DLPack type code {} with {} bits; it must have type code {} with {} bits",
         name(),
         one.code,
         one.bits,
@@ -159,25 +165,25 @@ fn check_type(one: &DLTensor, other: &DLTensor, name: impl Fn() -> String) -> Re
     )))
 }
 
-/// What is to be written: the tensor described, or a new one where its data is NULL.
+/// Returns the output of an operation: the described tensor, or a request to create one if its data is NULL.
 ///
 /// # Safety
-/// As [`placed`].
+/// As [`tensor_of`].
 unsafe fn target(described: &DLTensor, like: &DLTensor, element_of: ElementOf, name: &str) -> Result<Target> {
-    // Memory of the CPU is not made, but an empty tensor has none.
+    // Outputs in CPU memory are never created; an empty CPU tensor may have NULL data.
     if !described.data.is_null() || matches!(described.device.device_type, CPU | CUDA_HOST) {
         check_type(described, like, || name.into())?;
         // SAFETY: the caller's promise.
-        return Ok(Target::Given(unsafe { placed(described, element_of, name) }?));
+        return Ok(Target::Given(unsafe { tensor_of(described, element_of, name) }?));
     }
     if described.device.device_type != CUDA {
         return Err(Error::new(
             Status::DEVICE_MISMATCH,
-            format!("{name}->data is NULL, and only tensors on CUDA devices are made"),
+            format!("{name}->data is NULL, and only outputs on CUDA devices (kDLCUDA) are created; pass memory"),
         ));
     }
     if described.ndim != like.ndim {
-        return Err(invalid(format!("{name} has room for {} dimensions, and needs {}", described.ndim, like.ndim)));
+        return Err(invalid(format!("{name}->ndim is {}; it must be {}", described.ndim, like.ndim)));
     }
     if described.ndim > 0 && described.shape.is_null() {
         return Err(null(&format!("{name}->shape")));
@@ -190,10 +196,10 @@ unsafe fn target(described: &DLTensor, like: &DLTensor, element_of: ElementOf, n
     Ok(Target::Wanted { device, any_strides: !described.strides.is_null() })
 }
 
-/// Targets in a row, each like the tensor that `like` names for it.
+/// Returns the outputs of an operation, each compared with the tensor that `like` returns for its index.
 ///
 /// # Safety
-/// As [`row`], and each as [`placed`].
+/// As [`descriptions`] for the array, and as [`tensor_of`] for each element.
 unsafe fn targets<'a>(
     first: *mut DLTensor,
     count: usize,
@@ -201,7 +207,7 @@ unsafe fn targets<'a>(
     element_of: ElementOf,
 ) -> Result<Vec<Target>> {
     // SAFETY: the caller's promise.
-    let described = unsafe { row(first, count, "outputs") }?;
+    let described = unsafe { descriptions(first, count, "outputs") }?;
     let mut targets = Vec::with_capacity(count);
     for (index, one) in described.iter().enumerate() {
         // SAFETY: as above.
@@ -213,12 +219,17 @@ unsafe fn targets<'a>(
     Ok(targets)
 }
 
-/// Describes to C the tensors that were made.
+/// Writes the descriptions of the created tensors to the caller's structs.
 ///
 /// # Safety
-/// `first` leads to as many descriptions as there are tensors, each of which, where its target is wanted, was found to have
-/// room for a shape, and has for strides unless they are NULL.
-unsafe fn tell(first: *mut DLTensor, targets: &[Target], made: &[Tensor], dtype: impl Fn(usize) -> DLDataType) {
+/// `first` points to as many descriptions as there are tensors. Each description whose target is to be created was
+/// checked to have room for a shape, and has room for strides unless they are NULL.
+unsafe fn describe_created(
+    first: *mut DLTensor,
+    targets: &[Target],
+    made: &[Tensor],
+    dtype: impl Fn(usize) -> DLDataType,
+) {
     for (index, (target, tensor)) in targets.iter().zip(made).enumerate() {
         if target.is_given() {
             continue;
@@ -245,37 +256,43 @@ unsafe fn tell(first: *mut DLTensor, targets: &[Target], made: &[Tensor], dtype:
 
 /// Copies a tensor to other devices, as torch.cuda.comm.broadcast does.
 ///
-/// The rules that hold for all functions of this group:
-/// - Tensors may have any shape, also an empty one, and any strides. What is only copied may have elements of any type with
-///   8, 16, 32, 64 or 128 bits. Tensors may be on one device more than once.
-/// - An output whose data is not NULL is written. Its shape, type and device must be right, and no two of its elements may be
-///   in one place.
-/// - An output whose data is NULL is made: by the caching allocator, for the current stream of the device that it names (type
-///   kDLCUDA; -1 is the current device). Of it `device`, `ndim`, which is the number of dimensions that the result has, and
-///   the pointers `shape` and `strides` are read; `data`, `device`, `dtype`, `byte_offset` and the numbers of `shape` are
-///   written, and those of `strides` unless that is NULL. With NULL the elements lie side by side, the last dimension's
-///   fastest; with room for strides they lie as the input's do, where those fill their memory. The caller frees the memory
-///   with plinth_caching_allocator_delete, unless the function says that the output is an input itself.
-/// - The work is ordered on the current streams of all devices that take part, as if each did its part: it comes after what
-///   they have now, and before what they get later. Nothing waits on the CPU, but for pageable memory of the CPU. Memory of
-///   streams other than the current ones needs plinth_record_stream, as always.
-/// - While a current stream captures, only streams that capture are ordered, and one of them works; what else a replay needs,
-///   the program orders around it. Memory made for a device whose stream does not capture is not of the graph's pool.
-/// - Devices get access to each other's memory (plinth_enable_peer_access) when first needed; where they are no peers, the
-///   driver's copies are used. Memory of another allocator that maps it itself must allow these devices access.
-/// - Results are the same bit for bit in every run.
-/// - Where an error is returned no output is made and none is described; one that was given may be written in part.
-///   Thread-safe.
+/// These rules hold for all plinth_comm_ functions:
+/// - Tensors may have any shape, including an empty one, and any strides. Operations that only copy accept elements
+///   of any type with 8, 16, 32, 64 or 128 bits. Several tensors may be on the same device.
+/// - An output whose data is not NULL is written. Its shape, type and device must match, and no two of its elements
+///   may overlap.
+/// - An output whose data is NULL is created: the caching allocator allocates it for the current stream of the device
+///   that the output names (type kDLCUDA; -1 is the current device). The call reads `device`, `ndim`, which is the
+///   number of dimensions of the result, and the pointers `shape` and `strides`. It writes `data`, `device`, `dtype`,
+///   `byte_offset`, the elements of `shape`, and the elements of `strides` unless that pointer is NULL. If `strides`
+///   is NULL, the tensor is contiguous in row-major order. Otherwise its strides follow those of the input if the
+///   input's elements fill their memory. The caller frees the memory with plinth_caching_allocator_delete, unless the
+///   function says that the output is an input itself.
+/// - The work is ordered on the current streams of all devices that take part, as if each device did its part: after
+///   the work that these streams have now and before work that is added later. The CPU does not wait, except for
+///   pageable CPU memory. Call plinth_record_stream for memory that was allocated for streams other than the current
+///   ones.
+/// - While a current stream captures, the call orders only streams that capture, and one of them does the work. The
+///   program must order everything else that a replay needs. Memory that is created for a device whose stream does
+///   not capture does not belong to the graph's pool.
+/// - Peer access between devices (plinth_enable_peer_access) is enabled when it is first needed. Devices without peer
+///   access use the driver's copies. Memory that another allocator maps itself must be mapped with access for these
+///   devices.
+/// - Results are bitwise identical in every run.
+/// - After an error no output is created and no description is written; outputs that the caller supplied may be
+///   partly written.
 ///
-/// @param tensor The tensor, on a device or in memory of the CPU (types kDLCPU, kDLCUDAHost).
-/// @param outputs The outputs, on devices; one that is made on the tensor's own device is the tensor itself: it has its data, and
-///        is not freed. One in memory of the CPU is refused.
-/// @param count How many; 0 does nothing.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a malformed tensor, and for an output of another
-///         type or shape; PLINTH_ERROR_DEVICE_MISMATCH for an output that is not on a CUDA device; PLINTH_ERROR_INVALID_DEVICE;
-///         PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync debug mode for pageable memory of the CPU;
-///         PLINTH_ERROR_NOT_SUPPORTED in a capture that needs streams which do not capture, of devices that are no peers;
-///         PLINTH_ERROR_INVALID_CONFIGURATION for a wrong PLINTH_COMM_CONF; PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @param tensor The tensor, on a device or in CPU memory (types kDLCPU, kDLCUDAHost).
+/// @param outputs The outputs, on devices. An output that is created on the tensor's own device is the tensor itself:
+///        it has the same data and must not be freed. An output in CPU memory is an error.
+/// @param count The number of outputs; 0 does nothing.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a malformed tensor, and for an output
+///         of another type or shape; PLINTH_ERROR_DEVICE_MISMATCH for an output that is not on a CUDA device;
+///         PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_WOULD_SYNCHRONIZE for pageable CPU
+///         memory if the sync debug mode forbids synchronization; PLINTH_ERROR_NOT_SUPPORTED in a capture if devices
+///         without peer access need a stream that does not capture, and for a tensor with too many dimensions for one
+///         launch; PLINTH_ERROR_INVALID_CONFIGURATION for an invalid PLINTH_COMM_CONF; PLINTH_ERROR_DRIVER; the
+///         errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_comm_broadcast(
     tensor: *const DLTensor,
@@ -285,29 +302,32 @@ pub unsafe extern "C" fn plinth_comm_broadcast(
     guard(|| {
         // SAFETY: the caller passes NULL or a tensor.
         let described = unsafe { tensor.as_ref() }.ok_or_else(|| null("tensor"))?;
-        // SAFETY: the caller promises that it is one.
-        let source = unsafe { placed(described, by_width, "tensor") }?;
-        // SAFETY: the caller passes NULL or as many outputs.
+        // SAFETY: the caller promises that it describes a tensor.
+        let source = unsafe { tensor_of(described, by_width, "tensor") }?;
+        // SAFETY: the caller passes NULL or that many outputs.
         let targets = unsafe { targets(outputs, count, |_| described, by_width) }?;
         let made = broadcast::broadcast(&source, &targets)?;
-        // SAFETY: they were just looked at, and those that are wanted found to have room.
-        unsafe { tell(outputs, &targets, &made, |_| described.dtype) };
+        // SAFETY: `targets` checked the descriptions, and found room in those of outputs to create.
+        unsafe { describe_created(outputs, &targets, &made, |_| described.dtype) };
         Ok(())
     })
 }
 
-/// Copies tensors of one device to others, as torch.cuda.comm.broadcast_coalesced does, in a few launches for all of them.
+/// Copies tensors from one device to others, as torch.cuda.comm.broadcast_coalesced does, with a few launches for all
+/// tensors.
 ///
 /// @param tensors The tensors, of any types and shapes, all on the first of the devices.
-/// @param count How many; 0 does nothing.
-/// @param devices The devices.
-/// @param device_count How many, 1 at least.
-/// @param buffer_size Torch's size of the buffers that tensors are copied into to be sent together. Here they are sent from
-///        where they are, and nothing is buffered: any size is good.
-/// @param outputs The outputs: outputs[d * count + t] is tensor t on device d, see plinth_comm_broadcast. Those that are made for
-///        the first device are the tensors themselves; each of the others has memory of its own, also on that same device.
-/// @return As plinth_comm_broadcast; PLINTH_ERROR_DEVICE_MISMATCH also for a tensor that is not on the first device, and for an
-///         output on another device than its own; PLINTH_ERROR_INVALID_VALUE for no devices.
+/// @param count The number of tensors; 0 does nothing.
+/// @param devices The device indices.
+/// @param device_count The number of devices, at least 1.
+/// @param buffer_size Accepted for compatibility with torch, where it is the size in bytes of the buffers into which
+///        tensors are copied before they are sent together. This library sends tensors directly and ignores the
+///        value.
+/// @param outputs The outputs: outputs[d * count + t] is tensor t on device d, see plinth_comm_broadcast. The outputs
+///        that are created for the first device are the tensors themselves. Each other created output has memory of
+///        its own, even if it is on the same device.
+/// @return As plinth_comm_broadcast; PLINTH_ERROR_DEVICE_MISMATCH also for a tensor that is not on the first device,
+///         and for an output that is not on its device; PLINTH_ERROR_INVALID_VALUE also for no devices.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_comm_broadcast_coalesced(
     tensors: *const DLTensor,
@@ -319,36 +339,40 @@ pub unsafe extern "C" fn plinth_comm_broadcast_coalesced(
 ) -> plinth_status_t {
     guard(|| {
         let _ = buffer_size;
-        // SAFETY: the caller passes NULL or as many tensors.
+        // SAFETY: the caller passes NULL or that many tensors.
         let (sources, described) = unsafe { self::tensors(tensors, count, by_width, "tensors") }?;
-        // SAFETY: the caller passes NULL or as many numbers.
+        // SAFETY: the caller passes NULL or that many numbers.
         let devices = unsafe { numbers(devices, device_count) }.ok_or_else(|| null("devices"))?;
         let number = |(index, device): (usize, &i32)| match device {
             -1 => Ok(thread::device()),
             number => device_number(*number, &format!("devices[{index}]")),
         };
         let devices = devices.iter().enumerate().map(number).collect::<Result<Vec<u32>>>()?;
-        let all = count.checked_mul(device_count).ok_or_else(|| invalid("there cannot be so many outputs"))?;
-        // SAFETY: the caller passes NULL or as many outputs.
+        let all = count
+            .checked_mul(device_count)
+            .ok_or_else(|| invalid("count * device_count outputs do not fit in the address space"))?;
+        // SAFETY: the caller passes NULL or that many outputs.
         let targets = unsafe { targets(outputs, all, |index| &described[index % count], by_width) }?;
         let made = broadcast::broadcast_coalesced(&sources, &devices, &targets)?;
-        // SAFETY: they were just looked at, and those that are wanted found to have room.
-        unsafe { tell(outputs, &targets, &made, |index| described[index % count].dtype) };
+        // SAFETY: `targets` checked the descriptions, and found room in those of outputs to create.
+        unsafe { describe_created(outputs, &targets, &made, |index| described[index % count].dtype) };
         Ok(())
     })
 }
 
-/// Adds tensors of several devices, as torch.cuda.comm.reduce_add does. The order is that of plinth_comm_set_reduction_order.
+/// Adds tensors of several devices, as torch.cuda.comm.reduce_add does. plinth_comm_set_reduction_order sets the
+/// order of the additions.
 ///
-/// Integers wrap; a sum of bools is whether one of them is true; complex numbers are added by parts.
+/// Integers wrap. The sum of bools is their logical or. Complex numbers are added by parts.
 ///
-/// @param inputs The tensors, on devices, of one shape and one type: integers, float16, bfloat16, float32, float64, complex64,
-///        complex128, bool.
-/// @param count How many, 1 at least.
-/// @param output The output, see plinth_comm_broadcast, on a device that has one of the inputs. It may be one of them. Made for
-///        one input alone it is that input itself.
-/// @return As plinth_comm_broadcast; PLINTH_ERROR_DEVICE_MISMATCH for an input that is not on a CUDA device, and for an output on a
-///         device without an input; PLINTH_ERROR_INVALID_VALUE for inputs of different shapes or types.
+/// @param inputs The tensors, on devices, of one shape and one type: integers, float16, bfloat16, float32, float64,
+///        complex64, complex128, bool.
+/// @param count The number of inputs, at least 1.
+/// @param output The output, see plinth_comm_broadcast, on a device that has one of the inputs. It may be one of the
+///        inputs. If it is created for a single input, it is that input itself.
+/// @return As plinth_comm_broadcast; PLINTH_ERROR_DEVICE_MISMATCH for an input that is not on a CUDA device, and for
+///         an output on a device without an input; PLINTH_ERROR_INVALID_VALUE for inputs of different shapes or
+///         types.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_comm_reduce_add(
     inputs: *const DLTensor,
@@ -357,29 +381,30 @@ pub unsafe extern "C" fn plinth_comm_reduce_add(
 ) -> plinth_status_t {
     guard(|| {
         if count == 0 {
-            return Err(invalid("a sum needs a tensor at least"));
+            return Err(invalid("a sum needs at least one tensor"));
         }
-        // SAFETY: the caller passes NULL or as many tensors.
+        // SAFETY: the caller passes NULL or that many tensors.
         let (sources, described) = unsafe { tensors(inputs, count, computable, "inputs") }?;
         // SAFETY: the caller passes NULL or a description.
         let out = unsafe { output.as_ref() }.ok_or_else(|| null("output"))?;
         // SAFETY: as above.
         let target = unsafe { target(out, &described[0], computable, "output") }?;
         let made = reduce::reduce_add(&sources, &target)?;
-        // SAFETY: it was just looked at, and if it is wanted found to have room.
-        unsafe { tell(output, &[target], &[made], |_| described[0].dtype) };
+        // SAFETY: `target` checked the description, and found room if the output is to be created.
+        unsafe { describe_created(output, &[target], &[made], |_| described[0].dtype) };
         Ok(())
     })
 }
 
-/// Adds lists of tensors of several devices, as torch.cuda.comm.reduce_add_coalesced does, in a few launches for all of them.
+/// Adds lists of tensors of several devices, as torch.cuda.comm.reduce_add_coalesced does, with a few launches for
+/// all tensors.
 ///
-/// @param inputs The tensors: inputs[d * count + t] is tensor t of device d. Those with the same t have one shape and one type;
-///        see plinth_comm_reduce_add.
-/// @param count How many tensors of each device; 0 does nothing.
-/// @param device_count How many devices, 1 at least.
-/// @param buffer_size As in plinth_comm_broadcast_coalesced: any size is good.
-/// @param outputs The sums, `count` of them, all on one device that has one of the inputs of each.
+/// @param inputs The tensors: inputs[d * count + t] is tensor t of device d. Tensors with the same t have the same
+///        shape and type; see plinth_comm_reduce_add.
+/// @param count The number of tensors of each device; 0 does nothing.
+/// @param device_count The number of devices, at least 1.
+/// @param buffer_size Ignored, as in plinth_comm_broadcast_coalesced.
+/// @param outputs The sums: `count` outputs, all on one device, which must have an input of each sum.
 /// @return As plinth_comm_reduce_add; PLINTH_ERROR_DEVICE_MISMATCH also for outputs on different devices.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_comm_reduce_add_coalesced(
@@ -392,36 +417,39 @@ pub unsafe extern "C" fn plinth_comm_reduce_add_coalesced(
     guard(|| {
         let _ = buffer_size;
         if device_count == 0 {
-            return Err(invalid("a sum needs a tensor at least"));
+            return Err(invalid("a sum needs at least one tensor"));
         }
-        let all = count.checked_mul(device_count).ok_or_else(|| invalid("there cannot be so many inputs"))?;
-        // SAFETY: the caller passes NULL or as many tensors.
+        let all = count
+            .checked_mul(device_count)
+            .ok_or_else(|| invalid("count * device_count inputs do not fit in the address space"))?;
+        // SAFETY: the caller passes NULL or that many tensors.
         let (sources, described) = unsafe { tensors(inputs, all, computable, "inputs") }?;
-        // SAFETY: the caller passes NULL or as many outputs.
+        // SAFETY: the caller passes NULL or that many outputs.
         let targets = unsafe { targets(outputs, count, |index| &described[index], computable) }?;
         let made = reduce::reduce_add_coalesced(&sources, count, &targets)?;
-        // SAFETY: they were just looked at, and those that are wanted found to have room.
-        unsafe { tell(outputs, &targets, &made, |index| described[index].dtype) };
+        // SAFETY: `targets` checked the descriptions, and found room in those of outputs to create.
+        unsafe { describe_created(outputs, &targets, &made, |index| described[index].dtype) };
         Ok(())
     })
 }
 
-/// Parts a tensor along a dimension and gives each output a part, as torch.cuda.comm.scatter does.
+/// Splits a tensor along a dimension into one part for each output, as torch.cuda.comm.scatter does.
 ///
-/// @param tensor The tensor, of one dimension at least, on a device or in memory of the CPU.
-/// @param outputs The outputs, see plinth_comm_broadcast: all are given, or none is. A part that is made on the tensor's own
-///        device is a view of the tensor, which is not freed; but if it has no room for strides and the part's elements do not
-///        lie side by side, it is a copy. Outputs that are given say by their shapes how long each part is.
-/// @param count How many, 1 at least.
-/// @param chunk_sizes The sizes of the parts in that dimension, `count` numbers that add up to the tensor's; NULL for parts as
-///        long as the first, but the last ones: those may be shorter and even empty, where torch gives fewer. NULL with outputs
-///        that are given.
-/// @param dim The dimension; negative numbers count from the last one, which is -1.
-/// @param streams For each output a stream of its device, in which it is made and copied in place of the current one; an entry of
-///        NULL means the current one, and so does NULL for all.
-/// @return As plinth_comm_broadcast; PLINTH_ERROR_INVALID_VALUE also for no outputs, a dimension that the tensor does not have, and
-///         sizes that do not add up; PLINTH_ERROR_DEVICE_MISMATCH also for a stream of another device;
-///         PLINTH_ERROR_INVALID_HANDLE for a stream that is none.
+/// @param tensor The tensor, of at least one dimension, on a device or in CPU memory.
+/// @param outputs The outputs, see plinth_comm_broadcast: either the caller supplies all of them or all are created.
+///        A part that is created on the tensor's own device is a view of the tensor, which must not be freed. But if
+///        its description has no room for strides and the part is not contiguous, it is a copy. The shapes of
+///        supplied outputs determine the size of each part.
+/// @param count The number of outputs, at least 1.
+/// @param chunk_sizes The sizes of the parts in that dimension: `count` numbers whose sum is the size of the tensor.
+///        NULL for parts of equal size, except that the last ones may be shorter and even empty, where torch returns
+///        fewer parts. Must be NULL with supplied outputs.
+/// @param dim The dimension; a negative number counts from the last dimension, which is -1.
+/// @param streams For each output a stream of its device, in which it is created and copied instead of the current
+///        stream. A NULL entry means the current stream; NULL means the current streams for all outputs.
+/// @return As plinth_comm_broadcast; PLINTH_ERROR_INVALID_VALUE also for no outputs, for a dimension that the tensor
+///         does not have, and for sizes whose sum is wrong; PLINTH_ERROR_DEVICE_MISMATCH also for a stream of another
+///         device; PLINTH_ERROR_INVALID_HANDLE for an invalid stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_comm_scatter(
     tensor: *const DLTensor,
@@ -434,11 +462,11 @@ pub unsafe extern "C" fn plinth_comm_scatter(
     guard(|| {
         // SAFETY: the caller passes NULL or a tensor.
         let described = unsafe { tensor.as_ref() }.ok_or_else(|| null("tensor"))?;
-        // SAFETY: the caller promises that it is one.
-        let source = unsafe { placed(described, by_width, "tensor") }?;
-        // SAFETY: the caller passes NULL or as many outputs.
+        // SAFETY: the caller promises that it describes a tensor.
+        let source = unsafe { tensor_of(described, by_width, "tensor") }?;
+        // SAFETY: the caller passes NULL or that many outputs.
         let targets = unsafe { targets(outputs, count, |_| described, by_width) }?;
-        // SAFETY: the caller passes NULL or as many numbers and streams.
+        // SAFETY: the caller passes NULL or that many numbers and streams.
         let (sizes, streams) = unsafe { (numbers(chunk_sizes, count), numbers(streams, count)) };
         let resolved = streams.unwrap_or(&[]).iter().map(|stream| match *stream as usize {
             0 => Ok(None),
@@ -446,22 +474,24 @@ pub unsafe extern "C" fn plinth_comm_scatter(
         });
         let resolved = resolved.collect::<Result<Vec<_>>>()?;
         let made = exchange::scatter(&source, &targets, sizes, dim, &resolved)?;
-        // SAFETY: they were just looked at, and those that are wanted found to have room.
-        unsafe { tell(outputs, &targets, &made, |_| described.dtype) };
+        // SAFETY: `targets` checked the descriptions, and found room in those of outputs to create.
+        unsafe { describe_created(outputs, &targets, &made, |_| described.dtype) };
         Ok(())
     })
 }
 
-/// Puts tensors of several devices together along a dimension, as torch.cuda.comm.gather does.
+/// Concatenates tensors of several devices along a dimension, as torch.cuda.comm.gather does.
 ///
-/// @param inputs The tensors, on devices, of one type, and of one shape in all dimensions but this one.
-/// @param count How many, 1 at least.
-/// @param dim The dimension; negative numbers count from the last one, which is -1.
-/// @param output The output, see plinth_comm_broadcast: on any device, or given in memory of the CPU. With type kDLCPU the call
-///        waits for it; with kDLCUDAHost, which is pinned, it is ordered on the current stream of the first input's device.
-///        One that is made with room for strides has its channels last if all inputs have.
-/// @return As plinth_comm_broadcast; PLINTH_ERROR_INVALID_VALUE also for no inputs, for tensors without dimensions, and for a
-///         dimension that they do not have; PLINTH_ERROR_DEVICE_MISMATCH for an input that is not on a CUDA device.
+/// @param inputs The tensors, on devices, of one type, and of one shape except in this dimension.
+/// @param count The number of inputs, at least 1.
+/// @param dim The dimension; a negative number counts from the last dimension, which is -1.
+/// @param output The output, see plinth_comm_broadcast: on any device, or supplied in CPU memory. With type kDLCPU
+///        the call waits until the copy is done. With kDLCUDAHost, which is pinned memory, the copy is ordered on the
+///        current stream of the first input's device. An output that is created with room for strides is in
+///        channels-last format if all inputs are.
+/// @return As plinth_comm_broadcast; PLINTH_ERROR_INVALID_VALUE also for no inputs, for tensors without dimensions,
+///         and for a dimension that they do not have; PLINTH_ERROR_DEVICE_MISMATCH for an input that is not on a CUDA
+///         device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_comm_gather(
     inputs: *const DLTensor,
@@ -470,9 +500,9 @@ pub unsafe extern "C" fn plinth_comm_gather(
     output: *mut DLTensor,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or as many tensors.
+        // SAFETY: the caller passes NULL or that many tensors.
         let (sources, described) = unsafe { tensors(inputs, count, by_width, "inputs") }?;
-        let Some(first) = described.first() else { return Err(invalid("a gather needs a tensor at least")) };
+        let Some(first) = described.first() else { return Err(invalid("a gather needs at least one tensor")) };
         for (index, one) in described.iter().enumerate() {
             check_type(one, first, || format!("inputs[{index}]"))?;
         }
@@ -481,17 +511,18 @@ pub unsafe extern "C" fn plinth_comm_gather(
         // SAFETY: as above.
         let target = unsafe { target(out, first, by_width, "output") }?;
         let made = exchange::gather(&sources, dim, &target)?;
-        // SAFETY: it was just looked at, and if it is wanted found to have room.
-        unsafe { tell(output, &[target], &[made], |_| first.dtype) };
+        // SAFETY: `target` checked the description, and found room if the output is to be created.
+        unsafe { describe_created(output, &[target], &[made], |_| first.dtype) };
         Ok(())
     })
 }
 
-/// Sets the order in which plinth_comm_reduce_add and plinth_comm_reduce_add_coalesced add, for the whole process. Whichever it
-/// is, results are the same in every run. Thread-safe; needs no device.
+/// Sets the order in which plinth_comm_reduce_add and plinth_comm_reduce_add_coalesced add, for the whole process.
 ///
-/// @param order PLINTH_COMM_ORDER_LIST, which is so from the beginning, or PLINTH_COMM_ORDER_TORCH, for results that are bit for
-///        bit those of torch where it adds without NCCL.
+/// In either order results are identical in every run. Needs no device.
+///
+/// @param order PLINTH_COMM_ORDER_LIST, the default, or PLINTH_COMM_ORDER_TORCH, for results that are bitwise equal
+///        to those of torch when torch adds without NCCL.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_comm_set_reduction_order(order: i32) -> plinth_status_t {
@@ -499,20 +530,24 @@ pub unsafe extern "C" fn plinth_comm_set_reduction_order(order: i32) -> plinth_s
         match order {
             PLINTH_COMM_ORDER_LIST => tuning::set_torch_order(false),
             PLINTH_COMM_ORDER_TORCH => tuning::set_torch_order(true),
-            _ => return Err(invalid(format!("{order} is no order of reductions"))),
+            _ => {
+                return Err(invalid(format!(
+                    "{order} is not a reduction order; use PLINTH_COMM_ORDER_LIST or PLINTH_COMM_ORDER_TORCH"
+                )));
+            }
         }
         Ok(())
     })
 }
 
-/// Gets the order that plinth_comm_set_reduction_order set. Thread-safe; needs no device.
+/// Gets the order that plinth_comm_set_reduction_order set. Needs no device.
 ///
 /// @param order Out: the order.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_comm_get_reduction_order(order: *mut i32) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the number.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let order = unsafe { Output::new(order, "order") }?;
         order.set(if tuning::torch_order() { PLINTH_COMM_ORDER_TORCH } else { PLINTH_COMM_ORDER_LIST });
         Ok(())
@@ -520,31 +555,37 @@ pub unsafe extern "C" fn plinth_comm_get_reduction_order(order: *mut i32) -> pli
 }
 
 fn threshold(which: i32) -> Result<Threshold> {
-    Threshold::numbered(which).ok_or_else(|| invalid(format!("{which} is no threshold")))
+    Threshold::numbered(which).ok_or_else(|| {
+        invalid(format!(
+            "{which} is not a threshold; use one of the PLINTH_COMM_..._SPLIT constants or PLINTH_COMM_COPY_ENGINE"
+        ))
+    })
 }
 
-/// Sets a size at which collectives go another way, for the whole process. They only change how long things take. What they
-/// are from the beginning was measured on H200s, or said by the environment: PLINTH_COMM_CONF=reduce_split:1048576,... with
-/// the names broadcast_split, reduce_split, exchange_split, copy_engine. Thread-safe; needs no device.
+/// Sets the size from which collectives use another algorithm, for the whole process.
+///
+/// Thresholds affect only performance. The defaults were measured on H200 GPUs. The environment can replace them:
+/// PLINTH_COMM_CONF=reduce_split:1048576,... with the names broadcast_split, reduce_split, exchange_split,
+/// copy_engine. Needs no device.
 ///
 /// @param which One of PLINTH_COMM_BROADCAST_SPLIT, PLINTH_COMM_REDUCE_SPLIT, PLINTH_COMM_EXCHANGE_SPLIT,
 ///        PLINTH_COMM_COPY_ENGINE.
-/// @param bytes The size; 0 counts as 1.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE; PLINTH_ERROR_INVALID_CONFIGURATION for a wrong PLINTH_COMM_CONF.
+/// @param bytes The size in bytes; 0 counts as 1.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE; PLINTH_ERROR_INVALID_CONFIGURATION for an invalid PLINTH_COMM_CONF.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_comm_set_threshold(which: i32, bytes: usize) -> plinth_status_t {
     guard(|| threshold(which)?.set(bytes as u64))
 }
 
-/// Gets such a size. Thread-safe; needs no device.
+/// Gets the size from which collectives use another algorithm. Needs no device.
 ///
 /// @param which As plinth_comm_set_threshold.
-/// @param bytes Out: the size.
+/// @param bytes Out: the size in bytes.
 /// @return As plinth_comm_set_threshold; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_comm_get_threshold(which: i32, bytes: *mut usize) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the number.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let bytes = unsafe { Output::new(bytes, "bytes") }?;
         bytes.set(threshold(which)?.bytes()? as usize);
         Ok(())

@@ -9,9 +9,11 @@ use crate::{
 };
 use std::time::Duration;
 
-/// One rank's communicator: what it takes to work together with other ranks, which are devices of this process, or other
-/// processes, on this machine or others. Opaque, and checked: a handle that was destroyed, is of another kind, or never was
-/// one is answered with PLINTH_ERROR_INVALID_HANDLE.
+/// One rank's communicator, for work with other ranks. Ranks are devices of this process, or other processes on this
+/// machine or on others.
+///
+/// The handle is opaque and checked: calls return PLINTH_ERROR_INVALID_HANDLE for a handle that was destroyed, that
+/// is of another kind, or that never was a handle.
 #[allow(non_camel_case_types)]
 pub struct plinth_communicator {
     _private: [u8; 0],
@@ -21,27 +23,27 @@ pub struct plinth_communicator {
 #[allow(non_camel_case_types)]
 pub type plinth_communicator_t = *mut plinth_communicator;
 
-/// The bytes of an id that ranks meet by.
+/// The size in bytes of the id with which ranks find each other.
 pub const PLINTH_UNIQUE_ID_SIZE: usize = 128;
 
-/// The engine is the library's choice, or that of the environment variable PLINTH_COMMUNICATOR_ENGINE.
+/// The library chooses the engine, or the environment variable PLINTH_COMMUNICATOR_ENGINE does.
 pub const PLINTH_ENGINE_AUTO: u32 = 0;
-/// NCCL carries out what ranks do together.
+/// NCCL performs the communication.
 pub const PLINTH_ENGINE_NCCL: u32 = 1;
-/// The library's own kernels and copies do, between devices of one process.
+/// The library's own kernels and copies perform the communication, between devices of one process.
 pub const PLINTH_ENGINE_LOCAL: u32 = 2;
-/// The library's own kernels do, between processes of one machine.
+/// The library's own kernels perform the communication, between processes of one machine.
 pub const PLINTH_ENGINE_SHARED: u32 = 3;
 
-/// Where ranks meet through NCCL, plinth_communicator_init_rank returns before they have met; plinth_communicator_query tells
-/// when they have. Ranks that meet by an id of the library's own, and by whatever engine the ranks of one process, have met
-/// when it returns.
+/// If ranks connect through NCCL, plinth_communicator_init_rank returns before all ranks are connected;
+/// plinth_communicator_query reports when they are. If ranks connect through an id of the library's own, or if all
+/// ranks belong to one process, whatever the engine, they are connected when the call returns.
 pub const PLINTH_COMMUNICATOR_NONBLOCKING: u32 = 1;
-/// NCCL is used in its blocking mode: each call costs the CPU some microseconds less, and has no limit of time, so that a
-/// rank that never comes makes the others wait for ever.
+/// Uses NCCL in its blocking mode. Each call costs the CPU some microseconds less, but has no timeout: if a rank
+/// never joins, the others wait forever.
 pub const PLINTH_COMMUNICATOR_UNLIMITED: u32 = 2;
 
-/// How a communicator is made.
+/// Options for the creation of a communicator.
 #[allow(non_camel_case_types)]
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -50,9 +52,9 @@ pub struct plinth_communicator_options_t {
     pub struct_size: usize,
     /// How long ranks wait for each other, in milliseconds; 0 for ten minutes.
     pub timeout_milliseconds: u64,
-    /// One of PLINTH_ENGINE_.
+    /// One of the PLINTH_ENGINE_ constants.
     pub engine: u32,
-    /// 0, or PLINTH_COMMUNICATOR_NONBLOCKING and _UNLIMITED or-ed together.
+    /// 0, or PLINTH_COMMUNICATOR_NONBLOCKING and _UNLIMITED combined with bitwise or.
     pub flags: u32,
 }
 
@@ -69,21 +71,28 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(Status::INVALID_VALUE, message)
 }
 
-/// The options that C gives.
+/// Converts the options that C passes.
 ///
 /// # Safety
-/// `options` is NULL, or leads to as many bytes as the size in front says.
+/// `options` is NULL or points to as many bytes as its first field says.
 pub(super) unsafe fn options(options: *const plinth_communicator_options_t) -> Result<Options> {
     // SAFETY: the caller's promise.
     let Some(options) = (unsafe { options.as_ref() }) else { return Ok(Options::default()) };
     if options.struct_size != size_of::<plinth_communicator_options_t>() {
-        return Err(invalid(format!("the options say that they have {} bytes", options.struct_size)));
+        return Err(invalid(format!(
+            "options->struct_size is {}; set it to sizeof(plinth_communicator_options_t)",
+            options.struct_size
+        )));
     }
     if options.flags & !(communicator::NONBLOCKING | communicator::UNLIMITED) != 0 {
-        return Err(invalid(format!("{:#x} are not flags of a communicator", options.flags)));
+        return Err(invalid(format!(
+            "options->flags is {:#x}; it can have PLINTH_COMMUNICATOR_NONBLOCKING and _UNLIMITED only",
+            options.flags
+        )));
     }
-    let engine = Choice::from_number(options.engine)
-        .ok_or_else(|| invalid(format!("{} is not the number of an engine", options.engine)))?;
+    let engine = Choice::from_number(options.engine).ok_or_else(|| {
+        invalid(format!("options->engine is {}; use one of the PLINTH_ENGINE_ constants", options.engine))
+    })?;
     let timeout = match options.timeout_milliseconds {
         0 => communicator::TIMEOUT,
         milliseconds => Duration::from_millis(milliseconds),
@@ -91,30 +100,33 @@ pub(super) unsafe fn options(options: *const plinth_communicator_options_t) -> R
     Ok(Options { engine, timeout, flags: options.flags })
 }
 
-/// The id that C gives.
+/// Reads the id that C passes.
 ///
 /// # Safety
-/// `id` is NULL or leads to 128 bytes.
+/// `id` is NULL or points to 128 bytes.
 pub(super) unsafe fn unique_id(id: *const u8) -> Result<[u8; ID_BYTES]> {
     // SAFETY: the caller's promise; an array of bytes needs no alignment.
     unsafe { id.cast::<[u8; ID_BYTES]>().as_ref() }.copied().ok_or_else(|| null("id"))
 }
 
-/// Becomes one of several ranks that meet by an id: in this process, in others of this machine, or on other machines. Each
-/// rank makes this call, with the same id and number of ranks, in a thread of its own; it returns when all have met, or, through
-/// NCCL and with PLINTH_COMMUNICATOR_NONBLOCKING, before. Thread-safe; not in a group.
+/// Creates the communicator of one rank. Ranks find each other by an id, in this process, in other processes of this
+/// machine, or on other machines.
 ///
-/// @param ranks How many ranks there are.
-/// @param id The PLINTH_UNIQUE_ID_SIZE bytes that plinth_nccl_unique_id gave in one process, and that the others got by any
-///        channel, such as a plinth_store_t. An id is for one meeting.
-/// @param rank The number of this rank, from 0 on.
-/// @param device The device of this rank; -1 for the current one.
-/// @param options How it is made; NULL for defaults.
+/// Each rank makes this call in a thread of its own, with the same id and number of ranks. It returns when all ranks
+/// are connected, or earlier through NCCL with PLINTH_COMMUNICATOR_NONBLOCKING. Must not be called in a group.
+///
+/// @param ranks The number of ranks.
+/// @param id The PLINTH_UNIQUE_ID_SIZE bytes from plinth_nccl_unique_id. One process calls that function and sends
+///        the bytes to the others over any channel, such as a plinth_store_t. Each id can be used for one group of
+///        ranks only.
+/// @param rank The number of this rank, starting at 0.
+/// @param device The device index of this rank; -1 for the current device.
+/// @param options The options; NULL for the defaults.
 /// @param communicator Out: the communicator. The caller owns it and destroys it with plinth_communicator_destroy.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for wrong numbers or options, and in a group;
-///         PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_TIMED_OUT if not all ranks came in time; PLINTH_ERROR_NCCL_UNAVAILABLE
-///         where NCCL is needed and not there; PLINTH_ERROR_PEER_LOST; PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER; the errors of
-///         initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for numbers out of range or invalid
+///         options, and in a group; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_TIMED_OUT if not all ranks joined in
+///         time; PLINTH_ERROR_NCCL_UNAVAILABLE if NCCL is needed and not found; PLINTH_ERROR_PEER_LOST;
+///         PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_init_rank(
     ranks: i32,
@@ -125,7 +137,7 @@ pub unsafe extern "C" fn plinth_communicator_init_rank(
     communicator: *mut plinth_communicator_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the communicator.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let communicator = unsafe { Output::new(communicator, "communicator") }?;
         // SAFETY: the caller passes NULL or 128 bytes, and NULL or options.
         let (id, options) = unsafe { (unique_id(id)?, self::options(options)?) };
@@ -134,17 +146,19 @@ pub unsafe extern "C" fn plinth_communicator_init_rank(
     })
 }
 
-/// Makes the communicators of several devices of this process, a rank for each. One thread can use them all, with what all
-/// ranks do together between plinth_communicator_group_start and _group_end; or each is used by a thread of its own.
-/// Thread-safe.
+/// Creates the communicators of several devices of this process, one rank for each device.
 ///
-/// @param devices The devices, one for each rank; none twice.
-/// @param count How many.
-/// @param options How they are made; NULL for defaults.
-/// @param communicators Out: so many communicators. The caller owns each and destroys it with plinth_communicator_destroy.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for no devices, one that is there twice, and wrong
-///         options; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_NCCL_UNAVAILABLE with PLINTH_ENGINE_NCCL; PLINTH_ERROR_NCCL;
-///         PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_DRIVER; the errors of initialization.
+/// One thread can use all of them, if it makes the calls of all ranks for a collective between
+/// plinth_communicator_group_start and _group_end. Alternatively each communicator is used by a thread of its own.
+///
+/// @param devices The device indices, one for each rank, without duplicates.
+/// @param count The number of devices.
+/// @param options The options; NULL for the defaults.
+/// @param communicators Out: `count` communicators. The caller owns each and destroys it with
+///        plinth_communicator_destroy.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for no devices, a duplicate device, and
+///         invalid options; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_NCCL_UNAVAILABLE with PLINTH_ENGINE_NCCL;
+///         PLINTH_ERROR_NCCL; PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_init_all(
     devices: *const i32,
@@ -157,33 +171,40 @@ pub unsafe extern "C" fn plinth_communicator_init_all(
             return Err(null(if devices.is_null() { "devices" } else { "communicators" }));
         }
         if count == 0 || count > crate::runtime::thread::MAX_DEVICES {
-            return Err(invalid(format!("a communicator of {count} devices cannot be")));
+            return Err(invalid(format!(
+                "creating communicators for {count} devices: count must be 1 to {}",
+                crate::runtime::thread::MAX_DEVICES
+            )));
         }
         // SAFETY: the caller passes `count` numbers, and NULL or options.
         let (devices, options) = unsafe { (std::slice::from_raw_parts(devices, count), self::options(options)?) };
         let made = communicator::init_all(devices, options)?;
         for (index, handle) in made.into_iter().enumerate() {
-            // SAFETY: the caller passes room for `count` communicators, and there are as many.
+            // SAFETY: the caller passes room for `count` communicators, and `made` has `count` elements.
             unsafe { communicators.add(index).write(to_c(handle)) };
         }
         Ok(())
     })
 }
 
-/// Destroys a communicator. The work that it was given should be done: wait for the streams first. Each rank destroys its
-/// own. Thread-safe, but a communicator must not be destroyed while another thread is in a call with it.
+/// Destroys a communicator. Each rank destroys its own.
+///
+/// The communicator's work should be done: synchronize its streams first. Do not destroy a communicator while another
+/// thread is in a call with it.
 ///
 /// @param communicator The communicator; NULL does nothing.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_NCCL or PLINTH_ERROR_DRIVER for what went wrong on the way:
-///         the communicator is gone all the same.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_NCCL or PLINTH_ERROR_DRIVER if a step failed: the
+///         communicator is destroyed nevertheless.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_destroy(communicator: plinth_communicator_t) -> plinth_status_t {
     guard(|| if communicator.is_null() { Ok(()) } else { communicator::destroy(communicator as u64) })
 }
 
-/// Ends what a communicator does, and it itself, whatever the other ranks do: calls that wait in it return
-/// PLINTH_ERROR_ABORTED, and so does every later one but plinth_communicator_destroy. Memory that its work
-/// was to write has any content. Thread-safe, and made for a thread beside the one that waits.
+/// Aborts a communicator and its work, whatever the other ranks do.
+///
+/// Calls that wait in the communicator return PLINTH_ERROR_ABORTED, and so does every later call except
+/// plinth_communicator_destroy. The contents of memory that the aborted work was to write are undefined. Intended for
+/// a thread other than the one that waits.
 ///
 /// @param communicator The communicator.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER.
@@ -192,17 +213,19 @@ pub unsafe extern "C" fn plinth_communicator_abort(communicator: plinth_communic
     guard(|| communicator::get(handle(communicator)?)?.abort())
 }
 
-/// Makes communicators of the ranks of one: the ranks that give the same color are together in a new one, in the order of
-/// their keys, and where those are equal in their old order. All ranks make this call. In a group, the new communicator is
-/// there when the group has ended.
+/// Splits the ranks of a communicator into new communicators. All ranks make this call.
 ///
-/// @param communicator The communicator; it stays.
-/// @param color The color; -1 to be in no new communicator.
+/// Ranks that pass the same color belong to the same new communicator. They are ordered by key, and by their old rank
+/// if keys are equal. In a group, the new communicator exists when the group has ended.
+///
+/// @param communicator The communicator, which remains valid.
+/// @param color The color; -1 for a rank that joins no new communicator.
 /// @param key The key.
 /// @param part Out: the new communicator of this rank, NULL for color -1. The caller owns it and destroys it with
-///        plinth_communicator_destroy. In a group the place must be there until the end of that.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for another negative
-///         color; the errors of plinth_communicator_all_reduce; PLINTH_ERROR_NCCL_UNAVAILABLE with an NCCL before 2.18.
+///        plinth_communicator_destroy. In a group the pointer must stay valid until the group ends.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for another
+///         negative color; the errors of plinth_communicator_all_reduce; PLINTH_ERROR_NCCL_UNAVAILABLE with an NCCL
+///         older than 2.18.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_split(
     communicator: plinth_communicator_t,
@@ -212,21 +235,25 @@ pub unsafe extern "C" fn plinth_communicator_split(
 ) -> plinth_status_t {
     guard(|| {
         group::ask(|| {
-            // SAFETY: the caller passes NULL or a place for the communicator, which stays until the split is done.
+            // SAFETY: the caller passes NULL or a pointer that is valid for writes, and stays so until the split is
+            // done.
             let part = unsafe { Output::new(part, "part") }?;
             let color = match color {
                 -1 => None,
-                color => Some(u32::try_from(color).map_err(|_| invalid(format!("{color} is not a color")))?),
+                color => Some(
+                    u32::try_from(color)
+                        .map_err(|_| invalid(format!("color is {color}; use -1 or a number from 0 on")))?,
+                ),
             };
             communicator::split(handle(communicator)?, color, key, Box::new(|handle| part.set(to_c(handle))))
         })
     })
 }
 
-/// Tells the number of a communicator's own rank.
+/// Gets the rank of a communicator.
 ///
 /// @param communicator The communicator.
-/// @param rank Out: the number.
+/// @param rank Out: the rank.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_rank(
@@ -234,17 +261,17 @@ pub unsafe extern "C" fn plinth_communicator_rank(
     rank: *mut i32,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the number.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let rank = unsafe { Output::new(rank, "rank") }?;
         rank.set(communicator::get(handle(communicator)?)?.rank() as i32);
         Ok(())
     })
 }
 
-/// Tells how many ranks a communicator has.
+/// Gets the number of ranks of a communicator.
 ///
 /// @param communicator The communicator.
-/// @param size Out: how many.
+/// @param size Out: the number of ranks.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_size(
@@ -252,17 +279,17 @@ pub unsafe extern "C" fn plinth_communicator_size(
     size: *mut i32,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the number.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let size = unsafe { Output::new(size, "size") }?;
         size.set(communicator::get(handle(communicator)?)?.size() as i32);
         Ok(())
     })
 }
 
-/// Tells the device of a communicator's own rank.
+/// Gets the device of a communicator's own rank.
 ///
 /// @param communicator The communicator.
-/// @param device Out: the device's number.
+/// @param device Out: the device index.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_device(
@@ -270,14 +297,14 @@ pub unsafe extern "C" fn plinth_communicator_device(
     device: *mut i32,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the number.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let device = unsafe { Output::new(device, "device") }?;
         device.set(communicator::get(handle(communicator)?)?.device() as i32);
         Ok(())
     })
 }
 
-/// Tells the engine of a communicator. One of the library's own may leave large messages to NCCL.
+/// Gets the engine of a communicator. The library's own engines may use NCCL for large messages.
 ///
 /// @param communicator The communicator.
 /// @param engine Out: PLINTH_ENGINE_NCCL, _LOCAL or _SHARED.
@@ -288,17 +315,17 @@ pub unsafe extern "C" fn plinth_communicator_engine(
     engine: *mut u32,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the number.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let engine = unsafe { Output::new(engine, "engine") }?;
         engine.set(communicator::get(handle(communicator)?)?.engine() as u32);
         Ok(())
     })
 }
 
-/// Sets how long calls with a communicator wait for other ranks from now on.
+/// Sets how long later calls with a communicator wait for other ranks.
 ///
 /// @param communicator The communicator.
-/// @param timeout_milliseconds How long; 0 for ten minutes.
+/// @param timeout_milliseconds The timeout in milliseconds; 0 for ten minutes.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_set_timeout(
@@ -315,37 +342,38 @@ pub unsafe extern "C" fn plinth_communicator_set_timeout(
     })
 }
 
-/// Asks for errors that a communicator came to, without waiting: another rank that failed, a connection that was lost.
-/// Thread-safe.
+/// Checks a communicator for errors, such as a failed rank or a lost connection, without waiting.
 ///
 /// @param communicator The communicator.
-/// @param ready Out: whether all ranks have met, and what was asked is in the streams.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_PEER_LOST, PLINTH_ERROR_NCCL or
-///         another for what it came to, when that is seen first, and from then on PLINTH_ERROR_ABORTED: abort or destroy it,
-///         and make a new one.
+/// @param ready Out: whether all ranks are connected and all requested work is in the streams.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_PEER_LOST,
+///         PLINTH_ERROR_NCCL or another error of the communicator, by the first call that detects it;
+///         PLINTH_ERROR_ABORTED by later calls: abort or destroy the communicator and create a new one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_query(
     communicator: plinth_communicator_t,
     ready: *mut bool,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the answer.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let ready = unsafe { Output::new(ready, "ready") }?;
         ready.set(communicator::get(handle(communicator)?)?.query()?);
         Ok(())
     })
 }
 
-/// Waits on the CPU until all work of a stream is done, as plinth_stream_synchronize does, but with an end: when the time is
-/// over, or as soon as the communicator comes to an error. It also waits until the ranks have met. Thread-safe.
+/// Waits on the CPU until all work of a stream is done, as plinth_stream_synchronize does, but with a timeout.
+///
+/// The call also ends as soon as the communicator has an error. It also waits until all ranks are connected.
 ///
 /// @param communicator The communicator.
 /// @param stream The stream, of the communicator's device; NULL for that device's default stream.
-/// @param timeout_milliseconds How long; 0 for the communicator's own limit.
+/// @param timeout_milliseconds The timeout in milliseconds; 0 for the communicator's own timeout.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL communicator; PLINTH_ERROR_INVALID_HANDLE;
-///         PLINTH_ERROR_DEVICE_MISMATCH; PLINTH_ERROR_TIMED_OUT: the communicator and its work are as they were, to be waited
-///         for again or aborted; PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync debug mode; PLINTH_ERROR_ILLEGAL_ADDRESS,
-///         PLINTH_ERROR_LAUNCH_FAILED or PLINTH_ERROR_DRIVER for failed work; the errors of plinth_communicator_query.
+///         PLINTH_ERROR_DEVICE_MISMATCH; PLINTH_ERROR_TIMED_OUT: the communicator and its work are unchanged (wait
+///         again or abort); PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode forbids it;
+///         PLINTH_ERROR_ILLEGAL_ADDRESS, PLINTH_ERROR_LAUNCH_FAILED or PLINTH_ERROR_DRIVER for failed work; the
+///         errors of plinth_communicator_query.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_wait(
     communicator: plinth_communicator_t,
@@ -362,10 +390,12 @@ pub unsafe extern "C" fn plinth_communicator_wait(
     })
 }
 
-/// Begins a group: what this thread asks of communicators from now on is done at plinth_communicator_group_end, as one. So
-/// one thread brings the parts of several ranks, and a rank sends and receives at once. Groups may be in groups. What is
-/// asked in a group has no order in it, but for what all ranks of a communicator do together in one stream; and with
-/// PLINTH_ENGINE_NCCL not even that.
+/// Starts a group: plinth_communicator_group_end submits all communicator calls that this thread makes until then, as
+/// one operation.
+///
+/// A group lets one thread make the calls of several ranks, and lets a rank send and receive at the same time. Groups
+/// can be nested. The calls in a group are not ordered among each other, except for collectives of the same
+/// communicator in the same stream. With PLINTH_ENGINE_NCCL not even these are ordered.
 ///
 /// @return PLINTH_OK.
 #[unsafe(no_mangle)]
@@ -376,12 +406,15 @@ pub unsafe extern "C" fn plinth_communicator_group_start() -> plinth_status_t {
     })
 }
 
-/// Ends a group. What was asked in it is in the streams when this returns. If a call in the group was refused, or one in a group
-/// within it, nothing is asked of any communicator, and this returns the error of the first such call. After another
-/// error some of what was asked may be in the streams; the rest is not done later, but what NCCL was at when the time was over
-/// may be, until the communicator is aborted.
+/// Ends a group. When the call returns, the work of the group is in the streams.
 ///
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE if no group was begun in this thread; the errors of what was asked.
+/// If a call in the group or in a nested group failed, nothing is submitted to any communicator, and this call
+/// returns the error of the first failed call. After another error, part of the work may be in the streams. The rest
+/// is not submitted later, with one exception: work that NCCL was processing at a timeout may still be submitted
+/// until the communicator is aborted.
+///
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE if this thread has no open group; the errors of the calls in the
+///         group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_group_end() -> plinth_status_t {
     guard(|| {

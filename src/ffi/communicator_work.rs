@@ -18,15 +18,15 @@ use crate::{
 };
 use std::ffi::c_void;
 
-/// The sum of all ranks' elements; of truths, whether any is. The numbers are NCCL's own.
+/// The sum of the elements of all ranks; for bools, their logical or. The constants have NCCL's values.
 pub const PLINTH_REDUCE_SUM: i32 = 0;
-/// Their product; of truths, whether all are.
+/// The product of the elements; for bools, their logical and.
 pub const PLINTH_REDUCE_PRODUCT: i32 = 1;
-/// The greatest of them; complex numbers have none.
+/// The maximum of the elements; not for complex numbers.
 pub const PLINTH_REDUCE_MAX: i32 = 2;
-/// The least of them; complex numbers have none.
+/// The minimum of the elements; not for complex numbers.
 pub const PLINTH_REDUCE_MIN: i32 = 3;
-/// Their sum divided by the number of ranks; truths have none.
+/// The sum of the elements divided by the number of ranks; not for bools.
 pub const PLINTH_REDUCE_AVERAGE: i32 = 4;
 
 #[cold]
@@ -34,7 +34,7 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(Status::INVALID_VALUE, message)
 }
 
-/// The reduction with this number.
+/// Returns the reduction with this number.
 pub(super) fn reduction(op: i32) -> Result<ReduceOp> {
     Ok(match op {
         PLINTH_REDUCE_SUM => ReduceOp::Sum,
@@ -42,39 +42,44 @@ pub(super) fn reduction(op: i32) -> Result<ReduceOp> {
         PLINTH_REDUCE_MAX => ReduceOp::Maximum,
         PLINTH_REDUCE_MIN => ReduceOp::Minimum,
         PLINTH_REDUCE_AVERAGE => ReduceOp::Average,
-        _ => return Err(invalid(format!("{op} is not the number of a reduction"))),
+        _ => return Err(invalid(format!("op is {op}; use one of the PLINTH_REDUCE_ constants"))),
     })
 }
 
 fn rank(number: i32, name: &str) -> Result<u32> {
-    u32::try_from(number).map_err(|_| invalid(format!("{name} is {number}, and no rank has that number")))
+    u32::try_from(number).map_err(|_| invalid(format!("{name} is {number}; a rank cannot be negative")))
 }
 
+/// Returns this rank's part of an operation.
+///
 /// # Safety
 /// The memory stays valid, for as many elements as the operation has, until its work is done.
 unsafe fn share(from: *const c_void, to: *const c_void, count: usize, element: DLDataType) -> Result<Share> {
     let element = element.element("element")?;
-    // SAFETY: the caller's promise; how far the memory reaches follows from the operation.
+    // SAFETY: the caller's promise; the size of the memory follows from the operation.
     let (from, to) = unsafe { (Span::new(from as u64, 0), Span::new(to as u64, 0)) };
     Ok(Share { from, to, count: count as u64, element })
 }
 
-/// Reduces the elements of all ranks; each rank gets the result. All ranks make this call, in the same order as their other
-/// calls with this communicator. It is put into the stream and not waited for; it may be captured. Memory stays valid until
-/// the work is done. Thread-safe, but the order of calls of two threads is any.
+/// Reduces the elements of all ranks; each rank gets the result.
+///
+/// All ranks make this call, in the same order relative to their other calls with this communicator. The call is
+/// asynchronous: it adds work to the stream and does not wait for it. It may be captured. Memory must stay valid
+/// until the work is done. Several threads may call at once, but then the order of their calls is undefined.
 ///
 /// @param communicator The communicator.
-/// @param from What this rank gives: `count` elements in its device's memory.
-/// @param to Where it gets the result; the same as `from` to have it in place.
-/// @param count How many elements; the same at all ranks. 0 does nothing.
+/// @param from The input of this rank: `count` elements in its device's memory.
+/// @param to The output of this rank: `count` elements. The same pointer as `from` for an in-place reduction.
+/// @param count The number of elements; the same at all ranks. 0 does nothing.
 /// @param element The type of the elements.
-/// @param op One of PLINTH_REDUCE_.
+/// @param op One of the PLINTH_REDUCE_ constants.
 /// @param stream The stream, of the communicator's device; NULL for that device's default stream.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for numbers out of
-///         range, misaligned memory, and types that are not known; PLINTH_ERROR_DEVICE_MISMATCH for a stream of another device;
-///         PLINTH_ERROR_RANK_MISMATCH if ranks ask for different things, where that is seen; PLINTH_ERROR_TIMED_OUT if other
-///         ranks do not come; PLINTH_ERROR_PEER_LOST; PLINTH_ERROR_ABORTED; PLINTH_ERROR_NOT_SUPPORTED for what the engine
-///         cannot do with these elements; PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for numbers
+///         out of range, misaligned memory, and unknown types; PLINTH_ERROR_DEVICE_MISMATCH for a stream of another
+///         device; PLINTH_ERROR_RANK_MISMATCH if the calls of the ranks differ and the engine detects it;
+///         PLINTH_ERROR_TIMED_OUT if other ranks do not make the call in time; PLINTH_ERROR_PEER_LOST;
+///         PLINTH_ERROR_ABORTED; PLINTH_ERROR_NOT_SUPPORTED if the engine does not support the operation for these
+///         elements; PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_all_reduce(
     communicator: plinth_communicator_t,
@@ -87,21 +92,21 @@ pub unsafe extern "C" fn plinth_communicator_all_reduce(
 ) -> plinth_status_t {
     guard(|| {
         group::ask(|| {
-            // SAFETY: the caller vouches for the memory.
+            // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
             let share = unsafe { share(from, to, count, element) }?;
             communicator::operate(handle(communicator)?, Kind::AllReduce { op: reduction(op)? }, share, stream as usize)
         })
     })
 }
 
-/// As plinth_communicator_all_reduce, but one rank only gets the result.
+/// Reduces the elements of all ranks; only the root gets the result. Otherwise as plinth_communicator_all_reduce.
 ///
 /// @param communicator The communicator.
-/// @param from What this rank gives: `count` elements.
-/// @param to Where the root gets the result; not looked at elsewhere.
-/// @param count How many elements; the same at all ranks.
+/// @param from The input of this rank: `count` elements.
+/// @param to The output at the root: `count` elements; ignored at other ranks.
+/// @param count The number of elements; the same at all ranks.
 /// @param element The type of the elements.
-/// @param op One of PLINTH_REDUCE_.
+/// @param op One of the PLINTH_REDUCE_ constants.
 /// @param root The rank that gets the result.
 /// @param stream The stream, of the communicator's device; NULL for that device's default stream.
 /// @return As plinth_communicator_all_reduce.
@@ -118,7 +123,7 @@ pub unsafe extern "C" fn plinth_communicator_reduce(
 ) -> plinth_status_t {
     guard(|| {
         group::ask(|| {
-            // SAFETY: the caller vouches for the memory.
+            // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
             let share = unsafe { share(from, to, count, element) }?;
             communicator::operate(
                 handle(communicator)?,
@@ -130,14 +135,14 @@ pub unsafe extern "C" fn plinth_communicator_reduce(
     })
 }
 
-/// Gives all ranks the elements of one. Otherwise as plinth_communicator_all_reduce.
+/// Copies the elements of the root to all ranks. Otherwise as plinth_communicator_all_reduce.
 ///
 /// @param communicator The communicator.
-/// @param from At the root, `count` elements; not looked at elsewhere.
-/// @param to Where this rank gets them; at the root it may be `from`.
-/// @param count How many elements; the same at all ranks.
+/// @param from The input at the root: `count` elements; ignored at other ranks.
+/// @param to The output of this rank: `count` elements. At the root it may be `from`.
+/// @param count The number of elements; the same at all ranks.
 /// @param element The type of the elements.
-/// @param root The rank that gives.
+/// @param root The rank whose elements are copied.
 /// @param stream The stream, of the communicator's device; NULL for that device's default stream.
 /// @return As plinth_communicator_all_reduce.
 #[unsafe(no_mangle)]
@@ -152,7 +157,7 @@ pub unsafe extern "C" fn plinth_communicator_broadcast(
 ) -> plinth_status_t {
     guard(|| {
         group::ask(|| {
-            // SAFETY: the caller vouches for the memory.
+            // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
             let share = unsafe { share(from, to, count, element) }?;
             communicator::operate(
                 handle(communicator)?,
@@ -164,12 +169,12 @@ pub unsafe extern "C" fn plinth_communicator_broadcast(
     })
 }
 
-/// Gives all ranks the elements of all, in the order of ranks. Otherwise as plinth_communicator_all_reduce.
+/// Gathers the elements of all ranks at every rank, in rank order. Otherwise as plinth_communicator_all_reduce.
 ///
 /// @param communicator The communicator.
-/// @param from What this rank gives: `count` elements; in place, its own part of `to`.
-/// @param to Where it gets those of all ranks: `count` times as many elements as there are ranks.
-/// @param count How many elements each rank gives; the same at all ranks.
+/// @param from The input of this rank: `count` elements. For an in-place gather, this rank's own part of `to`.
+/// @param to The output: `count` elements of each rank, so `count` times the number of ranks.
+/// @param count The number of elements of each rank's input; the same at all ranks.
 /// @param element The type of the elements.
 /// @param stream The stream, of the communicator's device; NULL for that device's default stream.
 /// @return As plinth_communicator_all_reduce.
@@ -184,21 +189,22 @@ pub unsafe extern "C" fn plinth_communicator_all_gather(
 ) -> plinth_status_t {
     guard(|| {
         group::ask(|| {
-            // SAFETY: the caller vouches for the memory.
+            // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
             let share = unsafe { share(from, to, count, element) }?;
             communicator::operate(handle(communicator)?, Kind::AllGather, share, stream as usize)
         })
     })
 }
 
-/// Reduces the elements of all ranks, and gives each rank its part of the result. Otherwise as plinth_communicator_all_reduce.
+/// Reduces the elements of all ranks and gives each rank its part of the result. Otherwise as
+/// plinth_communicator_all_reduce.
 ///
 /// @param communicator The communicator.
-/// @param from What this rank gives: `count` elements for each rank, in the order of ranks.
-/// @param to Where it gets its `count` elements; in place, its own part of `from`.
-/// @param count How many elements each rank gets; the same at all ranks.
+/// @param from The input of this rank: `count` elements for each rank, in rank order.
+/// @param to The output: `count` elements. For an in-place operation, this rank's own part of `from`.
+/// @param count The number of elements of each rank's output; the same at all ranks.
 /// @param element The type of the elements.
-/// @param op One of PLINTH_REDUCE_.
+/// @param op One of the PLINTH_REDUCE_ constants.
 /// @param stream The stream, of the communicator's device; NULL for that device's default stream.
 /// @return As plinth_communicator_all_reduce.
 #[unsafe(no_mangle)]
@@ -213,7 +219,7 @@ pub unsafe extern "C" fn plinth_communicator_reduce_scatter(
 ) -> plinth_status_t {
     guard(|| {
         group::ask(|| {
-            // SAFETY: the caller vouches for the memory.
+            // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
             let share = unsafe { share(from, to, count, element) }?;
             communicator::operate(
                 handle(communicator)?,
@@ -225,12 +231,13 @@ pub unsafe extern "C" fn plinth_communicator_reduce_scatter(
     })
 }
 
-/// Gives each rank a part of each rank's elements. Otherwise as plinth_communicator_all_reduce; not in place.
+/// Sends a different part of each rank's elements to each rank. Otherwise as plinth_communicator_all_reduce, but not
+/// in place.
 ///
 /// @param communicator The communicator.
-/// @param from What this rank gives: `count` elements for each rank, in the order of ranks.
-/// @param to Where it gets `count` elements of each rank, in the order of ranks.
-/// @param count How many elements go from each rank to each; the same at all ranks.
+/// @param from The input of this rank: `count` elements for each rank, in rank order.
+/// @param to The output: `count` elements of each rank, in rank order.
+/// @param count The number of elements that each rank sends to each rank; the same at all ranks.
 /// @param element The type of the elements.
 /// @param stream The stream, of the communicator's device; NULL for that device's default stream.
 /// @return As plinth_communicator_all_reduce.
@@ -245,19 +252,21 @@ pub unsafe extern "C" fn plinth_communicator_all_to_all(
 ) -> plinth_status_t {
     guard(|| {
         group::ask(|| {
-            // SAFETY: the caller vouches for the memory.
+            // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
             let share = unsafe { share(from, to, count, element) }?;
             communicator::operate(handle(communicator)?, Kind::AllToAll, share, stream as usize)
         })
     })
 }
 
-/// Sends elements to one rank, which calls plinth_communicator_recv for as many of the same type. A rank that also receives
-/// does both in a group, so that neither waits for the other. Otherwise as plinth_communicator_all_reduce.
+/// Sends elements to one rank, which calls plinth_communicator_recv with the same count and type.
+///
+/// A rank that also receives must make both calls in a group, so that neither waits for the other. Otherwise as
+/// plinth_communicator_all_reduce.
 ///
 /// @param communicator The communicator.
-/// @param from `count` elements.
-/// @param count How many elements.
+/// @param from The elements to send: `count` elements.
+/// @param count The number of elements.
 /// @param element The type of the elements.
 /// @param peer The rank that receives.
 /// @param stream The stream, of the communicator's device; NULL for that device's default stream.
@@ -273,7 +282,7 @@ pub unsafe extern "C" fn plinth_communicator_send(
 ) -> plinth_status_t {
     guard(|| {
         group::ask(|| {
-            // SAFETY: the caller vouches for the memory.
+            // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
             let share = unsafe { share(from, std::ptr::null(), count, element) }?;
             communicator::operate(
                 handle(communicator)?,
@@ -288,8 +297,8 @@ pub unsafe extern "C" fn plinth_communicator_send(
 /// Receives elements that one rank sends with plinth_communicator_send.
 ///
 /// @param communicator The communicator.
-/// @param to Where they go.
-/// @param count How many elements.
+/// @param to The memory for the received elements: `count` elements.
+/// @param count The number of elements.
 /// @param element The type of the elements.
 /// @param peer The rank that sends.
 /// @param stream The stream, of the communicator's device; NULL for that device's default stream.
@@ -305,7 +314,7 @@ pub unsafe extern "C" fn plinth_communicator_recv(
 ) -> plinth_status_t {
     guard(|| {
         group::ask(|| {
-            // SAFETY: the caller vouches for the memory.
+            // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
             let share = unsafe { share(std::ptr::null(), to, count, element) }?;
             communicator::operate(
                 handle(communicator)?,

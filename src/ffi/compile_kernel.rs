@@ -22,8 +22,10 @@ use std::{
     ptr,
 };
 
-/// A kernel that was compiled from a program's own source, or found in a module. Opaque, and checked: a handle that was
-/// destroyed, is of another kind, or never was one is answered with PLINTH_ERROR_INVALID_HANDLE.
+/// A kernel that was compiled from source code or found in a module.
+///
+/// The handle is opaque and checked: calls return PLINTH_ERROR_INVALID_HANDLE for a handle that was destroyed, that
+/// is of another kind, or that never was a handle.
 #[allow(non_camel_case_types)]
 pub struct plinth_kernel {
     _private: [u8; 0],
@@ -33,7 +35,7 @@ pub struct plinth_kernel {
 #[allow(non_camel_case_types)]
 pub type plinth_kernel_t = *mut plinth_kernel;
 
-/// A module that was loaded from an image. Opaque, and checked.
+/// A module that was loaded from an image. Opaque and checked, as plinth_kernel.
 #[allow(non_camel_case_types)]
 pub struct plinth_kernel_module {
     _private: [u8; 0],
@@ -43,24 +45,24 @@ pub struct plinth_kernel_module {
 #[allow(non_camel_case_types)]
 pub type plinth_kernel_module_t = *mut plinth_kernel_module;
 
-/// An argument that is a tensor: `value` leads to a DLTensor, and the kernel gets the address of its first element.
+/// A tensor argument: `value` points to a DLTensor, and the kernel receives the address of its first element.
 pub const PLINTH_ARGUMENT_TENSOR: i32 = 0;
-/// An argument that is an address: `value` leads to the pointer.
+/// An address argument: `value` points to the pointer.
 pub const PLINTH_ARGUMENT_POINTER: i32 = 1;
-/// An argument that is a bool: `value` leads to it.
+/// A bool argument: `value` points to it.
 pub const PLINTH_ARGUMENT_BOOL: i32 = 2;
-/// An argument that is a 32-bit integer, of either sign: `value` leads to it.
+/// A 32-bit integer argument, signed or unsigned: `value` points to it.
 pub const PLINTH_ARGUMENT_INT32: i32 = 3;
-/// An argument that is a 64-bit integer, of either sign: `value` leads to it.
+/// A 64-bit integer argument, signed or unsigned: `value` points to it.
 pub const PLINTH_ARGUMENT_INT64: i32 = 4;
-/// An argument that is a float: `value` leads to it.
+/// A float argument: `value` points to it.
 pub const PLINTH_ARGUMENT_FLOAT32: i32 = 5;
-/// An argument that is a double: `value` leads to it.
+/// A double argument: `value` points to it.
 pub const PLINTH_ARGUMENT_FLOAT64: i32 = 6;
-/// An argument of any other type, a struct mostly: `value` leads to its `bytes` bytes.
+/// An argument of any other type, typically a struct: `value` points to its `bytes` bytes.
 pub const PLINTH_ARGUMENT_BYTES: i32 = 7;
 
-/// All blocks of a launch run at the same time, and may wait for each other (cooperative groups' grid).
+/// A cooperative launch: all blocks run at the same time and may wait for each other (grid of cooperative groups).
 pub const PLINTH_LAUNCH_COOPERATIVE: u32 = 1;
 
 /// An argument of a launch.
@@ -68,62 +70,64 @@ pub const PLINTH_LAUNCH_COOPERATIVE: u32 = 1;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct plinth_kernel_argument_t {
-    /// Where the value is.
+    /// A pointer to the value.
     pub value: *const c_void,
-    /// The bytes of the value where `kind` is PLINTH_ARGUMENT_BYTES; else 0.
+    /// The size of the value in bytes if `kind` is PLINTH_ARGUMENT_BYTES; otherwise 0.
     pub bytes: usize,
     /// One of the PLINTH_ARGUMENT_ constants.
     pub kind: i32,
-    /// What the kernel does to the elements of a tensor, for the stream sanitizer: PLINTH_SANITIZER_READ,
-    /// PLINTH_SANITIZER_WRITE, or both. 0 leaves that open, and counts as reading, which is never too much: it is in conflict
-    /// with what others write, and that is wrong whatever the kernel does. 0 for what is no tensor.
+    /// How the kernel accesses the elements of a tensor, for the stream sanitizer: PLINTH_SANITIZER_READ,
+    /// PLINTH_SANITIZER_WRITE, or both. 0 means unspecified and counts as a read. This causes no false report: a read
+    /// conflicts only with the writes of others, and these are an error whatever the kernel does. Must be 0 for other
+    /// kinds of argument.
     pub access: u32,
 }
 
-/// How a kernel is launched. An extent of 0 is 1. PLINTH_KERNEL_LAUNCH_INIT is one block of one thread.
+/// The launch configuration of a kernel. An extent of 0 means 1. PLINTH_KERNEL_LAUNCH_INIT is one block of one
+/// thread.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct plinth_kernel_launch_t {
     /// sizeof(plinth_kernel_launch_t).
     pub struct_size: usize,
-    /// How many blocks, along x, y and z.
+    /// The number of blocks in the grid, along x, y and z.
     pub grid: [u32; 3],
-    /// How many threads a block has.
+    /// The number of threads in a block, along x, y and z.
     pub block: [u32; 3],
-    /// How many blocks a cluster has; all 0 for no clusters. The grid must be a multiple of it.
+    /// The number of blocks in a cluster, along x, y and z; all 0 for no clusters. The grid must be a multiple of it.
     pub cluster: [u32; 3],
-    /// Dynamic shared memory, in bytes a block; more than 48 KiB, too.
+    /// Dynamic shared memory per block, in bytes. It may exceed 48 KiB.
     pub shared_bytes: u32,
     /// PLINTH_LAUNCH_COOPERATIVE, or 0.
     pub flags: u32,
 }
 
-/// What is known of a kernel.
+/// The attributes of a kernel.
 ///
-/// The struct grows at its end in newer versions; set struct_size to sizeof(plinth_kernel_attributes_t) before the call, as
-/// PLINTH_KERNEL_ATTRIBUTES_INIT does.
+/// The struct grows at its end in newer versions. Set struct_size to sizeof(plinth_kernel_attributes_t) before the
+/// call, as PLINTH_KERNEL_ATTRIBUTES_INIT does.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct plinth_kernel_attributes_t {
-    /// In: the bytes of the struct. Out: how many of them were filled.
+    /// In: the size of the struct in bytes. Out: the number of bytes that were written.
     pub struct_size: usize,
-    /// Registers a thread.
+    /// Registers per thread.
     pub registers: i32,
-    /// Static shared memory, in bytes a block.
+    /// Static shared memory per block, in bytes.
     pub shared_bytes: i32,
-    /// The most dynamic shared memory that a launch may have as things are, in bytes.
+    /// The current limit on the dynamic shared memory per block of a launch, in bytes.
     pub max_dynamic_shared_bytes: i32,
-    /// Local memory, in bytes a thread: what did not fit into registers.
+    /// Local memory per thread, in bytes, including spilled registers.
     pub local_bytes: i32,
     /// Constant memory, in bytes.
     pub const_bytes: i32,
-    /// The most threads of a block.
+    /// The maximum number of threads in a block.
     pub max_threads_per_block: i32,
-    /// The virtual architecture that it was compiled for, 90 for compute_90.
+    /// The virtual architecture for which the kernel was compiled; 90 for compute_90.
     pub ptx_version: i32,
-    /// The architecture that its code is for, 90 for sm_90.
+    /// The architecture of the kernel's machine code; 90 for sm_90.
     pub binary_version: i32,
 }
 
@@ -148,17 +152,17 @@ fn invalid(message: String) -> Error {
     Error::new(Status::INVALID_VALUE, message)
 }
 
-/// The texts of a list that ends in NULL.
+/// Returns the strings of a NULL-terminated array.
 ///
 /// # Safety
-/// `texts` is NULL or leads to pointers to strings, the last of them NULL.
+/// `texts` is NULL or points to pointers to strings, the last of which is NULL.
 unsafe fn texts(texts: *const *const c_char, name: &str) -> Result<Vec<String>> {
     let mut found = Vec::new();
     if texts.is_null() {
         return Ok(found);
     }
     loop {
-        // SAFETY: the caller promises pointers up to the NULL, which has not been met yet.
+        // SAFETY: the caller promises pointers up to the NULL, which was not reached yet.
         let text = unsafe { *texts.add(found.len()) };
         if text.is_null() {
             return Ok(found);
@@ -168,8 +172,8 @@ unsafe fn texts(texts: *const *const c_char, name: &str) -> Result<Vec<String>> 
     }
 }
 
-/// What a source is compiled from.
-struct Given {
+/// The source code of a kernel and the options for its compilation.
+struct SourceArguments {
     text: String,
     name: String,
     capability: Option<String>,
@@ -177,19 +181,21 @@ struct Given {
     options: Vec<String>,
 }
 
-impl Given {
+impl SourceArguments {
+    /// Copies the arguments from C.
+    ///
     /// # Safety
-    /// Each is NULL or a string, or a list of strings that ends in NULL.
+    /// Each argument is NULL, or a string or a NULL-terminated array of strings.
     unsafe fn of(
         source: *const c_char,
         name: *const c_char,
         capability: *const c_char,
         include_dirs: *const *const c_char,
         options: *const *const c_char,
-    ) -> Result<Given> {
+    ) -> Result<SourceArguments> {
         // SAFETY: the caller's promise.
         unsafe {
-            Ok(Given {
+            Ok(SourceArguments {
                 text: string(source, "kernel_source")?,
                 name: string(name, "kernel_name")?,
                 capability: if capability.is_null() { None } else { Some(string(capability, "compute_capability")?) },
@@ -210,24 +216,25 @@ impl Given {
     }
 }
 
-/// Compiles CUDA C++ with NVRTC, and gives the image back: torch.cuda._utils._nvrtc_compile. Loads nothing, and needs a device only
-/// where no compute capability is named. Thread-safe.
+/// Compiles CUDA C++ with NVRTC and returns the image: torch.cuda._utils._nvrtc_compile.
 ///
-/// @param kernel_source The source. The compiler's log counts its lines from 1, and calls it "kernel.cu".
-/// @param kernel_name The kernel, as the source writes its name: "add" or "outer::scale"; of a template with its arguments in
-///        angle brackets.
-/// @param compute_capability What is compiled for: "90", "90a" or "sm_90" gives a cubin, "compute_90" PTX; NULL for the current
-///        device's.
-/// @param cuda_include_dirs Where headers are looked for, a list that ends in NULL; NULL for none. CUDA's own are looked for behind
-///        them in the include folder that belongs to the NVRTC that was found, if there is one.
-/// @param nvcc_options More options for NVRTC, a list that ends in NULL; NULL for none.
-/// @param image Out: the image, to be freed with free().
-/// @param bytes Out: its size.
-/// @param lowered_name Out: the kernel's name in the image, to be freed with free().
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a compute capability that is none, and for an
-///         option that names an architecture; PLINTH_ERROR_COMPILER_UNAVAILABLE without NVRTC;
-///         PLINTH_ERROR_COMPILATION_FAILED with the compiler's log; PLINTH_ERROR_NOT_SUPPORTED for a device older than NVRTC
-///         knows; PLINTH_ERROR_OUT_OF_MEMORY; the errors of initialization where the device is asked.
+/// The call loads nothing. It needs a device only if compute_capability is NULL.
+///
+/// @param kernel_source The source code. The compiler's log numbers its lines from 1 and calls the file "kernel.cu".
+/// @param kernel_name The kernel's name as in the source: "add" or "outer::scale". The name of a template instance
+///        includes the arguments in angle brackets.
+/// @param compute_capability The target: "90", "90a" or "sm_90" produces a cubin, "compute_90" PTX; NULL for the
+///        current device's compute capability.
+/// @param cuda_include_dirs A NULL-terminated array of include directories; NULL for none. After these, the include
+///        directory that belongs to the NVRTC that was found is searched for CUDA's own headers, if it exists.
+/// @param nvcc_options A NULL-terminated array of further options for NVRTC; NULL for none.
+/// @param image Out: the image. The caller owns it and frees it with free().
+/// @param bytes Out: the size of the image in bytes.
+/// @param lowered_name Out: the kernel's name in the image. The caller owns it and frees it with free().
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for an invalid compute capability, and
+///         for an option that names an architecture; PLINTH_ERROR_COMPILER_UNAVAILABLE without NVRTC;
+///         PLINTH_ERROR_COMPILATION_FAILED with the compiler's log; PLINTH_ERROR_NOT_SUPPORTED for a device that is
+///         too old for NVRTC; PLINTH_ERROR_OUT_OF_MEMORY; the errors of initialization if compute_capability is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nvrtc_compile(
     kernel_source: *const c_char,
@@ -240,31 +247,31 @@ pub unsafe extern "C" fn plinth_nvrtc_compile(
     lowered_name: *mut *mut c_char,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or places for what they are named after, and texts as they are described.
+        // SAFETY: the caller passes NULL or pointers that are valid for writes, and strings as documented.
         let (image, bytes, lowered_name, given) = unsafe {
             (
                 Output::new(image, "image")?,
                 Output::new(bytes, "bytes")?,
                 Output::new(lowered_name, "lowered_name")?,
-                Given::of(kernel_source, kernel_name, compute_capability, cuda_include_dirs, nvcc_options)?,
+                SourceArguments::of(kernel_source, kernel_name, compute_capability, cuda_include_dirs, nvcc_options)?,
             )
         };
         let (made, lowered) = kernel::compile_image(&given.source())?;
         let made = made.bytes();
-        // SAFETY: malloc takes any size.
+        // SAFETY: malloc accepts any size.
         let copy = unsafe { libc::malloc(made.len()) };
         if copy.is_null() {
-            return Err(Error::new(Status::OUT_OF_MEMORY, "no memory for an image"));
+            return Err(Error::new(Status::OUT_OF_MEMORY, "copying the compiled image: malloc failed"));
         }
         let name = match super::owned_text(&lowered) {
             Ok(name) => name,
             Err(error) => {
-                // SAFETY: it was just allocated, and nobody else knows of it.
+                // SAFETY: it was just allocated, and there is no other reference to it.
                 unsafe { libc::free(copy) };
                 return Err(error);
             }
         };
-        // SAFETY: the new memory has as many bytes.
+        // SAFETY: the new memory has `made.len()` bytes.
         unsafe { ptr::copy_nonoverlapping(made.as_ptr(), copy.cast(), made.len()) };
         image.set(copy);
         bytes.set(made.len());
@@ -273,18 +280,19 @@ pub unsafe extern "C" fn plinth_nvrtc_compile(
     })
 }
 
-/// Compiles a kernel from CUDA C++ and loads it: torch.cuda._compile_kernel. It stays loaded for as long as the process lives.
-/// Thread-safe. The host device runs no CUDA C++.
+/// Compiles a kernel from CUDA C++ and loads it: torch.cuda._compile_kernel.
+///
+/// The kernel stays loaded for the lifetime of the process. The host device does not run CUDA C++.
 ///
 /// @param kernel_source As plinth_nvrtc_compile.
 /// @param kernel_name As plinth_nvrtc_compile.
 /// @param compute_capability As plinth_nvrtc_compile; NULL for that of the device.
 /// @param cuda_include_dirs As plinth_nvrtc_compile.
 /// @param nvcc_options As plinth_nvrtc_compile.
-/// @param device The device; -1 for the current one.
+/// @param device The device index; -1 for the current device.
 /// @param kernel Out: the kernel. The caller owns it and destroys it with plinth_kernel_destroy.
 /// @return As plinth_nvrtc_compile; PLINTH_ERROR_NOT_SUPPORTED on the host device; PLINTH_ERROR_INVALID_DEVICE;
-///         PLINTH_ERROR_DRIVER for an image that the device does not take; the errors of initialization.
+///         PLINTH_ERROR_DRIVER for an image that the device does not accept; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_compile_kernel(
     kernel_source: *const c_char,
@@ -296,11 +304,11 @@ pub unsafe extern "C" fn plinth_compile_kernel(
     kernel: *mut plinth_kernel_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the kernel, and texts as they are described.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes, and strings as documented.
         let (output, given) = unsafe {
             (
                 Output::new(kernel, "kernel")?,
-                Given::of(kernel_source, kernel_name, compute_capability, cuda_include_dirs, nvcc_options)?,
+                SourceArguments::of(kernel_source, kernel_name, compute_capability, cuda_include_dirs, nvcc_options)?,
             )
         };
         output.set(kernel::compile(&given.source(), device)? as plinth_kernel_t);
@@ -308,15 +316,16 @@ pub unsafe extern "C" fn plinth_compile_kernel(
     })
 }
 
-/// Loads a module from an image: torch.cuda._utils._cuda_load_module. Thread-safe.
+/// Loads a module from an image: torch.cuda._utils._cuda_load_module.
 ///
-/// @param image PTX, which is text; a cubin; or a fatbin.
-/// @param bytes Its size, a text's with or without the NUL at its end.
-/// @param device The device; -1 for the current one.
+/// @param image PTX text, a cubin or a fatbin.
+/// @param bytes The size in bytes. The terminating NUL of a text may be included or not.
+/// @param device The device index; -1 for the current device.
 /// @param module Out: the module. The caller owns it and destroys it with plinth_kernel_module_destroy.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for no bytes; PLINTH_ERROR_INVALID_DEVICE;
-///         PLINTH_ERROR_COMPILATION_FAILED for PTX that the driver does not compile, with its log; PLINTH_ERROR_DRIVER for an image
-///         that it does not take; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a size of 0;
+///         PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_COMPILATION_FAILED for PTX that the driver cannot compile, with
+///         the driver's log; PLINTH_ERROR_DRIVER for an image that the driver does not accept; the errors of
+///         initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_kernel_module_load(
     image: *const c_void,
@@ -325,28 +334,28 @@ pub unsafe extern "C" fn plinth_kernel_module_load(
     module: *mut plinth_kernel_module_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the module.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let output = unsafe { Output::new(module, "module") }?;
         if image.is_null() {
             return Err(null("image"));
         }
         if bytes == 0 {
-            return Err(invalid("an image has some bytes".to_owned()));
+            return Err(invalid("bytes is 0; pass the size of the image".to_owned()));
         }
-        // SAFETY: it is not NULL, so the caller promises that it is an image of so many bytes.
+        // SAFETY: it is not NULL, so the caller promises an image of `bytes` bytes.
         let image = unsafe { Image::new(std::slice::from_raw_parts(image.cast(), bytes)) };
         output.set(kernel::load_module(&image, device)? as plinth_kernel_module_t);
         Ok(())
     })
 }
 
-/// Finds a kernel of a module. Thread-safe.
+/// Gets a kernel of a module.
 ///
 /// @param module The module.
-/// @param name The kernel's name in the image: of C++ that is not extern "C", the lowered one.
+/// @param name The kernel's name in the image. For C++ that is not extern "C", this is the lowered name.
 /// @param kernel Out: the kernel. The caller owns it and destroys it with plinth_kernel_destroy.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a name that the
-///         module does not have; PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a name
+///         that the module does not have; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_kernel_module_get_kernel(
     module: plinth_kernel_module_t,
@@ -354,39 +363,42 @@ pub unsafe extern "C" fn plinth_kernel_module_get_kernel(
     kernel: *mut plinth_kernel_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the kernel, and NULL or a string.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes, and NULL or a string.
         let (output, name) = unsafe { (Output::new(kernel, "kernel")?, string(name, "name")?) };
         output.set(kernel::of_module(module as u64, &name)? as plinth_kernel_t);
         Ok(())
     })
 }
 
-/// Destroys a module's handle. It is unloaded when that and all of its kernels' handles are destroyed: then no launch of them
-/// may be under way, and no graph may have one.
+/// Destroys the handle of a module.
+///
+/// The module is unloaded when its handle and the handles of all its kernels are destroyed. At that time no launch of
+/// its kernels may be in progress, and no graph may contain one.
 ///
 /// @param module The module; NULL does nothing.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER, and the handle is still one.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER: the handle remains valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_kernel_module_destroy(module: plinth_kernel_module_t) -> plinth_status_t {
     guard(|| if module.is_null() { Ok(()) } else { kernel::destroy_module(module as u64) })
 }
 
-/// Destroys a kernel's handle. What plinth_compile_kernel compiled stays loaded; of a kernel of a module see
-/// plinth_kernel_module_destroy.
+/// Destroys the handle of a kernel.
+///
+/// A kernel from plinth_compile_kernel stays loaded. For a kernel of a module see plinth_kernel_module_destroy.
 ///
 /// @param kernel The kernel; NULL does nothing.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER, and the handle is still one.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER: the handle remains valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_kernel_destroy(kernel: plinth_kernel_t) -> plinth_status_t {
     guard(|| if kernel.is_null() { Ok(()) } else { kernel::destroy(kernel as u64) })
 }
 
-/// Tells what is known of a kernel. Thread-safe.
+/// Gets the attributes of a kernel.
 ///
 /// @param kernel The kernel.
 /// @param attributes In: struct_size. Out: the attributes. On the host device sizes and versions are 0.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a struct_size that
-///         was not set; PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE if
+///         struct_size was not set; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_kernel_attributes(
     kernel: plinth_kernel_t,
@@ -394,19 +406,22 @@ pub unsafe extern "C" fn plinth_kernel_attributes(
 ) -> plinth_status_t {
     guard(|| {
         let found = kernel::attributes(kernel as u64)?;
-        // SAFETY: the caller passes a struct whose first field says its size; ours is plain data that begins likewise.
+        // SAFETY: the caller passes a struct whose first field is its size; ours is plain data with the same first
+        // field.
         unsafe { write_growable(attributes, found.into(), "attributes") }
     })
 }
 
-/// Tells how many blocks of a kernel one multiprocessor runs at once. Thread-safe.
+/// Gets the number of blocks of a kernel that one multiprocessor can run at the same time.
 ///
 /// @param kernel The kernel.
-/// @param threads The threads of a block.
-/// @param shared_bytes The dynamic shared memory of a block, in bytes; the kernel may have as much from then on.
-/// @param blocks Out: how many blocks.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for no threads, and for
-///         more shared memory than a block of the device can have; PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @param threads The number of threads in a block.
+/// @param shared_bytes The dynamic shared memory per block, in bytes. The call raises the kernel's limit to this
+///        size, as plinth_kernel_set_shared_memory_config does.
+/// @param blocks Out: the number of blocks.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for 0
+///         threads, and for more shared memory than a block of the device can have; PLINTH_ERROR_DRIVER; the errors
+///         of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_kernel_occupancy(
     kernel: plinth_kernel_t,
@@ -415,23 +430,25 @@ pub unsafe extern "C" fn plinth_kernel_occupancy(
     blocks: *mut i32,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the number.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let output = unsafe { Output::new(blocks, "blocks") }?;
         if threads == 0 {
-            return Err(invalid("a block has some threads".to_owned()));
+            return Err(invalid("threads is 0; a block needs at least one thread".to_owned()));
         }
         output.set(kernel::occupancy(kernel as u64, threads, shared_bytes)?);
         Ok(())
     })
 }
 
-/// Lets launches of a kernel have so much dynamic shared memory, as torch's kernels want it before they are launched with more
-/// than 48 KiB. plinth_kernel_launch does so itself. Thread-safe.
+/// Raises the limit on the dynamic shared memory of a kernel's launches.
+///
+/// torch's kernels need this call before a launch with more than 48 KiB. plinth_kernel_launch raises the limit
+/// itself. The call never lowers the limit.
 ///
 /// @param kernel The kernel.
-/// @param shared_bytes The bytes a block.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for more than a block of the device can have;
-///         PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @param shared_bytes The limit in bytes per block.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for more than a block of the device can
+///         have; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_kernel_set_shared_memory_config(
     kernel: plinth_kernel_t,
@@ -440,10 +457,10 @@ pub unsafe extern "C" fn plinth_kernel_set_shared_memory_config(
     guard(|| kernel::set_shared_bytes(kernel as u64, shared_bytes))
 }
 
-/// The bytes that a kernel gets for an argument.
+/// Appends the bytes that the kernel receives for an argument.
 ///
 /// # Safety
-/// `value` is NULL or leads to what the argument's kind says.
+/// `value` is NULL or points to a value of the argument's kind.
 unsafe fn push(
     arguments: &mut Arguments,
     index: usize,
@@ -458,14 +475,15 @@ unsafe fn push(
         || (access != 0 && kind != PLINTH_ARGUMENT_TENSOR)
     {
         return Err(invalid(format!(
-            "the access of argument {index} is {access:#x}; of a tensor it can be PLINTH_SANITIZER_READ and _WRITE, else 0"
+            "the access of argument {index} is {access:#x}; for a tensor use PLINTH_SANITIZER_READ, _WRITE or both, \
+             otherwise 0"
         )));
     }
     let size = match kind {
         PLINTH_ARGUMENT_TENSOR => {
             // SAFETY: it is not NULL, so the caller promises a tensor.
             let address = unsafe { address_of(&*value.cast::<DLTensor>(), index, device) }?;
-            // SAFETY: the caller answers for what the kernel does with the tensor.
+            // SAFETY: the caller is responsible for what the kernel does with the tensor.
             unsafe { arguments.push(&address.to_ne_bytes()) };
             return Ok(());
         }
@@ -473,29 +491,34 @@ unsafe fn push(
         PLINTH_ARGUMENT_INT32 | PLINTH_ARGUMENT_FLOAT32 => 4,
         PLINTH_ARGUMENT_POINTER | PLINTH_ARGUMENT_INT64 | PLINTH_ARGUMENT_FLOAT64 => 8,
         PLINTH_ARGUMENT_BYTES => bytes,
-        kind => return Err(invalid(format!("argument {index} is of kind {kind}, which is none"))),
+        kind => {
+            return Err(invalid(format!(
+                "the kind of argument {index} is {kind}; use one of the PLINTH_ARGUMENT_ constants"
+            )));
+        }
     };
-    // What is larger no kernel takes.
+    // No kernel has larger parameters.
     if size == 0 || size > 1 << 16 || (bytes != 0 && bytes != size) {
-        return Err(invalid(format!("argument {index} cannot have {bytes} bytes")));
+        return Err(invalid(format!("argument {index} of kind {kind} cannot have {bytes} bytes")));
     }
-    // SAFETY: it is not NULL, so the caller promises as many bytes, and answers for what the kernel does with them.
+    // SAFETY: it is not NULL, so the caller promises `size` bytes, and is responsible for what the kernel does with
+    // them.
     unsafe { arguments.push(std::slice::from_raw_parts(value.cast(), size)) };
     Ok(())
 }
 
-/// What the sanitizer is to know of an argument: the elements of a tensor, if they are of a type that is known.
+/// Adds the elements of a tensor argument to the operands for the sanitizer, if their type is known.
 ///
 /// # Safety
-/// As [`push`], which has found nothing wrong with the argument.
+/// As [`push`], which has accepted the argument.
 unsafe fn add_operands(argument: &plinth_kernel_argument_t, device: u32, operands: &mut Vec<Operand>) {
     if argument.kind != PLINTH_ARGUMENT_TENSOR {
         return;
     }
-    // SAFETY: a tensor's value was found not to be NULL, so the caller promises a tensor.
+    // SAFETY: `push` checked that the value is not NULL, so the caller promises a tensor.
     let described = unsafe { &*argument.value.cast::<DLTensor>() };
     let Ok(element) = described.dtype.element("") else { return };
-    // SAFETY: the caller promises that its shape is one; the elements are only counted.
+    // SAFETY: the caller promises a valid shape; the elements are not accessed.
     let Ok(tensor) = (unsafe { laid_out(described, element, device, "") }) else { return };
     let reads = argument.access & PLINTH_SANITIZER_READ != 0;
     let kind = match argument.access & PLINTH_SANITIZER_WRITE != 0 {
@@ -510,37 +533,39 @@ fn address_of(tensor: &DLTensor, index: usize, device: u32) -> Result<u64> {
     let elsewhere = |message: String| Err(Error::new(Status::DEVICE_MISMATCH, message));
     match tensor.device.device_type {
         CUDA if tensor.device.device_id != device as i32 => elsewhere(format!(
-            "argument {index} is on device {}, and the kernel on device {device}",
+            "argument {index} is on device {}, but the kernel is on device {device}",
             tensor.device.device_id
         )),
         CUDA | CUDA_HOST | CUDA_MANAGED => Ok((tensor.data as u64).wrapping_add(tensor.byte_offset)),
         other => elsewhere(format!(
-            "argument {index} is on a device of DLPack's type {other}; a kernel takes tensors of a CUDA device and of pinned memory"
+            "argument {index} has DLPack device type {other}; pass a tensor in CUDA device, managed or pinned memory"
         )),
     }
 }
 
-/// Launches a kernel in a stream, asynchronously. More than 48 KiB of dynamic shared memory is asked for where it is needed. In a
-/// capture the launch becomes a node of the graph. Thread-safe.
+/// Launches a kernel in a stream, asynchronously.
 ///
-/// Arguments are checked against the kernel's parameters, as far as the driver tells them (from CUDA 12.4 on): their number, and
-/// the bytes of each.
+/// If the launch needs more than 48 KiB of dynamic shared memory, the call raises the kernel's limit. In a capture
+/// the launch becomes a node of the graph.
 ///
-/// The stream sanitizer knows the launch by the kernel's name, with what `access` says of each tensor; of addresses it knows
-/// nothing, and is told by plinth_sanitizer_operation.
+/// Arguments are checked against the kernel's parameters if the driver can report them (CUDA 12.4 or later): the
+/// number of arguments and the size of each.
+///
+/// The stream sanitizer records the launch under the kernel's name, with the `access` of each tensor. It does not
+/// know what the kernel does with address arguments; report these accesses with plinth_sanitizer_operation.
 ///
 /// @param kernel The kernel.
-/// @param launch Grid, block, and what else there is to say.
+/// @param launch The launch configuration.
 /// @param arguments The arguments, whose values are copied before the call returns; NULL for none.
-/// @param count How many there are.
+/// @param count The number of arguments.
 /// @param stream The stream, of the kernel's device; NULL for the current device's default stream.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for a kernel or stream that is none;
-///         PLINTH_ERROR_INVALID_VALUE for a struct_size that was not set, arguments that are not the kernel's, flags and an
-///         access that are none, for more threads or shared memory than a block can have, and for a grid that is no multiple of
-///         the cluster; PLINTH_ERROR_DEVICE_MISMATCH for a tensor or a stream of another device, and a tensor in memory that
-///         devices cannot use; PLINTH_ERROR_RACE, as plinth_sanitizer_enable says;
-///         PLINTH_ERROR_NOT_SUPPORTED for clusters and cooperative launches where the driver or the device has none;
-///         PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for an invalid kernel or stream;
+///         PLINTH_ERROR_INVALID_VALUE if struct_size was not set, for arguments that do not match the kernel's
+///         parameters, for invalid flags or access, for more threads or shared memory than a block can have, and for
+///         a grid that is not a multiple of the cluster; PLINTH_ERROR_DEVICE_MISMATCH for a tensor or a stream of
+///         another device, and for a tensor in memory that devices cannot access; PLINTH_ERROR_RACE, see
+///         plinth_sanitizer_enable; PLINTH_ERROR_NOT_SUPPORTED for clusters and cooperative launches if the driver or
+///         the device does not support them; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_kernel_launch(
     kernel: plinth_kernel_t,
@@ -550,7 +575,7 @@ pub unsafe extern "C" fn plinth_kernel_launch(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or how to launch.
+        // SAFETY: the caller passes NULL or a launch configuration.
         let launch = *unsafe { launch.as_ref() }.ok_or_else(|| null("launch"))?;
         if launch.struct_size != size_of::<plinth_kernel_launch_t>() {
             return Err(invalid(format!(
@@ -559,7 +584,7 @@ pub unsafe extern "C" fn plinth_kernel_launch(
             )));
         }
         if launch.flags & !PLINTH_LAUNCH_COOPERATIVE != 0 {
-            return Err(invalid(format!("{:#x} has flags that are none", launch.flags)));
+            return Err(invalid(format!("launch->flags is {:#x}; use 0 or PLINTH_LAUNCH_COOPERATIVE", launch.flags)));
         }
         if count > 0 && arguments.is_null() {
             return Err(null("arguments"));
@@ -567,7 +592,7 @@ pub unsafe extern "C" fn plinth_kernel_launch(
         let device = kernel::device_of(kernel as u64)?;
         let mut values = Arguments::default();
         for index in 0..count {
-            // SAFETY: it is not NULL, so the caller promises as many arguments, each as its kind says.
+            // SAFETY: it is not NULL, so the caller promises `count` arguments, each with a value of its kind.
             unsafe { push(&mut values, index, &*arguments.add(index), device) }?;
         }
         let whole = |extents: [u32; 3]| extents.map(|extent| extent.max(1));
@@ -582,7 +607,7 @@ pub unsafe extern "C" fn plinth_kernel_launch(
         let mut operands = Vec::new();
         if sanitizer::is_on() {
             for index in 0..count {
-                // SAFETY: as above, and each of them was taken.
+                // SAFETY: as above, and `push` accepted each of them.
                 unsafe { add_operands(&*arguments.add(index), device, &mut operands) };
             }
         }

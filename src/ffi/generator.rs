@@ -11,18 +11,21 @@ use crate::{
     status::Status,
 };
 
-/// A generator of random numbers: Philox4x32-10 with a seed and an offset. Opaque, and checked: a handle that was
-/// destroyed, is of another kind, or never was one is answered with PLINTH_ERROR_INVALID_HANDLE.
+/// A generator of random numbers: Philox4x32-10 with a seed and an offset.
+///
+/// The handle is opaque and checked: calls return PLINTH_ERROR_INVALID_HANDLE for a handle that was destroyed, that
+/// is of another kind, or that never was a handle.
 #[allow(non_camel_case_types)]
 pub struct plinth_generator {
     _private: [u8; 0],
 }
 
-/// The handle of a generator. Where a function takes one, NULL stands for the device's default generator.
+/// The handle of a generator. As an argument, NULL means the default generator of the device.
 #[allow(non_camel_case_types)]
 pub type plinth_generator_t = *mut plinth_generator;
 
-/// The bytes of a generator's state: the seed as a little-endian 64-bit integer, then the offset as one, as in PyTorch.
+/// The size in bytes of a generator's state: the seed, then the offset, each as a little-endian 64-bit integer, as in
+/// PyTorch.
 pub const PLINTH_RNG_STATE_SIZE: usize = 16;
 
 fn handle(generator: plinth_generator_t) -> Result<u64> {
@@ -33,8 +36,10 @@ fn to_c(handle: u64) -> plinth_generator_t {
     handle as plinth_generator_t
 }
 
-/// Seeds the current device's default generator, and sets its offset to 0. Before the library is initialized the seed
-/// waits until it is, for the device that is current then; so this is no error on a machine without a GPU. Thread-safe.
+/// Seeds the current device's default generator and sets its offset to 0.
+///
+/// Before the library is initialized, the seed is stored and applied at initialization, to the device that is current
+/// then. So the call does not fail on a machine without a GPU.
 ///
 /// @param seed The seed.
 /// @return PLINTH_OK; PLINTH_ERROR_CAPTURE_FORBIDS while a graph is being captured with the generator;
@@ -44,9 +49,9 @@ pub unsafe extern "C" fn plinth_manual_seed(seed: u64) -> plinth_status_t {
     guard(|| seed::manual_seed(seed))
 }
 
-/// Seeds the default generator of every device, as plinth_manual_seed does that of one.
+/// Seeds the default generators of all devices, as plinth_manual_seed does for one device.
 ///
-/// @param seed The seed, the same for all.
+/// @param seed The seed, the same for all devices.
 /// @return As plinth_manual_seed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_manual_seed_all(seed: u64) -> plinth_status_t {
@@ -56,13 +61,13 @@ pub unsafe extern "C" fn plinth_manual_seed_all(seed: u64) -> plinth_status_t {
 /// Seeds the current device's default generator with a seed of 53 bits from the operating system. Otherwise as
 /// plinth_manual_seed.
 ///
-/// @return As plinth_manual_seed; PLINTH_ERROR_SYSTEM when there is no /dev/urandom.
+/// @return As plinth_manual_seed; PLINTH_ERROR_SYSTEM if /dev/urandom is missing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_seed() -> plinth_status_t {
     guard(seed::seed)
 }
 
-/// Seeds the default generator of every device with one seed of 53 bits from the operating system. Otherwise as
+/// Seeds the default generators of all devices with one seed of 53 bits from the operating system. Otherwise as
 /// plinth_manual_seed.
 ///
 /// @return As plinth_seed.
@@ -71,28 +76,28 @@ pub unsafe extern "C" fn plinth_seed_all() -> plinth_status_t {
     guard(seed::seed_all)
 }
 
-/// Tells the seed of the current device's default generator. One that was never seeded has a seed from the operating
-/// system.
+/// Gets the seed of the current device's default generator. A generator that was never seeded has a seed from the
+/// operating system.
 ///
 /// @param seed Out: the seed.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_SYSTEM; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_initial_seed(seed: *mut u64) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the seed.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let output = unsafe { Output::new(seed, "seed") }?;
         output.set(seed::initial_seed()?);
         Ok(())
     })
 }
 
-/// Tells the state of a device's default generator: PLINTH_RNG_STATE_SIZE bytes that PyTorch's
-/// torch.cuda.set_rng_state takes, too.
+/// Gets the state of a device's default generator: PLINTH_RNG_STATE_SIZE bytes, which PyTorch's
+/// torch.cuda.set_rng_state accepts too.
 ///
-/// @param device The device; -1 for the current one.
+/// @param device The device index; -1 for the current device.
 /// @param state Out: the bytes.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_CAPTURE_FORBIDS while a graph
-///         is being captured with the generator; PLINTH_ERROR_SYSTEM; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_CAPTURE_FORBIDS while a
+///         graph is being captured with the generator; PLINTH_ERROR_SYSTEM; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_get_rng_state(device: i32, state: *mut u8) -> plinth_status_t {
     guard(|| {
@@ -105,9 +110,9 @@ pub unsafe extern "C" fn plinth_get_rng_state(device: i32, state: *mut u8) -> pl
 
 /// Sets the state of a device's default generator.
 ///
-/// @param device The device; -1 for the current one.
-/// @param state PLINTH_RNG_STATE_SIZE bytes, of plinth_get_rng_state or torch.cuda.get_rng_state.
-/// @return As plinth_get_rng_state; PLINTH_ERROR_INVALID_VALUE for an offset that is no multiple of 4.
+/// @param device The device index; -1 for the current device.
+/// @param state PLINTH_RNG_STATE_SIZE bytes, from plinth_get_rng_state or torch.cuda.get_rng_state.
+/// @return As plinth_get_rng_state; PLINTH_ERROR_INVALID_VALUE for an offset that is not a multiple of 4.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_set_rng_state(device: i32, state: *const u8) -> plinth_status_t {
     guard(|| {
@@ -117,12 +122,12 @@ pub unsafe extern "C" fn plinth_set_rng_state(device: i32, state: *const u8) -> 
     })
 }
 
-/// Tells the states of the default generators of the first `count` devices, one after the other.
+/// Gets the states of the default generators of the first `count` devices, one after the other.
 ///
-/// @param states Out: PLINTH_RNG_STATE_SIZE bytes for each of them.
-/// @param count How many; mostly the count of plinth_device_count.
-/// @return As plinth_get_rng_state; PLINTH_ERROR_INVALID_VALUE for a count that is negative or larger than that of the
-///         devices.
+/// @param states Out: PLINTH_RNG_STATE_SIZE bytes for each device.
+/// @param count The number of devices, usually the result of plinth_device_count.
+/// @return As plinth_get_rng_state; PLINTH_ERROR_INVALID_VALUE for a count that is negative or larger than the number
+///         of devices.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_get_rng_state_all(states: *mut u8, count: i32) -> plinth_status_t {
     guard(|| {
@@ -130,7 +135,7 @@ pub unsafe extern "C" fn plinth_get_rng_state_all(states: *mut u8, count: i32) -
             return Err(null("states"));
         }
         for (index, state) in seed::states(count_of(count)?)?.iter().enumerate() {
-            // SAFETY: the caller has room for as many states as were asked for.
+            // SAFETY: the caller has room for `count` states, and this is one of them.
             unsafe { states.add(index * STATE_BYTES).cast::<[u8; STATE_BYTES]>().write(*state) };
         }
         Ok(())
@@ -138,13 +143,14 @@ pub unsafe extern "C" fn plinth_get_rng_state_all(states: *mut u8, count: i32) -
 }
 
 fn count_of(count: i32) -> Result<usize> {
-    usize::try_from(count).map_err(|_| Error::new(Status::INVALID_VALUE, format!("there cannot be {count} states")))
+    usize::try_from(count)
+        .map_err(|_| Error::new(Status::INVALID_VALUE, format!("count is {count}; it cannot be negative")))
 }
 
-/// Sets the states of the default generators of the first `count` devices; nothing changes if one of them is malformed.
+/// Sets the states of the default generators of the first `count` devices. If one state is malformed, none is set.
 ///
-/// @param states PLINTH_RNG_STATE_SIZE bytes for each of them.
-/// @param count How many.
+/// @param states PLINTH_RNG_STATE_SIZE bytes for each device.
+/// @param count The number of devices.
 /// @return As plinth_set_rng_state; PLINTH_ERROR_INVALID_VALUE for more states than devices.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_set_rng_state_all(states: *const u8, count: i32) -> plinth_status_t {
@@ -156,50 +162,53 @@ pub unsafe extern "C" fn plinth_set_rng_state_all(states: *const u8, count: i32)
     })
 }
 
+/// Returns an array of `count` bytes.
+///
 /// # Safety
-/// `pointer` is NULL, or leads to so many bytes.
+/// `pointer` is NULL or points to `count` bytes.
 unsafe fn bytes<'a>(pointer: *const u8, count: usize, name: &str) -> Result<&'a [u8]> {
     if pointer.is_null() {
         return Err(null(name));
     }
-    // SAFETY: it is not NULL, so the caller promises the bytes.
+    // SAFETY: it is not NULL, so the caller promises `count` bytes.
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
-/// Tells the default generator of a device. It is the library's: it cannot be destroyed.
+/// Gets the default generator of a device. It belongs to the library and cannot be destroyed.
 ///
-/// @param device The device; -1 for the current one.
+/// @param device The device index; -1 for the current device.
 /// @param generator Out: the generator.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_SYSTEM; the errors of
 ///         initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_default_generator(device: i32, generator: *mut plinth_generator_t) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the generator.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let output = unsafe { Output::new(generator, "generator") }?;
         output.set(to_c(seed::default_generator(device)?));
         Ok(())
     })
 }
 
-/// Creates a generator with PyTorch's default seed, 67280421310721, and an offset of 0. Thread-safe.
+/// Creates a generator with PyTorch's default seed, 67280421310721, and an offset of 0.
 ///
-/// @param device The device whose tensors it is to fill; -1 for the current one.
+/// @param device The index of the device for whose tensors it generates numbers; -1 for the current device.
 /// @param generator Out: the generator. The caller owns it and destroys it with plinth_generator_destroy.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_OUT_OF_MEMORY with 16 million
-///         live generators; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_OUT_OF_MEMORY with 16
+///         million live generators; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_generator_create(device: i32, generator: *mut plinth_generator_t) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the generator.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let output = unsafe { Output::new(generator, "generator") }?;
         output.set(to_c(generator::create(device)?));
         Ok(())
     })
 }
 
-/// Destroys a generator. Graphs that use it go on. Thread-safe, but a generator must not be destroyed while another thread
-/// is in a call with it.
+/// Destroys a generator. Graphs that use it can still be replayed.
+///
+/// Do not destroy a generator while another thread is in a call with it.
 ///
 /// @param generator The generator; NULL does nothing.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a device's default generator.
@@ -208,52 +217,54 @@ pub unsafe extern "C" fn plinth_generator_destroy(generator: plinth_generator_t)
     guard(|| if generator.is_null() { Ok(()) } else { generator::destroy(generator as u64) })
 }
 
-/// Makes a generator with another's seed and offset, which from then on goes its own way: torch's clone_state.
+/// Creates an independent generator with the seed and offset of another one: torch's clone_state.
 ///
 /// @param generator The generator; NULL for the current device's default one.
-/// @param clone Out: the new one. The caller owns it.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS while a graph is
-///         being captured with the generator; PLINTH_ERROR_OUT_OF_MEMORY; the errors of initialization.
+/// @param clone Out: the new generator. The caller owns it and destroys it with plinth_generator_destroy.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS while a
+///         graph is being captured with the generator; PLINTH_ERROR_OUT_OF_MEMORY; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_generator_clone(
     generator: plinth_generator_t,
     clone: *mut plinth_generator_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the clone.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let output = unsafe { Output::new(clone, "clone") }?;
         output.set(to_c(generator::copy(handle(generator)?)?));
         Ok(())
     })
 }
 
-/// Makes a generator that shares another's seed and offset: what one of them takes, the other does not get. torch's
-/// graphsafe_get_state; allowed in a capture.
+/// Creates a generator that shares the state of another one: torch's graphsafe_get_state.
+///
+/// Both have the same seed and offset: numbers that one generator produces are not produced by the other. Allowed in
+/// a capture.
 ///
 /// @param generator The generator; NULL for the current device's default one.
-/// @param shared Out: the new one. The caller owns it.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_OUT_OF_MEMORY; the errors of
-///         initialization.
+/// @param shared Out: the new generator. The caller owns it and destroys it with plinth_generator_destroy.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_OUT_OF_MEMORY; the errors
+///         of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_generator_graphsafe_get_state(
     generator: plinth_generator_t,
     shared: *mut plinth_generator_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the generator.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let output = unsafe { Output::new(shared, "shared") }?;
         output.set(to_c(generator::share(handle(generator)?)?));
         Ok(())
     })
 }
 
-/// Lets a generator share another's seed and offset in place of its own. torch's graphsafe_set_state; allowed in a
-/// capture.
+/// Makes a generator share the state of another one, in place of its own seed and offset: torch's
+/// graphsafe_set_state. Allowed in a capture.
 ///
 /// @param generator The generator; NULL for the current device's default one.
-/// @param shared The other one, of the same device.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DEVICE_MISMATCH; the errors of
-///         initialization.
+/// @param shared The other generator, of the same device.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DEVICE_MISMATCH; the
+///         errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_generator_graphsafe_set_state(
     generator: plinth_generator_t,
@@ -267,43 +278,43 @@ pub unsafe extern "C" fn plinth_generator_graphsafe_set_state(
     })
 }
 
-/// Tells the device of a generator.
+/// Gets the device of a generator.
 ///
 /// @param generator The generator; NULL for the current device's default one.
-/// @param device Out: the device's number.
+/// @param device Out: the device index.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_generator_device(generator: plinth_generator_t, device: *mut i32) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the number.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let output = unsafe { Output::new(device, "device") }?;
         output.set(generator::get(handle(generator)?)?.device as i32);
         Ok(())
     })
 }
 
-/// Seeds a generator, and sets its offset to 0. Thread-safe.
+/// Seeds a generator and sets its offset to 0.
 ///
 /// @param generator The generator; NULL for the current device's default one.
 /// @param seed The seed.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS while a graph is being captured with the
-///         generator; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS while a graph is being captured with
+///         the generator; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_generator_manual_seed(generator: plinth_generator_t, seed: u64) -> plinth_status_t {
     guard(|| generator::get(handle(generator)?)?.set_seed(seed))
 }
 
-/// Seeds a generator with a seed of 53 bits from the operating system, and sets its offset to 0. Thread-safe.
+/// Seeds a generator with a seed of 53 bits from the operating system and sets its offset to 0.
 ///
 /// @param generator The generator; NULL for the current device's default one.
-/// @param seed Out: the seed; NULL when it is of no interest.
+/// @param seed Out: the seed. May be NULL.
 /// @return As plinth_generator_manual_seed; PLINTH_ERROR_SYSTEM.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_generator_seed(generator: plinth_generator_t, seed: *mut u64) -> plinth_status_t {
     guard(|| {
         let chosen = seed::unforeseen()?;
         generator::get(handle(generator)?)?.set_seed(chosen)?;
-        // SAFETY: the caller passes NULL or a place for the seed.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         if let Some(output) = unsafe { seed.as_mut() } {
             *output = chosen;
         }
@@ -311,7 +322,7 @@ pub unsafe extern "C" fn plinth_generator_seed(generator: plinth_generator_t, se
     })
 }
 
-/// Tells the seed of a generator.
+/// Gets the seed of a generator.
 ///
 /// @param generator The generator; NULL for the current device's default one.
 /// @param seed Out: the seed.
@@ -322,19 +333,19 @@ pub unsafe extern "C" fn plinth_generator_initial_seed(
     seed: *mut u64,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the seed.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let output = unsafe { Output::new(seed, "seed") }?;
         output.set(generator::get(handle(generator)?)?.seed());
         Ok(())
     })
 }
 
-/// Tells the state of a generator.
+/// Gets the state of a generator.
 ///
 /// @param generator The generator; NULL for the current device's default one.
 /// @param state Out: PLINTH_RNG_STATE_SIZE bytes.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS while a graph is
-///         being captured with the generator; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS while a
+///         graph is being captured with the generator; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_generator_get_state(generator: plinth_generator_t, state: *mut u8) -> plinth_status_t {
     guard(|| {
@@ -349,9 +360,10 @@ pub unsafe extern "C" fn plinth_generator_get_state(generator: plinth_generator_
 ///
 /// @param generator The generator; NULL for the current device's default one.
 /// @param state The state.
-/// @param size PLINTH_RNG_STATE_SIZE bytes, or 8 for a seed alone, with which the offset is 0.
-/// @return As plinth_generator_get_state; PLINTH_ERROR_INVALID_VALUE for another size, and for an offset that is no
-///         multiple of 4.
+/// @param size The size of the state: PLINTH_RNG_STATE_SIZE bytes, or 8 bytes for a seed alone, which sets the offset
+///        to 0.
+/// @return As plinth_generator_get_state; PLINTH_ERROR_INVALID_VALUE for another size, and for an offset that is not
+///         a multiple of 4.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_generator_set_state(
     generator: plinth_generator_t,
@@ -360,13 +372,13 @@ pub unsafe extern "C" fn plinth_generator_set_state(
 ) -> plinth_status_t {
     guard(|| {
         generator::check_size(size)?;
-        // SAFETY: the caller passes NULL or so many bytes.
+        // SAFETY: the caller passes NULL or `size` bytes.
         let state = unsafe { bytes(state, size, "state") }?;
         generator::get(handle(generator)?)?.set_bytes(state)
     })
 }
 
-/// Tells the offset of a generator: how many 32-bit numbers each of its subsequences has given.
+/// Gets the offset of a generator: the number of 32-bit values that each of its subsequences has produced.
 ///
 /// @param generator The generator; NULL for the current device's default one.
 /// @param offset Out: the offset, a multiple of 4.
@@ -377,7 +389,7 @@ pub unsafe extern "C" fn plinth_generator_get_offset(
     offset: *mut u64,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the offset.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let output = unsafe { Output::new(offset, "offset") }?;
         output.set(generator::get(handle(generator)?)?.offset()?);
         Ok(())
@@ -388,24 +400,28 @@ pub unsafe extern "C" fn plinth_generator_get_offset(
 ///
 /// @param generator The generator; NULL for the current device's default one.
 /// @param offset The offset, a multiple of 4.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for an offset that is no multiple of 4;
-///         PLINTH_ERROR_CAPTURE_FORBIDS while a graph is being captured with the generator; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for an offset that is not a multiple of
+///         4; PLINTH_ERROR_CAPTURE_FORBIDS while a graph is being captured with the generator; the errors of
+///         initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_generator_set_offset(generator: plinth_generator_t, offset: u64) -> plinth_status_t {
     guard(|| generator::get(handle(generator)?)?.set_offset(offset))
 }
 
-/// Takes numbers of a generator for a kernel of the caller's own, launched in the current stream of the generator's
-/// device. plinth_philox.cuh turns the state into numbers, on the device and on the CPU. Thread-safe: no two calls give the
-/// same numbers.
+/// Reserves random numbers of a generator for a kernel of the program, launched in the current stream of the
+/// generator's device.
+///
+/// plinth_philox.cuh converts the state to numbers, on the device and on the CPU. No two calls reserve the same
+/// numbers, even if threads call at the same time.
 ///
 /// @param generator The generator; NULL for the current device's default one.
-/// @param increment How many 32-bit numbers a thread of the kernel takes at most; rounded up to a multiple of 4.
-/// @param state Out: the state. Outside a capture it has the seed and the offset. In one, it has the addresses of both in
-///        device memory, where each replay puts its own, and what is to be added to the offset; it is valid for kernels of
-///        that capture only.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GENERATOR_NOT_REGISTERED in a
-///         capture of a graph that does not know the generator; the errors of initialization.
+/// @param increment The maximum number of 32-bit values that one thread of the kernel uses; rounded up to a multiple
+///        of 4.
+/// @param state Out: the state. Outside of a capture it has the seed and the offset. In a capture it has the device
+///        addresses of the seed and the offset, which each replay writes, and a number to add to the offset. It is
+///        then valid only for kernels of that capture.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GENERATOR_NOT_REGISTERED
+///         in a capture of a graph with which the generator is not registered; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_generator_philox_state(
     generator: plinth_generator_t,
@@ -413,7 +429,7 @@ pub unsafe extern "C" fn plinth_generator_philox_state(
     state: *mut plinth_philox_state_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the state.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let output = unsafe { Output::new(state, "state") }?;
         let PhiloxState { seed, offset, graph_offset, captured, reserved } =
             generator::philox_state(generator as u64, increment)?;
@@ -422,7 +438,8 @@ pub unsafe extern "C" fn plinth_generator_philox_state(
     })
 }
 
-/// What plinth_generator_philox_state gives, declared in the header by hand, for plinth_philox.h has it, too.
+/// The state that plinth_generator_philox_state returns. The header declares it by hand, because plinth_philox.h also
+/// declares it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 #[allow(non_camel_case_types, missing_docs)]

@@ -19,10 +19,11 @@ use crate::{
 };
 use std::ffi::{c_char, c_void};
 
-/// A graph: work that is captured once and replayed as a whole. Opaque, and checked: a handle that was destroyed, is of
-/// another kind, or never was one is answered with PLINTH_ERROR_INVALID_HANDLE.
+/// A graph: work that is captured once and replayed as a whole.
 ///
-/// Calls for one graph wait for each other; different graphs may be used by different threads at once.
+/// The handle is opaque and checked: calls return PLINTH_ERROR_INVALID_HANDLE for a handle that was destroyed, that
+/// is of another kind, or that never was a handle. Calls for one graph are serialized; different graphs may be used
+/// by different threads at the same time.
 #[allow(non_camel_case_types)]
 pub struct plinth_graph {
     _private: [u8; 0],
@@ -32,20 +33,20 @@ pub struct plinth_graph {
 #[allow(non_camel_case_types)]
 pub type plinth_graph_t = *mut plinth_graph;
 
-/// The graph keeps its nodes after the end of the capture, and is made ready by plinth_graph_instantiate, or by its first
-/// replay: torch's keep_graph.
+/// The graph keeps its nodes after the end of the capture. plinth_graph_instantiate or the first replay instantiates
+/// it. This is torch's keep_graph.
 pub const PLINTH_GRAPH_KEEP_GRAPH: u32 = 1;
 
-/// While the capture goes on, no thread may make calls that could disturb it.
+/// During the capture no thread may make calls that could invalidate it.
 pub const PLINTH_CAPTURE_GLOBAL: i32 = 0;
-/// While the capture goes on, its own thread may make no calls that could disturb it.
+/// During the capture the capturing thread may not make calls that could invalidate it.
 pub const PLINTH_CAPTURE_THREAD_LOCAL: i32 = 1;
-/// While the capture goes on, every call may be made; it may end in another thread than it began in.
+/// During the capture all calls are allowed. The capture may end in another thread than it began in.
 pub const PLINTH_CAPTURE_RELAXED: i32 = 2;
 
-/// A replay that would overlap with another one of its pool waits on the device for that one.
+/// A replay that would overlap another replay of its pool waits for that replay on the device.
 pub const PLINTH_GRAPH_OVERLAP_ORDER: i32 = 0;
-/// A replay that would overlap with another one of its pool is refused with PLINTH_ERROR_GRAPH_OVERLAP.
+/// A replay that would overlap another replay of its pool fails with PLINTH_ERROR_GRAPH_OVERLAP.
 pub const PLINTH_GRAPH_OVERLAP_REFUSE: i32 = 1;
 
 #[inline]
@@ -64,33 +65,35 @@ fn mode_of(mode: i32) -> Result<Mode> {
         PLINTH_CAPTURE_RELAXED => Ok(Mode::Relaxed),
         other => Err(Error::new(
             Status::INVALID_VALUE,
-            format!("{other} is no capture mode; it can be PLINTH_CAPTURE_GLOBAL, _THREAD_LOCAL or _RELAXED"),
+            format!("{other} is not a capture mode; use PLINTH_CAPTURE_GLOBAL, _THREAD_LOCAL or _RELAXED"),
         )),
     }
 }
 
+/// Returns the pool that C names.
+///
 /// # Safety
-/// `pool` is NULL or leads to a name.
+/// `pool` is NULL or points to a pool id.
 pub(super) unsafe fn pool_of(pool: *const plinth_pool_id_t) -> PoolId {
     // SAFETY: the caller's promise is the same.
     unsafe { pool.as_ref() }.map_or(PoolId::DEFAULT, |pool| PoolId { owner: pool.owner, index: pool.index })
 }
 
-/// Creates a graph with nothing captured. Needs no device. Thread-safe.
+/// Creates an empty graph, ready for a capture. Needs no device.
 ///
 /// @param graph Out: the graph. The caller owns it and destroys it with plinth_graph_destroy.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY with 16 million live graphs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_create(graph: *mut plinth_graph_t) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the graph.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let graph = unsafe { Output::new(graph, "graph") }?;
         graph.set(to_c(graph::create(0)?));
         Ok(())
     })
 }
 
-/// As plinth_graph_create, with a choice.
+/// Creates an empty graph with flags. Otherwise as plinth_graph_create.
 ///
 /// @param flags 0 or PLINTH_GRAPH_KEEP_GRAPH.
 /// @param graph Out: the graph. The caller owns it and destroys it with plinth_graph_destroy.
@@ -98,58 +101,62 @@ pub unsafe extern "C" fn plinth_graph_create(graph: *mut plinth_graph_t) -> plin
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_create_with_options(flags: u32, graph: *mut plinth_graph_t) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the graph.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let graph = unsafe { Output::new(graph, "graph") }?;
         graph.set(to_c(graph::create(flags)?));
         Ok(())
     })
 }
 
-/// Destroys a graph, as plinth_graph_reset leaves it. Thread-safe, but a graph must not be destroyed while another thread
-/// is in a call with it.
+/// Resets a graph, as plinth_graph_reset does, and destroys its handle.
+///
+/// Do not destroy a graph while another thread is in a call with it.
 ///
 /// @param graph The graph; NULL does nothing.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_WRONG_THREAD and PLINTH_ERROR_DRIVER as
-///         plinth_graph_reset: the graph stays, and can be destroyed again.
+///         plinth_graph_reset: the handle remains valid, and the call can be repeated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_destroy(graph: plinth_graph_t) -> plinth_status_t {
     guard(|| if graph.is_null() { Ok(()) } else { graph::destroy(graph as u64) })
 }
 
-/// Makes a graph new, so that another capture can begin. A replay that runs finishes; the pool's memory that was this
-/// graph's alone goes back to the driver behind it, and the call waits only where that memory is not mapped
-/// (expandable_segments:False). What the program has allocated in captures stays valid until the program frees it. A capture
-/// that goes on is ended and thrown away.
+/// Resets a graph to the state after its creation, so that another capture can begin.
+///
+/// A running replay finishes. Memory of the pool that only this graph used is released to the driver after that
+/// replay; the call waits for it only if the memory is not mapped (expandable_segments:False). Memory that the
+/// program allocated in captures stays valid until the program frees it. A capture in progress is ended and
+/// discarded.
 ///
 /// @param graph The graph.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_WRONG_THREAD for a
-///         capture that is not relaxed and was begun by another thread: it goes on; PLINTH_ERROR_DRIVER where the driver
-///         does not take its objects back: the call can be made again.
+///         capture that is not relaxed and that another thread began: the capture continues; PLINTH_ERROR_DRIVER if
+///         the driver fails to destroy its objects: the call can be repeated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_reset(graph: plinth_graph_t) -> plinth_status_t {
     guard(|| graph::reset(handle(graph)?))
 }
 
-/// Begins to capture a graph in the calling thread's current stream: work that is given to the stream from now on, and to
-/// streams that wait for it, is not done, but becomes nodes of the graph. Memory that these streams ask for comes from the
-/// graph's pool. Random fills take numbers that each replay decides, from the device's own generator and from those that
-/// were registered.
+/// Begins to capture a graph in the calling thread's current stream.
 ///
-/// A call that would make the capture invalid, such as synchronizing, fails with PLINTH_ERROR_CAPTURE_FORBIDS and names
-/// the driver's call; the capture is invalid then, and its end says so.
+/// Work that is added to the stream from now on, and to streams that wait for it, does not run but becomes nodes of
+/// the graph. Memory that is allocated for these streams comes from the graph's pool. Random fills use numbers that
+/// each replay determines, from the device's default generator and from registered generators.
 ///
-/// @param graph The graph, which is new or was reset.
-/// @param pool The pool, from plinth_graph_pool_handle, plinth_graph_pool or plinth_mem_pool_create; NULL or {0, 0} for
-///        one of the graph's own. Graphs that share a pool share its memory: one that was captured later may use what an
-///        earlier one had freed, and is replayed after it.
+/// A call that would invalidate the capture, such as a synchronization, fails with PLINTH_ERROR_CAPTURE_FORBIDS and a
+/// message that names the driver call. The capture is then invalid, and plinth_graph_capture_end returns an error.
+///
+/// @param graph The graph, which must be new or reset.
+/// @param pool The pool, from plinth_graph_pool_handle, plinth_graph_pool or plinth_mem_pool_create; NULL or {0, 0}
+///        for a pool of the graph's own. Graphs that share a pool share its memory: a graph that was captured later
+///        may use memory that an earlier one had freed, and must be replayed after it.
 /// @param mode PLINTH_CAPTURE_GLOBAL, _THREAD_LOCAL or _RELAXED.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for another
-///         mode, for a pool with two numbers, and for a pool that another capture or a begin of the program's uses at the
-///         moment; PLINTH_ERROR_GRAPH_CAPTURED and PLINTH_ERROR_GRAPH_CAPTURING for a graph that is not new;
-///         PLINTH_ERROR_GRAPH_DEFAULT_STREAM; PLINTH_ERROR_CAPTURE_FORBIDS where the stream captures already;
-///         PLINTH_ERROR_GRAPH_ASLEEP for a pool that sleeps; PLINTH_ERROR_DEVICE_MISMATCH for a registered generator of
-///         another device; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_DRIVER; the errors of initialization. After an error
-///         nothing is being captured.
+///         mode, for a pool id whose numbers are both not 0, and for a pool to which another capture or the program
+///         currently allocates; PLINTH_ERROR_GRAPH_CAPTURED and PLINTH_ERROR_GRAPH_CAPTURING for a graph that is not
+///         new; PLINTH_ERROR_GRAPH_DEFAULT_STREAM; PLINTH_ERROR_CAPTURE_FORBIDS if the stream already captures;
+///         PLINTH_ERROR_GRAPH_ASLEEP for a pool whose memory was released with plinth_graph_sleep;
+///         PLINTH_ERROR_DEVICE_MISMATCH for a registered generator of another device; PLINTH_ERROR_OUT_OF_MEMORY;
+///         PLINTH_ERROR_DRIVER; the errors of initialization. After an error no capture is in progress.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_capture_begin(
     graph: plinth_graph_t,
@@ -157,29 +164,31 @@ pub unsafe extern "C" fn plinth_graph_capture_begin(
     mode: i32,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a name.
+        // SAFETY: the caller passes NULL or a pool id.
         let pool = unsafe { pool_of(pool) };
         graph::capture::begin(handle(graph)?, pool, mode_of(mode)?)
     })
 }
 
-/// Ends a capture, in the stream that it began in, which must be the current one. The graph can be replayed then, unless
-/// it was made with PLINTH_GRAPH_KEEP_GRAPH: then plinth_graph_instantiate comes first, or the first replay does that.
+/// Ends a capture.
+///
+/// The stream in which the capture began must be the current one. Afterwards the graph can be replayed. A graph with
+/// PLINTH_GRAPH_KEEP_GRAPH is instantiated by plinth_graph_instantiate or by the first replay.
 ///
 /// @param graph The graph.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURING;
-///         PLINTH_ERROR_GRAPH_WRONG_STREAM, and PLINTH_ERROR_GRAPH_WRONG_THREAD for a capture that is not relaxed: it goes
-///         on, and can be ended where it began. After any other error the graph is new, the stream captures no more, and
-///         what was allocated in the capture stays the program's: PLINTH_ERROR_CAPTURE_INVALIDATED after a call that the
-///         capture forbade; PLINTH_ERROR_GRAPH_UNJOINED; PLINTH_ERROR_GRAPH_EMPTY; PLINTH_ERROR_OUT_OF_MEMORY;
-///         PLINTH_ERROR_DRIVER.
+///         PLINTH_ERROR_GRAPH_WRONG_STREAM, and PLINTH_ERROR_GRAPH_WRONG_THREAD for a capture that is not relaxed:
+///         the capture continues and can be ended in the stream and thread in which it began. After any other error
+///         the graph is new, the stream no longer captures, and memory that was allocated in the capture still
+///         belongs to the program: PLINTH_ERROR_CAPTURE_INVALIDATED after a call that the capture forbade;
+///         PLINTH_ERROR_GRAPH_UNJOINED; PLINTH_ERROR_GRAPH_EMPTY; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_capture_end(graph: plinth_graph_t) -> plinth_status_t {
     guard(|| graph::capture::end(handle(graph)?))
 }
 
-/// Makes a graph ready that was made with PLINTH_GRAPH_KEEP_GRAPH; again, if its nodes were changed by the program's own
-/// calls of the driver.
+/// Instantiates a graph that was created with PLINTH_GRAPH_KEEP_GRAPH. Repeat the call after the program changed the
+/// graph's nodes with its own driver calls.
 ///
 /// @param graph The graph.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_CAPTURING;
@@ -190,8 +199,8 @@ pub unsafe extern "C" fn plinth_graph_instantiate(graph: plinth_graph_t) -> plin
     guard(|| graph::replay::instantiate(handle(graph)?))
 }
 
-/// Brings a graph to its device, in the calling thread's current stream there, so that the first replay need not. Calls
-/// plinth_graph_instantiate where that was not done.
+/// Uploads a graph to its device in the calling thread's current stream there, which makes the first replay faster.
+/// Instantiates the graph if necessary, as plinth_graph_instantiate does.
 ///
 /// @param graph The graph.
 /// @return As plinth_graph_instantiate, but any graph may be uploaded; PLINTH_ERROR_CAPTURE_FORBIDS.
@@ -200,29 +209,33 @@ pub unsafe extern "C" fn plinth_graph_upload(graph: plinth_graph_t) -> plinth_st
     guard(|| graph::replay::upload(handle(graph)?))
 }
 
-/// Replays a graph: its work is given, as a whole, to the calling thread's current stream on the graph's device, the
-/// default stream or any other. Returns before it is done. Generators that the graph uses are advanced as the same calls
-/// without a graph would have advanced them.
+/// Replays a graph in the calling thread's current stream on the graph's device, which may be the default stream.
 ///
-/// Graphs of one pool never run at once: a replay in another stream than the pool's last one is made to wait for it on the
-/// device, or refused; see plinth_graph_set_overlap_policy. Within one stream they run in the order of their replays, which
-/// should be that of their captures where one reads what the other leaves.
+/// The call returns before the work is done. The generators of the graph advance as they would by the same calls
+/// without a graph.
+///
+/// Graphs of one pool never run concurrently. If the pool's last replay was in another stream, the replay waits for
+/// it on the device or fails; see plinth_graph_set_overlap_policy. In one stream, graphs run in the order of their
+/// replays. If one graph reads memory that another graph of the pool writes, replay them in the order of their
+/// captures.
 ///
 /// @param graph The graph.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED;
 ///         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_ASLEEP; PLINTH_ERROR_GRAPH_OVERLAP;
-///         PLINTH_ERROR_CAPTURE_FORBIDS where the current stream is capturing; PLINTH_ERROR_OUT_OF_MEMORY;
-///         PLINTH_ERROR_DRIVER. After an error nothing was launched and no random numbers were taken.
+///         PLINTH_ERROR_CAPTURE_FORBIDS if the current stream captures; PLINTH_ERROR_OUT_OF_MEMORY;
+///         PLINTH_ERROR_DRIVER. After an error nothing was launched and no random numbers were used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_replay(graph: plinth_graph_t) -> plinth_status_t {
     guard(|| graph::replay::replay(handle(graph)?))
 }
 
-/// Says what happens when a graph is replayed in one stream while another replay of its pool, its own or another graph's,
-/// still runs in another stream. The graphs may use the same memory, so the replays must not overlap. Thread-safe.
+/// Sets what happens if a graph is replayed in one stream while another replay of its pool, of the same or another
+/// graph, still runs in another stream.
 ///
-/// @param graph The graph whose replays this is about.
-/// @param policy PLINTH_GRAPH_OVERLAP_ORDER, which is what happens unless this is called, or PLINTH_GRAPH_OVERLAP_REFUSE.
+/// The graphs may use the same memory, so the replays must not overlap.
+///
+/// @param graph The graph to whose replays the policy applies.
+/// @param policy PLINTH_GRAPH_OVERLAP_ORDER, the default, or PLINTH_GRAPH_OVERLAP_REFUSE.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for another
 ///         policy.
 #[unsafe(no_mangle)]
@@ -234,9 +247,7 @@ pub unsafe extern "C" fn plinth_graph_set_overlap_policy(graph: plinth_graph_t, 
             other => {
                 return Err(Error::new(
                     Status::INVALID_VALUE,
-                    format!(
-                        "{other} is no policy; it can be PLINTH_GRAPH_OVERLAP_ORDER or PLINTH_GRAPH_OVERLAP_REFUSE"
-                    ),
+                    format!("{other} is not an overlap policy; use PLINTH_GRAPH_OVERLAP_ORDER or _REFUSE"),
                 ));
             }
         };
@@ -244,11 +255,14 @@ pub unsafe extern "C" fn plinth_graph_set_overlap_policy(graph: plinth_graph_t, 
     })
 }
 
-/// Lets the captures of a graph use a generator beside the device's own, which always may. Call it before the capture. The
-/// graph holds on to the generator's state, also when the generator is destroyed.
+/// Registers a generator with a graph, so that captures of the graph can use it in addition to the device's default
+/// generator.
 ///
-/// @param graph The graph, which is new or was reset; it remembers its generators over a reset.
-/// @param generator The generator, of the device that will be captured; NULL for the device's own.
+/// Call this function before the capture. The graph keeps a reference to the generator's state, even if the generator
+/// is destroyed.
+///
+/// @param graph The graph, which must be new or reset. It keeps its registered generators over a reset.
+/// @param generator The generator, of the device that will be captured; NULL for the device's default generator.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL graph; PLINTH_ERROR_INVALID_HANDLE;
 ///         PLINTH_ERROR_GRAPH_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING.
 #[unsafe(no_mangle)]
@@ -259,14 +273,14 @@ pub unsafe extern "C" fn plinth_graph_register_generator_state(
     guard(|| graph::register_generator(handle(graph)?, generator as u64))
 }
 
-/// Gives a name for a pool that graphs are to share: none that any pool has. It takes no memory. Thread-safe.
+/// Creates an unused pool id for graphs that are to share a pool. Allocates no memory.
 ///
-/// @param pool Out: the name. The pool lives as long as graphs use it.
+/// @param pool Out: the pool id. The pool exists as long as graphs use it.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_pool_handle(pool: *mut plinth_pool_id_t) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the name.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let pool = unsafe { Output::new(pool, "pool") }?;
         pool.set(name_of(graph::memory::pool_handle()));
         Ok(())
@@ -277,26 +291,26 @@ pub(super) fn name_of(id: PoolId) -> plinth_pool_id_t {
     plinth_pool_id_t { owner: id.owner, index: id.index }
 }
 
-/// Tells the pool of a graph that is captured or being captured.
+/// Gets the pool of a graph that is captured or being captured.
 ///
 /// @param graph The graph.
-/// @param pool Out: its name.
+/// @param pool Out: the pool id.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_pool(graph: plinth_graph_t, pool: *mut plinth_pool_id_t) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the name.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let pool = unsafe { Output::new(pool, "pool") }?;
         pool.set(name_of(graph::pool(handle(graph)?)?));
         Ok(())
     })
 }
 
-/// Tells how much memory the pool of a graph has, on all devices, for whichever graphs share it.
+/// Gets the memory of a graph's pool, on all devices, including that of other graphs that share the pool.
 ///
 /// @param graph The graph, captured or being captured.
-/// @param allocated Out: bytes in the program's hands: what captures allocated and nobody has freed.
-/// @param held Out: physical bytes that are held for the pool; 0 while it sleeps.
+/// @param allocated Out: the bytes that captures allocated and that are not freed.
+/// @param held Out: the bytes of physical memory of the pool; 0 while it is released with plinth_graph_sleep.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_memory(
@@ -305,7 +319,7 @@ pub unsafe extern "C" fn plinth_graph_memory(
     held: *mut usize,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or places for both.
+        // SAFETY: the caller passes NULL or pointers that are valid for writes.
         let (allocated, held) = unsafe { (Output::new(allocated, "allocated")?, Output::new(held, "held")?) };
         let (live, mapped) = graph::memory::usage(handle(graph)?)?;
         allocated.set(live as usize);
@@ -314,53 +328,57 @@ pub unsafe extern "C" fn plinth_graph_memory(
     })
 }
 
-/// Gives the physical memory of a graph's pool back to the driver and keeps the addresses. Waits for all work of the
-/// devices first. The contents are lost, those of inputs and outputs that captures allocated in the pool too; whatever a
-/// replay reads and does not write itself has to be written again after plinth_graph_wake. Every graph of the pool sleeps,
-/// and is refused with PLINTH_ERROR_GRAPH_ASLEEP until it is woken; blocks of the pool can be freed meanwhile, and must not
-/// be touched. Does nothing to a pool that sleeps.
+/// Releases the physical memory of a graph's pool to the driver and keeps the addresses reserved.
+///
+/// The call first waits for all work of the devices. The contents are lost, including inputs and outputs that
+/// captures allocated in the pool: after plinth_graph_wake, write again all data that a replay reads and does not
+/// write itself. Until plinth_graph_wake, calls that replay a graph of the pool fail with PLINTH_ERROR_GRAPH_ASLEEP.
+/// Blocks of the pool can be freed meanwhile, but must not be accessed. Does nothing if the pool's memory is already
+/// released.
 ///
 /// @param graph The graph.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED;
-///         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_MEMORY_IN_USE while requests go to the pool, and for a pool
-///         with allocated blocks that served others than captures, whose blocks could be anybody's;
-///         PLINTH_ERROR_NOT_SUPPORTED for memory that is not mapped (expandable_segments:False) and for that of an
-///         allocator of the program's own; PLINTH_ERROR_CAPTURE_FORBIDS while a stream captures, which the question does
-///         not disturb; PLINTH_ERROR_WOULD_SYNCHRONIZE;
-///         PLINTH_ERROR_DRIVER: what did not go yet goes with the next call, and the pool sleeps if any went.
+///         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_MEMORY_IN_USE while requests are allocated from the pool,
+///         while other processes hold memory of the pool, and for a pool with allocated blocks that was also used
+///         outside of captures, because any part of the program could use these blocks; PLINTH_ERROR_NOT_SUPPORTED
+///         for memory that is not mapped (expandable_segments:False) and for memory of a pluggable allocator;
+///         PLINTH_ERROR_CAPTURE_FORBIDS while a stream captures (the capture stays valid);
+///         PLINTH_ERROR_WOULD_SYNCHRONIZE; PLINTH_ERROR_DRIVER: part of the memory may be released, and the pool then
+///         counts as asleep (repeat the call to release the rest).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_sleep(graph: plinth_graph_t) -> plinth_status_t {
     guard(|| graph::memory::sleep(handle(graph)?))
 }
 
-/// Gives a graph's pool physical memory again, at the addresses that it had. What it holds is not defined. Does nothing to
-/// a pool that does not sleep.
+/// Allocates physical memory for a graph's pool again, at the same addresses, after plinth_graph_sleep.
+///
+/// The contents are undefined. Does nothing if the pool's memory is not released.
 ///
 /// @param graph The graph.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED;
-///         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_OUT_OF_MEMORY and PLINTH_ERROR_DRIVER: the pool sleeps on.
+///         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_OUT_OF_MEMORY and PLINTH_ERROR_DRIVER: the pool stays asleep.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_wake(graph: plinth_graph_t) -> plinth_status_t {
     guard(|| graph::memory::wake(handle(graph)?))
 }
 
-/// Tells whether a graph's pool sleeps.
+/// Checks whether the memory of a graph's pool is released with plinth_graph_sleep.
 ///
 /// @param graph The graph, captured or being captured.
-/// @param asleep Out: whether it does.
+/// @param asleep Out: whether it is.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_is_asleep(graph: plinth_graph_t, asleep: *mut bool) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the answer.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let asleep = unsafe { Output::new(asleep, "asleep") }?;
         asleep.set(graph::memory::is_asleep(handle(graph)?)?);
         Ok(())
     })
 }
 
-/// Lets a graph keep its nodes after the end of the capture, for plinth_graph_debug_dump and plinth_graph_summary. To be
-/// called before that end.
+/// Makes a graph keep its nodes after the end of the capture, for plinth_graph_debug_dump and plinth_graph_summary.
+/// Call it before the capture ends.
 ///
 /// @param graph The graph.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE.
@@ -369,42 +387,45 @@ pub unsafe extern "C" fn plinth_graph_enable_debug_mode(graph: plinth_graph_t) -
     guard(|| graph::enable_debug_mode(handle(graph)?))
 }
 
-/// Draws a graph into a file in the language of Graphviz: `dot -Tsvg FILE` makes a picture of it. Can be called again, which
-/// torch's cannot.
+/// Writes a graph to a file in Graphviz format: `dot -Tsvg FILE` draws it. Can be called repeatedly, unlike torch's
+/// debug_dump.
 ///
-/// @param graph The graph, which kept its nodes.
-/// @param path The file, which is made anew.
+/// @param graph The graph, which must have kept its nodes.
+/// @param path The file. An existing file is replaced.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED;
 ///         PLINTH_ERROR_GRAPH_NOT_KEPT without PLINTH_GRAPH_KEEP_GRAPH and plinth_graph_enable_debug_mode;
-///         PLINTH_ERROR_DRIVER where the file cannot be written.
+///         PLINTH_ERROR_DRIVER if the file cannot be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_debug_dump(graph: plinth_graph_t, path: *const c_char) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a NUL-terminated text.
+        // SAFETY: the caller passes NULL or a NUL-terminated string.
         let path = unsafe { path_of(path, "path") }?;
         graph::draw::debug_dump(handle(graph)?, &path)
     })
 }
 
-/// Describes a graph's nodes, ready to be drawn: a line of names, then a line for each node, with tabs between its number,
-/// its layer (the length of the longest way to it), its place in the layer, its type, what it does, and the numbers of the
-/// nodes that it waits for, with commas between them.
+/// Describes the nodes of a graph in a table that suits a drawing.
 ///
-/// @param graph The graph, which kept its nodes.
-/// @param text Out: the text; the caller frees it with plinth_string_free.
+/// The table has a header line and a line for each node, with columns separated by tabs: the node's number, its layer
+/// (the length of the longest path to it), its position in the layer, its type, a description, and the numbers of the
+/// nodes on which it depends, separated by commas.
+///
+/// @param graph The graph, which must have kept its nodes.
+/// @param text Out: the text. The caller owns it and frees it with plinth_string_free.
 /// @return As plinth_graph_debug_dump.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_summary(graph: plinth_graph_t, text: *mut *mut c_char) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the text.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let text = unsafe { Output::new(text, "text") }?;
         text.set(owned_text(&graph::draw::summary(handle(graph)?)?)?);
         Ok(())
     })
 }
 
-/// Gives the CUgraph of a graph that kept its nodes, for the program's own calls of the driver: torch's raw_cuda_graph. It
-/// stays the library's, and lives until the graph is reset or destroyed.
+/// Gets the CUgraph of a graph that kept its nodes, for direct driver calls: torch's raw_cuda_graph.
+///
+/// It belongs to the library and is valid until the graph is reset or destroyed.
 ///
 /// @param graph The graph.
 /// @param native Out: the CUgraph.
@@ -413,16 +434,17 @@ pub unsafe extern "C" fn plinth_graph_summary(graph: plinth_graph_t, text: *mut 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_native(graph: plinth_graph_t, native: *mut *mut c_void) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the pointer.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let native = unsafe { Output::new(native, "native") }?;
         native.set(graph::native(handle(graph)?)?.handle() as *mut c_void);
         Ok(())
     })
 }
 
-/// Gives the CUgraphExec of a graph that is instantiated: torch's raw_cuda_graph_exec. It stays the library's, and lives
-/// until the graph is instantiated anew, reset or destroyed. Who launches it himself answers for its generators, which are
-/// not advanced, and for replays that overlap.
+/// Gets the CUgraphExec of an instantiated graph: torch's raw_cuda_graph_exec.
+///
+/// It belongs to the library and is valid until the graph is instantiated again, reset or destroyed. If you launch it
+/// directly, you must advance its generators and prevent overlapping replays.
 ///
 /// @param graph The graph.
 /// @param native Out: the CUgraphExec.
@@ -430,23 +452,26 @@ pub unsafe extern "C" fn plinth_graph_native(graph: plinth_graph_t, native: *mut
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_exec_native(graph: plinth_graph_t, native: *mut *mut c_void) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the pointer.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let native = unsafe { Output::new(native, "native") }?;
         native.set(graph::exec_native(handle(graph)?)?.handle() as *mut c_void);
         Ok(())
     })
 }
 
-/// Lets the replays of a graph from now on do what another graph does, without instantiating it: much cheaper, and possible
-/// where both have the same nodes and edges and differ in parameters. The graph has the other's memory and generators then,
-/// beside it. What its replays had before goes on to the end; the memory that was its own goes back behind that.
+/// Updates an instantiated graph, so that its later replays do the work of another graph.
+///
+/// An update is much cheaper than an instantiation. It is possible if both graphs have the same nodes and edges and
+/// differ only in parameters. Afterwards the graph uses the memory and the generators of the other graph, and shares
+/// them with it. Replays that were launched earlier finish unchanged; memory that only this graph used is released
+/// after them.
 ///
 /// @param graph The graph.
-/// @param other A graph of the same device that kept its nodes. It stays as it is.
+/// @param other A graph of the same device that kept its nodes. It does not change.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for the same
 ///         graph; PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_DEVICE_MISMATCH;
-///         PLINTH_ERROR_GRAPH_UPDATE_REFUSED, with the reason and the node in the message: the graph is as it was, and
-///         capturing it anew is the other way; PLINTH_ERROR_DRIVER.
+///         PLINTH_ERROR_GRAPH_UPDATE_REFUSED, with the reason and the node in the message: the graph is unchanged,
+///         and can be captured again instead; PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_update(graph: plinth_graph_t, other: plinth_graph_t) -> plinth_status_t {
     guard(|| {
@@ -458,10 +483,11 @@ pub unsafe extern "C" fn plinth_graph_update(graph: plinth_graph_t, other: plint
     })
 }
 
-/// As plinth_graph_update, to a CUgraph of the program's. The graph keeps its memory and its generators.
+/// Updates a graph from a CUgraph of the program, as plinth_graph_update does. The graph keeps its memory and its
+/// generators.
 ///
 /// @param graph The graph.
-/// @param native The CUgraph, which stays the program's.
+/// @param native The CUgraph, which still belongs to the program.
 /// @return As plinth_graph_update.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_update_native(graph: plinth_graph_t, native: *mut c_void) -> plinth_status_t {
@@ -476,8 +502,10 @@ pub unsafe extern "C" fn plinth_graph_update_native(graph: plinth_graph_t, nativ
     })
 }
 
-/// Copies a graph that kept its nodes. Both share their memory and their generators, which stay until both are gone, so
-/// their replays do not overlap. The copy keeps its nodes and is not instantiated.
+/// Copies a graph that kept its nodes.
+///
+/// Both graphs share their memory and generators, which stay alive until both graphs are reset or destroyed, so their
+/// replays do not overlap. The copy keeps its nodes and is not instantiated.
 ///
 /// @param graph The graph.
 /// @param copy Out: the copy. The caller owns it and destroys it with plinth_graph_destroy.
@@ -486,14 +514,14 @@ pub unsafe extern "C" fn plinth_graph_update_native(graph: plinth_graph_t, nativ
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_clone(graph: plinth_graph_t, copy: *mut plinth_graph_t) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the copy.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let copy = unsafe { Output::new(copy, "copy") }?;
         copy.set(to_c(graph::update::clone(handle(graph)?)?));
         Ok(())
     })
 }
 
-/// What plinth_graph_end must put back. Filled by plinth_graph_begin, and not to be changed.
+/// The state that plinth_graph_end restores. plinth_graph_begin fills it; do not change it.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 pub struct plinth_graph_context_t {
@@ -503,16 +531,18 @@ pub struct plinth_graph_context_t {
     pub streams: plinth_stream_context_t,
 }
 
-/// Begins a capture as a block of a program, as `with torch.cuda.graph(...)` does: waits for the stream's device, gives
-/// cached memory back, makes the stream and its device current, and begins to capture. plinth_graph_end ends the block.
+/// Begins a block that captures a graph, as `with torch.cuda.graph(...)` does. plinth_graph_end ends the block.
 ///
-/// @param graph The graph, which is new or was reset.
+/// The call waits for all work of the stream's device, releases cached memory as plinth_empty_cache does, makes the
+/// stream and its device current, and begins the capture.
+///
+/// @param graph The graph, which must be new or reset.
 /// @param pool As in plinth_graph_capture_begin.
-/// @param stream The stream; NULL for one that the library keeps for captures on the current device.
+/// @param stream The stream; NULL for a stream that the library keeps for captures on the current device.
 /// @param mode As in plinth_graph_capture_begin.
-/// @param context Out: what plinth_graph_end needs.
-/// @return As plinth_graph_capture_begin; PLINTH_ERROR_WOULD_SYNCHRONIZE. After an error the current stream and device are
-///         what they were.
+/// @param context Out: the state that plinth_graph_end needs.
+/// @return As plinth_graph_capture_begin; PLINTH_ERROR_WOULD_SYNCHRONIZE. After an error the current stream and
+///         device are unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_begin(
     graph: plinth_graph_t,
@@ -522,9 +552,9 @@ pub unsafe extern "C" fn plinth_graph_begin(
     context: *mut plinth_graph_context_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the context.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let output = unsafe { Output::new(context, "context") }?;
-        // SAFETY: the caller passes NULL or a name.
+        // SAFETY: the caller passes NULL or a pool id.
         let pool = unsafe { pool_of(pool) };
         let stream = (!stream.is_null()).then_some(stream as usize);
         let block = graph::context::begin(handle(graph)?, pool, stream, mode_of(mode)?)?;
@@ -533,14 +563,14 @@ pub unsafe extern "C" fn plinth_graph_begin(
     })
 }
 
-/// Ends what plinth_graph_begin began, in the thread that began it: ends the capture, and makes current what was current
-/// before, whatever comes of the capture.
+/// Ends a block that plinth_graph_begin began, in the same thread: ends the capture, and restores the previous
+/// current stream and device even if the capture fails.
 ///
-/// A block that failed is ended with its error: the capture is thrown away, the graph is new, and the call returns that
-/// error, with the message of the thread's last call if that was the one that failed with it.
+/// If a call in the block failed, pass its status: the capture is discarded, the graph is new, and this call returns
+/// that status. The message is that of the thread's last call if that call failed.
 ///
-/// @param context What plinth_graph_begin filled.
-/// @param body What the block came to: PLINTH_OK to keep the capture, or the status of the call that failed in it.
+/// @param context The state that plinth_graph_begin filled.
+/// @param body The result of the block: PLINTH_OK to keep the capture, or the status of the call that failed in it.
 /// @return `body`, unless that is PLINTH_OK; PLINTH_ERROR_NULL_POINTER; otherwise as plinth_graph_capture_end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_end(
@@ -555,7 +585,7 @@ pub unsafe extern "C" fn plinth_graph_end(
             return graph::context::end(block);
         }
         let error = guard::last_error(Status(body), "the body of a capture failed");
-        // The error that counts is the body's.
+        // The caller needs the error of the block, not of the cleanup.
         let _ = graph::context::cancel(block);
         Err(error)
     })

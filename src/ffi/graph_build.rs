@@ -17,15 +17,15 @@ use crate::{
 };
 use std::ffi::c_void;
 
-/// What C declares as `struct CUgraphNode_st`: the driver's node, never looked into.
+/// The type that C declares as `struct CUgraphNode_st`: the driver's node, which is opaque to the library.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 pub struct CUgraphNode_st {
     _private: [u8; 0],
 }
 
-/// A node of a graph: the same type as `cudaGraphNode_t` and `CUgraphNode`. It is looked up among the nodes of the graph that
-/// a call names, so that a wrong one is an error.
+/// A node of a graph: the same type as `cudaGraphNode_t` and `CUgraphNode`. Each call looks it up among the nodes of
+/// the graph that it names, so an invalid node is an error.
 #[allow(non_camel_case_types)]
 pub type plinth_graph_node_t = *mut CUgraphNode_st;
 
@@ -37,9 +37,9 @@ pub const PLINTH_GRAPH_NODE_MEMCPY: u32 = 1;
 pub const PLINTH_GRAPH_NODE_MEMSET: u32 = 2;
 /// A node that calls a function on the CPU.
 pub const PLINTH_GRAPH_NODE_HOST: u32 = 3;
-/// A node that is a graph of its own.
+/// A node that contains a child graph.
 pub const PLINTH_GRAPH_NODE_GRAPH: u32 = 4;
-/// A node that only waits for others.
+/// A node that does nothing but wait for its dependencies.
 pub const PLINTH_GRAPH_NODE_EMPTY: u32 = 5;
 /// A node that waits for an event.
 pub const PLINTH_GRAPH_NODE_WAIT_EVENT: u32 = 6;
@@ -48,21 +48,21 @@ pub const PLINTH_GRAPH_NODE_EVENT_RECORD: u32 = 7;
 /// A conditional node.
 pub const PLINTH_GRAPH_NODE_CONDITIONAL: u32 = 13;
 
-/// A launch of a kernel.
+/// The launch of a kernel.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 pub struct plinth_graph_kernel_t {
-    /// The kernel: a CUfunction, or a cudaFunction_t, which is the same. It must be loaded as long as the graph has it, in
-    /// the primary context of the graph's device.
+    /// The kernel: a CUfunction or a cudaFunction_t, which are the same. It must stay loaded as long as the graph
+    /// contains it, in the primary context of the graph's device.
     pub function: *mut c_void,
-    /// How many blocks, along each axis.
+    /// The number of blocks in the grid, along x, y and z.
     pub grid: [u32; 3],
-    /// How many threads a block has, along each axis.
+    /// The number of threads in a block, along x, y and z.
     pub block: [u32; 3],
-    /// Dynamic shared memory, in bytes a block.
+    /// Dynamic shared memory per block, in bytes.
     pub shared_bytes: u32,
-    /// The address of each parameter, in order; what they lead to is copied by the call. May be NULL for a kernel without
-    /// parameters.
+    /// An array with the address of each parameter, in order. The call copies the parameters. May be NULL for a
+    /// kernel without parameters.
     pub parameters: *mut *mut c_void,
 }
 
@@ -70,10 +70,10 @@ pub(super) fn node_to_c(node: GraphNode) -> plinth_graph_node_t {
     node.handle() as plinth_graph_node_t
 }
 
-/// The nodes that C lists.
+/// Returns the nodes that C lists.
 ///
 /// # Safety
-/// `dependencies` is NULL or leads to `count` nodes.
+/// `dependencies` is NULL or points to `count` nodes.
 pub(super) unsafe fn nodes_of(dependencies: *const plinth_graph_node_t, count: usize) -> Result<Vec<usize>> {
     if count == 0 {
         return Ok(Vec::new());
@@ -82,17 +82,20 @@ pub(super) unsafe fn nodes_of(dependencies: *const plinth_graph_node_t, count: u
         return Err(null("dependencies"));
     }
     if count > isize::MAX as usize / size_of::<plinth_graph_node_t>() {
-        return Err(Error::new(Status::INVALID_VALUE, format!("{count} dependencies are more than can be")));
+        return Err(Error::new(
+            Status::INVALID_VALUE,
+            format!("count is {count}: that many dependencies do not fit in the address space"),
+        ));
     }
-    // SAFETY: the pointer is not NULL, so the caller promises as many nodes.
+    // SAFETY: the pointer is not NULL, so the caller promises `count` nodes.
     let nodes = unsafe { std::slice::from_raw_parts(dependencies, count) };
     Ok(nodes.iter().map(|node| *node as usize).collect())
 }
 
-/// Adds what `make` makes to the graph behind a handle, and gives C the node.
+/// Calls `make` with the graph behind a handle and its dependencies, and returns the node to C.
 ///
 /// # Safety
-/// `node` is NULL or a place for a node; `dependencies` is NULL or leads to `count` nodes.
+/// `node` is NULL or valid for writes; `dependencies` is NULL or points to `count` nodes.
 pub(super) unsafe fn add_node(
     graph: plinth_graph_t,
     dependencies: *const plinth_graph_node_t,
@@ -121,10 +124,10 @@ pub(super) fn type_of(kind: NodeType) -> u32 {
     }
 }
 
-/// The launch that C describes.
+/// Returns the launch that C describes.
 ///
 /// # Safety
-/// `kernel` is NULL or leads to a launch, whose function is a live one and whose parameters are those that it takes.
+/// `kernel` is NULL or points to a launch with a live function and the parameters that the function takes.
 unsafe fn kernel_of<'a>(kernel: *const plinth_graph_kernel_t) -> Result<driver::KernelNode<'a>> {
     // SAFETY: the caller's promise.
     let kernel = unsafe { kernel.as_ref() }.ok_or_else(|| null("kernel"))?;
@@ -135,7 +138,7 @@ unsafe fn kernel_of<'a>(kernel: *const plinth_graph_kernel_t) -> Result<driver::
         if size.contains(&0) {
             return Err(Error::new(
                 Status::INVALID_VALUE,
-                format!("kernel->{name} is {} x {} x {}: none may be 0", size[0], size[1], size[2]),
+                format!("kernel->{name} is {} x {} x {}; each extent must be at least 1", size[0], size[1], size[2]),
             ));
         }
     }
@@ -152,47 +155,49 @@ unsafe fn kernel_of<'a>(kernel: *const plinth_graph_kernel_t) -> Result<driver::
     })
 }
 
-/// Creates a graph that is built by hand: it has no nodes yet, and they come by the plinth_graph_add_ functions. From then on
-/// it is as a captured one that was made with PLINTH_GRAPH_KEEP_GRAPH: plinth_graph_instantiate makes it ready,
-/// plinth_graph_replay launches it. A captured graph that kept its nodes can be added to in the same way.
+/// Creates a graph without nodes, to which the plinth_graph_add_ functions add nodes.
 ///
-/// The rules that hold for all functions that add a node:
-/// - The node waits for its dependencies, which are nodes of the same graph, each once. Nodes between which there is no way
-///   along dependencies may run at once.
-/// - What is added is in the replays after the next plinth_graph_instantiate, not in those before.
-/// - Memory that a node uses, and what its function is given, must stay valid as long as the graph, or what was instantiated of
-///   it, may run. Nodes do not allocate; the program does that before.
-/// - A node lives as long as its graph. It cannot be taken out again, but kernels, copies and fills can be switched off:
+/// The graph behaves like a captured graph that was created with PLINTH_GRAPH_KEEP_GRAPH: plinth_graph_instantiate
+/// instantiates it, plinth_graph_replay launches it. Nodes can be added to a captured graph that kept its nodes in
+/// the same way.
+///
+/// These rules hold for all functions that add a node:
+/// - The node waits for its dependencies, which are nodes of the same graph, without duplicates. Nodes that are not
+///   connected by a path of dependencies may run concurrently.
+/// - A new node takes part in replays after the next plinth_graph_instantiate, not in earlier ones.
+/// - Memory that a node uses, and the context of a host function, must stay valid as long as the graph or an
+///   instantiation of it may run. Nodes do not allocate memory; the program does so beforehand.
+/// - A node lives as long as its graph and cannot be removed, but kernel, copy and fill nodes can be disabled with
 ///   plinth_graph_node_set_enabled.
-/// - Thread-safe; calls with one graph follow one another.
+/// - Calls for one graph are serialized.
 ///
-/// @param device The device whose work the graph is; -1 for the current one.
+/// @param device The index of the device on which the graph runs; -1 for the current device.
 /// @param graph Out: the graph. The caller owns it and destroys it with plinth_graph_destroy.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_OUT_OF_MEMORY;
 ///         PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_create_empty(device: i32, graph: *mut plinth_graph_t) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the graph.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let graph = unsafe { Output::new(graph, "graph") }?;
         graph.set(to_c(build::create(device)?));
         Ok(())
     })
 }
 
-/// Adds a launch of a kernel to a graph.
+/// Adds a kernel node to a graph.
 ///
-/// @param graph The graph: made by plinth_graph_create_empty, captured with PLINTH_GRAPH_KEEP_GRAPH, or the body of a
-///        conditional node.
-/// @param dependencies The nodes that it waits for; may be NULL if there are none.
-/// @param count How many they are.
+/// @param graph The graph: created with plinth_graph_create_empty, captured with PLINTH_GRAPH_KEEP_GRAPH, or the body
+///        of a conditional node.
+/// @param dependencies The nodes for which the node waits; may be NULL if there are none.
+/// @param count The number of dependencies.
 /// @param kernel The launch.
 /// @param node Out: the node.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for something that is no graph, and for a
-///         dependency that is no node of it; PLINTH_ERROR_INVALID_VALUE for a dependency that is there twice, for a grid or a
-///         block of a size that the device does not have; PLINTH_ERROR_GRAPH_NOT_CAPTURED for a graph that is neither built
-///         nor captured; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_OUT_OF_MEMORY;
-///         PLINTH_ERROR_DRIVER.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for an invalid graph, and for a
+///         dependency that is not a node of it; PLINTH_ERROR_INVALID_VALUE for a duplicate dependency, and for a grid
+///         or block size that the device does not support; PLINTH_ERROR_GRAPH_NOT_CAPTURED for a graph that is
+///         neither built nor captured; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT;
+///         PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_add_kernel(
     graph: plinth_graph_t,
@@ -202,7 +207,7 @@ pub unsafe extern "C" fn plinth_graph_add_kernel(
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place, that many nodes, and a launch that is right.
+        // SAFETY: the caller passes NULL or a valid pointer for the node, `count` nodes, and a valid launch.
         unsafe {
             add_node(graph, dependencies, count, node, |graph, dependencies| {
                 build::add_kernel(graph, dependencies, &kernel_of(kernel)?)
@@ -211,16 +216,17 @@ pub unsafe extern "C" fn plinth_graph_add_kernel(
     })
 }
 
-/// Adds a copy to a graph, between memory of devices and of the CPU, as plinth_memcpy makes it.
+/// Adds a copy node to a graph, between device and CPU memory, as plinth_memcpy copies.
 ///
 /// @param graph As in plinth_graph_add_kernel.
-/// @param dependencies The nodes that it waits for; may be NULL if there are none.
-/// @param count How many they are.
-/// @param destination The first byte written.
-/// @param source The first byte read. It is read at each replay.
-/// @param bytes How many; not 0.
+/// @param dependencies The nodes for which the node waits; may be NULL if there are none.
+/// @param count The number of dependencies.
+/// @param destination The memory to write.
+/// @param source The memory to read, at each replay.
+/// @param bytes The number of bytes; not 0.
 /// @param node Out: the node.
-/// @return As plinth_graph_add_kernel; PLINTH_ERROR_INVALID_VALUE for 0 bytes, too, and for a range that is no memory.
+/// @return As plinth_graph_add_kernel; PLINTH_ERROR_INVALID_VALUE also for 0 bytes, and for an address range that is
+///         not memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_add_copy(
     graph: plinth_graph_t,
@@ -232,7 +238,7 @@ pub unsafe extern "C" fn plinth_graph_add_copy(
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place, that many nodes, and memory that stays valid.
+        // SAFETY: the caller passes NULL or a valid pointer for the node, `count` nodes, and memory that stays valid.
         unsafe {
             add_node(graph, dependencies, count, node, |graph, dependencies| {
                 build::add_copy(graph, dependencies, span(destination, bytes), span(source, bytes))
@@ -241,18 +247,18 @@ pub unsafe extern "C" fn plinth_graph_add_copy(
     })
 }
 
-/// Adds a fill of memory of a device to a graph.
+/// Adds a node to a graph that fills device memory.
 ///
 /// @param graph As in plinth_graph_add_kernel.
-/// @param dependencies The nodes that it waits for; may be NULL if there are none.
-/// @param count How many they are.
+/// @param dependencies The nodes for which the node waits; may be NULL if there are none.
+/// @param count The number of dependencies.
 /// @param pointer The first element, aligned to its size.
-/// @param value What each element becomes; of smaller elements the low bits.
+/// @param value The value of each element. Smaller elements use its low bits.
 /// @param element_size The size of an element: 1, 2 or 4 bytes.
-/// @param elements How many elements; not 0.
+/// @param elements The number of elements; not 0.
 /// @param node Out: the node.
-/// @return As plinth_graph_add_kernel; PLINTH_ERROR_INVALID_VALUE for another element_size, a pointer that is not aligned, 0
-///         elements, and for a range that is no memory of a device.
+/// @return As plinth_graph_add_kernel; PLINTH_ERROR_INVALID_VALUE also for another element_size, a misaligned
+///         pointer, 0 elements, and for an address range that is not device memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_add_fill(
     graph: plinth_graph_t,
@@ -268,10 +274,10 @@ pub unsafe extern "C" fn plinth_graph_add_fill(
         let bytes = elements.checked_mul(element_size).ok_or_else(|| {
             Error::new(
                 Status::INVALID_VALUE,
-                format!("{elements} elements of {element_size} bytes are more than there are addresses"),
+                format!("{elements} elements of {element_size} bytes do not fit in the address space"),
             )
         })?;
-        // SAFETY: the caller passes NULL or a place, that many nodes, and memory that stays valid.
+        // SAFETY: the caller passes NULL or a valid pointer for the node, `count` nodes, and memory that stays valid.
         unsafe {
             add_node(graph, dependencies, count, node, |graph, dependencies| {
                 build::add_fill(graph, dependencies, span(pointer, bytes), value, element_size)
@@ -280,12 +286,12 @@ pub unsafe extern "C" fn plinth_graph_add_fill(
     })
 }
 
-/// Adds a call of a function on the CPU to a graph. What depends on it waits for its return.
+/// Adds a node to a graph that calls a function on the CPU. Nodes that depend on it wait until the function returns.
 ///
 /// @param graph As in plinth_graph_add_kernel, but not the body of a conditional node.
-/// @param dependencies The nodes that it waits for; may be NULL if there are none.
-/// @param count How many they are.
-/// @param function The function; called at each replay, by a thread of the driver's.
+/// @param dependencies The nodes for which the node waits; may be NULL if there are none.
+/// @param count The number of dependencies.
+/// @param function The function. A thread of the driver calls it at each replay.
 /// @param context Passed to the function. The caller keeps it alive as long as the graph may run.
 /// @param node Out: the node.
 /// @return As plinth_graph_add_kernel.
@@ -300,7 +306,8 @@ pub unsafe extern "C" fn plinth_graph_add_host(
 ) -> plinth_status_t {
     guard(|| {
         let function = function.ok_or_else(|| null("function"))?;
-        // SAFETY: the caller passes NULL or a place, that many nodes, and a function that may be called with its context.
+        // SAFETY: the caller passes NULL or a valid pointer for the node, `count` nodes, and a function that may be
+        // called with its context.
         unsafe {
             add_node(graph, dependencies, count, node, |graph, dependencies| {
                 build::add_host(graph, dependencies, NodeFunction::new(function, context))
@@ -309,16 +316,18 @@ pub unsafe extern "C" fn plinth_graph_add_host(
     })
 }
 
-/// Adds a copy of another graph to a graph, as one node. The child may be changed or destroyed afterwards. Memory of the
-/// child's pool stays as long as either graph, and replays of the two, and of all other graphs of the pool, do not overlap.
+/// Adds a copy of another graph to a graph, as one node.
+///
+/// The child may be changed or destroyed afterwards. Memory of the child's pool stays allocated as long as either
+/// graph exists. Replays of the two graphs, and of all other graphs of the pool, do not overlap.
 ///
 /// @param graph As in plinth_graph_add_kernel.
-/// @param dependencies The nodes that it waits for; may be NULL if there are none.
-/// @param count How many they are.
-/// @param child The other graph, which kept its nodes and takes no random numbers.
+/// @param dependencies The nodes for which the node waits; may be NULL if there are none.
+/// @param count The number of dependencies.
+/// @param child The other graph, which must have kept its nodes and must not use random numbers.
 /// @param node Out: the node.
-/// @return As plinth_graph_add_kernel, for both graphs; PLINTH_ERROR_INVALID_VALUE for a child that takes random numbers;
-///         PLINTH_ERROR_DEVICE_MISMATCH; PLINTH_ERROR_NOT_SUPPORTED for a child with conditional nodes.
+/// @return As plinth_graph_add_kernel, for both graphs; PLINTH_ERROR_INVALID_VALUE for a child that uses random
+///         numbers; PLINTH_ERROR_DEVICE_MISMATCH; PLINTH_ERROR_NOT_SUPPORTED for a child with conditional nodes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_add_child(
     graph: plinth_graph_t,
@@ -331,7 +340,7 @@ pub unsafe extern "C" fn plinth_graph_add_child(
         if child.is_null() {
             return Err(null("child"));
         }
-        // SAFETY: the caller passes NULL or a place, and that many nodes.
+        // SAFETY: the caller passes NULL or a valid pointer for the node, and `count` nodes.
         unsafe {
             add_node(graph, dependencies, count, node, |graph, dependencies| {
                 build::add_child(graph, dependencies, child as u64)
@@ -340,11 +349,11 @@ pub unsafe extern "C" fn plinth_graph_add_child(
     })
 }
 
-/// Adds a node to a graph that does nothing but wait: a point that others can depend on.
+/// Adds an empty node to a graph, which only waits for its dependencies. Other nodes can depend on it.
 ///
 /// @param graph As in plinth_graph_add_kernel.
-/// @param dependencies The nodes that it waits for; may be NULL if there are none.
-/// @param count How many they are.
+/// @param dependencies The nodes for which the node waits; may be NULL if there are none.
+/// @param count The number of dependencies.
 /// @param node Out: the node.
 /// @return As plinth_graph_add_kernel.
 #[unsafe(no_mangle)]
@@ -355,21 +364,25 @@ pub unsafe extern "C" fn plinth_graph_add_empty(
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place, and that many nodes.
+        // SAFETY: the caller passes NULL or a valid pointer for the node, and `count` nodes.
         unsafe { add_node(graph, dependencies, count, node, build::add_empty) }
     })
 }
 
-/// Adds the recording of an event to a graph: each replay records it anew, and streams outside can wait for it, or ask for the
-/// time between two. Counts as recorded from this call on; before the first replay it is complete.
+/// Adds a node to a graph that records an event.
+///
+/// Each replay records the event again. Streams outside of the graph can wait for it, and the program can measure the
+/// time between two such events. The event counts as recorded from this call on; before the first replay it is
+/// complete.
 ///
 /// @param graph As in plinth_graph_add_kernel, but not the body of a conditional node.
-/// @param dependencies The nodes that it waits for; may be NULL if there are none.
-/// @param count How many they are.
-/// @param event The event, of the graph's device from now on. It must not be destroyed while the graph may run.
+/// @param dependencies The nodes for which the node waits; may be NULL if there are none.
+/// @param count The number of dependencies.
+/// @param event The event, which belongs to the graph's device from now on. Do not destroy it while the graph may
+///        run.
 /// @param node Out: the node.
-/// @return As plinth_graph_add_kernel; PLINTH_ERROR_INVALID_HANDLE for something that is no event;
-///         PLINTH_ERROR_DEVICE_MISMATCH for an event of another device.
+/// @return As plinth_graph_add_kernel; PLINTH_ERROR_INVALID_HANDLE for an invalid event; PLINTH_ERROR_DEVICE_MISMATCH
+///         for an event of another device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_add_event_record(
     graph: plinth_graph_t,
@@ -382,7 +395,7 @@ pub unsafe extern "C" fn plinth_graph_add_event_record(
         if event.is_null() {
             return Err(null("event"));
         }
-        // SAFETY: the caller passes NULL or a place, and that many nodes.
+        // SAFETY: the caller passes NULL or a valid pointer for the node, and `count` nodes.
         unsafe {
             add_node(graph, dependencies, count, node, |graph, dependencies| {
                 build::add_event_record(graph, dependencies, event as u64)
@@ -391,14 +404,15 @@ pub unsafe extern "C" fn plinth_graph_add_event_record(
     })
 }
 
-/// Adds a wait for an event to a graph: each replay waits for what the event recorded last before the replay.
+/// Adds a node to a graph that waits for an event: each replay waits for the last record of the event before the
+/// replay.
 ///
 /// @param graph As in plinth_graph_add_kernel, but not the body of a conditional node.
-/// @param dependencies The nodes that it waits for; may be NULL if there are none.
-/// @param count How many they are.
-/// @param event The event. It must not be destroyed while the graph may run.
+/// @param dependencies The nodes for which the node waits; may be NULL if there are none.
+/// @param count The number of dependencies.
+/// @param event The event. Do not destroy it while the graph may run.
 /// @param node Out: the node.
-/// @return As plinth_graph_add_kernel; PLINTH_ERROR_INVALID_HANDLE for something that is no event.
+/// @return As plinth_graph_add_kernel; PLINTH_ERROR_INVALID_HANDLE for an invalid event.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_add_event_wait(
     graph: plinth_graph_t,
@@ -411,7 +425,7 @@ pub unsafe extern "C" fn plinth_graph_add_event_wait(
         if event.is_null() {
             return Err(null("event"));
         }
-        // SAFETY: the caller passes NULL or a place, and that many nodes.
+        // SAFETY: the caller passes NULL or a valid pointer for the node, and `count` nodes.
         unsafe {
             add_node(graph, dependencies, count, node, |graph, dependencies| {
                 build::add_event_wait(graph, dependencies, event as u64)
@@ -420,14 +434,15 @@ pub unsafe extern "C" fn plinth_graph_add_event_wait(
     })
 }
 
-/// Makes a node of a graph wait for another one. Dependencies must not form a circle; plinth_graph_instantiate finds those.
+/// Makes a node of a graph wait for another one. Dependencies must not form a cycle; plinth_graph_instantiate detects
+/// cycles.
 ///
 /// @param graph As in plinth_graph_add_kernel.
-/// @param from The node that is waited for.
+/// @param from The node for which the other one waits.
 /// @param to The node that waits.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a node and itself,
-///         and for a dependency that is there already; PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING;
-///         PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_DRIVER.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE if both are
+///         the same node, and for a dependency that already exists; PLINTH_ERROR_GRAPH_NOT_CAPTURED;
+///         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_add_dependency(
     graph: plinth_graph_t,
@@ -437,13 +452,15 @@ pub unsafe extern "C" fn plinth_graph_add_dependency(
     guard(|| build::add_dependency(handle(graph)?, from as usize, to as usize))
 }
 
-/// Lists the nodes of a graph, without those of the graphs inside it, in an order of the driver's.
+/// Lists the nodes of a graph in the driver's order, without those of child graphs and bodies.
 ///
-/// @param graph The graph, which kept its nodes.
-/// @param nodes Out: the nodes; NULL to ask for the count only.
-/// @param count In: for how many there is room; out: how many there are. If they are more, only as many as fit are written.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for count; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED;
-///         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_DRIVER.
+/// @param graph The graph, which must have kept its nodes.
+/// @param nodes Out: the nodes; NULL to get only the count.
+/// @param count In: the number of elements of `nodes`. Out: the number of nodes. If there are more nodes than
+///        elements, only as many as fit are written.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for count; PLINTH_ERROR_INVALID_HANDLE;
+///         PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT;
+///         PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_nodes(
     graph: plinth_graph_t,
@@ -453,7 +470,7 @@ pub unsafe extern "C" fn plinth_graph_nodes(
     guard(|| {
         // SAFETY: the caller passes NULL or a count.
         let room = unsafe { count.as_ref() }.copied().ok_or_else(|| null("count"))?;
-        // SAFETY: the same pointer is for the result, too.
+        // SAFETY: the same pointer is valid for writes of the result.
         let count = unsafe { Output::new(count, "count") }?;
         let found = node::all(handle(graph)?)?;
         if !nodes.is_null() {
@@ -467,11 +484,11 @@ pub unsafe extern "C" fn plinth_graph_nodes(
     })
 }
 
-/// Tells what a node is.
+/// Gets the type of a node.
 ///
-/// @param graph The graph, which kept its nodes.
-/// @param node A node of it.
-/// @param node_type Out: one of PLINTH_GRAPH_NODE_..., or another number of CUDA's CUgraphNodeType.
+/// @param graph The graph, which must have kept its nodes.
+/// @param node A node of the graph.
+/// @param node_type Out: one of the PLINTH_GRAPH_NODE_ constants, or another value of CUDA's CUgraphNodeType.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED;
 ///         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
@@ -481,20 +498,21 @@ pub unsafe extern "C" fn plinth_graph_node_type(
     node_type: *mut u32,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the type.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let output = unsafe { Output::new(node_type, "type") }?;
         output.set(type_of(node::kind(handle(graph)?, node as usize)?));
         Ok(())
     })
 }
 
-/// Tells what a kernel's node launches.
+/// Gets the launch of a kernel node.
 ///
-/// @param graph The graph, which kept its nodes.
-/// @param node A node of it that launches a kernel.
-/// @param kernel Out: the launch. Its parameters are the graph's own and must not be written to; they are NULL where the
-///        program gave them packed into one buffer. The function is NULL where the driver has no CUfunction for it.
-/// @return As plinth_graph_node_type; PLINTH_ERROR_INVALID_VALUE for a node that is no kernel.
+/// @param graph The graph, which must have kept its nodes.
+/// @param node A kernel node of the graph.
+/// @param kernel Out: the launch. Its parameters belong to the graph and must not be written; they are NULL if the
+///        program passed them packed into one buffer. The function is NULL if the driver has no CUfunction for the
+///        kernel.
+/// @return As plinth_graph_node_type; PLINTH_ERROR_INVALID_VALUE for a node that is not a kernel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_node_kernel(
     graph: plinth_graph_t,
@@ -502,7 +520,7 @@ pub unsafe extern "C" fn plinth_graph_node_kernel(
     kernel: *mut plinth_graph_kernel_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the launch.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let output = unsafe { Output::new(kernel, "kernel") }?;
         let view = node::kernel(handle(graph)?, node as usize)?;
         output.set(plinth_graph_kernel_t {
@@ -516,15 +534,16 @@ pub unsafe extern "C" fn plinth_graph_node_kernel(
     })
 }
 
-/// Gives a kernel of an instantiated graph another launch, in the replays from now on; those that run are not changed, nor
-/// is what plinth_graph_instantiate will make of the graph next.
+/// Changes the launch of a kernel node of an instantiated graph.
 ///
-/// @param graph The graph, which kept its nodes and is instantiated.
-/// @param node A node of it that launches a kernel. It had to be there when the graph was instantiated.
+/// The change applies to later replays. It does not affect running replays, or the next plinth_graph_instantiate.
+///
+/// @param graph The graph, which must have kept its nodes and be instantiated.
+/// @param node A kernel node of the graph, which must have existed when the graph was instantiated.
 /// @param kernel The launch, of a kernel of the same device.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a node that is no
-///         kernel or came later, for a launch that cannot be, and for the body of a conditional node;
-///         PLINTH_ERROR_GRAPH_NOT_CAPTURED for a graph that is not instantiated, too; PLINTH_ERROR_GRAPH_CAPTURING;
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a node
+///         that is not a kernel or was added later, for an invalid launch, and for the body of a conditional node;
+///         PLINTH_ERROR_GRAPH_NOT_CAPTURED, also for a graph that is not instantiated; PLINTH_ERROR_GRAPH_CAPTURING;
 ///         PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_set_kernel(
@@ -533,21 +552,22 @@ pub unsafe extern "C" fn plinth_graph_set_kernel(
     kernel: *const plinth_graph_kernel_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a launch that is right.
+        // SAFETY: the caller passes NULL or a valid launch.
         let kernel = unsafe { kernel_of(kernel) }?;
         node::set_kernel(handle(graph)?, node as usize, &kernel)
     })
 }
 
-/// Switches a kernel, copy or fill of an instantiated graph off or on, in the replays from now on. What waits for it waits
-/// for its dependencies then. plinth_graph_instantiate makes all nodes anew, switched on. With a last node that is switched
-/// off, driver 580 (CUDA 13.0) may tell of the end of a replay before the nodes in front of it are done: let another node
-/// come after it.
+/// Enables or disables a kernel, copy or fill node of an instantiated graph for later replays.
 ///
-/// @param graph The graph, which kept its nodes and is instantiated.
-/// @param node A node of it that is a kernel, a copy or a fill. It had to be there when the graph was instantiated.
-/// @param enabled Whether it is to be carried out.
-/// @return As plinth_graph_set_kernel, for a node that is none of the three.
+/// Nodes that depend on a disabled node wait for that node's dependencies. plinth_graph_instantiate enables all nodes
+/// again. If the last node of a graph is disabled, driver 580 (CUDA 13.0) may report the end of a replay before the
+/// nodes that precede it are done: add another node after it.
+///
+/// @param graph The graph, which must have kept its nodes and be instantiated.
+/// @param node A kernel, copy or fill node of the graph, which must have existed when the graph was instantiated.
+/// @param enabled Whether replays execute the node.
+/// @return As plinth_graph_set_kernel; PLINTH_ERROR_INVALID_VALUE for a node of another type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_node_set_enabled(
     graph: plinth_graph_t,
@@ -557,9 +577,9 @@ pub unsafe extern "C" fn plinth_graph_node_set_enabled(
     guard(|| node::set_enabled(handle(graph)?, node as usize, enabled))
 }
 
-/// Tells whether a kernel, copy or fill of an instantiated graph is switched on.
+/// Gets whether a kernel, copy or fill node of an instantiated graph is enabled.
 ///
-/// @param graph The graph, which kept its nodes and is instantiated.
+/// @param graph The graph, which must have kept its nodes and be instantiated.
 /// @param node As in plinth_graph_node_set_enabled.
 /// @param enabled Out: whether it is.
 /// @return As plinth_graph_node_set_enabled.
@@ -570,7 +590,7 @@ pub unsafe extern "C" fn plinth_graph_node_enabled(
     enabled: *mut bool,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the answer.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let enabled = unsafe { Output::new(enabled, "enabled") }?;
         enabled.set(node::is_enabled(handle(graph)?, node as usize)?);
         Ok(())

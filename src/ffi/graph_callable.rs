@@ -17,13 +17,16 @@ use crate::{
 };
 use std::ffi::c_void;
 
-/// How often torch runs a callable before it captures it.
+/// The number of times that torch runs a callable before it captures it.
 pub const PLINTH_CALLABLE_WARMUPS: u32 = 3;
-/// How often torch does where gradients are averaged over processes (DistributedDataParallel).
+/// The number of times that torch runs a callable before it captures it if gradients are averaged over processes
+/// (DistributedDataParallel).
 pub const PLINTH_CALLABLE_WARMUPS_DDP: u32 = 11;
 
-/// A function of the program's that was captured. Opaque, and checked: a handle that was destroyed, is of another kind, or
-/// never was one is answered with PLINTH_ERROR_INVALID_HANDLE.
+/// A function of the program that was captured as a graph.
+///
+/// The handle is opaque and checked: calls return PLINTH_ERROR_INVALID_HANDLE for a handle that was destroyed, that
+/// is of another kind, or that never was a handle.
 #[allow(non_camel_case_types)]
 pub struct plinth_graphed_callable {
     _private: [u8; 0],
@@ -33,11 +36,13 @@ pub struct plinth_graphed_callable {
 #[allow(non_camel_case_types)]
 pub type plinth_graphed_callable_t = *mut plinth_graphed_callable;
 
-/// A pass of a callable: gives work to the stream, which is current, that reads the inputs and writes the outputs. It is
-/// called only while plinth_make_graphed_callables runs: a few times for warming up, then once to be captured, when it must
-/// do what it will do at each call, without waiting for the device. What it allocates from the caching allocator in between
-/// comes from the graphs' pool. It must not unwind or throw. Anything but PLINTH_OK ends plinth_make_graphed_callables with
-/// that status.
+/// The forward or backward pass of a callable. It adds work to the stream, which is the current one, that reads the
+/// inputs and writes the outputs.
+///
+/// plinth_make_graphed_callables calls it a few times to warm up, then once to capture it; it is not called later.
+/// During the capture it must do what each call of the graphed callable shall do, and must not wait for the device.
+/// Memory that it allocates from the caching allocator during the capture comes from the graphs' pool. It must not
+/// unwind or throw. If it does not return PLINTH_OK, plinth_make_graphed_callables fails with its status.
 #[allow(non_camel_case_types)]
 pub type plinth_callable_fn = Option<
     unsafe extern "C" fn(
@@ -50,29 +55,30 @@ pub type plinth_callable_fn = Option<
     ) -> plinth_status_t,
 >;
 
-/// A function of the program's, and what it is captured with.
+/// A function of the program, and the tensors with which it is captured.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 pub struct plinth_callable_t {
-    /// From the inputs to the outputs.
+    /// Computes the outputs from the inputs.
     pub forward: plinth_callable_fn,
-    /// From the gradients of the outputs to those of the inputs; NULL if there is none. What it needs of the forward pass
-    /// that one must leave where both know.
+    /// Computes the gradients of the inputs from those of the outputs; NULL if there is no backward pass. The forward
+    /// pass must store the values that the backward pass needs where both can find them.
     pub backward: plinth_callable_fn,
-    /// Passed to both.
+    /// Passed to both functions.
     pub context: *mut c_void,
-    /// The inputs that are captured. Their memory stays the program's, and valid until the callable is destroyed: a call
-    /// copies other inputs there. Each fills one piece of memory.
+    /// The inputs of the capture. Their memory belongs to the program and must stay valid until the callable is
+    /// destroyed: a call copies other inputs there. Each input must be dense: its elements fill one contiguous range
+    /// of memory.
     pub inputs: *const DLTensor,
-    /// How many inputs.
+    /// The number of inputs.
     pub input_count: usize,
-    /// What the outputs are: device, type and shape. Data and strides are not looked at: the library allocates outputs in the
-    /// graphs' pool, with their elements side by side.
+    /// Descriptions of the outputs: device, type and shape. Data and strides are ignored: the library allocates
+    /// contiguous outputs in the graphs' pool.
     pub outputs: *const DLTensor,
-    /// How many outputs.
+    /// The number of outputs.
     pub output_count: usize,
-    /// For each input whether the backward pass gives its gradient; NULL if it does for all. A gradient that it does not
-    /// give has NULL for data.
+    /// For each input, whether the backward pass computes its gradient; NULL if it does for all inputs. The DLTensor
+    /// of a gradient that is not computed has NULL data.
     pub differentiable: *const bool,
 }
 
@@ -80,10 +86,10 @@ fn handle(callable: plinth_graphed_callable_t) -> Result<u64> {
     if callable.is_null() { Err(null("callable")) } else { Ok(callable as u64) }
 }
 
-/// Tensors that C lists.
+/// Returns the tensors that C lists.
 ///
 /// # Safety
-/// `list` is NULL or leads to `count` tensors, each as [`tensor`] asks.
+/// `list` is NULL or points to `count` tensors, each as [`tensor`] requires.
 unsafe fn tensors(list: *const DLTensor, count: usize, name: &str) -> Result<Vec<Tensor>> {
     if count > 0 && list.is_null() {
         return Err(null(name));
@@ -92,7 +98,7 @@ unsafe fn tensors(list: *const DLTensor, count: usize, name: &str) -> Result<Vec
     (0..count).map(|index| unsafe { tensor(list.add(index), &format!("{name}[{index}]")) }).collect()
 }
 
-/// A pass as the core calls it.
+/// Wraps a pass of the program in a closure for the core.
 fn pass(
     function: unsafe extern "C" fn(
         *mut c_void,
@@ -109,21 +115,21 @@ fn pass(
         let inputs: Vec<DLTensor> = inputs.iter().map(tensor_to_c).collect();
         let mut outputs: Vec<DLTensor> = outputs.iter().map(tensor_to_c).collect();
         let (given, written) = (inputs.as_ptr(), outputs.as_mut_ptr());
-        // SAFETY: the caller of plinth_make_graphed_callables promises that the function may be called so; the lists live until
-        // it has returned.
+        // SAFETY: the caller of plinth_make_graphed_callables promises that the function may be called so; the lists
+        // live until it has returned.
         let status =
             unsafe { function(context, given, inputs.len(), written, outputs.len(), stream as plinth_stream_t) };
         if status == PLINTH_OK {
             return Ok(());
         }
-        let otherwise = format!("it returned {status}");
+        let otherwise = format!("the function returned status {status}");
         Err(guard::last_error(Status(status), &otherwise).context(format_args!("the {what} pass failed")))
     }
 }
 
 type OwnPass = Box<dyn Fn(&[Tensor], &[Tensor], usize) -> Result<()>>;
 
-/// A callable with what the core needs kept alive beside it.
+/// A callable that is converted from C. It owns the closures that the core calls.
 struct Described {
     forward: OwnPass,
     backward: Option<OwnPass>,
@@ -132,8 +138,10 @@ struct Described {
     outputs: Vec<Tensor>,
 }
 
+/// Converts a callable from C.
+///
 /// # Safety
-/// The description is one as plinth_callable_t's comments say.
+/// The description is valid as the comments of plinth_callable_t require.
 unsafe fn describe(callable: &plinth_callable_t) -> Result<Described> {
     let context = callable.context;
     let forward = callable.forward.ok_or_else(|| null("forward"))?;
@@ -144,13 +152,13 @@ unsafe fn describe(callable: &plinth_callable_t) -> Result<Described> {
     }
     let mut outputs = Vec::with_capacity(callable.output_count.min(1024));
     for index in 0..callable.output_count {
-        // SAFETY: the caller promises that many outputs.
+        // SAFETY: the caller promises `output_count` outputs.
         outputs.push(unsafe { described(callable.outputs.add(index), &format!("outputs[{index}]")) }?);
     }
     let differentiable = if callable.differentiable.is_null() {
         vec![true; inputs.len()]
     } else {
-        // SAFETY: it is not NULL, so the caller promises an answer for each input. Any byte but 0 is a yes.
+        // SAFETY: it is not NULL, so the caller promises a bool for each input. Any byte other than 0 means true.
         (0..inputs.len()).map(|index| unsafe { callable.differentiable.cast::<u8>().add(index).read() } != 0).collect()
     };
     Ok(Described {
@@ -162,25 +170,29 @@ unsafe fn describe(callable: &plinth_callable_t) -> Result<Described> {
     })
 }
 
-/// Captures functions of the program's as graphs: torch.cuda.make_graphed_callables. Each is run `warmup_count` times in a
-/// stream of its own, forward and backward. Then all forward passes are captured in their order, and all backward passes in the
-/// reverse order, in one pool: so they must be called in that order, too, as one step of a training calls them. The device is
-/// waited for before and after warming up, and before each capture.
+/// Captures functions of the program as graphs: torch.cuda.make_graphed_callables.
 ///
-/// The graphs reuse each other's memory: what one leaves in its outputs is good until the graphs before it in that order are
-/// called again. Their calls never overlap; in another stream than the last one they wait for it.
+/// Each function runs `warmup_count` times, forward and backward, in a stream other than the current one. Then all
+/// forward passes are captured in order, and all backward passes in reverse order, in one pool. The graphed callables
+/// must therefore be called in that order, as in a training step. The call synchronizes the device before and after
+/// the warm-up, and before each capture.
+///
+/// The graphs reuse each other's memory: the outputs of a graph are valid until the graphs before it in that order
+/// are called again. Their calls never overlap; a call in another stream than the last one waits for the last one.
 ///
 /// @param callables The functions, all of the current device.
-/// @param count How many; not 0.
+/// @param count The number of functions; not 0.
 /// @param pool The pool, as in plinth_graph_capture_begin; NULL for a new one.
-/// @param warmup_count How often each is run before; torch's default is PLINTH_CALLABLE_WARMUPS. 1000 at most.
-/// @param graphed Out: a callable for each, in their order. The caller owns them and destroys each with
-///        plinth_graphed_callable_destroy.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a count of 0, for more warm-ups, and for a
-///         tensor that is malformed, or an input that does not fill one piece of memory; PLINTH_ERROR_DEVICE_MISMATCH for a
-///         tensor of another device; what a pass returned, with the message of its last call; PLINTH_ERROR_GRAPH_EMPTY for a
-///         pass that gives the device nothing to do; PLINTH_ERROR_CAPTURE_FORBIDS where the current stream captures; those of
-///         plinth_graph_begin and plinth_graph_end. After an error nothing is left of any of them.
+/// @param warmup_count The number of warm-up runs of each function, at most 1000; torch's default is
+///        PLINTH_CALLABLE_WARMUPS.
+/// @param graphed Out: a graphed callable for each function, in the same order. The caller owns them and destroys
+///        each with plinth_graphed_callable_destroy.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a count of 0, for too many warm-up
+///         runs, for a malformed tensor, and for an input that is not dense; PLINTH_ERROR_DEVICE_MISMATCH for a
+///         tensor of another device; the status that a pass returned, with the message of the pass's last call;
+///         PLINTH_ERROR_GRAPH_EMPTY for a pass that adds no work; PLINTH_ERROR_CAPTURE_FORBIDS if the current stream
+///         captures; the errors of plinth_graph_begin and plinth_graph_end. After an error no graphed callable
+///         exists.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_make_graphed_callables(
     callables: *const plinth_callable_t,
@@ -202,7 +214,7 @@ pub unsafe extern "C" fn plinth_make_graphed_callables(
             let described = unsafe { describe(&*callables.add(index)) };
             all.push(described.context(|| format!("callables[{index}]"))?);
         }
-        // SAFETY: the caller passes NULL or a name.
+        // SAFETY: the caller passes NULL or a pool id.
         let pool = unsafe { pool_of(pool) };
         let all: Vec<Callable> = all
             .iter()
@@ -223,12 +235,13 @@ pub unsafe extern "C" fn plinth_make_graphed_callables(
     })
 }
 
-/// Tensors for C to be written to `list` when the call has succeeded.
+/// Checks the size of the caller's list and converts the tensors for C. The caller of this function writes them to
+/// `list` after the call has succeeded.
 fn collect(found: &[Tensor], list: *mut DLTensor, count: usize, name: &str) -> Result<Vec<DLTensor>> {
     if count != found.len() {
         return Err(Error::new(
             Status::INVALID_VALUE,
-            format!("there is room for {count} {name}, and there are {}", found.len()),
+            format!("there is room for {count} {name}; the callable has {}", found.len()),
         ));
     }
     if list.is_null() && count > 0 {
@@ -237,8 +250,10 @@ fn collect(found: &[Tensor], list: *mut DLTensor, count: usize, name: &str) -> R
     Ok(found.iter().map(tensor_to_c).collect())
 }
 
+/// Writes tensors to C's list.
+///
 /// # Safety
-/// `list` has room for as many tensors.
+/// `list` has room for that many tensors.
 unsafe fn write(tensors: Vec<DLTensor>, list: *mut DLTensor) {
     for (index, tensor) in tensors.into_iter().enumerate() {
         // SAFETY: the caller has room for that many, and this is one of them.
@@ -246,20 +261,23 @@ unsafe fn write(tensors: Vec<DLTensor>, list: *mut DLTensor) {
     }
 }
 
-/// Calls a graphed callable in the current stream of its device: copies each input whose data is not that of the captured one,
-/// and replays. Returns before that is done. The outputs are at the same addresses at each call, and the next call of this or
-/// another callable of the pool writes there. A program that writes its inputs to where they were captured saves the copies.
-/// Thread-safe; calls of one callable follow one another.
+/// Calls a graphed callable in the current stream of its device.
+///
+/// The call copies each input whose data pointer differs from that of the captured one, replays the graph, and
+/// returns before the work is done. The outputs have the same addresses at each call. The next call of this or
+/// another callable of the pool overwrites them. A program that writes its inputs directly to the captured memory
+/// avoids the copies. Calls of one callable are serialized.
 ///
 /// @param callable The callable.
-/// @param inputs The inputs: each of the device, type, shape and strides of the captured one.
-/// @param input_count How many; as many as were captured.
-/// @param outputs Out: the outputs. Their memory, shapes and strides are the library's until the callable is reset or destroyed.
-/// @param output_count How many; as many as were described.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for other counts, and
-///         for an input of another type, shape or order in memory; PLINTH_ERROR_DEVICE_MISMATCH;
-///         PLINTH_ERROR_GRAPH_NOT_CAPTURED for a callable that was reset; PLINTH_ERROR_CAPTURE_FORBIDS where the current
-///         stream captures; those of plinth_graph_replay.
+/// @param inputs The inputs, each with the device, type, shape and strides of the captured one.
+/// @param input_count The number of inputs; must equal the captured number.
+/// @param outputs Out: the outputs. Their memory, shapes and strides belong to the library and are valid until the
+///        callable is reset or destroyed.
+/// @param output_count The number of outputs; must equal the described number.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for other
+///         counts, and for an input of another type, shape or memory layout; PLINTH_ERROR_DEVICE_MISMATCH;
+///         PLINTH_ERROR_GRAPH_NOT_CAPTURED for a callable that was reset; PLINTH_ERROR_CAPTURE_FORBIDS if the current
+///         stream captures; the errors of plinth_graph_replay.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graphed_callable_call(
     callable: plinth_graphed_callable_t,
@@ -270,7 +288,7 @@ pub unsafe extern "C" fn plinth_graphed_callable_call(
 ) -> plinth_status_t {
     guard(|| {
         let callable = handle(callable)?;
-        // SAFETY: the caller passes NULL or that many tensors, and NULL or room for as many.
+        // SAFETY: the caller passes NULL or arrays with the passed numbers of elements.
         unsafe {
             let inputs = tensors(inputs, input_count, "inputs")?;
             let mut given = Vec::new();
@@ -284,17 +302,18 @@ pub unsafe extern "C" fn plinth_graphed_callable_call(
     })
 }
 
-/// Calls the backward pass of a graphed callable in the same way, once after each call of the forward pass, whose results it uses
-/// up.
+/// Calls the backward pass of a graphed callable, in the same way as plinth_graphed_callable_call.
 ///
-/// @param callable The callable, which was made with a backward pass.
-/// @param output_gradients The gradients of the outputs, with their elements side by side.
-/// @param output_count How many; as many as there are outputs.
-/// @param input_gradients Out: the gradients of the inputs; data is NULL for those that are not differentiable. The rest as for
-///        the outputs of plinth_graphed_callable_call.
-/// @param input_count How many; as many as there are inputs.
-/// @return As plinth_graphed_callable_call; PLINTH_ERROR_INVALID_VALUE for a callable without a backward pass, and where no
-///         forward pass came before, or since the last backward pass.
+/// Call it at most once after each call of the forward pass: it consumes the results of the forward pass.
+///
+/// @param callable The callable, which must have a backward pass.
+/// @param output_gradients The gradients of the outputs; contiguous.
+/// @param output_count The number of output gradients; must equal the number of outputs.
+/// @param input_gradients Out: the gradients of the inputs; data is NULL for inputs that are not differentiable.
+///        Ownership and validity are those of the outputs of plinth_graphed_callable_call.
+/// @param input_count The number of input gradients; must equal the number of inputs.
+/// @return As plinth_graphed_callable_call; PLINTH_ERROR_INVALID_VALUE for a callable without a backward pass, and if
+///         the forward pass was not called since the last backward pass.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graphed_callable_backward(
     callable: plinth_graphed_callable_t,
@@ -305,7 +324,7 @@ pub unsafe extern "C" fn plinth_graphed_callable_backward(
 ) -> plinth_status_t {
     guard(|| {
         let callable = handle(callable)?;
-        // SAFETY: the caller passes NULL or that many tensors, and NULL or room for as many.
+        // SAFETY: the caller passes NULL or arrays with the passed numbers of elements.
         unsafe {
             let gradients = tensors(output_gradients, output_count, "output_gradients")?;
             let mut given = Vec::new();
@@ -319,36 +338,40 @@ pub unsafe extern "C" fn plinth_graphed_callable_backward(
     })
 }
 
-/// Tells the pool that a graphed callable shares with those that were made with it, and that other graphs can share.
+/// Gets the pool of a graphed callable. All callables of one plinth_make_graphed_callables share it, and other graphs
+/// can share it too.
 ///
 /// @param callable The callable.
-/// @param pool Out: its name.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED for one that was
-///         reset.
+/// @param pool Out: the pool id.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED for a
+///         callable that was reset.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graphed_callable_pool(
     callable: plinth_graphed_callable_t,
     pool: *mut plinth_pool_id_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the name.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let pool = unsafe { Output::new(pool, "pool") }?;
         pool.set(name_of(callable::pool(handle(callable)?)?));
         Ok(())
     })
 }
 
-/// Gives up the graphs of a callable, and its outputs. What runs finishes. Does nothing to one that was reset.
+/// Releases the graphs and the outputs of a callable. Running work finishes. Does nothing for a callable that was
+/// reset.
 ///
 /// @param callable The callable.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER: the call can be made again.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER: the call can be
+///         repeated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graphed_callable_reset(callable: plinth_graphed_callable_t) -> plinth_status_t {
     guard(|| callable::reset(handle(callable)?))
 }
 
-/// Destroys a graphed callable, as plinth_graphed_callable_reset leaves it. It must not be destroyed while another thread is in a
-/// call with it.
+/// Resets a graphed callable, as plinth_graphed_callable_reset does, and destroys its handle.
+///
+/// Do not destroy a callable while another thread is in a call with it.
 ///
 /// @param callable The callable; NULL does nothing.
 /// @return As plinth_graphed_callable_reset.

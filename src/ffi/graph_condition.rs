@@ -16,25 +16,28 @@ use crate::{
 };
 use std::ffi::c_void;
 
-/// A condition: the same value as a `cudaGraphConditionalHandle`, which kernels of the program's give to
-/// `cudaGraphSetConditional(condition, value)`. It is looked up before it is used, so that a wrong one is an error.
+/// A condition: the same value as a `cudaGraphConditionalHandle`, which the program's kernels pass to
+/// `cudaGraphSetConditional(condition, value)`. Each call looks it up before use, so an invalid condition is an
+/// error.
 #[allow(non_camel_case_types)]
 pub type plinth_graph_condition_t = u64;
 
-/// The most bodies of one node.
+/// The maximum number of bodies of one node.
 const MOST_BODIES: usize = 1 << 12;
 
-/// Makes a condition for one conditional node of a graph, or of a body inside it: a 32-bit value on the device, which kernels
-/// in the graph set, and which the node asks when the graph gets to it. The condition must be used in a node before the graph
-/// is instantiated, and lives as long as the graph.
+/// Creates a condition for one conditional node of a graph, or of a body inside it.
 ///
-/// @param graph The graph: made by plinth_graph_create_empty, captured with PLINTH_GRAPH_KEEP_GRAPH, or the body of a
-///        conditional node.
-/// @param default_value What each replay of the graph begins with.
+/// A condition is a 32-bit value on the device. Kernels in the graph set it, and the node reads it when the replay
+/// reaches the node. The condition must be used in a node before the graph is instantiated. It lives as long as the
+/// graph.
+///
+/// @param graph The graph: created with plinth_graph_create_empty, captured with PLINTH_GRAPH_KEEP_GRAPH, or the body
+///        of a conditional node.
+/// @param default_value The value of the condition at the start of each replay.
 /// @param condition Out: the condition.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED;
-///         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_NOT_SUPPORTED with a driver older than
-///         CUDA 12.4; PLINTH_ERROR_DRIVER.
+///         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_NOT_SUPPORTED with a driver older
+///         than CUDA 12.4; PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_condition_create(
     graph: plinth_graph_t,
@@ -42,17 +45,17 @@ pub unsafe extern "C" fn plinth_graph_condition_create(
     condition: *mut plinth_graph_condition_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the condition.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let condition = unsafe { Output::new(condition, "condition") }?;
         condition.set(condition::create(handle(graph)?, default_value)?);
         Ok(())
     })
 }
 
-/// Adds a conditional node, and gives its bodies.
+/// Adds a conditional node, and returns it and its bodies to C.
 ///
 /// # Safety
-/// `dependencies` is NULL or leads to `count` nodes.
+/// `dependencies` is NULL or points to `count` nodes.
 unsafe fn add<const N: usize>(
     graph: plinth_graph_t,
     dependencies: *const plinth_graph_node_t,
@@ -70,30 +73,33 @@ unsafe fn add<const N: usize>(
     Ok(())
 }
 
-/// Adds a node to a graph whose body is carried out if the condition is not 0 when the graph gets there.
+/// Adds a conditional node to a graph whose body runs if the condition is not 0 when the replay reaches the node.
 ///
-/// The rules that hold for the bodies of all conditional nodes:
-/// - A body is a graph, empty at first. It is filled with the plinth_graph_add_ functions, or by capturing into it: with
-///   plinth_graph_capture_begin or plinth_graph_begin, and the end of those. A capture adds to what is there, behind it.
-///   Memory that it allocates belongs to the graph around it. Random numbers cannot be taken in it.
-/// - It has kernels, copies and fills of device memory, empty nodes, child graphs and conditional nodes, all of one device.
-/// - It belongs to the graph around it: it is not instantiated, replayed, reset or destroyed for itself
-///   (PLINTH_ERROR_INVALID_VALUE), and its handle ends when that graph is reset or destroyed. plinth_graph_reset of a body that
-///   is being captured throws the capture away.
-/// - It can be filled until the graph around it is instantiated. Graphs with conditional nodes cannot be copied, added as
-///   children, or timed node by node.
+/// These rules hold for the bodies of all conditional nodes:
+/// - A body is a graph that is empty at first. It is filled with the plinth_graph_add_ functions, or by a capture
+///   into it with plinth_graph_capture_begin or plinth_graph_begin and the functions that end them. A capture adds
+///   its nodes after the existing ones. Memory that is allocated in it belongs to the enclosing graph. Random numbers
+///   cannot be used in it.
+/// - It can contain kernels, copies and fills of device memory, empty nodes, child graphs and conditional nodes, all
+///   of one device.
+/// - It belongs to the enclosing graph: it cannot be instantiated, replayed, reset or destroyed by itself
+///   (PLINTH_ERROR_INVALID_VALUE), and its handle becomes invalid when the enclosing graph is reset or destroyed.
+///   plinth_graph_reset of a body that is being captured discards the capture.
+/// - It can be filled until the enclosing graph is instantiated. Graphs with conditional nodes cannot be copied or
+///   added as children, and their nodes cannot be measured with plinth_graph_node_times.
 ///
 /// @param graph As in plinth_graph_condition_create.
-/// @param dependencies The nodes that it waits for; may be NULL if there are none.
-/// @param count How many they are.
-/// @param condition A condition of the graph, or of one around it, that no other node asks.
+/// @param dependencies The nodes for which the node waits; may be NULL if there are none.
+/// @param count The number of dependencies.
+/// @param condition A condition of the graph, or of an enclosing graph, that no other node uses.
 /// @param body Out: the body.
 /// @param node Out: the node.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for something that is no graph or no condition,
-///         and for a dependency that is no node of the graph; PLINTH_ERROR_INVALID_VALUE for a condition that another node
-///         asks, or of another graph, and for a dependency that is there twice; PLINTH_ERROR_GRAPH_NOT_CAPTURED;
-///         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_NOT_SUPPORTED with a driver older than
-///         CUDA 12.4; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_DRIVER.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for an invalid graph or condition, and
+///         for a dependency that is not a node of the graph; PLINTH_ERROR_INVALID_VALUE for a condition that another
+///         node uses or that belongs to another graph, and for a duplicate dependency;
+///         PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT;
+///         PLINTH_ERROR_NOT_SUPPORTED with a driver older than CUDA 12.4; PLINTH_ERROR_OUT_OF_MEMORY;
+///         PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_add_if(
     graph: plinth_graph_t,
@@ -104,7 +110,7 @@ pub unsafe extern "C" fn plinth_graph_add_if(
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or places for both, and NULL or that many nodes.
+        // SAFETY: the caller passes NULL or pointers that are valid for writes, and NULL or that many nodes.
         unsafe {
             let (body, node) = (Output::new(body, "body")?, Output::new(node, "node")?);
             add(graph, dependencies, count, condition, ConditionalKind::If, [body], node)
@@ -112,17 +118,17 @@ pub unsafe extern "C" fn plinth_graph_add_if(
     })
 }
 
-/// Adds a node to a graph of whose two bodies the first one is carried out if the condition is not 0, and the second one if it
-/// is.
+/// Adds a conditional node to a graph with two bodies: the first one runs if the condition is not 0, the second one
+/// if it is 0.
 ///
 /// @param graph As in plinth_graph_condition_create.
-/// @param dependencies The nodes that it waits for; may be NULL if there are none.
-/// @param count How many they are.
+/// @param dependencies The nodes for which the node waits; may be NULL if there are none.
+/// @param count The number of dependencies.
 /// @param condition As in plinth_graph_add_if.
 /// @param then_body Out: the first body.
 /// @param else_body Out: the second body.
 /// @param node Out: the node.
-/// @return As plinth_graph_add_if, but the driver has to be of CUDA 12.8.
+/// @return As plinth_graph_add_if, but PLINTH_ERROR_NOT_SUPPORTED with a driver older than CUDA 12.8.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_add_if_else(
     graph: plinth_graph_t,
@@ -134,7 +140,7 @@ pub unsafe extern "C" fn plinth_graph_add_if_else(
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or places for all, and NULL or that many nodes.
+        // SAFETY: the caller passes NULL or pointers that are valid for writes, and NULL or that many nodes.
         unsafe {
             let bodies = [Output::new(then_body, "then_body")?, Output::new(else_body, "else_body")?];
             let node = Output::new(node, "node")?;
@@ -143,13 +149,14 @@ pub unsafe extern "C" fn plinth_graph_add_if_else(
     })
 }
 
-/// Adds a node to a graph whose body is carried out again and again while the condition is not 0. Something in the body has
-/// to set the condition to 0 at some time: what never ends cannot be stopped.
+/// Adds a conditional node to a graph whose body runs repeatedly while the condition is not 0.
+///
+/// A kernel in the body must set the condition to 0 eventually: an endless loop cannot be stopped.
 ///
 /// @param graph As in plinth_graph_condition_create.
-/// @param dependencies The nodes that it waits for; may be NULL if there are none.
-/// @param count How many they are.
-/// @param condition As in plinth_graph_add_if. With a default that is not 0 the body is carried out once at least.
+/// @param dependencies The nodes for which the node waits; may be NULL if there are none.
+/// @param count The number of dependencies.
+/// @param condition As in plinth_graph_add_if. If its default value is not 0, the body runs at least once.
 /// @param body Out: the body.
 /// @param node Out: the node.
 /// @return As plinth_graph_add_if.
@@ -163,7 +170,7 @@ pub unsafe extern "C" fn plinth_graph_add_while(
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or places for both, and NULL or that many nodes.
+        // SAFETY: the caller passes NULL or pointers that are valid for writes, and NULL or that many nodes.
         unsafe {
             let (body, node) = (Output::new(body, "body")?, Output::new(node, "node")?);
             add(graph, dependencies, count, condition, ConditionalKind::While, [body], node)
@@ -171,16 +178,18 @@ pub unsafe extern "C" fn plinth_graph_add_while(
     })
 }
 
-/// Adds a node to a graph that carries out the body whose number the condition is, and none if there is no such body.
+/// Adds a conditional node to a graph that runs the body whose index is the value of the condition, or no body if the
+/// value is out of range.
 ///
 /// @param graph As in plinth_graph_condition_create.
-/// @param dependencies The nodes that it waits for; may be NULL if there are none.
-/// @param count How many they are.
+/// @param dependencies The nodes for which the node waits; may be NULL if there are none.
+/// @param count The number of dependencies.
 /// @param condition As in plinth_graph_add_if.
-/// @param bodies Out: the bodies, from number 0 on.
-/// @param body_count How many bodies: 1 to 4096.
+/// @param bodies Out: the bodies, starting with index 0.
+/// @param body_count The number of bodies, 1 to 4096.
 /// @param node Out: the node.
-/// @return As plinth_graph_add_if, but the driver has to be of CUDA 12.8; PLINTH_ERROR_INVALID_VALUE for another body_count.
+/// @return As plinth_graph_add_if, but PLINTH_ERROR_NOT_SUPPORTED with a driver older than CUDA 12.8;
+///         PLINTH_ERROR_INVALID_VALUE for another body_count.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_add_switch(
     graph: plinth_graph_t,
@@ -192,7 +201,7 @@ pub unsafe extern "C" fn plinth_graph_add_switch(
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or places for them.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let node = unsafe { Output::new(node, "node") }?;
         if bodies.is_null() {
             return Err(null("bodies"));
@@ -200,7 +209,7 @@ pub unsafe extern "C" fn plinth_graph_add_switch(
         if body_count == 0 || body_count > MOST_BODIES {
             return Err(Error::new(
                 Status::INVALID_VALUE,
-                format!("body_count is {body_count}; it can be 1 to {MOST_BODIES}"),
+                format!("body_count is {body_count}; it must be 1 to {MOST_BODIES}"),
             ));
         }
         // SAFETY: the caller passes NULL or that many nodes.
@@ -216,16 +225,16 @@ pub unsafe extern "C" fn plinth_graph_add_switch(
     })
 }
 
-/// Adds a kernel to a graph that gives a condition the 32-bit value that is in memory when it runs.
+/// Adds a kernel node to a graph that sets a condition to a 32-bit value, which it reads from memory when it runs.
 ///
-/// @param graph The graph that asks the condition, or one inside or around it.
-/// @param dependencies The nodes that it waits for; may be NULL if there are none.
-/// @param count How many they are.
+/// @param graph The graph whose node uses the condition, or one inside or around it.
+/// @param dependencies The nodes for which the node waits; may be NULL if there are none.
+/// @param count The number of dependencies.
 /// @param condition The condition.
-/// @param value Where the value is: 4 bytes that the device can read, aligned.
+/// @param value The address of the value: 4 bytes of memory that the device can read, aligned to 4 bytes.
 /// @param node Out: the node.
-/// @return As plinth_graph_add_kernel; PLINTH_ERROR_INVALID_HANDLE for something that is no condition;
-///         PLINTH_ERROR_INVALID_VALUE for an address that is not aligned.
+/// @return As plinth_graph_add_kernel; PLINTH_ERROR_INVALID_HANDLE for an invalid condition;
+///         PLINTH_ERROR_INVALID_VALUE for a misaligned address.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_add_condition_set(
     graph: plinth_graph_t,
@@ -236,7 +245,7 @@ pub unsafe extern "C" fn plinth_graph_add_condition_set(
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place, that many nodes, and memory that stays valid.
+        // SAFETY: the caller passes NULL or a valid pointer for the node, `count` nodes, and memory that stays valid.
         unsafe {
             add_node(graph, dependencies, count, node, |graph, dependencies| {
                 condition::add_set(graph, dependencies, condition, span(value, 4))
@@ -245,15 +254,15 @@ pub unsafe extern "C" fn plinth_graph_add_condition_set(
     })
 }
 
-/// Launches the same kernel in a stream that is capturing, so that it becomes a part of what is captured: the body that asks
-/// the condition, or a graph around it.
+/// Launches the kernel of plinth_graph_add_condition_set in a stream that captures, so that it becomes a node of the
+/// captured graph: the body whose node uses the condition, or an enclosing graph.
 ///
 /// @param condition The condition.
 /// @param value As in plinth_graph_add_condition_set.
 /// @param stream The stream, of the condition's device.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for something that is no condition or no stream;
-///         PLINTH_ERROR_INVALID_VALUE for an address that is not aligned; PLINTH_ERROR_DEVICE_MISMATCH;
-///         PLINTH_ERROR_GRAPH_NOT_CAPTURING for a stream that is not capturing; PLINTH_ERROR_DRIVER.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for an invalid condition or stream;
+///         PLINTH_ERROR_INVALID_VALUE for a misaligned address; PLINTH_ERROR_DEVICE_MISMATCH;
+///         PLINTH_ERROR_GRAPH_NOT_CAPTURING for a stream that does not capture; PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_condition_set_from(
     condition: plinth_graph_condition_t,

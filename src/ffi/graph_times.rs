@@ -13,19 +13,19 @@ use crate::{
 };
 use std::ffi::c_char;
 
-/// How long a node of a graph takes, alone on its device.
+/// The duration of a node of a graph that runs alone on its device.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 pub struct plinth_node_time_t {
     /// The node.
     pub node: plinth_graph_node_t,
-    /// One of PLINTH_GRAPH_NODE_....
+    /// One of the PLINTH_GRAPH_NODE_ constants.
     pub node_type: u32,
     /// 0.
     pub reserved: u32,
-    /// The median of its times, in microseconds.
+    /// The median of the node's durations, in microseconds.
     pub microseconds: f64,
-    /// What it does: a kernel's name and launch, a copy's addresses. Cut off where it is longer.
+    /// A description: a kernel's name and launch configuration, or a copy's addresses. Truncated if it is longer.
     pub what: [c_char; 128],
 }
 
@@ -40,24 +40,28 @@ impl From<&NodeTime> for plinth_node_time_t {
     }
 }
 
-/// Measures how long each node of a graph takes. The nodes of a copy of the graph run one after the other, with the recording of
-/// an event before, between and behind them, in the current stream of the graph's device; this is waited for.
+/// Measures the duration of each node of a graph.
 ///
-/// They really run: once and then `repeats` times, as by so many replays, with all that this does to the program's memory,
-/// random generators and events, and with its host functions. And nothing overlaps: nodes that a replay runs at the same
-/// time are timed alone, and the sum of the times can be more than a replay takes. Each time has in it what an event costs,
-/// about a microsecond on a GPU. A child graph is one node.
+/// The call runs the nodes of a copy of the graph one after the other in the current stream of the graph's device,
+/// records an event before the first node, between the nodes and after the last one, and waits for the results.
 ///
-/// @param graph The graph, which kept its nodes, and has no conditional ones.
-/// @param repeats How many times; 1 to 10000. A node's time is the median.
-/// @param times Out: the times, in the order in which the nodes ran; NULL to ask for the count only, which still measures.
-/// @param count In: for how many there is room; out: how many nodes there are. If they are more, only as many as fit are
-///        written.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for count; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for other
-///         repeats, for the body of a conditional node, and for nodes that wait for each other in a circle;
+/// The nodes really run: once and then `repeats` times. Each run has all effects of a replay on the program's memory,
+/// random generators and events, and calls its host functions. Nodes do not overlap: nodes that a replay runs
+/// concurrently are measured one at a time, so the sum of the durations can be longer than a replay. Each duration
+/// includes the cost of an event, about one microsecond on a GPU. A child graph is one node.
+///
+/// @param graph The graph, which must have kept its nodes and have no conditional nodes.
+/// @param repeats The number of measured runs, 1 to 10000. The duration of a node is the median.
+/// @param times Out: the durations, in the order in which the nodes ran; NULL to get only the count, which still
+///        measures.
+/// @param count In: the number of elements of `times`. Out: the number of nodes. If there are more nodes than
+///        elements, only as many as fit are written.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for count; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE
+///         for another number of repeats, for the body of a conditional node, and for a cycle of dependencies;
 ///         PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT;
-///         PLINTH_ERROR_NOT_SUPPORTED with conditional nodes; PLINTH_ERROR_CAPTURE_FORBIDS; PLINTH_ERROR_GRAPH_ASLEEP;
-///         PLINTH_ERROR_WOULD_SYNCHRONIZE; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_DRIVER.
+///         PLINTH_ERROR_NOT_SUPPORTED with conditional nodes; PLINTH_ERROR_CAPTURE_FORBIDS;
+///         PLINTH_ERROR_GRAPH_ASLEEP; PLINTH_ERROR_WOULD_SYNCHRONIZE; PLINTH_ERROR_OUT_OF_MEMORY;
+///         PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_node_times(
     graph: plinth_graph_t,
@@ -68,7 +72,7 @@ pub unsafe extern "C" fn plinth_graph_node_times(
     guard(|| {
         // SAFETY: the caller passes NULL or a count.
         let room = unsafe { count.as_ref() }.copied().ok_or_else(|| null("count"))?;
-        // SAFETY: the same pointer is for the result, too.
+        // SAFETY: the same pointer is valid for writes of the result.
         let count = unsafe { Output::new(count, "count") }?;
         let measured = times::measure(handle(graph)?, repeats)?;
         if !times.is_null() {
@@ -82,12 +86,14 @@ pub unsafe extern "C" fn plinth_graph_node_times(
     })
 }
 
-/// Does the same as plinth_graph_node_times, and gives a table: a line of names, a line for each node with tabs between its time in
-/// microseconds, its type and what it does, and a line with the sum.
+/// Measures the duration of each node of a graph, as plinth_graph_node_times does, and returns a table.
+///
+/// The table has a header line, a line for each node and a line with the sum. The columns, separated by tabs, are the
+/// duration in microseconds, the type and the description of the node.
 ///
 /// @param graph As in plinth_graph_node_times.
 /// @param repeats As in plinth_graph_node_times.
-/// @param text Out: the table; the caller frees it with plinth_string_free.
+/// @param text Out: the table. The caller owns it and frees it with plinth_string_free.
 /// @return As plinth_graph_node_times.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_time_table(
@@ -96,7 +102,7 @@ pub unsafe extern "C" fn plinth_graph_time_table(
     text: *mut *mut c_char,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the text.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let text = unsafe { Output::new(text, "text") }?;
         text.set(owned_text(&times::table(&times::measure(handle(graph)?, repeats)?))?);
         Ok(())

@@ -18,7 +18,7 @@ use std::{
 };
 
 thread_local! {
-    /// The message of the thread's last call, if that failed; otherwise of an earlier one.
+    /// The message of the thread's last failed call. [`last_message`] returns it only if the last call failed.
     static MESSAGE: RefCell<CString> = RefCell::default();
 }
 
@@ -26,10 +26,10 @@ thread_local! {
 #[inline]
 pub fn guard(body: impl FnOnce() -> Result<()>) -> plinth_status_t {
     thread::begin_call();
-    let told = if nvtx::tells_own_calls() { nvtx::begin_own_call(std::any::type_name_of_val(&body)) } else { 0 };
+    let own_call = if nvtx::tells_own_calls() { nvtx::begin_own_call(std::any::type_name_of_val(&body)) } else { 0 };
     let outcome = catch_unwind(AssertUnwindSafe(body));
-    if told != 0 {
-        nvtx::end_own_call(told);
+    if own_call != 0 {
+        nvtx::end_own_call(own_call);
     }
     match outcome {
         Ok(Ok(())) => {
@@ -41,22 +41,23 @@ pub fn guard(body: impl FnOnce() -> Result<()>) -> plinth_status_t {
     }
 }
 
-/// The success of an exported function that had nothing to do, and so nothing that could fail or panic.
+/// Returns success for an exported function that has nothing to do, and therefore cannot fail or panic.
 #[inline]
 pub fn nothing_to_do() -> plinth_status_t {
     thread::succeed();
     PLINTH_OK
 }
 
-/// Runs the body of an exported function that returns a text of the library's. Leaves the thread's last error alone.
+/// Runs the body of an exported function that returns a text owned by the library. Does not change the thread's last
+/// error.
 pub fn text(body: impl FnOnce() -> *const c_char) -> *const c_char {
     value(c"".as_ptr(), body)
 }
 
-/// Runs the body of an exported function that returns a value, with one to fall back on. Leaves the thread's last
-/// error alone, unless there is a panic to tell of.
+/// Runs the body of an exported function that returns a value, or returns `fallback` after a panic. Does not change
+/// the thread's last error unless the body panics.
 pub fn value<T>(fallback: T, body: impl FnOnce() -> T) -> T {
-    // The panic hook must know that this one is caught; the state of the last call is put back as it was.
+    // The panic hook must know that this panic is caught. Afterwards the state of the last call is restored.
     let outer = thread::enter();
     let outcome = catch_unwind(AssertUnwindSafe(body));
     thread::leave(outer);
@@ -85,20 +86,21 @@ fn panicked(payload: Box<dyn Any + Send>) -> plinth_status_t {
 
 fn remember(message: &str, driver_code: u32) {
     thread::fail_call(driver_code);
-    // A NUL inside would end the text early for C; no message of the library's has one, but a path might.
+    // A NUL would truncate the text in C. The library's messages have none, but a path in a message might.
     let message = CString::new(message.replace('\0', "\u{FFFD}")).unwrap_or_default();
-    // While the thread ends, its message may be gone already: there is nobody left to read it.
+    // While the thread exits, its message may be destroyed already; nothing can read it any more.
     let _ = MESSAGE.try_with(|slot| *slot.borrow_mut() = message);
 }
 
-/// The error of the thread's last call once more, if it had this status or any; otherwise one that says `otherwise`.
+/// Returns an error with `status`, and with the message and driver code of the thread's last call if that call failed;
+/// otherwise with the message `otherwise`.
 pub fn last_error(status: Status, otherwise: &str) -> Error {
     let Some(code) = thread::failure() else { return Error::new(status, otherwise) };
     let message = MESSAGE.try_with(|slot| slot.borrow().to_string_lossy().into_owned()).unwrap_or_default();
     Error::new(status, message).with_driver_code(code)
 }
 
-/// The message of the thread's last call.
+/// Returns the message of the thread's last call; empty after a success.
 pub fn last_message() -> *const c_char {
     match thread::failure() {
         Some(_) => MESSAGE.try_with(|slot| slot.borrow().as_ptr()).unwrap_or(c"".as_ptr()),
@@ -106,7 +108,7 @@ pub fn last_message() -> *const c_char {
     }
 }
 
-/// The driver's code of the thread's last call; 0 after a success.
+/// Returns the driver's error code of the thread's last call; 0 after a success.
 pub fn last_driver_code() -> i32 {
     thread::failure().unwrap_or(0) as i32
 }
