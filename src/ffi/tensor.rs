@@ -106,14 +106,14 @@ impl DLDataType {
             _ => {
                 return Err(invalid(
                     name,
-                    format_args!("elements of DLPack's code {code} with {bits} bits are not known"),
+                    format_args!("DLPack element type with code {code} and {bits} bits is not supported"),
                 ));
             }
         };
         if lanes == 1 {
             return Ok(element);
         }
-        Err(invalid(name, format_args!("an element is {lanes} numbers, and only one is supported")))
+        Err(invalid(name, format_args!("its elements have {lanes} lanes; only 1 is supported")))
     }
 }
 
@@ -131,7 +131,7 @@ pub unsafe fn tensor(tensor: *const DLTensor, name: &str) -> Result<Tensor> {
     if !matches!(device_type, CUDA | CUDA_MANAGED) {
         return Err(Error::new(
             Status::DEVICE_MISMATCH,
-            format!("{name} is on a device of DLPack's type {device_type}, not on a CUDA device, whose type is {CUDA}"),
+            format!("{name} has DLPack device type {device_type}; it must be on a CUDA device, type {CUDA}"),
         ));
     }
     let device = device_number(device_id, name)?;
@@ -141,8 +141,9 @@ pub unsafe fn tensor(tensor: *const DLTensor, name: &str) -> Result<Tensor> {
 
 /// A device's number that may not be the current device's -1.
 pub(super) fn device_number(number: i32, name: &str) -> Result<u32> {
-    u32::try_from(number)
-        .map_err(|_| Error::new(Status::INVALID_DEVICE, format!("{name} is on device {number}, which cannot be")))
+    u32::try_from(number).map_err(|_| {
+        Error::new(Status::INVALID_DEVICE, format!("{name} is on device {number}; device numbers start at 0"))
+    })
 }
 
 /// The tensor that C describes, of a type and on a device that are known.
@@ -169,9 +170,9 @@ pub(super) unsafe fn laid_out(described: &DLTensor, element: ElementType, device
     let (shape, strides) = (numbers(described.shape).unwrap_or(&[]), numbers(described.strides));
     let address = match described.data as u64 {
         0 => 0,
-        data => {
-            data.checked_add(described.byte_offset).ok_or_else(|| invalid(name, "its offset is past all addresses"))?
-        }
+        data => data
+            .checked_add(described.byte_offset)
+            .ok_or_else(|| invalid(name, "data + byte_offset is past the end of the address space"))?,
     };
     // SAFETY: the caller promises that the elements are valid; how far they reach, the core finds out from the shape.
     let memory = unsafe { Span::new(address, 0) };
