@@ -264,7 +264,7 @@ pub unsafe extern "C" fn plinth_reset_accumulated_memory_stats(device: i32) -> p
     guard(|| memory::reset_accumulated_stats(device))
 }
 
-/// Former name of plinth_memory_reserved, as torch.cuda.memory_cached.
+/// Returns the same as plinth_memory_reserved: its former name, as torch.cuda.memory_cached.
 ///
 /// @param device The device number; -1 for the current device.
 /// @param bytes Out: the number of bytes.
@@ -279,7 +279,7 @@ pub unsafe extern "C" fn plinth_memory_cached(device: i32, bytes: *mut usize) ->
     })
 }
 
-/// Former name of plinth_max_memory_reserved, as torch.cuda.max_memory_cached.
+/// Returns the same as plinth_max_memory_reserved: its former name, as torch.cuda.max_memory_cached.
 ///
 /// @param device The device number; -1 for the current device.
 /// @param bytes Out: the number of bytes.
@@ -294,7 +294,7 @@ pub unsafe extern "C" fn plinth_max_memory_cached(device: i32, bytes: *mut usize
     })
 }
 
-/// Former name of plinth_reset_peak_memory_stats, as torch.cuda.reset_max_memory_allocated; resets all peaks.
+/// Resets all peaks, as plinth_reset_peak_memory_stats: a former name, as torch.cuda.reset_max_memory_allocated.
 ///
 /// @param device The device number; -1 for the current device.
 /// @return The statuses of plinth_reset_peak_memory_stats.
@@ -303,7 +303,7 @@ pub unsafe extern "C" fn plinth_reset_max_memory_allocated(device: i32) -> plint
     guard(|| memory::reset_peak_stats(device))
 }
 
-/// Former name of plinth_reset_peak_memory_stats, as torch.cuda.reset_max_memory_cached; resets all peaks.
+/// Resets all peaks, as plinth_reset_peak_memory_stats: a former name, as torch.cuda.reset_max_memory_cached.
 ///
 /// @param device The device number; -1 for the current device.
 /// @return The statuses of plinth_reset_peak_memory_stats.
