@@ -237,8 +237,9 @@ fn invalid(message: String) -> crate::error::Error {
 /// torch.cuda.memory._record_memory_history does. Stopping discards the history.
 ///
 /// An entry costs about 20 ns. A stack trace costs about 5 ns for each function in it, more when a thread passes
-/// through a function for the first time. Entries are kept per stream, so up to max_entries may be kept for each
-/// stream. With PLINTH_MEMORY_HISTORY_OFF requests cost what they cost without a history.
+/// through a function for the first time. The library stores up to max_entries entries for each stream; reads return
+/// the newest max_entries entries of a device. With PLINTH_MEMORY_HISTORY_OFF requests cost what they cost without a
+/// history.
 ///
 /// Stack traces contain C and C++ functions. Function names are looked up when a stack is read, in the debug
 /// information and symbols of the program's files.
