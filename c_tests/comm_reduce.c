@@ -410,6 +410,6 @@ TEST(what_is_refused) {
   inputs[0].dl.dtype.bits = 8;
   want(&out, 0, 3, false);
   CHECK_STATUS(reduce(inputs, 1, &out), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_MESSAGE("code 10 with 8 bits are not known");
+  CHECK_MESSAGE("code 10 and 8 bits is not supported");
   drop(&inputs[0]);
 }

@@ -1,10 +1,10 @@
 /*!
  * @file plinth.hpp
- * @brief plinth for C++17: values for outputs, exceptions for errors, objects that give back what they took.
+ * @brief plinth for C++17: return values for outputs, exceptions for errors, RAII for resources.
  *
- * A thin layer over plinth.h, in headers only. Every function here makes the calls of its namesakes there, whose
- * comments say what they mean; a status that is not PLINTH_OK becomes a plinth::Error. Destructors cannot throw, and
- * let an error of giving back go by. Where a stream may be left out, the thread's current stream is meant, as in torch.
+ * A thin, header-only layer over plinth.h. Every function calls the C function of the same name, which is documented
+ * there; a status other than PLINTH_OK is thrown as a plinth::Error. Destructors cannot throw: they ignore errors of
+ * the release. A stream argument that is left out is the thread's current stream, as in torch.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */

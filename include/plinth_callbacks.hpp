@@ -1,6 +1,6 @@
 /*!
  * @file plinth_callbacks.hpp
- * @brief Functions of the program's that the library calls, in C++17. plinth.hpp includes it.
+ * @brief Callbacks from the library into the program, in C++17. plinth.hpp includes it.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -20,9 +20,9 @@
 namespace plinth {
 namespace detail {
 
-/*! A function that the library may call from any thread, as long as this lives. The library gets a number in place of an
- *  address, so that a call which another thread has under way at the end finds the function, or that it is gone; the
- *  function lives until such calls have returned. */
+/*! A function that the library may call from any thread, for the lifetime of the object. The library gets an id
+ *  instead of an address: a call that another thread has in progress at destruction finds either the function or
+ *  nothing. The function is destroyed after such calls have returned. */
 template <class Result, class... Arguments>
 class Callbacks {
  public:
@@ -48,7 +48,7 @@ class Callbacks {
 
   void *context() const noexcept { return reinterpret_cast<void *>(number_); }
 
-  /*! What the library is given. The function must not throw. */
+  /*! The function pointer for the library. The function must not throw. */
   static Result call(Arguments... arguments, void *context) noexcept {
     std::shared_ptr<const Function> held;
     {
@@ -67,7 +67,7 @@ class Callbacks {
     std::map<std::uintptr_t, std::shared_ptr<const Function>> functions;
     std::uintptr_t last = 0;
   };
-  /*! Never destroyed: threads may call while the process ends. */
+  /*! Never destroyed: threads may call while the process exits. */
   static Table &all() {
     static Table &table = *new Table;
     return table;
@@ -76,13 +76,13 @@ class Callbacks {
   std::uintptr_t number_ = 0;
 };
 
-/*! Who is told of something of which the process tells one. */
+/*! The holder of a process-wide callback. */
 template <class... Arguments>
 class Listener {
  public:
   using Told = Callbacks<void, Arguments...>;
 
-  /*! Puts a function in the place of the one before; an empty one is nobody. */
+  /*! Replaces the function; an empty one removes the callback. */
   static void set(typename Told::Function function, plinth_status_t (*call)(void (*)(Arguments..., void *), void *)) {
     std::unique_ptr<Told> next;
     if (function) next = std::make_unique<Told>(std::move(function));
@@ -105,8 +105,8 @@ class Listener {
 
 }  // namespace detail
 
-/*! Sets who is told of the warnings of SyncDebugMode::warn: `function(const char *message)`; an empty function is nobody.
- *  It may be called by several threads at once, and must not throw. */
+/*! Sets the callback for the warnings of SyncDebugMode::warn: `function(const char *message)`; an empty function
+ *  removes it. It may be called by several threads at once, and must not throw. */
 inline void set_sync_debug_callback(std::function<void(const char *)> function) {
   detail::Listener<const char *>::set(std::move(function), plinth_set_sync_debug_callback);
 }

@@ -2,8 +2,8 @@
  * @file plinth_comm.hpp
  * @brief Collectives over the devices of this process in C++17. plinth.hpp includes it.
  *
- * A list of tensors is any container of DLTensors that lie side by side: a std::vector, a std::array, an array. Outputs
- * whose data is NULL are made; see plinth_comm_broadcast for what has to be described of them.
+ * A list of tensors is any contiguous container of DLTensors: a std::vector, a std::array, an array. Outputs whose data
+ * is NULL are allocated; plinth_comm_broadcast documents which fields must be set.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -23,22 +23,22 @@ namespace plinth {
 /*! The functions of torch.cuda.comm. */
 namespace comm {
 
-/*! The size of torch's buffers; here tensors are sent from where they are, and it does not matter. */
+/*! The buffer size of torch. It has no effect here: tensors are sent from where they are. */
 constexpr std::size_t kBufferSize = 10485760;
 
 namespace detail {
 
-/*! How many lists of a length others make up, all of that length. */
+/*! The number of lists of length `each` in a concatenation of `all` elements. */
 inline std::size_t lists(std::size_t all, std::size_t each) {
   if (each == 0 || all % each != 0) {
-    throw std::invalid_argument("plinth::comm: the lists of tensors differ in length");
+    throw std::invalid_argument("plinth::comm: the lists of tensors must have the same length");
   }
   return all / each;
 }
 
 }  // namespace detail
 
-/*! The order in which sums are added. */
+/*! The order in which inputs are summed. */
 enum class Order : std::int32_t { list = PLINTH_COMM_ORDER_LIST, torch = PLINTH_COMM_ORDER_TORCH };
 
 inline void set_reduction_order(Order order) {
@@ -48,7 +48,7 @@ inline Order reduction_order() {
   return static_cast<Order>(plinth::detail::output<std::int32_t>(plinth_comm_get_reduction_order));
 }
 
-/*! A size at which collectives go another way. */
+/*! A tensor size at which collectives switch to another algorithm. */
 enum class Threshold : std::int32_t {
   broadcast_split = PLINTH_COMM_BROADCAST_SPLIT,
   reduce_split = PLINTH_COMM_REDUCE_SPLIT,
@@ -70,24 +70,24 @@ void broadcast(const DLTensor &tensor, Outputs &outputs) {
   check(plinth_comm_broadcast(&tensor, std::data(outputs), std::size(outputs)));
 }
 
-/*! Copies tensors of the first device to all of them: outputs[d * tensors.size() + t] is tensor t on device d. */
+/*! Broadcasts tensors of the first device to all devices: outputs[d * tensors.size() + t] is tensor t on device d. */
 template <class Tensors, class Devices, class Outputs>
 void broadcast_coalesced(const Tensors &tensors, const Devices &devices, Outputs &outputs,
                          std::size_t buffer_size = kBufferSize) {
   if (std::size(outputs) != std::size(tensors) * std::size(devices)) {
-    throw std::invalid_argument("plinth::comm::broadcast_coalesced: one output for each tensor on each device");
+    throw std::invalid_argument("plinth::comm::broadcast_coalesced: pass one output for each tensor on each device");
   }
   check(plinth_comm_broadcast_coalesced(std::data(tensors), std::size(tensors), std::data(devices), std::size(devices),
                                         buffer_size, std::data(outputs)));
 }
 
-/*! Adds tensors into the output. */
+/*! Sums tensors into the output. */
 template <class Inputs>
 void reduce_add(const Inputs &inputs, DLTensor &output) {
   check(plinth_comm_reduce_add(std::data(inputs), std::size(inputs), &output));
 }
 
-/*! Adds lists of tensors: inputs[d * outputs.size() + t] is tensor t of device d. */
+/*! Sums lists of tensors: inputs[d * outputs.size() + t] is tensor t of device d. */
 template <class Inputs, class Outputs>
 void reduce_add_coalesced(const Inputs &inputs, Outputs &outputs, std::size_t buffer_size = kBufferSize) {
   const std::size_t devices = detail::lists(std::size(inputs), std::size(outputs));
@@ -95,22 +95,22 @@ void reduce_add_coalesced(const Inputs &inputs, Outputs &outputs, std::size_t bu
                                          std::data(outputs)));
 }
 
-/*! Parts a tensor along a dimension: into chunks as long as the first, or as the outputs' shapes say. */
+/*! Splits a tensor along a dimension: into chunks of equal size, or by the outputs' shapes. */
 template <class Outputs>
 void scatter(const DLTensor &tensor, Outputs &outputs, std::int32_t dim = 0) {
   check(plinth_comm_scatter(&tensor, std::data(outputs), std::size(outputs), nullptr, dim, nullptr));
 }
 
-/*! Parts a tensor into chunks of these sizes. */
+/*! Splits a tensor into chunks of the given sizes. */
 template <class Outputs, class Sizes>
 void scatter(const DLTensor &tensor, Outputs &outputs, const Sizes &chunk_sizes, std::int32_t dim = 0) {
   if (std::size(chunk_sizes) != std::size(outputs)) {
-    throw std::invalid_argument("plinth::comm::scatter: one size for each output");
+    throw std::invalid_argument("plinth::comm::scatter: pass one size for each output");
   }
   check(plinth_comm_scatter(&tensor, std::data(outputs), std::size(outputs), std::data(chunk_sizes), dim, nullptr));
 }
 
-/*! Puts tensors together along a dimension. */
+/*! Concatenates tensors along a dimension. */
 template <class Inputs>
 void gather(const Inputs &inputs, DLTensor &output, std::int32_t dim = 0) {
   check(plinth_comm_gather(std::data(inputs), std::size(inputs), dim, &output));

@@ -2,8 +2,7 @@
  * @file plinth_communicator.hpp
  * @brief Communicators, stores and torch.cuda.nccl in C++17. plinth.hpp includes it.
  *
- * Collectives take tensors, whose elements lie side by side, or pointers and a count of elements. A time of 0 is the
- * library's own limit.
+ * Collectives take contiguous tensors, or pointers and a number of elements. A timeout of 0 is the library's default.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -27,10 +26,10 @@
 
 namespace plinth {
 
-/*! An id that ranks meet by. */
+/*! The unique id of a communicator. */
 using UniqueId = std::array<std::uint8_t, PLINTH_UNIQUE_ID_SIZE>;
 
-/*! How elements are put together. */
+/*! A reduction operation. */
 enum class ReduceOp : std::int32_t {
   sum = PLINTH_REDUCE_SUM,
   product = PLINTH_REDUCE_PRODUCT,
@@ -39,7 +38,7 @@ enum class ReduceOp : std::int32_t {
   average = PLINTH_REDUCE_AVERAGE
 };
 
-/*! Who carries collectives out. */
+/*! The implementation that executes collectives. */
 enum class Engine : std::uint32_t {
   automatic = PLINTH_ENGINE_AUTO,
   nccl = PLINTH_ENGINE_NCCL,
@@ -47,9 +46,9 @@ enum class Engine : std::uint32_t {
   shared = PLINTH_ENGINE_SHARED
 };
 
-/*! How a communicator is made. */
+/*! Options of a communicator. */
 struct CommunicatorOptions {
-  /*! How long ranks wait for each other. */
+  /*! The timeout for waits on other ranks. */
   std::chrono::milliseconds timeout{0};
   Engine engine = Engine::automatic;
   /*! PLINTH_COMMUNICATOR_ flags. */
@@ -57,9 +56,9 @@ struct CommunicatorOptions {
 };
 
 namespace detail {
-/*! Milliseconds as the calls take them; none that are negative. */
+/*! Converts to milliseconds for the C API; throws if negative. */
 inline std::uint64_t milliseconds(std::chrono::milliseconds time) {
-  if (time.count() < 0) throw std::invalid_argument("plinth: a negative time");
+  if (time.count() < 0) throw std::invalid_argument("plinth: the timeout must not be negative");
   return static_cast<std::uint64_t>(time.count());
 }
 
@@ -68,26 +67,29 @@ inline plinth_communicator_options_t options_of(const CommunicatorOptions &optio
           static_cast<std::uint32_t>(options.engine), options.flags};
 }
 
-/*! How many elements a tensor has, which must lie side by side. */
+/*! The number of elements of a tensor; throws if the tensor is not contiguous. */
 inline std::size_t dense_count(const DLTensor &tensor) {
-  if (!is_contiguous(tensor)) throw std::invalid_argument("plinth: a tensor whose elements do not lie side by side");
+  if (!is_contiguous(tensor)) throw std::invalid_argument("plinth: the tensor must be contiguous");
   return element_count(tensor);
 }
 
-/*! How many elements go with each of `times` parts, where `whole` has those of all and both tensors are of one type. */
+/*! The number of elements of each of `times` parts, where `whole` holds all of them and both tensors have the same
+ *  type. */
 inline std::size_t part_count(const DLTensor &part, const DLTensor &whole, std::size_t times) {
   const std::size_t count = dense_count(part);
-  if (dense_count(whole) != count * times) throw std::invalid_argument("plinth: tensors of sizes that do not go together");
+  if (dense_count(whole) != count * times) {
+    throw std::invalid_argument("plinth: the numbers of elements of the tensors do not match");
+  }
   if (part.dtype.code != whole.dtype.code || part.dtype.bits != whole.dtype.bits ||
       part.dtype.lanes != whole.dtype.lanes) {
-    throw std::invalid_argument("plinth: tensors of different types");
+    throw std::invalid_argument("plinth: the tensors must have the same type");
   }
   return count;
 }
 }  // namespace detail
 
-/*! One of several ranks, destroyed with its object: the work that it was given should be done. Can be moved, not copied;
- *  made of nothing, it is none. */
+/*! A rank of a communicator, destroyed by the destructor; its work should be complete by then. Movable, not
+ *  copyable; default-constructed, it is empty. */
 class Communicator {
  public:
   Communicator() noexcept = default;
@@ -100,7 +102,7 @@ class Communicator {
   Communicator(const Communicator &) = delete;
   Communicator &operator=(const Communicator &) = delete;
 
-  /*! Becomes a rank. Every rank makes this call, in a thread or a process of its own. */
+  /*! Joins a communicator as one rank. Every rank makes this call, in its own thread or process. */
   static Communicator init_rank(std::int32_t ranks, const UniqueId &id, std::int32_t rank, std::int32_t device = -1,
                                 const CommunicatorOptions &options = {}) {
     const plinth_communicator_options_t given = detail::options_of(options);
@@ -108,7 +110,7 @@ class Communicator {
       return plinth_communicator_init_rank(ranks, id.data(), rank, device, &given, out);
     }));
   }
-  /*! A rank for each device of a list; one thread can use them all, in groups. */
+  /*! Creates one rank for each device of a list. One thread can use them all, in groups. */
   template <class Devices>
   static std::vector<Communicator> init_all(const Devices &devices, const CommunicatorOptions &options = {}) {
     const plinth_communicator_options_t given = detail::options_of(options);
@@ -125,25 +127,25 @@ class Communicator {
                                             const CommunicatorOptions &options = {}) {
     return init_all<std::initializer_list<std::int32_t>>(devices, options);
   }
-  /*! Takes over a communicator of the C functions. */
+  /*! Takes ownership of a communicator of the C API. */
   static Communicator adopt(plinth_communicator_t communicator) noexcept { return Communicator(communicator); }
 
   plinth_communicator_t get() const noexcept { return communicator_; }
   explicit operator bool() const noexcept { return communicator_ != nullptr; }
-  /*! Gives it away: the caller destroys it. */
+  /*! Releases ownership: the caller destroys the communicator. */
   plinth_communicator_t release() noexcept { return std::exchange(communicator_, nullptr); }
-  /*! Destroys it now, and tells of errors; it is gone all the same. */
+  /*! Destroys the communicator now, and throws on errors; it is destroyed in any case. */
   void destroy() { check(plinth_communicator_destroy(std::exchange(communicator_, nullptr))); }
 
-  /*! The ranks of one color; none for color -1. Not in a group. */
+  /*! Creates a communicator of the ranks with the same color; empty for color -1. Not allowed in a group. */
   Communicator split(std::int32_t color, std::int32_t key = 0) const {
     Communicator part;
     split(color, key, part);
     return part;
   }
-  /*! The same in a group: `part` is made when that ends, and must stay where it is until then. */
+  /*! Splits within a group: `part` is assigned when the group ends, and must not be moved before. */
   void split(std::int32_t color, std::int32_t key, Communicator &part) const {
-    if (part) throw std::invalid_argument("plinth::Communicator::split: there is a communicator in the place of the part");
+    if (part) throw std::invalid_argument("plinth::Communicator::split: part must be empty");
     check(plinth_communicator_split(communicator_, color, key, &part.communicator_));
   }
 
@@ -157,18 +159,18 @@ class Communicator {
   void set_timeout(std::chrono::milliseconds timeout) {
     check(plinth_communicator_set_timeout(communicator_, detail::milliseconds(timeout)));
   }
-  /*! Whether all ranks have met, and what was asked is in the streams. */
+  /*! Whether all ranks have joined, and all requested work is enqueued in the streams. */
   bool query() const {
     return detail::output<bool>([&](bool *out) { return plinth_communicator_query(communicator_, out); });
   }
-  /*! Waits on the CPU for a stream's work, but no longer than this. */
+  /*! Waits on the CPU for a stream's work, with a timeout. */
   void wait(StreamView stream, std::chrono::milliseconds timeout = std::chrono::milliseconds(0)) const {
     check(plinth_communicator_wait(communicator_, stream.get(), detail::milliseconds(timeout)));
   }
-  /*! May be called while another thread waits in the communicator. */
+  /*! Aborts the communicator. May be called while another thread waits in it. */
   void abort() const { check(plinth_communicator_abort(communicator_)); }
 
-  /* By pointers. */
+  /* With pointers. */
 
   void all_reduce(const void *from, void *to, std::size_t count, DLDataType element, ReduceOp op, StreamView stream) const {
     check(plinth_communicator_all_reduce(communicator_, from, to, count, element, number_of(op), stream.get()));
@@ -198,7 +200,7 @@ class Communicator {
     check(plinth_communicator_recv(communicator_, to, count, element, peer, stream.get()));
   }
 
-  /* By tensors; without a stream in the current one of the communicator's device. */
+  /* With tensors; without a stream argument, in the current stream of the communicator's device. */
 
   void all_reduce(const DLTensor &from, const DLTensor &to, ReduceOp op = ReduceOp::sum) const {
     all_reduce(from, to, op, here());
@@ -207,7 +209,7 @@ class Communicator {
     const std::size_t count = detail::part_count(from, to, 1);
     all_reduce(first_element(from), first_element(to), count, from.dtype, op, stream);
   }
-  /*! `to` is looked at only at the root, where it may be `from`. */
+  /*! `to` is used only at the root, where it may be the same tensor as `from`. */
   void reduce(const DLTensor &from, const DLTensor &to, std::int32_t root, ReduceOp op = ReduceOp::sum) const {
     reduce(from, to, root, op, here());
   }
@@ -216,19 +218,19 @@ class Communicator {
     const std::size_t count = gets ? detail::part_count(from, to, 1) : detail::dense_count(from);
     reduce(first_element(from), gets ? first_element(to) : nullptr, count, from.dtype, op, root, stream);
   }
-  /*! In place: the root's elements come to all. */
+  /*! In place: all ranks receive the root's elements. */
   void broadcast(const DLTensor &tensor, std::int32_t root) const { broadcast(tensor, root, here()); }
   void broadcast(const DLTensor &tensor, std::int32_t root, StreamView stream) const {
     void *const place = first_element(tensor);
     broadcast(place, place, detail::dense_count(tensor), tensor.dtype, root, stream);
   }
-  /*! `to` has as many times the elements of `from` as there are ranks. */
+  /*! `to` has the number of ranks times the elements of `from`. */
   void all_gather(const DLTensor &from, const DLTensor &to) const { all_gather(from, to, here()); }
   void all_gather(const DLTensor &from, const DLTensor &to, StreamView stream) const {
     const std::size_t count = detail::part_count(from, to, ranks());
     all_gather(first_element(from), first_element(to), count, from.dtype, stream);
   }
-  /*! `from` has as many times the elements of `to` as there are ranks. */
+  /*! `from` has the number of ranks times the elements of `to`. */
   void reduce_scatter(const DLTensor &from, const DLTensor &to, ReduceOp op = ReduceOp::sum) const {
     reduce_scatter(from, to, op, here());
   }
@@ -236,11 +238,13 @@ class Communicator {
     const std::size_t count = detail::part_count(to, from, ranks());
     reduce_scatter(first_element(from), first_element(to), count, from.dtype, op, stream);
   }
-  /*! Both have a part for each rank. */
+  /*! Both tensors have one part per rank. */
   void all_to_all(const DLTensor &from, const DLTensor &to) const { all_to_all(from, to, here()); }
   void all_to_all(const DLTensor &from, const DLTensor &to, StreamView stream) const {
     const std::size_t count = detail::part_count(from, to, 1);
-    if (count % ranks() != 0) throw std::invalid_argument("plinth::Communicator::all_to_all: no equal parts for the ranks");
+    if (count % ranks() != 0) {
+      throw std::invalid_argument("plinth::Communicator::all_to_all: count must be a multiple of the ranks");
+    }
     all_to_all(first_element(from), first_element(to), count / ranks(), from.dtype, stream);
   }
   void send(const DLTensor &from, std::int32_t peer) const { send(from, peer, here()); }
@@ -265,8 +269,9 @@ class Communicator {
   plinth_communicator_t communicator_ = nullptr;
 };
 
-/*! What the thread asks of communicators while this lives is done as one, by end(). Where an exception ends the block,
- *  what was asked until then is done all the same, and its errors go by. */
+/*! A group, as ncclGroupStart and ncclGroupEnd: the collectives that the thread requests during the object's
+ *  lifetime are issued together by end(). If an exception leaves the block, the destructor issues what was requested
+ *  so far and ignores errors. */
 class CommunicatorGroup {
  public:
   CommunicatorGroup() { check(plinth_communicator_group_start()); }
@@ -284,7 +289,7 @@ class CommunicatorGroup {
   bool open_ = true;
 };
 
-/*! Where processes leave values for each other, closed with its object. Can be moved, not copied. */
+/*! A key-value store for processes, closed by the destructor. Movable, not copyable. */
 class Store {
  public:
   using Time = std::chrono::milliseconds;
@@ -306,11 +311,11 @@ class Store {
   std::int32_t port() const {
     return detail::output<std::int32_t>([&](std::int32_t *out) { return plinth_store_port(store_, out); });
   }
-  /*! A value is any bytes. */
+  /*! The value may contain any bytes. */
   void set(const std::string &name, const std::string &value, Time timeout = Time(0)) {
     check(plinth_store_set(store_, name.c_str(), value.data(), value.size(), detail::milliseconds(timeout)));
   }
-  /*! Waits until somebody sets it. */
+  /*! Waits until the key is set. */
   std::string get(const std::string &name, Time timeout = Time(0)) const {
     std::string value(256, '\0');
     for (;;) {
@@ -323,7 +328,7 @@ class Store {
       if (room) return value;
     }
   }
-  /*! What the number under a name comes to. */
+  /*! Adds to a counter, and returns the sum. */
   std::int64_t add(const std::string &name, std::int64_t amount, Time timeout = Time(0)) {
     return detail::output<std::int64_t>([&](std::int64_t *out) {
       return plinth_store_add(store_, name.c_str(), amount, out, detail::milliseconds(timeout));
@@ -332,7 +337,7 @@ class Store {
   void barrier(const std::string &name, std::int32_t ranks, Time timeout = Time(0)) {
     check(plinth_store_barrier(store_, name.c_str(), ranks, detail::milliseconds(timeout)));
   }
-  /*! The same id for all ranks. Communicator::init_rank comes next. */
+  /*! Distributes one unique id to all ranks. Call Communicator::init_rank next. */
   UniqueId unique_id(const std::string &name, std::int32_t rank, std::int32_t ranks, Time timeout = Time(0)) {
     UniqueId id{};
     check(plinth_store_unique_id(store_, name.c_str(), rank, ranks, id.data(), detail::milliseconds(timeout)));
@@ -343,11 +348,11 @@ class Store {
   plinth_store_t store_;
 };
 
-/*! The functions of torch.cuda.nccl: collectives over tensors of the devices of this process, a list of them in any
- *  container. Streams and communicators are one for each tensor; NULL is as in C. */
+/*! The functions of torch.cuda.nccl: collectives over tensors on the devices of this process, in any contiguous
+ *  container. Streams and communicators are one per tensor; NULL means the same as in C. */
 namespace nccl {
 
-/*! 2.28.3, say. */
+/*! A version of NCCL, for example 2.28.3. */
 struct Version {
   std::int32_t major;
   std::int32_t minor;
@@ -359,11 +364,11 @@ inline Version version() {
   check(plinth_nccl_version(&found.major, &found.minor, &found.patch));
   return found;
 }
-/*! Whether NCCL is there, which the functions here do not need. */
+/*! Whether NCCL is available. The functions here work without it. */
 inline bool is_available() {
   return plinth::detail::output<bool>([](bool *out) { return plinth_nccl_is_available(nullptr, 0, out); });
 }
-/*! Whether the functions here can work with tensors. */
+/*! Whether the functions here support these tensors. */
 template <class Tensors>
 bool is_available(const Tensors &tensors) {
   return plinth::detail::output<bool>(
@@ -377,7 +382,7 @@ inline UniqueId unique_id() {
 
 namespace detail {
 inline void same_length(std::size_t inputs, std::size_t outputs) {
-  if (inputs != outputs) throw std::invalid_argument("plinth::nccl: one output for each input");
+  if (inputs != outputs) throw std::invalid_argument("plinth::nccl: pass one output for each input");
 }
 }  // namespace detail
 

@@ -1,10 +1,10 @@
 /*!
  * @file plinth_core.hpp
- * @brief plinth for C++17: values for outputs, exceptions for errors, objects that give back what they took.
+ * @brief plinth for C++17: return values for outputs, exceptions for errors, RAII for resources.
  *
- * A thin layer over plinth.h, in the header only. Every function here makes the calls of its namesakes there, whose
- * comments say what they mean; a status that is not PLINTH_OK becomes a plinth::Error. Destructors cannot throw, and
- * let an error of giving back go by. Where a stream may be left out, the thread's current stream is meant, as in torch.
+ * A thin, header-only layer over plinth.h. Every function calls the C function of the same name, which is documented
+ * there; a status other than PLINTH_OK is thrown as a plinth::Error. Destructors cannot throw: they ignore errors of
+ * the release. A stream argument that is left out is the thread's current stream, as in torch.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -27,7 +27,8 @@
 
 namespace plinth {
 
-/*! What every function here throws: the message of plinth_last_error, with the status and the driver's code. */
+/*! The exception that every function here throws: the message of plinth_last_error, with the status and the driver's
+ *  error code. */
 class Error : public std::runtime_error {
  public:
   Error(plinth_status_t status, const std::string &message, std::int32_t driver_code)
@@ -35,9 +36,9 @@ class Error : public std::runtime_error {
 
   /*! One of the PLINTH_ERROR_ constants. */
   plinth_status_t status() const noexcept { return status_; }
-  /*! The status as text, "PLINTH_ERROR_OUT_OF_MEMORY". */
+  /*! The status as text, for example "PLINTH_ERROR_OUT_OF_MEMORY". */
   const char *name() const noexcept { return plinth_status_name(status_); }
-  /*! The raw CUresult, or 0 where the driver had no part in it. */
+  /*! The CUresult, or 0 if the error did not come from the driver. */
   std::int32_t driver_code() const noexcept { return driver_code_; }
 
  private:
@@ -45,13 +46,13 @@ class Error : public std::runtime_error {
   std::int32_t driver_code_;
 };
 
-/*! Throws what the calling thread's last call left, unless its status is PLINTH_OK. */
+/*! Throws the error of the calling thread's last call, unless its status is PLINTH_OK. */
 inline void check(plinth_status_t status) {
   if (status != PLINTH_OK) throw Error(status, plinth_last_error(), plinth_last_driver_error());
 }
 
 namespace detail {
-/*! The output of a call as its value. */
+/*! Calls a C function with one output, and returns the output. */
 template <class T, class Call>
 T output(Call &&call) {
   T value{};
@@ -69,8 +70,8 @@ std::string text(Call &&call) {
   return std::string(owned.get());
 }
 
-/*! A function of the program's while a call of the library shows it things. The library cannot be thrown through: what
- *  the function throws is kept, nothing more is shown to it, and finish() throws it on. */
+/*! Wraps a function of the program that the library calls during an iteration. Exceptions must not pass through the
+ *  library: an exception of the function is stored, the function is not called again, and finish() rethrows it. */
 template <class Function>
 class Visit {
  public:
@@ -78,7 +79,7 @@ class Visit {
 
   static Visit &of(void *context) noexcept { return *static_cast<Visit *>(context); }
 
-  /*! Whether the function was called, and returned. */
+  /*! Returns whether the function was called and returned normally. */
   template <class... Arguments>
   bool show(const Arguments &...arguments) noexcept {
     if (thrown_) return false;
@@ -104,7 +105,7 @@ class Visit {
 
 /* ---- The library and its devices ---- */
 
-/*! Which kind of device the process uses. */
+/*! The kind of device that the process uses. */
 enum class DeviceKind : std::int32_t {
   cuda = PLINTH_DEVICE_CUDA,
   host = PLINTH_DEVICE_HOST,
@@ -115,7 +116,7 @@ inline void set_device_kind(DeviceKind kind) { check(plinth_set_device_kind(stat
 inline DeviceKind device_kind() {
   return static_cast<DeviceKind>(detail::output<std::int32_t>(plinth_get_device_kind));
 }
-/*! 13000 for CUDA 13.0. */
+/*! The CUDA version of the driver, 13000 for 13.0. */
 inline std::int32_t driver_version() { return detail::output<std::int32_t>(plinth_driver_version); }
 inline void init() { check(plinth_init()); }
 inline bool is_available() noexcept { return plinth_is_available(); }
@@ -125,7 +126,7 @@ inline std::int32_t current_device() { return detail::output<std::int32_t>(plint
 inline void set_device(std::int32_t device) { check(plinth_set_device(device)); }
 inline void synchronize(std::int32_t device = -1) { check(plinth_synchronize(device)); }
 
-/*! The device whose memory a pointer is; -1 for host memory. */
+/*! The device that owns the memory of a pointer; -1 for host memory. */
 inline std::int32_t device_of(const void *pointer) {
   return detail::output<std::int32_t>([&](std::int32_t *device) { return plinth_device_of(pointer, device); });
 }
@@ -143,7 +144,7 @@ inline plinth_device_properties_t device_properties(std::int32_t device = -1) {
   return properties;
 }
 
-/*! A compute capability: 9.0 on an H200. */
+/*! A compute capability, for example 9.0 of an H200. */
 struct Capability {
   std::int32_t major;
   std::int32_t minor;
@@ -155,7 +156,7 @@ inline Capability device_capability(std::int32_t device = -1) {
   return found;
 }
 
-/*! Bytes of a device's memory. */
+/*! Memory of a device, in bytes. */
 struct MemoryInfo {
   std::size_t free_bytes;
   std::size_t total_bytes;
@@ -179,13 +180,13 @@ inline void disable_peer_access(std::int32_t device, std::int32_t peer) {
 inline std::string arch_list() { return detail::text(plinth_get_arch_list); }
 inline std::string gencode_flags() { return detail::text(plinth_get_gencode_flags); }
 
-/*! Makes a device current for as long as it lives. A negative number changes nothing. */
+/*! Makes a device current for the lifetime of the object. A negative number changes nothing. */
 class DeviceGuard {
  public:
   explicit DeviceGuard(std::int32_t device)
       : previous_(detail::output<std::int32_t>([&](std::int32_t *out) { return plinth_exchange_device(device, out); })) {}
 
-  /*! Makes the device current whose memory the pointer is; nothing changes for host memory. */
+  /*! Makes the device that owns the pointer's memory current; changes nothing for host memory. */
   static DeviceGuard of(const void *pointer) { return DeviceGuard(device_of(pointer)); }
 
   ~DeviceGuard() {
@@ -206,17 +207,17 @@ class DeviceGuard {
 
 class Event;
 
-/*! A stream that somebody else keeps: the library, CUDA, or another library. As small as a pointer and as cheap to
- *  copy. It cannot be made from an integer, nor from NULL by accident: the default stream is StreamView{}. */
+/*! A non-owning view of a stream. It has the size of a pointer and is cheap to copy. It cannot be constructed from
+ *  an integer, or from NULL by accident: the default stream is StreamView{}. */
 class StreamView {
  public:
-  /*! The default stream of the device that is current when it is used. */
+  /*! The default stream of the device that is current at the time of use. */
   constexpr StreamView() noexcept = default;
   constexpr StreamView(plinth_stream_t stream) noexcept : stream_(stream) {}
   StreamView(int) = delete;
   StreamView(std::nullptr_t) = delete;
 
-  /*! The handle, for kernel<<<...>>> and for CUDA's libraries. */
+  /*! The handle, for kernel<<<...>>> and CUDA's libraries. */
   constexpr plinth_stream_t get() const noexcept { return stream_; }
   constexpr operator plinth_stream_t() const noexcept { return stream_; }
 
@@ -224,9 +225,9 @@ class StreamView {
     return detail::output<bool>([&](bool *done) { return plinth_stream_query(stream_, done); });
   }
   void synchronize() const { check(plinth_stream_synchronize(stream_)); }
-  /*! Lets this stream's later work wait for what `other` has now. */
+  /*! Makes this stream's later work wait for the present work of `other`. */
   void wait(StreamView other) const { check(plinth_stream_wait_stream(stream_, other.stream_)); }
-  /*! Lets this stream's later work wait for what `event` recorded last. */
+  /*! Makes this stream's later work wait for the last record of `event`. */
   void wait(const Event &event) const;
   void record(Event &event) const;
 
@@ -244,8 +245,8 @@ class StreamView {
   }
   void sleep(std::uint64_t cycles) const { check(plinth_sleep(cycles, stream_)); }
 
-  /*! Lets the stream call a function of any kind once its earlier work is done. The function is moved to the heap and
-   *  destroyed after its call; it must not throw. */
+  /*! Enqueues a callable, which runs when the stream's earlier work is complete. The callable is moved to the heap
+   *  and destroyed after its call; it must not throw. */
   template <class Function>
   void launch(Function &&function) const {
     using Held = std::decay_t<Function>;
@@ -267,20 +268,20 @@ class StreamView {
   plinth_stream_t stream_ = nullptr;
 };
 
-/*! A stream of a device's pool. The library keeps it for ever, so this is a view with another beginning. */
+/*! A stream of a device's pool. The library never destroys it, so this is a view too. */
 class Stream : public StreamView {
  public:
   explicit Stream(std::int32_t device = -1, std::int32_t priority = 0)
       : StreamView(detail::output<plinth_stream_t>(
             [&](plinth_stream_t *out) { return plinth_stream_create(device, priority, out); })) {}
 
-  /*! Makes a stream known that somebody else made. */
+  /*! Registers a stream that was created outside of plinth. */
   static StreamView external(void *native, std::int32_t device = -1) {
     return StreamView(detail::output<plinth_stream_t>(
         [&](plinth_stream_t *out) { return plinth_stream_from_external(native, device, out); }));
   }
 
-  /*! The least and the greatest priority; greater ones are lower numbers. */
+  /*! The least and the greatest priority; more urgent priorities are lower numbers. */
   static std::pair<std::int32_t, std::int32_t> priority_range(std::int32_t device = -1) {
     std::pair<std::int32_t, std::int32_t> range{};
     check(plinth_stream_priority_range(device, &range.first, &range.second));
@@ -299,7 +300,7 @@ inline StreamView default_stream(std::int32_t device = -1) {
 inline void set_stream(StreamView stream) { check(plinth_set_stream(stream.get())); }
 inline bool is_current_stream_capturing() { return detail::output<bool>(plinth_is_current_stream_capturing); }
 
-/*! Makes a stream and its device current for as long as it lives. */
+/*! Makes a stream and its device current for the lifetime of the object. */
 class StreamGuard {
  public:
   explicit StreamGuard(StreamView stream) { check(plinth_stream_context_enter(stream.get(), &saved_)); }
@@ -311,7 +312,7 @@ class StreamGuard {
   plinth_stream_context_t saved_{};
 };
 
-/*! What an event can do; the values combine with |. */
+/*! Flags of an event; combine them with |. */
 enum class EventFlags : std::uint32_t {
   none = 0,
   timing = PLINTH_EVENT_TIMING,
@@ -323,7 +324,7 @@ constexpr EventFlags operator|(EventFlags left, EventFlags right) noexcept {
   return static_cast<EventFlags>(static_cast<std::uint32_t>(left) | static_cast<std::uint32_t>(right));
 }
 
-/*! An event, destroyed with its object. Can be moved, not copied. */
+/*! An event, destroyed by the destructor. Movable, not copyable. */
 class Event {
  public:
   using IpcHandle = std::array<std::uint8_t, PLINTH_IPC_EVENT_HANDLE_SIZE>;
@@ -333,13 +334,13 @@ class Event {
           return plinth_event_create(static_cast<std::uint32_t>(flags), out);
         })) {}
 
-  /*! Opens another process's event. */
+  /*! Opens an event of another process. */
   static Event from_ipc_handle(const IpcHandle &handle, std::int32_t device = -1) {
     return Event(detail::output<plinth_event_t>(
         [&](plinth_event_t *out) { return plinth_event_from_ipc_handle(device, handle.data(), out); }));
   }
 
-  /*! Takes over an event that plinth_event_create gave. NULL and integers are refused by the compiler. */
+  /*! Takes ownership of an event of plinth_event_create. NULL and integers do not compile. */
   static Event adopt(plinth_event_t event) noexcept { return Event(event); }
 
   ~Event() { static_cast<void>(plinth_event_destroy(event_)); }
@@ -352,7 +353,7 @@ class Event {
   Event &operator=(const Event &) = delete;
 
   plinth_event_t get() const noexcept { return event_; }
-  /*! Gives the event away: the caller destroys it. */
+  /*! Releases ownership: the caller destroys the event. */
   plinth_event_t release() noexcept { return std::exchange(event_, nullptr); }
 
   void record(StreamView stream = current_stream()) { check(plinth_event_record(event_, stream.get())); }
@@ -361,11 +362,11 @@ class Event {
     return detail::output<bool>([&](bool *done) { return plinth_event_query(event_, done); });
   }
   void synchronize() const { check(plinth_event_synchronize(event_)); }
-  /*! Milliseconds from this event to `end`. */
+  /*! The time from this event to `end`, in milliseconds. */
   float elapsed_time(const Event &end) const {
     return detail::output<float>([&](float *out) { return plinth_event_elapsed_time(event_, end.event_, out); });
   }
-  /*! The device of the first record; -1 before it. */
+  /*! The device of the first record; -1 before the first record. */
   std::int32_t device() const {
     return detail::output<std::int32_t>([&](std::int32_t *out) { return plinth_event_device(event_, out); });
   }
@@ -399,9 +400,9 @@ struct PinnedFree {
 };
 }  // namespace detail
 
-/*! Device memory straight from the driver. The pointer means something to devices only. */
+/*! Device memory from the driver, not cached. Only devices can dereference the pointer. */
 using DeviceMemory = std::unique_ptr<void, detail::DeviceFree>;
-/*! Pinned host memory straight from the driver. */
+/*! Pinned host memory from the driver, not cached. */
 using PinnedMemory = std::unique_ptr<void, detail::PinnedFree>;
 
 inline DeviceMemory device_malloc(std::size_t size, std::int32_t device = -1) {
@@ -415,18 +416,18 @@ inline PinnedMemory pinned_malloc(std::size_t size) {
 inline void memcpy(void *destination, const void *source, std::size_t bytes, StreamView stream = current_stream()) {
   check(plinth_memcpy(destination, source, bytes, stream.get()));
 }
-/*! As torch's copy_: in the current streams of the devices that own the memory. */
+/*! Copies as torch's copy_ does: in the current streams of the devices that own the memory. */
 inline void copy(void *destination, const void *source, std::size_t bytes, bool non_blocking = false) {
   check(plinth_copy(destination, source, bytes, non_blocking));
 }
 inline void memset(void *destination, std::uint8_t value, std::size_t bytes, StreamView stream = current_stream()) {
   check(plinth_memset(destination, value, bytes, stream.get()));
 }
-/*! Fills `count` values of 1, 2 or 4 bytes. */
+/*! Fills memory with `count` copies of a value of 1, 2 or 4 bytes. */
 template <class T>
 void fill(T *destination, const T &value, std::size_t count, StreamView stream = current_stream()) {
-  static_assert(std::is_trivially_copyable<T>::value, "a pattern is copied byte by byte");
-  static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4, "a pattern has 1, 2 or 4 bytes");
+  static_assert(std::is_trivially_copyable<T>::value, "the pattern must be trivially copyable");
+  static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4, "the pattern must have 1, 2 or 4 bytes");
   check(plinth_memset_pattern(destination, &value, sizeof(T), count * sizeof(T), stream.get()));
 }
 

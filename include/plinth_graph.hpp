@@ -1,7 +1,7 @@
 /*!
  * @file plinth_graph.hpp
- * @brief Graphs in C++17: captured, and made of functions. plinth_graph_build.hpp has those built by hand. plinth.hpp
- * includes both.
+ * @brief Graphs in C++17: captured, and created from functions. plinth_graph_build.hpp is for explicitly built graphs.
+ *        plinth.hpp includes both.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -20,20 +20,20 @@
 
 namespace plinth {
 
-/*! What a capture forbids while it goes on. */
+/*! What is forbidden during a capture. */
 enum class CaptureMode : std::int32_t {
   global = PLINTH_CAPTURE_GLOBAL,
   thread_local_ = PLINTH_CAPTURE_THREAD_LOCAL,
   relaxed = PLINTH_CAPTURE_RELAXED
 };
 
-/*! What happens when a replay would overlap with another of its pool. */
+/*! What happens if a replay would overlap with another replay of its pool. */
 enum class Overlap : std::int32_t { order = PLINTH_GRAPH_OVERLAP_ORDER, refuse = PLINTH_GRAPH_OVERLAP_REFUSE };
 
-/*! A name for a pool that graphs are to share. */
+/*! Creates the id of a pool that several graphs can share. */
 inline plinth_pool_id_t graph_pool_handle() { return detail::output<plinth_pool_id_t>(plinth_graph_pool_handle); }
 
-/*! A graph, destroyed with its object. Can be moved, not copied; clone() makes another. */
+/*! A graph, destroyed by the destructor. Movable, not copyable; clone() creates a copy. */
 class Graph {
  public:
   explicit Graph(bool keep_graph = false)
@@ -41,7 +41,7 @@ class Graph {
           return plinth_graph_create_with_options(keep_graph ? PLINTH_GRAPH_KEEP_GRAPH : 0, out);
         })) {}
 
-  /*! Takes over a graph that plinth_graph_create gave. */
+  /*! Takes ownership of a graph of plinth_graph_create. */
   static Graph adopt(plinth_graph_t graph) noexcept { return Graph(graph); }
 
   ~Graph() { static_cast<void>(plinth_graph_destroy(graph_)); }
@@ -54,23 +54,23 @@ class Graph {
   Graph &operator=(const Graph &) = delete;
 
   plinth_graph_t get() const noexcept { return graph_; }
-  /*! Gives the graph away: the caller destroys it. */
+  /*! Releases ownership: the caller destroys the graph. */
   plinth_graph_t release() noexcept { return std::exchange(graph_, nullptr); }
 
-  /*! {0, 0} is a pool of the graph's own. GraphCapture is the safer way. */
+  /*! A pool of {0, 0} stands for a private pool of the graph. Prefer GraphCapture. */
   void capture_begin(plinth_pool_id_t pool = {0, 0}, CaptureMode mode = CaptureMode::global) {
     check(plinth_graph_capture_begin(graph_, &pool, static_cast<std::int32_t>(mode)));
   }
   void capture_end() { check(plinth_graph_capture_end(graph_)); }
   void instantiate() { check(plinth_graph_instantiate(graph_)); }
   void upload() { check(plinth_graph_upload(graph_)); }
-  /*! In the thread's current stream on the graph's device. */
+  /*! Replays the graph in the thread's current stream on the graph's device. */
   void replay() { check(plinth_graph_replay(graph_)); }
   void reset() { check(plinth_graph_reset(graph_)); }
   void set_overlap_policy(Overlap policy) {
     check(plinth_graph_set_overlap_policy(graph_, static_cast<std::int32_t>(policy)));
   }
-  /*! Before the capture; the device's own needs none of this. */
+  /*! Registers a generator, before the capture; the device's default generator needs no registration. */
   void register_generator_state(const GeneratorView &generator) {
     check(plinth_graph_register_generator_state(graph_, generator.get()));
   }
@@ -78,7 +78,7 @@ class Graph {
   plinth_pool_id_t pool() const {
     return detail::output<plinth_pool_id_t>([&](plinth_pool_id_t *out) { return plinth_graph_pool(graph_, out); });
   }
-  /*! Bytes of the graph's pool. */
+  /*! Memory of the graph's pool, in bytes. */
   struct Memory {
     std::size_t allocated;
     std::size_t held;
@@ -88,7 +88,7 @@ class Graph {
     check(plinth_graph_memory(graph_, &found.allocated, &found.held));
     return found;
   }
-  /*! Gives the pool's physical memory back until wake(); its contents are lost. */
+  /*! Releases the pool's physical memory until wake(); its contents are lost. */
   void sleep() { check(plinth_graph_sleep(graph_)); }
   void wake() { check(plinth_graph_wake(graph_)); }
   bool is_asleep() const {
@@ -100,16 +100,16 @@ class Graph {
   std::string summary() const {
     return detail::text([&](char **out) { return plinth_graph_summary(graph_, out); });
   }
-  /*! The CUgraph of a graph that kept its nodes. */
+  /*! The CUgraph; the graph must have kept its nodes. */
   void *native() const {
     return detail::output<void *>([&](void **out) { return plinth_graph_native(graph_, out); });
   }
-  /*! The CUgraphExec of a graph that is instantiated. */
+  /*! The CUgraphExec; the graph must be instantiated. */
   void *exec_native() const {
     return detail::output<void *>([&](void **out) { return plinth_graph_exec_native(graph_, out); });
   }
   void update(const Graph &other) { check(plinth_graph_update(graph_, other.graph_)); }
-  /*! Of a CUgraph. */
+  /*! Updates the executable graph from a CUgraph. */
   void update_native(void *native) { check(plinth_graph_update_native(graph_, native)); }
   Graph clone() const {
     return Graph(
@@ -122,7 +122,7 @@ class Graph {
   plinth_graph_t graph_;
 };
 
-/*! A graph that somebody else keeps: a Graph, or the body of a conditional node, which belongs to the graph around it. */
+/*! A non-owning view of a graph: a Graph, or the body of a conditional node, which belongs to the enclosing graph. */
 class GraphView {
  public:
   GraphView(const Graph &graph) noexcept : graph_(graph.get()) {}
@@ -135,19 +135,19 @@ class GraphView {
   plinth_graph_t graph_;
 };
 
-/*! A capture as a block, torch.cuda.graph: begins with the object and ends with end(), or, where an exception ends the
- *  block, with the object: then the capture is thrown away, and the exception is what the program gets. Either way the
- *  stream and the device that were current are so again. */
+/*! A capture as a scope, as torch.cuda.graph. It begins with the constructor and ends with end(). If an exception
+ *  leaves the scope, the destructor discards the capture. In both cases the previous stream and device are restored. */
 class GraphCapture {
  public:
-  /*! Without a stream, in one that the library keeps for captures; without a pool, in one of the graph's own. */
+  /*! Without a stream, uses a stream that the library keeps for captures; without a pool, a private pool of the
+   *  graph. */
   explicit GraphCapture(GraphView graph, plinth_pool_id_t pool = {0, 0}, StreamView stream = {},
                         CaptureMode mode = CaptureMode::global) {
     check(plinth_graph_begin(graph.get(), &pool, stream.get(), static_cast<std::int32_t>(mode), &context_));
     open_ = true;
   }
 
-  /*! Ends the capture. Throws why there is no graph, if there is none. */
+  /*! Ends the capture. Throws if it failed. */
   void end() {
     open_ = false;
     check(plinth_graph_end(&context_, PLINTH_OK));
@@ -164,7 +164,7 @@ class GraphCapture {
   bool open_ = false;
 };
 
-/*! Captures what a function does. What it throws is thrown on, and there is no graph then. */
+/*! Captures the work of a function. An exception of the function discards the capture and is rethrown. */
 template <class Body>
 void capture(GraphView graph, Body &&body, plinth_pool_id_t pool = {0, 0}, StreamView stream = {},
              CaptureMode mode = CaptureMode::global) {
@@ -175,10 +175,10 @@ void capture(GraphView graph, Body &&body, plinth_pool_id_t pool = {0, 0}, Strea
 
 /* ---- Graphed callables ---- */
 
-/*! A function of the program's that was captured, destroyed with its object. Can be moved, not copied. */
+/*! A captured function of the program, destroyed by the destructor. Movable, not copyable. */
 class GraphedCallable {
  public:
-  /*! Takes over what plinth_make_graphed_callables gave. */
+  /*! Takes ownership of a callable of plinth_make_graphed_callables. */
   explicit GraphedCallable(plinth_graphed_callable_t callable) noexcept : callable_(callable) {}
   ~GraphedCallable() { static_cast<void>(plinth_graphed_callable_destroy(callable_)); }
   GraphedCallable(GraphedCallable &&other) noexcept : callable_(std::exchange(other.callable_, nullptr)) {}
@@ -187,7 +187,7 @@ class GraphedCallable {
     return *this;
   }
   plinth_graphed_callable_t get() const noexcept { return callable_; }
-  /*! `outputs` has as many tensors as were described. */
+  /*! `outputs` has as many tensors as were described at creation. */
   void operator()(const std::vector<DLTensor> &inputs, std::vector<DLTensor> &outputs) {
     check(plinth_graphed_callable_call(callable_, inputs.data(), inputs.size(), outputs.data(), outputs.size()));
   }

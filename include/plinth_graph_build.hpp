@@ -1,8 +1,8 @@
 /*!
  * @file plinth_graph_build.hpp
- * @brief Graphs built by hand in C++17: nodes, and conditions that the device asks. plinth.hpp includes it.
+ * @brief Explicitly built graphs in C++17: nodes, and conditions that the device evaluates. plinth.hpp includes it.
  *
- * A graph here is a Graph, or the GraphView that is the body of a conditional node.
+ * A graph argument is a Graph, or the GraphView of a conditional node's body.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -22,11 +22,11 @@
 
 namespace plinth {
 
-/*! A node, and what it is added to behind: `after` are nodes of the same graph. */
+/*! A node. The `after` arguments list the nodes of the same graph that a new node depends on. */
 using GraphNode = plinth_graph_node_t;
 using GraphNodes = std::vector<GraphNode>;
 
-/*! What a node is; CUDA may have more. */
+/*! The type of a node; CUDA may add more. */
 enum class GraphNodeType : std::uint32_t {
   kernel = PLINTH_GRAPH_NODE_KERNEL,
   copy = PLINTH_GRAPH_NODE_MEMCPY,
@@ -39,7 +39,7 @@ enum class GraphNodeType : std::uint32_t {
   conditional = PLINTH_GRAPH_NODE_CONDITIONAL
 };
 
-/*! A graph without nodes, to be built with the add_ functions. */
+/*! Creates a graph without nodes, to be built with the add_ functions. */
 inline Graph empty_graph(std::int32_t device = -1) {
   return Graph::adopt(
       detail::output<plinth_graph_t>([&](plinth_graph_t *out) { return plinth_graph_create_empty(device, out); }));
@@ -58,19 +58,19 @@ inline GraphNode add_copy(GraphView graph, const GraphNodes &after, void *destin
     return plinth_graph_add_copy(graph.get(), after.data(), after.size(), destination, source, bytes, out);
   });
 }
-/*! Fills `count` values of 1, 2 or 4 bytes. */
+/*! Fills memory with `count` copies of a value of 1, 2 or 4 bytes. */
 template <class T>
 GraphNode add_fill(GraphView graph, const GraphNodes &after, T *destination, const T &value, std::size_t count) {
-  static_assert(std::is_trivially_copyable<T>::value, "a pattern is copied byte by byte");
-  static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4, "a pattern has 1, 2 or 4 bytes");
+  static_assert(std::is_trivially_copyable<T>::value, "the pattern must be trivially copyable");
+  static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4, "the pattern must have 1, 2 or 4 bytes");
   std::uint32_t bits = 0;
   std::memcpy(&bits, &value, sizeof value);
   return detail::output<GraphNode>([&](GraphNode *out) {
     return plinth_graph_add_fill(graph.get(), after.data(), after.size(), destination, bits, sizeof(T), count, out);
   });
 }
-/*! Calls a function of the CPU's at each replay. It is not copied: the caller keeps it as long as the graph may run. It
- *  must not throw. */
+/*! Adds a host function that is called at each replay. It is not copied: it must stay valid as long as the graph may
+ *  run. It must not throw. */
 template <class Function>
 GraphNode add_host(GraphView graph, const GraphNodes &after, Function &function) {
   static_assert(!std::is_function<Function>::value, "wrap a plain function in a lambda, and keep that");
@@ -89,7 +89,7 @@ inline GraphNode add_empty(GraphView graph, const GraphNodes &after) {
   return detail::output<GraphNode>(
       [&](GraphNode *out) { return plinth_graph_add_empty(graph.get(), after.data(), after.size(), out); });
 }
-/*! The event must live as long as the graph may run; so must that of a wait. */
+/*! The event must stay valid as long as the graph may run; the same applies to add_event_wait. */
 inline GraphNode add_event_record(GraphView graph, const GraphNodes &after, Event &event) {
   return detail::output<GraphNode>([&](GraphNode *out) {
     return plinth_graph_add_event_record(graph.get(), after.data(), after.size(), event.get(), out);
@@ -100,7 +100,7 @@ inline GraphNode add_event_wait(GraphView graph, const GraphNodes &after, const 
     return plinth_graph_add_event_wait(graph.get(), after.data(), after.size(), event.get(), out);
   });
 }
-/*! Lets `to` wait for `from`. */
+/*! Makes `to` depend on `from`. */
 inline void add_dependency(GraphView graph, GraphNode from, GraphNode to) {
   check(plinth_graph_add_dependency(graph.get(), from, to));
 }
@@ -119,12 +119,12 @@ inline GraphNodeType node_type(GraphView graph, GraphNode node) {
   return static_cast<GraphNodeType>(detail::output<std::uint32_t>(
       [&](std::uint32_t *out) { return plinth_graph_node_type(graph.get(), node, out); }));
 }
-/*! The launch, whose parameters are the graph's own. */
+/*! The launch parameters of a kernel node. They belong to the graph. */
 inline plinth_graph_kernel_t node_kernel(GraphView graph, GraphNode node) {
   return detail::output<plinth_graph_kernel_t>(
       [&](plinth_graph_kernel_t *out) { return plinth_graph_node_kernel(graph.get(), node, out); });
 }
-/*! In the replays from now on of a graph that is instantiated. So set_node_enabled. */
+/*! Changes the executable graph, for all following replays; so does set_node_enabled. */
 inline void set_kernel(GraphView graph, GraphNode node, const plinth_graph_kernel_t &kernel) {
   check(plinth_graph_set_kernel(graph.get(), node, &kernel));
 }
@@ -134,26 +134,26 @@ inline void set_node_enabled(GraphView graph, GraphNode node, bool enabled) {
 inline bool node_enabled(GraphView graph, GraphNode node) {
   return detail::output<bool>([&](bool *out) { return plinth_graph_node_enabled(graph.get(), node, out); });
 }
-/*! The times of a graph's nodes; see plinth_graph_node_times for what it does. */
+/*! Measures the times of a graph's nodes; see plinth_graph_node_times. */
 inline std::vector<plinth_node_time_t> node_times(GraphView graph, std::uint32_t repeats = 10) {
-  // As many times as there are nodes: to ask for the count alone would measure, too.
+  // Allocates one element per node: a call for the count alone would measure too.
   std::vector<plinth_node_time_t> times(nodes(graph).size());
   std::size_t count = times.size();
   check(plinth_graph_node_times(graph.get(), repeats, times.data(), &count));
   times.resize(count < times.size() ? count : times.size());
   return times;
 }
-/*! The same as a table. */
+/*! Measures the times of a graph's nodes, and returns them as a table. */
 inline std::string time_table(GraphView graph, std::uint32_t repeats = 10) {
   return detail::text([&](char **out) { return plinth_graph_time_table(graph.get(), repeats, out); });
 }
 
 /* ---- Conditions ---- */
 
-/*! What a conditional node asks; a kernel of the program's takes it as a cudaGraphConditionalHandle. */
+/*! The condition of a conditional node; pass it to kernels as a cudaGraphConditionalHandle. */
 using GraphCondition = plinth_graph_condition_t;
 
-/*! A conditional node, and the body that it carries out. */
+/*! A conditional node, and its body. */
 struct ConditionalNode {
   GraphNode node;
   GraphView body;
@@ -172,7 +172,7 @@ inline GraphCondition make_condition(GraphView graph, std::uint32_t default_valu
   return detail::output<GraphCondition>(
       [&](GraphCondition *out) { return plinth_graph_condition_create(graph.get(), default_value, out); });
 }
-/*! The body is filled by the add_ functions, or by GraphCapture; so those of the others. */
+/*! Fill the body with the add_ functions, or with GraphCapture; the same applies to add_while and add_switch. */
 inline ConditionalNode add_if(GraphView graph, const GraphNodes &after, GraphCondition condition) {
   plinth_graph_t body = nullptr;
   GraphNode node = nullptr;
@@ -186,28 +186,28 @@ inline IfElseNode add_if_else(GraphView graph, const GraphNodes &after, GraphCon
   check(plinth_graph_add_if_else(graph.get(), after.data(), after.size(), condition, &then_body, &else_body, &node));
   return {node, GraphView(then_body), GraphView(else_body)};
 }
-/*! The body is carried out for as long as the condition is not 0. */
+/*! The body is repeated while the condition is not 0. */
 inline ConditionalNode add_while(GraphView graph, const GraphNodes &after, GraphCondition condition) {
   plinth_graph_t body = nullptr;
   GraphNode node = nullptr;
   check(plinth_graph_add_while(graph.get(), after.data(), after.size(), condition, &body, &node));
   return {node, GraphView(body)};
 }
-/*! The body is carried out whose number the condition is. */
+/*! Executes the body whose index equals the condition. */
 inline SwitchNode add_switch(GraphView graph, const GraphNodes &after, GraphCondition condition, std::size_t count) {
   std::vector<plinth_graph_t> bodies(count);
   GraphNode node = nullptr;
   check(plinth_graph_add_switch(graph.get(), after.data(), after.size(), condition, bodies.data(), count, &node));
   return {node, std::vector<GraphView>(bodies.begin(), bodies.end())};
 }
-/*! Gives a condition the 32-bit value that is in the device's memory when the node runs. */
+/*! Sets a condition to the 32-bit value that is in device memory when the node runs. */
 inline GraphNode add_condition_set(GraphView graph, const GraphNodes &after, GraphCondition condition,
                                    const void *value) {
   return detail::output<GraphNode>([&](GraphNode *out) {
     return plinth_graph_add_condition_set(graph.get(), after.data(), after.size(), condition, value, out);
   });
 }
-/*! The same in a stream that captures. */
+/*! Sets a condition from device memory, in a capturing stream. */
 inline void condition_set_from(GraphCondition condition, const void *value, StreamView stream = current_stream()) {
   check(plinth_graph_condition_set_from(condition, value, stream.get()));
 }

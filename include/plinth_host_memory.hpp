@@ -32,9 +32,9 @@ struct ManagedFree {
 };
 }  // namespace detail
 
-/*! Pinned host memory from what is cached. */
+/*! Pinned host memory from the cache. */
 using HostMemory = std::unique_ptr<void, detail::HostFree>;
-/*! Memory that the host and every device use by one address. */
+/*! Managed memory, which the host and every device access by the same address. */
 using ManagedMemory = std::unique_ptr<void, detail::ManagedFree>;
 
 inline HostMemory host_alloc(std::size_t size) {
@@ -43,7 +43,8 @@ inline HostMemory host_alloc(std::size_t size) {
 inline ManagedMemory managed_malloc(std::size_t size, std::int32_t device = -1) {
   return ManagedMemory(detail::output<void *>([&](void **out) { return plinth_managed_malloc(size, device, out); }));
 }
-/*! Tells of the program's own work in a stream; the library's copies and fills need none of this. */
+/*! Records that the program's own work in a stream uses the memory. The library's copies and fills record their
+ *  streams themselves. */
 inline void host_record_stream(const void *pointer, StreamView stream = current_stream()) {
   check(plinth_host_record_stream(pointer, stream.get()));
 }
@@ -52,8 +53,9 @@ inline bool is_pinned(const void *pointer) {
   return detail::output<bool>([&](bool *out) { return plinth_is_pinned(pointer, out); });
 }
 
-/*! An allocator of containers over plinth_host_alloc, whose memory copies do not wait for: give it back, or let the
- *  container grow, at any time; what streams still use of it stays out of use. Throws Error where memory is out. */
+/*! A standard allocator over plinth_host_alloc, for containers whose copies are asynchronous. Memory may be
+ *  deallocated at any time, for example when a container grows: it is not reused while streams still use it. Throws
+ *  Error if memory runs out. */
 template <class T>
 class PinnedAllocator {
  public:
@@ -78,7 +80,7 @@ class PinnedAllocator {
 template <class T>
 using PinnedVector = std::vector<T, PinnedAllocator<T>>;
 
-/*! Pins memory that the program has, for as long as it lives. Can be moved, not copied. */
+/*! Pins memory of the program for the lifetime of the object. Movable, not copyable. */
 class HostRegistration {
  public:
   HostRegistration(void *pointer, std::size_t bytes, std::uint32_t flags = PLINTH_HOST_REGISTER_PORTABLE)
@@ -95,7 +97,7 @@ class HostRegistration {
   HostRegistration &operator=(const HostRegistration &) = delete;
 
   void *get() const noexcept { return pointer_; }
-  /*! Undoes it now, and tells of errors. */
+  /*! Unpins the memory now, and throws on errors. */
   void unregister() { check(plinth_host_unregister(std::exchange(pointer_, nullptr))); }
 
  private:
@@ -109,7 +111,8 @@ using HostMemoryStats = plinth_host_memory_stats_t;
 inline HostMemoryStats host_memory_stats() {
   return detail::sized_output<HostMemoryStats>(plinth_host_memory_stats);
 }
-/*! Calls `visitor(const char *key, std::uint64_t value)` for each figure. What it throws ends the visit. */
+/*! Calls `visitor(const char *key, std::uint64_t value)` for each value of the statistics. An exception that it
+ *  throws ends the iteration and is rethrown. */
 template <class Visitor>
 void host_memory_stats_each(Visitor &&visitor) {
   using Visit = detail::Visit<std::remove_reference_t<Visitor>>;

@@ -19,10 +19,10 @@
 
 namespace plinth {
 
-/*! Memory of another process, given back with its object. Can be moved, not copied. */
+/*! Memory of another process, closed by the destructor. Movable, not copyable. */
 class IpcMemory {
  public:
-  /*! Takes over what plinth_ipc_receive or plinth_ipc_import gave. */
+  /*! Takes ownership of memory of plinth_ipc_receive or plinth_ipc_import. */
   explicit IpcMemory(const plinth_ipc_memory_t &memory) noexcept : memory_(memory) {}
   ~IpcMemory() { static_cast<void>(plinth_ipc_close(memory_.pointer)); }
   IpcMemory(IpcMemory &&other) noexcept : memory_(std::exchange(other.memory_, plinth_ipc_memory_t{})) {}
@@ -33,15 +33,15 @@ class IpcMemory {
   IpcMemory(const IpcMemory &) = delete;
   IpcMemory &operator=(const IpcMemory &) = delete;
 
-  /*! The place that the other process named. */
+  /*! The address that corresponds to the pointer that the other process exported. */
   void *get() const noexcept { return memory_.pointer; }
-  /*! The bytes from there to the end of the block. */
+  /*! The bytes from get() to the end of the block. */
   std::size_t size() const noexcept { return memory_.size; }
-  /*! How far that place is from the beginning of the block. */
+  /*! The offset of get() from the beginning of the block, in bytes. */
   std::size_t offset() const noexcept { return memory_.offset; }
   std::int32_t device() const noexcept { return memory_.device; }
 
-  /*! Gives it back now, and tells of errors, after which it is as before. */
+  /*! Closes the memory now, and throws on errors, after which it is still open. */
   void close() {
     check(plinth_ipc_close(memory_.pointer));
     memory_ = plinth_ipc_memory_t{};
@@ -51,7 +51,8 @@ class IpcMemory {
   plinth_ipc_memory_t memory_;
 };
 
-/*! A message about memory, for a channel of the program's own; freed with its object. Can be moved, not copied. */
+/*! A message that describes exported memory, for a program with its own channel; freed by the destructor. Movable,
+ *  not copyable. */
 class IpcExport {
  public:
   explicit IpcExport(const void *pointer)
@@ -68,7 +69,7 @@ class IpcExport {
 
   const std::uint8_t *bytes() const noexcept { return message_.bytes; }
   std::size_t size() const noexcept { return message_.size; }
-  /*! The file descriptors to be passed on, in order. */
+  /*! The file descriptors of the message, in order. */
   const std::int32_t *descriptors() const noexcept { return message_.descriptors; }
   std::size_t descriptor_count() const noexcept { return message_.descriptor_count; }
 
@@ -81,7 +82,7 @@ inline IpcMemory ipc_receive(std::int32_t socket, std::int32_t device = -1) {
   return IpcMemory(detail::output<plinth_ipc_memory_t>(
       [&](plinth_ipc_memory_t *out) { return plinth_ipc_receive(socket, device, out); }));
 }
-/*! `bytes` and `descriptors` are containers of std::uint8_t and std::int32_t that lie side by side. */
+/*! `bytes` and `descriptors` are contiguous containers of std::uint8_t and std::int32_t. */
 template <class Bytes, class Descriptors>
 IpcMemory ipc_import(const Bytes &bytes, const Descriptors &descriptors, std::int32_t device = -1) {
   return IpcMemory(detail::output<plinth_ipc_memory_t>([&](plinth_ipc_memory_t *out) {
@@ -93,7 +94,7 @@ inline void ipc_collect() { check(plinth_ipc_collect()); }
 
 /* ---- CUDA's own handles ---- */
 
-/*! A cudaIpcMemHandle_t, and how far the pointer was from the beginning of what it opens. */
+/*! A cudaIpcMemHandle_t, and the offset of the pointer from the beginning of the memory that the handle opens. */
 struct IpcMemHandle {
   std::array<std::uint8_t, PLINTH_IPC_MEM_HANDLE_SIZE> bytes;
   std::size_t offset;
@@ -111,7 +112,7 @@ struct IpcCloseMemHandle {
 };
 }  // namespace detail
 
-/*! Memory opened by CUDA's own handle. */
+/*! Memory that was opened by its CUDA IPC handle. */
 using IpcMappedMemory = std::unique_ptr<void, detail::IpcCloseMemHandle>;
 
 inline IpcMappedMemory ipc_open_mem_handle(const IpcMemHandle &handle, std::int32_t device = -1) {

@@ -1,6 +1,6 @@
 /*!
  * @file plinth_jit.hpp
- * @brief Functions and kernels that are compiled while the program runs, in C++17. plinth.hpp includes it.
+ * @brief Functions and kernels that are compiled at run time, in C++17. plinth.hpp includes it.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -28,7 +28,7 @@ namespace plinth {
 
 /* ---- The jiterator ---- */
 
-/*! A named scalar: a default that a function declares, or a value that a call gives. The name is not copied. */
+/*! A named scalar: a default that a function declares, or a value that is passed to a call. The name is not copied. */
 inline plinth_jit_scalar_t scalar(const char *name, bool value) noexcept {
   return {name, PLINTH_JIT_BOOL, 0, value ? 1 : 0, 0.0, 0.0};
 }
@@ -44,25 +44,26 @@ plinth_jit_scalar_t scalar(const char *name, T value) noexcept {
   }
 }
 
-/*! A function of elements that was made into one of tensors, destroyed with its object. Can be moved, not copied. */
+/*! A jiterated function: a function of tensors, created from a function of elements; destroyed by the destructor.
+ *  Movable, not copyable. */
 class JitFunction {
  public:
   using Scalars = std::initializer_list<plinth_jit_scalar_t>;
 
-  /*! What a call would write: the type and the shape of every output. */
+  /*! The type and the shape of every output of a call. */
   struct Result {
     DLDataType dtype;
     std::int32_t ndim;
-    /*! The first `ndim` count. */
+    /*! The first `ndim` elements are valid. */
     std::array<std::int64_t, 25> shape;
   };
 
-  /*! A template that returns its one output: `template <typename T> T name(T x, T alpha) { ... }`. */
+  /*! From a template that returns its one output: `template <typename T> T name(T x, T alpha) { ... }`. */
   explicit JitFunction(const std::string &code, Scalars scalars = {})
       : function_(detail::output<plinth_jit_function_t>([&](plinth_jit_function_t *out) {
           return plinth_jiterator_create_jit_fn(code.c_str(), scalars.begin(), scalars.size(), out);
         })) {}
-  /*! A template whose last parameters are so many outputs, `T &out`. */
+  /*! From a template whose last `num_outputs` parameters are the outputs, `T &out`. */
   static JitFunction multi_output(const std::string &code, std::int32_t num_outputs, Scalars scalars = {}) {
     return JitFunction(detail::output<plinth_jit_function_t>([&](plinth_jit_function_t *out) {
       return plinth_jiterator_create_multi_output_jit_fn(code.c_str(), num_outputs, scalars.begin(), scalars.size(), out);
@@ -86,7 +87,8 @@ class JitFunction {
     return found;
   }
 
-  /*! `function({&x, &y}, {&out}, {scalar("alpha", 2.0)}, stream)`; scalars that are left out have their defaults. */
+  /*! `function({&x, &y}, {&out}, {scalar("alpha", 2.0)}, stream)`; scalars that are left out have their default
+   *  values. */
   void operator()(std::initializer_list<const DLTensor *> inputs, std::initializer_list<DLTensor *> outputs,
                   Scalars scalars = {}) const {
     (*this)(inputs, outputs, scalars, current_stream());
@@ -95,7 +97,7 @@ class JitFunction {
                   Scalars scalars, StreamView stream) const {
     call(inputs, outputs, scalars, stream);
   }
-  /*! The same of any containers, of pointers to tensors and of scalars, that lie side by side. */
+  /*! The same with any contiguous containers of pointers to tensors, and of scalars. */
   template <class Inputs, class Outputs, class Values>
   void call(const Inputs &inputs, const Outputs &outputs, const Values &scalars, StreamView stream) const {
     check(plinth_jiterator_call(function_, std::data(inputs), std::size(inputs), std::data(outputs), std::size(outputs),
@@ -120,8 +122,8 @@ struct Dim3 {
   std::uint32_t z;
 };
 
-/*! How a kernel is launched: `Launch({blocks}, {threads}).shared_bytes(4096).on(stream)`. Without a stream, in the one
- *  that is current at the launch. */
+/*! The configuration of a kernel launch: `Launch({blocks}, {threads}).shared_bytes(4096).on(stream)`. Without a
+ *  stream, the kernel runs in the stream that is current at the launch. */
 class Launch {
  public:
   Launch(Dim3 grid, Dim3 block) noexcept {
@@ -132,7 +134,7 @@ class Launch {
     set(launch_.cluster, extents);
     return *this;
   }
-  /*! Dynamic shared memory of a block. */
+  /*! Dynamic shared memory per block, in bytes. */
   Launch &shared_bytes(std::uint32_t bytes) noexcept {
     launch_.shared_bytes = bytes;
     return *this;
@@ -162,7 +164,7 @@ class Launch {
   bool has_stream_ = false;
 };
 
-/*! A tensor as an argument, with what the kernel does to it, for the stream sanitizer; see reads() and writes(). */
+/*! A tensor argument with the kernel's access to it, for the stream sanitizer; see reads() and writes(). */
 struct TensorArgument {
   const DLTensor *tensor;
   std::uint32_t access;
@@ -171,19 +173,19 @@ struct TensorArgument {
 inline TensorArgument reads(const DLTensor &tensor) noexcept { return {&tensor, PLINTH_SANITIZER_READ}; }
 /*! The kernel writes the tensor, and does not read it. */
 inline TensorArgument writes(const DLTensor &tensor) noexcept { return {&tensor, PLINTH_SANITIZER_WRITE}; }
-/*! The kernel does both. */
+/*! The kernel reads and writes the tensor. */
 inline TensorArgument reads_and_writes(const DLTensor &tensor) noexcept {
   return {&tensor, PLINTH_SANITIZER_READ | PLINTH_SANITIZER_WRITE};
 }
 
 namespace detail {
-/*! A value as an argument; it must be there until the launch returns. */
+/*! A value argument; it must stay valid until the launch returns. */
 template <class T>
 plinth_kernel_argument_t kernel_argument(const T &value) noexcept {
-  static_assert(!std::is_array<T>::value, "arrays are no arguments of kernels: pass a pointer of the device's");
+  static_assert(!std::is_array<T>::value, "an array cannot be a kernel argument: pass a device pointer");
   static_assert(!std::is_same<std::remove_cv_t<std::remove_pointer_t<T>>, DLTensor>::value || !std::is_pointer<T>::value,
                 "a tensor is passed itself, not by a pointer");
-  static_assert(std::is_trivially_copyable<T>::value, "an argument is copied byte by byte");
+  static_assert(std::is_trivially_copyable<T>::value, "a kernel argument must be trivially copyable");
   constexpr bool whole = std::is_integral<T>::value || std::is_enum<T>::value;
   if constexpr (std::is_same<T, DLTensor>::value) {
     return {&value, 0, PLINTH_ARGUMENT_TENSOR, 0};
@@ -209,10 +211,10 @@ plinth_kernel_argument_t kernel_argument(const T &value) noexcept {
 
 /* ---- Kernels ---- */
 
-/*! A kernel's handle, destroyed with its object. Can be moved, not copied. */
+/*! A kernel, destroyed by the destructor. Movable, not copyable. */
 class Kernel {
  public:
-  /*! Takes over a kernel of the C functions. */
+  /*! Takes ownership of a kernel of the C API. */
   static Kernel adopt(plinth_kernel_t kernel) noexcept { return Kernel(kernel); }
   ~Kernel() { static_cast<void>(plinth_kernel_destroy(kernel_)); }
   Kernel(Kernel &&other) noexcept : kernel_(std::exchange(other.kernel_, nullptr)) {}
@@ -230,7 +232,7 @@ class Kernel {
     check(plinth_kernel_attributes(kernel_, &found));
     return found;
   }
-  /*! How many blocks one multiprocessor runs at once. */
+  /*! The number of blocks that can be resident on one multiprocessor. */
   std::int32_t occupancy(std::uint32_t threads, std::uint32_t shared_bytes = 0) const {
     return detail::output<std::int32_t>(
         [&](std::int32_t *out) { return plinth_kernel_occupancy(kernel_, threads, shared_bytes, out); });
@@ -239,9 +241,9 @@ class Kernel {
     check(plinth_kernel_set_shared_memory_config(kernel_, shared_bytes));
   }
 
-  /*! `kernel({{blocks}, {threads}}, tensor, 2.0f, count)`. An argument is a tensor, of which the kernel gets the address of
-   *  the first element; a pointer; a bool; a number; or any struct that can be copied byte by byte. The kernel's own types
-   *  count: a float where it has a double is an error, where the driver tells them. */
+  /*! Launches the kernel: `kernel({{blocks}, {threads}}, tensor, 2.0f, count)`. An argument is a tensor (the kernel
+   *  gets the address of its first element), a pointer, a bool, a number, or any trivially copyable struct. Its size
+   *  must match the kernel's parameter: a float for a double is an error, if the driver reports parameter sizes. */
   template <class... Arguments>
   void operator()(const Launch &launch, const Arguments &...arguments) const {
     const std::array<plinth_kernel_argument_t, sizeof...(Arguments)> list = {{detail::kernel_argument(arguments)...}};
@@ -254,15 +256,15 @@ class Kernel {
   plinth_kernel_t kernel_;
 };
 
-/*! A module's handle, destroyed with its object. Can be moved, not copied. */
+/*! A module, destroyed by the destructor. Movable, not copyable. */
 class KernelModule {
  public:
-  /*! PTX, a cubin or a fatbin. */
+  /*! Loads PTX, a cubin or a fatbin. */
   KernelModule(const void *image, std::size_t bytes, std::int32_t device = -1)
       : module_(detail::output<plinth_kernel_module_t>([&](plinth_kernel_module_t *out) {
           return plinth_kernel_module_load(image, bytes, device, out);
         })) {}
-  /*! The same in a container of bytes: a std::string of PTX, a std::vector. */
+  /*! Loads an image from a contiguous container of bytes: a std::string of PTX, a std::vector. */
   template <class Image, class = decltype(std::data(std::declval<const Image &>()))>
   explicit KernelModule(const Image &image, std::int32_t device = -1)
       : KernelModule(std::data(image), std::size(image) * sizeof(*std::data(image)), device) {}
@@ -287,23 +289,23 @@ class KernelModule {
 
 /* ---- Compiling ---- */
 
-/*! How CUDA C++ is compiled. */
+/*! Options for the compilation of CUDA C++. */
 struct CompileOptions {
-  /*! "90", "90a", "sm_90" or "compute_90"; that of the device without it. */
+  /*! "90", "90a", "sm_90" or "compute_90"; if empty, that of the device. */
   std::string compute_capability;
   std::vector<std::string> include_dirs;
-  /*! More options of NVRTC's. */
+  /*! Further options for NVRTC. */
   std::vector<std::string> options;
 };
 
-/*! An image, and the kernel's name in it. */
+/*! A compiled image, and the kernel's name in it. */
 struct CompiledImage {
   std::vector<std::uint8_t> image;
   std::string lowered_name;
 };
 
 namespace detail {
-/*! A list of texts that ends in NULL, as long as the texts are there. */
+/*! Converts a list of strings to pointers that end in NULL; they are valid as long as the strings. */
 inline std::vector<const char *> null_ended(const std::vector<std::string> &texts) {
   std::vector<const char *> list;
   list.reserve(texts.size() + 1);

@@ -2,8 +2,8 @@
  * @file plinth_libraries.hpp
  * @brief cuBLAS, cuSOLVER, cuFFT and green contexts in C++17. plinth.hpp includes it.
  *
- * The handles are those of CUDA's own libraries, whose headers are not needed here: the caller names their types, as in
- * `current_blas_handle<cublasHandle_t>()`. They belong to the library.
+ * The handles are those of CUDA's own libraries, whose headers are not included here: pass the type, as in
+ * `current_blas_handle<cublasHandle_t>()`. plinth owns the handles.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -28,12 +28,13 @@ namespace plinth {
 namespace detail {
 template <class Handle>
 Handle library_handle(plinth_status_t (*call)(void **)) {
-  static_assert(std::is_pointer<Handle>::value, "a handle of CUDA's libraries is a pointer");
+  static_assert(std::is_pointer<Handle>::value, "the handle type of a CUDA library must be a pointer");
   return static_cast<Handle>(output<void *>(call));
 }
 }  // namespace detail
 
-/*! Set to the thread's current stream: ask for it before each use. So the others. */
+/*! The handle is set to the thread's current stream, so request it before each use; the same applies to the other
+ *  libraries' handles. */
 template <class Handle = void *>
 Handle current_blas_handle() {
   return detail::library_handle<Handle>(plinth_current_blas_handle);
@@ -47,7 +48,7 @@ Handle current_solver_handle() {
   return detail::library_handle<Handle>(plinth_current_solver_handle);
 }
 
-/*! Memory for one call of cuBLASLt's in the thread's current stream. */
+/*! Workspace for one cuBLASLt call in the thread's current stream. */
 struct BlasLtWorkspace {
   void *memory;
   std::size_t bytes;
@@ -62,16 +63,16 @@ inline void clear_blas_workspaces() { check(plinth_clear_blas_workspaces()); }
 
 /* ---- cuFFT ---- */
 
-/*! From complex numbers to complex ones, from real to complex, or from complex to real. */
+/*! The type of a transform: complex to complex, real to complex, or complex to real. */
 enum class CufftTransform : std::int32_t { c2c = PLINTH_CUFFT_C2C, r2c = PLINTH_CUFFT_R2C, c2r = PLINTH_CUFFT_C2R };
 enum class CufftDirection : std::int32_t { forward = PLINTH_CUFFT_FORWARD, inverse = PLINTH_CUFFT_INVERSE };
 
 using CufftParams = plinth_cufft_params_t;
 
-/*! `batch` signals of these sizes, side by side, of numbers of type `Number`: a float, or a double. */
+/*! The parameters for `batch` contiguous signals of these sizes, with elements of type `Number`: float or double. */
 template <class Number = float>
 CufftParams cufft_params(CufftTransform transform, std::int64_t batch, std::initializer_list<std::int64_t> sizes) {
-  if (sizes.size() < 1 || sizes.size() > 3) throw std::invalid_argument("plinth::cufft_params: 1, 2 or 3 dimensions");
+  if (sizes.size() < 1 || sizes.size() > 3) throw std::invalid_argument("plinth::cufft_params: pass 1, 2 or 3 sizes");
   CufftParams params{};
   params.struct_size = sizeof params;
   params.rank = static_cast<std::int32_t>(sizes.size());
@@ -85,7 +86,7 @@ CufftParams cufft_params(CufftTransform transform, std::int64_t batch, std::init
   return params;
 }
 
-/*! A plan, given up with its object; the device's cache keeps it. Can be moved, not copied. */
+/*! A reference to a plan in the device's cache, released by the destructor. Movable, not copyable. */
 class CufftPlan {
  public:
   explicit CufftPlan(const CufftParams &params, std::int32_t device = -1)
@@ -109,8 +110,8 @@ class CufftPlan {
   plinth_cufft_plan_t plan_;
 };
 
-/*! Has a plan for the calling thread alone, for as long as it lives: for calls of cuFFT's own. The plan must not go
- *  before it does. */
+/*! Locks a plan for the calling thread for the lifetime of the object, for direct calls of cuFFT. The plan must
+ *  outlive it. */
 class CufftPlanGuard {
  public:
   explicit CufftPlanGuard(const CufftPlan &plan) : plan_(plan.get()) {
@@ -128,7 +129,7 @@ class CufftPlanGuard {
   std::int32_t native_ = 0;
 };
 
-/*! torch.backends.cuda.cufft_plan_cache. */
+/*! The functions of torch.backends.cuda.cufft_plan_cache. */
 namespace cufft_plan_cache {
 
 inline std::int64_t max_size(std::int32_t device = -1) {
@@ -146,7 +147,7 @@ inline void clear(std::int32_t device = -1) { check(plinth_cufft_plan_cache_clea
 
 /* ---- Green contexts ---- */
 
-/*! A part of a device's multiprocessors, destroyed with its object. Can be moved, not copied. */
+/*! A subset of a device's multiprocessors, destroyed by the destructor. Movable, not copyable. */
 class GreenContext {
  public:
   explicit GreenContext(std::int32_t num_sms, std::int32_t device = -1)
@@ -162,12 +163,12 @@ class GreenContext {
   GreenContext &operator=(const GreenContext &) = delete;
 
   plinth_green_context_t get() const noexcept { return context_; }
-  /*! Destroys it now, and tells of errors, after which it is as before. */
+  /*! Destroys it now, and throws on errors, after which it still exists. */
   void destroy() {
     check(plinth_green_context_destroy(context_));
     context_ = nullptr;
   }
-  /*! One of its streams, in turn. */
+  /*! Returns one of its streams, in rotation. */
   StreamView stream() const {
     return StreamView(detail::output<plinth_stream_t>(
         [&](plinth_stream_t *out) { return plinth_green_context_stream(context_, out); }));
@@ -179,7 +180,7 @@ class GreenContext {
   std::int32_t device() const {
     return detail::output<std::int32_t>([&](std::int32_t *out) { return plinth_green_context_device(context_, out); });
   }
-  /*! The CUgreenCtx, and the CUcontext that is made of it. */
+  /*! The CUgreenCtx, and the CUcontext that was created from it. */
   void *native() const {
     return detail::output<void *>([&](void **out) { return plinth_green_context_native(context_, out, nullptr); });
   }
@@ -191,8 +192,8 @@ class GreenContext {
   plinth_green_context_t context_;
 };
 
-/*! Lets the calling thread work on a green context for as long as it lives. The green context must not go before it
- *  does. */
+/*! Makes a green context current in the calling thread for the lifetime of the object. The green context must
+ *  outlive it. */
 class GreenContextGuard {
  public:
   explicit GreenContextGuard(const GreenContext &context) : context_(context.get()) {

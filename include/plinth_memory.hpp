@@ -1,6 +1,6 @@
 /*!
  * @file plinth_memory.hpp
- * @brief The caching allocator in C++17: buffers, pools, figures, history and snapshots. plinth.hpp includes it.
+ * @brief The caching allocator in C++17: buffers, pools, statistics, history and snapshots. plinth.hpp includes it.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -21,14 +21,14 @@ namespace plinth {
 
 /* ---- Memory of the caching allocator ---- */
 
-/*! Device memory of the caching allocator, freed with its object. Can be moved, not copied. */
+/*! Device memory of the caching allocator, freed by the destructor. Movable, not copyable. */
 class DeviceBuffer {
  public:
   DeviceBuffer() noexcept = default;
-  /*! For work in the thread's current stream of the device. */
+  /*! Allocates for the thread's current stream on the device. */
   explicit DeviceBuffer(std::size_t bytes, std::int32_t device = -1)
       : memory_(alloc(bytes, device, current_stream(device))), size_(bytes) {}
-  /*! For work in a stream, on its device: to be named for the default stream of one that is not current. */
+  /*! Allocates for a stream, on its device. Pass the device for the default stream of a device that is not current. */
   DeviceBuffer(std::size_t bytes, StreamView stream, std::int32_t device = -1)
       : memory_(alloc(bytes, device >= 0 ? device : stream.device(), stream)), size_(bytes) {}
 
@@ -43,24 +43,24 @@ class DeviceBuffer {
   DeviceBuffer(const DeviceBuffer &) = delete;
   DeviceBuffer &operator=(const DeviceBuffer &) = delete;
 
-  /*! The address, which means something to devices only; NULL without memory. */
+  /*! The address, for access by devices only; NULL if there is no memory. */
   void *get() const noexcept { return memory_; }
   template <class T>
   T *as() const noexcept {
     return static_cast<T *>(memory_);
   }
-  /*! The bytes that were asked for. */
+  /*! The requested size in bytes. */
   std::size_t size() const noexcept { return size_; }
 
-  /*! Tells of work in another stream that uses the memory. */
+  /*! Records that work in another stream uses the memory. */
   void record_stream(StreamView stream) { check(plinth_record_stream(memory_, stream.get())); }
 
-  /*! Frees the memory now, and tells of errors. */
+  /*! Frees the memory now, and throws on errors. */
   void free() {
     size_ = 0;
     check(plinth_caching_allocator_delete(std::exchange(memory_, nullptr)));
   }
-  /*! Gives the memory away: the caller frees it with plinth_caching_allocator_delete. */
+  /*! Releases ownership: the caller frees the memory with plinth_caching_allocator_delete. */
   void *release() noexcept {
     size_ = 0;
     return std::exchange(memory_, nullptr);
@@ -83,7 +83,7 @@ inline std::size_t bytes_of(plinth_status_t (*call)(std::int32_t, std::size_t *)
   return output<std::size_t>([&](std::size_t *out) { return call(device, out); });
 }
 
-/*! The figures of a call, whose struct knows its size. */
+/*! Reads statistics into a struct, after setting its struct_size. */
 template <class Stats, class Call>
 Stats sized_output(Call &&call) {
   Stats stats{};
@@ -101,7 +101,7 @@ inline void set_per_process_memory_fraction(double fraction, std::int32_t device
 inline double per_process_memory_fraction(std::int32_t device = -1) {
   return detail::output<double>([&](double *out) { return plinth_get_per_process_memory_fraction(device, out); });
 }
-/*! "key:value,key:value", as PLINTH_ALLOC_CONF. */
+/*! "key:value,key:value", as in PLINTH_ALLOC_CONF. */
 inline void set_allocator_settings(const std::string &settings) {
   check(plinth_set_allocator_settings(settings.c_str()));
 }
@@ -132,12 +132,13 @@ using MemoryStats = plinth_memory_stats_t;
 inline MemoryStats memory_stats(std::int32_t device = -1) {
   return detail::sized_output<MemoryStats>([&](MemoryStats *out) { return plinth_memory_stats(device, out); });
 }
-/*! Of what was allocated for one stream. */
+/*! The statistics of the memory that was allocated for one stream. */
 inline MemoryStats stream_memory_stats(StreamView stream) {
   return detail::sized_output<MemoryStats>(
       [&](MemoryStats *out) { return plinth_stream_memory_stats(stream.get(), out); });
 }
-/*! Calls `visitor(const char *name, std::int64_t value)` for each figure. What it throws ends the visit. */
+/*! Calls `visitor(const char *name, std::int64_t value)` for each value of the statistics. An exception that it
+ *  throws ends the iteration and is rethrown. */
 template <class Visitor>
 void memory_stats_each(Visitor &&visitor, std::int32_t device = -1) {
   using Visit = detail::Visit<std::remove_reference_t<Visitor>>;
@@ -148,7 +149,7 @@ void memory_stats_each(Visitor &&visitor, std::int32_t device = -1) {
 inline std::string memory_stats_json(std::int32_t device = -1, bool nested = false) {
   return detail::text([&](char **out) { return plinth_memory_stats_as_json(device, nested, out); });
 }
-/*! A table, to be printed. */
+/*! The statistics as a printable table. */
 inline std::string memory_summary(std::int32_t device = -1, bool abbreviated = false) {
   return detail::text([&](char **out) { return plinth_memory_summary(device, abbreviated, out); });
 }
@@ -162,7 +163,8 @@ inline PointerAttributes pointer_attributes(const void *pointer) {
 
 /* ---- Allocators of the program's own ---- */
 
-/*! An allocator of two functions of a shared library, its handle destroyed with its object. Can be moved, not copied. */
+/*! An external allocator: two functions of a shared library. The destructor destroys the handle. Movable, not
+ *  copyable. */
 class PluggableAllocator {
  public:
   PluggableAllocator(const std::string &path, const std::string &alloc, const std::string &free)
@@ -193,23 +195,23 @@ inline void change_current_allocator(const PluggableAllocator &allocator) {
 
 /* ---- Pools ---- */
 
-/*! How a pool is made. */
+/*! Options of a pool. */
 struct MemPoolOptions {
-  /*! Whether requests to the default pool may use its free memory when there is no other. */
+  /*! Whether requests to the default pool may use the pool's free memory when nothing else is left. */
   bool use_on_oom = false;
-  /*! Whether a free block is given out whole. */
+  /*! Whether free blocks are never split. */
   bool no_split = false;
 };
 
-/*! torch.cuda.MemPool: memory apart from all other, given up with its object. Can be moved, not copied. What is allocated
- *  in it stays valid. MemPoolGuard lets requests go to it. */
+/*! A separate memory pool, torch.cuda.MemPool, released by the destructor. Movable, not copyable. Memory that is
+ *  allocated in it stays valid. Use MemPoolGuard to route requests to it. */
 class MemPool {
  public:
   explicit MemPool(const MemPoolOptions &options = {})
       : pool_(detail::output<plinth_pool_id_t>([&](plinth_pool_id_t *out) {
           return plinth_mem_pool_create(options.use_on_oom, options.no_split, out);
         })) {}
-  /*! With memory of an allocator of the program's own. */
+  /*! Creates a pool whose memory comes from an external allocator. */
   explicit MemPool(const PluggableAllocator &allocator, const MemPoolOptions &options = {})
       : pool_(detail::output<plinth_pool_id_t>([&](plinth_pool_id_t *out) {
           return plinth_mem_pool_create_with_allocator(allocator.get(), options.use_on_oom, options.no_split, out);
@@ -223,10 +225,10 @@ class MemPool {
   MemPool(const MemPool &) = delete;
   MemPool &operator=(const MemPool &) = delete;
 
-  /*! Its name, which graphs take, too; {0, 0} when it was moved away. */
+  /*! The pool's id, which graphs accept too; {0, 0} after a move. */
   plinth_pool_id_t id() const noexcept { return pool_; }
 
-  /*! Bytes that it may hold on each device; SIZE_MAX is no budget. */
+  /*! The number of bytes that the pool may hold on each device; SIZE_MAX for no budget. */
   void set_budget(std::size_t bytes) { check(plinth_mem_pool_set_budget(pool_, bytes)); }
   std::size_t budget() const {
     return detail::output<std::size_t>([&](std::size_t *out) { return plinth_mem_pool_get_budget(pool_, out); });
@@ -237,7 +239,7 @@ class MemPool {
         [&](std::int32_t *out) { return plinth_mem_pool_use_count(pool_, device, out); });
   }
 
-  /*! Bytes of the pool on a device. */
+  /*! Memory of the pool on a device, in bytes. */
   struct Memory {
     std::size_t allocated;
     std::size_t reserved;
@@ -251,7 +253,7 @@ class MemPool {
     return detail::sized_output<MemoryStats>(
         [&](MemoryStats *out) { return plinth_mem_pool_stats(pool_, device, out); });
   }
-  /*! JSON, as memory_snapshot(). */
+  /*! A snapshot as JSON, in the format of memory_snapshot(). */
   std::string snapshot(bool include_traces = true) const {
     return detail::text([&](char **out) { return plinth_mem_pool_snapshot(pool_, include_traces, out); });
   }
@@ -264,8 +266,8 @@ class MemPool {
   plinth_pool_id_t pool_;
 };
 
-/*! Lets requests go to a pool for as long as it lives, torch.cuda.use_mem_pool: those of the calling thread, which also
- *  ends it, or those for one stream. The pool may go before the block does. */
+/*! Routes requests to a pool for the lifetime of the object, torch.cuda.use_mem_pool: those of the calling thread,
+ *  which must also destroy the object, or those for one stream. The pool may be destroyed first. */
 class MemPoolGuard {
  public:
   explicit MemPoolGuard(plinth_pool_id_t pool, std::int32_t device = -1)
@@ -299,8 +301,8 @@ using FreeMemory = Callbacks<bool, std::int32_t, std::size_t>;
 using TraceTracker = Callbacks<void, const plinth_memory_history_entry_t *>;
 }  // namespace detail
 
-/*! Hears of requests that fail for want of memory, for as long as it lives: `function(device, requested, total, free)`.
- *  It may be called by several threads at once, and must not throw. */
+/*! Observes requests that fail because memory ran out, for the lifetime of the object: `function(device, requested,
+ *  total, free)`. It may be called by several threads at once, and must not throw. */
 class OutOfMemoryObserver {
  public:
   explicit OutOfMemoryObserver(detail::OutOfMemory::Function function) : held_(std::move(function)) {
@@ -316,8 +318,8 @@ class OutOfMemoryObserver {
   detail::OutOfMemory held_;
 };
 
-/*! Frees what the program can do without, for as long as it lives: `function(device, size)` tells whether it freed
- *  anything. It may be called by several threads at once, and must not throw. */
+/*! Frees memory that the program can spare, for the lifetime of the object: `function(device, size)` returns whether
+ *  it freed anything. It may be called by several threads at once, and must not throw. */
 class FreeMemoryCallback {
  public:
   explicit FreeMemoryCallback(detail::FreeMemory::Function function) : held_(std::move(function)) {
@@ -337,13 +339,13 @@ class FreeMemoryCallback {
 
 using MemoryHistoryOptions = plinth_memory_history_options_t;
 
-/*! torch's defaults: everything, without end. */
+/*! torch's defaults: every event with a stack trace, without a limit. */
 inline MemoryHistoryOptions memory_history_options() noexcept { return PLINTH_MEMORY_HISTORY_OPTIONS_INIT; }
 
 inline void record_memory_history(const MemoryHistoryOptions &options = memory_history_options()) {
   check(plinth_record_memory_history(&options));
 }
-/*! Ends the history, and forgets it. */
+/*! Stops recording, and discards the history. */
 inline void stop_memory_history() {
   MemoryHistoryOptions options = memory_history_options();
   options.enabled = PLINTH_MEMORY_HISTORY_OFF;
@@ -351,8 +353,8 @@ inline void stop_memory_history() {
 }
 inline bool memory_history_is_enabled() { return detail::output<bool>(plinth_memory_history_is_enabled); }
 
-/*! Calls `visitor(const plinth_memory_history_entry_t &)` for each entry, the oldest first. What it throws ends the
- *  visit; so with the visitors below. */
+/*! Calls `visitor(const plinth_memory_history_entry_t &)` for each entry, the oldest first. An exception that it
+ *  throws ends the iteration and is rethrown; the same applies to the visitors below. */
 template <class Visitor>
 void memory_history_each(Visitor &&visitor, std::int32_t device = -1) {
   using Visit = detail::Visit<std::remove_reference_t<Visitor>>;
@@ -370,7 +372,7 @@ void memory_stack_each(std::uint32_t stack, Visitor &&visitor) {
   };
   visit.finish(plinth_memory_stack_each(stack, show, &visit));
 }
-/*! Calls `visitor(std::int32_t device, std::uint64_t time_us, const char *name, bool begin)` for each. */
+/*! Calls `visitor(std::int32_t device, std::uint64_t time_us, const char *name, bool begin)` for each annotation. */
 template <class Visitor>
 void memory_annotations_each(Visitor &&visitor) {
   using Visit = detail::Visit<std::remove_reference_t<Visitor>>;
@@ -384,7 +386,7 @@ inline const char *memory_action_name(std::int32_t action) noexcept { return pli
 inline void set_memory_metadata(const std::string &text) { check(plinth_set_memory_metadata(text.c_str())); }
 inline std::string memory_metadata() { return detail::text(plinth_get_memory_metadata); }
 
-/*! Notes in the history that something begins, and with its object that it ends. */
+/*! Records a named phase of the program in the history: its begin, and with the destructor its end. */
 class MemoryAnnotation {
  public:
   explicit MemoryAnnotation(std::string name) : name_(std::move(name)) {
@@ -398,8 +400,8 @@ class MemoryAnnotation {
   std::string name_;
 };
 
-/*! Is shown what a history would have, for as long as it lives: `function(const plinth_memory_history_entry_t *)`. It must
- *  not throw. */
+/*! Receives every event that a history would record, for the lifetime of the object: `function(const
+ *  plinth_memory_history_entry_t *)`. It must not throw. */
 class AllocatorTraceTracker {
  public:
   explicit AllocatorTraceTracker(detail::TraceTracker::Function function) : held_(std::move(function)) {
@@ -415,7 +417,7 @@ class AllocatorTraceTracker {
   detail::TraceTracker held_;
 };
 
-/*! How a snapshot is written. */
+/*! The file format of a snapshot. */
 enum class SnapshotFormat : plinth_snapshot_format_t {
   by_name = PLINTH_SNAPSHOT_BY_NAME,
   pickle = PLINTH_SNAPSHOT_PICKLE,
@@ -426,12 +428,12 @@ enum class SnapshotFormat : plinth_snapshot_format_t {
 inline void dump_snapshot(const std::string &path, SnapshotFormat format = SnapshotFormat::by_name) {
   check(plinth_dump_snapshot_as(path.c_str(), static_cast<plinth_snapshot_format_t>(format)));
 }
-/*! JSON. */
+/*! A snapshot as JSON. */
 inline std::string memory_snapshot(bool include_traces = true) {
   return detail::text([&](char **out) { return plinth_memory_snapshot(include_traces, out); });
 }
-/*! Calls `visitor(const plinth_memory_segment_t &, const plinth_memory_block_t *)`, the block NULL once for each segment,
- *  before its blocks. */
+/*! Calls `visitor(const plinth_memory_segment_t &, const plinth_memory_block_t *)`. The block is NULL in a first
+ *  call for each segment, before its blocks. */
 template <class Visitor>
 void memory_snapshot_each(Visitor &&visitor) {
   using Visit = detail::Visit<std::remove_reference_t<Visitor>>;

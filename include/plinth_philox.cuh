@@ -1,8 +1,8 @@
 /*!
  * @file plinth_philox.cuh
- * @brief plinth_philox.h, and what kernels make of it most often. For nvcc and NVRTC.
+ * @brief plinth_philox.h, and helpers for common kernels. For nvcc and NVRTC.
  *
- * A kernel that takes a plinth_philox_state_t by value, and draws four numbers a thread:
+ * A kernel that takes a plinth_philox_state_t by value, and draws four numbers per thread:
  *
  *     __global__ void noise(float4 *out, plinth_philox_state_t state) {
  *       plinth_philox_engine_t engine = plinth_philox_engine_of_thread(state);
@@ -23,7 +23,7 @@
 #define PLINTH_PHILOX_DEVICE_FN static __device__ __forceinline__
 
 /*!
- * The index of the calling thread among all of a launch in one dimension.
+ * Returns the index of the calling thread in a one-dimensional launch.
  *
  * @return The index.
  */
@@ -32,8 +32,8 @@ PLINTH_PHILOX_DEVICE_FN plinth_u64_t plinth_philox_thread() {
 }
 
 /*!
- * An engine for the calling thread, at the state's offset of the subsequence of the thread's index: where PyTorch's
- * kernels start.
+ * Creates an engine for the calling thread, at the state's offset in the subsequence of the thread's index, as
+ * PyTorch's kernels do.
  *
  * @param state The state; in a capture its seed and offset are read here.
  * @return The engine.
@@ -47,7 +47,7 @@ PLINTH_PHILOX_DEVICE_FN plinth_philox_engine_t plinth_philox_engine_of_thread(pl
 }
 
 /*!
- * The next four numbers as plinth_philox_uniform() has them: what curand_uniform4() gives.
+ * Returns the next four numbers as fractions of plinth_philox_uniform(), as curand_uniform4() does.
  *
  * @param engine The engine.
  * @return The fractions.
@@ -60,10 +60,10 @@ PLINTH_PHILOX_DEVICE_FN float4 plinth_philox_uniform4(plinth_philox_engine_t *en
 }
 
 /*!
- * Four normal numbers of the next four: what curand_normal4() gives.
+ * Returns four normally distributed numbers from the next four numbers, as curand_normal4() does.
  *
  * @param engine The engine.
- * @return The numbers, of mean 0 and deviation 1.
+ * @return The numbers, with mean 0 and standard deviation 1.
  */
 PLINTH_PHILOX_DEVICE_FN float4 plinth_philox_normal4(plinth_philox_engine_t *engine) {
   plinth_u32_t words[4];
@@ -75,7 +75,7 @@ PLINTH_PHILOX_DEVICE_FN float4 plinth_philox_normal4(plinth_philox_engine_t *eng
 }
 
 /*!
- * Two f64 fractions of the next four numbers: what curand_uniform2_double() gives.
+ * Returns two double fractions from the next four numbers, as curand_uniform2_double() does.
  *
  * @param engine The engine.
  * @return The fractions.
@@ -88,10 +88,10 @@ PLINTH_PHILOX_DEVICE_FN double2 plinth_philox_uniform2_double(plinth_philox_engi
 }
 
 /*!
- * Two f64 normal numbers of the next four: what curand_normal2_double() gives.
+ * Returns two normally distributed doubles from the next four numbers, as curand_normal2_double() does.
  *
  * @param engine The engine.
- * @return The numbers, of mean 0 and deviation 1.
+ * @return The numbers, with mean 0 and standard deviation 1.
  */
 PLINTH_PHILOX_DEVICE_FN double2 plinth_philox_normal2_double(plinth_philox_engine_t *engine) {
   plinth_u32_t words[4];

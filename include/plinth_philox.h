@@ -1,14 +1,14 @@
 /*!
  * @file plinth_philox.h
- * @brief The numbers of plinth's generators, for kernels and programs of one's own.
+ * @brief The random numbers of plinth's generators, for the program's own kernels and host code.
  *
- * A generator gives seed and offset (plinth_philox_state_t); each thread of a kernel then draws from a subsequence of
- * its own, mostly numbered by the thread's index, and gets the numbers that cuRAND's curandStatePhilox4_32_10_t and
- * PyTorch's kernels get. The generator is Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as
+ * A generator provides a seed and an offset (plinth_philox_state_t). Each thread of a kernel then draws from its own
+ * subsequence, usually numbered by the thread's index, and gets the same numbers as cuRAND's curandStatePhilox4_32_10_t
+ * and PyTorch's kernels. The generator is Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as
  * easy as 1, 2, 3" (SC 2011): the numbers are a function of counter and key, so there is no state to keep in memory.
  *
- * For C99, C++11, nvcc and NVRTC (which needs no other header for it). There is nothing to link but, where a program
- * calls the functions of normal numbers, the C library's -lm.
+ * For C99, C++11, nvcc and NVRTC (which needs no other header for it). Nothing has to be linked, except the C library's
+ * -lm for the functions of normally distributed numbers.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -21,9 +21,9 @@ typedef unsigned long long plinth_u64_t;
 #else
 #include <math.h>
 #include <stdint.h>
-/*! 32 bits, in compilers without <stdint.h>, too. */
+/*! A 32-bit integer, also in compilers without <stdint.h>. */
 typedef uint32_t plinth_u32_t;
-/*! 64 bits, in compilers without <stdint.h>, too. */
+/*! A 64-bit integer, also in compilers without <stdint.h>. */
 typedef uint64_t plinth_u64_t;
 #endif
 
@@ -35,45 +35,46 @@ typedef uint64_t plinth_u64_t;
 
 #ifndef PLINTH_PHILOX_STATE_T
 #define PLINTH_PHILOX_STATE_T
-/*!
- * Where a kernel takes its numbers: seed and offset, or, for a kernel that is being captured into a graph, where each
- * replay finds them. Pass it to the kernel by value, and let plinth_philox_unpack() make seed and offset of it there.
- */
+/*! The random state for a kernel: seed and offset, or, for a kernel that is captured into a graph, the addresses
+ *  from which each replay reads them. Pass it to the kernel by value, and call plinth_philox_unpack() there to get
+ *  seed and offset. */
 typedef struct plinth_philox_state_t {
-  /*! The seed; in a capture the address of one in the device's memory. */
+  /*! The seed; in a capture its address in device memory. */
   plinth_u64_t seed;
-  /*! How many 32-bit numbers each subsequence has given; in a capture the address of such a count. */
+  /*! The number of 32-bit numbers that each subsequence has drawn; in a capture the address of that number in device
+   *  memory. */
   plinth_u64_t offset;
-  /*! In a capture, what is added to the offset there: what the graph has used before this kernel. */
+  /*! In a capture, a number to add to the offset: what the graph has drawn before this kernel. */
   plinth_u64_t graph_offset;
   /*! 1 in a capture, else 0. */
   plinth_u32_t captured;
-  /*! 0. */
+  /*! Reserved: 0. */
   plinth_u32_t reserved;
 } plinth_philox_state_t;
 #endif
 
-/*! A place in a subsequence. Its fields are its own business; start with plinth_philox_init(). */
+/*! A position in a subsequence. The fields are private; start with plinth_philox_init(). */
 typedef struct plinth_philox_engine_t {
-  /*! The counter of the next four numbers. */
+  /*! The counter of the next block of four numbers. */
   plinth_u32_t counter[4];
   /*! The seed. */
   plinth_u32_t key[2];
-  /*! The four numbers before those. */
+  /*! The current block of four numbers. */
   plinth_u32_t numbers[4];
-  /*! How many of them, the last ones, are still to be given. */
+  /*! How many of them, the last ones, are still unused. */
   plinth_u32_t left;
 } plinth_philox_engine_t;
 
 /*!
- * The four numbers of a counter and a key: ten rounds of Philox4x32, with the constants of the paper's table 2.
+ * Computes the four numbers of a counter and a key: ten rounds of Philox4x32, with the constants of the paper's table
+ * 2.
  *
- * cuRAND's counters are (n, n's high half, subsequence, subsequence's high half) for the numbers 4n to 4n + 3 of a
- * subsequence, and its key is the seed, the low half first.
+ * cuRAND's counters are (n, high half of n, subsequence, high half of subsequence) for the numbers 4n to 4n + 3 of a
+ * subsequence; its key is the seed, the low half first.
  *
  * @param counter The counter.
  * @param key The key.
- * @param out Receives the numbers. May be the counter itself.
+ * @param out Out: the numbers. May be the same array as counter.
  */
 PLINTH_PHILOX_FN void plinth_philox_4x32_10(const plinth_u32_t counter[4], const plinth_u32_t key[2],
                                             plinth_u32_t out[4]) {
@@ -98,10 +99,10 @@ PLINTH_PHILOX_FN void plinth_philox_4x32_10(const plinth_u32_t counter[4], const
 }
 
 /*!
- * Moves the engine's counter on by some blocks of four numbers; for the functions below.
+ * Advances the engine's counter by a number of blocks of four numbers; used by the functions below.
  *
  * @param engine The engine.
- * @param blocks How many blocks.
+ * @param blocks The number of blocks.
  */
 PLINTH_PHILOX_FN void plinth_philox_advance(plinth_philox_engine_t *engine, plinth_u64_t blocks) {
   const plinth_u64_t before = (plinth_u64_t)engine->counter[1] << 32 | engine->counter[0], after = before + blocks;
@@ -114,10 +115,10 @@ PLINTH_PHILOX_FN void plinth_philox_advance(plinth_philox_engine_t *engine, plin
 }
 
 /*!
- * Makes the next block of numbers.
+ * Generates the next block of numbers.
  *
  * @param engine The engine.
- * @param out Receives them.
+ * @param out Out: the numbers.
  */
 PLINTH_PHILOX_FN void plinth_philox_block(plinth_philox_engine_t *engine, plinth_u32_t out[4]) {
   plinth_philox_4x32_10(engine->counter, engine->key, out);
@@ -125,7 +126,7 @@ PLINTH_PHILOX_FN void plinth_philox_block(plinth_philox_engine_t *engine, plinth
 }
 
 /*!
- * The next 32-bit number, as curand() gives it.
+ * Returns the next 32-bit number, as curand() does.
  *
  * @param engine The engine.
  * @return The number.
@@ -149,11 +150,11 @@ PLINTH_PHILOX_FN plinth_u32_t plinth_philox_next(plinth_philox_engine_t *engine)
 }
 
 /*!
- * The next four numbers, as curand4() gives them: the same as four single ones, wherever the engine stands. It is
- * fastest where an engine gives four at a time from the beginning, at an offset that is a multiple of 4.
+ * Returns the next four numbers, as curand4() does: the same as four single ones, at any position. Fastest if the
+ * engine always draws four at a time, from an offset that is a multiple of 4.
  *
  * @param engine The engine.
- * @param out Receives the numbers.
+ * @param out Out: the numbers.
  */
 PLINTH_PHILOX_FN void plinth_philox_next4(plinth_philox_engine_t *engine, plinth_u32_t out[4]) {
   if (engine->left == 0) {
@@ -167,10 +168,10 @@ PLINTH_PHILOX_FN void plinth_philox_next4(plinth_philox_engine_t *engine, plinth
 }
 
 /*!
- * Leaves numbers out, as cuRAND's skipahead() does.
+ * Skips numbers, as cuRAND's skipahead() does.
  *
  * @param engine The engine.
- * @param count How many 32-bit numbers.
+ * @param count How many 32-bit numbers to skip.
  */
 PLINTH_PHILOX_FN void plinth_philox_skip(plinth_philox_engine_t *engine, plinth_u64_t count) {
   if (count < engine->left) {
@@ -187,13 +188,13 @@ PLINTH_PHILOX_FN void plinth_philox_skip(plinth_philox_engine_t *engine, plinth_
 }
 
 /*!
- * Starts an engine where curand_init(seed, subsequence, offset, &state) starts one.
+ * Initializes an engine as curand_init(seed, subsequence, offset, &state) does.
  *
- * @param engine Receives the place.
+ * @param engine Out: the engine.
  * @param seed The seed.
- * @param subsequence Which of the 2^64 subsequences of the seed; in most kernels, the index of the thread.
- * @param offset How many 32-bit numbers of the subsequence are left out. Any number will do; generators count in
- *               multiples of 4.
+ * @param subsequence Which of the 2^64 subsequences of the seed; in most kernels the index of the thread.
+ * @param offset How many 32-bit numbers of the subsequence to skip. Any number is valid; generators count in multiples
+ *        of 4.
  */
 PLINTH_PHILOX_FN void plinth_philox_init(plinth_philox_engine_t *engine, plinth_u64_t seed, plinth_u64_t subsequence,
                                          plinth_u64_t offset) {
@@ -209,12 +210,12 @@ PLINTH_PHILOX_FN void plinth_philox_init(plinth_philox_engine_t *engine, plinth_
 }
 
 /*!
- * Seed and offset of a state. In a capture they lie in the device's memory and change from replay to replay: call this
- * in the kernel, not before it.
+ * Reads seed and offset of a state. In a capture they are in device memory and change from replay to replay: call this
+ * in the kernel, not before.
  *
  * @param state The state.
- * @param seed Receives the seed.
- * @param offset Receives the offset.
+ * @param seed Out: the seed.
+ * @param offset Out: the offset.
  */
 PLINTH_PHILOX_FN void plinth_philox_unpack(plinth_philox_state_t state, plinth_u64_t *seed, plinth_u64_t *offset) {
   if (state.captured != 0) {
@@ -227,7 +228,7 @@ PLINTH_PHILOX_FN void plinth_philox_unpack(plinth_philox_state_t state, plinth_u
 }
 
 /*!
- * A number as a fraction that is above 0 and may be 1: x 2^-32 + 2^-33, rounded to f32 as curand_uniform() does.
+ * Converts a number to a fraction in (0, 1]: x 2^-32 + 2^-33, rounded to float as curand_uniform() does.
  *
  * @param x A number.
  * @return The fraction.
@@ -237,8 +238,8 @@ PLINTH_PHILOX_FN float plinth_philox_uniform(plinth_u32_t x) {
 }
 
 /*!
- * A number as a fraction from 0 on and below 1, as PyTorch's uniform_() and rand() give it: that of
- * plinth_philox_uniform(), with 0 in the place of 1.
+ * Converts a number to a fraction in [0, 1), as PyTorch's uniform_() and rand() do: plinth_philox_uniform(), with 0 in
+ * place of 1.
  *
  * @param x A number.
  * @return The fraction.
@@ -249,7 +250,7 @@ PLINTH_PHILOX_FN float plinth_philox_uniform_below_1(plinth_u32_t x) {
 }
 
 /*!
- * Two numbers as a fraction that is above 0 and may be 1: z 2^-53 + 2^-54 with z = x ^ (y << 21), rounded to f64 as
+ * Converts two numbers to a double fraction in (0, 1]: z 2^-53 + 2^-54 with z = x ^ (y << 21), rounded as
  * curand_uniform2_double() does.
  *
  * @param x A number.
@@ -262,15 +263,15 @@ PLINTH_PHILOX_FN double plinth_philox_uniform_double(plinth_u32_t x, plinth_u32_
 }
 
 /*!
- * Two independent normal numbers of mean 0 and deviation 1, by the transform of Box and Muller (1958): with u and v
- * fractions of x and y, sqrt(-2 ln u) sin(2 pi v) and sqrt(-2 ln u) cos(2 pi v).
+ * Converts two numbers to two independent, normally distributed numbers with mean 0 and standard deviation 1, by the
+ * Box-Muller transform: with the fractions u and v of x and y, sqrt(-2 ln u) sin(2 pi v) and sqrt(-2 ln u) cos(2 pi v).
  *
- * In a kernel they are made with the functions that curand_normal4() uses, and equal its numbers. Elsewhere they are
- * made with those of the C library, which are more exact: the difference is some 1e-6.
+ * In a kernel the computation uses the same functions as curand_normal4(), and gives equal numbers. Elsewhere it uses
+ * the C library's functions, which are more exact: the difference is about 1e-6.
  *
  * @param x A number.
  * @param y Another.
- * @param out Receives the two, that of the sine first.
+ * @param out Out: the two numbers, the sine first.
  */
 PLINTH_PHILOX_FN void plinth_philox_normal(plinth_u32_t x, plinth_u32_t y, float out[2]) {
   const float turn = 2.3283064e-10f * 6.2831855f;
@@ -287,14 +288,14 @@ PLINTH_PHILOX_FN void plinth_philox_normal(plinth_u32_t x, plinth_u32_t y, float
 }
 
 /*!
- * The same in f64, as curand_normal2_double() does: u of x and y, v of z and w. Outside of a kernel the difference is a
- * few units of the last place.
+ * As plinth_philox_normal(), in double, as curand_normal2_double() does: u of x and y, v of z and w. Outside of a
+ * kernel the difference is a few units in the last place.
  *
  * @param x A number.
  * @param y Another.
  * @param z Another.
  * @param w Another.
- * @param out Receives the two, that of the sine first.
+ * @param out Out: the two numbers, the sine first.
  */
 PLINTH_PHILOX_FN void plinth_philox_normal_double(plinth_u32_t x, plinth_u32_t y, plinth_u32_t z, plinth_u32_t w,
                                                   double out[2]) {

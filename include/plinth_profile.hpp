@@ -1,6 +1,6 @@
 /*!
  * @file plinth_profile.hpp
- * @brief What profilers are told, and what devices tell of themselves, in C++17. plinth.hpp includes it.
+ * @brief NVTX and telemetry in C++17. plinth.hpp includes it.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -21,8 +21,8 @@
 
 namespace plinth {
 
-/*! Marks and ranges for profilers. Texts are not copied here, and no call of this namespace allocates where no tool
- *  listens. */
+/*! Marks and ranges for profilers. Strings are not copied here, and no function of this namespace allocates if no
+ *  tool is attached. */
 namespace nvtx {
 
 inline bool is_active() { return detail::output<bool>(plinth_nvtx_is_active); }
@@ -30,7 +30,7 @@ inline void annotate_calls(bool on) { check(plinth_nvtx_annotate_calls(on)); }
 inline void name_thread(const char *name) { check(plinth_nvtx_name_thread(name)); }
 inline void mark(const char *message) { check(plinth_nvtx_mark(message)); }
 
-/*! All that a mark or a range can have: `Event("step").category(2).color(0xFF00FF00).payload(17)`. */
+/*! The attributes of a mark or a range: `Event("step").category(2).color(0xFF00FF00).payload(17)`. */
 class Event {
  public:
   explicit Event(const char *message) noexcept {
@@ -41,7 +41,7 @@ class Event {
     event_.category = number;
     return *this;
   }
-  /*! 0xAARRGGBB. */
+  /*! The color as 0xAARRGGBB. */
   Event &color(std::uint32_t argb) noexcept {
     event_.color = argb;
     event_.has_color = true;
@@ -58,7 +58,7 @@ class Event {
   plinth_nvtx_event_t event_{};
 };
 
-/*! A domain, given up with its object, before which its ranges must have ended. Can be moved, not copied. */
+/*! A domain, destroyed by the destructor; its ranges must have ended before. Movable, not copyable. */
 class Domain {
  public:
   explicit Domain(const char *name)
@@ -73,7 +73,7 @@ class Domain {
   Domain(const Domain &) = delete;
   Domain &operator=(const Domain &) = delete;
 
-  /*! NULL where no tool listens. */
+  /*! NULL if no tool is attached. */
   plinth_nvtx_domain_t get() const noexcept { return domain_; }
   void name_category(std::uint32_t category, const char *name) {
     check(plinth_nvtx_name_category(domain_, category, name));
@@ -84,7 +84,7 @@ class Domain {
   plinth_nvtx_domain_t domain_;
 };
 
-/*! A range within the calling thread's innermost one, for as long as it lives. */
+/*! A nested range of the calling thread, for the lifetime of the object. */
 class ScopedRange {
  public:
   explicit ScopedRange(const char *message) { check(plinth_nvtx_range_push(message, &depth_)); }
@@ -97,7 +97,7 @@ class ScopedRange {
   ScopedRange(const ScopedRange &) = delete;
   ScopedRange &operator=(const ScopedRange &) = delete;
 
-  /*! How many ranges there are around it. */
+  /*! The number of enclosing ranges. */
   std::int32_t depth() const noexcept { return depth_; }
 
  private:
@@ -106,7 +106,7 @@ class ScopedRange {
   bool of_domain_ = false;
 };
 
-/*! A range that any thread may end: with its object, or by end(). Can be moved, not copied. */
+/*! A range that any thread may end: by the destructor, or by end(). Movable, not copyable. */
 class Range {
  public:
   explicit Range(const char *message)
@@ -125,7 +125,7 @@ class Range {
   Range(const Range &) = delete;
   Range &operator=(const Range &) = delete;
 
-  /*! 0 where no tool listens, and at the end. */
+  /*! 0 if no tool is attached, and after the end. */
   std::uint64_t id() const noexcept { return range_; }
   void end() noexcept {
     const std::uint64_t range = std::exchange(range_, 0);
@@ -138,7 +138,7 @@ class Range {
   std::uint64_t range_ = 0;
 };
 
-/*! A range of a stream's work: of what it is given while this lives. */
+/*! A range over the work that a stream is given during the object's lifetime. */
 class DeviceRange {
  public:
   explicit DeviceRange(const char *message, StreamView stream = current_stream())
@@ -161,7 +161,7 @@ class DeviceRange {
 inline void profiler_start() { check(plinth_profiler_start()); }
 inline void profiler_stop() { check(plinth_profiler_stop()); }
 
-/*! Lets a profiler that waits for it record for as long as it lives, torch.cuda.profiler.profile. */
+/*! Lets a waiting profiler record for the lifetime of the object, torch.cuda.profiler.profile. */
 class ProfilerGuard {
  public:
   ProfilerGuard() { profiler_start(); }
@@ -181,21 +181,21 @@ T reading(plinth_status_t (*call)(std::int32_t, T *), std::int32_t device) {
 }
 }  // namespace detail
 
-/*! Per cent of the time in which a kernel ran. */
+/*! Percentage of time in which a kernel ran. */
 inline std::uint32_t utilization(std::int32_t device = -1) { return detail::reading(plinth_utilization, device); }
-/*! Per cent of the time in which memory was read or written. */
+/*! Percentage of time in which memory was read or written. */
 inline std::uint32_t memory_usage(std::int32_t device = -1) { return detail::reading(plinth_memory_usage, device); }
-/*! Degrees Celsius. */
+/*! The temperature in degrees Celsius. */
 inline std::uint32_t temperature(std::int32_t device = -1) { return detail::reading(plinth_temperature, device); }
-/*! Milliwatts. */
+/*! The power draw in milliwatts. */
 inline std::uint32_t power_draw(std::int32_t device = -1) { return detail::reading(plinth_power_draw, device); }
-/*! Megahertz. */
+/*! The clock rate of the multiprocessors in MHz. */
 inline std::uint32_t clock_rate(std::int32_t device = -1) { return detail::reading(plinth_clock_rate, device); }
-/*! Bytes, of all processes. */
+/*! Memory in use by all processes, in bytes. */
 inline std::uint64_t device_memory_used(std::int32_t device = -1) {
   return detail::reading(plinth_device_memory_used, device);
 }
-/*! Millijoules since the driver was loaded. */
+/*! The energy in millijoules since the driver was loaded. */
 inline std::uint64_t energy_used(std::int32_t device = -1) { return detail::reading(plinth_energy_used, device); }
 /*! PLINTH_THROTTLE_ bits. */
 inline std::uint64_t throttle_reasons(std::int32_t device = -1) {
@@ -204,7 +204,7 @@ inline std::uint64_t throttle_reasons(std::int32_t device = -1) {
 inline std::string throttle_reasons_text(std::uint64_t reasons) {
   return detail::text([&](char **out) { return plinth_throttle_reasons_text(reasons, out); });
 }
-/*! All readings in one call; `valid` tells which there are. */
+/*! All readings in one call; `valid` states which are available. */
 inline Telemetry read_telemetry(std::int32_t device = -1) {
   Telemetry readings{};
   readings.struct_size = sizeof readings;
@@ -215,12 +215,12 @@ inline Telemetry read_telemetry(std::int32_t device = -1) {
 inline std::string list_gpu_processes(std::int32_t device = -1) {
   return detail::text([&](char **out) { return plinth_list_gpu_processes(device, out); });
 }
-/*! The same as structs. */
+/*! The processes with a compute context on a device, as structs. */
 inline std::vector<plinth_gpu_process_t> gpu_processes(std::int32_t device = -1) {
   std::vector<plinth_gpu_process_t> found;
   std::size_t count = 0;
   check(plinth_gpu_processes(device, nullptr, 0, &count));
-  // Others may begin and end between two calls.
+  // A loop, because processes may start and end between two calls.
   do {
     found.resize(count);
     check(plinth_gpu_processes(device, found.data(), found.size(), &count));
@@ -229,8 +229,8 @@ inline std::vector<plinth_gpu_process_t> gpu_processes(std::int32_t device = -1)
   return found;
 }
 
-/*! Reads a device's telemetry at a fixed rate, in a thread of its own, for as long as it lives. Can be moved, not
- *  copied. */
+/*! Reads a device's telemetry at a fixed rate in its own thread, for the lifetime of the object. Movable, not
+ *  copyable. */
 class TelemetrySampler {
  public:
   explicit TelemetrySampler(std::chrono::milliseconds interval, std::size_t capacity = 1024, std::int32_t device = -1)
@@ -248,18 +248,19 @@ class TelemetrySampler {
 
   plinth_telemetry_sampler_t get() const noexcept { return sampler_; }
 
-  /*! How many readings were taken, and how many were lost since the last call. */
+  /*! The number of samples that were taken, and of samples that were dropped since the last call. */
   struct Taken {
     std::size_t count;
     std::uint64_t lost;
   };
-  /*! Takes the oldest readings out, as many as there are and fit. */
+  /*! Removes and returns the oldest samples, up to `capacity`. */
   Taken take(Telemetry *readings, std::size_t capacity) {
     Taken taken{};
     check(plinth_telemetry_sampler_take(sampler_, readings, capacity, &taken.count, &taken.lost));
     return taken;
   }
-  /*! Takes all out, the oldest first, but for what comes meanwhile. Throws where there is nothing but an error. */
+  /*! Removes and returns all samples, the oldest first; samples that arrive during the call may be left. Throws if
+   *  there are no samples but an error of the sampler. */
   std::vector<Telemetry> take() {
     constexpr std::size_t at_once = 64;
     std::vector<Telemetry> readings;
@@ -279,7 +280,7 @@ class TelemetrySampler {
  private:
   static std::uint32_t number_of(std::chrono::milliseconds interval) {
     if (interval.count() < 0 || interval.count() > std::numeric_limits<std::int32_t>::max()) {
-      throw std::invalid_argument("plinth::TelemetrySampler: an interval out of range");
+      throw std::invalid_argument("plinth::TelemetrySampler: the interval is out of range");
     }
     return static_cast<std::uint32_t>(interval.count());
   }

@@ -35,20 +35,21 @@ inline void set_rng_state(const RngState &state, std::int32_t device = -1) {
   check(plinth_set_rng_state(device, state.data()));
 }
 
-/*! Those of all devices. */
+/*! The states of the generators of all devices. */
 inline std::vector<RngState> rng_state_all() {
   const std::int32_t count = device_count();
   std::vector<RngState> states(static_cast<std::size_t>(count));
   check(plinth_get_rng_state_all(static_cast<std::uint8_t *>(static_cast<void *>(states.data())), count));
   return states;
 }
-/*! Those of the first devices. */
+/*! Sets the states of the first devices. */
 inline void set_rng_state_all(const std::vector<RngState> &states) {
   check(plinth_set_rng_state_all(static_cast<const std::uint8_t *>(static_cast<const void *>(states.data())),
                                  static_cast<std::int32_t>(states.size())));
 }
 
-/*! A generator that somebody else holds; made of nothing, the default one of the tensor's device. */
+/*! A non-owning view of a generator; default-constructed, it stands for the default generator of the tensor's
+ *  device. */
 class GeneratorView {
  public:
   GeneratorView() noexcept = default;
@@ -60,7 +61,7 @@ class GeneratorView {
     return detail::output<std::int32_t>([&](std::int32_t *out) { return plinth_generator_device(generator_, out); });
   }
   void manual_seed(std::uint64_t seed) const { check(plinth_generator_manual_seed(generator_, seed)); }
-  /*! Seeds it from the operating system, and returns the seed. */
+  /*! Seeds the generator from the operating system, and returns the seed. */
   std::uint64_t seed() const {
     return detail::output<std::uint64_t>([&](std::uint64_t *out) { return plinth_generator_seed(generator_, out); });
   }
@@ -81,11 +82,11 @@ class GeneratorView {
         [&](std::uint64_t *out) { return plinth_generator_get_offset(generator_, out); });
   }
   void set_offset(std::uint64_t offset) const { check(plinth_generator_set_offset(generator_, offset)); }
-  /*! Shares another's seed and offset in place of its own. */
+  /*! Shares the seed and offset of another generator in place of its own. */
   void graphsafe_set_state(GeneratorView shared) const {
     check(plinth_generator_graphsafe_set_state(generator_, shared.generator_));
   }
-  /*! Takes numbers for a kernel; see plinth_generator_philox_state. */
+  /*! Reserves random numbers for a kernel; see plinth_generator_philox_state. */
   plinth_philox_state_t philox_state(std::uint64_t increment) const {
     return detail::output<plinth_philox_state_t>(
         [&](plinth_philox_state_t *out) { return plinth_generator_philox_state(generator_, increment, out); });
@@ -100,7 +101,7 @@ inline GeneratorView default_generator(std::int32_t device = -1) {
       [&](plinth_generator_t *out) { return plinth_default_generator(device, out); }));
 }
 
-/*! A generator, destroyed with its object. Can be moved; clone() makes another one that goes on from here. */
+/*! A generator, destroyed by the destructor. Movable; clone() creates a copy with the same state. */
 class Generator : public GeneratorView {
  public:
   explicit Generator(std::int32_t device = -1)
@@ -121,7 +122,7 @@ class Generator : public GeneratorView {
         [&](plinth_generator_t *out) { return plinth_generator_clone(generator_, out); }), Owned());
   }
 
-  /*! One that shares this one's seed and offset. */
+  /*! A generator that shares this one's seed and offset. */
   Generator graphsafe_get_state() const {
     return Generator(detail::output<plinth_generator_t>(
         [&](plinth_generator_t *out) { return plinth_generator_graphsafe_get_state(generator_, out); }), Owned());
@@ -159,7 +160,7 @@ inline void bernoulli(DLTensor &tensor, double p = 0.5, GeneratorView generator 
                       StreamView stream = current_stream()) {
   check(plinth_bernoulli(&tensor, p, generator.get(), stream.get()));
 }
-/*! With a probability for each element. */
+/*! Bernoulli numbers with a probability for each element. */
 inline void bernoulli(DLTensor &tensor, const DLTensor &p, GeneratorView generator = {},
                       StreamView stream = current_stream()) {
   check(plinth_bernoulli_tensor(&tensor, &p, generator.get(), stream.get()));
@@ -167,12 +168,12 @@ inline void bernoulli(DLTensor &tensor, const DLTensor &p, GeneratorView generat
 inline void random(DLTensor &tensor, GeneratorView generator = {}, StreamView stream = current_stream()) {
   check(plinth_random(&tensor, generator.get(), stream.get()));
 }
-/*! Whole numbers of [low, high). */
+/*! Integers in [low, high). */
 inline void random_range(DLTensor &tensor, std::int64_t low, std::int64_t high, GeneratorView generator = {},
                          StreamView stream = current_stream()) {
   check(plinth_random_range(&tensor, low, high, generator.get(), stream.get()));
 }
-/*! Whole numbers from low on. */
+/*! Integers from low on. */
 inline void random_from(DLTensor &tensor, std::int64_t low, GeneratorView generator = {},
                         StreamView stream = current_stream()) {
   check(plinth_random_from(&tensor, low, generator.get(), stream.get()));

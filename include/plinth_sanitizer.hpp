@@ -23,10 +23,10 @@
 
 namespace plinth {
 
-/*! What the sanitizer is told, and what it tells. */
+/*! The stream sanitizer: declarations of the program's own accesses, and reports. */
 namespace sanitizer {
 
-/*! What becomes of what is found: nothing is looked for; it is kept; the callback is told; calls fail, too. */
+/*! The sanitizer is off; or findings are stored; or the callback is called as well; or calls fail as well. */
 enum class Mode : std::int32_t {
   off = PLINTH_SANITIZER_OFF,
   collect = PLINTH_SANITIZER_COLLECT,
@@ -38,7 +38,7 @@ inline Mode mode() { return static_cast<Mode>(detail::output<std::int32_t>(plint
 inline void enable(Mode mode = Mode::warn) { check(plinth_sanitizer_enable(static_cast<std::int32_t>(mode))); }
 inline void disable() { check(plinth_sanitizer_disable()); }
 
-/*! A mode for as long as it lives; then the one that was before. Reports stay. */
+/*! Sets a mode for the lifetime of the object, then restores the previous one. Reports are kept. */
 class Guard {
  public:
   explicit Guard(Mode during = Mode::collect) : previous_(mode()) { enable(during); }
@@ -52,7 +52,7 @@ class Guard {
 
 /* ---- What the program tells ---- */
 
-/*! What an operation does to some bytes. */
+/*! A range of bytes, and how an operation accesses it. */
 using Access = plinth_sanitizer_access_t;
 
 inline Access reads(const void *pointer, std::size_t bytes) noexcept {
@@ -65,20 +65,20 @@ inline Access reads_and_writes(const void *pointer, std::size_t bytes) noexcept 
   return {pointer, bytes, PLINTH_SANITIZER_READ | PLINTH_SANITIZER_WRITE, 0};
 }
 
-/*! Tells of a kernel that is about to be launched: `access(reads(memory, bytes), stream)`. */
+/*! Declares an access of a kernel that is about to be launched: `access(reads(memory, bytes), stream)`. */
 inline void access(const Access &access, StreamView stream = current_stream()) {
   check(plinth_sanitizer_access(access.pointer, access.bytes, access.kind, stream.get()));
 }
-/*! `operation("scale", {reads(x, n), writes(y, n)}, stream)`. */
+/*! Declares a named operation: `operation("scale", {reads(x, n), writes(y, n)}, stream)`. */
 inline void operation(const char *name, std::initializer_list<Access> accesses, StreamView stream = current_stream()) {
   check(plinth_sanitizer_operation(name, accesses.begin(), accesses.size(), stream.get()));
 }
-/*! With the accesses in any container. */
+/*! The same with the accesses in any contiguous container. */
 template <class Accesses>
 void operation(const char *name, const Accesses &accesses, StreamView stream = current_stream()) {
   check(plinth_sanitizer_operation(name, std::data(accesses), std::size(accesses), stream.get()));
 }
-/*! Tells what a node of a graph that was built does at each replay. */
+/*! Declares what a node of an explicitly built graph accesses at each replay. */
 inline void graph_operation(GraphView graph, plinth_graph_node_t node, const char *name,
                             std::initializer_list<Access> accesses) {
   check(plinth_sanitizer_graph_operation(graph.get(), node, name, accesses.begin(), accesses.size()));
@@ -87,7 +87,7 @@ template <class Accesses>
 void graph_operation(GraphView graph, plinth_graph_node_t node, const char *name, const Accesses &accesses) {
   check(plinth_sanitizer_graph_operation(graph.get(), node, name, std::data(accesses), std::size(accesses)));
 }
-/*! Tells of work that the CPU does now. */
+/*! Declares an operation that the CPU performs now. */
 inline void host_operation(const char *name, std::initializer_list<Access> accesses) {
   check(plinth_sanitizer_host_operation(name, accesses.begin(), accesses.size()));
 }
@@ -95,7 +95,8 @@ template <class Accesses>
 void host_operation(const char *name, const Accesses &accesses) {
   check(plinth_sanitizer_host_operation(name, std::data(accesses), std::size(accesses)));
 }
-/*! Later work of `stream` waits for what `other` has, by something that the sanitizer does not see. */
+/*! Declares that later work of `stream` waits for the present work of `other`, by a mechanism that the sanitizer
+ *  does not observe. */
 inline void wait_stream(StreamView stream, StreamView other) {
   check(plinth_sanitizer_wait_stream(stream.get(), other.get()));
 }
@@ -105,7 +106,7 @@ inline void stream_done(StreamView stream) { check(plinth_sanitizer_stream_done(
 
 using Report = plinth_sanitizer_report_t;
 
-/*! Reports that there are to read, and how often anything was found. */
+/*! The number of stored reports, and of all findings. */
 struct Count {
   std::size_t reports;
   std::uint64_t findings;
@@ -116,7 +117,8 @@ inline Count count() {
   check(plinth_sanitizer_count(&found.reports, &found.findings));
   return found;
 }
-/*! Calls `visitor(const Report &)` for each, in the order in which they were found. What it throws ends the visit. */
+/*! Calls `visitor(const Report &)` for each report, in the order in which they were found. An exception that it
+ *  throws ends the iteration and is rethrown. */
 template <class Visitor>
 void each(Visitor &&visitor) {
   using Visit = detail::Visit<std::remove_reference_t<Visitor>>;
@@ -124,15 +126,15 @@ void each(Visitor &&visitor) {
   const auto show = [](const plinth_sanitizer_report_t *report, void *context) { Visit::of(context).show(*report); };
   visit.finish(plinth_sanitizer_each(show, &visit));
 }
-/*! All reports, in words. */
+/*! All reports as text. */
 inline std::string text() { return detail::text(plinth_sanitizer_text); }
 inline std::string json() { return detail::text(plinth_sanitizer_json); }
-/*! Forgets all reports. */
+/*! Discards all reports. */
 inline void clear() { check(plinth_sanitizer_clear()); }
 
-/*! Sets who is told of new reports, in the modes warn and error: `function(const Report *)`, in place of who was told
- *  before; an empty function is nobody. It may be called by several threads at once, may call the library, and must not
- *  throw. A call that is under way when it is replaced still ends: the function is destroyed after that. */
+/*! Sets the callback for new reports, in the modes warn and error: `function(const Report *)`; an empty function
+ *  removes it. It may be called by several threads at once, may call the library, and must not throw. A call that is
+ *  in progress when the function is replaced still completes; the function is destroyed afterwards. */
 inline void set_callback(std::function<void(const Report *)> function) {
   detail::Listener<const Report *>::set(std::move(function), plinth_sanitizer_set_callback);
 }

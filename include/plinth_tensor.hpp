@@ -1,8 +1,8 @@
 /*!
  * @file plinth_tensor.hpp
- * @brief Tensors of DLPack in C++17, as the calls take them. plinth.hpp includes it.
+ * @brief DLPack tensors in C++17, as arguments of the library's functions. plinth.hpp includes it.
  *
- * A DLTensor owns nothing: neither its memory nor its shape. Whoever makes one keeps both.
+ * A DLTensor owns neither its memory nor its shape: the program must keep both alive.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -20,7 +20,7 @@
 
 namespace plinth {
 
-/*! The shape of a tensor of so many dimensions. */
+/*! The shape of a tensor of `Rank` dimensions. */
 template <std::size_t Rank>
 using Shape = std::array<std::int64_t, Rank>;
 
@@ -38,7 +38,7 @@ inline DLDevice on_device(std::int32_t device) noexcept {
 }
 }  // namespace detail
 
-/*! DLPack's name of a type of C++: a bool, an integer, a float, a double, or a std::complex of those. */
+/*! The DLPack type of a C++ type: a bool, an integer, a float, a double, or a std::complex of those. */
 template <class T>
 constexpr DLDataType data_type() noexcept {
   using Plain = std::remove_cv_t<T>;
@@ -52,8 +52,8 @@ constexpr DLDataType data_type() noexcept {
   return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * sizeof(Plain)), 1};
 }
 
-/*! A tensor of elements that lie side by side. The shape stays the caller's, and is not copied. A device of -1 is the one
- *  whose memory it is, which the driver is asked for. */
+/*! Describes a contiguous tensor. The shape is not copied, and must outlive the tensor. A device of -1 stands for
+ *  the device that owns the memory, which the driver is queried for. */
 template <class T, std::size_t Rank>
 DLTensor tensor_view(T *data, Shape<Rank> &shape, std::int32_t device = -1) {
   DLTensor tensor{};
@@ -65,7 +65,7 @@ DLTensor tensor_view(T *data, Shape<Rank> &shape, std::int32_t device = -1) {
   return tensor;
 }
 
-/*! How many elements a tensor has. */
+/*! The number of elements of a tensor. */
 inline std::size_t element_count(const DLTensor &tensor) noexcept {
   std::size_t count = 1;
   for (std::int32_t dimension = 0; dimension < tensor.ndim; dimension++) {
@@ -79,7 +79,7 @@ inline void *first_element(const DLTensor &tensor) noexcept {
   return static_cast<char *>(tensor.data) + tensor.byte_offset;
 }
 
-/*! Whether a tensor's elements lie side by side, the last dimension's fastest. */
+/*! Whether a tensor is contiguous in row-major order. */
 inline bool is_contiguous(const DLTensor &tensor) noexcept {
   if (tensor.strides == nullptr || element_count(tensor) == 0) return true;
   std::int64_t next = 1;

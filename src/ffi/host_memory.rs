@@ -6,54 +6,56 @@ use crate::{
 };
 use std::ffi::c_void;
 
-/// Allocates pinned host memory from what is cached, where possible: memory that every device may use, and whose copies do
-/// not wait. Thread-safe.
+/// Allocates pinned host memory from the cache. Every device can access the memory, and copies to and from it are
+/// asynchronous.
 ///
-/// Makes no call of the driver as long as there is a free block. Sizes are rounded up by less than an eighth: to multiples
-/// of 64 bytes up to 512, then to one of eight sizes between each power of two and the next. Small blocks share pieces of
-/// some 2 MiB that are pinned at once; above 1 MiB each block is pinned alone.
+/// Makes no driver call while the cache has a free block of the size class. Sizes are rounded up by less than one
+/// eighth: to multiples of 64 bytes up to 512, then to one of eight sizes between each power of two and the next. Small
+/// blocks are cut from slabs of about 2 MiB, each pinned by one driver call; a block above 1 MiB is pinned on its own.
 ///
-/// @param size Bytes; 0 gives NULL.
-/// @param pointer Out: the memory, aligned to 64 bytes, from 4096 bytes on to 512, above 1 MiB to a page. Its contents are
-///        whatever its last user left. The caller owns it and frees it with plinth_host_free.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY, after everything free went back to the driver
-///         and what streams still used was waited for; PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @param size Number of bytes; 0 returns NULL.
+/// @param pointer Out: the memory, aligned to 64 bytes; to 512 bytes from 4096 bytes on; to a page above 1 MiB. Its
+///        contents are undefined. The caller owns it and frees it with plinth_host_free.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY, after the cache released all free memory
+///         to the driver and waited for the blocks that streams still used; PLINTH_ERROR_DRIVER; the errors of
+///         initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_alloc(size: usize, pointer: *mut *mut c_void) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the pointer.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let pointer = unsafe { Output::new(pointer, "pointer") }?;
         pointer.set(memory::host_alloc(size as u64)? as *mut c_void);
         Ok(())
     })
 }
 
-/// Frees what plinth_host_alloc gave, from any thread. Never waits. Thread-safe.
+/// Frees memory of plinth_host_alloc. Never waits.
 ///
-/// Memory that no stream used is given out again at once. What streams used, by the copies and fills of this library or by
-/// plinth_host_record_stream, stays out of use until they have passed this point; what a graph captured, until the graph and
-/// all that was instantiated of it are gone.
+/// A block that no stream used can be reused at once. A block that streams used (by the library's copies and fills, or
+/// by plinth_host_record_stream) can be reused when these streams have passed the point of this call. A block that a
+/// graph captured can be reused when the graph and all of its executable graphs are destroyed.
 ///
 /// @param pointer The memory; NULL does nothing.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for what plinth_host_alloc did not give or was freed already;
-///         PLINTH_ERROR_FORKED_CHILD. In a process that is exiting it does nothing, and succeeds.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for memory that plinth_host_alloc did not return, or that was freed
+///         already; PLINTH_ERROR_FORKED_CHILD. In a process that is exiting it does nothing, and succeeds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_free(pointer: *mut c_void) -> plinth_status_t {
     guard(|| memory::host_free(pointer as u64))
 }
 
-/// Notes that work in a stream uses memory of plinth_host_alloc, so that after its free it stays out of use until the stream
-/// has passed the free. For the program's own kernels and copies; plinth_memcpy, plinth_copy, plinth_memset and
-/// plinth_memset_pattern note it themselves. Thread-safe.
+/// Records that work in a stream uses memory of plinth_host_alloc: after the memory is freed, it is not reused before
+/// the stream has passed the point of the free. Call it for your own kernels and copies; plinth_memcpy, plinth_copy,
+/// plinth_memset and plinth_memset_pattern record their streams themselves.
 ///
-/// In a stream that captures, the memory becomes the graph's: it stays out of use, though freed, as long as the graph or
-/// anything that was instantiated of it is there. Where the driver cannot tell when that is, as before 11.3, the memory stays
-/// out of use for good.
+/// If the stream is capturing, the graph keeps the memory: after a free it is not reused as long as the graph or one of
+/// its executable graphs exists. If the driver cannot report when that is (before CUDA 11.3), the memory is never
+/// reused.
 ///
-/// @param pointer An address in the memory, not only its first; NULL does nothing.
-/// @param stream The stream; NULL for the current device's default stream. It must outlive the free.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for what is in no such memory; PLINTH_ERROR_INVALID_HANDLE;
-///         PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @param pointer Any address in the memory; NULL does nothing.
+/// @param stream The stream; NULL for the current device's default stream. It must not be destroyed before the memory
+///        is freed.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for an address that is not in memory of plinth_host_alloc;
+///         PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_record_stream(pointer: *const c_void, stream: plinth_stream_t) -> plinth_status_t {
     guard(|| {
@@ -62,65 +64,67 @@ pub unsafe extern "C" fn plinth_host_record_stream(pointer: *const c_void, strea
     })
 }
 
-/// Gives pinned memory back to the driver: every piece of which nothing is in use. Waits for no stream's work by itself, but
-/// the driver may wait for the devices before it lets pinned memory go. Thread-safe.
+/// Releases unused pinned memory to the driver: every driver allocation in which no block is in use. The call itself
+/// waits for no stream, but the driver may wait for the devices before it unpins memory.
 ///
-/// @return PLINTH_OK; PLINTH_ERROR_DRIVER, with what could not go back still cached; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_DRIVER (memory that could not be released stays cached); the errors of
+///         initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_empty_cache() -> plinth_status_t {
     guard(memory::host_empty_cache)
 }
 
-/// Tells whether an address is in pinned host memory, no matter who pinned it or how. Managed memory is not.
+/// Reports whether an address is in pinned host memory, whatever pinned it. Managed memory is not pinned memory.
 ///
-/// Any value may be asked about: it is looked up, not followed. Memory of plinth_host_alloc is known without a call of the
-/// driver, also while it is free. Thread-safe.
+/// Every value is valid: the address is looked up, not dereferenced. Memory of plinth_host_alloc, in use or free, is
+/// found without a driver call.
 ///
 /// @param pointer An address.
-/// @param pinned Out: whether it is; false for NULL.
+/// @param pinned Out: whether the address is in pinned memory; false for NULL.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_is_pinned(pointer: *const c_void, pinned: *mut bool) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the answer.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let pinned = unsafe { Output::new(pinned, "pinned") }?;
         pinned.set(memory::is_pinned(pointer as u64)?);
         Ok(())
     })
 }
 
-/// The memory is pinned for every context of the process, not only for the current one. The usual choice.
+/// Pins the memory for every context of the process, not only for the current one. The usual choice.
 pub const PLINTH_HOST_REGISTER_PORTABLE: u32 = 1;
-/// The memory is mapped for devices, which most drivers do anyway.
+/// Maps the memory for devices. Most drivers do so without this flag.
 pub const PLINTH_HOST_REGISTER_MAPPED: u32 = 2;
-/// The memory is of another device, such as a network card.
+/// The memory belongs to another device, such as a network card.
 pub const PLINTH_HOST_REGISTER_IO_MEMORY: u32 = 4;
 /// Devices only read the memory.
 pub const PLINTH_HOST_REGISTER_READ_ONLY: u32 = 8;
 
-/// Pins memory that the program has already, as cudaHostRegister does: copies to and from it do not wait then, and devices
-/// may use it. Slow: it brings every page in and locks it. Thread-safe.
+/// Pins memory that the program has allocated, as cudaHostRegister does. Copies to and from it are asynchronous
+/// afterwards, and devices can access it. Slow: the driver faults in and locks every page.
 ///
-/// @param pointer The memory; best whole pages, since whole pages are pinned.
-/// @param bytes How much.
-/// @param flags PLINTH_HOST_REGISTER_ constants; torch's pin_memory has PORTABLE.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for 0 bytes, a range past the end of all addresses,
-///         unknown flags, memory that is not there, and memory that is pinned already; PLINTH_ERROR_NOT_SUPPORTED for flags that
-///         the device lacks; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @param pointer The memory. Whole pages are pinned, so it should begin and end at a page.
+/// @param bytes Number of bytes.
+/// @param flags A combination of PLINTH_HOST_REGISTER_ constants; torch's pin_memory uses PORTABLE.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for 0 bytes, a range past the end of the
+///         address space, unknown flags, memory that is not mapped, and memory that is pinned already;
+///         PLINTH_ERROR_NOT_SUPPORTED for flags that the device does not support; PLINTH_ERROR_OUT_OF_MEMORY;
+///         PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_register(pointer: *mut c_void, bytes: usize, flags: u32) -> plinth_status_t {
-    // SAFETY: the caller promises the range until it is registered no more.
+    // SAFETY: the caller promises that the range stays valid until it is unregistered.
     guard(|| memory::host_register(unsafe { span(pointer, bytes) }, flags))
 }
 
-/// Undoes plinth_host_register. To be called before the memory is freed, and when the devices are done with it; may wait for
-/// them. Thread-safe.
+/// Unpins memory of plinth_host_register. Call it before the memory is freed, when the devices have finished with the
+/// memory. May wait for the devices.
 ///
-/// @param pointer What plinth_host_register was given; NULL does nothing.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for what is not registered; PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync debug
-///         mode; PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @param pointer The address that was passed to plinth_host_register; NULL does nothing.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for memory that is not registered; PLINTH_ERROR_WOULD_SYNCHRONIZE if
+///         the sync debug mode forbids the wait; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_unregister(pointer: *mut c_void) -> plinth_status_t {
-    // SAFETY: the caller hands the registration over.
+    // SAFETY: the caller transfers the registration to this call.
     guard(|| memory::host_unregister(unsafe { span(pointer, 0) }))
 }

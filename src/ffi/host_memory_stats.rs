@@ -15,63 +15,64 @@ use std::{
     mem,
 };
 
-/// A quantity that goes up and down.
+/// A counter of pinned memory that goes up and down.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct plinth_host_stat_t {
-    /// What it is.
+    /// The current value.
     pub current: u64,
-    /// The most that it was, since the peaks were reset.
+    /// The highest value since the peaks were reset.
     pub peak: u64,
-    /// The sum of all increases, since the sums were reset.
+    /// The sum of all increases since the accumulated statistics were reset.
     pub allocated: u64,
-    /// The sum of all decreases, since the sums were reset.
+    /// The sum of all decreases since the accumulated statistics were reset.
     pub freed: u64,
 }
 
-/// How long calls of the driver took, in microseconds.
+/// Durations of driver calls, in microseconds.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct plinth_host_time_t {
-    /// All of them together, since the sums were reset.
+    /// The total since the accumulated statistics were reset.
     pub total: u64,
-    /// The longest, since the peaks or the sums were reset.
+    /// The longest call since the peaks or the accumulated statistics were reset.
     pub max: u64,
-    /// The shortest, since then.
+    /// The shortest call since the peaks or the accumulated statistics were reset.
     pub min: u64,
-    /// How many there were, since the sums were reset.
+    /// The number of calls since the accumulated statistics were reset.
     pub count: u64,
-    /// Their mean: total / count, rounded down; 0 where there was none.
+    /// The mean: total / count, rounded down; 0 if there was no call.
     pub avg: u64,
 }
 
-/// The figures of pinned memory, by the names of torch.cuda.host_memory_stats. They are right where torch 2.11's are not:
-/// active_requests and active_bytes go down with every block that may be given out again, by its own size.
+/// Statistics of pinned host memory, with the names of torch.cuda.host_memory_stats. torch 2.11 counts two of them
+/// wrong: here active_requests and active_bytes decrease whenever a block becomes reusable, by the block's own size.
 ///
-/// The struct grows at its end in newer versions; set struct_size to sizeof(plinth_host_memory_stats_t) before the call.
+/// The struct grows at its end in newer versions; set struct_size to sizeof(plinth_host_memory_stats_t) before the
+/// call.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct plinth_host_memory_stats_t {
-    /// In: the size that the caller knows. Out: how much of it was filled.
+    /// In: the size of the struct in the caller. Out: the number of bytes that were filled.
     pub struct_size: usize,
-    /// Pieces of memory that the driver gave, each of one block or many.
+    /// Driver allocations; each holds one block or many.
     pub allocations: plinth_host_stat_t,
-    /// Blocks in the callers' hands, and freed ones that streams or graphs may still use.
+    /// Blocks in use by the program, and freed blocks that streams or graphs may still use.
     pub active_requests: plinth_host_stat_t,
-    /// Bytes that the driver gave.
+    /// Bytes of all driver allocations.
     pub allocated_bytes: plinth_host_stat_t,
-    /// Bytes of the active blocks, each as large as it was rounded up to.
+    /// Bytes of the active blocks, with rounded sizes.
     pub active_bytes: plinth_host_stat_t,
-    /// How often the driver was asked for pinned memory and gave it, since the sums were reset.
+    /// Number of successful driver allocations since the accumulated statistics were reset.
     pub num_host_alloc: u64,
-    /// How often it was given back, since the sums were reset.
+    /// Number of driver frees since the accumulated statistics were reset.
     pub num_host_free: u64,
-    /// What the former took.
+    /// Durations of the driver allocations.
     pub host_alloc_time: plinth_host_time_t,
-    /// What the latter took.
+    /// Durations of the driver frees.
     pub host_free_time: plinth_host_time_t,
 }
 
@@ -105,31 +106,32 @@ impl From<HostStats> for plinth_host_memory_stats_t {
     }
 }
 
-/// Tells the figures of the pinned memory of plinth_host_alloc. Thread-safe: while other threads allocate, each figure is
-/// right for a moment of the call.
+/// Reads the statistics of the pinned memory of plinth_host_alloc. They are not one atomic snapshot: while other
+/// threads allocate, each value is correct for some moment of the call.
 ///
-/// @param stats In: struct_size. Out: the figures.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a struct_size that is too small; the errors of
+/// @param stats In: struct_size. Out: the statistics.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if struct_size is too small; the errors of
 ///         initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_memory_stats(stats: *mut plinth_host_memory_stats_t) -> plinth_status_t {
     guard(|| {
         let figures = memory::host_memory_stats()?;
-        // SAFETY: the caller passes a struct whose first field says its size; ours is plain data that begins likewise.
+        // SAFETY: the caller passes a struct whose first field is its size; this one is plain data that begins in the
+        // same way.
         unsafe { write_growable(stats, figures.into(), "stats") }
     })
 }
 
-/// Is told of a figure. The key is valid during the call only.
+/// Receives one value of the statistics: its key, the value and the context. The key is valid only during the call.
 #[allow(non_camel_case_types)]
 pub type plinth_host_memory_stats_visitor_t =
     Option<unsafe extern "C" fn(key: *const c_char, value: u64, context: *mut c_void)>;
 
-/// Tells the same figures one by one, under the keys of torch.cuda.host_memory_stats ("active_bytes.current"), in the order
-/// of their bytes: 28 of them. Thread-safe.
+/// Passes the same statistics to a callback one by one, with the keys of torch.cuda.host_memory_stats
+/// ("active_bytes.current"), sorted by the bytes of the keys: 28 values.
 ///
-/// @param visitor Is called for each, in the calling thread; not NULL. It may call the library.
-/// @param context Is passed to the visitor.
+/// @param visitor Called for each value, in the calling thread; not NULL. It may call the library.
+/// @param context Passed to the visitor; the library does not dereference it.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_memory_stats_each(
@@ -141,47 +143,47 @@ pub unsafe extern "C" fn plinth_host_memory_stats_each(
         for (key, part, value) in memory::host_memory_stats()?.entries() {
             let dot = if part.is_empty() { "" } else { "." };
             let key = CString::new(format!("{key}{dot}{part}"))
-                .map_err(|_| Error::new(Status::PANIC, "a key of the library's holds a NUL"))?;
-            // SAFETY: the caller's function takes a text, a number and its own context, and does not unwind.
+                .map_err(|_| Error::new(Status::PANIC, "a statistics key contains a NUL character"))?;
+            // SAFETY: the caller's function takes a string, a number and its own context, and does not unwind.
             unsafe { visitor(key.as_ptr(), value, context) };
         }
         Ok(())
     })
 }
 
-/// Gives the same figures as a JSON object with the keys of torch.cuda.host_memory_stats: {"active_bytes.current": 0, ...}.
-/// Thread-safe.
+/// Returns the same statistics as a JSON object with the keys of torch.cuda.host_memory_stats: {"active_bytes.current":
+/// 0, ...}.
 ///
-/// @param text Out: the object. The caller owns it and frees it with plinth_string_free.
+/// @param text Out: the JSON text. The caller owns it and frees it with plinth_string_free.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_memory_stats_json(text: *mut *mut c_char) -> plinth_status_t {
-    // SAFETY: the caller passes NULL or a place for the pointer.
+    // SAFETY: the caller passes NULL or a valid pointer.
     guard(|| unsafe { put_json(text, false) })
 }
 
-/// Gives the same figures as a JSON object of objects, as torch.cuda.host_memory_stats_as_nested_dict:
-/// {"active_bytes": {"current": 0, ...}, ...}. Thread-safe.
+/// Returns the same statistics as nested JSON objects, as torch.cuda.host_memory_stats_as_nested_dict: {"active_bytes":
+/// {"current": 0, ...}, ...}.
 ///
-/// @param text Out: the object. The caller owns it and frees it with plinth_string_free.
-/// @return As plinth_host_memory_stats_json.
+/// @param text Out: the JSON text. The caller owns it and frees it with plinth_string_free.
+/// @return The statuses of plinth_host_memory_stats_json.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_memory_stats_as_nested_dict(text: *mut *mut c_char) -> plinth_status_t {
-    // SAFETY: the caller passes NULL or a place for the pointer.
+    // SAFETY: the caller passes NULL or a valid pointer.
     guard(|| unsafe { put_json(text, true) })
 }
 
 /// # Safety
 /// `text` is NULL, or a pointer may be written through it.
 unsafe fn put_json(text: *mut *mut c_char, nested: bool) -> crate::error::Result<()> {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the caller makes the same promise.
     let text = unsafe { Output::new(text, "text") }?;
     text.set(owned_text(&memory::host_memory_stats()?.json(nested))?);
     Ok(())
 }
 
-/// Lets all peaks of pinned memory begin again at what is now, and the longest and shortest times with the next call of the
-/// driver. Thread-safe.
+/// Resets the peak statistics of pinned memory: peaks restart at the current values, the longest and shortest durations
+/// with the next driver call.
 ///
 /// @return PLINTH_OK; the errors of initialization.
 #[unsafe(no_mangle)]
@@ -189,8 +191,8 @@ pub unsafe extern "C" fn plinth_reset_peak_host_memory_stats() -> plinth_status_
     guard(memory::reset_peak_host_memory_stats)
 }
 
-/// Sets all sums of pinned memory to 0: allocated and freed of each quantity, the counts of driver calls, and their times.
-/// Thread-safe.
+/// Resets the accumulated statistics of pinned memory to 0: allocated and freed of each counter, the numbers of driver
+/// calls, and their durations.
 ///
 /// @return PLINTH_OK; the errors of initialization.
 #[unsafe(no_mangle)]

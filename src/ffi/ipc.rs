@@ -15,34 +15,34 @@ use std::{
     ptr, slice,
 };
 
-/// The bytes of a handle of CUDA's for memory: a cudaIpcMemHandle_t.
+/// Size in bytes of a CUDA IPC memory handle, cudaIpcMemHandle_t.
 pub const PLINTH_IPC_MEM_HANDLE_SIZE: usize = 64;
 
-/// Memory of another process, as it is in this one.
+/// Memory of another process, mapped in this process.
 #[repr(C)]
 pub struct plinth_ipc_memory_t {
-    /// The place that the other process named.
+    /// The address in this process that corresponds to the pointer that the other process exported.
     pub pointer: *mut c_void,
-    /// The bytes from there to the end of the block that the other process had allocated.
+    /// Bytes from `pointer` to the end of the block that the other process allocated.
     pub size: usize,
-    /// How far that place is from the beginning of the block.
+    /// Offset of `pointer` from the beginning of the block, in bytes.
     pub offset: usize,
-    /// The number of the memory's device in this process.
+    /// The number that the memory's device has in this process.
     pub device: i32,
-    /// 0.
+    /// Reserved: 0.
     pub reserved: i32,
 }
 
-/// A message about memory, for a program that brings it to the other process itself.
+/// A message that describes exported memory, for a program that transfers it to the other process itself.
 #[repr(C)]
 pub struct plinth_ipc_export_t {
     /// The bytes of the message.
     pub bytes: *mut u8,
-    /// How many they are.
+    /// Size of the message in bytes.
     pub size: usize,
     /// The file descriptors of the message, in order.
     pub descriptors: *mut i32,
-    /// How many they are.
+    /// The number of file descriptors.
     pub descriptor_count: usize,
 }
 
@@ -56,28 +56,30 @@ fn to_c(received: Received) -> plinth_ipc_memory_t {
     }
 }
 
-/// Sends memory of the caching allocator to another process, through a Unix socket.
+/// Sends memory of the caching allocator to another process through a Unix socket.
 ///
-/// The other process sees the same physical memory; nothing is copied. It has what the current stream of the memory's
-/// device had to do to the memory when this was called: its own stream waits for that. From then on the two processes order
-/// their uses themselves. The message, and then the receiver, hold the block: a free by
-/// plinth_caching_allocator_delete is good at any time, but the memory is given to nobody else before every
-/// receiver has closed it or has ended, however it ended. Until then the block counts as active, and no longer as allocated.
+/// The other process maps the same physical memory; nothing is copied. The receiver's stream waits for the work that
+/// the current stream of the memory's device holds at the time of this call. Afterwards the two processes order their
+/// accesses themselves. The message, and then the receiver, hold the block: plinth_caching_allocator_delete may free it
+/// at any time, but the memory is not reused before every receiver has closed it or has ended, normally or not. Until
+/// then the freed block counts as active, but no longer as allocated.
 ///
-/// The call may wait until the receiver takes a part of a long message out of the socket; on a socket that does not block it
-/// waits only in the middle of a message. With PLINTH_IPC=wait in the environment it also waits for the device, and the
-/// message names no event; so it does when 1000 events of messages may be in use already. Thread-safe, as long as no two
-/// threads send through one socket.
+/// The call may wait until the receiver reads a part of a long message from the socket; on a non-blocking socket it
+/// waits only in the middle of a message. With PLINTH_IPC=wait in the environment the call waits for the device instead
+/// of sending an event; it may do so too when 1000 events of messages are in use. Two threads must not send through the
+/// same socket at the same time.
 ///
-/// @param socket A connected Unix socket of any type: SOCK_STREAM, SOCK_SEQPACKET or SOCK_DGRAM. It stays the caller's.
-/// @param pointer An address in memory that plinth_caching_allocator_alloc gave: its beginning, or any place in it.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for an address that is in no such memory; PLINTH_ERROR_IPC_REEXPORT for
-///         memory that was received itself; PLINTH_ERROR_IPC_NOT_SHAREABLE with PLINTH_IPC=0 and on a device that cannot;
-///         PLINTH_ERROR_GRAPH_ASLEEP for memory of a pool that sleeps; PLINTH_ERROR_CAPTURE_FORBIDS while the current
-///         stream of the memory's device captures; PLINTH_ERROR_INVALID_VALUE for a descriptor that is no Unix socket;
-///         PLINTH_ERROR_IPC_PEER_GONE when the other end is closed; PLINTH_ERROR_SYSTEM, as for a full socket that
-///         does not block; PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync debug mode where the call waits for the device;
-///         PLINTH_ERROR_INVALID_CONFIGURATION; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER; the errors of
+/// @param socket A connected Unix socket of any type: SOCK_STREAM, SOCK_SEQPACKET or SOCK_DGRAM. The caller keeps
+///        ownership.
+/// @param pointer Any address in memory of plinth_caching_allocator_alloc.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for an address that is not in such memory; PLINTH_ERROR_IPC_REEXPORT
+///         for memory that was itself received from another process; PLINTH_ERROR_IPC_NOT_SHAREABLE with PLINTH_IPC=0,
+///         and on a device that does not support sharing; PLINTH_ERROR_GRAPH_ASLEEP for memory of a suspended pool;
+///         PLINTH_ERROR_CAPTURE_FORBIDS while the current stream of the memory's device captures;
+///         PLINTH_ERROR_INVALID_VALUE for a descriptor that is not a Unix socket; PLINTH_ERROR_IPC_PEER_GONE if the
+///         other end is closed; PLINTH_ERROR_SYSTEM, for example for a full non-blocking socket;
+///         PLINTH_ERROR_WOULD_SYNCHRONIZE if the call must wait for the device and the sync debug mode forbids the
+///         wait; PLINTH_ERROR_INVALID_CONFIGURATION; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER; the errors of
 ///         initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_ipc_send(socket: i32, pointer: *const c_void) -> plinth_status_t {
@@ -89,28 +91,30 @@ pub unsafe extern "C" fn plinth_ipc_send(socket: i32, pointer: *const c_void) ->
     })
 }
 
-/// Receives memory that another process sent with plinth_ipc_send, and maps it in this one.
+/// Receives memory that another process sent with plinth_ipc_send, and maps it into this process.
 ///
-/// Waits for a message, on the CPU, as the socket does. Then the current stream of the memory's device waits for what the
-/// sender's stream had to do to the memory; the call does not. The device is found by its UUID, whatever its number is in
-/// either process. Memory that was received before and not closed is the same pointer again, which is to be closed as often.
-/// Where the sender allocates without expandable segments, that is so for each device that the memory is received for: CUDA
-/// opens such memory for one device, and no other can use it at that pointer.
-/// The memory stays valid when the sender ends. plinth_record_stream notes further streams that use it. It cannot be sent on.
-/// Thread-safe, as long as no two threads receive from one socket.
+/// Waits for a message on the CPU, unless the socket is non-blocking. The current stream of the memory's device then
+/// waits for the work that the sender's stream had to do on the memory; the call itself does not. The device is
+/// identified by its UUID, whatever its number is in either process. If the same memory was received before and is not
+/// closed yet, the call returns the same pointer, which must be closed once per call. If the sender allocates without
+/// expandable segments, this holds for each receiving device separately: CUDA opens such memory for one device, and no
+/// other device can access it at that pointer. The memory stays valid when the sender ends. Call plinth_record_stream
+/// for other streams that use it. It cannot be sent on to another process. Two threads must not receive from the same
+/// socket at the same time.
 ///
-/// @param socket The connected Unix socket. It stays the caller's.
-/// @param device A device that is to use the memory, too, and whose current stream then waits as well; -1 for none beside
-///        the memory's own. Devices that plinth_enable_peer_access gave access to the memory's device have it here in
-///        any case. But where the sender allocates without expandable segments the device that is named here, or else the
-///        memory's own, is the only one that can use it, whatever access peers have.
-/// @param memory Out: the memory. Give it back with plinth_ipc_close.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE, also when this process does not see the
-///         memory's device; PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED when `device` cannot use it; PLINTH_ERROR_INVALID_VALUE for
-///         a descriptor that is no Unix socket, for what is no message, and for a message of this very process;
-///         PLINTH_ERROR_IPC_PEER_GONE when the other end is closed or gave up in the middle; PLINTH_ERROR_SYSTEM, as for an
-///         empty socket that does not block, for a time limit of the socket's, and for too many open files;
-///         PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @param socket The connected Unix socket. The caller keeps ownership.
+/// @param device A further device that is to access the memory, and whose current stream then waits as well; -1 for
+///        none besides the memory's own. Devices that plinth_enable_peer_access gave access to the memory's device can
+///        access it in any case. Exception: if the sender allocates without expandable segments, only the device that
+///        is named here, or else the memory's own, can access the memory, regardless of peer access.
+/// @param memory Out: the memory. Close it with plinth_ipc_close.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE, also if the memory's device is not
+///         visible to this process; PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED if `device` cannot access the memory;
+///         PLINTH_ERROR_INVALID_VALUE for a descriptor that is not a Unix socket, for data that is not a message, and
+///         for a message of this process itself; PLINTH_ERROR_IPC_PEER_GONE if the other end is closed, or was closed
+///         in the middle of the message; PLINTH_ERROR_SYSTEM, for example for an empty non-blocking socket, for an
+///         expired time limit of the socket, and for too many open files; PLINTH_ERROR_OUT_OF_MEMORY;
+///         PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_ipc_receive(
     socket: i32,
@@ -118,30 +122,29 @@ pub unsafe extern "C" fn plinth_ipc_receive(
     memory: *mut plinth_ipc_memory_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the memory.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let memory = unsafe { Output::new(memory, "memory") }?;
         memory.set(to_c(ipc::receive(socket, device)?));
         Ok(())
     })
 }
 
-/// Makes the message that plinth_ipc_send would send, for a program that has a channel of its own: bytes to be copied, and
-/// file descriptors to be passed on (SCM_RIGHTS, or inherited), which the receiver gives to plinth_ipc_import in the
-/// same order.
+/// Creates the message that plinth_ipc_send would send, for a program with its own channel: bytes to copy, and file
+/// descriptors to pass (by SCM_RIGHTS or inheritance). The receiver passes both to plinth_ipc_import, the descriptors
+/// in the same order.
 ///
-/// The message holds the block, as if it were received, until plinth_ipc_export_free. Each message is for one receiver.
-/// Thread-safe.
+/// The message holds the block, as a receiver does, until plinth_ipc_export_free. Each message is for one receiver.
 ///
-/// @param pointer As of plinth_ipc_send.
-/// @param message Out: the message. Free it with plinth_ipc_export_free when it is sent.
-/// @return As plinth_ipc_send, but for the errors of sockets; PLINTH_ERROR_NULL_POINTER.
+/// @param pointer As in plinth_ipc_send.
+/// @param message Out: the message. Free it with plinth_ipc_export_free after it is sent.
+/// @return The statuses of plinth_ipc_send, except the errors of sockets; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_ipc_export(
     pointer: *const c_void,
     message: *mut plinth_ipc_export_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the message.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let message = unsafe { Output::new(message, "message") }?;
         if pointer.is_null() {
             return Err(null("pointer"));
@@ -159,17 +162,17 @@ pub unsafe extern "C" fn plinth_ipc_export(
     })
 }
 
-/// Frees a message of plinth_ipc_export and closes its file descriptors. Thread-safe; needs no device.
+/// Frees a message of plinth_ipc_export and closes its file descriptors. Needs no device.
 ///
-/// @param message The message, which is empty afterwards; NULL and an empty one do nothing.
+/// @param message The message, which is empty afterwards; NULL and an empty message do nothing.
 /// @return PLINTH_OK.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_ipc_export_free(message: *mut plinth_ipc_export_t) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a message that plinth_ipc_export filled in and nobody freed.
+        // SAFETY: the caller passes NULL or a message that plinth_ipc_export filled in and that has not been freed.
         let Some(message) = (unsafe { message.as_mut() }) else { return Ok(()) };
         if !message.bytes.is_null() {
-            // SAFETY: plinth_ipc_export made it of a boxed slice of this length.
+            // SAFETY: plinth_ipc_export created it from a boxed slice of this length.
             drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(message.bytes, message.size)) });
         }
         if !message.descriptors.is_null() {
@@ -177,7 +180,7 @@ pub unsafe extern "C" fn plinth_ipc_export_free(message: *mut plinth_ipc_export_
             // SAFETY: as above.
             let numbers = unsafe { Box::from_raw(numbers) };
             for number in numbers {
-                // SAFETY: the message owns its descriptors, and the caller has closed none.
+                // SAFETY: the message owns its descriptors, and the caller has not closed any.
                 drop(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(number) });
             }
         }
@@ -187,17 +190,17 @@ pub unsafe extern "C" fn plinth_ipc_export_free(message: *mut plinth_ipc_export_
     })
 }
 
-/// Maps the memory that a message of plinth_ipc_export is about. See plinth_ipc_receive. Thread-safe.
+/// Maps the memory that a message of plinth_ipc_export describes. Otherwise like plinth_ipc_receive.
 ///
 /// @param bytes The bytes of the message.
-/// @param size How many they are.
-/// @param descriptors The message's file descriptors as they are in this process, in order. They stay the caller's, who
-///        closes them after this call: an open one holds the block.
-/// @param descriptor_count How many they are.
-/// @param device As of plinth_ipc_receive.
-/// @param memory Out: the memory. Give it back with plinth_ipc_close.
-/// @return As plinth_ipc_receive, but for the errors of sockets; PLINTH_ERROR_SYSTEM for a number that is no open
-///         descriptor.
+/// @param size Size of the message in bytes.
+/// @param descriptors The message's file descriptors as they are numbered in this process, in order. The caller keeps
+///        ownership and must close them after this call: an open descriptor holds the block.
+/// @param descriptor_count The number of file descriptors.
+/// @param device As in plinth_ipc_receive.
+/// @param memory Out: the memory. Close it with plinth_ipc_close.
+/// @return The statuses of plinth_ipc_receive, except the errors of sockets; PLINTH_ERROR_SYSTEM for a number that is
+///         not an open descriptor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_ipc_import(
     bytes: *const u8,
@@ -208,7 +211,7 @@ pub unsafe extern "C" fn plinth_ipc_import(
     memory: *mut plinth_ipc_memory_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the memory.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let memory = unsafe { Output::new(memory, "memory") }?;
         if bytes.is_null() {
             return Err(null("bytes"));
@@ -216,7 +219,7 @@ pub unsafe extern "C" fn plinth_ipc_import(
         if descriptors.is_null() {
             return Err(null("descriptors"));
         }
-        // SAFETY: neither is NULL, so the caller promises so many bytes and numbers.
+        // SAFETY: neither is NULL, so the caller promises this many bytes and numbers.
         let (bytes, numbers) =
             unsafe { (slice::from_raw_parts(bytes, size), slice::from_raw_parts(descriptors, descriptor_count)) };
         let descriptors = numbers.iter().map(|number| duplicate(*number)).collect::<Result<_>>()?;
@@ -225,36 +228,38 @@ pub unsafe extern "C" fn plinth_ipc_import(
     })
 }
 
-/// Another descriptor of what a descriptor of the caller's is of.
+/// Duplicates a descriptor of the caller's.
 fn duplicate(number: RawFd) -> Result<OwnedFd> {
     let failed = |what: String| Error::new(Status::SYSTEM, format!("duplicating descriptor {number}: {what}"));
     if number < 0 {
         return Err(failed("it is negative".into()));
     }
-    // SAFETY: the number is not -1, and is used for one system call, which answers one that is not open with an error.
+    // SAFETY: the number is not -1, and is used for one system call, which reports an error if it is not open.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     borrowed.try_clone_to_owned().map_err(|error| failed(error.to_string()))
 }
 
-/// Gives received memory back. With the last close the memory is unmapped here, and free for its own process.
+/// Closes received memory. The last close unmaps it here, and ends this process's hold on the block.
 ///
-/// So that nobody writes there what this process still reads, the last close waits, on the CPU, for the current stream of
-/// the memory's device, for those that were current at earlier closes, and for those that plinth_record_stream noted.
-/// Thread-safe.
+/// The exporting process must not reuse memory that this process still reads. The last close therefore waits, on the
+/// CPU, for the current stream of the memory's device, for the streams that were current at earlier closes, and for the
+/// streams that plinth_record_stream recorded.
 ///
-/// @param pointer What plinth_ipc_receive or plinth_ipc_import gave, or any address in the block; NULL does nothing.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for what was not received or was closed already;
-///         PLINTH_ERROR_CAPTURE_FORBIDS while such a stream captures; PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync debug mode
-///         where it would wait; PLINTH_ERROR_DRIVER; the errors of initialization. After an error the memory is as before.
+/// @param pointer The pointer that plinth_ipc_receive or plinth_ipc_import returned, or any address in the block; NULL
+///        does nothing.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for memory that was not received, or that was closed already;
+///         PLINTH_ERROR_CAPTURE_FORBIDS while one of these streams captures; PLINTH_ERROR_WOULD_SYNCHRONIZE if the call
+///         must wait and the sync debug mode forbids it; PLINTH_ERROR_DRIVER; the errors of initialization. After an
+///         error the memory is still open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_ipc_close(pointer: *mut c_void) -> plinth_status_t {
     guard(|| ipc::close(pointer as u64))
 }
 
-/// Frees the memory that was freed while other processes held it, and is held by none any more.
+/// Frees the blocks that were freed while other processes held them, and that no process holds any more.
 ///
-/// The allocator looks by itself, too: whenever a stream's memory does not suffice for a request. Waits for nothing.
-/// Thread-safe.
+/// The allocator does this on its own too, whenever a stream's free memory does not suffice for a request. Waits for
+/// nothing.
 ///
 /// @return PLINTH_OK; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
@@ -262,17 +267,18 @@ pub unsafe extern "C" fn plinth_ipc_collect() -> plinth_status_t {
     guard(memory::ipc::collect)
 }
 
-/// Makes CUDA's own handle of memory, a cudaIpcMemHandle_t: for programs that know nothing of plinth. Nothing is counted:
-/// the memory must not be freed before every process has closed it. Thread-safe.
+/// Creates a CUDA IPC handle of memory, a cudaIpcMemHandle_t, for receivers that do not use plinth. There is no
+/// reference count: the memory must not be freed before every process has closed it.
 ///
 /// @param pointer An address in memory of plinth_device_malloc, or of the caching allocator without expandable segments
 ///        (PLINTH_ALLOC_CONF=expandable_segments:False).
-/// @param ipc_handle Out: PLINTH_IPC_MEM_HANDLE_SIZE bytes, to be sent to the other process by any way.
-/// @param offset Out: how far the pointer is from the beginning of the driver's allocation, which is what the other
-///        process gets.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_POINTER; PLINTH_ERROR_IPC_NOT_SHAREABLE for mapped
-///         memory, which has no such handle; PLINTH_ERROR_IPC_REEXPORT for another process's memory;
-///         PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @param ipc_handle Out: PLINTH_IPC_MEM_HANDLE_SIZE bytes, to be sent to the other process.
+/// @param offset Out: offset of the pointer from the beginning of the driver allocation, in bytes. The other process
+///        receives the beginning.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_POINTER; PLINTH_ERROR_IPC_NOT_SHAREABLE for
+///         memory that is mapped from physical memory handles (expandable segments), which has no such handle;
+///         PLINTH_ERROR_IPC_REEXPORT for memory of another process; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER;
+///         the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_ipc_mem_handle(
     pointer: *const c_void,
@@ -280,7 +286,7 @@ pub unsafe extern "C" fn plinth_ipc_mem_handle(
     offset: *mut usize,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or room for 64 bytes, and NULL or a place for the offset.
+        // SAFETY: the caller passes NULL or room for 64 bytes, and NULL or a valid pointer for the offset.
         let (output, offset) = unsafe {
             (
                 Output::new(ipc_handle.cast::<[u8; PLINTH_IPC_MEM_HANDLE_SIZE]>(), "ipc_handle")?,
@@ -297,16 +303,16 @@ pub unsafe extern "C" fn plinth_ipc_mem_handle(
     })
 }
 
-/// Opens memory of another process by CUDA's own handle. The same handle again, for the same device, gives the same pointer,
-/// which is to be closed as often. Thread-safe.
+/// Opens memory of another process by its CUDA IPC handle. The same handle, opened again for the same device, returns
+/// the same pointer, which must be closed once per call.
 ///
-/// @param device The device that is to use the memory: its own, or one that can access that one; -1 for the current one. No
-///        other can use it at this pointer.
-/// @param ipc_handle The PLINTH_IPC_MEM_HANDLE_SIZE bytes.
-/// @param pointer Out: the beginning of the driver's allocation. Close it with plinth_ipc_close_mem_handle.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_VALUE for bytes that are
-///         no handle; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER, as for a handle of this
-///         very process; the errors of initialization.
+/// @param device The device that is to access the memory: its own, or one with peer access to that; -1 for the current
+///        device. No other device can access the memory at this pointer.
+/// @param ipc_handle The handle: PLINTH_IPC_MEM_HANDLE_SIZE bytes.
+/// @param pointer Out: the beginning of the driver allocation. Close it with plinth_ipc_close_mem_handle.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_VALUE for bytes that
+///         are not a handle; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER, for example
+///         for a handle of this process itself; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_ipc_open_mem_handle(
     device: i32,
@@ -314,7 +320,7 @@ pub unsafe extern "C" fn plinth_ipc_open_mem_handle(
     pointer: *mut *mut c_void,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the pointer.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let pointer = unsafe { Output::new(pointer, "pointer") }?;
         // SAFETY: the caller passes NULL or 64 bytes; an array of bytes needs no alignment.
         let handle = unsafe { ipc_handle.cast::<[u8; PLINTH_IPC_MEM_HANDLE_SIZE]>().as_ref() };
@@ -324,12 +330,13 @@ pub unsafe extern "C" fn plinth_ipc_open_mem_handle(
     })
 }
 
-/// Closes what plinth_ipc_open_mem_handle opened. As cudaIpcCloseMemHandle does, it waits for all work in this process of the
-/// device that the memory was opened for. Thread-safe.
+/// Closes memory of plinth_ipc_open_mem_handle. As cudaIpcCloseMemHandle does, it waits for all work of this process on
+/// the device that the memory was opened for.
 ///
 /// @param pointer The pointer; NULL does nothing.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for what was not opened so; PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync
-///         debug mode; PLINTH_ERROR_CAPTURE_FORBIDS; PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for memory that plinth_ipc_open_mem_handle did not open;
+///         PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode forbids the wait; PLINTH_ERROR_CAPTURE_FORBIDS;
+///         PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_ipc_close_mem_handle(pointer: *mut c_void) -> plinth_status_t {
     guard(|| legacy::close(pointer as u64))

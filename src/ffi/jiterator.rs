@@ -23,8 +23,8 @@ use std::{
     mem::MaybeUninit,
 };
 
-/// A jiterated function. Opaque, and checked: a handle that was destroyed, is of another kind, or never was one is answered
-/// with PLINTH_ERROR_INVALID_HANDLE.
+/// A jiterated function. Opaque and validated: calls with a handle that was destroyed, is of another kind, or was never
+/// created return PLINTH_ERROR_INVALID_HANDLE.
 #[allow(non_camel_case_types)]
 pub struct plinth_jit_function {
     _private: [u8; 0],
@@ -34,22 +34,22 @@ pub struct plinth_jit_function {
 #[allow(non_camel_case_types)]
 pub type plinth_jit_function_t = *mut plinth_jit_function;
 
-/// The most inputs of a jiterated function, and the most outputs.
+/// Maximum number of inputs, and of outputs, of a jiterated function.
 pub const PLINTH_JIT_MAX_TENSORS: usize = 8;
-/// The most named scalars of a jiterated function.
+/// Maximum number of named scalars of a jiterated function.
 pub const PLINTH_JIT_MAX_SCALARS: usize = 16;
 
-/// A scalar that is true or false: its `integer` is not 0, or 0.
+/// A boolean scalar: `integer` is 0 for false, anything else for true.
 pub const PLINTH_JIT_BOOL: i32 = 0;
-/// A scalar that is a 64-bit integer: its `integer`.
+/// A 64-bit integer scalar, in `integer`.
 pub const PLINTH_JIT_INT: i32 = 1;
-/// A scalar that is a double: its `real`.
+/// A scalar of type double, in `real`.
 pub const PLINTH_JIT_FLOAT: i32 = 2;
-/// A scalar that is a complex number: its `real` and `imaginary`.
+/// A complex scalar, in `real` and `imaginary`.
 pub const PLINTH_JIT_COMPLEX: i32 = 3;
 
-/// A named scalar: the default that a function declares, or the value that a call gives. Of the values only what `kind`
-/// names counts.
+/// A named scalar: a default that a function declares, or a value that is passed to a call. Only the fields that `kind`
+/// selects are read.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -58,13 +58,13 @@ pub struct plinth_jit_scalar_t {
     pub name: *const c_char,
     /// One of the PLINTH_JIT_ constants above.
     pub kind: i32,
-    /// 0.
+    /// Reserved: 0.
     pub reserved: i32,
-    /// A bool or an integer.
+    /// The value of a bool or an integer.
     pub integer: i64,
-    /// A double, or the real part.
+    /// The value of a double, or the real part of a complex number.
     pub real: f64,
-    /// The imaginary part.
+    /// The imaginary part of a complex number.
     pub imaginary: f64,
 }
 
@@ -82,12 +82,12 @@ fn value(scalar: &plinth_jit_scalar_t) -> Result<Value> {
         PLINTH_JIT_INT => Value { kind: Kind::Int, integer: scalar.integer, ..none },
         PLINTH_JIT_FLOAT => Value { kind: Kind::Float, real: scalar.real, ..none },
         PLINTH_JIT_COMPLEX => Value { kind: Kind::Complex, real: scalar.real, imaginary: scalar.imaginary, ..none },
-        kind => return Err(invalid(format!("{kind} is no kind of scalar"))),
+        kind => return Err(invalid(format!("scalar kind {kind} is unknown; use one of the PLINTH_JIT_ constants"))),
     })
 }
 
 /// # Safety
-/// `pointer` is NULL or leads to so many elements.
+/// `pointer` is NULL, or points to `count` elements.
 unsafe fn list<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a [T]> {
     if count == 0 {
         return Ok(&[]);
@@ -102,21 +102,21 @@ unsafe fn list<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a
 /// The scalars that a function declares.
 ///
 /// # Safety
-/// As [`list`]; their names are NULL or strings.
+/// As for [`list`]; the names are NULL or NUL-terminated strings.
 unsafe fn declared(scalars: *const plinth_jit_scalar_t, count: usize) -> Result<Vec<Named>> {
     if count > MOST {
         return Err(invalid(format!("a jiterated function has at most {MOST} scalars, not {count}")));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller makes this promise.
     let scalars = unsafe { list(scalars, count, "scalars") }?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller makes this promise.
     scalars
         .iter()
         .map(|scalar| Ok(Named { name: unsafe { string(scalar.name, "a scalar's name") }?, value: value(scalar)? }))
         .collect()
 }
 
-/// Some tensors, in a place of their own: too large to be passed on.
+/// Validated tensors. They are stored in place, because they are too large to be returned by value.
 struct Tensors {
     tensors: [MaybeUninit<Tensor>; MOST_TENSORS],
     count: usize,
@@ -127,19 +127,19 @@ impl Tensors {
         Tensors { tensors: [const { MaybeUninit::uninit() }; MOST_TENSORS], count: 0 }
     }
 
-    /// Takes those at some pointers.
+    /// Reads and appends the tensors at some pointers.
     ///
     /// # Safety
-    /// As [`list`]; each is as [`tensor`] wants it.
+    /// As for [`list`]; each tensor is as [`tensor`] requires.
     #[inline]
     unsafe fn take(&mut self, pointers: *const *const DLTensor, count: usize, name: &str) -> Result<()> {
         if count > MOST_TENSORS {
             return Err(invalid(format!("the jiterator only supports up to {MOST_TENSORS} {name}, got {count}")));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller makes this promise.
         let pointers = unsafe { list(pointers, count, name) }?;
         for (place, pointer) in self.tensors.iter_mut().zip(pointers) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller makes this promise.
             place.write(unsafe { tensor(*pointer, name) }?);
         }
         self.count = count;
@@ -147,29 +147,28 @@ impl Tensors {
     }
 
     fn all(&self) -> &[Tensor] {
-        // SAFETY: `take` wrote as many before it counted them.
+        // SAFETY: `take` wrote this many tensors before it counted them.
         unsafe { std::slice::from_raw_parts(self.tensors.as_ptr().cast(), self.count) }
     }
 }
 
-/// Makes a function of elements into one of tensors, which returns its one output: torch.cuda.jiterator._create_jit_fn.
+/// Creates a function of tensors from a function of elements, with one output: torch.cuda.jiterator._create_jit_fn.
 ///
-/// The code is C++ that ends in a template of one type, `template <typename T> T name(T x, T y, T alpha) { ... }`, with any
-/// helpers before it. Its parameters are the inputs, 1 to PLINTH_JIT_MAX_TENSORS, and after them the scalars in the order
-/// in which they are declared here; T is the type that the inputs have in common, float for float16 and bfloat16. CUDA's
-/// functions may be used, std:: before them or not, and those of plinth_jiterator_call's complex numbers; no header has to be
-/// included. docs/jiterator.md says more.
+/// The code is C++ that ends in a template of one type, `template <typename T> T name(T x, T y, T alpha) { ... }`,
+/// preceded by any helper functions. Its parameters are the inputs, 1 to PLINTH_JIT_MAX_TENSORS, followed by the
+/// scalars in the order in which they are declared here. T is the common type of the inputs, float for float16 and
+/// bfloat16. The code may use CUDA's functions, with or without std::, and the functions of complex numbers that
+/// plinth_jiterator_call provides; no header has to be included. See docs/jiterator.md.
 ///
-/// The code is compiled when it is first called, for each list of types and each kind of layout. Thread-safe; needs no
-/// device.
+/// The code is compiled at the first call with each list of types and each kind of layout. Needs no device.
 ///
-/// @param code The code.
+/// @param code The source code.
 /// @param scalars The scalars with their names and defaults; NULL for none.
-/// @param count How many scalars, at most PLINTH_JIT_MAX_SCALARS.
+/// @param count The number of scalars, at most PLINTH_JIT_MAX_SCALARS.
 /// @param function Out: the function. The caller owns it and destroys it with plinth_jiterator_destroy_jit_fn.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a code without such an entry, for one whose
-///         parameters are not inputs and scalars, and for scalars without a name or with another's; PLINTH_ERROR_OUT_OF_MEMORY
-///         with 16 million functions.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for code without such a template, for
+///         parameters that are neither inputs nor declared scalars, and for scalars without a name or with a duplicate
+///         name; PLINTH_ERROR_OUT_OF_MEMORY when 16 million functions exist.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_jiterator_create_jit_fn(
     code: *const c_char,
@@ -178,24 +177,25 @@ pub unsafe extern "C" fn plinth_jiterator_create_jit_fn(
     function: *mut plinth_jit_function_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the function.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let output = unsafe { Output::new(function, "function") }?;
-        // SAFETY: the caller passes NULL or a string, and as many scalars as it says.
+        // SAFETY: the caller passes NULL or a NUL-terminated string, and `count` scalars.
         let (code, scalars) = unsafe { (string(code, "code")?, declared(scalars, count)?) };
         output.set(function::create(&code, None, scalars)? as plinth_jit_function_t);
         Ok(())
     })
 }
 
-/// The same for a function with several outputs, which are its last parameters, `T &out`, behind inputs and scalars; it returns
-/// void: torch.cuda.jiterator._create_multi_output_jit_fn.
+/// Creates a function of tensors with several outputs: torch.cuda.jiterator._create_multi_output_jit_fn. As
+/// plinth_jiterator_create_jit_fn, but the template returns void, and its last parameters, after inputs and scalars,
+/// are the outputs, `T &out`.
 ///
-/// @param code The code.
-/// @param num_outputs How many outputs, 1 to PLINTH_JIT_MAX_TENSORS.
+/// @param code The source code.
+/// @param num_outputs The number of outputs, 1 to PLINTH_JIT_MAX_TENSORS.
 /// @param scalars The scalars with their names and defaults; NULL for none.
-/// @param count How many scalars, at most PLINTH_JIT_MAX_SCALARS.
+/// @param count The number of scalars, at most PLINTH_JIT_MAX_SCALARS.
 /// @param function Out: the function. The caller owns it and destroys it with plinth_jiterator_destroy_jit_fn.
-/// @return As plinth_jiterator_create_jit_fn.
+/// @return The statuses of plinth_jiterator_create_jit_fn.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_jiterator_create_multi_output_jit_fn(
     code: *const c_char,
@@ -205,9 +205,9 @@ pub unsafe extern "C" fn plinth_jiterator_create_multi_output_jit_fn(
     function: *mut plinth_jit_function_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the function.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let output = unsafe { Output::new(function, "function") }?;
-        // SAFETY: the caller passes NULL or a string, and as many scalars as it says.
+        // SAFETY: the caller passes NULL or a NUL-terminated string, and `count` scalars.
         let (code, scalars) = unsafe { (string(code, "code")?, declared(scalars, count)?) };
         let outputs = usize::try_from(num_outputs).unwrap_or(0);
         output.set(function::create(&code, Some(outputs), scalars)? as plinth_jit_function_t);
@@ -215,8 +215,8 @@ pub unsafe extern "C" fn plinth_jiterator_create_multi_output_jit_fn(
     })
 }
 
-/// Destroys a jiterated function. Calls that are under way still end; what was compiled for it stays loaded, and captured
-/// graphs stay whole.
+/// Destroys a jiterated function. Calls in progress still complete; its compiled kernels stay loaded, and captured
+/// graphs stay valid.
 ///
 /// @param function The function; NULL does nothing.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE.
@@ -225,19 +225,19 @@ pub unsafe extern "C" fn plinth_jiterator_destroy_jit_fn(function: plinth_jit_fu
     guard(|| if function.is_null() { Ok(()) } else { function::destroy(function as u64) })
 }
 
-/// Tells what the outputs of a call are: the type that the inputs have in common, as torch.result_type has it, and the shape that
-/// they have in common when dimensions of one element are repeated. The inputs' elements are not looked at. Thread-safe.
+/// Computes the type and shape of the outputs of a call: the common type of the inputs, by the rules of
+/// torch.result_type, and their broadcast shape. The inputs' elements are not read.
 ///
 /// @param function The function.
 /// @param inputs The inputs.
-/// @param num_inputs How many there are.
+/// @param num_inputs The number of inputs.
 /// @param dtype Out: the type of every output.
-/// @param ndim Out: how many dimensions they have.
-/// @param shape Out: their extents; room for 25.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for another number of
-///         inputs than the function takes, and for shapes that do not go together; PLINTH_ERROR_NOT_SUPPORTED for types
-///         that have none in common: uint16, uint32 or uint64 and another integer; PLINTH_ERROR_DEVICE_MISMATCH for a tensor that
-///         is not on a CUDA device.
+/// @param ndim Out: the number of dimensions of every output.
+/// @param shape Out: the extents; must have room for 25.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE if num_inputs
+///         is not the function's number of inputs, and for shapes that cannot be broadcast; PLINTH_ERROR_NOT_SUPPORTED
+///         for types without a common type: uint16, uint32 or uint64 and another integer type;
+///         PLINTH_ERROR_DEVICE_MISMATCH for a tensor that is not on a CUDA device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_jiterator_result(
     function: plinth_jit_function_t,
@@ -248,7 +248,7 @@ pub unsafe extern "C" fn plinth_jiterator_result(
     shape: *mut i64,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or places for what they are named after.
+        // SAFETY: the caller passes NULL or valid pointers.
         let (dtype, ndim, shape) = unsafe {
             (
                 Output::new(dtype, "dtype")?,
@@ -257,7 +257,7 @@ pub unsafe extern "C" fn plinth_jiterator_result(
             )
         };
         let mut taken = Tensors::new();
-        // SAFETY: the caller passes NULL or as many tensors as it says.
+        // SAFETY: the caller passes NULL or `num_inputs` tensors.
         unsafe { taken.take(inputs, num_inputs, "inputs") }?;
         let (element, sizes, rank) = function::result_of(function as u64, taken.all())?;
         dtype.set(element.into());
@@ -267,36 +267,40 @@ pub unsafe extern "C" fn plinth_jiterator_result(
     })
 }
 
-/// Calls a jiterated function: writes its outputs, in a stream, asynchronously.
+/// Calls a jiterated function: computes its outputs in a stream, asynchronously.
 ///
-/// - The inputs may have any types, shapes and strides, also none, and also none of their own: dimensions of one element, and
-///   those that an input lacks, are repeated. Every input is brought to the type that all have in common; torch.result_type
-///   says which. Every output must be of that type and of the inputs' common shape (plinth_jiterator_result tells both), with any
-///   strides that give each element its own place. Tensors of more than 2^31 elements, and without elements, are fine.
-/// - An output may be one of the inputs, element for element. Memory that outputs share with other tensors in another way gets
-///   undefined elements.
-/// - The first call with a list of types and a kind of layout compiles, for tenths of a second or longer; docs/jiterator.md
-///   says what is compiled once, and where it is kept. Later calls do not allocate, and cost a launch.
-/// - In a capture the call becomes a node of the graph, also a first call.
-/// - The tensors must stay valid until the work is done; the structures that describe them, and the scalars, only until the call
-///   returns. Thread-safe.
+/// - The inputs may have any types, shapes and strides, and may have no dimensions. They are broadcast: dimensions of
+///   one element, and dimensions that an input lacks, are repeated. Every input is converted to the common type of all
+///   inputs, by the rules of torch.result_type. Every output must have that type and the broadcast shape (see
+///   plinth_jiterator_result), with strides that give each element its own address. Tensors with more than 2^31
+///   elements, and tensors without elements, are supported.
+/// - An output may be the same tensor as an input. If outputs overlap other tensors in any other way, the elements
+///   there are undefined.
+/// - The first call with a list of types and a kind of layout compiles the code, which takes tenths of a second or
+///   longer; docs/jiterator.md describes how often that happens and where compiled code is cached. Later calls do not
+///   allocate, and cost one kernel launch.
+/// - In a capture the call becomes a node of the graph, even if it has to compile.
+/// - The tensors' memory must stay valid until the work is complete; the DLTensor structures and the scalars only until
+///   the call returns.
 ///
 /// @param function The function.
 /// @param inputs The inputs, all on one device.
-/// @param num_inputs How many there are: as many as the function takes.
+/// @param num_inputs The function's number of inputs.
 /// @param outputs The outputs, on the same device.
-/// @param num_outputs How many there are: as many as the function has.
-/// @param scalars Values of scalars, in any order; those that are left out have their defaults. NULL for none.
-/// @param num_scalars How many there are.
+/// @param num_outputs The function's number of outputs.
+/// @param scalars Values of scalars, in any order; scalars that are not listed have their default values. NULL for
+///        none.
+/// @param num_scalars The number of values in `scalars`.
 /// @param stream The stream, of the tensors' device; NULL for the current device's default stream.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for a function or stream that is none;
-///         PLINTH_ERROR_INVALID_VALUE for other numbers of tensors than the function has, shapes that do not go together,
-///         an output of another type or shape, elements of it in one place, a malformed tensor, and a scalar that the function
-///         does not declare; PLINTH_ERROR_NOT_SUPPORTED as plinth_jiterator_result, and for a device older than the compiler
-///         knows; PLINTH_ERROR_DEVICE_MISMATCH for tensors that are not on a CUDA device, or not all on that of the stream;
-///         PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_COMPILER_UNAVAILABLE without NVRTC, or on the host device without a C++
-///         compiler; PLINTH_ERROR_COMPILATION_FAILED with the compiler's log, whose lines of "jiterator" are those of the code;
-///         PLINTH_ERROR_SYSTEM where a compiler cannot be run; PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for an invalid function or stream;
+///         PLINTH_ERROR_INVALID_VALUE for a wrong number of tensors, shapes that cannot be broadcast, an output of
+///         another type or shape, an output with two elements at one address, a malformed tensor, and a scalar that the
+///         function does not declare; PLINTH_ERROR_NOT_SUPPORTED as in plinth_jiterator_result, and for a device that
+///         the compiler does not support any more; PLINTH_ERROR_DEVICE_MISMATCH for tensors that are not on a CUDA
+///         device, or not all on the stream's device; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_COMPILER_UNAVAILABLE
+///         without NVRTC, or on the host device without a C++ compiler; PLINTH_ERROR_COMPILATION_FAILED with the
+///         compiler's log, in which lines of "jiterator" are lines of the code; PLINTH_ERROR_SYSTEM if a compiler
+///         cannot be run; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_jiterator_call(
     function: plinth_jit_function_t,
@@ -310,7 +314,7 @@ pub unsafe extern "C" fn plinth_jiterator_call(
 ) -> plinth_status_t {
     guard(|| {
         let (mut taken, mut written) = (Tensors::new(), Tensors::new());
-        // SAFETY: the caller passes NULL or as many tensors and scalars as it says.
+        // SAFETY: the caller passes NULL or as many tensors and scalars as the counts state.
         let scalars = unsafe {
             taken.take(inputs, num_inputs, "inputs")?;
             written.take(outputs.cast(), num_outputs, "outputs")?;
@@ -323,7 +327,7 @@ pub unsafe extern "C" fn plinth_jiterator_call(
             value(scalar)?;
         }
         let values = scalars.iter().filter_map(|scalar| {
-            // SAFETY: it was just seen not to be NULL, so the caller promises a string.
+            // SAFETY: the check above found it not to be NULL, so the caller promises a NUL-terminated string.
             let name = unsafe { CStr::from_ptr(scalar.name) };
             Some((name.to_bytes(), value(scalar).ok()?))
         });

@@ -22,122 +22,125 @@ use std::{
     mem, ptr,
 };
 
-/// No history is kept.
+/// Records nothing.
 pub const PLINTH_MEMORY_HISTORY_OFF: i32 = 0;
-/// For blocks that are live, their callers are kept.
+/// Records the stack trace of each live block's allocation.
 pub const PLINTH_MEMORY_HISTORY_STATE: i32 = 1;
-/// That, and an entry for everything that happens.
+/// Records the stack traces of live blocks, and an entry for every event.
 pub const PLINTH_MEMORY_HISTORY_ALL: i32 = 2;
 
-/// The caller is found out for nothing.
+/// Record no stack traces.
 pub const PLINTH_MEMORY_CONTEXT_NONE: i32 = 0;
-/// The caller is found out for blocks that are live.
+/// Record a stack trace for live blocks.
 pub const PLINTH_MEMORY_CONTEXT_STATE: i32 = 1;
-/// The caller is found out for blocks that are live and for entries of what brings memory into use.
+/// Record a stack trace for live blocks, and for events that allocate or map memory.
 pub const PLINTH_MEMORY_CONTEXT_ALLOC: i32 = 2;
-/// The caller is found out for everything.
+/// Record a stack trace for every event.
 pub const PLINTH_MEMORY_CONTEXT_ALL: i32 = 3;
 
-/// A block was given out.
+/// A block was allocated.
 pub const PLINTH_MEMORY_ACTION_ALLOC: i32 = 0;
 /// The program freed a block.
 pub const PLINTH_MEMORY_ACTION_FREE_REQUESTED: i32 = 1;
-/// A freed block can be given out again: at once, or when the streams that were recorded on it have passed.
+/// A freed block became reusable: at once, or when the streams that were recorded on it had passed the free.
 pub const PLINTH_MEMORY_ACTION_FREE_COMPLETED: i32 = 2;
-/// The driver gave a segment (expandable_segments:False).
+/// A segment was allocated from the driver (expandable_segments:False).
 pub const PLINTH_MEMORY_ACTION_SEGMENT_ALLOC: i32 = 3;
-/// A segment went back to the driver.
+/// A segment was freed to the driver.
 pub const PLINTH_MEMORY_ACTION_SEGMENT_FREE: i32 = 4;
-/// Physical memory was mapped at addresses that the allocator has.
+/// Physical memory was mapped into an address range that the allocator has reserved.
 pub const PLINTH_MEMORY_ACTION_SEGMENT_MAP: i32 = 5;
-/// Physical memory went from addresses: back to the driver, or to where it is needed.
+/// Physical memory was unmapped from an address range, to be released to the driver or mapped elsewhere.
 pub const PLINTH_MEMORY_ACTION_SEGMENT_UNMAP: i32 = 6;
 /// A snapshot was taken.
 pub const PLINTH_MEMORY_ACTION_SNAPSHOT: i32 = 7;
-/// A request failed for want of memory; the address is how many bytes the device had free.
+/// A request failed because memory ran out; `address` holds the number of bytes that the device had free.
 pub const PLINTH_MEMORY_ACTION_OOM: i32 = 8;
 
-/// How a history is kept. PLINTH_MEMORY_HISTORY_OPTIONS_INIT is torch's default: everything, without end.
+/// Options of a memory history. PLINTH_MEMORY_HISTORY_OPTIONS_INIT has torch's defaults: every event with a stack
+/// trace, without a limit.
 ///
-/// The struct grows at its end in newer versions, and what a program does not know of has its default then: set struct_size
-/// to sizeof(plinth_memory_history_options_t).
+/// The struct grows at its end in newer versions; fields that a program's version lacks have their defaults. Set
+/// struct_size to sizeof(plinth_memory_history_options_t).
 #[allow(non_camel_case_types)]
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct plinth_memory_history_options_t {
-    /// The size that the caller knows.
+    /// The size of the struct in the caller.
     pub struct_size: usize,
-    /// What is kept: one of PLINTH_MEMORY_HISTORY_....
+    /// What is recorded: one of PLINTH_MEMORY_HISTORY_....
     pub enabled: i32,
-    /// For what the caller is found out: one of PLINTH_MEMORY_CONTEXT_....
+    /// What has a stack trace: one of PLINTH_MEMORY_CONTEXT_....
     pub context: i32,
-    /// How many entries of a device are kept: the newest. 0 is no limit.
+    /// The maximum number of entries per device; the newest are kept. 0 is no limit.
     pub max_entries: u64,
-    /// 1 forgets what was kept before, else 0.
+    /// 1 discards the history that was recorded before, else 0.
     pub clear_history: i32,
-    /// 1 keeps annotations, else 0.
+    /// 1 records annotations, else 0.
     pub record_annotations: i32,
-    /// The actions that are not kept: the sum of 1 << PLINTH_MEMORY_ACTION_... for each.
+    /// The actions that are not recorded: the sum of 1 << PLINTH_MEMORY_ACTION_... for each.
     pub skip_actions: u32,
-    /// 0.
+    /// Reserved: 0.
     pub reserved: u32,
 }
 
-/// Something that happened. What it points at is valid during the call that shows it.
+/// An event of the allocator. The strings it points to are valid during the callback.
 #[allow(non_camel_case_types)]
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct plinth_memory_history_entry_t {
-    /// What happened: one of PLINTH_MEMORY_ACTION_....
+    /// The kind of event: one of PLINTH_MEMORY_ACTION_....
     pub action: i32,
-    /// The device's number.
+    /// The device number.
     pub device: i32,
-    /// Where: the block's address or the segment's. For an OOM how many bytes the device had free.
+    /// The address of the block or the segment. For PLINTH_MEMORY_ACTION_OOM the number of bytes that the device had
+    /// free.
     pub address: u64,
-    /// Its bytes: those that were asked for, of a block; those that there are, of a segment.
+    /// Size in bytes: of a block, as requested; of a segment, its whole size.
     pub size: u64,
-    /// The stream that the memory is for.
+    /// The stream that the memory was allocated for.
     pub stream: plinth_stream_t,
-    /// The pool that the memory is of.
+    /// The pool that the memory belongs to.
     pub pool: plinth_pool_id_t,
-    /// When: microseconds since 1970.
+    /// Time in microseconds since 1970.
     pub time_us: u64,
-    /// The thread, by the system's number (gettid).
+    /// The thread's id in the operating system (gettid).
     pub thread: u64,
-    /// The thread's tag then, from plinth_set_memory_metadata; an empty text if there was none.
+    /// The thread's tag at that time, from plinth_set_memory_metadata; an empty string if there was none.
     pub metadata: *const c_char,
-    /// Who called, for plinth_memory_stack_each; 0 where that was not found out.
+    /// The stack trace, for plinth_memory_stack_each; 0 if none was recorded.
     pub stack: u32,
-    /// 0.
+    /// Reserved: 0.
     pub reserved: u32,
 }
 
-/// Is shown an entry of the history, and the context.
+/// Receives an entry of the history, and the context.
 #[allow(non_camel_case_types)]
 pub type plinth_memory_history_callback_t =
     Option<unsafe extern "C" fn(entry: *const plinth_memory_history_entry_t, context: *mut c_void)>;
 
-/// Is shown a function of a call stack: its name, its file, its line from 1 or 0 if that is not known, and the context. The
-/// texts are valid during the call.
+/// Receives a function of a stack trace: its name, its file, its line (from 1; 0 if unknown), and the context. The
+/// strings are valid during the call.
 #[allow(non_camel_case_types)]
 pub type plinth_memory_frame_callback_t =
     Option<unsafe extern "C" fn(name: *const c_char, file: *const c_char, line: u32, context: *mut c_void)>;
 
-/// Is shown an annotation: the thread's device then, the microseconds since 1970, the name, which is valid during the call,
-/// whether it began, and the context.
+/// Receives an annotation: the thread's device at that time, the time in microseconds since 1970, the name, whether it
+/// is a begin (else an end), and the context. The name is valid during the call.
 #[allow(non_camel_case_types)]
 pub type plinth_memory_annotation_callback_t =
     Option<unsafe extern "C" fn(device: i32, time_us: u64, name: *const c_char, begin: bool, context: *mut c_void)>;
 
 type EntryFunction = unsafe extern "C" fn(*const plinth_memory_history_entry_t, *mut c_void);
 
-/// A text for C. None of the library's has a NUL inside, but names in files may have anything.
+/// Converts a string for C. The library's own strings contain no NUL, but names in debug information may contain
+/// anything.
 fn text(text: &str) -> CString {
     CString::new(text.replace('\0', "\u{FFFD}")).unwrap_or_default()
 }
 
 /// # Safety
-/// The function may be called with an entry and this context.
+/// It must be valid to call the function with an entry and this context.
 unsafe fn show(function: EntryFunction, context: *mut c_void, device: u32, entry: &Entry) {
     let metadata = text(entry.metadata.as_deref().unwrap_or(""));
     let shown = plinth_memory_history_entry_t {
@@ -153,23 +156,23 @@ unsafe fn show(function: EntryFunction, context: *mut c_void, device: u32, entry
         stack: entry.stack.0,
         reserved: 0,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller makes this promise.
     unsafe { function(&raw const shown, context) }
 }
 
 fn call_tracker(function: usize, context: usize, device: u32, entry: &Entry) {
-    // SAFETY: the address is that of a function of this type, which the caller of plinth_attach_allocator_trace_tracker gave
-    // and promised to keep callable until it is detached; function pointers have the size of an address.
+    // SAFETY: the address is that of a function of this type. The caller of plinth_attach_allocator_trace_tracker
+    // passed it and promised to keep it callable until it is detached; function pointers have the size of an address.
     unsafe {
         let function: EntryFunction = mem::transmute(function);
         show(function, context as *mut c_void, device, entry);
     }
 }
 
-/// The options that a caller gave, with defaults for what it does not know of.
+/// Reads the options of a caller, with defaults for fields that its version of the struct lacks.
 ///
 /// # Safety
-/// `options` is NULL or a struct whose first field says its size.
+/// `options` is NULL or points to a struct whose first field is its size.
 unsafe fn read_options(options: *const plinth_memory_history_options_t) -> Result<Options> {
     if options.is_null() {
         return Err(null("options"));
@@ -192,20 +195,28 @@ unsafe fn read_options(options: *const plinth_memory_history_options_t) -> Resul
         )));
     }
     let bytes = size.min(mem::size_of::<plinth_memory_history_options_t>());
-    // SAFETY: so many bytes lie in both structs, which are plain numbers, and one of them is this function's.
+    // SAFETY: both structs are at least this long and consist of plain numbers; one of them belongs to this function.
     unsafe { ptr::copy_nonoverlapping(options.cast::<u8>(), (&raw mut known).cast::<u8>(), bytes) };
     let enabled = match known.enabled {
         PLINTH_MEMORY_HISTORY_OFF => Enabled::Off,
         PLINTH_MEMORY_HISTORY_STATE => Enabled::State,
         PLINTH_MEMORY_HISTORY_ALL => Enabled::All,
-        other => return Err(invalid(format!("options->enabled is {other}, which is no PLINTH_MEMORY_HISTORY_..."))),
+        other => {
+            return Err(invalid(format!(
+                "options->enabled is {other}; use one of the PLINTH_MEMORY_HISTORY_ constants"
+            )));
+        }
     };
     let context = match known.context {
         PLINTH_MEMORY_CONTEXT_NONE => Context::None,
         PLINTH_MEMORY_CONTEXT_STATE => Context::State,
         PLINTH_MEMORY_CONTEXT_ALLOC => Context::Alloc,
         PLINTH_MEMORY_CONTEXT_ALL => Context::All,
-        other => return Err(invalid(format!("options->context is {other}, which is no PLINTH_MEMORY_CONTEXT_..."))),
+        other => {
+            return Err(invalid(format!(
+                "options->context is {other}; use one of the PLINTH_MEMORY_CONTEXT_ constants"
+            )));
+        }
     };
     let max_entries = match known.max_entries {
         0 => usize::MAX,
@@ -226,19 +237,20 @@ fn invalid(message: String) -> crate::error::Error {
     crate::error::Error::new(crate::status::Status::INVALID_VALUE, message)
 }
 
-/// Begins to keep a history of the allocator on all devices, as torch.cuda.memory._record_memory_history does, keeps it in
-/// another way from now on, or ends it, which forgets it. Thread-safe.
+/// Starts, changes or stops recording a history of the allocator on all devices, as
+/// torch.cuda.memory._record_memory_history does. Stopping discards the history.
 ///
-/// An entry costs some 20 ns, and a call stack some 5 ns for each function in it, the first time that a thread comes
-/// through a function excepted; entries are kept for each stream, so as many as max_entries may be kept of each. With
-/// PLINTH_MEMORY_HISTORY_OFF requests cost what they cost without a history.
+/// An entry costs about 20 ns. A stack trace costs about 5 ns for each function in it, more when a thread passes
+/// through a function for the first time. The library stores up to max_entries entries for each stream; reads return
+/// the newest max_entries entries of a device. With PLINTH_MEMORY_HISTORY_OFF requests cost what they cost without a
+/// history.
 ///
-/// Stacks are those of C and C++: what functions they tell of is found out when they are read, from the debug information
-/// and the symbols of the program's files.
+/// Stack traces contain C and C++ functions. Function names are looked up when a stack is read, in the debug
+/// information and symbols of the program's files.
 ///
 /// @param options The options, with struct_size set.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a struct_size that was not set and for numbers
-///         that mean nothing; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if struct_size was not set, and for an
+///         unknown `enabled` or `context`; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_record_memory_history(
     options: *const plinth_memory_history_options_t,
@@ -249,26 +261,28 @@ pub unsafe extern "C" fn plinth_record_memory_history(
     })
 }
 
-/// Tells whether a history is kept: callers, or entries. Thread-safe; needs no device.
+/// Reports whether a history is recorded: stack traces of live blocks, or entries. Needs no device.
 ///
-/// @param enabled Out: whether it is.
+/// @param enabled Out: whether a history is recorded.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_memory_history_is_enabled(enabled: *mut bool) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the answer.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let enabled = unsafe { Output::new(enabled, "enabled") }?;
         enabled.set(history::is_on());
         Ok(())
     })
 }
 
-/// Shows the entries of a device's history, the oldest first. What happens meanwhile is not among them. Thread-safe.
+/// Passes the entries of a device's history to a callback, the oldest first. Events that happen during the call are not
+/// included.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param callback What is called for each, in this thread, with no lock of the library's held; it may call the library.
-/// @param context What it is called with; never looked into.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for the callback; PLINTH_ERROR_INVALID_DEVICE; the errors of
+/// @param device The device number; -1 for the current device.
+/// @param callback Called for each entry, in the calling thread, without any lock of the library held; it may call the
+///        library.
+/// @param context Passed to the callback; the library does not dereference it.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER if the callback is NULL; PLINTH_ERROR_INVALID_DEVICE; the errors of
 ///         initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_memory_history_each(
@@ -280,23 +294,23 @@ pub unsafe extern "C" fn plinth_memory_history_each(
         let callback = callback.ok_or_else(|| null("callback"))?;
         let device = runtime::ready()?.device(device)?.ordinal;
         for entry in history::entries(device) {
-            // SAFETY: the caller's function, and the context that belongs to it.
+            // SAFETY: this is the caller's function, with the context that belongs to it.
             unsafe { show(callback, context, device, &entry) };
         }
         Ok(())
     })
 }
 
-/// Shows the functions of a call stack, the innermost first: who called the library. To find out what a function is may take
-/// seconds the first time that a large library is looked into. Thread-safe; needs no device.
+/// Passes the functions of a stack trace to a callback, the innermost first, starting with the caller of the library.
+/// Looking up names may take seconds the first time for a large library. Needs no device.
 ///
-/// Names of C++ are told as they are written if the process has a C++ library. A function of which no file tells anything is
-/// "??". A library must still be loaded.
+/// C++ names are demangled if the process has a C++ library. A function whose name is unknown is "??". A library must
+/// still be loaded for its functions to be found.
 ///
-/// @param stack The stack, from an entry. For 0, and for what is no stack, the callback is not called.
-/// @param callback What is called for each, in this thread; it may call the library.
-/// @param context What it is called with; never looked into.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for the callback.
+/// @param stack The stack, from an entry. For 0 and for an invalid number the callback is not called.
+/// @param callback Called for each function, in the calling thread; it may call the library.
+/// @param context Passed to the callback; the library does not dereference it.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER if the callback is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_memory_stack_each(
     stack: u32,
@@ -307,17 +321,18 @@ pub unsafe extern "C" fn plinth_memory_stack_each(
         let callback = callback.ok_or_else(|| null("callback"))?;
         for frame in history::frames(StackId(stack)).iter() {
             let (name, file) = (text(&frame.name), text(&frame.file));
-            // SAFETY: the caller's function, which takes two strings, a number and the context that belongs to it.
+            // SAFETY: this is the caller's function, which takes two strings, a number and the context that belongs to
+            // it.
             unsafe { callback(name.as_ptr(), file.as_ptr(), frame.line, context) };
         }
         Ok(())
     })
 }
 
-/// Returns torch's name of an action, "free_requested"; "unknown" for a number that is none. Thread-safe; needs no device.
+/// Returns torch's name of an action, for example "free_requested"; "unknown" for an invalid number. Needs no device.
 ///
 /// @param action The action, one of PLINTH_MEMORY_ACTION_....
-/// @return A static text, never NULL.
+/// @return A static string, never NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_memory_action_name(action: i32) -> *const c_char {
     guard::text(|| {
@@ -337,66 +352,67 @@ pub unsafe extern "C" fn plinth_memory_action_name(action: i32) -> *const c_char
     })
 }
 
-/// Sets the calling thread's tag, which every entry has that the thread makes from now on. Each text is kept once, and for as
-/// long as the process lives. Thread-safe; needs no device.
+/// Sets the calling thread's tag, which is stored in every entry that the thread records from now on. Each distinct
+/// string is stored once, for the lifetime of the process. Needs no device.
 ///
-/// @param text The tag; an empty text for none.
+/// @param text The tag; an empty string for none.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_set_memory_metadata(text: *const c_char) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a string.
+        // SAFETY: the caller passes NULL or a NUL-terminated string.
         tags::set(&unsafe { string(text, "text") }?);
         Ok(())
     })
 }
 
-/// Gives the calling thread's tag. Thread-safe; needs no device.
+/// Returns the calling thread's tag. Needs no device.
 ///
-/// @param text Out: the tag, an empty text if there is none. The caller owns it and frees it with plinth_string_free.
+/// @param text Out: the tag, an empty string if there is none. The caller owns it and frees it with plinth_string_free.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_get_memory_metadata(text: *mut *mut c_char) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the pointer.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let text = unsafe { Output::new(text, "text") }?;
         text.set(owned_text(&tags::get())?);
         Ok(())
     })
 }
 
-/// Notes in the history that something of the program's begins, a step or a layer, if the history has record_annotations.
-/// Thread-safe.
+/// Records in the history that a named phase of the program begins, such as a step or a layer. Does nothing unless
+/// record_annotations is set.
 ///
-/// @param name What begins.
+/// @param name The name of the phase.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_memory_annotation_begin(name: *const c_char) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a string.
+        // SAFETY: the caller passes NULL or a NUL-terminated string.
         history::annotate(&unsafe { string(name, "name") }?, true);
         Ok(())
     })
 }
 
-/// Notes in the history that something of the program's ends. Thread-safe.
+/// Records in the history that a named phase of the program ends.
 ///
-/// @param name What ends.
-/// @return As plinth_memory_annotation_begin.
+/// @param name The name of the phase.
+/// @return The statuses of plinth_memory_annotation_begin.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_memory_annotation_end(name: *const c_char) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a string.
+        // SAFETY: the caller passes NULL or a NUL-terminated string.
         history::annotate(&unsafe { string(name, "name") }?, false);
         Ok(())
     })
 }
 
-/// Shows the annotations, the oldest first: the newest max_entries. Thread-safe.
+/// Passes the annotations to a callback, the oldest first. The newest max_entries are kept.
 ///
-/// @param callback What is called for each, in this thread, with no lock of the library's held; it may call the library.
-/// @param context What it is called with; never looked into.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for the callback.
+/// @param callback Called for each annotation, in the calling thread, without any lock of the library held; it may call
+///        the library.
+/// @param context Passed to the callback; the library does not dereference it.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER if the callback is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_memory_annotations_each(
     callback: plinth_memory_annotation_callback_t,
@@ -406,24 +422,25 @@ pub unsafe extern "C" fn plinth_memory_annotations_each(
         let callback = callback.ok_or_else(|| null("callback"))?;
         for annotation in history::annotations() {
             let (device, name) = (annotation.device as i32, text(&annotation.name));
-            // SAFETY: the caller's function, which takes numbers, a string and the context that belongs to it.
+            // SAFETY: this is the caller's function, which takes numbers, a string and the context that belongs to it.
             unsafe { callback(device, annotation.time_us, name.as_ptr(), annotation.begin, context) };
         }
         Ok(())
     })
 }
 
-/// Attaches a tracker: a callback that is shown everything of which a history would have an entry, on all devices, whether a
-/// history is kept or not and whatever it skips. Entries have a stack where a history is kept that has one. Thread-safe.
+/// Attaches a tracker: a callback that receives every event that a full history would record, on all devices, whether
+/// or not a history is recorded and regardless of skip_actions. An entry has a stack if a history is being recorded
+/// that has one.
 ///
-/// Trackers are called in the order in which things happen, one at a time, by the thread whose call made something happen and
-/// before that call returns, or by another thread that is at it. No lock of the allocator's is held: a tracker may
-/// call the library, and what it makes happen itself is shown to none. It must not wait for a thread that
+/// Trackers are called one at a time, in the order of the events, before the call that caused the event returns: by the
+/// thread of that call, or by another thread that is already calling trackers. No allocator lock is held. A tracker may
+/// call the library; events that it causes itself are not passed to any tracker. It must not wait for a thread that
 /// allocates.
 ///
-/// @param tracker The tracker, which stays callable, with the context, until it is detached and no call is under way that may
-///        have met it.
-/// @param context What it is called with; never looked into.
+/// @param tracker The tracker. It and the context must stay valid until it is detached and every call that may have
+///        started before is complete.
+/// @param context Passed to the callback; the library does not dereference it.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_attach_allocator_trace_tracker(
@@ -436,11 +453,13 @@ pub unsafe extern "C" fn plinth_attach_allocator_trace_tracker(
     })
 }
 
-/// Detaches what plinth_attach_allocator_trace_tracker attached, the last one of this tracker and context. Thread-safe.
+/// Detaches a tracker of plinth_attach_allocator_trace_tracker: the last one that was attached with this function and
+/// context.
 ///
 /// @param tracker The tracker.
 /// @param context Its context.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if there is none; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if there is no such tracker; the errors of
+///         initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_detach_allocator_trace_tracker(
     tracker: plinth_memory_history_callback_t,
@@ -461,7 +480,7 @@ mod tests {
     #[test]
     fn actions_have_one_name() {
         for action in Action::ALL {
-            // SAFETY: any number may be asked for, and the answer is a string.
+            // SAFETY: every number is a valid argument, and the result is a NUL-terminated string.
             let name = unsafe { CStr::from_ptr(plinth_memory_action_name(action as i32)) };
             assert_eq!(name.to_str(), Ok(action.name()));
         }

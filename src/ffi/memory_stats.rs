@@ -17,82 +17,82 @@ use std::{
     mem,
 };
 
-/// A quantity that goes up and down.
+/// A counter of the allocator that goes up and down.
 #[allow(non_camel_case_types)]
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct plinth_memory_stat_t {
-    /// What it is.
+    /// The current value.
     pub current: i64,
-    /// The most that it was, since the peaks were reset.
+    /// The highest value since the peaks were reset.
     pub peak: i64,
-    /// The sum of all increases, since the sums were reset.
+    /// The sum of all increases since the accumulated statistics were reset.
     pub allocated: i64,
-    /// The sum of all decreases, since the sums were reset.
+    /// The sum of all decreases since the accumulated statistics were reset.
     pub freed: i64,
 }
 
-/// A quantity of the whole, and of requests up to 1 MiB and above.
+/// A counter for all blocks, and separately for requests of up to 1 MiB and above 1 MiB.
 #[allow(non_camel_case_types)]
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct plinth_memory_stat_by_pool_t {
-    /// The whole.
+    /// All blocks.
     pub all: plinth_memory_stat_t,
-    /// Small blocks.
+    /// Blocks of requests up to 1 MiB.
     pub small_pool: plinth_memory_stat_t,
-    /// Large blocks.
+    /// Blocks of requests above 1 MiB.
     pub large_pool: plinth_memory_stat_t,
 }
 
-/// All that the allocator counts; the names are those of torch.cuda.memory_stats.
+/// The statistics of the allocator; the names are those of torch.cuda.memory_stats.
 ///
-/// The struct grows at its end in newer versions, and programs compiled against older ones go on working: set struct_size to
-/// sizeof(plinth_memory_stats_t) before the call.
+/// The struct grows at its end in newer versions, and programs that were compiled against older versions keep working:
+/// set struct_size to sizeof(plinth_memory_stats_t) before the call.
 #[allow(non_camel_case_types)]
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct plinth_memory_stats_t {
-    /// In: the size that the caller knows. Out: how much of it was filled.
+    /// In: the size of the struct in the caller. Out: the number of bytes that were filled.
     pub struct_size: usize,
-    /// Blocks in the program's hands.
+    /// Allocated blocks.
     pub allocation: plinth_memory_stat_by_pool_t,
-    /// Pieces of memory that the driver gave.
+    /// Segments that were allocated from the driver.
     pub segment: plinth_memory_stat_by_pool_t,
-    /// Blocks in the program's hands, and freed ones that a stream may still be using.
+    /// Allocated blocks, and freed blocks that a stream may still use.
     pub active: plinth_memory_stat_by_pool_t,
-    /// Free blocks in pieces that are partly in use, and so cannot go back to the driver. They are counted when somebody
-    /// asks, so peak and sums are those of what was told.
+    /// Free blocks in segments that are partly in use and therefore cannot be released to the driver. They are counted
+    /// when statistics are read, so peak, allocated and freed cover only the values that were read.
     pub inactive_split: plinth_memory_stat_by_pool_t,
-    /// Bytes in the program's hands, each request rounded up to 512.
+    /// Bytes of allocated blocks, each request rounded up to 512.
     pub allocated_bytes: plinth_memory_stat_by_pool_t,
-    /// Bytes that the driver gave.
+    /// Bytes of the segments.
     pub reserved_bytes: plinth_memory_stat_by_pool_t,
     /// Bytes of the active blocks.
     pub active_bytes: plinth_memory_stat_by_pool_t,
-    /// Bytes of the free blocks that cannot go back to the driver, counted as those.
+    /// Bytes of the blocks of inactive_split, counted in the same way.
     pub inactive_split_bytes: plinth_memory_stat_by_pool_t,
-    /// Bytes that the program asked for, before rounding.
+    /// Bytes that the program requested, before rounding.
     pub requested_bytes: plinth_memory_stat_by_pool_t,
-    /// Blocks in the program's hands of at least max_split_size.
+    /// Allocated blocks of at least max_split_size.
     pub oversize_allocations: plinth_memory_stat_t,
-    /// Pieces of memory from the driver of at least max_split_size.
+    /// Segments of at least max_split_size.
     pub oversize_segments: plinth_memory_stat_t,
-    /// Requests that were met only after the device was waited for.
+    /// Requests that succeeded only after a wait for the device.
     pub num_alloc_retries: i64,
-    /// Requests that failed for want of memory.
+    /// Requests that failed because memory ran out.
     pub num_ooms: i64,
-    /// Blocks of this size and above are not split; -1 where every block may be.
+    /// Blocks of at least this size are not split; -1 if every block may be split.
     pub max_split_size: i64,
-    /// Times that every stream was waited for.
+    /// Number of times that the allocator waited for all streams.
     pub num_sync_all_streams: i64,
-    /// Driver calls that brought memory.
+    /// Driver calls that allocated memory.
     pub num_device_alloc: i64,
-    /// Driver calls that gave memory back.
+    /// Driver calls that freed memory.
     pub num_device_free: i64,
 }
 
-/// Hears of a figure: torch's key for it, which is valid during the call, its value, and the context.
+/// Receives one value of the statistics: torch's key, which is valid during the call, the value, and the context.
 #[allow(non_camel_case_types)]
 pub type plinth_memory_stats_callback_t =
     Option<unsafe extern "C" fn(name: *const c_char, value: i64, context: *mut c_void)>;
@@ -147,32 +147,33 @@ impl From<Stats> for plinth_memory_stats_t {
     }
 }
 
-/// Tells all that the allocator counts of a device, as torch.cuda.memory_stats does. Counting costs requests nothing that could
-/// be measured; to ask walks over all blocks. Thread-safe.
+/// Reads the statistics of a device's allocator, as torch.cuda.memory_stats does. The counters cost requests no
+/// measurable time; this call visits all blocks.
 ///
-/// The peaks of all allocated and of all reserved bytes are exact. Every other peak of a whole is the sum of the peaks of its
-/// parts, small and large blocks, one stream and another, and so the most that it can have been.
+/// The peaks of all allocated bytes and of all reserved bytes are exact. Every other peak over several parts (small and
+/// large blocks, several streams) is the sum of the peaks of the parts, and therefore an upper bound.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param stats In: struct_size. Out: the figures, as far as struct_size reaches, and in struct_size how far they were
-///        filled.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a struct_size that was not set;
+/// @param device The device number; -1 for the current device.
+/// @param stats In: struct_size. Out: the statistics, as far as struct_size reaches; struct_size is set to the number
+///        of bytes that were filled.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if struct_size was not set;
 ///         PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_memory_stats(device: i32, stats: *mut plinth_memory_stats_t) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes a struct whose first field says its size; ours is plain data that begins likewise.
+        // SAFETY: the caller passes a struct whose first field is its size; this one is plain data that begins in the
+        // same way.
         unsafe { write_growable(stats, memory::stats(device)?.into(), "stats") }
     })
 }
 
-/// Tells all that the allocator counts of a pool on a device. What only the device counts is 0: retries, failures, waits and
-/// driver calls. Thread-safe.
+/// Reads the statistics of a pool on a device. Counters that exist only per device are 0: retries, failures, waits and
+/// driver calls.
 ///
-/// @param pool The pool; {0, 0} for the default one. A pool without memory has zeros.
-/// @param device The device's number; -1 for the current one.
-/// @param stats As for plinth_memory_stats.
-/// @return As plinth_memory_stats.
+/// @param pool The pool; {0, 0} for the default pool. All values of a pool without memory are 0.
+/// @param device The device number; -1 for the current device.
+/// @param stats As in plinth_memory_stats.
+/// @return The statuses of plinth_memory_stats.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_mem_pool_stats(
     pool: plinth_pool_id_t,
@@ -185,13 +186,13 @@ pub unsafe extern "C" fn plinth_mem_pool_stats(
     })
 }
 
-/// Tells all that the allocator counts of what was allocated for a stream, in every pool. What only the device counts is 0,
-/// as for plinth_mem_pool_stats. Thread-safe.
+/// Reads the statistics of the memory that was allocated for a stream, in all pools. Counters that exist only per
+/// device are 0, as in plinth_mem_pool_stats.
 ///
-/// @param stream The stream; NULL for the current device's default stream. For a thread's own default stream what the calling
-///        thread has.
-/// @param stats As for plinth_memory_stats.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a struct_size that was not set;
+/// @param stream The stream; NULL for the current device's default stream. CUDA's per-thread default stream stands for
+///        that of the calling thread.
+/// @param stats As in plinth_memory_stats.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if struct_size was not set;
 ///         PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_stream_memory_stats(
@@ -205,12 +206,14 @@ pub unsafe extern "C" fn plinth_stream_memory_stats(
     })
 }
 
-/// Calls a callback for each figure of a device: with the 122 keys of torch.cuda.memory_stats, in their order. Thread-safe.
+/// Passes the statistics of a device to a callback, value by value: the 122 keys of torch.cuda.memory_stats, in the
+/// same order.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param callback What is called, in this thread, with no lock of the library's held; it may call the library.
-/// @param context What it is called with; never looked into.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for the callback; PLINTH_ERROR_INVALID_DEVICE; the errors of
+/// @param device The device number; -1 for the current device.
+/// @param callback Called for each value, in the calling thread, without any lock of the library held; it may call the
+///        library.
+/// @param context Passed to the callback; the library does not dereference it.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER if the callback is NULL; PLINTH_ERROR_INVALID_DEVICE; the errors of
 ///         initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_memory_stats_each(
@@ -221,21 +224,21 @@ pub unsafe extern "C" fn plinth_memory_stats_each(
     guard(|| {
         let callback = callback.ok_or_else(|| null("callback"))?;
         for (key, value) in memory::stats(device)?.entries() {
-            // No key has a NUL inside.
+            // The keys contain no NUL.
             let key = CString::new(key).unwrap_or_default();
-            // SAFETY: the caller's function, which takes a string, a number and the context that belongs to it.
+            // SAFETY: this is the caller's function, which takes a string, a number and the context that belongs to it.
             unsafe { callback(key.as_ptr(), value, context) };
         }
         Ok(())
     })
 }
 
-/// Gives the figures of a device in JSON: {"active.all.allocated": 0, ...} or, nested, {"active": {"all": {"allocated": 0,
-/// ...}, ...}, ...} as torch.cuda.memory_stats_as_nested_dict has them. Thread-safe.
+/// Returns the statistics of a device as JSON: {"active.all.allocated": 0, ...} or, nested, {"active": {"all":
+/// {"allocated": 0, ...}, ...}, ...} as in torch.cuda.memory_stats_as_nested_dict.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param nested Whether there are objects in objects.
-/// @param text Out: the text. The caller owns it and frees it with plinth_string_free.
+/// @param device The device number; -1 for the current device.
+/// @param nested Whether the keys are split into nested objects.
+/// @param text Out: the JSON text. The caller owns it and frees it with plinth_string_free.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_OUT_OF_MEMORY; the errors of
 ///         initialization.
 #[unsafe(no_mangle)]
@@ -245,68 +248,66 @@ pub unsafe extern "C" fn plinth_memory_stats_as_json(
     text: *mut *mut c_char,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the pointer.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let text = unsafe { Output::new(text, "text") }?;
         text.set(owned_text(&stats_queries::json(&memory::stats(device)?, nested))?);
         Ok(())
     })
 }
 
-/// Lets all sums of a device's memory begin again at 0, what was allocated and freed, and all counts: of retries, failures,
-/// waits and driver calls. Peaks stay, and so does what is. Thread-safe.
+/// Resets the accumulated statistics of a device's memory to 0: allocated and freed of every counter, and the counts of
+/// retries, failures, waits and driver calls. Current values and peaks are kept.
 ///
-/// @param device The device's number; -1 for the current one.
+/// @param device The device number; -1 for the current device.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_reset_accumulated_memory_stats(device: i32) -> plinth_status_t {
     guard(|| memory::reset_accumulated_stats(device))
 }
 
-/// As plinth_memory_reserved: its old name, as torch.cuda.memory_cached is. Thread-safe.
+/// Returns the same as plinth_memory_reserved: its former name, as torch.cuda.memory_cached.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param bytes Out: bytes.
-/// @return As plinth_memory_allocated.
+/// @param device The device number; -1 for the current device.
+/// @param bytes Out: the number of bytes.
+/// @return The statuses of plinth_memory_allocated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_memory_cached(device: i32, bytes: *mut usize) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the bytes.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let bytes = unsafe { Output::new(bytes, "bytes") }?;
         bytes.set(memory::reserved(device)?.0 as usize);
         Ok(())
     })
 }
 
-/// As plinth_max_memory_reserved: its old name, as torch.cuda.max_memory_cached is. Thread-safe.
+/// Returns the same as plinth_max_memory_reserved: its former name, as torch.cuda.max_memory_cached.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param bytes Out: bytes.
-/// @return As plinth_memory_allocated.
+/// @param device The device number; -1 for the current device.
+/// @param bytes Out: the number of bytes.
+/// @return The statuses of plinth_memory_allocated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_max_memory_cached(device: i32, bytes: *mut usize) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the bytes.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let bytes = unsafe { Output::new(bytes, "bytes") }?;
         bytes.set(memory::reserved(device)?.1 as usize);
         Ok(())
     })
 }
 
-/// As plinth_reset_peak_memory_stats: its old name, as torch.cuda.reset_max_memory_allocated is; it resets all peaks.
-/// Thread-safe.
+/// Resets all peaks, as plinth_reset_peak_memory_stats: a former name, as torch.cuda.reset_max_memory_allocated.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @return As plinth_reset_peak_memory_stats.
+/// @param device The device number; -1 for the current device.
+/// @return The statuses of plinth_reset_peak_memory_stats.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_reset_max_memory_allocated(device: i32) -> plinth_status_t {
     guard(|| memory::reset_peak_stats(device))
 }
 
-/// As plinth_reset_peak_memory_stats: its old name, as torch.cuda.reset_max_memory_cached is; it resets all peaks.
-/// Thread-safe.
+/// Resets all peaks, as plinth_reset_peak_memory_stats: a former name, as torch.cuda.reset_max_memory_cached.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @return As plinth_reset_peak_memory_stats.
+/// @param device The device number; -1 for the current device.
+/// @return The statuses of plinth_reset_peak_memory_stats.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_reset_max_memory_cached(device: i32) -> plinth_status_t {
     guard(|| memory::reset_peak_stats(device))

@@ -69,7 +69,7 @@ use std::{
     path::PathBuf,
 };
 
-/// What C declares as `struct CUstream_st`: the driver's stream, never looked into.
+/// The opaque `struct CUstream_st` of C: a stream of the driver, never dereferenced here.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 pub struct CUstream_st {
@@ -85,7 +85,7 @@ fn null(name: &str) -> Error {
     Error::new(Status::NULL_POINTER, format!("{name} is NULL"))
 }
 
-/// An output: refused when NULL, written only on success.
+/// An output parameter: rejected if NULL, written only on success.
 struct Output<T>(*mut T);
 
 impl<T> Output<T> {
@@ -98,12 +98,12 @@ impl<T> Output<T> {
 
     #[inline]
     fn set(self, value: T) {
-        // SAFETY: whoever made this promised that a T may be written, and the pointer is not NULL.
+        // SAFETY: the caller of `new` promised that a T may be written, and the pointer is not NULL.
         unsafe { self.0.write(value) }
     }
 }
 
-/// The text of a C string.
+/// Copies a C string.
 ///
 /// # Safety
 /// `pointer` is NULL or a NUL-terminated string.
@@ -111,11 +111,11 @@ unsafe fn string(pointer: *const c_char, name: &str) -> Result<String> {
     if pointer.is_null() {
         return Err(null(name));
     }
-    // SAFETY: it is not NULL, so the caller promises that it is a string.
+    // SAFETY: it is not NULL, so the caller promises a NUL-terminated string.
     Ok(unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned())
 }
 
-/// The path that a C string names: any bytes, as the system takes them.
+/// Converts a C string to a path. A path may contain any bytes, as in the operating system.
 ///
 /// # Safety
 /// `pointer` is NULL or a NUL-terminated string.
@@ -123,24 +123,29 @@ unsafe fn path(pointer: *const c_char, name: &str) -> Result<PathBuf> {
     if pointer.is_null() {
         return Err(null(name));
     }
-    // SAFETY: it is not NULL, so the caller promises that it is a string.
+    // SAFETY: it is not NULL, so the caller promises a NUL-terminated string.
     let bytes = unsafe { CStr::from_ptr(pointer) }.to_bytes();
     Ok(PathBuf::from(OsStr::from_bytes(bytes)))
 }
 
-/// A text that C will own, from the C allocator.
+/// Copies a string into memory of the C allocator, which the C caller will own.
 fn owned_text(text: &str) -> Result<*mut c_char> {
-    let text = CString::new(text).map_err(|_| Error::new(Status::PANIC, "a text of the library's holds a NUL"))?;
+    let text = CString::new(text)
+        .map_err(|_| Error::new(Status::PANIC, "a string of the library contains a NUL character"))?;
     // SAFETY: the argument is a NUL-terminated string.
     let copy = unsafe { libc::strdup(text.as_ptr()) };
-    if copy.is_null() { Err(Error::new(Status::OUT_OF_MEMORY, "no memory for a text")) } else { Ok(copy) }
+    if copy.is_null() {
+        Err(Error::new(Status::OUT_OF_MEMORY, "copying a string: out of host memory"))
+    } else {
+        Ok(copy)
+    }
 }
 
-/// The bytes that C points at.
+/// Describes a range of bytes that C passed.
 ///
 /// # Safety
 /// As [`Span::new`].
 unsafe fn span(pointer: *const c_void, bytes: usize) -> Span {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the caller makes the same promise.
     unsafe { Span::new(pointer as u64, bytes) }
 }

@@ -20,22 +20,25 @@ use crate::{
     status::Status,
 };
 
-/// The tensors that C describes.
+/// Reads the tensors that C passed.
 ///
 /// # Safety
-/// `tensors` is NULL or leads to `count` DLTensors, each as [`tensor`] wants it.
+/// `tensors` is NULL or points to `count` DLTensors, each as [`tensor`] requires.
 unsafe fn tensors(tensors: *const DLTensor, count: usize, name: &str) -> Result<Vec<Tensor>> {
     if tensors.is_null() {
         return Err(null(name));
     }
     if count > MAX_DEVICES {
-        return Err(Error::new(Status::INVALID_VALUE, format!("{count} tensors cannot be on devices of their own")));
+        return Err(Error::new(
+            Status::INVALID_VALUE,
+            format!("{count} tensors exceed the limit of {MAX_DEVICES} devices; each tensor must be on its own device"),
+        ));
     }
-    // SAFETY: the caller promises so many tensors.
+    // SAFETY: the caller promises this many tensors.
     (0..count).map(|index| unsafe { tensor(tensors.add(index), &format!("{name}[{index}]")) }).collect()
 }
 
-/// The same, where NULL means tensors that are there already.
+/// Reads the output tensors that C passed; NULL stands for the inputs.
 ///
 /// # Safety
 /// As [`tensors`].
@@ -43,20 +46,20 @@ unsafe fn tensors_or(outputs: *const DLTensor, inputs: &[Tensor], name: &str) ->
     if outputs.is_null() {
         return Ok(inputs.to_vec());
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller makes the same promise.
     unsafe { tensors(outputs, inputs.len(), name) }
 }
 
-/// Streams and communicators that C gives.
+/// Reads the streams and communicators that C passed.
 ///
 /// # Safety
-/// Each is NULL or leads to `count` of its kind, for as long as what is returned is used.
+/// Each pointer is NULL or points to `count` elements of its kind, which outlive the result.
 unsafe fn means<'a>(
     streams: *const plinth_stream_t,
     communicators: *const plinth_communicator_t,
     count: usize,
 ) -> Means<'a> {
-    // SAFETY: the caller's promise; both handles are pointers in C and as wide as these numbers here.
+    // SAFETY: the caller makes this promise; both handles are pointers in C and have the size of these numbers.
     unsafe {
         Means {
             streams: (!streams.is_null()).then(|| std::slice::from_raw_parts(streams.cast(), count)),
@@ -65,22 +68,22 @@ unsafe fn means<'a>(
     }
 }
 
-/// Tells the version of the NCCL that is used, and loads it. NCCL is looked for in the process, then where the system finds
-/// libraries (libnccl.so.2), then in folders of Python packages; PLINTH_NCCL_LIBRARY names another file. Thread-safe; needs no
+/// Returns the version of NCCL, and loads NCCL if necessary. It is searched in the process, then in the system's
+/// library path (libnccl.so.2), then in folders of Python packages; PLINTH_NCCL_LIBRARY names another file. Needs no
 /// device.
 ///
-/// @param major Out: as the 2 of 2.28.3; NULL if nobody wants it, and so are the others.
-/// @param minor Out: as the 28.
-/// @param patch Out: as the 3.
-/// @return PLINTH_OK; PLINTH_ERROR_NCCL_UNAVAILABLE where there is none, or one too old, with a message that says where it was
-///         looked for.
+/// @param major Out: the 2 of 2.28.3. Each of the three outputs may be NULL.
+/// @param minor Out: the 28 of 2.28.3.
+/// @param patch Out: the 3 of 2.28.3.
+/// @return PLINTH_OK; PLINTH_ERROR_NCCL_UNAVAILABLE if NCCL was not found or is too old, with a message that lists
+///         where it was searched.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nccl_version(major: *mut i32, minor: *mut i32, patch: *mut i32) -> plinth_status_t {
     guard(|| {
         let parts = driver::nccl::get()?.version().parts();
         for (place, part) in [(major, parts.0), (minor, parts.1), (patch, parts.2)] {
             if !place.is_null() {
-                // SAFETY: it is not NULL, so the caller passes a place for the number.
+                // SAFETY: it is not NULL, so the caller passes a valid pointer.
                 unsafe { place.write(part) };
             }
         }
@@ -88,12 +91,13 @@ pub unsafe extern "C" fn plinth_nccl_version(major: *mut i32, minor: *mut i32, p
     })
 }
 
-/// Tells whether the functions here can work with tensors: whether each is contiguous and on a device of its own. With no
-/// tensors it tells whether NCCL is there, which the functions here do not need. Thread-safe.
+/// Reports whether the plinth_nccl_ functions support a list of tensors: whether each is contiguous and on its own
+/// device. Without tensors it reports whether NCCL is available; the plinth_nccl_ functions work without it.
 ///
 /// @param tensors The tensors; NULL with a count of 0.
-/// @param count How many.
-/// @param available Out: whether they can. Tensors that are not on devices are no error here.
+/// @param count The number of tensors.
+/// @param available Out: whether the tensors are supported. Tensors that are not on CUDA devices give false, not an
+///        error.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nccl_is_available(
@@ -102,7 +106,7 @@ pub unsafe extern "C" fn plinth_nccl_is_available(
     available: *mut bool,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the answer.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let available = unsafe { Output::new(available, "available") }?;
         if count == 0 {
             available.set(communicator::nccl::available(runtime::ready()?).is_ok());
@@ -121,10 +125,10 @@ pub unsafe extern "C" fn plinth_nccl_is_available(
     })
 }
 
-/// Makes an id that ranks meet by: one process makes it, the others get its bytes by any channel, and each passes it to
-/// plinth_communicator_init_rank or plinth_nccl_init_rank. It is for one meeting. The process that made it must live until all
-/// have met. With NCCL it is NCCL's own, and good across machines; without, it is the library's, and good on one machine.
-/// Thread-safe.
+/// Creates the unique id of a communicator. One process creates it and sends its bytes to the others by any channel,
+/// and every rank passes it to plinth_communicator_init_rank or plinth_nccl_init_rank. An id is for one communicator.
+/// The process that created it must live until all ranks have joined. With NCCL it is an ncclUniqueId, which works
+/// across machines; without NCCL it is the library's own, which works on one machine.
 ///
 /// @param id Out: PLINTH_UNIQUE_ID_SIZE bytes.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_NCCL; the errors of initialization.
@@ -138,13 +142,13 @@ pub unsafe extern "C" fn plinth_nccl_unique_id(id: *mut u8) -> plinth_status_t {
     })
 }
 
-/// As plinth_communicator_init_rank, on the current device, with defaults.
+/// Creates a communicator on the current device with default options; see plinth_communicator_init_rank.
 ///
-/// @param ranks How many ranks there are.
+/// @param ranks The number of ranks.
 /// @param id The PLINTH_UNIQUE_ID_SIZE bytes of plinth_nccl_unique_id.
-/// @param rank The number of this rank, from 0 on.
+/// @param rank The number of this rank, from 0.
 /// @param communicator Out: the communicator. The caller owns it and destroys it with plinth_communicator_destroy.
-/// @return As plinth_communicator_init_rank.
+/// @return The statuses of plinth_communicator_init_rank.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nccl_init_rank(
     ranks: i32,
@@ -153,7 +157,7 @@ pub unsafe extern "C" fn plinth_nccl_init_rank(
     communicator: *mut plinth_communicator_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the communicator.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let communicator = unsafe { Output::new(communicator, "communicator") }?;
         // SAFETY: the caller passes NULL or 128 bytes.
         let id = unsafe { unique_id(id) }?;
@@ -163,21 +167,23 @@ pub unsafe extern "C" fn plinth_nccl_init_rank(
     })
 }
 
-/// Reduces tensors of several devices of this process; each output gets the result. The work goes into a stream of each
-/// device, in order with what those have, and is not waited for; it may be captured. Memory stays valid until the work is
-/// done. Thread-safe.
+/// Reduces tensors on several devices of this process; every device gets the result. The work is enqueued into one
+/// stream per device, in order with the work that these streams hold, and the call does not wait for it; it may be
+/// captured. The tensors' memory must stay valid until the work is complete.
 ///
-/// @param inputs The tensors: contiguous, of one type and size, each on a device of its own.
-/// @param outputs Where the results go, on the same devices; NULL to have them in the inputs.
-/// @param count How many inputs there are, and outputs.
-/// @param op One of PLINTH_REDUCE_.
-/// @param streams A stream for each device, NULL among them for its current one; NULL for all current ones.
-/// @param communicators A communicator for each device; NULL for ones that the library makes for each list of devices that
-///        comes, and keeps.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for tensors or numbers that are not as they must be;
-///         PLINTH_ERROR_DEVICE_MISMATCH for an input and an output, a stream or a communicator of different devices, and for
-///         tensors of the CPU; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_TIMED_OUT;
-///         PLINTH_ERROR_ABORTED; PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @param inputs The input tensors: contiguous, of the same type and size, each on its own device.
+/// @param outputs The output tensors, on the same devices; NULL to write the results to the inputs.
+/// @param count The number of inputs, and of outputs.
+/// @param op One of the PLINTH_REDUCE_ constants.
+/// @param streams One stream per device, where NULL is the device's current stream; NULL for the current streams of all
+///        devices.
+/// @param communicators One communicator per device; NULL for communicators that the library creates for each list of
+///        devices and caches.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for tensors or numbers that do not meet
+///         these conditions; PLINTH_ERROR_DEVICE_MISMATCH if an input and its output, stream or communicator are on
+///         different devices, and for tensors on the CPU; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_NOT_SUPPORTED;
+///         PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_ABORTED; PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER; the errors of
+///         initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nccl_all_reduce(
     inputs: *const DLTensor,
@@ -189,25 +195,26 @@ pub unsafe extern "C" fn plinth_nccl_all_reduce(
 ) -> plinth_status_t {
     guard(|| {
         group::ask(|| {
-            // SAFETY: the caller passes NULL or `count` of each.
+            // SAFETY: the caller passes NULL or `count` elements of each.
             let (inputs, means) = unsafe { (tensors(inputs, count, "inputs")?, means(streams, communicators, count)) };
-            // SAFETY: the same.
+            // SAFETY: as above.
             let outputs = unsafe { tensors_or(outputs, &inputs, "outputs") }?;
             nccl::all_reduce(&inputs, &outputs, reduction(op)?, &means)
         })
     })
 }
 
-/// Reduces tensors of several devices of this process; one output gets the result. Otherwise as plinth_nccl_all_reduce.
+/// Reduces tensors on several devices of this process; one device gets the result. Otherwise like
+/// plinth_nccl_all_reduce.
 ///
-/// @param inputs The tensors.
-/// @param output Where the result goes, on the root's device; NULL to have it in the root's input.
-/// @param count How many inputs there are.
+/// @param inputs The input tensors.
+/// @param output The output tensor, on the root's device; NULL to write the result to the root's input.
+/// @param count The number of inputs.
 /// @param root The index of the input whose device gets the result.
-/// @param op One of PLINTH_REDUCE_.
-/// @param streams As for plinth_nccl_all_reduce.
-/// @param communicators As for plinth_nccl_all_reduce.
-/// @return As plinth_nccl_all_reduce.
+/// @param op One of the PLINTH_REDUCE_ constants.
+/// @param streams As in plinth_nccl_all_reduce.
+/// @param communicators As in plinth_nccl_all_reduce.
+/// @return The statuses of plinth_nccl_all_reduce.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nccl_reduce(
     inputs: *const DLTensor,
@@ -220,11 +227,11 @@ pub unsafe extern "C" fn plinth_nccl_reduce(
 ) -> plinth_status_t {
     guard(|| {
         group::ask(|| {
-            // SAFETY: the caller passes NULL or `count` of each.
+            // SAFETY: the caller passes NULL or `count` elements of each.
             let (inputs, means) = unsafe { (tensors(inputs, count, "inputs")?, means(streams, communicators, count)) };
             let output = match inputs.get(root as usize) {
                 Some(input) if output.is_null() => *input,
-                // SAFETY: the caller passes NULL or a tensor; the core answers for a root that is none.
+                // SAFETY: the caller passes NULL or a tensor. The core rejects an invalid root.
                 _ => unsafe { tensor(output, "output") }?,
             };
             nccl::reduce(&inputs, &output, root, reduction(op)?, &means)
@@ -232,14 +239,14 @@ pub unsafe extern "C" fn plinth_nccl_reduce(
     })
 }
 
-/// Copies the tensor of one device over those of others. Otherwise as plinth_nccl_all_reduce.
+/// Broadcasts the tensor of one device to the tensors of the other devices. Otherwise like plinth_nccl_all_reduce.
 ///
 /// @param tensors The tensors.
-/// @param count How many.
-/// @param root The index of the one that is copied.
-/// @param streams As for plinth_nccl_all_reduce.
-/// @param communicators As for plinth_nccl_all_reduce.
-/// @return As plinth_nccl_all_reduce.
+/// @param count The number of tensors.
+/// @param root The index of the tensor that is copied.
+/// @param streams As in plinth_nccl_all_reduce.
+/// @param communicators As in plinth_nccl_all_reduce.
+/// @return The statuses of plinth_nccl_all_reduce.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nccl_broadcast(
     tensors: *const DLTensor,
@@ -250,7 +257,7 @@ pub unsafe extern "C" fn plinth_nccl_broadcast(
 ) -> plinth_status_t {
     guard(|| {
         group::ask(|| {
-            // SAFETY: the caller passes NULL or `count` of each.
+            // SAFETY: the caller passes NULL or `count` elements of each.
             let (tensors, means) =
                 unsafe { (self::tensors(tensors, count, "tensors")?, means(streams, communicators, count)) };
             nccl::broadcast(&tensors, root, &means)
@@ -258,14 +265,14 @@ pub unsafe extern "C" fn plinth_nccl_broadcast(
     })
 }
 
-/// Gives each device the tensors of all, one after the other. Otherwise as plinth_nccl_all_reduce.
+/// Gathers the tensors of all devices on every device, concatenated in order. Otherwise like plinth_nccl_all_reduce.
 ///
-/// @param inputs The tensors.
-/// @param outputs Where they go: on each device a tensor of `count` times as many elements.
-/// @param count How many inputs there are, and outputs.
-/// @param streams As for plinth_nccl_all_reduce.
-/// @param communicators As for plinth_nccl_all_reduce.
-/// @return As plinth_nccl_all_reduce.
+/// @param inputs The input tensors.
+/// @param outputs The output tensors: on each device one with `count` times as many elements as an input.
+/// @param count The number of inputs, and of outputs.
+/// @param streams As in plinth_nccl_all_reduce.
+/// @param communicators As in plinth_nccl_all_reduce.
+/// @return The statuses of plinth_nccl_all_reduce.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nccl_all_gather(
     inputs: *const DLTensor,
@@ -276,7 +283,7 @@ pub unsafe extern "C" fn plinth_nccl_all_gather(
 ) -> plinth_status_t {
     guard(|| {
         group::ask(|| {
-            // SAFETY: the caller passes NULL or `count` of each.
+            // SAFETY: the caller passes NULL or `count` elements of each.
             let (inputs, outputs, means) = unsafe {
                 let outputs = tensors(outputs, count, "outputs")?;
                 (tensors(inputs, count, "inputs")?, outputs, means(streams, communicators, count))
@@ -286,15 +293,16 @@ pub unsafe extern "C" fn plinth_nccl_all_gather(
     })
 }
 
-/// Reduces tensors of several devices, and gives each device its part of the result. Otherwise as plinth_nccl_all_reduce.
+/// Reduces tensors on several devices, and scatters the result: each device gets its part. Otherwise like
+/// plinth_nccl_all_reduce.
 ///
-/// @param inputs The tensors.
-/// @param outputs Where the parts go: on each device a tensor with a `count`-th of the elements.
-/// @param count How many inputs there are, and outputs.
-/// @param op One of PLINTH_REDUCE_.
-/// @param streams As for plinth_nccl_all_reduce.
-/// @param communicators As for plinth_nccl_all_reduce.
-/// @return As plinth_nccl_all_reduce.
+/// @param inputs The input tensors.
+/// @param outputs The output tensors: on each device one with a `count`-th of an input's elements.
+/// @param count The number of inputs, and of outputs.
+/// @param op One of the PLINTH_REDUCE_ constants.
+/// @param streams As in plinth_nccl_all_reduce.
+/// @param communicators As in plinth_nccl_all_reduce.
+/// @return The statuses of plinth_nccl_all_reduce.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nccl_reduce_scatter(
     inputs: *const DLTensor,
@@ -306,7 +314,7 @@ pub unsafe extern "C" fn plinth_nccl_reduce_scatter(
 ) -> plinth_status_t {
     guard(|| {
         group::ask(|| {
-            // SAFETY: the caller passes NULL or `count` of each.
+            // SAFETY: the caller passes NULL or `count` elements of each.
             let (inputs, outputs, means) = unsafe {
                 let outputs = tensors(outputs, count, "outputs")?;
                 (tensors(inputs, count, "inputs")?, outputs, means(streams, communicators, count))

@@ -18,58 +18,60 @@ use crate::{
 };
 use std::ffi::{CStr, c_char, c_void};
 
-/// What plinth_nvtx_domain_t points at, never looked into.
+/// The opaque type behind plinth_nvtx_domain_t; never dereferenced by the library.
 #[allow(non_camel_case_types)]
 pub struct plinth_nvtx_domain {
     _private: [u8; 0],
 }
 
-/// A domain of NVTX: names and ranges that keep apart from others'. NULL is the default one, of those who name none.
+/// An NVTX domain: a separate namespace for ranges, marks and categories. NULL is the default domain.
 #[allow(non_camel_case_types)]
 pub type plinth_nvtx_domain_t = *mut plinth_nvtx_domain;
 
-/// A mark, or what a range begins with. All zero but `struct_size` and `message` is a plain one.
+/// The attributes of a mark, or of the start of a range. `struct_size` and `message` are required; everything else may
+/// be 0.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 pub struct plinth_nvtx_event_t {
-    /// sizeof(plinth_nvtx_event_t), so that later versions may add to it.
+    /// Set to sizeof(plinth_nvtx_event_t); newer versions may add fields at the end.
     pub struct_size: usize,
-    /// The text; copied by the tool, if it wants it.
+    /// The text. The tool copies it if it needs it.
     pub message: *const c_char,
-    /// The number of a category of the domain, which plinth_nvtx_name_category gives a name; 0 for none.
+    /// The number of a category of the domain, see plinth_nvtx_name_category; 0 for none.
     pub category: u32,
-    /// The colour as 0xAARRGGBB, where has_color says that there is one.
+    /// The color as 0xAARRGGBB, if has_color is set.
     pub color: u32,
-    /// A number to be shown with it, where has_payload says that there is one.
+    /// A number to be displayed with the event, if has_payload is set.
     pub payload: i64,
-    /// Whether there is a colour.
+    /// Whether `color` is valid.
     pub has_color: bool,
-    /// Whether there is a payload.
+    /// Whether `payload` is valid.
     pub has_payload: bool,
 }
 
-/// The text that C points at, not copied.
+/// Borrows a C string.
 ///
 /// # Safety
-/// `pointer` is NULL or a NUL-terminated string that lives as long as the result is used.
+/// `pointer` is NULL or a NUL-terminated string that outlives the result.
 unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a CStr> {
     if pointer.is_null() {
         return Err(null(name));
     }
-    // SAFETY: it is not NULL, so the caller promises that it is a string.
+    // SAFETY: it is not NULL, so the caller promises a NUL-terminated string.
     Ok(unsafe { CStr::from_ptr(pointer) })
 }
 
 /// # Safety
-/// `event` is NULL, or as many readable bytes as its first member says, with a message that is NULL or a string.
+/// `event` is NULL, or points to as many readable bytes as its first member states, with a message that is NULL or a
+/// NUL-terminated string.
 unsafe fn annotation<'a>(event: *const plinth_nvtx_event_t) -> Result<Annotation<'a>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller makes this promise.
     let event = unsafe { event.as_ref() }.ok_or_else(|| null("event"))?;
     if event.struct_size < size_of::<plinth_nvtx_event_t>() {
         return Err(Error::new(Status::INVALID_VALUE, "event->struct_size is not sizeof(plinth_nvtx_event_t)"));
     }
     Ok(Annotation {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller makes this promise.
         message: unsafe { text(event.message, "event->message") }?,
         category: event.category,
         color: event.has_color.then_some(event.color),
@@ -80,24 +82,25 @@ unsafe fn annotation<'a>(event: *const plinth_nvtx_event_t) -> Result<Annotation
 /// # Safety
 /// As [`Domain::from_raw`].
 unsafe fn domain(domain: plinth_nvtx_domain_t) -> Domain {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller makes this promise.
     unsafe { Domain::from_raw(domain.cast()) }
 }
 
 /// # Safety
 /// `output` is NULL, or a T may be written through it.
-unsafe fn set_if_wanted<T>(output: *mut T, value: T) {
+unsafe fn write_unless_null<T>(output: *mut T, value: T) {
     if !output.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller makes this promise.
         unsafe { output.write(value) }
     }
 }
 
-/// Tells profilers of a moment, as torch.cuda.nvtx.mark. Where none listens, this and the calls below do nothing within a
-/// few nanoseconds. A tool listens when the process was started under it (it sets NVTX_INJECTION64_PATH); that is looked
-/// up once. These calls need no device and initialize nothing. Thread-safe, and allowed while streams capture.
+/// Emits an instantaneous marker to profilers, as torch.cuda.nvtx.mark. Without a tool attached, this and the following
+/// NVTX functions return within a few nanoseconds. A tool is attached if the process was started under it (it sets
+/// NVTX_INJECTION64_PATH); this is checked once. The functions need no device and initialize nothing. They may be
+/// called while streams capture.
 ///
-/// @param message The text; a tool that wants it copies it.
+/// @param message The text. The tool copies it if it needs it.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nvtx_mark(message: *const c_char) -> plinth_status_t {
@@ -105,75 +108,75 @@ pub unsafe extern "C" fn plinth_nvtx_mark(message: *const c_char) -> plinth_stat
         return nothing_to_do();
     }
     guard(|| {
-        // SAFETY: the caller passes NULL or a string.
+        // SAFETY: the caller passes NULL or a NUL-terminated string.
         nvtx::mark(Domain::DEFAULT, &nvtx::plain(unsafe { text(message, "message") }?));
         Ok(())
     })
 }
 
-/// Begins a range within the calling thread's innermost one, as torch.cuda.nvtx.range_push. Thread-safe.
+/// Begins a range nested in the calling thread's innermost range, as torch.cuda.nvtx.range_push.
 ///
-/// @param message The text; a tool that wants it copies it.
-/// @param depth Out, unless NULL: how many ranges there are around it: 0 for the first. Without a tool it is the number of
-///        those that plinth's calls pushed in this thread.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for the message.
+/// @param message The text. The tool copies it if it needs it.
+/// @param depth Out, unless NULL: the number of enclosing ranges, 0 for the outermost range. Without a tool, ranges
+///        that plinth's functions pushed in this thread are counted.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER if the message is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nvtx_range_push(message: *const c_char, depth: *mut i32) -> plinth_status_t {
     if nvtx::is_silent() && !message.is_null() {
-        // SAFETY: the caller passes NULL or a place for the depth.
-        unsafe { set_if_wanted(depth, thread::push_range()) };
+        // SAFETY: the caller passes NULL or a valid pointer.
+        unsafe { write_unless_null(depth, thread::push_range()) };
         return nothing_to_do();
     }
     guard(|| {
-        // SAFETY: the caller passes NULL or a string.
+        // SAFETY: the caller passes NULL or a NUL-terminated string.
         let level = nvtx::range_push(Domain::DEFAULT, &nvtx::plain(unsafe { text(message, "message") }?));
-        // SAFETY: the caller passes NULL or a place for the depth.
-        unsafe { set_if_wanted(depth, level) };
+        // SAFETY: the caller passes NULL or a valid pointer.
+        unsafe { write_unless_null(depth, level) };
         Ok(())
     })
 }
 
-/// Ends the calling thread's innermost range, as torch.cuda.nvtx.range_pop. Thread-safe.
+/// Ends the calling thread's innermost range, as torch.cuda.nvtx.range_pop.
 ///
-/// @param depth Out, unless NULL: how many ranges there were around it: what its push told.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE where the thread has no range.
+/// @param depth Out, unless NULL: the number of ranges that enclosed it, the same value that the push returned.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE if the thread has no open range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nvtx_range_pop(depth: *mut i32) -> plinth_status_t {
     if nvtx::is_silent()
         && let Some(level) = thread::pop_range()
     {
-        // SAFETY: the caller passes NULL or a place for the depth.
-        unsafe { set_if_wanted(depth, level) };
+        // SAFETY: the caller passes NULL or a valid pointer.
+        unsafe { write_unless_null(depth, level) };
         return nothing_to_do();
     }
     guard(|| {
         let level = nvtx::range_pop(Domain::DEFAULT)?;
-        // SAFETY: the caller passes NULL or a place for the depth.
-        unsafe { set_if_wanted(depth, level) };
+        // SAFETY: the caller passes NULL or a valid pointer.
+        unsafe { write_unless_null(depth, level) };
         Ok(())
     })
 }
 
-/// Begins a range that any thread may end, as torch.cuda.nvtx.range_start. Thread-safe.
+/// Begins a range that any thread may end, as torch.cuda.nvtx.range_start.
 ///
-/// @param message The text; a tool that wants it copies it.
-/// @param range Out: its number; 0 where no tool listens, which plinth_nvtx_range_end takes as well.
+/// @param message The text. The tool copies it if it needs it.
+/// @param range Out: the range's number; 0 if no tool is attached, which plinth_nvtx_range_end accepts.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nvtx_range_start(message: *const c_char, range: *mut u64) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the number.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let range = unsafe { Output::new(range, "range") }?;
-        // SAFETY: the caller passes NULL or a string.
+        // SAFETY: the caller passes NULL or a NUL-terminated string.
         range.set(nvtx::range_start(Domain::DEFAULT, &nvtx::plain(unsafe { text(message, "message") }?)));
         Ok(())
     })
 }
 
-/// Ends it, in whichever thread. Thread-safe.
+/// Ends a range of plinth_nvtx_range_start, in any thread.
 ///
 /// @param range The range's number.
-/// @return PLINTH_OK: what a number means only the tool knows.
+/// @return PLINTH_OK. The number is not validated: only the tool knows which ranges exist.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nvtx_range_end(range: u64) -> plinth_status_t {
     if nvtx::is_silent() {
@@ -193,12 +196,13 @@ unsafe extern "C" fn stream_range_ends(number: *mut c_void) {
     nvtx::stream_range_ends(number as u64);
 }
 
-/// Lets a stream begin a range when its work so far is done: the device's side of a range, by a host function in the stream.
-/// Captured, it becomes a part of the graph and is told at each replay; its text is then kept for ever. Thread-safe.
+/// Begins a range when a stream has completed its earlier work, by a host function in the stream. This marks the range
+/// on the device's timeline. In a capture it becomes a node of the graph and is emitted at each replay; the message is
+/// then kept for the lifetime of the process.
 ///
 /// @param message The text; copied.
 /// @param stream The stream; NULL for the current device's default stream.
-/// @param range Out: its number; 0 where no tool listens: then nothing was put into the stream.
+/// @param range Out: the range's number; 0 if no tool is attached, in which case nothing is enqueued.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER; the errors of
 ///         initialization.
 #[unsafe(no_mangle)]
@@ -208,24 +212,25 @@ pub unsafe extern "C" fn plinth_nvtx_device_range_start(
     range: *mut u64,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the number.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let range = unsafe { Output::new(range, "range") }?;
-        // SAFETY: the caller passes NULL or a string.
+        // SAFETY: the caller passes NULL or a NUL-terminated string.
         let message = unsafe { text(message, "message") }?;
         range.set(nvtx::stream_range_start(message, stream as usize, |number| {
-            // SAFETY: the function takes the number for what it is, follows no pointer, and does not unwind.
+            // SAFETY: the function takes the pointer as a number, does not dereference it, and does not unwind.
             unsafe { HostFunction::new(stream_range_begins, number as *mut c_void) }
         })?);
         Ok(())
     })
 }
 
-/// Lets a stream end such a range, the one that began it or one that waits for that. Thread-safe.
+/// Ends a range of plinth_nvtx_device_range_start when a stream has completed its earlier work. Use the stream that
+/// began the range, or one that waits for it.
 ///
 /// @param range The range's number; 0 does nothing.
 /// @param stream The stream; NULL for the current device's default stream.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE for a range that is not, or a stream that is not; PLINTH_ERROR_DRIVER;
-///         the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE for an unknown range or an invalid stream; PLINTH_ERROR_DRIVER; the
+///         errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nvtx_device_range_end(range: u64, stream: plinth_stream_t) -> plinth_status_t {
     guard(|| {
@@ -236,16 +241,16 @@ pub unsafe extern "C" fn plinth_nvtx_device_range_end(range: u64, stream: plinth
     })
 }
 
-/// Lets a profiler that was started to wait for this (nsys --capture-range=cudaProfilerApi, ncu --profile-from-start off)
-/// record from now on, as torch.cuda.profiler.start. Thread-safe.
+/// Starts recording in a profiler that was launched to wait for this call (nsys --capture-range=cudaProfilerApi, ncu
+/// --profile-from-start off), as torch.cuda.profiler.start.
 ///
-/// @return PLINTH_OK; PLINTH_ERROR_DRIVER, as where the profiler does not allow it; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_DRIVER, for example if the profiler does not allow it; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_profiler_start() -> plinth_status_t {
     guard(|| device::profile(true))
 }
 
-/// Lets it end recording, as torch.cuda.profiler.stop. Thread-safe.
+/// Stops recording in the profiler, as torch.cuda.profiler.stop.
 ///
 /// @return PLINTH_OK; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
@@ -253,24 +258,24 @@ pub unsafe extern "C" fn plinth_profiler_stop() -> plinth_status_t {
     guard(|| device::profile(false))
 }
 
-/// Tells whether a tool listens. Thread-safe.
+/// Reports whether an NVTX tool is attached.
 ///
-/// @param active Out: whether one does.
+/// @param active Out: whether a tool is attached.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nvtx_is_active(active: *mut bool) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the answer.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let active = unsafe { Output::new(active, "active") }?;
         active.set(nvtx::is_active());
         Ok(())
     })
 }
 
-/// Lets the library tell profilers of its own calls, each as a range with the function's name, or keep quiet again. Without a
-/// tool it does nothing. Thread-safe; calls under way are told as they began.
+/// Enables or disables NVTX ranges around the library's own calls; each range has the name of the function. Does
+/// nothing without a tool. Calls that are in progress keep the setting with which they began.
 ///
-/// @param on Whether to.
+/// @param on Whether to emit the ranges.
 /// @return PLINTH_OK.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nvtx_annotate_calls(on: bool) -> plinth_status_t {
@@ -280,14 +285,14 @@ pub unsafe extern "C" fn plinth_nvtx_annotate_calls(on: bool) -> plinth_status_t
     })
 }
 
-/// Gives the calling thread a name in profilers. Thread-safe.
+/// Sets the name of the calling thread in profilers.
 ///
 /// @param name The name.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nvtx_name_thread(name: *const c_char) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a string.
+        // SAFETY: the caller passes NULL or a NUL-terminated string.
         let name = unsafe { text(name, "name") }?;
         if nvtx::is_active() {
             crate::driver::nvtx::name_thread(name);
@@ -296,11 +301,11 @@ pub unsafe extern "C" fn plinth_nvtx_name_thread(name: *const c_char) -> plinth_
     })
 }
 
-/// Makes a domain. Thread-safe.
+/// Creates an NVTX domain.
 ///
 /// @param name Its name.
-/// @param made Out: the domain; NULL where no tool listens, which all calls take. The caller gives it up with
-///        plinth_nvtx_domain_destroy.
+/// @param made Out: the domain; NULL if no tool is attached, which all functions accept. The caller owns it and
+///        destroys it with plinth_nvtx_domain_destroy.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nvtx_domain_create(
@@ -308,31 +313,31 @@ pub unsafe extern "C" fn plinth_nvtx_domain_create(
     made: *mut plinth_nvtx_domain_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the domain.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let made = unsafe { Output::new(made, "made") }?;
-        // SAFETY: the caller passes NULL or a string.
+        // SAFETY: the caller passes NULL or a NUL-terminated string.
         let name = unsafe { text(name, "name") }?;
         made.set(if nvtx::is_active() { Domain::create(name).raw().cast() } else { std::ptr::null_mut() });
         Ok(())
     })
 }
 
-/// Gives a domain up. Its ranges must have ended. Thread-safe.
+/// Destroys an NVTX domain. All of its ranges must have ended.
 ///
-/// @param domain The domain; NULL does nothing. It is the tool's, which does not survive one that is not.
+/// @param domain The domain; NULL does nothing. The pointer is not validated: the tool may crash if it is not a domain.
 /// @return PLINTH_OK.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nvtx_domain_destroy(domain: plinth_nvtx_domain_t) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a domain that it gives up.
+        // SAFETY: the caller passes NULL or a domain that it owns.
         unsafe { self::domain(domain) }.destroy();
         Ok(())
     })
 }
 
-/// Gives a category of a domain a name. Thread-safe.
+/// Sets the name of a category of a domain.
 ///
-/// @param domain The domain; NULL for the default one.
+/// @param domain The domain; NULL for the default domain.
 /// @param category The category's number, above 0.
 /// @param name Its name.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for category 0.
@@ -343,10 +348,13 @@ pub unsafe extern "C" fn plinth_nvtx_name_category(
     name: *const c_char,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a string, and NULL or a domain.
+        // SAFETY: the caller passes NULL or a NUL-terminated string, and NULL or a domain.
         let (name, domain) = unsafe { (text(name, "name")?, self::domain(domain)) };
         if category == 0 {
-            return Err(Error::new(Status::INVALID_VALUE, "category 0 means none, and has no name"));
+            return Err(Error::new(
+                Status::INVALID_VALUE,
+                "category 0 means \"no category\" and cannot be named; use numbers from 1",
+            ));
         }
         if nvtx::is_active() {
             domain.name_category(category, name);
@@ -355,11 +363,11 @@ pub unsafe extern "C" fn plinth_nvtx_name_category(
     })
 }
 
-/// plinth_nvtx_mark with all that a mark can have. Thread-safe.
+/// Emits a marker with all attributes; see plinth_nvtx_mark.
 ///
-/// @param domain The domain; NULL for the default one.
-/// @param event The mark.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a wrong size of the struct.
+/// @param domain The domain; NULL for the default domain.
+/// @param event The attributes of the mark.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a wrong struct_size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nvtx_domain_mark(
     domain: plinth_nvtx_domain_t,
@@ -373,13 +381,13 @@ pub unsafe extern "C" fn plinth_nvtx_domain_mark(
     })
 }
 
-/// plinth_nvtx_range_push with all that a range can have. Thread-safe.
+/// Begins a nested range with all attributes; see plinth_nvtx_range_push.
 ///
-/// @param domain The domain; NULL for the default one.
-/// @param event What the range begins with.
-/// @param depth Out, unless NULL: how many ranges there are around it: by the tool's count those of the domain, without a
-///        tool those of all domains.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a wrong size of the struct.
+/// @param domain The domain; NULL for the default domain.
+/// @param event The attributes of the range.
+/// @param depth Out, unless NULL: the number of enclosing ranges: those of the domain if a tool counts them, those of
+///        all domains without a tool.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a wrong struct_size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nvtx_domain_range_push(
     domain: plinth_nvtx_domain_t,
@@ -390,17 +398,17 @@ pub unsafe extern "C" fn plinth_nvtx_domain_range_push(
         // SAFETY: the caller passes NULL or a range, and NULL or a domain.
         let (event, domain) = unsafe { (annotation(event)?, self::domain(domain)) };
         let level = nvtx::range_push(domain, &event);
-        // SAFETY: the caller passes NULL or a place for the depth.
-        unsafe { set_if_wanted(depth, level) };
+        // SAFETY: the caller passes NULL or a valid pointer.
+        unsafe { write_unless_null(depth, level) };
         Ok(())
     })
 }
 
-/// Ends the calling thread's innermost range of a domain. Thread-safe.
+/// Ends the calling thread's innermost range of a domain.
 ///
-/// @param domain The domain; NULL for the default one.
-/// @param depth Out, unless NULL: how many ranges there were around it.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE where the thread has no range.
+/// @param domain The domain; NULL for the default domain.
+/// @param depth Out, unless NULL: the number of ranges that enclosed it.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE if the thread has no open range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nvtx_domain_range_pop(
     domain: plinth_nvtx_domain_t,
@@ -409,18 +417,18 @@ pub unsafe extern "C" fn plinth_nvtx_domain_range_pop(
     guard(|| {
         // SAFETY: the caller passes NULL or a domain.
         let level = nvtx::range_pop(unsafe { self::domain(domain) })?;
-        // SAFETY: the caller passes NULL or a place for the depth.
-        unsafe { set_if_wanted(depth, level) };
+        // SAFETY: the caller passes NULL or a valid pointer.
+        unsafe { write_unless_null(depth, level) };
         Ok(())
     })
 }
 
-/// plinth_nvtx_range_start with all that a range can have. Thread-safe.
+/// Begins a range that any thread may end, with all attributes; see plinth_nvtx_range_start.
 ///
-/// @param domain The domain; NULL for the default one.
-/// @param event What the range begins with.
-/// @param range Out: its number; 0 where no tool listens.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a wrong size of the struct.
+/// @param domain The domain; NULL for the default domain.
+/// @param event The attributes of the range.
+/// @param range Out: the range's number; 0 if no tool is attached.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a wrong struct_size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nvtx_domain_range_start(
     domain: plinth_nvtx_domain_t,
@@ -428,7 +436,7 @@ pub unsafe extern "C" fn plinth_nvtx_domain_range_start(
     range: *mut u64,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the number.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let range = unsafe { Output::new(range, "range") }?;
         // SAFETY: the caller passes NULL or a range, and NULL or a domain.
         let (event, domain) = unsafe { (annotation(event)?, self::domain(domain)) };
@@ -437,9 +445,9 @@ pub unsafe extern "C" fn plinth_nvtx_domain_range_start(
     })
 }
 
-/// Ends it, in whichever thread. Thread-safe.
+/// Ends a range of plinth_nvtx_domain_range_start, in any thread.
 ///
-/// @param domain The domain that it was begun in.
+/// @param domain The domain that the range was begun in.
 /// @param range The range's number.
 /// @return PLINTH_OK.
 #[unsafe(no_mangle)]

@@ -6,25 +6,26 @@ use crate::{
 };
 use std::ffi::c_void;
 
-/// Frees memory that the program can do without, when there is none for a request. It is called in the thread that asks,
-/// with no lock of the library's held, and may call the library; it is not called again from within itself.
+/// Frees memory that the program can spare, when a request cannot be satisfied. Called in the thread of the request,
+/// without any lock of the library held. It may call the library; it is not called recursively.
 ///
-/// Its arguments are the device, the bytes that were asked for, and the context. It returns whether it freed anything: if
-/// so, the request is tried again.
+/// Its arguments are the device, the number of bytes that were requested, and the context. It returns whether it freed
+/// anything; if so, the request is retried.
 #[allow(non_camel_case_types)]
 pub type plinth_free_memory_callback_t =
     Option<unsafe extern "C" fn(device: i32, size: usize, context: *mut c_void) -> bool>;
 
-/// Hears of a request that fails for want of memory, just before the call returns: the device, the bytes that were asked
-/// for, the device's total and free bytes, and the context. The rules of plinth_free_memory_callback_t hold.
+/// Observes a request that fails because memory ran out, just before the call returns. Its arguments are the device,
+/// the number of bytes that were requested, the device's total and free bytes, and the context. The rules of
+/// plinth_free_memory_callback_t apply.
 #[allow(non_camel_case_types)]
 pub type plinth_out_of_memory_observer_t = Option<
     unsafe extern "C" fn(device: i32, requested: usize, device_total: usize, device_free: usize, context: *mut c_void),
 >;
 
 fn call_free_memory(function: usize, context: usize, device: u32, size: u64) -> bool {
-    // SAFETY: the address is that of a function of this type, which the caller of plinth_add_free_memory_callback gave and
-    // promised to keep callable until it is removed; function pointers have the size of an address.
+    // SAFETY: the address is that of a function of this type. The caller of plinth_add_free_memory_callback passed it
+    // and promised to keep it callable until it is removed; function pointers have the size of an address.
     unsafe {
         let function: unsafe extern "C" fn(i32, usize, *mut c_void) -> bool = std::mem::transmute(function);
         function(device as i32, size as usize, context as *mut c_void)
@@ -32,19 +33,19 @@ fn call_free_memory(function: usize, context: usize, device: u32, size: u64) -> 
 }
 
 fn call_observer(function: usize, context: usize, device: u32, size: u64, total: u64, free: u64) {
-    // SAFETY: as above, by plinth_attach_out_of_memory_observer.
+    // SAFETY: as above, for plinth_attach_out_of_memory_observer.
     unsafe {
         let function: unsafe extern "C" fn(i32, usize, usize, usize, *mut c_void) = std::mem::transmute(function);
         function(device as i32, size as usize, total as usize, free as usize, context as *mut c_void);
     }
 }
 
-/// Adds a callback that may free memory when there is none for a request, before the device is waited for and the request
-/// fails. Callbacks are called in the order in which they were added. Thread-safe.
+/// Adds a callback that may free memory when a request cannot be satisfied, before the allocator waits for the device
+/// and before the request fails. Callbacks are called in the order in which they were added.
 ///
-/// @param callback The callback, which stays callable, with the context, until it is removed and no request is under way
-///        that may have met it.
-/// @param context What it is called with; never looked into.
+/// @param callback The callback. It and the context must stay valid until it is removed and every request that may have
+///        started before is complete.
+/// @param context Passed to the callback; the library does not dereference it.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_add_free_memory_callback(
@@ -58,11 +59,11 @@ pub unsafe extern "C" fn plinth_add_free_memory_callback(
     })
 }
 
-/// Removes what plinth_add_free_memory_callback added, the last one of this callback and context. Thread-safe.
+/// Removes a callback of plinth_add_free_memory_callback: the last one that was added with this function and context.
 ///
 /// @param callback The callback.
 /// @param context Its context.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if there is none.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if there is no such callback.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_remove_free_memory_callback(
     callback: plinth_free_memory_callback_t,
@@ -74,11 +75,11 @@ pub unsafe extern "C" fn plinth_remove_free_memory_callback(
     })
 }
 
-/// Adds an observer of requests that fail for want of memory. Thread-safe.
+/// Attaches an observer of requests that fail because memory ran out.
 ///
-/// @param observer The observer, which stays callable, with the context, until it is detached and no request is under way
-///        that may have met it.
-/// @param context What it is called with; never looked into.
+/// @param observer The observer. It and the context must stay valid until it is detached and every request that may
+///        have started before is complete.
+/// @param context Passed to the observer; the library does not dereference it.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_attach_out_of_memory_observer(
@@ -92,11 +93,12 @@ pub unsafe extern "C" fn plinth_attach_out_of_memory_observer(
     })
 }
 
-/// Removes what plinth_attach_out_of_memory_observer added, the last one of this observer and context. Thread-safe.
+/// Detaches an observer of plinth_attach_out_of_memory_observer: the last one that was attached with this function and
+/// context.
 ///
 /// @param observer The observer.
 /// @param context Its context.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if there is none.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if there is no such observer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_detach_out_of_memory_observer(
     observer: plinth_out_of_memory_observer_t,

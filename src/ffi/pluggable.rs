@@ -29,36 +29,37 @@ fn free(pointer: *mut c_void) {
     guard(|| memory::caching_free(pointer as u64));
 }
 
-/// Allocates as plinth_caching_allocator_alloc does: the alloc_fn of torch.cuda.memory.CUDAPluggableAllocator. Any live
-/// stream will do, known to plinth or not. Thread-safe.
+/// Allocates memory as plinth_caching_allocator_alloc does: the alloc_fn of torch.cuda.memory.CUDAPluggableAllocator.
+/// Accepts any live stream, including streams that plinth has not seen before.
 ///
-/// @param size Bytes; 0 gives NULL. A negative size is one that is too large.
-/// @param device The device's number; -1 for the current one.
+/// @param size Number of bytes; 0 returns NULL. A negative size is treated as too large.
+/// @param device The device number; -1 for the current device.
 /// @param stream The stream, of that device; NULL for its default stream.
-/// @return The memory, which plinth_free or plinth_caching_allocator_delete frees; NULL on failure, and then
-///         plinth_last_error tells why.
+/// @return The memory, to be freed with plinth_free or plinth_caching_allocator_delete; NULL on failure, with the
+///         reason in plinth_last_error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_alloc(size: isize, device: c_int, stream: plinth_stream_t) -> *mut c_void {
     alloc(size as u64, device, stream)
 }
 
-/// Frees as plinth_caching_allocator_delete does: the free_fn of CUDAPluggableAllocator. A pointer that is not the
-/// allocator's is left alone, and plinth_last_error tells so. Thread-safe.
+/// Frees memory as plinth_caching_allocator_delete does: the free_fn of CUDAPluggableAllocator. A pointer that does not
+/// belong to the allocator is ignored, with an error in plinth_last_error.
 ///
 /// @param pointer The memory; NULL does nothing.
-/// @param size What was asked for. The allocator knows better, and does not look.
-/// @param device The device; likewise.
-/// @param stream The stream; likewise.
+/// @param size The requested size; ignored.
+/// @param device The device number; ignored.
+/// @param stream The stream; ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_free(pointer: *mut c_void, size: isize, device: c_int, stream: plinth_stream_t) {
     let _ = (size, device, stream);
     free(pointer);
 }
 
-/// The init_fn of CUDAPluggableAllocator: initializes the library. Where there are several devices, each is given access to
-/// the memory of every other that it can reach: PyTorch copies between devices without telling its allocator. Thread-safe.
+/// Initializes the library: the init_fn of CUDAPluggableAllocator. If there are several devices, it enables peer access
+/// from each device to the memory of every other device that it can access, because PyTorch copies between devices
+/// without notifying its allocator.
 ///
-/// @param device_count How many devices PyTorch sees.
+/// @param device_count The number of devices that PyTorch sees.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_pluggable_init(device_count: c_int) {
     guard(|| {
@@ -67,26 +68,29 @@ pub unsafe extern "C" fn plinth_pluggable_init(device_count: c_int) {
     });
 }
 
-/// The reset_fn of CUDAPluggableAllocator, which torch.cuda.empty_cache calls: plinth_empty_cache. Thread-safe.
+/// Releases cached memory, as plinth_empty_cache does: the reset_fn of CUDAPluggableAllocator, which
+/// torch.cuda.empty_cache calls.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_pluggable_reset() {
     guard(memory::empty_cache);
 }
 
-/// The memory_fraction_fn of CUDAPluggableAllocator: plinth_set_per_process_memory_fraction. Thread-safe.
+/// Limits a device's memory, as plinth_set_per_process_memory_fraction does: the memory_fraction_fn of
+/// CUDAPluggableAllocator.
 ///
-/// @param fraction From 0 to 1.
-/// @param device The device's number.
+/// @param fraction The fraction of the device's memory, from 0 to 1.
+/// @param device The device number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_pluggable_memory_fraction(fraction: f64, device: c_int) {
     guard(|| memory::set_fraction(fraction, device));
 }
 
-/// The base_alloc_fn of CUDAPluggableAllocator: the block that a pointer belongs to. Thread-safe.
+/// Finds the block that a pointer belongs to: the base_alloc_fn of CUDAPluggableAllocator.
 ///
-/// @param pointer A pointer that plinth_alloc gave.
-/// @param size Out: the block's bytes, if it is one; NULL is allowed.
-/// @return The block; the pointer itself where it is none of the allocator's.
+/// @param pointer A pointer into memory of plinth_alloc.
+/// @param size Out, unless NULL: the size of the block in bytes. Not written if the pointer is not in a block of the
+///        allocator.
+/// @return The beginning of the block; the pointer itself if it is not in a block of the allocator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_pluggable_base_alloc(pointer: *mut c_void, size: *mut usize) -> *mut c_void {
     let mut base = pointer;
@@ -94,7 +98,7 @@ pub unsafe extern "C" fn plinth_pluggable_base_alloc(pointer: *mut c_void, size:
         if let Some((address, bytes)) = memory::block_at(pointer as u64) {
             base = address as *mut c_void;
             if !size.is_null() {
-                // SAFETY: it is not NULL, so the caller passes a place for the size.
+                // SAFETY: it is not NULL, so the caller passes a valid pointer.
                 unsafe { size.write(bytes as usize) };
             }
         }
@@ -103,7 +107,8 @@ pub unsafe extern "C" fn plinth_pluggable_base_alloc(pointer: *mut c_void, size:
     base
 }
 
-/// The record_stream_fn of CUDAPluggableAllocator: plinth_record_stream, for any live stream. Thread-safe.
+/// Records that a stream uses memory, as plinth_record_stream does, for any live stream: the record_stream_fn of
+/// CUDAPluggableAllocator.
 ///
 /// @param pointer The memory; NULL does nothing.
 /// @param stream The stream.
@@ -116,12 +121,12 @@ pub unsafe extern "C" fn plinth_pluggable_record_stream(pointer: *mut c_void, st
     });
 }
 
-/// The begin_allocate_to_pool hook of CUDAPluggableAllocator, called when a capture is about to begin:
-/// plinth_begin_allocate_to_pool. Thread-safe.
+/// Begins allocating to a graph's pool, as plinth_begin_allocate_to_pool does: the begin_allocate_to_pool hook of
+/// CUDAPluggableAllocator, which is called before a capture begins.
 ///
-/// @param device The device's number.
-/// @param pool The graph's pool. PyTorch's MempoolId_t, a pair of 64-bit numbers, is passed in the same way.
-/// @param filter A C++ function object that tells which streams are meant. It is not called; streams that capture are.
+/// @param device The device number.
+/// @param pool The graph's pool. PyTorch's MempoolId_t, a pair of 64-bit numbers, has the same ABI.
+/// @param filter A C++ function object that selects the streams. It is not called; all capturing streams are selected.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_pluggable_begin_allocate_to_pool(
     device: c_int,
@@ -132,31 +137,33 @@ pub unsafe extern "C" fn plinth_pluggable_begin_allocate_to_pool(
     guard(|| memory::begin_allocate_to_pool(device, Who::Capture, pool.into()));
 }
 
-/// The end_allocate_to_pool_fn of CUDAPluggableAllocator: plinth_end_allocate_to_pool. Thread-safe.
+/// Ends allocating to a graph's pool, as plinth_end_allocate_to_pool does: the end_allocate_to_pool_fn of
+/// CUDAPluggableAllocator.
 ///
-/// @param device The device's number.
+/// @param device The device number.
 /// @param pool The graph's pool.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_pluggable_end_allocate_to_pool(device: c_int, pool: plinth_pool_id_t) {
     guard(|| memory::end_allocate_to_pool(device, pool.into()));
 }
 
-/// The release_pool hook of CUDAPluggableAllocator, called when a graph is gone: plinth_release_pool. Thread-safe.
+/// Releases a graph's pool, as plinth_release_pool does: the release_pool hook of CUDAPluggableAllocator, which is
+/// called when a graph is destroyed.
 ///
-/// @param device The device's number.
+/// @param device The device number.
 /// @param pool The graph's pool.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_pluggable_release_pool(device: c_int, pool: plinth_pool_id_t) {
     guard(|| memory::release_pool(device, pool.into()));
 }
 
-/// The malloc_func of cupy.cuda.CFunctionAllocator: allocates for the calling thread's current plinth stream on the device,
-/// since CuPy does not tell its own. Thread-safe.
+/// Allocates memory for the calling thread's current plinth stream on a device: the malloc_func of
+/// cupy.cuda.CFunctionAllocator. CuPy does not pass its own stream.
 ///
-/// @param param What CuPy was given; not looked at.
-/// @param size Bytes; 0 gives NULL.
-/// @param device The device's number.
-/// @return As plinth_alloc.
+/// @param param The parameter that was passed to CuPy; ignored.
+/// @param size Number of bytes; 0 returns NULL.
+/// @param device The device number.
+/// @return The memory, or NULL on failure; see plinth_alloc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_cupy_malloc(param: *mut c_void, size: usize, device: c_int) -> *mut c_void {
     let _ = param;
@@ -164,36 +171,36 @@ pub unsafe extern "C" fn plinth_cupy_malloc(param: *mut c_void, size: usize, dev
     alloc(size as u64, device, thread::stream(current).handle() as plinth_stream_t)
 }
 
-/// The free_func of cupy.cuda.CFunctionAllocator. Thread-safe.
+/// Frees memory: the free_func of cupy.cuda.CFunctionAllocator.
 ///
-/// @param param What CuPy was given; not looked at.
+/// @param param The parameter that was passed to CuPy; ignored.
 /// @param pointer The memory; NULL does nothing.
-/// @param device The device's number; not needed.
+/// @param device The device number; ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_cupy_free(param: *mut c_void, pointer: *mut c_void, device: c_int) {
     let _ = (param, device);
     free(pointer);
 }
 
-/// The allocation callback of rmm::mr::callback_memory_resource, whose stream view is passed as a stream is: allocates on the
-/// current device. Thread-safe.
+/// Allocates memory on the current device: the allocation callback of rmm::mr::callback_memory_resource, whose stream
+/// view has the ABI of a stream.
 ///
-/// @param bytes Bytes; 0 gives NULL.
+/// @param bytes Number of bytes; 0 returns NULL.
 /// @param stream The stream, of the current device.
-/// @param arg What RMM was given; not looked at.
-/// @return As plinth_alloc.
+/// @param arg The argument that was passed to RMM; ignored.
+/// @return The memory, or NULL on failure; see plinth_alloc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_rmm_allocate(bytes: usize, stream: plinth_stream_t, arg: *mut c_void) -> *mut c_void {
     let _ = arg;
     alloc(bytes as u64, -1, stream)
 }
 
-/// The deallocation callback of rmm::mr::callback_memory_resource. Thread-safe.
+/// Frees memory: the deallocation callback of rmm::mr::callback_memory_resource.
 ///
 /// @param pointer The memory; NULL does nothing.
-/// @param bytes What was asked for; not needed.
-/// @param stream The stream; not needed: the memory goes back to the stream that it was allocated for.
-/// @param arg What RMM was given; not looked at.
+/// @param bytes The requested size; ignored.
+/// @param stream The stream; ignored: the block is returned to the stream that it was allocated for.
+/// @param arg The argument that was passed to RMM; ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_rmm_deallocate(
     pointer: *mut c_void,

@@ -7,56 +7,60 @@ use crate::{
 };
 use std::{ffi::c_void, mem};
 
-/// Memory that the driver does not know: plain host memory, or none at all.
+/// Memory that the driver does not know: pageable host memory, or an unmapped address.
 pub const PLINTH_MEMORY_UNREGISTERED: i32 = 0;
 /// Pinned host memory.
 pub const PLINTH_MEMORY_HOST: i32 = 1;
-/// A device's memory.
+/// Device memory.
 pub const PLINTH_MEMORY_DEVICE: i32 = 2;
-/// Memory that the driver moves between host and devices.
+/// Managed memory, which the driver migrates between host and devices.
 pub const PLINTH_MEMORY_MANAGED: i32 = 3;
 
-/// Nobody has the memory from the driver.
+/// The memory was not allocated by CUDA.
 pub const PLINTH_OWNER_NONE: i32 = 0;
-/// The program, another library, or plinth for them: plinth_device_malloc, plinth_pinned_malloc and the like.
+/// Allocated by the program or another library, or by plinth without a cache: plinth_device_malloc,
+/// plinth_pinned_malloc and the like.
 pub const PLINTH_OWNER_PROGRAM: i32 = 1;
 /// The caching allocator, plinth_caching_allocator_alloc.
 pub const PLINTH_OWNER_CACHING_ALLOCATOR: i32 = 2;
-/// The allocator of pinned memory, plinth_host_alloc.
+/// The allocator of pinned host memory, plinth_host_alloc.
 pub const PLINTH_OWNER_HOST_ALLOCATOR: i32 = 3;
 
-/// What is known of a pointer.
+/// The attributes of a pointer.
 ///
-/// The struct grows at its end in newer versions; set struct_size to sizeof(plinth_pointer_attributes_t) before the call.
+/// The struct grows at its end in newer versions; set struct_size to sizeof(plinth_pointer_attributes_t) before the
+/// call.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct plinth_pointer_attributes_t {
-    /// In: the size that the caller knows. Out: how much of it was filled.
+    /// In: the size of the struct in the caller. Out: the number of bytes that were filled.
     pub struct_size: usize,
-    /// PLINTH_MEMORY_...: the kind of memory.
+    /// The kind of memory: one of PLINTH_MEMORY_....
     pub kind: i32,
-    /// The device that it belongs to; of pinned memory the one that was current when it was pinned. -1 for unregistered
-    /// memory.
+    /// The device that the memory belongs to; for pinned memory the device that was current when it was pinned. -1 for
+    /// unregistered memory.
     pub device: i32,
-    /// PLINTH_OWNER_...: who has it from the driver.
+    /// What allocated the memory from the driver: one of PLINTH_OWNER_....
     pub owner: i32,
-    /// 1 if the addresses and the memory behind them were made apart, so that memory may move, else 0.
+    /// 1 if the address range and the physical memory were allocated separately (virtual memory management), so that
+    /// physical memory can be remapped, else 0.
     pub is_virtual: i32,
-    /// The address by which devices use it; NULL if they cannot.
+    /// The address for access by devices; NULL if devices cannot access the memory.
     pub device_pointer: *mut c_void,
-    /// The address by which the host uses it; NULL if it cannot, and for unregistered memory.
+    /// The address for access by the host; NULL if the host cannot access the memory, and for unregistered memory.
     pub host_pointer: *mut c_void,
-    /// Where the block begins that the pointer lies in: one of an allocator's of the library, else of the driver's. NULL for
-    /// unregistered memory and for free memory of an allocator's.
+    /// The beginning of the block that contains the pointer: a block of one of the library's allocators, else the
+    /// driver's allocation. NULL for unregistered memory, and for free memory of the library's allocators.
     pub base: *mut c_void,
-    /// The bytes of the block.
+    /// Size of the block in bytes.
     pub size: usize,
-    /// Where the piece of memory begins that the driver knows, in which the block lies; NULL for unregistered memory.
+    /// The beginning of the driver allocation that contains the block; NULL for unregistered memory.
     pub range_base: *mut c_void,
-    /// The bytes of that.
+    /// Size of the driver allocation in bytes.
     pub range_size: usize,
-    /// The pool of the caching allocator that it belongs to; {0, 0} for the default one and for all other memory.
+    /// The pool of the caching allocator that the memory belongs to; {0, 0} for the default pool, and for all other
+    /// memory.
     pub pool: plinth_pool_id_t,
 }
 
@@ -100,15 +104,15 @@ impl From<Attributes> for plinth_pointer_attributes_t {
     }
 }
 
-/// Tells what is known of a pointer: its kind of memory, its device, its addresses, whose it is and where it begins.
+/// Returns the attributes of a pointer: the kind of memory, its device, its addresses, its allocator and its block.
 ///
-/// Any value may be asked about: it is looked up, not followed. For the caching allocator's memory the block is found by
-/// looking at all blocks of its stream, so this is not for every copy. Thread-safe.
+/// Every value is valid: the address is looked up, not dereferenced. For memory of the caching allocator, the block is
+/// found by a search through all blocks of its stream, so do not call this in a hot path.
 ///
 /// @param pointer An address.
-/// @param attributes In: struct_size. Out: what is known.
-/// @return PLINTH_OK, also for memory that nobody knows; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a struct_size
-///         that is too small; PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @param attributes In: struct_size. Out: the attributes.
+/// @return PLINTH_OK, also for unregistered memory; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if
+///         struct_size is too small; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_pointer_attributes(
     pointer: *const c_void,
@@ -116,41 +120,42 @@ pub unsafe extern "C" fn plinth_pointer_attributes(
 ) -> plinth_status_t {
     guard(|| {
         let found = memory::attributes(pointer as u64)?;
-        // SAFETY: the caller passes a struct whose first field says its size; ours is plain data that begins likewise.
+        // SAFETY: the caller passes a struct whose first field is its size; this one is plain data that begins in the
+        // same way.
         unsafe { write_growable(attributes, found.into(), "attributes") }
     })
 }
 
-/// Allocates managed memory: memory that the host and every device use by one address, and that the driver moves to where it
-/// is touched. Slow, and never cached. Thread-safe.
+/// Allocates managed memory, which the host and every device access by the same address, and which the driver migrates
+/// on access. Slow; the memory is not cached.
 ///
-/// The driver would give more than the device has, and move it in and out with every use. This call does not: it fails
-/// beyond what is free on the device now.
+/// The driver itself would allow more managed memory than the device has, and migrate it in and out with every use.
+/// This call does not oversubscribe: it fails if the device has less free memory now than requested.
 ///
-/// @param size Bytes; 0 gives NULL.
-/// @param device The device that it belongs to; -1 for the current one.
+/// @param size Number of bytes; 0 returns NULL.
+/// @param device The number of the device that the memory belongs to; -1 for the current device.
 /// @param pointer Out: the memory. The caller owns it and frees it with plinth_managed_free.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_OUT_OF_MEMORY with a message that tells
-///         request, free and total; PLINTH_ERROR_NOT_SUPPORTED for a device or a driver without it; PLINTH_ERROR_DRIVER; the
-///         errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_OUT_OF_MEMORY with a message
+///         that states the requested, free and total bytes; PLINTH_ERROR_NOT_SUPPORTED for a device or a driver without
+///         managed memory; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_managed_malloc(size: usize, device: i32, pointer: *mut *mut c_void) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the pointer.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let pointer = unsafe { Output::new(pointer, "pointer") }?;
         pointer.set(memory::managed_alloc(size, device)? as *mut c_void);
         Ok(())
     })
 }
 
-/// Frees what plinth_managed_malloc gave. As cudaFree does, it waits for all work of the memory's device. Thread-safe.
+/// Frees memory of plinth_managed_malloc. Waits for all work of the memory's device, as cudaFree does.
 ///
 /// @param pointer The memory; NULL does nothing.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for what plinth_managed_malloc did not give or was freed already;
-///         PLINTH_ERROR_WOULD_SYNCHRONIZE by the sync debug mode; PLINTH_ERROR_CAPTURE_FORBIDS; PLINTH_ERROR_DRIVER; the errors
-///         of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for memory that plinth_managed_malloc did not return, or that was
+///         freed already; PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode forbids the wait;
+///         PLINTH_ERROR_CAPTURE_FORBIDS; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_managed_free(pointer: *mut c_void) -> plinth_status_t {
-    // SAFETY: the caller hands the memory over.
+    // SAFETY: the caller transfers the memory to this call.
     guard(|| memory::managed_free(unsafe { span(pointer, 0) }))
 }

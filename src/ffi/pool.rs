@@ -6,14 +6,14 @@ use crate::{
     stream,
 };
 
-/// The name of a pool. {0, 0} is the default pool, which has everything that goes to no other.
+/// The id of a pool. {0, 0} is the default pool, which serves all requests that are not routed to another pool.
 #[allow(non_camel_case_types)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct plinth_pool_id_t {
-    /// The capture that made it; 0 for one that a program made.
+    /// The capture that created the pool; 0 for a pool that a program created.
     pub owner: u64,
-    /// Its number.
+    /// The pool's number.
     pub index: u64,
 }
 
@@ -23,12 +23,12 @@ impl From<plinth_pool_id_t> for PoolId {
     }
 }
 
-/// Makes a pool, as torch.cuda.MemPool does: memory that is kept apart from all other. It takes no memory until something
-/// is allocated in it. Thread-safe.
+/// Creates a pool, as torch.cuda.MemPool does: memory that is kept separate from all other pools. It holds no memory
+/// until something is allocated in it.
 ///
-/// @param use_on_oom Whether requests to the default pool may use its free memory when there is no other.
-/// @param no_split Whether a free block is given out whole, however small the request.
-/// @param pool Out: the pool's name. The caller gives it up with plinth_mem_pool_destroy.
+/// @param use_on_oom Whether requests to the default pool may use the pool's free memory when nothing else is left.
+/// @param no_split Whether free blocks are never split, however small the request.
+/// @param pool Out: the pool's id. The caller releases it with plinth_mem_pool_destroy.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_mem_pool_create(
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn plinth_mem_pool_create(
     pool: *mut plinth_pool_id_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the name.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let pool = unsafe { Output::new(pool, "pool") }?;
         let id = memory::pool_create(Options { use_on_oom, no_split }, None)?;
         pool.set(plinth_pool_id_t { owner: id.owner, index: id.index });
@@ -45,26 +45,26 @@ pub unsafe extern "C" fn plinth_mem_pool_create(
     })
 }
 
-/// Gives a pool up. Its free memory goes back to the driver once nobody else uses the pool; what is allocated in it stays
-/// valid until it is freed. Thread-safe.
+/// Releases the caller's reference to a pool. The pool's free memory is released to the driver when no references
+/// remain; blocks that are allocated in it stay valid until they are freed.
 ///
 /// @param pool The pool, from plinth_mem_pool_create.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE for what is no such pool, or was destroyed; PLINTH_ERROR_DRIVER; the errors
-///         of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE for a pool that does not exist, was not created by
+///         plinth_mem_pool_create, or was destroyed; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_mem_pool_destroy(pool: plinth_pool_id_t) -> plinth_status_t {
     guard(|| memory::pool_destroy(pool.into()))
 }
 
-/// Makes a pool whose memory comes from an allocator of the program's own, as torch.cuda.MemPool(allocator) does. The
-/// caching allocator stays on top: the allocator is asked for segments (2 MiB; PLINTH_ALLOC_CONF's large_segment_size_mb;
-/// multiples of 2 MiB), for the stream of the request, and gets them back with the pool, or when memory is out. It is called
-/// with a lock of the pool's held, and must not allocate from the caching allocator. Thread-safe.
+/// Creates a pool whose memory comes from an external allocator, as torch.cuda.MemPool(allocator) does. The caching
+/// allocator requests segments from it (2 MiB; large_segment_size_mb of PLINTH_ALLOC_CONF; multiples of 2 MiB) for the
+/// stream of the request, and frees them to it when the pool is destroyed or when memory runs out. The external
+/// allocator is called with a lock of the pool held, and must not allocate from the caching allocator.
 ///
-/// @param allocator The allocator. The pool keeps it; the handle may be destroyed.
+/// @param allocator The external allocator. The pool holds a reference to it; the handle may be destroyed.
 /// @param use_on_oom As in plinth_mem_pool_create.
 /// @param no_split As in plinth_mem_pool_create.
-/// @param pool Out: the pool's name. The caller gives it up with plinth_mem_pool_destroy.
+/// @param pool Out: the pool's id. The caller releases it with plinth_mem_pool_destroy.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_mem_pool_create_with_allocator(
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn plinth_mem_pool_create_with_allocator(
     pool: *mut plinth_pool_id_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the name.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let pool = unsafe { Output::new(pool, "pool") }?;
         let allocator = memory::backend::allocator_of(allocator as u64)?;
         let id = memory::pool_create(Options { use_on_oom, no_split }, Some(allocator))?;
@@ -83,33 +83,34 @@ pub unsafe extern "C" fn plinth_mem_pool_create_with_allocator(
     })
 }
 
-/// Says how much physical memory a pool may hold on each device. A request beyond fails with an out-of-memory error that
-/// names the budget. What the pool holds already stays; memory comes in pieces of 2 MiB or more. Thread-safe.
+/// Sets how much physical memory a pool may hold on each device. A request that would exceed the budget fails with an
+/// out-of-memory error that names the budget. Memory that the pool already holds is kept. Physical memory is counted in
+/// units of 2 MiB or more.
 ///
-/// @param pool The pool, not the default one.
-/// @param bytes Bytes; SIZE_MAX, as at first, for no budget.
+/// @param pool The pool; not the default pool.
+/// @param bytes Number of bytes; SIZE_MAX, the initial value, for no budget.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_mem_pool_set_budget(pool: plinth_pool_id_t, bytes: usize) -> plinth_status_t {
     guard(|| memory::pool_set_budget(pool.into(), (bytes != usize::MAX).then_some(bytes as u64)))
 }
 
-/// Tells how much physical memory a pool may hold on each device. Thread-safe.
+/// Returns how much physical memory a pool may hold on each device.
 ///
-/// @param pool The pool, not the default one.
-/// @param bytes Out: bytes; SIZE_MAX for no budget.
+/// @param pool The pool; not the default pool.
+/// @param bytes Out: the number of bytes; SIZE_MAX for no budget.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_mem_pool_get_budget(pool: plinth_pool_id_t, bytes: *mut usize) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the bytes.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let bytes = unsafe { Output::new(bytes, "bytes") }?;
         bytes.set(memory::pool_budget(pool.into())?.map_or(usize::MAX, |budget| budget as usize));
         Ok(())
     })
 }
 
-/// Changes whether requests to the default pool may use the pool's free memory when there is no other. Thread-safe.
+/// Sets whether requests to the default pool may use a pool's free memory when nothing else is left.
 ///
 /// @param pool The pool.
 /// @param use_on_oom Whether they may.
@@ -119,14 +120,14 @@ pub unsafe extern "C" fn plinth_mem_pool_set_use_on_oom(pool: plinth_pool_id_t, 
     guard(|| memory::pool_set_use_on_oom(pool.into(), use_on_oom))
 }
 
-/// Tells how many users a pool has on a device: the program that made it is one, and so is each begin that no release
-/// followed. Thread-safe.
+/// Returns the reference count of a pool on a device. The program that created it holds one reference; each
+/// begin-allocate call adds one until plinth_release_pool.
 ///
 /// @param pool The pool.
-/// @param device The device's number; -1 for the current one.
-/// @param count Out: users.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_DEVICE; the errors of
-///         initialization.
+/// @param device The device number; -1 for the current device.
+/// @param count Out: the number of references.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_DEVICE; the errors
+///         of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_mem_pool_use_count(
     pool: plinth_pool_id_t,
@@ -134,19 +135,19 @@ pub unsafe extern "C" fn plinth_mem_pool_use_count(
     count: *mut i32,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the count.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let count = unsafe { Output::new(count, "count") }?;
         count.set(memory::pool_use_count(pool.into(), device)? as i32);
         Ok(())
     })
 }
 
-/// Tells how much memory a pool has on a device. Thread-safe.
+/// Returns how much memory a pool holds on a device.
 ///
-/// @param pool The pool; {0, 0} for the default one.
-/// @param device The device's number; -1 for the current one.
-/// @param allocated Out: bytes in the program's hands.
-/// @param reserved Out: physical bytes that are held.
+/// @param pool The pool; {0, 0} for the default pool.
+/// @param device The device number; -1 for the current device.
+/// @param allocated Out: bytes of allocated blocks.
+/// @param reserved Out: bytes of physical memory.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_mem_pool_memory(
@@ -156,7 +157,7 @@ pub unsafe extern "C" fn plinth_mem_pool_memory(
     reserved: *mut usize,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or places for both.
+        // SAFETY: the caller passes NULL or valid pointers.
         let (allocated, reserved) =
             unsafe { (Output::new(allocated, "allocated")?, Output::new(reserved, "reserved")?) };
         let (live, held) = memory::pool_memory(pool.into(), device)?;
@@ -166,25 +167,25 @@ pub unsafe extern "C" fn plinth_mem_pool_memory(
     })
 }
 
-/// Lets the requests of streams that capture go to a pool, on one device and from every thread: what a graph's capture
-/// begins with. The pool comes into being if its name is new, and gains a user. Where several captures begin, each
-/// capture takes the pool that was begun last and that no other capture has taken. Thread-safe.
+/// Routes the requests of capturing streams to a pool, on one device and from all threads; called before a graph's
+/// capture begins. Creates the pool if its id is new, and adds a reference. If several captures begin, each capture
+/// takes the pool that was begun last among those that no other capture has taken.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param pool The pool, not the default one.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for the default pool and for one that requests go to already;
-///         PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+/// @param device The device number; -1 for the current device.
+/// @param pool The pool; not the default pool.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for the default pool, and for a pool that requests are routed to
+///         already; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_begin_allocate_to_pool(device: i32, pool: plinth_pool_id_t) -> plinth_status_t {
     guard(|| memory::begin_allocate_to_pool(device, Who::Capture, pool.into()))
 }
 
-/// Lets the requests of the calling thread go to a pool, on one device and for every stream: the beginning of what
-/// torch.cuda.use_mem_pool does. Pools may be nested; what began last counts. Thread-safe.
+/// Routes the requests of the calling thread to a pool, on one device and for all streams: the begin of
+/// torch.cuda.use_mem_pool. Calls may be nested; the last one applies.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param pool The pool, not the default one; it gains a user.
-/// @return As plinth_begin_allocate_to_pool.
+/// @param device The device number; -1 for the current device.
+/// @param pool The pool; not the default pool. The call adds a reference.
+/// @return The statuses of plinth_begin_allocate_to_pool.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_begin_allocate_current_thread_to_pool(
     device: i32,
@@ -193,12 +194,12 @@ pub unsafe extern "C" fn plinth_begin_allocate_current_thread_to_pool(
     guard(|| memory::begin_allocate_current_thread_to_pool(device, pool.into()))
 }
 
-/// Lets the requests for one stream go to a pool, from every thread. Thread-safe.
+/// Routes the requests for one stream to a pool, from all threads.
 ///
-/// @param device The device's number; -1 for the current one.
+/// @param device The device number; -1 for the current device.
 /// @param stream The stream, of that device; NULL for its default stream.
-/// @param pool The pool, not the default one; it gains a user.
-/// @return As plinth_begin_allocate_to_pool; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DEVICE_MISMATCH.
+/// @param pool The pool; not the default pool. The call adds a reference.
+/// @return The statuses of plinth_begin_allocate_to_pool; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DEVICE_MISMATCH.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_begin_allocate_current_stream_to_pool(
     device: i32,
@@ -211,24 +212,26 @@ pub unsafe extern "C" fn plinth_begin_allocate_current_stream_to_pool(
     })
 }
 
-/// Ends what one of the three calls above began. The pool keeps its user: plinth_release_pool takes it away. Thread-safe.
+/// Ends the routing of requests that one of the three begin-allocate calls started. The reference remains:
+/// plinth_release_pool drops it.
 ///
-/// @param device The device's number; -1 for the current one.
+/// @param device The device number; -1 for the current device.
 /// @param pool The pool.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE where no requests go to the pool; PLINTH_ERROR_INVALID_DEVICE; the errors
-///         of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE if no requests are routed to the pool; PLINTH_ERROR_INVALID_DEVICE;
+///         the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_end_allocate_to_pool(device: i32, pool: plinth_pool_id_t) -> plinth_status_t {
     guard(|| memory::end_allocate_to_pool(device, pool.into()))
 }
 
-/// Takes a user of a pool away on one device. With the last one the pool's free memory goes back to the driver; what is
-/// allocated in it stays valid until it is freed. Thread-safe.
+/// Drops a reference to a pool on one device. When no references remain, the pool's free memory is released to the
+/// driver; blocks that are allocated in it stay valid until they are freed.
 ///
-/// @param device The device's number; -1 for the current one.
+/// @param device The device number; -1 for the current device.
 /// @param pool The pool.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE for a pool that there is not; PLINTH_ERROR_INVALID_VALUE for one without
-///         users there; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE for a pool that does not exist; PLINTH_ERROR_INVALID_VALUE for a pool
+///         without references on the device; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_DRIVER; the errors of
+///         initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_release_pool(device: i32, pool: plinth_pool_id_t) -> plinth_status_t {
     guard(|| memory::release_pool(device, pool.into()))

@@ -11,51 +11,51 @@ use std::{
     mem, ptr,
 };
 
-/// What a device is. The names are torch's; sizes are in bytes.
+/// The properties of a device. The names are torch's; sizes are in bytes.
 ///
-/// The struct grows at its end in newer versions, and programs compiled against older ones go on working: set
-/// struct_size to sizeof(plinth_device_properties_t) before the call, as PLINTH_DEVICE_PROPERTIES_INIT does.
+/// The struct grows at its end in newer versions, and programs that were compiled against older versions keep working:
+/// set struct_size to sizeof(plinth_device_properties_t) before the call, as PLINTH_DEVICE_PROPERTIES_INIT does.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct plinth_device_properties_t {
-    /// In: the size that the caller knows. Out: how much of it was filled.
+    /// In: the size of the struct in the caller. Out: the number of bytes that were filled.
     pub struct_size: usize,
     /// The name, NUL-terminated.
     pub name: [c_char; 256],
-    /// The identity; all zero where the driver cannot tell it (before CUDA 11.4).
+    /// The UUID; all zero if the driver cannot report it (before CUDA 11.4).
     pub uuid: [u8; 16],
-    /// The place on the PCI bus, "0000:3b:00.0", NUL-terminated.
+    /// The PCI address, such as "0000:3b:00.0", NUL-terminated.
     pub pci_bus_id_text: [c_char; 32],
-    /// The memory.
+    /// The size of the device's memory.
     pub total_memory: u64,
-    /// The second-level cache.
+    /// The size of the L2 cache.
     pub l2_cache_size: u64,
-    /// Shared memory that a block can have.
+    /// Maximum shared memory per block.
     pub shared_memory_per_block: u64,
-    /// Shared memory that a block can have if its kernel asks for it.
+    /// Maximum shared memory per block if the kernel opts in.
     pub shared_memory_per_block_optin: u64,
-    /// Shared memory of a multiprocessor.
+    /// Shared memory per multiprocessor.
     pub shared_memory_per_multiprocessor: u64,
-    /// The first part of the compute capability.
+    /// The major number of the compute capability.
     pub major: i32,
-    /// The second part of the compute capability.
+    /// The minor number of the compute capability.
     pub minor: i32,
-    /// Multiprocessors.
+    /// The number of multiprocessors.
     pub multi_processor_count: i32,
-    /// Threads that a multiprocessor can hold.
+    /// Maximum resident threads per multiprocessor.
     pub max_threads_per_multi_processor: i32,
-    /// Threads that a block can have.
+    /// Maximum threads per block.
     pub max_threads_per_block: i32,
-    /// Threads of a warp.
+    /// Threads per warp.
     pub warp_size: i32,
-    /// 32-bit registers of a multiprocessor.
+    /// 32-bit registers per multiprocessor.
     pub regs_per_multiprocessor: i32,
-    /// The highest clock of the multiprocessors, in kHz.
+    /// Peak clock rate of the multiprocessors, in kHz.
     pub clock_rate: i32,
-    /// The highest clock of the memory, in kHz.
+    /// Peak clock rate of the memory, in kHz.
     pub memory_clock_rate: i32,
-    /// The width of the bus to the memory, in bits.
+    /// Width of the memory bus, in bits.
     pub memory_bus_width: i32,
     /// The PCI domain.
     pub pci_domain_id: i32,
@@ -67,7 +67,7 @@ pub struct plinth_device_properties_t {
     pub is_integrated: i32,
     /// 1 if the board holds several GPUs, else 0.
     pub is_multi_gpu_board: i32,
-    /// 1 if addresses and physical memory can be managed apart, else 0.
+    /// 1 if the device supports virtual memory management (separate address reservation and physical memory), else 0.
     pub has_virtual_memory: i32,
 }
 
@@ -111,11 +111,11 @@ impl From<&Properties> for plinth_device_properties_t {
     }
 }
 
-/// Writes as much of `value` as the caller has room for, and how much that was.
+/// Writes as much of `value` as the caller has room for, and the number of bytes that were written.
 ///
 /// # Safety
-/// `destination` is aligned for T and begins with a `usize`, the bytes that may be written there; T is `repr(C)`,
-/// begins with a `usize` of the same meaning, and may be copied byte by byte.
+/// `destination` is aligned for T and begins with a `usize` that holds the number of bytes that may be written there. T
+/// is `repr(C)`, begins with a `usize` of the same meaning, and may be copied byte by byte.
 pub(super) unsafe fn write_growable<T: Copy>(
     destination: *mut T,
     mut value: T,
@@ -133,8 +133,8 @@ pub(super) unsafe fn write_growable<T: Copy>(
         ));
     }
     let filled = room.min(mem::size_of::<T>());
-    // SAFETY: T begins with a usize, and `filled` bytes lie within both structs, which do not overlap because `value`
-    // is ours.
+    // SAFETY: T begins with a usize. Both structs have at least `filled` bytes, and they do not overlap because this
+    // function owns `value`.
     unsafe {
         (&raw mut value).cast::<usize>().write(filled);
         ptr::copy_nonoverlapping((&raw const value).cast::<c_void>().cast::<u8>(), destination.cast::<u8>(), filled);
@@ -142,12 +142,12 @@ pub(super) unsafe fn write_growable<T: Copy>(
     Ok(())
 }
 
-/// Tells what a device is. Thread-safe.
+/// Returns the properties of a device.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param properties In: struct_size. Out: the properties, as far as struct_size reaches, and in struct_size how far
-///        they were filled.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a struct_size that was not set;
+/// @param device The device number; -1 for the current device.
+/// @param properties In: struct_size. Out: the properties, as far as struct_size reaches; struct_size is set to the
+///        number of bytes that were filled.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if struct_size was not set;
 ///         PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_get_device_properties(
@@ -160,7 +160,8 @@ pub unsafe extern "C" fn plinth_get_device_properties(
         }
         let runtime = runtime::ready()?;
         let found = runtime.device(device)?.properties(&runtime.driver)?;
-        // SAFETY: the caller passes a struct whose first field says its size; ours is plain data that begins likewise.
+        // SAFETY: the caller passes a struct whose first field is its size; this one is plain data that begins in the
+        // same way.
         unsafe { write_growable(properties, found.into(), "properties") }
     })
 }

@@ -16,7 +16,7 @@ use crate::{
     runtime::tensor::ElementType,
 };
 
-/// Fills the tensor at a pointer as a plan for its type says.
+/// Fills the tensor at a pointer with the distribution that `plan` returns for its element type.
 ///
 /// # Safety
 /// As [`tensor`].
@@ -26,36 +26,38 @@ unsafe fn fill_with(
     stream: plinth_stream_t,
     plan: impl FnOnce(ElementType) -> Result<Plan>,
 ) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller makes this promise.
     let tensor = unsafe { tensor(pointer, "tensor") }?;
     fill::fill(&tensor, &plan(tensor.element)?, generator as u64, stream as usize)
 }
 
-/// Fills a tensor with uniform numbers in [low, high): low + u * (high - low) for a u in (0, 1], where what comes out as `high`
-/// becomes `low`. For 16-bit elements it is computed in float and rounded; low, high and their difference are rounded to the
-/// element's type before.
+/// Fills a tensor with uniform random numbers in [low, high): low + u * (high - low) for u in (0, 1], where a result
+/// equal to `high` becomes `low`. For 16-bit elements the computation is in float, and the result is rounded; low, high
+/// and their difference are first rounded to the element type.
 ///
-/// The rules that hold for all functions that fill a tensor with random numbers:
-/// - Every element gets the number that PyTorch 2.11 gives it on the same model of GPU, from a generator in the same state,
-///   and the generator's offset advances alike; the host device has the geometry of its model (PLINTH_HOST_MODEL). docs/random.md
-///   has the rule, and tells how near the host device comes where a GPU has fast but rough instructions.
-/// - The tensor may have any shape, also an empty one, which takes no numbers, and any strides, by which the order of its
-///   elements is that of memory; but no two elements in one place. It is filled in the stream, asynchronously, and must stay
-///   valid until then. In a capture the fill becomes a node of the graph, and each replay takes new numbers.
-/// - Where an error is returned the generator has not advanced.
-/// - Thread-safe: threads that share a generator get numbers of their own, in the order of their calls.
+/// These rules apply to all functions that fill a tensor with random numbers:
+/// - Every element gets the number that PyTorch 2.11 generates on the same GPU model from a generator in the same
+///   state, and the generator's offset advances by the same amount. The host device uses the launch geometry of the
+///   model that it simulates (PLINTH_HOST_MODEL). docs/random.md specifies the rule, and states how close the host
+///   device is where a GPU uses fast approximate instructions.
+/// - The tensor may have any shape, including an empty one, which consumes no random numbers. It may have any strides;
+///   elements are numbered in the order of their addresses. No two elements may have the same address. The fill is
+///   asynchronous in the stream; the memory must stay valid until it is complete. In a capture the fill becomes a node
+///   of the graph, and each replay generates new numbers.
+/// - If a call fails, the generator has not advanced.
+/// - Threads that share a generator get disjoint numbers, in the order of their calls.
 ///
 /// @param tensor The tensor: float16, bfloat16, float32, float64.
-/// @param low The least number, which float types of the element's size can hold.
-/// @param high The end of the range, not below low; equal to it, every element is low.
-/// @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+/// @param low The smallest number; must be representable in the element type.
+/// @param high The end of the range, not below low. If it equals low, every element is low.
+/// @param generator The generator, of the tensor's device; NULL for the device's default generator.
 /// @param stream The stream, of the tensor's device; NULL for the current device's default stream.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a tensor of another type or of a malformed
-///         shape, for a low or high that the elements cannot hold, and NaN; for low > high; for high - low that they cannot hold;
-///         PLINTH_ERROR_INVALID_HANDLE for a generator or stream that is none; PLINTH_ERROR_DEVICE_MISMATCH for a tensor that
-///         is not on a CUDA device or not on that of generator and stream; PLINTH_ERROR_INVALID_DEVICE;
-///         PLINTH_ERROR_GENERATOR_NOT_REGISTERED in a capture of a graph that does not know the generator;
-///         PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a tensor of another type or with a
+///         malformed shape, for low, high or high - low that the element type cannot represent, for NaN, and for low >
+///         high; PLINTH_ERROR_INVALID_HANDLE for an invalid generator or stream; PLINTH_ERROR_DEVICE_MISMATCH for a
+///         tensor that is not on a CUDA device, or not on the device of generator and stream;
+///         PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_GENERATOR_NOT_REGISTERED in a capture of a graph that the
+///         generator is not registered with; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_uniform(
     tensor: *mut DLTensor,
@@ -70,14 +72,14 @@ pub unsafe extern "C" fn plinth_uniform(
     })
 }
 
-/// Fills a tensor with numbers of the normal distribution, by Box and Muller (1958).
+/// Fills a tensor with normally distributed random numbers, by the Box-Muller transform.
 ///
 /// @param tensor The tensor: float16, bfloat16, float32, float64.
 /// @param mean The mean.
 /// @param std The standard deviation, 0 or more.
-/// @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+/// @param generator The generator, of the tensor's device; NULL for the device's default generator.
 /// @param stream The stream, of the tensor's device; NULL for the current device's default stream.
-/// @return As plinth_uniform; PLINTH_ERROR_INVALID_VALUE for std < 0, and NaN.
+/// @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for std < 0, and NaN.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_normal(
     tensor: *mut DLTensor,
@@ -92,14 +94,14 @@ pub unsafe extern "C" fn plinth_normal(
     })
 }
 
-/// Fills a tensor with e to the power of numbers of the normal distribution.
+/// Fills a tensor with log-normally distributed random numbers: the exponential of normally distributed numbers.
 ///
 /// @param tensor The tensor: float16, bfloat16, float32, float64.
-/// @param mean The mean of the exponents.
-/// @param std Their standard deviation, more than 0.
-/// @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+/// @param mean The mean of the underlying normal distribution.
+/// @param std The standard deviation of the underlying normal distribution, more than 0.
+/// @param generator The generator, of the tensor's device; NULL for the device's default generator.
 /// @param stream The stream, of the tensor's device; NULL for the current device's default stream.
-/// @return As plinth_uniform; PLINTH_ERROR_INVALID_VALUE for std <= 0, and NaN.
+/// @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for std <= 0, and NaN.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_log_normal(
     tensor: *mut DLTensor,
@@ -114,14 +116,14 @@ pub unsafe extern "C" fn plinth_log_normal(
     })
 }
 
-/// Fills a tensor with numbers of the exponential distribution, of density lambda * e^(-lambda * x): -ln(u) / lambda. No
-/// element is 0 but where the type has no smaller number.
+/// Fills a tensor with exponentially distributed random numbers, with density lambda * e^(-lambda * x): -ln(u) /
+/// lambda. Elements are 0 only where the type has no smaller number.
 ///
 /// @param tensor The tensor: float16, bfloat16, float32, float64.
 /// @param lambda The rate, more than 0.
-/// @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+/// @param generator The generator, of the tensor's device; NULL for the device's default generator.
 /// @param stream The stream, of the tensor's device; NULL for the current device's default stream.
-/// @return As plinth_uniform; PLINTH_ERROR_INVALID_VALUE for lambda <= 0, and NaN.
+/// @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for lambda <= 0, and NaN.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_exponential(
     tensor: *mut DLTensor,
@@ -135,14 +137,14 @@ pub unsafe extern "C" fn plinth_exponential(
     })
 }
 
-/// Fills a tensor with numbers of the Cauchy distribution: median + sigma * tan(pi * (u - 1/2)).
+/// Fills a tensor with Cauchy-distributed random numbers: median + sigma * tan(pi * (u - 1/2)).
 ///
 /// @param tensor The tensor: float16, bfloat16, float32, float64.
 /// @param median The median.
-/// @param sigma Half the distance of the quartiles, more than 0.
-/// @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+/// @param sigma The scale: half the interquartile range, more than 0.
+/// @param generator The generator, of the tensor's device; NULL for the device's default generator.
 /// @param stream The stream, of the tensor's device; NULL for the current device's default stream.
-/// @return As plinth_uniform; PLINTH_ERROR_INVALID_VALUE for sigma <= 0, and NaN.
+/// @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for sigma <= 0, and NaN.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_cauchy(
     tensor: *mut DLTensor,
@@ -157,14 +159,15 @@ pub unsafe extern "C" fn plinth_cauchy(
     })
 }
 
-/// Fills a tensor with numbers of the geometric distribution, how many trials the first success takes: ceil(ln(u) / ln(1 - p)).
-/// Where the last number is 0, u was 1. A number too large for an integer element is cut off as the GPU's conversion does.
+/// Fills a tensor with geometrically distributed random numbers, the number of trials until the first success:
+/// ceil(ln(u) / ln(1 - p)). The result is 0 if u is 1. A number that is too large for an integer element is truncated
+/// as the GPU's conversion does.
 ///
 /// @param tensor The tensor: float16, bfloat16, float32, float64, uint8, int8, int16, int32, int64.
-/// @param p The probability of a success, between 0 and 1.
-/// @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+/// @param p The probability of success, between 0 and 1, both excluded.
+/// @param generator The generator, of the tensor's device; NULL for the device's default generator.
 /// @param stream The stream, of the tensor's device; NULL for the current device's default stream.
-/// @return As plinth_uniform; PLINTH_ERROR_INVALID_VALUE for p <= 0, p >= 1, and NaN.
+/// @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for p <= 0, p >= 1, and NaN.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_geometric(
     tensor: *mut DLTensor,
@@ -178,13 +181,14 @@ pub unsafe extern "C" fn plinth_geometric(
     })
 }
 
-/// Fills a tensor with ones and zeros: one where u < p.
+/// Fills a tensor with ones and zeros, of a Bernoulli distribution: one where u < p.
 ///
 /// @param tensor The tensor: bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64.
-/// @param p The probability of a one, from 0 to 1. With 1, one of 2^25 elements is 0 all the same, as in PyTorch: u may be 1.
-/// @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+/// @param p The probability of a one, from 0 to 1. Even with 1, one of 2^25 elements is 0 on average, as in PyTorch,
+///        because u may be 1.
+/// @param generator The generator, of the tensor's device; NULL for the device's default generator.
 /// @param stream The stream, of the tensor's device; NULL for the current device's default stream.
-/// @return As plinth_uniform; PLINTH_ERROR_INVALID_VALUE for p outside of [0, 1], and NaN.
+/// @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for p outside of [0, 1], and NaN.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_bernoulli(
     tensor: *mut DLTensor,
@@ -198,19 +202,19 @@ pub unsafe extern "C" fn plinth_bernoulli(
     })
 }
 
-/// Fills a tensor with ones and zeros, with a probability for each element: one where u <= p. PyTorch's bernoulli_ with a
-/// tensor, which takes 12 numbers of the generator, however large the tensor is. A probability outside of [0, 1] or NaN is no
-/// error, for it is seen only on the device: below 0 and NaN never give a one, above 1 always does.
+/// Fills a tensor with ones and zeros, with a probability for each element: one where u <= p. As PyTorch's bernoulli_
+/// with a tensor, it advances the generator by 12 numbers, however large the tensor is. A probability outside [0, 1] or
+/// NaN is not an error, because it is read only on the device: below 0 and NaN give 0, above 1 gives 1.
 ///
-/// @param tensor The tensor: bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64. With more than 2^30
-///        elements, they and their probabilities lie side by side.
-/// @param p The probabilities: float16, bfloat16, float32 or float64, of the tensor's shape, or of one that is stretched to it
-///        by repeating dimensions of one element or missing in front. Read in the stream.
-/// @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+/// @param tensor The tensor: bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64. With more
+///        than 2^30 elements, the tensor and the probabilities must be contiguous.
+/// @param p The probabilities: float16, bfloat16, float32 or float64, of the tensor's shape, or of a shape that can be
+///        broadcast to it. Read in the stream.
+/// @param generator The generator, of the tensor's device; NULL for the device's default generator.
 /// @param stream The stream, of the tensor's device; NULL for the current device's default stream.
-/// @return As plinth_uniform; PLINTH_ERROR_INVALID_VALUE for probabilities of another type or shape;
-///         PLINTH_ERROR_DEVICE_MISMATCH for probabilities on another device; PLINTH_ERROR_NOT_SUPPORTED for more than 2^30
-///         elements that do not lie side by side.
+/// @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for probabilities of another type or shape;
+///         PLINTH_ERROR_DEVICE_MISMATCH for probabilities on another device; PLINTH_ERROR_NOT_SUPPORTED for more than
+///         2^30 elements that are not contiguous.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_bernoulli_tensor(
     tensor: *mut DLTensor,
@@ -225,13 +229,14 @@ pub unsafe extern "C" fn plinth_bernoulli_tensor(
     })
 }
 
-/// Fills a tensor with whole numbers, all alike: of an integer type, those from 0 to its largest; of a float type, those from
-/// 0 to 2^d, where d is the digits of its fraction (11 for float16, 8 for bfloat16, 24, 53).
+/// Fills a tensor with uniformly distributed integers: for an integer type from 0 to its largest number; for a
+/// floating-point type from 0 to 2^d, where d is the number of its significand bits (11 for float16, 8 for bfloat16, 24
+/// for float32, 53 for float64).
 ///
 /// @param tensor The tensor: bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64.
-/// @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+/// @param generator The generator, of the tensor's device; NULL for the device's default generator.
 /// @param stream The stream, of the tensor's device; NULL for the current device's default stream.
-/// @return As plinth_uniform.
+/// @return The statuses of plinth_uniform.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_random(
     tensor: *mut DLTensor,
@@ -244,16 +249,17 @@ pub unsafe extern "C" fn plinth_random(
     })
 }
 
-/// Fills a tensor with whole numbers of [low, high): x mod (high - low) + low, where x has 32 bits, and 64 from 2^28 numbers
-/// on. Float elements get the nearest number; low and high move inwards to what such a type can hold.
+/// Fills a tensor with uniformly distributed integers in [low, high): x mod (high - low) + low, where x has 32 bits, or
+/// 64 bits if high - low is 2^28 or more. Floating-point elements get the nearest representable number; low and high
+/// are first moved inwards to numbers that the type can represent.
 ///
 /// @param tensor The tensor: any type.
-/// @param low The least number.
+/// @param low The smallest number.
 /// @param high The end of the range, above low.
-/// @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+/// @param generator The generator, of the tensor's device; NULL for the device's default generator.
 /// @param stream The stream, of the tensor's device; NULL for the current device's default stream.
-/// @return As plinth_uniform; PLINTH_ERROR_INVALID_VALUE for low >= high, and for low or high - 1 that the elements cannot
-///         hold.
+/// @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for low >= high, and for low or high - 1 that the
+///         element type cannot represent.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_random_range(
     tensor: *mut DLTensor,
@@ -268,14 +274,15 @@ pub unsafe extern "C" fn plinth_random_range(
     })
 }
 
-/// Fills a tensor with whole numbers from low to the largest that plinth_random gives: torch's random_(low, None). With
-/// INT64_MIN, all 64 bits are random (int64, float64, float32 and bfloat16 only).
+/// Fills a tensor with uniformly distributed integers from low to the largest number of plinth_random: torch's
+/// random_(low, None). With INT64_MIN, all 64 bits are random (int64, float64, float32 and bfloat16 only).
 ///
-/// @param tensor The tensor: bool, uint8, int8, int16, int32, int64, uint16, uint32, float16, bfloat16, float32, float64.
-/// @param low The least number.
-/// @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+/// @param tensor The tensor: bool, uint8, int8, int16, int32, int64, uint16, uint32, float16, bfloat16, float32,
+///        float64.
+/// @param low The smallest number.
+/// @param generator The generator, of the tensor's device; NULL for the device's default generator.
 /// @param stream The stream, of the tensor's device; NULL for the current device's default stream.
-/// @return As plinth_uniform; PLINTH_ERROR_INVALID_VALUE for a low that the elements cannot hold.
+/// @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for a low that the element type cannot represent.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_random_from(
     tensor: *mut DLTensor,
@@ -289,15 +296,16 @@ pub unsafe extern "C" fn plinth_random_from(
     })
 }
 
-/// Writes the numbers from 0 to n - 1 to a tensor of n elements, in a random order. From 2497 elements on it takes memory
-/// of the caching allocator, 8 bytes for each and a little more, which is free again for what comes later in the stream.
+/// Writes a random permutation of 0 to n - 1 to a tensor of n elements. From 2497 elements on it allocates about 8
+/// bytes per element from the caching allocator; later work in the stream can reuse that memory.
 ///
-/// @param tensor The tensor: one dimension; uint8, int8, int16, int32, int64, float16, float32 or float64, which has
-///        to tell n numbers apart; at most 2^30 elements.
-/// @param generator The generator that the numbers are taken from, of the tensor's device; NULL for that device's default one.
+/// @param tensor The tensor: one dimension; uint8, int8, int16, int32, int64, float16, float32 or float64, which must
+///        be able to represent n different numbers; at most 2^30 elements.
+/// @param generator The generator, of the tensor's device; NULL for the device's default generator.
 /// @param stream The stream, of the tensor's device; NULL for the current device's default stream.
-/// @return As plinth_uniform; PLINTH_ERROR_INVALID_VALUE for a tensor of another rank, or of more elements than its type can
-///         number; PLINTH_ERROR_NOT_SUPPORTED for more than 2^30; PLINTH_ERROR_OUT_OF_MEMORY.
+/// @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for a tensor of another rank, or with more
+///         elements than its type can number; PLINTH_ERROR_NOT_SUPPORTED for more than 2^30 elements;
+///         PLINTH_ERROR_OUT_OF_MEMORY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_randperm(
     tensor: *mut DLTensor,

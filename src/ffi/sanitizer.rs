@@ -21,48 +21,49 @@ use std::{
     sync::Arc,
 };
 
-/// The sanitizer is off. The mode at the start.
+/// The sanitizer is off. The initial mode.
 pub const PLINTH_SANITIZER_OFF: i32 = 0;
-/// What is found is kept, for plinth_sanitizer_each, _text and _json.
+/// Findings are stored, for plinth_sanitizer_each, _text and _json.
 pub const PLINTH_SANITIZER_COLLECT: i32 = 1;
-/// The same, and the callback is told of each report that is new.
+/// Findings are stored, and the callback is called for each new report.
 pub const PLINTH_SANITIZER_WARN: i32 = 2;
-/// The same, and each call at which something is found fails with PLINTH_ERROR_RACE, without having done anything.
+/// As PLINTH_SANITIZER_WARN, and each call in which something is found fails with PLINTH_ERROR_RACE, before it has any
+/// effect.
 pub const PLINTH_SANITIZER_ERROR: i32 = 3;
 
 /// An operation reads bytes.
 pub const PLINTH_SANITIZER_READ: u32 = 1;
-/// An operation writes bytes. Both together are one that does both.
+/// An operation writes bytes. Combine both constants for an operation that reads and writes.
 pub const PLINTH_SANITIZER_WRITE: u32 = 2;
 
-/// Nothing orders two accesses to the same bytes, of which one writes at least.
+/// Two accesses to the same bytes, at least one of them a write, are unordered.
 pub const PLINTH_SANITIZER_RACE: i32 = 0;
-/// The same, and between the two an allocator took the memory back and gave it out again.
+/// A race where an allocator freed and reused the memory between the two accesses.
 pub const PLINTH_SANITIZER_REUSE: i32 = 1;
-/// Memory is used that was freed.
+/// Freed memory is used.
 pub const PLINTH_SANITIZER_USE_AFTER_FREE: i32 = 2;
 
-/// The stream of the access, or the CPU, did not wait for that of the earlier one.
+/// The stream of the access, or the CPU, did not wait for the stream of the earlier access.
 pub const PLINTH_SANITIZER_MISSING_WAIT: i32 = 0;
-/// It did, but before the earlier access was there.
+/// It did wait, but before the earlier access was enqueued.
 pub const PLINTH_SANITIZER_MISSING_LATER_WAIT: i32 = 1;
-/// The stream of the earlier access was not recorded for the block (plinth_record_stream) before that was freed.
+/// The stream of the earlier access was not recorded for the block (plinth_record_stream) before the block was freed.
 pub const PLINTH_SANITIZER_MISSING_RECORD_STREAM: i32 = 2;
 /// The block was freed before the access.
 pub const PLINTH_SANITIZER_MISSING_LATER_FREE: i32 = 3;
 
-/// Bytes that an operation works on.
+/// A range of bytes that an operation accesses.
 #[allow(non_camel_case_types)]
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct plinth_sanitizer_access_t {
-    /// The first. NULL with 0 bytes is none.
+    /// The first byte. NULL with 0 bytes is no access.
     pub pointer: *const c_void,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: usize,
     /// PLINTH_SANITIZER_READ, _WRITE, or both.
     pub kind: u32,
-    /// 0.
+    /// Reserved: 0.
     pub reserved: u32,
 }
 
@@ -71,15 +72,16 @@ pub struct plinth_sanitizer_access_t {
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct plinth_sanitizer_side_t {
-    /// The library's call, or the name that the program gave its operation; NULL where there is no such access.
+    /// The name of the library's function, or the name that the program gave its operation; NULL if there is no such
+    /// access.
     pub name: *const c_char,
     /// The first byte of the access.
     pub address: u64,
-    /// How many there are.
+    /// Number of bytes.
     pub bytes: u64,
-    /// The number of the operation, in the order in which the calls were made.
+    /// The sequence number of the operation, in the order of the calls.
     pub operation: u64,
-    /// The stream; NULL is a default stream, or the CPU.
+    /// The stream; NULL for a default stream, and for the CPU.
     pub stream: plinth_stream_t,
     /// The stream's device; -1 for the CPU.
     pub device: i32,
@@ -87,35 +89,35 @@ pub struct plinth_sanitizer_side_t {
     pub kind: u32,
 }
 
-/// Something that the sanitizer found. What it points at is valid during the call that shows it.
+/// A finding of the sanitizer. The strings it points to are valid during the callback.
 #[allow(non_camel_case_types)]
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct plinth_sanitizer_report_t {
     /// The size of the struct, which grows at its end in newer versions.
     pub struct_size: usize,
-    /// What is wrong: PLINTH_SANITIZER_RACE, _REUSE or _USE_AFTER_FREE.
+    /// The kind: PLINTH_SANITIZER_RACE, _REUSE or _USE_AFTER_FREE.
     pub kind: i32,
-    /// What would have ordered the two: one of PLINTH_SANITIZER_MISSING_....
+    /// What would have ordered the two accesses: one of PLINTH_SANITIZER_MISSING_....
     pub missing: i32,
-    /// The first byte that is concerned.
+    /// The first conflicting byte.
     pub address: u64,
-    /// How many there are.
+    /// Number of conflicting bytes.
     pub bytes: u64,
-    /// How often it was found so far.
+    /// How often this was found so far.
     pub times: u64,
-    /// The access at which it was found.
+    /// The access that caused the report.
     pub access: plinth_sanitizer_side_t,
-    /// The earlier one; without a name if freed memory was used.
+    /// The earlier access; its name is NULL if freed memory was used.
     pub previous: plinth_sanitizer_side_t,
-    /// All that is known, in words, on several lines: both accesses with the calls' stacks, what would have ordered them, the
-    /// block and who asked for it.
+    /// A full description in several lines: both accesses with stack traces, what would have ordered them, the block,
+    /// and where it was allocated.
     pub text: *const c_char,
-    /// The same as a JSON object; see plinth_sanitizer_json.
+    /// The report as a JSON object; see plinth_sanitizer_json.
     pub json: *const c_char,
 }
 
-/// Is shown a report, and the context.
+/// Receives a report, and the context.
 #[allow(non_camel_case_types)]
 pub type plinth_sanitizer_callback_t =
     Option<unsafe extern "C" fn(report: *const plinth_sanitizer_report_t, context: *mut c_void)>;
@@ -124,7 +126,7 @@ fn invalid(message: String) -> Error {
     Error::new(Status::INVALID_VALUE, message)
 }
 
-/// A text for C. None of the library's has a NUL inside, but names may have anything.
+/// Converts a string for C. The library's own strings contain no NUL, but names may contain anything.
 fn text(text: &str) -> CString {
     CString::new(text.replace('\0', "\u{FFFD}")).unwrap_or_default()
 }
@@ -151,15 +153,15 @@ fn operand(pointer: *const c_void, bytes: usize, kind: u32, what: &str) -> Resul
         return Err(null(&format!("{what}pointer")));
     }
     if address.checked_add(bytes as u64).is_none() {
-        return Err(invalid(format!("{what}{bytes} bytes from {address:#x} on run past the end of all addresses")));
+        return Err(invalid(format!("{what}{bytes} bytes from {address:#x} run past the end of the address space")));
     }
     Ok(Operand::new(address, bytes as u64, kind))
 }
 
-/// The operands that C lists.
+/// Validates the operands that C passed.
 ///
 /// # Safety
-/// `accesses` is NULL, or there are `count` of them.
+/// `accesses` is NULL, or points to `count` elements.
 unsafe fn operands(accesses: *const plinth_sanitizer_access_t, count: usize) -> Result<Vec<Operand>> {
     if count == 0 {
         return Ok(Vec::new());
@@ -168,9 +170,9 @@ unsafe fn operands(accesses: *const plinth_sanitizer_access_t, count: usize) -> 
         return Err(null("accesses"));
     }
     if count > isize::MAX as usize / size_of::<plinth_sanitizer_access_t>() {
-        return Err(invalid(format!("access_count is {count}, more than there is memory for")));
+        return Err(invalid(format!("access_count is {count}, more than fits in memory")));
     }
-    // SAFETY: it is not NULL, so the caller promises that there are as many.
+    // SAFETY: it is not NULL, so the caller promises `count` elements.
     let accesses = unsafe { slice::from_raw_parts(accesses, count) };
     let checked = accesses
         .iter()
@@ -202,7 +204,7 @@ const NO_SIDE: plinth_sanitizer_side_t = plinth_sanitizer_side_t {
     kind: 0,
 };
 
-/// Shows a report to a function of C's.
+/// Passes a report to a C function.
 fn show(report: &Report, body: impl FnOnce(&plinth_sanitizer_report_t)) {
     let (name, words, json) = (text(&report.access.name), text(&report.text()), text(&sanitizer::json::one(report)));
     let earlier = report.previous.as_ref().map(|previous| (text(&previous.name), previous));
@@ -229,16 +231,17 @@ fn show(report: &Report, body: impl FnOnce(&plinth_sanitizer_report_t)) {
     });
 }
 
-/// Switches the stream sanitizer on, as torch.cuda._sanitizer.enable_cuda_sanitizer does, or changes its mode. From then on
-/// it looks at all that the library does, for accesses to the same bytes from different streams, or from a stream and the
-/// CPU, that nothing orders and of which one writes at least; and for uses of freed memory. It is about order and not about
-/// time: what it finds is wrong also in a run in which nothing happened to go wrong. docs/sanitizer.md tells what it knows.
+/// Enables the stream sanitizer, as torch.cuda._sanitizer.enable_cuda_sanitizer does, or changes its mode. While
+/// enabled, it checks all calls of the library for two accesses to the same bytes that are unordered and of which at
+/// least one is a write (from different streams, or from a stream and the CPU), and for uses of freed memory. It checks
+/// order, not timing: what it finds is a defect even if nothing went wrong in this run. docs/sanitizer.md describes
+/// what it covers.
 ///
-/// Of what happened before it knows only which blocks there are. An access costs about a microsecond more while it is on, and
-/// memory of the CPU is taken for what is under way; off, it costs nothing. The library prints nothing; see
-/// PLINTH_SANITIZER_LOG in docs/sanitizer.md for who wants that. Thread-safe.
+/// Of the time before it was enabled, it knows only which blocks are allocated. While it is enabled, an access costs
+/// about one microsecond more, and host memory is used for the work in progress; while it is off, it costs nothing. The
+/// library prints nothing; to have reports printed, see PLINTH_SANITIZER_LOG in docs/sanitizer.md.
 ///
-/// @param mode PLINTH_SANITIZER_COLLECT, _WARN or _ERROR; _OFF as plinth_sanitizer_disable.
+/// @param mode PLINTH_SANITIZER_COLLECT, _WARN or _ERROR. _OFF is the same as plinth_sanitizer_disable.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for another number; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_sanitizer_enable(mode: i32) -> plinth_status_t {
@@ -253,7 +256,7 @@ pub unsafe extern "C" fn plinth_sanitizer_enable(mode: i32) -> plinth_status_t {
     })
 }
 
-/// Switches the stream sanitizer off. What it knows is forgotten; the reports stay until plinth_sanitizer_clear. Thread-safe.
+/// Disables the stream sanitizer. Its state is discarded; reports are kept until plinth_sanitizer_clear.
 ///
 /// @return PLINTH_OK; the errors of initialization.
 #[unsafe(no_mangle)]
@@ -261,28 +264,28 @@ pub unsafe extern "C" fn plinth_sanitizer_disable() -> plinth_status_t {
     guard(|| sanitizer::set_mode(Mode::Off))
 }
 
-/// Tells the mode of the stream sanitizer. Needs no device. Thread-safe.
+/// Returns the mode of the stream sanitizer. Needs no device.
 ///
 /// @param mode Out: PLINTH_SANITIZER_OFF, _COLLECT, _WARN or _ERROR.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_sanitizer_mode(mode: *mut i32) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the mode.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let mode = unsafe { Output::new(mode, "mode") }?;
         mode.set(sanitizer::mode() as i32);
         Ok(())
     })
 }
 
-/// Sets who is told of reports that are new, in the modes PLINTH_SANITIZER_WARN and _ERROR. What two calls of the same places
-/// in the program have between them is one report, however often it is found. Needs no device. Thread-safe.
+/// Sets the callback for new reports, in the modes PLINTH_SANITIZER_WARN and _ERROR. All findings between the same two
+/// places in the program are one report, however often they occur. Needs no device.
 ///
-/// Other threads may still be in the callback that was set before when this returns, or about to call it, so that one's context
-/// has to stay.
+/// When this returns, other threads may still be in the previous callback, or about to call it, so its context must
+/// stay valid.
 ///
-/// @param callback Called by the thread whose call finds something, before that call returns. It may call the library, and what
-///        is wrong with these calls is only kept. NULL for nobody. It must not unwind or throw.
+/// @param callback Called by the thread whose call finds something, before that call returns. It may call the library;
+///        findings in those calls are only stored. NULL for none. It must not unwind or throw.
 /// @param context Passed to the callback, which may be called by several threads at once.
 /// @return PLINTH_OK.
 #[unsafe(no_mangle)]
@@ -295,8 +298,8 @@ pub unsafe extern "C" fn plinth_sanitizer_set_callback(
         sanitizer::set_callback(callback.map(|callback| -> sanitizer::Callback {
             Arc::new(move |report| {
                 show(report, |shown| {
-                    // SAFETY: the caller of plinth_sanitizer_set_callback promises that the callback may be called with its
-                    // context from any thread until another is set; the struct outlives the call.
+                    // SAFETY: the caller of plinth_sanitizer_set_callback promises that the callback may be called with
+                    // its context from any thread until another one is set; the struct outlives the call.
                     unsafe { callback(shown, context as *mut c_void) }
                 });
             })
@@ -305,16 +308,16 @@ pub unsafe extern "C" fn plinth_sanitizer_set_callback(
     })
 }
 
-/// Tells the sanitizer of work of the program's own on some bytes: a kernel that it is about to launch into a stream, a call of
-/// another library. In a capture it becomes a part of the graph, and is looked at in each replay. Does nothing while the
-/// sanitizer is off. Thread-safe.
+/// Declares an access of the program's own work to a range of bytes: for example of a kernel that it is about to launch
+/// into a stream, or of another library. In a capture it becomes a part of the graph, and is checked at each replay.
+/// Does nothing while the sanitizer is off.
 ///
 /// @param pointer The first byte.
-/// @param bytes How many.
+/// @param bytes Number of bytes.
 /// @param kind PLINTH_SANITIZER_READ, PLINTH_SANITIZER_WRITE, or both.
 /// @param stream The stream; NULL for the current device's default stream.
-/// @return PLINTH_OK; PLINTH_ERROR_RACE in the mode PLINTH_SANITIZER_ERROR, if the work must not be done;
-///         PLINTH_ERROR_INVALID_VALUE for another kind; PLINTH_ERROR_NULL_POINTER for a NULL pointer;
+/// @return PLINTH_OK; PLINTH_ERROR_RACE in the mode PLINTH_SANITIZER_ERROR, in which case the work must not be
+///         enqueued; PLINTH_ERROR_INVALID_VALUE for another kind; PLINTH_ERROR_NULL_POINTER for a NULL pointer;
 ///         PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_sanitizer_access(
@@ -329,13 +332,14 @@ pub unsafe extern "C" fn plinth_sanitizer_access(
     })
 }
 
-/// The same for one operation that works on several runs of bytes, under a name. Thread-safe.
+/// Declares a named operation of the program in a stream, with all ranges of bytes that it accesses. Otherwise like
+/// plinth_sanitizer_access.
 ///
-/// @param name What reports call it: a kernel's name, say.
-/// @param accesses The runs of bytes.
-/// @param access_count How many.
+/// @param name The operation's name in reports, for example a kernel's name.
+/// @param accesses The ranges of bytes.
+/// @param access_count The number of ranges.
 /// @param stream The stream; NULL for the current device's default stream.
-/// @return As plinth_sanitizer_access; PLINTH_ERROR_NULL_POINTER also for a NULL name or list.
+/// @return The statuses of plinth_sanitizer_access; PLINTH_ERROR_NULL_POINTER also for a NULL name or list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_sanitizer_operation(
     name: *const c_char,
@@ -344,21 +348,22 @@ pub unsafe extern "C" fn plinth_sanitizer_operation(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a string.
+        // SAFETY: the caller passes NULL or a NUL-terminated string.
         let name = unsafe { string(name, "name") }?;
-        // SAFETY: the caller passes NULL or as many as is said.
+        // SAFETY: the caller passes NULL or `access_count` elements.
         let operands = unsafe { operands(accesses, access_count) }?;
         operate(&name, stream, &operands)
     })
 }
 
-/// The same for work that the CPU does itself and now, on memory that streams work on, too: pinned, managed, or read through
-/// a mapping. What a host function does is told as an operation of its stream, when it is launched. Thread-safe.
+/// Declares an operation that the CPU performs now, on memory that streams access too: pinned or managed memory, or
+/// memory that is read through a mapping. Declare what a host function does with plinth_sanitizer_operation in its
+/// stream, when it is enqueued.
 ///
-/// @param name What reports call it.
-/// @param accesses The runs of bytes.
-/// @param access_count How many.
-/// @return As plinth_sanitizer_operation.
+/// @param name The operation's name in reports.
+/// @param accesses The ranges of bytes.
+/// @param access_count The number of ranges.
+/// @return The statuses of plinth_sanitizer_operation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_sanitizer_host_operation(
     name: *const c_char,
@@ -366,28 +371,28 @@ pub unsafe extern "C" fn plinth_sanitizer_host_operation(
     access_count: usize,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a string.
+        // SAFETY: the caller passes NULL or a NUL-terminated string.
         let name = unsafe { string(name, "name") }?;
-        // SAFETY: the caller passes NULL or as many as is said.
+        // SAFETY: the caller passes NULL or `access_count` elements.
         let operands = unsafe { operands(accesses, access_count) }?;
         runtime::ready()?;
         if sanitizer::is_on() { sanitizer::operation_of_cpu(&name, &operands) } else { Ok(()) }
     })
 }
 
-/// Tells the sanitizer what a node of a graph does to memory at each replay: a kernel or a host function of a graph that was
-/// built, or a conditional node with all that is in it. It takes the place of what was told of the node before, or seen of it,
-/// and counts from when the graph is instantiated next. What a capture made is known from the capture, and has this counted
-/// only once the graph got other nodes; in a copy of the graph that became a node of another graph it does not count. Does nothing while
-/// the sanitizer is off. Thread-safe.
+/// Declares what a node of a graph accesses at each replay: a kernel or a host function of an explicitly built graph,
+/// or a conditional node with its whole body. The declaration replaces earlier ones for the node, and what the
+/// sanitizer observed of it; it applies from the next instantiation on. For a captured graph the accesses are known
+/// from the capture, and a declaration applies only once the graph has got further nodes. A declaration does not apply
+/// to a copy of the graph that is a child node of another graph. Does nothing while the sanitizer is off.
 ///
-/// @param graph The graph, which kept its nodes.
-/// @param node A node of it that is neither a graph nor an event.
-/// @param name What reports call it.
-/// @param accesses The runs of bytes.
-/// @param access_count How many.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for another kind of access and another kind of node;
-///         PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING;
+/// @param graph The graph, which must have kept its nodes.
+/// @param node A node of the graph; not a child graph node or an event node.
+/// @param name The operation's name in reports.
+/// @param accesses The ranges of bytes.
+/// @param access_count The number of ranges.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for another kind of access and another kind
+///         of node; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING;
 ///         PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_sanitizer_graph_operation(
@@ -398,9 +403,9 @@ pub unsafe extern "C" fn plinth_sanitizer_graph_operation(
     access_count: usize,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a string.
+        // SAFETY: the caller passes NULL or a NUL-terminated string.
         let name = unsafe { string(name, "name") }?;
-        // SAFETY: the caller passes NULL or as many as is said.
+        // SAFETY: the caller passes NULL or `access_count` elements.
         let operands = unsafe { operands(accesses, access_count) }?;
         node::tell(super::graph::handle(graph)?, node as usize, &name, &operands)
     })
@@ -412,11 +417,12 @@ fn operate(name: &str, handle: plinth_stream_t, operands: &[Operand]) -> Result<
     if sanitizer::is_on() { sanitizer::operation(runtime, stream, name, operands) } else { Ok(()) }
 }
 
-/// Tells the sanitizer that later work of a stream waits for what another has now, by something that it does not see: an event
-/// of CUDA's own, a flag in memory. It knows what the library's own calls order. Thread-safe.
+/// Declares that later work of a stream waits for the present work of another, by a mechanism that the sanitizer does
+/// not observe, such as a CUDA event of another library or a flag in memory. The order that the library's own calls
+/// establish is known without it.
 ///
 /// @param stream The stream that waits.
-/// @param other The one that is waited for.
+/// @param other The stream that is waited for.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_sanitizer_wait_stream(
@@ -432,7 +438,8 @@ pub unsafe extern "C" fn plinth_sanitizer_wait_stream(
     })
 }
 
-/// Tells the sanitizer that the CPU knows by something that it does not see that all work of a stream is done. Thread-safe.
+/// Declares that all work of a stream is complete, and that the CPU knows it by a mechanism that the sanitizer does not
+/// observe.
 ///
 /// @param stream The stream; NULL for the current device's default stream.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
@@ -445,31 +452,31 @@ pub unsafe extern "C" fn plinth_sanitizer_stream_done(stream: plinth_stream_t) -
     })
 }
 
-/// Tells how many reports there are. Needs no device. Thread-safe.
+/// Returns the number of reports. Needs no device.
 ///
-/// @param reports Out: how many there are to read: 1000 at most.
-/// @param findings Out: how often anything was found, the same again included; may be NULL.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for NULL reports.
+/// @param reports Out: the number of stored reports, at most 1000.
+/// @param findings Out, unless NULL: the total number of findings, including repeated ones.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER if `reports` is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_sanitizer_count(reports: *mut usize, findings: *mut u64) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the count.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let reports = unsafe { Output::new(reports, "reports") }?;
         let (kept, total) = sanitizer::counts();
         reports.set(kept);
         if !findings.is_null() {
-            // SAFETY: it is not NULL, so the caller promises that a number may be written there.
+            // SAFETY: it is not NULL, so the caller passes a valid pointer.
             unsafe { findings.write(total) };
         }
         Ok(())
     })
 }
 
-/// Shows all reports, in the order in which they were found. Finds out what functions their stacks are of, which takes
-/// milliseconds the first time. Needs no device. Thread-safe.
+/// Passes all reports to a callback, in the order in which they were found. Looks up the function names of the stack
+/// traces, which takes milliseconds the first time. Needs no device.
 ///
-/// @param callback Called for each report, by this thread; it may call the library.
-/// @param context What it is called with; never looked into.
+/// @param callback Called for each report, in the calling thread; it may call the library.
+/// @param context Passed to the callback; the library does not dereference it.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_sanitizer_each(
@@ -479,22 +486,22 @@ pub unsafe extern "C" fn plinth_sanitizer_each(
     guard(|| {
         let callback = callback.ok_or_else(|| null("callback"))?;
         for report in sanitizer::reports() {
-            // SAFETY: the caller's function, with a struct that outlives the call.
+            // SAFETY: this is the caller's function, with a struct that outlives the call.
             show(&report, |shown| unsafe { callback(shown, context) });
         }
         Ok(())
     })
 }
 
-/// Gives all reports in words, in the order in which they were found; an empty text if there are none. Needs no device.
-/// Thread-safe.
+/// Returns all reports as text, in the order in which they were found; an empty string if there are none. Needs no
+/// device.
 ///
 /// @param text Out: the text. The caller owns it and frees it with plinth_string_free.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_sanitizer_text(text: *mut *mut c_char) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the pointer.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let output = unsafe { Output::new(text, "text") }?;
         let all: Vec<String> = sanitizer::reports().iter().map(Report::text).collect();
         output.set(owned_text(&all.join("\n").replace('\0', "\u{FFFD}"))?);
@@ -502,30 +509,30 @@ pub unsafe extern "C" fn plinth_sanitizer_text(text: *mut *mut c_char) -> plinth
     })
 }
 
-/// Gives all reports as JSON: a list of objects, in the order in which they were found.
+/// Returns all reports as JSON: a list of objects, in the order in which they were found.
 ///
-/// Each has "kind" ("race", "reuse", "use_after_free"), "message", "times", "address", "bytes", "access" and "previous", which
-/// is null where freed memory was used, "missing" ("wait", "later_wait", "record_stream", "later_free"), "advice",
-/// "allocation", the block that the bytes are in or null, and "former_allocation", the block that they were in before, if that
-/// is concerned. An access has "name", "kind" ("read", "write", "read_write"), "device" and "stream", null for the CPU, "graph",
-/// the driver's handle of what was launched or null, "address", "bytes", "operation" and "frames"; a block has "address",
-/// "bytes", "device", "stream", "frames" and "freed_frames", null if it is not freed. A frame has "name", "filename" and "line".
-/// Needs no device. Thread-safe.
+/// A report has "kind" ("race", "reuse", "use_after_free"), "message", "times", "address", "bytes", "access",
+/// "previous" (null if freed memory was used), "missing" ("wait", "later_wait", "record_stream", "later_free"),
+/// "advice", "allocation" (the block that contains the bytes, or null), and "former_allocation" (the block that
+/// contained them before, if it is involved). An access has "name", "kind" ("read", "write", "read_write"), "device"
+/// and "stream" (null for the CPU), "graph" (the driver's handle of the executable graph, or null), "address", "bytes",
+/// "operation" and "frames". A block has "address", "bytes", "device", "stream", "frames" and "freed_frames" (null if
+/// it is not freed). A frame has "name", "filename" and "line". Needs no device.
 ///
 /// @param json Out: the text. The caller owns it and frees it with plinth_string_free.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_sanitizer_json(json: *mut *mut c_char) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the pointer.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let output = unsafe { Output::new(json, "json") }?;
         output.set(owned_text(&sanitizer::json::json(&sanitizer::reports()))?);
         Ok(())
     })
 }
 
-/// Forgets all reports, so that the same would be new again. What the sanitizer knows of the program stays. Needs no device.
-/// Thread-safe.
+/// Discards all reports; a finding that was reported before is new again. The sanitizer's state is kept. Needs no
+/// device.
 ///
 /// @return PLINTH_OK.
 #[unsafe(no_mangle)]

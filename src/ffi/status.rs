@@ -6,8 +6,8 @@ use crate::{
 };
 use std::ffi::c_char;
 
-/// What a call came to: PLINTH_OK, which is 0, or one of the PLINTH_ERROR_ constants. The numbers never change their
-/// meaning; newer versions of the library add more, so a program treats one that it does not know as a failure.
+/// The result of a call: PLINTH_OK, which is 0, or one of the PLINTH_ERROR_ constants. The numbers never change their
+/// meaning. Newer versions of the library add more, so treat an unknown number as a failure.
 #[allow(non_camel_case_types)]
 pub type plinth_status_t = i32;
 
@@ -19,37 +19,37 @@ pub const PLINTH_ERROR_INVALID_VALUE: plinth_status_t = 1;
 pub const PLINTH_ERROR_NULL_POINTER: plinth_status_t = 2;
 /// There is no device with this number.
 pub const PLINTH_ERROR_INVALID_DEVICE: plinth_status_t = 3;
-/// The handle was never given out, was destroyed, or is of another kind.
+/// The handle was never created, was destroyed, or is of another kind.
 pub const PLINTH_ERROR_INVALID_HANDLE: plinth_status_t = 4;
-/// The pointer is not memory that the device knows.
+/// The pointer does not belong to memory that the call accepts.
 pub const PLINTH_ERROR_INVALID_POINTER: plinth_status_t = 5;
 /// There is not enough free memory for the request.
 pub const PLINTH_ERROR_OUT_OF_MEMORY: plinth_status_t = 6;
-/// This machine has no CUDA driver, or no device that the process may see.
+/// This machine has no CUDA driver, or no device that is visible to the process.
 pub const PLINTH_ERROR_NO_DEVICE: plinth_status_t = 7;
-/// The CUDA driver lacks a call that is needed.
+/// The CUDA driver lacks a required function.
 pub const PLINTH_ERROR_DRIVER_TOO_OLD: plinth_status_t = 8;
-/// The libcuda that was found is the toolkit's stub, not a driver.
+/// The libcuda that was found is the stub of the CUDA toolkit, not a driver.
 pub const PLINTH_ERROR_STUB_LIBRARY: plinth_status_t = 9;
-/// An environment variable has a value that makes no sense.
+/// An environment variable has an invalid value.
 pub const PLINTH_ERROR_INVALID_CONFIGURATION: plinth_status_t = 10;
-/// It is too late for this call: the library is initialized.
+/// The call must come before the library is initialized.
 pub const PLINTH_ERROR_ALREADY_INITIALIZED: plinth_status_t = 11;
-/// A child made by fork cannot use the devices of its parent.
+/// A process created by fork cannot use the devices of its parent.
 pub const PLINTH_ERROR_FORKED_CHILD: plinth_status_t = 12;
 /// The process is exiting, and the driver must not be called any more.
 pub const PLINTH_ERROR_SHUTTING_DOWN: plinth_status_t = 13;
-/// The device or its driver cannot do this.
+/// The device or its driver does not support this.
 pub const PLINTH_ERROR_NOT_SUPPORTED: plinth_status_t = 14;
 /// The objects belong to different devices.
 pub const PLINTH_ERROR_DEVICE_MISMATCH: plinth_status_t = 15;
 /// Both events must be created with PLINTH_EVENT_TIMING.
 pub const PLINTH_ERROR_EVENT_TIMING_DISABLED: plinth_status_t = 16;
-/// Both events must be recorded before the time between them is asked.
+/// Both events must be recorded before the elapsed time can be read.
 pub const PLINTH_ERROR_EVENT_NOT_RECORDED: plinth_status_t = 17;
-/// Both events must be complete before the time between them is asked.
+/// Both events must be complete before the elapsed time can be read.
 pub const PLINTH_ERROR_EVENT_NOT_COMPLETE: plinth_status_t = 18;
-/// The call would wait for the device, and the sync debug mode forbids that.
+/// The call would wait for the device, and the sync debug mode forbids it.
 pub const PLINTH_ERROR_WOULD_SYNCHRONIZE: plinth_status_t = 19;
 /// The call is not permitted while a stream is capturing.
 pub const PLINTH_ERROR_CAPTURE_FORBIDS: plinth_status_t = 20;
@@ -57,98 +57,99 @@ pub const PLINTH_ERROR_CAPTURE_FORBIDS: plinth_status_t = 20;
 pub const PLINTH_ERROR_CAPTURE_INVALIDATED: plinth_status_t = 21;
 /// The two devices cannot access each other's memory.
 pub const PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED: plinth_status_t = 22;
-/// Work on the device touched memory that it may not; the context is lost.
+/// Work on the device made an illegal memory access; the context is lost.
 pub const PLINTH_ERROR_ILLEGAL_ADDRESS: plinth_status_t = 23;
 /// A kernel failed on the device; the context is lost.
 pub const PLINTH_ERROR_LAUNCH_FAILED: plinth_status_t = 24;
-/// A driver call failed; plinth_last_driver_error has its code.
+/// A driver call failed; plinth_last_driver_error returns its code.
 pub const PLINTH_ERROR_DRIVER: plinth_status_t = 25;
 /// A call to the operating system failed.
 pub const PLINTH_ERROR_SYSTEM: plinth_status_t = 26;
-/// A defect in the library was caught before it could reach the caller.
+/// An internal error (panic) in the library was caught.
 pub const PLINTH_ERROR_PANIC: plinth_status_t = 27;
 /// The generator is not registered with the graph that is being captured.
 pub const PLINTH_ERROR_GENERATOR_NOT_REGISTERED: plinth_status_t = 28;
-/// The graph owns a capture already; reset it, or make another graph, to capture again.
+/// The graph already owns a capture; reset it, or create another graph, to capture again.
 pub const PLINTH_ERROR_GRAPH_CAPTURED: plinth_status_t = 29;
-/// The graph is being captured, and the call is about a capture that has ended.
+/// The graph is being captured, and the call needs a finished capture.
 pub const PLINTH_ERROR_GRAPH_CAPTURING: plinth_status_t = 30;
 /// The graph is not being captured.
 pub const PLINTH_ERROR_GRAPH_NOT_CAPTURING: plinth_status_t = 31;
-/// The graph has no capture yet that succeeded.
+/// The graph has no successful capture yet.
 pub const PLINTH_ERROR_GRAPH_NOT_CAPTURED: plinth_status_t = 32;
-/// A graph is captured in a stream other than the default one; replays may be in any.
+/// A graph must be captured in a stream other than the default stream; it can be replayed in any.
 pub const PLINTH_ERROR_GRAPH_DEFAULT_STREAM: plinth_status_t = 33;
-/// A capture ends in the stream that it began in.
+/// A capture must end in the stream in which it began.
 pub const PLINTH_ERROR_GRAPH_WRONG_STREAM: plinth_status_t = 34;
-/// A capture that is not relaxed ends in the thread that it began in.
+/// A capture that is not relaxed must end in the thread in which it began.
 pub const PLINTH_ERROR_GRAPH_WRONG_THREAD: plinth_status_t = 35;
-/// A stream that took part in the capture was not joined to the one that the capture began in.
+/// A stream that took part in the capture was not joined to the stream in which the capture began.
 pub const PLINTH_ERROR_GRAPH_UNJOINED: plinth_status_t = 36;
 /// Nothing was captured.
 pub const PLINTH_ERROR_GRAPH_EMPTY: plinth_status_t = 37;
-/// The graph has no nodes to look at: it was made to keep only what replays.
+/// The graph's nodes are not available: it was created without keeping them.
 pub const PLINTH_ERROR_GRAPH_NOT_KEPT: plinth_status_t = 38;
-/// The memory of the graph is asleep; wake it first.
+/// The graph's memory is suspended; wake it first.
 pub const PLINTH_ERROR_GRAPH_ASLEEP: plinth_status_t = 39;
-/// Memory of the pool is in the hands of others than its graphs.
+/// Memory of the pool is in use outside of its graphs.
 pub const PLINTH_ERROR_GRAPH_MEMORY_IN_USE: plinth_status_t = 40;
-/// Another replay of the pool's graphs still runs in another stream.
+/// Another replay of the pool's graphs is still running in another stream.
 pub const PLINTH_ERROR_GRAPH_OVERLAP: plinth_status_t = 41;
-/// The graphs differ in what an update cannot change.
+/// The graphs differ in something that an update cannot change.
 pub const PLINTH_ERROR_GRAPH_UPDATE_REFUSED: plinth_status_t = 42;
-/// Memory debugging found bytes that somebody wrote who should not have.
+/// Guard bytes around an allocation were overwritten.
 pub const PLINTH_ERROR_MEMORY_CORRUPTED: plinth_status_t = 43;
-/// The memory came from another process, and only that can share it.
+/// The memory was received from another process, and only its owner can share it.
 pub const PLINTH_ERROR_IPC_REEXPORT: plinth_status_t = 44;
-/// The process at the other end is gone, or gave up.
+/// The process at the other end has ended, or has closed the connection.
 pub const PLINTH_ERROR_IPC_PEER_GONE: plinth_status_t = 45;
 /// Memory of this kind cannot be shared in this way.
 pub const PLINTH_ERROR_IPC_NOT_SHAREABLE: plinth_status_t = 46;
-/// Others did not do their part in time.
+/// A wait for other processes or ranks timed out.
 pub const PLINTH_ERROR_TIMED_OUT: plinth_status_t = 47;
-/// Another rank's process has ended, or has left the group.
+/// The process of another rank has ended, or has left the group.
 pub const PLINTH_ERROR_PEER_LOST: plinth_status_t = 48;
 /// The group was aborted, here or by another rank.
 pub const PLINTH_ERROR_ABORTED: plinth_status_t = 49;
-/// The ranks of a group made calls that do not belong together.
+/// Collective mismatch: the ranks of a group made different calls.
 pub const PLINTH_ERROR_RANK_MISMATCH: plinth_status_t = 50;
-/// A call of NCCL failed; the message says which.
+/// An NCCL call failed; the message names it.
 pub const PLINTH_ERROR_NCCL: plinth_status_t = 51;
-/// NCCL is needed, and it is not on this machine, or is too old.
+/// NCCL is required, but is not installed or too old.
 pub const PLINTH_ERROR_NCCL_UNAVAILABLE: plinth_status_t = 52;
-/// The communicator is still being made.
+/// The initialization of the communicator is in progress.
 pub const PLINTH_ERROR_COMMUNICATOR_NOT_READY: plinth_status_t = 53;
-/// NVML, which knows what GPUs are doing, is not on this machine or cannot be used.
+/// NVML, which reports the state of GPUs, is not installed or cannot be used.
 pub const PLINTH_ERROR_NVML_UNAVAILABLE: plinth_status_t = 54;
-/// A call of one of CUDA's libraries failed; the message says which.
+/// A call to one of CUDA's libraries failed; the message names it.
 pub const PLINTH_ERROR_LIBRARY: plinth_status_t = 55;
-/// One of CUDA's libraries is needed, and it is not on this machine, or is too old.
+/// One of CUDA's libraries is required, but is not installed or too old.
 pub const PLINTH_ERROR_LIBRARY_UNAVAILABLE: plinth_status_t = 56;
-/// The stream sanitizer found that nothing orders the call after others that it must come after.
+/// The stream sanitizer found that the call is not ordered after earlier work that it conflicts with.
 pub const PLINTH_ERROR_RACE: plinth_status_t = 57;
-/// A compiler is needed, and it is not on this machine, or is too old.
+/// A compiler is required, but is not installed or too old.
 pub const PLINTH_ERROR_COMPILER_UNAVAILABLE: plinth_status_t = 58;
-/// The source does not compile; the message has the compiler's log.
+/// Compilation failed; the message contains the compiler's log.
 pub const PLINTH_ERROR_COMPILATION_FAILED: plinth_status_t = 59;
 
-/// Returns the name of a status, "PLINTH_ERROR_OUT_OF_MEMORY"; "PLINTH_ERROR_UNKNOWN" for a number that is none.
+/// Returns the name of a status, for example "PLINTH_ERROR_OUT_OF_MEMORY"; "PLINTH_ERROR_UNKNOWN" for an unknown
+/// number.
 ///
-/// The text is static. Thread-safe; needs no device.
+/// Needs no device.
 ///
 /// @param status The status.
-/// @return A static text, never NULL.
+/// @return A static string, never NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_status_name(status: plinth_status_t) -> *const c_char {
     guard::text(|| Status(status).info().map_or(c"PLINTH_ERROR_UNKNOWN".as_ptr(), |info| info.name.as_ptr().cast()))
 }
 
-/// Returns one sentence about a status. plinth_last_error says more: it names the request.
+/// Returns a one-sentence description of a status. plinth_last_error is more specific: it names the request.
 ///
-/// The text is static. Thread-safe; needs no device.
+/// Needs no device.
 ///
 /// @param status The status.
-/// @return A static text, never NULL.
+/// @return A static string, never NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_status_string(status: plinth_status_t) -> *const c_char {
     guard::text(|| {
@@ -158,27 +159,27 @@ pub unsafe extern "C" fn plinth_status_string(status: plinth_status_t) -> *const
     })
 }
 
-/// Returns the message of the calling thread's last call that returned a status: what was asked for and why it
-/// failed, or "" after a success.
+/// Returns the message of the calling thread's last call that returned a status: what was attempted and why it failed;
+/// "" after a success.
 ///
-/// The text belongs to the library and is valid until the thread's next call that returns a status. Needs no device.
+/// The string belongs to the library and is valid until the thread's next call that returns a status. Needs no device.
 ///
-/// @return A text, never NULL.
+/// @return A string, never NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_last_error() -> *const c_char {
     guard::text(guard::last_message)
 }
 
-/// Returns the raw CUresult of the driver call that made the calling thread's last call fail; 0 after a success, and
-/// after an error that the driver had no part in.
+/// Returns the CUresult of the driver call that made the calling thread's last call fail; 0 after a success, and after
+/// an error that did not come from the driver.
 ///
-/// @return The driver's code.
+/// @return The driver's error code.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_last_driver_error() -> i32 {
     guard::value(0, guard::last_driver_code)
 }
 
-/// How many statuses there are: they are numbered from 0 without gaps.
+/// Returns the number of statuses: they are numbered from 0 without gaps.
 ///
 /// @return The count.
 #[unsafe(no_mangle)]

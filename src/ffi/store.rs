@@ -11,8 +11,8 @@ use std::{
     time::Duration,
 };
 
-/// A store: small values under names, by which processes find each other before they have a communicator. Opaque, and checked
-/// as every handle is.
+/// A store: a key-value store by which processes find each other before they have a communicator. The handle is opaque
+/// and validated.
 #[allow(non_camel_case_types)]
 pub struct plinth_store {
     _private: [u8; 0],
@@ -30,18 +30,19 @@ fn limit(milliseconds: u64) -> Duration {
     if milliseconds == 0 { store::TIMEOUT } else { Duration::from_millis(milliseconds) }
 }
 
-/// Opens a store: a folder that all processes see, such as file:///shared/run-17, which is made if it is not there; or the
-/// memory of one process that answers the others over TCP, such as tcp://10.0.0.1:29500. There is no thread: the process that
-/// answers does so while it is in a call with the store, which it is while it waits for the others. Names and values are
-/// seen by all who reach the folder or the port, so both belong on a network of one's own. A store is for one run: what an
-/// earlier one left in a folder would be taken for this one's. Thread-safe; needs no device.
+/// Opens a store. Its address is either a folder that all processes can access, such as file:///shared/run-17, which is
+/// created if necessary; or a process that serves the others from its memory over TCP, such as tcp://10.0.0.1:29500.
+/// The server has no thread of its own: it serves requests while it is in a call with the store, and therefore also
+/// while it waits for the others. Keys and values are readable by everyone with access to the folder or the port, so
+/// use a private network. Use a store for one run only: values that an earlier run left in a folder would be mistaken
+/// for this run's. Needs no device.
 ///
-/// @param address The address. Port 0 is any that is free; see plinth_store_port.
-/// @param serves Whether this is the process that answers, of a TCP store. Not looked at for a folder.
-/// @param timeout_milliseconds How long to try to reach the one that answers; 0 for five minutes.
+/// @param address The address. Port 0 selects any free port; see plinth_store_port.
+/// @param serves Whether this process is the server of a TCP store. Ignored for a folder.
+/// @param timeout_milliseconds How long to try to connect to the server; 0 for five minutes.
 /// @param store Out: the store. The caller owns it and destroys it with plinth_store_destroy.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for another address; PLINTH_ERROR_TIMED_OUT if
-///         nobody answers; PLINTH_ERROR_SYSTEM.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for an invalid address;
+///         PLINTH_ERROR_TIMED_OUT if no server responds; PLINTH_ERROR_SYSTEM.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_store_open(
     address: *const c_char,
@@ -50,16 +51,16 @@ pub unsafe extern "C" fn plinth_store_open(
     store: *mut plinth_store_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the store.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let store = unsafe { Output::new(store, "store") }?;
-        // SAFETY: the caller passes NULL or a text.
+        // SAFETY: the caller passes NULL or a NUL-terminated string.
         let address = unsafe { string(address, "address") }?;
         store.set(store::open(&address, serves, limit(timeout_milliseconds))? as plinth_store_t);
         Ok(())
     })
 }
 
-/// Closes a store. Others lose what the process that answers has. Thread-safe, but a store must not be destroyed while
+/// Closes a store. If this process is the server, the others lose its contents. A store must not be destroyed while
 /// another thread is in a call with it.
 ///
 /// @param store The store; NULL does nothing.
@@ -69,31 +70,31 @@ pub unsafe extern "C" fn plinth_store_destroy(store: plinth_store_t) -> plinth_s
     guard(|| if store.is_null() { Ok(()) } else { store::destroy(store as u64) })
 }
 
-/// Tells the port at which the process that answers listens. Thread-safe.
+/// Returns the port at which the server listens.
 ///
 /// @param store The store.
 /// @param port Out: the port.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a store that does
-///         not listen; PLINTH_ERROR_SYSTEM.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a store
+///         without a server; PLINTH_ERROR_SYSTEM.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_store_port(store: plinth_store_t, port: *mut i32) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the number.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let port = unsafe { Output::new(port, "port") }?;
         port.set(store::get(handle(store)?)?.port()?.into());
         Ok(())
     })
 }
 
-/// Puts a value under a name, in place of what was there. Thread-safe.
+/// Sets the value of a key, and replaces an existing value.
 ///
 /// @param store The store.
-/// @param name The name: 1 to 1024 bytes.
-/// @param value The value; NULL with 0 bytes.
-/// @param bytes How long it is: up to a mebibyte.
-/// @param timeout_milliseconds How long to wait for the one that answers; 0 for five minutes.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a wrong length;
-///         PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_PEER_LOST if the one that answers is gone; PLINTH_ERROR_SYSTEM.
+/// @param name The key: 1 to 1024 bytes.
+/// @param value The value; NULL if `bytes` is 0.
+/// @param bytes Size of the value in bytes, at most 1 MiB.
+/// @param timeout_milliseconds How long to wait for the server; 0 for five minutes.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a wrong
+///         size; PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_PEER_LOST if the server has ended; PLINTH_ERROR_SYSTEM.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_store_set(
     store: plinth_store_t,
@@ -103,30 +104,30 @@ pub unsafe extern "C" fn plinth_store_set(
     timeout_milliseconds: u64,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a text.
+        // SAFETY: the caller passes NULL or a NUL-terminated string.
         let name = unsafe { string(name, "name") }?;
         if value.is_null() && bytes > 0 {
             return Err(null("value"));
         }
         let value = match bytes {
             0 => &[],
-            // SAFETY: it is not NULL, so the caller passes so many bytes.
+            // SAFETY: it is not NULL, so the caller promises `bytes` readable bytes.
             _ => unsafe { std::slice::from_raw_parts(value.cast::<u8>(), bytes) },
         };
         store::get(handle(store)?)?.set(&name, value, limit(timeout_milliseconds))
     })
 }
 
-/// Gets the value under a name, and waits until somebody sets it. Thread-safe.
+/// Returns the value of a key, and waits until it is set.
 ///
 /// @param store The store.
-/// @param name The name.
-/// @param value Out: the value; not written if it has no room. NULL with a capacity of 0.
-/// @param capacity How many bytes there is room for.
-/// @param bytes Out: how long the value is, also where it has no room; NULL if nobody wants that.
+/// @param name The key.
+/// @param value Out: the value; not written if it does not fit. NULL if `capacity` is 0.
+/// @param capacity Size of the buffer in bytes.
+/// @param bytes Out, unless NULL: the size of the value in bytes, also if it does not fit.
 /// @param timeout_milliseconds How long to wait; 0 for five minutes.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a wrong name, and
-///         if there is too little room; PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_PEER_LOST; PLINTH_ERROR_SYSTEM.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for an invalid
+///         key, and if the value does not fit; PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_PEER_LOST; PLINTH_ERROR_SYSTEM.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_store_get(
     store: plinth_store_t,
@@ -137,38 +138,38 @@ pub unsafe extern "C" fn plinth_store_get(
     timeout_milliseconds: u64,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a text.
+        // SAFETY: the caller passes NULL or a NUL-terminated string.
         let name = unsafe { string(name, "name") }?;
         if value.is_null() && capacity > 0 {
             return Err(null("value"));
         }
         let found = store::get(handle(store)?)?.wait(&name, limit(timeout_milliseconds))?;
         if !bytes.is_null() {
-            // SAFETY: it is not NULL, so the caller passes a place for the number.
+            // SAFETY: it is not NULL, so the caller passes a valid pointer.
             unsafe { bytes.write(found.len()) };
         }
         if found.len() > capacity {
             return Err(Error::new(
                 Status::INVALID_VALUE,
-                format!("the value has {} bytes, and there is room for {capacity}", found.len()),
+                format!("the value has {} bytes, but the capacity is only {capacity}", found.len()),
             ));
         }
         if !found.is_empty() {
-            // SAFETY: there is room for as many bytes, so the caller passes a place for them.
+            // SAFETY: the capacity suffices, so the caller promises as many writable bytes.
             unsafe { std::ptr::copy_nonoverlapping(found.as_ptr(), value.cast::<u8>(), found.len()) };
         }
         Ok(())
     })
 }
 
-/// Adds to the number under a name, which is 0 until somebody adds to it. Thread-safe.
+/// Adds to the counter of a key, which is 0 initially.
 ///
 /// @param store The store.
-/// @param name The name, of a number and not of a value that was set.
-/// @param amount What is added.
-/// @param sum Out: what it comes to.
-/// @param timeout_milliseconds How long to wait for the one that answers; 0 for five minutes.
-/// @return As plinth_store_set.
+/// @param name The key: of a counter, not of a value of plinth_store_set.
+/// @param amount The number to add.
+/// @param sum Out: the sum.
+/// @param timeout_milliseconds How long to wait for the server; 0 for five minutes.
+/// @return The statuses of plinth_store_set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_store_add(
     store: plinth_store_t,
@@ -178,23 +179,23 @@ pub unsafe extern "C" fn plinth_store_add(
     timeout_milliseconds: u64,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the number.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let sum = unsafe { Output::new(sum, "sum") }?;
-        // SAFETY: the caller passes NULL or a text.
+        // SAFETY: the caller passes NULL or a NUL-terminated string.
         let name = unsafe { string(name, "name") }?;
         sum.set(store::get(handle(store)?)?.add(&name, amount, limit(timeout_milliseconds))?);
         Ok(())
     })
 }
 
-/// Waits until as many processes as there are ranks have made this call with this name. A name is for one meeting.
-/// Thread-safe.
+/// Waits until `ranks` processes have made this call with this key. A key can be used for one barrier only.
 ///
 /// @param store The store.
-/// @param name The name.
-/// @param ranks How many there are.
+/// @param name The key.
+/// @param ranks The number of ranks.
 /// @param timeout_milliseconds How long to wait; 0 for five minutes.
-/// @return As plinth_store_set; PLINTH_ERROR_TIMED_OUT says how many are missing.
+/// @return The statuses of plinth_store_set; PLINTH_ERROR_TIMED_OUT with a message that states how many ranks are
+///         missing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_store_barrier(
     store: plinth_store_t,
@@ -203,22 +204,22 @@ pub unsafe extern "C" fn plinth_store_barrier(
     timeout_milliseconds: u64,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a text.
+        // SAFETY: the caller passes NULL or a NUL-terminated string.
         let name = unsafe { string(name, "name") }?;
         store::get(handle(store)?)?.barrier(&name, ranks.into(), limit(timeout_milliseconds))
     })
 }
 
-/// Gives all ranks an id to meet by: rank 0 makes it as plinth_nccl_unique_id does, the others wait for it, and all return when
-/// all have it. plinth_communicator_init_rank comes next. Thread-safe.
+/// Distributes the unique id of a communicator to all ranks: rank 0 creates it as plinth_nccl_unique_id does, the
+/// others wait for it, and all calls return when every rank has it. Call plinth_communicator_init_rank next.
 ///
 /// @param store The store.
-/// @param name A name for this meeting.
+/// @param name A key for this communicator.
 /// @param rank The number of this rank.
-/// @param ranks How many there are.
+/// @param ranks The number of ranks.
 /// @param id Out: PLINTH_UNIQUE_ID_SIZE bytes.
 /// @param timeout_milliseconds How long to wait; 0 for five minutes.
-/// @return As plinth_store_barrier; at rank 0 also as plinth_nccl_unique_id.
+/// @return The statuses of plinth_store_barrier; at rank 0 also those of plinth_nccl_unique_id.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_store_unique_id(
     store: plinth_store_t,
@@ -231,7 +232,7 @@ pub unsafe extern "C" fn plinth_store_unique_id(
     guard(|| {
         // SAFETY: the caller passes NULL or room for 128 bytes.
         let output = unsafe { Output::new(id.cast::<[u8; PLINTH_UNIQUE_ID_SIZE]>(), "id") }?;
-        // SAFETY: the caller passes NULL or a text.
+        // SAFETY: the caller passes NULL or a NUL-terminated string.
         let name = unsafe { string(name, "name") }?;
         let store = store::get(handle(store)?)?;
         output.set(store.share_id(&name, rank, ranks, limit(timeout_milliseconds), communicator::unique_id)?);

@@ -8,21 +8,22 @@ use crate::{
 };
 use std::ffi::{CString, c_char, c_void};
 
-/// Calls that wait for the device do so without a word. The mode at the start.
+/// Calls wait for the device without notice. The initial mode.
 pub const PLINTH_SYNC_DEBUG_DEFAULT: i32 = 0;
-/// The callback of plinth_set_sync_debug_callback is told of each call that waits, and the call is counted.
+/// The callback of plinth_set_sync_debug_callback is called for each call that waits, and the call is counted.
 pub const PLINTH_SYNC_DEBUG_WARN: i32 = 1;
-/// Each call that would wait fails with PLINTH_ERROR_WOULD_SYNCHRONIZE, before it has done anything.
+/// Each call that would wait fails with PLINTH_ERROR_WOULD_SYNCHRONIZE, before it has any effect.
 pub const PLINTH_SYNC_DEBUG_ERROR: i32 = 2;
 
-/// Is told of a warning. The message is valid during the call only.
+/// Receives a warning and the context. The message is valid only during the call.
 #[allow(non_camel_case_types)]
 pub type plinth_sync_debug_callback_t = Option<unsafe extern "C" fn(message: *const c_char, context: *mut c_void)>;
 
-/// Sets what happens when a call of the library makes the CPU wait for the device, for all threads.
+/// Sets, for all threads, what happens when a call of the library makes the CPU wait for the device.
 ///
 /// Such calls are plinth_synchronize, plinth_stream_synchronize, plinth_event_synchronize, blocking copies and copies
-/// with pageable host memory, plinth_device_free, plinth_pinned_free, plinth_managed_free and plinth_host_unregister. Needs no device. Thread-safe.
+/// with pageable host memory, plinth_device_free, plinth_pinned_free, plinth_managed_free and plinth_host_unregister.
+/// Needs no device.
 ///
 /// @param mode PLINTH_SYNC_DEBUG_DEFAULT, _WARN or _ERROR.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for another number.
@@ -44,25 +45,25 @@ pub unsafe extern "C" fn plinth_set_sync_debug_mode(mode: i32) -> plinth_status_
     })
 }
 
-/// Tells the sync debug mode. Needs no device. Thread-safe.
+/// Returns the sync debug mode. Needs no device.
 ///
 /// @param mode Out: the mode.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_get_sync_debug_mode(mode: *mut i32) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the mode.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let mode = unsafe { Output::new(mode, "mode") }?;
         mode.set(sync_debug::mode() as i32);
         Ok(())
     })
 }
 
-/// Sets who is told of warnings in the mode PLINTH_SYNC_DEBUG_WARN, for all threads. Without a callback they are only
-/// counted: the library itself prints nothing. Needs no device. Thread-safe.
+/// Sets the callback for warnings in the mode PLINTH_SYNC_DEBUG_WARN, for all threads. Without a callback, warnings are
+/// only counted: the library prints nothing. Needs no device.
 ///
-/// @param callback Called with the message by the thread whose call waits, before it waits; NULL for nobody. It must
-///        not unwind or throw.
+/// @param callback Called with the message, by the thread whose call waits, before it waits; NULL for none. It must not
+///        unwind or throw.
 /// @param context Passed to the callback, which may be called by several threads at once.
 /// @return PLINTH_OK.
 #[unsafe(no_mangle)]
@@ -76,7 +77,7 @@ pub unsafe extern "C" fn plinth_set_sync_debug_callback(
             Box::new(move |sentence| {
                 let sentence = CString::new(sentence).unwrap_or_default();
                 // SAFETY: the caller of plinth_set_sync_debug_callback promises that the callback may be called with
-                // its context from any thread until another is set.
+                // its context from any thread until another one is set.
                 unsafe { callback(sentence.as_ptr(), context as *mut c_void) }
             })
         }));
@@ -84,14 +85,14 @@ pub unsafe extern "C" fn plinth_set_sync_debug_callback(
     })
 }
 
-/// Counts the warnings since the process began, told or not. Needs no device. Thread-safe.
+/// Returns the number of warnings since the process started, with or without a callback. Needs no device.
 ///
 /// @param count Out: the count.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_sync_debug_warnings(count: *mut u64) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the count.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let count = unsafe { Output::new(count, "count") }?;
         count.set(sync_debug::warnings());
         Ok(())

@@ -8,91 +8,92 @@ use crate::{
 };
 use std::{ffi::c_char, mem::offset_of, ptr, time::Duration};
 
-/// In plinth_telemetry_t.valid: utilization is known.
+/// Bit of plinth_telemetry_t.valid: `utilization` is valid.
 pub const PLINTH_TELEMETRY_UTILIZATION: u32 = 1;
-/// In plinth_telemetry_t.valid: memory_usage is known.
+/// Bit of plinth_telemetry_t.valid: `memory_usage` is valid.
 pub const PLINTH_TELEMETRY_MEMORY_USAGE: u32 = 2;
-/// In plinth_telemetry_t.valid: temperature is known.
+/// Bit of plinth_telemetry_t.valid: `temperature` is valid.
 pub const PLINTH_TELEMETRY_TEMPERATURE: u32 = 4;
-/// In plinth_telemetry_t.valid: power_draw is known.
+/// Bit of plinth_telemetry_t.valid: `power_draw` is valid.
 pub const PLINTH_TELEMETRY_POWER_DRAW: u32 = 8;
-/// In plinth_telemetry_t.valid: clock_rate is known.
+/// Bit of plinth_telemetry_t.valid: `clock_rate` is valid.
 pub const PLINTH_TELEMETRY_CLOCK_RATE: u32 = 16;
-/// In plinth_telemetry_t.valid: memory_clock_rate is known.
+/// Bit of plinth_telemetry_t.valid: `memory_clock_rate` is valid.
 pub const PLINTH_TELEMETRY_MEMORY_CLOCK_RATE: u32 = 32;
-/// In plinth_telemetry_t.valid: memory_used is known.
+/// Bit of plinth_telemetry_t.valid: `memory_used` is valid.
 pub const PLINTH_TELEMETRY_MEMORY_USED: u32 = 64;
-/// In plinth_telemetry_t.valid: energy is known.
+/// Bit of plinth_telemetry_t.valid: `energy` is valid.
 pub const PLINTH_TELEMETRY_ENERGY: u32 = 128;
-/// In plinth_telemetry_t.valid: throttle_reasons is known.
+/// Bit of plinth_telemetry_t.valid: `throttle_reasons` is valid.
 pub const PLINTH_TELEMETRY_THROTTLE_REASONS: u32 = 256;
 
-/// Why a clock is slower than it could be: there is nothing to do.
+/// Throttle reason: the GPU is idle.
 pub const PLINTH_THROTTLE_IDLE: u64 = 0x1;
-/// Somebody set the clocks that applications get.
+/// Throttle reason: the application clock setting limits the clocks.
 pub const PLINTH_THROTTLE_APPLICATION_CLOCKS: u64 = 0x2;
-/// The card may not take more power.
+/// Throttle reason: the power limit.
 pub const PLINTH_THROTTLE_POWER_CAP: u64 = 0x4;
-/// The hardware slows down, for heat or for power.
+/// Throttle reason: hardware slowdown, because of temperature or power.
 pub const PLINTH_THROTTLE_HARDWARE: u64 = 0x8;
-/// The card keeps in step with others.
+/// Throttle reason: the clocks are synchronized with those of other GPUs (sync boost).
 pub const PLINTH_THROTTLE_SYNC_BOOST: u64 = 0x10;
-/// It is too warm, the driver found.
+/// Throttle reason: the driver reduces the clocks because of the temperature.
 pub const PLINTH_THROTTLE_THERMAL: u64 = 0x20;
-/// It is too warm, the hardware found.
+/// Throttle reason: the hardware reduces the clocks because of the temperature.
 pub const PLINTH_THROTTLE_HARDWARE_THERMAL: u64 = 0x40;
-/// The power supply asked for less.
+/// Throttle reason: the power supply asserted the power brake.
 pub const PLINTH_THROTTLE_POWER_BRAKE: u64 = 0x80;
-/// A display needs this clock.
+/// Throttle reason: a display requires this clock.
 pub const PLINTH_THROTTLE_DISPLAY: u64 = 0x100;
 
-/// All readings of a device at a moment. Which of them there are, `valid` tells; the others are 0.
+/// All readings of a device at one time. `valid` states which readings are available; the others are 0.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct plinth_telemetry_t {
-    /// In: sizeof(plinth_telemetry_t), so that later versions may add to it. No more than that is written.
+    /// In: sizeof(plinth_telemetry_t). The library writes no more bytes than that; newer versions may add fields at the
+    /// end.
     pub struct_size: usize,
-    /// When they were read, in microseconds since 1970.
+    /// Time of the readings, in microseconds since 1970.
     pub time_us: u64,
-    /// PLINTH_TELEMETRY_ bits: what is known.
+    /// PLINTH_TELEMETRY_ bits of the valid readings.
     pub valid: u32,
-    /// Per cent of the time in which at least one kernel ran. The card chooses the period, from 1/6 to 1 s.
+    /// Percentage of time in which at least one kernel ran. The GPU chooses the sample period, from 1/6 to 1 s.
     pub utilization: u32,
-    /// Per cent of the time in which memory was read or written; not how much of it is in use.
+    /// Percentage of time in which memory was read or written; not the fraction of memory in use.
     pub memory_usage: u32,
-    /// Degrees Celsius.
+    /// Temperature in degrees Celsius.
     pub temperature: u32,
-    /// Milliwatts.
+    /// Power draw in milliwatts.
     pub power_draw: u32,
-    /// Megahertz of the multiprocessors.
+    /// Clock rate of the multiprocessors, in MHz.
     pub clock_rate: u32,
-    /// Megahertz of the memory.
+    /// Clock rate of the memory, in MHz.
     pub memory_clock_rate: u32,
-    /// Nothing yet.
+    /// Reserved: 0.
     pub reserved: u32,
-    /// Bytes that all processes have.
+    /// Memory in use by all processes, in bytes.
     pub memory_used: u64,
-    /// Millijoules since the driver was loaded.
+    /// Energy in millijoules since the driver was loaded.
     pub energy: u64,
-    /// PLINTH_THROTTLE_ bits.
+    /// PLINTH_THROTTLE_ bits of the throttle reasons.
     pub throttle_reasons: u64,
 }
 
-/// A process that computes on a device.
+/// A process that has a compute context on a device.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct plinth_gpu_process_t {
-    /// The bytes of the device's memory that it has; UINT64_MAX where the driver does not tell.
+    /// The process's memory on the device in bytes; UINT64_MAX if the driver does not report it.
     pub memory_used: u64,
-    /// Its number.
+    /// The process id.
     pub pid: u32,
-    /// Nothing yet.
+    /// Reserved: 0.
     pub reserved: u32,
 }
 
-/// What plinth_telemetry_sampler_t points at, never looked into.
+/// The opaque type behind plinth_telemetry_sampler_t.
 #[allow(non_camel_case_types)]
 pub struct plinth_telemetry_sampler {
     _private: [u8; 0],
@@ -107,10 +108,13 @@ pub type plinth_telemetry_sampler_t = *mut plinth_telemetry_sampler;
 /// # Safety
 /// `output` is NULL, or a T may be written through it.
 unsafe fn read<T: TryFrom<u64>>(device: i32, reading: Reading, output: *mut T, name: &str) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller makes this promise.
     let output = unsafe { Output::new(output, name) }?;
     let value = telemetry::read(device, reading)?;
-    output.set(T::try_from(value).map_err(|_| Error::new(Status::DRIVER, format!("a reading of {value}")))?);
+    output
+        .set(T::try_from(value).map_err(|_| {
+            Error::new(Status::DRIVER, format!("NVML returned {value}, which does not fit the output"))
+        })?);
     Ok(())
 }
 
@@ -137,115 +141,113 @@ impl From<&Telemetry> for plinth_telemetry_t {
     }
 }
 
-/// Tells for how much of the time at least one kernel ran on a device, as torch.cuda.utilization. Of the host device: how
-/// much of the processors' time was used, by whomever.
+/// Returns the percentage of time in which at least one kernel ran on a device, as torch.cuda.utilization. For the host
+/// device: the utilization of the machine's processors by all processes.
 ///
-/// This and the calls below ask NVML, which is loaded at the first of them (libnvidia-ml.so.1; PLINTH_NVML_LIBRARY names
-/// another file). A device is matched with its card by UUID or place on the bus, never by number. They take microseconds to
-/// milliseconds, do not wait for the device, and are allowed while streams capture. Of the host device they tell what Linux
-/// tells of the machine's processors. Thread-safe.
+/// This and the following calls read NVML, which is loaded at the first of them (libnvidia-ml.so.1; PLINTH_NVML_LIBRARY
+/// names another file). A device is matched with its card by UUID or PCI address, never by number. The calls take
+/// microseconds to milliseconds, do not wait for the device, and may be called while streams capture. For the host
+/// device they return what Linux reports of the machine's processors.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param percent Out: 0 to 100, over the card's last period of 1/6 to 1 s.
+/// @param device The device number; -1 for the current device.
+/// @param percent Out: 0 to 100, over the card's last sample period of 1/6 to 1 s.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_NVML_UNAVAILABLE;
-///         PLINTH_ERROR_NOT_SUPPORTED for what this card, this part of a card (MIG), or this machine does not tell;
-///         PLINTH_ERROR_SYSTEM where NVML refuses; PLINTH_ERROR_DRIVER; the errors of initialization.
+///         PLINTH_ERROR_NOT_SUPPORTED if this card, MIG instance or machine does not report the reading;
+///         PLINTH_ERROR_SYSTEM if NVML denies permission; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_utilization(device: i32, percent: *mut u32) -> plinth_status_t {
-    // SAFETY: the caller passes NULL or a place for the number.
+    // SAFETY: the caller passes NULL or a valid pointer.
     guard(|| unsafe { read(device, Reading::Utilization, percent, "percent") })
 }
 
-/// Tells for how much of the time memory of a device was read or written, as torch.cuda.memory_usage: not how much of it is in
-/// use. Thread-safe.
+/// Returns the percentage of time in which memory of a device was read or written, as torch.cuda.memory_usage; not the
+/// fraction of memory in use.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param percent Out: 0 to 100, over the card's last period.
-/// @return As plinth_utilization.
+/// @param device The device number; -1 for the current device.
+/// @param percent Out: 0 to 100, over the card's last sample period.
+/// @return The statuses of plinth_utilization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_memory_usage(device: i32, percent: *mut u32) -> plinth_status_t {
-    // SAFETY: the caller passes NULL or a place for the number.
+    // SAFETY: the caller passes NULL or a valid pointer.
     guard(|| unsafe { read(device, Reading::MemoryUsage, percent, "percent") })
 }
 
-/// Tells how warm a device is now, as torch.cuda.temperature. Thread-safe.
+/// Returns the current temperature of a device, as torch.cuda.temperature.
 ///
-/// @param device The device's number; -1 for the current one.
+/// @param device The device number; -1 for the current device.
 /// @param celsius Out: degrees Celsius.
-/// @return As plinth_utilization.
+/// @return The statuses of plinth_utilization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_temperature(device: i32, celsius: *mut u32) -> plinth_status_t {
-    // SAFETY: the caller passes NULL or a place for the number.
+    // SAFETY: the caller passes NULL or a valid pointer.
     guard(|| unsafe { read(device, Reading::Temperature, celsius, "celsius") })
 }
 
-/// Tells how much power a device takes, as torch.cuda.power_draw. Over which time that is a mean, the card decides.
-/// Thread-safe.
+/// Returns the power draw of a device, as torch.cuda.power_draw. The card decides over which time it is averaged.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param milliwatts Out: milliwatts.
-/// @return As plinth_utilization.
+/// @param device The device number; -1 for the current device.
+/// @param milliwatts Out: the power in milliwatts.
+/// @return The statuses of plinth_utilization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_power_draw(device: i32, milliwatts: *mut u32) -> plinth_status_t {
-    // SAFETY: the caller passes NULL or a place for the number.
+    // SAFETY: the caller passes NULL or a valid pointer.
     guard(|| unsafe { read(device, Reading::PowerDraw, milliwatts, "milliwatts") })
 }
 
-/// Tells the clock rate of a device's multiprocessors now, as torch.cuda.clock_rate. Thread-safe.
+/// Returns the current clock rate of a device's multiprocessors, as torch.cuda.clock_rate.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param megahertz Out: megahertz.
-/// @return As plinth_utilization.
+/// @param device The device number; -1 for the current device.
+/// @param megahertz Out: the clock rate in MHz.
+/// @return The statuses of plinth_utilization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_clock_rate(device: i32, megahertz: *mut u32) -> plinth_status_t {
-    // SAFETY: the caller passes NULL or a place for the number.
+    // SAFETY: the caller passes NULL or a valid pointer.
     guard(|| unsafe { read(device, Reading::ClockRate, megahertz, "megahertz") })
 }
 
-/// Tells how much memory of a device is in use, by all processes and by the driver itself, as torch.cuda.device_memory_used.
-/// Thread-safe.
+/// Returns how much memory of a device is in use by all processes and by the driver itself, as
+/// torch.cuda.device_memory_used.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param bytes Out: bytes.
-/// @return As plinth_utilization.
+/// @param device The device number; -1 for the current device.
+/// @param bytes Out: the number of bytes.
+/// @return The statuses of plinth_utilization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_device_memory_used(device: i32, bytes: *mut u64) -> plinth_status_t {
-    // SAFETY: the caller passes NULL or a place for the number.
+    // SAFETY: the caller passes NULL or a valid pointer.
     guard(|| unsafe { read(device, Reading::MemoryUsed, bytes, "bytes") })
 }
 
-/// Tells how much energy a device has used since its driver was loaded; the difference of two readings is what was used
-/// between them. Thread-safe.
+/// Returns the energy that a device has used since its driver was loaded. Subtract two readings to measure a period.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param millijoules Out: millijoules.
-/// @return As plinth_utilization.
+/// @param device The device number; -1 for the current device.
+/// @param millijoules Out: the energy in millijoules.
+/// @return The statuses of plinth_utilization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_energy_used(device: i32, millijoules: *mut u64) -> plinth_status_t {
-    // SAFETY: the caller passes NULL or a place for the number.
+    // SAFETY: the caller passes NULL or a valid pointer.
     guard(|| unsafe { read(device, Reading::Energy, millijoules, "millijoules") })
 }
 
-/// Tells why a device's clock is slower than it could be. Thread-safe.
+/// Returns the reasons why a device's clocks are below their maximum.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param reasons Out: PLINTH_THROTTLE_ bits; 0 for a clock at its best.
-/// @return As plinth_utilization.
+/// @param device The device number; -1 for the current device.
+/// @param reasons Out: PLINTH_THROTTLE_ bits; 0 if the clocks are not reduced.
+/// @return The statuses of plinth_utilization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_throttle_reasons(device: i32, reasons: *mut u64) -> plinth_status_t {
-    // SAFETY: the caller passes NULL or a place for the number.
+    // SAFETY: the caller passes NULL or a valid pointer.
     guard(|| unsafe { read(device, Reading::ThrottleReasons, reasons, "reasons") })
 }
 
-/// Puts such reasons in words, separated by commas. Thread-safe.
+/// Describes throttle reasons as text, separated by commas.
 ///
 /// @param reasons PLINTH_THROTTLE_ bits.
-/// @param text Out: the words; "none" for 0. The caller owns them and frees them with plinth_string_free.
+/// @param text Out: the text; "none" for 0. The caller owns it and frees it with plinth_string_free.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_throttle_reasons_text(reasons: u64, text: *mut *mut c_char) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the pointer.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let text = unsafe { Output::new(text, "text") }?;
         let known = telemetry::THROTTLE_REASONS.iter().filter(|(bit, _)| reasons & bit != 0);
         let mut words: Vec<String> = known.map(|(_, word)| (*word).to_owned()).collect();
@@ -258,55 +260,59 @@ pub unsafe extern "C" fn plinth_throttle_reasons_text(reasons: u64, text: *mut *
     })
 }
 
-/// Reads all that a device tells in one call. Thread-safe.
+/// Reads all available telemetry of a device in one call.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param readings In: its struct_size. Out: the readings; a reading that there is not leaves its bit of `valid` at 0.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a size that is too small for `valid`;
-///         PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_NVML_UNAVAILABLE; PLINTH_ERROR_SYSTEM; PLINTH_ERROR_DRIVER; the errors
-///         of initialization.
+/// @param device The device number; -1 for the current device.
+/// @param readings In: its struct_size. Out: the readings; the bits of `valid` for unavailable readings are 0.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a struct_size that does not include
+///         `valid`; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_NVML_UNAVAILABLE; PLINTH_ERROR_SYSTEM;
+///         PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_read_telemetry(device: i32, readings: *mut plinth_telemetry_t) -> plinth_status_t {
     guard(|| {
         if readings.is_null() {
             return Err(null("readings"));
         }
-        // SAFETY: the caller passes a struct that begins with its size.
+        // SAFETY: the caller passes a struct whose first field is its size.
         let size = unsafe { ptr::addr_of!((*readings).struct_size).read() };
         if size < offset_of!(plinth_telemetry_t, valid) + size_of::<u32>() {
-            return Err(Error::new(Status::INVALID_VALUE, format!("readings->struct_size is {size}")));
+            return Err(Error::new(
+                Status::INVALID_VALUE,
+                format!("readings->struct_size is {size}; set it to sizeof(plinth_telemetry_t)"),
+            ));
         }
         let all = plinth_telemetry_t { struct_size: size, ..plinth_telemetry_t::from(&telemetry::read_all(device)?) };
         let bytes = size.min(size_of::<plinth_telemetry_t>());
-        // SAFETY: the caller's struct has `size` bytes, and ours has as many as are copied.
+        // SAFETY: the caller's struct has `size` bytes, and this function's has at least as many as are copied.
         unsafe { ptr::copy_nonoverlapping((&raw const all).cast::<u8>(), readings.cast::<u8>(), bytes) };
         Ok(())
     })
 }
 
-/// Lists the processes that compute on a device, as torch.cuda.list_gpu_processes does: a line for each with its number and
-/// its MiB, called MB. The first line names the card by NVML's number. Thread-safe.
+/// Lists the processes with a compute context on a device as text, as torch.cuda.list_gpu_processes does: one line per
+/// process with its id and its memory in MiB (labelled MB). The first line names the card by its NVML index.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param text Out: the lines. The caller owns them and frees them with plinth_string_free.
-/// @return As plinth_utilization, and PLINTH_ERROR_OUT_OF_MEMORY. Where torch puts an error into the text, this returns it.
+/// @param device The device number; -1 for the current device.
+/// @param text Out: the text. The caller owns it and frees it with plinth_string_free.
+/// @return The statuses of plinth_utilization, and PLINTH_ERROR_OUT_OF_MEMORY. Errors are returned as statuses; torch
+///         writes some of them into the text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_list_gpu_processes(device: i32, text: *mut *mut c_char) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the pointer.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let text = unsafe { Output::new(text, "text") }?;
         text.set(owned_text(&telemetry::list(device)?)?);
         Ok(())
     })
 }
 
-/// Lists the same as structs. Thread-safe.
+/// Lists the processes with a compute context on a device as structs.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param processes Out: as many as there are and fit; NULL to be told their number alone.
-/// @param capacity How many fit.
-/// @param count Out: how many there are, which may be more than were written.
-/// @return As plinth_utilization.
+/// @param device The device number; -1 for the current device.
+/// @param processes Out: up to `capacity` processes; NULL to read only their number.
+/// @param capacity The number of elements that `processes` has room for.
+/// @param count Out: the number of processes, which may exceed the number that was written.
+/// @return The statuses of plinth_utilization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_gpu_processes(
     device: i32,
@@ -315,13 +321,13 @@ pub unsafe extern "C" fn plinth_gpu_processes(
     count: *mut usize,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the number.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let count = unsafe { Output::new(count, "count") }?;
         let found = telemetry::processes(device)?;
         let room = if processes.is_null() { 0 } else { capacity };
         for (index, process) in found.iter().take(room).enumerate() {
             let memory_used = process.memory.unwrap_or(u64::MAX);
-            // SAFETY: the caller gave room for `capacity` of them, and the pointer is not NULL.
+            // SAFETY: the pointer is not NULL, and the caller promises room for `capacity` elements.
             unsafe { processes.add(index).write(plinth_gpu_process_t { memory_used, pid: process.pid, reserved: 0 }) };
         }
         count.set(found.len());
@@ -329,16 +335,16 @@ pub unsafe extern "C" fn plinth_gpu_processes(
     })
 }
 
-/// Begins to read a device's telemetry at a fixed rate, in a thread of its own, and to keep the last readings. The thread
-/// lives until plinth_telemetry_sampler_destroy. All readings together take less than a thousandth of one processor: one that takes
-/// long is read less often than the others, and is not valid in the samples between. Thread-safe.
+/// Starts a thread that reads a device's telemetry at a fixed rate and keeps the latest readings. The thread runs until
+/// plinth_telemetry_sampler_destroy. All readings together take less than a thousandth of one processor: slow readings
+/// are taken less often, and are not valid in the samples in between.
 ///
-/// @param device The device's number; -1 for the current one.
-/// @param interval_ms Milliseconds from one reading to the next, at least 1. NVML's own values change ten times a second
-///        or less.
-/// @param capacity How many readings are kept; when there are more, the oldest are lost.
-/// @param made Out: the sampler. The caller owns it and destroys it.
-/// @return As plinth_read_telemetry, and PLINTH_ERROR_INVALID_VALUE for an interval or a capacity of 0.
+/// @param device The device number; -1 for the current device.
+/// @param interval_ms Interval between samples in milliseconds, at least 1. NVML's own values change ten times per
+///        second or less.
+/// @param capacity The number of samples that are kept; when it is exceeded, the oldest are dropped.
+/// @param made Out: the sampler. The caller owns it and destroys it with plinth_telemetry_sampler_destroy.
+/// @return The statuses of plinth_read_telemetry, and PLINTH_ERROR_INVALID_VALUE for an interval or a capacity of 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_telemetry_sampler_create(
     device: i32,
@@ -347,7 +353,7 @@ pub unsafe extern "C" fn plinth_telemetry_sampler_create(
     made: *mut plinth_telemetry_sampler_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the sampler.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let made = unsafe { Output::new(made, "made") }?;
         made.set(
             sampler::create(device, Duration::from_millis(interval_ms.into()), capacity)? as plinth_telemetry_sampler_t
@@ -356,15 +362,16 @@ pub unsafe extern "C" fn plinth_telemetry_sampler_create(
     })
 }
 
-/// Takes the readings since the last call out of a sampler, the oldest first. Thread-safe.
+/// Removes the samples since the last call from a sampler, the oldest first, and returns them.
 ///
 /// @param sampler The sampler.
-/// @param readings Out: as many as there are and fit. Their sizes are written, not read.
-/// @param capacity How many fit.
-/// @param count Out: how many were written.
-/// @param lost Out, unless NULL: how many were lost since the last call because nobody took them.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; once everything is taken from a sampler that
-///         could not go on: its error.
+/// @param readings Out: up to `capacity` samples. Their struct_size fields are written, not read.
+/// @param capacity The number of elements that `readings` has room for.
+/// @param count Out: the number of samples that were written.
+/// @param lost Out, unless NULL: the number of samples that were dropped since the last call because the capacity was
+///        exceeded.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE. If the sampler's thread failed, its error
+///         is returned after all samples were taken.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_telemetry_sampler_take(
     sampler: plinth_telemetry_sampler_t,
@@ -374,26 +381,26 @@ pub unsafe extern "C" fn plinth_telemetry_sampler_take(
     lost: *mut u64,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the number.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let count = unsafe { Output::new(count, "count") }?;
         if readings.is_null() && capacity > 0 {
             return Err(null("readings"));
         }
         let (samples, gone) = sampler::take(sampler as u64, capacity)?;
         for (index, sample) in samples.iter().enumerate() {
-            // SAFETY: the caller gave room for `capacity` of them, which are no fewer than these.
+            // SAFETY: the caller promises room for `capacity` elements, and there are no more samples than that.
             unsafe { readings.add(index).write(sample.into()) };
         }
         count.set(samples.len());
         if !lost.is_null() {
-            // SAFETY: the caller passes NULL or a place for the number.
+            // SAFETY: the caller passes NULL or a valid pointer.
             unsafe { lost.write(gone) };
         }
         Ok(())
     })
 }
 
-/// Ends a sampler and its thread. Thread-safe.
+/// Stops a sampler's thread and destroys the sampler.
 ///
 /// @param sampler The sampler; NULL does nothing.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE.

@@ -43,13 +43,13 @@ pub struct DLTensor {
     pub byte_offset: u64,
 }
 
-/// What DLPack calls plain memory.
+/// DLPack's device type of pageable host memory, kDLCPU.
 pub(super) const CPU: i32 = 1;
-/// What DLPack calls memory of a CUDA device; the host device's is called so, too.
+/// DLPack's device type of CUDA device memory, kDLCUDA; also used for the host device.
 pub(super) const CUDA: i32 = 2;
-/// What DLPack calls host memory that is pinned.
+/// DLPack's device type of pinned host memory, kDLCUDAHost.
 pub(super) const CUDA_HOST: i32 = 3;
-/// Memory that the driver moves between CPU and GPU.
+/// DLPack's device type of managed memory, kDLCUDAManaged.
 pub(super) const CUDA_MANAGED: i32 = 13;
 
 #[cold]
@@ -71,7 +71,7 @@ impl From<ElementType> for DLDataType {
     }
 }
 
-/// A tensor as C describes it. Shape and strides are those of the tensor itself, and only to be read.
+/// Converts a tensor to a DLTensor. Shape and strides point into the tensor, and are read-only.
 pub(super) fn to_c(tensor: &Tensor) -> DLTensor {
     DLTensor {
         data: tensor.memory.address() as *mut c_void,
@@ -106,46 +106,47 @@ impl DLDataType {
             _ => {
                 return Err(invalid(
                     name,
-                    format_args!("elements of DLPack's code {code} with {bits} bits are not known"),
+                    format_args!("DLPack element type with code {code} and {bits} bits is not supported"),
                 ));
             }
         };
         if lanes == 1 {
             return Ok(element);
         }
-        Err(invalid(name, format_args!("an element is {lanes} numbers, and only one is supported")))
+        Err(invalid(name, format_args!("its elements have {lanes} lanes; only 1 is supported")))
     }
 }
 
-/// The tensor that C describes.
+/// Reads and validates a DLTensor on a CUDA device.
 ///
 /// # Safety
-/// `tensor` is NULL, or leads to a DLTensor, whose shape and strides lead to `ndim` numbers or are NULL, and whose elements
-/// stay valid until the work that is given them is done.
+/// `tensor` is NULL or points to a DLTensor. Its shape and strides are NULL or point to `ndim` numbers, and its
+/// elements stay valid until the work that uses them is complete.
 #[inline]
 pub unsafe fn tensor(tensor: *const DLTensor, name: &str) -> Result<Tensor> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller makes this promise.
     let described = unsafe { tensor.as_ref() }.ok_or_else(|| null(name))?;
     let element = described.dtype.element(name)?;
     let DLDevice { device_type, device_id } = described.device;
     if !matches!(device_type, CUDA | CUDA_MANAGED) {
         return Err(Error::new(
             Status::DEVICE_MISMATCH,
-            format!("{name} is on a device of DLPack's type {device_type}, not on a CUDA device, whose type is {CUDA}"),
+            format!("{name} has DLPack device type {device_type}; it must be on a CUDA device, type {CUDA}"),
         ));
     }
     let device = device_number(device_id, name)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller makes this promise.
     unsafe { laid_out(described, element, device, name) }
 }
 
-/// A device's number that may not be the current device's -1.
+/// Validates a device number where -1 does not stand for the current device.
 pub(super) fn device_number(number: i32, name: &str) -> Result<u32> {
-    u32::try_from(number)
-        .map_err(|_| Error::new(Status::INVALID_DEVICE, format!("{name} is on device {number}, which cannot be")))
+    u32::try_from(number).map_err(|_| {
+        Error::new(Status::INVALID_DEVICE, format!("{name} is on device {number}; device numbers start at 0"))
+    })
 }
 
-/// The tensor that C describes, of a type and on a device that are known.
+/// Reads and validates the layout of a DLTensor whose element type and device are known.
 ///
 /// # Safety
 /// As [`tensor`].
@@ -163,35 +164,35 @@ pub(super) unsafe fn laid_out(described: &DLTensor, element: ElementType, device
         if rank == 0 || pointer.is_null() {
             return None;
         }
-        // SAFETY: it is not NULL, so the caller promises as many numbers.
+        // SAFETY: it is not NULL, so the caller promises `rank` numbers.
         Some(unsafe { std::slice::from_raw_parts(pointer, rank) })
     };
     let (shape, strides) = (numbers(described.shape).unwrap_or(&[]), numbers(described.strides));
     let address = match described.data as u64 {
         0 => 0,
-        data => {
-            data.checked_add(described.byte_offset).ok_or_else(|| invalid(name, "its offset is past all addresses"))?
-        }
+        data => data
+            .checked_add(described.byte_offset)
+            .ok_or_else(|| invalid(name, "data + byte_offset is past the end of the address space"))?,
     };
-    // SAFETY: the caller promises that the elements are valid; how far they reach, the core finds out from the shape.
+    // SAFETY: the caller promises that the elements are valid; the core computes their extent from the shape.
     let memory = unsafe { Span::new(address, 0) };
-    // Not by map_err, which would move the tensor.
+    // A match, because map_err would move the tensor, which is large.
     match Tensor::new(memory, element, device, shape, strides) {
         Err(error) => Err(error.context(name)),
         made => made,
     }
 }
 
-/// The tensor that C describes without its elements: device, type and shape.
+/// Reads and validates a DLTensor without its elements: device, type and shape.
 ///
 /// # Safety
-/// As [`tensor`], but for the elements.
+/// As for [`tensor`], except that the elements are not used.
 pub unsafe fn described(pointer: *const DLTensor, name: &str) -> Result<Tensor> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller makes this promise.
     let shape = unsafe { pointer.as_ref() }.ok_or_else(|| null(name))?;
-    // An address that suits elements of every type, and that nobody follows.
+    // An address that is aligned for every element type, and that is never dereferenced.
     let data = std::ptr::without_provenance_mut(256);
     let shape = DLTensor { data, byte_offset: 0, strides: std::ptr::null_mut(), ..*shape };
-    // SAFETY: the caller's promise; there are no elements to be looked at.
+    // SAFETY: the caller makes this promise; there are no elements to access.
     unsafe { tensor(&shape, name) }
 }

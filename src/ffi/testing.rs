@@ -17,103 +17,105 @@ use std::{
     mem,
 };
 
-/// Lets driver calls be made to fail, and counts them. For tests: it puts a layer before every driver call.
+/// Enables the injection of driver errors, and counts driver calls. For tests: it adds an indirection to every driver
+/// call.
 ///
-/// Must come before the first use of a device and the first question about one; PLINTH_FAULT_INJECTION=1 in the
-/// environment does the same. Thread-safe.
+/// Must be called before the first call that uses or queries a device. Setting PLINTH_FAULT_INJECTION=1 in the
+/// environment has the same effect.
 ///
-/// @return PLINTH_OK; PLINTH_ERROR_ALREADY_INITIALIZED if it is too late.
+/// @return PLINTH_OK; PLINTH_ERROR_ALREADY_INITIALIZED if a device was used already.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_enable_fault_injection() -> plinth_status_t {
     guard(testing::want_faults)
 }
 
-/// Makes one driver call fail, before it has any effect: the nth from now on, of all threads. It happens once.
+/// Makes one future driver call fail, before it has any effect: the nth from now on, counted over all threads. The
+/// fault happens once.
 ///
-/// A test runs a piece of work with nth = 1, 2, 3 and so on until plinth_tripped_fault tells that the work ended before
-/// the fault, and so sees every failure that the driver could cause.
+/// A test runs an operation with nth = 1, 2, 3 and so on until plinth_tripped_fault reports that the operation ended
+/// before the fault; it then has covered every driver failure.
 ///
-/// @param nth Which call from now on, the next being 1; 0 calls a fault off that has not happened yet.
-/// @param driver_code The CUresult that it fails with; 2 is CUDA_ERROR_OUT_OF_MEMORY. Not 0, unless nth is.
-/// @return PLINTH_OK; PLINTH_ERROR_NOT_SUPPORTED without plinth_enable_fault_injection; PLINTH_ERROR_INVALID_VALUE for a
-///         driver_code of 0.
+/// @param nth The index of the call, where 1 is the next call; 0 cancels a pending fault.
+/// @param driver_code The CUresult to return; 2 is CUDA_ERROR_OUT_OF_MEMORY. Must not be 0, unless nth is 0.
+/// @return PLINTH_OK; PLINTH_ERROR_NOT_SUPPORTED without plinth_enable_fault_injection; PLINTH_ERROR_INVALID_VALUE for
+///         a driver_code of 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_inject_fault(nth: u64, driver_code: i32) -> plinth_status_t {
     guard(|| testing::inject_fault(nth, driver_code as u32))
 }
 
-/// Tells which driver call met the fault that plinth_inject_fault set last.
+/// Returns the name of the driver call in which the last fault of plinth_inject_fault happened.
 ///
-/// @return The call's name, a static text; NULL if none has.
+/// @return The name, a static string; NULL if the fault has not happened.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_tripped_fault() -> *const c_char {
     guard::value(std::ptr::null(), || testing::tripped_fault().map_or(std::ptr::null(), |name| name.as_ptr()))
 }
 
-/// Counts the calls of a driver function: always on the host device, and on a GPU with plinth_enable_fault_injection.
-/// Thread-safe.
+/// Returns how often a driver function was called. Calls are counted on the host device, and on a GPU after
+/// plinth_enable_fault_injection.
 ///
-/// @param name The function, "cuMemCreate".
-/// @param count Out: how often it was called in this process.
+/// @param name The name of the function, for example "cuMemCreate".
+/// @param count Out: the number of calls in this process.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a function that plinth does not use;
-///         PLINTH_ERROR_NOT_SUPPORTED where nobody counts; the errors of initialization.
+///         PLINTH_ERROR_NOT_SUPPORTED if calls are not counted; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_driver_call_count(name: *const c_char, count: *mut u64) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the count, and NULL or a string.
+        // SAFETY: the caller passes NULL or a valid pointer, and NULL or a NUL-terminated string.
         let (count, name) = unsafe { (Output::new(count, "count")?, string(name, "name")?) };
         count.set(testing::call_count(&name)?);
         Ok(())
     })
 }
 
-/// Tells what the calls of a driver function would have cost on an H200 (driver 580): the host device keeps account
-/// of it. Thread-safe.
+/// Returns the time that the calls of a driver function would have taken on an H200 (driver 580), by the host device's
+/// cost model.
 ///
-/// @param name The function, "cuMemCreate".
-/// @param nanoseconds Out: the cost of all its calls in this process.
+/// @param name The name of the function, for example "cuMemCreate".
+/// @param nanoseconds Out: the total time of all calls in this process, in nanoseconds.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a function that plinth does not use;
 ///         PLINTH_ERROR_NOT_SUPPORTED on a GPU; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_driver_call_cost(name: *const c_char, nanoseconds: *mut u64) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the cost, and NULL or a string.
+        // SAFETY: the caller passes NULL or a valid pointer, and NULL or a NUL-terminated string.
         let (nanoseconds, name) = unsafe { (Output::new(nanoseconds, "nanoseconds")?, string(name, "name")?) };
         nanoseconds.set(testing::call_cost(&name)?);
         Ok(())
     })
 }
 
-/// Gives the driver's function of a name, for programs that call the driver themselves, on a GPU and on the host device
-/// alike, and for measuring plinth against the bare call. Thread-safe.
+/// Returns the address of a driver function, for programs that call the driver themselves, on a GPU or on the host
+/// device, and for benchmarks of plinth against the driver call.
 ///
-/// @param name The function, with or without its version: "cuMemAlloc" or "cuMemAlloc_v2".
-/// @param function Out: the function, of the type that cuda.h gives it. A function that the driver lacks is present
-///        and returns CUDA_ERROR_NOT_SUPPORTED.
+/// @param name The name of the function, with or without its version suffix: "cuMemAlloc" or "cuMemAlloc_v2".
+/// @param function Out: the function, with the type that cuda.h declares. For a function that the driver lacks, it is a
+///        stub that returns CUDA_ERROR_NOT_SUPPORTED.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a function that plinth does not use;
 ///         the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_driver_entry_point(name: *const c_char, function: *mut *mut c_void) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the pointer, and NULL or a string.
+        // SAFETY: the caller passes NULL or a valid pointer, and NULL or a NUL-terminated string.
         let (function, name) = unsafe { (Output::new(function, "function")?, string(name, "name")?) };
         function.set(testing::entry_point(&name)?.cast_mut());
         Ok(())
     })
 }
 
-/// What the host device holds at a moment: for tests that nothing is lost.
+/// The resources that the host device holds at one time, for leak tests.
 ///
 /// The struct grows at its end in newer versions; set struct_size to sizeof(plinth_host_usage_t) before the call.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct plinth_host_usage_t {
-    /// In: the size that the caller knows. Out: how much of it was filled.
+    /// In: the size of the struct in the caller. Out: the number of bytes that were filled.
     pub struct_size: usize,
     /// Bytes of device memory in use, all devices together.
     pub device_bytes: u64,
-    /// Bytes of pinned host memory.
+    /// Bytes of pinned host memory in use.
     pub pinned_bytes: u64,
     /// Streams that were created and not destroyed.
     pub streams: u64,
@@ -125,20 +127,20 @@ pub struct plinth_host_usage_t {
     pub executable_graphs: u64,
     /// Modules that were loaded and not unloaded.
     pub modules: u64,
-    /// Handles of physical memory.
+    /// Physical memory handles that were created and not released.
     pub memory_handles: u64,
-    /// Mappings of physical memory.
+    /// Mappings of physical memory that were not unmapped.
     pub mappings: u64,
-    /// Reserved ranges of addresses.
+    /// Address ranges that were reserved and not freed.
     pub reservations: u64,
-    /// Threads that work at this moment, or wait for work.
+    /// Threads that are working or waiting for work.
     pub threads: u64,
 }
 
-/// Tells what the host device holds. Thread-safe.
+/// Returns the resources that the host device holds.
 ///
 /// @param usage In: struct_size. Out: the counts, as far as struct_size reaches.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a struct_size that was not set;
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if struct_size was not set;
 ///         PLINTH_ERROR_NOT_SUPPORTED on a GPU; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_usage(usage: *mut plinth_host_usage_t) -> plinth_status_t {
@@ -161,20 +163,21 @@ pub unsafe extern "C" fn plinth_host_usage(usage: *mut plinth_host_usage_t) -> p
             reservations: live.reservations as u64,
             threads: live.threads as u64,
         };
-        // SAFETY: the caller passes a struct whose first field says its size; ours is plain data that begins likewise.
+        // SAFETY: the caller passes a struct whose first field is its size; this one is plain data that begins in the
+        // same way.
         unsafe { write_growable(usage, found, "usage") }
     })
 }
 
-/// Describes the driver calls that plinth uses, a line each: name, the CUDA version that brought it, and "required" or
-/// "optional". Needs no device. Thread-safe.
+/// Lists the driver functions that plinth uses, one per line: name, the CUDA version that introduced it, and "required"
+/// or "optional". Needs no device.
 ///
-/// @param text Out: the lines. The caller owns them and frees them with plinth_string_free.
+/// @param text Out: the text. The caller owns it and frees it with plinth_string_free.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_driver_calls(text: *mut *mut c_char) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the pointer.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let text = unsafe { Output::new(text, "text") }?;
         let lines: Vec<String> = crate::driver::table::CALLS
             .iter()
@@ -188,10 +191,10 @@ pub unsafe extern "C" fn plinth_driver_calls(text: *mut *mut c_char) -> plinth_s
     })
 }
 
-/// Walks every structure of the caching allocator and of that of pinned memory, and checks that they agree. For tests, while no other
-/// thread allocates or frees: what is in the middle of a step does not agree with itself.
+/// Checks the internal consistency of the caching allocator and of the pinned memory allocator. For tests. No other
+/// thread may allocate or free during the call, because operations in progress leave inconsistent intermediate states.
 ///
-/// @return PLINTH_OK; PLINTH_ERROR_PANIC with a message that names what is broken; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_PANIC with a message that names the inconsistency; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_testing_check_allocator() -> plinth_status_t {
     guard(|| memory::check().and_then(|()| memory::check_pinned()))

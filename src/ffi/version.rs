@@ -14,23 +14,23 @@ use crate::{
 };
 use std::ffi::c_char;
 
-/// The library's version when a program was compiled. Compare with plinth_version, which tells the one it runs with.
+/// The major version of the library that a program was compiled with. plinth_version returns the version at run time.
 pub const PLINTH_VERSION_MAJOR: i32 = 0;
-/// The minor version; before 1.0 it changes whenever a program must be compiled anew.
+/// The minor version; before 1.0 it changes whenever programs must be recompiled.
 pub const PLINTH_VERSION_MINOR: i32 = 1;
 /// The patch version.
 pub const PLINTH_VERSION_PATCH: i32 = 0;
 
-/// NVIDIA GPUs, through libcuda. What happens when nothing is said.
+/// NVIDIA GPUs, through libcuda. The default.
 pub const PLINTH_DEVICE_CUDA: i32 = 0;
-/// The built-in device on the CPU.
+/// The device that is built into the library and runs on the CPU.
 pub const PLINTH_DEVICE_HOST: i32 = 1;
-/// GPUs where the process sees any, else the built-in device.
+/// GPUs if any is visible to the process, else the built-in device.
 pub const PLINTH_DEVICE_AUTO: i32 = 2;
 
-/// Returns the version of the library that is running, as major * 10000 + minor * 100 + patch.
+/// Returns the version of the library at run time, as major * 10000 + minor * 100 + patch.
 ///
-/// Thread-safe; needs no device.
+/// Needs no device.
 ///
 /// @return The version.
 #[unsafe(no_mangle)]
@@ -38,40 +38,40 @@ pub unsafe extern "C" fn plinth_version() -> i32 {
     PLINTH_VERSION_MAJOR * 10_000 + PLINTH_VERSION_MINOR * 100 + PLINTH_VERSION_PATCH
 }
 
-/// Returns the version of the library that is running as text, "0.1.0".
+/// Returns the version of the library at run time as text, "0.1.0".
 ///
-/// The text is static. Thread-safe; needs no device.
+/// Needs no device.
 ///
-/// @return A static text, never NULL.
+/// @return A static string, never NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_version_string() -> *const c_char {
     guard::text(|| concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast())
 }
 
-/// Tells the newest version of CUDA that the driver knows.
+/// Returns the newest CUDA version that the driver supports.
 ///
-/// Thread-safe. Loads the driver, but makes no context.
+/// Loads the driver, but creates no context.
 ///
-/// @param version Out: the version as CUDA counts, 13000 for 13.0. The host device answers 13000.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; what plinth_init returns where there is no device.
+/// @param version Out: the version in CUDA's encoding, 13000 for 13.0. The host device reports 13000.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of plinth_init if there is no device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_driver_version(version: *mut i32) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the version.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let version = unsafe { Output::new(version, "version") }?;
         version.set(testing::driver_version()?);
         Ok(())
     })
 }
 
-/// Chooses the kind of device for the process: PLINTH_DEVICE_CUDA, PLINTH_DEVICE_HOST or PLINTH_DEVICE_AUTO.
+/// Selects the kind of device for the process: PLINTH_DEVICE_CUDA, PLINTH_DEVICE_HOST or PLINTH_DEVICE_AUTO.
 ///
-/// Goes before the environment variable PLINTH_DEVICE (cuda, host or auto), which decides when this is not called.
-/// Must come before the first use of a device and before the first question about one. Thread-safe.
+/// Takes precedence over the environment variable PLINTH_DEVICE (cuda, host or auto). Must be called before the first
+/// call that uses or queries a device.
 ///
 /// @param kind The kind.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for another number; PLINTH_ERROR_ALREADY_INITIALIZED if it is too
-///         late for another kind.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for another number; PLINTH_ERROR_ALREADY_INITIALIZED if another kind
+///         is in use already.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_set_device_kind(kind: i32) -> plinth_status_t {
     guard(|| runtime::choose_kind(device_kind(kind)?))
@@ -89,16 +89,16 @@ fn device_kind(kind: i32) -> Result<DeviceKind> {
     }
 }
 
-/// Tells which kind of device the process uses: PLINTH_DEVICE_CUDA or PLINTH_DEVICE_HOST.
+/// Returns the kind of device that the process uses: PLINTH_DEVICE_CUDA or PLINTH_DEVICE_HOST.
 ///
-/// Thread-safe. Loads the driver, and so settles the question for the process.
+/// Loads the driver, which fixes the kind for the process.
 ///
 /// @param kind Out: the kind.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; what plinth_init returns where there is no device.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of plinth_init if there is no device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_get_device_kind(kind: *mut i32) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a place for the kind.
+        // SAFETY: the caller passes NULL or a valid pointer.
         let kind = unsafe { Output::new(kind, "kind") }?;
         kind.set(match runtime::loaded()?.driver.kind() {
             Kind::Cuda => PLINTH_DEVICE_CUDA,
