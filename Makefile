@@ -61,7 +61,7 @@ kernels: ## compile kernels/*.cu to kernels/*.ptx
 .PHONY: docs
 docs: ## the reference, for Rust and for C, in target/doc and target/doxygen; a warning is an error
 	@tools/bootstrap.sh rust cc doxygen
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --lib
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --lib
 	tools/doxygen.sh
 
 # ---- using
@@ -122,7 +122,7 @@ install: build ## install under PREFIX=/usr/local, LIBDIR=lib; DESTDIR= for pack
 .PHONY: tool
 tool: ## the command-line tool, target/tool/release/plinth
 	@tools/bootstrap.sh rust cc
-	cargo build --release --locked --features tool --bin plinth --target-dir $(TARGET)/tool
+	cargo build --release --locked -p plinth-tool --target-dir $(TARGET)/tool
 
 .PHONY: install-tool
 install-tool: tool ## install the tool under PREFIX=/usr/local; DESTDIR= for packagers
@@ -141,20 +141,19 @@ test: ## everything below; stops at the first failure
 .PHONY: lint
 lint: docs ## formatting, clippy, shell scripts and documentation; a warning is an error
 	@tools/bootstrap.sh shellcheck
-	cargo fmt --check
-	@# With the feature, for nothing of the library depends on it, and without it the tool is left out.
-	cargo clippy --locked --all-targets --features tool -- -D warnings $(CLIPPY)
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings $(CLIPPY)
 	shellcheck tools/*.sh benches/replay/*.sh tests/package/*.sh .ci/run
 
 .PHONY: test-rust
 test-rust: ## unit, property and header tests
 	@tools/bootstrap.sh rust cc c++ python
-	cargo test --locked
+	cargo test --locked --workspace --exclude plinth-tool
 
 .PHONY: test-tool
 test-tool: ## the command-line tool, on the host device
 	@tools/bootstrap.sh rust cc
-	cargo test --locked --features tool --bin plinth --test tool
+	cargo test --locked -p plinth-tool
 
 .PHONY: test-c
 test-c: build ## the C and C++ tests, on PLINTH_DEVICE=host (the default) or cuda

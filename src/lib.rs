@@ -27,20 +27,17 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub use plinth_driver::{self as driver, error, half, status, temporary};
+pub use plinth_host as host;
+
 pub mod base;
 pub mod collectives;
 #[allow(unsafe_code)]
-pub mod driver;
-pub mod error;
-#[allow(unsafe_code)]
 pub mod ffi;
 pub mod graph;
-pub mod half;
 pub mod init;
 pub mod memory;
 pub mod ops;
 pub mod runtime;
 pub mod sanitizer;
-pub mod status;
 pub mod stream;
-pub mod temporary;

@@ -149,3 +149,23 @@ fn every_parameter_is_documented() {
         assert_eq!(comment.contains("@return"), signature.contains("->"), "@return of{signature}");
     }
 }
+
+/// The status constants are written out in src/ffi/status.rs, because the header generator reads literal items only.
+#[test]
+fn the_status_constants_are_the_list_of_statuses() {
+    let source = fs::read_to_string(root().join("src/ffi/status.rs")).unwrap();
+    let expected: Vec<(String, String)> = plinth::status::STATUSES
+        .iter()
+        .map(|info| {
+            let (name, text) = (info.name.trim_end_matches('\0'), info.text.trim_end_matches('\0'));
+            (format!("/// {text}"), format!("pub const {name}: plinth_status_t = {};", info.status.0))
+        })
+        .collect();
+    let lines: Vec<&str> = source.lines().collect();
+    let found: Vec<(String, String)> = lines
+        .windows(2)
+        .filter(|pair| pair[1].starts_with("pub const PLINTH_") && pair[1].contains("plinth_status_t"))
+        .map(|pair| (pair[0].to_string(), pair[1].to_string()))
+        .collect();
+    assert_eq!(found, expected);
+}

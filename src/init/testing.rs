@@ -1,9 +1,9 @@
 //! What programs need to test themselves: faults on demand, counts of driver calls, and what is still held.
 
 use crate::{
-    driver::{self, Call, Kind, codes, fault_injection, host},
+    driver::{self, Call, Kind, codes, fault_injection},
     error::{Error, Result},
-    runtime,
+    host, runtime,
     status::Status,
 };
 use std::{

@@ -207,9 +207,9 @@ impl Runtime {
     }
 
     fn load_host() -> Result<Runtime> {
-        let driver = Driver::new(Kind::Host, driver::Table::host(), testing::faults_wanted());
+        let driver = Driver::new(Kind::Host, crate::host::table(), testing::faults_wanted());
         if let Err(failure) = driver.init() {
-            return Err(match driver::host::config_error() {
+            return Err(match crate::host::config_error() {
                 Some(reason) => Error::new(Status::INVALID_CONFIGURATION, reason),
                 None if failure.code == codes::CUDA_ERROR_NO_DEVICE => {
                     Error::new(Status::NO_DEVICE, "CUDA_VISIBLE_DEVICES shows this process no host device")

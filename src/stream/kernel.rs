@@ -326,6 +326,13 @@ mod tests {
     }
 
     #[test]
+    fn the_host_device_has_each_kernel() {
+        for kernel in Kernel::ALL {
+            assert!(crate::host::kernels::find(kernel.entry().as_bytes()).is_some(), "{}", kernel.entry());
+        }
+    }
+
+    #[test]
     fn flags_are_in_torchs_form() {
         assert_eq!(
             gencode_flags(),

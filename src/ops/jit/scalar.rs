@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// The most scalars of a function.
-pub const MOST: usize = 16;
+pub const MOST: usize = crate::driver::jit::MOST_SCALARS;
 
 /// The kinds of scalars, the narrower ones first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -1,0 +1,144 @@
+//! Errors: a status, a message that names the request, and the driver's code where the driver was asked.
+
+use crate::{Failure, codes, status::Status};
+use std::fmt;
+
+/// What goes wrong in the core. It is one pointer wide, so that a successful call pays nothing for it.
+pub struct Error(Box<Parts>);
+
+struct Parts {
+    status: Status,
+    message: String,
+    driver_code: u32,
+}
+
+/// The result of a call of the core.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error of the library's own.
+    #[cold]
+    pub fn new(status: Status, message: impl Into<String>) -> Self {
+        Error(Box::new(Parts { status, message: message.into(), driver_code: codes::CUDA_SUCCESS }))
+    }
+
+    /// The same error with what was being attempted put before its message.
+    #[cold]
+    pub fn context(mut self, attempt: impl fmt::Display) -> Self {
+        self.0.message = format!("{attempt}: {}", self.0.message);
+        self
+    }
+
+    /// The same error under another status, where the call knows better than the driver's code what it means.
+    #[cold]
+    pub fn with_status(mut self, status: Status) -> Self {
+        self.0.status = status;
+        self
+    }
+
+    /// The same error with the code of a driver call that failed earlier.
+    #[cold]
+    pub fn with_driver_code(mut self, code: u32) -> Self {
+        self.0.driver_code = code;
+        self
+    }
+
+    /// The status that a caller branches on.
+    pub fn status(&self) -> Status {
+        self.0.status
+    }
+
+    /// The sentence that a person reads.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The raw code of the driver call that failed, or 0.
+    pub fn driver_code(&self) -> u32 {
+        self.0.driver_code
+    }
+}
+
+impl From<Failure> for Error {
+    #[cold]
+    fn from(failure: Failure) -> Self {
+        let status = match failure.code {
+            codes::CUDA_ERROR_INVALID_VALUE => Status::INVALID_VALUE,
+            codes::CUDA_ERROR_OUT_OF_MEMORY => Status::OUT_OF_MEMORY,
+            codes::CUDA_ERROR_DEINITIALIZED => Status::SHUTTING_DOWN,
+            codes::CUDA_ERROR_STUB_LIBRARY => Status::STUB_LIBRARY,
+            codes::CUDA_ERROR_NO_DEVICE => Status::NO_DEVICE,
+            codes::CUDA_ERROR_INVALID_DEVICE => Status::INVALID_DEVICE,
+            codes::CUDA_ERROR_INVALID_HANDLE => Status::INVALID_HANDLE,
+            codes::CUDA_ERROR_NOT_SUPPORTED => Status::NOT_SUPPORTED,
+            codes::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED => Status::PEER_ACCESS_UNSUPPORTED,
+            codes::CUDA_ERROR_ILLEGAL_ADDRESS => Status::ILLEGAL_ADDRESS,
+            codes::CUDA_ERROR_LAUNCH_FAILED => Status::LAUNCH_FAILED,
+            codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+            | codes::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+            | codes::CUDA_ERROR_CAPTURED_EVENT => Status::CAPTURE_FORBIDS,
+            codes::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED => Status::CAPTURE_INVALIDATED,
+            codes::CUDA_ERROR_STREAM_CAPTURE_UNJOINED => Status::GRAPH_UNJOINED,
+            codes::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD => Status::GRAPH_WRONG_THREAD,
+            _ => Status::DRIVER,
+        };
+        let text = match codes::lookup(failure.code) {
+            Some((_, text)) => format!(", {}", text.trim_end_matches('\0')),
+            None => String::new(),
+        };
+        let symbol = failure.call.info().symbol;
+        let message = format!("{symbol} failed with {}{text}", codes::describe(failure.code));
+        Error(Box::new(Parts { status, message, driver_code: failure.code }))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:?}: {}", self.0.status, self.0.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Adds what was being attempted to the error of a result.
+pub trait Context<T> {
+    /// Puts `attempt`'s sentence before the message of an error; a success is passed on untouched.
+    fn context<D: fmt::Display>(self, attempt: impl FnOnce() -> D) -> Result<T>;
+}
+
+impl<T, E: Into<Error>> Context<T> for std::result::Result<T, E> {
+    fn context<D: fmt::Display>(self, attempt: impl FnOnce() -> D) -> Result<T> {
+        self.map_err(|error| error.into().context(attempt()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Call;
+
+    #[test]
+    fn a_failed_call_is_named_with_its_code() {
+        let error = Error::from(Failure { call: Call::cuMemAlloc_v2, code: 2 }).context("allocating 1.00 GiB");
+        assert_eq!(error.status(), Status::OUT_OF_MEMORY);
+        assert_eq!(error.driver_code(), 2);
+        assert_eq!(
+            error.message(),
+            "allocating 1.00 GiB: cuMemAlloc_v2 failed with CUDA_ERROR_OUT_OF_MEMORY (2), \
+             the device has no memory left for this"
+        );
+    }
+
+    #[test]
+    fn an_unheard_of_code_is_kept() {
+        let error = Error::from(Failure { call: Call::cuInit, code: 54_321 });
+        assert_eq!((error.status(), error.driver_code()), (Status::DRIVER, 54_321));
+        assert_eq!(error.message(), "cuInit failed with CUDA error 54321");
+    }
+}

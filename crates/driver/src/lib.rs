@@ -1,0 +1,139 @@
+//! The gate to the device: nothing else in the tree calls CUDA.
+//!
+//! [`table`] lists the driver calls once. Three providers fill it: [`cuda`] from libcuda at run time, the crate of
+//! the host device, and [`fault_injection`], which wraps either and makes the n-th call fail.
+//!
+//! Around the table, [`Driver`] gives the core safe methods, a file a noun. They are safe because what they take can
+//! only be made here: a [`Stream`], [`Event`], [`Context`] or [`Function`] comes from the driver itself, or through an
+//! unsafe constructor by whose call the C surface passes on its caller's promise.
+
+#![warn(missing_docs)]
+
+pub mod calls;
+mod capture;
+pub mod codes;
+pub mod collective;
+mod condition;
+mod context;
+pub mod cublas;
+pub mod cuda;
+pub mod cufft;
+pub mod cusolver;
+mod device;
+pub mod error;
+mod event;
+pub mod fault_injection;
+mod graph;
+mod graph_node;
+mod graph_view;
+mod green_context;
+pub mod group;
+pub mod half;
+mod image;
+pub mod jit;
+mod kernel;
+pub mod library;
+pub mod math;
+mod memory;
+pub mod memory_pool;
+pub mod nccl;
+pub mod nvrtc;
+pub mod nvtx;
+pub mod observer;
+mod pages;
+pub mod permutation;
+pub mod plugin;
+mod processor;
+pub mod random;
+mod shareable;
+pub mod status;
+mod stream;
+mod stream_table;
+pub mod table;
+pub mod temporary;
+pub mod types;
+pub mod user;
+mod virtual_memory;
+
+pub use capture::CaptureInfo;
+pub use context::Context;
+pub use event::{Event, EventCell};
+pub use graph::{Graph, GraphExec, GraphNode, Ticket, UpdateError, UpdateRefusal, UserObject};
+pub use graph_node::{Conditional, ConditionalKind, FillNode, KernelNode, NodeFunction};
+pub use graph_view::{CopyView, HostView, KernelView, NodeType};
+pub use green_context::{GreenContext, Multiprocessors};
+pub use image::Image;
+pub use kernel::{Arguments, Function, LaunchShape, Module};
+pub use memory::{MemoryKind, PointerDetails, PointerInfo, Span};
+pub use memory_pool::MemoryPool;
+pub use pages::Pages;
+pub use processor::thread_time;
+pub use stream::{HostFunction, Stream, StreamCell};
+pub use stream_table::{StreamInfo, StreamOrigin, StreamTable};
+pub use table::{Call, Code, Table};
+pub use virtual_memory::{Physical, Segment};
+
+/// A driver call that failed, and the code it failed with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failure {
+    /// The call.
+    pub call: Call,
+    /// CUDA's error code, or one that nobody here has heard of.
+    pub code: Code,
+}
+
+/// What a driver call gives.
+pub type Answer<T> = Result<T, Failure>;
+
+/// Which kind of device a driver drives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// NVIDIA GPUs, through libcuda.
+    Cuda,
+    /// The built-in CPU device.
+    Host,
+}
+
+/// A filled table, with safe methods over it.
+pub struct Driver {
+    table: Table,
+    kind: Kind,
+    faulty: bool,
+}
+
+impl Driver {
+    /// The driver of `kind` over `table`. With `faulty`, calls are counted and can be made to fail.
+    pub fn new(kind: Kind, table: Table, faulty: bool) -> Self {
+        Driver { table: if faulty { fault_injection::wrap(table) } else { table }, kind, faulty }
+    }
+
+    /// Which kind of device this drives.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Whether calls go through the faulty provider.
+    pub fn is_faulty(&self) -> bool {
+        self.faulty
+    }
+
+    /// The table itself, for programs that call the driver on their own.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+}
+
+/// Turns a code into a result.
+#[inline]
+fn check(call: Call, code: Code) -> Answer<()> {
+    if code == codes::CUDA_SUCCESS { Ok(()) } else { Err(Failure { call, code }) }
+}
+
+/// Makes one call of the table and turns its code into an [`Answer`]. The caller stands in an unsafe block and says
+/// why the arguments are good.
+macro_rules! call {
+    ($driver:expr, $name:ident ( $($argument:expr),* $(,)? )) => {
+        $crate::check($crate::Call::$name, ($driver.table.$name)($($argument),*))
+    };
+}
+use call;

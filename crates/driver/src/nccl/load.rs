@@ -1,0 +1,91 @@
+//! Finds libnccl at run time.
+//!
+//! One that the process has loaded already is taken, whatever its path; then `libnccl.so.2` where the system finds
+//! libraries; then the places where Python's packages put it. `PLINTH_NCCL_LIBRARY` names another file, and then only
+//! that one is tried.
+
+use super::{
+    Nccl,
+    table::{ErrorString, LastError, SUCCESS, Table},
+};
+use crate::{
+    error::{Error, Result},
+    library::Sought,
+    status::Status,
+};
+use std::ffi::{CStr, c_int, c_void};
+
+const LIBRARY: Sought = Sought {
+    what: "NCCL",
+    variable: "PLINTH_NCCL_LIBRARY",
+    names: &[(0, c"libnccl.so.2")],
+    in_toolkit: false,
+    in_packages: &["nvidia/nccl/lib"],
+};
+/// A library that exports this works on the host device. NVIDIA's does not: it is for stand-ins.
+const ON_HOST_DEVICE: &CStr = c"plinth_nccl_on_host_device";
+
+/// Loads NCCL. The library is never closed: threads of its own may run in it.
+pub fn load() -> Result<Nccl> {
+    let library = LIBRARY.find().map_err(unavailable)?;
+    // SAFETY: each call is looked for under its own symbol, whose signature the table states and NCCL never changes.
+    // The library is never closed.
+    let (table, missing) = unsafe { Table::from_symbols(|call| library.symbol(call.info().c_symbol)) };
+    // SAFETY: the symbols have these signatures in every version that has them.
+    let (error_string, last_error) = unsafe {
+        (
+            library
+                .symbol(c"ncclGetErrorString")
+                .map(|pointer| std::mem::transmute::<*const c_void, ErrorString>(pointer)),
+            library.symbol(c"ncclGetLastError").map(|pointer| std::mem::transmute::<*const c_void, LastError>(pointer)),
+        )
+    };
+    let mut version: c_int = 0;
+    // SAFETY: the output is a live local.
+    let code = unsafe { (table.ncclGetVersion)(&mut version) };
+    if let Some(call) = missing {
+        let has = if code == SUCCESS { format!("NCCL {}", Version(version)) } else { "the libnccl found".to_owned() };
+        let (symbol, since) = (call.info().symbol, Version(call.info().since));
+        return Err(unavailable(format!("{has} has no {symbol}, which came with {since}; a newer NCCL is needed")));
+    }
+    if code != SUCCESS {
+        return Err(unavailable(format!("ncclGetVersion failed with {code}")));
+    }
+    let on_host_device = library.symbol(ON_HOST_DEVICE).is_some();
+    Ok(Nccl { table, error_string, last_error, version, on_host_device })
+}
+
+#[cold]
+fn unavailable(reason: impl Into<String>) -> Error {
+    Error::new(Status::NCCL_UNAVAILABLE, reason)
+}
+
+/// A version as NCCL counts them: up to 2.8 in hundreds, then in ten thousands.
+pub struct Version(pub c_int);
+
+impl Version {
+    /// Major, minor and patch.
+    pub fn parts(&self) -> (i32, i32, i32) {
+        let major = if self.0 < 10_000 { 1_000 } else { 10_000 };
+        (self.0 / major, self.0 % major / 100, self.0 % 100)
+    }
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (major, minor, patch) = self.parts();
+        write!(formatter, "{major}.{minor}.{patch}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_as_nccl_counts_them() {
+        for (code, text) in [(2708, "2.7.8"), (2804, "2.8.4"), (20900, "2.9.0"), (22907, "2.29.7"), (23203, "2.32.3")] {
+            assert_eq!(Version(code).to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The table of NCCL's calls.
+//!
+//! Each line names a call once, with the version of NCCL that brought it and whether plinth can use an
+//! NCCL without it. The types are those of nccl.h, written by hand: a communicator is an address, an enumeration an
+//! integer.
+
+#![allow(missing_docs)]
+
+use crate::calls::calls;
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+/// What a call of NCCL returns: 0, or one of its `ncclResult_t`.
+pub type Code = c_int;
+
+pub const SUCCESS: Code = 0;
+pub const UNHANDLED_CUDA_ERROR: Code = 1;
+pub const SYSTEM_ERROR: Code = 2;
+pub const INVALID_ARGUMENT: Code = 4;
+pub const INVALID_USAGE: Code = 5;
+pub const REMOTE_ERROR: Code = 6;
+pub const IN_PROGRESS: Code = 7;
+pub const TIMEOUT: Code = 8;
+/// No code of NCCL's: what the stand-in of an absent call returns.
+pub const ABSENT: Code = -1;
+
+/// NCCL's data types.
+pub mod data_type {
+    use super::c_int;
+    pub const INT8: c_int = 0;
+    pub const UINT8: c_int = 1;
+    pub const INT32: c_int = 2;
+    pub const UINT32: c_int = 3;
+    pub const INT64: c_int = 4;
+    pub const UINT64: c_int = 5;
+    pub const FLOAT16: c_int = 6;
+    pub const FLOAT32: c_int = 7;
+    pub const FLOAT64: c_int = 8;
+    pub const BFLOAT16: c_int = 9;
+}
+
+/// NCCL's reductions.
+pub mod reduction {
+    use super::c_int;
+    pub const SUM: c_int = 0;
+    pub const PRODUCT: c_int = 1;
+    pub const MAXIMUM: c_int = 2;
+    pub const MINIMUM: c_int = 3;
+    pub const AVERAGE: c_int = 4;
+}
+
+/// The color of a rank that is to be in no part of a split.
+pub const SPLIT_NO_COLOR: c_int = -1;
+
+/// What NCCL calls a communicator: an address that only NCCL follows.
+pub type RawComm = *mut c_void;
+/// A stream, as CUDA's runtime and the driver both have it.
+pub type RawStream = *mut c_void;
+
+/// NCCL's `ncclUniqueId`, which goes by value.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct UniqueId {
+    pub internal: [u8; 128],
+}
+
+/// NCCL's `ncclConfig_t` of version 2.32; older ones are its beginning.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Config {
+    pub size: usize,
+    pub magic: c_uint,
+    pub version: c_uint,
+    pub blocking: c_int,
+    pub cga_cluster_size: c_int,
+    pub min_ctas: c_int,
+    pub max_ctas: c_int,
+    pub net_name: *const c_char,
+    pub split_share: c_int,
+    pub traffic_class: c_int,
+    pub comm_name: *const c_char,
+    pub collnet_enable: c_int,
+    pub cta_policy: c_int,
+    pub shrink_share: c_int,
+    pub nvls_ctas: c_int,
+    pub channels_per_net_peer: c_int,
+    pub nvlink_centric_sched: c_int,
+    pub graph_usage_mode: c_int,
+    pub num_rma_ctx: c_int,
+    pub max_p2p_peers: c_int,
+    pub graph_stream_ordering: c_int,
+    pub launch_order_implicit: c_int,
+    pub num_rma_sig: c_int,
+    pub rma_eager_init: c_int,
+    pub host_cft_mode: c_int,
+    pub nvls_host_mode: c_int,
+}
+
+calls! {
+    Code, ABSENT;
+
+    // The library.
+    required 20000 ncclGetVersion(version: *mut c_int);
+
+    // Communicators.
+    required 20000 ncclGetUniqueId(id: *mut UniqueId);
+    required 21400 ncclCommInitRankConfig(
+        comm: *mut RawComm, ranks: c_int, id: UniqueId, rank: c_int, config: *mut Config);
+    required 20400 ncclCommAbort(comm: RawComm);
+    required 20000 ncclCommDestroy(comm: RawComm);
+    required 20400 ncclCommGetAsyncError(comm: RawComm, error: *mut Code);
+    required 20000 ncclCommCount(comm: RawComm, ranks: *mut c_int);
+    required 20000 ncclCommUserRank(comm: RawComm, rank: *mut c_int);
+    optional 21800 ncclCommSplit(
+        comm: RawComm, color: c_int, key: c_int, part: *mut RawComm, config: *mut Config);
+
+    // Groups.
+    required 20000 ncclGroupStart();
+    required 20000 ncclGroupEnd();
+
+    // What ranks do together.
+    required 20000 ncclAllReduce(
+        from: *const c_void, to: *mut c_void, count: usize, kind: c_int, op: c_int, comm: RawComm, stream: RawStream);
+    required 20000 ncclReduce(
+        from: *const c_void, to: *mut c_void, count: usize, kind: c_int, op: c_int, root: c_int, comm: RawComm,
+        stream: RawStream);
+    required 20202 ncclBroadcast(
+        from: *const c_void, to: *mut c_void, count: usize, kind: c_int, root: c_int, comm: RawComm,
+        stream: RawStream);
+    required 20000 ncclAllGather(
+        from: *const c_void, to: *mut c_void, count: usize, kind: c_int, comm: RawComm, stream: RawStream);
+    required 20000 ncclReduceScatter(
+        from: *const c_void, to: *mut c_void, count: usize, kind: c_int, op: c_int, comm: RawComm, stream: RawStream);
+    required 20700 ncclSend(
+        from: *const c_void, count: usize, kind: c_int, peer: c_int, comm: RawComm, stream: RawStream);
+    required 20700 ncclRecv(
+        to: *mut c_void, count: usize, kind: c_int, peer: c_int, comm: RawComm, stream: RawStream);
+    optional 22800 ncclAlltoAll(
+        from: *const c_void, to: *mut c_void, count: usize, kind: c_int, comm: RawComm, stream: RawStream);
+}
+
+/// The two calls that return texts.
+pub type ErrorString = unsafe extern "C" fn(Code) -> *const c_char;
+/// See [`ErrorString`]; since 2.13.
+pub type LastError = unsafe extern "C" fn(RawComm) -> *const c_char;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn the_config_lies_as_in_c() {
+        // As the header of 2.32.3 lays it out on a 64-bit machine.
+        let offsets = [
+            (offset_of!(Config, blocking), 16),
+            (offset_of!(Config, net_name), 32),
+            (offset_of!(Config, split_share), 40),
+            (offset_of!(Config, comm_name), 48),
+            (offset_of!(Config, collnet_enable), 56),
+            (offset_of!(Config, nvls_host_mode), 112),
+            (size_of::<Config>(), 120),
+        ];
+        for (actual, expected) in offsets {
+            assert_eq!(actual, expected);
+        }
+    }
+
+    #[test]
+    fn an_absent_call_says_so() {
+        // SAFETY: no pointer is supplied, so there is none to be wrong.
+        let (table, missing) = unsafe { Table::from_symbols(|_| None) };
+        assert_eq!(missing, Some(Call::ncclGetVersion));
+        // SAFETY: the stand-in ignores its arguments.
+        assert_eq!(unsafe { (table.ncclGroupStart)() }, ABSENT);
+    }
+}

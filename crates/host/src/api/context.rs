@@ -1,0 +1,120 @@
+//! Contexts.
+
+use super::{Out, enter, put_if_wanted};
+use crate::{
+    context,
+    driver::{
+        codes,
+        table::{Call, Code},
+        types::*,
+    },
+    ids::Id,
+    state::State,
+    stream,
+};
+use std::{
+    ffi::{c_int, c_uint},
+    sync::atomic::Ordering,
+};
+
+fn ordinal(state: &State, device: CUdevice) -> Result<usize, Code> {
+    let index = usize::try_from(device).map_err(|_| codes::CUDA_ERROR_INVALID_DEVICE)?;
+    if index < state.contexts.len() { Ok(index) } else { Err(codes::CUDA_ERROR_INVALID_DEVICE) }
+}
+
+pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) -> Code {
+    enter(Call::cuDevicePrimaryCtxRetain, 0, |state| {
+        let out = Out::new(context)?;
+        let index = ordinal(state, device)?;
+        state.retained[index].store(true, Ordering::Release);
+        out.put(state.contexts[index] as CUcontext);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuDevicePrimaryCtxGetState(device: CUdevice, flags: *mut c_uint, active: *mut c_int) -> Code {
+    enter(Call::cuDevicePrimaryCtxGetState, 0, |state| {
+        let index = ordinal(state, device)?;
+        let (flags, active) = (Out::new(flags)?, Out::new(active)?);
+        flags.put(0);
+        active.put(c_int::from(state.retained[index].load(Ordering::Acquire)));
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut CUcontext) -> Code {
+    enter(Call::cuCtxGetCurrent, 0, |_| {
+        Out::new(context)?.put(context::current_handle() as CUcontext);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuCtxSetCurrent(context: CUcontext) -> Code {
+    enter(Call::cuCtxSetCurrent, 0, |_| context::set_current(context as Id))
+}
+
+pub unsafe extern "C" fn cuCtxGetDevice(device: *mut CUdevice) -> Code {
+    enter(Call::cuCtxGetDevice, 0, |state| {
+        let out = Out::new(device)?;
+        out.put(context::current(state)? as CUdevice);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuCtxSynchronize() -> Code {
+    enter(Call::cuCtxSynchronize, 0, |state| {
+        let device = context::current(state)?;
+        {
+            let mut engine = state.engine.lock();
+            engine.forbid_device(device)?;
+            engine.forbid_unsafe(context::thread())?;
+        }
+        stream::synchronize_device(state, device)
+    })
+}
+
+pub unsafe extern "C" fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) -> Code {
+    enter(Call::cuCtxGetStreamPriorityRange, 0, |state| {
+        context::current(state)?;
+        put_if_wanted(least, stream::LEAST_PRIORITY);
+        put_if_wanted(greatest, stream::GREATEST_PRIORITY);
+        Ok(())
+    })
+}
+
+/// The current device and the peer that a context means; a device is not its own peer.
+fn pair(state: &State, peer: CUcontext) -> Result<(usize, usize), Code> {
+    let device = context::current(state)?;
+    let peer = context::device_of(state, peer as Id)?;
+    if device == peer { Err(codes::CUDA_ERROR_INVALID_DEVICE) } else { Ok((device, peer)) }
+}
+
+pub unsafe extern "C" fn cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint) -> Code {
+    enter(Call::cuCtxEnablePeerAccess, 0, |state| {
+        if flags != 0 {
+            return Err(codes::CUDA_ERROR_INVALID_VALUE);
+        }
+        let (device, peer) = pair(state, peer)?;
+        if !state.config.peers {
+            return Err(codes::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+        }
+        let peers = &mut state.memory.write().peers[device];
+        if *peers & (1 << peer) != 0 {
+            return Err(codes::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+        }
+        *peers |= 1 << peer;
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuCtxDisablePeerAccess(peer: CUcontext) -> Code {
+    enter(Call::cuCtxDisablePeerAccess, 0, |state| {
+        let (device, peer) = pair(state, peer)?;
+        let peers = &mut state.memory.write().peers[device];
+        if *peers & (1 << peer) == 0 {
+            return Err(codes::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+        }
+        *peers &= !(1 << peer);
+        Ok(())
+    })
+}

@@ -1,0 +1,76 @@
+//! Sharing with other processes by handles of 64 bytes.
+
+use super::{INVALID, Out, enter};
+use crate::{
+    context,
+    driver::{
+        codes,
+        table::{Call, Code},
+        types::*,
+    },
+    ids::Id,
+    stream,
+};
+use std::ffi::{c_char, c_uint};
+
+pub unsafe extern "C" fn cuIpcGetMemHandle(handle: *mut CUipcMemHandle, pointer: CUdeviceptr) -> Code {
+    enter(Call::cuIpcGetMemHandle, 0, |state| {
+        let out = Out::new(handle)?;
+        context::current(state)?;
+        let bytes = state.memory.write().ipc_handle(pointer, &state.config.visible)?;
+        out.put(CUipcMemHandle { reserved: bytes.map(|byte| byte as c_char) });
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuIpcOpenMemHandle_v2(
+    pointer: *mut CUdeviceptr,
+    handle: CUipcMemHandle,
+    flags: c_uint,
+) -> Code {
+    enter(Call::cuIpcOpenMemHandle_v2, 0, |state| {
+        let out = Out::new(pointer)?;
+        if flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS {
+            return Err(INVALID);
+        }
+        let device = context::current(state)?;
+        state.engine.lock().forbid_unsafe(context::thread())?;
+        let bytes = handle.reserved.map(|byte| byte as u8);
+        out.put(state.memory.write().ipc_open(bytes, device, &state.config.visible)?);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuIpcCloseMemHandle(pointer: CUdeviceptr) -> Code {
+    enter(Call::cuIpcCloseMemHandle, 0, |state| {
+        let device = context::current(state)?;
+        state.engine.lock().forbid_unsafe(context::thread())?;
+        if !state.memory.read().ipc_has(pointer, device) {
+            return Err(INVALID);
+        }
+        // An error here belongs to the work, and its stream goes on reporting it.
+        let _ = stream::synchronize_device(state, device);
+        state.memory.write().ipc_close(pointer, device)
+    })
+}
+
+pub unsafe extern "C" fn cuIpcGetEventHandle(handle: *mut CUipcEventHandle, event: CUevent) -> Code {
+    enter(Call::cuIpcGetEventHandle, 0, |state| {
+        let out = Out::new(handle)?;
+        let engine = state.engine.lock();
+        let shared = engine.event(event as Id)?.shared.as_ref().ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        out.put(CUipcEventHandle { reserved: shared.handle().map(|byte| byte as c_char) });
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuIpcOpenEventHandle(event: *mut CUevent, handle: CUipcEventHandle) -> Code {
+    enter(Call::cuIpcOpenEventHandle, 0, |state| {
+        let out = Out::new(event)?;
+        let device = context::current(state)?;
+        let bytes = handle.reserved.map(|byte| byte as u8);
+        let id = state.engine.lock().open_event(device, &bytes)?;
+        out.put(id as CUevent);
+        Ok(())
+    })
+}

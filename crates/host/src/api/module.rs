@@ -1,0 +1,289 @@
+//! Modules and kernels.
+
+use super::{INVALID, Out, enter, stream::after_launch};
+use crate::{
+    compiled, context,
+    driver::{
+        codes,
+        table::{Call, Code},
+        types::*,
+    },
+    graph::Action,
+    ids::Id,
+    kernels::{Function, Launch},
+    model::MAX_THREADS_PER_BLOCK,
+    work::Work,
+};
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeMap,
+    ffi::{CStr, CString, c_char, c_int, c_uint, c_void},
+    sync::Arc,
+};
+
+pub unsafe extern "C" fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void) -> Code {
+    // SAFETY: the caller gave the same to this call, without options.
+    unsafe { load(Call::cuModuleLoadData, module, image) }
+}
+
+/// The options are of the compiler of PTX, which there is none of here.
+pub unsafe extern "C" fn cuModuleLoadDataEx(
+    module: *mut CUmodule,
+    image: *const c_void,
+    count: c_uint,
+    options: *mut c_uint,
+    values: *mut *mut c_void,
+) -> Code {
+    if count > 0 && (options.is_null() || values.is_null()) {
+        return INVALID;
+    }
+    // SAFETY: the caller gave what this call takes.
+    unsafe { load(Call::cuModuleLoadDataEx, module, image) }
+}
+
+/// # Safety
+/// `image` is null or an image: PTX, text that ends in a NUL; a shared library; or an image for real devices, whose first
+/// bytes are its kind and end no later than its first zero byte.
+unsafe fn load(call: Call, module: *mut CUmodule, image: *const c_void) -> Code {
+    enter(call, 0, |state| {
+        let out = Out::new(module)?;
+        if image.is_null() {
+            return Err(INVALID);
+        }
+        let device = context::current(state)?;
+        // SAFETY: the caller's promise.
+        let image = unsafe { compiled::image(image) };
+        state.engine.lock().forbid_unsafe(context::thread())?;
+        // Loading a library may take a while, and needs nothing that is behind the lock.
+        let library = if image.starts_with(compiled::MAGIC) { Some(compiled::load(image)?) } else { None };
+        out.put(state.engine.lock().load_module(device, image, library)? as CUmodule);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuModuleUnload(module: CUmodule) -> Code {
+    enter(Call::cuModuleUnload, 0, |state| {
+        let mut engine = state.engine.lock();
+        engine.forbid_unsafe(context::thread())?;
+        engine.unload_module(module as Id)
+    })
+}
+
+pub unsafe extern "C" fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char) -> Code {
+    enter(Call::cuModuleGetFunction, 0, |state| {
+        let out = Out::new(function)?;
+        if name.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: the caller gave a text that ends in a NUL.
+        let name = unsafe { CStr::from_ptr(name) };
+        out.put(state.engine.lock().find_function(module as Id, name.to_bytes())? as CUfunction);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuFuncGetName(name: *mut *const c_char, function: CUfunction) -> Code {
+    enter(Call::cuFuncGetName, 0, |state| {
+        let out = Out::new(name)?;
+        let engine = state.engine.lock();
+        let function = engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        out.put(c_name(function.kernel.name)?.as_ptr());
+        Ok(())
+    })
+}
+
+/// One of the last things that a table of a model's would say: a kernel here is a function of the CPU's, without registers
+/// or shared memory of its own.
+pub unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_uint, function: CUfunction) -> Code {
+    enter(Call::cuFuncGetAttribute, 0, |state| {
+        let out = Out::new(value)?;
+        let engine = state.engine.lock();
+        let found = engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        out.put(match attribute {
+            CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => MAX_THREADS_PER_BLOCK as c_int,
+            CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => found.shared_bytes as c_int,
+            CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
+            | CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES
+            | CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
+            | CU_FUNC_ATTRIBUTE_NUM_REGS
+            | CU_FUNC_ATTRIBUTE_PTX_VERSION
+            | CU_FUNC_ATTRIBUTE_BINARY_VERSION => 0,
+            _ => return Err(INVALID),
+        });
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuFuncSetAttribute(function: CUfunction, attribute: c_uint, value: c_int) -> Code {
+    enter(Call::cuFuncSetAttribute, 0, |state| {
+        let mut engine = state.engine.lock();
+        let found = engine.functions.get_mut(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        let bytes = u32::try_from(value).map_err(|_| INVALID)?;
+        if attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            || u64::from(bytes) > state.config.model.shared_per_block_optin as u64
+        {
+            return Err(INVALID);
+        }
+        found.shared_bytes = bytes;
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuFuncGetParamInfo(
+    function: CUfunction,
+    index: usize,
+    offset: *mut usize,
+    bytes: *mut usize,
+) -> Code {
+    enter(Call::cuFuncGetParamInfo, 0, |state| {
+        let out = Out::new(offset)?;
+        let engine = state.engine.lock();
+        let found = engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        let sizes = found.kernel.parameter_sizes;
+        let size = *sizes.get(index).ok_or(INVALID)?;
+        out.put(sizes[..index].iter().sum());
+        // The size may be left out.
+        if let Ok(out) = Out::new(bytes) {
+            out.put(size);
+        }
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+    blocks: *mut c_int,
+    function: CUfunction,
+    threads: c_int,
+    shared_bytes: usize,
+) -> Code {
+    enter(Call::cuOccupancyMaxActiveBlocksPerMultiprocessor, 0, |state| {
+        let out = Out::new(blocks)?;
+        let engine = state.engine.lock();
+        engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        let model = state.config.model;
+        let threads = usize::try_from(threads).ok().filter(|threads| *threads > 0).ok_or(INVALID)?;
+        if threads > MAX_THREADS_PER_BLOCK as usize {
+            out.put(0);
+            return Ok(());
+        }
+        let by_threads = model.threads_per_multiprocessor as usize / threads;
+        let by_memory = (model.shared_per_multiprocessor as usize).checked_div(shared_bytes).unwrap_or(usize::MAX);
+        out.put(by_threads.min(by_memory) as c_int);
+        Ok(())
+    })
+}
+
+/// A kernel's name as C reads it, which stays for ever: there are only so many kernels.
+fn c_name(name: &'static str) -> Result<&'static CStr, Code> {
+    static NAMES: Mutex<BTreeMap<&str, &CStr>> = Mutex::new(BTreeMap::new());
+    let mut names = NAMES.lock();
+    if let Some(known) = names.get(name) {
+        return Ok(known);
+    }
+    let text: &'static CStr = Box::leak(CString::new(name).map_err(|_| INVALID)?.into_boxed_c_str());
+    names.insert(name, text);
+    Ok(text)
+}
+
+/// A launch of a kernel with the parameters that the program points to, of its own copying.
+///
+/// # Safety
+/// `parameters` is null or leads to a pointer for each of the kernel's parameters, which is null or leads to its value.
+pub(super) unsafe fn launch_of(
+    function: Function,
+    grid: [c_uint; 3],
+    block: [c_uint; 3],
+    shared_bytes: c_uint,
+    parameters: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> Result<Launch, Code> {
+    if !extra.is_null() {
+        // The older way to pass parameters, as one buffer, which plinth's own kernels do not use.
+        return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
+    }
+    let mut launch = Launch::new(function, grid, block, shared_bytes)?;
+    for (index, size) in function.kernel.parameter_sizes.iter().enumerate() {
+        if parameters.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: the caller promises a pointer for each of the kernel's parameters.
+        let parameter = unsafe { parameters.add(index).read() };
+        if parameter.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: each parameter's pointer leads to a value of the kernel's type, hence of this size.
+        launch.push(unsafe { std::slice::from_raw_parts(parameter.cast::<u8>(), *size) });
+    }
+    Ok(launch)
+}
+
+pub unsafe extern "C" fn cuLaunchKernel(
+    function: CUfunction,
+    grid_x: c_uint,
+    grid_y: c_uint,
+    grid_z: c_uint,
+    block_x: c_uint,
+    block_y: c_uint,
+    block_z: c_uint,
+    shared_bytes: c_uint,
+    stream: CUstream,
+    parameters: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> Code {
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    // SAFETY: the caller gave what a launch takes.
+    unsafe { launch(Call::cuLaunchKernel, function, grid, block, shared_bytes, stream, parameters, extra) }
+}
+
+/// # Safety
+/// As [`launch_of`].
+#[allow(clippy::too_many_arguments)] // those of the driver's call
+unsafe fn launch(
+    call: Call,
+    function: CUfunction,
+    grid: [c_uint; 3],
+    block: [c_uint; 3],
+    shared_bytes: c_uint,
+    stream: CUstream,
+    parameters: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> Code {
+    enter(call, 0, |state| {
+        let mut engine = state.engine.lock();
+        let function = *engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        let id = engine.find_stream(stream, context::current(state))?;
+        if engine.stream_device(id)? != function.device {
+            return Err(codes::CUDA_ERROR_INVALID_HANDLE);
+        }
+        // SAFETY: the caller gave a pointer for each of the kernel's parameters.
+        let launch = unsafe { launch_of(function, grid, block, shared_bytes, parameters, extra) }?;
+        engine.forbid_implicit(id)?;
+        let capturing = engine.capture_of(id)?.is_some();
+        engine.act(id, Action::Work(Work::Kernel(Arc::new(launch))))?;
+        drop(engine);
+        after_launch(state, stream, capturing)
+    })
+}
+
+/// Blocks do not run beside each other here, so what asks for that, a cooperative launch or one of clusters, cannot be.
+pub unsafe extern "C" fn cuLaunchKernelEx(
+    config: *const CUlaunchConfig,
+    function: CUfunction,
+    parameters: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> Code {
+    if config.is_null() {
+        return INVALID;
+    }
+    // SAFETY: the caller gave a configuration, and the pointer is not null.
+    let config = unsafe { &*config };
+    if config.numAttrs > 0 {
+        return codes::CUDA_ERROR_NOT_SUPPORTED;
+    }
+    let (grid, block) =
+        ([config.gridDimX, config.gridDimY, config.gridDimZ], [config.blockDimX, config.blockDimY, config.blockDimZ]);
+    // SAFETY: the caller gave what a launch takes.
+    unsafe {
+        launch(Call::cuLaunchKernelEx, function, grid, block, config.sharedMemBytes, config.hStream, parameters, extra)
+    }
+}

@@ -1,0 +1,130 @@
+//! The driver's own pools, and allocations in stream order.
+
+use super::{INVALID, Out, enter, stream::after_launch, vmm};
+use crate::{
+    context,
+    driver::{
+        codes,
+        table::{Call, Code},
+        types::*,
+    },
+    ids::Id,
+    stream::Op,
+};
+use std::ffi::{c_int, c_uint, c_void};
+
+/// Whether an attribute is an `int`; the others are 64-bit numbers.
+fn is_flag(attribute: c_uint) -> bool {
+    attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES
+}
+
+pub unsafe extern "C" fn cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice) -> Code {
+    enter(Call::cuDeviceGetDefaultMemPool, 0, |state| {
+        let out = Out::new(pool)?;
+        let memory = state.memory.read();
+        let found = usize::try_from(device).ok().and_then(|device| memory.pools.get(device));
+        out.put(found.ok_or(codes::CUDA_ERROR_INVALID_DEVICE)?.id as CUmemoryPool);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void) -> Code {
+    enter(Call::cuMemPoolSetAttribute, 0, |state| {
+        if value.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: the caller passes a value of the type that CUDA documents for the attribute.
+        let value = unsafe {
+            if is_flag(attribute) { u64::from(value.cast::<c_uint>().read()) } else { value.cast::<u64>().read() }
+        };
+        let mut memory = state.memory.write();
+        let device = memory.pool_device(pool as Id)?;
+        memory.pools[device].set_attribute(attribute, value).ok_or(INVALID)
+    })
+}
+
+pub unsafe extern "C" fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void) -> Code {
+    enter(Call::cuMemPoolGetAttribute, 0, |state| {
+        if value.is_null() {
+            return Err(INVALID);
+        }
+        let memory = state.memory.read();
+        let device = memory.pool_device(pool as Id)?;
+        let found = memory.pools[device].attribute(attribute).ok_or(INVALID)?;
+        // SAFETY: the caller passes a place of the type that CUDA documents for the attribute.
+        unsafe {
+            if is_flag(attribute) {
+                value.cast::<c_int>().write(found as c_int)
+            } else {
+                value.cast::<u64>().write(found)
+            }
+        }
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuMemPoolTrimTo(pool: CUmemoryPool, least: usize) -> Code {
+    enter(Call::cuMemPoolTrimTo, 0, |state| {
+        let mut memory = state.memory.write();
+        let device = memory.pool_device(pool as Id)?;
+        memory.trim_pool(device, least as u64);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuMemPoolSetAccess(pool: CUmemoryPool, access: *const CUmemAccessDesc, count: usize) -> Code {
+    enter(Call::cuMemPoolSetAccess, 0, |state| {
+        if access.is_null() && count > 0 {
+            return Err(INVALID);
+        }
+        let mut memory = state.memory.write();
+        let device = memory.pool_device(pool as Id)?;
+        let (mut set, mut clear) = (0, 0);
+        for index in 0..count {
+            // SAFETY: the caller passes as many descriptions as it says.
+            let one = unsafe { vmm::access_of(state, access.add(index)) }?;
+            let bit = 1_u64 << one.device;
+            if one.device == device && !one.write {
+                return Err(INVALID);
+            }
+            if one.write { set |= bit } else { clear |= bit }
+        }
+        memory.set_pool_readers(device, set, clear);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuMemAllocAsync(pointer: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> Code {
+    enter(Call::cuMemAllocAsync, bytes as u64, |state| {
+        let out = Out::new(pointer)?;
+        let mut engine = state.engine.lock();
+        let id = engine.find_stream(stream, context::current(state))?;
+        engine.forbid_implicit(id)?;
+        if engine.capture_of(id)?.is_some() {
+            // Graphs have no nodes of memory here.
+            return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
+        }
+        let device = engine.stream_device(id)?;
+        // With the engine locked, so that what the stream freed is still what it was.
+        out.put(state.memory.write().allocate_from_pool(device, bytes as u64, id)?);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuMemFreeAsync(pointer: CUdeviceptr, stream: CUstream) -> Code {
+    enter(Call::cuMemFreeAsync, 0, |state| {
+        let mut engine = state.engine.lock();
+        let id = engine.find_stream(stream, context::current(state))?;
+        engine.forbid_implicit(id)?;
+        if engine.capture_of(id)?.is_some() {
+            return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
+        }
+        if let Some(stream) = engine.streams.get(&id) {
+            stream.check()?;
+        }
+        let (device, number) = state.memory.write().free_to_pool(pointer, id)?;
+        engine.submit(id, Op::Free(device, number));
+        drop(engine);
+        after_launch(state, stream, false)
+    })
+}

@@ -1,0 +1,155 @@
+//! Streams.
+
+use super::{INVALID, Out, enter};
+use crate::{
+    context,
+    driver::{
+        codes,
+        table::{Call, Code},
+        types::*,
+    },
+    engine::Engine,
+    graph::Action,
+    ids::Id,
+    state::State,
+    stream::{self, Kind, Stream},
+    work::HostCall,
+};
+use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
+
+/// Lets a launch finish before the call returns, where the program asked for that.
+pub(super) fn after_launch(state: &'static State, handle: CUstream, capturing: bool) -> Result<(), Code> {
+    if state.config.launch_blocking && !capturing {
+        return stream::synchronize_stream(state, handle);
+    }
+    Ok(())
+}
+
+/// Reads something of a stream. A stream that is capturing may be asked, too.
+fn read<T>(state: &'static State, handle: CUstream, get: impl FnOnce(&Stream) -> T) -> Result<T, Code> {
+    let mut engine = state.engine.lock();
+    let id = engine.find_stream(handle, context::current(state))?;
+    engine.streams.get(&id).map(get).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)
+}
+
+/// Reads something of a stream that the driver does not tell of one that is capturing: the question invalidates the capture,
+/// whatever its mode and the thread's.
+fn read_outside_capture<T>(state: &'static State, handle: CUstream, get: impl FnOnce(&Stream) -> T) -> Result<T, Code> {
+    let mut engine = state.engine.lock();
+    let id = engine.find_stream(handle, context::current(state))?;
+    engine.forbid_capturing(id)?;
+    engine.streams.get(&id).map(get).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)
+}
+
+/// Finds a stream that may be asked about or waited for.
+fn find_to_wait(engine: &mut Engine, state: &'static State, handle: CUstream) -> Result<Id, Code> {
+    let id = engine.find_stream(handle, context::current(state))?;
+    engine.forbid_capturing(id)?;
+    engine.forbid_implicit(id)?;
+    engine.forbid_unsafe(context::thread())?;
+    Ok(id)
+}
+
+pub unsafe extern "C" fn cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int) -> Code {
+    enter(Call::cuStreamCreateWithPriority, 0, |state| {
+        let out = Out::new(stream)?;
+        let device = context::current(state)?;
+        if flags & !CU_STREAM_NON_BLOCKING != 0 {
+            return Err(INVALID);
+        }
+        let green = state.green.lock().context(context::current_handle());
+        let mut engine = state.engine.lock();
+        let id = engine.create_stream(device, Kind::Created, flags, priority);
+        if let Some(stream) = engine.streams.get_mut(&id) {
+            stream.green = green;
+        }
+        out.put(id as CUstream);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuStreamDestroy_v2(stream: CUstream) -> Code {
+    enter(Call::cuStreamDestroy_v2, 0, |state| {
+        if stream as usize <= CU_STREAM_PER_THREAD {
+            return Err(codes::CUDA_ERROR_INVALID_HANDLE);
+        }
+        let mut engine = state.engine.lock();
+        let id = engine.find_stream(stream, context::current(state))?;
+        if !matches!(engine.streams.get(&id).map(|stream| &stream.kind), Some(Kind::Created)) {
+            return Err(codes::CUDA_ERROR_INVALID_HANDLE);
+        }
+        engine.destroy_stream(id);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuStreamQuery(stream: CUstream) -> Code {
+    enter(Call::cuStreamQuery, 0, |state| {
+        let mut engine = state.engine.lock();
+        let id = find_to_wait(&mut engine, state, stream)?;
+        engine.query_stream(id)
+    })
+}
+
+pub unsafe extern "C" fn cuStreamSynchronize(stream: CUstream) -> Code {
+    enter(Call::cuStreamSynchronize, 0, |state| {
+        find_to_wait(&mut state.engine.lock(), state, stream)?;
+        stream::synchronize_stream(state, stream)
+    })
+}
+
+pub unsafe extern "C" fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint) -> Code {
+    enter(Call::cuStreamWaitEvent, 0, |state| {
+        if flags & !CU_EVENT_WAIT_EXTERNAL != 0 {
+            return Err(INVALID);
+        }
+        let mut engine = state.engine.lock();
+        let id = engine.find_stream(stream, context::current(state))?;
+        engine.forbid_implicit(id)?;
+        engine.wait_event(id, event as Id, flags & CU_EVENT_WAIT_EXTERNAL != 0)
+    })
+}
+
+pub unsafe extern "C" fn cuStreamGetPriority(stream: CUstream, priority: *mut c_int) -> Code {
+    enter(Call::cuStreamGetPriority, 0, |state| {
+        let out = Out::new(priority)?;
+        out.put(read(state, stream, |stream| stream.priority)?);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuStreamGetFlags(stream: CUstream, flags: *mut c_uint) -> Code {
+    enter(Call::cuStreamGetFlags, 0, |state| {
+        let out = Out::new(flags)?;
+        out.put(read_outside_capture(state, stream, |stream| stream.flags)?);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuStreamGetCtx(stream: CUstream, context: *mut CUcontext) -> Code {
+    enter(Call::cuStreamGetCtx, 0, |state| {
+        let out = Out::new(context)?;
+        let (device, green) = read(state, stream, |stream| (stream.device, stream.green))?;
+        let primary = state.contexts.get(device).copied().unwrap_or(0);
+        out.put(if green == 0 { primary } else { green } as CUcontext);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuStreamGetId(stream: CUstream, id: *mut c_ulonglong) -> Code {
+    enter(Call::cuStreamGetId, 0, |state| {
+        let out = Out::new(id)?;
+        out.put(read_outside_capture(state, stream, |stream| stream.number)?);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuLaunchHostFunc(stream: CUstream, function: CUhostFn, data: *mut c_void) -> Code {
+    enter(Call::cuLaunchHostFunc, 0, |state| {
+        let function = function.ok_or(INVALID)?;
+        let mut engine = state.engine.lock();
+        let id = engine.find_stream(stream, context::current(state))?;
+        engine.forbid_implicit(id)?;
+        engine.act(id, Action::Host(HostCall { function, data: data as usize }))
+    })
+}

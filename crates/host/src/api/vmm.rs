@@ -1,0 +1,272 @@
+//! Addresses and physical memory apart.
+
+use super::{INVALID, Out, enter, enter_at};
+use crate::{
+    config::GRANULE,
+    cost,
+    driver::{
+        codes,
+        table::{Call, Code},
+        types::*,
+    },
+    ids::Id,
+    memory::virt::Access,
+    state::{self, State},
+};
+use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
+
+/// CUDA's structures with plain integers for the enumerations: a program may put any number there.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Location {
+    kind: c_uint,
+    id: c_int,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Properties {
+    kind: c_uint,
+    handle_types: c_uint,
+    location: Location,
+    win32: *mut c_void,
+    flags: [u8; 8],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct AccessDescription {
+    location: Location,
+    flags: c_uint,
+}
+
+const _: () = assert!(size_of::<Properties>() == size_of::<CUmemAllocationProp>());
+const _: () = assert!(size_of::<AccessDescription>() == size_of::<CUmemAccessDesc>());
+const _: () = assert!(size_of::<Location>() == size_of::<CUmemLocation>());
+
+impl Location {
+    fn device(self, state: &State) -> Result<usize, Code> {
+        match self.kind {
+            CU_MEM_LOCATION_TYPE_DEVICE => {
+                let index = usize::try_from(self.id).map_err(|_| codes::CUDA_ERROR_INVALID_DEVICE)?;
+                if index < state.contexts.len() { Ok(index) } else { Err(codes::CUDA_ERROR_INVALID_DEVICE) }
+            }
+            // Host memory under a handle, by NUMA node or not: 2 to 4.
+            CU_MEM_LOCATION_TYPE_HOST..=4 => Err(codes::CUDA_ERROR_NOT_SUPPORTED),
+            _ => Err(INVALID),
+        }
+    }
+}
+
+/// The device that properties name, and whether the memory is to be shared.
+fn properties(state: &State, properties: *const CUmemAllocationProp) -> Result<(usize, bool), Code> {
+    if properties.is_null() {
+        return Err(INVALID);
+    }
+    // SAFETY: the caller gave a structure of this layout, and any bits are a valid value of the one read here.
+    let properties = unsafe { properties.cast::<Properties>().read() };
+    if properties.kind != CU_MEM_ALLOCATION_TYPE_PINNED {
+        return Err(INVALID);
+    }
+    let shareable = match properties.handle_types {
+        CU_MEM_HANDLE_TYPE_NONE => false,
+        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR => true,
+        _ => return Err(codes::CUDA_ERROR_NOT_SUPPORTED),
+    };
+    Ok((properties.location.device(state)?, shareable))
+}
+
+pub unsafe extern "C" fn cuMemAddressReserve(
+    pointer: *mut CUdeviceptr,
+    bytes: usize,
+    alignment: usize,
+    wanted: CUdeviceptr,
+    flags: c_ulonglong,
+) -> Code {
+    enter(Call::cuMemAddressReserve, bytes as u64, |state| {
+        let out = Out::new(pointer)?;
+        if flags != 0 {
+            return Err(INVALID);
+        }
+        out.put(state.memory.write().reserve(bytes as u64, alignment as u64, wanted, true)?);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuMemAddressFree(pointer: CUdeviceptr, bytes: usize) -> Code {
+    enter(Call::cuMemAddressFree, bytes as u64, |state| state.memory.write().free_addresses(pointer, bytes as u64))
+}
+
+pub unsafe extern "C" fn cuMemCreate(
+    handle: *mut CUmemGenericAllocationHandle,
+    bytes: usize,
+    props: *const CUmemAllocationProp,
+    flags: c_ulonglong,
+) -> Code {
+    enter(Call::cuMemCreate, bytes as u64, |state| {
+        let out = Out::new(handle)?;
+        let (device, shareable) = properties(state, props)?;
+        let size = bytes as u64;
+        if flags != 0 || size == 0 || !size.is_multiple_of(GRANULE) {
+            return Err(INVALID);
+        }
+        out.put(state.memory.write().create(device, size, shareable)?);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuMemRelease(handle: CUmemGenericAllocationHandle) -> Code {
+    let bytes = handle_bytes(handle);
+    enter(Call::cuMemRelease, bytes, |state| state.memory.write().release(handle as Id).map(drop))
+}
+
+/// The size of a handle's memory, for the price; 0 for a wrong handle.
+fn handle_bytes(handle: CUmemGenericAllocationHandle) -> u64 {
+    state::get().ok().and_then(|state| state.memory.read().physical.get(&handle).map(|one| one.bytes)).unwrap_or(0)
+}
+
+/// What a call costs that pays for each mapping in a range.
+fn range_price(call: Call, pointer: CUdeviceptr, bytes: usize) -> u64 {
+    let end = pointer.saturating_add(bytes as u64);
+    let Ok(state) = state::get() else { return cost::price(call, 0) };
+    let memory = state.memory.read();
+    let prices: u64 = memory.mappings.range(pointer..end).map(|(_, one)| cost::price(call, one.bytes)).sum();
+    prices.max(cost::price(call, 0))
+}
+
+pub unsafe extern "C" fn cuMemMap(
+    pointer: CUdeviceptr,
+    bytes: usize,
+    offset: usize,
+    handle: CUmemGenericAllocationHandle,
+    flags: c_ulonglong,
+) -> Code {
+    enter(Call::cuMemMap, bytes as u64, |state| {
+        if flags != 0 {
+            return Err(INVALID);
+        }
+        state.memory.write().map(pointer, bytes as u64, offset as u64, handle)
+    })
+}
+
+pub unsafe extern "C" fn cuMemUnmap(pointer: CUdeviceptr, bytes: usize) -> Code {
+    enter_at(Call::cuMemUnmap, range_price(Call::cuMemUnmap, pointer, bytes), |state| {
+        state.memory.write().unmap(pointer, bytes as u64)
+    })
+}
+
+/// What a description says.
+///
+/// # Safety
+/// `access` is a structure of CUDA's.
+pub(super) unsafe fn access_of(state: &State, access: *const CUmemAccessDesc) -> Result<Access, Code> {
+    // SAFETY: the structures have one layout, and any bits are a valid value of the one read.
+    let one = unsafe { access.cast::<AccessDescription>().read() };
+    let device = one.location.device(state)?;
+    let (read, write) = match one.flags {
+        CU_MEM_ACCESS_FLAGS_PROT_NONE => (false, false),
+        CU_MEM_ACCESS_FLAGS_PROT_READ => (true, false),
+        CU_MEM_ACCESS_FLAGS_PROT_READWRITE => (true, true),
+        _ => return Err(INVALID),
+    };
+    Ok(Access { device, read, write })
+}
+
+pub unsafe extern "C" fn cuMemSetAccess(
+    pointer: CUdeviceptr,
+    bytes: usize,
+    access: *const CUmemAccessDesc,
+    count: usize,
+) -> Code {
+    enter_at(Call::cuMemSetAccess, range_price(Call::cuMemSetAccess, pointer, bytes), |state| {
+        if access.is_null() || count == 0 {
+            return Err(INVALID);
+        }
+        let mut wanted = Vec::new();
+        for index in 0..count {
+            // SAFETY: the caller gave `count` structures.
+            wanted.push(unsafe { access_of(state, access.add(index)) }?);
+        }
+        state.memory.write().set_access(pointer, bytes as u64, &wanted)
+    })
+}
+
+pub unsafe extern "C" fn cuMemGetAccess(
+    flags: *mut c_ulonglong,
+    location: *const CUmemLocation,
+    pointer: CUdeviceptr,
+) -> Code {
+    enter(Call::cuMemGetAccess, 0, |state| {
+        let out = Out::new(flags)?;
+        if location.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: the caller gave a structure of this layout; any bits are a valid value of the one read here.
+        let device = unsafe { location.cast::<Location>().read() }.device(state)?;
+        out.put(state.memory.read().access(device, pointer)?);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuMemGetAllocationGranularity(
+    bytes: *mut usize,
+    props: *const CUmemAllocationProp,
+    option: c_uint,
+) -> Code {
+    enter(Call::cuMemGetAllocationGranularity, 0, |state| {
+        let out = Out::new(bytes)?;
+        properties(state, props)?;
+        if !matches!(option, CU_MEM_ALLOC_GRANULARITY_MINIMUM | CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
+            return Err(INVALID);
+        }
+        out.put(GRANULE as usize);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuMemExportToShareableHandle(
+    shareable: *mut c_void,
+    handle: CUmemGenericAllocationHandle,
+    kind: c_uint,
+    flags: c_ulonglong,
+) -> Code {
+    enter(Call::cuMemExportToShareableHandle, 0, |state| {
+        let out = Out::new(shareable.cast::<c_int>())?;
+        if flags != 0 {
+            return Err(INVALID);
+        }
+        if kind != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR {
+            return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
+        }
+        out.put(state.memory.write().export(handle, &state.config.visible)?);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuMemImportFromShareableHandle(
+    handle: *mut CUmemGenericAllocationHandle,
+    shareable: *mut c_void,
+    kind: c_uint,
+) -> Code {
+    enter(Call::cuMemImportFromShareableHandle, 0, |state| {
+        let out = Out::new(handle)?;
+        if kind != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR {
+            return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
+        }
+        // A file descriptor travels as the pointer's value.
+        let fd = c_int::try_from(shareable as isize).map_err(|_| INVALID)?;
+        out.put(state.memory.write().import(fd, &state.config.visible)?);
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuMemRetainAllocationHandle(
+    handle: *mut CUmemGenericAllocationHandle,
+    pointer: *mut c_void,
+) -> Code {
+    enter(Call::cuMemRetainAllocationHandle, 0, |state| {
+        let out = Out::new(handle)?;
+        out.put(state.memory.write().retain_at(pointer as u64)?);
+        Ok(())
+    })
+}

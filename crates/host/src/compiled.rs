@@ -1,0 +1,126 @@
+//! Modules that the machine's own compiler made: shared libraries, which take the place that cubins have on a GPU.
+//!
+//! A kernel of such a library is a function that runs the whole launch, and beside it, with `_bytes` at the end of its name,
+//! stands the size of its one parameter. What it may use it asks before it touches anything, so that a wrong address is
+//! an error of its stream, as on a GPU.
+
+use super::kernels::{HostKernel, Launch};
+use crate::driver::{codes, library::Library, table::Code, temporary::Folder};
+use parking_lot::Mutex;
+use std::{
+    collections::HashMap,
+    ffi::{CStr, CString, c_uint, c_ulonglong, c_void},
+    fs,
+};
+
+/// What asks whether a launch may use some memory: 0, or an error's code.
+type Check =
+    unsafe extern "C" fn(launch: *mut c_void, address: c_ulonglong, bytes: c_ulonglong, written: c_uint) -> c_uint;
+/// A kernel: all blocks of a launch.
+type Entry =
+    unsafe extern "C" fn(parameter: *const c_void, blocks: c_uint, launch: *mut c_void, check: Check) -> c_uint;
+
+/// The kernels that were found, by the address of their [`HostKernel`].
+static ENTRIES: Mutex<Option<HashMap<usize, Entry>>> = Mutex::new(None);
+
+/// How an ELF image begins.
+pub const MAGIC: &[u8; 4] = b"\x7fELF";
+/// The bytes of an ELF image's header on a 64-bit machine.
+pub const HEADER: usize = 64;
+
+/// The bytes of an ELF image, by its header: compilers put the table of sections at its end.
+pub fn image_bytes(header: &[u8; HEADER]) -> Option<usize> {
+    let half = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
+    let start = u64::from_le_bytes(header[0x28..0x30].try_into().ok()?);
+    // 64-bit and little-endian.
+    (header[4..6] == [2, 1]).then_some(())?;
+    usize::try_from(start.checked_add(half(0x3A) * half(0x3C))?).ok()
+}
+
+/// Loads the library that an image is. It stays loaded: a launch may be under way whenever its module goes.
+pub fn load(image: &[u8]) -> Result<Library, Code> {
+    // The loader wants a file, and may take it for one that it knows by its name: this one is new each time.
+    let folder = Folder::new().map_err(|_| codes::CUDA_ERROR_OPERATING_SYSTEM)?;
+    let path = folder.path().join("kernel.so");
+    fs::write(&path, image).map_err(|_| codes::CUDA_ERROR_OPERATING_SYSTEM)?;
+    Library::open_path(path.as_os_str()).map_err(|_| codes::CUDA_ERROR_INVALID_IMAGE)
+}
+
+/// Finds a kernel of a library.
+pub fn find(library: Library, name: &[u8]) -> Option<&'static HostKernel> {
+    let symbol = |suffix: &str| library.symbol(&CString::new([name, suffix.as_bytes()].concat()).ok()?);
+    let (entry, bytes) = (symbol("")?, symbol("_bytes")?);
+    // SAFETY: the number stands beside every kernel that the jiterator writes, aligned, and the library stays loaded.
+    let bytes = unsafe { bytes.cast::<u32>().read() };
+    // SAFETY: what has a size beside it under this name is a kernel that the jiterator wrote, of this signature.
+    let entry = unsafe { std::mem::transmute::<*const c_void, Entry>(entry) };
+    let name: &'static str = Box::leak(std::str::from_utf8(name).ok()?.to_owned().into_boxed_str());
+    let parameter_sizes: &'static [usize] = Box::leak(Box::new([bytes as usize]));
+    let kernel: &'static HostKernel = Box::leak(Box::new(HostKernel { name, parameter_sizes, run }));
+    ENTRIES.lock().get_or_insert_default().insert(std::ptr::from_ref(kernel) as usize, entry);
+    Some(kernel)
+}
+
+fn run(launch: &Launch) {
+    let address = std::ptr::from_ref(launch.kernel) as usize;
+    let entry = ENTRIES.lock().as_ref().and_then(|entries| entries.get(&address).copied());
+    let (Some(entry), Some(parameter)) = (entry, launch.bytes(0)) else {
+        return launch.fail(codes::CUDA_ERROR_INVALID_VALUE);
+    };
+    let told = std::ptr::from_ref(launch).cast_mut().cast::<c_void>();
+    // SAFETY: the parameter has as many bytes as the kernel said, and it asks `check` with the launch, which outlives the
+    // call, before it uses any memory.
+    let code = unsafe { entry(parameter.as_ptr().cast(), launch.grid[0], told, check) };
+    if code != codes::CUDA_SUCCESS {
+        launch.fail(code);
+    }
+}
+
+unsafe extern "C" fn check(launch: *mut c_void, address: c_ulonglong, bytes: c_ulonglong, written: c_uint) -> c_uint {
+    // SAFETY: `run` passes the launch that it was given, which is only read.
+    let launch = unsafe { &*launch.cast::<Launch>() };
+    match launch.memory(address, bytes, written != 0) {
+        Ok(_) => codes::CUDA_SUCCESS,
+        Err(code) => code,
+    }
+}
+
+/// Reads an image that C points at: as long as it says itself, if it is an ELF image, and text otherwise.
+///
+/// # Safety
+/// It is a whole ELF image of this kind of machine, or ends in a NUL.
+pub unsafe fn image<'a>(image: *const c_void) -> &'a [u8] {
+    // SAFETY: the caller's promise; the first byte that differs ends the comparison, so nothing is read past a NUL.
+    let is_elf = (0..MAGIC.len()).all(|at| unsafe { image.cast::<u8>().add(at).read() } == MAGIC[at]);
+    if is_elf {
+        // SAFETY: an ELF image is at least as long as its header.
+        let header = unsafe { &*image.cast::<[u8; HEADER]>() };
+        if let Some(bytes) = image_bytes(header) {
+            // SAFETY: the image is whole, hence as long as its header says.
+            return unsafe { std::slice::from_raw_parts(image.cast(), bytes) };
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(image.cast()) }.to_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_end_where_their_headers_say() {
+        let mut header = [0; HEADER];
+        header[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        header[0x28..0x30].copy_from_slice(&1000_u64.to_le_bytes());
+        header[0x3A..0x3E].copy_from_slice(&[64, 0, 3, 0]);
+        assert_eq!(image_bytes(&header), Some(1000 + 64 * 3));
+        header[0x28..0x30].copy_from_slice(&u64::MAX.to_le_bytes());
+        assert_eq!(image_bytes(&header), None);
+        // 32 bits, or the other end first.
+        for other in [[1, 1], [2, 2]] {
+            header[4..6].copy_from_slice(&other);
+            assert_eq!(image_bytes(&header), None);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Collectives: what kernels/collective.cu does with a table of pieces, with the same roundings.
+
+use super::{elements, parameter};
+use crate::{
+    driver::{
+        codes,
+        collective::{MOST_DIMENSIONS, Operation, Table},
+        half::{Bf16, F16},
+        table::Code,
+    },
+    kernels::Launch,
+};
+
+const INVALID: Code = codes::CUDA_ERROR_INVALID_VALUE;
+
+/// The launch's table, if there are as many blocks as it asks for.
+fn table(launch: &Launch) -> Result<Table, Code> {
+    let table = parameter::<Table>(launch, 0)?;
+    let chunk = u64::from(table.chunk());
+    let mut blocks = 0;
+    for index in 0..table.count() {
+        let (length, _) = table.piece(index).ok_or(INVALID)?;
+        blocks += length.checked_div(chunk).ok_or(INVALID)? + u64::from(length % chunk != 0);
+    }
+    if blocks == u64::from(launch.grid[0]) && table.sources > 0 { Ok(table) } else { Err(INVALID) }
+}
+
+/// Runs `body` for each piece: its length, where it is read, where it is written, and what comes behind the addresses.
+fn each_piece(
+    launch: &Launch,
+    body: impl Fn(&Table, u64, &[u64], &[u64], &[u64]) -> Result<(), Code>,
+) -> Result<(), Code> {
+    let table = table(launch)?;
+    for index in 0..table.count() {
+        let (length, words) = table.piece(index).ok_or(INVALID)?;
+        let (from, rest) = words.split_at_checked(table.sources as usize).ok_or(INVALID)?;
+        let (to, dimensions) = rest.split_at_checked(table.destinations as usize).ok_or(INVALID)?;
+        body(&table, length, from, to, dimensions)?;
+    }
+    Ok(())
+}
+
+/// Copies runs of bytes, each to some places.
+pub fn copy(launch: &Launch) {
+    let run = each_piece(launch, |_, length, from, to, _| {
+        if length == 0 {
+            return Ok(());
+        }
+        let source = launch.memory(from[0], length, false)?;
+        for address in to {
+            let destination = launch.memory(*address, length, true)?;
+            // SAFETY: both were found usable for so many bytes; a piece may be copied onto itself.
+            unsafe { source.copy_to(destination, length as usize) };
+        }
+        Ok(())
+    });
+    run.unwrap_or_else(|error| launch.fail(error));
+}
+
+/// The least and the greatest distance from the first unit, in bytes.
+fn extent(dimensions: &[u64], which: usize) -> Option<(i64, i64)> {
+    let mut ends = (0_i64, 0_i64);
+    for dimension in dimensions.chunks_exact(3) {
+        let last = i64::try_from(dimension[0]).ok()?.checked_sub(1)?.checked_mul(dimension[which] as i64)?;
+        ends = (ends.0.checked_add(last.min(0))?, ends.1.checked_add(last.max(0))?);
+    }
+    Some(ends)
+}
+
+/// Copies units that lie anywhere.
+pub fn strided(launch: &Launch) {
+    let run = each_piece(launch, |table, length, from, to, dimensions| {
+        let width = u64::from(table.width);
+        let units = dimensions.chunks_exact(3).try_fold(1_u64, |product, dimension| product.checked_mul(dimension[0]));
+        if !matches!(width, 1 | 2 | 4 | 8 | 16)
+            || units != Some(length)
+            || u32::try_from(length).is_err()
+            || table.rank as usize > MOST_DIMENSIONS
+        {
+            return Err(INVALID);
+        }
+        if length == 0 {
+            return Ok(());
+        }
+        for (address, which, write) in [(from[0], 1, false), (to[0], 2, true)] {
+            let (low, high) = extent(dimensions, which).ok_or(INVALID)?;
+            let aligned = dimensions.chunks_exact(3).all(|dimension| dimension[which].is_multiple_of(width));
+            if !address.is_multiple_of(width) || !aligned {
+                return Err(codes::CUDA_ERROR_MISALIGNED_ADDRESS);
+            }
+            let start = address.checked_add_signed(low).ok_or(codes::CUDA_ERROR_ILLEGAL_ADDRESS)?;
+            launch.memory(start, high.abs_diff(low) + width, write)?;
+        }
+        for index in 0..length {
+            let (mut rest, mut source, mut destination) = (index, from[0], to[0]);
+            for dimension in dimensions.chunks_exact(3) {
+                let place = (rest % dimension[0]) as i64;
+                rest /= dimension[0];
+                source = source.wrapping_add_signed(place * dimension[1] as i64);
+                destination = destination.wrapping_add_signed(place * dimension[2] as i64);
+            }
+            // SAFETY: all places from the least to the greatest were found usable, and the unit may be copied onto itself.
+            unsafe { (source as *const u8).copy_to(destination as *mut u8, width as usize) };
+        }
+        Ok(())
+    });
+    run.unwrap_or_else(|error| launch.fail(error));
+}
+
+/// What elements are added up in, and how.
+pub trait Summed: Copy {
+    /// The type of a sum.
+    type Sum: Copy;
+    fn load(self) -> Self::Sum;
+    fn store(sum: Self::Sum) -> Self;
+    fn add(left: Self::Sum, right: Self::Sum) -> Self::Sum;
+    fn multiply(left: Self::Sum, right: Self::Sum) -> Self::Sum;
+    fn less(is_signed: bool, left: Self::Sum, right: Self::Sum) -> bool;
+    fn is_nan(sum: Self::Sum) -> bool;
+    fn divide(is_signed: bool, sum: Self::Sum, divisor: u32) -> Self::Sum;
+}
+
+macro_rules! summed_floats {
+    ($( $type:ty as $sum:ty: $load:expr, $store:expr; )*) => { $(
+        impl Summed for $type {
+            type Sum = $sum;
+            fn load(self) -> $sum { $load(self) }
+            fn store(sum: $sum) -> Self { $store(sum) }
+            fn add(left: $sum, right: $sum) -> $sum { left + right }
+            fn multiply(left: $sum, right: $sum) -> $sum { left * right }
+            fn less(_: bool, left: $sum, right: $sum) -> bool { left < right }
+            fn is_nan(sum: $sum) -> bool { sum.is_nan() }
+            fn divide(_: bool, sum: $sum, divisor: u32) -> $sum { sum / divisor as $sum }
+        }
+    )* };
+}
+
+summed_floats! {
+    F16 as f32: F16::to_f32, F16::from_f32;
+    Bf16 as f32: Bf16::to_f32, Bf16::from_f32;
+    f32 as f32: |value| value, |value| value;
+    f64 as f64: |value| value, |value| value;
+}
+
+macro_rules! summed_integers {
+    ($( $type:ty, $signed:ty; )*) => { $(
+        impl Summed for $type {
+            type Sum = $type;
+            fn load(self) -> $type { self }
+            fn store(sum: $type) -> Self { sum }
+            fn add(left: $type, right: $type) -> $type { left.wrapping_add(right) }
+            fn multiply(left: $type, right: $type) -> $type { left.wrapping_mul(right) }
+            fn less(is_signed: bool, left: $type, right: $type) -> bool {
+                if is_signed { (left as $signed) < right as $signed } else { left < right }
+            }
+            fn is_nan(_: $type) -> bool { false }
+            fn divide(is_signed: bool, sum: $type, divisor: u32) -> $type {
+                if is_signed {
+                    (i64::from(sum as $signed) / i64::from(divisor)) as $type
+                } else {
+                    (u64::from(sum) / u64::from(divisor)) as $type
+                }
+            }
+        }
+    )* };
+}
+
+summed_integers! {
+    u8, i8;
+    u16, i16;
+    u32, i32;
+    u64, i64;
+}
+
+/// A bool, of which any byte but 0 is true.
+#[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
+pub struct Truth(u8);
+
+impl Summed for Truth {
+    type Sum = bool;
+    fn load(self) -> bool {
+        self.0 != 0
+    }
+    fn store(sum: bool) -> Self {
+        Truth(u8::from(sum))
+    }
+    fn add(left: bool, right: bool) -> bool {
+        left | right
+    }
+    fn multiply(left: bool, right: bool) -> bool {
+        left & right
+    }
+    fn less(_: bool, left: bool, right: bool) -> bool {
+        !left & right
+    }
+    fn is_nan(_: bool) -> bool {
+        false
+    }
+    fn divide(_: bool, sum: bool, _: u32) -> bool {
+        sum
+    }
+}
+
+fn combine<E: Summed>(operation: Operation, is_signed: bool, left: E::Sum, right: E::Sum) -> E::Sum {
+    match operation {
+        Operation::Sum => E::add(left, right),
+        Operation::RoundedSum => E::store(E::add(left, right)).load(),
+        Operation::Product => E::multiply(left, right),
+        Operation::Minimum if E::less(is_signed, right, left) || E::is_nan(left) => right,
+        Operation::Maximum if E::less(is_signed, left, right) || E::is_nan(left) => right,
+        Operation::Minimum | Operation::Maximum => left,
+    }
+}
+
+/// Combines the elements of all sources, and writes them to all destinations.
+pub fn reduce<E: Summed>(launch: &Launch) {
+    let run = each_piece(launch, |table, length, from, to, _| {
+        let operation = Operation::numbered(table.operation).ok_or(INVALID)?;
+        let is_signed = table.is_signed != 0;
+        if length == 0 {
+            return Ok(());
+        }
+        let all = (0, length as i64 - 1);
+        let read = |address: &u64| elements::<E>(launch, *address, all, false);
+        let write = |address: &u64| elements::<E>(launch, *address, all, true);
+        let sources = from.iter().map(read).collect::<Result<Vec<*mut E>, Code>>()?;
+        let destinations = to.iter().map(write).collect::<Result<Vec<*mut E>, Code>>()?;
+        for index in 0..length as usize {
+            // SAFETY: all elements of all sources were found readable.
+            let mut values = sources.iter().map(|source| unsafe { source.add(index).read() }.load());
+            let first = values.next().ok_or(INVALID)?;
+            let mut sum = values.fold(first, |sum, value| combine::<E>(operation, is_signed, sum, value));
+            if table.divisor != 0 {
+                sum = E::divide(is_signed, sum, table.divisor);
+            }
+            for destination in &destinations {
+                // SAFETY: all elements of all destinations were found writable.
+                unsafe { destination.add(index).write(E::store(sum)) };
+            }
+        }
+        Ok(())
+    });
+    run.unwrap_or_else(|error| launch.fail(error));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum<E: Summed>(operation: Operation, values: &[E]) -> E {
+        let mut sums = values.iter().map(|value| value.load());
+        let first = sums.next().unwrap();
+        E::store(sums.fold(first, |sum, value| combine::<E>(operation, false, sum, value)))
+    }
+
+    #[test]
+    fn halves_are_rounded_once_or_each_time() {
+        // 2048 + 1 is no half, and goes to the even neighbour: 2048 each time, but 2050 in all.
+        let values = [2048.0, 1.0, 1.0].map(F16::from_f32);
+        assert_eq!(sum(Operation::Sum, &values).to_f32(), 2050.0);
+        assert_eq!(sum(Operation::RoundedSum, &values).to_f32(), 2048.0);
+        let values = [256.0, 1.0, 1.0].map(Bf16::from_f32);
+        assert_eq!(sum(Operation::Sum, &values).to_f32(), 258.0);
+        assert_eq!(sum(Operation::RoundedSum, &values).to_f32(), 256.0);
+    }
+
+    #[test]
+    fn numbers_win_over_nan() {
+        for operation in [Operation::Minimum, Operation::Maximum] {
+            assert_eq!(sum(operation, &[f32::NAN, 1.0]), 1.0);
+            assert_eq!(sum(operation, &[1.0, f32::NAN]), 1.0);
+        }
+        assert_eq!(sum(Operation::Minimum, &[3.0, 1.0, 2.0]), 1.0);
+        assert_eq!(sum(Operation::Maximum, &[1.0, 3.0, 2.0]), 3.0);
+    }
+
+    #[test]
+    fn signs_matter_to_comparisons_and_averages() {
+        assert!(u8::less(true, 0xFF, 1));
+        assert!(!u8::less(false, 0xFF, 1));
+        assert_eq!(u16::divide(true, -7_i16 as u16, 2) as i16, -3);
+        assert_eq!(u16::divide(false, 65_529, 2), 32_764);
+        assert_eq!(u8::divide(true, 200, 28) as i8, -2);
+    }
+
+    #[test]
+    fn integers_wrap_and_bools_are_true_or_false() {
+        assert_eq!(sum(Operation::Sum, &[200_u8, 100]), 44);
+        assert_eq!(sum(Operation::Product, &[200_u8, 3]), 88);
+        assert_eq!(sum(Operation::Sum, &[Truth(0), Truth(7)]).0, 1);
+        assert_eq!(sum(Operation::Product, &[Truth(9), Truth(7)]).0, 1);
+        assert_eq!(sum(Operation::Minimum, &[Truth(9), Truth(0)]).0, 0);
+    }
+}

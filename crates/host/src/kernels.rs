@@ -1,0 +1,246 @@
+//! Kernels: functions of this library that do on the CPU what its CUDA kernels do on a GPU.
+//!
+//! A module's text is taken as proof that the program has kernels; what runs is the twin registered under the
+//! kernel's name: in a list of this library's own ([`cpu_kernels`]), or with [`register`]. A module that is a shared library has
+//! kernels of its own ([`compiled`]).
+
+use super::{
+    compiled, cpu_kernels,
+    engine::Engine,
+    graph::set_conditional,
+    ids::{self, Id},
+    memory::check::By,
+    model::{MAX_BLOCK, MAX_GRID, MAX_THREADS_PER_BLOCK, Model},
+    state,
+};
+use crate::driver::{codes, library::Library, table::Code};
+use parking_lot::Mutex;
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+/// A kernel's twin.
+pub struct HostKernel {
+    pub name: &'static str,
+    /// The size of each parameter, in order: how much of each is copied at the launch.
+    pub parameter_sizes: &'static [usize],
+    pub run: fn(&Launch),
+}
+
+impl HostKernel {
+    /// Whether the kernel may wait for what others do, so that it must not take a worker from them.
+    pub fn may_wait(&self) -> bool {
+        cpu_kernels::group::KERNELS.as_ptr_range().contains(&std::ptr::from_ref(self))
+    }
+}
+
+/// One launch of a kernel.
+pub struct Launch {
+    pub kernel: &'static HostKernel,
+    pub device: usize,
+    pub model: &'static Model,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared_bytes: u32,
+    /// The parameters' bytes, one after the other.
+    parameters: Vec<u8>,
+    error: AtomicU32,
+}
+
+/// The dynamic shared memory that a launch may have without being asked for, in bytes.
+const DEFAULT_SHARED: u32 = 48 << 10;
+
+pub struct Module {
+    functions: Vec<Id>,
+    device: usize,
+    /// Where its kernels are, if not among the twins.
+    library: Option<Library>,
+}
+
+#[derive(Clone, Copy)]
+pub struct Function {
+    pub kernel: &'static HostKernel,
+    pub device: usize,
+    /// The most dynamic shared memory of a launch, as the program set it.
+    pub shared_bytes: u32,
+}
+
+static SLEEP: HostKernel = HostKernel { name: "plinth_sleep", parameter_sizes: &[8], run: sleep };
+
+static PHILOX_SET: HostKernel = HostKernel { name: "plinth_philox_set", parameter_sizes: &[8, 8, 8], run: philox_set };
+
+static CONDITION_SET: HostKernel =
+    HostKernel { name: "plinth_condition_set", parameter_sizes: &[8, 8], run: condition_set };
+
+static REGISTRY: Mutex<Vec<&'static HostKernel>> = Mutex::new(Vec::new());
+
+/// Makes a twin known. A second one of the same name takes the first one's place.
+pub fn register(kernel: &'static HostKernel) {
+    let mut registry = REGISTRY.lock();
+    registry.retain(|known| known.name != kernel.name);
+    registry.push(kernel);
+}
+
+/// The twin of a kernel.
+pub fn find(name: &[u8]) -> Option<&'static HostKernel> {
+    let known = REGISTRY.lock().iter().find(|kernel| kernel.name.as_bytes() == name).copied();
+    let own = [&SLEEP, &PHILOX_SET, &CONDITION_SET].into_iter();
+    known.or_else(|| {
+        own.chain(cpu_kernels::TWINS).chain(cpu_kernels::group::KERNELS).find(|kernel| kernel.name.as_bytes() == name)
+    })
+}
+
+/// Occupies the stream for a number of the multiprocessor's clock cycles. A GPU spins; the host sleeps.
+fn sleep(launch: &Launch) {
+    let Some(cycles) = launch.u64(0) else { return launch.fail(codes::CUDA_ERROR_INVALID_VALUE) };
+    let seconds = cycles as f64 / (f64::from(launch.model.clock_khz) * 1e3);
+    std::thread::sleep(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
+}
+
+/// Writes a seed and an offset where the nodes of a graph will read them.
+fn philox_set(launch: &Launch) {
+    let (Some(place), Some(seed), Some(offset)) = (launch.u64(0), launch.u64(1), launch.u64(2)) else {
+        return launch.fail(codes::CUDA_ERROR_INVALID_VALUE);
+    };
+    match launch.memory(place, 16, true) {
+        // SAFETY: the 16 bytes are memory of the device's, as was checked, and 8-aligned, as the kernel asks.
+        Ok(memory) if memory.addr().is_multiple_of(8) => unsafe {
+            memory.cast::<u64>().write(seed);
+            memory.cast::<u64>().add(1).write(offset);
+        },
+        Ok(_) => launch.fail(codes::CUDA_ERROR_MISALIGNED_ADDRESS),
+        Err(code) => launch.fail(code),
+    }
+}
+
+/// Gives a condition the value that is in memory now.
+fn condition_set(launch: &Launch) {
+    let (Some(condition), Some(place)) = (launch.u64(0), launch.u64(1)) else {
+        return launch.fail(codes::CUDA_ERROR_INVALID_VALUE);
+    };
+    let outcome = match launch.memory(place, 4, false) {
+        // SAFETY: the 4 bytes are memory of the device's, as was checked, and aligned, as the kernel asks.
+        Ok(memory) if memory.addr().is_multiple_of(4) => {
+            set_conditional(condition, unsafe { memory.cast::<u32>().read() })
+        }
+        Ok(_) => Err(codes::CUDA_ERROR_MISALIGNED_ADDRESS),
+        Err(code) => Err(code),
+    };
+    if let Err(code) = outcome {
+        launch.fail(code);
+    }
+}
+
+impl Launch {
+    /// A launch with `parameters` as `cuLaunchKernel` takes them.
+    pub fn new(function: Function, grid: [u32; 3], block: [u32; 3], shared_bytes: u32) -> Result<Launch, Code> {
+        let model = state::get()?.config.model;
+        let too_large = |size: &[u32; 3], limit: &[u32; 3]| size.iter().zip(limit).any(|(n, max)| *n == 0 || n > max);
+        let threads = block.iter().try_fold(1_u32, |product, size| product.checked_mul(*size));
+        if too_large(&grid, &MAX_GRID)
+            || too_large(&block, &MAX_BLOCK)
+            || threads.is_none_or(|threads| threads > MAX_THREADS_PER_BLOCK)
+            || shared_bytes > function.shared_bytes
+        {
+            return Err(codes::CUDA_ERROR_INVALID_VALUE);
+        }
+        Ok(Launch {
+            kernel: function.kernel,
+            device: function.device,
+            model,
+            grid,
+            block,
+            shared_bytes,
+            parameters: Vec::new(),
+            error: AtomicU32::new(codes::CUDA_SUCCESS),
+        })
+    }
+
+    /// Adds the next parameter's bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.parameters.extend_from_slice(bytes);
+    }
+
+    /// The bytes of a parameter; `None` when the kernel has no such one.
+    pub fn bytes(&self, index: usize) -> Option<&[u8]> {
+        let sizes = self.kernel.parameter_sizes;
+        let start = sizes.get(..index)?.iter().sum::<usize>();
+        self.parameters.get(start..start + sizes.get(index)?)
+    }
+
+    pub fn u32(&self, index: usize) -> Option<u32> {
+        Some(u32::from_le_bytes(self.bytes(index)?.try_into().ok()?))
+    }
+
+    pub fn u64(&self, index: usize) -> Option<u64> {
+        Some(u64::from_le_bytes(self.bytes(index)?.try_into().ok()?))
+    }
+
+    pub fn f32(&self, index: usize) -> Option<f32> {
+        self.u32(index).map(f32::from_bits)
+    }
+
+    pub fn f64(&self, index: usize) -> Option<f64> {
+        self.u64(index).map(f64::from_bits)
+    }
+
+    /// The memory that a kernel means by an address, if its device may use it so. Like a GPU's kernel, a twin that
+    /// goes on using it after the program has unmapped it faults.
+    pub fn memory(&self, address: u64, bytes: u64, write: bool) -> Result<*mut u8, Code> {
+        state::get()?.memory.read().usable(address, bytes, write, By::Device(self.device))?;
+        Ok(address as *mut u8)
+    }
+
+    /// Makes the launch fail: its stream has this error from then on.
+    pub fn fail(&self, error: Code) {
+        self.error.store(error, Ordering::Release);
+    }
+
+    pub fn run(&self) -> Result<(), Code> {
+        (self.kernel.run)(self);
+        // Taken, not read: a graph runs the same launch many times.
+        match self.error.swap(codes::CUDA_SUCCESS, Ordering::AcqRel) {
+            codes::CUDA_SUCCESS => Ok(()),
+            error => Err(error),
+        }
+    }
+}
+
+impl Engine {
+    /// Takes a module's PTX, or the library that its image is.
+    pub fn load_module(&mut self, device: usize, text: &[u8], library: Option<Library>) -> Result<Id, Code> {
+        if library.is_none() && !text.windows(8).any(|window| window == b".version") {
+            return Err(codes::CUDA_ERROR_INVALID_IMAGE);
+        }
+        let id = ids::next();
+        self.modules.insert(id, Module { functions: Vec::new(), device, library });
+        Ok(id)
+    }
+
+    pub fn unload_module(&mut self, id: Id) -> Result<(), Code> {
+        let module = self.modules.remove(&id).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        for function in module.functions {
+            self.functions.remove(&function);
+        }
+        Ok(())
+    }
+
+    pub fn find_function(&mut self, module: Id, name: &[u8]) -> Result<Id, Code> {
+        let module = self.modules.get_mut(&module).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        let has_name =
+            |id: &&Id| self.functions.get(id).is_some_and(|function| function.kernel.name.as_bytes() == name);
+        if let Some(id) = module.functions.iter().find(has_name) {
+            return Ok(*id);
+        }
+        let kernel = match module.library {
+            Some(library) => compiled::find(library, name),
+            None => find(name),
+        };
+        let kernel = kernel.ok_or(codes::CUDA_ERROR_NOT_FOUND)?;
+        let id = ids::next();
+        self.functions.insert(id, Function { kernel, device: module.device, shared_bytes: DEFAULT_SHARED });
+        module.functions.push(id);
+        Ok(id)
+    }
+}

@@ -1,0 +1,169 @@
+//! Whole allocations, pinned memory, pointers, copies.
+
+use super::*;
+use crate::driver::codes::*;
+
+#[test]
+fn small_and_large_allocations() {
+    in_child("memory::small_and_large_allocations", &[], || {
+        let t = setup(0);
+        let before = crate::live();
+        let sizes = [1, 511, 512, 513, 100_000, MIB - 1, MIB, 3 * MIB, 64 * MIB];
+        let pointers: Vec<u64> = sizes.iter().map(|bytes| alloc(&t, *bytes)).collect();
+        for (pointer, bytes) in pointers.iter().zip(sizes) {
+            assert_eq!(pointer % 512, 0);
+            let (mut base, mut size) = (0, 0);
+            ok!(t.cuMemGetAddressRange_v2(&mut base, &mut size, pointer + bytes as u64 - 1));
+            assert_eq!((base, size), (*pointer, bytes));
+        }
+        let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
+        for (index, (pointer, bytes)) in pointers.iter().zip(sizes).enumerate() {
+            ok!(t.cuMemsetD8Async(*pointer, index as u8 + 1, bytes, stream));
+        }
+        ok!(t.cuStreamSynchronize(stream));
+        for (index, (pointer, bytes)) in pointers.iter().zip(sizes).enumerate() {
+            assert!(read(&t, *pointer, bytes).iter().all(|byte| *byte == index as u8 + 1));
+        }
+        assert_eq!(code!(t.cuMemFree_v2(pointers[0] + 8)), CUDA_ERROR_INVALID_VALUE);
+        for pointer in pointers {
+            ok!(t.cuMemFree_v2(pointer));
+            assert_eq!(code!(t.cuMemFree_v2(pointer)), CUDA_ERROR_INVALID_VALUE);
+        }
+        ok!(t.cuMemFree_v2(0));
+        ok!(t.cuStreamDestroy_v2(stream));
+        let mut pointer = 0;
+        assert_eq!(code!(t.cuMemAlloc_v2(&mut pointer, 0)), CUDA_ERROR_INVALID_VALUE);
+        assert_eq!(code!(t.cuMemAlloc_v2(&mut pointer, usize::MAX)), CUDA_ERROR_OUT_OF_MEMORY);
+        let after = crate::live();
+        assert_eq!(crate::Live { threads: 0, ..after }, crate::Live { threads: 0, ..before });
+    });
+}
+
+#[test]
+fn freeing_waits_for_work() {
+    let t = setup(0);
+    let pointer = alloc(&t, 4 * MIB);
+    let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
+    let gate = Gate::close(&t, stream);
+    ok!(t.cuMemsetD8Async(pointer, 1, 4 * MIB, stream));
+    let start = Instant::now();
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        gate.open();
+    });
+    ok!(t.cuMemFree_v2(pointer));
+    assert!(start.elapsed() >= Duration::from_millis(50));
+    ok!(t.cuStreamSynchronize(stream));
+    ok!(t.cuStreamDestroy_v2(stream));
+}
+
+#[test]
+fn copies_from_pageable_memory_have_taken_it() {
+    let t = setup(0);
+    let pointer = alloc(&t, 64 << 10);
+    let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
+    let gate = Gate::close(&t, stream);
+    let mut data = vec![7_u8; 64 << 10];
+    ok!(t.cuMemcpyAsync(pointer, data.as_ptr() as u64, data.len(), stream));
+    data.fill(0);
+    gate.open();
+    ok!(t.cuStreamSynchronize(stream));
+    assert!(read(&t, pointer, data.len()).iter().all(|byte| *byte == 7));
+    ok!(t.cuMemFree_v2(pointer));
+    ok!(t.cuStreamDestroy_v2(stream));
+}
+
+#[test]
+fn pinned_copies_do_not_wait() {
+    let t = setup(0);
+    let pointer = alloc(&t, MIB);
+    let mut host = std::ptr::null_mut();
+    ok!(t.cuMemHostAlloc(&mut host, MIB, 0));
+    // SAFETY: just allocated, with that size.
+    unsafe { std::ptr::write_bytes(host.cast::<u8>(), 9, MIB) };
+    let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
+    let gate = Gate::close(&t, stream);
+    ok!(t.cuMemcpyAsync(pointer, host as u64, MIB, stream));
+    assert_eq!(code!(t.cuStreamQuery(stream)), CUDA_ERROR_NOT_READY);
+    gate.open();
+    ok!(t.cuStreamSynchronize(stream));
+    assert!(read(&t, pointer, MIB).iter().all(|byte| *byte == 9));
+    ok!(t.cuMemFreeHost(host));
+    assert_eq!(code!(t.cuMemFreeHost(host)), CUDA_ERROR_INVALID_VALUE);
+    ok!(t.cuMemFree_v2(pointer));
+    ok!(t.cuStreamDestroy_v2(stream));
+}
+
+#[test]
+fn host_memory_is_registered_once() {
+    let t = setup(0);
+    let mut memory = vec![0_u8; 3 * 4096];
+    let pointer: *mut c_void = memory.as_mut_ptr().cast();
+    assert_eq!(code!(t.cuMemHostUnregister(pointer)), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    ok!(t.cuMemHostRegister_v2(pointer, 8192, 0));
+    assert_eq!(code!(t.cuMemHostRegister_v2(pointer, 1, 0)), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    let mut kind = 0_u32;
+    ok!(t.cuPointerGetAttribute(
+        std::ptr::from_mut(&mut kind).cast(),
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+        pointer as u64
+    ));
+    assert_eq!(kind, CU_MEMORYTYPE_HOST);
+    assert_eq!(code!(t.cuMemFreeHost(pointer)), CUDA_ERROR_INVALID_VALUE);
+    ok!(t.cuMemHostUnregister(pointer));
+    assert_eq!(code!(t.cuMemHostRegister_v2(std::ptr::null_mut(), 1, 0)), CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(code!(t.cuMemHostRegister_v2(4096 as *mut c_void, 4096, 0)), CUDA_ERROR_INVALID_VALUE);
+}
+
+#[test]
+fn pointers_tell_what_they_are() {
+    let t = setup(1);
+    let pointer = alloc(&t, 1000);
+    let (mut kind, mut ordinal, mut start, mut size, mut owner) = (0_u32, 0_i32, 0_u64, 0_usize, 0_u64);
+    let mut kinds = [
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+        CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+        CU_POINTER_ATTRIBUTE_CONTEXT,
+    ];
+    let mut places: [*mut c_void; 5] = [
+        std::ptr::from_mut(&mut kind).cast(),
+        std::ptr::from_mut(&mut ordinal).cast(),
+        std::ptr::from_mut(&mut start).cast(),
+        std::ptr::from_mut(&mut size).cast(),
+        std::ptr::from_mut(&mut owner).cast(),
+    ];
+    ok!(t.cuPointerGetAttributes(5, kinds.as_mut_ptr(), places.as_mut_ptr(), pointer + 5));
+    let own = context(&t, 1) as u64;
+    assert_eq!((kind, ordinal, start, size, owner), (CU_MEMORYTYPE_DEVICE, 1, pointer, 1000, own));
+    let local = 0_u8;
+    let unknown = std::ptr::from_ref(&local) as u64;
+    ok!(t.cuPointerGetAttributes(5, kinds.as_mut_ptr(), places.as_mut_ptr(), unknown));
+    assert_eq!((kind, ordinal, start, size, owner), (0, -2, 0, 0, 0));
+    assert_eq!(code!(t.cuPointerGetAttribute(places[0], kinds[0], unknown)), CUDA_ERROR_INVALID_VALUE);
+    ok!(t.cuMemFree_v2(pointer));
+}
+
+#[test]
+fn copies_cross_devices_and_fills_need_peers() {
+    in_child("memory::copies_cross_devices_and_fills_need_peers", &[], || {
+        let t = setup(1);
+        let theirs = alloc(&t, 4096);
+        let (zero, one) = (context(&t, 0), context(&t, 1));
+        ok!(t.cuCtxSetCurrent(zero));
+        let ours = alloc(&t, 4096);
+        let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
+        ok!(t.cuMemsetD8Async(ours, 5, 4096, stream));
+        ok!(t.cuMemcpyAsync(theirs, ours, 2048, stream));
+        ok!(t.cuMemcpyPeerAsync(theirs + 2048, one, ours, zero, 2048, stream));
+        ok!(t.cuStreamSynchronize(stream));
+        assert!(read(&t, theirs, 4096).iter().all(|byte| *byte == 5));
+        assert_eq!(code!(t.cuMemsetD8Async(theirs, 6, 1, stream)), CUDA_ERROR_INVALID_VALUE);
+        ok!(t.cuStreamSynchronize(stream));
+        ok!(t.cuCtxEnablePeerAccess(one, 0));
+        ok!(t.cuMemsetD8Async(theirs, 6, 1, stream));
+        ok!(t.cuStreamSynchronize(stream));
+        assert_eq!(read(&t, theirs, 1), [6]);
+    });
+}

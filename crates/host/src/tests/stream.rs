@@ -1,0 +1,197 @@
+//! Streams: order, the default streams, priorities, wrong handles.
+
+use super::*;
+use crate::{driver::codes::*, kernels};
+
+#[test]
+fn streams_keep_their_order() {
+    let t = setup(0);
+    let (stream, log) = (new_stream(&t, CU_STREAM_NON_BLOCKING), Log::default());
+    (0..100).for_each(|entry| log.note(&t, stream, entry));
+    ok!(t.cuStreamSynchronize(stream));
+    assert_eq!(log.entries(), (0..100).collect::<Vec<_>>());
+    ok!(t.cuStreamQuery(stream));
+    ok!(t.cuStreamDestroy_v2(stream));
+}
+
+#[test]
+fn wrong_handles_are_errors() {
+    let t = setup(0);
+    let (stream, event) = (new_stream(&t, 0), new_event(&t, 0));
+    ok!(t.cuStreamDestroy_v2(stream));
+    let wrong = [stream, event as CUstream, 3 as CUstream, 0xdead_beef_usize as CUstream, usize::MAX as CUstream];
+    for handle in wrong {
+        assert_eq!(code!(t.cuStreamQuery(handle)), CUDA_ERROR_INVALID_HANDLE);
+        assert_eq!(code!(t.cuStreamSynchronize(handle)), CUDA_ERROR_INVALID_HANDLE);
+        assert_eq!(code!(t.cuStreamDestroy_v2(handle)), CUDA_ERROR_INVALID_HANDLE);
+        assert_eq!(code!(t.cuEventRecord(event, handle)), CUDA_ERROR_INVALID_HANDLE);
+        assert_eq!(code!(t.cuMemsetD8Async(1, 0, 1, handle)), CUDA_ERROR_INVALID_HANDLE);
+    }
+    ok!(t.cuEventDestroy_v2(event));
+    assert_eq!(code!(t.cuEventQuery(event)), CUDA_ERROR_INVALID_HANDLE);
+    assert_eq!(code!(t.cuEventDestroy_v2(event)), CUDA_ERROR_INVALID_HANDLE);
+    let mut created = std::ptr::null_mut();
+    assert_eq!(code!(t.cuStreamCreateWithPriority(&mut created, 16, 0)), CUDA_ERROR_INVALID_VALUE);
+}
+
+#[test]
+fn streams_tell_what_they_are() {
+    let t = setup(1);
+    let mut stream = std::ptr::null_mut();
+    ok!(t.cuStreamCreateWithPriority(&mut stream, CU_STREAM_NON_BLOCKING, -99));
+    let (mut priority, mut flags, mut own, mut id, mut other) = (0, 0, std::ptr::null_mut(), 0, 0);
+    ok!(t.cuStreamGetPriority(stream, &mut priority));
+    ok!(t.cuStreamGetFlags(stream, &mut flags));
+    ok!(t.cuStreamGetCtx(stream, &mut own));
+    assert_eq!((priority, flags, own), (-5, CU_STREAM_NON_BLOCKING, context(&t, 1)));
+    ok!(t.cuStreamGetId(stream, &mut id));
+    ok!(t.cuStreamGetId(CU_STREAM_PER_THREAD as CUstream, &mut other));
+    assert_ne!(id, other);
+    let (mut least, mut greatest) = (9, 9);
+    ok!(t.cuCtxGetStreamPriorityRange(&mut least, &mut greatest));
+    assert_eq!((least, greatest), (0, -5));
+    ok!(t.cuStreamDestroy_v2(stream));
+}
+
+#[test]
+fn destroying_lets_the_work_finish() {
+    let t = setup(0);
+    let (stream, log) = (new_stream(&t, CU_STREAM_NON_BLOCKING), Log::default());
+    let gate = Gate::close(&t, stream);
+    log.note(&t, stream, 1);
+    ok!(t.cuStreamDestroy_v2(stream));
+    assert_eq!(code!(t.cuStreamQuery(stream)), CUDA_ERROR_INVALID_HANDLE);
+    gate.open();
+    eventually("the work of a destroyed stream", || log.entries() == [1]);
+}
+
+#[test]
+fn the_legacy_stream_orders_blocking_streams() {
+    in_child("stream::the_legacy_stream_orders_blocking_streams", &[], || {
+        let t = setup(0);
+        let legacy: CUstream = std::ptr::null_mut();
+        let (first, second) = (new_stream(&t, 0), new_stream(&t, 0));
+        let (free, log) = (new_stream(&t, CU_STREAM_NON_BLOCKING), Log::default());
+        let gate = Gate::close(&t, first);
+        log.note(&t, first, 1);
+        log.note(&t, legacy, 2);
+        log.note(&t, second, 3);
+        log.note(&t, CU_STREAM_PER_THREAD as CUstream, 4);
+        log.note(&t, free, 0);
+        ok!(t.cuStreamSynchronize(free));
+        assert_eq!(log.entries(), [0]);
+        assert_eq!(code!(t.cuStreamQuery(legacy)), CUDA_ERROR_NOT_READY);
+        assert_eq!(code!(t.cuStreamQuery(second)), CUDA_ERROR_NOT_READY);
+        gate.open();
+        ok!(t.cuCtxSynchronize());
+        let mut entries = log.entries();
+        entries[3..].sort_unstable();
+        assert_eq!(entries, [0, 1, 2, 3, 4]);
+        // Waiting for the legacy stream waits for the blocking ones.
+        let gate = Gate::close(&t, second);
+        log.note(&t, second, 5);
+        assert_eq!(code!(t.cuStreamQuery(CU_STREAM_LEGACY as CUstream)), CUDA_ERROR_NOT_READY);
+        let opener = std::thread::spawn(move || gate.open());
+        ok!(t.cuStreamSynchronize(legacy));
+        assert_eq!(log.entries().last(), Some(&5));
+        opener.join().expect("the gate opens");
+    });
+}
+
+#[test]
+fn each_thread_has_a_default_stream() {
+    let t = setup(0);
+    let own = CU_STREAM_PER_THREAD as CUstream;
+    let gate = Gate::close(&t, own);
+    let mut id = 0;
+    ok!(t.cuStreamGetId(own, &mut id));
+    std::thread::spawn(move || {
+        let (t, own) = (setup(0), CU_STREAM_PER_THREAD as CUstream);
+        let mut other = 0;
+        ok!(t.cuStreamGetId(own, &mut other));
+        assert_ne!(id, other);
+        ok!(t.cuStreamQuery(own));
+    })
+    .join()
+    .expect("the thread ends well");
+    assert_eq!(code!(t.cuStreamQuery(own)), CUDA_ERROR_NOT_READY);
+    gate.open();
+    ok!(t.cuStreamSynchronize(own));
+}
+
+#[test]
+fn higher_priorities_go_first() {
+    in_child("stream::higher_priorities_go_first", &[], || {
+        let t = setup(0);
+        let slow = super::kernel::sleeper(&t);
+        kernels::register(&super::kernel::HOLD);
+        let (hold, none) = (super::kernel::function(&t, c"test_hold"), std::ptr::null_mut());
+        // Every slot is taken, so that what follows has to queue: the least urgent first.
+        for _ in 0..crate::scheduler::SLOTS {
+            let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
+            ok!(t.cuLaunchKernel(hold, 1, 1, 1, 1, 1, 1, 0, stream, none, none));
+        }
+        let log = Log::default();
+        for priority in [0, 0, 0, 0, -5, -5, -5, -5] {
+            let mut stream = std::ptr::null_mut();
+            ok!(t.cuStreamCreateWithPriority(&mut stream, CU_STREAM_NON_BLOCKING, priority));
+            super::kernel::sleep(&t, slow, stream, Duration::from_millis(150));
+            log.note(&t, stream, priority.unsigned_abs() as usize);
+        }
+        *super::kernel::HELD.0.lock() = true;
+        super::kernel::HELD.1.notify_all();
+        ok!(t.cuCtxSynchronize());
+        assert_eq!(log.entries(), [5, 5, 5, 5, 0, 0, 0, 0]);
+    });
+}
+
+#[test]
+fn host_functions_take_no_slot_and_may_not_call() {
+    let t = setup(0);
+    let streams: Vec<CUstream> = (0..12).map(|_| new_stream(&t, CU_STREAM_NON_BLOCKING)).collect();
+    let gates: Vec<Gate> = streams.iter().map(|stream| Gate::close(&t, *stream)).collect();
+    let (other, pointer) = (new_stream(&t, CU_STREAM_NON_BLOCKING), alloc(&t, 64));
+    ok!(t.cuMemsetD8Async(pointer, 1, 64, other));
+    ok!(t.cuStreamSynchronize(other));
+    gates.iter().for_each(Gate::open);
+    for stream in streams {
+        ok!(t.cuStreamSynchronize(stream));
+        ok!(t.cuStreamDestroy_v2(stream));
+    }
+    unsafe extern "C" fn call(data: *mut c_void) {
+        let (t, mut device) = (crate::table(), 0);
+        let code = code!(t.cuCtxGetDevice(&mut device));
+        // SAFETY: the test waits for this function before its local goes.
+        unsafe { data.cast::<u32>().write(code) };
+    }
+    let mut answer = 0_u32;
+    ok!(t.cuLaunchHostFunc(other, Some(call), std::ptr::from_mut(&mut answer).cast()));
+    ok!(t.cuStreamSynchronize(other));
+    assert_eq!(answer, CUDA_ERROR_NOT_PERMITTED);
+    ok!(t.cuMemFree_v2(pointer));
+    ok!(t.cuStreamDestroy_v2(other));
+}
+
+#[test]
+fn idle_threads_end() {
+    in_child("stream::idle_threads_end", &[], || {
+        let t = setup(0);
+        let (stream, pointer) = (new_stream(&t, 0), alloc(&t, 64));
+        ok!(t.cuMemsetD8Async(pointer, 1, 64, stream));
+        ok!(t.cuStreamSynchronize(stream));
+        assert!(crate::live().threads > 0);
+        eventually("threads that have nothing to do end", || crate::live().threads == 0);
+        ok!(t.cuMemsetD8Async(pointer, 2, 64, stream));
+        ok!(t.cuStreamSynchronize(stream));
+    });
+}
+
+#[test]
+fn launches_may_block() {
+    in_child("stream::launches_may_block", &[("CUDA_LAUNCH_BLOCKING", "1".into())], || {
+        let t = setup(0);
+        let (stream, slow) = (new_stream(&t, 0), super::kernel::sleeper(&t));
+        super::kernel::sleep(&t, slow, stream, Duration::from_millis(30));
+        ok!(t.cuStreamQuery(stream));
+    });
+}

@@ -1,0 +1,238 @@
+//! `plinth info`: what is here.
+
+use super::{
+    failure::Result,
+    libraries::{self, Library},
+    output::{Columns, Output, bytes, heading, or_dash},
+    settings,
+    topology::{self, Connections, uuid_text},
+};
+use plinth::{
+    driver::Kind,
+    host::config::{Config, Costs},
+    runtime::{self, properties::Properties},
+};
+use serde_json::{Value, json};
+use std::{fs, thread};
+
+/// What was found of devices: why there are none, or the driver and each of them.
+type Found = std::result::Result<Driver, String>;
+
+struct Driver {
+    kind: Kind,
+    /// The newest CUDA that it knows.
+    cuda: Option<String>,
+    /// What NVIDIA calls it.
+    release: Option<String>,
+    devices: Vec<Properties>,
+    connections: Vec<Connections>,
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Cuda => "cuda",
+        Kind::Host => "host",
+    }
+}
+
+/// The number of NVIDIA's release, by its kernel module or by NVML.
+pub fn release() -> Option<String> {
+    let module = fs::read_to_string("/sys/module/nvidia/version").ok().map(|text| text.trim().to_owned());
+    module.or_else(|| libraries::nvml().ok()?.sys_driver_version().ok())
+}
+
+fn find() -> Result<Found> {
+    let runtime = match runtime::ready() {
+        Ok(runtime) => runtime,
+        Err(error) => return Ok(Err(error.message().to_owned())),
+    };
+    let driver = &runtime.driver;
+    let mut devices = Vec::new();
+    for device in runtime.devices() {
+        devices.push(device.properties(driver)?.clone());
+    }
+    Ok(Ok(Driver {
+        kind: driver.kind(),
+        cuda: driver.version().ok().map(libraries::cuda_version),
+        release: if driver.kind() == Kind::Cuda { release() } else { None },
+        devices,
+        connections: topology::connections(runtime)?,
+    }))
+}
+
+fn host() -> std::result::Result<Config, String> {
+    Config::read(|name| std::env::var(name).ok())
+}
+
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Runs it.
+pub fn run(output: &Output) -> Result<()> {
+    let (found, libraries) = (find()?, libraries::all());
+    if output.json { output.value(&as_json(&found, &libraries)) } else { output.text(&as_text(&found, &libraries)) }
+}
+
+fn as_json(found: &Found, libraries: &[Library]) -> Value {
+    let driver = match found {
+        Ok(driver) => json!({ "kind": kind_name(driver.kind), "cuda": driver.cuda, "release": driver.release }),
+        Err(reason) => json!({ "error": reason }),
+    };
+    let devices: Vec<Value> = found
+        .iter()
+        .flat_map(|driver| driver.devices.iter().zip(&driver.connections))
+        .map(|(one, connections)| {
+            json!({
+                "name": one.name,
+                "uuid": uuid_text(&one.uuid),
+                "pci": one.pci_bus_id_text,
+                "memory": one.total_memory,
+                "multiprocessors": one.multi_processor_count,
+                "capability": [one.major, one.minor],
+                "clock_khz": one.clock_rate,
+                "memory_clock_khz": one.memory_clock_rate,
+                "memory_bus_bits": one.memory_bus_width,
+                "l2_bytes": one.l2_cache_size,
+                "peers": connections.peers,
+                "paths": connections.paths,
+                "nvlinks": connections.links,
+            })
+        })
+        .collect();
+    let libraries: Vec<Value> = libraries
+        .iter()
+        .map(|library| match &library.found {
+            Ok(version) => json!({
+                "name": library.name, "found": true, "version": version.number,
+                "path": version.path.as_ref().map(|path| path.to_string_lossy()),
+            }),
+            Err(reason) => json!({ "name": library.name, "found": false, "reason": reason }),
+        })
+        .collect();
+    let host = match host() {
+        Ok(config) => json!({
+            "model": config.model.key, "devices": config.visible.len(), "memory": config.memory,
+            "peers": config.peers, "processors": processors(),
+        }),
+        Err(reason) => json!({ "error": reason }),
+    };
+    json!({
+        "plinth": env!("CARGO_PKG_VERSION"),
+        "driver": driver,
+        "devices": devices,
+        "libraries": libraries,
+        "host_device": host,
+        "settings": settings::set(),
+    })
+}
+
+fn as_text(found: &Found, libraries: &[Library]) -> String {
+    let mut text = format!("plinth {}\n", env!("CARGO_PKG_VERSION"));
+    match found {
+        Ok(driver) => text += &driver_text(driver),
+        Err(reason) => text += &format!("No device: {reason}.\n"),
+    }
+    text += &format!("\n{}{}", heading("Libraries"), libraries_text(libraries));
+    text += &format!("\n{}{}", heading("Host device"), host_text());
+    text += &format!("\n{}{}", heading("Settings"), settings_text());
+    text
+}
+
+fn driver_text(driver: &Driver) -> String {
+    let mut text = match driver.kind {
+        Kind::Cuda => {
+            format!("NVIDIA driver {}, CUDA {}\n", or_dash(driver.release.as_ref()), or_dash(driver.cuda.as_ref()))
+        }
+        Kind::Host => "The host device, on the CPU; no GPU is used\n".to_owned(),
+    };
+    let mut devices = Columns::new(&["device", "name", ">memory", ">SMs", ">capability", "PCI", "UUID"]);
+    for (number, one) in driver.devices.iter().enumerate() {
+        devices.row([
+            number.to_string(),
+            one.name.clone(),
+            bytes(one.total_memory),
+            one.multi_processor_count.to_string(),
+            format!("{}.{}", one.major, one.minor),
+            one.pci_bus_id_text.clone(),
+            uuid_text(&one.uuid),
+        ]);
+    }
+    text += &format!("\n{}{}", heading("Devices"), devices.text());
+    if driver.devices.len() > 1 {
+        text += &format!("\n{}{}", heading("Access to each other's memory"), peers_text(driver));
+    }
+    text
+}
+
+fn peers_text(driver: &Driver) -> String {
+    let numbers: Vec<String> = (0..driver.devices.len()).map(|number| number.to_string()).collect();
+    let mut names = vec!["device"];
+    names.extend(numbers.iter().map(String::as_str));
+    let with_links = driver.connections.iter().any(|one| one.links.is_some());
+    if with_links {
+        names.push(">NVLinks up");
+    }
+    let mut table = Columns::new(&names);
+    for (number, one) in driver.connections.iter().enumerate() {
+        let mut row = vec![number.to_string()];
+        for (peer, path) in one.peers.iter().zip(&one.paths) {
+            row.push(match (peer, path) {
+                (None, _) => "-".to_owned(),
+                (Some(true), None) => "yes".to_owned(),
+                (Some(false), None) => "no".to_owned(),
+                (Some(true), Some(path)) => format!("yes, {path}"),
+                (Some(false), Some(path)) => format!("no, {path}"),
+            });
+        }
+        if with_links {
+            row.push(or_dash(one.links));
+        }
+        table.row(row);
+    }
+    let mut text = table.text();
+    if driver.connections.iter().flat_map(|one| &one.paths).any(Option::is_some) {
+        text += "What lies between on PCI Express, from near to far: board, switch, switches, bridge, node, system.\n";
+    }
+    text
+}
+
+fn libraries_text(libraries: &[Library]) -> String {
+    let mut table = Columns::new(&["library", "version", "for", "where, or why not"]);
+    for library in libraries {
+        let (version, place) = match &library.found {
+            Ok(version) => (version.number.clone(), or_dash(version.path.as_ref().map(|path| path.display()))),
+            Err(reason) => ("-".to_owned(), reason.clone()),
+        };
+        table.row([library.name.to_owned(), version, library.purpose.to_owned(), place]);
+    }
+    table.text()
+}
+
+fn host_text() -> String {
+    match host() {
+        Ok(config) => format!(
+            "{} of {} with {} each, on {} processors; {}{}\n",
+            config.visible.len(),
+            config.model.name,
+            bytes(config.memory),
+            processors(),
+            if config.peers { "peers" } else { "no peers" },
+            if config.costs == Costs::Spin { "; calls take the time that they take on a GPU" } else { "" },
+        ),
+        Err(reason) => format!("Cannot be used: {reason}.\n"),
+    }
+}
+
+fn settings_text() -> String {
+    let set = settings::set();
+    if set.is_empty() {
+        return "None is set: neither PLINTH_... nor what the driver and NCCL read.\n".to_owned();
+    }
+    let mut table = Columns::new(&["variable", "value", "for"]);
+    for (name, value) in &set {
+        let purpose = settings::purpose(name).unwrap_or("plinth does not know it");
+        table.row([name.as_str(), value, purpose]);
+    }
+    table.text()
+}
