@@ -1,7 +1,7 @@
 //! Pools of the caching allocator, as C sees them.
 
 use crate::{
-    ffi::{Output, backend::plinth_pluggable_allocator_t, guard::guard, plinth_stream_t, status::plinth_status_t},
+    ffi::{Output, guard::guard, plinth_stream_t, status::plinth_status_t},
     memory::{self, PoolId, pool::Options, route::Who},
     stream,
 };
@@ -54,33 +54,6 @@ pub unsafe extern "C" fn plinth_mem_pool_create(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_mem_pool_destroy(pool: plinth_pool_id_t) -> plinth_status_t {
     guard(|| memory::pool_destroy(pool.into()))
-}
-
-/// Makes a pool whose memory comes from an allocator of the program's own, as torch.cuda.MemPool(allocator) does. The
-/// caching allocator stays on top: the allocator is asked for segments (2 MiB; PLINTH_ALLOC_CONF's large_segment_size_mb;
-/// multiples of 2 MiB), for the stream of the request, and gets them back with the pool, or when memory is out. It is called
-/// with a lock of the pool's held, and must not allocate from the caching allocator. Thread-safe.
-///
-/// @param allocator The allocator. The pool keeps it; the handle may be destroyed.
-/// @param use_on_oom As in plinth_mem_pool_create.
-/// @param no_split As in plinth_mem_pool_create.
-/// @param pool Out: the pool's name. The caller gives it up with plinth_mem_pool_destroy.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_mem_pool_create_with_allocator(
-    allocator: plinth_pluggable_allocator_t,
-    use_on_oom: bool,
-    no_split: bool,
-    pool: *mut plinth_pool_id_t,
-) -> plinth_status_t {
-    guard(|| {
-        // SAFETY: the caller passes NULL or a place for the name.
-        let pool = unsafe { Output::new(pool, "pool") }?;
-        let allocator = memory::backend::allocator_of(allocator as u64)?;
-        let id = memory::pool_create(Options { use_on_oom, no_split }, Some(allocator))?;
-        pool.set(plinth_pool_id_t { owner: id.owner, index: id.index });
-        Ok(())
-    })
 }
 
 /// Says how much physical memory a pool may hold on each device. A request beyond fails with an out-of-memory error that

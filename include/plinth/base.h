@@ -1,0 +1,516 @@
+/*!
+ * @defgroup plinth_base Basics
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+
+/* Generated from src/ffi by `make header`; changes made here are lost. */
+
+#ifndef PLINTH_BASE_H
+#define PLINTH_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*!
+ * @file plinth/base.h
+ * @brief Basics.
+ */
+
+/*!
+ * @addtogroup plinth_base
+ * @{
+ */
+
+#if defined(_WIN32)
+#define PLINTH_API __declspec(dllimport)
+#elif defined(__GNUC__)
+#define PLINTH_API __attribute__((visibility("default")))
+#else
+#define PLINTH_API
+#endif
+
+#if defined(__cplusplus)
+#define PLINTH_NOEXCEPT noexcept
+#else
+#define PLINTH_NOEXCEPT
+#endif
+
+/*! A stream: the same type as cudaStream_t and CUstream, so that it goes straight into kernel<<<...>>>. */
+typedef struct CUstream_st *plinth_stream_t;
+
+/*!
+ * @defgroup plinth_status Errors, as C sees them
+ *
+ * @{
+ */
+
+/**
+ * What a call came to: PLINTH_OK, which is 0, or one of the PLINTH_ERROR_ constants. The numbers never change their
+ * meaning; newer versions of the library add more, so a program treats one that it does not know as a failure.
+ */
+typedef int32_t plinth_status_t;
+
+/**
+ * The call succeeded.
+ */
+#define PLINTH_OK 0
+
+/**
+ * An argument is out of range or malformed.
+ */
+#define PLINTH_ERROR_INVALID_VALUE 1
+
+/**
+ * A pointer that must not be NULL is NULL.
+ */
+#define PLINTH_ERROR_NULL_POINTER 2
+
+/**
+ * There is no device with this number.
+ */
+#define PLINTH_ERROR_INVALID_DEVICE 3
+
+/**
+ * The handle was never given out, was destroyed, or is of another kind.
+ */
+#define PLINTH_ERROR_INVALID_HANDLE 4
+
+/**
+ * The pointer is not memory that the device knows.
+ */
+#define PLINTH_ERROR_INVALID_POINTER 5
+
+/**
+ * There is not enough free memory for the request.
+ */
+#define PLINTH_ERROR_OUT_OF_MEMORY 6
+
+/**
+ * This machine has no CUDA driver, or no device that the process may see.
+ */
+#define PLINTH_ERROR_NO_DEVICE 7
+
+/**
+ * The CUDA driver lacks a call that is needed.
+ */
+#define PLINTH_ERROR_DRIVER_TOO_OLD 8
+
+/**
+ * The libcuda that was found is the toolkit's stub, not a driver.
+ */
+#define PLINTH_ERROR_STUB_LIBRARY 9
+
+/**
+ * An environment variable has a value that makes no sense.
+ */
+#define PLINTH_ERROR_INVALID_CONFIGURATION 10
+
+/**
+ * It is too late for this call: the library is initialized.
+ */
+#define PLINTH_ERROR_ALREADY_INITIALIZED 11
+
+/**
+ * A child made by fork cannot use the devices of its parent.
+ */
+#define PLINTH_ERROR_FORKED_CHILD 12
+
+/**
+ * The process is exiting, and the driver must not be called any more.
+ */
+#define PLINTH_ERROR_SHUTTING_DOWN 13
+
+/**
+ * The device or its driver cannot do this.
+ */
+#define PLINTH_ERROR_NOT_SUPPORTED 14
+
+/**
+ * The objects belong to different devices.
+ */
+#define PLINTH_ERROR_DEVICE_MISMATCH 15
+
+/**
+ * Both events must be created with PLINTH_EVENT_TIMING.
+ */
+#define PLINTH_ERROR_EVENT_TIMING_DISABLED 16
+
+/**
+ * Both events must be recorded before the time between them is asked.
+ */
+#define PLINTH_ERROR_EVENT_NOT_RECORDED 17
+
+/**
+ * Both events must be complete before the time between them is asked.
+ */
+#define PLINTH_ERROR_EVENT_NOT_COMPLETE 18
+
+/**
+ * The call would wait for the device, and the sync debug mode forbids that.
+ */
+#define PLINTH_ERROR_WOULD_SYNCHRONIZE 19
+
+/**
+ * The call is not permitted while a stream is capturing.
+ */
+#define PLINTH_ERROR_CAPTURE_FORBIDS 20
+
+/**
+ * An earlier error made the capture invalid.
+ */
+#define PLINTH_ERROR_CAPTURE_INVALIDATED 21
+
+/**
+ * The two devices cannot access each other's memory.
+ */
+#define PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED 22
+
+/**
+ * Work on the device touched memory that it may not; the context is lost.
+ */
+#define PLINTH_ERROR_ILLEGAL_ADDRESS 23
+
+/**
+ * A kernel failed on the device; the context is lost.
+ */
+#define PLINTH_ERROR_LAUNCH_FAILED 24
+
+/**
+ * A driver call failed; plinth_last_driver_error has its code.
+ */
+#define PLINTH_ERROR_DRIVER 25
+
+/**
+ * A call to the operating system failed.
+ */
+#define PLINTH_ERROR_SYSTEM 26
+
+/**
+ * A defect in the library was caught before it could reach the caller.
+ */
+#define PLINTH_ERROR_PANIC 27
+
+/**
+ * The generator is not registered with the graph that is being captured.
+ */
+#define PLINTH_ERROR_GENERATOR_NOT_REGISTERED 28
+
+/**
+ * The graph owns a capture already; reset it, or make another graph, to capture again.
+ */
+#define PLINTH_ERROR_GRAPH_CAPTURED 29
+
+/**
+ * The graph is being captured, and the call is about a capture that has ended.
+ */
+#define PLINTH_ERROR_GRAPH_CAPTURING 30
+
+/**
+ * The graph is not being captured.
+ */
+#define PLINTH_ERROR_GRAPH_NOT_CAPTURING 31
+
+/**
+ * The graph has no capture yet that succeeded.
+ */
+#define PLINTH_ERROR_GRAPH_NOT_CAPTURED 32
+
+/**
+ * A graph is captured in a stream other than the default one; replays may be in any.
+ */
+#define PLINTH_ERROR_GRAPH_DEFAULT_STREAM 33
+
+/**
+ * A capture ends in the stream that it began in.
+ */
+#define PLINTH_ERROR_GRAPH_WRONG_STREAM 34
+
+/**
+ * A capture that is not relaxed ends in the thread that it began in.
+ */
+#define PLINTH_ERROR_GRAPH_WRONG_THREAD 35
+
+/**
+ * A stream that took part in the capture was not joined to the one that the capture began in.
+ */
+#define PLINTH_ERROR_GRAPH_UNJOINED 36
+
+/**
+ * Nothing was captured.
+ */
+#define PLINTH_ERROR_GRAPH_EMPTY 37
+
+/**
+ * The graph has no nodes to look at: it was made to keep only what replays.
+ */
+#define PLINTH_ERROR_GRAPH_NOT_KEPT 38
+
+/**
+ * The memory of the graph is asleep; wake it first.
+ */
+#define PLINTH_ERROR_GRAPH_ASLEEP 39
+
+/**
+ * Memory of the pool is in the hands of others than its graphs.
+ */
+#define PLINTH_ERROR_GRAPH_MEMORY_IN_USE 40
+
+/**
+ * Another replay of the pool's graphs still runs in another stream.
+ */
+#define PLINTH_ERROR_GRAPH_OVERLAP 41
+
+/**
+ * The graphs differ in what an update cannot change.
+ */
+#define PLINTH_ERROR_GRAPH_UPDATE_REFUSED 42
+
+/**
+ * Memory debugging found bytes that somebody wrote who should not have.
+ */
+#define PLINTH_ERROR_MEMORY_CORRUPTED 43
+
+/**
+ * The memory came from another process, and only that can share it.
+ */
+#define PLINTH_ERROR_IPC_REEXPORT 44
+
+/**
+ * The process at the other end is gone, or gave up.
+ */
+#define PLINTH_ERROR_IPC_PEER_GONE 45
+
+/**
+ * Memory of this kind cannot be shared in this way.
+ */
+#define PLINTH_ERROR_IPC_NOT_SHAREABLE 46
+
+/**
+ * Others did not do their part in time.
+ */
+#define PLINTH_ERROR_TIMED_OUT 47
+
+/**
+ * Another rank's process has ended, or has left the group.
+ */
+#define PLINTH_ERROR_PEER_LOST 48
+
+/**
+ * The group was aborted, here or by another rank.
+ */
+#define PLINTH_ERROR_ABORTED 49
+
+/**
+ * The ranks of a group made calls that do not belong together.
+ */
+#define PLINTH_ERROR_RANK_MISMATCH 50
+
+/**
+ * A call of NCCL failed; the message says which.
+ */
+#define PLINTH_ERROR_NCCL 51
+
+/**
+ * NCCL is needed, and it is not on this machine, or is too old.
+ */
+#define PLINTH_ERROR_NCCL_UNAVAILABLE 52
+
+/**
+ * The communicator is still being made.
+ */
+#define PLINTH_ERROR_COMMUNICATOR_NOT_READY 53
+
+/**
+ * NVML, which knows what GPUs are doing, is not on this machine or cannot be used.
+ */
+#define PLINTH_ERROR_NVML_UNAVAILABLE 54
+
+/**
+ * A call of one of CUDA's libraries failed; the message says which.
+ */
+#define PLINTH_ERROR_LIBRARY 55
+
+/**
+ * One of CUDA's libraries is needed, and it is not on this machine, or is too old.
+ */
+#define PLINTH_ERROR_LIBRARY_UNAVAILABLE 56
+
+/**
+ * The stream sanitizer found that nothing orders the call after others that it must come after.
+ */
+#define PLINTH_ERROR_RACE 57
+
+/**
+ * A compiler is needed, and it is not on this machine, or is too old.
+ */
+#define PLINTH_ERROR_COMPILER_UNAVAILABLE 58
+
+/**
+ * The source does not compile; the message has the compiler's log.
+ */
+#define PLINTH_ERROR_COMPILATION_FAILED 59
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Returns the name of a status, "PLINTH_ERROR_OUT_OF_MEMORY"; "PLINTH_ERROR_UNKNOWN" for a number that is none.
+ *
+ * The text is static. Thread-safe; needs no device.
+ *
+ * @param status The status.
+ * @return A static text, never NULL.
+ */
+PLINTH_API
+const char *plinth_status_name(plinth_status_t status)
+PLINTH_NOEXCEPT;
+
+/**
+ * Returns one sentence about a status. plinth_last_error says more: it names the request.
+ *
+ * The text is static. Thread-safe; needs no device.
+ *
+ * @param status The status.
+ * @return A static text, never NULL.
+ */
+PLINTH_API const char *plinth_status_string(plinth_status_t status) PLINTH_NOEXCEPT;
+
+/**
+ * Returns the message of the calling thread's last call that returned a status: what was asked for and why it
+ * failed, or "" after a success.
+ *
+ * The text belongs to the library and is valid until the thread's next call that returns a status. Needs no device.
+ *
+ * @return A text, never NULL.
+ */
+PLINTH_API
+const char *plinth_last_error(void)
+PLINTH_NOEXCEPT;
+
+/**
+ * Returns the raw CUresult of the driver call that made the calling thread's last call fail; 0 after a success, and
+ * after an error that the driver had no part in.
+ *
+ * @return The driver's code.
+ */
+PLINTH_API
+int32_t plinth_last_driver_error(void)
+PLINTH_NOEXCEPT;
+
+/**
+ * How many statuses there are: they are numbered from 0 without gaps.
+ *
+ * @return The count.
+ */
+PLINTH_API int32_t plinth_status_count(void) PLINTH_NOEXCEPT;
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+/*! @} */
+
+/*!
+ * @defgroup plinth_version Versions, and choosing the kind of device
+ *
+ * @{
+ */
+
+/**
+ * The library's version when a program was compiled. Compare with plinth_version, which tells the one it runs with.
+ */
+#define PLINTH_VERSION_MAJOR 0
+
+/**
+ * The minor version; before 1.0 it changes whenever a program must be compiled anew.
+ */
+#define PLINTH_VERSION_MINOR 1
+
+/**
+ * The patch version.
+ */
+#define PLINTH_VERSION_PATCH 0
+
+/**
+ * NVIDIA GPUs, through libcuda. What happens when nothing is said.
+ */
+#define PLINTH_DEVICE_CUDA 0
+
+/**
+ * The built-in device on the CPU.
+ */
+#define PLINTH_DEVICE_HOST 1
+
+/**
+ * GPUs where the process sees any, else the built-in device.
+ */
+#define PLINTH_DEVICE_AUTO 2
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Returns the version of the library that is running, as major * 10000 + minor * 100 + patch.
+ *
+ * Thread-safe; needs no device.
+ *
+ * @return The version.
+ */
+PLINTH_API int32_t plinth_version(void) PLINTH_NOEXCEPT;
+
+/**
+ * Returns the version of the library that is running as text, "0.1.0".
+ *
+ * The text is static. Thread-safe; needs no device.
+ *
+ * @return A static text, never NULL.
+ */
+PLINTH_API const char *plinth_version_string(void) PLINTH_NOEXCEPT;
+
+/**
+ * Tells the newest version of CUDA that the driver knows.
+ *
+ * Thread-safe. Loads the driver, but makes no context.
+ *
+ * @param version Out: the version as CUDA counts, 13000 for 13.0. The host device answers 13000.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; what plinth_init returns where there is no device.
+ */
+PLINTH_API plinth_status_t plinth_driver_version(int32_t *version) PLINTH_NOEXCEPT;
+
+/**
+ * Chooses the kind of device for the process: PLINTH_DEVICE_CUDA, PLINTH_DEVICE_HOST or PLINTH_DEVICE_AUTO.
+ *
+ * Goes before the environment variable PLINTH_DEVICE (cuda, host or auto), which decides when this is not called.
+ * Must come before the first use of a device and before the first question about one. Thread-safe.
+ *
+ * @param kind The kind.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for another number; PLINTH_ERROR_ALREADY_INITIALIZED if it is too
+ *         late for another kind.
+ */
+PLINTH_API
+plinth_status_t plinth_set_device_kind(int32_t kind)
+PLINTH_NOEXCEPT;
+
+/**
+ * Tells which kind of device the process uses: PLINTH_DEVICE_CUDA or PLINTH_DEVICE_HOST.
+ *
+ * Thread-safe. Loads the driver, and so settles the question for the process.
+ *
+ * @param kind Out: the kind.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; what plinth_init returns where there is no device.
+ */
+PLINTH_API plinth_status_t plinth_get_device_kind(int32_t *kind) PLINTH_NOEXCEPT;
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+/*! @} */
+
+/*! @} */
+
+#endif /* PLINTH_BASE_H */

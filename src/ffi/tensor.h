@@ -1,0 +1,43 @@
+/* DLPack's tensors (https://dmlc.github.io/dlpack): its own declarations where a program has them, else the same. */
+#if !defined(DLPACK_DLPACK_H_) && defined(__has_include)
+#if __has_include(<dlpack/dlpack.h>)
+#include <dlpack/dlpack.h>
+#endif
+#endif
+#if !defined(DLPACK_DLPACK_H_)
+/*! A device. */
+typedef struct DLDevice {
+  /*! 1 is the CPU, 2 CUDA, 3 pinned host memory. */
+  int32_t device_type;
+  /*! The device's number. */
+  int32_t device_id;
+} DLDevice;
+
+/*! The type of an element. */
+typedef struct DLDataType {
+  /*! 0 is int, 1 uint, 2 float, 4 bfloat, 5 complex, 6 bool. */
+  uint8_t code;
+  /*! The bits of a number. */
+  uint8_t bits;
+  /*! The numbers of an element: 1. */
+  uint16_t lanes;
+} DLDataType;
+
+/*! A tensor. It owns nothing. */
+typedef struct DLTensor {
+  /*! The memory. */
+  void *data;
+  /*! Where that is. */
+  DLDevice device;
+  /*! How many dimensions there are. */
+  int32_t ndim;
+  /*! The type of the elements. */
+  DLDataType dtype;
+  /*! The extent of each dimension. */
+  int64_t *shape;
+  /*! The distance of neighbours in each, in elements; NULL for elements side by side, the last dimension's fastest. */
+  int64_t *strides;
+  /*! How far from `data` element 0 is, in bytes. */
+  uint64_t byte_offset;
+} DLTensor;
+#endif
