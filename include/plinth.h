@@ -24,37 +24,37 @@
  * plinth.h includes every header below. Each of them may also be included alone, in C99 or later and C++11 or later.
  *
  * - @ref plinth_base "plinth/base.h": Basics
- * - @ref plinth_tensor "plinth/tensor.h": Tensors, as C describes them: DLPack's structures, which the header declares by hand so that they agree with
- * - @ref plinth_device "plinth/device.h": Devices, as C sees them
- * - @ref plinth_stream "plinth/stream.h": Streams, as C sees them
- * - @ref plinth_green_context "plinth/green_context.h": torch.cuda.GreenContext, as C sees it
- * - @ref plinth_event "plinth/event.h": Events, as C sees them
- * - @ref plinth_allocator "plinth/allocator.h": The caching allocator, as C sees it
- * - @ref plinth_mem_pool "plinth/mem_pool.h": Pools of the caching allocator, as C sees them
- * - @ref plinth_pluggable_allocator "plinth/pluggable_allocator.h": Who gives memory out, as C sees it: the caching allocator, the driver, or functions of the program's own
- * - @ref plinth_memory "plinth/memory.h": Memory from the driver, copies and fills, as C sees them
- * - @ref plinth_host_memory "plinth/host_memory.h": Pinned host memory, cached, and memory of the program's own that is pinned, as C sees them
- * - @ref plinth_memory_stats "plinth/memory_stats.h": What the allocator counts, as C sees it
- * - @ref plinth_memory_history "plinth/memory_history.h": The history of the allocator, as C sees it
- * - @ref plinth_snapshot "plinth/snapshot.h": Snapshots of the caching allocator, as C sees them
- * - @ref plinth_ipc "plinth/ipc.h": Memory shared between processes, as C sees it
- * - @ref plinth_generator "plinth/generator.h": Generators of random numbers, as C sees them
- * - @ref plinth_random "plinth/random.h": Random numbers for tensors, as C sees them
- * - @ref plinth_graph "plinth/graph.h": Graphs, as C sees them
- * - @ref plinth_graph_build "plinth/graph_build.h": Graphs that are built by hand, and the nodes of graphs, as C sees them
- * - @ref plinth_graph_callable "plinth/graph_callable.h": Graphed callables, as C sees them
- * - @ref plinth_kernel "plinth/kernel.h": Kernels of a program's own, as C sees them: compiled, loaded, asked about, launched
- * - @ref plinth_jiterator "plinth/jiterator.h": The jiterator, as C sees it: kernels from a function of elements
- * - @ref plinth_comm "plinth/comm.h": torch.cuda.comm, as C sees it
- * - @ref plinth_store "plinth/store.h": Stores, as C sees them
- * - @ref plinth_communicator "plinth/communicator.h": Communicators, as C sees them
- * - @ref plinth_nccl "plinth/nccl.h": torch.cuda.nccl, as C sees it
- * - @ref plinth_blas "plinth/blas.h": Handles of cuBLAS, cuBLASLt and cuSOLVER, as C sees them
- * - @ref plinth_cufft "plinth/cufft.h": torch.backends.cuda.cufft_plan_cache and its plans, as C sees them
- * - @ref plinth_telemetry "plinth/telemetry.h": What a device is doing, as C sees it
- * - @ref plinth_nvtx "plinth/nvtx.h": Ranges and marks for profilers, as C sees them
- * - @ref plinth_sanitizer "plinth/sanitizer.h": The stream sanitizer, as C sees it
- * - @ref plinth_testing "plinth/testing.h": Faults on demand, counts of driver calls, and what is still held, as C sees them
+ * - @ref plinth_tensor "plinth/tensor.h": Tensors
+ * - @ref plinth_device "plinth/device.h": Devices
+ * - @ref plinth_stream "plinth/stream.h": Streams
+ * - @ref plinth_green_context "plinth/green_context.h": Green contexts
+ * - @ref plinth_event "plinth/event.h": Events
+ * - @ref plinth_allocator "plinth/allocator.h": Caching allocator
+ * - @ref plinth_mem_pool "plinth/mem_pool.h": Memory pools
+ * - @ref plinth_pluggable_allocator "plinth/pluggable_allocator.h": Pluggable allocators
+ * - @ref plinth_memory "plinth/memory.h": Memory of the driver, copies and fills
+ * - @ref plinth_host_memory "plinth/host_memory.h": Pinned host memory
+ * - @ref plinth_memory_stats "plinth/memory_stats.h": Statistics of the allocator
+ * - @ref plinth_memory_history "plinth/memory_history.h": History of the allocator
+ * - @ref plinth_snapshot "plinth/snapshot.h": Snapshots of the allocator
+ * - @ref plinth_ipc "plinth/ipc.h": Memory shared between processes
+ * - @ref plinth_generator "plinth/generator.h": Random number generators
+ * - @ref plinth_random "plinth/random.h": Random tensors
+ * - @ref plinth_graph "plinth/graph.h": Graphs
+ * - @ref plinth_graph_build "plinth/graph_build.h": Graphs built by hand
+ * - @ref plinth_graph_callable "plinth/graph_callable.h": Graphed callables
+ * - @ref plinth_kernel "plinth/kernel.h": Kernels
+ * - @ref plinth_jiterator "plinth/jiterator.h": Jiterator
+ * - @ref plinth_comm "plinth/comm.h": Collectives between the devices of a process
+ * - @ref plinth_store "plinth/store.h": Stores
+ * - @ref plinth_communicator "plinth/communicator.h": Communicators
+ * - @ref plinth_nccl "plinth/nccl.h": torch.cuda.nccl
+ * - @ref plinth_blas "plinth/blas.h": Handles of cuBLAS, cuBLASLt and cuSOLVER
+ * - @ref plinth_cufft "plinth/cufft.h": Plans of cuFFT
+ * - @ref plinth_telemetry "plinth/telemetry.h": Telemetry
+ * - @ref plinth_nvtx "plinth/nvtx.h": Ranges and marks for profilers
+ * - @ref plinth_sanitizer "plinth/sanitizer.h": Stream sanitizer
+ * - @ref plinth_testing "plinth/testing.h": Testing
  *
  * plinth.hpp is the same for C++17, with exceptions and owning objects. plinth_philox.h and plinth_philox.cuh make random
  * numbers in the program's own kernels; no header here includes them.

@@ -1,5 +1,14 @@
 /*!
- * @defgroup plinth_allocator The caching allocator, as C sees it
+ * @defgroup plinth_allocator Caching allocator
+ * The caching allocator gives device memory to streams and keeps freed memory for the next request: the allocator of
+ * torch.cuda.
+ *
+ * The caller owns each block and frees it with plinth_caching_allocator_delete. A block belongs to the stream that it
+ * was allocated for. Freed memory is reused in that stream at once, because the stream's order protects it. For every
+ * other stream that uses the block, call plinth_record_stream before the free.
+ *
+ * Any thread may free what another thread allocated. Statistics, limits and settings hold for the whole process; the
+ * more detailed statistics are in memory_stats.h.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -13,7 +22,7 @@
 
 /*!
  * @file plinth/allocator.h
- * @brief The caching allocator, as C sees it.
+ * @brief Caching allocator.
  */
 
 /*!
@@ -191,7 +200,9 @@ PLINTH_NOEXCEPT;
 #endif  // __cplusplus
 
 /*!
- * @defgroup plinth_allocator_settings The allocator's settings, as C sees them
+ * @defgroup plinth_allocator_settings Settings of the allocator
+ * The settings that PLINTH_ALLOC_CONF holds when the process starts, read and changed at run time. They hold for the
+ * whole process.
  *
  * @{
  */
@@ -236,7 +247,12 @@ PLINTH_NOEXCEPT;
 /*! @} */
 
 /*!
- * @defgroup plinth_out_of_memory Callbacks for the moment when memory is out, as C sees them
+ * @defgroup plinth_out_of_memory Out-of-memory callbacks
+ * Callbacks that free memory when a request cannot be met, and observers that are called when a request fails.
+ *
+ * A callback is called in the thread that made the request, with no lock of the library held, and may call the
+ * library. The callback and its context belong to the program. Both must stay valid until the callback is removed and
+ * no request that may still call it is in progress.
  *
  * @{
  */

@@ -1,5 +1,10 @@
 /*!
  * @defgroup plinth_base Basics
+ * Every other header includes this one. It holds the macros that functions are declared with, the type of a stream,
+ * the statuses that functions return, and the version.
+ *
+ * A status and the message behind plinth_last_error() belong to the thread that made the call: two threads do not see
+ * each other's errors. The rules that hold for every function of plinth are in plinth.h.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -41,7 +46,11 @@
 typedef struct CUstream_st *plinth_stream_t;
 
 /*!
- * @defgroup plinth_status Errors, as C sees them
+ * @defgroup plinth_status Statuses and errors
+ * Almost every function returns a plinth_status_t. The library also keeps, for each thread, a message and the driver's
+ * code of that thread's last call. Read them in the same thread, before its next call that returns a status.
+ *
+ * All texts here belong to the library. None of these functions needs a device.
  *
  * @{
  */
@@ -414,7 +423,11 @@ PLINTH_API int32_t plinth_status_count(void) PLINTH_NOEXCEPT;
 /*! @} */
 
 /*!
- * @defgroup plinth_version Versions, and choosing the kind of device
+ * @defgroup plinth_version Versions and the kind of device
+ * The constants are the version that a program was compiled with; the functions return the version that it runs with.
+ *
+ * A process uses one kind of device: NVIDIA GPUs, or the host device, which runs on the CPU and needs no GPU. The
+ * choice holds for the whole process. It is made before the first use of a device and cannot change afterwards.
  *
  * @{
  */

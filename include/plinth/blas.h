@@ -1,5 +1,10 @@
 /*!
- * @defgroup plinth_blas Handles of cuBLAS, cuBLASLt and cuSOLVER, as C sees them
+ * @defgroup plinth_blas Handles of cuBLAS, cuBLASLt and cuSOLVER
+ * Handles of CUDA's libraries, set to the calling thread's current stream: torch.cuda.current_blas_handle.
+ *
+ * Handles and workspaces belong to the library, and the program must not destroy them. A handle belongs to the thread
+ * that asked for it, and must not be used by another one. Ask for it before each use, since it is set to the stream
+ * that is current at that moment.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -13,7 +18,7 @@
 
 /*!
  * @file plinth/blas.h
- * @brief Handles of cuBLAS, cuBLASLt and cuSOLVER, as C sees them.
+ * @brief Handles of cuBLAS, cuBLASLt and cuSOLVER.
  */
 
 /*!

@@ -1,5 +1,11 @@
 /*!
- * @defgroup plinth_comm torch.cuda.comm, as C sees it
+ * @defgroup plinth_comm Collectives between the devices of a process
+ * Broadcast, reduce, scatter and gather between devices of one process, made by one thread: torch.cuda.comm. For
+ * several processes, see communicator.h.
+ *
+ * The tensors are the caller's. Where a function makes an output, the caller owns its memory and frees it with
+ * plinth_caching_allocator_delete. The work is ordered on the calling thread's current streams of all devices that
+ * take part. The order of sums and the thresholds hold for the whole process.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -14,7 +20,7 @@
 
 /*!
  * @file plinth/comm.h
- * @brief torch.cuda.comm, as C sees it.
+ * @brief Collectives between the devices of a process.
  */
 
 /*!

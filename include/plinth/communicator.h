@@ -1,5 +1,14 @@
 /*!
- * @defgroup plinth_communicator Communicators, as C sees them
+ * @defgroup plinth_communicator Communicators
+ * A communicator lets ranks exchange and reduce data. A rank is a device of this process, of another process of this
+ * machine, or of another machine.
+ *
+ * The caller owns a communicator and destroys it; each rank destroys its own. The work is put into a stream and not
+ * waited for, so its memory must stay valid until it is done. All ranks make the same calls in the same order.
+ *
+ * Calls that wait for other ranks block the calling thread. plinth_communicator_abort, from another thread, makes them
+ * return. A group belongs to the thread that began it: either one thread makes the calls of several ranks in a group,
+ * or each rank has its own thread.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -14,7 +23,7 @@
 
 /*!
  * @file plinth/communicator.h
- * @brief Communicators, as C sees them.
+ * @brief Communicators.
  */
 
 /*!
@@ -313,7 +322,9 @@ PLINTH_NOEXCEPT;
 #endif  // __cplusplus
 
 /*!
- * @defgroup plinth_communicator_work What the ranks of a communicator do together, as C sees it
+ * @defgroup plinth_communicator_work Collectives of a communicator
+ * What the ranks of a communicator do together: reduce, broadcast, gather, scatter, send and receive. Where two
+ * threads use one communicator, the program must make the order of their calls the same on all ranks.
  *
  * @{
  */

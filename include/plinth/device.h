@@ -1,5 +1,10 @@
 /*!
- * @defgroup plinth_device Devices, as C sees them
+ * @defgroup plinth_device Devices
+ * The devices of the process, numbered from 0 as CUDA_VISIBLE_DEVICES orders them. Nothing here is created or
+ * destroyed. A device's context is made when the device is first used.
+ *
+ * Each thread has its own current device, which is 0 until the thread sets it. Access between devices, once enabled,
+ * holds for the whole process.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -13,7 +18,7 @@
 
 /*!
  * @file plinth/device.h
- * @brief Devices, as C sees them.
+ * @brief Devices.
  */
 
 /*!
@@ -237,7 +242,9 @@ PLINTH_API void plinth_string_free(char *text) PLINTH_NOEXCEPT;
 #endif  // __cplusplus
 
 /*!
- * @defgroup plinth_device_context torch's `device` and `device_of` contexts, as pairs of calls
+ * @defgroup plinth_device_context Changing the current device for a block of code
+ * torch's `device` and `device_of` contexts, as pairs of calls: the first call changes the current device and returns
+ * the previous one, and the second call restores it. Both calls of a pair must be made by the same thread.
  *
  * @{
  */
@@ -290,7 +297,9 @@ PLINTH_NOEXCEPT;
 /*! @} */
 
 /*!
- * @defgroup plinth_properties Device properties, as C sees them
+ * @defgroup plinth_properties Device properties
+ * The fixed properties of a device, as torch.cuda.get_device_properties returns them. The caller provides the struct,
+ * and the library fills it.
  *
  * @{
  */
@@ -433,7 +442,10 @@ PLINTH_NOEXCEPT;
 /*! @} */
 
 /*!
- * @defgroup plinth_sync_debug The sync debug mode, as C sees it
+ * @defgroup plinth_sync_debug Sync debug mode
+ * Finds calls that make the CPU wait for a device, as torch.cuda.set_sync_debug_mode does. The mode, the callback and
+ * the count of warnings hold for the whole process. The callback is called by the thread whose call waits, possibly by
+ * several threads at once.
  *
  * @{
  */

@@ -1,5 +1,11 @@
 /*!
- * @defgroup plinth_generator Generators of random numbers, as C sees them
+ * @defgroup plinth_generator Random number generators
+ * A generator is a seed and an offset, from which Philox4x32-10 makes numbers: torch.Generator of a CUDA device. Each
+ * device has a default generator. NULL stands for the default generator of the current device, or of a tensor's device
+ * where there is a tensor.
+ *
+ * The default generators belong to the library. The caller owns every other generator and destroys it; graphs that use
+ * it keep its state. Threads may share a generator: each call takes its own numbers, in the order of the calls.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -13,7 +19,7 @@
 
 /*!
  * @file plinth/generator.h
- * @brief Generators of random numbers, as C sees them.
+ * @brief Random number generators.
  */
 
 /*!

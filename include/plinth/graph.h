@@ -1,5 +1,15 @@
 /*!
- * @defgroup plinth_graph Graphs, as C sees them
+ * @defgroup plinth_graph Graphs
+ * A graph is work that is captured once and replayed as a whole: torch.cuda.CUDAGraph.
+ *
+ * The caller owns a graph and destroys it. Memory that is allocated during a capture comes from the graph's pool,
+ * which several graphs may share; the pool keeps it as long as a graph needs it. The driver's handles that
+ * plinth_graph_native and plinth_graph_exec_native return belong to the graph. Memory that the work uses must stay
+ * valid as long as the graph is replayed.
+ *
+ * Calls for one graph wait for each other; different graphs may be used by different threads at once. A capture ends
+ * in the thread that began it, unless it is PLINTH_CAPTURE_RELAXED. Replays of graphs that share a pool never overlap
+ * on the device.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -16,7 +26,7 @@
 
 /*!
  * @file plinth/graph.h
- * @brief Graphs, as C sees them.
+ * @brief Graphs.
  */
 
 /*!
@@ -472,7 +482,8 @@ PLINTH_NOEXCEPT;
 #endif  // __cplusplus
 
 /*!
- * @defgroup plinth_graph_times The times of a graph's nodes, as C sees them
+ * @defgroup plinth_graph_times Times of a graph's nodes
+ * Measures how long each node of a graph takes. The nodes really run, and the call waits for them.
  *
  * @{
  */

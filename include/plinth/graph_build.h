@@ -1,5 +1,9 @@
 /*!
- * @defgroup plinth_graph_build Graphs that are built by hand, and the nodes of graphs, as C sees them
+ * @defgroup plinth_graph_build Graphs built by hand
+ * Adds nodes to a graph one by one, instead of capturing them, and reads and changes the nodes of a graph.
+ *
+ * A node belongs to its graph and lives as long as it. Memory and contexts that a node uses are the program's, and
+ * must stay valid as long as the graph may run. Calls for one graph wait for each other.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -16,7 +20,7 @@
 
 /*!
  * @file plinth/graph_build.h
- * @brief Graphs that are built by hand, and the nodes of graphs, as C sees them.
+ * @brief Graphs built by hand.
  */
 
 /*!
@@ -405,7 +409,9 @@ PLINTH_NOEXCEPT;
 #endif  // __cplusplus
 
 /*!
- * @defgroup plinth_graph_condition Conditional nodes, as C sees them
+ * @defgroup plinth_graph_condition Conditional nodes
+ * Nodes that run a body never, once or repeatedly, depending on a value that kernels set on the device. A condition
+ * and the bodies belong to the graph that they were created for and end with it.
  *
  * @{
  */

@@ -1,5 +1,13 @@
 /*!
- * @defgroup plinth_green_context torch.cuda.GreenContext, as C sees it
+ * @defgroup plinth_green_context Green contexts
+ * A green context is a part of a device's multiprocessors: torch.cuda.GreenContext. Work in its streams runs on that
+ * part only.
+ *
+ * The caller owns a green context and destroys it. Its streams and the driver's handle belong to the library, and the
+ * streams stay valid after the green context is destroyed.
+ *
+ * plinth_green_context_set_context and plinth_green_context_pop_context change the calling thread's current stream.
+ * They nest, and a thread undoes its own calls only.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -13,7 +21,7 @@
 
 /*!
  * @file plinth/green_context.h
- * @brief torch.cuda.GreenContext, as C sees it.
+ * @brief Green contexts.
  */
 
 /*!

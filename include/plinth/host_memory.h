@@ -1,5 +1,12 @@
 /*!
- * @defgroup plinth_host_memory Pinned host memory, cached, and memory of the program's own that is pinned, as C sees them
+ * @defgroup plinth_host_memory Pinned host memory
+ * Host memory that is locked in place, so that copies between it and a device do not wait. plinth_host_alloc has a
+ * cache, as torch's pinned memory allocator has. plinth_host_register pins memory that the program has already.
+ *
+ * The caller owns each block and frees it with plinth_host_free, from any thread. A freed block is reused when the
+ * streams that use it have passed the free. The library's own copies and fills note their streams themselves; for
+ * other work call plinth_host_record_stream. Registered memory stays the program's, and must be unregistered before it
+ * is freed.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -13,7 +20,7 @@
 
 /*!
  * @file plinth/host_memory.h
- * @brief Pinned host memory, cached, and memory of the program's own that is pinned, as C sees them.
+ * @brief Pinned host memory.
  */
 
 /*!
@@ -157,7 +164,10 @@ PLINTH_NOEXCEPT;
 #endif  // __cplusplus
 
 /*!
- * @defgroup plinth_host_memory_stats The figures of cached pinned host memory, as C sees them
+ * @defgroup plinth_host_memory_stats Statistics of pinned host memory
+ * The statistics of the memory of plinth_host_alloc, as torch.cuda.host_memory_stats returns them. They count for the
+ * whole process. The caller provides the struct; a text that a function returns is the caller's, who frees it with
+ * plinth_string_free.
  *
  * @{
  */

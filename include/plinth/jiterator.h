@@ -1,5 +1,10 @@
 /*!
- * @defgroup plinth_jiterator The jiterator, as C sees it: kernels from a function of elements
+ * @defgroup plinth_jiterator Jiterator
+ * Makes a C++ function of elements into a function of tensors: torch.cuda.jiterator.
+ *
+ * The caller owns a jiterated function and destroys it. The compiled code stays loaded until the process ends. Tensors
+ * must stay valid until the work is done; the structs that describe them are read during the call only. Threads may
+ * call one function at the same time.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -14,7 +19,7 @@
 
 /*!
  * @file plinth/jiterator.h
- * @brief The jiterator, as C sees it: kernels from a function of elements.
+ * @brief Jiterator.
  */
 
 /*!

@@ -1,5 +1,12 @@
 /*!
- * @defgroup plinth_kernel Kernels of a program's own, as C sees them: compiled, loaded, asked about, launched
+ * @defgroup plinth_kernel Kernels
+ * Compiles CUDA C++ with NVRTC, loads modules, and launches kernels: torch.cuda._compile_kernel. The host device does
+ * not run CUDA C++.
+ *
+ * The caller owns the handles of kernels and modules and destroys them. A compiled kernel stays loaded until the
+ * process ends. A module is unloaded when its handle and those of all its kernels are destroyed; no launch may be in
+ * progress then, and no graph may contain one. Arguments of a launch are copied before the call returns; the memory
+ * that they point to must stay valid until the kernel is done.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -13,7 +20,7 @@
 
 /*!
  * @file plinth/kernel.h
- * @brief Kernels of a program's own, as C sees them: compiled, loaded, asked about, launched.
+ * @brief Kernels.
  */
 
 /*!

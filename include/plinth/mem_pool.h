@@ -1,5 +1,14 @@
 /*!
- * @defgroup plinth_mem_pool Pools of the caching allocator, as C sees them
+ * @defgroup plinth_mem_pool Memory pools
+ * A memory pool keeps its memory apart from all other memory of the caching allocator: torch.cuda.MemPool. Graphs
+ * allocate in pools too.
+ *
+ * A pool lives as long as it has users. The caller who creates a pool is one, and gives it up with
+ * plinth_mem_pool_destroy. Each plinth_begin_allocate_ function adds one, and plinth_release_pool removes it. Blocks
+ * that are allocated in a pool stay valid until they are freed, even when the pool has no user any more.
+ *
+ * Of the plinth_begin_allocate_ functions, plinth_begin_allocate_current_thread_to_pool affects the calling thread
+ * only. The others affect all threads.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -13,7 +22,7 @@
 
 /*!
  * @file plinth/mem_pool.h
- * @brief Pools of the caching allocator, as C sees them.
+ * @brief Memory pools.
  */
 
 /*!

@@ -1,5 +1,11 @@
 /*!
- * @defgroup plinth_memory Memory from the driver, copies and fills, as C sees them
+ * @defgroup plinth_memory Memory of the driver, copies and fills
+ * Memory that comes straight from the driver, for programs that want no cache, and copies and fills of memory of any
+ * kind.
+ *
+ * The caller owns the memory and frees it with the function that belongs to the one that allocated it. Copies and
+ * fills are asynchronous: the memory must stay valid until the stream has done them. Frees may wait for all work of
+ * the device.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -14,7 +20,7 @@
 
 /*!
  * @file plinth/memory.h
- * @brief Memory from the driver, copies and fills, as C sees them.
+ * @brief Memory of the driver, copies and fills.
  */
 
 /*!
@@ -168,7 +174,9 @@ PLINTH_NOEXCEPT;
 #endif  // __cplusplus
 
 /*!
- * @defgroup plinth_pointer What a pointer is, and managed memory, as C sees them
+ * @defgroup plinth_pointer Pointer attributes and managed memory
+ * What the library and the driver know of an address, and managed memory, which the host and all devices use at the
+ * same address. Any value may be asked about: the library looks addresses up and never reads what they point to.
  *
  * @{
  */

@@ -1,5 +1,13 @@
 /*!
- * @defgroup plinth_memory_history The history of the allocator, as C sees it
+ * @defgroup plinth_memory_history History of the allocator
+ * A record of what the caching allocator does, with call stacks, tags and annotations:
+ * torch.cuda.memory._record_memory_history. Trackers see each entry when it happens.
+ *
+ * The history belongs to the library. What a callback receives is valid during the callback only. Recording holds for
+ * the whole process. The tag that plinth_set_memory_metadata sets belongs to the calling thread.
+ *
+ * A tracker is called by whichever thread is processing entries, one entry at a time, with no lock of the allocator
+ * held. It may call the library, but must not wait for a thread that allocates.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -14,7 +22,7 @@
 
 /*!
  * @file plinth/memory_history.h
- * @brief The history of the allocator, as C sees it.
+ * @brief History of the allocator.
  */
 
 /*!
@@ -383,7 +391,9 @@ PLINTH_NOEXCEPT;
 #endif  // __cplusplus
 
 /*!
- * @defgroup plinth_trace Traces of what a program allocates, as C sees them
+ * @defgroup plinth_trace Allocation traces
+ * Writes every allocation and free of the process to files, which benches/replay can replay with different allocators.
+ * One trace at a time is written; it covers all devices and threads.
  *
  * @{
  */

@@ -1,5 +1,10 @@
 /*!
- * @defgroup plinth_memory_stats What the allocator counts, as C sees it
+ * @defgroup plinth_memory_stats Statistics of the allocator
+ * What the caching allocator counts for each device, pool or stream: torch.cuda.memory_stats.
+ *
+ * The caller provides the struct; a text that a function returns is the caller's, who frees it with
+ * plinth_string_free. Counters hold for the whole process, whichever thread allocated. A callback is called by the
+ * calling thread, before the function returns.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -14,7 +19,7 @@
 
 /*!
  * @file plinth/memory_stats.h
- * @brief What the allocator counts, as C sees it.
+ * @brief Statistics of the allocator.
  */
 
 /*!

@@ -1,5 +1,10 @@
 /*!
- * @defgroup plinth_nccl torch.cuda.nccl, as C sees it
+ * @defgroup plinth_nccl torch.cuda.nccl
+ * The functions of torch.cuda.nccl. They reduce and copy between devices of one process without a communicator, and
+ * make the id by which the ranks of a communicator meet.
+ *
+ * The tensors are the caller's, and must stay valid until the work is done. A communicator that plinth_nccl_init_rank
+ * returns is the caller's, as those of communicator.h are.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -15,7 +20,7 @@
 
 /*!
  * @file plinth/nccl.h
- * @brief torch.cuda.nccl, as C sees it.
+ * @brief torch.cuda.nccl.
  */
 
 /*!

@@ -1,5 +1,11 @@
 /*!
- * @defgroup plinth_pluggable_allocator Who gives memory out, as C sees it: the caching allocator, the driver, or functions of the program's own
+ * @defgroup plinth_pluggable_allocator Pluggable allocators
+ * A program can replace the caching allocator with its own functions, for all memory or for one pool:
+ * torch.cuda.memory.CUDAPluggableAllocator. It can also turn caching off.
+ *
+ * The caller owns the handle of an allocator and destroys it. The allocator itself stays in use as long as a pool or a
+ * block needs it, so its functions must stay callable. Its functions are called from any thread; see each function for
+ * the locks that are held.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -14,7 +20,7 @@
 
 /*!
  * @file plinth/pluggable_allocator.h
- * @brief Who gives memory out, as C sees it: the caching allocator, the driver, or functions of the program's own.
+ * @brief Pluggable allocators.
  */
 
 /*!
@@ -196,10 +202,12 @@ PLINTH_API plinth_status_t plinth_caching_allocator_is_enabled(bool *enabled) PL
 #endif  // __cplusplus
 
 /*!
- * @defgroup plinth_pluggable The forms in which other frameworks call an allocator: PyTorch's CUDAPluggableAllocator, CuPy's CFunctionAllocator and
- * RMM's callback resource.
+ * @defgroup plinth_pluggable Functions for the allocators of other frameworks
+ * plinth's allocator in the form in which PyTorch's CUDAPluggableAllocator, CuPy's CFunctionAllocator and RMM's
+ * callback resource call it. Give their names or addresses to those frameworks.
  *
- * Their streams are the caller's, and plinth need not have heard of them before.
+ * The streams belong to the framework, and need not be registered with plinth_stream_from_external. Functions that
+ * return a pointer return NULL on failure; plinth_last_error() has the message.
  *
  * @{
  */

@@ -1,5 +1,10 @@
 /*!
- * @defgroup plinth_random Random numbers for tensors, as C sees them
+ * @defgroup plinth_random Random tensors
+ * Functions that fill a tensor with random numbers: torch's uniform_, normal_ and so on, with the same numbers for the
+ * same state of the generator.
+ *
+ * The tensor is the caller's. It is filled asynchronously in the stream, and must stay valid until then. Threads that
+ * share a generator get different numbers, in the order of their calls.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -15,7 +20,7 @@
 
 /*!
  * @file plinth/random.h
- * @brief Random numbers for tensors, as C sees them.
+ * @brief Random tensors.
  */
 
 /*!

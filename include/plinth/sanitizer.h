@@ -1,5 +1,12 @@
 /*!
- * @defgroup plinth_sanitizer The stream sanitizer, as C sees it
+ * @defgroup plinth_sanitizer Stream sanitizer
+ * Finds accesses to the same memory that no stream order, event or wait separates, and uses of freed memory:
+ * torch.cuda._sanitizer.
+ *
+ * The mode, the callback and the reports hold for the whole process. Reports belong to the library, and what a
+ * callback receives is valid during the callback only. A text that a function returns is the caller's, who frees it
+ * with plinth_string_free. The callback is called by the thread whose call found something, possibly by several
+ * threads at once.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -14,7 +21,7 @@
 
 /*!
  * @file plinth/sanitizer.h
- * @brief The stream sanitizer, as C sees it.
+ * @brief Stream sanitizer.
  */
 
 /*!

@@ -1,5 +1,11 @@
 /*!
- * @defgroup plinth_snapshot Snapshots of the caching allocator, as C sees them
+ * @defgroup plinth_snapshot Snapshots of the allocator
+ * The segments and blocks of the caching allocator at one moment, with the history as far as it is recorded:
+ * torch.cuda.memory_snapshot and torch.cuda.memory._dump_snapshot.
+ *
+ * A snapshot is written to a file, returned as a text that the caller frees with plinth_string_free, or passed to a
+ * callback. What a callback receives is valid during the callback only. Allocations of other threads wait while the
+ * blocks are copied, but not while a file is written or a callback runs.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -14,7 +20,7 @@
 
 /*!
  * @file plinth/snapshot.h
- * @brief Snapshots of the caching allocator, as C sees them.
+ * @brief Snapshots of the allocator.
  */
 
 /*!

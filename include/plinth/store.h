@@ -1,5 +1,11 @@
 /*!
- * @defgroup plinth_store Stores, as C sees them
+ * @defgroup plinth_store Stores
+ * A store holds small values under names, by which the processes of a job find each other before they have a
+ * communicator.
+ *
+ * The caller owns a store and destroys it. The process that serves a TCP store must keep it open as long as others
+ * need it, and answers them only while it is in a call with it. Functions that wait for other processes block the
+ * calling thread.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -13,7 +19,7 @@
 
 /*!
  * @file plinth/store.h
- * @brief Stores, as C sees them.
+ * @brief Stores.
  */
 
 /*!

@@ -1,5 +1,10 @@
 /*!
- * @defgroup plinth_testing Faults on demand, counts of driver calls, and what is still held, as C sees them
+ * @defgroup plinth_testing Testing
+ * Failures of driver calls on demand, counts of driver calls, and what the host device still holds, for tests of
+ * plinth and of programs that use it.
+ *
+ * All of it holds for the whole process. A text that a function returns is the caller's, who frees it with
+ * plinth_string_free.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -13,7 +18,7 @@
 
 /*!
  * @file plinth/testing.h
- * @brief Faults on demand, counts of driver calls, and what is still held, as C sees them.
+ * @brief Testing.
  */
 
 /*!

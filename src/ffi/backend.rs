@@ -1,4 +1,11 @@
-//! Who gives memory out, as C sees it: the caching allocator, the driver, or functions of the program's own.
+//! Pluggable allocators
+//!
+//! A program can replace the caching allocator with its own functions, for all memory or for one pool:
+//! torch.cuda.memory.CUDAPluggableAllocator. It can also turn caching off.
+//!
+//! The caller owns the handle of an allocator and destroys it. The allocator itself stays in use as long as a pool or a
+//! block needs it, so its functions must stay callable. Its functions are called from any thread; see each function for
+//! the locks that are held.
 
 use crate::{
     driver::plugin::{Hooks, Plugin, PoolPair},

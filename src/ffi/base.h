@@ -1,4 +1,10 @@
-//! Basics.
+//! Basics
+//!
+//! Every other header includes this one. It holds the macros that functions are declared with, the type of a stream,
+//! the statuses that functions return, and the version.
+//!
+//! A status and the message behind plinth_last_error() belong to the thread that made the call: two threads do not see
+//! each other's errors. The rules that hold for every function of plinth are in plinth.h.
 
 #if defined(_WIN32)
 #define PLINTH_API __declspec(dllimport)
