@@ -11,11 +11,12 @@
  *   returns the driver's own code.
  * - **Arguments.** Outputs come last, and are written only on success. A device of -1 is the calling thread's current
  *   device. A NULL stream is the current device's default stream. Sizes are in bytes unless the comment says elements.
- * - **Threads.** Every function may be called from any thread at any time. One thing is the caller's task: do not
- *   destroy an object while another thread is in a call with it.
- * - **Ownership.** What a function named `_create`, `_alloc` or `_open` returns belongs to the caller, who releases it
- *   with the function that the comment names. Texts and tables that a function returns belong to the library unless the
- *   comment says that the caller frees them.
+ * - **Threads.** Every function may be called from any thread at any time, with one exception: do not destroy an object
+ *   while another thread is in a call with it. The current device, the current streams and the last error belong to
+ *   the calling thread. Callbacks must not unwind or throw.
+ * - **Ownership.** The caller owns what a function creates, allocates or opens, and releases it with the function that the
+ *   comment names. A text in a `char **` output belongs to the caller, who frees it with plinth_string_free; a
+ *   `const char *` belongs to the library. What a callback receives is valid until the callback returns.
  * - **Structs.** Many structs begin with `struct_size` and may grow at their end in newer versions. Set it to the
  *   struct's size, or use the struct's `_INIT` macro; the library reads and writes only what the caller knows.
  * - **Process.** The library initializes itself when a device is first used. It prints nothing and never ends the

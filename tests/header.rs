@@ -160,7 +160,7 @@ fn comment(lines: &[String]) -> String {
 
 /// The command that begins the group of a header or part, and its text.
 fn group(name: &str, part: &Part) -> Vec<String> {
-    let mut lines = vec![format!("@defgroup plinth_{name} {}", part.title)];
+    let mut lines = vec![format!("@defgroup plinth_{name} {}", part.title), String::new()];
     lines.extend(part.text.iter().cloned());
     lines
 }
@@ -189,18 +189,18 @@ fn generate() -> Vec<(String, String)> {
         }
 
         let own = declared(&body);
-        let used: BTreeSet<&str> =
-            words(&body).into_iter().filter(|word| !own.contains(word)).filter_map(|word| homes.get(word).copied()).collect();
+        let used: BTreeSet<&str> = words(&body)
+            .into_iter()
+            .filter(|word| !own.contains(word))
+            .filter_map(|word| homes.get(word).copied())
+            .collect();
         let used: String = HEADERS
             .iter()
             .filter(|other| used.contains(other.name) || (other.name == "base" && name != "base"))
             .map(|other| format!("#include \"{}.h\"\n", other.name))
             .collect();
-        let used = if name == "base" {
-            "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n"
-        } else {
-            &used
-        };
+        let used =
+            if name == "base" { "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n" } else { &used };
 
         let mut opening = group(name, &parts[0]);
         opening.extend([String::new(), "SPDX-License-Identifier: MIT OR Apache-2.0".to_owned()]);

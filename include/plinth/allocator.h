@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_allocator Caching allocator
+ *
  * The caching allocator gives device memory to streams and keeps freed memory for the next request: the allocator of
  * torch.cuda.
  *
@@ -201,6 +202,7 @@ PLINTH_NOEXCEPT;
 
 /*!
  * @defgroup plinth_allocator_settings Settings of the allocator
+ *
  * The settings that PLINTH_ALLOC_CONF holds when the process starts, read and changed at run time. They hold for the
  * whole process.
  *
@@ -248,6 +250,7 @@ PLINTH_NOEXCEPT;
 
 /*!
  * @defgroup plinth_out_of_memory Out-of-memory callbacks
+ *
  * Callbacks that free memory when a request cannot be met, and observers that are called when a request fails.
  *
  * A callback is called in the thread that made the request, with no lock of the library held, and may call the

@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_base Basics
+ *
  * Every other header includes this one. It holds the macros that functions are declared with, the type of a stream,
  * the statuses that functions return, and the version.
  *
@@ -47,6 +48,7 @@ typedef struct CUstream_st *plinth_stream_t;
 
 /*!
  * @defgroup plinth_status Statuses and errors
+ *
  * Almost every function returns a plinth_status_t. The library also keeps, for each thread, a message and the driver's
  * code of that thread's last call. Read them in the same thread, before its next call that returns a status.
  *
@@ -424,6 +426,7 @@ PLINTH_API int32_t plinth_status_count(void) PLINTH_NOEXCEPT;
 
 /*!
  * @defgroup plinth_version Versions and the kind of device
+ *
  * The constants are the version that a program was compiled with; the functions return the version that it runs with.
  *
  * A process uses one kind of device: NVIDIA GPUs, or the host device, which runs on the CPU and needs no GPU. The

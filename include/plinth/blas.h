@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_blas Handles of cuBLAS, cuBLASLt and cuSOLVER
+ *
  * Handles of CUDA's libraries, set to the calling thread's current stream: torch.cuda.current_blas_handle.
  *
  * Handles and workspaces belong to the library, and the program must not destroy them. A handle belongs to the thread

@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_comm Collectives between the devices of a process
+ *
  * Broadcast, reduce, scatter and gather between devices of one process, made by one thread: torch.cuda.comm. For
  * several processes, see communicator.h.
  *

@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_communicator Communicators
+ *
  * A communicator lets ranks exchange and reduce data. A rank is a device of this process, of another process of this
  * machine, or of another machine.
  *
@@ -323,6 +324,7 @@ PLINTH_NOEXCEPT;
 
 /*!
  * @defgroup plinth_communicator_work Collectives of a communicator
+ *
  * What the ranks of a communicator do together: reduce, broadcast, gather, scatter, send and receive. Where two
  * threads use one communicator, the program must make the order of their calls the same on all ranks.
  *

@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_cufft Plans of cuFFT
+ *
  * Plans for Fourier transforms, with a cache for each device: torch.backends.cuda.cufft_plan_cache.
  *
  * The caller owns the handle of a plan and destroys it. The plan itself lives as long as the cache, a handle or a

@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_device Devices
+ *
  * The devices of the process, numbered from 0 as CUDA_VISIBLE_DEVICES orders them. Nothing here is created or
  * destroyed. A device's context is made when the device is first used.
  *
@@ -243,6 +244,7 @@ PLINTH_API void plinth_string_free(char *text) PLINTH_NOEXCEPT;
 
 /*!
  * @defgroup plinth_device_context Changing the current device for a block of code
+ *
  * torch's `device` and `device_of` contexts, as pairs of calls: the first call changes the current device and returns
  * the previous one, and the second call restores it. Both calls of a pair must be made by the same thread.
  *
@@ -298,6 +300,7 @@ PLINTH_NOEXCEPT;
 
 /*!
  * @defgroup plinth_properties Device properties
+ *
  * The fixed properties of a device, as torch.cuda.get_device_properties returns them. The caller provides the struct,
  * and the library fills it.
  *
@@ -443,6 +446,7 @@ PLINTH_NOEXCEPT;
 
 /*!
  * @defgroup plinth_sync_debug Sync debug mode
+ *
  * Finds calls that make the CPU wait for a device, as torch.cuda.set_sync_debug_mode does. The mode, the callback and
  * the count of warnings hold for the whole process. The callback is called by the thread whose call waits, possibly by
  * several threads at once.

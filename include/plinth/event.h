@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_event Events
+ *
  * An event marks a point in a stream. Streams and threads wait for it, and two events tell the time between them:
  * torch.cuda.Event.
  *

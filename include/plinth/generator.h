@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_generator Random number generators
+ *
  * A generator is a seed and an offset, from which Philox4x32-10 makes numbers: torch.Generator of a CUDA device. Each
  * device has a default generator. NULL stands for the default generator of the current device, or of a tensor's device
  * where there is a tensor.

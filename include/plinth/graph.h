@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_graph Graphs
+ *
  * A graph is work that is captured once and replayed as a whole: torch.cuda.CUDAGraph.
  *
  * The caller owns a graph and destroys it. Memory that is allocated during a capture comes from the graph's pool,
@@ -483,6 +484,7 @@ PLINTH_NOEXCEPT;
 
 /*!
  * @defgroup plinth_graph_times Times of a graph's nodes
+ *
  * Measures how long each node of a graph takes. The nodes really run, and the call waits for them.
  *
  * @{

@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_graph_build Graphs built by hand
+ *
  * Adds nodes to a graph one by one, instead of capturing them, and reads and changes the nodes of a graph.
  *
  * A node belongs to its graph and lives as long as it. Memory and contexts that a node uses are the program's, and
@@ -410,6 +411,7 @@ PLINTH_NOEXCEPT;
 
 /*!
  * @defgroup plinth_graph_condition Conditional nodes
+ *
  * Nodes that run a body never, once or repeatedly, depending on a value that kernels set on the device. A condition
  * and the bodies belong to the graph that they were created for and end with it.
  *

@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_graph_callable Graphed callables
+ *
  * Captures the forward and backward pass of functions of the program as graphs: torch.cuda.make_graphed_callables.
  *
  * The caller owns a graphed callable and destroys it. Its inputs are the program's. Its outputs belong to its graphs:

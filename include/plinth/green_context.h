@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_green_context Green contexts
+ *
  * A green context is a part of a device's multiprocessors: torch.cuda.GreenContext. Work in its streams runs on that
  * part only.
  *

@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_host_memory Pinned host memory
+ *
  * Host memory that is locked in place, so that copies between it and a device do not wait. plinth_host_alloc has a
  * cache, as torch's pinned memory allocator has. plinth_host_register pins memory that the program has already.
  *
@@ -165,6 +166,7 @@ PLINTH_NOEXCEPT;
 
 /*!
  * @defgroup plinth_host_memory_stats Statistics of pinned host memory
+ *
  * The statistics of the memory of plinth_host_alloc, as torch.cuda.host_memory_stats returns them. They count for the
  * whole process. The caller provides the struct; a text that a function returns is the caller's, who frees it with
  * plinth_string_free.

@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_ipc Memory shared between processes
+ *
  * Sends memory of the caching allocator to other processes, which see the same physical memory.
  *
  * The sender owns the block and may free it at any time. The memory is not reused before every receiver has closed it

@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_jiterator Jiterator
+ *
  * Makes a C++ function of elements into a function of tensors: torch.cuda.jiterator.
  *
  * The caller owns a jiterated function and destroys it. The compiled code stays loaded until the process ends. Tensors

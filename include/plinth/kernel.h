@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_kernel Kernels
+ *
  * Compiles CUDA C++ with NVRTC, loads modules, and launches kernels: torch.cuda._compile_kernel. The host device does
  * not run CUDA C++.
  *

@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_mem_pool Memory pools
+ *
  * A memory pool keeps its memory apart from all other memory of the caching allocator: torch.cuda.MemPool. Graphs
  * allocate in pools too.
  *

@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_memory Memory of the driver, copies and fills
+ *
  * Memory that comes straight from the driver, for programs that want no cache, and copies and fills of memory of any
  * kind.
  *
@@ -175,6 +176,7 @@ PLINTH_NOEXCEPT;
 
 /*!
  * @defgroup plinth_pointer Pointer attributes and managed memory
+ *
  * What the library and the driver know of an address, and managed memory, which the host and all devices use at the
  * same address. Any value may be asked about: the library looks addresses up and never reads what they point to.
  *

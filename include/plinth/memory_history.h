@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_memory_history History of the allocator
+ *
  * A record of what the caching allocator does, with call stacks, tags and annotations:
  * torch.cuda.memory._record_memory_history. Trackers see each entry when it happens.
  *
@@ -392,6 +393,7 @@ PLINTH_NOEXCEPT;
 
 /*!
  * @defgroup plinth_trace Allocation traces
+ *
  * Writes every allocation and free of the process to files, which benches/replay can replay with different allocators.
  * One trace at a time is written; it covers all devices and threads.
  *

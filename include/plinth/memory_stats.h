@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_memory_stats Statistics of the allocator
+ *
  * What the caching allocator counts for each device, pool or stream: torch.cuda.memory_stats.
  *
  * The caller provides the struct; a text that a function returns is the caller's, who frees it with

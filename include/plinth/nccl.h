@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_nccl torch.cuda.nccl
+ *
  * The functions of torch.cuda.nccl. They reduce and copy between devices of one process without a communicator, and
  * make the id by which the ranks of a communicator meet.
  *

@@ -1,10 +1,12 @@
 /*!
  * @defgroup plinth_nvtx Ranges and marks for profilers
- * Marks and ranges that profilers such as Nsight Systems show: torch.cuda.nvtx and torch.cuda.profiler. Without a
- * profiler the functions do almost nothing. They need no device and are allowed during captures.
  *
- * Texts are copied where the library needs them after the call. The caller owns a domain and destroys it. Ranges that
- * are pushed belong to the calling thread, which pops them. Ranges that are started may be ended by any thread.
+ * Marks and ranges that profilers such as Nsight Systems show: torch.cuda.nvtx and torch.cuda.profiler. Without a
+ * profiler the functions do almost nothing. Marks and ranges are allowed during captures; those of the CPU need no
+ * device.
+ *
+ * Texts are needed during the call only. The caller owns a domain and destroys it. Ranges that are pushed belong to
+ * the calling thread, which pops them. Ranges that are started may be ended by any thread.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */

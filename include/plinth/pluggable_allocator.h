@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_pluggable_allocator Pluggable allocators
+ *
  * A program can replace the caching allocator with its own functions, for all memory or for one pool:
  * torch.cuda.memory.CUDAPluggableAllocator. It can also turn caching off.
  *
@@ -203,6 +204,7 @@ PLINTH_API plinth_status_t plinth_caching_allocator_is_enabled(bool *enabled) PL
 
 /*!
  * @defgroup plinth_pluggable Functions for the allocators of other frameworks
+ *
  * plinth's allocator in the form in which PyTorch's CUDAPluggableAllocator, CuPy's CFunctionAllocator and RMM's
  * callback resource call it. Give their names or addresses to those frameworks.
  *

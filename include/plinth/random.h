@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_random Random tensors
+ *
  * Functions that fill a tensor with random numbers: torch's uniform_, normal_ and so on, with the same numbers for the
  * same state of the generator.
  *

@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_sanitizer Stream sanitizer
+ *
  * Finds accesses to the same memory that no stream order, event or wait separates, and uses of freed memory:
  * torch.cuda._sanitizer.
  *

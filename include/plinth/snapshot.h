@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_snapshot Snapshots of the allocator
+ *
  * The segments and blocks of the caching allocator at one moment, with the history as far as it is recorded:
  * torch.cuda.memory_snapshot and torch.cuda.memory._dump_snapshot.
  *

@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_store Stores
+ *
  * A store holds small values under names, by which the processes of a job find each other before they have a
  * communicator.
  *

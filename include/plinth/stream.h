@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_stream Streams
+ *
  * A stream is a queue of work of one device. A plinth_stream_t is CUDA's own stream handle, so it may be passed to
  * CUDA and its libraries, and to a kernel launch.
  *

@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_telemetry Telemetry
+ *
  * What a device is doing now: utilization, temperature, power, clocks, energy and processes, as torch.cuda.utilization
  * and its siblings return them. GPUs are read through NVML, and the host device through Linux.
  *

@@ -1,5 +1,6 @@
 /*!
  * @defgroup plinth_testing Testing
+ *
  * Failures of driver calls on demand, counts of driver calls, and what the host device still holds, for tests of
  * plinth and of programs that use it.
  *

@@ -1,6 +1,6 @@
 //! Tensors
 //!
-//! Functions that take tensors take DLPack's DLTensor (https://dmlc.github.io/dlpack). Where a program can include
+//! Functions that take tensors take DLPack's DLTensor (<https://dmlc.github.io/dlpack>). Where a program can include
 //! dlpack/dlpack.h, its declarations are used; elsewhere this header has the same ones.
 //!
 //! A DLTensor describes memory and owns nothing. The structure, its shape and its strides are read during the call
