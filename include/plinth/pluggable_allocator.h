@@ -208,8 +208,8 @@ PLINTH_API plinth_status_t plinth_caching_allocator_is_enabled(bool *enabled) PL
  * plinth's allocator in the form in which PyTorch's CUDAPluggableAllocator, CuPy's CFunctionAllocator and RMM's
  * callback resource call it. Give their names or addresses to those frameworks.
  *
- * The streams belong to the framework, and need not be registered with plinth_stream_from_external. Functions that
- * return a pointer return NULL on failure; plinth_last_error() has the message.
+ * The streams belong to the framework, and need not be registered with plinth_stream_from_external. An allocation that
+ * fails returns NULL, and plinth_last_error() has the message.
  *
  * @{
  */

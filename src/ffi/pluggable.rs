@@ -3,8 +3,8 @@
 //! plinth's allocator in the form in which PyTorch's CUDAPluggableAllocator, CuPy's CFunctionAllocator and RMM's
 //! callback resource call it. Give their names or addresses to those frameworks.
 //!
-//! The streams belong to the framework, and need not be registered with plinth_stream_from_external. Functions that
-//! return a pointer return NULL on failure; plinth_last_error() has the message.
+//! The streams belong to the framework, and need not be registered with plinth_stream_from_external. An allocation that
+//! fails returns NULL, and plinth_last_error() has the message.
 
 use crate::{
     driver::Stream,
