@@ -44,12 +44,12 @@ build: ## the shared and the static library, in target/release
 	@tools/soname_link.sh $(TARGET)/release
 
 .PHONY: header
-header: ## write include/plinth.h and tests/symbols.txt anew from the sources
+header: ## write include/plinth.h, include/plinth/*.h and tests/symbols.txt from the sources
 	@tools/bootstrap.sh rust cc
 	PLINTH_WRITE_HEADER=1 cargo test --locked --test header
 
 .PHONY: layout
-layout: ## write tests/abi/layout.txt anew from include/plinth.h
+layout: ## write tests/abi/layout.txt from the headers
 	@tools/bootstrap.sh cc
 	python3 tests/abi/layout.py --write
 

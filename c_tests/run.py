@@ -138,7 +138,7 @@ def build_one(program, arguments):
     command = compile_command(program, arguments)
     included = re.findall(r'^#include "(\w+\.c)"', program.source.read_text(), re.MULTILINE)
     sources = [program.source, *(program.source.parent / name for name in included), *HERE.glob("*.h"),
-               *HERE.glob("helpers/*.h"), *arguments.include.glob("*.h*")]
+               *HERE.glob("helpers/*.h"), *arguments.include.rglob("*.h*")]
     if binary.exists() and stamp.exists() and stamp.read_text() == shlex.join(command):
         if binary.stat().st_mtime > max(source.stat().st_mtime for source in sources):
             return None

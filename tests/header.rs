@@ -1,104 +1,311 @@
-//! The C header is what the sources make it, and every list that stands in two places says the same in both.
+//! Makes the C headers from src/ffi, and checks that those in include/ are current. Checks that every list that stands
+//! in two places says the same in both.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::Write,
+    path::Path,
+    process::{Command, Stdio},
+};
 
-/// The modules of the C surface, in the order in which the header shows them.
-const SECTIONS: &[&str] = &[
-    "status",
-    "version",
-    "device",
-    "device_context",
-    "properties",
-    "sync_debug",
-    "stream",
-    "green_context",
-    "event",
-    "memory",
-    "host_memory",
-    "host_memory_stats",
-    "allocator",
-    "allocator_settings",
-    "ipc",
-    "pool",
-    "memory_stats",
-    "memory_history",
-    "pointer",
-    "backend",
-    "graph",
-    "graph_build",
-    "graph_condition",
-    "graph_times",
-    "graph_callable",
-    "out_of_memory",
-    "pluggable",
-    "trace",
-    "snapshot",
-    "generator",
-    "random",
-    "comm",
-    "communicator",
-    "communicator_work",
-    "nccl",
-    "jiterator",
-    "compile_kernel",
-    "store",
-    "blas",
-    "cufft",
-    "telemetry",
-    "nvtx",
-    "sanitizer",
-    "testing",
+/// A header of include/plinth: its name, and the parts of src/ffi that it is made of.
+///
+/// A part `x` is `x.rs`, the exported functions and their types, from which cbindgen makes C; or `x.h`, C that cbindgen
+/// cannot make; or both. The `//!` comment of a part becomes the text in front of it: its first line is a title. The
+/// first part's text opens the header. A header may use types only of headers that stand before it here.
+struct Header {
+    name: &'static str,
+    parts: &'static [&'static str],
+}
+
+const fn header(name: &'static str, parts: &'static [&'static str]) -> Header {
+    Header { name, parts }
+}
+
+/// The headers, in the order in which plinth.h includes them.
+const HEADERS: &[Header] = &[
+    header("base", &["base", "status", "version"]),
+    header("tensor", &["tensor"]),
+    header("device", &["device", "device_context", "properties", "sync_debug"]),
+    header("stream", &["stream"]),
+    header("green_context", &["green_context"]),
+    header("event", &["event"]),
+    header("allocator", &["allocator", "allocator_settings", "out_of_memory"]),
+    header("mem_pool", &["pool"]),
+    header("pluggable_allocator", &["backend", "pluggable"]),
+    header("memory", &["memory", "pointer"]),
+    header("host_memory", &["host_memory", "host_memory_stats"]),
+    header("memory_stats", &["memory_stats"]),
+    header("memory_history", &["memory_history", "trace"]),
+    header("snapshot", &["snapshot"]),
+    header("ipc", &["ipc"]),
+    header("generator", &["generator"]),
+    header("random", &["random"]),
+    header("graph", &["graph", "graph_times"]),
+    header("graph_build", &["graph_build", "graph_condition"]),
+    header("graph_callable", &["graph_callable"]),
+    header("kernel", &["compile_kernel"]),
+    header("jiterator", &["jiterator"]),
+    header("comm", &["comm"]),
+    header("store", &["store"]),
+    header("communicator", &["communicator", "communicator_work"]),
+    header("nccl", &["nccl"]),
+    header("blas", &["blas"]),
+    header("cufft", &["cufft"]),
+    header("telemetry", &["telemetry"]),
+    header("nvtx", &["nvtx"]),
+    header("sanitizer", &["sanitizer"]),
+    header("testing", &["testing"]),
 ];
+
+const GENERATED: &str = "/* Generated from src/ffi by `make header`; changes made here are lost. */\n";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn generate() -> String {
-    let config = cbindgen::Config::from_file(root().join("cbindgen.toml")).unwrap();
-    // Only the C surface is shown to the generator, section after section.
-    let mut builder = cbindgen::Builder::new().with_config(config);
-    for section in SECTIONS {
-        builder = builder.with_src(root().join(format!("src/ffi/{section}.rs")));
+/// A part of the C surface, as it goes into a header.
+struct Part {
+    title: String,
+    /// The paragraphs below the title.
+    text: Vec<String>,
+    /// The declarations.
+    code: String,
+}
+
+/// Reads a part of src/ffi.
+fn part(name: &str) -> Part {
+    let rust = root().join(format!("src/ffi/{name}.rs"));
+    let by_hand = fs::read_to_string(root().join(format!("src/ffi/{name}.h"))).unwrap_or_default();
+    let source = if rust.exists() { fs::read_to_string(&rust).unwrap() } else { by_hand.clone() };
+    let mut comment = source
+        .lines()
+        .take_while(|line| line.starts_with("//!"))
+        .map(|line| line.strip_prefix("//! ").unwrap_or("").to_owned());
+    let title = comment.next().unwrap_or_else(|| panic!("src/ffi/{name} has no opening comment"));
+    let text = comment.skip_while(String::is_empty).collect();
+    let mut generated = if rust.exists() { declarations(&rust) } else { String::new() };
+
+    // Each paragraph of the hand-written C goes to the part's start, but an initializer goes to its struct.
+    let mut first = String::new();
+    let by_hand = by_hand.lines().skip_while(|line| line.starts_with("//!")).collect::<Vec<_>>().join("\n");
+    for paragraph in by_hand.trim().split("\n\n").filter(|paragraph| !paragraph.is_empty()) {
+        match initialized(paragraph) {
+            None => first += &format!("{paragraph}\n\n"),
+            Some(name) => {
+                let end = format!("}} {name};\n");
+                assert!(generated.contains(&end), "there is no struct {name} for its initializer");
+                generated = generated.replacen(&end, &format!("{end}\n{paragraph}\n"), 1);
+            }
+        }
     }
+    let code = format!("{first}{generated}").trim().to_owned();
+    Part { title: title.trim_end_matches('.').to_owned(), text, code }
+}
+
+/// The struct whose initializer a paragraph of C defines: plinth_event_t, for PLINTH_EVENT_INIT.
+fn initialized(paragraph: &str) -> Option<String> {
+    let name = paragraph.lines().find_map(|line| line.strip_prefix("#define "))?.split_whitespace().next()?;
+    Some(name.strip_suffix("_INIT")?.to_lowercase() + "_t")
+}
+
+/// What cbindgen makes of a file.
+fn declarations(source: &Path) -> String {
+    let config = cbindgen::Config::from_file(root().join("cbindgen.toml")).unwrap();
     let mut bindings = Vec::new();
-    builder.generate().unwrap().write(&mut bindings);
+    cbindgen::Builder::new().with_config(config).with_src(source).generate().unwrap().write(&mut bindings);
     String::from_utf8(bindings).unwrap()
 }
 
-fn sources() -> String {
-    let mut text = String::new();
-    for entry in fs::read_dir(root().join("src/ffi")).unwrap() {
-        text += &fs::read_to_string(entry.unwrap().path()).unwrap();
+/// The words of C code, without those of its comments.
+fn words(code: &str) -> BTreeSet<&str> {
+    let mut words = BTreeSet::new();
+    let mut rest = code;
+    while !rest.is_empty() {
+        let (before, after) = rest.split_once("/*").unwrap_or((rest, ""));
+        words.extend(before.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()));
+        rest = after.split_once("*/").map_or("", |(_, after)| after);
     }
-    text
+    words
 }
 
-#[test]
-fn every_module_has_its_section() {
+/// The types and constants that C code declares for other headers.
+fn declared(code: &str) -> BTreeSet<&str> {
+    let mut names = BTreeSet::new();
+    for line in code.lines() {
+        let name = if let Some(name) = line.strip_prefix("#define ") {
+            name.split_whitespace().next()
+        } else if let Some(name) = line.strip_prefix("} ") {
+            name.strip_suffix(';')
+        } else if line.starts_with("typedef ") && line.ends_with(';') {
+            // Of a function's type, the name stands in `(*name)`.
+            match line.split_once("(*") {
+                Some((_, name)) => name.split(')').next(),
+                None => line.trim_end_matches(';').rsplit([' ', '*']).next(),
+            }
+        } else {
+            None
+        };
+        names.extend(name);
+    }
+    names
+}
+
+/// A comment for doxygen.
+fn comment(lines: &[String]) -> String {
+    let lines: String = lines.iter().map(|line| format!(" * {line}").trim_end().to_owned() + "\n").collect();
+    format!("/*!\n{lines} */\n")
+}
+
+/// The command that begins the group of a header or part, and its text.
+fn group(name: &str, part: &Part) -> Vec<String> {
+    let mut lines = vec![format!("@defgroup plinth_{name} {}", part.title), String::new()];
+    lines.extend(part.text.iter().cloned());
+    lines
+}
+
+/// All headers: file names below include, and texts.
+fn generate() -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    let mut contents = String::new();
+    let mut includes = String::new();
+    // The header of each type and constant.
+    let mut homes: BTreeMap<String, &str> = BTreeMap::new();
+    for header in HEADERS {
+        let name = header.name;
+        let parts: Vec<Part> = header.parts.iter().map(|name| part(name)).collect();
+        let title = &parts[0].title;
+
+        let mut body = String::new();
+        for (part_name, part) in header.parts.iter().zip(&parts) {
+            if body.is_empty() {
+                body += &format!("{}\n", part.code);
+            } else {
+                let mut lines = group(part_name, part);
+                lines.extend([String::new(), "@{".to_owned()]);
+                body += &format!("\n{}\n{}\n\n/*! @}} */\n", comment(&lines), part.code);
+            }
+        }
+
+        let own = declared(&body);
+        let used: BTreeSet<&str> = words(&body)
+            .into_iter()
+            .filter(|word| !own.contains(word))
+            .filter_map(|word| homes.get(word).copied())
+            .collect();
+        let used: String = HEADERS
+            .iter()
+            .filter(|other| used.contains(other.name) || (other.name == "base" && name != "base"))
+            .map(|other| format!("#include \"{}.h\"\n", other.name))
+            .collect();
+        let used =
+            if name == "base" { "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n" } else { &used };
+
+        let mut opening = group(name, &parts[0]);
+        opening.extend([String::new(), "SPDX-License-Identifier: MIT OR Apache-2.0".to_owned()]);
+        let guard = format!("PLINTH_{}_H", name.to_uppercase());
+        let text = format!(
+            "{}\n{GENERATED}\n#ifndef {guard}\n#define {guard}\n\n{used}\n\
+             /*!\n * @file plinth/{name}.h\n * @brief {title}.\n */\n\n\
+             /*!\n * @addtogroup plinth_{name}\n * @{{\n */\n\n\
+             {body}\n\
+             /*! @}} */\n\n#endif /* {guard} */\n",
+            comment(&opening)
+        );
+        for declared in own {
+            assert_eq!(homes.insert(declared.to_owned(), name), None, "{declared} is declared twice");
+        }
+        files.push((format!("plinth/{name}.h"), text));
+        contents += &format!(" * - @ref plinth_{name} \"plinth/{name}.h\": {title}\n");
+        includes += &format!("#include \"plinth/{name}.h\"\n");
+    }
+    let umbrella = fs::read_to_string(root().join("src/ffi/plinth.h")).unwrap();
+    let umbrella = umbrella
+        .replace("@GENERATED@\n", GENERATED)
+        .replace(" * @CONTENTS@\n", &contents)
+        .replace("@INCLUDES@\n", &includes);
+    files.push(("plinth.h".to_owned(), umbrella));
+    files
+}
+
+/// The Rust files of the C surface: names without their ending, and texts.
+fn sources() -> Vec<(String, String)> {
+    let mut files = Vec::new();
     for entry in fs::read_dir(root().join("src/ffi")).unwrap() {
         let path = entry.unwrap().path();
-        let name = path.file_stem().unwrap().to_str().unwrap();
-        let exports = fs::read_to_string(&path).unwrap().contains("#[unsafe(no_mangle)]");
-        assert_eq!(SECTIONS.contains(&name), exports, "{name}");
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            files.push((name, fs::read_to_string(&path).unwrap()));
+        }
+    }
+    files
+}
+
+fn source() -> String {
+    sources().into_iter().map(|(_, text)| text).collect()
+}
+
+#[test]
+fn every_module_is_in_one_header() {
+    let parts: Vec<&str> = HEADERS.iter().flat_map(|header| header.parts).copied().collect();
+    for (name, text) in sources() {
+        let uses = parts.iter().filter(|part| **part == name).count();
+        let exports = text.contains("#[unsafe(no_mangle)]") || name == "tensor";
+        assert_eq!(uses, usize::from(exports), "src/ffi/{name}.rs is a part of {uses} headers");
     }
 }
 
-/// With PLINTH_WRITE_HEADER=1 (`make header`) the header is written instead of compared.
+/// With PLINTH_WRITE_HEADER=1 (`make header`) the headers are written instead of compared.
 #[test]
-fn the_header_is_current() {
-    let path = root().join("include/plinth.h");
-    let generated = generate();
-    if std::env::var_os("PLINTH_WRITE_HEADER").is_some() {
-        fs::write(&path, &generated).unwrap();
+fn the_headers_are_current() {
+    let (include, files) = (root().join("include"), generate());
+    let write = std::env::var_os("PLINTH_WRITE_HEADER").is_some();
+    if write {
+        let _ = fs::remove_dir_all(include.join("plinth"));
+        fs::create_dir(include.join("plinth")).unwrap();
     }
-    let checked_in = fs::read_to_string(&path).unwrap();
-    assert!(checked_in == generated, "include/plinth.h is not what the sources make it: run `make header`");
+    for (name, text) in &files {
+        if write {
+            fs::write(include.join(name), text).unwrap();
+        }
+        let checked_in = fs::read_to_string(include.join(name)).unwrap_or_default();
+        assert!(checked_in == *text, "include/{name} is not what the sources make it: run `make header`");
+    }
+    for entry in fs::read_dir(include.join("plinth")).unwrap() {
+        let name = format!("plinth/{}", entry.unwrap().file_name().to_str().unwrap());
+        assert!(files.iter().any(|(file, _)| *file == name), "include/{name} is of no module: run `make header`");
+    }
+}
+
+/// A header includes those whose types it uses; tools/check_header.sh does the same in every version of C and C++.
+#[test]
+fn every_header_compiles_alone() {
+    // In a folder of its own, since `make header` writes include at the same time.
+    let include = Path::new(env!("CARGO_TARGET_TMPDIR")).join("header");
+    fs::create_dir_all(include.join("plinth")).unwrap();
+    let files = generate();
+    for (name, text) in &files {
+        fs::write(include.join(name), text).unwrap();
+    }
+    for (name, _) in &files {
+        let mut compiler = Command::new("cc")
+            .args(["-std=c99", "-pedantic-errors", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", "c", "-"])
+            .arg("-I")
+            .arg(&include)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let source = format!("#include <{name}>\nextern int unit;\n");
+        compiler.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
+        assert!(compiler.wait().unwrap().success(), "{name} does not compile alone");
+    }
 }
 
 #[test]
 fn every_exported_function_is_in_the_header_and_guarded() {
-    let (header, sources) = (generate(), sources());
+    let header: String = generate().into_iter().map(|(_, text)| text).collect();
+    let sources = source();
     let marker = "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn ";
     let mut exported = BTreeSet::new();
     for body in sources.split(marker).skip(1) {
@@ -138,7 +345,7 @@ fn every_exported_function_is_in_the_header_and_guarded() {
 /// Parameters are named in the comments, so that nothing in the header is left to guessing.
 #[test]
 fn every_parameter_is_documented() {
-    for function in sources().split("#[unsafe(no_mangle)]\n").collect::<Vec<_>>().windows(2) {
+    for function in source().split("#[unsafe(no_mangle)]\n").collect::<Vec<_>>().windows(2) {
         let comment = &function[0][function[0].rfind("\n\n").unwrap_or(0)..];
         let signature = &function[1][..function[1].find('{').unwrap()];
         let arguments = &signature[signature.find('(').unwrap() + 1..signature.rfind(')').unwrap()];

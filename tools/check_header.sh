@@ -23,7 +23,7 @@ declare -A before=(
 count=0
 
 # Whether a header declares plinth_stream_t.
-has_streams() { [[ $1 == plinth.h || $1 == *.hpp ]]; }
+has_streams() { [[ $1 == plinth.h || $1 == plinth/* || $1 == *.hpp ]]; }
 
 # Arguments: header, extension, compiler, standard, and what stands before it; all of those one after the other without.
 check() {
@@ -31,7 +31,7 @@ check() {
     shift 4
     [ $# -gt 0 ] || set -- alone cuda dlpack both
     for company in "$@"; do
-        local source=$work/$company-$header.$extension
+        local source=$work/$company-${header//\//-}.$extension
         # Twice, for the include guard; the declaration keeps the unit from being empty. With CUDA's header there, a
         # cudaStream_t is a plinth_stream_t.
         {
@@ -61,7 +61,7 @@ link_twice() {
     count=$((count + 1))
 }
 
-# Both headers in either order. Arguments: extension, compiler, standard.
+# plinth.h and plinth_philox.h in either order. Arguments: extension, compiler, standard.
 together() {
     local extension=$1 compiler=$2 standard=$3 order
     for order in "plinth.h plinth_philox.h" "plinth_philox.h plinth.h"; do
@@ -71,6 +71,15 @@ together() {
         "$compiler" "-std=$standard" "${warnings[@]}" -Iinclude -fsyntax-only "$work/together.$extension"
         count=$((count + 1))
     done
+}
+
+# Each header of a noun by itself, and tensor.h also beside DLPack. Arguments: extension, compiler, standard.
+each_noun() {
+    local path
+    for path in include/plinth/*.h; do
+        check "${path#include/}" "$1" "$2" "$3" alone
+    done
+    check plinth/tensor.h "$1" "$2" "$3"
 }
 
 # All that a compiler is asked to take. Arguments: the compiler for C, the one for C++.
@@ -84,6 +93,7 @@ by() {
             link_twice $header c "$c" $standard
         done
         together c "$c" $standard
+        each_noun c "$c" $standard
     done
     for standard in c++11 c++17 c++20; do
         for header in plinth.h plinth_philox.h; do
@@ -91,6 +101,7 @@ by() {
             link_twice $header cpp "$cpp" $standard
         done
         together cpp "$cpp" $standard
+        each_noun cpp "$cpp" $standard
     done
     # The whole of C++ in every way; then each of its headers by itself, which has all that it needs.
     for standard in c++17 c++20; do

@@ -16,8 +16,9 @@ run() {
 }
 
 # The C headers are the specification: whatever they do not describe in full is an error.
-run "INPUT = include/plinth.h include/plinth_philox.h include/plinth_philox.cuh" "HTML_OUTPUT = c-only"
+c_headers=(include/plinth.h include/plinth/*.h include/plinth_philox.h include/plinth_philox.cuh)
+run "INPUT = ${c_headers[*]}" "HTML_OUTPUT = c-only"
 # The C++ headers' members are those of C by other means, so they may leave out what C's comments say.
-headers=(include/plinth.h include/plinth_philox.h include/plinth_philox.cuh include/*.hpp)
+headers=("${c_headers[@]}" include/*.hpp)
 run "INPUT = ${headers[*]}" "EXTRACT_ALL = YES" "WARN_NO_PARAMDOC = NO"
 echo "the reference is $target/doxygen/html/index.html"

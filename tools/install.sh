@@ -29,7 +29,7 @@ soname=$(readelf -d "$from/libplinth.so" | sed -nE 's/.*Library soname: \[(.*)\]
 root=$destdir$prefix
 lib=$root/$libdir
 
-install -d "$lib/cmake/plinth" "$lib/pkgconfig" "$root/include" "$root/share/licenses/plinth"
+install -d "$lib/cmake/plinth" "$lib/pkgconfig" "$root/include/plinth" "$root/share/licenses/plinth"
 install -m 755 "$from/libplinth.so" "$lib/libplinth.so.$version"
 ln -sf "libplinth.so.$version" "$lib/$soname"
 ln -sf "$soname" "$lib/libplinth.so"
@@ -37,6 +37,7 @@ ln -sf "$soname" "$lib/libplinth.so"
 objcopy --remove-section=.llvmbc --remove-section=.llvmcmd --strip-debug "$from/libplinth.a" "$lib/libplinth.a"
 chmod 644 "$lib/libplinth.a"
 install -m 644 include/*.h include/*.hpp include/*.cuh "$root/include/"
+install -m 644 include/plinth/*.h "$root/include/plinth/"
 install -m 644 LICENSE-MIT LICENSE-APACHE "$root/share/licenses/plinth/"
 
 # From the library folder up to the prefix: one .. for each part of its name.

@@ -1,4 +1,14 @@
-//! The caching allocator, as C sees it.
+//! Caching allocator
+//!
+//! The caching allocator gives device memory to streams and keeps freed memory for the next request: the allocator of
+//! torch.cuda.
+//!
+//! The caller owns each block and frees it with plinth_caching_allocator_delete. A block belongs to the stream that it
+//! was allocated for. Freed memory is reused in that stream at once, because the stream's order protects it. For every
+//! other stream that uses the block, call plinth_record_stream before the free.
+//!
+//! Any thread may free what another thread allocated. Statistics, limits and settings hold for the whole process; the
+//! more detailed statistics are in memory_stats.h.
 
 use crate::{
     ffi::{Output, guard::guard, owned_text, plinth_stream_t, status::plinth_status_t},

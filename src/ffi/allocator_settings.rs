@@ -1,4 +1,7 @@
-//! The allocator's settings, as C sees them.
+//! Settings of the allocator
+//!
+//! The settings that PLINTH_ALLOC_CONF holds when the process starts, read and changed at run time. They hold for the
+//! whole process.
 
 use crate::{
     ffi::{Output, guard::guard, owned_text, status::plinth_status_t, string},

@@ -1,4 +1,11 @@
-//! Who gives memory out, as C sees it: the caching allocator, the driver, or functions of the program's own.
+//! Pluggable allocators
+//!
+//! A program can replace the caching allocator with its own functions, for all memory or for one pool:
+//! torch.cuda.memory.CUDAPluggableAllocator. It can also turn caching off.
+//!
+//! The caller owns the handle of an allocator and destroys it. The allocator itself stays in use as long as a pool or a
+//! block needs it, so its functions must stay callable. Its functions are called from any thread; see each function for
+//! the locks that are held.
 
 use crate::{
     driver::plugin::{Hooks, Plugin, PoolPair},
@@ -6,7 +13,7 @@ use crate::{
         Output, guard::guard, null, path as path_of, plinth_stream_t, pool::plinth_pool_id_t, status::plinth_status_t,
         string,
     },
-    memory::backend,
+    memory::{self, backend, pool::Options},
 };
 use std::{
     ffi::{c_char, c_int, c_void},
@@ -177,6 +184,33 @@ pub unsafe extern "C" fn plinth_pluggable_allocator_destroy(
     allocator: plinth_pluggable_allocator_t,
 ) -> plinth_status_t {
     guard(|| backend::destroy(allocator as u64))
+}
+
+/// Creates a pool whose memory comes from an external allocator, as torch.cuda.MemPool(allocator) does. The caching
+/// allocator requests segments from it (2 MiB; large_segment_size_mb of PLINTH_ALLOC_CONF; multiples of 2 MiB) for the
+/// stream of the request, and frees them to it when the pool is destroyed or when memory runs out. The external
+/// allocator is called with a lock of the pool held, and must not allocate from the caching allocator.
+///
+/// @param allocator The external allocator. The pool holds a reference to it; the handle may be destroyed.
+/// @param use_on_oom As in plinth_mem_pool_create.
+/// @param no_split As in plinth_mem_pool_create.
+/// @param pool Out: the pool's id. The caller releases it with plinth_mem_pool_destroy.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_mem_pool_create_with_allocator(
+    allocator: plinth_pluggable_allocator_t,
+    use_on_oom: bool,
+    no_split: bool,
+    pool: *mut plinth_pool_id_t,
+) -> plinth_status_t {
+    guard(|| {
+        // SAFETY: the caller passes NULL or a valid pointer.
+        let pool = unsafe { Output::new(pool, "pool") }?;
+        let allocator = backend::allocator_of(allocator as u64)?;
+        let id = memory::pool_create(Options { use_on_oom, no_split }, Some(allocator))?;
+        pool.set(plinth_pool_id_t { owner: id.owner, index: id.index });
+        Ok(())
+    })
 }
 
 /// Makes a pluggable allocator serve all requests for memory, as torch.cuda.memory.change_current_allocator does.

@@ -1,4 +1,10 @@
-//! Handles of cuBLAS, cuBLASLt and cuSOLVER, as C sees them.
+//! Handles of cuBLAS, cuBLASLt and cuSOLVER
+//!
+//! Handles of CUDA's libraries, set to the calling thread's current stream: torch.cuda.current_blas_handle.
+//!
+//! Handles and workspaces belong to the library, and the program must not destroy them. A handle belongs to the thread
+//! that asked for it, and must not be used by another one. Ask for it before each use, since it is set to the stream
+//! that is current at that moment.
 
 use crate::{
     ffi::{Output, guard::guard, status::plinth_status_t},

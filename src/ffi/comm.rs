@@ -1,4 +1,11 @@
-//! torch.cuda.comm, as C sees it.
+//! Collectives between the devices of a process
+//!
+//! Broadcast, reduce, scatter and gather between devices of one process, made by one thread: torch.cuda.comm. For
+//! several processes, see communicator.h.
+//!
+//! The tensors are the caller's. Where a function makes an output, the caller owns its memory and frees it with
+//! plinth_caching_allocator_delete. The work is ordered on the calling thread's current streams of all devices that
+//! take part. The order of sums and the thresholds hold for the whole process.
 
 use crate::{
     collectives::devices::{

@@ -1,4 +1,14 @@
-//! Communicators, as C sees them.
+//! Communicators
+//!
+//! A communicator lets ranks exchange and reduce data. A rank is a device of this process, of another process of this
+//! machine, or of another machine.
+//!
+//! The caller owns a communicator and destroys it; each rank destroys its own. The work is put into a stream and not
+//! waited for, so its memory must stay valid until it is done. All ranks make the same calls in the same order.
+//!
+//! Calls that wait for other ranks block the calling thread. plinth_communicator_abort, from another thread, makes them
+//! return. A group belongs to the thread that began it: either one thread makes the calls of several ranks in a group,
+//! or each rank has its own thread.
 
 use crate::{
     collectives::communicator::{self, Options, engine::Choice, group},

@@ -1,4 +1,7 @@
-//! What the ranks of a communicator do together, as C sees it.
+//! Collectives of a communicator
+//!
+//! What the ranks of a communicator do together: reduce, broadcast, gather, scatter, send and receive. Where two
+//! threads use one communicator, the program must make the order of their calls the same on all ranks.
 
 use crate::{
     collectives::{

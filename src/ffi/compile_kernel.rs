@@ -1,4 +1,12 @@
-//! Kernels of a program's own, as C sees them: compiled, loaded, asked about, launched.
+//! Kernels
+//!
+//! Compiles CUDA C++ with NVRTC, loads modules, and launches kernels: torch.cuda._compile_kernel. The host device does
+//! not run CUDA C++.
+//!
+//! The caller owns the handles of kernels and modules and destroys them. A compiled kernel stays loaded until the
+//! process ends. A module is unloaded when its handle and those of all its kernels are destroyed; no launch may be in
+//! progress then, and no graph may contain one. Arguments of a launch are copied before the call returns; the memory
+//! that they point to must stay valid until the kernel is done.
 
 use crate::{
     driver::{Arguments, Image, LaunchShape},

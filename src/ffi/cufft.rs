@@ -1,4 +1,10 @@
-//! torch.backends.cuda.cufft_plan_cache and its plans, as C sees them.
+//! Plans of cuFFT
+//!
+//! Plans for Fourier transforms, with a cache for each device: torch.backends.cuda.cufft_plan_cache.
+//!
+//! The caller owns the handle of a plan and destroys it. The plan itself lives as long as the cache, a handle or a
+//! graph needs it. Threads may share a plan: each execution takes the plan for the length of the call, and allocates
+//! its own work memory. A thread that acquires a plan must release it.
 
 use crate::{
     error::{Error, Result},

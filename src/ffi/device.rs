@@ -1,4 +1,10 @@
-//! Devices, as C sees them.
+//! Devices
+//!
+//! The devices of the process, numbered from 0 as CUDA_VISIBLE_DEVICES orders them. Nothing here is created or
+//! destroyed. A device's context is made when the device is first used.
+//!
+//! Each thread has its own current device, which is 0 until the thread sets it. Access between devices, once enabled,
+//! holds for the whole process.
 
 use crate::{
     ffi::{

@@ -1,4 +1,7 @@
-//! torch's `device` and `device_of` contexts, as pairs of calls.
+//! Changing the current device for a block of code
+//!
+//! torch's `device` and `device_of` contexts, as pairs of calls: the first call changes the current device and returns
+//! the previous one, and the second call restores it. Both calls of a pair must be made by the same thread.
 
 use crate::{
     ffi::{Output, guard::guard, status::plinth_status_t},

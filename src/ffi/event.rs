@@ -1,4 +1,11 @@
-//! Events, as C sees them.
+//! Events
+//!
+//! An event marks a point in a stream. Streams and threads wait for it, and two events tell the time between them:
+//! torch.cuda.Event.
+//!
+//! The caller owns an event and destroys it. Streams that already wait for it are not affected by that. An event
+//! belongs to the device of the stream in which it is first recorded. Threads may record and wait for one event at the
+//! same time; a wait sees the latest record.
 
 use crate::{
     error::Result,

@@ -1,4 +1,11 @@
-//! Generators of random numbers, as C sees them.
+//! Random number generators
+//!
+//! A generator is a seed and an offset, from which Philox4x32-10 makes numbers: torch.Generator of a CUDA device. Each
+//! device has a default generator. NULL stands for the default generator of the current device, or of a tensor's device
+//! where there is a tensor.
+//!
+//! The default generators belong to the library. The caller owns every other generator and destroys it; graphs that use
+//! it keep its state. Threads may share a generator: each call takes its own numbers, in the order of the calls.
 
 use crate::{
     driver::random::PhiloxState,

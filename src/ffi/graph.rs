@@ -1,4 +1,15 @@
-//! Graphs, as C sees them.
+//! Graphs
+//!
+//! A graph is work that is captured once and replayed as a whole: torch.cuda.CUDAGraph.
+//!
+//! The caller owns a graph and destroys it. Memory that is allocated during a capture comes from the graph's pool,
+//! which several graphs may share; the pool keeps it as long as a graph needs it. The driver's handles that
+//! plinth_graph_native and plinth_graph_exec_native return belong to the graph. Memory that the work uses must stay
+//! valid as long as the graph is replayed.
+//!
+//! Calls for one graph wait for each other; different graphs may be used by different threads at once. A capture ends
+//! in the thread that began it, unless it is PLINTH_CAPTURE_RELAXED. Replays of graphs that share a pool never overlap
+//! on the device.
 
 use crate::{
     driver,

@@ -1,4 +1,9 @@
-//! Graphs that are built by hand, and the nodes of graphs, as C sees them.
+//! Graphs built by hand
+//!
+//! Adds nodes to a graph one by one, instead of capturing them, and reads and changes the nodes of a graph.
+//!
+//! A node belongs to its graph and lives as long as it. Memory and contexts that a node uses are the program's, and
+//! must stay valid as long as the graph may run. Calls for one graph wait for each other.
 
 use crate::{
     driver::{self, Function, GraphNode, NodeFunction, NodeType, types::*},

@@ -1,4 +1,11 @@
-//! Graphed callables, as C sees them.
+//! Graphed callables
+//!
+//! Captures the forward and backward pass of functions of the program as graphs: torch.cuda.make_graphed_callables.
+//!
+//! The caller owns a graphed callable and destroys it. Its inputs are the program's. Its outputs belong to its graphs:
+//! they are overwritten by later calls of the callables that were captured together. The program's functions are called
+//! only while plinth_make_graphed_callables runs, by the thread that called it. Calls of one callable wait for each
+//! other.
 
 use crate::{
     error::{Context, Error, Result},

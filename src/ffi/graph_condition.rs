@@ -1,4 +1,7 @@
-//! Conditional nodes, as C sees them.
+//! Conditional nodes
+//!
+//! Nodes that run a body never, once or repeatedly, depending on a value that kernels set on the device. A condition
+//! and the bodies belong to the graph that they were created for and end with it.
 
 use crate::{
     driver::ConditionalKind,

@@ -1,4 +1,6 @@
-//! The times of a graph's nodes, as C sees them.
+//! Times of a graph's nodes
+//!
+//! Measures how long each node of a graph takes. The nodes really run, and the call waits for them.
 
 use crate::{
     ffi::{

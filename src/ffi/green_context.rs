@@ -1,4 +1,13 @@
-//! torch.cuda.GreenContext, as C sees it.
+//! Green contexts
+//!
+//! A green context is a part of a device's multiprocessors: torch.cuda.GreenContext. Work in its streams runs on that
+//! part only.
+//!
+//! The caller owns a green context and destroys it. Its streams and the driver's handle belong to the library, and the
+//! streams stay valid after the green context is destroyed.
+//!
+//! plinth_green_context_set_context and plinth_green_context_pop_context change the calling thread's current stream.
+//! They nest, and a thread undoes its own calls only.
 
 use crate::{
     error::Result,

@@ -1,4 +1,12 @@
-//! Pinned host memory, cached, and memory of the program's own that is pinned, as C sees them.
+//! Pinned host memory
+//!
+//! Host memory that is locked in place, so that copies between it and a device do not wait. plinth_host_alloc has a
+//! cache, as torch's pinned memory allocator has. plinth_host_register pins memory that the program has already.
+//!
+//! The caller owns each block and frees it with plinth_host_free, from any thread. A freed block is reused when the
+//! streams that use it have passed the free. The library's own copies and fills note their streams themselves; for
+//! other work call plinth_host_record_stream. Registered memory stays the program's, and must be unregistered before it
+//! is freed.
 
 use crate::{
     ffi::{Output, guard::guard, plinth_stream_t, span, status::plinth_status_t},

@@ -1,4 +1,8 @@
-//! The figures of cached pinned host memory, as C sees them.
+//! Statistics of pinned host memory
+//!
+//! The statistics of the memory of plinth_host_alloc, as torch.cuda.host_memory_stats returns them. They count for the
+//! whole process. The caller provides the struct; a text that a function returns is the caller's, who frees it with
+//! plinth_string_free.
 
 use crate::{
     error::Error,

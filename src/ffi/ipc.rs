@@ -1,4 +1,12 @@
-//! Memory shared between processes, as C sees it.
+//! Memory shared between processes
+//!
+//! Sends memory of the caching allocator to other processes, which see the same physical memory.
+//!
+//! The sender owns the block and may free it at any time. The memory is not reused before every receiver has closed it
+//! or has ended. A receiver closes what it received, as often as it received it. Between the sender's and the
+//! receiver's first use the library orders the streams; after that, the processes order their uses themselves.
+//!
+//! Two threads must not use the same socket at the same time.
 
 use crate::{
     error::{Error, Result},

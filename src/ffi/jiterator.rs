@@ -1,4 +1,10 @@
-//! The jiterator, as C sees it: kernels from a function of elements.
+//! Jiterator
+//!
+//! Makes a C++ function of elements into a function of tensors: torch.cuda.jiterator.
+//!
+//! The caller owns a jiterated function and destroys it. The compiled code stays loaded until the process ends. Tensors
+//! must stay valid until the work is done; the structs that describe them are read during the call only. Threads may
+//! call one function at the same time.
 
 use crate::{
     driver::random::MAX_RANK,

@@ -1,4 +1,11 @@
-//! Memory from the driver, copies and fills, as C sees them.
+//! Memory of the driver, copies and fills
+//!
+//! Memory that comes straight from the driver, for programs that want no cache, and copies and fills of memory of any
+//! kind.
+//!
+//! The caller owns the memory and frees it with the function that belongs to the one that allocated it. Copies and
+//! fills are asynchronous: the memory must stay valid until the stream has done them. Frees may wait for all work of
+//! the device.
 
 use crate::{
     error::Error,

@@ -1,4 +1,13 @@
-//! The history of the allocator, as C sees it.
+//! History of the allocator
+//!
+//! A record of what the caching allocator does, with call stacks, tags and annotations:
+//! torch.cuda.memory._record_memory_history. Trackers see each entry when it happens.
+//!
+//! The history belongs to the library. What a callback receives is valid during the callback only. Recording holds for
+//! the whole process. The tag that plinth_set_memory_metadata sets belongs to the calling thread.
+//!
+//! A tracker is called by whichever thread is processing entries, one entry at a time, with no lock of the allocator
+//! held. It may call the library, but must not wait for a thread that allocates.
 
 use crate::{
     error::Result,

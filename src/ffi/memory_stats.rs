@@ -1,4 +1,10 @@
-//! What the allocator counts, as C sees it.
+//! Statistics of the allocator
+//!
+//! What the caching allocator counts for each device, pool or stream: torch.cuda.memory_stats.
+//!
+//! The caller provides the struct; a text that a function returns is the caller's, who frees it with
+//! plinth_string_free. Counters hold for the whole process, whichever thread allocated. A callback is called by the
+//! calling thread, before the function returns.
 
 use crate::{
     ffi::{

@@ -1,4 +1,10 @@
-//! torch.cuda.nccl, as C sees it.
+//! torch.cuda.nccl
+//!
+//! The functions of torch.cuda.nccl. They reduce and copy between devices of one process without a communicator, and
+//! make the id by which the ranks of a communicator meet.
+//!
+//! The tensors are the caller's, and must stay valid until the work is done. A communicator that plinth_nccl_init_rank
+//! returns is the caller's, as those of communicator.h are.
 
 use crate::{
     collectives::{

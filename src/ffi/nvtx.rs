@@ -1,4 +1,11 @@
-//! Ranges and marks for profilers, as C sees them.
+//! Ranges and marks for profilers
+//!
+//! Marks and ranges that profilers such as Nsight Systems show: torch.cuda.nvtx and torch.cuda.profiler. Without a
+//! profiler the functions do almost nothing. Marks and ranges are allowed during captures; those of the CPU need no
+//! device.
+//!
+//! Texts are needed during the call only. The caller owns a domain and destroys it. Ranges that are pushed belong to
+//! the calling thread, which pops them. Ranges that are started may be ended by any thread.
 
 use crate::{
     driver::{

@@ -1,4 +1,10 @@
-//! Callbacks for the moment when memory is out, as C sees them.
+//! Out-of-memory callbacks
+//!
+//! Callbacks that free memory when a request cannot be met, and observers that are called when a request fails.
+//!
+//! A callback is called in the thread that made the request, with no lock of the library held, and may call the
+//! library. The callback and its context belong to the program. Both must stay valid until the callback is removed and
+//! no request that may still call it is in progress.
 
 use crate::{
     ffi::{guard::guard, null, status::plinth_status_t},

@@ -1,7 +1,10 @@
-//! The forms in which other frameworks call an allocator: PyTorch's CUDAPluggableAllocator, CuPy's CFunctionAllocator and
-//! RMM's callback resource.
+//! Functions for the allocators of other frameworks
 //!
-//! Their streams are the caller's, and plinth need not have heard of them before.
+//! plinth's allocator in the form in which PyTorch's CUDAPluggableAllocator, CuPy's CFunctionAllocator and RMM's
+//! callback resource call it. Give their names or addresses to those frameworks.
+//!
+//! The streams belong to the framework, and need not be registered with plinth_stream_from_external. An allocation that
+//! fails returns NULL, and plinth_last_error() has the message.
 
 use crate::{
     driver::Stream,

@@ -1,4 +1,7 @@
-//! What a pointer is, and managed memory, as C sees them.
+//! Pointer attributes and managed memory
+//!
+//! What the library and the driver know of an address, and managed memory, which the host and all devices use at the
+//! same address. Any value may be asked about: the library looks addresses up and never reads what they point to.
 
 use crate::{
     driver::MemoryKind,

@@ -1,7 +1,17 @@
-//! Pools of the caching allocator, as C sees them.
+//! Memory pools
+//!
+//! A memory pool keeps its memory apart from all other memory of the caching allocator: torch.cuda.MemPool. Graphs
+//! allocate in pools too.
+//!
+//! A pool lives as long as it has users. The caller who creates a pool is one, and gives it up with
+//! plinth_mem_pool_destroy. Each plinth_begin_allocate_ function adds one, and plinth_release_pool removes it. Blocks
+//! that are allocated in a pool stay valid until they are freed, even when the pool has no user any more.
+//!
+//! Of the plinth_begin_allocate_ functions, plinth_begin_allocate_current_thread_to_pool affects the calling thread
+//! only. The others affect all threads.
 
 use crate::{
-    ffi::{Output, backend::plinth_pluggable_allocator_t, guard::guard, plinth_stream_t, status::plinth_status_t},
+    ffi::{Output, guard::guard, plinth_stream_t, status::plinth_status_t},
     memory::{self, PoolId, pool::Options, route::Who},
     stream,
 };
@@ -54,33 +64,6 @@ pub unsafe extern "C" fn plinth_mem_pool_create(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_mem_pool_destroy(pool: plinth_pool_id_t) -> plinth_status_t {
     guard(|| memory::pool_destroy(pool.into()))
-}
-
-/// Creates a pool whose memory comes from an external allocator, as torch.cuda.MemPool(allocator) does. The caching
-/// allocator requests segments from it (2 MiB; large_segment_size_mb of PLINTH_ALLOC_CONF; multiples of 2 MiB) for the
-/// stream of the request, and frees them to it when the pool is destroyed or when memory runs out. The external
-/// allocator is called with a lock of the pool held, and must not allocate from the caching allocator.
-///
-/// @param allocator The external allocator. The pool holds a reference to it; the handle may be destroyed.
-/// @param use_on_oom As in plinth_mem_pool_create.
-/// @param no_split As in plinth_mem_pool_create.
-/// @param pool Out: the pool's id. The caller releases it with plinth_mem_pool_destroy.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_mem_pool_create_with_allocator(
-    allocator: plinth_pluggable_allocator_t,
-    use_on_oom: bool,
-    no_split: bool,
-    pool: *mut plinth_pool_id_t,
-) -> plinth_status_t {
-    guard(|| {
-        // SAFETY: the caller passes NULL or a valid pointer.
-        let pool = unsafe { Output::new(pool, "pool") }?;
-        let allocator = memory::backend::allocator_of(allocator as u64)?;
-        let id = memory::pool_create(Options { use_on_oom, no_split }, Some(allocator))?;
-        pool.set(plinth_pool_id_t { owner: id.owner, index: id.index });
-        Ok(())
-    })
 }
 
 /// Sets how much physical memory a pool may hold on each device. A request that would exceed the budget fails with an

@@ -1,4 +1,7 @@
-//! Device properties, as C sees them.
+//! Device properties
+//!
+//! The fixed properties of a device, as torch.cuda.get_device_properties returns them. The caller provides the struct,
+//! and the library fills it.
 
 use crate::{
     error::Error,

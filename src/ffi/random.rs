@@ -1,4 +1,10 @@
-//! Random numbers for tensors, as C sees them.
+//! Random tensors
+//!
+//! Functions that fill a tensor with random numbers: torch's uniform_, normal_ and so on, with the same numbers for the
+//! same state of the generator.
+//!
+//! The tensor is the caller's. It is filled asynchronously in the stream, and must stay valid until then. Threads that
+//! share a generator get different numbers, in the order of their calls.
 
 use crate::{
     error::Result,

@@ -1,4 +1,12 @@
-//! The stream sanitizer, as C sees it.
+//! Stream sanitizer
+//!
+//! Finds accesses to the same memory that no stream order, event or wait separates, and uses of freed memory:
+//! torch.cuda._sanitizer.
+//!
+//! The mode, the callback and the reports hold for the whole process. Reports belong to the library, and what a
+//! callback receives is valid during the callback only. A text that a function returns is the caller's, who frees it
+//! with plinth_string_free. The callback is called by the thread whose call found something, possibly by several
+//! threads at once.
 
 use crate::{
     error::{Error, Result},

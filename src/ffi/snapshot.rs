@@ -1,4 +1,11 @@
-//! Snapshots of the caching allocator, as C sees them.
+//! Snapshots of the allocator
+//!
+//! The segments and blocks of the caching allocator at one moment, with the history as far as it is recorded:
+//! torch.cuda.memory_snapshot and torch.cuda.memory._dump_snapshot.
+//!
+//! A snapshot is written to a file, returned as a text that the caller frees with plinth_string_free, or passed to a
+//! callback. What a callback receives is valid during the callback only. Allocations of other threads wait while the
+//! blocks are copied, but not while a file is written or a callback runs.
 
 use crate::{
     error::Error,

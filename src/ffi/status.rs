@@ -1,4 +1,9 @@
-//! Errors, as C sees them.
+//! Statuses and errors
+//!
+//! Almost every function returns a plinth_status_t. The library also keeps, for each thread, a message and the driver's
+//! code of that thread's last call. Read them in the same thread, before its next call that returns a status.
+//!
+//! All texts here belong to the library. None of these functions needs a device.
 
 use crate::{
     ffi::guard,

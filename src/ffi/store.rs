@@ -1,4 +1,11 @@
-//! Stores, as C sees them.
+//! Stores
+//!
+//! A store holds small values under names, by which the processes of a job find each other before they have a
+//! communicator.
+//!
+//! The caller owns a store and destroys it. The process that serves a TCP store must keep it open as long as others
+//! need it, and answers them only while it is in a call with it. Functions that wait for other processes block the
+//! calling thread.
 
 use crate::{
     collectives::{communicator, store},

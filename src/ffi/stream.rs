@@ -1,4 +1,14 @@
-//! Streams, as C sees them.
+//! Streams
+//!
+//! A stream is a queue of work of one device. A plinth_stream_t is CUDA's own stream handle, so it may be passed to
+//! CUDA and its libraries, and to a kernel launch.
+//!
+//! The streams that plinth_stream_create returns come from a pool of the device. They belong to the library and are
+//! never destroyed. A stream that the program or another library made stays its owner's, who keeps it alive while
+//! plinth uses it; register it with plinth_stream_from_external.
+//!
+//! Each thread has its own current stream on each device, which is the default stream until the thread sets it. Several
+//! threads may submit work to one stream; the order of their work is then the order of their calls.
 
 use crate::{
     driver::{self, HostFunction},

@@ -1,4 +1,8 @@
-//! The sync debug mode, as C sees it.
+//! Sync debug mode
+//!
+//! Finds calls that make the CPU wait for a device, as torch.cuda.set_sync_debug_mode does. The mode, the callback and
+//! the count of warnings hold for the whole process. The callback is called by the thread whose call waits, possibly by
+//! several threads at once.
 
 use crate::{
     error::Error,

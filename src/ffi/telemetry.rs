@@ -1,4 +1,11 @@
-//! What a device is doing, as C sees it.
+//! Telemetry
+//!
+//! What a device is doing now: utilization, temperature, power, clocks, energy and processes, as torch.cuda.utilization
+//! and its siblings return them. GPUs are read through NVML, and the host device through Linux.
+//!
+//! The caller provides the structs. A text that a function returns is the caller's, who frees it with
+//! plinth_string_free. The caller owns a sampler, which has a thread of its own, and destroys it. No function waits for
+//! a device, and all are allowed during captures.
 
 use crate::{
     error::{Error, Result},

@@ -1,5 +1,10 @@
-//! Tensors, as C describes them: DLPack's structures, which the header declares by hand so that they agree with
-//! dlpack.h where a program has that.
+//! Tensors
+//!
+//! Functions that take tensors take DLPack's DLTensor (<https://dmlc.github.io/dlpack>). Where a program can include
+//! dlpack/dlpack.h, its declarations are used; elsewhere this header has the same ones.
+//!
+//! A DLTensor describes memory and owns nothing. The structure, its shape and its strides are read during the call
+//! only. The memory must stay valid until the work that uses it is done.
 
 use crate::{
     driver::Span,

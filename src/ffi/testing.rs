@@ -1,4 +1,10 @@
-//! Faults on demand, counts of driver calls, and what is still held, as C sees them.
+//! Testing
+//!
+//! Failures of driver calls on demand, counts of driver calls, and what the host device still holds, for tests of
+//! plinth and of programs that use it.
+//!
+//! All of it holds for the whole process. A text that a function returns is the caller's, who frees it with
+//! plinth_string_free.
 
 use crate::{
     ffi::{

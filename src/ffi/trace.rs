@@ -1,4 +1,7 @@
-//! Traces of what a program allocates, as C sees them.
+//! Allocation traces
+//!
+//! Writes every allocation and free of the process to files, which benches/replay can replay with different allocators.
+//! One trace at a time is written; it covers all devices and threads.
 
 use crate::{
     ffi::{guard::guard, path as path_of, status::plinth_status_t},

@@ -1,4 +1,9 @@
-//! Versions, and choosing the kind of device.
+//! Versions and the kind of device
+//!
+//! The constants are the version that a program was compiled with; the functions return the version that it runs with.
+//!
+//! A process uses one kind of device: NVIDIA GPUs, or the host device, which runs on the CPU and needs no GPU. The
+//! choice holds for the whole process. It is made before the first use of a device and cannot change afterwards.
 
 use crate::{
     driver::Kind,

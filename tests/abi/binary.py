@@ -52,7 +52,7 @@ def check_archive(archive):
 
 
 def check_versions(library, version):
-    header = (ROOT / "include/plinth.h").read_text()
+    header = (ROOT / "include/plinth/base.h").read_text()
     parts = [re.search(rf"#define PLINTH_VERSION_{part} (\d+)", header)[1] for part in ("MAJOR", "MINOR", "PATCH")]
     expect(f"the header's version is {version}", ".".join(parts), version)
 

@@ -1,6 +1,7 @@
 /* What both consumers check: that the header and the library that was linked belong together, that calls arrive, and
- * that the header of random numbers is there. */
+ * that the header of random numbers and those of the folder plinth are there. */
 
+#include <plinth/event.h>
 #include <plinth.h>
 #include <plinth_philox.h>
 

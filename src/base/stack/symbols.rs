@@ -271,7 +271,7 @@ mod tests {
         let text = format!("{told:#?}");
         assert!(told[0].name.contains("a_function_of_this_test"), "{text}");
         assert!(told[1].name.contains("functions_are_told_by_name_file_and_line"), "{text}");
-        assert!(told[1].file.ends_with("src/stack/symbols.rs"), "{text}");
+        assert!(told[1].file.ends_with("src/base/stack/symbols.rs"), "{text}");
         assert_eq!(told[1].line, line, "{text}");
         assert!(frames(super::super::StackId::NONE).is_empty());
         assert!(frames(super::super::StackId(u32::MAX)).is_empty());

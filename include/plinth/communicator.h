@@ -1,0 +1,574 @@
+/*!
+ * @defgroup plinth_communicator Communicators
+ *
+ * A communicator lets ranks exchange and reduce data. A rank is a device of this process, of another process of this
+ * machine, or of another machine.
+ *
+ * The caller owns a communicator and destroys it; each rank destroys its own. The work is put into a stream and not
+ * waited for, so its memory must stay valid until it is done. All ranks make the same calls in the same order.
+ *
+ * Calls that wait for other ranks block the calling thread. plinth_communicator_abort, from another thread, makes them
+ * return. A group belongs to the thread that began it: either one thread makes the calls of several ranks in a group,
+ * or each rank has its own thread.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+
+/* Generated from src/ffi by `make header`; changes made here are lost. */
+
+#ifndef PLINTH_COMMUNICATOR_H
+#define PLINTH_COMMUNICATOR_H
+
+#include "base.h"
+#include "tensor.h"
+
+/*!
+ * @file plinth/communicator.h
+ * @brief Communicators.
+ */
+
+/*!
+ * @addtogroup plinth_communicator
+ * @{
+ */
+
+/**
+ * The size in bytes of the id with which ranks find each other.
+ */
+#define PLINTH_UNIQUE_ID_SIZE 128
+
+/**
+ * The library chooses the engine, or the environment variable PLINTH_COMMUNICATOR_ENGINE does.
+ */
+#define PLINTH_ENGINE_AUTO 0
+
+/**
+ * NCCL performs the communication.
+ */
+#define PLINTH_ENGINE_NCCL 1
+
+/**
+ * The library's own kernels and copies perform the communication, between devices of one process.
+ */
+#define PLINTH_ENGINE_LOCAL 2
+
+/**
+ * The library's own kernels perform the communication, between processes of one machine.
+ */
+#define PLINTH_ENGINE_SHARED 3
+
+/**
+ * If ranks connect through NCCL, plinth_communicator_init_rank returns before all ranks are connected;
+ * plinth_communicator_query reports when they are. If ranks connect through an id of the library's own, or if all
+ * ranks belong to one process, whatever the engine, they are connected when the call returns.
+ */
+#define PLINTH_COMMUNICATOR_NONBLOCKING 1
+
+/**
+ * Uses NCCL in its blocking mode. Each call costs the CPU some microseconds less, but has no timeout: if a rank
+ * never joins, the others wait forever.
+ */
+#define PLINTH_COMMUNICATOR_UNLIMITED 2
+
+/**
+ * One rank's communicator, for work with other ranks. Ranks are devices of this process, or other processes on this
+ * machine or on others.
+ *
+ * The handle is opaque and checked: calls return PLINTH_ERROR_INVALID_HANDLE for a handle that was destroyed, that
+ * is of another kind, or that never was a handle.
+ */
+typedef struct plinth_communicator plinth_communicator;
+
+/**
+ * Options for the creation of a communicator.
+ */
+typedef struct plinth_communicator_options_t {
+  /**
+   * sizeof(plinth_communicator_options_t).
+   */
+  size_t struct_size;
+  /**
+   * How long ranks wait for each other, in milliseconds; 0 for ten minutes.
+   */
+  uint64_t timeout_milliseconds;
+  /**
+   * One of the PLINTH_ENGINE_ constants.
+   */
+  uint32_t engine;
+  /**
+   * 0, or PLINTH_COMMUNICATOR_NONBLOCKING and _UNLIMITED combined with bitwise or.
+   */
+  uint32_t flags;
+} plinth_communicator_options_t;
+
+/*! An initializer for a plinth_communicator_options_t. */
+#define PLINTH_COMMUNICATOR_OPTIONS_INIT {sizeof(plinth_communicator_options_t), 0, 0, 0}
+
+/**
+ * The handle of a communicator.
+ */
+typedef struct plinth_communicator *plinth_communicator_t;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Creates the communicator of one rank. Ranks find each other by an id, in this process, in other processes of this
+ * machine, or on other machines.
+ *
+ * Each rank makes this call in a thread of its own, with the same id and number of ranks. It returns when all ranks
+ * are connected, or earlier through NCCL with PLINTH_COMMUNICATOR_NONBLOCKING. Must not be called in a group.
+ *
+ * @param ranks The number of ranks.
+ * @param id The PLINTH_UNIQUE_ID_SIZE bytes from plinth_nccl_unique_id. One process calls that function and sends
+ *        the bytes to the others over any channel, such as a plinth_store_t. Each id can be used for one group of
+ *        ranks only.
+ * @param rank The number of this rank, starting at 0.
+ * @param device The device index of this rank; -1 for the current device.
+ * @param options The options; NULL for the defaults.
+ * @param communicator Out: the communicator. The caller owns it and destroys it with plinth_communicator_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for numbers out of range or invalid
+ *         options, and in a group; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_TIMED_OUT if not all ranks joined in
+ *         time; PLINTH_ERROR_NCCL_UNAVAILABLE if NCCL is needed and not found; PLINTH_ERROR_PEER_LOST;
+ *         PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_init_rank(int32_t ranks,
+                                              const uint8_t *id,
+                                              int32_t rank,
+                                              int32_t device,
+                                              const struct plinth_communicator_options_t *options,
+                                              plinth_communicator_t *communicator)
+PLINTH_NOEXCEPT;
+
+/**
+ * Creates the communicators of several devices of this process, one rank for each device.
+ *
+ * One thread can use all of them, if it makes the calls of all ranks for a collective between
+ * plinth_communicator_group_start and _group_end. Alternatively each communicator is used by a thread of its own.
+ *
+ * @param devices The device indices, one for each rank, without duplicates.
+ * @param count The number of devices.
+ * @param options The options; NULL for the defaults.
+ * @param communicators Out: `count` communicators. The caller owns each and destroys it with
+ *        plinth_communicator_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for no devices, a duplicate device, and
+ *         invalid options; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_NCCL_UNAVAILABLE with PLINTH_ENGINE_NCCL;
+ *         PLINTH_ERROR_NCCL; PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_init_all(const int32_t *devices,
+                                             size_t count,
+                                             const struct plinth_communicator_options_t *options,
+                                             plinth_communicator_t *communicators)
+PLINTH_NOEXCEPT;
+
+/**
+ * Destroys a communicator. Each rank destroys its own.
+ *
+ * The communicator's work should be done: synchronize its streams first. Do not destroy a communicator while another
+ * thread is in a call with it.
+ *
+ * @param communicator The communicator; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_NCCL or PLINTH_ERROR_DRIVER if a step failed: the
+ *         communicator is destroyed nevertheless.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_destroy(plinth_communicator_t communicator)
+PLINTH_NOEXCEPT;
+
+/**
+ * Aborts a communicator and its work, whatever the other ranks do.
+ *
+ * Calls that wait in the communicator return PLINTH_ERROR_ABORTED, and so does every later call except
+ * plinth_communicator_destroy. The contents of memory that the aborted work was to write are undefined. Intended for
+ * a thread other than the one that waits.
+ *
+ * @param communicator The communicator.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_abort(plinth_communicator_t communicator)
+PLINTH_NOEXCEPT;
+
+/**
+ * Splits the ranks of a communicator into new communicators. All ranks make this call.
+ *
+ * Ranks that pass the same color belong to the same new communicator. They are ordered by key, and by their old rank
+ * if keys are equal. In a group, the new communicator exists when the group has ended.
+ *
+ * @param communicator The communicator, which remains valid.
+ * @param color The color; -1 for a rank that joins no new communicator.
+ * @param key The key.
+ * @param part Out: the new communicator of this rank, NULL for color -1. The caller owns it and destroys it with
+ *        plinth_communicator_destroy. In a group the pointer must stay valid until the group ends.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for another
+ *         negative color; the errors of plinth_communicator_all_reduce; PLINTH_ERROR_NCCL_UNAVAILABLE with an NCCL
+ *         older than 2.18.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_split(plinth_communicator_t communicator,
+                                          int32_t color,
+                                          int32_t key,
+                                          plinth_communicator_t *part)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gets the rank of a communicator.
+ *
+ * @param communicator The communicator.
+ * @param rank Out: the rank.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_rank(plinth_communicator_t communicator,
+                                         int32_t *rank)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gets the number of ranks of a communicator.
+ *
+ * @param communicator The communicator.
+ * @param size Out: the number of ranks.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_size(plinth_communicator_t communicator,
+                                         int32_t *size)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gets the device of a communicator's own rank.
+ *
+ * @param communicator The communicator.
+ * @param device Out: the device index.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_device(plinth_communicator_t communicator,
+                                           int32_t *device)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gets the engine of a communicator. The library's own engines may use NCCL for large messages.
+ *
+ * @param communicator The communicator.
+ * @param engine Out: PLINTH_ENGINE_NCCL, _LOCAL or _SHARED.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_engine(plinth_communicator_t communicator,
+                                           uint32_t *engine)
+PLINTH_NOEXCEPT;
+
+/**
+ * Sets how long later calls with a communicator wait for other ranks.
+ *
+ * @param communicator The communicator.
+ * @param timeout_milliseconds The timeout in milliseconds; 0 for ten minutes.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_set_timeout(plinth_communicator_t communicator,
+                                                uint64_t timeout_milliseconds)
+PLINTH_NOEXCEPT;
+
+/**
+ * Checks a communicator for errors, such as a failed rank or a lost connection, without waiting.
+ *
+ * @param communicator The communicator.
+ * @param ready Out: whether all ranks are connected and all requested work is in the streams.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_PEER_LOST,
+ *         PLINTH_ERROR_NCCL or another error of the communicator, by the first call that detects it;
+ *         PLINTH_ERROR_ABORTED by later calls: abort or destroy the communicator and create a new one.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_query(plinth_communicator_t communicator,
+                                          bool *ready)
+PLINTH_NOEXCEPT;
+
+/**
+ * Waits on the CPU until all work of a stream is done, as plinth_stream_synchronize does, but with a timeout.
+ *
+ * The call also ends as soon as the communicator has an error. It also waits until all ranks are connected.
+ *
+ * @param communicator The communicator.
+ * @param stream The stream, of the communicator's device; NULL for that device's default stream.
+ * @param timeout_milliseconds The timeout in milliseconds; 0 for the communicator's own timeout.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL communicator; PLINTH_ERROR_INVALID_HANDLE;
+ *         PLINTH_ERROR_DEVICE_MISMATCH; PLINTH_ERROR_TIMED_OUT: the communicator and its work are unchanged (wait
+ *         again or abort); PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode forbids it;
+ *         PLINTH_ERROR_ILLEGAL_ADDRESS, PLINTH_ERROR_LAUNCH_FAILED or PLINTH_ERROR_DRIVER for failed work; the
+ *         errors of plinth_communicator_query.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_wait(plinth_communicator_t communicator,
+                                         plinth_stream_t stream,
+                                         uint64_t timeout_milliseconds)
+PLINTH_NOEXCEPT;
+
+/**
+ * Starts a group: plinth_communicator_group_end submits all communicator calls that this thread makes until then, as
+ * one operation.
+ *
+ * A group lets one thread make the calls of several ranks, and lets a rank send and receive at the same time. Groups
+ * can be nested. The calls in a group are not ordered among each other, except for collectives of the same
+ * communicator in the same stream. With PLINTH_ENGINE_NCCL not even these are ordered.
+ *
+ * @return PLINTH_OK.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_group_start(void)
+PLINTH_NOEXCEPT;
+
+/**
+ * Ends a group. When the call returns, the work of the group is in the streams.
+ *
+ * If a call in the group or in a nested group failed, nothing is submitted to any communicator, and this call
+ * returns the error of the first failed call. After another error, part of the work may be in the streams. The rest
+ * is not submitted later, with one exception: work that NCCL was processing at a timeout may still be submitted
+ * until the communicator is aborted.
+ *
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE if this thread has no open group; the errors of the calls in the
+ *         group.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_group_end(void)
+PLINTH_NOEXCEPT;
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+/*!
+ * @defgroup plinth_communicator_work Collectives of a communicator
+ *
+ * What the ranks of a communicator do together: reduce, broadcast, gather, scatter, send and receive. Where two
+ * threads use one communicator, the program must make the order of their calls the same on all ranks.
+ *
+ * @{
+ */
+
+/**
+ * The sum of the elements of all ranks; for bools, their logical or. The constants have NCCL's values.
+ */
+#define PLINTH_REDUCE_SUM 0
+
+/**
+ * The product of the elements; for bools, their logical and.
+ */
+#define PLINTH_REDUCE_PRODUCT 1
+
+/**
+ * The maximum of the elements; not for complex numbers.
+ */
+#define PLINTH_REDUCE_MAX 2
+
+/**
+ * The minimum of the elements; not for complex numbers.
+ */
+#define PLINTH_REDUCE_MIN 3
+
+/**
+ * The sum of the elements divided by the number of ranks; not for bools.
+ */
+#define PLINTH_REDUCE_AVERAGE 4
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Reduces the elements of all ranks; each rank gets the result.
+ *
+ * All ranks make this call, in the same order relative to their other calls with this communicator. The call is
+ * asynchronous: it adds work to the stream and does not wait for it. It may be captured. Memory must stay valid
+ * until the work is done. Several threads may call at once, but then the order of their calls is undefined.
+ *
+ * @param communicator The communicator.
+ * @param from The input of this rank: `count` elements in its device's memory.
+ * @param to The output of this rank: `count` elements. The same pointer as `from` for an in-place reduction.
+ * @param count The number of elements; the same at all ranks. 0 does nothing.
+ * @param element The type of the elements.
+ * @param op One of the PLINTH_REDUCE_ constants.
+ * @param stream The stream, of the communicator's device; NULL for that device's default stream.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for numbers
+ *         out of range, misaligned memory, and unknown types; PLINTH_ERROR_DEVICE_MISMATCH for a stream of another
+ *         device; PLINTH_ERROR_RANK_MISMATCH if the calls of the ranks differ and the engine detects it;
+ *         PLINTH_ERROR_TIMED_OUT if other ranks do not make the call in time; PLINTH_ERROR_PEER_LOST;
+ *         PLINTH_ERROR_ABORTED; PLINTH_ERROR_NOT_SUPPORTED if the engine does not support the operation for these
+ *         elements; PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_all_reduce(plinth_communicator_t communicator,
+                                               const void *from,
+                                               void *to,
+                                               size_t count,
+                                               DLDataType element,
+                                               int32_t op,
+                                               plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Reduces the elements of all ranks; only the root gets the result. Otherwise as plinth_communicator_all_reduce.
+ *
+ * @param communicator The communicator.
+ * @param from The input of this rank: `count` elements.
+ * @param to The output at the root: `count` elements; ignored at other ranks.
+ * @param count The number of elements; the same at all ranks.
+ * @param element The type of the elements.
+ * @param op One of the PLINTH_REDUCE_ constants.
+ * @param root The rank that gets the result.
+ * @param stream The stream, of the communicator's device; NULL for that device's default stream.
+ * @return As plinth_communicator_all_reduce.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_reduce(plinth_communicator_t communicator,
+                                           const void *from,
+                                           void *to,
+                                           size_t count,
+                                           DLDataType element,
+                                           int32_t op,
+                                           int32_t root,
+                                           plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Copies the elements of the root to all ranks. Otherwise as plinth_communicator_all_reduce.
+ *
+ * @param communicator The communicator.
+ * @param from The input at the root: `count` elements; ignored at other ranks.
+ * @param to The output of this rank: `count` elements. At the root it may be `from`.
+ * @param count The number of elements; the same at all ranks.
+ * @param element The type of the elements.
+ * @param root The rank whose elements are copied.
+ * @param stream The stream, of the communicator's device; NULL for that device's default stream.
+ * @return As plinth_communicator_all_reduce.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_broadcast(plinth_communicator_t communicator,
+                                              const void *from,
+                                              void *to,
+                                              size_t count,
+                                              DLDataType element,
+                                              int32_t root,
+                                              plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gathers the elements of all ranks at every rank, in rank order. Otherwise as plinth_communicator_all_reduce.
+ *
+ * @param communicator The communicator.
+ * @param from The input of this rank: `count` elements. For an in-place gather, this rank's own part of `to`.
+ * @param to The output: `count` elements of each rank, so `count` times the number of ranks.
+ * @param count The number of elements of each rank's input; the same at all ranks.
+ * @param element The type of the elements.
+ * @param stream The stream, of the communicator's device; NULL for that device's default stream.
+ * @return As plinth_communicator_all_reduce.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_all_gather(plinth_communicator_t communicator,
+                                               const void *from,
+                                               void *to,
+                                               size_t count,
+                                               DLDataType element,
+                                               plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Reduces the elements of all ranks and gives each rank its part of the result. Otherwise as
+ * plinth_communicator_all_reduce.
+ *
+ * @param communicator The communicator.
+ * @param from The input of this rank: `count` elements for each rank, in rank order.
+ * @param to The output: `count` elements. For an in-place operation, this rank's own part of `from`.
+ * @param count The number of elements of each rank's output; the same at all ranks.
+ * @param element The type of the elements.
+ * @param op One of the PLINTH_REDUCE_ constants.
+ * @param stream The stream, of the communicator's device; NULL for that device's default stream.
+ * @return As plinth_communicator_all_reduce.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_reduce_scatter(plinth_communicator_t communicator,
+                                                   const void *from,
+                                                   void *to,
+                                                   size_t count,
+                                                   DLDataType element,
+                                                   int32_t op,
+                                                   plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Sends a different part of each rank's elements to each rank. Otherwise as plinth_communicator_all_reduce, but not
+ * in place.
+ *
+ * @param communicator The communicator.
+ * @param from The input of this rank: `count` elements for each rank, in rank order.
+ * @param to The output: `count` elements of each rank, in rank order.
+ * @param count The number of elements that each rank sends to each rank; the same at all ranks.
+ * @param element The type of the elements.
+ * @param stream The stream, of the communicator's device; NULL for that device's default stream.
+ * @return As plinth_communicator_all_reduce.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_all_to_all(plinth_communicator_t communicator,
+                                               const void *from,
+                                               void *to,
+                                               size_t count,
+                                               DLDataType element,
+                                               plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Sends elements to one rank, which calls plinth_communicator_recv with the same count and type.
+ *
+ * A rank that also receives must make both calls in a group, so that neither waits for the other. Otherwise as
+ * plinth_communicator_all_reduce.
+ *
+ * @param communicator The communicator.
+ * @param from The elements to send: `count` elements.
+ * @param count The number of elements.
+ * @param element The type of the elements.
+ * @param peer The rank that receives.
+ * @param stream The stream, of the communicator's device; NULL for that device's default stream.
+ * @return As plinth_communicator_all_reduce.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_send(plinth_communicator_t communicator,
+                                         const void *from,
+                                         size_t count,
+                                         DLDataType element,
+                                         int32_t peer,
+                                         plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Receives elements that one rank sends with plinth_communicator_send.
+ *
+ * @param communicator The communicator.
+ * @param to The memory for the received elements: `count` elements.
+ * @param count The number of elements.
+ * @param element The type of the elements.
+ * @param peer The rank that sends.
+ * @param stream The stream, of the communicator's device; NULL for that device's default stream.
+ * @return As plinth_communicator_all_reduce.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_recv(plinth_communicator_t communicator,
+                                         void *to,
+                                         size_t count,
+                                         DLDataType element,
+                                         int32_t peer,
+                                         plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+/*! @} */
+
+/*! @} */
+
+#endif /* PLINTH_COMMUNICATOR_H */

@@ -1,0 +1,256 @@
+/*!
+ * @defgroup plinth_event Events
+ *
+ * An event marks a point in a stream. Streams and threads wait for it, and two events tell the time between them:
+ * torch.cuda.Event.
+ *
+ * The caller owns an event and destroys it. Streams that already wait for it are not affected by that. An event
+ * belongs to the device of the stream in which it is first recorded. Threads may record and wait for one event at the
+ * same time; a wait sees the latest record.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+
+/* Generated from src/ffi by `make header`; changes made here are lost. */
+
+#ifndef PLINTH_EVENT_H
+#define PLINTH_EVENT_H
+
+#include "base.h"
+
+/*!
+ * @file plinth/event.h
+ * @brief Events.
+ */
+
+/*!
+ * @addtogroup plinth_event
+ * @{
+ */
+
+/**
+ * The event records the time at which it completes.
+ */
+#define PLINTH_EVENT_TIMING 1
+
+/**
+ * A thread that waits for the event sleeps instead of spinning.
+ */
+#define PLINTH_EVENT_BLOCKING 2
+
+/**
+ * Other processes can open the event. Cannot be combined with PLINTH_EVENT_TIMING.
+ */
+#define PLINTH_EVENT_INTERPROCESS 4
+
+/**
+ * In a capture, recording the event and waiting for it become nodes of the graph, which order a replay with work
+ * outside of the graph. Outside of a capture the flag has no effect.
+ */
+#define PLINTH_EVENT_EXTERNAL 8
+
+/**
+ * The size in bytes of an event's interprocess handle.
+ */
+#define PLINTH_IPC_EVENT_HANDLE_SIZE 64
+
+/**
+ * An event: a point in a stream.
+ *
+ * The handle is opaque and checked: calls return PLINTH_ERROR_INVALID_HANDLE for a handle that was destroyed, that
+ * is of another kind, or that never was a handle.
+ */
+typedef struct plinth_event plinth_event;
+
+/**
+ * The handle of an event.
+ */
+typedef struct plinth_event *plinth_event_t;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Creates an event. Needs no device.
+ *
+ * The event belongs to no device until it is recorded first; that call determines its device.
+ *
+ * @param flags 0, or PLINTH_EVENT_TIMING, _BLOCKING, _INTERPROCESS and _EXTERNAL combined with bitwise or.
+ * @param event Out: the event. The caller owns it and destroys it with plinth_event_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for other flags, and for
+ *         PLINTH_EVENT_TIMING with PLINTH_EVENT_INTERPROCESS; PLINTH_ERROR_OUT_OF_MEMORY with 16 million live
+ *         events.
+ */
+PLINTH_API plinth_status_t plinth_event_create(uint32_t flags, plinth_event_t *event) PLINTH_NOEXCEPT;
+
+/**
+ * Destroys an event. Streams that wait for it keep waiting for the work that it recorded last.
+ *
+ * Do not destroy an event while another thread is in a call with it.
+ *
+ * @param event The event; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER, only for an interprocess event: it remains
+ *         valid and can be destroyed again.
+ */
+PLINTH_API
+plinth_status_t plinth_event_destroy(plinth_event_t event)
+PLINTH_NOEXCEPT;
+
+/**
+ * Records an event in a stream.
+ *
+ * The event completes when the work that is in the stream now is done. A later record replaces an earlier one.
+ *
+ * @param event The event.
+ * @param stream The stream; NULL for the current device's default stream.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL event; PLINTH_ERROR_INVALID_HANDLE;
+ *         PLINTH_ERROR_DEVICE_MISMATCH if the event was first recorded on another device; PLINTH_ERROR_DRIVER; the
+ *         errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_event_record(plinth_event_t event,
+                                    plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Makes later work of a stream wait for the last record of an event.
+ *
+ * The CPU does not wait. Stream and event may be on different devices. Does nothing for an event that was never
+ * recorded.
+ *
+ * @param event The event.
+ * @param stream The stream that waits; NULL for the current device's default stream.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL event; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER;
+ *         the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_event_wait(plinth_event_t event,
+                                  plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Does the same as plinth_event_wait, with the stream as the first argument.
+ *
+ * @param stream The stream that waits; NULL for the current device's default stream.
+ * @param event The event.
+ * @return As plinth_event_wait.
+ */
+PLINTH_API
+plinth_status_t plinth_stream_wait_event(plinth_stream_t stream,
+                                         plinth_event_t event)
+PLINTH_NOEXCEPT;
+
+/**
+ * Does the same as plinth_event_record, with the stream as the first argument.
+ *
+ * @param stream The stream; NULL for the current device's default stream.
+ * @param event The event.
+ * @return As plinth_event_record.
+ */
+PLINTH_API
+plinth_status_t plinth_stream_record_event(plinth_stream_t stream,
+                                           plinth_event_t event)
+PLINTH_NOEXCEPT;
+
+/**
+ * Checks whether the last record of an event is complete.
+ *
+ * @param event The event.
+ * @param done Out: whether it is; true for an event that was never recorded.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS while a
+ *         capture forbids the call; PLINTH_ERROR_ILLEGAL_ADDRESS, PLINTH_ERROR_LAUNCH_FAILED or PLINTH_ERROR_DRIVER
+ *         for failed work.
+ */
+PLINTH_API
+plinth_status_t plinth_event_query(plinth_event_t event,
+                                   bool *done)
+PLINTH_NOEXCEPT;
+
+/**
+ * Waits on the CPU until the last record of an event is complete. Returns at once for an event that was never
+ * recorded.
+ *
+ * @param event The event.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_WOULD_SYNCHRONIZE if the
+ *         sync debug mode forbids it; PLINTH_ERROR_CAPTURE_FORBIDS while a capture forbids the call;
+ *         PLINTH_ERROR_ILLEGAL_ADDRESS, PLINTH_ERROR_LAUNCH_FAILED or PLINTH_ERROR_DRIVER for failed work.
+ */
+PLINTH_API
+plinth_status_t plinth_event_synchronize(plinth_event_t event)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gets the time between two events, with a resolution of about half a microsecond on a GPU.
+ *
+ * @param start The first event.
+ * @param end The second event, on the same device.
+ * @param milliseconds Out: the time in milliseconds; negative if `end` completed before `start`.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_EVENT_TIMING_DISABLED
+ *         unless both were created with PLINTH_EVENT_TIMING; PLINTH_ERROR_EVENT_NOT_RECORDED;
+ *         PLINTH_ERROR_DEVICE_MISMATCH; PLINTH_ERROR_EVENT_NOT_COMPLETE; PLINTH_ERROR_DRIVER.
+ */
+PLINTH_API
+plinth_status_t plinth_event_elapsed_time(plinth_event_t start,
+                                          plinth_event_t end,
+                                          float *milliseconds)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gets the device of an event.
+ *
+ * @param event The event.
+ * @param device Out: the device index; -1 for an event that was never recorded.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API plinth_status_t plinth_event_device(plinth_event_t event, int32_t *device) PLINTH_NOEXCEPT;
+
+/**
+ * Gets the CUevent of an event, for direct CUDA calls. It is valid until plinth_event_destroy; afterwards the
+ * library may reuse it for another event.
+ *
+ * @param event The event.
+ * @param native Out: the CUevent; NULL for an event that was never recorded.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API plinth_status_t plinth_event_native(plinth_event_t event, void **native) PLINTH_NOEXCEPT;
+
+/**
+ * Gets the interprocess handle of an event, with which another process can open it. An event that was never recorded
+ * is created on the current device.
+ *
+ * @param event An event created with PLINTH_EVENT_INTERPROCESS. It must outlive its use in other processes.
+ * @param ipc_handle Out: PLINTH_IPC_EVENT_HANDLE_SIZE bytes, which can be sent to the other process over any
+ *        channel.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for an event
+ *         without PLINTH_EVENT_INTERPROCESS; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_event_ipc_handle(plinth_event_t event,
+                                        uint8_t *ipc_handle)
+PLINTH_NOEXCEPT;
+
+/**
+ * Opens an event of another process.
+ *
+ * @param device The index of the event's device in this process; -1 for the current device.
+ * @param ipc_handle The PLINTH_IPC_EVENT_HANDLE_SIZE bytes from plinth_event_ipc_handle in the other process.
+ * @param event Out: the event. The caller owns it and destroys it with plinth_event_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_VALUE for bytes
+ *         that are not a handle; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER, for example for a handle of the
+ *         same process; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_event_from_ipc_handle(int32_t device,
+                                             const uint8_t *ipc_handle,
+                                             plinth_event_t *event)
+PLINTH_NOEXCEPT;
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+/*! @} */
+
+#endif /* PLINTH_EVENT_H */

@@ -1,0 +1,286 @@
+/*!
+ * @defgroup plinth_ipc Memory shared between processes
+ *
+ * Sends memory of the caching allocator to other processes, which see the same physical memory.
+ *
+ * The sender owns the block and may free it at any time. The memory is not reused before every receiver has closed it
+ * or has ended. A receiver closes what it received, as often as it received it. Between the sender's and the
+ * receiver's first use the library orders the streams; after that, the processes order their uses themselves.
+ *
+ * Two threads must not use the same socket at the same time.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+
+/* Generated from src/ffi by `make header`; changes made here are lost. */
+
+#ifndef PLINTH_IPC_H
+#define PLINTH_IPC_H
+
+#include "base.h"
+
+/*!
+ * @file plinth/ipc.h
+ * @brief Memory shared between processes.
+ */
+
+/*!
+ * @addtogroup plinth_ipc
+ * @{
+ */
+
+/**
+ * Size in bytes of a CUDA IPC memory handle, cudaIpcMemHandle_t.
+ */
+#define PLINTH_IPC_MEM_HANDLE_SIZE 64
+
+/**
+ * Memory of another process, mapped in this process.
+ */
+typedef struct plinth_ipc_memory_t {
+  /**
+   * The address in this process that corresponds to the pointer that the other process exported.
+   */
+  void *pointer;
+  /**
+   * Bytes from `pointer` to the end of the block that the other process allocated.
+   */
+  size_t size;
+  /**
+   * Offset of `pointer` from the beginning of the block, in bytes.
+   */
+  size_t offset;
+  /**
+   * The number that the memory's device has in this process.
+   */
+  int32_t device;
+  /**
+   * Reserved: 0.
+   */
+  int32_t reserved;
+} plinth_ipc_memory_t;
+
+/**
+ * A message that describes exported memory, for a program that transfers it to the other process itself.
+ */
+typedef struct plinth_ipc_export_t {
+  /**
+   * The bytes of the message.
+   */
+  uint8_t *bytes;
+  /**
+   * Size of the message in bytes.
+   */
+  size_t size;
+  /**
+   * The file descriptors of the message, in order.
+   */
+  int32_t *descriptors;
+  /**
+   * The number of file descriptors.
+   */
+  size_t descriptor_count;
+} plinth_ipc_export_t;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Sends memory of the caching allocator to another process through a Unix socket.
+ *
+ * The other process maps the same physical memory; nothing is copied. The receiver's stream waits for the work that
+ * the current stream of the memory's device holds at the time of this call. Afterwards the two processes order their
+ * accesses themselves. The message, and then the receiver, hold the block: plinth_caching_allocator_delete may free it
+ * at any time, but the memory is not reused before every receiver has closed it or has ended, normally or not. Until
+ * then the freed block counts as active, but no longer as allocated.
+ *
+ * The call may wait until the receiver reads a part of a long message from the socket; on a non-blocking socket it
+ * waits only in the middle of a message. With PLINTH_IPC=wait in the environment the call waits for the device instead
+ * of sending an event; it may do so too when 1000 events of messages are in use. Two threads must not send through the
+ * same socket at the same time.
+ *
+ * @param socket A connected Unix socket of any type: SOCK_STREAM, SOCK_SEQPACKET or SOCK_DGRAM. The caller keeps
+ *        ownership.
+ * @param pointer Any address in memory of plinth_caching_allocator_alloc.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for an address that is not in such memory; PLINTH_ERROR_IPC_REEXPORT
+ *         for memory that was itself received from another process; PLINTH_ERROR_IPC_NOT_SHAREABLE with PLINTH_IPC=0,
+ *         and on a device that does not support sharing; PLINTH_ERROR_GRAPH_ASLEEP for memory of a suspended pool;
+ *         PLINTH_ERROR_CAPTURE_FORBIDS while the current stream of the memory's device captures;
+ *         PLINTH_ERROR_INVALID_VALUE for a descriptor that is not a Unix socket; PLINTH_ERROR_IPC_PEER_GONE if the
+ *         other end is closed; PLINTH_ERROR_SYSTEM, for example for a full non-blocking socket;
+ *         PLINTH_ERROR_WOULD_SYNCHRONIZE if the call must wait for the device and the sync debug mode forbids the
+ *         wait; PLINTH_ERROR_INVALID_CONFIGURATION; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_ipc_send(int32_t socket,
+                                const void *pointer)
+PLINTH_NOEXCEPT;
+
+/**
+ * Receives memory that another process sent with plinth_ipc_send, and maps it into this process.
+ *
+ * Waits for a message on the CPU, unless the socket is non-blocking. The current stream of the memory's device then
+ * waits for the work that the sender's stream had to do on the memory; the call itself does not. The device is
+ * identified by its UUID, whatever its number is in either process. If the same memory was received before and is not
+ * closed yet, the call returns the same pointer, which must be closed once per call. If the sender allocates without
+ * expandable segments, this holds for each receiving device separately: CUDA opens such memory for one device, and no
+ * other device can access it at that pointer. The memory stays valid when the sender ends. Call plinth_record_stream
+ * for other streams that use it. It cannot be sent on to another process. Two threads must not receive from the same
+ * socket at the same time.
+ *
+ * @param socket The connected Unix socket. The caller keeps ownership.
+ * @param device A further device that is to access the memory, and whose current stream then waits as well; -1 for
+ *        none besides the memory's own. Devices that plinth_enable_peer_access gave access to the memory's device can
+ *        access it in any case. Exception: if the sender allocates without expandable segments, only the device that
+ *        is named here, or else the memory's own, can access the memory, regardless of peer access.
+ * @param memory Out: the memory. Close it with plinth_ipc_close.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE, also if the memory's device is not
+ *         visible to this process; PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED if `device` cannot access the memory;
+ *         PLINTH_ERROR_INVALID_VALUE for a descriptor that is not a Unix socket, for data that is not a message, and
+ *         for a message of this process itself; PLINTH_ERROR_IPC_PEER_GONE if the other end is closed, or was closed
+ *         in the middle of the message; PLINTH_ERROR_SYSTEM, for example for an empty non-blocking socket, for an
+ *         expired time limit of the socket, and for too many open files; PLINTH_ERROR_OUT_OF_MEMORY;
+ *         PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_ipc_receive(int32_t socket,
+                                   int32_t device,
+                                   struct plinth_ipc_memory_t *memory)
+PLINTH_NOEXCEPT;
+
+/**
+ * Creates the message that plinth_ipc_send would send, for a program with its own channel: bytes to copy, and file
+ * descriptors to pass (by SCM_RIGHTS or inheritance). The receiver passes both to plinth_ipc_import, the descriptors
+ * in the same order.
+ *
+ * The message holds the block, as a receiver does, until plinth_ipc_export_free. Each message is for one receiver.
+ *
+ * @param pointer As in plinth_ipc_send.
+ * @param message Out: the message. Free it with plinth_ipc_export_free after it is sent.
+ * @return The statuses of plinth_ipc_send, except the errors of sockets; PLINTH_ERROR_NULL_POINTER.
+ */
+PLINTH_API
+plinth_status_t plinth_ipc_export(const void *pointer,
+                                  struct plinth_ipc_export_t *message)
+PLINTH_NOEXCEPT;
+
+/**
+ * Frees a message of plinth_ipc_export and closes its file descriptors. Needs no device.
+ *
+ * @param message The message, which is empty afterwards; NULL and an empty message do nothing.
+ * @return PLINTH_OK.
+ */
+PLINTH_API plinth_status_t plinth_ipc_export_free(struct plinth_ipc_export_t *message) PLINTH_NOEXCEPT;
+
+/**
+ * Maps the memory that a message of plinth_ipc_export describes. Otherwise like plinth_ipc_receive.
+ *
+ * @param bytes The bytes of the message.
+ * @param size Size of the message in bytes.
+ * @param descriptors The message's file descriptors as they are numbered in this process, in order. The caller keeps
+ *        ownership and must close them after this call: an open descriptor holds the block.
+ * @param descriptor_count The number of file descriptors.
+ * @param device As in plinth_ipc_receive.
+ * @param memory Out: the memory. Close it with plinth_ipc_close.
+ * @return The statuses of plinth_ipc_receive, except the errors of sockets; PLINTH_ERROR_SYSTEM for a number that is
+ *         not an open descriptor.
+ */
+PLINTH_API
+plinth_status_t plinth_ipc_import(const uint8_t *bytes,
+                                  size_t size,
+                                  const int32_t *descriptors,
+                                  size_t descriptor_count,
+                                  int32_t device,
+                                  struct plinth_ipc_memory_t *memory)
+PLINTH_NOEXCEPT;
+
+/**
+ * Closes received memory. The last close unmaps it here, and ends this process's hold on the block.
+ *
+ * The exporting process must not reuse memory that this process still reads. The last close therefore waits, on the
+ * CPU, for the current stream of the memory's device, for the streams that were current at earlier closes, and for the
+ * streams that plinth_record_stream recorded.
+ *
+ * @param pointer The pointer that plinth_ipc_receive or plinth_ipc_import returned, or any address in the block; NULL
+ *        does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for memory that was not received, or that was closed already;
+ *         PLINTH_ERROR_CAPTURE_FORBIDS while one of these streams captures; PLINTH_ERROR_WOULD_SYNCHRONIZE if the call
+ *         must wait and the sync debug mode forbids it; PLINTH_ERROR_DRIVER; the errors of initialization. After an
+ *         error the memory is still open.
+ */
+PLINTH_API
+plinth_status_t plinth_ipc_close(void *pointer)
+PLINTH_NOEXCEPT;
+
+/**
+ * Frees the blocks that were freed while other processes held them, and that no process holds any more.
+ *
+ * The allocator does this on its own too, whenever a stream's free memory does not suffice for a request. Waits for
+ * nothing.
+ *
+ * @return PLINTH_OK; PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_ipc_collect(void)
+PLINTH_NOEXCEPT;
+
+/**
+ * Creates a CUDA IPC handle of memory, a cudaIpcMemHandle_t, for receivers that do not use plinth. There is no
+ * reference count: the memory must not be freed before every process has closed it.
+ *
+ * @param pointer An address in memory of plinth_device_malloc, or of the caching allocator without expandable segments
+ *        (PLINTH_ALLOC_CONF=expandable_segments:False).
+ * @param ipc_handle Out: PLINTH_IPC_MEM_HANDLE_SIZE bytes, to be sent to the other process.
+ * @param offset Out: offset of the pointer from the beginning of the driver allocation, in bytes. The other process
+ *        receives the beginning.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_POINTER; PLINTH_ERROR_IPC_NOT_SHAREABLE for
+ *         memory that is mapped from physical memory handles (expandable segments), which has no such handle;
+ *         PLINTH_ERROR_IPC_REEXPORT for memory of another process; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER;
+ *         the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_ipc_mem_handle(const void *pointer,
+                                      uint8_t *ipc_handle,
+                                      size_t *offset)
+PLINTH_NOEXCEPT;
+
+/**
+ * Opens memory of another process by its CUDA IPC handle. The same handle, opened again for the same device, returns
+ * the same pointer, which must be closed once per call.
+ *
+ * @param device The device that is to access the memory: its own, or one with peer access to that; -1 for the current
+ *        device. No other device can access the memory at this pointer.
+ * @param ipc_handle The handle: PLINTH_IPC_MEM_HANDLE_SIZE bytes.
+ * @param pointer Out: the beginning of the driver allocation. Close it with plinth_ipc_close_mem_handle.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_VALUE for bytes that
+ *         are not a handle; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER, for example
+ *         for a handle of this process itself; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_ipc_open_mem_handle(int32_t device,
+                                           const uint8_t *ipc_handle,
+                                           void **pointer)
+PLINTH_NOEXCEPT;
+
+/**
+ * Closes memory of plinth_ipc_open_mem_handle. As cudaIpcCloseMemHandle does, it waits for all work of this process on
+ * the device that the memory was opened for.
+ *
+ * @param pointer The pointer; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for memory that plinth_ipc_open_mem_handle did not open;
+ *         PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode forbids the wait; PLINTH_ERROR_CAPTURE_FORBIDS;
+ *         PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_ipc_close_mem_handle(void *pointer)
+PLINTH_NOEXCEPT;
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+/*! @} */
+
+#endif /* PLINTH_IPC_H */

@@ -1,0 +1,47 @@
+/*!
+ * @mainpage plinth: torch.cuda without libtorch
+ *
+ * plinth gives a C or C++ program devices, streams, events, graphs and memory of NVIDIA GPUs, as torch.cuda gives them
+ * to a Python program. It also has a device of its own, the host device, for machines without a GPU.
+ *
+ * torch.cuda.X.y(...) is plinth_X_y(...). These rules hold for every function, unless its comment says otherwise:
+ *
+ * - **Status.** A function returns a plinth_status_t: PLINTH_OK, or one of the PLINTH_ERROR_ constants.
+ *   plinth_last_error() returns a sentence that says what was attempted and why it failed; plinth_last_driver_error()
+ *   returns the driver's own code.
+ * - **Arguments.** Outputs come last, and are written only on success. A device of -1 is the calling thread's current
+ *   device. A NULL stream is the current device's default stream. Sizes are in bytes unless the comment says elements.
+ * - **Threads.** Every function may be called from any thread at any time, with one exception: do not destroy an object
+ *   while another thread is in a call with it. The current device, the current streams and the last error belong to
+ *   the calling thread. Callbacks must not unwind or throw.
+ * - **Ownership.** The caller owns what a function creates, allocates or opens, and releases it with the function that the
+ *   comment names. A text in a `char **` output belongs to the caller, who frees it with plinth_string_free; a
+ *   `const char *` belongs to the library. What a callback receives is valid until the callback returns.
+ * - **Structs.** Many structs begin with `struct_size` and may grow at their end in newer versions. Set it to the
+ *   struct's size, or use the struct's `_INIT` macro; the library reads and writes only what the caller knows.
+ * - **Process.** The library initializes itself when a device is first used. It prints nothing and never ends the
+ *   process.
+ *
+ * plinth.h includes every header below. Each of them may also be included alone, in C99 or later and C++11 or later.
+ *
+ * @CONTENTS@
+ *
+ * plinth.hpp is the same for C++17, with exceptions and owning objects. plinth_philox.h and plinth_philox.cuh make random
+ * numbers in the program's own kernels; no header here includes them.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+
+@GENERATED@
+
+#ifndef PLINTH_H
+#define PLINTH_H
+
+/*!
+ * @file plinth.h
+ * @brief All of plinth for C: includes every header of the folder plinth.
+ */
+
+@INCLUDES@
+
+#endif /* PLINTH_H */
