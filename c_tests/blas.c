@@ -2,6 +2,7 @@
 /* library: fake_cublas */
 /* library: fake_cublas_for_gpus */
 /* env: FAKE_CUBLAS_ALLOCATES=1 */
+/* alone: all; sets the environment */
 #include "multiplying.h"
 
 TEST(a_product_is_right_in_the_default_stream) {

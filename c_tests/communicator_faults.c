@@ -2,6 +2,7 @@
 /* device: host */
 /* env: PLINTH_COMMUNICATOR_ENGINE=nccl */
 /* library: fake_nccl */
+/* alone: all; sets the environment */
 #include "ranks.h"
 
 enum { COUNT = 100 };

@@ -3,6 +3,7 @@
 /* env: PLINTH_HOST_DEVICES=4 */
 /* also: PLINTH_COMMUNICATOR_ENGINE=nccl */
 /* library: fake_nccl */
+/* alone: all; sets the environment */
 #include "ranks.h"
 
 enum { RANKS = 2, COUNT = 1000, LIMIT = 20000 };

@@ -4,6 +4,7 @@
 /* also: PLINTH_COMMUNICATOR_NCCL_FROM=1 */
 /* also: PLINTH_COMMUNICATOR_ENGINE=shared */
 /* library: fake_nccl */
+/* alone: all; sets the environment */
 #include "ranks.h"
 
 enum { COUNT = 5000 };

@@ -3,6 +3,7 @@
 /* library: fake_cufft_for_gpus */
 /* env: FAKE_CUFFT_ALLOCATES=1 */
 /* also: PLINTH_SANITIZER=error */
+/* alone: all; sets the environment */
 #include "transforming.h"
 
 static const int64_t sizes[] = {1, 7, 4, 6};

@@ -1,6 +1,7 @@
 /* The cache of cuFFT's plans. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* library: fake_cufft */
 /* env: FAKE_CUFFT_ALLOCATES=1 */
+/* alone: all; sets the environment */
 #include "transforming.h"
 
 TEST(a_plan_is_found_again) {

@@ -5,6 +5,8 @@
 // library: fake_cufft
 // library: fake_cufft_for_gpus
 // SPDX-License-Identifier: MIT OR Apache-2.0
+// alone: handles_have_the_callers_types plans_are_had_for_a_while plans_go_there_and_back; sets the environment
+// alone: the_cache_counts_plans; sets the environment
 
 #include "libraries.h"
 

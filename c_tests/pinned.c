@@ -3,6 +3,7 @@
 /* also: PLINTH_ALLOC_CONF=pinned_reserve_segment_size_mb:64 */
 /* also: PLINTH_ALLOC_CONF=pinned_use_background_threads:True */
 /* also: PLINTH_ALLOC_CONF=pinned_max_cached_size_mb:2 */
+/* alone: all; leaves memory */
 #include "pinning.h"
 #include "process.h"
 

@@ -4,6 +4,7 @@
 /* also: PLINTH_ALLOC_CONF=pinned_use_background_threads:True */
 /* also: PLINTH_ALLOC_CONF=pinned_max_cached_size_mb:2 */
 /* also: PLINTH_SANITIZER=error */
+/* alone: all; leaves memory */
 #include "graphing.h"
 #include "pinning.h"
 

@@ -1,5 +1,6 @@
 /* Programs with transforms, and the verdict of the stream sanitizer. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* library: fake_cufft */
+/* alone: all; sets the environment */
 #include "sanitizing.h"
 #include "transforming.h"
 

@@ -2,6 +2,7 @@
  * What PyTorch asks of its own sanitizer, asked of this one: a kernel is an operation of the program's, a tensor some bytes.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
+/* alone: all; leaves memory */
 #include "collecting.h"
 #include "sanitizing.h"
 

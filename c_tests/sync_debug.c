@@ -1,4 +1,5 @@
 /* The sync debug mode, over every call that waits. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* alone: all; leaves the synchronization debug mode on */
 #include "support.h"
 
 static struct {
