@@ -1,7 +1,6 @@
 /* Workspaces of cuBLAS's handles in captures. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* library: fake_cublas */
 /* env: FAKE_CUBLAS_ALLOCATES=1 */
-/* alone: all; sets the environment */
 #include "multiplying.h"
 
 static plinth_graph_t captured_product(product *of) {

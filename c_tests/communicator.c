@@ -3,7 +3,6 @@
 /* also: PLINTH_COMMUNICATOR_ENGINE=nccl */
 /* also: PLINTH_COMMUNICATOR_NCCL_FROM=1 */
 /* library: fake_nccl */
-/* alone: all; sets the environment */
 #include "ranks.h"
 
 enum { RANKS = 2, COUNT = 1000 };

@@ -2,9 +2,6 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_HOST_DEVICES=4 */
 /* env: PLINTH_COMMUNICATOR_ENGINE=shared */
-/* alone: a_split_that_is_not_in_time_ends_the_communicator; leaves memory */
-/* alone: what_is_sent_comes_in_order_whatever_the_streams; leaves memory */
-/* alone: who_has_sent_may_leave_long_before_it_is_received; leaves memory */
 #include "ranks.h"
 
 enum { COUNT = 16, CYCLES_OF_A_SECOND = 1980000000 };

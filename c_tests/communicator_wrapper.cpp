@@ -3,7 +3,6 @@
 // env: PLINTH_HOST_DEVICES=4
 // library: fake_nccl
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// alone: lists_of_tensors_are_reduced_by_nccl; sets the environment
 
 #include "ranks.h"
 

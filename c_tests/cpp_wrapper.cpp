@@ -1,7 +1,6 @@
 // plinth.hpp: values for outputs, exceptions for errors, guards that restore, views that no integer becomes.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// alone: warnings_are_told_to_any_function; leaves the synchronization debug mode on
 
 #include "support.h"
 

@@ -1,6 +1,5 @@
 /* Odd arguments for every function, where the header promises an answer. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* timeout: 120 */
-/* alone: all; leaves memory */
 #include "driver.h"
 #include "support.h"
 

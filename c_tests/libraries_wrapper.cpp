@@ -5,8 +5,7 @@
 // library: fake_cufft
 // library: fake_cufft_for_gpus
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// alone: handles_have_the_callers_types plans_are_had_for_a_while plans_go_there_and_back; sets the environment
-// alone: the_cache_counts_plans; sets the environment
+// alone: without_the_libraries_there_is_an_error; expects what only a fresh process has
 
 #include "libraries.h"
 

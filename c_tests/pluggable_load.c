@@ -4,8 +4,6 @@
 /* alone: a_null_is_out_of_memory it_is_changed_once; expects what only a fresh process has */
 /* alone: requests_of_all_threads_come_after_the_beginning; expects what only a fresh process has */
 /* alone: threads_may_share_it; expects what only a fresh process has */
-/* alone: a_graph_with_memory_of_it_does_not_sleep a_pool_has_its_segments_from_it; leaves memory */
-/* alone: a_pools_allocator_may_have_none; leaves memory */
 #include "plugging.h"
 
 static void use_helper(void) {

@@ -1,6 +1,5 @@
 /* Fills that are refused: each tells why, writes nothing, and uses up nothing. SPDX-License-Identifier: MIT OR
  * Apache-2.0 */
-/* alone: all; leaves memory */
 #include "drawing.h"
 
 enum { COUNT = 64 };

@@ -1,8 +1,5 @@
 /* Fills of tensors whose elements do not lie side by side: the order of the elements is that of their addresses, and
  * what lies between them stays. SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* alone: an_offset_in_bytes_is_like_a_pointer contiguous_strides_are_like_none; leaves memory */
-/* alone: elements_may_share_a_probability layouts_of_all_kinds; leaves memory */
-/* alone: memory_that_is_aligned_for_an_element_is_aligned_enough; leaves memory */
 #include "drawing.h"
 
 enum { ROOM = 64 * 1024, MARK = 0xA5 };

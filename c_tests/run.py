@@ -99,6 +99,7 @@ def parse_arguments():
     parser.add_argument("--device", choices=["host", "cuda", "auto"], default=os.environ.get("PLINTH_DEVICE", "host"),
                         help="the kind of device")
     parser.add_argument("--filter", default="", help="run the tests whose program/name has this regular expression")
+    parser.add_argument("--first-variant", action="store_true", help="run every test once, without the `also:` lines")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="tests at the same time")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds that a test may take")
     parser.add_argument("--slowest", type=int, default=0, metavar="N", help="show the N tests that took longest, at the end")
@@ -478,7 +479,7 @@ def main():
             return 0
         wanted = re.compile(arguments.filter)
         tests = [(program, variant, test) for program in programs for test in list_tests(program, arguments)
-                 for variant in program.variants if wanted.search(test_name(program, variant, test))]
+                 for variant in (program.variants[:1] if arguments.first_variant else program.variants) if wanted.search(test_name(program, variant, test))]
         report = Report()
         for done in concurrent.futures.as_completed(pool.submit(task) for task in plan(tests, arguments)):
             for result in done.result():
