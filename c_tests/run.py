@@ -479,7 +479,8 @@ def main():
             return 0
         wanted = re.compile(arguments.filter)
         tests = [(program, variant, test) for program in programs for test in list_tests(program, arguments)
-                 for variant in (program.variants[:1] if arguments.first_variant else program.variants) if wanted.search(test_name(program, variant, test))]
+                 for variant in program.variants[:1 if arguments.first_variant else None]
+                 if wanted.search(test_name(program, variant, test))]
         report = Report()
         for done in concurrent.futures.as_completed(pool.submit(task) for task in plan(tests, arguments)):
             for result in done.result():
