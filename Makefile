@@ -11,6 +11,12 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 LIBDIR ?= lib
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# The cargo profile of the library that the tests use: release, or dev, which builds in a fraction of the time and has
+# the compiled dependencies of `cargo test`. `make test` uses dev, `make test-deep` release.
+PROFILE ?= release
+LIBRARY := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+# Options of c_tests/run.py for `make test-c`.
+C_TESTS ?=
 # What `make replay` and `make bench` replay: a folder of .trace or .trace.xz, or such files.
 TRACES ?= benches/traces
 # What `make test-fuzz` replays beside the inputs that it makes.
@@ -25,8 +31,7 @@ NVCC := $(TARGET)/tools/python/nvidia/cu13/bin/nvcc
 NVRTC := $(TARGET)/tools/python/nvidia/cu13/lib/libnvrtc.so.13
 
 # Builds the runner of traces; compares allocators by it.
-REPLAY_PROGRAMS = tools/programs.sh benches/replay $(TARGET)/benches/replay $(TARGET)/release \
-	$(abspath $(TARGET)/release)
+REPLAY_PROGRAMS = tools/programs.sh benches/replay $(TARGET)/benches/replay $(LIBRARY) $(abspath $(LIBRARY))
 COMPARE = benches/replay/compare.py --replay $(TARGET)/benches/replay/replay --plinth $(TARGET)/release/libplinth.so
 
 .PHONY: help
@@ -42,6 +47,11 @@ build: ## the shared and the static library, in target/release
 	@tools/bootstrap.sh rust cc
 	cargo rustc --release --lib --locked --crate-type cdylib,staticlib
 	@tools/soname_link.sh $(TARGET)/release
+
+.PHONY: library
+library: $(if $(filter release,$(PROFILE)),build)
+	@tools/bootstrap.sh rust cc
+	$(if $(filter release,$(PROFILE)),@,cargo build --profile $(PROFILE) --lib --locked &&) tools/soname_link.sh $(LIBRARY)
 
 .PHONY: header
 header: ## write include/plinth.h, include/plinth/*.h and tests/symbols.txt from the sources
@@ -135,8 +145,16 @@ gpu-bundle: build ## pack suite and benches into build/gpu for a GPU machine wit
 # ---- testing
 
 .PHONY: test
-test: ## everything below; stops at the first failure
-	@tools/test.sh
+test: ## what every change must pass, in under ten minutes on two cores: see tools/test.sh; stops at the first failure
+	@tools/test.sh fast
+
+.PHONY: test-deep
+test-deep: ## what every submission must pass beside `make test`, in some 40 minutes more
+	@tools/test.sh deep
+
+.PHONY: test-nightly
+test-nightly: ## what takes hours: exhaustive faults under AddressSanitizer, ThreadSanitizer, long fuzzing
+	@tools/test.sh nightly
 
 .PHONY: lint
 lint: docs ## formatting, clippy, shell scripts and documentation; a warning is an error
@@ -156,49 +174,50 @@ test-tool: ## the command-line tool, on the host device
 	cargo test --locked -p plinth-tool
 
 .PHONY: test-c
-test-c: build ## the C and C++ tests, on PLINTH_DEVICE=host (the default) or cuda
+test-c: library ## the C and C++ tests, on PLINTH_DEVICE=host (the default) or cuda; C_TESTS=options of c_tests/run.py
 	@tools/bootstrap.sh c++ python
-	PLINTH_NVRTC_LIBRARY=$${PLINTH_NVRTC_LIBRARY:-$(abspath $(NVRTC))} python3 c_tests/run.py --lib $(TARGET)/release \
-		--include include --build $(TARGET)/c_tests --device $${PLINTH_DEVICE:-host}
+	PLINTH_NVRTC_LIBRARY=$${PLINTH_NVRTC_LIBRARY:-$(abspath $(NVRTC))} python3 c_tests/run.py --lib $(LIBRARY) \
+		--include include --build $(if $(filter release,$(PROFILE)),$(TARGET),$(LIBRARY))/c_tests \
+		--device $${PLINTH_DEVICE:-host} $(C_TESTS)
 
 .PHONY: examples
-examples: build ## compile the examples and benches, warnings as errors, and run the examples
+examples: library ## compile the examples and benches, warnings as errors, and run the examples
 	@tools/bootstrap.sh cc c++
-	@tools/programs.sh benches $(TARGET)/benches $(TARGET)/release $(abspath $(TARGET)/release)
+	@tools/programs.sh benches $(TARGET)/benches $(LIBRARY) $(abspath $(LIBRARY))
 	@$(REPLAY_PROGRAMS)
-	@tools/programs.sh examples $(TARGET)/example-programs $(TARGET)/release $(abspath $(TARGET)/release)
+	@tools/programs.sh examples $(TARGET)/example-programs $(LIBRARY) $(abspath $(LIBRARY))
 	@for source in examples/*.c examples/*.cpp; do \
 		echo "== $$source"; \
 		PLINTH_DEVICE=$${PLINTH_DEVICE:-host} "$(TARGET)/example-programs/$$(basename "$${source%.*}")"; \
 	done
 
 .PHONY: test-replay
-test-replay: build ## the programs that replay traces: broken traces, broken allocators, limits, tables and charts
+test-replay: library ## the programs that replay traces: broken traces, broken allocators, limits, tables and charts
 	@tools/bootstrap.sh cc c++
 	@$(REPLAY_PROGRAMS)
-	python3 tests/replay/run.py --replay $(TARGET)/benches/replay/replay --lib $(TARGET)/release --build $(TARGET)/replay-test
+	python3 tests/replay/run.py --replay $(TARGET)/benches/replay/replay --lib $(LIBRARY) --build $(TARGET)/replay-test
 
 .PHONY: test-random
-test-random: build ## random numbers on the host device: beside what PyTorch wrote on a GPU, and by statistics
-	python3 tests/random/golden.py --library $(TARGET)/release/libplinth.so --device host
-	python3 tests/random/distributions.py --library $(TARGET)/release/libplinth.so --device host
+test-random: library ## random numbers on the host device: beside what PyTorch wrote on a GPU, and by statistics
+	python3 tests/random/golden.py --library $(LIBRARY)/libplinth.so --device host
+	python3 tests/random/distributions.py --library $(LIBRARY)/libplinth.so --device host
 
 .PHONY: test-snapshot
-test-snapshot: build ## snapshots of a made-up training: pickle and JSON by Python, the page in a headless Chromium
+test-snapshot: library ## snapshots of a made-up training: pickle and JSON by Python, the page in a headless Chromium
 	@tools/bootstrap.sh cc chromium
-	python3 tests/snapshot/run.py --lib $(TARGET)/release --build $(TARGET)/snapshot-test --device $${PLINTH_DEVICE:-host}
+	python3 tests/snapshot/run.py --lib $(LIBRARY) --build $(TARGET)/snapshot-test --device $${PLINTH_DEVICE:-host}
 
 .PHONY: test-fuzz
-test-fuzz: build ## made and kept sequences of the allocator's calls against a model: the same each time, some seconds
+test-fuzz: library ## made and kept sequences of the allocator's calls against a model: the same each time, some seconds
 	@tools/bootstrap.sh c++
-	@tools/programs.sh fuzz $(TARGET)/fuzz $(TARGET)/release $(abspath $(TARGET)/release)
+	@tools/programs.sh fuzz $(TARGET)/fuzz $(LIBRARY) $(abspath $(LIBRARY))
 	@for segments in True False; do \
 		PLINTH_ALLOC_CONF=expandable_segments:$$segments PLINTH_DEVICE=host $(TARGET)/fuzz/allocator \
 			--save $(TARGET)/fuzz/failed-$$segments --seeds 0 150 $(FUZZ_INPUTS); \
 	done
 
 .PHONY: fuzz
-fuzz: ## look for new ones by libFuzzer, FUZZ_SECONDS=60 for each variant (not part of `make test`)
+fuzz: ## look for new ones by libFuzzer, FUZZ_SECONDS=60 for each variant (test-nightly)
 	@tools/bootstrap.sh rust c++ clang
 	tools/fuzz.sh
 
@@ -208,14 +227,14 @@ header-check: ## the headers alone and beside CUDA's and DLPack's, in every C an
 	tools/check_header.sh
 
 .PHONY: abi
-abi: build ## exports, soname, size, needed libraries, struct layouts and version numbers
+abi: library ## exports, soname, needed libraries, struct layouts and version numbers; of a release also its size
 	python3 tests/abi/layout.py
-	python3 tests/abi/binary.py $(TARGET)/release
+	python3 tests/abi/binary.py $(LIBRARY) $(if $(filter release,$(PROFILE)),--release)
 
 .PHONY: package
-package: build ## programs that use an installed plinth by CMake and pkg-config, shared and static
+package: library ## programs that use an installed plinth by CMake and pkg-config, shared and static; of a release also its sources
 	@tools/bootstrap.sh c++ cmake pkg-config
-	tests/package/run.sh
+	tests/package/run.sh $(LIBRARY) $(if $(filter release,$(PROFILE)),--sources)
 
 .PHONY: kernels-check
 kernels-check: ## kernels/*.ptx are what kernels/*.cu make
@@ -225,18 +244,22 @@ kernels-check: ## kernels/*.ptx are what kernels/*.cu make
 	@for ptx in kernels/*.ptx; do cmp "$(TARGET)/$$ptx" "$$ptx"; done
 
 .PHONY: test-asan
-test-asan: ## the C tests with AddressSanitizer, in them and in the library
+test-asan: ## the C tests with AddressSanitizer, in them and in the library, with a sample of the faults
 	@tools/bootstrap.sh rust c++ clang
-	@# Every driver call failing in turn, in a process each, takes minutes under the sanitizer; test-c does it.
-	tools/sanitize.sh address '^(?!fault_allocator/)'
+	PLINTH_TEST_FAULTS=sampled tools/sanitize.sh address
+
+.PHONY: test-asan-faults
+test-asan-faults: ## every driver call failing in turn, in processes of their own, with AddressSanitizer (test-nightly)
+	@tools/bootstrap.sh rust c++ clang
+	tools/sanitize.sh address '^fault'
 
 .PHONY: test-tsan
-test-tsan: ## the C tests with ThreadSanitizer (not part of `make test`)
+test-tsan: ## the C tests with ThreadSanitizer (test-nightly)
 	@tools/bootstrap.sh rust c++ clang
 	tools/sanitize.sh thread
 
 .PHONY: test-valgrind
-test-valgrind: build ## some of the C tests under valgrind
+test-valgrind: library ## some of the C tests under valgrind
 	@tools/bootstrap.sh c++ valgrind
 	tools/valgrind.sh
 

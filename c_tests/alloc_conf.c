@@ -1,4 +1,5 @@
 /* What the environment says of the allocator. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* alone: all; expects what only a fresh process has */
 #include "allocating.h"
 
 static void configure(const char *text) { CHECK(setenv("PLINTH_ALLOC_CONF", text, 1) == 0); }

@@ -1,5 +1,6 @@
 /* Who gives memory out, where it is not the caching allocator: the driver's pools, or the driver each time.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* alone: all; sets the environment */
 #include "allocating.h"
 #include "driver.h"
 

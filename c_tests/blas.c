@@ -2,6 +2,11 @@
 /* library: fake_cublas */
 /* library: fake_cublas_for_gpus */
 /* env: FAKE_CUBLAS_ALLOCATES=1 */
+/* alone: a_handle_comes_to_the_next_thread_like_a_new_one; expects what only a fresh process has */
+/* alone: a_library_that_is_not_there_is_named the_child_of_a_fork_is_told; expects what only a fresh process has */
+/* alone: the_environment_says_how_large_workspaces_are; expects what only a fresh process has */
+/* alone: what_fails_in_the_library_is_named_and_can_be_tried_again; expects what only a fresh process has */
+/* alone: no_workspace_is_one_of_no_bytes; sets the environment */
 #include "multiplying.h"
 
 TEST(a_product_is_right_in_the_default_stream) {

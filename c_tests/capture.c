@@ -1,5 +1,7 @@
 /* What the calls say and refuse while a stream captures. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_SANITIZER=error */
+/* alone: asking_for_capture_makes_no_context; expects what only a fresh process has */
+/* alone: copies_and_fills_are_nodes_and_run_when_replayed; leaves a graph */
 #include "driver.h"
 #include "support.h"
 

@@ -2,6 +2,7 @@
  * the middle of a capture. The table is what an H200's driver (580, CUDA 13.0) answered; the host device gives the same.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* alone: all; leaves a graph */
 #include "driver.h"
 #include "support.h"
 

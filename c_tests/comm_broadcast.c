@@ -4,6 +4,7 @@
 /* also: PLINTH_HOST_PEERS=none */
 /* also: PLINTH_COMM_CONF=broadcast_split:1 */
 /* also: PLINTH_SANITIZER=error */
+/* alone: a_wrong_configuration_is_told; expects what only a fresh process has */
 #include "collecting.h"
 
 static const int64_t three[] = {5, 7, 9};

@@ -4,6 +4,7 @@
 /* also: PLINTH_HOST_PEERS=none */
 /* also: PLINTH_COMM_CONF=reduce_split:1 */
 /* also: PLINTH_SANITIZER=error */
+/* alone: narrow_sums_of_many_are_rounded_as_is_said; expects what only a fresh process has */
 #include "collecting.h"
 
 static const int64_t three[] = {5, 7, 9};

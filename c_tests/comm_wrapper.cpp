@@ -2,6 +2,7 @@
 //
 // env: PLINTH_HOST_DEVICES=4
 // SPDX-License-Identifier: MIT OR Apache-2.0
+// alone: all; leaves memory
 
 #include "support.h"
 

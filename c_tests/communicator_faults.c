@@ -2,6 +2,10 @@
 /* device: host */
 /* env: PLINTH_COMMUNICATOR_ENGINE=nccl */
 /* library: fake_nccl */
+/* alone: an_abort_ends_a_call_that_is_stuck an_engine_that_is_none_is_named; sets the environment */
+/* alone: without_nccl_its_place_is_told; sets the environment */
+/* alone: what_nccl_does_not_reduce_is_named; expects what only a fresh process has */
+/* alone: what_cuts_a_group_short_ends_the_ranks_or_leaves_them_whole; enables fault injection, which comes before everything else */
 #include "ranks.h"
 
 enum { COUNT = 100 };

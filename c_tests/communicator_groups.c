@@ -3,6 +3,7 @@
 /* env: PLINTH_HOST_DEVICES=4 */
 /* also: PLINTH_COMMUNICATOR_ENGINE=nccl */
 /* library: fake_nccl */
+/* alone: what_all_ranks_do_in_a_group_is_in_order_whoever_does_it; sets the environment */
 #include "ranks.h"
 
 enum { RANKS = 2, COUNT = 1000, LIMIT = 20000 };

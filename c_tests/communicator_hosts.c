@@ -4,6 +4,7 @@
 /* env: PLINTH_HOST_DEVICES=2 */
 /* timeout: 120 */
 /* library: fake_nccl */
+/* alone: all; stands for several hosts by processes */
 #include "ranks.h"
 
 #include <poll.h>

@@ -3,6 +3,9 @@
 /* library: fake_cufft_for_gpus */
 /* env: FAKE_CUFFT_ALLOCATES=1 */
 /* also: PLINTH_SANITIZER=error */
+/* alone: a_library_that_is_not_there_is_named; expects what only a fresh process has */
+/* alone: nothing_is_called_once_the_exit_has_begun; expects what only a fresh process has */
+/* alone: the_child_of_a_fork_is_told; expects what only a fresh process has */
 #include "transforming.h"
 
 static const int64_t sizes[] = {1, 7, 4, 6};

@@ -1,6 +1,8 @@
 /* The cache of cuFFT's plans. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* library: fake_cufft */
 /* env: FAKE_CUFFT_ALLOCATES=1 */
+/* alone: a_cache_of_no_plans_keeps_none; expects what only a fresh process has */
+/* alone: under_a_limit_of_two_the_one_that_was_not_used_goes; expects what only a fresh process has */
 #include "transforming.h"
 
 TEST(a_plan_is_found_again) {

@@ -1,4 +1,6 @@
 /* The driver behind plinth: its calls listed, counted and handed out. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* alone: a_count_of_no_call_is_refused; enables fault injection, which comes before everything else */
+/* alone: calls_are_counted; enables fault injection, which comes before everything else */
 #include "driver.h"
 #include "support.h"
 

@@ -1,5 +1,6 @@
 /* Events: made, recorded, asked, timed, destroyed. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_SANITIZER=error */
+/* alone: ten_thousand_events_need_one_of_the_drivers; enables fault injection, which comes before everything else */
 #include "driver.h"
 #include "support.h"
 

@@ -1,4 +1,7 @@
 /* Events shared between two processes. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* alone: a_stream_of_another_process_waits_for_an_event another_process_records_an_event; sets the environment */
+/* alone: another_process_waits_for_an_event; sets the environment */
+/* alone: another_process_waits_for_an_event_of_another_device; sets the environment */
 #include "driver.h"
 #include "support.h"
 

@@ -1,6 +1,7 @@
 /* The end of a process: handlers, threads and work that are still there. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A child has none of its parent's threads, and what they held looks lost to a sanitizer: it must not look. */
 /* env: ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 */
+/* alone: all; ends its process */
 #include "process.h"
 
 static plinth_stream_t stream;

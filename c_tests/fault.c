@@ -1,5 +1,6 @@
 /* Every driver call made to fail, once, in every call of the library. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* timeout: 240 */
+/* alone: all; enables fault injection, which comes before everything else */
 #include "faults.h"
 
 static void expect_current(int32_t expected) {

@@ -7,6 +7,7 @@
  */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 /* timeout: 600 */
+/* alone: all; enables fault injection, which comes before everything else */
 #include "allocating.h"
 #include "driver.h"
 #include "process.h"

@@ -6,4 +6,5 @@
 /* also: PLINTH_ALLOC_CONF=debug:[guard:unmap] */
 /* timeout: 600 */
 #define EVERY_BACKEND
+/* alone: all; enables fault injection, which comes before everything else */
 #include "fault_allocator.c"

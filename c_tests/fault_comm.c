@@ -4,6 +4,7 @@
 /* also: PLINTH_HOST_PEERS=none */
 /* also: PLINTH_COMM_CONF=broadcast_split:1,reduce_split:1 */
 /* timeout: 240 */
+/* alone: all; enables fault injection, which comes before everything else */
 #include "collecting.h"
 #include "faults.h"
 

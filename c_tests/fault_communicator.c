@@ -3,6 +3,7 @@
 /* env: PLINTH_HOST_DEVICES=3 */
 /* also: PLINTH_HOST_PEERS=none */
 /* timeout: 240 */
+/* alone: all; enables fault injection, which comes before everything else */
 #include "faults.h"
 #include "ranks.h"
 

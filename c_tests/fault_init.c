@@ -1,4 +1,5 @@
 /* Faults in the driver calls by which the library begins. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* alone: all; enables fault injection, which comes before everything else */
 #include "driver.h"
 #include "process.h"
 

@@ -6,6 +6,7 @@
  */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 /* timeout: 240 */
+/* alone: all; enables fault injection, which comes before everything else */
 #include "faults.h"
 #include "peering.h"
 

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_USE_KERNEL_CACHE=0 */
 /* timeout: 240 */
+/* alone: all; enables fault injection, which comes before everything else */
 #include "faults.h"
 
 enum { COUNT = 1000 };

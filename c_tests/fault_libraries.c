@@ -5,6 +5,7 @@
 /* device: host */
 /* env: PLINTH_HOST_DEVICES=2 */
 /* timeout: 240 */
+/* alone: all; enables fault injection, which comes before everything else */
 #include "faults.h"
 #include "transforming.h"
 

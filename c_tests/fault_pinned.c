@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 /* timeout: 240 */
+/* alone: all; enables fault injection, which comes before everything else */
 #include "driver.h"
 #include "graphing.h"
 #include "pinning.h"

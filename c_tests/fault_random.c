@@ -1,6 +1,7 @@
 /* Every driver call made to fail, once, in generators and fills: a fill that fails takes no numbers of its generator.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* timeout: 240 */
+/* alone: all; enables fault injection, which comes before everything else */
 #include "drawing.h"
 #include "faults.h"
 

@@ -1,4 +1,6 @@
 /* Generators: made, seeded, saved, copied, and the default ones. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* alone: a_machine_without_a_device_can_be_seeded; expects what only a fresh process has */
+/* alone: a_seed_before_the_first_use_is_kept; expects what only a fresh process has */
 #include "drawing.h"
 
 static plinth_generator_t default_of(int32_t device) {

@@ -1,4 +1,5 @@
 /* Green contexts: parts of a device's multiprocessors, and their streams. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* alone: a_driver_without_them_is_named; enables fault injection, which comes before everything else */
 #include "driver.h"
 #include "graphing.h"
 

@@ -1,6 +1,12 @@
 /*
- * The harness of the C and C++ tests. Each test is a process: a program with `--list` prints the names of its tests,
- * and with a name runs that one. Exit status 0 is a pass, 77 a skip, and everything else a failure.
+ * The harness of the C and C++ tests. A program with `--list` prints the names of its tests, and with a name runs that
+ * one. Exit status 0 is a pass, 77 a skip, and everything else a failure.
+ *
+ * With `--together FD NAME...` a program runs several of its tests, one after the other, and writes a line to the file
+ * descriptor FD for each event: `start NAME`, then `passed NAME`, `skipped NAME: REASON` or `left NAME: WHAT`. Between
+ * two tests it resets the library and the program's own variables. `left` means that all checks of the test passed but
+ * that it left something that the reset may not clean up for it; the process then ends. A test that fails ends the
+ * process without another line. run.py runs a test that left something, or failed, again in a process of its own.
  *
  * Include it first: it asks the system headers for POSIX. Good from C99 to C++17.
  *
@@ -16,9 +22,14 @@
 
 #include <plinth.h>
 
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Whether the program is compiled with a sanitizer, which takes memory of its own. gcc defines a macro; clang has a
@@ -133,10 +144,52 @@ static inline void harness_check_text(const char *actual, const char *expected, 
   }
 }
 
+/* What `--together` keeps across the tests. On the heap, because the reset restores the program's own variables. */
+typedef struct harness_session {
+  int report;
+  pid_t process;
+  const char *test;
+  jmp_buf skip;
+  /* What a test may not change. */
+  char *environment;
+  char *directory;
+  char *settings;
+  void (*handlers[32])(int);
+  /* What the host device held after the last reset. */
+  plinth_host_usage_t usage;
+  /* The program's initialized and zeroed variables, as they were before the first test. */
+  char *variables;
+} harness_session;
+
+/* NULL unless the program runs several tests. */
+static harness_session *harness_together;
+
+static inline void harness_report(const char *event, const char *test, const char *detail) {
+  char line[1024];
+  int length = snprintf(line, sizeof line, "%s %s%s%s\n", event, test, detail ? ": " : "", detail ? detail : "");
+  if (length >= (int)sizeof line) {
+    length = (int)sizeof line - 1;
+    line[length - 1] = '\n';
+  }
+  if (write(harness_together->report, line, (size_t)length) != length) {
+    _exit(2);
+  }
+}
+
 static inline void harness_skip(const char *reason) {
   fflush(stdout);
   fprintf(stderr, "skipped: %s\n", reason);
   fflush(stderr);
+  /* A child of a test reports nothing; its exit status is for its parent. */
+  if (harness_together != NULL && harness_together->process == getpid()) {
+    harness_report("skipped", harness_together->test, reason);
+#ifndef __cplusplus
+    /* The tests run in the main thread. C++ has destructors, which a jump would leave out. */
+    if (harness_together->process == gettid()) {
+      longjmp(harness_together->skip, 1);
+    }
+#endif
+  }
   _exit(HARNESS_SKIPPED);
 }
 
@@ -159,6 +212,248 @@ static inline void harness_skip(const char *reason) {
 /* Ends the test because this machine cannot run it. */
 #define SKIP(reason) harness_skip(reason)
 
+
+/* The program's variables from here to there; the linker defines both names. */
+extern char __data_start[] __attribute__((weak));
+extern char _end[] __attribute__((weak));
+
+/* C++ variables have constructors and destructors, and a sanitizer keeps its own state among them. */
+#if defined(__cplusplus) || HARNESS_SANITIZED
+#define HARNESS_RESTORES_VARIABLES 0
+#else
+#define HARNESS_RESTORES_VARIABLES 1
+#endif
+
+static inline char *harness_environment(void) {
+  size_t bytes = 1;
+  char **entry;
+  char *text;
+  char *at;
+  for (entry = environ; entry != NULL && *entry != NULL; entry++) {
+    bytes += strlen(*entry) + 1;
+  }
+  at = text = (char *)malloc(bytes);
+  for (entry = environ; entry != NULL && *entry != NULL; entry++) {
+    const size_t length = strlen(*entry);
+    memcpy(at, *entry, length);
+    at[length] = '\n';
+    at += length + 1;
+  }
+  *at = '\0';
+  return text;
+}
+
+/* Sets a variable of the environment to the value that all tests of the program give it, so that it may stay set. */
+static inline void harness_setenv(const char *name, const char *value) {
+  setenv(name, value, 1);
+  if (harness_together != NULL && harness_together->process == getpid()) {
+    free(harness_together->environment);
+    harness_together->environment = harness_environment();
+  }
+}
+
+static inline harness_session *harness_begin(int report) {
+  harness_session *session = (harness_session *)calloc(1, sizeof *session);
+  int number;
+  session->report = report;
+  session->process = getpid();
+  session->environment = harness_environment();
+  session->directory = getcwd(NULL, 0);
+  if (plinth_get_allocator_settings(&session->settings) != PLINTH_OK) {
+    session->settings = NULL;
+  }
+  for (number = 1; number < 32; number++) {
+    struct sigaction action;
+    if (sigaction(number, NULL, &action) == 0) {
+      session->handlers[number] = action.sa_handler;
+    }
+  }
+  /* A program that a test executes has no use for it. */
+  fcntl(report, F_SETFD, FD_CLOEXEC);
+  harness_together = session;
+  if (HARNESS_RESTORES_VARIABLES && __data_start != NULL && _end != NULL) {
+    const size_t bytes = (size_t)(_end - __data_start);
+    session->variables = (char *)malloc(bytes);
+    memcpy(session->variables, __data_start, bytes);
+  }
+  return session;
+}
+
+/* What a test left in the process beside the library, or NULL. */
+static inline const char *harness_left_in_process(const harness_session *session) {
+  char *environment = harness_environment();
+  char *directory = getcwd(NULL, 0);
+  const char *left = NULL;
+  int number;
+  if (strcmp(environment, session->environment) != 0) {
+    left = "the environment is changed";
+  }
+  if (directory == NULL || session->directory == NULL || strcmp(directory, session->directory) != 0) {
+    left = "the working directory is changed";
+  }
+  for (number = 1; number < 32; number++) {
+    struct sigaction action;
+    if (sigaction(number, NULL, &action) == 0 && action.sa_handler != session->handlers[number]) {
+      left = "a signal handler is changed";
+    }
+  }
+  if (waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD) {
+    left = "a child process was not waited for";
+  }
+  free(environment);
+  free(directory);
+  return left;
+}
+
+#define HARNESS_RESET(call)                                                                        \
+  do {                                                                                             \
+    if ((call) != PLINTH_OK) {                                                                     \
+      static char harness_message[512];                                                            \
+      snprintf(harness_message, sizeof harness_message, "%s fails: %s", #call, plinth_last_error()); \
+      return harness_message;                                                                      \
+    }                                                                                              \
+  } while (0)
+
+#define HARNESS_LEFT(condition, text) \
+  do {                                \
+    if (condition) {                  \
+      return (text);                  \
+    }                                 \
+  } while (0)
+
+/* Whether a device has a context, which synchronizing it would make. */
+static inline int harness_has_context(int32_t device) {
+  int (*get)(int *, int) = NULL;
+  int (*state)(int, unsigned *, int *) = NULL;
+  int native = -1;
+  unsigned flags = 0;
+  int active = 0;
+  return plinth_driver_entry_point("cuDeviceGet", (void **)&get) == PLINTH_OK &&
+         plinth_driver_entry_point("cuDevicePrimaryCtxGetState", (void **)&state) == PLINTH_OK &&
+         get(&native, device) == 0 && state(native, &flags, &active) == 0 && active != 0;
+}
+
+/* Resets the library to how a process finds it after its first calls. Returns what a test left, or NULL. Memory of
+ * plinth_device_malloc and plinth_pinned_malloc may stay: no cache holds it, and no statistics count it. */
+static inline const char *harness_reset_library(harness_session *session) {
+  int32_t count = 0;
+  int32_t device;
+  int32_t kind = -1;
+  bool capturing = true;
+  char *settings = NULL;
+  size_t bytes = 0;
+  double fraction = 0;
+  plinth_stream_t stream = NULL;
+  plinth_host_memory_stats_t pinned = PLINTH_HOST_MEMORY_STATS_INIT;
+  if (!plinth_is_initialized()) {
+    return NULL;
+  }
+  HARNESS_RESET(plinth_is_current_stream_capturing(&capturing));
+  HARNESS_LEFT(capturing, "the current stream is capturing");
+  HARNESS_RESET(plinth_set_sync_debug_mode(0));
+  HARNESS_RESET(plinth_set_sync_debug_callback(NULL, NULL));
+  HARNESS_RESET(plinth_device_count(&count));
+  for (device = 0; device < count; device++) {
+    if (harness_has_context(device)) {
+      HARNESS_RESET(plinth_synchronize(device));
+      HARNESS_RESET(plinth_cufft_plan_cache_clear(device));
+    }
+  }
+  HARNESS_RESET(plinth_clear_blas_workspaces());
+  HARNESS_RESET(plinth_empty_cache());
+  HARNESS_RESET(plinth_host_empty_cache());
+  for (device = 0; device < count; device++) {
+    HARNESS_RESET(plinth_memory_allocated(device, &bytes));
+    HARNESS_LEFT(bytes != 0, "memory of the caching allocator was not freed");
+    HARNESS_RESET(plinth_memory_reserved(device, &bytes));
+    HARNESS_LEFT(bytes != 0, "the caching allocator still reserves memory");
+    HARNESS_RESET(plinth_get_per_process_memory_fraction(device, &fraction));
+    if (fraction != 1.0) {
+      HARNESS_RESET(plinth_set_per_process_memory_fraction(1.0, device));
+    }
+    HARNESS_RESET(plinth_default_stream(device, &stream));
+    HARNESS_RESET(plinth_set_device(device));
+    HARNESS_RESET(plinth_set_stream(stream));
+    HARNESS_RESET(plinth_reset_peak_memory_stats(device));
+    HARNESS_RESET(plinth_reset_accumulated_memory_stats(device));
+  }
+  HARNESS_RESET(plinth_host_memory_stats(&pinned));
+  HARNESS_LEFT(pinned.active_bytes.current != 0, "pinned memory was not freed");
+  HARNESS_RESET(plinth_reset_peak_host_memory_stats());
+  HARNESS_RESET(plinth_reset_accumulated_host_memory_stats());
+  if (count > 0) {
+    HARNESS_RESET(plinth_set_device(0));
+  }
+  HARNESS_RESET(plinth_get_allocator_settings(&settings));
+  {
+    const int same = session->settings != NULL && strcmp(settings, session->settings) == 0;
+    plinth_string_free(settings);
+    HARNESS_LEFT(!same, "the allocator's settings are changed");
+  }
+  HARNESS_RESET(plinth_get_device_kind(&kind));
+  if (kind == PLINTH_DEVICE_HOST) {
+    plinth_host_usage_t usage = PLINTH_HOST_USAGE_INIT;
+    const plinth_host_usage_t before = session->usage;
+    HARNESS_RESET(plinth_host_usage(&usage));
+    session->usage = usage;
+    HARNESS_LEFT(usage.graphs > before.graphs, "a graph was not destroyed");
+    HARNESS_LEFT(usage.executable_graphs > before.executable_graphs, "an executable graph was not destroyed");
+  }
+  return NULL;
+}
+
+/* Runs these tests one after the other, and reports each. */
+static inline int harness_run_together(int report, int count, char **names) {
+  harness_session *session = harness_begin(report);
+  int place;
+  for (place = 0; place < count; place++) {
+    const harness_test *found = NULL;
+    const char *left;
+    int index;
+    volatile int skipped = 0;
+    volatile int current = place;
+    for (index = 0; index < harness_count; index++) {
+      if (strcmp(harness_tests[index].name, names[place]) == 0) {
+        found = &harness_tests[index];
+      }
+    }
+    if (found == NULL) {
+      fprintf(stderr, "there is no test %s here\n", names[place]);
+      return 2;
+    }
+    session->test = found->name;
+    harness_report("start", session->test, NULL);
+    if (setjmp(session->skip) == 0) {
+      found->run();
+    } else {
+      skipped = 1;
+    }
+    place = current;
+    fflush(NULL);
+    left = harness_left_in_process(session);
+    if (left == NULL) {
+      left = harness_reset_library(session);
+    }
+    if (left != NULL) {
+      /* What was left does no harm to the tests of another process. */
+      if (!skipped) {
+        harness_report("left", session->test, left);
+      }
+      _exit(0);
+    }
+    if (!skipped) {
+      harness_report("passed", session->test, NULL);
+    }
+    if (session->variables != NULL) {
+      /* The C library's list of the environment may lie among them, and is compared by itself. */
+      char **variables_of_environment = environ;
+      memcpy(__data_start, session->variables, (size_t)(_end - __data_start));
+      environ = variables_of_environment;
+    }
+  }
+  return 0;
+}
+
 int main(int argc, char **argv) {
   int index;
   if (argc == 2 && strcmp(argv[1], "--list") == 0) {
@@ -168,6 +463,9 @@ int main(int argc, char **argv) {
       }
     }
     return 0;
+  }
+  if (argc >= 4 && strcmp(argv[1], "--together") == 0) {
+    return harness_run_together(atoi(argv[2]), argc - 3, argv + 3);
   }
   if (argc >= 2) {
     for (index = 0; index < harness_count; index++) {
@@ -179,7 +477,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "there is no test %s here\n", argv[1]);
     return 2;
   }
-  fprintf(stderr, "usage: %s --list | TEST\n", argv[0]);
+  fprintf(stderr, "usage: %s --list | TEST | --together FD TEST...\n", argv[0]);
   return 2;
 }
 

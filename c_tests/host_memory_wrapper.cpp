@@ -1,6 +1,7 @@
 // plinth_host_memory.hpp and plinth_ipc.hpp: pinned memory in containers, and memory of other processes.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
+// alone: memory_goes_to_another_process; forks a child that uses the device
 
 #include "wrapping.h"
 

@@ -1,4 +1,5 @@
 /* The choice of a device kind, and initialization. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* alone: all; looks at the first calls of a process */
 #include "support.h"
 
 /* The kind that is not this process's. */

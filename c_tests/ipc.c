@@ -5,6 +5,7 @@
  */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 /* also: PLINTH_IPC=wait */
+/* alone: a_device_is_found_whatever_its_number a_device_that_is_not_there_is_named; sets the environment */
 #include "driver.h"
 #include "peering.h"
 

@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 /* timeout: 300 */
+/* alone: all; kills processes */
 #include "driver.h"
 #include "peering.h"
 

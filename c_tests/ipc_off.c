@@ -1,5 +1,6 @@
 /* Memory that is not made to be shared. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_IPC=0 */
+/* alone: a_variable_that_makes_no_sense_is_an_error; sets the environment */
 #include "driver.h"
 #include "peering.h"
 

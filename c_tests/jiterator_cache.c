@@ -1,6 +1,7 @@
 /* Kernels that are kept on disk: found again, and made again where what was kept is damaged or not to be believed; and what is
  * said without a compiler. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* timeout: 120 */
+/* alone: all; sets the environment */
 #include "jitting.h"
 #include "process.h"
 

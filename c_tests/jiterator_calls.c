@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_USE_KERNEL_CACHE=0 */
 /* timeout: 120 */
+/* alone: memory_that_is_none_is_an_error_of_the_stream; leaves an illegal access, after which the device is lost */
 #include "jitting.h"
 
 TEST(without_elements_nothing_is_done) {

@@ -49,9 +49,16 @@ static inline double of_half(uint16_t bits) {
   return bits >> 15 ? -magnitude : magnitude;
 }
 
+/* The smallest half whose magnitude is not below the value's, found by bisection. */
 static inline uint16_t to_half(double value) {
-  uint16_t bits;
-  for (bits = 0; bits < 0x7c00 && of_half(bits) < fabs(value); bits++) {
+  int bits = 0, high = 0x7c00;
+  while (bits < high) {
+    const int middle = (bits + high) / 2;
+    if (of_half((uint16_t)middle) < fabs(value)) {
+      bits = middle + 1;
+    } else {
+      high = middle;
+    }
   }
   return (uint16_t)(bits | (value < 0 ? 0x8000 : 0));
 }

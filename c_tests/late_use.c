@@ -1,6 +1,7 @@
 /* Memory that goes away under a copy. On a GPU that ends the context; the host device says so and goes on.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* device: host */
+/* alone: all; leaves an illegal access, after which the device is lost */
 #include "support.h"
 
 enum { BYTES = 1 << 20 };

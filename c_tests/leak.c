@@ -1,6 +1,7 @@
 /* Nothing is lost in a thousand rounds of everything. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* device: host */
 /* timeout: 120 */
+/* alone: idle_threads_end; expects what only a fresh process has */
 #include "driver.h"
 #include "support.h"
 

@@ -22,7 +22,7 @@ static inline void name_library(const char *variable, const char *name) {
   CHECK(length > 0);
   path[length] = '\0';
   snprintf(library, sizeof library, "%s/%s.so", dirname(path), name);
-  setenv(variable, library, 1);
+  harness_setenv(variable, library);
 }
 
 /* A function of the library that plinth has loaded: the one that the variable names, where that is not "", or one by one of

@@ -5,6 +5,7 @@
 // library: fake_cufft
 // library: fake_cufft_for_gpus
 // SPDX-License-Identifier: MIT OR Apache-2.0
+// alone: without_the_libraries_there_is_an_error; expects what only a fresh process has
 
 #include "libraries.h"
 

@@ -2,6 +2,7 @@
  * Memory debugging: each kind of mistake is made once, and found. What a GPU finds by a fault ends its context, so each
  * is the last thing that its process does. SPDX-License-Identifier: MIT OR Apache-2.0
  */
+/* alone: all; expects what only a fresh process has */
 #include "allocating.h"
 #include "drawing.h"
 

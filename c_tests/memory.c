@@ -1,4 +1,5 @@
 /* Memory from the driver: device memory and pinned host memory. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* alone: a_full_host_device_says_so_and_recovers; expects what only a fresh process has */
 #include "support.h"
 
 static int32_t device_of(const void *pointer) {

@@ -1,6 +1,7 @@
 // plinth_memory.hpp: buffers, pools, observers, figures, history and snapshots that are given back whatever happens.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
+// alone: settings_and_limits; changes the allocator's settings
 
 #include "wrapping.h"
 

@@ -2,6 +2,7 @@
 /* env: PLINTH_HOST_DEVICES=4 */
 /* also: PLINTH_COMMUNICATOR_ENGINE=nccl */
 /* library: fake_nccl */
+/* alone: the_version_is_told_in_parts; sets the environment */
 #include "ranks.h"
 
 enum { COUNT = 600 };

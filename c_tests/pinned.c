@@ -3,6 +3,9 @@
 /* also: PLINTH_ALLOC_CONF=pinned_reserve_segment_size_mb:64 */
 /* also: PLINTH_ALLOC_CONF=pinned_use_background_threads:True */
 /* also: PLINTH_ALLOC_CONF=pinned_max_cached_size_mb:2 */
+/* alone: freed_memory_is_given_again_without_a_call_of_the_driver; enables fault injection, which comes before everything else */
+/* alone: a_free_while_the_process_exits_is_harmless; forks a child that uses the device */
+/* alone: the_message_of_a_shortage_tells_request_and_use; expects what only a fresh process has */
 #include "pinning.h"
 #include "process.h"
 

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #define _GNU_SOURCE
+/* alone: all; changes the allocator's settings */
 #include "graphing.h"
 #include "pinning.h"
 

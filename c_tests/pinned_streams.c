@@ -4,6 +4,7 @@
 /* also: PLINTH_ALLOC_CONF=pinned_use_background_threads:True */
 /* also: PLINTH_ALLOC_CONF=pinned_max_cached_size_mb:2 */
 /* also: PLINTH_SANITIZER=error */
+/* alone: what_was_used_and_is_done_is_given_at_once; expects what only a fresh process has */
 #include "graphing.h"
 #include "pinning.h"
 

@@ -30,7 +30,7 @@ static inline void name_stand_in(const char *name) {
   CHECK(length > 0);
   path[length] = '\0';
   snprintf(library, sizeof library, "%s/%s.so", dirname(path), name);
-  setenv("PLINTH_NCCL_LIBRARY", library, 1);
+  harness_setenv("PLINTH_NCCL_LIBRARY", library);
 }
 
 /* NCCL: on the host device the stand-in, on a GPU the real one, or none, and then the test is skipped. */

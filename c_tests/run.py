@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
-# Builds and runs the C and C++ tests: each test its own process, with a time limit.
+# Builds and runs the C and C++ tests, those of one program in one process where they can share it.
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Builds c_tests/*.c and *.cpp against a library and runs every test in them as its own process.
+"""Builds c_tests/*.c and *.cpp against a library and runs every test in them, with a time limit for each.
+
+The tests of a program share one process, and on a GPU one context: harness.h resets the library between them. A test that
+fails in company, or leaves something behind, runs again in a process of its own, and the tests after it go on in a fresh
+process. If it passes alone it counts as passed, and a warning names it. Under a sanitizer or valgrind, and with --alone,
+every test has a process of its own.
 
 A program says what it needs in comment lines near its top:
   // env: NAME=VALUE    is put into the environment of its tests
@@ -16,6 +21,7 @@ import concurrent.futures
 import os
 import pathlib
 import re
+import select
 import shlex
 import signal
 import subprocess
@@ -27,7 +33,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 SKIPPED = 77
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-DECLARATION = re.compile(r"^\s*(?://|/\*)\s*(env|device|timeout|also|library):\s*(.*?)\s*(?:\*/)?\s*$", re.MULTILINE)
+DECLARATION = re.compile(r"^\s*(?://|/\*)\s*(env|device|timeout|also|alone|library):\s*(.*?)\s*(?:\*/)?\s*$", re.MULTILINE)
 VALGRIND = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite",
             "--fair-sched=yes"]
 VALGRIND_SLOWNESS = 8
@@ -44,6 +50,7 @@ class Program:
         self.timeout = None
         self.variants = [{}]
         self.libraries = []
+        self.alone = set()
         for key, value in DECLARATION.findall(source.read_text()):
             if key in ("env", "also"):
                 name, _, content = value.partition("=")
@@ -53,6 +60,8 @@ class Program:
                     self.variants.append({name.strip(): content.strip()})
             elif key == "device":
                 self.device = value
+            elif key == "alone":
+                self.alone.update(value.partition(";")[0].split())
             elif key == "library":
                 self.libraries.append(Library(HERE / "helpers" / f"{value}.c"))
             else:
@@ -74,6 +83,8 @@ class Result:
     def __init__(self, name, outcome, reason="", output=""):
         self.name, self.outcome, self.reason, self.output = name, outcome, reason, output
         self.seconds = 0.0
+        # Why it failed in company, if it passed alone.
+        self.warning = None
 
 
 def parse_arguments():
@@ -88,9 +99,13 @@ def parse_arguments():
     parser.add_argument("--device", choices=["host", "cuda", "auto"], default=os.environ.get("PLINTH_DEVICE", "host"),
                         help="the kind of device")
     parser.add_argument("--filter", default="", help="run the tests whose program/name has this regular expression")
+    parser.add_argument("--first-variant", action="store_true", help="run every test once, without the `also:` lines")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="tests at the same time")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds that a test may take")
     parser.add_argument("--slowest", type=int, default=0, metavar="N", help="show the N tests that took longest, at the end")
+    processes = parser.add_mutually_exclusive_group()
+    processes.add_argument("--alone", action="store_true", help="run every test in a process of its own")
+    processes.add_argument("--together", action="store_true", help="let tests share a process in spite of `alone:`")
     when = parser.add_mutually_exclusive_group()
     when.add_argument("--no-build", action="store_true", help="run what is built already")
     when.add_argument("--build-only", action="store_true", help="build, and run nothing")
@@ -190,7 +205,11 @@ def list_tests(program, arguments):
                           check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{program.name} --list ended with {done.returncode}:\n{done.stdout}")
-    return done.stdout.split()
+    tests = done.stdout.split()
+    unknown = program.alone - {"all", *tests}
+    if unknown:
+        raise RuntimeError(f"{program.source.name} declares `alone:` for tests that it does not have: {sorted(unknown)}")
+    return tests
 
 
 # The tests that are running.
@@ -226,12 +245,22 @@ def run_one(program, variant, test, arguments):
     return result
 
 
+def wrong_device(program, arguments):
+    """Whether a program's tests are about another kind of device."""
+    return program.device is not None and arguments.device not in ("auto", program.device)
+
+
+def time_limit(program, arguments):
+    """The seconds that one test of a program may take."""
+    return max(program.timeout or 0, arguments.timeout) * (VALGRIND_SLOWNESS if arguments.valgrind else 1)
+
+
 def judge(program, variant, test, arguments):
     """Runs one test."""
     name = test_name(program, variant, test)
-    if program.device and arguments.device != "auto" and program.device != arguments.device:
+    if wrong_device(program, arguments):
         return Result(name, "skipped", f"is about the {program.device} device")
-    limit = max(program.timeout or 0, arguments.timeout) * (VALGRIND_SLOWNESS if arguments.valgrind else 1)
+    limit = time_limit(program, arguments)
     command = (VALGRIND if arguments.valgrind else []) + [str(arguments.build / program.name), test]
     timed_out = False
     # A file, not a pipe: a process that outlives the test could hold a pipe open.
@@ -259,17 +288,147 @@ def judge(program, variant, test, arguments):
     return Result(name, "failed", f"exit status {code}", text)
 
 
+class Company:
+    """Tests of one program that share a process, and what came of them."""
+
+    def __init__(self, program, variant, tests, arguments):
+        self.program, self.variant, self.arguments = program, variant, arguments
+        self.waiting = list(tests)
+        self.results = []
+
+    def run(self):
+        """Runs the tests, in as many processes as it takes; returns a result for each."""
+        while self.waiting:
+            passed, failed, reason = self.run_process()
+            if failed:
+                self.run_again(failed, reason)
+            elif reason:
+                # The process itself ended badly, and any of its tests may be the cause.
+                for result in passed:
+                    self.results.remove(result)
+                    self.run_again(result.name.rpartition("/")[2], reason)
+        return self.results
+
+    def run_again(self, test, reason):
+        """Runs a test alone that failed in company."""
+        result = run_one(self.program, self.variant, test, self.arguments)
+        if result.outcome == "passed":
+            result.warning = reason
+        self.results.append(result)
+
+    def finish(self, outcome, test, reason, started):
+        """Notes how a test ended."""
+        self.waiting.remove(test)
+        result = Result(test_name(self.program, self.variant, test), outcome, reason)
+        result.seconds = time.monotonic() - started
+        self.results.append(result)
+        return result
+
+    def run_process(self):
+        """Runs tests in one process until one fails. Returns the results of those before it, its name, and the reason."""
+        reader, writer = os.pipe()
+        command = [str(self.arguments.build / self.program.name), "--together", str(writer), *self.waiting]
+        finished = []
+        current, reason = None, ""
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=[writer],
+                                       start_new_session=True, env=environment(self.program, self.arguments, self.variant))
+            RUNNING.add(process)
+            os.close(writer)
+            started = time.monotonic()
+            for event, test, detail in events_of(reader, process, time_limit(self.program, self.arguments)):
+                if event == "start":
+                    current, started = test, time.monotonic()
+                elif event in ("passed", "skipped"):
+                    finished.append(self.finish(event, test, detail, started))
+                    current, started = None, time.monotonic()
+                elif event == "left":
+                    reason = f"left behind: {detail}"
+                else:
+                    reason = f"{event} in company"
+            os.close(reader)
+            code = process.poll()
+            kill_group(process)
+            process.wait()
+            output.seek(0)
+            text = output.read().decode(errors="replace").strip()
+        if code not in (0, SKIPPED) and not reason:
+            reason = f"in company: exit status {code}; {text[-300:]}"
+        if current is None and not finished:
+            # It did not even start.
+            current = self.waiting[0]
+        if current is None and self.waiting and code not in (0, SKIPPED):
+            current = self.waiting[0]
+        if current is not None:
+            self.waiting.remove(current)
+            reason = reason or f"ended its process in company, with exit status {code}"
+        return finished, current, reason
+
+
+def events_of(reader, process, limit):
+    """Yields what a process reports: event, test and detail. The last event is `took too long` if no line came in time."""
+    buffered = b""
+    deadline = time.monotonic() + limit
+    while True:
+        ended = process.poll() is not None
+        ready, _, _ = select.select([reader], [], [], 0 if ended else 0.1)
+        if ready:
+            block = os.read(reader, 65536)
+            if not block:
+                # Nobody can write any more: the process is about to end.
+                try:
+                    process.wait(max(1.0, deadline - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    yield "took too long to end", "", ""
+                return
+            buffered += block
+            deadline = time.monotonic() + limit
+            *lines, buffered = buffered.split(b"\n")
+            for line in lines:
+                event, _, rest = line.decode(errors="replace").partition(" ")
+                test, _, detail = rest.partition(": ")
+                yield event, test, detail
+        elif ended:
+            return
+        elif time.monotonic() > deadline:
+            yield f"took longer than {limit:.0f} s", "", ""
+            return
+
+
+def shares_process(program, test, arguments):
+    """Whether a test runs in one process with others of its program."""
+    if arguments.alone or arguments.sanitizer or arguments.valgrind or wrong_device(program, arguments):
+        return False
+    return arguments.together or not ({"all", test} & program.alone)
+
+
+def plan(tests, arguments):
+    """What to run: functions that return a list of results each. Those with most tests come first."""
+    companies = {}
+    tasks = []
+    for program, variant, test in tests:
+        if shares_process(program, test, arguments):
+            companies.setdefault((program.name, *variant.items()), (program, variant, []))[2].append(test)
+        else:
+            tasks.append(lambda one=(program, variant, test): [run_one(*one, arguments)])
+    shared = sorted(companies.values(), key=lambda company: -len(company[2]))
+    return [Company(*company, arguments).run for company in shared] + tasks
+
+
 class Report:
     """Dots for what passes, and a line of its own for everything else."""
 
     def __init__(self):
         self.counts = {"passed": 0, "failed": 0, "skipped": 0}
         self.times = []
+        self.warnings = []
         self.column = 0
 
     def add(self, result):
         self.counts[result.outcome] += 1
         self.times.append((result.seconds, result.name))
+        if result.warning:
+            self.warnings.append(f"warning {result.name}: passed alone; {result.warning}")
         if result.outcome == "passed":
             print(".", end="", flush=True)
             self.column += 1
@@ -295,6 +454,10 @@ class Report:
     def close(self):
         """Prints the last line; returns the exit status."""
         self.end_line()
+        for warning in self.warnings:
+            print(warning.replace("\n", "\n    "))
+        if self.warnings:
+            print(f"{len(self.warnings)} tests passed only in a process of their own: clean up in the test, or declare `alone:`")
         print(f"{self.counts['passed']} passed, {self.counts['failed']} failed, {self.counts['skipped']} skipped")
         return 1 if self.counts["failed"] or not self.counts["passed"] else 0
 
@@ -316,11 +479,12 @@ def main():
             return 0
         wanted = re.compile(arguments.filter)
         tests = [(program, variant, test) for program in programs for test in list_tests(program, arguments)
-                 for variant in program.variants if wanted.search(test_name(program, variant, test))]
+                 for variant in program.variants[:1 if arguments.first_variant else None]
+                 if wanted.search(test_name(program, variant, test))]
         report = Report()
-        for done in concurrent.futures.as_completed(
-                pool.submit(run_one, program, variant, test, arguments) for program, variant, test in tests):
-            report.add(done.result())
+        for done in concurrent.futures.as_completed(pool.submit(task) for task in plan(tests, arguments)):
+            for result in done.result():
+                report.add(result)
     report.end_line()
     report.show_slowest(arguments.slowest)
     print(f"on the device {arguments.device}, in {time.monotonic() - built:.1f} s, built in {built - started:.1f} s")

@@ -2,6 +2,7 @@
  * Small programs, half of them with a race, and the verdict of the stream sanitizer on each: a racy one gets exactly the
  * pair that races, a clean one nothing. These are about streams, events and the CPU. SPDX-License-Identifier: MIT OR Apache-2.0
  */
+/* alone: all; leaves memory */
 #include "sanitizer_programs.h"
 
 /* The example in PyTorch's documentation: a sum in a side stream, before the normal_ of the default stream has finished. */

@@ -2,6 +2,7 @@
  * The calls of the stream sanitizer: modes, the callback, reports as text and JSON, errors of callers, threads, and the
  * environment. SPDX-License-Identifier: MIT OR Apache-2.0
  */
+/* alone: all; leaves memory */
 #include "graphing.h"
 #include "process.h"
 #include "sanitizing.h"

@@ -1,5 +1,6 @@
 /* Programs with transforms, and the verdict of the stream sanitizer. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* library: fake_cufft */
+/* alone: clean_transforms_in_turn; expects what only a fresh process has */
 #include "sanitizing.h"
 #include "transforming.h"
 

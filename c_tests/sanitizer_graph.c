@@ -1,6 +1,7 @@
 /*
  * Programs with graphs, and the verdict of the stream sanitizer on each. SPDX-License-Identifier: MIT OR Apache-2.0
  */
+/* alone: all; leaves memory */
 #include "driver.h"
 #include "graphing.h"
 #include "sanitizing.h"

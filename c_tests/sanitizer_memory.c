@@ -2,6 +2,7 @@
  * Small programs, half of them with a race, and the verdict of the stream sanitizer on each: a racy one gets exactly the
  * pair that races, a clean one nothing. These are about memory and what works on it. SPDX-License-Identifier: MIT OR Apache-2.0
  */
+/* alone: all; leaves memory */
 #include "sanitizer_programs.h"
 
 /* The allocator. */

@@ -3,6 +3,7 @@
  * itself is no fault of the program's, and orders nothing for it. SPDX-License-Identifier: MIT OR Apache-2.0
  */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
+/* alone: all; leaves memory */
 #include "sanitizing.h"
 
 enum { STREAMS = 6, HELD = 60, ROUNDS = 1500 };

@@ -1,6 +1,7 @@
 // plinth_sanitizer.hpp: what the program tells, and who is told.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
+// alone: what_is_ordered_is_clean; expects what only a fresh process has
 
 #include "wrapping.h"
 

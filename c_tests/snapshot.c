@@ -2,6 +2,7 @@
 /* A child has none of its parent's threads, and what they held looks lost to a sanitizer: it must not look. */
 /* env: ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
+/* alone: a_process_that_exits_has_none; forks a child that uses the device */
 #include "allocating.h"
 #include "graphing.h"
 #include "process.h"

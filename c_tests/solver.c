@@ -1,6 +1,7 @@
 /* Handles of cuSOLVER. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* library: fake_cublas */
 /* env: FAKE_CUBLAS_ALLOCATES=1 */
+/* alone: all; sets the environment */
 #include "multiplying.h"
 
 TEST(a_system_of_equations_is_solved_in_the_current_stream) {

@@ -1,4 +1,6 @@
 /* Streams: handed out, current, asked, waited for. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* alone: each_priority_has_its_own_pool ids_are_torchs; expects what only a fresh process has */
+/* alone: streams_that_are_known_already_may_be_made_known; expects what only a fresh process has */
 #include "driver.h"
 #include "support.h"
 

@@ -1,5 +1,6 @@
 /* Sixteen threads that do everything at once. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* timeout: 120 */
+/* alone: of_many_threads_that_record_first_one_makes_the_event; enables fault injection, which comes before everything else */
 #include "driver.h"
 #include "support.h"
 

@@ -1,4 +1,7 @@
 /* The sync debug mode, over every call that waits. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* alone: by_default_nothing_is_said; expects what only a fresh process has */
+/* alone: in_error_mode_each_call_fails_and_does_nothing; expects what only a fresh process has */
+/* alone: warnings_are_counted_without_a_callback; expects what only a fresh process has */
 #include "support.h"
 
 static struct {

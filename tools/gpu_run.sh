@@ -99,7 +99,7 @@ if [ -z "${PLINTH_NVRTC_LIBRARY:-}" ]; then
     [ -n "$nvrtc" ] && export PLINTH_NVRTC_LIBRARY=$nvrtc
 fi
 
-# Few at a time: each is a process with a context of its own, and some measure time.
+# Few at a time: some tests measure time, and the driver makes contexts one after the other. Tests of a program share one.
 step c_tests 900 python3 sources/c_tests/run.py --no-build --lib lib --include include --build c_tests --device cuda \
     --jobs 8 --filter '^(?!communicator|nccl)'
 # One at a time: NCCL's kernels wait for those on other GPUs, which hardly ever run at the same time where others want them.

@@ -1,9 +1,35 @@
 #!/usr/bin/env bash
-# `make test`: every check there is, the quick ones first; stops at the first that fails, and sums up.
+# Runs one tier of the tests: `tools/test.sh fast|deep|nightly`. Stops at the first step that fails, and sums up with times.
+#
+#   fast     what every change must pass: under ten minutes on two cores, build included. The library is the one that
+#            `cargo test` builds, without optimization.
+#   deep     what every submission must pass as well, some 40 minutes more: the release library, every C test in a process
+#            of its own and in all its variants, every fault, sanitizers and valgrind.
+#   nightly  what takes hours. FUZZ_SECONDS=1800 is the length of each of two runs of the fuzzer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-steps=(lint kernels-check header-check test-rust test-tool abi package examples test-replay test-random test-snapshot test-c test-fuzz test-valgrind test-asan)
+tier=${1:-fast}
+case $tier in
+fast)
+    # test-tool is last: it builds the library again, with the tool's feature, in the same place.
+    steps=(lint header-check test-rust abi package examples test-c test-tool)
+    export PROFILE=dev C_TESTS=--first-variant PLINTH_TEST_FAULTS=sampled
+    ;;
+deep)
+    steps=(abi package examples kernels-check test-replay test-random test-snapshot test-fuzz test-c test-valgrind test-asan)
+    export PROFILE=release C_TESTS=--alone
+    ;;
+nightly)
+    steps=(test-asan-faults fuzz test-tsan)
+    export FUZZ_SECONDS=${FUZZ_SECONDS:-1800}
+    ;;
+*)
+    echo "usage: test.sh fast|deep|nightly" >&2
+    exit 2
+    ;;
+esac
+
 summary=()
 begun=$SECONDS
 for step in "${steps[@]}"; do
@@ -12,11 +38,11 @@ for step in "${steps[@]}"; do
     if ! make --no-print-directory "$step"; then
         printf '\n'
         printf '%s\n' ${summary[@]+"${summary[@]}"}
-        printf '%-14s FAILED; the steps after it did not run\n' "$step"
+        printf '%-16s FAILED; the steps after it did not run\n' "$step"
         exit 1
     fi
-    summary+=("$(printf '%-14s passed in %3d s' "$step" $((SECONDS - start)))")
+    summary+=("$(printf '%-16s passed in %3d s' "$step" $((SECONDS - start)))")
 done
 printf '\n'
 printf '%s\n' "${summary[@]}"
-printf 'All %d steps passed, in %d s.\n' ${#steps[@]} $((SECONDS - begun))
+printf 'All %d steps of the %s tier passed, in %d s.\n' ${#steps[@]} "$tier" $((SECONDS - begun))

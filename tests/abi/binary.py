@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Checks the built libraries: `tests/abi/binary.py FOLDER`. One line a fact; the first that is wrong ends it."""
+"""Checks the built libraries: `tests/abi/binary.py FOLDER [--release]`. One line a fact; the first that is wrong ends it.
+
+With --release also what holds of the release profile only: the size, the stripping, and the system's libraries.
+"""
 
 import ctypes
 import pathlib
@@ -41,6 +44,10 @@ def check_library(library, version):
     expect(f"the soname is {soname}", re.findall(r"\(SONAME\).*\[(.*)\]", dynamic), [soname])
     expect("it stays once it is loaded", "NODELETE" in dynamic, True)
     expect("its stack is not executable", re.findall(r"GNU_STACK.*\n.* RWE", output("readelf", "-lW", library)), [])
+
+
+def check_release(library):
+    expect("it is stripped of symbols", ".symtab" in output("readelf", "-SW", library), False)
     size = library.stat().st_size
     expect(f"it is smaller than 5 MB: {size / 1e6:.2f} MB", size < LARGEST, True)
 
@@ -96,7 +103,9 @@ def main():
     check_library(folder / "libplinth.so", version)
     check_archive(folder / "libplinth.a")
     check_versions(folder / "libplinth.so", version)
-    check_system_libraries(folder.parent)
+    if sys.argv[2:] == ["--release"]:
+        check_release(folder / "libplinth.so")
+        check_system_libraries(folder.parent)
 
 
 main()

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # Installs plinth, moves the tree, and uses it as programs do: in C and in C++, shared and static, by CMake and by
-# pkg-config; then from the sources by add_subdirectory and FetchContent. `make package` calls it.
+# pkg-config: `tests/package/run.sh FOLDER [--sources]`, with the folder of the built libraries. With --sources also from
+# the sources, by add_subdirectory and FetchContent, which builds the release profile. `make package` calls it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
+library=$(realpath "$1")
+sources=${2:-}
 target=$(realpath "${CARGO_TARGET_DIR:-target}")
 work=$target/package
 export PLINTH_DEVICE=${PLINTH_DEVICE:-host}
@@ -36,9 +39,9 @@ version=$(tools/version.sh)
 IFS=. read -r major minor patch <<<"$version"
 
 # A tree below a prefix that does not exist at the end.
-step "install" tools/install.sh --from "$target/release" --prefix /nowhere --destdir "$work/stage"
+step "install" tools/install.sh --from "$library" --prefix /nowhere --destdir "$work/stage"
 step "install, other library folder" \
-    tools/install.sh --from "$target/release" --prefix /nowhere --libdir lib/x86_64-linux-gnu --destdir "$work/stage2"
+    tools/install.sh --from "$library" --prefix /nowhere --libdir lib/x86_64-linux-gnu --destdir "$work/stage2"
 mv "$work/stage/nowhere" "$work/moved"
 mv "$work/stage2/nowhere" "$work/moved2"
 rmdir "$work/stage" "$work/stage2"
@@ -104,6 +107,11 @@ for language in c cpp; do
     done
 done
 step "pkg-config, multiarch" pkg_config_consumer c "$work/moved2/lib/x86_64-linux-gnu/pkgconfig" shared
+
+if [ "$sources" != --sources ]; then
+    echo "package: all good"
+    exit
+fi
 
 # From the sources; cargo's work is shared with the build tree.
 for by in add_subdirectory FetchContent; do
