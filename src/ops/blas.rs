@@ -22,7 +22,7 @@ use crate::{
     runtime::{
         self, Runtime,
         device::Device,
-        handle_pool::{Held, Pool, ending},
+        handle_pool::{HandlePool, ThreadHandles, thread_ending_error},
     },
     status::Status,
     stream::{self, Stream, capture_resources},
@@ -53,10 +53,10 @@ struct Handle {
     workspaces: Mutex<Vec<Workspace>>,
 }
 
-static HANDLES: Pool<Handle> = Pool::new();
+static HANDLES: HandlePool<Handle> = HandlePool::new();
 
 thread_local! {
-    static MINE: Held<Handle> = const { Held::new(&HANDLES, part) };
+    static MINE: ThreadHandles<Handle> = const { ThreadHandles::new(&HANDLES, part) };
 }
 
 /// A thread ends, and with it the stream that is its own: what it was last given for that goes back.
@@ -133,9 +133,9 @@ fn blas_bytes(device: &Device, runtime: &Runtime) -> Result<u64> {
 }
 
 fn purpose(runtime: &Runtime, stream: Stream) -> Result<Purpose> {
-    Ok(match stream::capture(runtime, stream)? {
+    Ok(match stream::capture_id(runtime, stream)? {
         None => Purpose::Eager,
-        Some(capture) if capture_resources::goes_on(capture) => Purpose::Capture(capture),
+        Some(capture) if capture_resources::is_active(capture) => Purpose::Capture(capture),
         Some(capture) => Purpose::Foreign(capture),
     })
 }
@@ -196,7 +196,7 @@ fn with_handle<T>(body: impl FnOnce(&Cublas, Place) -> Result<T>) -> Result<T> {
             let native = made.context(|| format!("making a handle of cuBLAS's for device {}", device.ordinal))?;
             Ok(Handle { native, workspaces: Mutex::default() })
         };
-        let handle = MINE.try_with(|mine| mine.get(device.ordinal, renew, make)).map_err(ending)??;
+        let handle = MINE.try_with(|mine| mine.get(device.ordinal, renew, make)).map_err(thread_ending_error)??;
         body(library, Place { runtime, device, stream, handle })
     })
 }

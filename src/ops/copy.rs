@@ -160,12 +160,12 @@ fn copy_across(runtime: &Runtime, destination: Span, to: u32, source: Span, from
     let (copying, receiving) = (stream::current_on(runtime, from)?, stream::current_on(runtime, to)?);
     let destination_context = runtime.device(to as i32)?.context(&runtime.driver)?;
     let source_context = runtime.device(from as i32)?.context(&runtime.driver)?;
-    stream::order(runtime, copying, receiving)?;
+    stream::make_wait(runtime, copying, receiving)?;
     sanitizer::copy(runtime, copying, destination, source)?;
     runtime.in_stream(copying, |driver, raw| {
         Ok(driver.copy_peer(destination, destination_context, source, source_context, raw)?)
     })?;
-    stream::order(runtime, receiving, copying)
+    stream::make_wait(runtime, receiving, copying)
 }
 
 /// Host to host: after what the current device's current stream has now, and waited for, as every CPU copy is.

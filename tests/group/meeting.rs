@@ -187,7 +187,7 @@ fn leak() {
             group.gather_bytes(b"").unwrap();
         }
         drop(group);
-        let mut live = testing::live().unwrap();
+        let mut live = testing::live_resources().unwrap();
         // What others still hold of this rank's memory counts until they let go.
         live.device_bytes = Vec::new();
         // Threads end after a while.

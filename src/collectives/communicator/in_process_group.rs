@@ -10,7 +10,7 @@ use super::{
     operation::{Kind, Operation},
     sticky_error::Trouble,
 };
-use crate::base::deadline::Patience;
+use crate::base::deadline::Deadline;
 use crate::{
     collectives::devices::local::{self, Part},
     driver::nccl::Nccl,
@@ -171,7 +171,7 @@ pub fn gather(runtime: &Runtime, devices: &[u32], engine: Choice, limit: Duratio
 /// that those of two threads do not mix. After an error nothing of it is left to be done later, in memory that its owner
 /// may have given to something else by then.
 pub fn bring(runtime: &Runtime, batch: &[(Seat, Asked)], limit: Duration) -> Result<Vec<Outcome>> {
-    let patience = Patience::new(limit);
+    let patience = Deadline::new(limit);
     let parts: Vec<Brought> =
         batch.iter().map(|(seat, asked)| Brought { seat, asked: *asked, ticket: Arc::default() }).collect();
     let mut teams: Vec<&Arc<Team>> = Vec::new();
@@ -199,7 +199,7 @@ fn carry_out(
     runtime: &Runtime,
     parts: &[Brought],
     teams: &[&Arc<Team>],
-    patience: &Patience,
+    patience: &Deadline,
     outcomes: &mut Vec<Outcome>,
 ) -> Result<()> {
     // First, so that a team that is broken does not let the others' work begin.
@@ -221,7 +221,7 @@ impl State {
 }
 
 impl Brought<'_> {
-    fn wait(&self, patience: &Patience) -> Result<Outcome> {
+    fn wait(&self, patience: &Deadline) -> Result<Outcome> {
         let (seat, team) = (self.seat, &self.seat.team);
         let mut state = team.state.lock();
         loop {
@@ -438,12 +438,12 @@ impl Team {
         let (to, from) = (context(pair.1)?, context(pair.0)?);
         let apart = (send.stream.raw, send.stream.device) != (receive.stream.raw, receive.stream.device);
         if apart {
-            stream::order(runtime, send.stream, receive.stream)?;
+            stream::make_wait(runtime, send.stream, receive.stream)?;
         }
         sanitizer::access(runtime, send.stream, &[sanitizer::read(send.from), sanitizer::write(receive.to)])?;
         runtime.in_stream(send.stream, |driver, raw| Ok(driver.copy_peer(receive.to, to, send.from, from, raw)?))?;
         if apart {
-            stream::order(runtime, receive.stream, send.stream)?;
+            stream::make_wait(runtime, receive.stream, send.stream)?;
         }
         Ok(())
     }
@@ -462,7 +462,7 @@ impl Team {
         if self.nccl.get().is_none() {
             // NCCL allocates while it connects, which a capture forbids.
             for operation in operations {
-                if stream::is_capturing_checked(runtime, operation.stream)? {
+                if stream::is_validated_capturing(runtime, operation.stream)? {
                     return Ok(None);
                 }
             }

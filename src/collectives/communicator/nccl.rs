@@ -5,7 +5,7 @@
 //! each call to a thread of its own, which costs it some microseconds; the blocking mode can be asked for instead.
 
 use super::operation::{Kind, Operation};
-use crate::base::deadline::Patience;
+use crate::base::deadline::Deadline;
 use crate::{
     collectives::devices::ReduceOp,
     driver::{
@@ -107,14 +107,14 @@ impl Rank {
     }
 
     /// Waits until all that it was asked is done.
-    fn settle(&self, patience: Patience, what: &str) -> Result<()> {
+    fn settle(&self, patience: Deadline, what: &str) -> Result<()> {
         patience.until(|| what, || Ok(self.look()?.then_some(())))
     }
 
     /// The same for one whose calls nobody else makes yet.
     pub fn wait_until_ready(&self, limit: Duration, what: &str) -> Result<()> {
         let _calls = self.calls.lock();
-        self.settle(Patience::new(limit), what)
+        self.settle(Deadline::new(limit), what)
     }
 
     /// Checks what can be checked of an operation before NCCL has anything of its batch.
@@ -299,7 +299,7 @@ pub fn issue(
     let mut settled = Ok(());
     for (index, (rank, _, operation)) in batch.iter().enumerate().filter(|(_, (rank, ..))| !rank.blocking) {
         settled = settled.and_then(|()| match given.is_ok() || index < taken {
-            true => rank.settle(Patience::new(limit), &format!("NCCL worked at {operation}")),
+            true => rank.settle(Deadline::new(limit), &format!("NCCL worked at {operation}")),
             false => rank.look().map(drop),
         });
     }
@@ -342,7 +342,7 @@ pub fn split(
     };
     let (parts, _) = first.nccl.group(all).map_err(Issued::Refused)?;
     for rank in ranks {
-        rank.settle(Patience::new(limit), "NCCL worked at a split").map_err(Issued::Failed)?;
+        rank.settle(Deadline::new(limit), "NCCL worked at a split").map_err(Issued::Failed)?;
     }
     let finish = |(part, (_, color, _)): (Rank, &(&Rank, Option<u32>, i32))| {
         if color.is_none() {

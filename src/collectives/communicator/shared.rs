@@ -8,7 +8,7 @@ use super::{
     nccl,
     operation::{Kind, Operation},
 };
-use crate::base::deadline::Patience;
+use crate::base::deadline::Deadline;
 use crate::{
     collectives::processes::{Candidate, Group, Row, Transfer},
     driver::group::MAX_RANKS,
@@ -257,7 +257,7 @@ fn exchange(
     runtime.in_stream(stream, |driver, raw| Ok(driver.copy_from_host(from, row, raw)?))?;
     let operation = Operation { kind: Kind::AllGather, count: ROW as u64, element: ElementType::U8, from, to, stream };
     nccl::issue(runtime, &[(rank, place.1, &operation)], limit).map_err(nccl::Issued::into_error)?;
-    Patience::new(limit).until(
+    Deadline::new(limit).until(
         || "this rank waited for the others",
         || {
             rank.check_health()?;

@@ -13,13 +13,13 @@ use std::{
 };
 
 /// The most descriptors of a message: a window and a link for each other rank.
-const MOST_DESCRIPTORS: usize = 2 * crate::driver::group::MAX_RANKS;
+const MAX_DESCRIPTORS: usize = 2 * crate::driver::group::MAX_RANKS;
 /// What a message begins with: its status, and how many bytes it has.
 pub const HEAD: usize = 8;
 /// The most bytes of a message: cards of all ranks, or an error's text.
 const MOST_BYTES: usize = 1 << 16;
 
-const _: () = assert!(MOST_DESCRIPTORS <= unix_socket::MOST_DESCRIPTORS);
+const _: () = assert!(MAX_DESCRIPTORS <= unix_socket::MAX_DESCRIPTORS);
 
 /// A message.
 pub struct Message {

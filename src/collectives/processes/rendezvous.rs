@@ -235,7 +235,7 @@ fn admit(newcomers: &mut Vec<Newcomer>, socket: UnixStream) -> bool {
         let oldest = newcomers.iter().position(|newcomer| !newcomer.is_own).unwrap_or(0);
         newcomers.remove(oldest);
     }
-    let is_own = unix_socket::is_own(socket.as_raw_fd());
+    let is_own = unix_socket::is_same_user(socket.as_raw_fd());
     newcomers.push(Newcomer { socket, is_own, heard: [0; HELLO], bytes: 0, brought: Vec::new() });
     true
 }

@@ -2,7 +2,7 @@
 //! of one; sums are made under a lock of the system's, which ends with the process that holds it.
 
 use super::{number, system};
-use crate::{base::deadline::Patience, error::Result};
+use crate::{base::deadline::Deadline, error::Result};
 use std::{
     fmt::Write as _,
     fs::{self, File, OpenOptions, TryLockError},
@@ -78,7 +78,7 @@ impl Folder {
     }
 
     /// See [`Store::add`](super::Store::add).
-    pub fn add(&self, name: &str, amount: i64, patience: &Patience) -> Result<i64> {
+    pub fn add(&self, name: &str, amount: i64, patience: &Deadline) -> Result<i64> {
         let lock = OpenOptions::new()
             .create(true)
             .append(true)
@@ -99,8 +99,8 @@ fn random() -> io::Result<String> {
 }
 
 /// Takes the lock of a file, until that is closed.
-fn take(lock: &File, patience: &Patience) -> Result<()> {
-    patience.rest().until(
+fn take(lock: &File, patience: &Deadline) -> Result<()> {
+    patience.with_reset_backoff().until(
         || "the lock of a folder was waited for",
         || match lock.try_lock() {
             Ok(()) => Ok(Some(())),

@@ -8,7 +8,7 @@ pub mod tcp;
 
 use crate::{
     base::{
-        deadline::Patience,
+        deadline::Deadline,
         handle::{HandleTable, Kind},
     },
     driver::nccl::ID_BYTES,
@@ -53,7 +53,7 @@ pub fn open(address: &str, serves: bool, limit: Duration) -> Result<u64> {
         if serves {
             Server::listen(place).map(|server| Backend::Server(Mutex::new(server)))
         } else {
-            Client::connect(place, Patience::new(limit)).map(|client| Backend::Client(Mutex::new(client)))
+            Client::connect(place, Deadline::new(limit)).map(|client| Backend::Client(Mutex::new(client)))
         }
     } else if let Some(path) = address.strip_prefix("file://") {
         Folder::open(path).map(Backend::Folder)
@@ -83,13 +83,13 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 /// Takes a lock that another thread may have for as long as its own call lasts.
-fn lock<'a, T>(mutex: &'a Mutex<T>, patience: &Patience) -> Result<MutexGuard<'a, T>> {
-    let guard = mutex.try_lock_for(patience.left());
+fn lock<'a, T>(mutex: &'a Mutex<T>, patience: &Deadline) -> Result<MutexGuard<'a, T>> {
+    let guard = mutex.try_lock_for(patience.remaining());
     guard.ok_or_else(|| patience.error("another thread's call with the store was waited for"))
 }
 
 impl Backend {
-    fn set(&self, name: &str, value: &[u8], patience: &Patience) -> Result<()> {
+    fn set(&self, name: &str, value: &[u8], patience: &Deadline) -> Result<()> {
         match self {
             Backend::Folder(folder) => folder.set(name, value),
             Backend::Server(server) => {
@@ -101,7 +101,7 @@ impl Backend {
         }
     }
 
-    fn find(&self, name: &str, patience: &Patience) -> Result<Option<Vec<u8>>> {
+    fn find(&self, name: &str, patience: &Deadline) -> Result<Option<Vec<u8>>> {
         match self {
             Backend::Folder(folder) => folder.find(name),
             Backend::Server(server) => {
@@ -113,7 +113,7 @@ impl Backend {
         }
     }
 
-    fn add(&self, name: &str, amount: i64, patience: &Patience) -> Result<i64> {
+    fn add(&self, name: &str, amount: i64, patience: &Deadline) -> Result<i64> {
         match self {
             Backend::Folder(folder) => folder.add(name, amount, patience),
             Backend::Server(server) => {
@@ -131,10 +131,10 @@ impl Backend {
 impl Store {
     /// Puts a value under a name, in place of what was there.
     pub fn set(&self, name: &str, value: &[u8], limit: Duration) -> Result<()> {
-        self.set_within(name, value, &Patience::new(limit))
+        self.set_within(name, value, &Deadline::new(limit))
     }
 
-    fn set_within(&self, name: &str, value: &[u8], patience: &Patience) -> Result<()> {
+    fn set_within(&self, name: &str, value: &[u8], patience: &Deadline) -> Result<()> {
         check_name(name)?;
         if value.len() > MAX_VALUE {
             return Err(invalid(format!("a value in a store has at most {MAX_VALUE} bytes, not {}", value.len())));
@@ -144,10 +144,10 @@ impl Store {
 
     /// The value under a name, waited for until somebody sets it.
     pub fn wait(&self, name: &str, limit: Duration) -> Result<Vec<u8>> {
-        self.wait_within(name, &Patience::new(limit))
+        self.wait_within(name, &Deadline::new(limit))
     }
 
-    fn wait_within(&self, name: &str, patience: &Patience) -> Result<Vec<u8>> {
+    fn wait_within(&self, name: &str, patience: &Deadline) -> Result<Vec<u8>> {
         check_name(name)?;
         let mut is_answered = false;
         // Each look takes the lock anew, so that another thread can set what this one waits for.
@@ -161,7 +161,7 @@ impl Store {
             Err(error) => Err(error),
         };
         patience
-            .rest()
+            .with_reset_backoff()
             .until(|| format!("{name:?} was waited for in a store"), &mut look)
             .context(|| format!("getting {name:?} from a store"))
     }
@@ -169,19 +169,19 @@ impl Store {
     /// Adds to the number under a name, 0 where there is none; returns the sum.
     pub fn add(&self, name: &str, amount: i64, limit: Duration) -> Result<i64> {
         check_name(name)?;
-        self.add_within(name, amount, &Patience::new(limit))
+        self.add_within(name, amount, &Deadline::new(limit))
     }
 
-    fn add_within(&self, name: &str, amount: i64, patience: &Patience) -> Result<i64> {
+    fn add_within(&self, name: &str, amount: i64, patience: &Deadline) -> Result<i64> {
         self.0.add(name, amount, patience).context(|| format!("adding to {name:?} in a store"))
     }
 
     /// Waits until so many have come to the barrier of a name. Good for one meeting.
     pub fn barrier(&self, name: &str, count: i64, limit: Duration) -> Result<()> {
-        self.barrier_within(name, count, &Patience::new(limit))
+        self.barrier_within(name, count, &Deadline::new(limit))
     }
 
-    fn barrier_within(&self, name: &str, count: i64, patience: &Patience) -> Result<()> {
+    fn barrier_within(&self, name: &str, count: i64, patience: &Deadline) -> Result<()> {
         check_name(name)?;
         if count < 1 {
             return Err(invalid(format!("a barrier of {count} cannot be")));
@@ -193,18 +193,18 @@ impl Store {
             missing.set(count - found.map_or(0, |bytes| number(&bytes)));
             Ok((missing.get() <= 0).then_some(()))
         };
-        let met = patience.rest().until(|| "the others were waited for", || look(&come));
+        let met = patience.with_reset_backoff().until(|| "the others were waited for", || look(&come));
         met.context(|| format!("{} of {count} did not come to the barrier {name:?}", missing.get()))?;
         self.add_within(&seen, 1, patience)?;
         // Who answers stays until all have their answer.
         if let Backend::Server(server) = &self.0 {
-            patience.rest().until(|| "the others were waited for", || look(&seen))?;
+            patience.with_reset_backoff().until(|| "the others were waited for", || look(&seen))?;
             let told = || {
                 let mut server = lock(server, patience)?;
                 server.serve()?;
                 Ok((!server.owes_sum()).then_some(()))
             };
-            patience.rest().until(|| "the others were waited for", told)?;
+            patience.with_reset_backoff().until(|| "the others were waited for", told)?;
         }
         Ok(())
     }
@@ -230,7 +230,7 @@ impl Store {
         if rank < 0 || rank >= ranks {
             return Err(invalid(format!("there is no rank {rank} among {ranks}")));
         }
-        let (key, patience) = (format!("{name}/id"), Patience::new(limit));
+        let (key, patience) = (format!("{name}/id"), Deadline::new(limit));
         if rank == 0 {
             self.set_within(&key, &make()?, &patience)?;
         }

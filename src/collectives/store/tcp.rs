@@ -7,7 +7,7 @@
 
 use super::{MAX_NAME, MAX_VALUE, invalid, number, system};
 use crate::{
-    base::deadline::Patience,
+    base::deadline::Deadline,
     error::{Error, Result},
     status::Status,
 };
@@ -265,13 +265,13 @@ pub struct Client {
 
 impl Client {
     /// Connects to a server, which may not be there yet.
-    pub fn connect(place: &str, patience: Patience) -> Result<Client> {
+    pub fn connect(place: &str, patience: Deadline) -> Result<Client> {
         let mut client = Client { place: place.to_owned(), stream: None };
         client.reach(&patience)?;
         Ok(client)
     }
 
-    fn reach(&mut self, patience: &Patience) -> Result<&mut TcpStream> {
+    fn reach(&mut self, patience: &Deadline) -> Result<&mut TcpStream> {
         let stream = match self.stream.take() {
             Some(stream) => stream,
             None => {
@@ -279,7 +279,7 @@ impl Client {
                 let mut reason = String::new();
                 let mut connect = || {
                     for address in &addresses {
-                        let left = patience.left().clamp(Duration::from_millis(1), Duration::from_secs(5));
+                        let left = patience.remaining().clamp(Duration::from_millis(1), Duration::from_secs(5));
                         match TcpStream::connect_timeout(address, left) {
                             Ok(stream) => return Ok(Some(stream)),
                             Err(error) => reason = error.to_string(),
@@ -287,7 +287,7 @@ impl Client {
                     }
                     Ok(None)
                 };
-                let connected = patience.rest().until(|| "a server was waited for", &mut connect);
+                let connected = patience.with_reset_backoff().until(|| "a server was waited for", &mut connect);
                 let mut stream =
                     connected.map_err(|error| error.context(format_args!("no server answers ({reason})")))?;
                 stream
@@ -300,8 +300,8 @@ impl Client {
         Ok(self.stream.insert(stream))
     }
 
-    fn ask(&mut self, operation: u8, name: &str, value: &[u8], patience: &Patience) -> Result<Option<Vec<u8>>> {
-        if patience.is_over() {
+    fn ask(&mut self, operation: u8, name: &str, value: &[u8], patience: &Deadline) -> Result<Option<Vec<u8>>> {
+        if patience.is_expired() {
             // Not even asked: the connection is as good as it was.
             return Err(patience.error("a server was waited for"));
         }
@@ -319,22 +319,22 @@ impl Client {
     }
 
     /// See [`Store::set`](super::Store::set).
-    pub fn set(&mut self, name: &str, value: &[u8], patience: &Patience) -> Result<()> {
+    pub fn set(&mut self, name: &str, value: &[u8], patience: &Deadline) -> Result<()> {
         self.ask(SET, name, value, patience).map(drop)
     }
 
     /// The value of a name.
-    pub fn find(&mut self, name: &str, patience: &Patience) -> Result<Option<Vec<u8>>> {
+    pub fn find(&mut self, name: &str, patience: &Deadline) -> Result<Option<Vec<u8>>> {
         self.ask(FIND, name, &[], patience)
     }
 
     /// See [`Store::add`](super::Store::add).
-    pub fn add(&mut self, name: &str, amount: i64, patience: &Patience) -> Result<i64> {
+    pub fn add(&mut self, name: &str, amount: i64, patience: &Deadline) -> Result<i64> {
         Ok(self.ask(ADD, name, &amount.to_le_bytes(), patience)?.map_or(0, |bytes| number(&bytes)))
     }
 }
 
-fn converse(stream: &mut TcpStream, question: &[u8], patience: &Patience) -> Result<Option<Vec<u8>>> {
+fn converse(stream: &mut TcpStream, question: &[u8], patience: &Deadline) -> Result<Option<Vec<u8>>> {
     let lost = |error: io::Error| match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => patience.error("an answer of the server was waited for"),
         _ => Error::new(Status::PEER_LOST, format!("the server of the store is gone ({error})")),
@@ -355,12 +355,12 @@ fn converse(stream: &mut TcpStream, question: &[u8], patience: &Patience) -> Res
 /// A connection each use of which has what is left of a wait: all of them together take no longer than that.
 struct Limited<'a> {
     stream: &'a mut TcpStream,
-    patience: &'a Patience,
+    patience: &'a Deadline,
 }
 
 impl Limited<'_> {
     fn left(&self) -> io::Result<Duration> {
-        let left = self.patience.left();
+        let left = self.patience.remaining();
         if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
     }
 }
@@ -435,8 +435,8 @@ mod tests {
         for _ in 0..10 {
             server.serve().unwrap();
         }
-        let mut client = Client::connect(&place, Patience::new(Duration::from_secs(20))).unwrap();
-        let sum = serve_while(&mut server, || client.add("sum", 4, &Patience::new(Duration::from_secs(20))));
+        let mut client = Client::connect(&place, Deadline::new(Duration::from_secs(20))).unwrap();
+        let sum = serve_while(&mut server, || client.add("sum", 4, &Deadline::new(Duration::from_secs(20))));
         assert_eq!(sum.unwrap(), 4);
         assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
         assert_eq!(server.guests.iter().filter(|guest| guest.owed.is_some()).count(), 3);

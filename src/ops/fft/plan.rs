@@ -18,7 +18,7 @@ use crate::{
     status::Status,
     stream::{
         self, Stream,
-        capture_resources::{self, Thing},
+        capture_resources::{self, Resource},
     },
 };
 use parking_lot::{Condvar, Mutex};
@@ -234,12 +234,12 @@ impl Plan {
 
     /// A graph reads the plan's memory at each replay, so it keeps the plan.
     fn stay_for_captures(runtime: &Runtime, stream: Stream, kept: &Arc<Plan>) -> Result<()> {
-        let Some(capture) = stream::capture(runtime, stream)? else { return Ok(()) };
-        let thing: Thing = kept.clone();
-        if capture_resources::keep(capture, &thing) {
+        let Some(capture) = stream::capture_id(runtime, stream)? else { return Ok(()) };
+        let resource: Resource = kept.clone();
+        if capture_resources::add(capture, &resource) {
             Ok(())
         } else {
-            capture_resources::keep_by_graph(runtime, stream, capture, thing)
+            capture_resources::attach_to_graph(runtime, stream, capture, resource)
         }
     }
 

@@ -93,7 +93,7 @@ fn launch_part(place: &Place, tensor: &Tensor, plan: &Plan, part: &Layout, philo
     (fill.philox, fill.code, fill.arguments) = (philox, plan.code as u32, plan.arguments);
     let dense = match plan.dense {
         Some(dense) if part.is_dense() && memory.address().is_multiple_of(u64::from(dense.width) * bytes) => {
-            place.device.understands(&place.runtime.driver, dense.kernel)?.then_some(dense)
+            place.device.supports_kernel(&place.runtime.driver, dense.kernel)?.then_some(dense)
         }
         _ => None,
     };
