@@ -8,7 +8,7 @@ use plinth::memory::{
     PoolId,
     block::Zone,
     history::{self, Annotation, Entry, Frame, StackId},
-    snapshot::{self, Block, Figures, Segment, Snapshot, Stacks},
+    snapshot::{self, Block, DeviceTotals, Segment, Snapshot, Stacks},
 };
 use serde::Deserialize;
 use std::{
@@ -234,11 +234,11 @@ fn restore(whole: Whole) -> Snapshot {
             })
             .collect(),
         stacks,
-        figures: whole
+        totals: whole
             .plinth
             .devices
             .iter()
-            .map(|one| Figures { total: one.total_memory, limit: one.limit, held: one.reserved })
+            .map(|one| DeviceTotals { total: one.total_memory, limit: one.limit, held: one.reserved })
             .collect(),
         time_us: whole.plinth.time_us,
     }

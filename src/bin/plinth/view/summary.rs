@@ -91,7 +91,7 @@ impl Summary {
     /// Sums a snapshot up.
     pub fn of(snapshot: &Snapshot) -> Summary {
         let mut summary = Summary::default();
-        for device in 0..snapshot.figures.len() as u32 {
+        for device in 0..snapshot.totals.len() as u32 {
             summary.devices.insert(device, Sums::default());
         }
         for segment in &snapshot.segments {
@@ -161,7 +161,7 @@ mod tests {
     use plinth::memory::{
         block::Zone,
         history::StackId,
-        snapshot::{Block, Figures, Stacks},
+        snapshot::{Block, DeviceTotals, Stacks},
     };
 
     fn block(address: u64, size: u64, state: State, stack: u32) -> Block {
@@ -204,7 +204,7 @@ mod tests {
             segments: vec![segment],
             traces: vec![trace],
             stacks: Stacks::new([StackId(1)], |_| Arc::from([frame.clone()])),
-            figures: vec![Figures::default()],
+            totals: vec![DeviceTotals::default()],
             ..Snapshot::default()
         }
     }
