@@ -233,7 +233,7 @@ fn record_elsewhere(address: u64, stream: Stream, number: u32) -> Result<()> {
     let handle = route::canonical(stream.handle());
     let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
     let by = Use { stream: if handle == 0 { Stream::DEFAULT } else { stream }, device: number, thread };
-    let known = backend::record_stream(address, by) || ipc::add_use(address, by);
+    let known = backend::record_stream(address, by) || ipc::record_use(address, by);
     if known { Ok(()) } else { Err(not_allocated(address)) }
 }
 
