@@ -95,7 +95,7 @@ pub fn tell(handle: u64, node: usize, name: &str, operands: &[Operand]) -> Resul
             format!("node {:#x} is a graph or an event, of which there is nothing to tell", node.handle()),
         ));
     }
-    sanitizer::tell_node(graph, node, name, operands);
+    sanitizer::report_node(graph, node, name, operands);
     Ok(())
 }
 
