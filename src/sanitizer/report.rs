@@ -167,7 +167,8 @@ impl Report {
         let (earlier_verb, earlier_site) = (previous.kind.verb(), previous.site);
         let reused = if self.conflict == Conflict::Reuse { " as another block's" } else { "" };
         format!(
-            "\"{name}\" {site} {verb} {range} while \"{}\" {earlier_site} {earlier_verb} them{reused}: nothing orders the two",
+            "\"{name}\" {site} {verb} {range} while \"{}\" {earlier_site} {earlier_verb} them{reused}: \
+             nothing orders the two",
             previous.name
         )
     }

@@ -321,7 +321,8 @@ fn check_guards(driver: &Driver, mapping: &Mapping, address: u64, block: &Block)
         format!("{} bytes behind its end", at - address - block.requested)
     };
     let what = format!(
-        "{} at {address:#x} on device {}, of stream {:#x}, was overwritten outside its bounds: the byte {place} is now {byte:#04x}",
+        "{} at {address:#x} on device {}, of stream {:#x}, was overwritten outside its bounds: \
+         the byte {place} is now {byte:#04x}",
         Bytes(block.requested),
         block.own.device,
         block.own.stream.handle()

@@ -89,7 +89,8 @@ impl Channel {
             }
         }
         if lost {
-            let what = "descriptors of a message were lost: this process has reached its limit of open files; raise it (ulimit -n)";
+            let what = "descriptors of a message were lost: this process has reached its limit of open files; \
+                        raise it (ulimit -n)";
             return Ok(Err(Error::new(Status::SYSTEM, what)));
         }
         if got.len() != descriptors {

@@ -127,8 +127,8 @@ fn alloc_slow(runtime: &Runtime, class: usize, bytes: u64) -> Result<u64> {
         let (reserved, active) = (stats::reserved_bytes(), stats::active_bytes());
         let request = describe_request(bytes);
         format!(
-            "out of memory: {request}; plinth has reserved {} of pinned host memory, {} of which are in use, and has released all \
-             free memory",
+            "out of memory: {request}; plinth has reserved {} of pinned host memory, {} of which are in use, \
+             and has released all free memory",
             Bytes(reserved),
             Bytes(active)
         )
@@ -221,7 +221,8 @@ fn not_allocated(address: u64) -> Error {
     Error::new(
         Status::INVALID_POINTER,
         format!(
-            "{address:#x} is not a live block of pinned memory: it was not returned by plinth_host_alloc, or it was freed already"
+            "{address:#x} is not a live block of pinned memory: it was not returned by plinth_host_alloc, \
+             or it was freed already"
         ),
     )
 }

@@ -36,7 +36,7 @@ fn stream_number(handle: usize) -> u64 {
 /// The state of a block, named as in torch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum State {
+pub enum BlockState {
     /// Free.
     Inactive = 0,
     /// Freed, but other streams may still use it.
@@ -45,13 +45,13 @@ pub enum State {
     Active = 2,
 }
 
-impl State {
+impl BlockState {
     /// Returns torch's name of the state.
     pub fn name(self) -> &'static str {
         match self {
-            State::Inactive => "inactive",
-            State::Pending => "active_pending_free",
-            State::Active => "active_allocated",
+            BlockState::Inactive => "inactive",
+            BlockState::Pending => "active_pending_free",
+            BlockState::Active => "active_allocated",
         }
     }
 }
@@ -66,7 +66,7 @@ pub struct Block {
     /// The requested size in bytes; 0 for a free block.
     pub requested: u64,
     /// The state.
-    pub state: State,
+    pub state: BlockState,
     /// The stack of its allocation, if recorded.
     pub stack: StackId,
 }
@@ -100,12 +100,12 @@ impl Segment {
 
     /// Returns the allocated bytes.
     pub fn allocated(&self) -> u64 {
-        self.blocks.iter().filter(|block| block.state == State::Active).map(|block| block.size).sum()
+        self.blocks.iter().filter(|block| block.state == BlockState::Active).map(|block| block.size).sum()
     }
 
     /// Returns the bytes that are allocated or still in use by a stream.
     pub fn active(&self) -> u64 {
-        self.blocks.iter().filter(|block| block.state != State::Inactive).map(|block| block.size).sum()
+        self.blocks.iter().filter(|block| block.state != BlockState::Inactive).map(|block| block.size).sum()
     }
 
     /// Returns the requested bytes of those blocks.

@@ -14,7 +14,7 @@ use super::{
         space::{Region, Space},
         trackers,
     },
-    Block, DeviceTotals, Segment, Snapshot, Stacks, State,
+    Block, BlockState, DeviceTotals, Segment, Snapshot, Stacks,
 };
 use crate::{
     error::Result,
@@ -116,7 +116,8 @@ impl Space {
             }
             end_of_last = Some(block.address + block.size);
         };
-        let free = |address, size| Block { address, size, requested: 0, state: State::Inactive, stack: StackId(0) };
+        let free =
+            |address, size| Block { address, size, requested: 0, state: BlockState::Inactive, stack: StackId(0) };
         let mut id = region.first;
         while id != block::NONE {
             let block = &self.blocks[id];
@@ -128,8 +129,8 @@ impl Space {
                 stack: block.stack,
             };
             match block.state {
-                block::State::Live => add(used(State::Active)),
-                block::State::Waiting => add(used(State::Pending)),
+                block::State::Live => add(used(BlockState::Active)),
+                block::State::Waiting => add(used(BlockState::Pending)),
                 block::State::Free | block::State::Parked => add(free(block.address, block.size)),
                 block::State::Held => {
                     for (address, size) in self.mapped_within(block) {

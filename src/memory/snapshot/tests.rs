@@ -6,7 +6,7 @@ use super::{
         history::{Action, Annotation, Entry, Frame, StackId},
         pool::PoolId,
     },
-    Block, DeviceTotals, Format, Segment, Snapshot, Stacks, State, file, json, page, pickle,
+    Block, BlockState, DeviceTotals, Format, Segment, Snapshot, Stacks, file, json, page, pickle,
 };
 use std::{
     collections::BTreeMap,
@@ -94,14 +94,14 @@ fn training(steps: u64, layers: u64) -> Snapshot {
 /// With the blocks that are live at the end, and all between them free.
 fn snapshot_of(run: Training, annotations: Vec<Annotation>, bytes: u64) -> Snapshot {
     let mut blocks = Vec::new();
-    let free = |address, size| Block { address, size, requested: 0, state: State::Inactive, stack: StackId(0) };
+    let free = |address, size| Block { address, size, requested: 0, state: BlockState::Inactive, stack: StackId(0) };
     let mut at = BASE;
     for (address, (requested, stack)) in run.live {
         if address > at {
             blocks.push(free(at, address - at));
         }
         let size = requested.next_multiple_of(512);
-        blocks.push(Block { address, size, requested, state: State::Active, stack: StackId(stack) });
+        blocks.push(Block { address, size, requested, state: BlockState::Active, stack: StackId(stack) });
         at = address + size;
     }
     blocks.push(free(at, BASE + bytes - at));

@@ -61,7 +61,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0_usize..8, stream.clone()).prop_map(|(block, stream)| Step::RecordStream { block, stream }),
         4 => (0_usize..8).prop_map(|block| Step::Free { block }),
         1 => Just(Step::Sweep),
-        2 => (graph.clone(), FIRST_NON_BLOCKING..STREAMS.len()).prop_map(|(graph, stream)| Step::Begin { graph, stream }),
+        2 => (graph.clone(), FIRST_NON_BLOCKING..STREAMS.len())
+            .prop_map(|(graph, stream)| Step::Begin { graph, stream }),
         2 => graph.clone().prop_map(|graph| Step::End { graph }),
         3 => (graph, stream).prop_map(|(graph, stream)| Step::Replay { graph, stream }),
     ]

@@ -147,9 +147,9 @@ fn action(name: &ActionName) -> history::Action {
 
 fn block(record: &BlockRecord) -> Block {
     let state = match record.state {
-        StateName::Inactive => snapshot::State::Inactive,
-        StateName::ActivePendingFree => snapshot::State::Pending,
-        StateName::ActiveAllocated => snapshot::State::Active,
+        StateName::Inactive => snapshot::BlockState::Inactive,
+        StateName::ActivePendingFree => snapshot::BlockState::Pending,
+        StateName::ActiveAllocated => snapshot::BlockState::Active,
     };
     let stack = StackId(record.frames);
     Block { address: record.address, size: record.size, requested: record.requested_size, state, stack }
