@@ -190,7 +190,7 @@ TEST(the_message_of_a_shortage_tells_request_and_use) {
   CHECK_MESSAGE("tried to allocate 64.00 TiB of pinned host memory");
   CHECK_MESSAGE(reserve_bytes() != 0 ? "plinth holds 64.00 MiB of it, 2.00 MiB of which are in use"
                                      : "plinth holds 2.00 MiB of it, 2.00 MiB of which are in use");
-  CHECK_MESSAGE(has_setting("pinned_use_cuda_host_register") ? "the system has no such memory left" : "cuMemHostAlloc");
+  CHECK_MESSAGE(has_setting("pinned_use_cuda_host_register") ? "the system is out of memory" : "cuMemHostAlloc");
   unpin(kept);
 }
 

@@ -134,7 +134,7 @@ TEST(racy_default_streams_of_two_threads) {
   RACE(MISSING_WAIT, memory, SIZE, writes("plinth_memset", of_thread), writes("plinth_memset", of_thread));
 }
 
-TEST(clean_wait_that_the_program_tells_of) {
+TEST(clean_wait_that_the_program_reports) {
   begin();
   set(memory, a);
   order(b, a); /* Where CUDA's own calls do this, the next line is what makes it known. */
@@ -270,7 +270,7 @@ TEST(racy_other_device_synchronized) {
 
 static void raise_flag(void *flag) { __atomic_store_n((int *)flag, 1, __ATOMIC_RELEASE); }
 
-TEST(clean_host_function_that_tells_the_cpu) {
+TEST(clean_host_function_that_informs_the_cpu) {
   static int flag;
   begin();
   set(memory, a);
@@ -290,7 +290,7 @@ TEST(racy_host_function_before_the_write) {
   RACE(MISSING_WAIT, memory, SIZE, writes("plinth_memset", b), writes("plinth_memset", a));
 }
 
-TEST(clean_end_that_the_program_tells_of) {
+TEST(clean_completion_that_the_program_reports) {
   begin();
   set(memory, a);
   CHECK_OK(plinth_sanitizer_stream_done(a));

@@ -9,7 +9,7 @@ use crate::{
     ffi::{Output, guard::guard, owned_text, properties::write_growable, status::plinth_status_t},
     memory::{
         self,
-        pinned::stats::{HostStats, Times},
+        pinned::stats::{DurationStats, HostStats},
         stats::Stat,
     },
     status::Status,
@@ -87,9 +87,9 @@ impl From<Stat> for plinth_host_stat_t {
     }
 }
 
-impl From<Times> for plinth_host_time_t {
-    fn from(from: Times) -> Self {
-        let Times { total, max, min, count } = from;
+impl From<DurationStats> for plinth_host_time_t {
+    fn from(from: DurationStats) -> Self {
+        let DurationStats { total, max, min, count } = from;
         plinth_host_time_t { total, max, min, count, avg: from.average() }
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     runtime,
     sanitizer::{
         self, Conflict, Kind, Mode, Operand, Report,
-        report::{Missing, Side},
+        report::{AccessInfo, Missing},
     },
     status::Status,
     stream,
@@ -189,7 +189,7 @@ unsafe fn operands(accesses: *const plinth_sanitizer_access_t, count: usize) -> 
     checked.collect()
 }
 
-fn side(side: &Side, name: &CString) -> plinth_sanitizer_side_t {
+fn side(side: &AccessInfo, name: &CString) -> plinth_sanitizer_side_t {
     let stream = side.site.stream();
     plinth_sanitizer_side_t {
         name: name.as_ptr(),

@@ -12,7 +12,7 @@ use crate::{
     ffi::{Output, guard::guard, null, owned_text, path as path_of, pool::plinth_pool_id_t, status::plinth_status_t},
     memory::{
         block::Zone,
-        snapshot::{self, Format, State},
+        snapshot::{self, BlockState, Format},
     },
     status::Status,
 };
@@ -263,9 +263,9 @@ fn block_for_c(block: &snapshot::Block) -> plinth_memory_block_t {
         size: block.size,
         requested_size: block.requested,
         state: match block.state {
-            State::Inactive => PLINTH_BLOCK_INACTIVE,
-            State::Pending => PLINTH_BLOCK_PENDING_FREE,
-            State::Active => PLINTH_BLOCK_ALLOCATED,
+            BlockState::Inactive => PLINTH_BLOCK_INACTIVE,
+            BlockState::Pending => PLINTH_BLOCK_PENDING_FREE,
+            BlockState::Active => PLINTH_BLOCK_ALLOCATED,
         },
         reserved: 0,
     }

@@ -98,7 +98,7 @@ pub fn declare_accesses(handle: u64, node: usize, name: &str, operands: &[Operan
             ),
         ));
     }
-    sanitizer::tell_node(graph, node, name, operands);
+    sanitizer::report_node(graph, node, name, operands);
     Ok(())
 }
 

@@ -15,7 +15,7 @@ mod uncached;
 
 pub use asynchronous::DevicePool;
 pub use pluggable::{allocator_of, create, destroy, set_hooks};
-pub use registry::{check as check_book, totals};
+pub use registry::{reserved_bytes, totals};
 
 use super::{
     arena::Use,
@@ -285,22 +285,22 @@ pub fn alloc(kind: Kind, runtime: &'static Runtime, number: i32, stream: Stream,
         if matches!(block.owner, Owner::Uncached(_)) {
             sanitizer::forget_accesses(address, size);
         }
-        sanitizer::allocated(block.owned(address));
+        sanitizer::on_alloc(block.block_info(address));
     }
-    registry::enter(address, block, device);
+    registry::insert(address, block, device);
     Ok(address)
 }
 
 /// Frees a block of a backend's; `None` if there is none at this address.
 #[cold]
 pub fn free(address: u64) -> Option<Result<()>> {
-    let block = registry::leave(address)?;
+    let block = registry::remove(address)?;
     let Some(runtime) = crate::runtime::usable() else {
         // The process is exiting, and its memory goes with it.
         return Some(Ok(()));
     };
     if sanitizer::is_on() {
-        sanitizer::freed(block.owned(address));
+        sanitizer::on_free(block.block_info(address));
     }
     Some(observer::unseen(|| {
         let later = finish_later(runtime);
@@ -314,7 +314,7 @@ fn give_back(runtime: &Runtime, address: u64, block: Block) -> Result<()> {
     match block.owner {
         Owner::Uncached(_) => uncached::free(runtime, device, address, block),
         Owner::Plugin(_) => pluggable::free(device, address, block),
-        Owner::Debug(_) if block.waits_for_a_capture(runtime) => later(address, block),
+        Owner::Debug(_) if block.has_capturing_stream(runtime) => later(address, block),
         Owner::Async => asynchronous::free(runtime, device, address, block),
         Owner::Debug(_) => debug::free(runtime, device, address, block),
     }
@@ -339,9 +339,9 @@ fn finish_later(runtime: &Runtime) -> Result<()> {
 /// Notes that a stream uses a block of a backend's. Whether there is one at this address.
 #[cold]
 pub fn record_stream(address: u64, wanted: Use) -> bool {
-    let plugin = registry::with(address, |block| {
+    let plugin = registry::with_block(address, |block| {
         if sanitizer::is_on() {
-            sanitizer::recorded(block.owned(address), wanted.stream, wanted.device);
+            sanitizer::on_record_stream(block.block_info(address), wanted.stream, wanted.device);
         }
         if let Owner::Plugin(plugin) = &block.owner {
             return Some(plugin.clone());
@@ -360,19 +360,19 @@ pub fn record_stream(address: u64, wanted: Use) -> bool {
 
 /// Where the block of a backend's at an address begins, and its bytes.
 pub fn block_at(address: u64) -> Option<(u64, u64)> {
-    let found = registry::with(address, |block| block.size);
+    let found = registry::with_block(address, |block| block.size);
     let told = plugin().and_then(|plugin| plugin.base(address));
     told.or(found.map(|size| (address, size)))
 }
 
 /// Whether an address is that of a block of a backend's.
 pub fn has(address: u64) -> bool {
-    registry::with(address, |_| ()).is_some()
+    registry::with_block(address, |_| ()).is_some()
 }
 
 /// The block of a backend's that an address lies in: where it begins, and its bytes.
 pub fn around(address: u64) -> Option<(u64, u64)> {
-    registry::around(address)
+    registry::block_containing(address)
 }
 
 /// Gives back to the driver what the backend in use keeps.

@@ -216,7 +216,7 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
     block.used_elsewhere = true;
     let (begin, bytes) = (block.address, block.requested);
     if let Some(owned) = inner.space.listener.as_ref().and_then(|listener| listener.owned(begin, bytes)) {
-        sanitizer::recorded(owned, stream, number);
+        sanitizer::on_record_stream(owned, stream, number);
     }
     let its_thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
     let wanted = Use { stream, device: number, thread: its_thread };
@@ -233,7 +233,7 @@ fn record_elsewhere(address: u64, stream: Stream, number: u32) -> Result<()> {
     let handle = route::canonical(stream.handle());
     let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
     let by = Use { stream: if handle == 0 { Stream::DEFAULT } else { stream }, device: number, thread };
-    let known = backend::record_stream(address, by) || ipc::add_use(address, by);
+    let known = backend::record_stream(address, by) || ipc::record_use(address, by);
     if known { Ok(()) } else { Err(not_allocated(address)) }
 }
 
@@ -337,7 +337,7 @@ pub fn fraction(number: i32) -> Result<f64> {
 pub fn check() -> Result<()> {
     let runtime = runtime::ready()?;
     for device in runtime.devices() {
-        let mut held = backend::check_book(device);
+        let mut held = backend::reserved_bytes(device);
         for arena in device.memory.arenas() {
             let inner = arena.lock();
             let wrong = |what: String| Error::new(Status::PANIC, format!("arena {}: {what}", arena.number));

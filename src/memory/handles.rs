@@ -18,7 +18,7 @@ pub fn create(device: &Device, driver: &Driver, bytes: u64, most: u64) -> Result
     if !memory.try_hold(bytes, most) {
         return Ok(None);
     }
-    let created = match super::ipc::makes_shareable(device, driver) {
+    let created = match super::ipc::is_shareable(device, driver) {
         Ok(true) => driver.memory_create_shareable(bytes, device.native),
         Ok(false) => driver.memory_create(bytes, device.native),
         Err(error) => {

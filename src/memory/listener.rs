@@ -12,7 +12,7 @@ use super::{
     space::Space,
     trace, tracing, trackers,
 };
-use crate::sanitizer::{self, Owned};
+use crate::sanitizer::{self, BlockInfo};
 
 /// See the module's comment.
 #[derive(Debug, Clone)]
@@ -61,9 +61,9 @@ pub fn tell_blocks(inner: &Inner) {
     let Some(listener) = &inner.space.listener else { return };
     for (id, block) in inner.space.blocks.iter().filter(|(_, block)| block.state == State::Live) {
         let Some(owned) = listener.owned(block.address, block.requested) else { continue };
-        sanitizer::known(owned, block.stack);
+        sanitizer::on_existing_block(owned, block.stack);
         for user in inner.uses.get(&id).into_iter().flatten() {
-            sanitizer::recorded(owned, user.stream, user.device);
+            sanitizer::on_record_stream(owned, user.stream, user.device);
         }
     }
 }
@@ -92,8 +92,8 @@ impl Listener {
     }
 
     /// A block, as the sanitizer is told of it, if it is on.
-    pub fn owned(&self, address: u64, bytes: u64) -> Option<Owned> {
-        self.checked.map(|thread| Owned { address, bytes, device: self.device, stream: self.stream, thread })
+    pub fn owned(&self, address: u64, bytes: u64) -> Option<BlockInfo> {
+        self.checked.map(|thread| BlockInfo { address, bytes, device: self.device, stream: self.stream, thread })
     }
 
     /// Makes an entry of this moment, with the caller where the context has `least`.
@@ -153,7 +153,7 @@ impl Space {
             tracing::recorder().record_alloc(trace::Block { device, address, stream, size: requested });
         }
         if let Some(owned) = listener.owned(address, requested) {
-            sanitizer::allocated(owned);
+            sanitizer::on_alloc(owned);
         }
         block.stack = listener.alloc(address, requested);
         if listener.told {
@@ -171,7 +171,7 @@ impl Space {
             tracing::recorder().record_free(listener.device, block.address);
         }
         if let Some(owned) = listener.owned(block.address, block.requested) {
-            sanitizer::freed(owned);
+            sanitizer::on_free(owned);
         }
         listener.free(block.address, block.requested, !block.used_elsewhere);
         listener.told

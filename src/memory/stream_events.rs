@@ -93,7 +93,7 @@ pub(super) fn is_passed(runtime: &Runtime, slot: &mut Mark, wait: bool) -> bool 
     let (event, number) = match *slot {
         Mark::Event(event, number) => (event, number),
         // Nobody is waited for who may never come.
-        Mark::Shared(serial) => return ipc::is_over(serial),
+        Mark::Shared(serial) => return ipc::is_released(serial),
         Mark::Unmarked(_) => return false,
     };
     let Ok(device) = super::device_memory::device(runtime, number) else { return false };
@@ -160,7 +160,7 @@ pub fn wait_for(runtime: &Runtime, arena: &Arena) {
 /// Lets a freed block wait for the streams that were recorded on it, and for the processes that hold it.
 pub fn hold_back(runtime: &Runtime, arena: &Arena, block: u32, uses: Vec<Use>) {
     let mut marks: Vec<Mark> = uses.into_iter().map(|wanted| mark(runtime, wanted)).collect();
-    marks.extend(ipc::mark_of(arena.number, block));
+    marks.extend(ipc::holder_event(arena.number, block));
     let mut inner = arena.lock();
     if marks.is_empty() {
         inner.space.end_wait(block);

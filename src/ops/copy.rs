@@ -64,7 +64,7 @@ pub fn in_stream(destination: Span, source: Span, handle: usize) -> Result<()> {
 /// until it is done. Before the work, so that nothing has begun where this fails.
 #[inline]
 fn note_pinned(runtime: &Runtime, spans: &[Span], stream: stream::Stream) -> Result<()> {
-    spans.iter().try_for_each(|span| memory::pinned::note_use(runtime, *span, stream))
+    spans.iter().try_for_each(|span| memory::pinned::record_use(runtime, *span, stream))
 }
 
 /// Runs `body`, which works on memory from a stream of `device`. Memory of another device that is mapped, as the caching

@@ -81,10 +81,10 @@ fn initialize() -> Result<&'static Runtime> {
     if runtime.devices.is_empty() {
         return Err(driver::cuda::no_driver("the CUDA driver shows this process no device"));
     }
-    let sanitizer = sanitizer::wanted()?;
+    let sanitizer = sanitizer::mode_from_environment()?;
     match STATE.compare_exchange(LOADED, READY, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
-            sanitizer::begin(sanitizer)?;
+            sanitizer::enable(sanitizer)?;
             random::seed::apply_waiting(runtime)?;
             Ok(runtime)
         }

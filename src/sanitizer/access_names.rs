@@ -1,26 +1,26 @@
-//! Who an access was: the names of operations, and what runs on each track.
+//! Descriptions of accesses: the names of operations, and the site of each track.
 
 use super::{
     order::Track,
     ranges::Access,
-    report::{Side, Site},
+    report::{AccessInfo, Site},
 };
 use std::{collections::HashMap, sync::Arc};
 
-/// Names by number, and what runs on the tracks.
+/// The names by number, and the sites of the tracks.
 #[derive(Debug, Default)]
-pub struct Sides {
+pub struct AccessNames {
     names: Vec<Arc<str>>,
-    /// The number that was asked for last.
+    /// The most recently returned number.
     last: u32,
     numbers: HashMap<Arc<str>, u32>,
     sites: HashMap<Track, Site>,
 }
 
-impl Sides {
-    /// The number of a name.
+impl AccessNames {
+    /// Returns the number of a name, which is added if it is new.
     pub fn number(&mut self, name: &str) -> u32 {
-        // Mostly it is that of the operation before.
+        // Consecutive operations usually have the same name.
         if let Some(last) = self.names.get(self.last as usize)
             && **last == *name
         {
@@ -36,19 +36,19 @@ impl Sides {
         number
     }
 
-    /// Notes what runs on a track from now on.
-    pub fn place(&mut self, track: Track, site: Site) {
+    /// Sets the site of a track.
+    pub fn set_site(&mut self, track: Track, site: Site) {
         self.sites.insert(track, site);
     }
 
-    /// What runs on a track.
+    /// Returns the site of a track.
     pub fn site(&self, track: Track) -> Site {
         self.sites.get(&track).copied().unwrap_or(Site::Cpu)
     }
 
-    /// An access in a site, as it is told.
-    pub fn side_in(&self, site: Site, access: &Access) -> Side {
-        Side {
+    /// Describes an access at a site.
+    pub fn describe_at(&self, site: Site, access: &Access) -> AccessInfo {
+        AccessInfo {
             name: self.names.get(access.name as usize).cloned().unwrap_or_default(),
             kind: access.kind,
             site,
@@ -59,8 +59,8 @@ impl Sides {
         }
     }
 
-    /// An access on its track, as it is told.
-    pub fn side(&self, access: &Access) -> Side {
-        self.side_in(self.site(access.track), access)
+    /// Describes an access on its track.
+    pub fn describe(&self, access: &Access) -> AccessInfo {
+        self.describe_at(self.site(access.track), access)
     }
 }

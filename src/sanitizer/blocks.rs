@@ -1,4 +1,4 @@
-//! The blocks that an allocator gave out, and what became of them.
+//! The blocks of the allocators, with the history of their memory.
 
 use super::{
     Stream,
@@ -7,110 +7,110 @@ use super::{
 use crate::base::stack::StackId;
 use std::{collections::BTreeMap, ops::Bound};
 
-/// Former owners of a block's memory that are remembered.
-const PAST: usize = 16;
+/// The number of former allocations that are remembered for a block.
+const MAX_FORMER: usize = 16;
 
-/// What is told of a block from when it was given out.
+/// One allocation of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Life {
-    /// Its number, from 1.
+pub struct Allocation {
+    /// The number of the allocation, from 1.
     pub number: u32,
-    /// Where the block began.
+    /// The start of the block.
     pub address: u64,
-    /// Its bytes.
+    /// The size in bytes.
     pub bytes: u64,
-    /// The stream that it was for; none for memory of the CPU.
+    /// The stream that it was allocated for; `None` for host memory.
     pub stream: Option<Stream>,
-    /// Who asked for it.
+    /// The stack of the allocation.
     pub stack: StackId,
-    /// The graph whose capture it was given out in.
+    /// The graph in whose capture it was allocated.
     pub graph: Option<u64>,
-    /// Who freed it, if anybody did.
+    /// The stack of the free, if it was freed.
     pub freed: Option<StackId>,
 }
 
-/// How far the streams were that a freed block waited for, or may have waited for.
+/// The progress of the streams that the allocator waits for before it reuses a freed block.
 #[derive(Debug, Clone)]
-pub struct Passed {
-    /// Its own stream, which is waited for if the memory goes to another.
+pub struct FreeProgress {
+    /// The block's own stream. The allocator waits for it only if the memory goes to another stream.
     pub own: Moment,
-    /// Those that were recorded.
+    /// The recorded streams.
     pub recorded: Vec<Moment>,
 }
 
-/// A block, or what is left of one that was freed.
+/// A block, or the remaining part of a freed one.
 #[derive(Debug, Clone)]
 pub struct Block {
-    /// The byte after its last.
+    /// The end, exclusive.
     pub end: u64,
-    /// Its life.
-    pub life: Life,
-    /// The track of its stream, or the CPU's.
+    /// The current or last allocation.
+    pub allocation: Allocation,
+    /// The track of its stream, or of the CPU.
     pub track: Track,
     /// The tracks of the streams that were recorded for it.
     pub recorded: Vec<Track>,
-    /// What holds since its free.
-    pub passed: Option<Passed>,
-    /// The lives that its bytes had before, the last first.
-    pub past: Vec<Life>,
+    /// The progress of its streams at the free; `None` while the block is live.
+    pub freed_at: Option<FreeProgress>,
+    /// Former allocations of its bytes, latest first.
+    pub former: Vec<Allocation>,
 }
 
 impl Block {
-    /// The life with a number, if its bytes ever had it.
-    pub fn life(&self, number: u32) -> Option<&Life> {
-        [&self.life].into_iter().chain(&self.past).find(|life| life.number == number)
+    /// Returns the allocation with a number, if its bytes ever belonged to it.
+    pub fn allocation(&self, number: u32) -> Option<&Allocation> {
+        [&self.allocation].into_iter().chain(&self.former).find(|allocation| allocation.number == number)
     }
 }
 
-/// All blocks, by address. No two have a byte in common.
+/// All blocks by address. Blocks do not overlap.
 #[derive(Debug, Default)]
 pub struct Blocks(BTreeMap<u64, Box<Block>>);
 
 impl Blocks {
-    /// The block that a byte lies in.
+    /// Returns the block that contains a byte.
     pub fn at(&self, byte: u64) -> Option<&Block> {
         let (_, block) = self.0.range(..=byte).next_back()?;
         (block.end > byte).then_some(block)
     }
 
-    /// The block that begins at an address and was not freed.
+    /// Returns the live block that begins at an address.
     pub fn live_mut(&mut self, address: u64) -> Option<&mut Block> {
-        self.0.get_mut(&address).map(|block| &mut **block).filter(|block| block.passed.is_none())
+        self.0.get_mut(&address).map(|block| &mut **block).filter(|block| block.freed_at.is_none())
     }
 
-    /// The blocks that have some of these bytes.
-    pub fn across(&self, start: u64, end: u64) -> impl Iterator<Item = &Block> {
+    /// Returns the blocks that overlap a range.
+    pub fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = &Block> {
         let first = self.at(start).filter(|_| start < end);
-        // Mostly that is all. Nothing lies in a range without bytes.
-        let goes_on = start < end && first.is_none_or(|block| block.end < end);
-        let above = goes_on.then(|| self.0.range((Bound::Excluded(start), Bound::Excluded(end))));
+        // That is usually all. An empty range overlaps nothing.
+        let has_more = start < end && first.is_none_or(|block| block.end < end);
+        let above = has_more.then(|| self.0.range((Bound::Excluded(start), Bound::Excluded(end))));
         first.into_iter().chain(above.into_iter().flatten().map(|(_, block)| &**block))
     }
 
-    /// Where what there is of a block begins, of which nothing was cut off below unless the block was freed.
+    /// Returns the start of the remaining part of a block. Only freed blocks lose a part at their start.
     pub fn start_of(&self, block: &Block) -> u64 {
-        self.0.range(..block.end).next_back().map_or(block.life.address, |(start, _)| *start)
+        self.0.range(..block.end).next_back().map_or(block.allocation.address, |(start, _)| *start)
     }
 
-    /// Adds a block where there is none.
-    pub fn add(&mut self, address: u64, block: Block) {
+    /// Inserts a block. No other block may overlap it.
+    pub fn insert(&mut self, address: u64, block: Block) {
         self.0.insert(address, Box::new(block));
     }
 
-    /// Takes out what there is of blocks in a range: the pieces, from where to where. Of a freed block that reaches out of it,
-    /// the rest stays; a block that was not freed goes as a whole, for the caller knows better.
-    pub fn take(&mut self, start: u64, end: u64) -> Vec<(u64, u64, Block)> {
+    /// Removes the blocks in a range and returns the removed parts with their bounds. The rest of a freed block
+    /// outside the range stays. A live block is removed as a whole: its free was not observed.
+    pub fn remove(&mut self, start: u64, end: u64) -> Vec<(u64, u64, Block)> {
         if start >= end {
             return Vec::new();
         }
         let below = self.0.range(..start).next_back().filter(|(_, block)| block.end > start);
         let first = below.map_or(start, |(from, _)| *from);
         let starts: Vec<u64> = self.0.range(first..end).map(|(from, _)| *from).collect();
-        let mut taken = Vec::with_capacity(starts.len());
+        let mut removed = Vec::with_capacity(starts.len());
         for from in starts {
             let Some(block) = self.0.remove(&from) else { continue };
             let (low, high) = (from.max(start), block.end.min(end));
-            if block.passed.is_some() {
+            if block.freed_at.is_some() {
                 if from < low {
                     self.0.insert(from, Box::new(Block { end: low, ..(*block).clone() }));
                 }
@@ -118,20 +118,20 @@ impl Blocks {
                     self.0.insert(high, block.clone());
                 }
             }
-            taken.push((low, high, *block));
+            removed.push((low, high, *block));
         }
-        taken
+        removed
     }
 }
 
-/// The lives that memory had, from the pieces that were taken out for a new block.
-pub fn past(pieces: Vec<(u64, u64, Block)>) -> Vec<Life> {
-    let lives = pieces.into_iter().flat_map(|(_, _, block)| [block.life].into_iter().chain(block.past));
-    let mut past: Vec<Life> = Vec::new();
-    for life in lives {
-        if past.len() < PAST && past.iter().all(|known| known.number != life.number) {
-            past.push(life);
+/// Collects the former allocations of memory from the parts that were removed for a new block.
+pub fn former(parts: Vec<(u64, u64, Block)>) -> Vec<Allocation> {
+    let allocations = parts.into_iter().flat_map(|(_, _, block)| [block.allocation].into_iter().chain(block.former));
+    let mut former: Vec<Allocation> = Vec::new();
+    for allocation in allocations {
+        if former.len() < MAX_FORMER && former.iter().all(|known| known.number != allocation.number) {
+            former.push(allocation);
         }
     }
-    past
+    former
 }

@@ -1,13 +1,13 @@
-//! What the driver's calls tell the sanitizer: events, waits, captures and graphs.
+//! Observes the driver's calls for the sanitizer: events, waits, captures and graphs.
 //!
-//! What a captured graph does is known from the capture, in which all that was told for its streams became nodes. Of a graph
-//! that was built, or that was changed after its capture, copies and fills are looked up in the driver's own nodes; what
-//! others do, the program can tell.
+//! The operations of a captured graph are known from the capture, in which every operation of its streams became a
+//! node. For a graph that was built, or changed after its capture, copies and fills are read from the driver's nodes;
+//! the program can report the operations of other nodes.
 
 use super::{
     Kind, Operand, State, Stream, hooks,
-    recording::{Action, Planned, Recording},
-    session::{caller, is_on, named, with},
+    recording::{Action, PlannedAccess, Recording},
+    session::{caller, is_on, stream_of_handle, with},
 };
 use crate::{
     driver::{
@@ -24,53 +24,54 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// The watcher.
-pub static WATCHER: Watch = Watch;
+/// The observer of the driver's calls.
+pub static OBSERVER: DriverObserver = DriverObserver;
 
-/// See the module's comment.
+/// Updates the sanitizer's state for each driver call.
 #[derive(Debug)]
-pub struct Watch;
+pub struct DriverObserver;
 
-/// Graphs that can be launched are known by the driver's handle; what they are made of by that and this.
+/// Executable graphs are identified by the driver's handle; the graphs that they are instantiated from, by the handle
+/// and this bit.
 const TEMPLATE: u64 = 1 << 63;
-/// A capture into a part of a graph, of which nobody knows whether it will be carried out.
+/// Marks a capture into a part of a graph, such as a conditional body, which may not be executed.
 const PART: u64 = 1 << 62;
-/// The most graphs inside each other that are looked into.
-const DEEPEST: usize = 16;
+/// The maximum nesting depth of child graphs that are examined.
+const MAX_DEPTH: usize = 16;
 
 static NEXT_CAPTURE: AtomicU64 = AtomicU64::new(1);
-/// The events of nodes that were added by hand, by their graph.
+/// The events of nodes that were added by graph-building calls, by graph.
 static EVENT_NODES: Mutex<Option<HashMap<u64, HashMap<GraphNode, u64>>>> = Mutex::new(None);
 
-/// What the program told of nodes, by their graph.
-static TOLD: Mutex<Option<HashMap<u64, HashMap<GraphNode, Told>>>> = Mutex::new(None);
+/// The operations that the program reported for nodes, by graph.
+static REPORTED_NODES: Mutex<Option<HashMap<u64, HashMap<GraphNode, ReportedNode>>>> = Mutex::new(None);
 
-/// What the program told of a node.
+/// The reported operation of a node.
 #[derive(Debug, Clone)]
-struct Told {
+struct ReportedNode {
     name: String,
     operands: Vec<Operand>,
 }
 
-/// Forgets what was remembered of nodes.
+/// Removes all data about nodes.
 pub(super) fn forget() {
     *EVENT_NODES.lock() = None;
-    *TOLD.lock() = None;
+    *REPORTED_NODES.lock() = None;
 }
 
-/// What a node of a graph does, from when the graph is instantiated next.
-pub fn tell_node(graph: Graph, node: GraphNode, name: &str, operands: &[Operand]) {
+/// Stores the operation of a node, which takes effect when the graph is next instantiated.
+pub fn report_node(graph: Graph, node: GraphNode, name: &str, operands: &[Operand]) {
     if is_on() {
-        let told = Told { name: name.to_owned(), operands: operands.to_vec() };
-        TOLD.lock().get_or_insert_default().entry(graph.handle() as u64).or_default().insert(node, told);
+        let reported = ReportedNode { name: name.to_owned(), operands: operands.to_vec() };
+        REPORTED_NODES.lock().get_or_insert_default().entry(graph.handle() as u64).or_default().insert(node, reported);
     }
 }
 
-fn told_of(graph: Graph, node: GraphNode) -> Option<Told> {
-    TOLD.lock().as_ref()?.get(&(graph.handle() as u64))?.get(&node).cloned()
+fn reported_node(graph: Graph, node: GraphNode) -> Option<ReportedNode> {
+    REPORTED_NODES.lock().as_ref()?.get(&(graph.handle() as u64))?.get(&node).cloned()
 }
 
-/// The device of the calling thread's context, whose default stream a default stream is.
+/// Returns the device of the calling thread's context, which determines the default stream.
 fn current_device(driver: &Driver) -> u32 {
     let native = driver.context_device().ok();
     let devices = runtime::usable().map(|runtime| runtime.devices()).unwrap_or_default();
@@ -78,13 +79,13 @@ fn current_device(driver: &Driver) -> u32 {
     owner.map_or_else(thread::device, |device| device.ordinal)
 }
 
-fn of(driver: &Driver, stream: RawStream) -> Stream {
-    named(stream.handle(), || current_device(driver))
+fn name_of(driver: &Driver, stream: RawStream) -> Stream {
+    stream_of_handle(stream.handle(), || current_device(driver))
 }
 
-/// Whether a stream is in a capture of which it is not known here how it began.
-fn captures_unseen(driver: &Driver, raw: RawStream, stream: Stream) -> bool {
-    with(|state| state.captures(stream)) == Some(false)
+/// Returns whether a stream is in a capture that the sanitizer did not see begin.
+fn is_in_unknown_capture(driver: &Driver, raw: RawStream, stream: Stream) -> bool {
+    with(|state| state.is_capturing(stream)) == Some(false)
         && driver.stream_capture_status(raw).is_ok_and(|status| status != CU_STREAM_CAPTURE_STATUS_NONE)
 }
 
@@ -96,26 +97,26 @@ fn template(graph: Graph) -> u64 {
     graph.handle() as u64 | TEMPLATE
 }
 
-impl Watcher for Watch {
+impl Watcher for DriverObserver {
     fn stream_awaited(&self, driver: &Driver, stream: RawStream) -> AtEnd {
-        let ahead = hooks::stream_ahead(of(driver, stream));
-        Box::new(move || ahead.finish())
+        let pending = hooks::pending_stream(name_of(driver, stream));
+        Box::new(move || pending.finish())
     }
 
     fn event_awaited(&self, event: Event) -> AtEnd {
-        let ahead = hooks::event_ahead(event);
-        Box::new(move || ahead.finish())
+        let pending = hooks::pending_event(event);
+        Box::new(move || pending.finish())
     }
 
     fn context_awaited(&self, driver: &Driver) -> AtEnd {
-        let ahead = hooks::device_ahead(current_device(driver));
-        Box::new(move || ahead.finish())
+        let pending = hooks::pending_device(current_device(driver));
+        Box::new(move || pending.finish())
     }
 
     fn recorded(&self, driver: &Driver, event: Event, stream: RawStream, external: bool) {
-        let (raw, stream) = (stream, of(driver, stream));
-        if captures_unseen(driver, raw, stream) {
-            // What the event is of, nobody knows here; it is not what the stream has done.
+        let (raw, stream) = (stream, name_of(driver, stream));
+        if is_in_unknown_capture(driver, raw, stream) {
+            // The recorded position is unknown here, but it is not the stream's current moment.
             with(|state| state.forget_event(number(event)));
         } else {
             with(|state| state.record_event(number(event), stream, external));
@@ -123,9 +124,9 @@ impl Watcher for Watch {
     }
 
     fn waits(&self, driver: &Driver, stream: RawStream, event: Event, external: bool) {
-        let (raw, stream) = (stream, of(driver, stream));
-        // Others than such events are of the same capture, so that nothing is known of them.
-        if external && captures_unseen(driver, raw, stream) {
+        let (raw, stream) = (stream, name_of(driver, stream));
+        // Other events belong to the same unknown capture, so nothing is known of them.
+        if external && is_in_unknown_capture(driver, raw, stream) {
             return;
         }
         with(|state| state.wait_event(number(event), stream, external));
@@ -145,17 +146,17 @@ impl Watcher for Watch {
 
     fn capture_begun(&self, driver: &Driver, stream: RawStream, part: bool) {
         let capture = NEXT_CAPTURE.fetch_add(1, Ordering::Relaxed) | if part { PART } else { 0 };
-        let stream = of(driver, stream);
+        let stream = name_of(driver, stream);
         with(|state| state.capture_begin(capture, stream));
     }
 
     fn capture_ended(&self, driver: &Driver, stream: RawStream, graph: Option<Graph>) {
-        // A call that failed may have left the capture as it was.
-        let goes_on = || !matches!(driver.stream_capture_status(stream), Ok(CU_STREAM_CAPTURE_STATUS_NONE));
-        if graph.is_none() && goes_on() {
+        // A failed call may have left the capture in progress.
+        let is_still_capturing = || !matches!(driver.stream_capture_status(stream), Ok(CU_STREAM_CAPTURE_STATUS_NONE));
+        if graph.is_none() && is_still_capturing() {
             return;
         }
-        let stream = of(driver, stream);
+        let stream = name_of(driver, stream);
         with(|state| {
             let Some(capture) = state.capture_of(stream) else { return };
             let kept = graph.filter(|_| capture & PART == 0);
@@ -181,8 +182,8 @@ impl Watcher for Watch {
     }
 
     fn graph_ended(&self, graph: Graph) {
-        if let Some(told) = TOLD.lock().as_mut() {
-            told.remove(&(graph.handle() as u64));
+        if let Some(reported) = REPORTED_NODES.lock().as_mut() {
+            reported.remove(&(graph.handle() as u64));
         }
         if let Some(nodes) = EVENT_NODES.lock().as_mut() {
             nodes.remove(&(graph.handle() as u64));
@@ -194,9 +195,9 @@ impl Watcher for Watch {
         let exec = exec.handle() as u64;
         if with(|state| state.copy_graph(template(graph), exec)) == Some(false) {
             let mut steps = Vec::new();
-            let looked = look(driver, graph, &[], DEEPEST, &mut steps);
-            // One that cannot be understood is not looked after: what it does is not told.
-            if looked.is_some() {
+            let examined = collect_steps(driver, graph, &[], MAX_DEPTH, &mut steps);
+            // A graph that cannot be examined is not checked.
+            if examined.is_some() {
                 let stack = caller();
                 with(|state| {
                     let recording = record(state, &steps, stack);
@@ -215,8 +216,8 @@ impl Watcher for Watch {
     }
 }
 
-/// What a node does, as far as it can be seen.
-enum Deed {
+/// The action of a node, as far as it is known.
+enum NodeAction {
     Work(Cow<'static, str>, Vec<Operand>),
     Record(u64),
     Wait(u64),
@@ -224,11 +225,18 @@ enum Deed {
 
 struct Step {
     after: Vec<usize>,
-    deed: Deed,
+    action: NodeAction,
 }
 
-/// Adds what the nodes of a graph do behind others, each after those that it waits for; the numbers of the last ones.
-fn look(driver: &Driver, graph: Graph, before: &[usize], deepest: usize, steps: &mut Vec<Step>) -> Option<Vec<usize>> {
+/// Adds the steps of a graph's nodes in topological order, after the steps `before`. Returns the indices of the last
+/// ones.
+fn collect_steps(
+    driver: &Driver,
+    graph: Graph,
+    before: &[usize],
+    depth: usize,
+    steps: &mut Vec<Step>,
+) -> Option<Vec<usize>> {
     let nodes = driver.graph_nodes(graph).ok()?;
     let edges = driver.graph_edges(graph).ok()?;
     let mut open: HashMap<GraphNode, usize> = nodes.iter().map(|node| (*node, 0)).collect();
@@ -249,24 +257,24 @@ fn look(driver: &Driver, graph: Graph, before: &[usize], deepest: usize, steps: 
         }
         after.sort_unstable();
         after.dedup();
-        let deed = match driver.graph_node_type(node).ok()? {
+        let action = match driver.graph_node_type(node).ok()? {
             NodeType::Graph => {
                 let inner = driver.graph_child(node).ok()?;
-                let last = look(driver, inner, &after, deepest.checked_sub(1)?, steps)?;
+                let last = collect_steps(driver, inner, &after, depth.checked_sub(1)?, steps)?;
                 ends.insert(node, if last.is_empty() { after.clone() } else { last });
                 None
             }
-            NodeType::EventRecord => Some(Deed::Record(event_of(graph, node)?)),
-            NodeType::WaitEvent => Some(Deed::Wait(event_of(graph, node)?)),
-            seen => Some(match (told_of(graph, node), seen) {
-                (Some(told), _) => Deed::Work(told.name.into(), told.operands),
-                (None, NodeType::Memcpy) => Deed::Work("a copy".into(), copied(driver, node)?),
-                (None, NodeType::Memset) => Deed::Work("a fill".into(), filled(driver, node)?),
-                (None, _) => Deed::Work("a node".into(), Vec::new()),
+            NodeType::EventRecord => Some(NodeAction::Record(event_of(graph, node)?)),
+            NodeType::WaitEvent => Some(NodeAction::Wait(event_of(graph, node)?)),
+            seen => Some(match (reported_node(graph, node), seen) {
+                (Some(reported), _) => NodeAction::Work(reported.name.into(), reported.operands),
+                (None, NodeType::Memcpy) => NodeAction::Work("a copy".into(), copied(driver, node)?),
+                (None, NodeType::Memset) => NodeAction::Work("a fill".into(), filled(driver, node)?),
+                (None, _) => NodeAction::Work("a node".into(), Vec::new()),
             }),
         };
-        if let Some(deed) = deed {
-            steps.push(Step { after, deed });
+        if let Some(action) = action {
+            steps.push(Step { after, action });
             ends.insert(node, vec![steps.len() - 1]);
         }
         for next in waiting.get(&node).into_iter().flatten() {
@@ -289,7 +297,7 @@ fn event_of(graph: Graph, node: GraphNode) -> Option<u64> {
 
 fn copied(driver: &Driver, node: GraphNode) -> Option<Vec<Operand>> {
     let copy = driver.graph_copy(node).ok()?;
-    // Of more than one row it is not told how far apart they are.
+    // The distance between several rows is not known.
     if copy.height > 1 || copy.depth > 1 {
         return Some(Vec::new());
     }
@@ -307,16 +315,19 @@ fn filled(driver: &Driver, node: GraphNode) -> Option<Vec<Operand>> {
 
 fn record(state: &mut State, steps: &[Step], stack: crate::base::stack::StackId) -> Recording {
     let mut recording = Recording::default();
-    for Step { after, deed } in steps {
-        let (name, action) = match deed {
-            Deed::Work(name, operands) => {
-                let plan =
-                    |operand: &Operand| Planned { operand: *operand, life: state.life_at(operand.start), own: false };
+    for Step { after, action } in steps {
+        let (name, action) = match action {
+            NodeAction::Work(name, operands) => {
+                let plan = |operand: &Operand| PlannedAccess {
+                    operand: *operand,
+                    allocation: state.allocation_at(operand.start),
+                    graph_owned: false,
+                };
                 let planned = operands.iter().map(plan).collect();
                 (state.name(name), Action::Work(planned))
             }
-            Deed::Record(event) => (0, Action::Record(*event)),
-            Deed::Wait(event) => (0, Action::Wait(*event)),
+            NodeAction::Record(event) => (0, Action::Record(*event)),
+            NodeAction::Wait(event) => (0, Action::Wait(*event)),
         };
         recording.add(after.clone(), action, name, stack);
     }

@@ -1,86 +1,86 @@
-//! What was found so far.
+//! The reports so far.
 
 use super::{
     Report,
-    report::{Conflict, Side, Site},
+    report::{AccessInfo, Conflict, Site},
 };
 use crate::base::stack::StackId;
 use std::{collections::HashMap, sync::Arc};
 
-/// Reports that are kept. A program has few places that are wrong, and runs through them often.
-const MOST: usize = 1000;
+/// The maximum number of reports. A program has few faulty places, but may execute them often.
+const MAX_REPORTS: usize = 1000;
 
-/// By what two findings are one report.
+/// What identifies the place of an access in the program.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Place(Arc<str>, StackId, Option<Site>);
+struct Location(Arc<str>, StackId, Option<Site>);
 
-impl Place {
-    fn of(side: &Side) -> Place {
-        // Each replay of a graph is at the same place, whatever stream it is in.
-        let site = (!matches!(side.site, Site::Replay { .. })).then_some(side.site);
-        Place(side.name.clone(), side.stack, site)
+impl Location {
+    fn of(access: &AccessInfo) -> Location {
+        // All replays of a graph count as the same location, in any stream.
+        let site = (!matches!(access.site, Site::Replay { .. })).then_some(access.site);
+        Location(access.name.clone(), access.stack, site)
     }
 }
 
-type Key = (Conflict, Place, Option<Place>);
+type Key = (Conflict, Location, Option<Location>);
 
-/// The reports, in the order in which they were found.
+/// The reports, in the order of their first finding.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct Findings {
     reports: Vec<Report>,
-    places: HashMap<Key, usize>,
+    by_location: HashMap<Key, usize>,
     total: u64,
 }
 
-impl Found {
-    /// Adds what was found. The report, as it is kept, if it is new.
+impl Findings {
+    /// Adds a finding. Returns the stored report if it is new.
     pub fn add(&mut self, report: Report) -> Option<&Report> {
         self.total += 1;
-        let key = (report.conflict, Place::of(&report.access), report.previous.as_ref().map(Place::of));
-        if let Some(index) = self.places.get(&key) {
+        let key = (report.conflict, Location::of(&report.access), report.previous.as_ref().map(Location::of));
+        if let Some(index) = self.by_location.get(&key) {
             self.reports[*index].times += report.times;
             return None;
         }
-        if self.reports.len() == MOST {
+        if self.reports.len() == MAX_REPORTS {
             return None;
         }
-        self.places.insert(key, self.reports.len());
+        self.by_location.insert(key, self.reports.len());
         self.reports.push(report);
         self.reports.last()
     }
 
-    /// The reports.
+    /// Returns the reports.
     pub fn reports(&self) -> &[Report] {
         &self.reports
     }
 
-    /// How often anything was found.
+    /// Returns the number of findings, including repeated ones.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Forgets them all.
+    /// Removes all reports.
     pub fn clear(&mut self) {
-        *self = Found::default();
+        *self = Findings::default();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Call, Kind, Manner, Operand, Place as Where, State, Stream},
+        super::{Call, Executor, Kind, Operand, State, Stream, StreamKind},
         *,
     };
 
     #[test]
-    fn what_is_found_again_is_counted() {
-        let (mut state, mut found) = (State::new(), Found::default());
-        let stream = |handle| Stream { device: 0, handle, thread: 0, manner: Manner::Apart };
+    fn counts_repeated_findings() {
+        let (mut state, mut found) = (State::new(), Findings::default());
+        let stream = |handle| Stream { device: 0, handle, thread: 0, kind: StreamKind::NonBlocking };
         for round in 0..5 {
             for (handle, name) in [(16, "first"), (32, "second")] {
                 let operands = [Operand::new(round * 64, 64, Kind::Write)];
                 let call = Call { name, stack: StackId::NONE };
-                for report in state.operation(Where::Stream(stream(handle)), call, &operands, false) {
+                for report in state.operation(Executor::Stream(stream(handle)), call, &operands, false) {
                     assert_eq!(found.add(report).is_some(), round == 0);
                 }
             }

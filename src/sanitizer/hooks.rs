@@ -1,9 +1,10 @@
-//! What the library tells the sanitizer while it works. Each of these is one load where the sanitizer is off.
+//! The functions with which the library reports events to the sanitizer. Each is a single load while the sanitizer is
+//! disabled.
 
 use super::{
-    Call, Kind, Operand, Place, State, Stream,
+    Call, Executor, Kind, Operand, State, Stream,
     order::Moment,
-    session::{call_name, caller, deliver, is_on, named, refuses, with},
+    session::{call_name, caller, deliver, is_on, refuses_findings, stream_of_handle, with},
     tensor_ranges,
 };
 use crate::{
@@ -16,30 +17,30 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// The stream, as the sanitizer calls it.
-fn of(stream: stream::Stream) -> Stream {
-    named(stream.raw.handle(), || stream.device)
+/// Returns the sanitizer's name of a stream.
+fn name_of(stream: stream::Stream) -> Stream {
+    stream_of_handle(stream.raw.handle(), || stream.device)
 }
 
-/// Bytes that an operation reads.
+/// Returns the operand of bytes that an operation reads.
 #[inline]
 pub fn read(span: Span) -> Operand {
     Operand::new(span.address(), span.bytes() as u64, Kind::Read)
 }
 
-/// Bytes that an operation writes.
+/// Returns the operand of bytes that an operation writes.
 #[inline]
 pub fn write(span: Span) -> Operand {
     Operand::new(span.address(), span.bytes() as u64, Kind::Write)
 }
 
-/// Work of the library's is about to go into a stream. An error if it must not.
+/// Reports that the library is about to enqueue work in a stream. Returns an error if the work must not be enqueued.
 #[inline]
 pub fn access(runtime: &Runtime, stream: stream::Stream, operands: &[Operand]) -> Result<()> {
     if is_on() { operation(runtime, stream, call_name(), operands) } else { Ok(()) }
 }
 
-/// The same, where it takes a moment to tell on what it works.
+/// Does the same with operands that are computed only if the sanitizer is enabled.
 #[inline]
 pub fn access_with(runtime: &Runtime, stream: stream::Stream, operands: impl FnOnce(&mut Vec<Operand>)) -> Result<()> {
     if !is_on() {
@@ -50,7 +51,7 @@ pub fn access_with(runtime: &Runtime, stream: stream::Stream, operands: impl FnO
     operation(runtime, stream, call_name(), &list)
 }
 
-/// The same for the elements of tensors.
+/// Does the same for the elements of tensors.
 #[inline]
 pub fn access_tensors(runtime: &Runtime, stream: stream::Stream, tensors: &[(&Tensor, Kind)]) -> Result<()> {
     access_with(runtime, stream, |operands| {
@@ -58,18 +59,21 @@ pub fn access_tensors(runtime: &Runtime, stream: stream::Stream, tensors: &[(&Te
     })
 }
 
-/// A copy is about to go into a stream. What it reads or writes of memory that is not pinned it has read or written when the
-/// call returns, so that nothing can be in conflict with that.
+/// Reports that a copy is about to be enqueued in a stream. Its accesses to pageable memory are complete when the call
+/// returns, so they cannot conflict and are left out.
 #[inline]
 pub fn copy(runtime: &Runtime, stream: stream::Stream, destination: Span, source: Span) -> Result<()> {
     if is_on() { operation_of_copy(runtime, stream, destination, source) } else { Ok(()) }
 }
 
-/// A copy was put into a stream.
+/// Reports that a copy was enqueued in a stream.
 #[inline]
 pub fn copied(runtime: &Runtime, stream: stream::Stream, destination: Span) {
-    // The call has waited where it wrote to memory that is not pinned.
-    if is_on() && is_pageable(runtime, destination) && !with(|state| state.captures(of(stream))).unwrap_or(true) {
+    // The call has waited for the stream if it wrote to pageable memory.
+    if is_on()
+        && is_pageable(runtime, destination)
+        && !with(|state| state.is_capturing(name_of(stream))).unwrap_or(true)
+    {
         end_of_stream(stream).finish();
     }
 }
@@ -81,68 +85,69 @@ fn is_pageable(runtime: &Runtime, span: Span) -> bool {
 #[cold]
 fn operation_of_copy(runtime: &Runtime, stream: stream::Stream, destination: Span, source: Span) -> Result<()> {
     let operands = [read(source), write(destination)];
-    let mut kept = Vec::with_capacity(2);
+    let mut device_accessible = Vec::with_capacity(2);
     for (operand, span) in operands.into_iter().zip([source, destination]) {
         if !is_pageable(runtime, span) {
-            kept.push(operand);
+            device_accessible.push(operand);
         }
     }
-    operation(runtime, stream, call_name(), &kept)
+    operation(runtime, stream, call_name(), &device_accessible)
 }
 
-/// An operation is about to go into a stream.
+/// Reports that an operation is about to be enqueued in a stream.
 #[cold]
 pub fn operation(runtime: &Runtime, stream: stream::Stream, name: &str, operands: &[Operand]) -> Result<()> {
-    let own = of(stream);
+    let stream_name = name_of(stream);
     let call = Call { name, stack: caller() };
-    // A capture that the program began by calls of its own is not known here, and nothing that goes into it is done now.
-    let captures = stream::is_validated_capturing(runtime, stream)?;
+    // A capture that the program began with driver calls of its own may be unknown here; work in it does not run now.
+    let capturing = stream::is_validated_capturing(runtime, stream)?;
     let reports = with(|state| {
-        if captures && !state.captures(own) {
+        if capturing && !state.is_capturing(stream_name) {
             return Vec::new();
         }
-        state.operation(Place::Stream(own), call, operands, refuses())
+        state.operation(Executor::Stream(stream_name), call, operands, refuses_findings())
     });
     deliver(reports.unwrap_or_default())
 }
 
-/// The CPU works on memory now.
+/// Reports that the CPU accesses memory now.
 #[cold]
 pub fn operation_of_cpu(name: &str, operands: &[Operand]) -> Result<()> {
     let call = Call { name, stack: caller() };
-    deliver(with(|state| state.operation(Place::Cpu, call, operands, refuses())).unwrap_or_default())
+    deliver(with(|state| state.operation(Executor::Cpu, call, operands, refuses_findings())).unwrap_or_default())
 }
 
-/// A graph is about to be launched in a stream. An error if it must not.
+/// Reports that a graph is about to be launched in a stream. Returns an error if it must not be launched.
 #[inline]
 pub fn replay(exec: driver::GraphExec, stream: driver::Stream, device: u32) -> Result<()> {
     if !is_on() {
         return Ok(());
     }
-    let own = named(stream.handle(), || device);
-    deliver(with(|state| state.replay(exec.handle() as u64, own, refuses())).unwrap_or_default())
+    let stream = stream_of_handle(stream.handle(), || device);
+    deliver(with(|state| state.replay(exec.handle() as u64, stream, refuses_findings())).unwrap_or_default())
 }
 
-/// What the CPU will know to be done when it has seen something.
+/// The work that the CPU will know to be complete once a wait or a query has succeeded.
 #[derive(Debug, Clone, Default)]
-#[must_use = "it says nothing until it is seen"]
-pub struct Ahead {
+#[must_use = "it has no effect until it is finished"]
+pub struct PendingWait {
     moments: Vec<Moment>,
-    /// The number of the state that they are moments of: the sanitizer may be off and on again by the time that they are seen.
+    /// The number of the state that the moments belong to. The sanitizer may be disabled and enabled again before the
+    /// wait ends.
     state: u64,
 }
 
-impl Ahead {
-    fn of(moments: impl FnOnce(&mut State) -> Vec<Moment>) -> Ahead {
-        with(|state| Ahead { moments: moments(state), state: state.number() }).unwrap_or_default()
+impl PendingWait {
+    fn new(moments: impl FnOnce(&mut State) -> Vec<Moment>) -> PendingWait {
+        with(|state| PendingWait { moments: moments(state), state: state.number() }).unwrap_or_default()
     }
 
     #[cfg(test)]
-    pub(super) fn before(state: &State, moments: Vec<Moment>) -> Ahead {
-        Ahead { moments, state: state.number() }
+    pub(super) fn with_moments(state: &State, moments: Vec<Moment>) -> PendingWait {
+        PendingWait { moments, state: state.number() }
     }
 
-    /// The CPU has seen it.
+    /// Reports that the wait or the query has succeeded.
     #[inline]
     pub fn finish(&self) {
         if !self.moments.is_empty() {
@@ -157,102 +162,102 @@ impl Ahead {
     }
 }
 
-/// For a look whether a stream has anything left to do.
+/// Begins a query or a wait for a stream.
 #[inline]
-pub fn end_of_stream(stream: stream::Stream) -> Ahead {
-    if is_on() { stream_ahead(of(stream)) } else { Ahead::default() }
+pub fn end_of_stream(stream: stream::Stream) -> PendingWait {
+    if is_on() { pending_stream(name_of(stream)) } else { PendingWait::default() }
 }
 
-/// For a look whether an event is complete.
+/// Begins a query or a wait for an event.
 #[inline]
-pub fn end_of_event(event: driver::Event) -> Ahead {
-    if is_on() { event_ahead(event) } else { Ahead::default() }
+pub fn end_of_event(event: driver::Event) -> PendingWait {
+    if is_on() { pending_event(event) } else { PendingWait::default() }
 }
 
-/// For a call that waits for a device.
+/// Begins a wait for a device.
 #[inline]
-pub fn end_of_device(device: u32) -> Ahead {
-    if is_on() { device_ahead(device) } else { Ahead::default() }
+pub fn end_of_device(device: u32) -> PendingWait {
+    if is_on() { pending_device(device) } else { PendingWait::default() }
 }
 
-/// For a call that waits for all devices.
+/// Begins a wait for all devices.
 #[inline]
-pub fn end_of_all(runtime: &Runtime) -> Ahead {
+pub fn end_of_all(runtime: &Runtime) -> PendingWait {
     if !is_on() {
-        return Ahead::default();
+        return PendingWait::default();
     }
     let devices = runtime.devices().iter().map(|device| device.ordinal);
-    Ahead::of(|state| devices.flat_map(|device| state.end_of_device(device)).collect())
+    PendingWait::new(|state| devices.flat_map(|device| state.end_of_device(device)).collect())
 }
 
-pub(super) fn stream_ahead(stream: Stream) -> Ahead {
-    Ahead::of(|state| vec![state.end_of_stream(stream)])
+pub(super) fn pending_stream(stream: Stream) -> PendingWait {
+    PendingWait::new(|state| vec![state.end_of_stream(stream)])
 }
 
-pub(super) fn event_ahead(event: driver::Event) -> Ahead {
-    Ahead::of(|state| state.end_of_event(event.native() as u64).into_iter().collect())
+pub(super) fn pending_event(event: driver::Event) -> PendingWait {
+    PendingWait::new(|state| state.end_of_event(event.native() as u64).into_iter().collect())
 }
 
-pub(super) fn device_ahead(device: u32) -> Ahead {
-    Ahead::of(|state| state.end_of_device(device))
+pub(super) fn pending_device(device: u32) -> PendingWait {
+    PendingWait::new(|state| state.end_of_device(device))
 }
 
-/// For a host function that a stream is about to get: what it is to call before. None where nobody wants to know, and in a
-/// capture, whose functions are called at each replay.
+/// Returns the function that must run before a host function that is about to be enqueued in a stream. `None` if the
+/// sanitizer is disabled, and in a capture, whose host functions run at each replay.
 pub fn before_host_function(runtime: &Runtime, stream: stream::Stream) -> Result<Option<Arc<dyn Fn() + Send + Sync>>> {
     if !is_on() || stream::is_validated_capturing(runtime, stream)? {
         return Ok(None);
     }
-    let own = of(stream);
-    let ahead = Ahead::of(|state| vec![state.moment(own)]);
-    Ok(Some(Arc::new(move || ahead.finish())))
+    let stream_name = name_of(stream);
+    let pending = PendingWait::new(|state| vec![state.moment(stream_name)]);
+    Ok(Some(Arc::new(move || pending.finish())))
 }
 
-/// Later work of one stream waits for what another has now, by something that the driver is not asked for.
+/// Reports that later work of a stream waits for the current work of another, by means other than a driver call.
 pub fn wait_stream(waiting: stream::Stream, awaited: stream::Stream) {
     if is_on() {
-        let (waiting, awaited) = (of(waiting), of(awaited));
+        let (waiting, awaited) = (name_of(waiting), name_of(awaited));
         with(|state| state.wait_stream(waiting, awaited));
     }
 }
 
-/// Streams wait for each other at an operation of all of them: each for those that `is_awaited` names by waiting and
-/// awaited.
-pub fn meet(streams: &[stream::Stream], is_awaited: impl Fn(usize, usize) -> bool) {
+/// Reports that streams wait for each other at an operation of all of them. `is_awaited(waiting, awaited)` returns
+/// whether the first waits for the second.
+pub fn wait_mutually(streams: &[stream::Stream], is_awaited: impl Fn(usize, usize) -> bool) {
     if !is_on() {
         return;
     }
-    let own: Vec<Stream> = streams.iter().map(|stream| of(*stream)).collect();
+    let names: Vec<Stream> = streams.iter().map(|stream| name_of(*stream)).collect();
     with(|state| {
-        let marks: Vec<_> = own.iter().map(|stream| state.mark(*stream)).collect();
-        for (waiting, stream) in own.iter().enumerate() {
-            for (awaited, mark) in marks.iter().enumerate() {
+        let positions: Vec<_> = names.iter().map(|stream| state.position(*stream)).collect();
+        for (waiting, stream) in names.iter().enumerate() {
+            for (awaited, position) in positions.iter().enumerate() {
                 if waiting != awaited && is_awaited(waiting, awaited) {
-                    state.obey(*stream, mark);
+                    state.wait_for(*stream, position);
                 }
             }
         }
     });
 }
 
-/// A block of an allocator's, as the sanitizer is told of it.
+/// A block of an allocator.
 #[derive(Debug, Clone, Copy)]
-pub struct Owned {
-    /// Where it begins.
+pub struct BlockInfo {
+    /// The start address.
     pub address: u64,
-    /// Its bytes.
+    /// The size in bytes.
     pub bytes: u64,
-    /// The number of its device.
+    /// The ordinal of its device.
     pub device: u32,
-    /// The handle of the stream that it is for.
+    /// The handle of the stream that it is allocated for.
     pub stream: usize,
-    /// Where the stream's handle means another one in each thread, the thread's number.
+    /// The thread's number if the stream is a per-thread default stream.
     pub thread: u64,
 }
 
-impl Owned {
+impl BlockInfo {
     fn stream(&self) -> Stream {
-        let mut stream = named(self.stream, || self.device);
+        let mut stream = stream_of_handle(self.stream, || self.device);
         if stream.thread != 0 {
             stream.thread = self.thread;
         }
@@ -260,70 +265,71 @@ impl Owned {
     }
 }
 
-/// A block was given out.
+/// Reports an allocation.
 #[cold]
-pub fn allocated(block: Owned) {
+pub fn on_alloc(block: BlockInfo) {
     let (stream, stack) = (block.stream(), caller());
     with(|state| state.alloc(block.address, block.bytes, stream, stack));
 }
 
-/// A block is there since before anybody listened; who asked for it, if that is known.
+/// Reports a block that was allocated before the sanitizer was enabled, with the stack of its allocation if it is
+/// known.
 #[cold]
-pub fn known(block: Owned, stack: StackId) {
+pub fn on_existing_block(block: BlockInfo, stack: StackId) {
     let stream = block.stream();
     with(|state| state.alloc(block.address, block.bytes, stream, stack));
 }
 
-/// A block was freed.
+/// Reports a free.
 #[cold]
-pub fn freed(block: Owned) {
+pub fn on_free(block: BlockInfo) {
     let (stream, stack) = (block.stream(), caller());
     with(|state| {
-        state.ensure(block.address, block.bytes, stream);
+        state.ensure_block(block.address, block.bytes, stream);
         state.free(block.address, stack);
     });
 }
 
-/// A stream of a device was recorded for a block.
+/// Reports that a stream was recorded for a block.
 #[cold]
-pub fn recorded(block: Owned, user: driver::Stream, device: u32) {
-    let (stream, user) = (block.stream(), named(user.handle(), || device));
+pub fn on_record_stream(block: BlockInfo, user: driver::Stream, device: u32) {
+    let (stream, user) = (block.stream(), stream_of_handle(user.handle(), || device));
     with(|state| {
-        state.ensure(block.address, block.bytes, stream);
+        state.ensure_block(block.address, block.bytes, stream);
         state.record_stream(block.address, user);
     });
 }
 
-/// A block of pinned memory was freed, for which these streams are recorded.
+/// Reports the free of a block of pinned memory with its recorded streams.
 #[cold]
-pub fn pinned_freed(address: u64, bytes: u64, users: &[Use]) {
+pub fn on_pinned_free(address: u64, bytes: u64, users: &[Use]) {
     let stack = caller();
     let users: Vec<Stream> = users
         .iter()
-        .map(|user| Stream { thread: user.thread, ..named(user.stream.handle(), || user.device) })
+        .map(|user| Stream { thread: user.thread, ..stream_of_handle(user.stream.handle(), || user.device) })
         .collect();
     with(|state| {
-        state.ensure(address, bytes, None);
+        state.ensure_block(address, bytes, None);
         users.iter().for_each(|user| state.record_stream(address, *user));
         state.free(address, stack);
     });
 }
 
-/// The streams that were recorded for a block of pinned memory are done with it.
+/// Reports that a block of pinned memory can be reused, because its recorded streams have completed.
 #[inline]
-pub fn pinned_passed(address: u64, bytes: u64) {
+pub fn on_pinned_reuse(address: u64, bytes: u64) {
     if is_on() {
-        with(|state| drop(state.take_back(address, bytes, None)));
+        with(|state| drop(state.remove_blocks(address, bytes, None)));
     }
 }
 
-/// All that used memory is done. What is known of its blocks stays.
+/// Reports that all accesses to memory have completed. Its blocks stay known.
 #[cold]
 pub fn forget_accesses(address: u64, bytes: u64) {
     with(|state| state.forget_accesses(address, bytes));
 }
 
-/// All that used memory is done, and it is somebody else's next.
+/// Reports that all accesses to memory have completed and that the memory gets a new owner.
 #[inline]
 pub fn forget_memory(address: u64, bytes: u64) {
     if is_on() {

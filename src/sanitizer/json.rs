@@ -1,9 +1,9 @@
-//! Reports in JSON.
+//! Reports as JSON.
 
 use super::{
     Report, Stream,
-    blocks::Life,
-    report::{Missing, Side, Site},
+    blocks::Allocation,
+    report::{AccessInfo, Missing, Site},
 };
 use crate::{
     base::stack::{self, StackId},
@@ -11,7 +11,7 @@ use crate::{
 };
 use std::io::{self, Write};
 
-/// Reports as a JSON list.
+/// Formats reports as a JSON list.
 pub fn json(reports: &[Report]) -> String {
     let mut out = Vec::new();
     // Writing to memory cannot fail.
@@ -19,7 +19,7 @@ pub fn json(reports: &[Report]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// A report as a JSON object.
+/// Formats a report as a JSON object.
 pub fn one(report: &Report) -> String {
     let mut out = Vec::new();
     // Writing to memory cannot fail.
@@ -48,10 +48,10 @@ impl Report {
         write!(out, "{{\"kind\":\"{}\",\"message\":", self.conflict.name())?;
         quote(out, &self.headline())?;
         write!(out, ",\"times\":{},\"address\":{},\"bytes\":{},\"access\":", self.times, self.address, self.bytes)?;
-        write_side(out, &self.access)?;
+        write_access(out, &self.access)?;
         out.extend(b",\"previous\":");
         match &self.previous {
-            Some(previous) => write_side(out, previous)?,
+            Some(previous) => write_access(out, previous)?,
             None => out.extend(b"null"),
         }
         let missing = match self.missing {
@@ -62,10 +62,10 @@ impl Report {
         };
         write!(out, ",\"missing\":\"{missing}\",\"advice\":")?;
         quote(out, &self.advice())?;
-        for (key, life) in [("allocation", &self.allocation), ("former_allocation", &self.former)] {
+        for (key, allocation) in [("allocation", &self.allocation), ("former_allocation", &self.former)] {
             write!(out, ",\"{key}\":")?;
-            match life {
-                Some(life) => write_life(out, life)?,
+            match allocation {
+                Some(allocation) => write_allocation(out, allocation)?,
                 None => out.extend(b"null"),
             }
         }
@@ -81,28 +81,32 @@ fn write_stream(out: &mut Vec<u8>, stream: Option<Stream>) -> io::Result<()> {
     }
 }
 
-fn write_side(out: &mut Vec<u8>, side: &Side) -> io::Result<()> {
+fn write_access(out: &mut Vec<u8>, access: &AccessInfo) -> io::Result<()> {
     out.extend(b"{\"name\":");
-    quote(out, &side.name)?;
-    write!(out, ",\"kind\":\"{}\",", side.kind.name())?;
-    write_stream(out, side.site.stream())?;
-    match side.site {
+    quote(out, &access.name)?;
+    write!(out, ",\"kind\":\"{}\",", access.kind.name())?;
+    write_stream(out, access.site.stream())?;
+    match access.site {
         Site::Replay { graph, .. } | Site::Capture { graph, .. } => write!(out, ",\"graph\":{graph}")?,
         _ => out.extend(b",\"graph\":null"),
     }
-    write!(out, ",\"address\":{},\"bytes\":{},\"operation\":{},\"frames\":", side.address, side.bytes, side.number)?;
-    write_stack(out, side.stack)?;
+    write!(
+        out,
+        ",\"address\":{},\"bytes\":{},\"operation\":{},\"frames\":",
+        access.address, access.bytes, access.number
+    )?;
+    write_stack(out, access.stack)?;
     out.push(b'}');
     Ok(())
 }
 
-fn write_life(out: &mut Vec<u8>, life: &Life) -> io::Result<()> {
-    write!(out, "{{\"address\":{},\"bytes\":{},", life.address, life.bytes)?;
-    write_stream(out, life.stream)?;
+fn write_allocation(out: &mut Vec<u8>, allocation: &Allocation) -> io::Result<()> {
+    write!(out, "{{\"address\":{},\"bytes\":{},", allocation.address, allocation.bytes)?;
+    write_stream(out, allocation.stream)?;
     out.extend(b",\"frames\":");
-    write_stack(out, life.stack)?;
+    write_stack(out, allocation.stack)?;
     out.extend(b",\"freed_frames\":");
-    match life.freed {
+    match allocation.freed {
         Some(stack) => write_stack(out, stack)?,
         None => out.extend(b"null"),
     }

@@ -1,4 +1,4 @@
-//! Reports for a file, where a program's user asks for that by the environment.
+//! The sanitizer's environment variables: the initial mode, and the log of reports.
 
 use super::{Mode, Report, session};
 use crate::{
@@ -12,23 +12,23 @@ use std::{
     io::{self, Write},
 };
 
-/// What switches the sanitizer on.
+/// The variable that enables the sanitizer.
 pub const VARIABLE: &str = "PLINTH_SANITIZER";
-/// Where the texts of new reports go then.
+/// The variable that names the file for the texts of new reports.
 pub const LOG_VARIABLE: &str = "PLINTH_SANITIZER_LOG";
 
-/// Where reports go.
-enum Place {
-    Errors,
+/// The destination of the log.
+enum Destination {
+    StandardError,
     File(Mutex<File>),
 }
 
-static LOG: OnceCell<Place> = OnceCell::new();
+static LOG: OnceCell<Destination> = OnceCell::new();
 
-/// What the environment asks for. To be called as the library is initialised.
-pub fn wanted() -> Result<Mode> {
-    let asked = std::env::var_os(VARIABLE).unwrap_or_default();
-    let mode = match &*asked.to_string_lossy() {
+/// Returns the mode that the environment selects, and opens the log. Called when the library is initialized.
+pub fn mode_from_environment() -> Result<Mode> {
+    let value = std::env::var_os(VARIABLE).unwrap_or_default();
+    let mode = match &*value.to_string_lossy() {
         "" | "off" => Mode::Off,
         "collect" => Mode::Collect,
         "warn" => Mode::Warn,
@@ -36,7 +36,7 @@ pub fn wanted() -> Result<Mode> {
         other => {
             return Err(Error::new(
                 Status::INVALID_CONFIGURATION,
-                format!("{VARIABLE} is {other:?}; it can be off, collect, warn or error"),
+                format!("{VARIABLE} is {other:?}; set it to off, collect, warn or error"),
             ));
         }
     };
@@ -44,32 +44,32 @@ pub fn wanted() -> Result<Mode> {
     if path.is_empty() || LOG.get().is_some() {
         return Ok(mode);
     }
-    let place = if path == "stderr" {
-        Place::Errors
+    let destination = if path == "stderr" {
+        Destination::StandardError
     } else {
         let opened = OpenOptions::new().append(true).create(true).open(&path);
-        Place::File(Mutex::new(opened.map_err(|error| {
+        Destination::File(Mutex::new(opened.map_err(|error| {
             let path = path.to_string_lossy();
             Error::new(Status::INVALID_CONFIGURATION, format!("{LOG_VARIABLE}: cannot write to {path}: {error}"))
         })?))
     };
-    // Another thread's is the same.
-    let _ = LOG.set(place);
+    // If another thread was faster, its log is the same file.
+    let _ = LOG.set(destination);
     Ok(mode)
 }
 
-/// Switches the sanitizer on, if the environment asks for that.
-pub fn begin(mode: Mode) -> Result<()> {
+/// Enables the sanitizer, unless the mode is [`Mode::Off`].
+pub fn enable(mode: Mode) -> Result<()> {
     if mode == Mode::Off { Ok(()) } else { session::set_mode(mode) }
 }
 
-/// Writes a report where reports go, if they go anywhere.
+/// Writes a report to the log, if there is one.
 pub(super) fn write(report: &Report) {
-    let Some(place) = LOG.get() else { return };
+    let Some(destination) = LOG.get() else { return };
     let text = format!("plinth: {}\n", report.text());
-    // A log that cannot be written is no reason for the program's call to fail.
-    let _ = match place {
-        Place::Errors => io::stderr().lock().write_all(text.as_bytes()),
-        Place::File(file) => file.lock().write_all(text.as_bytes()),
+    // A log that cannot be written must not make the program's call fail.
+    let _ = match destination {
+        Destination::StandardError => io::stderr().lock().write_all(text.as_bytes()),
+        Destination::File(file) => file.lock().write_all(text.as_bytes()),
     };
 }

@@ -1,27 +1,28 @@
-//! The stream sanitizer: finds two accesses to the same bytes that nothing orders, at least one of them a write.
+//! The stream sanitizer detects data races: two unordered accesses to the same bytes, at least one of them a write.
 //!
-//! It is told what happens, in the order in which the calls are made, and never looks at the memory itself. [`State`] is the
-//! whole of it: work that reads and writes, all that orders work, memory that is given out and taken back, graphs. What
-//! it finds are [`Report`]s; [`findings::Found`] keeps them.
+//! It observes events in the order in which calls are made, and never reads the checked memory. [`State`] is the whole
+//! model: accesses, order, allocations and frees, and graphs. Findings are [`Report`]s, which [`findings::Findings`]
+//! collects.
 //!
-//! **Order.** Work runs on tracks: each stream is one, so is each branch of a graph, and so is the CPU. An operation has an
-//! epoch on its track, and each track has a clock: of every other track the epoch up to which it has waited (`order`). An
-//! access comes after another if its track has waited for that, or if the CPU had, before the call was made: what the
-//! CPU knows to be done is done before all work that is submitted later. All threads are one CPU here. A thread that waits
-//! and tells another by means of its own is then understood, at the price that two threads which only happen to come
-//! one after the other count as ordered.
+//! **Order.** Work runs on tracks: each stream is a track, each branch of a graph, and the CPU. An operation has an
+//! epoch on its track, and each track has a clock, which stores for every other track the epoch up to which it has
+//! waited (`order`). An access comes after another if its track has waited for it, or if the CPU had waited for it
+//! before the call was made: work that the CPU knows to be complete precedes all work that is submitted later. All
+//! threads are one CPU here. So a thread that waits may inform another thread by any means, at the price that the
+//! actions of two threads which merely happen in sequence count as ordered.
 //!
-//! **Bytes.** A map of ranges knows for each byte who wrote it last and who has read it since (`ranges`). That is enough: an
-//! access that comes after those comes after all before them, and of each byte the first race is found (tests.rs holds
-//! it against a search of all pairs). What the CPU knows to be done is swept out.
+//! **Bytes.** A map of ranges stores, for each byte, the last write and the reads since then (`ranges`). That
+//! suffices: an access that comes after those comes after all earlier ones, and the first race on each byte is found
+//! (tests/search.rs compares it with a search of all pairs). Accesses that the CPU knows to be complete are removed.
 //!
-//! **Memory.** The allocator gives memory out and takes it back (`blocks`), which orders nothing by itself: a stream that was
-//! neither recorded for the block nor waited for may still be at it when its next owner is, and that is found as any race is,
-//! with the advice to record the stream.
+//! **Memory.** Allocations and frees (`blocks`) establish no order by themselves. A stream that was neither recorded
+//! for a block nor waited for may still access it when the next owner does. That is found like any race, and the
+//! report advises to record the stream.
 //!
-//! **Hearing.** What orders work is told by the driver's own calls ([`crate::driver::observer`], `watcher`), so that no order
-//! that anybody makes is missed; what works on memory, by the library's calls (`hooks`), which know what they read and write;
-//! blocks by the allocators. `session` is the one sanitizer of the process, `log` what the environment wants of it.
+//! **Observation.** Order is observed in the driver calls ([`crate::driver::observer`], `driver_observer`), so that
+//! none is missed, whatever component establishes it. Accesses are reported by the library's calls (`hooks`), which
+//! know what they read and write, and blocks by the allocators. `session` is the process-wide sanitizer, and `log`
+//! implements its environment variables.
 
 mod access_names;
 pub mod blocks;
@@ -40,9 +41,9 @@ mod tensor_ranges;
 #[cfg(test)]
 mod tests;
 
-pub use driver_observer::tell_node;
+pub use driver_observer::report_node;
 pub use hooks::*;
-pub use log::{begin, wanted};
+pub use log::{enable, mode_from_environment};
 pub use order::Moment;
 pub use report::{Conflict, Report};
 pub use session::{Callback, Mode, clear, counts, enter, is_on, leave, mode, reports, set_callback, set_mode};
@@ -51,15 +52,15 @@ pub use tensor_ranges::operands;
 
 use crate::base::stack::StackId;
 
-/// How a stream goes with the default stream of its device.
+/// How a stream synchronizes with the default stream of its device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Manner {
-    /// It does not: the streams of the pools are so.
-    Apart,
-    /// Each waits for what the other has when it gets more work, as with streams that a program made without the flag
-    /// "non-blocking", and the default streams of threads.
+pub enum StreamKind {
+    /// It does not. The streams of the pools are non-blocking.
+    NonBlocking,
+    /// Each waits for the preceding work of the other when it gets more work: streams created without the flag
+    /// "non-blocking", and the per-thread default streams.
     Blocking,
-    /// It is the default stream itself.
+    /// The default stream itself.
     Default,
 }
 
@@ -70,39 +71,39 @@ pub struct Stream {
     pub device: u32,
     /// Its handle.
     pub handle: usize,
-    /// Of the default stream of a thread, the thread's number.
+    /// The thread's number for a per-thread default stream; otherwise 0.
     pub thread: u64,
-    /// How it goes with the default stream.
-    pub manner: Manner,
+    /// How it synchronizes with the default stream.
+    pub kind: StreamKind,
 }
 
 /// Where work runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// On the CPU, while the call is made.
+pub enum Executor {
+    /// The CPU, during the call.
     Cpu,
-    /// In a stream.
+    /// A stream.
     Stream(Stream),
 }
 
-/// What is done to bytes.
+/// The kind of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// They are read.
+    /// The bytes are read.
     Read,
-    /// They are written.
+    /// The bytes are written.
     Write,
     /// Both.
     ReadWrite,
 }
 
 impl Kind {
-    /// Whether they change.
+    /// Returns whether the access writes.
     pub fn writes(self) -> bool {
         self != Kind::Read
     }
 
-    /// Its name.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Read => "read",
@@ -111,7 +112,7 @@ impl Kind {
         }
     }
 
-    /// As a sentence says it.
+    /// Returns the verb for a report's sentence.
     pub fn verb(self) -> &'static str {
         match self {
             Kind::Read => "reads",
@@ -121,29 +122,29 @@ impl Kind {
     }
 }
 
-/// Bytes that an operation works on.
+/// A range of bytes that an operation accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operand {
-    /// The first.
+    /// The first byte.
     pub start: u64,
-    /// The one after the last.
+    /// The end, exclusive.
     pub end: u64,
-    /// What is done to them.
+    /// The kind of the access.
     pub kind: Kind,
 }
 
 impl Operand {
-    /// `bytes` from an address on, so far as there are addresses.
+    /// Creates an operand of `bytes` bytes from `address`, clipped at the end of the address space.
     pub fn new(address: u64, bytes: u64, kind: Kind) -> Operand {
         Operand { start: address, end: address.saturating_add(bytes), kind }
     }
 }
 
-/// Who does something.
+/// The caller of an operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
     /// The name of the call or the kernel.
     pub name: &'a str,
-    /// Who made it.
+    /// The stack of the call.
     pub stack: StackId,
 }

@@ -1,22 +1,22 @@
-//! What comes after what: the clocks of the tracks on which work runs.
+//! The happens-before order: the vector clocks of the tracks on which work runs.
 
 use std::sync::Arc;
 
-/// The number of a track.
+/// Identifies a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Track(u32);
 
 impl Track {
-    /// That of the CPU.
+    /// The track of the CPU.
     pub const CPU: Track = Track(0);
 
-    /// As an index.
+    /// Returns the track as an index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Of some tracks, in their order, the epochs up to which they were waited for. Shared until it is changed.
+/// The epochs up to which other tracks were waited for, sorted by track. Copied on write.
 #[derive(Debug, Clone, Default)]
 struct Clock(Arc<Vec<(Track, u64)>>);
 
@@ -47,7 +47,7 @@ impl Clock {
     }
 }
 
-/// A moment of a track: all that it had done by then, and all that it had waited for.
+/// A moment of a track: everything that it had done and waited for by then.
 #[derive(Debug, Clone)]
 pub struct Moment {
     track: Track,
@@ -56,124 +56,124 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Whether an operation of a track is a part of what was done by then.
+    /// Returns whether an operation of a track had completed or was waited for by then.
     pub fn covers(&self, track: Track, epoch: u64) -> bool {
         let known = if track == self.track { self.epoch } else { self.seen.get(track) };
         epoch <= known
     }
 }
 
-/// What the clocks know of one track.
+/// The state of one track.
 #[derive(Debug, Clone, Default)]
-pub struct Line {
-    /// That of the newest thing that happened on the track. It grows with each operation and each wait, so that a track and
-    /// an epoch say all that was waited for.
+pub struct TrackState {
+    /// The epoch of the latest event on the track. It increases with each operation and each wait, so a track and an
+    /// epoch identify everything that was waited for.
     epoch: u64,
-    /// The epoch up to which the CPU knows that all is done.
+    /// The epoch up to which the CPU knows that everything is complete.
     done: u64,
-    /// What the track has waited for.
+    /// The moments that the track has waited for.
     seen: Clock,
 }
 
-/// The clocks of all tracks.
+/// The states of all tracks.
 #[derive(Debug)]
-pub struct Order {
-    lines: Vec<Line>,
-    /// Tracks that nothing runs on any more.
+pub struct TrackOrder {
+    tracks: Vec<TrackState>,
+    /// Retired tracks.
     idle: Vec<Track>,
 }
 
-impl Order {
-    /// With the CPU's track only.
-    pub fn new() -> Order {
-        // What the CPU itself did is done.
-        Order { lines: vec![Line { done: u64::MAX, ..Line::default() }], idle: Vec::new() }
+impl TrackOrder {
+    /// Creates an order with only the CPU's track.
+    pub fn new() -> TrackOrder {
+        // The CPU's own operations are always complete.
+        TrackOrder { tracks: vec![TrackState { done: u64::MAX, ..TrackState::default() }], idle: Vec::new() }
     }
 
-    /// A track for something new to run on.
+    /// Adds a track, or reuses a retired one.
     pub fn add(&mut self) -> Track {
-        // One that was used before would make new work come after the old, so that has to be done.
-        let is_done = |track: &Track| self.lines[track.index()].epoch <= self.lines[track.index()].done;
+        // New work on a reused track is ordered after its old work, so the old work must be complete.
+        let is_done = |track: &Track| self.tracks[track.index()].epoch <= self.tracks[track.index()].done;
         if let Some(index) = self.idle.iter().position(is_done) {
             return self.idle.swap_remove(index);
         }
-        self.lines.push(Line::default());
-        Track(self.lines.len() as u32 - 1)
+        self.tracks.push(TrackState::default());
+        Track(self.tracks.len() as u32 - 1)
     }
 
-    /// Nothing will run on a track any more.
+    /// Retires a track: nothing will run on it any more.
     pub fn retire(&mut self, track: Track) {
         self.idle.push(track);
     }
 
-    /// The next thing happens on a track: its epoch.
+    /// Begins the next event on a track, and returns its epoch.
     pub fn step(&mut self, track: Track) -> u64 {
-        let line = &mut self.lines[track.index()];
-        line.epoch += 1;
-        line.epoch
+        let state = &mut self.tracks[track.index()];
+        state.epoch += 1;
+        state.epoch
     }
 
-    /// What a track has done and waited for so far.
+    /// Returns the current moment of a track.
     pub fn moment(&self, track: Track) -> Moment {
-        let line = &self.lines[track.index()];
-        Moment { track, epoch: line.epoch, seen: line.seen.clone() }
+        let state = &self.tracks[track.index()];
+        Moment { track, epoch: state.epoch, seen: state.seen.clone() }
     }
 
-    /// What comes later on a track comes after a moment of another.
+    /// Orders later work of a track after a moment.
     pub fn wait(&mut self, track: Track, moment: &Moment) {
         if moment.track == track || self.is_done(moment.track, moment.epoch) {
             return;
         }
         self.step(track);
-        let seen = &mut self.lines[track.index()].seen;
+        let seen = &mut self.tracks[track.index()].seen;
         seen.join(&moment.seen);
         seen.raise(moment.track, moment.epoch);
     }
 
-    /// The CPU knows now that all of a moment is done.
+    /// Marks everything up to a moment as complete and known to the CPU.
     pub fn finish(&mut self, moment: &Moment) {
         if self.is_done(moment.track, moment.epoch) {
             return;
         }
         for (track, epoch) in moment.seen.0.iter().chain([&(moment.track, moment.epoch)]) {
-            let done = &mut self.lines[track.index()].done;
+            let done = &mut self.tracks[track.index()].done;
             *done = (*done).max(*epoch);
         }
     }
 
-    /// What there is of a track, for [`put_back`](Self::put_back).
-    pub fn line(&self, track: Track) -> Line {
-        self.lines[track.index()].clone()
+    /// Returns a copy of a track's state for [`restore`](Self::restore).
+    pub fn save(&self, track: Track) -> TrackState {
+        self.tracks[track.index()].clone()
     }
 
-    /// Lets a track be what it was: what happened on it since did not happen.
-    pub fn put_back(&mut self, track: Track, line: Line) {
-        self.lines[track.index()] = line;
+    /// Restores the state of a track: the events since it was saved did not happen.
+    pub fn restore(&mut self, track: Track, state: TrackState) {
+        self.tracks[track.index()] = state;
     }
 
-    /// Whether the CPU knows that an operation is done.
+    /// Returns whether the CPU knows that an operation is complete.
     pub fn is_done(&self, track: Track, epoch: u64) -> bool {
-        epoch <= self.lines[track.index()].done
+        epoch <= self.tracks[track.index()].done
     }
 
-    /// Whether what a track does next comes after an operation.
+    /// Returns whether the next event of track `later` is ordered after an operation.
     pub fn is_before(&self, track: Track, epoch: u64, later: Track) -> bool {
         track == later || self.is_done(track, epoch) || epoch <= self.waited_for(track, later)
     }
 
-    /// Up to which epoch a track has waited for another; 0 if it never did.
+    /// Returns the epoch up to which track `later` has waited for `track`; 0 if it never did.
     pub fn waited_for(&self, track: Track, later: Track) -> u64 {
-        let line = &self.lines[track.index()];
-        if later == Track::CPU { line.done } else { self.lines[later.index()].seen.get(track) }
+        let state = &self.tracks[track.index()];
+        if later == Track::CPU { state.done } else { self.tracks[later.index()].seen.get(track) }
     }
 
-    /// Forgets what is known to be done, which comes before everything anyway.
+    /// Removes clock entries of work that is known to be complete, which precedes everything anyway.
     pub fn sweep(&mut self) {
-        for index in 0..self.lines.len() {
-            let seen = std::mem::take(&mut self.lines[index].seen);
+        for index in 0..self.tracks.len() {
+            let seen = std::mem::take(&mut self.tracks[index].seen);
             let is_open = |entry: &&(Track, u64)| !self.is_done(entry.0, entry.1);
             let open = seen.0.iter().filter(is_open).count();
-            self.lines[index].seen = if open == seen.0.len() {
+            self.tracks[index].seen = if open == seen.0.len() {
                 seen
             } else {
                 Clock(Arc::new(seen.0.iter().filter(is_open).copied().collect()))
@@ -187,8 +187,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_for_what_was_there_and_passes_on() {
-        let mut order = Order::new();
+    fn a_wait_covers_earlier_work_and_is_transitive() {
+        let mut order = TrackOrder::new();
         let (a, b, c) = (order.add(), order.add(), order.add());
         let first = order.step(a);
         order.wait(b, &order.moment(a));
@@ -200,8 +200,8 @@ mod tests {
     }
 
     #[test]
-    fn what_the_cpu_has_waited_for_comes_before_all() {
-        let mut order = Order::new();
+    fn work_that_the_cpu_waited_for_precedes_everything() {
+        let mut order = TrackOrder::new();
         let (a, b, c) = (order.add(), order.add(), order.add());
         let (first, other) = (order.step(a), order.step(c));
         order.wait(b, &order.moment(a));
@@ -215,8 +215,8 @@ mod tests {
     }
 
     #[test]
-    fn a_track_is_used_again_once_it_is_done() {
-        let mut order = Order::new();
+    fn a_track_is_reused_once_it_is_complete() {
+        let mut order = TrackOrder::new();
         let old = order.add();
         order.step(old);
         order.retire(old);

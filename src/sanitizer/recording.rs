@@ -1,62 +1,62 @@
-//! What a graph does at each replay: its operations, and which of them come after which.
+//! The operations of a graph's replay, and their order.
 
 use super::{Operand, order::Track};
 use crate::base::stack::StackId;
 use std::collections::HashMap;
 
-/// What a node does.
+/// The action of a node.
 #[derive(Debug, Clone)]
 pub enum Action {
-    /// It works on memory.
-    Work(Vec<Planned>),
-    /// It records an event.
+    /// Accesses memory.
+    Work(Vec<PlannedAccess>),
+    /// Records an event.
     Record(u64),
-    /// It waits for an event.
+    /// Waits for an event.
     Wait(u64),
 }
 
-/// Bytes that a node works on.
+/// An access of a node at each replay.
 #[derive(Debug, Clone, Copy)]
-pub struct Planned {
-    /// Which, and how.
+pub struct PlannedAccess {
+    /// The bytes and the kind of access.
     pub operand: Operand,
-    /// The life of their block at the capture; 0 for other memory.
-    pub life: u32,
-    /// Whether the block was given out in the capture: its memory stays the graph's, freed or not.
-    pub own: bool,
+    /// The number of their block's allocation at the capture; 0 for other memory.
+    pub allocation: u32,
+    /// Whether the block was allocated in the capture. Its memory then belongs to the graph, freed or not.
+    pub graph_owned: bool,
 }
 
-/// A node.
+/// A node of a graph.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// The nodes that it comes after, by number.
+    /// The indices of the nodes that it depends on.
     pub after: Vec<usize>,
-    /// What it does.
+    /// Its action.
     pub action: Action,
-    /// The number of its name.
+    /// The number of the operation's name.
     pub name: u32,
-    /// Who made the call that was captured.
+    /// The stack of the captured call.
     pub stack: StackId,
-    /// The branch that it is on. Of the nodes of a branch each comes after the one before it.
+    /// The branch of the node. Each node of a branch comes after the previous one.
     pub branch: usize,
 }
 
-/// The nodes of a graph, each after those that it waits for.
+/// The nodes of a graph in topological order.
 #[derive(Debug, Clone, Default)]
 pub struct Recording {
     /// The nodes.
     pub nodes: Vec<Node>,
-    /// Of each branch the last node.
+    /// The last node of each branch.
     tails: Vec<usize>,
 }
 
 impl Recording {
-    /// How many branches there are.
+    /// Returns the number of branches.
     pub fn branches(&self) -> usize {
         self.tails.len()
     }
 
-    /// Adds a node after others of this recording. Its number.
+    /// Adds a node that depends on others of this recording, and returns its index.
     pub fn add(&mut self, after: Vec<usize>, action: Action, name: u32, stack: StackId) -> usize {
         let number = self.nodes.len();
         let branch = match self.tails.iter().position(|tail| after.contains(tail)) {
@@ -74,23 +74,23 @@ impl Recording {
     }
 }
 
-/// A capture that goes on.
+/// A capture in progress.
 #[derive(Debug, Default)]
 pub struct Capture {
-    /// What there is of the graph.
+    /// The part of the graph that is captured so far.
     pub recording: Recording,
-    /// Of each stream in the capture the nodes that its next one comes after.
-    pub tips: HashMap<super::Stream, Vec<usize>>,
+    /// For each stream in the capture, the nodes that its next node depends on.
+    pub frontiers: HashMap<super::Stream, Vec<usize>>,
 }
 
-/// A graph.
+/// An executable graph.
 #[derive(Debug)]
 pub struct Graph {
-    /// What it does.
+    /// Its operations.
     pub recording: Recording,
     /// The tracks that its branches run on.
     pub tracks: Vec<Track>,
-    /// The end of its last replay, which the next comes after.
+    /// The end of its last replay, which the next replay waits for.
     pub last: Option<super::Moment>,
 }
 
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chains_share_a_branch() {
+    fn a_chain_of_nodes_shares_a_branch() {
         let mut recording = Recording::default();
         let mut add = |after: &[usize]| recording.add(after.to_vec(), Action::Work(Vec::new()), 0, StackId::NONE);
         assert_eq!([add(&[]), add(&[0]), add(&[0]), add(&[2]), add(&[1, 3]), add(&[])], [0, 1, 2, 3, 4, 5]);

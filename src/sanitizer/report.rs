@@ -1,6 +1,6 @@
-//! What the sanitizer found, and how it is told in words.
+//! Reports of the sanitizer, and their text.
 
-use super::{Kind, Stream, blocks::Life};
+use super::{Kind, Stream, blocks::Allocation};
 use crate::base::{
     stack::{self, StackId},
     units::Bytes,
@@ -10,19 +10,19 @@ use std::{
     sync::Arc,
 };
 
-/// What is wrong.
+/// The kind of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Conflict {
-    /// Nothing orders two accesses to the same bytes.
+    /// Two accesses to the same bytes are not ordered.
     Race,
-    /// The same, and between the two the memory was freed and given out again.
+    /// The same, and between the two the memory was freed and reallocated.
     Reuse,
-    /// Freed memory is used.
+    /// Freed memory is accessed.
     UseAfterFree,
 }
 
 impl Conflict {
-    /// Its name.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Conflict::Race => "race",
@@ -32,14 +32,14 @@ impl Conflict {
     }
 }
 
-/// Where an access ran.
+/// Where an access runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Site {
     /// On the CPU.
     Cpu,
     /// In a stream.
     Stream(Stream),
-    /// In a replay of a graph, in the stream that it was launched in.
+    /// In a replay of a graph, in the stream of its launch.
     Replay {
         /// The graph.
         graph: u64,
@@ -48,7 +48,7 @@ pub enum Site {
         /// The stream.
         stream: Stream,
     },
-    /// In a capture of a graph, and so in no replay yet.
+    /// In the capture of a graph, before any replay.
     Capture {
         /// The graph.
         graph: u64,
@@ -58,7 +58,7 @@ pub enum Site {
 }
 
 impl Site {
-    /// The stream, if it is not the CPU.
+    /// Returns the stream; `None` for the CPU.
     pub fn stream(self) -> Option<Stream> {
         match self {
             Site::Cpu => None,
@@ -67,65 +67,65 @@ impl Site {
     }
 }
 
-/// An access as it is told.
+/// The description of an access.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Side {
+pub struct AccessInfo {
     /// The name of the call or the kernel.
     pub name: Arc<str>,
-    /// What it did.
+    /// The kind of access.
     pub kind: Kind,
-    /// Where it ran.
+    /// Where it runs.
     pub site: Site,
-    /// Its first byte.
+    /// The first byte.
     pub address: u64,
-    /// Its bytes.
+    /// The size in bytes.
     pub bytes: u64,
-    /// Who made the call.
+    /// The stack of the call.
     pub stack: StackId,
-    /// The number of the operation, in the order in which they were made.
+    /// The number of the operation, in the order of the calls.
     pub number: u64,
 }
 
-/// What would have ordered the two.
+/// The missing order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Missing {
-    /// The later one's stream, or the CPU, waits for the earlier one's stream.
+    /// The stream of the later access, or the CPU, must wait for the stream of the earlier one.
     Wait {
-        /// Whether it did wait, but before the earlier access was there.
+        /// Whether it did wait, but before the earlier access was enqueued.
         too_early: bool,
     },
-    /// The earlier one's stream is recorded for the block before it is freed.
+    /// The stream of the earlier access must be recorded for the block before its free.
     RecordStream,
-    /// The free comes after the access.
+    /// The free must come after the access.
     LaterFree,
 }
 
-/// Something that was found.
+/// A finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// What is wrong.
+    /// The kind of finding.
     pub conflict: Conflict,
-    /// The access at which it was found.
-    pub access: Side,
-    /// The earlier one; none if freed memory was used.
-    pub previous: Option<Side>,
-    /// The first byte that is concerned.
+    /// The access that was checked.
+    pub access: AccessInfo,
+    /// The earlier access; `None` for an access to freed memory.
+    pub previous: Option<AccessInfo>,
+    /// The first affected byte.
     pub address: u64,
-    /// How many there are.
+    /// The number of affected bytes.
     pub bytes: u64,
-    /// What would have ordered them.
+    /// The order that is missing.
     pub missing: Missing,
-    /// The block that the access lies in, if an allocator's.
-    pub allocation: Option<Life>,
-    /// The block that the earlier one lay in, if that was another.
-    pub former: Option<Life>,
-    /// How often it was found.
+    /// The block that contains the access, if it is known.
+    pub allocation: Option<Allocation>,
+    /// The former block that contained the earlier access, if it is another.
+    pub former: Option<Allocation>,
+    /// The number of times it was found.
     pub times: u64,
 }
 
-struct InStream(Stream);
+struct StreamName(Stream);
 
-impl fmt::Display for InStream {
+impl fmt::Display for StreamName {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Stream { device, handle, thread, .. } = self.0;
         match (handle, thread) {
@@ -140,12 +140,12 @@ impl fmt::Display for Site {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Site::Cpu => write!(out, "on the CPU"),
-            Site::Stream(stream) => write!(out, "in {}", InStream(*stream)),
+            Site::Stream(stream) => write!(out, "in {}", StreamName(*stream)),
             Site::Replay { graph, branch, stream } => {
-                write!(out, "in branch {branch} of a replay of graph {graph:#x} in {}", InStream(*stream))
+                write!(out, "in branch {branch} of a replay of graph {graph:#x} in {}", StreamName(*stream))
             }
             Site::Capture { graph, stream } => {
-                write!(out, "in the capture of graph {graph:#x} in {}", InStream(*stream))
+                write!(out, "in the capture of graph {graph:#x} in {}", StreamName(*stream))
             }
         }
     }
@@ -156,23 +156,24 @@ fn range(address: u64, bytes: u64) -> String {
 }
 
 impl Report {
-    /// One sentence that says what is wrong.
+    /// Returns the finding as one sentence.
     pub fn headline(&self) -> String {
         let range = range(self.address, self.bytes);
-        let Side { name, site, kind, .. } = &self.access;
+        let AccessInfo { name, site, kind, .. } = &self.access;
         let verb = kind.verb();
         let Some(previous) = &self.previous else {
             return format!("\"{name}\" {site} {verb} {range}, which were freed");
         };
-        let (before, whence) = (previous.kind.verb(), previous.site);
-        let again = if self.conflict == Conflict::Reuse { " as another block's" } else { "" };
+        let (earlier_verb, earlier_site) = (previous.kind.verb(), previous.site);
+        let reused = if self.conflict == Conflict::Reuse { " as another block's" } else { "" };
         format!(
-            "\"{name}\" {site} {verb} {range} while \"{}\" {whence} {before} them{again}: nothing orders the two",
+            "\"{name}\" {site} {verb} {range} while \"{}\" {earlier_site} {earlier_verb} them{reused}: \
+             nothing orders the two",
             previous.name
         )
     }
 
-    /// The order that is missing, and what makes it.
+    /// Returns the missing order, and the call that establishes it.
     pub fn advice(&self) -> String {
         let later = &self.access.name;
         let Some(previous) = &self.previous else {
@@ -180,10 +181,10 @@ impl Report {
         };
         let earlier = &previous.name;
         if self.missing == Missing::RecordStream {
-            let block = self.former.as_ref().map_or(self.address, |life| life.address);
-            let place = previous.site.stream().map_or("the CPU".into(), |stream| InStream(stream).to_string());
+            let block = self.former.as_ref().map_or(self.address, |former| former.address);
+            let place = previous.site.stream().map_or("the CPU".into(), |stream| StreamName(stream).to_string());
             return format!(
-                "the block {block:#x} was freed while {place} was still to run \"{earlier}\": record that stream for the block \
+                "the block {block:#x} was freed before {place} had run \"{earlier}\": record that stream for the block \
                  before its free (plinth_record_stream), or let the block's own stream wait for it first"
             );
         }
@@ -192,32 +193,32 @@ impl Report {
         {
             return format!("graph {graph:#x} has no path from \"{earlier}\" to \"{later}\"");
         }
-        let awaited = previous.site.stream().map_or("the CPU".into(), |stream| InStream(stream).to_string());
+        let awaited = previous.site.stream().map_or("the CPU".into(), |stream| StreamName(stream).to_string());
         let (waiting, how) = match self.access.site.stream() {
             None => ("the CPU".into(), "plinth_stream_synchronize or plinth_event_synchronize"),
-            Some(stream) => (InStream(stream).to_string(), "plinth_stream_wait_stream or plinth_event_wait"),
+            Some(stream) => (StreamName(stream).to_string(), "plinth_stream_wait_stream or plinth_event_wait"),
         };
         let so_far = match self.missing {
-            Missing::Wait { too_early: true } => format!("last waited for it before \"{earlier}\" was there"),
+            Missing::Wait { too_early: true } => format!("last waited for it before \"{earlier}\" was enqueued"),
             _ => "has not waited for it".into(),
         };
         format!("{waiting} must wait for {awaited} after \"{earlier}\" and before \"{later}\" ({how}); it {so_far}")
     }
 
-    /// All that is known, on several lines.
+    /// Returns the full report on several lines.
     pub fn text(&self) -> String {
         let mut text = format!("{}: {}\n", self.conflict.name().replace('_', " "), self.headline());
-        tell_side(&mut text, "the access", &self.access);
+        write_access(&mut text, "the access", &self.access);
         if let Some(previous) = &self.previous {
-            tell_side(&mut text, "the earlier access", previous);
+            write_access(&mut text, "the earlier access", previous);
         }
         // Writing to a text cannot fail.
         let _ = writeln!(text, "  missing: {}", self.advice());
-        if let Some(life) = &self.allocation {
-            tell_life(&mut text, "the block", life);
+        if let Some(allocation) = &self.allocation {
+            write_allocation(&mut text, "the block", allocation);
         }
-        if let Some(life) = &self.former {
-            tell_life(&mut text, "the block before", life);
+        if let Some(former) = &self.former {
+            write_allocation(&mut text, "the former block", former);
         }
         if self.times > 1 {
             let _ = writeln!(text, "  found {} times", self.times);
@@ -226,32 +227,32 @@ impl Report {
     }
 }
 
-fn tell_side(text: &mut String, what: &str, side: &Side) {
-    let Side { name, kind, site, address, bytes, stack, number } = side;
+fn write_access(text: &mut String, label: &str, access: &AccessInfo) {
+    let AccessInfo { name, kind, site, address, bytes, stack, number } = access;
     let _ = writeln!(
         text,
-        "  {what}: \"{name}\" {site} {} {}, operation {number}, called from",
+        "  {label}: \"{name}\" {site} {} {}, operation {number}, called from",
         kind.verb(),
         range(*address, *bytes)
     );
-    tell_stack(text, *stack);
+    write_stack(text, *stack);
 }
 
-fn tell_life(text: &mut String, what: &str, life: &Life) {
-    let range = range(life.address, life.bytes);
-    let place = life.stream.map_or("the CPU".into(), |stream| InStream(stream).to_string());
-    let _ = writeln!(text, "  {what}: {range}, allocated for {place} by");
-    tell_stack(text, life.stack);
-    if let Some(stack) = life.freed {
+fn write_allocation(text: &mut String, label: &str, allocation: &Allocation) {
+    let range = range(allocation.address, allocation.bytes);
+    let place = allocation.stream.map_or("the CPU".into(), |stream| StreamName(stream).to_string());
+    let _ = writeln!(text, "  {label}: {range}, allocated for {place} by");
+    write_stack(text, allocation.stack);
+    if let Some(stack) = allocation.freed {
         let _ = writeln!(text, "  and freed by");
-        tell_stack(text, stack);
+        write_stack(text, stack);
     }
 }
 
-fn tell_stack(text: &mut String, stack: StackId) {
+fn write_stack(text: &mut String, stack: StackId) {
     let frames = stack::frames(stack);
     if frames.is_empty() {
-        let _ = writeln!(text, "    a stack that is not known");
+        let _ = writeln!(text, "    an unknown stack");
     }
     for frame in frames.iter() {
         let _ = match frame.line {

@@ -1,13 +1,13 @@
-//! The sanitizer of the process: whether it is on, what it knows, what it found, and who is told.
+//! The process-wide sanitizer: its mode, its state, its reports, and the callback.
 //!
-//! One lock holds what it knows. It is taken last: whoever has it takes no other lock and calls neither the driver nor the
-//! program. What is found is told when it has been let go.
+//! One lock protects the state. It is the last in the lock order: its holder takes no other lock and calls neither the
+//! driver nor the program. Findings are delivered after it is released.
 
 use super::{
-    Manner::{Apart, Blocking, Default},
     Report, State, Stream,
-    driver_observer::{self, WATCHER},
-    findings::Found,
+    StreamKind::{Blocking, Default, NonBlocking},
+    driver_observer::{self, OBSERVER},
+    findings::Findings,
     log,
 };
 use crate::{
@@ -32,60 +32,61 @@ use std::{
     },
 };
 
-/// What the sanitizer does with what it finds.
+/// The action of the sanitizer on a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
-    /// It is off.
+    /// The sanitizer is disabled.
     Off = 0,
-    /// It keeps it.
+    /// The report is kept.
     Collect = 1,
-    /// It keeps it, and tells the callback.
+    /// The report is kept, and the callback is called.
     Warn = 2,
-    /// The same, and the call at which it was found fails without having done anything.
+    /// The same, and the call with the finding fails without having any effect.
     Error = 3,
 }
 
-/// What is told of a report that is new.
+/// The function that is called for each new report.
 pub type Callback = Arc<dyn Fn(&Report) + Send + Sync>;
 
 static MODE: AtomicU8 = AtomicU8::new(Mode::Off as u8);
 static STATE: Mutex<Option<Box<State>>> = Mutex::new(None);
-static FOUND: Mutex<Option<Found>> = Mutex::new(None);
+static FINDINGS: Mutex<Option<Findings>> = Mutex::new(None);
 static CALLBACK: RwLock<Option<Callback>> = RwLock::new(None);
-/// Held by whoever switches the sanitizer on or off.
+/// Serializes changes of the mode.
 static SWITCHING: Mutex<()> = Mutex::new(());
 
 thread_local! {
     /// Whether this thread is in the callback.
-    static TELLING: Cell<bool> = const { Cell::new(false) };
-    /// The library's call that this thread made last.
-    static CALL: Cell<&'static str> = const { Cell::new("") };
-    /// In how many of them it is: calls may call the program, which calls the library.
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// What the callback is to be told when the outermost of them ends.
-    static WAITING: RefCell<Vec<Report>> = const { RefCell::new(Vec::new()) };
+    static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
+    /// The latest library call of this thread.
+    static CURRENT_CALL: Cell<&'static str> = const { Cell::new("") };
+    /// The number of nested library calls: a call may call the program, which may call the library.
+    static CALL_DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// The reports for the callback, which is called when the outermost call ends.
+    static PENDING_REPORTS: RefCell<Vec<Report>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Whether the sanitizer is on.
+/// Returns whether the sanitizer is enabled.
 #[inline]
 pub fn is_on() -> bool {
     MODE.load(Ordering::Relaxed) != Mode::Off as u8
 }
 
-/// The mode.
+/// Returns the mode.
 pub fn mode() -> Mode {
     let mode = MODE.load(Ordering::Relaxed);
     [Mode::Collect, Mode::Warn, Mode::Error].into_iter().find(|known| *known as u8 == mode).unwrap_or(Mode::Off)
 }
 
-/// Switches the sanitizer on, in a mode, or off. Of what happened before it was switched on it knows the blocks that there are.
+/// Enables the sanitizer in a mode, or disables it. When it is enabled, it learns the existing blocks, but no earlier
+/// accesses.
 pub fn set_mode(mode: Mode) -> Result<()> {
     let runtime = runtime::ready()?;
     let _switching = SWITCHING.lock();
     let (was_on, is_on) = (self::is_on(), mode != Mode::Off);
     if is_on && !was_on {
         *STATE.lock() = Some(Box::default());
-        observer::begin(&WATCHER);
+        observer::begin(&OBSERVER);
     }
     MODE.store(mode as u8, Ordering::Release);
     if was_on != is_on {
@@ -108,60 +109,61 @@ pub fn set_mode(mode: Mode) -> Result<()> {
     Ok(())
 }
 
-/// Sets who is told; `None` for nobody.
+/// Sets the callback; `None` removes it.
 pub fn set_callback(callback: Option<Callback>) {
     *CALLBACK.write() = callback;
 }
 
-/// Runs `body` with what is known, if the sanitizer is on.
+/// Runs `body` with the state, if the sanitizer is enabled.
 pub(super) fn with<T>(body: impl FnOnce(&mut State) -> T) -> Option<T> {
     STATE.lock().as_deref_mut().map(body)
 }
 
-/// The reports, in the order in which they were found.
+/// Returns the reports in the order of their first finding.
 pub fn reports() -> Vec<Report> {
-    FOUND.lock().as_ref().map(|found| found.reports().to_vec()).unwrap_or_default()
+    FINDINGS.lock().as_ref().map(|found| found.reports().to_vec()).unwrap_or_default()
 }
 
-/// How many reports there are, and how often anything was found.
+/// Returns the number of reports, and the number of findings including repeated ones.
 pub fn counts() -> (usize, u64) {
-    FOUND.lock().as_ref().map_or((0, 0), |found| (found.reports().len(), found.total()))
+    FINDINGS.lock().as_ref().map_or((0, 0), |found| (found.reports().len(), found.total()))
 }
 
-/// Forgets the reports.
+/// Removes all reports.
 pub fn clear() {
-    *FOUND.lock() = None;
+    *FINDINGS.lock() = None;
 }
 
-/// How the sanitizer calls a stream. `device` tells whose default stream a default stream is.
-pub(super) fn named(handle: usize, device: impl FnOnce() -> u32) -> Stream {
+/// Returns the sanitizer's name of a stream. `device` returns the device of a default stream.
+pub(super) fn stream_of_handle(handle: usize, device: impl FnOnce() -> u32) -> Stream {
     match handle {
-        0..=CU_STREAM_LEGACY => Stream { device: device(), handle: 0, thread: 0, manner: Default },
-        CU_STREAM_PER_THREAD => Stream { device: device(), handle, thread: thread::number(), manner: Blocking },
+        0..=CU_STREAM_LEGACY => Stream { device: device(), handle: 0, thread: 0, kind: Default },
+        CU_STREAM_PER_THREAD => Stream { device: device(), handle, thread: thread::number(), kind: Blocking },
         _ => {
             let info = runtime::usable().and_then(|runtime| runtime.streams.find(handle)).map(|(_, info)| info);
-            // While it is unknown whether the stream blocks, it counts as one that does: a race may be missed, but none is invented.
+            // A stream that may be blocking counts as blocking: a race may be missed, but none is reported falsely.
             let blocking = info.is_some_and(|info| {
                 matches!(info.origin, driver::StreamOrigin::External { blocking: None | Some(true) })
             });
-            // One that only the library itself knows has no work of its own.
+            // A stream that only the library uses has no work of its own.
             let device = info.map_or(u32::MAX, |info| info.device);
-            Stream { device, handle, thread: 0, manner: if blocking { Blocking } else { Apart } }
+            Stream { device, handle, thread: 0, kind: if blocking { Blocking } else { NonBlocking } }
         }
     }
 }
 
-/// The caller, for a report.
+/// Captures the caller's stack for a report.
 pub(super) fn caller() -> StackId {
     stack::capture()
 }
 
-/// Whether what is wrong is not to be done.
-pub(super) fn refuses() -> bool {
-    mode() == Mode::Error && !TELLING.get()
+/// Returns whether a call with a finding must fail.
+pub(super) fn refuses_findings() -> bool {
+    mode() == Mode::Error && !IN_CALLBACK.get()
 }
 
-/// Keeps what was found, and tells those who want to know. The error by which the call is to fail, if it is.
+/// Stores findings and queues new reports for the callback. Returns the error with which the call must fail in mode
+/// `Error`.
 pub(super) fn deliver(reports: Vec<Report>) -> Result<()> {
     if reports.is_empty() { Ok(()) } else { deliver_some(reports) }
 }
@@ -170,19 +172,19 @@ pub(super) fn deliver(reports: Vec<Report>) -> Result<()> {
 fn deliver_some(reports: Vec<Report>) -> Result<()> {
     let mode = mode();
     let new: Vec<Report> = {
-        let mut found = FOUND.lock();
+        let mut found = FINDINGS.lock();
         let found = found.get_or_insert_default();
         reports.iter().filter_map(|report| found.add(report.clone()).cloned()).collect()
     };
-    // What the callback's own calls do is found, and kept, and that is all.
-    if TELLING.get() {
+    // Findings of calls that the callback makes are only stored.
+    if IN_CALLBACK.get() {
         return Ok(());
     }
     new.iter().for_each(log::write);
-    // Nothing is held when the call ends, so that the callback can call what it likes.
+    // The callback runs at the end of the call, when no lock is held, so that it can make any call.
     if mode >= Mode::Warn {
-        // While the thread ends there may be no place for them any more.
-        let _ = WAITING.try_with(|waiting| waiting.borrow_mut().extend(new));
+        // While the thread exits, the thread-local list may be destroyed already.
+        let _ = PENDING_REPORTS.try_with(|pending| pending.borrow_mut().extend(new));
     }
     match reports.first() {
         Some(first) if mode == Mode::Error => {
@@ -193,41 +195,41 @@ fn deliver_some(reports: Vec<Report>) -> Result<()> {
     }
 }
 
-/// A thread is in a call of the library's now.
+/// Marks the beginning of a library call on this thread.
 pub fn enter(call: &'static str) {
-    CALL.set(call);
-    DEPTH.set(DEPTH.get() + 1);
+    CURRENT_CALL.set(call);
+    CALL_DEPTH.set(CALL_DEPTH.get() + 1);
 }
 
-/// The call is about to return.
+/// Marks the end of a library call, and delivers pending reports at the end of the outermost one.
 pub fn leave() {
-    DEPTH.set(DEPTH.get() - 1);
-    if DEPTH.get() == 0 && !TELLING.get() {
-        let waiting = WAITING.try_with(RefCell::take).unwrap_or_default();
-        if !waiting.is_empty() {
-            // Nothing unwinds into C, and there is nobody to tell of a panic.
-            let _ = panic::catch_unwind(AssertUnwindSafe(|| tell(&waiting)));
+    CALL_DEPTH.set(CALL_DEPTH.get() - 1);
+    if CALL_DEPTH.get() == 0 && !IN_CALLBACK.get() {
+        let pending = PENDING_REPORTS.try_with(RefCell::take).unwrap_or_default();
+        if !pending.is_empty() {
+            // A panic must not unwind into C, and there is no caller to report it to.
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| call_callback(&pending)));
         }
     }
 }
 
-/// The call that this thread is in.
+/// Returns the name of the call that this thread is in.
 pub(super) fn call_name() -> &'static str {
-    CALL.get()
+    CURRENT_CALL.get()
 }
 
-fn tell(reports: &[Report]) {
-    struct Leave;
-    impl Drop for Leave {
+fn call_callback(reports: &[Report]) {
+    struct EndOfCallback;
+    impl Drop for EndOfCallback {
         fn drop(&mut self) {
-            TELLING.set(false);
+            IN_CALLBACK.set(false);
         }
     }
-    // The lock is let go first: the callback may set another callback.
+    // Release the lock first, because the callback may set another callback.
     let callback = CALLBACK.read().clone();
     if let Some(callback) = callback {
-        TELLING.set(true);
-        let _leave = Leave;
+        IN_CALLBACK.set(true);
+        let _end = EndOfCallback;
         reports.iter().for_each(|report| callback(report));
     }
 }

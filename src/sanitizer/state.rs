@@ -1,14 +1,14 @@
-//! All that the sanitizer knows, and what each thing that happens changes in it.
+//! The sanitizer's model, and its updates for each event.
 
 mod replay;
 
 use super::{
-    Call, Conflict, Manner, Operand, Place, Report, Stream,
-    access_names::Sides,
-    blocks::{self, Block, Blocks, Life, Passed},
-    order::{Moment, Order, Track},
-    ranges::{Access, Meeting, Ranges},
-    recording::{Action, Capture, Graph, Planned, Recording},
+    Call, Conflict, Executor, Operand, Report, Stream, StreamKind,
+    access_names::AccessNames,
+    blocks::{self, Allocation, Block, Blocks, FreeProgress},
+    order::{Moment, Track, TrackOrder},
+    ranges::{Access, RangeConflict, Ranges},
+    recording::{Action, Capture, Graph, PlannedAccess, Recording},
     report::{Missing, Site},
 };
 use crate::base::stack::StackId;
@@ -17,55 +17,56 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// The map is swept when it has grown to this many pieces, or to twice what the last sweep left.
-const LEAST_SWEEP: usize = 4096;
+/// The minimum number of ranges at which the map is swept. Otherwise it is swept at twice the number that the last
+/// sweep left.
+const MIN_SWEEP: usize = 4096;
 
 static NEXT_STATE: AtomicU64 = AtomicU64::new(1);
 
-/// What an event recorded.
+/// The position that an event recorded.
 #[derive(Debug, Clone)]
-pub(super) enum Mark {
+pub(super) enum Position {
     Moment(Moment),
-    /// Nodes of a graph that is being captured.
+    /// Nodes of a graph in capture.
     Nodes {
         graph: u64,
         nodes: Vec<usize>,
     },
 }
 
-/// The streams of a device that wait for each other by themselves.
+/// The streams of a device that synchronize with each other implicitly.
 #[derive(Debug, Default)]
-struct Lane {
+struct BlockingStreams {
     default: Option<Track>,
     blocking: Vec<Track>,
 }
 
 /// An operation that is about to run.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct Operation {
     track: Track,
     name: u32,
     stack: StackId,
 }
 
-/// See the module's comment. Whoever holds it tells it of each call while it is made; a call that only makes order is told
-/// once it has succeeded.
+/// The sanitizer's model. The caller reports each call while it is made, except calls that only establish order, which
+/// it reports once they have succeeded.
 #[derive(Debug)]
 pub struct State {
     number: u64,
-    order: Order,
+    order: TrackOrder,
     ranges: Ranges,
     blocks: Blocks,
-    sides: Sides,
+    names: AccessNames,
     streams: HashMap<Stream, Track>,
-    lanes: HashMap<u32, Lane>,
-    events: HashMap<u64, Mark>,
+    blocking_streams: HashMap<u32, BlockingStreams>,
+    events: HashMap<u64, Position>,
     captures: HashMap<u64, Capture>,
-    /// The graphs that streams are being captured for.
+    /// The graph for which each stream is being captured.
     capturing: HashMap<Stream, u64>,
     graphs: HashMap<u64, Graph>,
     operations: u64,
-    lives: u32,
+    allocations: u32,
     sweep_at: usize,
 }
 
@@ -76,27 +77,27 @@ impl Default for State {
 }
 
 impl State {
-    /// Where nothing has happened yet.
+    /// Creates an empty model.
     pub fn new() -> State {
         State {
             number: NEXT_STATE.fetch_add(1, Ordering::Relaxed),
-            order: Order::new(),
+            order: TrackOrder::new(),
             ranges: Ranges::default(),
             blocks: Blocks::default(),
-            sides: Sides::default(),
+            names: AccessNames::default(),
             streams: HashMap::new(),
-            lanes: HashMap::new(),
+            blocking_streams: HashMap::new(),
             events: HashMap::new(),
             captures: HashMap::new(),
             capturing: HashMap::new(),
             graphs: HashMap::new(),
             operations: 0,
-            lives: 0,
-            sweep_at: LEAST_SWEEP,
+            allocations: 0,
+            sweep_at: MIN_SWEEP,
         }
     }
 
-    /// What tells its moments from those of another.
+    /// Returns a number that distinguishes the moments of this state from those of another.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -107,24 +108,27 @@ impl State {
         }
         let track = self.order.add();
         self.streams.insert(stream, track);
-        self.sides.place(track, Site::Stream(stream));
-        let lane = self.lanes.entry(stream.device).or_default();
-        match stream.manner {
-            Manner::Apart => {}
-            Manner::Blocking => lane.blocking.push(track),
-            Manner::Default => lane.default = Some(track),
+        self.names.set_site(track, Site::Stream(stream));
+        let blocking_streams = self.blocking_streams.entry(stream.device).or_default();
+        match stream.kind {
+            StreamKind::NonBlocking => {}
+            StreamKind::Blocking => blocking_streams.blocking.push(track),
+            StreamKind::Default => blocking_streams.default = Some(track),
         }
         track
     }
 
-    /// The track of a stream that gets more work now, which lets it wait for the streams that it waits for by itself.
-    fn enter(&mut self, stream: Stream) -> Track {
+    /// Returns the track of a stream that gets more work now, after its implicit waits for other streams.
+    fn enter_stream(&mut self, stream: Stream) -> Track {
         let track = self.track(stream);
-        if stream.manner != Manner::Apart
-            && let Some(lane) = self.lanes.get(&stream.device)
+        if stream.kind != StreamKind::NonBlocking
+            && let Some(blocking_streams) = self.blocking_streams.get(&stream.device)
         {
-            let awaited =
-                if stream.manner == Manner::Default { lane.blocking.as_slice() } else { lane.default.as_slice() };
+            let awaited = if stream.kind == StreamKind::Default {
+                blocking_streams.blocking.as_slice()
+            } else {
+                blocking_streams.default.as_slice()
+            };
             for other in awaited {
                 self.order.wait(track, &self.order.moment(*other));
             }
@@ -132,100 +136,110 @@ impl State {
         track
     }
 
-    /// The capture that a stream is in.
+    /// Returns the graph that a stream is being captured for.
     pub fn capture_of(&self, stream: Stream) -> Option<u64> {
         if self.capturing.is_empty() { None } else { self.capturing.get(&stream).copied() }
     }
 
-    /// The number of a name.
+    /// Returns the number of an operation's name.
     pub fn name(&mut self, name: &str) -> u32 {
-        self.sides.number(name)
+        self.names.number(name)
     }
 
-    /// An operation is put into a stream, or done by the CPU. What is wrong with it; where anything is and `refuse` is set, the
-    /// operation will not be made.
-    pub fn operation(&mut self, place: Place, call: Call<'_>, operands: &[Operand], refuse: bool) -> Vec<Report> {
-        let name = self.sides.number(call.name);
-        let track = match place {
-            Place::Cpu => Track::CPU,
-            Place::Stream(stream) => match self.capture_of(stream) {
+    /// Checks and adds an operation of a stream or of the CPU. Returns the findings. If there are any and `refuse` is
+    /// set, the operation is not added, because the call will not be made.
+    pub fn operation(&mut self, executor: Executor, call: Call<'_>, operands: &[Operand], refuse: bool) -> Vec<Report> {
+        let name = self.names.number(call.name);
+        let track = match executor {
+            Executor::Cpu => Track::CPU,
+            Executor::Stream(stream) => match self.capture_of(stream) {
                 Some(graph) => return self.capture(graph, stream, name, call.stack, operands),
-                None => self.enter(stream),
+                None => self.enter_stream(stream),
             },
         };
-        let planned = operands.iter().map(|operand| Planned { operand: *operand, life: 0, own: false });
-        let reports = self.run(Run { track, name, stack: call.stack }, planned, refuse);
+        let planned =
+            operands.iter().map(|operand| PlannedAccess { operand: *operand, allocation: 0, graph_owned: false });
+        let reports = self.run(Operation { track, name, stack: call.stack }, planned, refuse);
         if self.ranges.len() >= self.sweep_at {
             self.sweep();
         }
         reports
     }
 
-    fn run(&mut self, run: Run, operands: impl Iterator<Item = Planned> + Clone, refuse: bool) -> Vec<Report> {
+    fn run(
+        &mut self,
+        operation: Operation,
+        operands: impl Iterator<Item = PlannedAccess> + Clone,
+        refuse: bool,
+    ) -> Vec<Report> {
         self.operations += 1;
-        let (number, epoch) = (self.operations, self.order.step(run.track));
+        let (number, epoch) = (self.operations, self.order.step(operation.track));
         let mut reports = Vec::new();
-        let mut meetings = Vec::new();
+        let mut conflicts = Vec::new();
         let operands = operands.filter(|planned| planned.operand.start < planned.operand.end);
         for planned in operands.clone() {
-            let (access, alive) = self.access(run, &planned, number, epoch);
+            let (access, alive) = self.access(operation, &planned, number, epoch);
             if !alive {
-                self.check_life(self.sides.site(run.track), &access, planned.life, &mut reports);
+                self.check_allocation(self.names.site(operation.track), &access, planned.allocation, &mut reports);
             }
             let order = &self.order;
-            let is_before = |earlier: &Access| order.is_before(earlier.track, earlier.epoch, run.track);
+            let is_before = |earlier: &Access| order.is_before(earlier.track, earlier.epoch, operation.track);
             if refuse {
-                self.ranges.meetings((access.start, access.end), access.kind, is_before, &mut meetings);
+                self.ranges.find_conflicts((access.start, access.end), access.kind, is_before, &mut conflicts);
             } else {
-                self.ranges.meet_and_add(&access, is_before, &mut meetings);
+                self.ranges.add_and_find_conflicts(&access, is_before, &mut conflicts);
             }
-            reports.extend(meetings.drain(..).map(|meeting| self.conflict(&access, &meeting)));
+            reports.extend(conflicts.drain(..).map(|conflict| self.report(&access, &conflict)));
         }
         if refuse && reports.is_empty() {
             for planned in operands {
-                let (access, _) = self.access(run, &planned, number, epoch);
+                let (access, _) = self.access(operation, &planned, number, epoch);
                 let order = &self.order;
-                self.ranges.add(&access, |earlier| order.is_before(earlier.track, earlier.epoch, run.track));
+                self.ranges.add(&access, |earlier| order.is_before(earlier.track, earlier.epoch, operation.track));
             }
         }
         reports
     }
 
-    /// An access, and whether it is known at once that nothing of its memory was freed: mostly it lies in one block.
-    fn access(&self, run: Run, planned: &Planned, number: u64, epoch: u64) -> (Access, bool) {
+    /// Returns an access, and whether none of its memory was freed, as far as a single block shows it, which is the
+    /// usual case.
+    fn access(&self, operation: Operation, planned: &PlannedAccess, number: u64, epoch: u64) -> (Access, bool) {
         let Operand { start, end, kind } = planned.operand;
-        let block = if planned.own { None } else { self.blocks.at(start) };
-        let life = if planned.own { planned.life } else { block.map_or(0, |block| block.life.number) };
+        let block = if planned.graph_owned { None } else { self.blocks.at(start) };
+        let allocation =
+            if planned.graph_owned { planned.allocation } else { block.map_or(0, |block| block.allocation.number) };
         let is_alive = |block: &Block| {
-            block.passed.is_none() && block.end >= end && (planned.life == 0 || planned.life == block.life.number)
+            block.freed_at.is_none()
+                && block.end >= end
+                && (planned.allocation == 0 || planned.allocation == block.allocation.number)
         };
-        let alive = planned.own || block.is_some_and(is_alive);
-        let Run { track, name, stack } = run;
-        (Access { start, end, track, epoch, number, stack, name, life, kind }, alive)
+        let alive = planned.graph_owned || block.is_some_and(is_alive);
+        let Operation { track, name, stack } = operation;
+        (Access { start, end, track, epoch, number, stack, name, allocation, kind }, alive)
     }
 
-    /// The number of the life of the block that a byte lies in; 0 for other memory.
-    pub fn life_at(&self, byte: u64) -> u32 {
-        self.blocks.at(byte).map_or(0, |block| block.life.number)
+    /// Returns the number of the allocation that contains a byte; 0 for other memory.
+    pub fn allocation_at(&self, byte: u64) -> u32 {
+        self.blocks.at(byte).map_or(0, |block| block.allocation.number)
     }
 
-    /// Reports an access to memory that was freed. `planned` is the life that the access was meant for, if that is known.
-    fn check_life(&self, site: Site, access: &Access, planned: u32, reports: &mut Vec<Report>) {
-        for block in self.blocks.across(access.start, access.end) {
-            let follows = planned != 0 && block.life.number != planned && block.life(planned).is_some();
-            if !follows && block.passed.is_none() {
+    /// Reports an access to freed memory. `planned` is the number of the intended allocation; 0 if it is not known.
+    fn check_allocation(&self, site: Site, access: &Access, planned: u32, reports: &mut Vec<Report>) {
+        for block in self.blocks.overlapping(access.start, access.end) {
+            let reallocated = planned != 0 && block.allocation.number != planned && block.allocation(planned).is_some();
+            if !reallocated && block.freed_at.is_none() {
                 continue;
             }
-            let life = if follows { block.life(planned) } else { Some(&block.life) };
+            let allocation = if reallocated { block.allocation(planned) } else { Some(&block.allocation) };
             let from = access.start.max(self.blocks.start_of(block));
             reports.push(Report {
                 conflict: Conflict::UseAfterFree,
-                access: self.sides.side_in(site, access),
+                access: self.names.describe_at(site, access),
                 previous: None,
                 address: from,
                 bytes: access.end.min(block.end) - from,
                 missing: Missing::LaterFree,
-                allocation: life.cloned(),
+                allocation: allocation.cloned(),
                 former: None,
                 times: 1,
             });
@@ -233,143 +247,144 @@ impl State {
     }
 
     #[cold]
-    fn conflict(&self, access: &Access, meeting: &Meeting) -> Report {
-        let previous = &meeting.previous;
-        let block = self.blocks.at(meeting.start);
-        // An access before anybody knew of the block was in the oldest of its lives that is known.
-        let is_former = |life: &&Life| life.number == previous.life || previous.life == 0;
-        let former = block.and_then(|block| block.past.iter().rev().find(is_former));
-        // One that nobody remembers any more, of so many that there were.
-        let is_gone = previous.life != 0
-            && block.is_some_and(|block| block.life.number != previous.life)
-            && self.life_at(previous.start) != previous.life;
-        let site = self.sides.site(previous.track);
-        // What the former owner's own stream still does is waited for by that stream: the others wait for it as ever.
+    fn report(&self, access: &Access, conflict: &RangeConflict) -> Report {
+        let previous = &conflict.previous;
+        let block = self.blocks.at(conflict.start);
+        // An access from before the block was known belongs to its oldest known allocation.
+        let is_former = |allocation: &&Allocation| allocation.number == previous.allocation || previous.allocation == 0;
+        let former = block.and_then(|block| block.former.iter().rev().find(is_former));
+        // The former allocation may no longer be stored, because only a limited number is kept.
+        let is_gone = previous.allocation != 0
+            && block.is_some_and(|block| block.allocation.number != previous.allocation)
+            && self.allocation_at(previous.start) != previous.allocation;
+        let site = self.names.site(previous.track);
+        // The allocator orders the former owner's own stream before reuse in that stream, so recording it would not
+        // help: other streams need an ordinary wait.
         let missing = match former {
-            Some(life) if site.stream().is_some_and(|stream| Some(stream) != life.stream) => Missing::RecordStream,
+            Some(former) if site.stream().is_some_and(|stream| Some(stream) != former.stream) => Missing::RecordStream,
             None if is_gone => Missing::RecordStream,
             _ => Missing::Wait { too_early: self.order.waited_for(previous.track, access.track) > 0 },
         };
         Report {
             conflict: if former.is_some() || is_gone { Conflict::Reuse } else { Conflict::Race },
-            access: self.sides.side(access),
-            previous: Some(self.sides.side(previous)),
-            address: meeting.start,
-            bytes: meeting.end - meeting.start,
+            access: self.names.describe(access),
+            previous: Some(self.names.describe(previous)),
+            address: conflict.start,
+            bytes: conflict.end - conflict.start,
             missing,
-            allocation: block.map(|block| block.life.clone()),
+            allocation: block.map(|block| block.allocation.clone()),
             former: former.cloned(),
             times: 1,
         }
     }
 
-    /// Forgets what is known to be done, with which nothing can be in conflict any more.
+    /// Removes everything that is known to be complete, which cannot conflict any more.
     pub fn sweep(&mut self) {
         let order = &self.order;
         self.ranges.sweep(|access| order.is_done(access.track, access.epoch));
         self.order.sweep();
-        self.sweep_at = (2 * self.ranges.len()).max(LEAST_SWEEP);
+        self.sweep_at = (2 * self.ranges.len()).max(MIN_SWEEP);
     }
 }
 
-/// What makes order.
+/// Events that establish order.
 impl State {
-    pub(super) fn mark(&mut self, stream: Stream) -> Mark {
+    pub(super) fn position(&mut self, stream: Stream) -> Position {
         match self.capture_of(stream).and_then(|graph| Some((graph, self.captures.get(&graph)?))) {
             Some((graph, capture)) => {
-                Mark::Nodes { graph, nodes: capture.tips.get(&stream).cloned().unwrap_or_default() }
+                Position::Nodes { graph, nodes: capture.frontiers.get(&stream).cloned().unwrap_or_default() }
             }
-            None => Mark::Moment(self.moment(stream)),
+            None => Position::Moment(self.moment(stream)),
         }
     }
 
-    pub(super) fn obey(&mut self, stream: Stream, mark: &Mark) {
-        match mark {
-            Mark::Moment(moment) => {
-                // A captured stream cannot wait for what is no part of its graph.
+    pub(super) fn wait_for(&mut self, stream: Stream, position: &Position) {
+        match position {
+            Position::Moment(moment) => {
+                // A captured stream cannot wait for work outside of its graph.
                 if self.capture_of(stream).is_none() {
-                    let track = self.enter(stream);
+                    let track = self.enter_stream(stream);
                     self.order.wait(track, moment);
                 }
             }
-            Mark::Nodes { graph, nodes } => {
+            Position::Nodes { graph, nodes } => {
                 let Some(capture) = self.captures.get_mut(graph) else { return };
-                // Whoever waits for a captured stream is captured.
+                // A stream that waits for a captured stream joins the capture.
                 if *self.capturing.entry(stream).or_insert(*graph) == *graph {
-                    let tips = capture.tips.entry(stream).or_default();
-                    tips.extend(nodes);
-                    tips.sort_unstable();
-                    tips.dedup();
+                    let frontier = capture.frontiers.entry(stream).or_default();
+                    frontier.extend(nodes);
+                    frontier.sort_unstable();
+                    frontier.dedup();
                 }
             }
         }
     }
 
-    /// All that a stream has now: for a host function that it gets, or a wait that ends later.
+    /// Returns the current moment of a stream, for a host function that it gets, or a wait that ends later.
     pub fn moment(&mut self, stream: Stream) -> Moment {
-        let track = self.enter(stream);
+        let track = self.enter_stream(stream);
         self.order.moment(track)
     }
 
-    /// What the CPU sees done that waits now until a stream has nothing left to do.
+    /// Returns the moment that is complete once the CPU has synchronized with a stream.
     pub fn end_of_stream(&mut self, stream: Stream) -> Moment {
-        let track = if stream.manner == Manner::Default { self.enter(stream) } else { self.track(stream) };
+        let track = if stream.kind == StreamKind::Default { self.enter_stream(stream) } else { self.track(stream) };
         self.order.moment(track)
     }
 
-    /// The same of a device.
+    /// Returns the moments that are complete once the CPU has synchronized with a device.
     pub fn end_of_device(&self, device: u32) -> Vec<Moment> {
         let of_device = self.streams.iter().filter(|(stream, _)| stream.device == device);
         of_device.map(|(_, track)| self.order.moment(*track)).collect()
     }
 
-    /// The same of an event.
+    /// Returns the moment that is complete once the CPU has synchronized with an event.
     pub fn end_of_event(&self, event: u64) -> Option<Moment> {
         match self.events.get(&event) {
-            Some(Mark::Moment(moment)) => Some(moment.clone()),
+            Some(Position::Moment(moment)) => Some(moment.clone()),
             _ => None,
         }
     }
 
-    /// The CPU has seen that all of a moment is done.
+    /// Marks a moment as known to be complete by the CPU.
     pub fn finish(&mut self, moment: &Moment) {
         self.order.finish(moment);
     }
 
-    /// A stream waits for what another has now.
+    /// Makes a stream wait for the current work of another.
     pub fn wait_stream(&mut self, waiting: Stream, awaited: Stream) {
-        let mark = self.mark(awaited);
-        self.obey(waiting, &mark);
+        let position = self.position(awaited);
+        self.wait_for(waiting, &position);
     }
 
-    /// An event is recorded in a stream; with `external`, in a capture, by a node of the graph.
+    /// Records an event in a stream; with `external` in a capture, the graph records it at each replay.
     pub fn record_event(&mut self, event: u64, stream: Stream, external: bool) {
         if external && let Some(graph) = self.capture_of(stream) {
             return self.capture_node(graph, stream, Action::Record(event), 0, StackId::NONE);
         }
-        let mark = self.mark(stream);
-        self.events.insert(event, mark);
+        let position = self.position(stream);
+        self.events.insert(event, position);
     }
 
-    /// A stream waits for what an event recorded last; with `external`, in a capture, by a node of the graph.
+    /// Makes a stream wait for an event's last record; with `external` in a capture, the graph waits at each replay.
     pub fn wait_event(&mut self, event: u64, stream: Stream, external: bool) {
         if external && let Some(graph) = self.capture_of(stream) {
             return self.capture_node(graph, stream, Action::Wait(event), 0, StackId::NONE);
         }
-        if let Some(mark) = self.events.get(&event).cloned() {
-            self.obey(stream, &mark);
+        if let Some(position) = self.events.get(&event).cloned() {
+            self.wait_for(stream, &position);
         }
     }
 
-    /// An event is no more.
+    /// Removes a destroyed event.
     pub fn forget_event(&mut self, event: u64) {
         self.events.remove(&event);
     }
 }
 
-/// Memory.
+/// Allocations and frees.
 impl State {
-    /// An allocator has given a block out, for a stream or for the CPU.
+    /// Adds a block that was allocated for a stream or for the CPU.
     pub fn alloc(&mut self, address: u64, bytes: u64, stream: impl Into<Option<Stream>>, stack: StackId) {
         if bytes == 0 {
             return;
@@ -377,39 +392,40 @@ impl State {
         let stream = stream.into();
         let track = stream.map_or(Track::CPU, |stream| self.track(stream));
         let graph = stream.and_then(|stream| self.capture_of(stream));
-        // 0 is none.
-        self.lives = self.lives.wrapping_add(1).max(1);
+        // 0 means no allocation.
+        self.allocations = self.allocations.wrapping_add(1).max(1);
         let end = address.saturating_add(bytes);
-        let life = Life { number: self.lives, address, bytes, stream, stack, graph, freed: None };
-        let past = blocks::past(self.take_back(address, bytes, Some(track)));
-        self.blocks.add(address, Block { end, life, track, recorded: Vec::new(), passed: None, past });
+        let allocation = Allocation { number: self.allocations, address, bytes, stream, stack, graph, freed: None };
+        let former = blocks::former(self.remove_blocks(address, bytes, Some(track)));
+        self.blocks.insert(address, Block { end, allocation, track, recorded: Vec::new(), freed_at: None, former });
     }
 
-    /// Freed memory goes to its next owner: what the allocator has waited for can be in conflict with nothing any more. What
-    /// there was of blocks.
-    pub fn take_back(&mut self, address: u64, bytes: u64, owner: Option<Track>) -> Vec<(u64, u64, Block)> {
-        let pieces = self.blocks.take(address, address.saturating_add(bytes));
-        for (from, to, block) in &pieces {
-            let Some(passed) = &block.passed else { continue };
-            // The recorded streams have passed, and another stream's memory only goes on when that has.
-            let own = owner.filter(|track| block.track != *track).map(|_| &passed.own);
-            let moments = || passed.recorded.iter().chain(own);
+    /// Removes the blocks in freed memory that goes to its next owner, and the accesses that the allocator has waited
+    /// for, which cannot conflict any more. Returns the removed parts.
+    pub fn remove_blocks(&mut self, address: u64, bytes: u64, owner: Option<Track>) -> Vec<(u64, u64, Block)> {
+        let parts = self.blocks.remove(address, address.saturating_add(bytes));
+        for (from, to, block) in &parts {
+            let Some(freed_at) = &block.freed_at else { continue };
+            // The recorded streams have completed, and the block's own stream has, too, if the memory goes to another
+            // stream.
+            let own = owner.filter(|track| block.track != *track).map(|_| &freed_at.own);
+            let moments = || freed_at.recorded.iter().chain(own);
             if moments().next().is_some() {
                 let is_past = |access: &Access| moments().any(|moment| moment.covers(access.track, access.epoch));
                 self.ranges.retain(*from, *to, |access| !is_past(access));
             }
         }
-        pieces
+        parts
     }
 
-    /// A block is there that was given out before anybody listened, unless it is known.
-    pub fn ensure(&mut self, address: u64, bytes: u64, stream: impl Into<Option<Stream>>) {
+    /// Adds a block that was allocated before the sanitizer was enabled, unless it is known.
+    pub fn ensure_block(&mut self, address: u64, bytes: u64, stream: impl Into<Option<Stream>>) {
         if self.blocks.live_mut(address).is_none() {
             self.alloc(address, bytes, stream, StackId::NONE);
         }
     }
 
-    /// A stream is recorded as using a block.
+    /// Records a stream for a block.
     pub fn record_stream(&mut self, address: u64, stream: Stream) {
         let track = self.track(stream);
         if let Some(block) = self.blocks.live_mut(address)
@@ -420,47 +436,47 @@ impl State {
         }
     }
 
-    /// A block is freed.
+    /// Marks a block as freed.
     pub fn free(&mut self, address: u64, stack: StackId) {
         let Some(block) = self.blocks.live_mut(address) else { return };
-        block.life.freed = Some(stack);
+        block.allocation.freed = Some(stack);
         let own = self.order.moment(block.track);
         let recorded = block.recorded.iter().map(|track| self.order.moment(*track)).collect();
-        block.passed = Some(Passed { own, recorded });
+        block.freed_at = Some(FreeProgress { own, recorded });
     }
 
-    /// All that used memory is done.
+    /// Removes the accesses to memory whose users have all completed.
     pub fn forget_accesses(&mut self, address: u64, bytes: u64) {
         self.ranges.forget(address, address.saturating_add(bytes));
     }
 
-    /// Memory is no longer there, and all that used it is done.
+    /// Removes the blocks and accesses of memory that was released, and whose users have all completed.
     pub fn forget_memory(&mut self, address: u64, bytes: u64) {
         let end = address.saturating_add(bytes);
-        self.blocks.take(address, end);
+        self.blocks.remove(address, end);
         self.ranges.forget(address, end);
     }
 }
 
-/// Graphs.
+/// Captures and graphs.
 impl State {
-    /// Whether a stream captures, as far as is known here.
-    pub fn captures(&self, stream: Stream) -> bool {
+    /// Returns whether a stream is in a known capture.
+    pub fn is_capturing(&self, stream: Stream) -> bool {
         self.capture_of(stream).is_some()
     }
 
-    /// A stream begins to capture a graph.
+    /// Begins a capture.
     pub fn capture_begin(&mut self, graph: u64, stream: Stream) {
         let mut capture = Capture::default();
-        capture.tips.insert(stream, Vec::new());
+        capture.frontiers.insert(stream, Vec::new());
         self.captures.insert(graph, capture);
         self.capturing.insert(stream, graph);
     }
 
-    /// The capture of a graph has ended; without `keep` it failed.
+    /// Ends a capture; without `keep`, it failed and its graph is dropped.
     pub fn capture_end(&mut self, graph: u64, keep: bool) {
         self.capturing.retain(|_, captured| *captured != graph);
-        self.events.retain(|_, mark| !matches!(mark, Mark::Nodes { graph: of, .. } if *of == graph));
+        self.events.retain(|_, position| !matches!(position, Position::Nodes { graph: of, .. } if *of == graph));
         if let Some(capture) = self.captures.remove(&graph)
             && keep
         {
@@ -468,7 +484,7 @@ impl State {
         }
     }
 
-    /// A graph does what another does. Whether that one is known.
+    /// Copies the operations of a graph to another. Returns whether the first is known.
     pub fn copy_graph(&mut self, from: u64, to: u64) -> bool {
         let recording = self.graphs.get(&from).map(|graph| graph.recording.clone());
         let known = recording.is_some();
@@ -479,13 +495,13 @@ impl State {
         known
     }
 
-    /// There is a graph.
+    /// Adds a graph, or replaces it.
     pub fn add_graph(&mut self, graph: u64, recording: Recording) {
         self.forget_graph(graph);
         self.graphs.insert(graph, Graph { recording, tracks: Vec::new(), last: None });
     }
 
-    /// A graph is no more.
+    /// Removes a graph.
     pub fn forget_graph(&mut self, graph: u64) {
         for track in self.graphs.remove(&graph).into_iter().flat_map(|graph| graph.tracks) {
             self.order.retire(track);
@@ -496,14 +512,15 @@ impl State {
         let mut reports = Vec::new();
         let mut planned = Vec::new();
         self.operations += 1;
-        let run = Run { track: Track::CPU, name, stack };
+        let operation = Operation { track: Track::CPU, name, stack };
         for operand in operands.iter().filter(|operand| operand.start < operand.end) {
             let block = self.blocks.at(operand.start);
-            let own = block.is_some_and(|block| block.life.graph.is_some());
-            let work = Planned { operand: *operand, life: block.map_or(0, |block| block.life.number), own };
-            let (access, alive) = self.access(run, &work, self.operations, 0);
-            if own || !alive {
-                self.check_life(Site::Capture { graph, stream }, &access, 0, &mut reports);
+            let graph_owned = block.is_some_and(|block| block.allocation.graph.is_some());
+            let allocation = block.map_or(0, |block| block.allocation.number);
+            let work = PlannedAccess { operand: *operand, allocation, graph_owned };
+            let (access, alive) = self.access(operation, &work, self.operations, 0);
+            if graph_owned || !alive {
+                self.check_allocation(Site::Capture { graph, stream }, &access, 0, &mut reports);
             }
             planned.push(work);
         }
@@ -513,8 +530,8 @@ impl State {
 
     fn capture_node(&mut self, graph: u64, stream: Stream, action: Action, name: u32, stack: StackId) {
         let Some(capture) = self.captures.get_mut(&graph) else { return };
-        let tips = capture.tips.entry(stream).or_default();
-        let node = capture.recording.add(std::mem::take(tips), action, name, stack);
-        tips.push(node);
+        let frontier = capture.frontiers.entry(stream).or_default();
+        let node = capture.recording.add(std::mem::take(frontier), action, name, stack);
+        frontier.push(node);
     }
 }

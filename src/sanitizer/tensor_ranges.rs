@@ -1,13 +1,13 @@
-//! Which bytes the elements of a tensor are.
+//! The byte ranges of a tensor's elements.
 
 use super::{Kind, Operand};
 use crate::runtime::tensor::Tensor;
 
-/// The most runs of a tensor that are told. The elements of most tensors are one; of one with more than this the first are
-/// told, since what lies between them is somebody else's.
-const MOST_RUNS: usize = 4096;
+/// The maximum number of contiguous runs per tensor. The elements of most tensors are one run. Of a tensor with more
+/// runs than this, only the first are reported, because the bytes between them belong to other data.
+const MAX_RUNS: usize = 4096;
 
-/// Adds the bytes of a tensor's elements, as the runs that they lie in.
+/// Adds the operands of a tensor's elements, one for each contiguous run.
 pub fn operands(tensor: &Tensor, kind: Kind, into: &mut Vec<Operand>) {
     if tensor.numel == 0 {
         return;
@@ -28,7 +28,7 @@ pub fn operands(tensor: &Tensor, kind: Kind, into: &mut Vec<Operand>) {
     let mut run = width;
     let mut outer = Vec::with_capacity(dimensions.len());
     for (stride, size) in dimensions {
-        // What is no more than a run apart makes a longer one.
+        // Runs without a gap form a longer one.
         if outer.is_empty() && stride <= run {
             run += stride.saturating_mul(size - 1);
         } else {
@@ -36,7 +36,7 @@ pub fn operands(tensor: &Tensor, kind: Kind, into: &mut Vec<Operand>) {
         }
     }
     let mut indices = vec![0; outer.len()];
-    for _ in 0..MOST_RUNS {
+    for _ in 0..MAX_RUNS {
         let offset = indices
             .iter()
             .zip(&outer)
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_lie_in_runs() {
+    fn merges_elements_into_runs() {
         assert_eq!(runs(&[4, 6], &[6, 1]), [(96, 96)]);
         assert_eq!(runs(&[], &[]), [(96, 4)]);
         assert_eq!(runs(&[0, 6], &[6, 1]), []);
@@ -75,6 +75,6 @@ mod tests {
             runs(&[2, 2, 2], &[20, 6, 3]),
             [(96, 4), (108, 4), (120, 4), (132, 4), (176, 4), (188, 4), (200, 4), (212, 4)]
         );
-        assert_eq!(runs(&[1 << 20], &[2]).len(), MOST_RUNS);
+        assert_eq!(runs(&[1 << 20], &[2]).len(), MAX_RUNS);
     }
 }

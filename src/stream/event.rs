@@ -268,7 +268,7 @@ pub fn elapsed_time(start: u64, end: u64) -> Result<f32> {
     let ahead = [start_native, end_native].map(sanitizer::end_of_event);
     let elapsed = runtime.in_any_context(|driver| Ok(driver.event_elapsed_time(start_native, end_native)?));
     if elapsed.is_ok() {
-        ahead.iter().for_each(sanitizer::Ahead::finish);
+        ahead.iter().for_each(sanitizer::PendingWait::finish);
     }
     elapsed.map_err(|error| match error.driver_code() {
         codes::CUDA_ERROR_NOT_READY => {

@@ -389,7 +389,7 @@ impl Team {
                 }
             })?;
             let streams: Vec<Stream> = operations.iter().map(|operation| operation.stream).collect();
-            sanitizer::meet(&streams, |waiting, awaited| match first.kind {
+            sanitizer::wait_mutually(&streams, |waiting, awaited| match first.kind {
                 Kind::Broadcast { root } => awaited == root as usize,
                 Kind::Reduce { root, .. } => waiting == root as usize,
                 _ => true,

@@ -1,7 +1,7 @@
-//! The driver's own pools, which allocate and free in stream order: torch's backend cudaMallocAsync.
+//! Allocates from the driver's pools in stream order: torch's backend `cudaMallocAsync`.
 //!
-//! Each device's default pool is used, told to keep what is freed and to use it again in every way that it knows. A block that
-//! other streams were recorded on is freed behind all of them, in a stream that does nothing else.
+//! Each device's default pool is used, configured to keep freed memory and to allow every form of reuse. A block with
+//! recorded streams is freed behind all of them, in a stream that is used for nothing else.
 
 use super::{Block, Owner, Place, later, registry};
 use crate::{
@@ -19,20 +19,23 @@ use crate::{
 };
 use once_cell::sync::OnceCell;
 
-/// What is kept for each device.
+/// The state of one device.
 #[derive(Debug, Default)]
 pub struct DevicePool {
     pool: OnceCell<MemoryPool>,
-    /// The stream that blocks are freed in which several streams used.
-    joint: OnceCell<Stream>,
+    /// The stream in which blocks with several streams are freed.
+    join_stream: OnceCell<Stream>,
 }
 
-/// The device's pool, set up by now at the latest. The device's context is current.
+/// Returns the device's pool, which the first call configures. The device's context must be current.
 fn pool_of(runtime: &Runtime, device: &Device) -> Result<MemoryPool> {
     let pool = device.memory.driver_pool.pool.get_or_try_init(|| {
         let driver = &runtime.driver;
         if driver.device_attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device.native)? == 0 {
-            let what = format!("device {} has no pools to allocate from in stream order", device.ordinal);
+            let what = format!(
+                "device {} does not support memory pools, which the backend cudaMallocAsync requires",
+                device.ordinal
+            );
             return Err(Error::new(Status::NOT_SUPPORTED, what));
         }
         let pool = driver.default_memory_pool(device.native)?;
@@ -40,14 +43,14 @@ fn pool_of(runtime: &Runtime, device: &Device) -> Result<MemoryPool> {
         for which in REUSE {
             driver.memory_pool_allow_reuse(pool, which)?;
         }
-        let mut readers = Vec::new();
+        let mut peers = Vec::new();
         for other in runtime.devices() {
             if other.ordinal != device.ordinal && driver.can_access_peer(other.native, device.native)? {
-                readers.push(other.native);
+                peers.push(other.native);
             }
         }
-        if !readers.is_empty() {
-            driver.memory_pool_allow(pool, &readers)?;
+        if !peers.is_empty() {
+            driver.memory_pool_allow(pool, &peers)?;
         }
         Ok(pool)
     });
@@ -63,7 +66,7 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
     match driver.memory_alloc_async(size, place.stream) {
         Ok(address) => {
             device.memory.created.one();
-            registry::note_held(device, size, size);
+            registry::record_driver_alloc(device, size, size);
             Ok(Some((address, Owner::Async)))
         }
         Err(failure) => {
@@ -78,11 +81,12 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
 
 pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Block) -> Result<()> {
     let held = capture_lock::lock_shared();
-    if block.waits_for_a_capture(runtime) {
+    if block.has_capturing_stream(runtime) {
         return later(address, block);
     }
     let freed = device.with_context(&runtime.driver, |driver| {
-        let stream = if block.uses.is_empty() { block.own.stand_in() } else { join(runtime, device, driver, &block)? };
+        let stream =
+            if block.uses.is_empty() { block.own.stand_in() } else { join_streams(runtime, device, driver, &block)? };
         let mut last = Ok(());
         insist(|| {
             last = driver.memory_free_async(Span::owned(address, block.size as usize), stream);
@@ -93,7 +97,7 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
     drop(held);
     match freed {
         Ok(()) => {
-            registry::note_released(device, block.size, block.size);
+            registry::record_driver_free(device, block.size, block.size);
             Ok(())
         }
         Err(error) => {
@@ -103,52 +107,53 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
     }
 }
 
-/// A stream that comes after all streams of a block.
-fn join(runtime: &Runtime, device: &Device, driver: &Driver, block: &Block) -> Result<Stream> {
-    let joint = *device.memory.driver_pool.joint.get_or_try_init(|| driver.stream_create(0))?;
-    for wanted in std::iter::once(&block.own).chain(&block.uses) {
-        event_pool::with(runtime, wanted.device, |event| {
-            // An event is recorded in its own device's context, and waited for from any.
-            device_of(runtime, wanted.device)?
-                .with_context(driver, |driver| Ok(driver.event_record(event, wanted.stand_in())?))?;
-            Ok(driver.stream_wait_event(joint, event, CU_EVENT_WAIT_DEFAULT)?)
+/// Returns a stream that is ordered after all streams of a block.
+fn join_streams(runtime: &Runtime, device: &Device, driver: &Driver, block: &Block) -> Result<Stream> {
+    let join_stream = *device.memory.driver_pool.join_stream.get_or_try_init(|| driver.stream_create(0))?;
+    for user in std::iter::once(&block.own).chain(&block.uses) {
+        event_pool::with(runtime, user.device, |event| {
+            // An event must be recorded in its own device's context, but can be waited for in any.
+            device_of(runtime, user.device)?
+                .with_context(driver, |driver| Ok(driver.event_record(event, user.stand_in())?))?;
+            Ok(driver.stream_wait_event(join_stream, event, CU_EVENT_WAIT_DEFAULT)?)
         })
         .context(|| "waiting for the streams that use a block")?;
     }
-    Ok(joint)
+    Ok(join_stream)
 }
 
-/// Waits for the devices, unless a stream captures, and lets their pools give back what is free.
+/// Waits for the devices, unless a stream is capturing, and releases the free memory of their pools.
 pub(super) fn empty(runtime: &Runtime) -> Result<()> {
     let mut outcome = Ok(());
     for device in runtime.devices() {
         let Some(pool) = device.memory.driver_pool.pool.get() else { continue };
         let trimmed = device.with_context(&runtime.driver, |driver| {
             driver.with_relaxed_capture(|| {
-                // To wait for a device makes every capture on it invalid, whosever it is and in whatever mode. What is free
-                // by now goes all the same.
+                // Waiting for a device invalidates every capture on it, of any owner and in any mode. Without the
+                // wait, memory that is free by now is still released.
                 if !capture_lock::is_any_capturing() {
                     let _ = driver.context_synchronize();
                 }
                 Ok(driver.memory_pool_trim(*pool, 0)?)
             })?
         });
-        outcome = outcome.and(trimmed.context(|| format!("giving back the free memory of device {}", device.ordinal)));
+        outcome = outcome.and(trimmed.context(|| format!("releasing the free memory of device {}", device.ordinal)));
     }
     outcome
 }
 
-/// What the pool holds, and the most that it held. `None` before it was used, or where the driver does not tell.
+/// Returns the bytes that the pool has reserved, and the peak. `None` before the first use of the pool, or if the
+/// driver does not report them.
 pub(super) fn held(device: &Device, runtime: &Runtime) -> Option<(u64, u64)> {
     let pool = *device.memory.driver_pool.pool.get()?;
     let of = |attribute| runtime.driver.memory_pool_get(pool, attribute).ok();
     Some((of(PoolBytes::Reserved)?, of(PoolBytes::ReservedHigh)?))
 }
 
-/// Lets the peak of what the pool holds begin again.
+/// Resets the peak of the bytes that the pool has reserved.
 pub(super) fn reset_peak(device: &Device, runtime: &Runtime) {
     if let Some(pool) = device.memory.driver_pool.pool.get() {
-        // A peak that cannot be reset is no reason to fail.
+        // Failing to reset a peak is not an error.
         let _ = runtime.driver.memory_pool_set(*pool, PoolBytes::ReservedHigh, 0);
     }
 }

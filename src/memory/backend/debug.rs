@@ -1,13 +1,14 @@
-//! The debugging allocator: each block a mapping of its own, so that the device itself finds what goes wrong.
+//! The debugging allocator: each block is a separate mapping, so that the device itself detects invalid accesses.
 //!
-//! With `guard` a block ends where its mapping ends, and the granule behind it is never mapped: what runs over the end faults.
-//! The few bytes between the end that was asked for and that of the block, and all before the block, hold a pattern that is
-//! looked at when the block is freed. With `unmap` a freed block is unmapped, and its addresses are not used again until
-//! many others were freed: what comes too late faults. With `fill` a block begins with bytes that are no number in any
-//! format, and a freed one that stays mapped holds bytes which nobody may change: that is looked at before its memory goes.
+//! With `guard`, a block ends where its mapping ends, and the granule behind it is never mapped: an access beyond the
+//! end faults. The few bytes between the requested end and the end of the block, and all bytes before the block, hold
+//! a pattern that is checked when the block is freed. With `unmap`, a freed block is unmapped, and its addresses are
+//! not reused until many others were freed: a late access faults. With `fill`, a block begins with bytes that are NaN
+//! in every floating-point format, and a freed block that stays mapped is filled with a pattern, which is checked
+//! before its memory is released.
 //!
-//! A free waits for the streams that may use the block. That is slow, and does not hide a stream that should have been
-//! recorded and was not: nobody waits for that one.
+//! A free waits for the streams that may use the block. That is slow, and it does not hide a missing record of a
+//! stream: the free does not wait for a stream that was not recorded.
 
 use super::{Block, Kind, Owner, Place, Use, later, registry};
 use crate::{
@@ -26,25 +27,25 @@ use crate::{
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
-/// What the bytes of a mapping are that are no block's.
-const BESIDE: u8 = 0xBD;
-/// What a block begins with: no number in any floating format, and -1 in any whole one.
-const FRESH: u8 = 0xFF;
-/// What a freed block holds.
-const FREED: u8 = 0xDF;
-/// Of a device's memory, the part that freed blocks may keep where they stay mapped.
-const KEPT_OF_TOTAL: u64 = 16;
-/// How much is looked at in one go.
+/// The pattern of bytes in a mapping outside the block.
+const GUARD_BYTE: u8 = 0xBD;
+/// The initial contents of a block: NaN in every floating-point format, and -1 in every signed integer.
+const FRESH_BYTE: u8 = 0xFF;
+/// The contents of a freed block.
+const FREED_BYTE: u8 = 0xDF;
+/// The divisor of a device's memory that gives the maximum for freed blocks that stay mapped.
+const QUARANTINE_DIVISOR: u64 = 16;
+/// The number of bytes that are checked per copy to the host.
 const CHUNK: u64 = 1 << 20;
 
 /// The memory of one block.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mapping {
-    /// Where its addresses begin.
+    /// The start of the reserved addresses.
     base: u64,
-    /// How many are reserved.
+    /// The number of reserved bytes.
     reserved: u64,
-    /// How many of the first of them are mapped.
+    /// The number of bytes at the start that are mapped.
     mapped: u64,
     handle: Handle,
 }
@@ -55,9 +56,9 @@ impl Mapping {
     }
 }
 
-/// A freed block that stays mapped, and what it was.
+/// A freed block that stays mapped, with its description.
 #[derive(Debug)]
-struct Kept {
+struct QuarantinedBlock {
     device: u32,
     mapping: Mapping,
     address: u64,
@@ -66,21 +67,21 @@ struct Kept {
     stream: Stream,
 }
 
-impl Kept {
-    /// The first byte that somebody wrote since the free, and what it is.
-    fn look(&self, driver: &Driver, guard: bool) -> Result<Option<(u64, u8)>> {
-        let covered = covered(self.size, self.requested, guard);
-        let inside = first_other(driver, self.address, covered, FREED, Stream::DEFAULT)?;
+impl QuarantinedBlock {
+    /// Returns the first byte that was overwritten since the free, with its value.
+    fn find_overwritten(&self, driver: &Driver, guard: bool) -> Result<Option<(u64, u8)>> {
+        let filled = filled_bytes(self.size, self.requested, guard);
+        let inside = first_mismatch(driver, self.address, filled, FREED_BYTE, Stream::DEFAULT)?;
         if inside.is_some() || !guard {
             return Ok(inside);
         }
-        look_at_rims(driver, &self.mapping, self.address, self.requested)
+        find_guard_mismatch(driver, &self.mapping, self.address, self.requested)
     }
 
-    /// The error of a write that came after the free.
-    fn written(&self, at: u64, byte: u8) -> Error {
+    /// Creates the error for a write after the free.
+    fn overwritten_error(&self, at: u64, byte: u8) -> Error {
         let what = format!(
-            "{} at {:#x} on device {}, of stream {:#x}, was written to after it was freed: byte {} became {byte:#04x}",
+            "{} at {:#x} on device {}, of stream {:#x}, was overwritten after it was freed: byte {} is now {byte:#04x}",
             Bytes(self.requested),
             self.address,
             self.device,
@@ -93,18 +94,19 @@ impl Kept {
 
 #[derive(Debug)]
 struct Quarantine {
-    /// Addresses and how many, the oldest first.
+    /// Start and size of reserved address ranges, oldest first.
     addresses: VecDeque<(u64, u64)>,
     address_bytes: u64,
-    kept: VecDeque<Kept>,
-    kept_bytes: u64,
+    blocks: VecDeque<QuarantinedBlock>,
+    block_bytes: u64,
 }
 
 static QUARANTINE: Mutex<Quarantine> =
-    Mutex::new(Quarantine { addresses: VecDeque::new(), address_bytes: 0, kept: VecDeque::new(), kept_bytes: 0 });
+    Mutex::new(Quarantine { addresses: VecDeque::new(), address_bytes: 0, blocks: VecDeque::new(), block_bytes: 0 });
 
-/// How much of a freed block is filled. What the guard looks at stays as it is: a free that fails half-way is tried again.
-fn covered(size: u64, requested: u64, guard: bool) -> u64 {
+/// Returns how much of a freed block is filled. The guard bytes stay unchanged, because a free that fails half-way is
+/// retried.
+fn filled_bytes(size: u64, requested: u64, guard: bool) -> u64 {
     if guard { requested } else { size }
 }
 
@@ -115,7 +117,7 @@ fn span(address: u64, bytes: u64) -> Span {
 pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
     let (driver, device, request) = (&place.runtime.driver, place.device, place.request);
     let granule =
-        driver.memory_granularity(device.native).context(|| "memory debugging needs memory that is mapped")?;
+        driver.memory_granularity(device.native).context(|| "memory debugging requires virtual memory management")?;
     let Some(mapped) = request.size.checked_next_multiple_of(granule) else { return Ok(None) };
     let Some(reserved) = mapped.checked_add(granule) else { return Ok(None) };
     let total = device.memory.total(device, driver)?;
@@ -132,29 +134,29 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
         }
     };
     let mapping = Mapping { base, reserved, mapped, handle };
-    let give_up = |error: Error| {
+    let undo = |error: Error| {
         stream_events::insist(|| driver.memory_unreserve(base, reserved));
         handles::undo(device, driver, vec![handle]);
         error
     };
-    handles::map(device, driver, base, &[handle]).map_err(give_up)?;
+    handles::map(device, driver, base, &[handle]).map_err(undo)?;
     let debug = place.config.debug;
     let address = if debug.guard { mapping.end() - request.size } else { base };
     let fill = || {
         if debug.guard {
-            driver.fill_8(span(base, mapped), BESIDE, place.stream)?;
+            driver.fill_8(span(base, mapped), GUARD_BYTE, place.stream)?;
         }
         if debug.fill {
-            driver.fill_8(span(address, request.requested), FRESH, place.stream)?;
+            driver.fill_8(span(address, request.requested), FRESH_BYTE, place.stream)?;
         }
         Ok(())
     };
     let filled = {
-        // While the memory was made, another thread may have begun to capture the stream.
+        // Another thread may have begun to capture the stream meanwhile.
         let _held = capture_lock::lock_shared();
         place.check_capture(Kind::Debug).and_then(|()| {
             fill().map_err(|failure: Failure| {
-                // What was begun must end before the memory goes.
+                // Work that was started must end before the memory is released.
                 let _ = driver.stream_synchronize(place.stream);
                 Error::from(failure).context("filling a block")
             })
@@ -162,15 +164,15 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
     };
     if let Err(error) = filled {
         stream_events::insist(|| driver.memory_unmap(base, mapped));
-        return Err(give_up(error));
+        return Err(undo(error));
     }
-    registry::note_held(device, request.size, mapped);
+    registry::record_driver_alloc(device, request.size, mapped);
     Ok(Some((address, Owner::Debug(mapping))))
 }
 
 pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Block) -> Result<()> {
-    for one in std::iter::once(&block.own).chain(&block.uses) {
-        match finish(runtime, one) {
+    for user in std::iter::once(&block.own).chain(&block.uses) {
+        match synchronize(runtime, user) {
             Ok(true) => {}
             Ok(false) => return later(address, block),
             Err(error) => {
@@ -180,7 +182,7 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
         }
     }
     let freed = device.with_context(&runtime.driver, |driver| {
-        driver.with_relaxed_capture(|| take_back(runtime, device, driver, address, &block))?
+        driver.with_relaxed_capture(|| check_and_release(runtime, device, driver, address, &block))?
     });
     freed.unwrap_or_else(|error| {
         registry::put_back(address, block, device);
@@ -188,29 +190,35 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
     })
 }
 
-/// Waits for a stream, unless it is capturing. Whether it did.
-fn finish(runtime: &Runtime, one: &Use) -> Result<bool> {
-    let device = device_of(runtime, one.device)?;
+/// Waits for a stream, unless it is capturing. Returns whether it waited.
+fn synchronize(runtime: &Runtime, user: &Use) -> Result<bool> {
+    let device = device_of(runtime, user.device)?;
     device.with_context(&runtime.driver, |driver| {
-        driver.with_relaxed_capture(|| stream_events::finish_stream(device, driver, one.stand_in(), || Ok(())))?
+        driver.with_relaxed_capture(|| stream_events::finish_stream(device, driver, user.stand_in(), || Ok(())))?
     })
 }
 
-/// Looks at a block that nobody uses any more, and lets its memory go. An error is that of a call which failed before
-/// anything was done; within, there is what was found.
-fn take_back(runtime: &Runtime, device: &Device, driver: &Driver, address: u64, block: &Block) -> Result<Result<()>> {
+/// Checks a block that is no longer used, and releases its memory. The outer error is that of a call that failed
+/// before anything was released; the inner result is the outcome of the check.
+fn check_and_release(
+    runtime: &Runtime,
+    device: &Device,
+    driver: &Driver,
+    address: u64,
+    block: &Block,
+) -> Result<Result<()>> {
     let Owner::Debug(mapping) = block.owner else { return Ok(Ok(())) };
     let config = crate::memory::config::get()?;
     let total = device.memory.total(device, driver)?;
-    let found = if config.debug.guard { check_rims(driver, &mapping, address, block)? } else { Ok(()) };
+    let found = if config.debug.guard { check_guards(driver, &mapping, address, block)? } else { Ok(()) };
     if config.debug.fill && !config.debug.unmap {
-        // In the legacy stream: the block's own may be gone by the time that this is looked at.
+        // Use the legacy stream: the block's own stream may have been destroyed by the time the fill is checked.
         let stream = Stream::DEFAULT;
         driver
-            .fill_8(span(address, covered(block.size, block.requested, config.debug.guard)), FREED, stream)
+            .fill_8(span(address, filled_bytes(block.size, block.requested, config.debug.guard)), FREED_BYTE, stream)
             .and_then(|()| driver.stream_synchronize(stream))
             .context(|| "filling a freed block")?;
-        keep(Kept {
+        add_to_quarantine(QuarantinedBlock {
             device: device.ordinal,
             mapping,
             address,
@@ -218,102 +226,103 @@ fn take_back(runtime: &Runtime, device: &Device, driver: &Driver, address: u64, 
             requested: block.requested,
             stream: block.own.stream,
         });
-        let most = (config.debug_quarantine_mb << 20).min(total / KEPT_OF_TOTAL);
-        // What cannot be looked at now is looked at later: this block is freed.
+        let most = (config.debug_quarantine_mb << 20).min(total / QUARANTINE_DIVISOR);
+        // A block that cannot be checked now is checked later; the free of this block has succeeded.
         return Ok(found.and(shrink(runtime, most).unwrap_or(Ok(()))));
     }
-    let_go(device, driver, &mapping, block.size);
+    release_memory(device, driver, &mapping, block.size);
     if config.debug.unmap {
-        wait_for_addresses(driver, &mapping, config.debug_quarantine_mb << 20);
+        quarantine_addresses(driver, &mapping, config.debug_quarantine_mb << 20);
     } else {
         stream_events::insist(|| driver.memory_unreserve(mapping.base, mapping.reserved));
     }
     Ok(found)
 }
 
-/// Gives the memory of a block back. Its addresses stay reserved.
-fn let_go(device: &Device, driver: &Driver, mapping: &Mapping, size: u64) {
-    // Where this fails again and again the device is lost, and its memory with it.
+/// Releases the memory of a block. Its addresses stay reserved.
+fn release_memory(device: &Device, driver: &Driver, mapping: &Mapping, size: u64) {
+    // If this fails repeatedly, the device and its memory are lost.
     if stream_events::insist(|| driver.memory_unmap(mapping.base, mapping.mapped))
         && stream_events::insist(|| driver.memory_release(mapping.handle.0))
     {
-        registry::note_released(device, size, mapping.mapped);
+        registry::record_driver_free(device, size, mapping.mapped);
     }
 }
 
-/// Keeps addresses out of use, and gives back those that waited longest beyond so many bytes.
-fn wait_for_addresses(driver: &Driver, mapping: &Mapping, most: u64) {
+/// Quarantines the addresses of a mapping, and unreserves the oldest ranges beyond `most` bytes.
+fn quarantine_addresses(driver: &Driver, mapping: &Mapping, most: u64) {
     let mut quarantine = QUARANTINE.lock();
     quarantine.addresses.push_back((mapping.base, mapping.reserved));
     quarantine.address_bytes += mapping.reserved;
-    let mut leaving = Vec::new();
+    let mut expired = Vec::new();
     while quarantine.address_bytes > most
         && let Some((base, bytes)) = quarantine.addresses.pop_front()
     {
         quarantine.address_bytes -= bytes;
-        leaving.push((base, bytes));
+        expired.push((base, bytes));
     }
     drop(quarantine);
-    for (base, bytes) in leaving {
+    for (base, bytes) in expired {
         stream_events::insist(|| driver.memory_unreserve(base, bytes));
     }
 }
 
-fn keep(kept: Kept) {
+fn add_to_quarantine(block: QuarantinedBlock) {
     let mut quarantine = QUARANTINE.lock();
-    quarantine.kept_bytes += kept.mapping.mapped;
-    quarantine.kept.push_back(kept);
+    quarantine.block_bytes += block.mapping.mapped;
+    quarantine.blocks.push_back(block);
 }
 
-/// Lets go of freed blocks that stay mapped, the oldest first, until they are no more than so many bytes. The first that
-/// somebody wrote to is told, within; an error is that of a call that failed, and then the block waits on.
+/// Checks and releases quarantined blocks, oldest first, until at most `most` bytes remain. The inner result is the
+/// first overwritten block; the outer error is that of a failed call, and that block stays quarantined.
 fn shrink(runtime: &Runtime, most: u64) -> Result<Result<()>> {
     let guard = crate::memory::config::get()?.debug.guard;
     let mut found = Ok(());
     loop {
         let mut quarantine = QUARANTINE.lock();
-        if quarantine.kept_bytes <= most {
+        if quarantine.block_bytes <= most {
             return Ok(found);
         }
-        let Some(kept) = quarantine.kept.pop_front() else { return Ok(found) };
-        quarantine.kept_bytes -= kept.mapping.mapped;
+        let Some(block) = quarantine.blocks.pop_front() else { return Ok(found) };
+        quarantine.block_bytes -= block.mapping.mapped;
         drop(quarantine);
-        let looked = device_of(runtime, kept.device).and_then(|device| {
+        let checked = device_of(runtime, block.device).and_then(|device| {
             device.with_context(&runtime.driver, |driver| {
                 driver.with_relaxed_capture(|| {
-                    let other = kept.look(driver, guard)?;
-                    let_go(device, driver, &kept.mapping, kept.size);
-                    stream_events::insist(|| driver.memory_unreserve(kept.mapping.base, kept.mapping.reserved));
-                    Ok(other)
+                    let overwritten = block.find_overwritten(driver, guard)?;
+                    release_memory(device, driver, &block.mapping, block.size);
+                    stream_events::insist(|| driver.memory_unreserve(block.mapping.base, block.mapping.reserved));
+                    Ok(overwritten)
                 })?
             })
         });
-        match looked {
+        match checked {
             Ok(None) => {}
-            Ok(Some((at, byte))) => found = found.and(Err(kept.written(at, byte))),
+            Ok(Some((at, byte))) => found = found.and(Err(block.overwritten_error(at, byte))),
             Err(error) => {
-                keep(kept);
+                add_to_quarantine(block);
                 return Err(error);
             }
         }
     }
 }
 
-/// Lets go of all freed blocks that stay mapped.
+/// Releases all quarantined blocks.
 pub(super) fn empty(runtime: &Runtime) -> Result<()> {
     shrink(runtime, 0)?
 }
 
-/// Whether somebody wrote beside a block: what was found, unless it could not be looked at.
-fn check_rims(driver: &Driver, mapping: &Mapping, address: u64, block: &Block) -> Result<Result<()>> {
-    let Some((at, byte)) = look_at_rims(driver, mapping, address, block.requested)? else { return Ok(Ok(())) };
+/// Checks the guard bytes around a block. The outer error is that of a failed call.
+fn check_guards(driver: &Driver, mapping: &Mapping, address: u64, block: &Block) -> Result<Result<()>> {
+    let Some((at, byte)) = find_guard_mismatch(driver, mapping, address, block.requested)? else { return Ok(Ok(())) };
     let place = if at < address {
         format!("{} bytes before its beginning", address - at)
     } else {
         format!("{} bytes behind its end", at - address - block.requested)
     };
     let what = format!(
-        "{} at {address:#x} on device {}, of stream {:#x}: somebody wrote {byte:#04x} {place}",
+        "{} at {address:#x} on device {}, of stream {:#x}, was overwritten outside its bounds: \
+         the byte {place} is now {byte:#04x}",
         Bytes(block.requested),
         block.own.device,
         block.own.stream.handle()
@@ -321,33 +330,33 @@ fn check_rims(driver: &Driver, mapping: &Mapping, address: u64, block: &Block) -
     Ok(Err(Error::new(Status::MEMORY_CORRUPTED, what)))
 }
 
-/// The first byte beside a block, in its mapping, that is not what it should be.
-fn look_at_rims(driver: &Driver, mapping: &Mapping, address: u64, requested: u64) -> Result<Option<(u64, u8)>> {
-    let before = first_other(driver, mapping.base, address - mapping.base, BESIDE, Stream::DEFAULT)?;
+/// Returns the first overwritten guard byte of a mapping, with its value.
+fn find_guard_mismatch(driver: &Driver, mapping: &Mapping, address: u64, requested: u64) -> Result<Option<(u64, u8)>> {
+    let before = first_mismatch(driver, mapping.base, address - mapping.base, GUARD_BYTE, Stream::DEFAULT)?;
     if before.is_some() {
         return Ok(before);
     }
     let end = address + requested;
-    first_other(driver, end, mapping.end() - end, BESIDE, Stream::DEFAULT)
+    first_mismatch(driver, end, mapping.end() - end, GUARD_BYTE, Stream::DEFAULT)
 }
 
-/// Where the first byte is that is not what it should be. Whole pages are compared at once: most are as they should be.
-fn other_than(bytes: &[u8], expected: u8) -> Option<usize> {
+/// Returns the index of the first byte other than `expected`. Compares whole pages, because most are unchanged.
+fn find_mismatch(bytes: &[u8], expected: u8) -> Option<usize> {
     let page = [expected; 4096];
     let (number, part) = bytes.chunks(page.len()).enumerate().find(|(_, part)| **part != page[..part.len()])?;
     let within = part.iter().position(|byte| *byte != expected)?;
     Some(number * page.len() + within)
 }
 
-/// The first byte of a range that is not what it should be, and what it is.
-fn first_other(driver: &Driver, start: u64, bytes: u64, expected: u8, stream: Stream) -> Result<Option<(u64, u8)>> {
+/// Returns the first byte of a range on the device other than `expected`, with its value.
+fn first_mismatch(driver: &Driver, start: u64, bytes: u64, expected: u8, stream: Stream) -> Result<Option<(u64, u8)>> {
     let mut buffer = vec![0; CHUNK.min(bytes) as usize];
     let mut done = 0;
     while done < bytes {
         let part = CHUNK.min(bytes - done);
         let buffer = &mut buffer[..part as usize];
-        driver.read_back(span(start + done, part), buffer, stream).context(|| "looking at the bytes of a block")?;
-        if let Some(at) = other_than(buffer, expected) {
+        driver.read_back(span(start + done, part), buffer, stream).context(|| "reading the bytes of a block")?;
+        if let Some(at) = find_mismatch(buffer, expected) {
             return Ok(Some((start + done + at as u64, buffer[at])));
         }
         done += part;
@@ -360,13 +369,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_other_byte_is_found_in_any_page() {
-        let mut bytes = vec![BESIDE; 3 * 4096 + 10];
-        assert_eq!(other_than(&bytes, BESIDE), None);
-        assert_eq!(other_than(&[], BESIDE), None);
+    fn finds_the_first_mismatch_in_any_page() {
+        let mut bytes = vec![GUARD_BYTE; 3 * 4096 + 10];
+        assert_eq!(find_mismatch(&bytes, GUARD_BYTE), None);
+        assert_eq!(find_mismatch(&[], GUARD_BYTE), None);
         for at in [bytes.len() - 1, 3 * 4096, 2 * 4096 - 1, 4096, 7, 0] {
-            bytes[at] = FREED;
-            assert_eq!(other_than(&bytes, BESIDE), Some(at));
+            bytes[at] = FREED_BYTE;
+            assert_eq!(find_mismatch(&bytes, GUARD_BYTE), Some(at));
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Allocators of the program's own, as torch.cuda.memory.CUDAPluggableAllocator has them: two functions and some hooks.
+//! Allocators supplied by the program, as `torch.cuda.memory.CUDAPluggableAllocator`: two functions and optional
+//! hooks.
 //!
-//! plinth keeps the figures and the errors: a NULL is an out-of-memory error here, after the program's callbacks and the
-//! allocator's own reset were tried.
+//! plinth maintains the statistics and the errors: if the allocator returns NULL after the program's callbacks and its
+//! own reset hook were tried, that is an out-of-memory error.
 
 use super::{Block, Owner, Place, plugin};
 use crate::{
@@ -14,26 +15,25 @@ use crate::{
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// What a handle leads to.
+/// The entry of a handle.
 #[derive(Default)]
-struct Slot(Mutex<Option<Arc<Plugin>>>);
+struct AllocatorSlot(Mutex<Option<Arc<Plugin>>>);
 
-static ALLOCATORS: HandleTable<Slot> = HandleTable::new(Kind::Allocator);
+static ALLOCATORS: HandleTable<AllocatorSlot> = HandleTable::new(Kind::Allocator);
 
-/// Gives an allocator a handle.
+/// Registers an allocator and returns its handle.
 pub fn create(plugin: Plugin) -> Result<u64> {
     let plugin = Arc::new(plugin);
     ALLOCATORS.insert(|slot| *slot.0.lock() = Some(plugin))
 }
 
-/// The allocator of a handle.
+/// Returns the allocator of a handle.
 pub fn allocator_of(handle: u64) -> Result<Arc<Plugin>> {
     let found = ALLOCATORS.get(handle)?.0.lock().clone();
     found.ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the allocator was destroyed"))
 }
 
-/// Takes the handle away. What the allocator gave out is still freed by it, and a pool or a process that uses it goes on
-/// to do so.
+/// Destroys a handle. The allocator still frees its blocks, and a pool or a process that uses it continues to use it.
 pub fn destroy(handle: u64) -> Result<()> {
     if handle == 0 {
         return Ok(());
@@ -41,7 +41,7 @@ pub fn destroy(handle: u64) -> Result<()> {
     ALLOCATORS.remove(handle, |slot| drop(slot.0.lock().take()))
 }
 
-/// Gives an allocator other hooks.
+/// Changes the hooks of an allocator.
 pub fn set_hooks(handle: u64, set: impl FnOnce(&Plugin)) -> Result<()> {
     set(&*allocator_of(handle)?);
     Ok(())

@@ -1,4 +1,4 @@
-//! The blocks that backends have given out, by address, and what was counted of them.
+//! The live blocks of the backends by address, and their statistics.
 
 use super::{Owner, Use};
 use crate::{
@@ -10,51 +10,51 @@ use crate::{
         stream_events,
     },
     runtime::{Runtime, device::Device},
-    sanitizer::Owned,
+    sanitizer::BlockInfo,
 };
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// A block of a backend's in the program's hands.
+/// A live block of a backend.
 #[derive(Debug)]
 pub(super) struct Block {
     pub owner: Owner,
-    /// The stream that it was allocated for.
+    /// The stream that the block was allocated for.
     pub own: Use,
     pub size: u64,
     pub requested: u64,
-    /// The streams that were recorded on it.
+    /// The streams that were recorded for the block.
     pub uses: Vec<Use>,
 }
 
 impl Block {
-    /// The block, as the sanitizer is told of it.
-    pub fn owned(&self, address: u64) -> Owned {
+    /// Returns the block in the form that the sanitizer expects.
+    pub fn block_info(&self, address: u64) -> BlockInfo {
         let Use { stream, device, thread } = self.own;
-        Owned { address, bytes: self.requested, device, stream: stream.handle(), thread }
+        BlockInfo { address, bytes: self.requested, device, stream: stream.handle(), thread }
     }
 
-    /// Whether a stream that uses it is capturing, so that it cannot be waited for.
-    pub fn waits_for_a_capture(&self, runtime: &Runtime) -> bool {
-        std::iter::once(&self.own).chain(&self.uses).any(|one| {
-            // A default stream is that of the context which is current.
-            let asked = device(runtime, one.device).and_then(|device| {
-                device.with_context(&runtime.driver, |driver| Ok(stream_events::is_capturing(driver, one.stand_in())))
+    /// Returns whether a stream that uses the block is capturing, and therefore cannot be waited for.
+    pub fn has_capturing_stream(&self, runtime: &Runtime) -> bool {
+        std::iter::once(&self.own).chain(&self.uses).any(|user| {
+            // The default stream depends on the current context.
+            let capturing = device(runtime, user.device).and_then(|device| {
+                device.with_context(&runtime.driver, |driver| Ok(stream_events::is_capturing(driver, user.stand_in())))
             });
-            asked.unwrap_or(true)
+            capturing.unwrap_or(true)
         })
     }
 }
 
-static BOOK: Mutex<BTreeMap<u64, Block>> = Mutex::new(BTreeMap::new());
+static BLOCKS: Mutex<BTreeMap<u64, Block>> = Mutex::new(BTreeMap::new());
 
-/// Notes a block that is given out.
-pub(super) fn enter(address: u64, block: Block, device: &Device) {
+/// Inserts an allocated block.
+pub(super) fn insert(address: u64, block: Block, device: &Device) {
     count(device, &block, ByPool::add);
-    BOOK.lock().insert(address, block);
+    BLOCKS.lock().insert(address, block);
 }
 
-/// Changes what is counted of blocks in the program's hands.
+/// Updates the statistics of live blocks.
 fn count(device: &Device, block: &Block, change: fn(&mut ByPool, Zone, u64)) {
     let zone = zone_of(block.size);
     let stats = &mut *device.memory.others.lock();
@@ -65,9 +65,9 @@ fn count(device: &Device, block: &Block, change: fn(&mut ByPool, Zone, u64)) {
     change(&mut stats.requested_bytes, zone, block.requested);
 }
 
-/// Takes a block out that is freed.
-pub(super) fn leave(address: u64) -> Option<Block> {
-    let block = BOOK.lock().remove(&address)?;
+/// Removes a block that is freed.
+pub(super) fn remove(address: u64) -> Option<Block> {
+    let block = BLOCKS.lock().remove(&address)?;
     if let Some(runtime) = crate::runtime::usable()
         && let Some(device) = runtime.devices().get(block.own.device as usize)
     {
@@ -76,32 +76,32 @@ pub(super) fn leave(address: u64) -> Option<Block> {
     Some(block)
 }
 
-/// Puts a block back whose free failed.
+/// Reinserts a block whose free failed.
 pub(super) fn put_back(address: u64, block: Block, device: &Device) {
-    enter(address, block, device);
+    insert(address, block, device);
 }
 
-/// Looks at the block at an address.
-pub(super) fn with<T>(address: u64, look: impl FnOnce(&mut Block) -> T) -> Option<T> {
-    BOOK.lock().get_mut(&address).map(look)
+/// Runs `body` with the block that begins at an address.
+pub(super) fn with_block<T>(address: u64, body: impl FnOnce(&mut Block) -> T) -> Option<T> {
+    BLOCKS.lock().get_mut(&address).map(body)
 }
 
-/// The block that an address lies in: where it begins, and its bytes.
-pub(super) fn around(address: u64) -> Option<(u64, u64)> {
-    let book = BOOK.lock();
-    let (start, block) = book.range(..=address).next_back()?;
+/// Returns the start and the size of the block that contains an address.
+pub(super) fn block_containing(address: u64) -> Option<(u64, u64)> {
+    let blocks = BLOCKS.lock();
+    let (start, block) = blocks.range(..=address).next_back()?;
     (address - start < block.size).then_some((*start, block.size))
 }
 
-/// Counts memory that a backend got from the driver for a block of some size.
-pub(super) fn note_held(device: &Device, size: u64, bytes: u64) {
+/// Counts memory that a backend allocated from the driver for a block of `size` bytes.
+pub(super) fn record_driver_alloc(device: &Device, size: u64, bytes: u64) {
     let mut stats = device.memory.others.lock();
     stats.segment.add(zone_of(size), 1);
     stats.reserved_bytes.add(zone_of(size), bytes);
 }
 
-/// Counts memory that went back to the driver.
-pub(super) fn note_released(device: &Device, size: u64, bytes: u64) {
+/// Counts memory that was released to the driver.
+pub(super) fn record_driver_free(device: &Device, size: u64, bytes: u64) {
     let mut stats = device.memory.others.lock();
     stats.segment.sub(zone_of(size), 1);
     stats.reserved_bytes.sub(zone_of(size), bytes);
@@ -109,12 +109,12 @@ pub(super) fn note_released(device: &Device, size: u64, bytes: u64) {
     device.memory.let_go(bytes);
 }
 
-/// What backends have counted of a device.
+/// Returns the statistics of the backends for a device.
 pub fn totals(device: &Device) -> Stats {
     *device.memory.others.lock()
 }
 
-/// The bytes that backends hold of a device, for the allocator's check of itself.
-pub fn check(device: &Device) -> u64 {
+/// Returns the bytes of a device that backends have reserved, for the allocator's consistency check.
+pub fn reserved_bytes(device: &Device) -> u64 {
     device.memory.others.lock().reserved_bytes.all.current
 }

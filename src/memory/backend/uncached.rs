@@ -1,5 +1,5 @@
-//! Memory straight from the driver, for each request. A free waits for all work of the device, so that nothing that any
-//! stream does can meet it too late.
+//! Allocates each request directly from the driver. A free waits for all work of the device, so no stream can still
+//! access the memory afterwards.
 
 use super::{Block, Owner, Place, registry};
 use crate::{
@@ -18,7 +18,7 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
     match place.runtime.driver.segment_alloc(size) {
         Ok(segment) => {
             memory.created.one();
-            registry::note_held(place.device, size, size);
+            registry::record_driver_alloc(place.device, size, size);
             Ok(Some((segment.address(), Owner::Uncached(segment))))
         }
         Err(failure) => {
@@ -31,7 +31,7 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
     }
 }
 
-/// Frees a block. Where the driver refuses, the block stays the program's.
+/// Frees a block. If the driver fails, the block stays live.
 pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Block) -> Result<()> {
     let Owner::Uncached(segment) = block.owner else { return Ok(()) };
     let freed = device.with_context(&runtime.driver, |driver| {
@@ -46,7 +46,7 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
     });
     match freed {
         Ok(()) => {
-            registry::note_released(device, block.size, block.size);
+            registry::record_driver_free(device, block.size, block.size);
             Ok(())
         }
         Err(error) => {

@@ -1,6 +1,6 @@
-//! A connected Unix socket, as messages use it: in parts of known lengths, each with known descriptors.
+//! A connected Unix socket that transfers messages in parts of known length, each with a known number of descriptors.
 //!
-//! That is all that is asked of the socket, so one of a stream, of packets or of datagrams will do.
+//! Nothing else is required of the socket, so stream, sequenced-packet and datagram sockets all work.
 
 use crate::{
     base::unix_socket,
@@ -12,20 +12,21 @@ use std::{
     os::fd::{BorrowedFd, OwnedFd, RawFd},
 };
 
-/// A socket of the program's.
+/// A socket of the program.
 pub struct Channel {
     socket: RawFd,
-    /// Whether a part of a message has gone or come already: then the rest is waited for, whatever the socket's own mode.
-    begun: bool,
+    /// Whether any byte of a message was sent or received. From then on, calls wait for the rest even if the socket is
+    /// non-blocking.
+    started: bool,
 }
 
 #[cold]
-fn failed(doing: &str, error: &io::Error) -> Error {
+fn failed(action: &str, error: &io::Error) -> Error {
     let status = match error.kind() {
         ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::NotConnected => Status::IPC_PEER_GONE,
         _ => Status::SYSTEM,
     };
-    Error::new(status, format!("{doing} the Unix socket: {error}"))
+    Error::new(status, format!("{action} the Unix socket: {error}"))
 }
 
 #[cold]
@@ -34,65 +35,66 @@ fn gone() -> Error {
 }
 
 impl Channel {
-    /// The channel over a socket.
+    /// Creates a channel over a socket.
     pub fn new(socket: RawFd) -> Result<Self> {
         if !unix_socket::is_unix_socket(socket) {
-            return Err(Error::new(Status::INVALID_VALUE, format!("descriptor {socket} is no Unix socket")));
+            return Err(Error::new(Status::INVALID_VALUE, format!("descriptor {socket} is not a Unix socket")));
         }
-        Ok(Channel { socket, begun: false })
+        Ok(Channel { socket, started: false })
     }
 
-    /// What a call on the socket that gave nothing means: try again, or an error.
-    fn again(&self, doing: &str, error: &io::Error, write: bool) -> Result<()> {
+    /// Handles a failed call on the socket: returns `Ok` to retry, or the error.
+    fn handle_error(&self, action: &str, error: &io::Error, write: bool) -> Result<()> {
         match error.kind() {
             ErrorKind::Interrupted => Ok(()),
-            ErrorKind::WouldBlock if self.begun => {
+            ErrorKind::WouldBlock if self.started => {
                 unix_socket::wait(self.socket, write);
                 Ok(())
             }
-            _ => Err(failed(doing, error)),
+            _ => Err(failed(action, error)),
         }
     }
 
-    /// Sends one part.
+    /// Sends one part of a message.
     pub fn send(&mut self, mut bytes: &[u8], mut descriptors: &[BorrowedFd]) -> Result<()> {
         while !bytes.is_empty() {
             match unix_socket::send(self.socket, bytes, descriptors) {
                 Ok(sent) => {
-                    self.begun = true;
+                    self.started = true;
                     bytes = &bytes[sent..];
                     descriptors = &[];
                 }
-                Err(error) => self.again("sending through", &error, true)?,
+                Err(error) => self.handle_error("sending through", &error, true)?,
             }
         }
         Ok(())
     }
 
-    /// Receives one part, with exactly so many descriptors. The inner error is for descriptors that were lost on their
-    /// way, after which the next part can be received all the same.
+    /// Receives one part with exactly `descriptors` descriptors. The inner error means that descriptors were lost in
+    /// transit; the next part can still be received.
     pub fn receive(&mut self, bytes: &mut [u8], descriptors: usize) -> Result<Result<Vec<OwnedFd>>> {
         let (mut filled, mut got, mut lost) = (0, Vec::new(), false);
         while filled < bytes.len() {
             match unix_socket::receive(self.socket, &mut bytes[filled..], &mut got) {
                 Ok(received) if received.bytes == 0 => return Err(gone()),
                 Ok(received) => {
-                    self.begun = true;
+                    self.started = true;
                     filled += received.bytes;
                     lost |= received.lost_descriptors;
                     if received.lost_bytes {
                         return Err(Error::new(Status::INVALID_VALUE, "a packet is longer than any part of a message"));
                     }
                 }
-                Err(error) => self.again("receiving from", &error, false)?,
+                Err(error) => self.handle_error("receiving from", &error, false)?,
             }
         }
         if lost {
-            let what = "descriptors of a message are lost: this process has as many files open as it may";
+            let what = "descriptors of a message were lost: this process has reached its limit of open files; \
+                        raise it (ulimit -n)";
             return Ok(Err(Error::new(Status::SYSTEM, what)));
         }
         if got.len() != descriptors {
-            let what = format!("a part of a message came with {} descriptors instead of {descriptors}", got.len());
+            let what = format!("a part of a message has {} descriptors instead of {descriptors}", got.len());
             return Err(Error::new(Status::INVALID_VALUE, what));
         }
         Ok(Ok(got))
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_travel_with_their_descriptors() {
+    fn parts_arrive_with_their_descriptors() {
         let (here, there) = channels();
         let (reader, writer) = system::pipe().unwrap();
         Channel::new(here.as_raw_fd()).unwrap().send(b"part", &[writer.as_fd(), writer.as_fd()]).unwrap();
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_on_its_way_dies_with_the_socket() {
+    fn closing_the_socket_closes_descriptors_in_transit() {
         let (here, there) = channels();
         let (reader, writer) = system::pipe().unwrap();
         Channel::new(here.as_raw_fd()).unwrap().send(b"part", &[writer.as_fd()]).unwrap();
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_part_is_no_part() {
+    fn rejects_a_truncated_part() {
         let (mut here, there) = channels();
         here.write_all(b"pa").unwrap();
         drop(here);
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_descriptors_are_refused() {
+    fn rejects_too_few_descriptors() {
         let (mut here, there) = channels();
         here.write_all(b"part").unwrap();
         let error = Channel::new(there.as_raw_fd()).unwrap().receive(&mut [0; 4], 1).unwrap_err();
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_socket_that_does_not_block_is_an_error() {
+    fn an_empty_non_blocking_socket_is_an_error() {
         let (_here, there) = channels();
         there.set_nonblocking(true).unwrap();
         let error = Channel::new(there.as_raw_fd()).unwrap().receive(&mut [0; 4], 0).unwrap_err();
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_part_passes_a_socket_that_does_not_block() {
+    fn sends_a_long_part_through_a_non_blocking_socket() {
         let (here, mut there) = channels();
         here.set_nonblocking(true).unwrap();
         let reader = std::thread::spawn(move || {

@@ -1,9 +1,9 @@
-//! Sharing what this process has.
+//! Exports blocks of this process.
 
 use super::{
     Mode,
-    holder_locks::{Hold, Ledger},
-    message::{Head, Holding, Piece, Token, Way},
+    holder_locks::{Hold, HolderLocks},
+    message::{Chunk, Header, HoldKind, Token, Transport},
     system, system_error,
 };
 use crate::{
@@ -30,51 +30,52 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// The most events that stand for what others may still wait for. Who sends more waits for the device instead.
-const MOST_EVENTS: usize = 1000;
+/// The maximum number of events that receivers may still wait for. Above it, the sender synchronizes with the device
+/// instead.
+const MAX_EVENTS: usize = 1000;
 
-/// A block that was shared, until it is known that nobody holds it.
+/// A shared block, until no process holds it.
 struct Record {
     arena: u32,
     block: block::Id,
     address: u64,
     byte: u64,
-    /// The pipes of those who hold it by one.
-    lines: Vec<OwnedFd>,
+    /// The read ends of the pipes that represent holds.
+    pipes: Vec<OwnedFd>,
     backings: Vec<Backing>,
     device: u32,
-    /// What the messages about it name, and others may still open.
+    /// The events named in its messages, which other processes may still open.
     events: Vec<driver::Event>,
 }
 
 struct Exports {
-    ledger: Option<Ledger>,
+    locks: Option<HolderLocks>,
     records: HashMap<u64, Record>,
-    /// By arena and block.
-    of_block: HashMap<(u32, block::Id), u64>,
-    /// The numbers of the pieces of memory under them, and how many blocks lie in each.
-    pieces: HashMap<Backing, (u64, usize)>,
+    /// Serial numbers by arena and block.
+    by_block: HashMap<(u32, block::Id), u64>,
+    /// The serial number of each chunk under the records, and the number of records that use it.
+    chunks: HashMap<Backing, (u64, usize)>,
     next: u64,
-    /// Events of each device that nobody can know any more.
+    /// Events of each device that no other process can refer to any more.
     spare_events: HashMap<u32, Vec<driver::Event>>,
     events: usize,
 }
 
 static EXPORTS: Lazy<Mutex<Exports>> = Lazy::new(|| {
     Mutex::new(Exports {
-        ledger: None,
+        locks: None,
         records: HashMap::new(),
-        of_block: HashMap::new(),
-        pieces: HashMap::new(),
+        by_block: HashMap::new(),
+        chunks: HashMap::new(),
         next: 1,
         spare_events: HashMap::new(),
         events: 0,
     })
 });
-/// How many records there are: for those who only want to know that there is none.
+/// The number of records, for a check without the lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// The name of this process.
+/// Returns the identifier of this process.
 pub fn token() -> Token {
     static TOKEN: Lazy<Token> = Lazy::new(|| {
         let mut token = [0; 16];
@@ -88,89 +89,91 @@ pub fn token() -> Token {
 
 impl Exports {
     fn is_held(&mut self, serial: u64) -> bool {
-        let (Some(record), Some(ledger)) = (self.records.get_mut(&serial), &self.ledger) else { return false };
-        record.lines.retain(system::has_writer);
-        !record.lines.is_empty() || ledger.is_held(record.byte)
+        let (Some(record), Some(locks)) = (self.records.get_mut(&serial), &self.locks) else { return false };
+        record.pipes.retain(system::has_writer);
+        !record.pipes.is_empty() || locks.is_held(record.byte)
     }
 
-    /// Forgets a record of a block that nobody holds.
-    fn end(&mut self, serial: u64) {
+    /// Removes the record of a block that no process holds.
+    fn remove_record(&mut self, serial: u64) {
         let Some(record) = self.records.remove(&serial) else { return };
         COUNT.fetch_sub(1, Ordering::Release);
-        self.of_block.remove(&(record.arena, record.block));
+        self.by_block.remove(&(record.arena, record.block));
         for backing in &record.backings {
-            if let Some((_, users)) = self.pieces.get_mut(backing) {
+            if let Some((_, users)) = self.chunks.get_mut(backing) {
                 *users -= 1;
                 if *users == 0 {
-                    self.pieces.remove(backing);
+                    self.chunks.remove(backing);
                 }
             }
         }
         self.events -= record.events.len();
         self.spare_events.entry(record.device).or_default().extend(record.events);
-        if let Some(ledger) = &mut self.ledger {
-            ledger.give_back(record.byte);
+        if let Some(locks) = &mut self.locks {
+            locks.free_byte(record.byte);
         }
     }
 
-    /// Forgets every record of a block that nobody holds.
+    /// Removes the records of all blocks that no process holds.
     fn prune(&mut self) {
         let serials: Vec<u64> = self.records.keys().copied().collect();
         for serial in serials {
             if !self.is_held(serial) {
-                self.end(serial);
+                self.remove_record(serial);
             }
         }
     }
 
-    fn number(&mut self) -> u64 {
+    fn next_serial(&mut self) -> u64 {
         self.next += 1;
         self.next - 1
     }
 
-    /// The record of a block, made if need be, and another hold on it.
-    fn hold(&mut self, found: &Found) -> Result<(u64, OwnedFd)> {
+    /// Returns the serial number of a block's record, which is created if necessary, and a new hold on the block.
+    fn add_hold(&mut self, found: &LocatedBlock) -> Result<(u64, OwnedFd)> {
         let key = (found.arena.number, found.block);
-        if let Some(serial) = self.of_block.get(&key).copied() {
-            // An index may be another block's by now, if a block was freed while it was being shared.
+        if let Some(serial) = self.by_block.get(&key).copied() {
+            // The index may belong to another block by now, if a block was freed while it was being shared.
             let stale = self.records.get(&serial).is_none_or(|record| record.address != found.address);
             if stale || !self.is_held(serial) {
-                self.end(serial);
+                self.remove_record(serial);
             }
         }
-        if self.ledger.is_none() {
-            self.ledger = Some(system_error(Ledger::new(), "making the file of the holders")?);
+        if self.locks.is_none() {
+            self.locks = Some(system_error(HolderLocks::new(), "creating the file of the holders")?);
         }
-        let known = self.of_block.get(&key).copied();
-        let Some(ledger) = &mut self.ledger else { return Err(Error::new(Status::PANIC, "the ledger is gone")) };
+        let known = self.by_block.get(&key).copied();
+        let Some(locks) = &mut self.locks else {
+            return Err(Error::new(Status::PANIC, "the file of the holders is missing"));
+        };
         let byte = match known.and_then(|serial| self.records.get(&serial)) {
             Some(record) => record.byte,
-            None => ledger.take(),
+            None => locks.allocate_byte(),
         };
-        let hold = ledger.hold(byte);
+        let hold = locks.hold(byte);
         if hold.is_err() && known.is_none() {
-            ledger.give_back(byte);
+            locks.free_byte(byte);
         }
-        let Hold { there, here } = system_error(hold, "making a hold on the block")?;
+        let Hold { sent, pipe } = system_error(hold, "creating a hold on the block")?;
         let serial = match known {
             Some(serial) => serial,
-            None => self.begin(found, byte),
+            None => self.insert_record(found, byte),
         };
         if let Some(record) = self.records.get_mut(&serial) {
-            record.lines.extend(here);
+            record.pipes.extend(pipe);
         }
-        Ok((serial, there))
+        Ok((serial, sent))
     }
 
-    fn begin(&mut self, found: &Found, byte: u64) -> u64 {
-        let serial = self.number();
+    fn insert_record(&mut self, found: &LocatedBlock, byte: u64) -> u64 {
+        let serial = self.next_serial();
         let backings: Vec<Backing> = found.mapped.iter().map(|(_, mapped)| mapped.backing).collect();
         for backing in &backings {
-            if !self.pieces.contains_key(backing) {
-                let number = self.number();
-                self.pieces.insert(*backing, (number, 0));
+            if !self.chunks.contains_key(backing) {
+                let number = self.next_serial();
+                self.chunks.insert(*backing, (number, 0));
             }
-            if let Some((_, users)) = self.pieces.get_mut(backing) {
+            if let Some((_, users)) = self.chunks.get_mut(backing) {
                 *users += 1;
             }
         }
@@ -179,71 +182,71 @@ impl Exports {
             block: found.block,
             address: found.address,
             byte,
-            lines: Vec::new(),
+            pipes: Vec::new(),
             backings,
             device: found.arena.device,
             events: Vec::new(),
         };
         self.records.insert(serial, record);
-        self.of_block.insert((found.arena.number, found.block), serial);
+        self.by_block.insert((found.arena.number, found.block), serial);
         COUNT.fetch_add(1, Ordering::Release);
         serial
     }
 }
 
-/// A block that an address lies in.
-struct Found {
+/// The block that contains an address.
+struct LocatedBlock {
     arena: &'static Arena,
     block: block::Id,
     address: u64,
     requested: u64,
-    /// What is mapped under it.
+    /// The mappings under the block, with their start addresses.
     mapped: Vec<(u64, Mapped)>,
 }
 
-/// A piece of memory as a message tells it.
-pub struct Exported {
-    /// What is told.
-    pub piece: Piece,
+/// A chunk in a message, with the memory that it stands for.
+pub struct ExportedChunk {
+    /// The chunk as the message describes it.
+    pub chunk: Chunk,
     backing: Backing,
 }
 
-/// A block that is about to be sent. Nobody else gets its memory as long as this lives.
-pub struct Offer {
+/// A block that is ready to be sent. Its memory is not reused as long as this value lives.
+pub struct PreparedExport {
     runtime: &'static Runtime,
     device: &'static Device,
-    head: Head,
+    header: Header,
     hold: OwnedFd,
-    pieces: Vec<Exported>,
+    chunks: Vec<ExportedChunk>,
 }
 
-impl Offer {
-    /// What the message says first.
-    pub fn head(&self) -> &Head {
-        &self.head
+impl PreparedExport {
+    /// Returns the header of the message.
+    pub fn header(&self) -> &Header {
+        &self.header
     }
 
-    /// The descriptor that goes with that.
+    /// Returns the descriptor that accompanies the header.
     pub fn hold(&self) -> &OwnedFd {
         &self.hold
     }
 
-    /// The same, and nothing else of the offer.
+    /// Returns that descriptor and drops the rest.
     pub fn into_hold(self) -> OwnedFd {
         self.hold
     }
 
-    /// The pieces of memory that the block lies in.
-    pub fn pieces(&self) -> &[Exported] {
-        &self.pieces
+    /// Returns the chunks that the block spans.
+    pub fn chunks(&self) -> &[ExportedChunk] {
+        &self.chunks
     }
 
-    /// Descriptors for some of the pieces, where they have such.
-    pub fn descriptors(&self, pieces: &[Exported]) -> Result<Vec<OwnedFd>> {
+    /// Exports descriptors for some of the chunks; none for chunks that are transferred by the driver's handle.
+    pub fn descriptors(&self, chunks: &[ExportedChunk]) -> Result<Vec<OwnedFd>> {
         self.device
             .with_context(&self.runtime.driver, |driver| {
-                let mut descriptors = Vec::with_capacity(pieces.len());
-                for exported in pieces {
+                let mut descriptors = Vec::with_capacity(chunks.len());
+                for exported in chunks {
                     if let Backing::Handle(physical) = exported.backing {
                         descriptors.push(driver.memory_export(physical)?);
                     }
@@ -256,12 +259,12 @@ impl Offer {
 
 #[cold]
 fn not_allocated(address: u64) -> Error {
-    let what = format!("{address:#x} is in no block of the caching allocator's that is in the program's hands");
+    let what = format!("{address:#x} is not in a live block of the caching allocator");
     Error::new(Status::INVALID_POINTER, what)
 }
 
-/// Finds the block, and notes that its end is not a free like any other.
-fn find(runtime: &Runtime, address: u64) -> Result<Found> {
+/// Finds the block that contains an address, and marks it so that its free takes the holders into account.
+fn locate(runtime: &Runtime, address: u64) -> Result<LocatedBlock> {
     let arenas = runtime.devices().iter().flat_map(|device| device.memory.arenas());
     for arena in arenas {
         let mut inner = arena.lock();
@@ -272,12 +275,12 @@ fn find(runtime: &Runtime, address: u64) -> Result<Found> {
         let block = inner.space.mark_used_elsewhere(id);
         inner.uses.entry(id).or_default();
         let mapped = inner.space.mapped_under(&block);
-        return Ok(Found { arena, block: id, address: block.address, requested: block.requested, mapped });
+        return Ok(LocatedBlock { arena, block: id, address: block.address, requested: block.requested, mapped });
     }
     Err(not_allocated(address))
 }
 
-/// Whether an address is in memory that this process has mapped itself.
+/// Returns whether an address is in memory that this process has mapped itself.
 pub fn is_mapped(runtime: &Runtime, address: u64) -> bool {
     let mut arenas = runtime.devices().iter().flat_map(|device| device.memory.arenas());
     arenas.any(|arena| {
@@ -286,56 +289,64 @@ pub fn is_mapped(runtime: &Runtime, address: u64) -> bool {
     })
 }
 
-/// Gets a block that an address lies in ready to be sent, behind the work of the device's current stream.
-pub fn offer(address: u64) -> Result<Offer> {
+/// Prepares to send the block that contains an address, ordered after the work of the device's current stream.
+pub fn prepare(address: u64) -> Result<PreparedExport> {
     let runtime = runtime::ready()?;
     if super::is_imported(address) {
         return Err(Error::new(
             Status::IPC_REEXPORT,
-            format!("{address:#x} is memory of another process, which alone can share it"),
+            format!("{address:#x} is memory of another process; only that process can share it"),
         ));
     }
     if backend::around(address).is_some() {
-        let what = format!("{address:#x} is memory of a backend other than the native one, which shares nothing");
+        let what = format!("{address:#x} is memory of another backend; only the native backend can share memory");
         return Err(Error::new(Status::IPC_NOT_SHAREABLE, what));
     }
-    let found = find(runtime, address)?;
+    let found = locate(runtime, address)?;
     let device = device(runtime, found.arena.device)?;
-    // A pool does not fall asleep meanwhile: for that it looks at the records, under the same lock.
+    // The pool cannot be suspended meanwhile: suspending it takes the same lock before it checks the records.
     let growing = found.arena.growth.lock();
-    let outcome = offer_found(runtime, device, &found, address);
+    let outcome = prepare_located(runtime, device, &found, address);
     drop(growing);
     if outcome.is_err() {
         let mut exports = EXPORTS.lock();
-        if let Some(serial) = exports.of_block.get(&(found.arena.number, found.block)).copied()
+        if let Some(serial) = exports.by_block.get(&(found.arena.number, found.block)).copied()
             && !exports.is_held(serial)
         {
-            exports.end(serial);
+            exports.remove_record(serial);
         }
     }
     outcome
 }
 
-fn offer_found(runtime: &'static Runtime, device: &'static Device, found: &Found, address: u64) -> Result<Offer> {
+fn prepare_located(
+    runtime: &'static Runtime,
+    device: &'static Device,
+    found: &LocatedBlock,
+    address: u64,
+) -> Result<PreparedExport> {
     let uuid = device.properties(&runtime.driver)?.uuid;
     if uuid == [0; 16] {
-        return Err(Error::new(Status::NOT_SUPPORTED, "this driver does not tell the name of a device"));
+        return Err(Error::new(
+            Status::NOT_SUPPORTED,
+            "sharing a block: this driver does not report the UUID of the device",
+        ));
     }
-    let mut way = Way::Descriptors;
+    let mut transport = Transport::Descriptors;
     for (start, mapped) in &found.mapped {
         match mapped.backing {
-            Backing::Handle(_) if super::makes_shareable(device, &runtime.driver)? => {}
+            Backing::Handle(_) if super::is_shareable(device, &runtime.driver)? => {}
             Backing::Handle(_) => {
                 return Err(Error::new(
                     Status::IPC_NOT_SHAREABLE,
-                    "memory is not made to be shared: PLINTH_IPC=0 says so, or the device cannot",
+                    "the memory was not allocated for sharing: PLINTH_IPC is 0, or the device does not support it",
                 ));
             }
-            Backing::Segment(_) => way = Way::Handle(device_handle(runtime, device, *start)?),
+            Backing::Segment(_) => transport = Transport::Handle(device_handle(runtime, device, *start)?),
             Backing::Lent => {
                 return Err(Error::new(
                     Status::IPC_NOT_SHAREABLE,
-                    "the memory is that of an allocator of the program's, which alone could share it",
+                    "the memory belongs to an allocator of the program; only that allocator could share it",
                 ));
             }
             Backing::Asleep => return Err(Error::new(Status::GRAPH_ASLEEP, "the memory of the block is asleep")),
@@ -343,66 +354,66 @@ fn offer_found(runtime: &'static Runtime, device: &'static Device, found: &Found
         }
     }
     let Some((start, _)) = found.mapped.first().copied() else { return Err(not_allocated(address)) };
-    let (serial, hold) = EXPORTS.lock().hold(found)?;
+    let (serial, hold) = EXPORTS.lock().add_hold(found)?;
     if found.arena.lock().space.live(found.block, found.address).is_none() {
         return Err(not_allocated(address));
     }
-    let event = event(runtime, device, serial)?;
+    let event = record_ready_event(runtime, device, serial)?;
     let exports = EXPORTS.lock();
-    let pieces: Vec<Exported> = found
+    let chunks: Vec<ExportedChunk> = found
         .mapped
         .iter()
         .filter_map(|(_, mapped)| {
-            let (number, _) = exports.pieces.get(&mapped.backing)?;
-            Some(Exported { piece: Piece { serial: *number, bytes: mapped.bytes }, backing: mapped.backing })
+            let (number, _) = exports.chunks.get(&mapped.backing)?;
+            Some(ExportedChunk { chunk: Chunk { serial: *number, bytes: mapped.bytes }, backing: mapped.backing })
         })
         .collect();
-    let holding = exports.records.get(&serial).map_or(Holding::Open, |record| {
-        if record.lines.is_empty() { Holding::Byte(record.byte) } else { Holding::Open }
+    let hold_kind = exports.records.get(&serial).map_or(HoldKind::Descriptor, |record| {
+        if record.pipes.is_empty() { HoldKind::Byte(record.byte) } else { HoldKind::Descriptor }
     });
-    let head = Head {
+    let header = Header {
         token: token(),
         serial,
-        holding,
+        hold: hold_kind,
         uuid,
         start: found.address - start,
         bytes: found.requested,
         offset: address - found.address,
-        pieces: pieces.len() as u32,
-        way,
+        chunks: chunks.len() as u32,
+        transport,
         event,
     };
-    // Beyond what was asked for there is nothing to be shared.
-    if head.offset >= head.bytes {
+    // Bytes beyond the requested size cannot be shared.
+    if header.offset >= header.bytes {
         return Err(not_allocated(address));
     }
-    Ok(Offer { runtime, device, head, hold, pieces })
+    Ok(PreparedExport { runtime, device, header, hold, chunks })
 }
 
 fn device_handle(runtime: &Runtime, device: &Device, address: u64) -> Result<[u8; 64]> {
     device
         .with_context(&runtime.driver, |driver| Ok(driver.memory_ipc_handle(address)?))
-        .context(|| "making a handle of a segment")
+        .context(|| "creating a handle of a segment")
 }
 
-/// An event that the device's current stream passes when the block is what the receiver is to see; `None` if it has
-/// passed already.
-fn event(runtime: &Runtime, device: &Device, serial: u64) -> Result<Option<[u8; 64]>> {
+/// Returns an event that completes when the device's current stream has written what the receiver is to see; `None` if
+/// that has completed already.
+fn record_ready_event(runtime: &Runtime, device: &Device, serial: u64) -> Result<Option<[u8; 64]>> {
     let current = stream::current_on(runtime, device.ordinal)?;
     let forbidden = || {
         Error::new(
             Status::CAPTURE_FORBIDS,
-            "a block cannot be shared while the current stream captures: there would be nothing in it",
+            "a block cannot be shared while the current stream is capturing: captured work has not written it",
         )
     };
     device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| {
-            if super::mode()? == Mode::Wait || EXPORTS.lock().events >= MOST_EVENTS {
+            if super::mode()? == Mode::Wait || EXPORTS.lock().events >= MAX_EVENTS {
                 let may_wait = || sync_debug::check("plinth_ipc_send");
                 let waited = stream_events::finish_stream(device, driver, current.raw, may_wait)?;
                 return if waited { Ok(None) } else { Err(forbidden()) };
             }
-            // The stream may be other threads', too.
+            // Other threads may use the stream and begin to capture it.
             let _held = capture_lock::lock_shared();
             if stream::is_validated_capturing(runtime, current)? {
                 return Err(forbidden());
@@ -429,31 +440,31 @@ fn event(runtime: &Runtime, device: &Device, serial: u64) -> Result<Option<[u8; 
     })
 }
 
-/// What a block waits for that was freed, if it was shared and anybody holds it.
-pub fn mark_of(arena: u32, block: block::Id) -> Option<Mark> {
+/// Returns what the free of a block must wait for if other processes hold it.
+pub fn holder_event(arena: u32, block: block::Id) -> Option<Mark> {
     if COUNT.load(Ordering::Acquire) == 0 {
         return None;
     }
     let exports = &mut *EXPORTS.lock();
-    let serial = *exports.of_block.get(&(arena, block))?;
+    let serial = *exports.by_block.get(&(arena, block))?;
     if exports.is_held(serial) {
         return Some(Mark::Shared(serial));
     }
-    exports.end(serial);
+    exports.remove_record(serial);
     None
 }
 
-/// Whether nobody holds a block any more.
-pub fn is_over(serial: u64) -> bool {
+/// Returns whether no process holds a block any more.
+pub fn is_released(serial: u64) -> bool {
     let exports = &mut *EXPORTS.lock();
     if exports.is_held(serial) {
         return false;
     }
-    exports.end(serial);
+    exports.remove_record(serial);
     true
 }
 
-/// Whether anybody holds a block of an arena, freed or not.
+/// Returns whether any process holds a block of an arena, freed or not.
 pub fn has_exports(arena: u32) -> bool {
     if COUNT.load(Ordering::Acquire) == 0 {
         return false;
@@ -463,7 +474,7 @@ pub fn has_exports(arena: u32) -> bool {
     exports.records.values().any(|record| record.arena == arena)
 }
 
-/// Frees the blocks that waited for other processes, and are held by none any more.
+/// Completes the deferred frees of blocks that no other process holds any more.
 pub fn collect() -> Result<()> {
     let runtime = runtime::ready()?;
     if COUNT.load(Ordering::Acquire) == 0 {
@@ -495,7 +506,7 @@ pub fn collect() -> Result<()> {
     Ok(())
 }
 
-/// Lets a stream wait for an event of another process's, which is opened for that.
+/// Makes the current stream wait for an event of another process.
 pub fn wait_for(runtime: &Runtime, device: &Device, handle: [u8; 64]) -> Result<()> {
     let current = stream::current_on(runtime, device.ordinal)?;
     device
@@ -503,10 +514,10 @@ pub fn wait_for(runtime: &Runtime, device: &Device, handle: [u8; 64]) -> Result<
             driver.with_relaxed_capture(|| {
                 let event = driver.event_open_ipc(handle)?;
                 let waits = driver.stream_wait_event(current.raw, event, CU_EVENT_WAIT_DEFAULT);
-                // What waits goes on waiting. An event that cannot be destroyed is no reason not to have the memory.
+                // The wait stays in effect. If the event cannot be destroyed, the memory is usable all the same.
                 stream_events::insist(|| driver.event_destroy(event));
                 Ok(waits?)
             })?
         })
-        .context(|| "waiting for what the sender's stream had to do")
+        .context(|| "waiting for the work of the sender's stream")
 }

@@ -1,57 +1,58 @@
-//! Who holds what this process shares: locks on bytes of a file in memory, one byte a block.
+//! The processes that hold shared blocks, tracked by locks on the bytes of a file in memory, one byte per block.
 //!
-//! With each message goes an open file description of its own that has the block's byte locked. The kernel drops the lock
-//! when the last descriptor of the description is closed: by the holder, by the holder's death, or because nobody ever took
-//! the message out of the socket. So no count can be wrong, and nobody must be alive to keep it. A process that holds many
-//! blocks of one other process moves their locks to one description, so that it needs one descriptor for all.
+//! Each message carries a separate open file description with a lock on the block's byte. The kernel drops the lock
+//! when the last descriptor of the description is closed: by the holder, by the holder's exit, or because the message
+//! is never read from the socket. So no count can become wrong, and no process has to stay alive to maintain it. A
+//! process that holds many blocks of one other process moves their locks to one description, so that it needs one
+//! descriptor for all of them.
 //!
-//! Another description of one's own file can only be had through /proc/self. Where that is not mounted a pipe takes the
-//! lock's place, at the price of a descriptor for each message on both sides.
+//! A second description of an open file can only be created through /proc/self. If that is not mounted, a pipe
+//! replaces the lock, at the cost of one descriptor per message in both processes.
 
 use super::system;
 use std::{io, os::fd::OwnedFd};
 
-/// See the module's comment.
-pub struct Ledger {
+/// The file with the locks, and the allocation of its bytes.
+pub struct HolderLocks {
     file: OwnedFd,
-    /// Bytes that no block has any more.
+    /// Bytes that are free for reuse.
     free: Vec<u64>,
     next: u64,
 }
 
-/// What goes with a message, and what stays.
+/// The two ends of a new hold on a block.
 pub struct Hold {
-    /// Whoever has this open holds the block.
-    pub there: OwnedFd,
-    /// The end of the pipe that stays, where it is a pipe.
-    pub here: Option<OwnedFd>,
+    /// The descriptor for the message. The block is held while it is open.
+    pub sent: OwnedFd,
+    /// The read end of the pipe, which stays in this process, if the hold is a pipe.
+    pub pipe: Option<OwnedFd>,
 }
 
-impl Ledger {
-    /// An empty ledger.
+impl HolderLocks {
+    /// Creates the file, without locks.
     pub fn new() -> io::Result<Self> {
-        Ok(Ledger { file: system::memory_file()?, free: Vec::new(), next: 0 })
+        Ok(HolderLocks { file: system::memory_file()?, free: Vec::new(), next: 0 })
     }
 
-    /// A byte for a block.
-    pub fn take(&mut self) -> u64 {
+    /// Allocates a byte for a block.
+    pub fn allocate_byte(&mut self) -> u64 {
         self.free.pop().unwrap_or_else(|| {
             self.next += 1;
             self.next - 1
         })
     }
 
-    /// Gives a byte back that nobody holds.
-    pub fn give_back(&mut self, byte: u64) {
+    /// Frees a byte that no process holds.
+    pub fn free_byte(&mut self, byte: u64) {
         self.free.push(byte);
     }
 
-    /// Another hold on a block.
+    /// Creates a hold on a block.
     pub fn hold(&self, byte: u64) -> io::Result<Hold> {
         match system::reopen(&self.file) {
-            Ok(there) => {
-                system::hold(&there, byte)?;
-                Ok(Hold { there, here: None })
+            Ok(sent) => {
+                system::lock_byte(&sent, byte)?;
+                Ok(Hold { sent, pipe: None })
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
                 hold_by_pipe()
@@ -60,15 +61,15 @@ impl Ledger {
         }
     }
 
-    /// Whether anybody holds a block by its lock.
+    /// Returns whether any process holds a lock on the block's byte.
     pub fn is_held(&self, byte: u64) -> bool {
-        system::is_held(&self.file, byte)
+        system::is_locked(&self.file, byte)
     }
 }
 
 fn hold_by_pipe() -> io::Result<Hold> {
-    let (here, there) = system::pipe()?;
-    Ok(Hold { there, here: Some(here) })
+    let (reader, writer) = system::pipe()?;
+    Ok(Hold { sent: writer, pipe: Some(reader) })
 }
 
 #[cfg(test)]
@@ -76,42 +77,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hold_lasts_as_long_as_its_description() {
-        let mut ledger = Ledger::new().unwrap();
-        let (byte, other) = (ledger.take(), ledger.take());
-        assert!(!ledger.is_held(byte));
-        let first = ledger.hold(byte).unwrap();
-        let again = first.there.try_clone().unwrap();
-        assert!(first.here.is_none() && ledger.is_held(byte) && !ledger.is_held(other));
+    fn a_hold_lasts_until_its_description_is_closed() {
+        let mut locks = HolderLocks::new().unwrap();
+        let (byte, other) = (locks.allocate_byte(), locks.allocate_byte());
+        assert!(!locks.is_held(byte));
+        let first = locks.hold(byte).unwrap();
+        let again = first.sent.try_clone().unwrap();
+        assert!(first.pipe.is_none() && locks.is_held(byte) && !locks.is_held(other));
         drop(first);
-        assert!(ledger.is_held(byte));
+        assert!(locks.is_held(byte));
         drop(again);
-        assert!(!ledger.is_held(byte));
-        ledger.give_back(byte);
-        assert_eq!(ledger.take(), byte);
+        assert!(!locks.is_held(byte));
+        locks.free_byte(byte);
+        assert_eq!(locks.allocate_byte(), byte);
     }
 
     #[test]
-    fn locks_move_to_one_description() {
-        let mut ledger = Ledger::new().unwrap();
-        let (byte, other) = (ledger.take(), ledger.take());
-        let kept = ledger.hold(byte).unwrap().there;
-        let second = ledger.hold(other).unwrap().there;
-        system::hold(&kept, other).unwrap();
+    fn moves_locks_to_one_description() {
+        let mut locks = HolderLocks::new().unwrap();
+        let (byte, other) = (locks.allocate_byte(), locks.allocate_byte());
+        let kept = locks.hold(byte).unwrap().sent;
+        let second = locks.hold(other).unwrap().sent;
+        system::lock_byte(&kept, other).unwrap();
         drop(second);
-        assert!(ledger.is_held(byte) && ledger.is_held(other));
-        system::let_go(&kept, byte).unwrap();
-        assert!(!ledger.is_held(byte) && ledger.is_held(other));
+        assert!(locks.is_held(byte) && locks.is_held(other));
+        system::unlock_byte(&kept, byte).unwrap();
+        assert!(!locks.is_held(byte) && locks.is_held(other));
         drop(kept);
-        assert!(!ledger.is_held(other));
+        assert!(!locks.is_held(other));
     }
 
     #[test]
-    fn a_pipe_takes_the_place_of_a_lock() {
-        let Hold { there, here } = hold_by_pipe().unwrap();
-        let here = here.unwrap();
-        assert!(system::has_writer(&here));
-        drop(there);
-        assert!(!system::has_writer(&here));
+    fn a_pipe_replaces_a_lock() {
+        let Hold { sent, pipe } = hold_by_pipe().unwrap();
+        let pipe = pipe.unwrap();
+        assert!(system::has_writer(&pipe));
+        drop(sent);
+        assert!(!system::has_writer(&pipe));
     }
 }

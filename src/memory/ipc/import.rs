@@ -1,12 +1,12 @@
-//! Using what another process shares.
+//! Imports blocks that other processes share.
 //!
-//! Pieces of memory are mapped side by side as they lie in their own process: a *span*. Blocks in the same pieces have one
-//! span together, and a block that is received twice is there once, until it was closed as often. Only what the driver
-//! opens by a handle of its own is there once for each device that it is received for.
+//! The chunks under a block are mapped side by side in their original order: a *span*. Blocks in the same chunks share
+//! one span. A block that is received several times is mapped once, until it is closed as often. Only memory that the
+//! driver opens by its own handle is mapped once for each device that it is received for.
 
 use super::{
     export,
-    message::{Head, Holding, Piece, Token, Way},
+    message::{Chunk, Header, HoldKind, Token, Transport},
     system, system_error,
 };
 use crate::{
@@ -30,106 +30,108 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// The pieces of a span, by their numbers in their process, and the device that [`Span::opened`] names.
+/// The serial numbers of a span's chunks in their process, and the device of [`Span::opened`].
 type SpanKey = (Token, Vec<u64>, Option<u32>);
 
-/// Memory of another process's at addresses of this one.
+/// Memory of another process, mapped in this one.
 struct Span {
-    /// Where its first piece begins.
+    /// The start of its first chunk.
     address: u64,
     bytes: u64,
     device: u32,
-    /// The device in whose context the driver opened it, where it did by a handle of its own: no other device can use it
-    /// at this address, not even the memory's own.
+    /// The device in whose context the driver opened the memory by its own handle. No other device can access it at
+    /// this address, not even the device that owns the memory.
     opened: Option<u32>,
-    /// How many blocks in it are held.
+    /// The number of held blocks in it.
     users: usize,
 }
 
-/// A block of another process's.
+/// A block of another process.
 struct Block {
     serial: u64,
     span: SpanKey,
     bytes: u64,
     device: u32,
-    holding: Holding,
-    /// The descriptor that holds it, where that is its own.
-    _line: Option<OwnedFd>,
-    /// How often it was received and not closed.
+    hold: HoldKind,
+    /// The descriptor that represents the hold, if it is not a lock of the exporter's file.
+    _descriptor: Option<OwnedFd>,
+    /// The number of times it was received and not closed yet.
     count: usize,
-    /// The streams that use it, beside those that are current when it is closed.
+    /// The streams that use it, besides those that are current when it is closed.
     uses: Vec<Use>,
-    /// How often one was noted, a stream that is there already or another.
-    noted: u64,
+    /// The number of calls that recorded a use, including repeated ones.
+    recorded: u64,
 }
 
 /// A process that shares blocks with this one.
-struct Owner {
-    /// The description with the locks of its blocks.
+struct Exporter {
+    /// The file description with the locks on its blocks' bytes.
     file: OwnedFd,
-    /// Whether that was made here. Else it came with a message, and others may have it from the same.
+    /// Whether this process opened the description. Otherwise it came with a message, and another receiver of that
+    /// message may share it.
     own: bool,
-    /// The bytes that are locked, and how many blocks here stand for each: what is opened for several devices is so many.
+    /// The locked bytes, and the number of blocks here that rely on each: one for each device that memory is opened
+    /// for.
     bytes: HashMap<u64, usize>,
 }
 
 #[derive(Default)]
 struct Imports {
-    owners: HashMap<Token, Owner>,
+    exporters: HashMap<Token, Exporter>,
     spans: HashMap<SpanKey, Span>,
-    /// By address.
+    /// By start address.
     blocks: BTreeMap<u64, Block>,
 }
 
 static IMPORTS: Mutex<Option<Imports>> = Mutex::new(None);
-/// How many spans there are: for those who only want to know that there is none.
+/// The number of spans, for a check without the lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Runs `body` with what is imported. No arena's lock is taken in it.
+/// Runs `body` with the imports. `body` must not lock an arena.
 fn with<T>(body: impl FnOnce(&mut Imports) -> T) -> T {
     body(IMPORTS.lock().get_or_insert_default())
 }
 
-/// What was received.
+/// A received block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
-    /// The address that was sent, as it is here.
+    /// The sent address, translated to this process.
     pub address: u64,
-    /// The bytes from there to the end of the block.
+    /// The size in bytes from there to the end of the block.
     pub bytes: u64,
-    /// How far it is from the beginning of the block.
+    /// The offset of the address from the start of the block.
     pub offset: u64,
-    /// The device whose memory it is.
+    /// The device that owns the memory.
     pub device: u32,
 }
 
-/// What is behind a piece.
-enum Behind {
+/// The memory of a received chunk.
+enum ChunkMemory {
     Descriptor(OwnedFd),
-    Memory(Physical),
-    /// The handle in the head.
-    Head,
+    Imported(Physical),
+    /// Described by the handle in the header.
+    HeaderHandle,
 }
 
-/// Takes a message in, part by part. The first error counts, and is told in the end.
-pub struct Taker {
-    head: Head,
+/// Receives a message part by part. The first error is returned at the end.
+pub struct MessageReceiver {
+    header: Header,
     hold: Option<OwnedFd>,
-    /// The number of a device that is to use the memory beside its own; -1 for none.
-    reader: i32,
+    /// The ordinal of a device that will access the memory, besides the device that owns it; -1 for none.
+    accessor: i32,
     device: Option<&'static Device>,
-    pieces: Vec<(Piece, Behind)>,
+    chunks: Vec<(Chunk, ChunkMemory)>,
     error: Option<Error>,
 }
 
 #[cold]
 fn no_device_here(uuid: [u8; 16]) -> Error {
     let name: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    let what = format!("the memory is of the device with the UUID {name}, which this process does not see");
+    let what = format!("the memory is on the device with the UUID {name}, which is not visible to this process");
     Error::new(Status::INVALID_DEVICE, what)
 }
 
-fn device_named(uuid: [u8; 16]) -> Result<&'static Device> {
+fn device_with_uuid(uuid: [u8; 16]) -> Result<&'static Device> {
     let runtime = runtime::ready()?;
     for device in runtime.devices() {
         if device.properties(&runtime.driver)?.uuid == uuid {
@@ -139,56 +141,58 @@ fn device_named(uuid: [u8; 16]) -> Result<&'static Device> {
     Err(no_device_here(uuid))
 }
 
-impl Taker {
-    /// For the message that begins so, with the descriptor that came with it.
-    pub fn new(head: Head, hold: Result<Vec<OwnedFd>>, reader: i32) -> Self {
-        let mut taker = Taker { head, hold: None, reader, device: None, pieces: Vec::new(), error: None };
-        if let Err(error) = taker.begin(hold) {
-            taker.error = Some(error);
+impl MessageReceiver {
+    /// Creates a receiver for a message with this header and the descriptors that accompanied it.
+    pub fn new(header: Header, hold: Result<Vec<OwnedFd>>, accessor: i32) -> Self {
+        let mut receiver =
+            MessageReceiver { header, hold: None, accessor, device: None, chunks: Vec::new(), error: None };
+        if let Err(error) = receiver.begin(hold) {
+            receiver.error = Some(error);
         }
-        taker
+        receiver
     }
 
     fn begin(&mut self, hold: Result<Vec<OwnedFd>>) -> Result<()> {
         self.hold = hold?.pop();
-        if self.head.token == export::token() {
+        if self.header.token == export::token() {
             return Err(Error::new(
                 Status::INVALID_VALUE,
-                "the memory is this process's own, and can be used where it is",
+                "the block belongs to this process; use it at its own address",
             ));
         }
-        if self.reader != -1 {
-            runtime::ready()?.device(self.reader)?;
+        if self.accessor != -1 {
+            runtime::ready()?.device(self.accessor)?;
         }
-        self.device = Some(device_named(self.head.uuid)?);
+        self.device = Some(device_with_uuid(self.header.uuid)?);
         Ok(())
     }
 
-    /// Takes some pieces. All but the last ones are imported at once, so that few descriptors are open at a time.
-    pub fn take(&mut self, pieces: Vec<Piece>, descriptors: Result<Vec<OwnedFd>>, last: bool) {
+    /// Adds the chunks of a part. All but the last part are imported at once, so that few descriptors are open at a
+    /// time.
+    pub fn add_part(&mut self, chunks: Vec<Chunk>, descriptors: Result<Vec<OwnedFd>>, last: bool) {
         if self.error.is_some() {
             return;
         }
         let outcome = descriptors.and_then(|descriptors| {
             let mut descriptors = descriptors.into_iter();
-            for piece in pieces {
-                let behind = descriptors.next().map_or(Behind::Head, Behind::Descriptor);
-                self.pieces.push((piece, behind));
+            for chunk in chunks {
+                let memory = descriptors.next().map_or(ChunkMemory::HeaderHandle, ChunkMemory::Descriptor);
+                self.chunks.push((chunk, memory));
             }
-            if last { Ok(()) } else { self.import() }
+            if last { Ok(()) } else { self.import_chunks() }
         });
         self.error = outcome.err();
     }
 
-    /// Makes memory of the descriptors.
-    fn import(&mut self) -> Result<()> {
+    /// Imports physical memory from the descriptors.
+    fn import_chunks(&mut self) -> Result<()> {
         let Some(device) = self.device else { return Ok(()) };
         let runtime = runtime::ready()?;
         device
             .with_context(&runtime.driver, |driver| {
-                for (_, behind) in &mut self.pieces {
-                    if let Behind::Descriptor(descriptor) = behind {
-                        *behind = Behind::Memory(driver.memory_import(descriptor)?);
+                for (_, memory) in &mut self.chunks {
+                    if let ChunkMemory::Descriptor(descriptor) = memory {
+                        *memory = ChunkMemory::Imported(driver.memory_import(descriptor)?);
                     }
                 }
                 Ok(())
@@ -196,16 +200,16 @@ impl Taker {
             .context(|| "importing another process's memory")
     }
 
-    /// Maps what came, if all of it did.
+    /// Maps the block if all parts were received.
     pub fn finish(mut self) -> Result<Received> {
         let outcome = match self.error.take() {
             Some(error) => Err(error),
-            None => self.install(),
+            None => self.map_block(),
         };
-        // Mapped memory stays without its handle, and other memory shall not stay.
+        // Mapped memory does not need its handle, and memory that is not mapped must be released.
         if let Some(runtime) = runtime::usable() {
-            for (_, behind) in self.pieces {
-                if let Behind::Memory(physical) = behind {
+            for (_, memory) in self.chunks {
+                if let ChunkMemory::Imported(physical) = memory {
                     stream_events::insist(|| runtime.driver.memory_release(physical));
                 }
             }
@@ -213,23 +217,23 @@ impl Taker {
         outcome
     }
 
-    fn install(&mut self) -> Result<Received> {
+    fn map_block(&mut self) -> Result<Received> {
         let runtime = runtime::ready()?;
-        let Some(device) = self.device else { return Err(no_device_here(self.head.uuid)) };
-        let pieces: Vec<Piece> = self.pieces.iter().map(|(piece, _)| *piece).collect();
-        let bytes = self.head.check(&pieces)?;
-        let reader = self.reader(runtime, device)?;
-        if let Some(event) = self.head.event {
+        let Some(device) = self.device else { return Err(no_device_here(self.header.uuid)) };
+        let chunks: Vec<Chunk> = self.chunks.iter().map(|(chunk, _)| *chunk).collect();
+        let bytes = self.header.check(&chunks)?;
+        let accessor = self.find_accessor(runtime, device)?;
+        if let Some(event) = self.header.event {
             export::wait_for(runtime, device, event)?;
-            if let Some(reader) = reader {
+            if let Some(accessor) = accessor {
                 let (waiting, awaited) =
-                    (stream::current_on(runtime, reader.ordinal)?, stream::current_on(runtime, device.ordinal)?);
-                stream::make_wait(runtime, waiting, awaited)?;
+                    (stream::current_on(runtime, accessor.ordinal)?, stream::current_on(runtime, device.ordinal)?);
+                stream::order(runtime, waiting, awaited)?;
             }
         }
-        let user = reader.unwrap_or(device);
-        let opened = matches!(self.head.way, Way::Handle(_)).then_some(user.ordinal);
-        let key = (self.head.token, pieces.iter().map(|piece| piece.serial).collect(), opened);
+        let user = accessor.unwrap_or(device);
+        let opened = matches!(self.header.transport, Transport::Handle(_)).then_some(user.ordinal);
+        let key = (self.header.token, chunks.iter().map(|chunk| chunk.serial).collect(), opened);
         let mut imports = IMPORTS.lock();
         let imports = imports.get_or_insert_default();
         if !imports.spans.contains_key(&key) {
@@ -237,40 +241,40 @@ impl Taker {
             imports.spans.insert(key.clone(), span);
             COUNT.fetch_add(1, Ordering::Release);
         }
-        let outcome = self.add(runtime, device, reader, imports, &key);
+        let outcome = self.register(runtime, device, accessor, imports, &key);
         if outcome.is_err() {
-            // A span that nobody uses goes again. What the driver does not unmap stays: it is used again, if it can be.
+            // Unmap a span without blocks. If the driver fails to unmap it, it stays, and a later import can reuse it.
             let _ = imports.drop_span(runtime, &key);
         }
         outcome
     }
 
-    /// The device that is to use the memory beside its own.
-    fn reader(&self, runtime: &'static Runtime, device: &Device) -> Result<Option<&'static Device>> {
-        if self.reader == -1 || self.reader == device.ordinal as i32 {
+    /// Returns the device that will access the memory besides the device that owns it.
+    fn find_accessor(&self, runtime: &'static Runtime, device: &Device) -> Result<Option<&'static Device>> {
+        if self.accessor == -1 || self.accessor == device.ordinal as i32 {
             return Ok(None);
         }
-        let reader = runtime.device(self.reader)?;
-        if runtime.driver.can_access_peer(reader.native, device.native)? {
-            return Ok(Some(reader));
+        let accessor = runtime.device(self.accessor)?;
+        if runtime.driver.can_access_peer(accessor.native, device.native)? {
+            return Ok(Some(accessor));
         }
-        let (reader, owner) = (reader.ordinal, device.ordinal);
-        let what = format!("device {reader} cannot use the memory, which is of device {owner}");
+        let (accessor, owner) = (accessor.ordinal, device.ordinal);
+        let what = format!("device {accessor} cannot access the memory, which is on device {owner}");
         Err(Error::new(Status::PEER_ACCESS_UNSUPPORTED, what))
     }
 
-    /// Puts the pieces at addresses of this process.
+    /// Maps the chunks in this process.
     fn map(&mut self, runtime: &Runtime, device: &Device, user: &Device, bytes: u64) -> Result<Span> {
-        if let Way::Handle(handle) = self.head.way {
+        if let Transport::Handle(handle) = self.header.transport {
             let address = super::legacy::open(runtime, user, handle)?;
             return Ok(Span { address, bytes, device: device.ordinal, opened: Some(user.ordinal), users: 0 });
         }
-        self.import()?;
+        self.import_chunks()?;
         let handles: Vec<Handle> = self
-            .pieces
+            .chunks
             .iter()
-            .filter_map(|(piece, behind)| match behind {
-                Behind::Memory(physical) => Some((*physical, piece.bytes)),
+            .filter_map(|(chunk, memory)| match memory {
+                ChunkMemory::Imported(physical) => Some((*physical, chunk.bytes)),
                 _ => None,
             })
             .collect();
@@ -289,36 +293,36 @@ impl Taker {
         })
     }
 
-    /// Lets the block be used, once or once more.
-    fn add(
+    /// Registers the block, or counts another reference to it.
+    fn register(
         &mut self,
         runtime: &Runtime,
         device: &Device,
-        reader: Option<&Device>,
+        accessor: Option<&Device>,
         imports: &mut Imports,
         key: &SpanKey,
     ) -> Result<Received> {
-        let head = &self.head;
-        let Some(span) = imports.spans.get(key) else { return Err(Error::new(Status::PANIC, "a new span is gone")) };
-        if let Some(reader) = reader {
-            allow(runtime, device, reader, span)?;
+        let header = &self.header;
+        let Some(span) = imports.spans.get(key) else { return Err(Error::new(Status::PANIC, "a new span is missing")) };
+        if let Some(accessor) = accessor {
+            allow_access(runtime, device, accessor, span)?;
         }
-        let address = span.address + head.start;
+        let address = span.address + header.start;
         let received = Received {
-            address: address + head.offset,
-            bytes: head.bytes - head.offset,
-            offset: head.offset,
+            address: address + header.offset,
+            bytes: header.bytes - header.offset,
+            offset: header.offset,
             device: device.ordinal,
         };
         if let Some(block) = imports.blocks.get_mut(&address) {
-            if (block.serial, block.bytes, &block.span) != (head.serial, head.bytes, key) {
+            if (block.serial, block.bytes, &block.span) != (header.serial, header.bytes, key) {
                 return Err(Error::new(
                     Status::INVALID_VALUE,
-                    "the message contradicts an earlier one of its sender's",
+                    "the message contradicts an earlier message of the same sender",
                 ));
             }
-            if let (Holding::Byte(_), Some(owner), Some(hold)) =
-                (head.holding, imports.owners.get(&head.token), &self.hold)
+            if let (HoldKind::Byte(_), Some(owner), Some(hold)) =
+                (header.hold, imports.exporters.get(&header.token), &self.hold)
             {
                 owner.check(hold)?;
             }
@@ -326,75 +330,75 @@ impl Taker {
             return Ok(received);
         }
         let Some(hold) = self.hold.take() else {
-            return Err(Error::new(
-                Status::INVALID_VALUE,
-                "the message came without the descriptor that holds the block",
-            ));
+            return Err(Error::new(Status::INVALID_VALUE, "the message has no descriptor that holds the block"));
         };
-        let line = imports.hold(head, hold)?;
+        let descriptor = imports.take_hold(header, hold)?;
         if let Some(span) = imports.spans.get_mut(key) {
             span.users += 1;
         }
-        let (serial, bytes, holding) = (head.serial, head.bytes, head.holding);
+        let (serial, bytes, hold) = (header.serial, header.bytes, header.hold);
         let device = device.ordinal;
         let (span, uses) = (key.clone(), Vec::new());
-        let block = Block { serial, span, bytes, device, holding, _line: line, count: 1, uses, noted: 0 };
+        let block = Block { serial, span, bytes, device, hold, _descriptor: descriptor, count: 1, uses, recorded: 0 };
         imports.blocks.insert(address, block);
         Ok(received)
     }
 }
 
-/// Lets a device use a span.
-fn allow(runtime: &Runtime, device: &Device, reader: &Device, span: &Span) -> Result<()> {
+/// Gives a device access to a span.
+fn allow_access(runtime: &Runtime, device: &Device, accessor: &Device, span: &Span) -> Result<()> {
     if span.opened.is_some() {
-        // It was opened for that device.
+        // The span was opened for that device.
         return Ok(());
     }
     device
-        .with_context(&runtime.driver, |driver| Ok(driver.memory_allow(span.address, span.bytes, &[reader.native])?))
-        .context(|| format!("giving device {} access to another process's memory", reader.ordinal))
+        .with_context(&runtime.driver, |driver| {
+            Ok(driver.memory_allow(span.address, span.bytes, &[accessor.native])?)
+        })
+        .context(|| format!("giving device {} access to another process's memory", accessor.ordinal))
 }
 
-impl Owner {
-    /// Whether the descriptor that came with a message is of the file that the earlier ones were of.
+impl Exporter {
+    /// Checks that the descriptor of a message refers to the same file as the earlier ones.
     fn check(&self, hold: &OwnedFd) -> Result<()> {
-        if system_error(system::is_same_file(&self.file, hold), "looking at another process's file of the holders")? {
+        if system_error(system::is_same_file(&self.file, hold), "identifying another process's file of the holders")? {
             return Ok(());
         }
         Err(Error::new(
             Status::INVALID_VALUE,
-            "the message comes with another file of the holders than an earlier one of its sender's",
+            "the message has a different file of the holders from an earlier message of the same sender",
         ))
     }
 }
 
 impl Imports {
-    /// Holds a block as its message says. Gives the descriptor back if that is what holds it.
-    fn hold(&mut self, head: &Head, hold: OwnedFd) -> Result<Option<OwnedFd>> {
-        let Holding::Byte(byte) = head.holding else { return Ok(Some(hold)) };
-        let what = "holding another process's block";
-        match self.owners.get_mut(&head.token) {
+    /// Takes a hold on a block as its message specifies. Returns the descriptor if it represents the hold.
+    fn take_hold(&mut self, header: &Header, hold: OwnedFd) -> Result<Option<OwnedFd>> {
+        let HoldKind::Byte(byte) = header.hold else { return Ok(Some(hold)) };
+        let what = "locking another process's block";
+        match self.exporters.get_mut(&header.token) {
             Some(owner) => {
                 owner.check(&hold)?;
-                system_error(system::hold(&owner.file, byte), what)?;
+                system_error(system::lock_byte(&owner.file, byte), what)?;
                 *owner.bytes.entry(byte).or_default() += 1;
             }
             None => {
-                // Without /proc what came will do. It holds the block, so it stays open until the own description does.
-                let (file, came) = match system::reopen(&hold) {
+                // Without /proc, use the received description. It holds the block, so it stays open until the new
+                // description has the lock.
+                let (file, received) = match system::reopen(&hold) {
                     Ok(file) => (file, Some(hold)),
                     Err(_) => (hold, None),
                 };
-                system_error(system::hold(&file, byte), what)?;
-                let own = came.is_some();
-                drop(came);
-                self.owners.insert(head.token, Owner { file, own, bytes: HashMap::from([(byte, 1)]) });
+                system_error(system::lock_byte(&file, byte), what)?;
+                let own = received.is_some();
+                drop(received);
+                self.exporters.insert(header.token, Exporter { file, own, bytes: HashMap::from([(byte, 1)]) });
             }
         }
         Ok(None)
     }
 
-    /// Unmaps a span that no block is held in.
+    /// Unmaps a span without held blocks.
     fn drop_span(&mut self, runtime: &Runtime, key: &SpanKey) -> Result<()> {
         let Some(span) = self.spans.get(key).filter(|span| span.users == 0) else { return Ok(()) };
         let (address, bytes, opened) = (span.address, span.bytes, span.opened.is_some());
@@ -408,13 +412,13 @@ impl Imports {
         Ok(())
     }
 
-    /// The block that an address lies in.
-    fn around(&mut self, address: u64) -> Option<(u64, &mut Block)> {
+    /// Returns the block that contains an address, and its start.
+    fn block_containing(&mut self, address: u64) -> Option<(u64, &mut Block)> {
         let (start, block) = self.blocks.range_mut(..=address).next_back()?;
         (address - start < block.bytes).then_some((*start, block))
     }
 
-    /// Lets go of a block whose uses are over.
+    /// Unmaps and releases a block whose uses have completed.
     fn drop_block(&mut self, runtime: &Runtime, start: u64) -> Result<()> {
         let Some(block) = self.blocks.get(&start) else { return Ok(()) };
         let key = block.span.clone();
@@ -427,17 +431,17 @@ impl Imports {
             }
             return Err(error);
         }
-        // The lock goes last: from then on the block may be anybody's.
+        // Release the lock last: from then on the exporter may reuse the block.
         let Some(block) = self.blocks.remove(&start) else { return Ok(()) };
-        if let Holding::Byte(byte) = block.holding {
-            self.let_go(key.0, byte);
+        if let HoldKind::Byte(byte) = block.hold {
+            self.unlock(key.0, byte);
         }
         Ok(())
     }
 
-    /// Lets go of a byte that a block stood for, if no other does.
-    fn let_go(&mut self, token: Token, byte: u64) {
-        let Some(owner) = self.owners.get_mut(&token) else { return };
+    /// Releases a block's reference to a byte, and unlocks the byte with the last one.
+    fn unlock(&mut self, token: Token, byte: u64) {
+        let Some(owner) = self.exporters.get_mut(&token) else { return };
         if let Some(count) = owner.bytes.get_mut(&byte) {
             *count -= 1;
             if *count > 0 {
@@ -446,13 +450,13 @@ impl Imports {
             owner.bytes.remove(&byte);
         }
         let is_last = owner.bytes.is_empty();
-        // A child that was forked meanwhile has the description open, too, so that closing it is not enough.
+        // A child that was forked meanwhile may also have the description open, so closing it is not enough.
         if owner.own || !is_last {
-            // What the system does not let go now it lets go with the description.
-            let _ = (0..3).any(|_| system::let_go(&owner.file, byte).is_ok());
+            // If unlocking fails, the lock is released when the description is closed.
+            let _ = (0..3).any(|_| system::unlock_byte(&owner.file, byte).is_ok());
         }
         if is_last {
-            self.owners.remove(&token);
+            self.exporters.remove(&token);
         }
     }
 }
@@ -462,52 +466,54 @@ fn unmap(driver: &Driver, address: u64, bytes: u64, opened: bool) -> Result<()> 
         return Ok(driver.memory_close_ipc(address)?);
     }
     driver.memory_unmap(address, bytes)?;
-    // Addresses that cannot be given back cost nothing.
+    // Addresses that cannot be unreserved cost nothing.
     stream_events::insist(|| driver.memory_unreserve(address, bytes));
     Ok(())
 }
 
 #[cold]
 fn not_received(address: u64) -> Error {
-    let what = format!("{address:#x} is in no block that was received from another process, or it was closed already");
+    let what = format!(
+        "{address:#x} is not in a block that was received from another process, or the block was closed already"
+    );
     Error::new(Status::INVALID_POINTER, what)
 }
 
-/// Gives a received block up, when the streams that use it are done.
+/// Closes a received block once the streams that use it have completed.
 pub fn close(address: u64) -> Result<()> {
     let runtime = runtime::ready()?;
     if address == 0 {
         return Ok(());
     }
     let Some((mut uses, mut seen)) = with(|imports| {
-        let Some((_, block)) = imports.around(address) else { return Err(not_received(address)) };
+        let Some((_, block)) = imports.block_containing(address) else { return Err(not_received(address)) };
         let number = block.device;
         let current = stream::current_on(runtime, number)?;
         let thread = if current.raw.handle() == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
-        block.note(Use { stream: current.raw, device: number, thread });
+        block.record(Use { stream: current.raw, device: number, thread });
         if block.count > 1 {
             block.count -= 1;
             return Ok(None);
         }
-        Ok(Some((block.uses.clone(), block.noted)))
+        Ok(Some((block.uses.clone(), block.recorded)))
     })?
     else {
         return Ok(());
     };
     loop {
-        for wanted in &uses {
-            finish(runtime, wanted)?;
+        for user in &uses {
+            synchronize(runtime, user)?;
         }
         let later = with(|imports| {
-            // Another thread may have closed it, or received it again, in the meantime.
-            let Some((start, block)) = imports.around(address) else { return Err(not_received(address)) };
+            // Another thread may have closed the block or received it again in the meantime.
+            let Some((start, block)) = imports.block_containing(address) else { return Err(not_received(address)) };
             if block.count > 1 {
                 block.count -= 1;
                 return Ok(None);
             }
-            // Or both: then its streams are to be waited for, the same ones once more.
-            if block.noted != seen {
-                return Ok(Some((block.uses.clone(), block.noted)));
+            // Or both: then wait for its streams again, because they may have new work.
+            if block.recorded != seen {
+                return Ok(Some((block.uses.clone(), block.recorded)));
             }
             imports.drop_block(runtime, start).map(|()| None)
         })?;
@@ -517,51 +523,51 @@ pub fn close(address: u64) -> Result<()> {
 }
 
 impl Block {
-    fn note(&mut self, wanted: Use) {
-        self.noted += 1;
-        if !self.uses.contains(&wanted) {
-            self.uses.push(wanted);
+    fn record(&mut self, user: Use) {
+        self.recorded += 1;
+        if !self.uses.contains(&user) {
+            self.uses.push(user);
         }
     }
 }
 
-/// Waits for a stream.
-fn finish(runtime: &Runtime, wanted: &Use) -> Result<()> {
-    let device = device(runtime, wanted.device)?;
+/// Waits for a stream to complete.
+fn synchronize(runtime: &Runtime, user: &Use) -> Result<()> {
+    let device = device(runtime, user.device)?;
     let waited = device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| {
             let may_wait = || sync_debug::check("plinth_ipc_close");
-            if stream_events::finish_stream(device, driver, wanted.stand_in(), may_wait)? {
+            if stream_events::finish_stream(device, driver, user.stand_in(), may_wait)? {
                 return Ok(());
             }
             Err(Error::new(
                 Status::CAPTURE_FORBIDS,
-                "a stream that uses the block captures: its graph would use the block whenever it is replayed",
+                "a stream that uses the block is capturing: its graph would access the block at each replay",
             ))
         })?
     });
     match waited {
-        // Work that failed is over, too; its stream goes on telling so.
+        // Failed work has ended, too; its stream keeps reporting the error.
         Err(error) if matches!(error.status(), Status::LAUNCH_FAILED | Status::ILLEGAL_ADDRESS) => Ok(()),
         other => other.context(|| "waiting for the streams that use another process's memory"),
     }
 }
 
-/// Notes that a stream uses a received block. Whether it is one.
-pub fn add_use(address: u64, wanted: Use) -> bool {
+/// Records that a stream uses a received block. Returns whether the address is in one.
+pub fn record_use(address: u64, user: Use) -> bool {
     if COUNT.load(Ordering::Acquire) == 0 {
         return false;
     }
-    with(|imports| match imports.around(address) {
+    with(|imports| match imports.block_containing(address) {
         Some((_, block)) => {
-            block.note(wanted);
+            block.record(user);
             true
         }
         None => false,
     })
 }
 
-/// Whether an address is in memory of another process's.
+/// Returns whether an address is in memory of another process.
 pub fn is_imported(address: u64) -> bool {
     if COUNT.load(Ordering::Acquire) == 0 {
         return false;
@@ -569,7 +575,7 @@ pub fn is_imported(address: u64) -> bool {
     with(|imports| imports.spans.values().any(|span| address.wrapping_sub(span.address) < span.bytes))
 }
 
-/// Makes a call for every span of a device's memory that was mapped here, none of which goes meanwhile.
+/// Calls `call` with every span of a device's memory that is mapped here. No span is unmapped meanwhile.
 pub fn for_each_span(device: &Device, call: impl Fn(u64, u64) -> Result<()>) -> Result<()> {
     if COUNT.load(Ordering::Acquire) == 0 {
         return Ok(());

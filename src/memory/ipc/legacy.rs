@@ -1,6 +1,6 @@
-//! CUDA's own handles of 64 bytes, for memory that came from the driver with its address. Nothing is counted here: who
-//! gives a handle away keeps the memory until nobody uses it. What was opened is remembered with the device that it was
-//! opened for, in whose context alone the driver closes it.
+//! CUDA's 64-byte memory handles, for memory that the driver allocated as a whole. Nothing is counted here: the
+//! exporting process must keep the memory until no process uses it. Each opened address is stored with the device that
+//! it was opened for, because the driver closes it only in that device's context.
 
 use crate::{
     driver::codes,
@@ -12,11 +12,11 @@ use crate::{
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// By address: the device that memory was opened for, and how often.
+/// By address: the device that the memory was opened for, and the number of times it was opened.
 static OPENED: Mutex<BTreeMap<u64, (u32, usize)>> = Mutex::new(BTreeMap::new());
 
-/// What another process needs to open the allocation that an address lies in, and how far the address is from its
-/// beginning.
+/// Returns the handle with which another process opens the allocation that contains an address, and the offset of the
+/// address from the start of the allocation.
 pub fn handle(address: u64) -> Result<([u8; 64], u64)> {
     let runtime = runtime::ready()?;
     if super::is_imported(address) {
@@ -28,32 +28,32 @@ pub fn handle(address: u64) -> Result<([u8; 64], u64)> {
     if super::export::is_mapped(runtime, address) {
         return Err(Error::new(
             Status::IPC_NOT_SHAREABLE,
-            "memory that is mapped has no handle of 64 bytes; plinth_ipc_send and plinth_ipc_export share it",
+            "mapped memory has no 64-byte handle; share it with plinth_ipc_send or plinth_ipc_export",
         ));
     }
     let Some(owner) = memory::owner(runtime, address)? else {
-        return Err(Error::new(Status::INVALID_POINTER, format!("{address:#x} is no memory of a device's")));
+        return Err(Error::new(Status::INVALID_POINTER, format!("{address:#x} is not device memory")));
     };
     runtime.device(owner as i32)?.with_context(&runtime.driver, |driver| {
-        let (base, _) = driver.memory_range(address).context(|| "asking where an allocation begins")?;
-        let handle = driver.memory_ipc_handle(base).context(|| "making a handle of an allocation")?;
+        let (base, _) = driver.memory_range(address).context(|| "querying the start of an allocation")?;
+        let handle = driver.memory_ipc_handle(base).context(|| "creating a handle of an allocation")?;
         Ok((handle, address - base))
     })
 }
 
-/// Opens another process's allocation in the context of the device that is to use it.
+/// Opens another process's allocation in the context of the device that will use it.
 pub fn open(runtime: &Runtime, device: &Device, handle: [u8; 64]) -> Result<u64> {
     device
         .with_context(&runtime.driver, |driver| driver.with_relaxed_capture(|| Ok(driver.memory_open_ipc(handle)?))?)
         .map_err(|error| match error.driver_code() {
-            // The driver tries to map whatever memory the bytes name.
+            // The driver tries to map any memory that the bytes name.
             codes::CUDA_ERROR_MAP_FAILED => error.with_status(Status::INVALID_VALUE),
             _ => error,
         })
         .context(|| "opening another process's memory")
 }
 
-/// Opens another process's allocation for a device, and returns where it begins.
+/// Opens another process's allocation for a device, and returns its start.
 pub fn open_on(number: i32, handle: [u8; 64]) -> Result<u64> {
     let runtime = runtime::ready()?;
     let device = runtime.device(number)?;
@@ -65,19 +65,19 @@ pub fn open_on(number: i32, handle: [u8; 64]) -> Result<u64> {
     Ok(address)
 }
 
-/// Closes what [`open_on`] opened. Waits for the work of the device that it was opened for.
+/// Closes an allocation of [`open_on`]. Waits for the work of the device that it was opened for.
 pub fn close(address: u64) -> Result<()> {
     let runtime = runtime::ready()?;
     if address == 0 {
         return Ok(());
     }
     let not_opened = || {
-        let what = format!("{address:#x} is not what a handle of another process's memory was opened as");
+        let what = format!("{address:#x} is not the start of memory that was opened from another process's handle");
         Error::new(Status::INVALID_POINTER, what)
     };
     let user = OPENED.lock().get(&address).map(|(user, _)| *user).ok_or_else(not_opened)?;
     sync_debug::check("plinth_ipc_close_mem_handle")?;
-    // It is forgotten last, so that after an error it can still be closed.
+    // The entry is removed last, so that the memory can still be closed after an error.
     runtime
         .device(user as i32)?
         .with_context(&runtime.driver, |driver| Ok(driver.memory_close_ipc(address)?))

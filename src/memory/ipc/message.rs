@@ -1,4 +1,4 @@
-//! What goes from one process to the other about a block: bytes that are checked before any of them is believed.
+//! The message that describes a shared block. The receiver validates every byte before it uses any.
 
 use crate::base::unix_socket::MAX_DESCRIPTORS;
 use crate::{
@@ -6,77 +6,80 @@ use crate::{
     status::Status,
 };
 
-/// The bytes of a head.
-pub const HEAD: usize = 256;
-/// The bytes of a piece.
-pub const PIECE: usize = 16;
-/// How many pieces go in one part of a message, each with its descriptor.
-pub const BATCH: usize = MAX_DESCRIPTORS;
+/// The size of an encoded header in bytes.
+pub const HEADER_BYTES: usize = 256;
+/// The size of an encoded chunk in bytes.
+pub const CHUNK_BYTES: usize = 16;
+/// The number of chunks in one part of a message, each with its descriptor.
+pub const CHUNKS_PER_PART: usize = MOST_DESCRIPTORS;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"plinthIP");
 const VERSION: u32 = 1;
-/// More bytes than addresses can number, and more pieces than that has granules, are no memory.
-const MOST_BYTES: u64 = 1 << 47;
-const MOST_PIECES: u32 = 1 << 26;
+/// A block cannot have more bytes than the address space, nor more chunks than the address space has granules.
+const MAX_BYTES: u64 = 1 << 47;
+const MAX_CHUNKS: u32 = 1 << 26;
 
-/// Names a process for good.
+/// A random identifier of a process.
 pub type Token = [u8; 16];
 
-/// How the memory gets to the other process.
+/// How the memory is transferred to the other process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// Each piece has a descriptor.
+pub enum Transport {
+    /// Each chunk has a file descriptor.
     Descriptors,
-    /// There is one piece, for which this is the driver's handle.
+    /// The driver's handle of the only chunk.
     Handle([u8; 64]),
 }
 
-/// How the other process says that it holds the block.
+/// How the receiving process represents its hold on the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Holding {
-    /// By a lock on a byte of the file whose descriptor comes with the head.
+pub enum HoldKind {
+    /// A lock on this byte of the file whose descriptor accompanies the header.
     Byte(u64),
-    /// By keeping that descriptor open.
-    Open,
+    /// That descriptor itself, as long as it is open.
+    Descriptor,
 }
 
-/// What a message says first.
+/// The header of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
-    /// The process that has the block.
+pub struct Header {
+    /// The process that owns the block.
     pub token: Token,
-    /// The number of the block among all that it ever shared.
+    /// The number of the block among all that this process ever shared.
     pub serial: u64,
-    /// How it is held.
-    pub holding: Holding,
-    /// The device, by its own name.
+    /// How the block is held.
+    pub hold: HoldKind,
+    /// The UUID of the device.
     pub uuid: [u8; 16],
-    /// Where the block begins in its pieces.
+    /// The offset of the block in its chunks, in bytes.
     pub start: u64,
-    /// The bytes that were asked for.
+    /// The requested size of the block in bytes.
     pub bytes: u64,
-    /// Which of them is meant.
+    /// The offset of the sent address in the block.
     pub offset: u64,
-    /// How many pieces of memory the block lies in.
-    pub pieces: u32,
-    /// How the pieces come.
-    pub way: Way,
-    /// The event to wait for.
+    /// The number of chunks that the block spans.
+    pub chunks: u32,
+    /// How the chunks are transferred.
+    pub transport: Transport,
+    /// The event to wait for before the memory is used.
     pub event: Option<[u8; 64]>,
 }
 
-/// A piece of memory, whole.
+/// One physical allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Piece {
-    /// Its number among all that the process ever shared.
+pub struct Chunk {
+    /// The number of the chunk among all that the process ever shared.
     pub serial: u64,
-    /// Its bytes; 0 in a message that its sender gave up.
+    /// The size in bytes; 0 in an aborted message.
     pub bytes: u64,
 }
 
 #[cold]
 fn malformed(what: &str) -> Error {
-    Error::new(Status::INVALID_VALUE, format!("the bytes are no message about another process's memory: {what}"))
+    Error::new(
+        Status::INVALID_VALUE,
+        format!("the bytes are not a valid message about another process's memory: {what}"),
+    )
 }
 
 fn checksum(bytes: &[u8]) -> u64 {
@@ -96,38 +99,38 @@ impl Writer<'_> {
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let (here, rest) = self.0.split_first_chunk::<N>().ok_or_else(|| malformed("they are too few"))?;
+    fn read<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (here, rest) = self.0.split_first_chunk::<N>().ok_or_else(|| malformed("they are too short"))?;
         self.0 = rest;
         Ok(*here)
     }
 
     fn u32(&mut self) -> Result<u32> {
-        Ok(u32::from_le_bytes(self.take()?))
+        Ok(u32::from_le_bytes(self.read()?))
     }
 
     fn u64(&mut self) -> Result<u64> {
-        Ok(u64::from_le_bytes(self.take()?))
+        Ok(u64::from_le_bytes(self.read()?))
     }
 }
 
-impl Head {
-    /// As bytes.
-    pub fn encode(&self) -> [u8; HEAD] {
-        let mut bytes = [0; HEAD];
-        let (body, end) = bytes.split_at_mut(HEAD - 8);
+impl Header {
+    /// Encodes the header.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        let (body, end) = bytes.split_at_mut(HEADER_BYTES - 8);
         let mut writer = Writer(body);
-        let byte = match self.holding {
-            Holding::Byte(byte) => byte,
-            Holding::Open => u64::MAX,
+        let byte = match self.hold {
+            HoldKind::Byte(byte) => byte,
+            HoldKind::Descriptor => u64::MAX,
         };
-        let handle = match self.way {
-            Way::Handle(handle) => Some(handle),
-            Way::Descriptors => None,
+        let handle = match self.transport {
+            Transport::Handle(handle) => Some(handle),
+            Transport::Descriptors => None,
         };
         writer.put(&MAGIC.to_le_bytes());
         writer.put(&VERSION.to_le_bytes());
-        writer.put(&self.pieces.to_le_bytes());
+        writer.put(&self.chunks.to_le_bytes());
         writer.put(&self.token);
         writer.put(&self.uuid);
         for number in [self.serial, byte, self.start, self.bytes, self.offset] {
@@ -141,86 +144,88 @@ impl Head {
         bytes
     }
 
-    /// Reads what [`encode`](Self::encode) wrote.
-    pub fn decode(bytes: &[u8]) -> Result<Head> {
-        let bytes: &[u8; HEAD] = bytes.try_into().map_err(|_| malformed("a head has another length"))?;
-        let (body, end) = bytes.split_at(HEAD - 8);
+    /// Decodes and validates a header of [`encode`](Self::encode).
+    pub fn decode(bytes: &[u8]) -> Result<Header> {
+        let bytes: &[u8; HEADER_BYTES] = bytes.try_into().map_err(|_| malformed("the header has the wrong length"))?;
+        let (body, end) = bytes.split_at(HEADER_BYTES - 8);
         let mut reader = Reader(body);
         if reader.u64()? != MAGIC {
-            return Err(malformed("they begin otherwise"));
+            return Err(malformed("they do not begin with the signature"));
         }
         let version = reader.u32()?;
         if version != VERSION {
-            return Err(malformed(&format!("they are of version {version}, and this library knows {VERSION}")));
+            return Err(malformed(&format!(
+                "they have version {version}, but this library supports version {VERSION}"
+            )));
         }
         if Reader(end).u64()? != checksum(body) {
             return Err(malformed("their checksum is wrong"));
         }
-        let pieces = reader.u32()?;
-        let (token, uuid) = (reader.take()?, reader.take()?);
+        let chunks = reader.u32()?;
+        let (token, uuid) = (reader.read()?, reader.read()?);
         let serial = reader.u64()?;
-        let holding = match reader.u64()? {
-            u64::MAX => Holding::Open,
-            byte if byte <= i64::MAX as u64 => Holding::Byte(byte),
-            _ => return Err(malformed("the place of the lock is no place")),
+        let hold = match reader.u64()? {
+            u64::MAX => HoldKind::Descriptor,
+            byte if byte <= i64::MAX as u64 => HoldKind::Byte(byte),
+            _ => return Err(malformed("the position of the lock is out of range")),
         };
         let (start, size, offset) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let mut optional = || -> Result<Option<[u8; 64]>> {
             let there = reader.u32()? != 0;
-            let handle = reader.take()?;
+            let handle = reader.read()?;
             Ok(there.then_some(handle))
         };
-        let way = optional()?.map_or(Way::Descriptors, Way::Handle);
+        let transport = optional()?.map_or(Transport::Descriptors, Transport::Handle);
         let event = optional()?;
-        if start > MOST_BYTES || size > MOST_BYTES || offset >= size {
-            return Err(malformed("the block has no such place or size"));
+        if start > MAX_BYTES || size > MAX_BYTES || offset >= size {
+            return Err(malformed("the position or the size of the block is out of range"));
         }
-        if pieces == 0 || pieces > MOST_PIECES || (way != Way::Descriptors && pieces != 1) {
-            return Err(malformed(&format!("a block cannot lie in {pieces} pieces")));
+        if chunks == 0 || chunks > MAX_CHUNKS || (transport != Transport::Descriptors && chunks != 1) {
+            return Err(malformed(&format!("a block cannot span {chunks} chunks")));
         }
-        Ok(Head { token, serial, holding, uuid, start, bytes: size, offset, pieces, way, event })
+        Ok(Header { token, serial, hold, uuid, start, bytes: size, offset, chunks, transport, event })
     }
 
-    /// Whether the block lies within pieces of these bytes in all.
-    pub fn check(&self, pieces: &[Piece]) -> Result<u64> {
-        let sum = |sum: u64, piece: &Piece| sum.checked_add(piece.bytes).filter(|sum| *sum <= MOST_BYTES);
-        let total = pieces.iter().try_fold(0, sum).ok_or_else(|| malformed("the pieces are too large"))?;
-        if pieces.len() != self.pieces as usize || self.start + self.bytes > total {
-            return Err(malformed("the block does not lie within its pieces"));
+    /// Checks that the block lies within its chunks, and returns their total size in bytes.
+    pub fn check(&self, chunks: &[Chunk]) -> Result<u64> {
+        let sum = |sum: u64, chunk: &Chunk| sum.checked_add(chunk.bytes).filter(|sum| *sum <= MAX_BYTES);
+        let total = chunks.iter().try_fold(0, sum).ok_or_else(|| malformed("the chunks are too large"))?;
+        if chunks.len() != self.chunks as usize || self.start + self.bytes > total {
+            return Err(malformed("the block does not lie within its chunks"));
         }
         Ok(total)
     }
 
-    /// How many descriptors come with so many of the pieces.
-    pub fn descriptors(&self, pieces: usize) -> usize {
-        if self.way == Way::Descriptors { pieces } else { 0 }
+    /// Returns the number of descriptors that accompany `chunks` chunks.
+    pub fn descriptors(&self, chunks: usize) -> usize {
+        if self.transport == Transport::Descriptors { chunks } else { 0 }
     }
 }
 
-impl Piece {
-    /// Stands in a part of a message whose sender gave up.
-    pub const GIVEN_UP: Piece = Piece { serial: 0, bytes: 0 };
+impl Chunk {
+    /// The marker that fills a part of an aborted message.
+    pub const ABORTED: Chunk = Chunk { serial: 0, bytes: 0 };
 
-    /// As bytes.
-    pub fn encode(&self) -> [u8; PIECE] {
-        let mut bytes = [0; PIECE];
+    /// Encodes the chunk.
+    pub fn encode(&self) -> [u8; CHUNK_BYTES] {
+        let mut bytes = [0; CHUNK_BYTES];
         let mut writer = Writer(&mut bytes);
         writer.put(&self.serial.to_le_bytes());
         writer.put(&self.bytes.to_le_bytes());
         bytes
     }
 
-    /// Reads pieces one after the other.
-    pub fn decode_all(bytes: &[u8]) -> Result<Vec<Piece>> {
-        let (chunks, rest) = bytes.as_chunks::<PIECE>();
+    /// Decodes a sequence of chunks.
+    pub fn decode_all(bytes: &[u8]) -> Result<Vec<Chunk>> {
+        let (encoded, rest) = bytes.as_chunks::<CHUNK_BYTES>();
         if !rest.is_empty() {
-            return Err(malformed("the last piece is cut off"));
+            return Err(malformed("the last chunk is truncated"));
         }
-        chunks
+        encoded
             .iter()
-            .map(|chunk| {
-                let mut reader = Reader(chunk);
-                Ok(Piece { serial: reader.u64()?, bytes: reader.u64()? })
+            .map(|bytes| {
+                let mut reader = Reader(bytes);
+                Ok(Chunk { serial: reader.u64()?, bytes: reader.u64()? })
             })
             .collect()
     }
@@ -231,94 +236,94 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn head() -> Head {
-        Head {
+    fn header() -> Header {
+        Header {
             token: [7; 16],
             serial: 3,
-            holding: Holding::Byte(11),
+            hold: HoldKind::Byte(11),
             uuid: [9; 16],
             start: 512,
             bytes: 4096,
             offset: 100,
-            pieces: 2,
-            way: Way::Descriptors,
+            chunks: 2,
+            transport: Transport::Descriptors,
             event: Some([5; 64]),
         }
     }
 
-    /// A head with a right checksum, whatever else it says.
-    fn sealed(mut bytes: [u8; HEAD]) -> [u8; HEAD] {
-        let sum = checksum(&bytes[..HEAD - 8]);
-        bytes[HEAD - 8..].copy_from_slice(&sum.to_le_bytes());
+    /// Replaces the checksum of a header with the correct one.
+    fn with_valid_checksum(mut bytes: [u8; HEADER_BYTES]) -> [u8; HEADER_BYTES] {
+        let sum = checksum(&bytes[..HEADER_BYTES - 8]);
+        bytes[HEADER_BYTES - 8..].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
     #[test]
-    fn a_head_is_read_as_it_was_written() {
+    fn a_header_survives_encoding_and_decoding() {
         for event in [None, Some([5; 64])] {
-            for (way, pieces) in [(Way::Descriptors, 2), (Way::Handle([6; 64]), 1)] {
-                for holding in [Holding::Byte(0), Holding::Open] {
-                    let head = Head { event, way, pieces, holding, ..head() };
-                    assert_eq!(Head::decode(&head.encode()).unwrap(), head);
+            for (transport, chunks) in [(Transport::Descriptors, 2), (Transport::Handle([6; 64]), 1)] {
+                for hold in [HoldKind::Byte(0), HoldKind::Descriptor] {
+                    let header = Header { event, transport, chunks, hold, ..header() };
+                    assert_eq!(Header::decode(&header.encode()).unwrap(), header);
                 }
             }
         }
     }
 
     #[test]
-    fn any_flipped_bit_is_found() {
-        let bytes = head().encode();
-        for bit in 0..HEAD * 8 {
+    fn detects_any_flipped_bit() {
+        let bytes = header().encode();
+        for bit in 0..HEADER_BYTES * 8 {
             let mut wrong = bytes;
             wrong[bit / 8] ^= 1 << (bit % 8);
-            assert!(Head::decode(&wrong).is_err(), "bit {bit}");
+            assert!(Header::decode(&wrong).is_err(), "bit {bit}");
         }
     }
 
     #[test]
-    fn a_head_that_makes_no_sense_is_refused() {
+    fn rejects_an_inconsistent_header() {
         let wrong = [
-            Head { offset: 4096, ..head() },
-            Head { pieces: 0, ..head() },
-            Head { pieces: u32::MAX, ..head() },
-            Head { start: u64::MAX, ..head() },
-            Head { bytes: u64::MAX, ..head() },
-            Head { way: Way::Handle([1; 64]), ..head() },
+            Header { offset: 4096, ..header() },
+            Header { chunks: 0, ..header() },
+            Header { chunks: u32::MAX, ..header() },
+            Header { start: u64::MAX, ..header() },
+            Header { bytes: u64::MAX, ..header() },
+            Header { transport: Transport::Handle([1; 64]), ..header() },
         ];
-        for head in wrong {
-            assert_eq!(Head::decode(&head.encode()).unwrap_err().status(), Status::INVALID_VALUE, "{head:?}");
+        for header in wrong {
+            assert_eq!(Header::decode(&header.encode()).unwrap_err().status(), Status::INVALID_VALUE, "{header:?}");
         }
     }
 
     #[test]
-    fn a_block_lies_within_its_pieces() {
-        let piece = |bytes| Piece { serial: 1, bytes };
-        assert_eq!(head().check(&[piece(4096), piece(512)]).unwrap(), 4608);
-        for pieces in [vec![piece(4608)], vec![piece(4096), piece(511)], vec![piece(u64::MAX), piece(u64::MAX)]] {
-            assert!(head().check(&pieces).is_err(), "{pieces:?}");
+    fn a_block_lies_within_its_chunks() {
+        let chunk = |bytes| Chunk { serial: 1, bytes };
+        assert_eq!(header().check(&[chunk(4096), chunk(512)]).unwrap(), 4608);
+        for chunks in [vec![chunk(4608)], vec![chunk(4096), chunk(511)], vec![chunk(u64::MAX), chunk(u64::MAX)]] {
+            assert!(header().check(&chunks).is_err(), "{chunks:?}");
         }
-        let bytes: Vec<u8> = [piece(1), piece(2)].iter().flat_map(Piece::encode).collect();
-        assert_eq!(Piece::decode_all(&bytes).unwrap(), [piece(1), piece(2)]);
-        assert!(Piece::decode_all(&bytes[..31]).is_err());
+        let bytes: Vec<u8> = [chunk(1), chunk(2)].iter().flat_map(Chunk::encode).collect();
+        assert_eq!(Chunk::decode_all(&bytes).unwrap(), [chunk(1), chunk(2)]);
+        assert!(Chunk::decode_all(&bytes[..31]).is_err());
     }
 
     proptest! {
         #[test]
-        fn no_bytes_are_believed_blindly(bytes in proptest::collection::vec(any::<u8>(), 0..HEAD + 8)) {
-            prop_assert!(Head::decode(&bytes).is_err());
-            let _ = Piece::decode_all(&bytes);
+        fn rejects_random_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..HEADER_BYTES + 8)) {
+            prop_assert!(Header::decode(&bytes).is_err());
+            let _ = Chunk::decode_all(&bytes);
         }
 
-        /// Whoever can make the checksum right can say what he likes, but not what makes no sense.
+        /// A header with a valid checksum may still be inconsistent, and must then be rejected.
         #[test]
-        fn a_right_checksum_is_not_enough(bytes in proptest::collection::vec(any::<u8>(), HEAD - 12)) {
-            let mut whole = [0; HEAD];
+        fn a_valid_checksum_is_not_enough(bytes in proptest::collection::vec(any::<u8>(), HEADER_BYTES - 12)) {
+            let mut whole = [0; HEADER_BYTES];
             whole[..8].copy_from_slice(&MAGIC.to_le_bytes());
             whole[8..12].copy_from_slice(&VERSION.to_le_bytes());
             whole[12..].copy_from_slice(&bytes);
-            if let Ok(head) = Head::decode(&sealed(whole)) {
-                prop_assert!(head.offset < head.bytes && head.bytes <= MOST_BYTES && head.start <= MOST_BYTES);
-                prop_assert!(head.pieces > 0);
+            if let Ok(header) = Header::decode(&with_valid_checksum(whole)) {
+                prop_assert!(header.offset < header.bytes && header.bytes <= MAX_BYTES && header.start <= MAX_BYTES);
+                prop_assert!(header.chunks > 0);
             }
         }
     }

@@ -1,12 +1,13 @@
-//! Memory that is shared with other processes.
+//! Memory shared between processes.
 //!
-//! A block of the caching allocator is shared where it lies: what goes to the other process is a message ([`message`])
-//! with descriptors of the physical memory under the block, and with one more descriptor, by which the kernel knows as
-//! long as it is open that somebody has the block (`ledger`). [`export`] is the side of the process that has the memory,
-//! [`import`] the other; `channel` moves messages through a socket. [`legacy`] are CUDA's own handles of 64 bytes.
+//! A block of the caching allocator is shared in place: the exporting process sends a [`message`] with a descriptor
+//! for each physical allocation under the block, and one more descriptor, which represents a hold on the block. As
+//! long as that descriptor is open, the kernel reports the hold (`holder_locks`). [`export`] is the side of the
+//! process that owns the memory, [`import`] the other; `channel` transfers messages through a socket. [`legacy`]
+//! implements CUDA's 64-byte memory handles.
 //!
-//! A block that others hold stays what it is: while it is live it keeps its memory in place as every live block does, and
-//! when it is freed it waits, as a block waits that other streams may still use, until nobody holds it.
+//! A block that other processes hold stays valid: while it is live it keeps its memory in place, as every live block
+//! does, and its free is deferred until no process holds it, as the free of a block that other streams may still use.
 
 mod channel;
 mod export;
@@ -18,8 +19,8 @@ mod space_layout;
 #[allow(unsafe_code)]
 mod system;
 
-pub use export::{collect, has_exports, is_over, mark_of};
-pub use import::{Received, add_use, close, for_each_span, is_imported};
+pub use export::{collect, has_exports, holder_event, is_released};
+pub use import::{Received, close, for_each_span, is_imported, record_use};
 
 use crate::{
     driver::{Driver, Failure, codes, types::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED},
@@ -28,20 +29,20 @@ use crate::{
     status::Status,
 };
 use channel::Channel;
-use message::{BATCH, HEAD, Head, PIECE, Piece};
+use message::{CHUNK_BYTES, CHUNKS_PER_PART, Chunk, HEADER_BYTES, Header};
 use once_cell::sync::OnceCell;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 
 const VARIABLE: &str = "PLINTH_IPC";
 
-/// What `PLINTH_IPC` says.
+/// The value of `PLINTH_IPC`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Memory is made so that it can be shared.
+    /// Memory is allocated so that it can be shared.
     On,
-    /// It is not.
+    /// Memory cannot be shared.
     Off,
-    /// It is, and whoever sends waits for the device: no event has to be opened by the other process.
+    /// Memory can be shared, and the sender synchronizes with the device, so that the receiver need not open an event.
     Wait,
 }
 
@@ -51,19 +52,19 @@ fn parse(text: &str) -> Result<Mode> {
         "0" => Ok(Mode::Off),
         "wait" => Ok(Mode::Wait),
         other => {
-            Err(Error::new(Status::INVALID_CONFIGURATION, format!("{VARIABLE} is {other:?}; it can be 1, 0 or wait")))
+            Err(Error::new(Status::INVALID_CONFIGURATION, format!("{VARIABLE} is {other:?}; set it to 1, 0 or wait")))
         }
     }
 }
 
-/// What was chosen; read from the environment once.
+/// Returns the mode, which is read from the environment once.
 pub fn mode() -> Result<Mode> {
     static MODE: OnceCell<Mode> = OnceCell::new();
     MODE.get_or_try_init(|| parse(&std::env::var_os(VARIABLE).unwrap_or_default().to_string_lossy())).copied()
 }
 
-/// Whether the memory of a device is made so that it can be shared.
-pub fn makes_shareable(device: &Device, driver: &Driver) -> Result<bool> {
+/// Returns whether memory of a device is allocated so that it can be shared.
+pub fn is_shareable(device: &Device, driver: &Driver) -> Result<bool> {
     device
         .memory
         .shareable
@@ -74,37 +75,37 @@ pub fn makes_shareable(device: &Device, driver: &Driver) -> Result<bool> {
             let attribute = CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
             match driver.device_attribute(attribute, device.native) {
                 Ok(supported) => Ok(supported != 0),
-                // A driver that has not heard of the question cannot do it.
+                // A driver that does not know the attribute does not support it.
                 Err(Failure { code: codes::CUDA_ERROR_INVALID_VALUE | codes::CUDA_ERROR_NOT_SUPPORTED, .. }) => {
                     Ok(false)
                 }
-                Err(failure) => Err(Error::from(failure).context("asking whether a device's memory can be shared")),
+                Err(failure) => Err(Error::from(failure).context("querying whether a device's memory can be shared")),
             }
         })
         .copied()
 }
 
-fn encode(pieces: &[Piece]) -> Vec<u8> {
-    pieces.iter().flat_map(Piece::encode).collect()
+fn encode(chunks: &[Chunk]) -> Vec<u8> {
+    chunks.iter().flat_map(Chunk::encode).collect()
 }
 
-/// Sends the block that an address lies in through a socket.
+/// Sends the block that contains an address through a socket.
 pub fn send(socket: RawFd, address: u64) -> Result<()> {
     let mut channel = Channel::new(socket)?;
-    let offer = export::offer(address)?;
-    let mut parts = offer.pieces().chunks(BATCH).map(|pieces| (pieces, offer.descriptors(pieces)));
-    // The first descriptors are made before anything is said, so that a driver that refuses leaves no trace.
+    let export = export::prepare(address)?;
+    let mut parts = export.chunks().chunks(CHUNKS_PER_PART).map(|chunks| (chunks, export.descriptors(chunks)));
+    // Export the first descriptors before sending anything: if the driver refuses, the receiver sees no message.
     let Some((first, descriptors)) = parts.next() else { return Ok(()) };
     let descriptors = descriptors?;
-    channel.send(&offer.head().encode(), &[offer.hold().as_fd()])?;
-    send_pieces(&mut channel, first, &descriptors)?;
-    for (pieces, descriptors) in parts {
+    channel.send(&export.header().encode(), &[export.hold().as_fd()])?;
+    send_chunks(&mut channel, first, &descriptors)?;
+    for (chunks, descriptors) in parts {
         match descriptors {
-            Ok(descriptors) => send_pieces(&mut channel, pieces, &descriptors)?,
+            Ok(descriptors) => send_chunks(&mut channel, chunks, &descriptors)?,
             Err(error) => {
-                // The other process waits for this part: it learns that there will be none. The error that counts is the
-                // first.
-                let _ = channel.send(&encode(&vec![Piece::GIVEN_UP; pieces.len()]), &[]);
+                // The receiver waits for this part, so tell it that the message is aborted. The first error is the one
+                // to return.
+                let _ = channel.send(&encode(&vec![Chunk::ABORTED; chunks.len()]), &[]);
                 return Err(error);
             }
         }
@@ -112,72 +113,73 @@ pub fn send(socket: RawFd, address: u64) -> Result<()> {
     Ok(())
 }
 
-fn send_pieces(channel: &mut Channel, pieces: &[export::Exported], descriptors: &[OwnedFd]) -> Result<()> {
+fn send_chunks(channel: &mut Channel, chunks: &[export::ExportedChunk], descriptors: &[OwnedFd]) -> Result<()> {
     let borrowed: Vec<_> = descriptors.iter().map(OwnedFd::as_fd).collect();
-    let pieces: Vec<Piece> = pieces.iter().map(|exported| exported.piece).collect();
-    channel.send(&encode(&pieces), &borrowed)
+    let chunks: Vec<Chunk> = chunks.iter().map(|exported| exported.chunk).collect();
+    channel.send(&encode(&chunks), &borrowed)
 }
 
-/// Receives a block through a socket, and maps it here, so that a device can use it: its own, and the one that is named.
+/// Receives a block through a socket and maps it for its own device and for `device`; -1 means no other device.
 pub fn receive(socket: RawFd, device: i32) -> Result<Received> {
     let mut channel = Channel::new(socket)?;
-    let mut bytes = [0; HEAD];
+    let mut bytes = [0; HEADER_BYTES];
     let hold = channel.receive(&mut bytes, 1)?;
-    let head = Head::decode(&bytes)?;
-    // Whatever fails, the parts that are on their way are taken out of the socket, for the next message's sake.
-    let mut taker = import::Taker::new(head, hold, device);
-    let mut left = head.pieces as usize;
+    let header = Header::decode(&bytes)?;
+    // On any error, the remaining parts are still read, so that the socket is ready for the next message.
+    let mut receiver = import::MessageReceiver::new(header, hold, device);
+    let mut left = header.chunks as usize;
     while left > 0 {
-        let count = left.min(BATCH);
+        let count = left.min(CHUNKS_PER_PART);
         left -= count;
-        let mut bytes = vec![0; count * PIECE];
-        let (pieces, descriptors) = receive_pieces(&mut channel, &mut bytes, head.descriptors(count))?;
-        taker.take(pieces, descriptors, left == 0);
+        let mut bytes = vec![0; count * CHUNK_BYTES];
+        let (chunks, descriptors) = receive_chunks(&mut channel, &mut bytes, header.descriptors(count))?;
+        receiver.add_part(chunks, descriptors, left == 0);
     }
-    taker.finish()
+    receiver.finish()
 }
 
 type Descriptors = Result<Vec<OwnedFd>>;
 
-fn receive_pieces(channel: &mut Channel, bytes: &mut [u8], count: usize) -> Result<(Vec<Piece>, Descriptors)> {
+fn receive_chunks(channel: &mut Channel, bytes: &mut [u8], count: usize) -> Result<(Vec<Chunk>, Descriptors)> {
     let descriptors = channel.receive(bytes, count);
-    let pieces = Piece::decode_all(bytes)?;
-    if !pieces.is_empty() && pieces.iter().all(|piece| *piece == Piece::GIVEN_UP) {
-        return Err(Error::new(Status::IPC_PEER_GONE, "the sender gave the message up when it had sent a part of it"));
+    let chunks = Chunk::decode_all(bytes)?;
+    if !chunks.is_empty() && chunks.iter().all(|chunk| *chunk == Chunk::ABORTED) {
+        return Err(Error::new(Status::IPC_PEER_GONE, "the sender gave the message up after it had sent a part of it"));
     }
-    Ok((pieces, descriptors?))
+    Ok((chunks, descriptors?))
 }
 
-/// A message for a channel of the program's own: its bytes, and its descriptors.
+/// Exports a block as a message for the program's own channel: its bytes and its descriptors.
 pub fn export(address: u64) -> Result<(Vec<u8>, Vec<OwnedFd>)> {
-    let offer = export::offer(address)?;
-    let mut bytes = offer.head().encode().to_vec();
-    bytes.extend(offer.pieces().iter().flat_map(|exported| exported.piece.encode()));
-    let mut descriptors = offer.descriptors(offer.pieces())?;
-    descriptors.insert(0, offer.into_hold());
+    let export = export::prepare(address)?;
+    let mut bytes = export.header().encode().to_vec();
+    bytes.extend(export.chunks().iter().flat_map(|exported| exported.chunk.encode()));
+    let mut descriptors = export.descriptors(export.chunks())?;
+    descriptors.insert(0, export.into_hold());
     Ok((bytes, descriptors))
 }
 
-/// Maps the block that a message of [`export`] is about.
+/// Maps the block of a message of [`export`].
 pub fn import(bytes: &[u8], mut descriptors: Vec<OwnedFd>, device: i32) -> Result<Received> {
-    let (head, rest) = bytes.split_at(bytes.len().min(HEAD));
-    let head = Head::decode(head)?;
-    let pieces = Piece::decode_all(rest)?;
-    head.check(&pieces)?;
-    let wanted = 1 + head.descriptors(pieces.len());
-    if descriptors.len() != wanted {
-        let what = format!("the message has {wanted} descriptors, not {}", descriptors.len());
+    let (header, rest) = bytes.split_at(bytes.len().min(HEADER_BYTES));
+    let header = Header::decode(header)?;
+    let chunks = Chunk::decode_all(rest)?;
+    header.check(&chunks)?;
+    let expected = 1 + header.descriptors(chunks.len());
+    if descriptors.len() != expected {
+        let what =
+            format!("importing a block: the message has {expected} descriptors, but {} were passed", descriptors.len());
         return Err(Error::new(Status::INVALID_VALUE, what));
     }
     let rest = descriptors.split_off(1);
-    let mut taker = import::Taker::new(head, Ok(descriptors), device);
-    taker.take(pieces, Ok(rest), true);
-    taker.finish()
+    let mut receiver = import::MessageReceiver::new(header, Ok(descriptors), device);
+    receiver.add_part(chunks, Ok(rest), true);
+    receiver.finish()
 }
 
-/// The error of a system call.
-fn system_error<T>(outcome: std::io::Result<T>, doing: &str) -> Result<T> {
-    outcome.map_err(|error| Error::new(Status::SYSTEM, error.to_string())).context(|| doing.to_owned())
+/// Converts the error of a system call.
+fn system_error<T>(outcome: std::io::Result<T>, action: &str) -> Result<T> {
+    outcome.map_err(|error| Error::new(Status::SYSTEM, error.to_string())).context(|| action.to_owned())
 }
 
 #[cfg(test)]
@@ -185,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variable_has_three_values() {
+    fn accepts_three_values() {
         assert_eq!(parse("").unwrap(), Mode::On);
         assert_eq!(parse("1").unwrap(), Mode::On);
         assert_eq!(parse(" 0 ").unwrap(), Mode::Off);

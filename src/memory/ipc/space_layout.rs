@@ -1,4 +1,4 @@
-//! What a space knows of the memory under a block.
+//! Queries an address space for the memory under a block.
 
 use crate::memory::{
     block::{Block, Id},
@@ -7,20 +7,20 @@ use crate::memory::{
 };
 
 impl Space {
-    /// Notes that a block is used by others than its stream, and tells what it is.
+    /// Marks a block as used outside its stream, and returns a copy of it.
     pub(super) fn mark_used_elsewhere(&mut self, id: Id) -> Block {
         let block = &mut self.blocks[id];
         block.used_elsewhere = true;
         block.clone()
     }
 
-    /// What is mapped at an address.
+    /// Returns what is mapped at an address.
     pub(super) fn backing_at(&self, address: u64) -> Option<Backing> {
         let (start, mapped) = self.mapped.range(..=address).next_back()?;
         (address - start < mapped.bytes).then_some(mapped.backing)
     }
 
-    /// What is mapped under a block, from where on.
+    /// Returns the mappings under a block with their start addresses.
     pub(super) fn mapped_under(&self, block: &Block) -> Vec<(u64, Mapped)> {
         let first = self.mapped.range(..=block.address).next_back().map_or(block.address, |(start, _)| *start);
         let under = self.mapped.range(first..block.address + block.size);
@@ -38,20 +38,20 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn a_block_is_found_by_any_address_in_it() {
+    fn finds_a_block_by_any_address_in_it() {
         let mut space = Space::new(0);
         space.add_region(1 << 40, 64 * MIB, Zone::Large);
         let spot = space.spots(Zone::Large, 8 * MIB, 2 * MIB)[0];
         let site = space.hold(spot);
-        let pieces = [(Physical::pretend(1), 4 * MIB), (Physical::pretend(2), 4 * MIB)];
-        let first = space.fill(site, &pieces, 3 * MIB, 3 * MIB);
+        let chunks = [(Physical::pretend(1), 4 * MIB), (Physical::pretend(2), 4 * MIB)];
+        let first = space.fill(site, &chunks, 3 * MIB, 3 * MIB);
         let second = space.take(3 * MIB, 3 * MIB).unwrap();
         let id = space.live_around(first + 1).unwrap();
         assert_eq!(space.live_around(first), Some(id));
         assert_eq!(space.live_around(first + 3 * MIB - 1), Some(id));
         assert_ne!(space.live_around(second), Some(id));
-        assert_eq!(space.live_around(second + 3 * MIB), None, "that is free");
-        assert_eq!(space.live_around(first + 20 * MIB), None, "that is a hole");
+        assert_eq!(space.live_around(second + 3 * MIB), None, "a free block");
+        assert_eq!(space.live_around(first + 20 * MIB), None, "a hole");
         assert_eq!(space.live_around(first - 1), None);
         let under = |id| {
             let block = space.blocks[id].clone();

@@ -1,4 +1,4 @@
-//! The system calls under the sharing: files in memory, pipes, and locks that die with their holder.
+//! System calls for sharing memory: memory files, pipes, and locks that the kernel releases when their holder exits.
 
 use crate::base::unix_socket::check;
 use std::{
@@ -6,21 +6,21 @@ use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
 };
 
-/// A file in memory, closed on exec.
+/// Creates a file in memory with close-on-exec.
 pub fn memory_file() -> io::Result<OwnedFd> {
     // SAFETY: the name is a NUL-terminated string.
     let descriptor = check(unsafe { libc::memfd_create(c"plinth-ipc".as_ptr(), libc::MFD_CLOEXEC) } as isize)?;
-    // SAFETY: the call just made this descriptor, and nobody else owns it.
+    // SAFETY: the call just created this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) })
 }
 
-/// Another open file description of a file that this process has open: with locks of its own.
+/// Creates another open file description of a file that this process has open; locks belong to a description.
 pub fn reopen(file: &OwnedFd) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     Ok(std::fs::OpenOptions::new().read(true).write(true).open(path)?.into())
 }
 
-/// Whether two descriptors are of one file, whatever their descriptions.
+/// Returns whether two descriptors refer to the same file, whatever their descriptions.
 pub fn is_same_file(one: &OwnedFd, other: &OwnedFd) -> io::Result<bool> {
     let name = |file: &OwnedFd| {
         // SAFETY: all zeros is a valid value of this plain C structure.
@@ -31,18 +31,18 @@ pub fn is_same_file(one: &OwnedFd, other: &OwnedFd) -> io::Result<bool> {
     Ok(name(one)? == name(other)?)
 }
 
-/// Both ends of a pipe: what is read from, and what is written to.
+/// Creates a pipe and returns its read end and its write end.
 pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = io::pipe()?;
     Ok((reader.into(), writer.into()))
 }
 
-/// Whether anybody has the writing end of a pipe open.
+/// Returns whether any process has the write end of a pipe open.
 pub fn has_writer(reader: &OwnedFd) -> bool {
     let mut entry = libc::pollfd { fd: reader.as_raw_fd(), events: 0, revents: 0 };
     // SAFETY: the entry is a live local, and the call returns at once.
     let result = unsafe { libc::poll(&mut entry, 1, 0) };
-    // When the system cannot tell, somebody may.
+    // If the call fails, assume that a process does.
     result <= 0 || entry.revents & libc::POLLHUP == 0
 }
 
@@ -62,21 +62,21 @@ fn set_lock(file: &OwnedFd, kind: i32, byte: u64) -> io::Result<()> {
     check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &mut lock) } as isize).map(drop)
 }
 
-/// Holds a byte of a file as long as this file description is open anywhere.
-pub fn hold(file: &OwnedFd, byte: u64) -> io::Result<()> {
+/// Locks a byte of a file, shared, until this file description is closed everywhere.
+pub fn lock_byte(file: &OwnedFd, byte: u64) -> io::Result<()> {
     set_lock(file, libc::F_RDLCK, byte)
 }
 
-/// Holds it no longer.
-pub fn let_go(file: &OwnedFd, byte: u64) -> io::Result<()> {
+/// Unlocks a byte.
+pub fn unlock_byte(file: &OwnedFd, byte: u64) -> io::Result<()> {
     set_lock(file, libc::F_UNLCK, byte)
 }
 
-/// Whether any other file description holds a byte.
-pub fn is_held(file: &OwnedFd, byte: u64) -> bool {
+/// Returns whether any other file description has a lock on a byte.
+pub fn is_locked(file: &OwnedFd, byte: u64) -> bool {
     let mut lock = region(libc::F_WRLCK, byte);
     // SAFETY: the structure is initialised and outlives the call, which writes only to it.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) };
-    // When the system cannot tell, somebody may.
+    // If the call fails, assume that a process does.
     result < 0 || lock.l_type != libc::F_UNLCK as libc::c_short
 }

@@ -1,8 +1,7 @@
-//! A thread that looks whether freed memory is still used, where the program asked for one.
+//! The optional background thread that frees deferred blocks (setting `pinned_use_background_threads`).
 //!
-//! It makes a request cheaper that would have had to look itself: by one question to the driver, some 0.2 microseconds.
-//! It comes with the first block that waits, sleeps while none does, and is gone before the process exits. A child of a
-//! fork has none.
+//! It saves a request the query of the driver, about 0.2 microseconds. The first deferred block starts it; it sleeps
+//! while no block is deferred, and it ends before the process exits. A forked child has no such thread.
 
 use super::uses;
 use crate::{memory::config, runtime};
@@ -12,14 +11,14 @@ use std::{
     time::Duration,
 };
 
-/// How long blocks wait at least for the next look.
-const PAUSE: Duration = Duration::from_micros(100);
-/// How long exit waits for a look to end. One never takes so long, unless the driver hangs.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The minimum time between two checks.
+const CHECK_INTERVAL: Duration = Duration::from_micros(100);
+/// How long process exit waits for a running check. A check takes this long only if the driver hangs.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 struct State {
     thread: Option<JoinHandle<()>>,
-    /// Blocks may be waiting.
+    /// Whether there may be deferred blocks.
     work: bool,
     stop: bool,
     ended: bool,
@@ -28,8 +27,8 @@ struct State {
 static STATE: Mutex<State> = Mutex::new(State { thread: None, work: false, stop: false, ended: false });
 static CHANGED: Condvar = Condvar::new();
 
-/// Tells the thread that a block waits; the first time, makes it.
-pub fn notice() {
+/// Notifies the thread of a deferred block, and starts it on the first call.
+pub fn notify() {
     if !config::with(|config| config.pinned_use_background_threads).unwrap_or(false) {
         return;
     }
@@ -39,21 +38,21 @@ pub fn notice() {
     }
     state.work = true;
     if state.thread.is_none() {
-        // Where the system has no thread to give, requests look for themselves.
-        state.thread = thread::Builder::new().name("plinth-pinned".into()).spawn(look).ok();
+        // If the thread cannot be created, requests check deferred blocks themselves.
+        state.thread = thread::Builder::new().name("plinth-pinned".into()).spawn(run).ok();
     }
     drop(state);
     CHANGED.notify_all();
 }
 
-fn look() {
+fn run() {
     let mut state = STATE.lock();
     loop {
         while !state.stop && !state.work {
             CHANGED.wait(&mut state);
         }
         if !state.stop {
-            CHANGED.wait_while_for(&mut state, |state| !state.stop, PAUSE);
+            CHANGED.wait_while_for(&mut state, |state| !state.stop, CHECK_INTERVAL);
         }
         if state.stop {
             break;
@@ -61,9 +60,9 @@ fn look() {
         state.work = false;
         drop(state);
         if let Some(runtime) = runtime::usable() {
-            uses::reap(runtime, false);
+            uses::process_events(runtime, false);
         }
-        let waiting = uses::any_waiting();
+        let waiting = uses::has_deferred_frees();
         state = STATE.lock();
         state.work |= waiting;
     }
@@ -72,9 +71,9 @@ fn look() {
     CHANGED.notify_all();
 }
 
-/// Ends the thread, for good, where there is one: called as the process begins to exit.
+/// Stops the thread permanently, if there is one. Called when the process begins to exit.
 pub fn stop() {
-    // A child of a fork has no such thread, and its lock may be anybody's.
+    // A forked child has no such thread, and any thread of the parent may have held the lock at the fork.
     if runtime::usable().is_none() {
         return;
     }
@@ -83,12 +82,12 @@ pub fn stop() {
     CHANGED.notify_all();
     let Some(thread) = state.thread.take() else { return };
     if !state.ended {
-        CHANGED.wait_while_for(&mut state, |state| !state.ended, PATIENCE);
+        CHANGED.wait_while_for(&mut state, |state| !state.ended, EXIT_TIMEOUT);
     }
     let ended = state.ended;
     drop(state);
     if ended {
-        // It has nothing left to do; that it panicked would say nothing here.
+        // The thread has ended; a panic in it does not matter any more.
         let _ = thread.join();
     }
 }

@@ -1,24 +1,24 @@
-//! The sizes that pinned memory is given out in: eight to a doubling, so that rounding up adds less than an eighth.
+//! Size classes of pinned memory: eight per power of two, so that rounding up adds less than an eighth.
 
-/// The sizes up to `FINE` are the multiples of this, which is also what every address is a multiple of: the line that a
-/// processor's caches and a device's writes share.
+/// The step between classes up to `FINE`, and the alignment of every block: the cache line size, for processors and
+/// for writes of devices.
 pub const UNIT: u64 = 64;
-/// Up to this size there is a class for each unit; above it, eight to a doubling.
+/// The largest size with a class for each unit. Above it, there are eight classes per power of two.
 const FINE: u64 = 512;
 const FINE_CLASSES: usize = (FINE / UNIT) as usize;
 const STEP_BITS: u32 = 3;
 const FINE_BITS: u32 = FINE.ilog2();
-/// Addresses of a process have 47 bits on every machine that CUDA runs on.
+/// User-space addresses have 47 bits on every machine that CUDA supports.
 const LARGEST_BITS: u32 = 47;
 
-/// How many classes there are.
+/// The number of classes.
 pub const CLASSES: usize = FINE_CLASSES + ((LARGEST_BITS - FINE_BITS) as usize) * (1 << STEP_BITS);
 
-/// What is cut into blocks of a class: about so many bytes, or one block if that is larger than half of them.
+/// The approximate size of a slab. A block that is larger than half of it has its own slab.
 const SLAB: u64 = 2 << 20;
 const PAGE: u64 = 4096;
 
-/// The class of a request, which is not 0; `None` beyond what addresses can number.
+/// Returns the class of a nonzero request; `None` for more than the address space.
 #[inline]
 pub fn of(bytes: u64) -> Option<usize> {
     if bytes <= FINE {
@@ -31,7 +31,7 @@ pub fn of(bytes: u64) -> Option<usize> {
     (class < CLASSES).then_some(class)
 }
 
-/// The bytes of a block of a class.
+/// Returns the block size of a class in bytes.
 #[inline]
 pub fn size(class: usize) -> u64 {
     if class < FINE_CLASSES {
@@ -43,12 +43,13 @@ pub fn size(class: usize) -> u64 {
     ((1 << STEP_BITS) + step + 1) << (bits - STEP_BITS)
 }
 
-/// How many blocks of a class a slab has.
+/// Returns the number of blocks in a slab of a class.
 pub fn slots(class: usize) -> u64 {
     (SLAB / size(class)).max(1)
 }
 
-/// The bytes of a slab, whole pages: nothing is left over behind the last block but what fills a page.
+/// Returns the size of a slab in bytes, rounded up to whole pages. Only that rounding is left over behind the last
+/// block.
 pub fn slab_bytes(class: usize) -> u64 {
     (slots(class) * size(class)).next_multiple_of(PAGE)
 }
@@ -79,16 +80,16 @@ mod tests {
     }
 
     #[test]
-    fn classes_grow_and_are_their_own() {
+    fn class_sizes_increase_and_map_to_their_class() {
         for class in 0..CLASSES {
             assert_eq!(of(size(class)), Some(class));
             assert_eq!(size(class) % UNIT, 0);
         }
     }
 
-    /// Both [`map`](super::super::map)'s cells and the 16 bits that number a slab's blocks count on it.
+    /// The cells of [`map`](super::super::map) and the 16-bit block numbers of a slab depend on these bounds.
     #[test]
-    fn slabs_waste_nothing_and_are_neither_small_nor_many() {
+    fn slabs_waste_little_and_keep_within_bounds() {
         for class in 0..CLASSES {
             let (bytes, used) = (slab_bytes(class), slots(class) * size(class));
             assert!((bytes - used) < PAGE && (bytes - used) * 256 < bytes, "{class}");

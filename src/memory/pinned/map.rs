@@ -1,8 +1,8 @@
-//! From any address to the slab of pinned memory that it lies in, without a lock.
+//! A lock-free map from any address to the slab of pinned memory that contains it.
 //!
-//! Addresses are cut into leaves of 4 GiB, leaves into cells of 1 MiB. No slab is smaller than a cell, so a cell holds at
-//! most two: the one that its first byte is in, and one that begins behind that. What is found is a guess that the
-//! slab's shelf checks under its lock.
+//! The address space is divided into leaves of 4 GiB, and leaves into cells of 1 MiB. No slab is smaller than a cell,
+//! so at most two slabs overlap a cell: the one that contains its first byte, and one that begins after it. A result
+//! is a hint, which the slab cache verifies under its lock.
 
 use once_cell::sync::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,47 +13,47 @@ const PAGE_BITS: u32 = 12;
 const CELLS: u64 = 1 << (LEAF_BITS - CELL_BITS);
 const LEAVES: usize = 1 << (48 - LEAF_BITS);
 const CLASS_BITS: u32 = 16;
-const BEGIN_BITS: u32 = 8;
+const START_BITS: u32 = 8;
 
-/// Where a slab is known: the number of its class, and its own in that.
+/// Identifies a slab by its class and its number in that class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// The class.
+pub struct SlabId {
+    /// The size class.
     pub class: usize,
-    /// The slab's number in the class's shelf.
-    pub slab: u32,
+    /// The slab's number in the slab cache of the class.
+    pub number: u32,
 }
 
-impl Place {
-    /// As it lies in a cell, with the page of the cell in which the slab begins. 0 is no slab.
-    fn pack(self, begin: u64) -> u64 {
-        u64::from(self.slab + 1) << (CLASS_BITS + BEGIN_BITS) | (self.class as u64) << BEGIN_BITS | begin
+impl SlabId {
+    /// Packs the id with the page of the cell in which the slab begins. 0 means no slab.
+    fn pack(self, start: u64) -> u64 {
+        u64::from(self.number + 1) << (CLASS_BITS + START_BITS) | (self.class as u64) << START_BITS | start
     }
 
     #[inline]
-    fn unpack(bits: u64) -> Option<Place> {
-        let slab = (bits >> (CLASS_BITS + BEGIN_BITS)) as u32;
-        let class = (bits >> BEGIN_BITS) as usize & ((1 << CLASS_BITS) - 1);
-        (slab != 0).then(|| Place { class, slab: slab - 1 })
+    fn unpack(bits: u64) -> Option<SlabId> {
+        let number = (bits >> (CLASS_BITS + START_BITS)) as u32;
+        let class = (bits >> START_BITS) as usize & ((1 << CLASS_BITS) - 1);
+        (number != 0).then(|| SlabId { class, number: number - 1 })
     }
 }
 
 #[derive(Default)]
 struct Cell {
-    /// The slab that the cell's first byte is in.
+    /// The slab that contains the cell's first byte.
     first: AtomicU64,
-    /// The slab that begins behind that.
+    /// The slab that begins after the first byte.
     second: AtomicU64,
 }
 
-static LEAVES_OF_ALL: [OnceCell<Box<[Cell]>>; LEAVES] = [const { OnceCell::new() }; LEAVES];
-/// The addresses that were ever listed lie between these: most that are asked about do not.
+static ALL_LEAVES: [OnceCell<Box<[Cell]>>; LEAVES] = [const { OnceCell::new() }; LEAVES];
+/// Bounds of all addresses that were ever inserted. Most queried addresses are outside them.
 static LOWEST: AtomicU64 = AtomicU64::new(u64::MAX);
 static END: AtomicU64 = AtomicU64::new(0);
 
 #[inline]
 fn leaf(address: u64) -> Option<&'static OnceCell<Box<[Cell]>>> {
-    LEAVES_OF_ALL.get((address >> LEAF_BITS) as usize)
+    ALL_LEAVES.get((address >> LEAF_BITS) as usize)
 }
 
 #[inline]
@@ -63,29 +63,29 @@ fn cell(leaf: &[Cell], address: u64) -> &Cell {
 
 #[inline]
 fn page_in_cell(address: u64) -> u64 {
-    (address >> PAGE_BITS) & ((1 << BEGIN_BITS) - 1)
+    (address >> PAGE_BITS) & ((1 << START_BITS) - 1)
 }
 
-/// Whether an address may be one of pinned memory at all.
+/// Returns whether an address may be in pinned memory of the allocator.
 #[inline]
-pub fn may_have(address: u64) -> bool {
+pub fn may_contain(address: u64) -> bool {
     address < END.load(Ordering::Relaxed) && address >= LOWEST.load(Ordering::Relaxed)
 }
 
-/// The slab that an address lies in, as far as is known here.
+/// Returns the slab that contains an address, if one was inserted.
 #[inline]
-pub fn find(address: u64) -> Option<Place> {
+pub fn find(address: u64) -> Option<SlabId> {
     let cell = cell(leaf(address)?.get()?, address);
     let second = cell.second.load(Ordering::Acquire);
-    if second != 0 && page_in_cell(address) >= second & ((1 << BEGIN_BITS) - 1) {
-        return Place::unpack(second);
+    if second != 0 && page_in_cell(address) >= second & ((1 << START_BITS) - 1) {
+        return SlabId::unpack(second);
     }
-    Place::unpack(cell.first.load(Ordering::Acquire))
+    SlabId::unpack(cell.first.load(Ordering::Acquire))
 }
 
-/// Runs `body` with the word of each cell that a slab lies in, and what is to stand there. False for addresses that are out
-/// of all bounds.
-fn each(address: u64, bytes: u64, place: Place, body: impl Fn(&AtomicU64, u64)) -> bool {
+/// Runs `body` with the word of each cell that a slab overlaps and the value to store there. Returns false for
+/// addresses beyond the supported range.
+fn for_each_cell(address: u64, bytes: u64, id: SlabId, body: impl Fn(&AtomicU64, u64)) -> bool {
     let end = address + bytes;
     if leaf(end - 1).is_none() {
         return false;
@@ -94,28 +94,28 @@ fn each(address: u64, bytes: u64, place: Place, body: impl Fn(&AtomicU64, u64)) 
     while at < end {
         let Some(leaf) = leaf(at) else { return false };
         let cell = cell(leaf.get_or_init(|| (0..CELLS).map(|_| Cell::default()).collect()), at);
-        let begin = page_in_cell(at);
-        body(if begin == 0 { &cell.first } else { &cell.second }, place.pack(begin));
+        let start = page_in_cell(at);
+        body(if start == 0 { &cell.first } else { &cell.second }, id.pack(start));
         at = (at >> CELL_BITS << CELL_BITS) + (1 << CELL_BITS);
     }
     true
 }
 
-/// Notes where a slab lies. False for addresses that are out of all bounds.
-pub fn list(address: u64, bytes: u64, place: Place) -> bool {
-    let listed = each(address, bytes, place, |word, bits| word.store(bits, Ordering::Release));
-    if listed {
+/// Inserts a slab. Returns false for addresses beyond the supported range.
+pub fn insert(address: u64, bytes: u64, id: SlabId) -> bool {
+    let inserted = for_each_cell(address, bytes, id, |word, bits| word.store(bits, Ordering::Release));
+    if inserted {
         LOWEST.fetch_min(address, Ordering::Relaxed);
         END.fetch_max(address + bytes, Ordering::Relaxed);
     }
-    listed
+    inserted
 }
 
-/// Forgets where a slab lies, before its addresses can be another's: in the cell in which it begins, its word goes before the
-/// word of one that covers the cell.
-pub fn unlist(address: u64, bytes: u64, place: Place) {
-    each(address, bytes, place, |word, bits| {
-        // Only its own word: what else is there is not this slab's to forget.
+/// Removes a slab. Call it before the addresses can be reused: in the cell in which the slab begins, its word must be
+/// removed before another slab that covers the cell is inserted.
+pub fn remove(address: u64, bytes: u64, id: SlabId) {
+    for_each_cell(address, bytes, id, |word, bits| {
+        // Only the slab's own word: any other value belongs to another slab.
         let _ = word.compare_exchange(bits, 0, Ordering::AcqRel, Ordering::Relaxed);
     });
 }
@@ -125,16 +125,16 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
-    /// Addresses that no test's memory can have.
+    /// Addresses that memory of a test cannot have.
     const BASE: u64 = 0x8001_0000_0000;
 
     #[test]
-    fn neighbours_in_one_cell_are_told_apart() {
-        let (low, high) = (Place { class: 3, slab: 0 }, Place { class: 311, slab: u32::MAX - 1 });
+    fn distinguishes_two_slabs_in_one_cell() {
+        let (low, high) = (SlabId { class: 3, number: 0 }, SlabId { class: 311, number: u32::MAX - 1 });
         let middle = BASE + MIB + 17 * 4096;
         assert_eq!(find(middle), None);
-        assert!(list(BASE, MIB + 17 * 4096, low) && list(middle, 5 * MIB, high));
-        for (address, place) in [
+        assert!(insert(BASE, MIB + 17 * 4096, low) && insert(middle, 5 * MIB, high));
+        for (address, id) in [
             (BASE, Some(low)),
             (BASE + MIB, Some(low)),
             (middle - 1, Some(low)),
@@ -143,39 +143,39 @@ mod tests {
             (BASE - 1, None),
             (BASE + 8 * MIB, None),
         ] {
-            assert_eq!(find(address), place, "{address:#x}");
+            assert_eq!(find(address), id, "{address:#x}");
         }
-        assert!(may_have(BASE) && may_have(middle) && !may_have(u64::MAX));
-        unlist(BASE, MIB + 17 * 4096, low);
+        assert!(may_contain(BASE) && may_contain(middle) && !may_contain(u64::MAX));
+        remove(BASE, MIB + 17 * 4096, low);
         assert_eq!((find(BASE), find(BASE + MIB), find(middle)), (None, None, Some(high)));
-        unlist(middle, 5 * MIB, high);
+        remove(middle, 5 * MIB, high);
         assert_eq!((find(middle), find(middle + 4 * MIB)), (None, None));
-        // Another slab over all of it: nothing of the older ones hides it.
-        let third = Place { class: 3, slab: 9 };
-        assert!(list(BASE, 8 * MIB, third));
+        // Another slab covers all of it, and no entry of the removed slabs hides it.
+        let third = SlabId { class: 3, number: 9 };
+        assert!(insert(BASE, 8 * MIB, third));
         for address in [BASE, middle - 1, middle, middle + 5 * MIB - 1, BASE + 8 * MIB - 1] {
             assert_eq!(find(address), Some(third), "{address:#x}");
         }
-        unlist(BASE, 8 * MIB, high);
+        remove(BASE, 8 * MIB, high);
         assert_eq!(find(middle), Some(third));
-        unlist(BASE, 8 * MIB, third);
+        remove(BASE, 8 * MIB, third);
         assert_eq!(find(middle), None);
     }
 
     #[test]
     fn a_slab_may_cross_leaves() {
-        let place = Place { class: 200, slab: 4 };
-        let begin = BASE + (8 << 32) - MIB / 2;
-        assert!(list(begin, 3 * MIB, place));
-        assert_eq!((find(begin), find(begin + 3 * MIB - 1)), (Some(place), Some(place)));
-        unlist(begin, 3 * MIB, place);
-        assert_eq!((find(begin), find(begin + 2 * MIB)), (None, None));
+        let id = SlabId { class: 200, number: 4 };
+        let start = BASE + (8 << 32) - MIB / 2;
+        assert!(insert(start, 3 * MIB, id));
+        assert_eq!((find(start), find(start + 3 * MIB - 1)), (Some(id), Some(id)));
+        remove(start, 3 * MIB, id);
+        assert_eq!((find(start), find(start + 2 * MIB)), (None, None));
     }
 
     #[test]
-    fn addresses_out_of_bounds_are_refused() {
-        let place = Place { class: 0, slab: 0 };
-        assert!(!list(1 << 50, MIB, place));
+    fn addresses_out_of_range_are_rejected() {
+        let id = SlabId { class: 0, number: 0 };
+        assert!(!insert(1 << 50, MIB, id));
         assert_eq!(find(1 << 50), None);
     }
 }

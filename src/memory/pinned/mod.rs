@@ -1,9 +1,10 @@
-//! Pinned host memory, cached: what was freed is given out again without a call of the driver.
+//! The caching allocator of pinned host memory: a freed block is reused without a driver call.
 //!
-//! Sizes come in [`class`]es. Each class has a `shelf` of slabs, under a lock of its own that is held for a few
-//! nanoseconds; a free finds the slab by the address in the `map`, and asks nobody. What streams and graphs still
-//! use waits (`uses`), and is looked at only when a shelf has nothing left. New memory comes from the `source`, and
-//! goes back there when the cache is emptied or memory is short. docs/host_memory.md tells what a program has to know.
+//! Requests are rounded up to size [`class`]es. Each class has a [slab cache](slab_cache) under its own lock, which is
+//! held for a few nanoseconds. A free finds the slab by address in the [`map`], without a lock. A block that streams
+//! or graphs still use is deferred ([`uses`]); deferred blocks are checked only when a slab cache has no free block.
+//! New memory is allocated by [`source`]; it returns to the driver when the cache is emptied or memory is short.
+//! docs/host_memory.md documents the behaviour for users.
 
 pub mod background;
 pub mod class;
@@ -25,46 +26,46 @@ use crate::{
     status::Status,
     stream::Stream,
 };
-use map::Place;
+use map::SlabId;
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
-use slab_cache::{Given, Shelf, Slab};
+use slab_cache::{FreeOutcome, Slab, SlabCache};
 use stats::HostStats;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-static SHELVES: OnceCell<Box<[Lock<Shelf>]>> = OnceCell::new();
-/// One thread at a time brings slabs of several blocks: the others find theirs in it.
-static GROWING: Mutex<()> = Mutex::new(());
+static SLAB_CACHES: OnceCell<Box<[Lock<SlabCache>]>> = OnceCell::new();
+/// Serializes the allocation of slabs that hold several blocks, so that concurrent requests share one new slab.
+static GROWTH: Mutex<()> = Mutex::new(());
 static TRIMMING: Mutex<()> = Mutex::new(());
 
-/// Blocks above so many bytes go back to the driver when they are free. Every slab's coming sets it anew, and every change
-/// of the settings.
-static LARGEST_KEPT: AtomicU64 = AtomicU64::new(u64::MAX);
-/// Such a block came back on a thread that must not call the driver: a graph had it.
-static OVERDUE: AtomicBool = AtomicBool::new(false);
-/// Larger blocks have their slab to themselves.
-const LARGEST_SHARED: u64 = 1 << 20;
+/// The size in bytes above which a free block is released to the driver. Updated when a slab is added and when the
+/// settings change.
+static MAX_CACHED_BLOCK: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Whether a block above [`MAX_CACHED_BLOCK`] was freed by a graph, on a thread that must not call the driver.
+static TRIM_PENDING: AtomicBool = AtomicBool::new(false);
+/// The largest block that shares a slab with other blocks.
+const MAX_SHARED_BLOCK: u64 = 1 << 20;
 
 #[inline]
-fn shelves() -> &'static [Lock<Shelf>] {
-    match SHELVES.get() {
-        Some(shelves) => shelves,
-        None => make_shelves(),
+fn slab_caches() -> &'static [Lock<SlabCache>] {
+    match SLAB_CACHES.get() {
+        Some(slab_caches) => slab_caches,
+        None => create_slab_caches(),
     }
 }
 
 #[cold]
-fn make_shelves() -> &'static [Lock<Shelf>] {
-    SHELVES.get_or_init(|| (0..class::CLASSES).map(|_| Lock::new(Shelf::default())).collect())
+fn create_slab_caches() -> &'static [Lock<SlabCache>] {
+    SLAB_CACHES.get_or_init(|| (0..class::CLASSES).map(|_| Lock::new(SlabCache::default())).collect())
 }
 
-/// Runs `body` with the shelf of a class, locked, and the size of its blocks.
+/// Runs `body` with the locked slab cache of a class and the size of its blocks.
 #[inline]
-fn with_shelf<T>(class: usize, body: impl FnOnce(&mut Shelf, u64) -> T) -> T {
-    body(&mut shelves()[class].lock(), class::size(class))
+fn with_slab_cache<T>(class: usize, body: impl FnOnce(&mut SlabCache, u64) -> T) -> T {
+    body(&mut slab_caches()[class].lock(), class::size(class))
 }
 
-/// Allocates pinned memory that every device may use, and returns its address; 0 for a size of 0.
+/// Allocates pinned memory that every device can access, and returns its address; 0 for a size of 0.
 #[inline]
 pub fn host_alloc(bytes: u64) -> Result<u64> {
     let runtime = runtime::ready()?;
@@ -72,17 +73,17 @@ pub fn host_alloc(bytes: u64) -> Result<u64> {
         return Ok(0);
     }
     let Some(class) = class::of(bytes) else { return Err(too_large(bytes)) };
-    match take(class) {
+    match take_cached(class) {
         Some(address) => Ok(address),
-        None => alloc_more(runtime, class, bytes),
+        None => alloc_slow(runtime, class, bytes),
     }
 }
 
 #[inline]
-fn take(class: usize) -> Option<u64> {
+fn take_cached(class: usize) -> Option<u64> {
     let size = class::size(class);
-    let address = with_shelf(class, |shelf, size| shelf.take(size))?;
-    stats::begin(size);
+    let address = with_slab_cache(class, |cache, size| cache.take(size))?;
+    stats::record_alloc(size);
     Some(address)
 }
 
@@ -91,120 +92,123 @@ fn too_large(bytes: u64) -> Error {
     let request = Bytes(bytes);
     Error::new(
         Status::OUT_OF_MEMORY,
-        format!("tried to allocate {request} of pinned host memory, more than there are addresses"),
+        format!("tried to allocate {request} of pinned host memory, more than a process can address"),
     )
 }
 
 #[cold]
-fn alloc_more(runtime: &Runtime, class: usize, bytes: u64) -> Result<u64> {
-    if uses::reap(runtime, false)
-        && let Some(address) = take(class)
+fn alloc_slow(runtime: &Runtime, class: usize, bytes: u64) -> Result<u64> {
+    if uses::process_events(runtime, false)
+        && let Some(address) = take_cached(class)
     {
         return Ok(address);
     }
-    let _growing = (class::slots(class) > 1).then(|| GROWING.lock());
-    if let Some(address) = take(class) {
+    let _growth = (class::slots(class) > 1).then(|| GROWTH.lock());
+    if let Some(address) = take_cached(class) {
         return Ok(address);
     }
     match grow(runtime, class) {
         Err(error) if error.status() == Status::OUT_OF_MEMORY => {}
-        result => return result.context(|| attempt(bytes)),
+        result => return result.context(|| describe_request(bytes)),
     }
-    // What is free in other sizes goes back first; then what is only waited for, which may be what is needed, too.
+    // First release the free slabs of other classes, then wait for deferred blocks, which may themselves satisfy the
+    // request.
     trim(runtime)?;
     match grow(runtime, class) {
         Err(error) if error.status() == Status::OUT_OF_MEMORY => {}
-        result => return result.context(|| attempt(bytes)),
+        result => return result.context(|| describe_request(bytes)),
     }
-    uses::reap(runtime, true);
-    if let Some(address) = take(class) {
+    uses::process_events(runtime, true);
+    if let Some(address) = take_cached(class) {
         return Ok(address);
     }
     trim(runtime)?;
     grow(runtime, class).context(|| {
-        let (held, active) = (stats::held(), stats::active());
-        let attempt = attempt(bytes);
+        let (reserved, active) = (stats::reserved_bytes(), stats::active_bytes());
+        let request = describe_request(bytes);
         format!(
-            "out of memory: {attempt}; plinth holds {} of it, {} of which are in use, and has given back what was free",
-            Bytes(held),
+            "out of memory: {request}; plinth has reserved {} of pinned host memory, {} of which are in use, \
+             and has released all free memory",
+            Bytes(reserved),
             Bytes(active)
         )
     })
 }
 
-fn attempt(bytes: u64) -> String {
+fn describe_request(bytes: u64) -> String {
     format!("tried to allocate {} of pinned host memory", Bytes(bytes))
 }
 
-/// Takes note of the settings.
+/// Applies the settings.
 pub fn configure(config: &Config) {
-    let kept = config.pinned_max_cached_size_mb.saturating_mul(1 << 20);
-    LARGEST_KEPT.store(if kept == 0 { u64::MAX } else { kept.max(LARGEST_SHARED) }, Ordering::Relaxed);
+    let limit = config.pinned_max_cached_size_mb.saturating_mul(1 << 20);
+    MAX_CACHED_BLOCK.store(if limit == 0 { u64::MAX } else { limit.max(MAX_SHARED_BLOCK) }, Ordering::Relaxed);
 }
 
-/// Adds a slab to a shelf, and takes a block of it.
+/// Adds a slab to a slab cache, and takes a block from it.
 fn grow(runtime: &Runtime, class: usize) -> Result<u64> {
     let config = config::get()?;
     configure(&config);
-    let piece = source::get(runtime, &config, class::slab_bytes(class))?;
+    let memory = source::allocate(runtime, &config, class::slab_bytes(class))?;
     let size = class::size(class);
-    let slab = Slab::new(class, piece);
-    let number = with_shelf(class, |shelf, _| shelf.number());
-    let place = Place { class, slab: number };
-    if !map::list(piece.address, piece.bytes, place) {
-        with_shelf(class, |shelf, _| shelf.vacate(number));
-        source::give_back(runtime, &piece)?;
+    let slab = Slab::new(class, memory);
+    let number = with_slab_cache(class, |cache, _| cache.reserve_number());
+    let id = SlabId { class, number };
+    if !map::insert(memory.address, memory.bytes, id) {
+        with_slab_cache(class, |cache, _| cache.release_number(number));
+        source::release(runtime, &memory)?;
         return Err(Error::new(
             Status::PANIC,
-            format!("the driver gave {:#x}, which is out of all bounds", piece.address),
+            format!("the driver returned the address {:#x}, which is outside the supported 48 bits", memory.address),
         ));
     }
-    let address = with_shelf(class, |shelf, size| {
-        shelf.put(number, slab);
-        shelf.take(size)
+    let address = with_slab_cache(class, |cache, size| {
+        cache.insert(number, slab);
+        cache.take(size)
     });
-    stats::begin(size);
+    stats::record_alloc(size);
     address.ok_or_else(|| Error::new(Status::PANIC, "a new slab has no free block"))
 }
 
-/// Frees what [`host_alloc`] gave; 0 does nothing.
+/// Frees a block of [`host_alloc`]; 0 is ignored.
 #[inline]
 pub fn host_free(address: u64) -> Result<()> {
     if address == 0 {
         return Ok(());
     }
-    let Some(runtime) = runtime::usable() else { return too_late(address) };
-    let Some(Place { class, slab }) = map::find(address) else { return Err(not_allocated(address)) };
+    let Some(runtime) = runtime::usable() else { return free_when_unusable(address) };
+    let Some(SlabId { class, number }) = map::find(address) else { return Err(not_allocated(address)) };
     let size = class::size(class);
-    match with_shelf(class, |shelf, size| shelf.give_back(slab, address, size)) {
-        Given::Free => {
-            stats::end(size);
-            if size > LARGEST_KEPT.load(Ordering::Relaxed) {
-                return give_up(runtime, class);
+    match with_slab_cache(class, |cache, size| cache.free(number, address, size)) {
+        FreeOutcome::Freed => {
+            stats::record_free(size);
+            if size > MAX_CACHED_BLOCK.load(Ordering::Relaxed) {
+                return release_oversized(runtime, class);
             }
         }
-        Given::Waits => hold_back(runtime, address),
-        Given::Unknown => return Err(not_allocated(address)),
+        FreeOutcome::Deferred => defer_free(runtime, address),
+        FreeOutcome::NotLive => return Err(not_allocated(address)),
     }
     Ok(())
 }
 
-/// Lets blocks go that are too large to be kept. They are free, whatever comes of it: what fails is tried with the next.
+/// Releases free blocks that are too large to be cached. The free itself has succeeded, so errors are ignored; the
+/// next such free tries again.
 #[cold]
-fn give_up(runtime: &Runtime, class: usize) -> Result<()> {
+fn release_oversized(runtime: &Runtime, class: usize) -> Result<()> {
     let _ = trim_class(runtime, class);
     Ok(())
 }
 
 #[cold]
-fn hold_back(runtime: &Runtime, address: u64) {
-    uses::hold_back(runtime, address);
-    background::notice();
+fn defer_free(runtime: &Runtime, address: u64) {
+    uses::defer_free(runtime, address);
+    background::notify();
 }
 
-/// A free where the driver cannot be asked. In a process that is exiting the block stays what it is.
+/// Handles a free while the driver cannot be called. While the process exits, the block is left as it is.
 #[cold]
-fn too_late(address: u64) -> Result<()> {
+fn free_when_unusable(address: u64) -> Result<()> {
     match runtime::check_usable() {
         Err(error) if error.status() == Status::SHUTTING_DOWN => Ok(()),
         Err(error) => Err(error),
@@ -216,56 +220,60 @@ fn too_late(address: u64) -> Result<()> {
 fn not_allocated(address: u64) -> Error {
     Error::new(
         Status::INVALID_POINTER,
-        format!("{address:#x} is no block of pinned memory: plinth_host_alloc never gave it, or it was freed already"),
+        format!(
+            "{address:#x} is not a live block of pinned memory: it was not returned by plinth_host_alloc, \
+             or it was freed already"
+        ),
     )
 }
 
-/// Notes that work in a stream uses a block, which then stays out of use after its free until that work is done.
+/// Records that work in a stream uses a block. After its free, the block is not reused until that work has completed.
 pub fn host_record_stream(address: u64, stream: Stream) -> Result<()> {
     let runtime = runtime::ready()?;
-    if address == 0 { Ok(()) } else { uses::note(runtime, address, stream) }
+    if address == 0 { Ok(()) } else { uses::record(runtime, address, stream) }
 }
 
-/// Notes that a copy or a fill in a stream uses memory, so far as it is of this allocator.
+/// Records that a copy or a fill in a stream uses memory, if the memory belongs to this allocator.
 #[inline]
-pub fn note_use(runtime: &Runtime, span: Span, stream: Stream) -> Result<()> {
-    if map::may_have(span.address()) && map::find(span.address()).is_some() {
-        return note_own(runtime, span.address(), stream);
+pub fn record_use(runtime: &Runtime, span: Span, stream: Stream) -> Result<()> {
+    if map::may_contain(span.address()) && map::find(span.address()).is_some() {
+        return record_own_use(runtime, span.address(), stream);
     }
     Ok(())
 }
 
-#[cold] // not because it is rare, but to keep it out of the way of copies without such memory
-fn note_own(runtime: &Runtime, address: u64, stream: Stream) -> Result<()> {
-    match uses::note(runtime, address, stream) {
-        // Memory that was freed: the copy is the program's error, and no worse for not being noted.
+#[cold] // not rare, but out of line for copies without such memory
+fn record_own_use(runtime: &Runtime, address: u64, stream: Stream) -> Result<()> {
+    match uses::record(runtime, address, stream) {
+        // The memory was freed: the copy is an error of the program, with or without a record.
         Err(error) if error.status() == Status::INVALID_POINTER => Ok(()),
         result => result,
     }
 }
 
-/// The block that an address lies in, if it is in somebody's hands: where it begins, and its bytes.
+/// Returns the start and the size of the live block that contains an address.
 pub fn host_block_at(address: u64) -> Option<(u64, u64)> {
-    let place = map::find(address)?;
-    with_shelf(place.class, |shelf, size| Some((shelf.live_at(place.slab, address, size)?, size)))
+    let id = map::find(address)?;
+    with_slab_cache(id.class, |cache, size| Some((cache.live_at(id.number, address, size)?, size)))
 }
 
-/// Whether an address is in memory that the allocator holds, in somebody's hands or not.
+/// Returns whether an address is in memory of this allocator, live or free.
 pub fn is_host_cached(address: u64) -> bool {
-    map::may_have(address)
-        && map::find(address).is_some_and(|place| with_shelf(place.class, |shelf, _| shelf.has(place.slab, address)))
+    map::may_contain(address)
+        && map::find(address).is_some_and(|id| with_slab_cache(id.class, |cache, _| cache.contains(id.number, address)))
 }
 
-/// Gives back to the driver what is wholly free.
+/// Releases all wholly free slabs to the driver.
 pub fn host_empty_cache() -> Result<()> {
     let runtime = runtime::ready()?;
-    uses::reap(runtime, false);
-    trim(runtime).context(|| "giving pinned host memory back")
+    uses::process_events(runtime, false);
+    trim(runtime).context(|| "releasing pinned host memory")
 }
 
 fn trim(runtime: &Runtime) -> Result<()> {
-    // One thread at a time: what another one is giving back is neither here nor there, and whoever is short waits for that.
-    let _alone = TRIMMING.lock();
+    // One thread at a time. Slabs that another thread is releasing are in no cache and not free yet, so a thread that
+    // is short of memory waits here.
+    let _trimming = TRIMMING.lock();
     let mut outcome = Ok(());
     for class in 0..class::CLASSES {
         outcome = outcome.and(trim_class(runtime, class));
@@ -273,20 +281,21 @@ fn trim(runtime: &Runtime) -> Result<()> {
     outcome
 }
 
-/// Gives back to the driver what is wholly free of a class.
+/// Releases the wholly free slabs of a class to the driver.
 fn trim_class(runtime: &Runtime, class: usize) -> Result<()> {
     let mut outcome = Ok(());
-    let free = with_shelf(class, |shelf, _| shelf.remove_free());
+    let free = with_slab_cache(class, |cache, _| cache.remove_free());
     for (number, slab) in free {
-        let (piece, place) = (slab.piece, Place { class, slab: number });
-        // First: once the driver has it, the addresses may be another slab's, of which this one's note would hide a part.
-        map::unlist(piece.address, piece.bytes, place);
-        match source::give_back(runtime, &piece) {
-            Ok(()) => with_shelf(class, |shelf, _| shelf.vacate(number)),
-            // It is as good as before.
+        let (memory, id) = (slab.memory, SlabId { class, number });
+        // Remove the map entry first: once the driver has the memory, the addresses may belong to another slab, and
+        // this entry would hide a part of it.
+        map::remove(memory.address, memory.bytes, id);
+        match source::release(runtime, &memory) {
+            Ok(()) => with_slab_cache(class, |cache, _| cache.release_number(number)),
+            // The memory is unchanged, so the slab returns to its cache.
             Err(error) => {
-                map::list(piece.address, piece.bytes, place);
-                with_shelf(class, |shelf, _| shelf.put(number, slab));
+                map::insert(memory.address, memory.bytes, id);
+                with_slab_cache(class, |cache, _| cache.insert(number, slab));
                 outcome = outcome.and(Err(error));
             }
         }
@@ -294,90 +303,93 @@ fn trim_class(runtime: &Runtime, class: usize) -> Result<()> {
     outcome
 }
 
-/// The class of the block at an address, if such blocks are too large to be kept.
-fn too_large_to_keep(address: u64) -> Option<usize> {
+/// Returns the class of the block at an address, if its blocks are too large to be cached.
+fn oversized_class(address: u64) -> Option<usize> {
     let class = map::find(address)?.class;
-    (class::size(class) > LARGEST_KEPT.load(Ordering::Relaxed)).then_some(class)
+    (class::size(class) > MAX_CACHED_BLOCK.load(Ordering::Relaxed)).then_some(class)
 }
 
-/// Lets a block go that waited, if it is too large to be kept.
-fn after_wait(runtime: &Runtime, address: u64) {
-    if let Some(class) = too_large_to_keep(address) {
-        let _ = give_up(runtime, class);
+/// Releases a block whose deferred free has completed, if it is too large to be cached.
+fn after_deferred_free(runtime: &Runtime, address: u64) {
+    if let Some(class) = oversized_class(address) {
+        let _ = release_oversized(runtime, class);
     }
 }
 
-/// The same where no driver can be called: it goes when somebody looks what is free by now.
-fn after_graph(address: u64) {
-    if too_large_to_keep(address).is_some() {
-        OVERDUE.store(true, Ordering::Release);
+/// Does the same on a thread that must not call the driver: the release is left to the next call of [`trim_pending`].
+fn after_graph_release(address: u64) {
+    if oversized_class(address).is_some() {
+        TRIM_PENDING.store(true, Ordering::Release);
     }
 }
 
-/// Lets such blocks go.
-fn give_up_overdue(runtime: &Runtime) {
-    if OVERDUE.load(Ordering::Relaxed) && OVERDUE.swap(false, Ordering::Acquire) {
-        let kept = LARGEST_KEPT.load(Ordering::Relaxed);
-        for class in (0..class::CLASSES).filter(|class| class::size(*class) > kept) {
-            let _ = give_up(runtime, class);
+/// Releases the oversized blocks that graphs have freed.
+fn trim_pending(runtime: &Runtime) {
+    if TRIM_PENDING.load(Ordering::Relaxed) && TRIM_PENDING.swap(false, Ordering::Acquire) {
+        let limit = MAX_CACHED_BLOCK.load(Ordering::Relaxed);
+        for class in (0..class::CLASSES).filter(|class| class::size(*class) > limit) {
+            let _ = release_oversized(runtime, class);
         }
     }
 }
 
-/// All figures.
+/// Returns all statistics.
 pub fn host_memory_stats() -> Result<HostStats> {
     runtime::ready()?;
     let (mut blocks, mut bytes) = ((0, 0), (0, 0));
     for class in 0..class::CLASSES {
-        let (given, returned) = with_shelf(class, |shelf, _| (shelf.given, shelf.returned));
+        let (allocated, freed) = with_slab_cache(class, |cache, _| (cache.allocated, cache.freed));
         let size = class::size(class);
-        blocks = (blocks.0 + given, blocks.1 + returned);
-        bytes = (bytes.0 + given * size, bytes.1 + returned * size);
+        blocks = (blocks.0 + allocated, blocks.1 + freed);
+        bytes = (bytes.0 + allocated * size, bytes.1 + freed * size);
     }
     Ok(stats::read(blocks, bytes))
 }
 
-/// Lets all peaks begin again.
+/// Resets all peaks.
 pub fn reset_peak_host_memory_stats() -> Result<()> {
     runtime::ready()?;
     stats::reset_peaks();
     Ok(())
 }
 
-/// Begins the sums anew.
+/// Resets the accumulated counters.
 pub fn reset_accumulated_host_memory_stats() -> Result<()> {
     runtime::ready()?;
     for class in 0..class::CLASSES {
-        with_shelf(class, |shelf, _| (shelf.given, shelf.returned) = (0, 0));
+        with_slab_cache(class, |cache, _| (cache.allocated, cache.freed) = (0, 0));
     }
     stats::reset_accumulated();
     Ok(())
 }
 
-/// What is wrong with the allocator's structures, if anything is, while no other thread of the program's uses it.
+/// Checks the allocator's structures for consistency, while no other thread of the program uses it.
 pub fn check() -> Result<()> {
-    // Nor the thread that looks after what waits.
-    let _turn = uses::turn();
-    let wrong = |what: String| Error::new(Status::PANIC, format!("pinned memory: {what}"));
+    // Keeps the background thread from processing deferred frees meanwhile.
+    let _processing = uses::lock_processing();
+    let inconsistent = |what: String| Error::new(Status::PANIC, format!("pinned memory: {what}"));
     loop {
-        let counted = stats::active();
-        let (mut held, mut active) = (0, 0);
+        let counted = stats::active_bytes();
+        let (mut reserved, mut active) = (0, 0);
         for class in 0..class::CLASSES {
-            let found = with_shelf(class, |shelf, _| shelf.check());
-            let (_, bytes, blocks) = found.map_err(|what| wrong(format!("class {class}: {what}")))?;
-            held += bytes;
+            let found = with_slab_cache(class, |cache, _| cache.check());
+            let (_, bytes, blocks) = found.map_err(|what| inconsistent(format!("class {class}: {what}")))?;
+            reserved += bytes;
             active += blocks * class::size(class);
         }
-        // A thread of the driver's gives back what a graph had, whenever it comes to that.
-        if counted != stats::active() {
+        // A driver thread may free a graph's blocks at any time.
+        if counted != stats::active_bytes() {
             continue;
         }
         if active != counted {
-            return Err(wrong(format!("{active} bytes are not free, {counted} counted")));
+            return Err(inconsistent(format!("{active} bytes are not free, but {counted} are counted")));
         }
-        // The reserve counts as held from the beginning.
-        if held > stats::held() {
-            return Err(wrong(format!("{held} bytes are held, {} counted", stats::held())));
+        // The reserve counts as reserved from the beginning.
+        if reserved > stats::reserved_bytes() {
+            return Err(inconsistent(format!(
+                "{reserved} bytes are in slabs, but {} are counted",
+                stats::reserved_bytes()
+            )));
         }
         return Ok(());
     }

@@ -1,59 +1,59 @@
-//! The blocks of one class: slabs of pinned memory cut into equal parts, and which of them are free. No driver call is made
-//! here.
+//! The slab cache of one size class: slabs of pinned memory, divided into equal blocks, and the list of free blocks.
+//! It makes no driver calls.
 
 use super::class;
 
-/// What a block is at the moment.
+/// The state of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Free,
-    /// In the caller's hands.
+    /// Allocated, with no recorded use.
     Live,
-    /// The same, and streams or graphs use it.
-    Used,
-    /// Freed, while those may still use it.
-    Waiting,
+    /// Allocated, with recorded uses by streams or graphs.
+    LiveWithUses,
+    /// Freed, while recorded uses may still be running.
+    PendingFree,
 }
 
-/// Where a slab's memory came from, and so how it goes back.
+/// How the memory of a slab was allocated, which determines how it is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// Pinned memory of the driver's.
+    /// Allocated by the driver.
     Driver,
-    /// Pages of the process, which were registered.
+    /// Pages of the process that were registered.
     Registered,
-    /// A part of the reserve, which never goes back.
+    /// A part of the reserve, which is never released.
     Reserve,
 }
 
-/// Memory to cut up.
+/// Pinned memory of a slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
-    /// Where it begins.
+pub struct PinnedMemory {
+    /// The start address.
     pub address: u64,
-    /// Its bytes.
+    /// The size in bytes.
     pub bytes: u64,
-    /// Where it came from.
+    /// How it was allocated.
     pub origin: Origin,
 }
 
-/// A slab: a piece of memory, and the state of its blocks.
+/// A slab: pinned memory, and the state of its blocks.
 #[derive(Debug)]
 pub struct Slab {
     /// The memory.
-    pub piece: Piece,
-    /// The free blocks; the last was freed last, and is the next to go.
+    pub memory: PinnedMemory,
+    /// The free blocks, a stack: the most recently freed block is reused first.
     free: Vec<u16>,
     states: Box<[State]>,
 }
 
 impl Slab {
-    /// A slab of a class with every block free; the lowest goes first.
-    pub fn new(class: usize, piece: Piece) -> Self {
+    /// Creates a slab of a class with all blocks free; the lowest address is taken first.
+    pub fn new(class: usize, memory: PinnedMemory) -> Self {
         let slots = class::slots(class) as usize;
-        // No class has more blocks to a slab than 16 bits can number.
+        // A slab of any class has fewer than 2^16 blocks.
         let free = (0..slots).rev().map(|slot| slot as u16).collect();
-        Slab { piece, free, states: vec![State::Free; slots].into() }
+        Slab { memory, free, states: vec![State::Free; slots].into() }
     }
 
     fn is_free(&self) -> bool {
@@ -61,165 +61,166 @@ impl Slab {
     }
 }
 
-/// What a free came to.
+/// The outcome of a free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Given {
+pub enum FreeOutcome {
     /// The block is free.
-    Free,
-    /// It stays out of use until what uses it is done.
-    Waits,
-    /// There is no such block in anybody's hands.
-    Unknown,
+    Freed,
+    /// The block has recorded uses. It stays out of use until they have completed.
+    Deferred,
+    /// No live block begins at the address.
+    NotLive,
 }
 
-/// See the module's comment.
+/// The slabs of one size class.
 #[derive(Debug, Default)]
-pub struct Shelf {
-    /// By number; `None` for a number that no slab has, or whose slab is away.
+pub struct SlabCache {
+    /// By number; `None` for an unused number, and for a slab that is being released.
     slabs: Vec<Option<Slab>>,
-    /// The numbers that no slab has.
-    vacant: Vec<u32>,
+    /// The unused numbers.
+    unused_numbers: Vec<u32>,
     /// The slabs with free blocks; the last is used first.
-    open: Vec<u32>,
-    /// Blocks that were given out, since the sums were reset.
-    pub given: u64,
-    /// Blocks that came back and may be given out again, since then.
-    pub returned: u64,
+    with_free_blocks: Vec<u32>,
+    /// Blocks allocated since the counters were reset.
+    pub allocated: u64,
+    /// Blocks that became free again since the counters were reset.
+    pub freed: u64,
 }
 
-impl Shelf {
+impl SlabCache {
     /// Takes a free block, if there is one.
     #[inline]
     pub fn take(&mut self, size: u64) -> Option<u64> {
-        let number = *self.open.last()?;
+        let number = *self.with_free_blocks.last()?;
         let slab = self.slabs.get_mut(number as usize)?.as_mut()?;
         let slot = slab.free.pop()?;
         slab.states[slot as usize] = State::Live;
         if slab.free.is_empty() {
-            self.open.pop();
+            self.with_free_blocks.pop();
         }
-        self.given += 1;
-        Some(slab.piece.address + u64::from(slot) * size)
+        self.allocated += 1;
+        Some(slab.memory.address + u64::from(slot) * size)
     }
 
-    /// The slab with this number, and the block of it that an address lies in.
+    /// Returns the slab with this number, and the index of its block that contains an address.
     #[inline]
     fn locate(&mut self, number: u32, address: u64, size: u64) -> Option<(&mut Slab, usize)> {
         let slab = self.slabs.get_mut(number as usize)?.as_mut()?;
-        let offset = address.checked_sub(slab.piece.address)?;
+        let offset = address.checked_sub(slab.memory.address)?;
         let slot = (offset / size) as usize;
         (slot < slab.states.len()).then_some((slab, slot))
     }
 
-    /// Takes back the block that begins at an address.
+    /// Frees the block that begins at an address, or defers the free if the block has recorded uses.
     #[inline]
-    pub fn give_back(&mut self, number: u32, address: u64, size: u64) -> Given {
-        let Some((slab, slot)) = self.locate(number, address, size) else { return Given::Unknown };
-        if slab.piece.address + slot as u64 * size != address {
-            return Given::Unknown;
+    pub fn free(&mut self, number: u32, address: u64, size: u64) -> FreeOutcome {
+        let Some((slab, slot)) = self.locate(number, address, size) else { return FreeOutcome::NotLive };
+        if slab.memory.address + slot as u64 * size != address {
+            return FreeOutcome::NotLive;
         }
         match slab.states[slot] {
             State::Live => {
-                self.shelve(number, slot);
-                Given::Free
+                self.push_free(number, slot);
+                FreeOutcome::Freed
             }
-            State::Used => {
-                slab.states[slot] = State::Waiting;
-                Given::Waits
+            State::LiveWithUses => {
+                slab.states[slot] = State::PendingFree;
+                FreeOutcome::Deferred
             }
-            State::Free | State::Waiting => Given::Unknown,
+            State::Free | State::PendingFree => FreeOutcome::NotLive,
         }
     }
 
-    /// Puts a block among the free ones.
+    /// Adds a block to the free blocks.
     #[inline]
-    fn shelve(&mut self, number: u32, slot: usize) {
+    fn push_free(&mut self, number: u32, slot: usize) {
         let Some(Some(slab)) = self.slabs.get_mut(number as usize) else { return };
         slab.states[slot] = State::Free;
         if slab.free.is_empty() {
-            self.open.push(number);
+            self.with_free_blocks.push(number);
         }
         slab.free.push(slot as u16);
-        self.returned += 1;
+        self.freed += 1;
     }
 
-    /// Ends the wait of a block. Whether there was one.
-    pub fn end_wait(&mut self, number: u32, address: u64, size: u64) -> bool {
+    /// Completes a deferred free. Returns whether the free of the block was deferred.
+    pub fn finish_deferred_free(&mut self, number: u32, address: u64, size: u64) -> bool {
         let Some((slab, slot)) = self.locate(number, address, size) else { return false };
-        let waits = slab.states[slot] == State::Waiting;
-        if waits {
-            self.shelve(number, slot);
+        let pending = slab.states[slot] == State::PendingFree;
+        if pending {
+            self.push_free(number, slot);
         }
-        waits
+        pending
     }
 
-    /// Notes that streams or graphs use the live block that an address lies in, and returns where it begins.
-    pub fn note_use(&mut self, number: u32, address: u64, size: u64) -> Option<u64> {
+    /// Marks the live block that contains an address as used by streams or graphs, and returns its start.
+    pub fn mark_used(&mut self, number: u32, address: u64, size: u64) -> Option<u64> {
         let (slab, slot) = self.locate(number, address, size)?;
-        if !matches!(slab.states[slot], State::Live | State::Used) {
+        if !matches!(slab.states[slot], State::Live | State::LiveWithUses) {
             return None;
         }
-        slab.states[slot] = State::Used;
-        Some(slab.piece.address + slot as u64 * size)
+        slab.states[slot] = State::LiveWithUses;
+        Some(slab.memory.address + slot as u64 * size)
     }
 
-    /// The block in somebody's hands that an address lies in: where it begins.
+    /// Returns the start of the live block that contains an address.
     pub fn live_at(&mut self, number: u32, address: u64, size: u64) -> Option<u64> {
         let (slab, slot) = self.locate(number, address, size)?;
-        let live = matches!(slab.states[slot], State::Live | State::Used);
-        live.then(|| slab.piece.address + slot as u64 * size)
+        let live = matches!(slab.states[slot], State::Live | State::LiveWithUses);
+        live.then(|| slab.memory.address + slot as u64 * size)
     }
 
-    /// Whether an address lies in a slab's memory.
-    pub fn has(&self, number: u32, address: u64) -> bool {
+    /// Returns whether an address is in the memory of a slab.
+    pub fn contains(&self, number: u32, address: u64) -> bool {
         let slab = self.slabs.get(number as usize).and_then(Option::as_ref);
-        slab.is_some_and(|slab| address.wrapping_sub(slab.piece.address) < slab.piece.bytes)
+        slab.is_some_and(|slab| address.wrapping_sub(slab.memory.address) < slab.memory.bytes)
     }
 
-    /// A number for a slab that is to come.
-    pub fn number(&mut self) -> u32 {
-        self.vacant.pop().unwrap_or_else(|| {
+    /// Reserves a number for a new slab.
+    pub fn reserve_number(&mut self) -> u32 {
+        self.unused_numbers.pop().unwrap_or_else(|| {
             self.slabs.push(None);
             self.slabs.len() as u32 - 1
         })
     }
 
-    /// Gives a number back.
-    pub fn vacate(&mut self, number: u32) {
-        self.vacant.push(number);
+    /// Releases the number of a slab that no longer exists.
+    pub fn release_number(&mut self, number: u32) {
+        self.unused_numbers.push(number);
     }
 
-    /// Adds a slab under the number that was kept for it.
-    pub fn put(&mut self, number: u32, slab: Slab) {
-        if let Some(place) = self.slabs.get_mut(number as usize) {
-            *place = Some(slab);
-            self.open.push(number);
+    /// Inserts a slab under its reserved number.
+    pub fn insert(&mut self, number: u32, slab: Slab) {
+        if let Some(entry) = self.slabs.get_mut(number as usize) {
+            *entry = Some(slab);
+            self.with_free_blocks.push(number);
         }
     }
 
-    /// Takes out the slabs that are wholly free and can go back to the driver. Their numbers stay kept.
+    /// Removes the slabs that are wholly free and can be released. Their numbers stay reserved.
     pub fn remove_free(&mut self) -> Vec<(u32, Slab)> {
         let mut removed = Vec::new();
-        for (number, place) in self.slabs.iter_mut().enumerate() {
-            let slab = place.take_if(|slab| slab.is_free() && slab.piece.origin != Origin::Reserve);
+        for (number, entry) in self.slabs.iter_mut().enumerate() {
+            let slab = entry.take_if(|slab| slab.is_free() && slab.memory.origin != Origin::Reserve);
             removed.extend(slab.map(|slab| (number as u32, slab)));
         }
         if !removed.is_empty() {
             let slabs = &self.slabs;
-            self.open.retain(|number| slabs[*number as usize].is_some());
+            self.with_free_blocks.retain(|number| slabs[*number as usize].is_some());
         }
         removed
     }
 
-    /// What is wrong with the structure, if anything is; otherwise the slabs, their bytes, and the blocks that are not free.
+    /// Checks the structure for consistency. Returns the number of slabs, their bytes, and the number of blocks that
+    /// are not free.
     pub fn check(&self) -> Result<(u64, u64, u64), String> {
         let (mut slabs, mut bytes, mut active) = (0, 0, 0);
         for (number, slab) in self.slabs.iter().enumerate() {
             let number = number as u32;
-            let listed = self.open.iter().filter(|open| **open == number).count();
+            let listed = self.with_free_blocks.iter().filter(|listed| **listed == number).count();
             let Some(slab) = slab else {
                 if listed != 0 {
-                    return Err(format!("slab {number} is away and has free blocks"));
+                    return Err(format!("slab {number} is absent, but listed as having free blocks"));
                 }
                 continue;
             };
@@ -229,13 +230,13 @@ impl Shelf {
             slots.sort_unstable();
             slots.dedup();
             if !listed_free || slots.len() != free || slab.free.len() != free {
-                return Err(format!("slab {number} lists {} free blocks, and has {free}", slab.free.len()));
+                return Err(format!("slab {number} lists {} free blocks, but has {free}", slab.free.len()));
             }
             if listed != usize::from(free > 0) {
-                return Err(format!("slab {number} has {free} free blocks, and is found {listed} times"));
+                return Err(format!("slab {number} has {free} free blocks, but is listed {listed} times"));
             }
             slabs += 1;
-            bytes += slab.piece.bytes;
+            bytes += slab.memory.bytes;
             active += (slab.states.len() - free) as u64;
         }
         Ok((slabs, bytes, active))
@@ -248,17 +249,17 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::{BTreeMap, HashMap};
 
-    fn piece(class: usize, index: u64, origin: Origin) -> Piece {
-        Piece { address: (index + 1) << 40, bytes: class::slab_bytes(class), origin }
+    fn memory(class: usize, index: u64, origin: Origin) -> PinnedMemory {
+        PinnedMemory { address: (index + 1) << 40, bytes: class::slab_bytes(class), origin }
     }
 
     #[derive(Debug, Clone, Copy)]
     enum Step {
         Take,
         Free(usize),
-        Use(usize),
-        EndWait(usize),
-        FreeNonsense(u64),
+        MarkUsed(usize),
+        FinishDeferredFree(usize),
+        FreeInvalid(u64),
         Trim,
     }
 
@@ -266,9 +267,9 @@ mod tests {
         let step = prop_oneof![
             6 => Just(Step::Take),
             4 => any::<usize>().prop_map(Step::Free),
-            2 => any::<usize>().prop_map(Step::Use),
-            2 => any::<usize>().prop_map(Step::EndWait),
-            1 => any::<u64>().prop_map(Step::FreeNonsense),
+            2 => any::<usize>().prop_map(Step::MarkUsed),
+            2 => any::<usize>().prop_map(Step::FinishDeferredFree),
+            1 => any::<u64>().prop_map(Step::FreeInvalid),
             1 => Just(Step::Trim),
         ];
         proptest::collection::vec(step, 1..300)
@@ -279,92 +280,99 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a model that knows blocks by their addresses alone.
+        /// Compares the slab cache with a model that knows blocks by their addresses alone.
         #[test]
-        fn a_shelf_does_as_its_model(steps in steps(), class in prop_oneof![Just(70usize), Just(94), Just(96), Just(200)]) {
+        fn cache_behaves_like_its_model(
+            steps in steps(),
+            class in prop_oneof![Just(70usize), Just(94), Just(96), Just(200)],
+        ) {
             let size = class::size(class);
-            let mut shelf = Shelf::default();
-            let mut slabs: HashMap<u32, Piece> = HashMap::new();
-            // Live blocks with whether they are used, and blocks that wait.
-            let (mut live, mut waiting) = (BTreeMap::new(), BTreeMap::new());
+            let mut cache = SlabCache::default();
+            let mut slabs: HashMap<u32, PinnedMemory> = HashMap::new();
+            // Live blocks with whether they have recorded uses, and blocks whose free is deferred.
+            let (mut live, mut pending) = (BTreeMap::new(), BTreeMap::new());
             let mut added = 0;
-            let number_of = |slabs: &HashMap<u32, Piece>, address: u64| {
-                let found = slabs.iter().find(|(_, piece)| address.wrapping_sub(piece.address) < piece.bytes);
+            let number_of = |slabs: &HashMap<u32, PinnedMemory>, address: u64| {
+                let found = slabs.iter().find(|(_, memory)| address.wrapping_sub(memory.address) < memory.bytes);
                 found.map_or(0, |(number, _)| *number)
             };
             for step in steps {
                 match step {
                     Step::Take => {
-                        let address = shelf.take(size).unwrap_or_else(|| {
-                            let number = shelf.number();
+                        let address = cache.take(size).unwrap_or_else(|| {
+                            let number = cache.reserve_number();
                             let origin = if added % 4 == 3 { Origin::Reserve } else { Origin::Driver };
-                            let piece = piece(class, added, origin);
+                            let memory = memory(class, added, origin);
                             added += 1;
-                            assert!(slabs.insert(number, piece).is_none());
-                            shelf.put(number, Slab::new(class, piece));
-                            shelf.take(size).unwrap()
+                            assert!(slabs.insert(number, memory).is_none());
+                            cache.insert(number, Slab::new(class, memory));
+                            cache.take(size).unwrap()
                         });
-                        let piece = slabs[&number_of(&slabs, address)];
-                        prop_assert!(address >= piece.address && address + size <= piece.address + piece.bytes);
-                        prop_assert!((address - piece.address).is_multiple_of(size));
-                        prop_assert!(!waiting.contains_key(&address) && live.insert(address, false).is_none());
+                        let memory = slabs[&number_of(&slabs, address)];
+                        prop_assert!(address >= memory.address && address + size <= memory.address + memory.bytes);
+                        prop_assert!((address - memory.address).is_multiple_of(size));
+                        prop_assert!(!pending.contains_key(&address) && live.insert(address, false).is_none());
                     }
                     Step::Free(index) => if let Some((address, used)) = nth(&live, index) {
                         let number = number_of(&slabs, address);
-                        let expected = if used { Given::Waits } else { Given::Free };
-                        prop_assert_eq!(shelf.give_back(number, address + 1, size), Given::Unknown);
-                        prop_assert_eq!(shelf.give_back(number, address, size), expected);
-                        prop_assert_eq!(shelf.give_back(number, address, size), Given::Unknown);
+                        let expected = if used { FreeOutcome::Deferred } else { FreeOutcome::Freed };
+                        prop_assert_eq!(cache.free(number, address + 1, size), FreeOutcome::NotLive);
+                        prop_assert_eq!(cache.free(number, address, size), expected);
+                        prop_assert_eq!(cache.free(number, address, size), FreeOutcome::NotLive);
                         live.remove(&address);
                         if used {
-                            waiting.insert(address, ());
+                            pending.insert(address, ());
                         }
                     },
-                    Step::Use(index) => if let Some((address, _)) = nth(&live, index) {
+                    Step::MarkUsed(index) => if let Some((address, _)) = nth(&live, index) {
                         let number = number_of(&slabs, address);
-                        prop_assert_eq!(shelf.note_use(number, address + size - 1, size), Some(address));
+                        prop_assert_eq!(cache.mark_used(number, address + size - 1, size), Some(address));
                         live.insert(address, true);
                     },
-                    Step::EndWait(index) => if let Some((address, ())) = nth(&waiting, index) {
+                    Step::FinishDeferredFree(index) => if let Some((address, ())) = nth(&pending, index) {
                         let number = number_of(&slabs, address);
-                        prop_assert_eq!(shelf.note_use(number, address, size), None);
-                        prop_assert!(shelf.end_wait(number, address, size) && !shelf.end_wait(number, address, size));
-                        waiting.remove(&address);
+                        prop_assert_eq!(cache.mark_used(number, address, size), None);
+                        prop_assert!(cache.finish_deferred_free(number, address, size));
+                        prop_assert!(!cache.finish_deferred_free(number, address, size));
+                        pending.remove(&address);
                     },
-                    Step::FreeNonsense(address) => {
-                        prop_assert_eq!(shelf.give_back((address % 7) as u32, address | 1 << 63, size), Given::Unknown);
+                    Step::FreeInvalid(address) => {
+                        let outcome = cache.free((address % 7) as u32, address | 1 << 63, size);
+                        prop_assert_eq!(outcome, FreeOutcome::NotLive);
                     }
                     Step::Trim => {
-                        let busy: Vec<u64> = live.keys().chain(waiting.keys()).copied().collect();
-                        for (number, slab) in shelf.remove_free() {
-                            let piece = slabs.remove(&number).unwrap();
-                            prop_assert_eq!(piece, slab.piece);
-                            prop_assert!(piece.origin != Origin::Reserve);
-                            prop_assert!(busy.iter().all(|address| address.wrapping_sub(piece.address) >= piece.bytes));
-                            shelf.vacate(number);
+                        let busy: Vec<u64> = live.keys().chain(pending.keys()).copied().collect();
+                        for (number, slab) in cache.remove_free() {
+                            let memory = slabs.remove(&number).unwrap();
+                            prop_assert_eq!(memory, slab.memory);
+                            prop_assert!(memory.origin != Origin::Reserve);
+                            let is_inside = |address: &u64| address.wrapping_sub(memory.address) < memory.bytes;
+                            prop_assert!(!busy.iter().any(is_inside));
+                            cache.release_number(number);
                         }
-                        for piece in slabs.values().filter(|piece| piece.origin != Origin::Reserve) {
-                            prop_assert!(busy.iter().any(|address| address.wrapping_sub(piece.address) < piece.bytes));
+                        for memory in slabs.values().filter(|memory| memory.origin != Origin::Reserve) {
+                            let is_inside = |address: &u64| address.wrapping_sub(memory.address) < memory.bytes;
+                            prop_assert!(busy.iter().any(is_inside));
                         }
                     }
                 }
-                let found = shelf.check().unwrap();
-                let bytes = slabs.values().map(|piece| piece.bytes).sum();
-                prop_assert_eq!(found, (slabs.len() as u64, bytes, (live.len() + waiting.len()) as u64));
-                prop_assert_eq!(shelf.given - shelf.returned, found.2);
+                let found = cache.check().unwrap();
+                let bytes = slabs.values().map(|memory| memory.bytes).sum();
+                prop_assert_eq!(found, (slabs.len() as u64, bytes, (live.len() + pending.len()) as u64));
+                prop_assert_eq!(cache.allocated - cache.freed, found.2);
             }
         }
     }
 
     #[test]
-    fn the_last_freed_is_the_next_given() {
-        let (class, mut shelf) = (0, Shelf::default());
+    fn reuses_the_most_recently_freed_block_first() {
+        let (class, mut cache) = (0, SlabCache::default());
         let size = class::size(class);
-        let number = shelf.number();
-        shelf.put(number, Slab::new(class, piece(class, 0, Origin::Driver)));
-        let blocks: Vec<u64> = (0..4).map(|_| shelf.take(size).unwrap()).collect();
+        let number = cache.reserve_number();
+        cache.insert(number, Slab::new(class, memory(class, 0, Origin::Driver)));
+        let blocks: Vec<u64> = (0..4).map(|_| cache.take(size).unwrap()).collect();
         assert_eq!(blocks[1], blocks[0] + size);
-        assert_eq!(shelf.give_back(number, blocks[2], size), Given::Free);
-        assert_eq!(shelf.take(size), Some(blocks[2]));
+        assert_eq!(cache.free(number, blocks[2], size), FreeOutcome::Freed);
+        assert_eq!(cache.take(size), Some(blocks[2]));
     }
 }

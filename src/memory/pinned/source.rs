@@ -1,7 +1,8 @@
-//! Where pinned memory comes from and goes back to: the driver, the process's own pages, or a reserve that was pinned once.
+//! Allocates and releases pinned memory: from the driver, as registered pages of the process, or from a reserve that
+//! is pinned once.
 
 use super::{
-    slab_cache::{Origin, Piece},
+    slab_cache::{Origin, PinnedMemory},
     stats,
 };
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
 use parking_lot::Mutex;
 use std::time::Instant;
 
-/// A piece of memory that is cut up from its beginning, and never goes back.
+/// Pinned memory that is handed out from its start, and never released.
 struct Reserve {
     next: u64,
     end: u64,
@@ -23,27 +24,27 @@ struct Reserve {
 
 static RESERVE: Mutex<Option<Reserve>> = Mutex::new(None);
 
-/// Pins so many bytes, whole pages.
-pub fn get(runtime: &Runtime, config: &Config, bytes: u64) -> Result<Piece> {
+/// Allocates pinned memory. `bytes` is a multiple of the page size.
+pub fn allocate(runtime: &Runtime, config: &Config, bytes: u64) -> Result<PinnedMemory> {
     if config.pinned_reserve_segment_size_mb > 0
-        && let Some(piece) = of_reserve(runtime, config, bytes)?
+        && let Some(memory) = allocate_from_reserve(runtime, config, bytes)?
     {
-        return Ok(piece);
+        return Ok(memory);
     }
     pin(runtime, config, bytes)
 }
 
-/// A part of the reserve, which is pinned now if it was not before; `None` if too little of it is left.
-fn of_reserve(runtime: &Runtime, config: &Config, bytes: u64) -> Result<Option<Piece>> {
+/// Allocates from the reserve, which the first call pins. Returns `None` if too little of it is left.
+fn allocate_from_reserve(runtime: &Runtime, config: &Config, bytes: u64) -> Result<Option<PinnedMemory>> {
     let mut reserve = RESERVE.lock();
     let reserve = match &mut *reserve {
         Some(reserve) => reserve,
         none => {
             let size = config.pinned_reserve_segment_size_mb.saturating_mul(1 << 20);
-            let whole = pin(runtime, config, size).context(|| {
-                format!("pinning the reserve of {}, which pinned_reserve_segment_size_mb asks for", Bytes(size))
+            let memory = pin(runtime, config, size).context(|| {
+                format!("pinning the reserve of {}, the value of pinned_reserve_segment_size_mb", Bytes(size))
             })?;
-            none.insert(Reserve { next: whole.address, end: whole.address + whole.bytes })
+            none.insert(Reserve { next: memory.address, end: memory.address + memory.bytes })
         }
     };
     if bytes > reserve.end - reserve.next {
@@ -51,51 +52,50 @@ fn of_reserve(runtime: &Runtime, config: &Config, bytes: u64) -> Result<Option<P
     }
     let address = reserve.next;
     reserve.next += bytes;
-    Ok(Some(Piece { address, bytes, origin: Origin::Reserve }))
+    Ok(Some(PinnedMemory { address, bytes, origin: Origin::Reserve }))
 }
 
-fn pin(runtime: &Runtime, config: &Config, bytes: u64) -> Result<Piece> {
-    let length =
-        usize::try_from(bytes).map_err(|_| Error::new(Status::OUT_OF_MEMORY, "more than there are addresses"))?;
+fn pin(runtime: &Runtime, config: &Config, bytes: u64) -> Result<PinnedMemory> {
+    let length = usize::try_from(bytes)
+        .map_err(|_| Error::new(Status::OUT_OF_MEMORY, "the size is larger than the address space"))?;
     let started = Instant::now();
-    let piece = runtime.current_device()?.with_context(&runtime.driver, |driver| {
+    let memory = runtime.current_device()?.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| {
             if config.pinned_use_cuda_host_register {
                 return register(driver, length, config.pinned_num_register_threads);
             }
             let address = driver.pinned_alloc(length)?;
-            Ok(Piece { address, bytes, origin: Origin::Driver })
+            Ok(PinnedMemory { address, bytes, origin: Origin::Driver })
         })?
     })?;
-    stats::came(bytes, started.elapsed());
-    Ok(piece)
+    stats::record_driver_alloc(bytes, started.elapsed());
+    Ok(memory)
 }
 
-/// Pages of the process's own, each touched by one of so many threads, and registered: for a driver that pins memory
-/// with one thread, this brings the pages in faster.
-fn register(driver: &Driver, bytes: usize, threads: u32) -> Result<Piece> {
-    let pages =
-        Pages::map(bytes).ok_or_else(|| Error::new(Status::OUT_OF_MEMORY, "the system has no such memory left"))?;
+/// Registers anonymous pages of the process, after `threads` threads have touched them. If the driver pins memory with
+/// one thread, this faults the pages in faster.
+fn register(driver: &Driver, bytes: usize, threads: u32) -> Result<PinnedMemory> {
+    let pages = Pages::map(bytes).ok_or_else(|| Error::new(Status::OUT_OF_MEMORY, "the system is out of memory"))?;
     pages.touch(threads);
     let span = pages.span();
     driver.host_register(span, CU_MEMHOSTREGISTER_PORTABLE)?;
     pages.keep();
-    Ok(Piece { address: span.address(), bytes: bytes as u64, origin: Origin::Registered })
+    Ok(PinnedMemory { address: span.address(), bytes: bytes as u64, origin: Origin::Registered })
 }
 
-/// Gives memory back that [`get`] gave, and that nothing uses.
-pub fn give_back(runtime: &Runtime, piece: &Piece) -> Result<()> {
-    if piece.origin == Origin::Reserve {
+/// Releases memory of [`allocate`] that is no longer used.
+pub fn release(runtime: &Runtime, memory: &PinnedMemory) -> Result<()> {
+    if memory.origin == Origin::Reserve {
         return Ok(());
     }
     let started = Instant::now();
-    let span = Span::owned(piece.address, piece.bytes as usize);
+    let span = Span::owned(memory.address, memory.bytes as usize);
     runtime.in_any_context(|driver| {
-        Ok(driver.with_relaxed_capture(|| match piece.origin {
+        Ok(driver.with_relaxed_capture(|| match memory.origin {
             Origin::Registered => driver.host_unregister(span).inspect(|()| Pages::of(span).unmap()),
             Origin::Driver | Origin::Reserve => driver.pinned_free(span),
         })??)
     })?;
-    stats::went(piece.bytes, started.elapsed());
+    stats::record_driver_free(memory.bytes, started.elapsed());
     Ok(())
 }

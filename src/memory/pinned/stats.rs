@@ -1,4 +1,4 @@
-//! What the allocator of pinned memory counts, by the names of `torch.cuda.host_memory_stats`.
+//! Statistics of the allocator of pinned memory, named as in `torch.cuda.host_memory_stats`.
 
 use super::super::stats::Stat;
 use parking_lot::Mutex;
@@ -7,16 +7,16 @@ use std::{
     time::Duration,
 };
 
-/// A quantity that every request and every free changes, from any thread.
+/// A current value and its peak, which allocations and frees update from any thread.
 #[derive(Debug, Default)]
-struct Gauge {
+struct AtomicStat {
     current: AtomicU64,
     peak: AtomicU64,
 }
 
-impl Gauge {
+impl AtomicStat {
     const fn new() -> Self {
-        Gauge { current: AtomicU64::new(0), peak: AtomicU64::new(0) }
+        AtomicStat { current: AtomicU64::new(0), peak: AtomicU64::new(0) }
     }
 
     #[inline]
@@ -42,137 +42,138 @@ impl Gauge {
     }
 }
 
-/// Blocks in the callers' hands, and freed ones that may still be used; and their bytes. On a line of their own.
+/// Live blocks and blocks whose free is deferred: their number and their bytes. Aligned so that no other data shares
+/// their cache lines.
 #[repr(align(128))]
 struct Active {
-    count: Gauge,
-    bytes: Gauge,
+    count: AtomicStat,
+    bytes: AtomicStat,
 }
 
-static ACTIVE: Active = Active { count: Gauge::new(), bytes: Gauge::new() };
+static ACTIVE: Active = Active { count: AtomicStat::new(), bytes: AtomicStat::new() };
 
-/// A block was given out.
+/// Counts an allocated block.
 #[inline]
-pub fn begin(bytes: u64) {
+pub fn record_alloc(bytes: u64) {
     ACTIVE.count.add(1);
     ACTIVE.bytes.add(bytes);
 }
 
-/// A block may be given out again.
+/// Counts a block that is free again.
 #[inline]
-pub fn end(bytes: u64) {
+pub fn record_free(bytes: u64) {
     ACTIVE.count.sub(1);
     ACTIVE.bytes.sub(bytes);
 }
 
-/// How long calls of the driver took, in microseconds.
+/// Durations of driver calls, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Times {
-    /// All of them together.
+pub struct DurationStats {
+    /// The sum.
     pub total: u64,
     /// The longest.
     pub max: u64,
     /// The shortest.
     pub min: u64,
-    /// How many there were.
+    /// The number of calls.
     pub count: u64,
 }
 
-impl Times {
-    const ZERO: Times = Times { total: 0, max: 0, min: 0, count: 0 };
+impl DurationStats {
+    const ZERO: DurationStats = DurationStats { total: 0, max: 0, min: 0, count: 0 };
 
     fn add(&mut self, time: Duration) {
         let time = time.as_micros() as u64;
-        // Since the peaks were reset there may have been none yet.
+        // After a reset of the peaks, the first duration sets the minimum.
         self.min = if self.max == 0 && self.min == 0 { time } else { self.min.min(time) };
         self.max = self.max.max(time);
         self.total += time;
         self.count += 1;
     }
 
-    /// The mean; 0 where there was none.
+    /// Returns the mean; 0 without calls.
     pub fn average(&self) -> u64 {
         self.total.checked_div(self.count).unwrap_or(0)
     }
 }
 
-/// What is had from the driver, which only slow calls change.
+/// Statistics of the memory from the driver, which only slow calls change.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct DriverStats {
     slabs: Stat,
     bytes: Stat,
-    alloc_time: Times,
-    free_time: Times,
+    alloc_time: DurationStats,
+    free_time: DurationStats,
     allocs: u64,
     frees: u64,
 }
 
-const NOTHING: Stat = Stat { current: 0, peak: 0, allocated: 0, freed: 0 };
+const ZERO: Stat = Stat { current: 0, peak: 0, allocated: 0, freed: 0 };
 
-static HELD: Mutex<Held> = Mutex::new(Held {
-    slabs: NOTHING,
-    bytes: NOTHING,
-    alloc_time: Times::ZERO,
-    free_time: Times::ZERO,
+static DRIVER_STATS: Mutex<DriverStats> = Mutex::new(DriverStats {
+    slabs: ZERO,
+    bytes: ZERO,
+    alloc_time: DurationStats::ZERO,
+    free_time: DurationStats::ZERO,
     allocs: 0,
     frees: 0,
 });
 
-/// The driver gave memory, in so long.
-pub fn came(bytes: u64, time: Duration) {
-    let mut held = HELD.lock();
-    held.slabs.add(1);
-    held.bytes.add(bytes);
-    held.alloc_time.add(time);
-    held.allocs += 1;
+/// Counts an allocation by the driver and its duration.
+pub fn record_driver_alloc(bytes: u64, time: Duration) {
+    let mut driver = DRIVER_STATS.lock();
+    driver.slabs.add(1);
+    driver.bytes.add(bytes);
+    driver.alloc_time.add(time);
+    driver.allocs += 1;
 }
 
-/// Memory went back to the driver, in so long.
-pub fn went(bytes: u64, time: Duration) {
-    let mut held = HELD.lock();
-    held.slabs.sub(1);
-    held.bytes.sub(bytes);
-    held.free_time.add(time);
-    held.frees += 1;
+/// Counts memory that was released to the driver, and the duration of the call.
+pub fn record_driver_free(bytes: u64, time: Duration) {
+    let mut driver = DRIVER_STATS.lock();
+    driver.slabs.sub(1);
+    driver.bytes.sub(bytes);
+    driver.free_time.add(time);
+    driver.frees += 1;
 }
 
-/// Bytes that are had from the driver.
-pub fn held() -> u64 {
-    HELD.lock().bytes.current
+/// Returns the bytes allocated by the driver.
+pub fn reserved_bytes() -> u64 {
+    DRIVER_STATS.lock().bytes.current
 }
 
-/// Bytes in the callers' hands, and freed ones that may still be used.
-pub fn active() -> u64 {
+/// Returns the bytes of live blocks and of blocks whose free is deferred.
+pub fn active_bytes() -> u64 {
     ACTIVE.bytes.current.load(Ordering::Relaxed)
 }
 
-/// All figures; the names are those of `torch.cuda.host_memory_stats`.
+/// All statistics; the names are those of `torch.cuda.host_memory_stats`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HostStats {
-    /// Pieces of memory that the driver gave.
+    /// Allocations by the driver.
     pub allocations: Stat,
-    /// Blocks in the callers' hands, and freed ones that may still be used.
+    /// Live blocks, and blocks whose free is deferred.
     pub active_requests: Stat,
-    /// Bytes that the driver gave.
+    /// Bytes allocated by the driver.
     pub allocated_bytes: Stat,
-    /// Bytes of the active blocks, each as large as it was rounded up to.
+    /// Bytes of the active blocks, with their rounded sizes.
     pub active_bytes: Stat,
-    /// Calls that pinned memory.
+    /// Number of driver calls that pinned memory.
     pub num_host_alloc: u64,
-    /// Calls that gave it back.
+    /// Number of driver calls that released it.
     pub num_host_free: u64,
-    /// What the former took, in microseconds.
-    pub host_alloc_time: Times,
-    /// What the latter took.
-    pub host_free_time: Times,
+    /// Durations of the calls that pinned memory.
+    pub host_alloc_time: DurationStats,
+    /// Durations of the calls that released it.
+    pub host_free_time: DurationStats,
 }
 
-/// How many keys [`HostStats::entries`] gives.
+/// The number of entries of [`HostStats::entries`].
 pub const KEYS: usize = 28;
 
 impl HostStats {
-    /// The keys of `torch.cuda.host_memory_stats` with their values, in the order of their bytes. The key's two parts are
-    /// apart, for those who want them nested; a number alone has no second part.
+    /// Returns the keys of `torch.cuda.host_memory_stats` with their values, in byte order. A key has two parts,
+    /// separate for nested output; a plain number has an empty second part.
     pub fn entries(&self) -> [(&'static str, &'static str, u64); KEYS] {
         let stat = |key, stat: Stat| {
             [
@@ -182,7 +183,7 @@ impl HostStats {
                 (key, "peak", stat.peak),
             ]
         };
-        let times = |key, times: Times| {
+        let times = |key, times: DurationStats| {
             [
                 (key, "avg", times.average()),
                 (key, "count", times.count),
@@ -202,7 +203,8 @@ impl HostStats {
         std::array::from_fn(|_| all.next().unwrap_or_default())
     }
 
-    /// The same as a JSON object: flat, `"active_bytes.current": 0`, or nested, `"active_bytes": {"current": 0}`.
+    /// Returns the statistics as a JSON object: flat, `"active_bytes.current": 0`, or nested, `"active_bytes":
+    /// {"current": 0}`.
     pub fn json(&self, nested: bool) -> String {
         let mut text = String::from("{");
         let mut open = "";
@@ -228,39 +230,39 @@ impl HostStats {
     }
 }
 
-/// All figures, with how many blocks were given out and came back, and their bytes, since the sums were reset.
+/// Returns all statistics. `blocks` and `bytes` are what was allocated and freed since the counters were reset.
 pub fn read(blocks: (u64, u64), bytes: (u64, u64)) -> HostStats {
-    let held = *HELD.lock();
+    let driver = *DRIVER_STATS.lock();
     HostStats {
-        allocations: held.slabs,
+        allocations: driver.slabs,
         active_requests: ACTIVE.count.stat(blocks.0, blocks.1),
-        allocated_bytes: held.bytes,
+        allocated_bytes: driver.bytes,
         active_bytes: ACTIVE.bytes.stat(bytes.0, bytes.1),
-        num_host_alloc: held.allocs,
-        num_host_free: held.frees,
-        host_alloc_time: held.alloc_time,
-        host_free_time: held.free_time,
+        num_host_alloc: driver.allocs,
+        num_host_free: driver.frees,
+        host_alloc_time: driver.alloc_time,
+        host_free_time: driver.free_time,
     }
 }
 
-/// Lets all peaks begin again at what is now, and with them, as torch does, the longest and the shortest times.
+/// Resets all peaks to the current values, and the longest and the shortest durations, as torch does.
 pub fn reset_peaks() {
     ACTIVE.count.reset_peak();
     ACTIVE.bytes.reset_peak();
-    let mut held = HELD.lock();
-    held.slabs.reset_peak();
-    held.bytes.reset_peak();
-    (held.alloc_time.max, held.alloc_time.min) = (0, 0);
-    (held.free_time.max, held.free_time.min) = (0, 0);
+    let mut driver = DRIVER_STATS.lock();
+    driver.slabs.reset_peak();
+    driver.bytes.reset_peak();
+    (driver.alloc_time.max, driver.alloc_time.min) = (0, 0);
+    (driver.free_time.max, driver.free_time.min) = (0, 0);
 }
 
-/// Begins the sums anew.
+/// Resets the accumulated counters.
 pub fn reset_accumulated() {
-    let mut held = HELD.lock();
-    held.slabs.reset_accumulated();
-    held.bytes.reset_accumulated();
-    (held.allocs, held.frees) = (0, 0);
-    (held.alloc_time, held.free_time) = (Times::ZERO, Times::ZERO);
+    let mut driver = DRIVER_STATS.lock();
+    driver.slabs.reset_accumulated();
+    driver.bytes.reset_accumulated();
+    (driver.allocs, driver.frees) = (0, 0);
+    (driver.alloc_time, driver.free_time) = (DurationStats::ZERO, DurationStats::ZERO);
 }
 
 #[cfg(test)]
@@ -268,32 +270,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peak_is_the_most_there_was() {
-        let gauge = Gauge::new();
-        gauge.add(10);
-        gauge.sub(4);
-        gauge.add(1);
-        assert_eq!(gauge.stat(11, 4), Stat { current: 7, peak: 10, allocated: 11, freed: 4 });
-        gauge.reset_peak();
-        assert_eq!(gauge.stat(0, 0), Stat { current: 7, peak: 7, allocated: 0, freed: 0 });
+    fn peak_is_the_maximum() {
+        let stat = AtomicStat::new();
+        stat.add(10);
+        stat.sub(4);
+        stat.add(1);
+        assert_eq!(stat.stat(11, 4), Stat { current: 7, peak: 10, allocated: 11, freed: 4 });
+        stat.reset_peak();
+        assert_eq!(stat.stat(0, 0), Stat { current: 7, peak: 7, allocated: 0, freed: 0 });
     }
 
     #[test]
-    fn times_are_told_in_microseconds() {
-        let mut times = Times::ZERO;
+    fn durations_are_in_microseconds() {
+        let mut times = DurationStats::ZERO;
         for micros in [30, 10, 21] {
             times.add(Duration::from_nanos(micros * 1000 + 900));
         }
-        assert_eq!(times, Times { total: 61, max: 30, min: 10, count: 3 });
-        assert_eq!((times.average(), Times::ZERO.average()), (20, 0));
+        assert_eq!(times, DurationStats { total: 61, max: 30, min: 10, count: 3 });
+        assert_eq!((times.average(), DurationStats::ZERO.average()), (20, 0));
     }
 
     #[test]
-    fn the_keys_are_torchs() {
+    fn keys_match_torch() {
         let stats = HostStats {
             active_bytes: Stat { current: 1, peak: 2, allocated: 3, freed: 4 },
             num_host_free: 5,
-            host_free_time: Times { total: 7, max: 6, min: 1, count: 2 },
+            host_free_time: DurationStats { total: 7, max: 6, min: 1, count: 2 },
             ..HostStats::default()
         };
         let entries = stats.entries();

@@ -1,11 +1,12 @@
-//! What uses pinned memory: streams whose work reads or writes it, and graphs that will at each replay.
+//! Uses of pinned memory: by streams whose work accesses it, and by graphs that access it at each replay.
 //!
-//! A block that a stream uses waits after its free for an event that is recorded in the stream then. A use in a stream that
-//! captures becomes a part of the graph: the graph, and everything that is made of it, holds a ticket, which the driver
-//! gives back when the last of them is gone. Nothing is asked of the driver under the lock here, since it may give tickets
-//! back from a thread that holds locks of its own.
+//! The free of a block that streams use is deferred until an event that is recorded in each of these streams at the
+//! free has completed. A use in a capturing stream becomes a part of the graph: the graph, its clones and its
+//! executables hold a ticket, which the driver releases when the last of them is destroyed. No driver call is made
+//! under the lock of this module, because the driver may release tickets on a thread that holds the driver's own
+//! locks.
 
-use super::{class, map, with_shelf};
+use super::{class, map, with_slab_cache};
 use crate::{
     driver::{Graph, Ticket, codes, types::*},
     error::{Context, Error, Result},
@@ -24,129 +25,132 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// What uses a block.
+/// The uses of a block.
 #[derive(Debug, Default)]
-struct Uses {
+struct BlockUses {
     streams: Vec<Use>,
-    /// The captures that used it, and the tickets that their graphs hold.
+    /// The captures that use the block, each with the ticket that its graph holds.
     graphs: Vec<(u64, u64)>,
-    /// Whether it was freed.
+    /// Whether the block was freed.
     freed: bool,
-    /// Whether it waits for streams.
-    waits: bool,
+    /// Whether the free is deferred until events of streams have completed.
+    waits_for_streams: bool,
 }
 
-/// A freed block, and the marks that streams have to pass.
+/// A freed block, and the events that must complete first.
 #[derive(Debug)]
-struct Waiting {
+struct DeferredFree {
     address: u64,
-    marks: Vec<(Use, Mark)>,
+    events: Vec<(Use, Mark)>,
 }
 
 #[derive(Debug, Default)]
-struct Book {
-    /// By the address at which the block begins.
-    uses: HashMap<u64, Uses>,
-    /// The block that a ticket is for.
+struct UseTable {
+    /// By the start address of the block.
+    uses: HashMap<u64, BlockUses>,
+    /// The start of the block that each ticket is for.
     tickets: HashMap<u64, u64>,
     /// In the order of the frees.
-    waiting: Vec<Waiting>,
-    /// How many may wait before a free looks whether any need to.
-    patience: usize,
+    deferred: Vec<DeferredFree>,
+    /// A free checks the deferred frees if there are more than this many.
+    check_threshold: usize,
 }
 
-/// [`Book::patience`] at least.
-const PATIENCE: usize = 16;
+/// The minimum of [`UseTable::check_threshold`].
+const MIN_CHECK_THRESHOLD: usize = 16;
 
-static BOOK: Mutex<Option<Book>> = Mutex::new(None);
-/// One thread at a time looks whether marks are passed; the others wait for what it finds.
-static REAPING: Mutex<()> = Mutex::new(());
-/// One thread at a time waits for streams, and takes all that waits for that long: for another that is short of memory the
-/// queue is not empty, but out.
-static OUT: Mutex<()> = Mutex::new(());
+static TABLE: Mutex<Option<UseTable>> = Mutex::new(None);
+/// Only one thread at a time queries events; the others wait for its result.
+static PROCESSING: Mutex<()> = Mutex::new(());
+/// Only one thread at a time waits for streams. Meanwhile it holds all deferred frees, so another thread that is short
+/// of memory must wait for it instead of finding an empty queue.
+static SYNCHRONIZING: Mutex<()> = Mutex::new(());
 static NEXT_TICKET: AtomicU64 = AtomicU64::new(1);
 
-fn with<T>(body: impl FnOnce(&mut Book) -> T) -> T {
-    body(BOOK.lock().get_or_insert_default())
+fn with<T>(body: impl FnOnce(&mut UseTable) -> T) -> T {
+    body(TABLE.lock().get_or_insert_default())
 }
 
 #[cold]
 fn not_live(address: u64) -> Error {
     Error::new(
         Status::INVALID_POINTER,
-        format!("{address:#x} is in no block of pinned memory: it was never given out, or was freed already"),
+        format!(
+            "{address:#x} is not in a live block of pinned memory: it was never allocated, or it was freed already"
+        ),
     )
 }
 
-/// Runs `body` with what uses the live block that an address lies in, and that block's address.
-fn with_uses<T>(address: u64, body: impl FnOnce(&mut Book, u64) -> T) -> Result<T> {
-    let place = map::find(address).ok_or_else(|| not_live(address))?;
-    with(|book| {
-        let begin = with_shelf(place.class, |shelf, size| shelf.note_use(place.slab, address, size));
-        let begin = begin.ok_or_else(|| not_live(address))?;
-        book.uses.entry(begin).or_default();
-        Ok(body(book, begin))
+/// Marks the live block that contains an address as used, and runs `body` with the table and the block's start.
+fn with_marked_block<T>(address: u64, body: impl FnOnce(&mut UseTable, u64) -> T) -> Result<T> {
+    let id = map::find(address).ok_or_else(|| not_live(address))?;
+    with(|table| {
+        let start = with_slab_cache(id.class, |cache, size| cache.mark_used(id.number, address, size));
+        let start = start.ok_or_else(|| not_live(address))?;
+        table.uses.entry(start).or_default();
+        Ok(body(table, start))
     })
 }
 
-/// Notes that work in a stream uses the block that an address lies in.
-pub fn note(runtime: &Runtime, address: u64, stream: Stream) -> Result<()> {
+/// Records that work in a stream uses the block that contains an address.
+pub fn record(runtime: &Runtime, address: u64, stream: Stream) -> Result<()> {
     let handle = route::canonical(stream.raw.handle());
-    // Nothing can be captured in the legacy default stream, and asking it would end the captures of others.
+    // The legacy default stream cannot be captured, and querying it would invalidate the captures of other streams.
     if handle != 0 {
         let status = runtime.in_stream(stream, |driver, raw| Ok(driver.stream_capture_status(raw)?))?;
         if status == CU_STREAM_CAPTURE_STATUS_ACTIVE {
-            return note_capture(runtime, address, stream).context(|| "keeping pinned memory for a graph");
+            return record_capture(runtime, address, stream).context(|| "keeping pinned memory alive for a graph");
         }
     }
     let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
-    let wanted = Use { stream: stream.raw, device: stream.device, thread };
-    with_uses(address, |book, begin| {
-        let streams = &mut book.uses.entry(begin).or_default().streams;
-        if !streams.contains(&wanted) {
-            streams.push(wanted);
+    let user = Use { stream: stream.raw, device: stream.device, thread };
+    with_marked_block(address, |table, start| {
+        let streams = &mut table.uses.entry(start).or_default().streams;
+        if !streams.contains(&user) {
+            streams.push(user);
         }
     })
 }
 
-/// What the graphs of a capture hold for a block.
+/// The user object that keeps a block alive for the graphs of a capture.
 struct HostTicket;
 
 impl Ticket for HostTicket {
     fn released(number: u64) {
-        release(number);
+        on_ticket_released(number);
     }
 }
 
-fn note_capture(runtime: &Runtime, address: u64, stream: Stream) -> Result<()> {
+fn record_capture(runtime: &Runtime, address: u64, stream: Stream) -> Result<()> {
     let found = runtime.in_stream(stream, |driver, raw| Ok(driver.stream_capture_info(raw)?));
     let (capture, graph) = match found {
         Ok(info) => (info.id, info.graph),
-        // A driver that cannot tell which graph it is.
+        // The driver does not report which graph it is.
         Err(error) if error.driver_code() == codes::CUDA_ERROR_NOT_SUPPORTED => (0, None),
         Err(error) => return Err(error),
     };
     let ticket = NEXT_TICKET.fetch_add(1, Ordering::Relaxed);
-    let new = with_uses(address, |book, begin| {
-        let graphs = &mut book.uses.entry(begin).or_default().graphs;
+    let new = with_marked_block(address, |table, start| {
+        let graphs = &mut table.uses.entry(start).or_default().graphs;
         let new = !graphs.iter().any(|(known, _)| *known == capture);
         if new {
             graphs.push((capture, ticket));
-            book.tickets.insert(ticket, begin);
+            table.tickets.insert(ticket, start);
         }
         new
     })?;
     if !new {
         return Ok(());
     }
-    // Where the driver has no such objects, the ticket never comes back, and the block is the graph's for good.
-    let kept = graph.map_or(Ok(()), |graph| keep(runtime, graph, ticket));
-    kept.inspect_err(|_| release(ticket))
+    // If the driver has no user objects, the ticket is never released, and the block stays reserved for the graph
+    // permanently.
+    let attached = graph.map_or(Ok(()), |graph| attach_ticket(runtime, graph, ticket));
+    attached.inspect_err(|_| on_ticket_released(ticket))
 }
 
-fn keep(runtime: &Runtime, graph: Graph, ticket: u64) -> Result<()> {
+fn attach_ticket(runtime: &Runtime, graph: Graph, ticket: u64) -> Result<()> {
     match runtime.in_any_context(|driver| Ok(driver.graph_keep_ticket::<HostTicket>(graph, ticket)?)) {
-        // An old driver, or a graph that may hold nothing.
+        // The driver is too old, or the graph cannot hold user objects.
         Err(error)
             if matches!(error.driver_code(), codes::CUDA_ERROR_NOT_SUPPORTED | codes::CUDA_ERROR_INVALID_VALUE) =>
         {
@@ -156,137 +160,137 @@ fn keep(runtime: &Runtime, graph: Graph, ticket: u64) -> Result<()> {
     }
 }
 
-/// A ticket is back. The calling thread may be the driver's.
-fn release(ticket: u64) {
-    let done = with(|book| {
-        let begin = book.tickets.remove(&ticket)?;
-        let uses = book.uses.get_mut(&begin)?;
+/// Drops a graph's use of a block when the ticket is released. The calling thread may belong to the driver.
+fn on_ticket_released(ticket: u64) {
+    let done = with(|table| {
+        let start = table.tickets.remove(&ticket)?;
+        let uses = table.uses.get_mut(&start)?;
         uses.graphs.retain(|(_, held)| *held != ticket);
-        book.settle(begin)
+        table.remove_if_unused(start)
     });
     if let Some(address) = done {
-        if let Some(place) = map::find(address) {
-            sanitizer::forget_memory(address, class::size(place.class));
+        if let Some(id) = map::find(address) {
+            sanitizer::forget_memory(address, class::size(id.class));
         }
-        give_back(address);
-        super::after_graph(address);
+        finish_free(address);
+        super::after_graph_release(address);
     }
 }
 
-impl Book {
-    /// The block at an address if it was freed and nothing uses it any more; it is forgotten then.
-    fn settle(&mut self, begin: u64) -> Option<u64> {
-        let uses = self.uses.get(&begin)?;
-        let done = uses.freed && !uses.waits && uses.graphs.is_empty();
-        done.then(|| self.uses.remove(&begin)).map(|_| begin)
+impl UseTable {
+    /// Removes the entry of a block that was freed and has no uses left, and returns its start.
+    fn remove_if_unused(&mut self, start: u64) -> Option<u64> {
+        let uses = self.uses.get(&start)?;
+        let done = uses.freed && !uses.waits_for_streams && uses.graphs.is_empty();
+        done.then(|| self.uses.remove(&start)).map(|_| start)
     }
 }
 
-/// Puts a block that waited among the free ones.
-fn give_back(address: u64) {
-    let Some(place) = map::find(address) else { return };
-    sanitizer::pinned_passed(address, class::size(place.class));
-    with_shelf(place.class, |shelf, size| {
-        if shelf.end_wait(place.slab, address, size) {
-            super::stats::end(size);
+/// Completes the deferred free of a block.
+fn finish_free(address: u64) {
+    let Some(id) = map::find(address) else { return };
+    sanitizer::on_pinned_reuse(address, class::size(id.class));
+    with_slab_cache(id.class, |cache, size| {
+        if cache.finish_deferred_free(id.number, address, size) {
+            super::stats::record_free(size);
         }
     });
 }
 
-/// Lets a freed block wait for what uses it.
-pub fn hold_back(runtime: &Runtime, address: u64) {
-    let (streams, free_for_all) = with(|book| {
-        let Some(uses) = book.uses.get_mut(&address) else { return (Vec::new(), true) };
-        (uses.freed, uses.waits) = (true, true);
+/// Defers the free of a block until its recorded uses have completed.
+pub fn defer_free(runtime: &Runtime, address: u64) {
+    let (streams, unused_by_graphs) = with(|table| {
+        let Some(uses) = table.uses.get_mut(&address) else { return (Vec::new(), true) };
+        (uses.freed, uses.waits_for_streams) = (true, true);
         (std::mem::take(&mut uses.streams), uses.graphs.is_empty())
     });
-    // What a graph uses it may use as long as it is there.
+    // A graph may access the block as long as the graph exists.
     if sanitizer::is_on()
-        && free_for_all
-        && let Some(place) = map::find(address)
+        && unused_by_graphs
+        && let Some(id) = map::find(address)
     {
-        sanitizer::pinned_freed(address, class::size(place.class), &streams);
+        sanitizer::on_pinned_free(address, class::size(id.class), &streams);
     }
-    let mut marks: Vec<(Use, Mark)> =
-        streams.into_iter().map(|wanted| (wanted, stream_events::mark(runtime, wanted))).collect();
-    // What was over long ago needs no place in the queue.
-    if let [(_, mark)] = &mut marks[..]
-        && stream_events::is_passed(runtime, mark, false)
+    let mut events: Vec<(Use, Mark)> =
+        streams.into_iter().map(|user| (user, stream_events::mark(runtime, user))).collect();
+    // A use that has completed already need not enter the queue.
+    if let [(_, event)] = &mut events[..]
+        && stream_events::is_passed(runtime, event, false)
     {
-        marks.clear();
+        events.clear();
     }
-    let (done, many) = with(|book| {
-        if !marks.is_empty() {
-            book.waiting.push(Waiting { address, marks });
-            return (None, book.waiting.len() > book.patience.max(PATIENCE));
+    let (done, many) = with(|table| {
+        if !events.is_empty() {
+            table.deferred.push(DeferredFree { address, events });
+            return (None, table.deferred.len() > table.check_threshold.max(MIN_CHECK_THRESHOLD));
         }
-        if let Some(uses) = book.uses.get_mut(&address) {
-            uses.waits = false;
+        if let Some(uses) = table.uses.get_mut(&address) {
+            uses.waits_for_streams = false;
         }
-        (book.settle(address), false)
+        (table.remove_if_unused(address), false)
     });
     if let Some(address) = done {
-        give_back(address);
-        super::after_wait(runtime, address);
+        finish_free(address);
+        super::after_deferred_free(runtime, address);
     }
-    // A shelf that has enough for long asks for nothing back, and each of those that wait has an event.
+    // A slab cache with free blocks does not check deferred frees, and each of them holds an event.
     if many {
-        reap(runtime, false);
+        process_events(runtime, false);
     }
 }
 
-/// Frees the blocks whose waits are over; with `wait`, waits for the streams of the others, and for whoever does so already.
-/// Whether any is free now.
-pub fn reap(runtime: &Runtime, wait: bool) -> bool {
-    super::give_up_overdue(runtime);
-    let _out = wait.then(|| OUT.lock());
-    let turn = REAPING.lock();
-    let mut queue = with(|book| std::mem::take(&mut book.waiting));
-    // Who waits for streams keeps nobody from looking.
-    let _turn = (!wait).then_some(turn);
+/// Frees the blocks whose events have completed. With `wait`, waits for the events of the others, and for a thread
+/// that is already waiting. Returns whether any block was freed.
+pub fn process_events(runtime: &Runtime, wait: bool) -> bool {
+    super::trim_pending(runtime);
+    let _synchronizing = wait.then(|| SYNCHRONIZING.lock());
+    let processing = PROCESSING.lock();
+    let mut queue = with(|table| std::mem::take(&mut table.deferred));
+    // A thread that waits for streams does not block threads that only query events.
+    let _processing = (!wait).then_some(processing);
     if queue.is_empty() {
         return false;
     }
-    // A stream that has not passed one mark has not passed its later ones.
-    let mut behind: Vec<Use> = Vec::new();
+    // A stream that has not completed one event has not completed its later ones.
+    let mut incomplete: Vec<Use> = Vec::new();
     for entry in &mut queue {
-        entry.marks.retain_mut(|(stream, mark)| {
-            if !wait && behind.contains(stream) {
+        entry.events.retain_mut(|(stream, event)| {
+            if !wait && incomplete.contains(stream) {
                 return true;
             }
-            let passed = stream_events::is_passed(runtime, mark, wait);
+            let passed = stream_events::is_passed(runtime, event, wait);
             if !passed {
-                behind.push(*stream);
+                incomplete.push(*stream);
             }
             !passed
         });
     }
     let mut any = false;
-    let (over, mut left): (Vec<_>, Vec<_>) = queue.into_iter().partition(|entry| entry.marks.is_empty());
-    let done: Vec<u64> = with(|book| {
-        left.append(&mut book.waiting);
-        book.patience = 2 * left.len();
-        book.waiting = left;
-        let over = over.into_iter().filter_map(|entry| {
-            book.uses.get_mut(&entry.address)?.waits = false;
-            book.settle(entry.address)
+    let (completed, mut left): (Vec<_>, Vec<_>) = queue.into_iter().partition(|entry| entry.events.is_empty());
+    let done: Vec<u64> = with(|table| {
+        left.append(&mut table.deferred);
+        table.check_threshold = 2 * left.len();
+        table.deferred = left;
+        let completed = completed.into_iter().filter_map(|entry| {
+            table.uses.get_mut(&entry.address)?.waits_for_streams = false;
+            table.remove_if_unused(entry.address)
         });
-        over.collect()
+        completed.collect()
     });
     for address in done {
-        give_back(address);
-        super::after_wait(runtime, address);
+        finish_free(address);
+        super::after_deferred_free(runtime, address);
         any = true;
     }
     any
 }
 
-/// Lets nobody else look whether marks are passed, as long as it is kept.
-pub fn turn() -> MutexGuard<'static, ()> {
-    REAPING.lock()
+/// Keeps other threads from processing deferred frees as long as the guard lives.
+pub fn lock_processing() -> MutexGuard<'static, ()> {
+    PROCESSING.lock()
 }
 
-/// Whether any block waits for streams.
-pub fn any_waiting() -> bool {
-    BOOK.lock().as_ref().is_some_and(|book| !book.waiting.is_empty())
+/// Returns whether any free is deferred until streams have completed.
+pub fn has_deferred_frees() -> bool {
+    TABLE.lock().as_ref().is_some_and(|table| !table.deferred.is_empty())
 }

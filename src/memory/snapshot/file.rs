@@ -1,4 +1,5 @@
-//! Files that are there whole or not at all: written beside the target under another name, and renamed at the end.
+//! Atomic replacement of files: the new contents are written to a temporary file beside the target, which is renamed
+//! at the end.
 
 use crate::{
     error::{Error, Result},
@@ -12,11 +13,11 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// What is collected before it is written.
+/// The size of the write buffer in bytes.
 const BUFFER: usize = 256 << 10;
 
-/// Writes a file, in place of what has its name. What is no file (a pipe, a terminal) is written to as it is, and a link
-/// stays one. The permissions are those of what was there.
+/// Replaces a file. A target that is not a regular file (a pipe, a terminal) is written to directly, and a symbolic
+/// link is preserved. The permissions of an existing file are kept.
 pub fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     let failed = |error: io::Error| {
         Error::new(Status::SYSTEM, format!("cannot write a snapshot to {}: {error}", path.display()))
@@ -26,32 +27,32 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>
         let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
         return fill(file, write).map_err(failed);
     }
-    let target = behind_links(path);
-    // Whoever may not read what is there may not read what comes in its place, not even while it is written.
+    let target = resolve_links(path);
+    // A user who may not read the old file must not be able to read the new one, not even while it is written.
     let mode = fs::metadata(&target).ok().map(|old| old.permissions().mode() & 0o777);
     let (file, beside) = create_beside(&target, mode).map_err(failed)?;
     let outcome = fill(file, write).and_then(|()| fs::rename(&beside, &target));
     if outcome.is_err() {
-        // It is there; and if it cannot be removed, the error to tell is the first.
+        // The first error is the one to return.
         let _ = fs::remove_file(&beside);
     }
     outcome.map_err(failed)
 }
 
-/// The file that is meant by a path that may be a link, whether it is there or not.
-fn behind_links(path: &Path) -> PathBuf {
-    /// As many as the system itself follows.
-    const MOST: u32 = 40;
+/// Returns the target of a path that may be a symbolic link. The target need not exist.
+fn resolve_links(path: &Path) -> PathBuf {
+    /// The limit of the kernel.
+    const MAX_LINKS: u32 = 40;
     if fs::metadata(path).is_ok() {
         return fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     }
     let mut target = path.to_path_buf();
-    for _ in 0..MOST {
+    for _ in 0..MAX_LINKS {
         let Ok(next) = fs::read_link(&target) else { return target };
-        // An absolute one takes the place of the folder, too.
+        // `join` replaces the folder if the link is absolute.
         target = target.parent().unwrap_or(Path::new("")).join(next);
     }
-    // A circle leads to no file: it is replaced.
+    // A cycle of links has no target: the link itself is replaced.
     path.to_path_buf()
 }
 
@@ -61,7 +62,7 @@ fn fill(file: File, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io:
     buffered.flush()
 }
 
-/// Makes a file that was not there, in the folder of `target`, with the permissions `mode` if they are given.
+/// Creates a new file in the folder of `target`, with the permissions `mode` if given.
 fn create_beside(target: &Path, mode: Option<u32>) -> io::Result<(File, PathBuf)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let Some(name) = target.file_name() else { return Err(io::ErrorKind::InvalidInput.into()) };
@@ -72,7 +73,8 @@ fn create_beside(target: &Path, mode: Option<u32>) -> io::Result<(File, PathBuf)
         let beside = target.with_file_name(beside);
         match OpenOptions::new().write(true).create_new(true).mode(mode.unwrap_or(0o666)).open(&beside) {
             Ok(file) => {
-                // The process's mask has taken some away. Where they cannot be given back, it has too few rather than too many.
+                // The umask has removed some permissions. If they cannot be restored, the file has too few rather than
+                // too many.
                 let _ = mode.map(|mode| file.set_permissions(Permissions::from_mode(mode)));
                 return Ok((file, beside));
             }

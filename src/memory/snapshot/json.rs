@@ -1,5 +1,5 @@
-//! The same structure as JSON. One thing differs: a stack is its number in the list "stacks", since JSON cannot say a thing
-//! once and name it again, and a history repeats its stacks thousands of times.
+//! The snapshot as JSON. It differs from torch's structure in one respect: a stack is an index into the list "stacks",
+//! because JSON has no references, and a history repeats its stacks thousands of times.
 
 use super::{
     super::{history::Frame, pool::PoolId},
@@ -14,11 +14,11 @@ use std::{
 /// Writes a snapshot.
 pub fn write(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     let mut json = Json { out, first: true };
-    write::snapshot(snapshot, &mut json)?;
+    write::write_snapshot(snapshot, &mut json)?;
     json.out.write_all(b"\n")
 }
 
-/// Writes a text with its quotes. `<` never stands as itself, so that the text can stand in a page.
+/// Writes a quoted string. `<` is escaped, so that the string can be embedded in a page.
 pub fn quote(out: &mut dyn Write, text: &str) -> io::Result<()> {
     out.write_all(b"\"")?;
     let mut rest = text;
@@ -37,7 +37,7 @@ pub fn quote(out: &mut dyn Write, text: &str) -> io::Result<()> {
 
 struct Json<'a> {
     out: &'a mut dyn Write,
-    /// Whether nothing stands yet in the list or map that was begun last.
+    /// Whether the innermost list or map is still empty.
     first: bool,
 }
 
@@ -92,12 +92,12 @@ impl Writer for Json<'_> {
     }
 
     fn real(&mut self, number: f64) -> io::Result<()> {
-        // Infinities and NaN have no form in JSON.
+        // JSON cannot represent infinities and NaN.
         write!(self.out, "{:?}", if number.is_finite() { number } else { 0.0 })
     }
 
-    fn truth(&mut self, truth: bool) -> io::Result<()> {
-        write!(self.out, "{truth}")
+    fn boolean(&mut self, value: bool) -> io::Result<()> {
+        write!(self.out, "{value}")
     }
 
     fn text(&mut self, text: &str) -> io::Result<()> {

@@ -1,10 +1,10 @@
-//! Snapshots: what the allocator has at a moment and how it came to that, in torch's form and in one of our own.
+//! Snapshots of the allocator's state and history, in torch's format and in plinth's own.
 //!
-//! [`take`] copies the blocks of all arenas at one moment, with the history as far as it is kept, and puts names to the
-//! stacks; it makes no call of the driver. The rest is writing: [`write`](mod@write) walks a snapshot in the structure of
-//! `torch.cuda.memory._snapshot()` and tells a [`Writer`](write::Writer) what it meets, which is [`pickle`] for torch's own
-//! viewers or [`json`]; [`page`] packs the same into one HTML file that opens without a network. Nothing but a page's tables
-//! is built in memory, so a million entries take seconds.
+//! [`take`] copies the blocks of all arenas at one moment, with the recorded history, and symbolizes the stacks; it
+//! makes no driver calls. [`write`](mod@write) traverses a snapshot in the structure of
+//! `torch.cuda.memory._snapshot()` and passes each part to a [`Writer`](write::Writer): [`pickle`] for torch's
+//! viewers, or [`json`]. [`page`] writes the same into one HTML file that opens without a network. Except for the
+//! tables of a page, output is streamed, so a million entries take seconds.
 
 pub mod file;
 pub mod json;
@@ -26,31 +26,32 @@ use crate::error::{Error, Result};
 use crate::status::Status;
 use std::{collections::HashMap, path::Path, sync::Arc};
 
-/// A stream as files have it: its handle, of which readers that count in floating point keep 53 bits. The handles of a GPU's
-/// streams are addresses and have fewer; the host device's have marks above, which are left out.
+/// Returns a stream's number for files: the lowest 48 bits of its handle, because readers that use floating-point
+/// numbers keep 53 bits. The handles of a GPU's streams are addresses and have fewer bits; the host device's handles
+/// have tag bits above, which are removed.
 fn stream_number(handle: usize) -> u64 {
     handle as u64 & ((1 << 48) - 1)
 }
 
-/// What a block is, by torch's words.
+/// The state of a block, named as in torch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum State {
+pub enum BlockState {
     /// Free.
     Inactive = 0,
-    /// Freed, while other streams may still use it.
+    /// Freed, but other streams may still use it.
     Pending = 1,
-    /// In the program's hands.
+    /// Allocated.
     Active = 2,
 }
 
-impl State {
-    /// torch's name.
+impl BlockState {
+    /// Returns torch's name of the state.
     pub fn name(self) -> &'static str {
         match self {
-            State::Inactive => "inactive",
-            State::Pending => "active_pending_free",
-            State::Active => "active_allocated",
+            BlockState::Inactive => "inactive",
+            BlockState::Pending => "active_pending_free",
+            BlockState::Active => "active_allocated",
         }
     }
 }
@@ -58,73 +59,73 @@ impl State {
 /// A block of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
-    /// Where it begins.
+    /// The start address.
     pub address: u64,
-    /// Its bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// The bytes that were asked for; 0 for a free block.
+    /// The requested size in bytes; 0 for a free block.
     pub requested: u64,
-    /// What it is.
-    pub state: State,
-    /// From where it was allocated, if that was recorded.
+    /// The state.
+    pub state: BlockState,
+    /// The stack of its allocation, if recorded.
     pub stack: StackId,
 }
 
-/// A run of addresses with memory behind them, of one arena.
+/// A range of mapped addresses of one arena.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
-    /// The number of the device.
+    /// The ordinal of the device.
     pub device: u32,
-    /// Where it begins.
+    /// The start address.
     pub address: u64,
-    /// The handle of the stream that it serves.
+    /// The handle of the stream that it belongs to.
     pub stream: usize,
     /// The pool.
     pub pool: PoolId,
-    /// The kind of blocks in it.
+    /// The size class of its blocks: small or large.
     pub zone: Zone,
-    /// Whether it consists of handles that are mapped, and so may grow and shrink.
+    /// Whether it consists of mapped handles, and may therefore grow and shrink.
     pub expandable: bool,
-    /// The bytes of it whose memory is away, since the pool sleeps.
+    /// The bytes whose physical memory is released while the pool is asleep.
     pub asleep: u64,
-    /// What it is cut into, by address and without a gap.
+    /// Its blocks by address, without gaps.
     pub blocks: Vec<Block>,
 }
 
 impl Segment {
-    /// Its bytes.
+    /// The size in bytes.
     pub fn bytes(&self) -> u64 {
         self.blocks.iter().map(|block| block.size).sum()
     }
 
-    /// The bytes in the program's hands.
+    /// Returns the allocated bytes.
     pub fn allocated(&self) -> u64 {
-        self.blocks.iter().filter(|block| block.state == State::Active).map(|block| block.size).sum()
+        self.blocks.iter().filter(|block| block.state == BlockState::Active).map(|block| block.size).sum()
     }
 
-    /// The bytes in the program's hands or in use by a stream.
+    /// Returns the bytes that are allocated or still in use by a stream.
     pub fn active(&self) -> u64 {
-        self.blocks.iter().filter(|block| block.state != State::Inactive).map(|block| block.size).sum()
+        self.blocks.iter().filter(|block| block.state != BlockState::Inactive).map(|block| block.size).sum()
     }
 
-    /// The bytes that were asked for of those.
+    /// Returns the requested bytes of those blocks.
     pub fn requested(&self) -> u64 {
         self.blocks.iter().map(|block| block.requested).sum()
     }
 }
 
-/// A device's figures beside its segments.
+/// Totals of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Figures {
-    /// All its memory, if that was ever asked for.
+pub struct DeviceTotals {
+    /// The device's total memory in bytes, if it was ever queried.
     pub total: Option<u64>,
-    /// The most that may be held, if that was limited.
+    /// The limit of reserved memory in bytes, if one is set.
     pub limit: Option<u64>,
-    /// Physical memory that is held.
+    /// The reserved physical memory in bytes.
     pub held: u64,
 }
 
-/// The stacks that a snapshot names, numbered from 0, which is the empty one.
+/// The stacks of a snapshot, numbered from 0, which is the empty one.
 #[derive(Debug, Clone, Default)]
 pub struct Stacks {
     numbers: HashMap<StackId, u32>,
@@ -132,7 +133,7 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Numbers the stacks as they come, and asks `frames` for what each is.
+    /// Numbers stacks in the order of their first appearance. `frames` returns the frames of a stack.
     pub fn new(stacks: impl IntoIterator<Item = StackId>, frames: impl Fn(StackId) -> Arc<[Frame]>) -> Stacks {
         let mut all = Stacks { numbers: HashMap::new(), frames: vec![Arc::from([])] };
         for stack in stacks {
@@ -144,47 +145,47 @@ impl Stacks {
         all
     }
 
-    /// The number of a stack.
+    /// Returns the number of a stack.
     pub fn number(&self, stack: StackId) -> u32 {
         self.numbers.get(&stack).copied().unwrap_or(0)
     }
 
-    /// The frames of all stacks, by number; the innermost frame first.
+    /// Returns the frames of all stacks by number; the innermost frame comes first.
     pub fn all(&self) -> &[Arc<[Frame]>] {
         &self.frames
     }
 }
 
-/// What the allocator has, and how it came to that.
+/// The allocator's state and history.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     /// The segments of every device, by address.
     pub segments: Vec<Segment>,
     /// The history of each device, oldest first.
     pub traces: Vec<Vec<Entry>>,
-    /// What the program was doing.
+    /// The program's annotations.
     pub annotations: Vec<Annotation>,
     /// The stacks of blocks and entries.
     pub stacks: Stacks,
-    /// Of each device.
-    pub figures: Vec<Figures>,
-    /// When it was taken, in microseconds since 1970.
+    /// The totals of each device.
+    pub totals: Vec<DeviceTotals>,
+    /// The time of the snapshot, in microseconds since 1970.
     pub time_us: u64,
 }
 
-/// How a snapshot is written.
+/// The file format of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// The pickle that torch's viewers read.
     Pickle,
     /// The same as JSON.
     Json,
-    /// A page that shows it.
+    /// An HTML page.
     Html,
 }
 
 impl Format {
-    /// What the end of a file's name asks for.
+    /// Returns the format for a file name's extension.
     pub fn of(path: &Path) -> Format {
         let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
         match extension.as_deref().and_then(|extension| extension.to_str()) {
@@ -195,7 +196,7 @@ impl Format {
     }
 }
 
-/// Writes a snapshot of everything to a file, by its name's end where no format is given.
+/// Writes a snapshot of all memory to a file. Without a format, the file name's extension selects it.
 pub fn dump(path: &Path, format: Option<Format>) -> Result<()> {
     let snapshot = take(true)?;
     file::replace(path, |out| match format.unwrap_or_else(|| Format::of(path)) {
@@ -205,19 +206,19 @@ pub fn dump(path: &Path, format: Option<Format>) -> Result<()> {
     })
 }
 
-/// A snapshot of everything as JSON, with the history or without.
+/// Returns a snapshot of all memory as JSON, with or without the history.
 pub fn memory_snapshot(include_traces: bool) -> Result<String> {
     text(&take(include_traces)?)
 }
 
-/// The same of one pool.
+/// Returns a snapshot of one pool as JSON.
 pub fn pool_snapshot(pool: PoolId, include_traces: bool) -> Result<String> {
     text(&take_pool(pool, include_traces)?)
 }
 
 fn text(snapshot: &Snapshot) -> Result<String> {
     let mut bytes = Vec::new();
-    // Memory takes whatever is written to it, and JSON is made of text: neither can fail.
+    // Writing to memory cannot fail, and JSON is valid UTF-8.
     json::write(snapshot, &mut bytes).map_err(|error| Error::new(Status::SYSTEM, format!("writing JSON: {error}")))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -1,9 +1,9 @@
-//! One HTML file that shows a snapshot, and needs nothing else: no network, no server, no PyTorch.
+//! Writes a snapshot as one self-contained HTML file: no network, no server, no PyTorch.
 //!
-//! The page's own parts lie in page/, as a person edits them; they are put together here. What is particular to a snapshot
-//! is in two places. The tables (texts, frames, stacks, pools, segments' owners) are JSON. Entries and blocks, of which there
-//! can be millions, are a row of numbers of 7 bits a byte, as base64: an entry takes some 15 bytes, and page/read.js has them
-//! back in typed arrays in a moment. An address or a size that comes again and again is a small number in a table.
+//! The sources of the page are in page/. The data of a snapshot is in two places. The tables (strings, frames, stacks,
+//! pools, annotations) are JSON. Entries and blocks, of which there can be millions, are variable-length numbers of 7
+//! bits per byte in base64: an entry takes about 15 bytes, and page/read.js decodes them into typed arrays quickly.
+//! Repeated addresses and sizes are indices into a table.
 
 use super::{
     super::{
@@ -20,19 +20,19 @@ use std::{
     io::{self, Write},
 };
 
-/// What the page consists of, in its order. `read.js` and what follows are one script.
-const HEAD: CompressedText = embedded_text!("head.html");
-const STYLE: CompressedText = embedded_text!("style.css");
-const BODY: CompressedText = embedded_text!("body.html");
-const SCRIPTS: [CompressedText; 8] = [
-    embedded_text!("read.js"),
-    embedded_text!("model.js"),
-    embedded_text!("common.js"),
-    embedded_text!("timeline.js"),
-    embedded_text!("map.js"),
-    embedded_text!("tables.js"),
-    embedded_text!("events.js"),
-    embedded_text!("main.js"),
+/// The parts of the page, in order. The scripts are concatenated into one.
+const HEAD: Packed = packed!("head.html");
+const STYLE: Packed = packed!("style.css");
+const BODY: Packed = packed!("body.html");
+const SCRIPTS: [Packed; 8] = [
+    packed!("read.js"),
+    packed!("model.js"),
+    packed!("common.js"),
+    packed!("timeline.js"),
+    packed!("map.js"),
+    packed!("tables.js"),
+    packed!("events.js"),
+    packed!("main.js"),
 ];
 
 /// Writes the page.
@@ -99,7 +99,7 @@ impl<'a> Tables<'a> {
             addresses: Numbered::new(),
             sizes: Numbered::new(),
         };
-        // Number 0 is no text, the default stream and the default pool.
+        // Index 0 is the empty string, the default stream and the default pool.
         tables.texts.add("");
         tables.streams.add(0);
         tables.pools.add(PoolId::DEFAULT);
@@ -128,79 +128,79 @@ impl<'a> Tables<'a> {
 
     fn write(&self, snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
         write!(out, "{{\"version\":\"{}\",\"time\":{}", env!("CARGO_PKG_VERSION"), snapshot.time_us)?;
-        list(out, "texts", &self.texts.values, |out, text| json::quote(out, text))?;
-        list(out, "frames", &self.frames.values, |out, (name, file, line)| {
+        write_list(out, "texts", &self.texts.values, |out, text| json::quote(out, text))?;
+        write_list(out, "frames", &self.frames.values, |out, (name, file, line)| {
             write!(out, "[{},{},{line}]", self.texts.number(name), self.texts.number(file))
         })?;
-        list(out, "stacks", snapshot.stacks.all(), |out, frames| {
+        write_list(out, "stacks", snapshot.stacks.all(), |out, frames| {
             let numbers = frames.iter().map(|frame| self.frames.number((&frame.name, &frame.file, frame.line)));
             write!(out, "{:?}", numbers.collect::<Vec<_>>())
         })?;
-        list(out, "streams", &self.streams.values, |out, stream| write!(out, "{}", stream_number(*stream)))?;
-        list(out, "pools", &self.pools.values, |out, pool| write!(out, "[{},{}]", pool.owner, pool.index))?;
-        list(out, "threads", &self.threads.values, |out, thread| write!(out, "{thread}"))?;
-        list(out, "annotations", &snapshot.annotations, |out, one| {
+        write_list(out, "streams", &self.streams.values, |out, stream| write!(out, "{}", stream_number(*stream)))?;
+        write_list(out, "pools", &self.pools.values, |out, pool| write!(out, "[{},{}]", pool.owner, pool.index))?;
+        write_list(out, "threads", &self.threads.values, |out, thread| write!(out, "{thread}"))?;
+        write_list(out, "annotations", &snapshot.annotations, |out, one| {
             let (name, begin) = (self.texts.number(&one.name), u8::from(one.begin));
             write!(out, "[{},{},{name},{begin}]", one.device, one.time_us)
         })?;
-        list(out, "devices", &snapshot.figures, |out, figures| {
-            let (total, limit) = (figures.total.unwrap_or(0), figures.limit.unwrap_or(0));
-            write!(out, "[{total},{limit},{}]", figures.held)
+        write_list(out, "devices", &snapshot.totals, |out, totals| {
+            let (total, limit) = (totals.total.unwrap_or(0), totals.limit.unwrap_or(0));
+            write!(out, "[{total},{limit},{}]", totals.held)
         })?;
         out.write_all(b"}")
     }
 
     fn write_rows(&self, snapshot: &Snapshot, out: &mut impl Write) -> io::Result<()> {
         for table in [&self.addresses.values, &self.sizes.values] {
-            number(out, table.len() as u64)?;
-            table.iter().try_for_each(|value| number(out, *value))?;
+            write_number(out, table.len() as u64)?;
+            table.iter().try_for_each(|value| write_number(out, *value))?;
         }
         for (device, trace) in snapshot.traces.iter().enumerate() {
-            number(out, trace.len() as u64)?;
+            write_number(out, trace.len() as u64)?;
             let mut time = trace.first().map_or(0, |entry| entry.time_us);
-            number(out, time)?;
+            write_number(out, time)?;
             for entry in trace {
                 self.write_entry(snapshot, entry, time, out)?;
                 time = time.max(entry.time_us);
             }
             let segments: Vec<_> =
                 snapshot.segments.iter().filter(|segment| segment.device as usize == device).collect();
-            number(out, segments.len() as u64)?;
+            write_number(out, segments.len() as u64)?;
             for segment in segments {
-                number(out, segment.address)?;
-                number(out, segment.asleep)?;
-                number(out, self.streams.number(segment.stream))?;
-                number(out, self.pools.number(segment.pool))?;
+                write_number(out, segment.address)?;
+                write_number(out, segment.asleep)?;
+                write_number(out, self.streams.number(segment.stream))?;
+                write_number(out, self.pools.number(segment.pool))?;
                 let kind = u64::from(segment.zone == Zone::Large) | u64::from(segment.expandable) << 1;
-                number(out, kind)?;
-                number(out, segment.blocks.len() as u64)?;
+                write_number(out, kind)?;
+                write_number(out, segment.blocks.len() as u64)?;
                 for block in &segment.blocks {
-                    number(out, block.size)?;
-                    number(out, block.requested)?;
-                    number(out, block.state as u64)?;
-                    number(out, u64::from(snapshot.stacks.number(block.stack)))?;
+                    write_number(out, block.size)?;
+                    write_number(out, block.requested)?;
+                    write_number(out, block.state as u64)?;
+                    write_number(out, u64::from(snapshot.stacks.number(block.stack)))?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Times go up: where a clock was set back, they stand still.
+    /// Writes an entry. Times never decrease: if the clock was set back, the time stays the same.
     fn write_entry(&self, snapshot: &Snapshot, entry: &Entry, before: u64, out: &mut impl Write) -> io::Result<()> {
-        number(out, action(entry.action))?;
-        number(out, self.addresses.number(entry.address))?;
-        number(out, self.sizes.number(entry.size))?;
-        number(out, self.streams.number(entry.stream))?;
-        number(out, self.pools.number(entry.pool))?;
-        number(out, entry.time_us.saturating_sub(before))?;
-        number(out, u64::from(snapshot.stacks.number(entry.stack)))?;
-        number(out, self.texts.number(entry.metadata.as_deref().unwrap_or_default()))?;
-        number(out, self.threads.number(entry.thread))
+        write_number(out, action_number(entry.action))?;
+        write_number(out, self.addresses.number(entry.address))?;
+        write_number(out, self.sizes.number(entry.size))?;
+        write_number(out, self.streams.number(entry.stream))?;
+        write_number(out, self.pools.number(entry.pool))?;
+        write_number(out, entry.time_us.saturating_sub(before))?;
+        write_number(out, u64::from(snapshot.stacks.number(entry.stack)))?;
+        write_number(out, self.texts.number(entry.metadata.as_deref().unwrap_or_default()))?;
+        write_number(out, self.threads.number(entry.thread))
     }
 }
 
-/// The number of an action in the page; page/read.js has the same.
-fn action(action: Action) -> u64 {
+/// Returns the number of an action in the page; page/read.js has the same.
+fn action_number(action: Action) -> u64 {
     match action {
         Action::Alloc => 0,
         Action::FreeRequested => 1,
@@ -214,7 +214,7 @@ fn action(action: Action) -> u64 {
     }
 }
 
-fn list<T>(
+fn write_list<T>(
     out: &mut dyn Write,
     key: &str,
     values: &[T],
@@ -230,8 +230,8 @@ fn list<T>(
     out.write_all(b"]")
 }
 
-/// Seven bits a byte, the lowest first; the highest bit says that more follow.
-fn number(out: &mut impl Write, mut number: u64) -> io::Result<()> {
+/// Writes a number with 7 bits per byte, lowest first; the highest bit of a byte means that more follow.
+fn write_number(out: &mut impl Write, mut number: u64) -> io::Result<()> {
     let mut bytes = [0; 10];
     let mut length = 0;
     loop {
@@ -245,7 +245,7 @@ fn number(out: &mut impl Write, mut number: u64) -> io::Result<()> {
     }
 }
 
-/// Writes what it is given as base64.
+/// Encodes the bytes written to it as base64.
 struct Base64<'a> {
     out: &'a mut dyn Write,
     group: [u8; 3],

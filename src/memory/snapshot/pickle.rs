@@ -1,8 +1,8 @@
-//! The pickle that torch's viewers read.
+//! The pickle format that torch's viewers read.
 //!
-//! They know protocols 2 to 4, and of the opcodes some thirty: no classes, no bytes, no numbers of more than eight bytes.
-//! Fewer do. Texts, frames and stacks are written once and named by their number in the memo afterwards, which makes the
-//! file of a long history small; it is written as the snapshot is walked.
+//! The viewers support protocols 2 to 4 and some thirty opcodes: no classes, no bytes, no integers of more than eight
+//! bytes. This writer uses fewer. Strings, frames and stacks are written once and then referenced through the memo,
+//! which keeps the file of a long history small. The file is streamed while the snapshot is traversed.
 
 use super::{
     super::{history::Frame, pool::PoolId},
@@ -38,7 +38,7 @@ const LONG_BINGET: u8 = b'j';
 
 /// The protocol: the first that has SHORT_BINUNICODE and MEMOIZE.
 const VERSION: u8 = 4;
-/// How many values of a list are collected before they are appended to it: a reader keeps so many on its stack.
+/// The maximum number of values per APPENDS; a reader keeps that many on its stack.
 const BATCH: u32 = 1000;
 
 /// Writes a snapshot.
@@ -53,35 +53,35 @@ pub fn write(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
         all: snapshot.stacks.all(),
     };
     pickler.out.write_all(&[PROTO, VERSION])?;
-    write::snapshot(snapshot, &mut pickler)?;
+    write::write_snapshot(snapshot, &mut pickler)?;
     pickler.out.write_all(&[STOP])
 }
 
 struct Pickler<'a> {
     out: &'a mut dyn Write,
-    /// How many objects the memo has.
+    /// The number of objects in the memo.
     memo: u32,
-    /// The numbers of texts in it.
+    /// The memo indices of strings.
     texts: HashMap<Box<str>, u32>,
-    /// Those of frames: name, file, line.
+    /// The memo indices of frames: name, file, line.
     frames: HashMap<(&'a str, &'a str, u32), u32>,
-    /// Those of stacks, by their number in the snapshot.
+    /// The memo indices of stacks, by their number in the snapshot.
     stacks: Vec<Option<u32>>,
-    /// How many values of each list that is being written wait to be appended.
+    /// For each open list, the number of values that are not appended yet.
     pending: Vec<u32>,
     all: &'a [Arc<[Frame]>],
 }
 
 impl Pickler<'_> {
-    /// Puts the object that was just written into the memo.
+    /// Stores the object that was just written in the memo.
     fn memoize(&mut self) -> io::Result<u32> {
         self.memo += 1;
         self.out.write_all(&[MEMOIZE])?;
         Ok(self.memo - 1)
     }
 
-    /// Names an object of the memo.
-    fn again(&mut self, number: u32) -> io::Result<()> {
+    /// Writes a reference to an object of the memo.
+    fn write_reference(&mut self, number: u32) -> io::Result<()> {
         match u8::try_from(number) {
             Ok(number) => self.out.write_all(&[BINGET, number]),
             Err(_) => self.with_u32(LONG_BINGET, number),
@@ -97,7 +97,7 @@ impl Pickler<'_> {
         let all = self.all;
         let Frame { name, file, line } = &all[stack as usize][index];
         if let Some(number) = self.frames.get(&(name.as_str(), file.as_str(), *line)) {
-            return self.again(*number);
+            return self.write_reference(*number);
         }
         self.out.write_all(&[EMPTY_DICT])?;
         let number = self.memoize()?;
@@ -160,7 +160,7 @@ impl Writer for Pickler<'_> {
         if let Ok(number) = i32::try_from(number) {
             return self.with_u32(BININT, number as u32);
         }
-        // Its highest bit is the sign's, and no more than eight bytes are read everywhere.
+        // The highest bit is the sign, and some readers support at most eight bytes.
         let number = number.min(i64::MAX as u64);
         let bytes = (u64::BITS - number.leading_zeros()) / 8 + 1;
         self.out.write_all(&[LONG1, bytes as u8])?;
@@ -176,19 +176,20 @@ impl Writer for Pickler<'_> {
         self.out.write_all(&number.to_be_bytes())
     }
 
-    fn truth(&mut self, truth: bool) -> io::Result<()> {
-        self.out.write_all(&[if truth { NEWTRUE } else { NEWFALSE }])
+    fn boolean(&mut self, value: bool) -> io::Result<()> {
+        self.out.write_all(&[if value { NEWTRUE } else { NEWFALSE }])
     }
 
     fn text(&mut self, text: &str) -> io::Result<()> {
         if let Some(number) = self.texts.get(text) {
-            return self.again(*number);
+            return self.write_reference(*number);
         }
         match u8::try_from(text.len()) {
             Ok(bytes) => self.out.write_all(&[SHORT_BINUNICODE, bytes])?,
             Err(_) => {
                 let bytes = u32::try_from(text.len());
-                let too_long = |_| io::Error::new(io::ErrorKind::InvalidInput, "a text has more than 4 GiB");
+                let too_long =
+                    |_| io::Error::new(io::ErrorKind::InvalidInput, "writing a pickle: a string is longer than 4 GiB");
                 self.with_u32(BINUNICODE, bytes.map_err(too_long)?)?;
             }
         }
@@ -210,7 +211,7 @@ impl Writer for Pickler<'_> {
 
     fn stack(&mut self, number: u32, frames: &[Frame]) -> io::Result<()> {
         if let Some(Some(number)) = self.stacks.get(number as usize) {
-            return self.again(*number);
+            return self.write_reference(*number);
         }
         self.out.write_all(&[EMPTY_LIST])?;
         let object = self.memoize()?;
@@ -220,8 +221,8 @@ impl Writer for Pickler<'_> {
             self.frame(number, index)?;
         }
         self.end_list()?;
-        if let Some(place) = self.stacks.get_mut(number as usize) {
-            *place = Some(object);
+        if let Some(index) = self.stacks.get_mut(number as usize) {
+            *index = Some(object);
         }
         Ok(())
     }

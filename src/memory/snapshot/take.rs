@@ -1,8 +1,8 @@
-//! Taking a snapshot: a copy of the blocks of all arenas at one moment.
+//! Takes a snapshot: a copy of the blocks of all arenas at one moment.
 //!
-//! All arenas are locked for as long as copying takes, so that a block which moves from one stream's hands to another's is
-//! there once, and so that the history ends where the blocks stand: who plays it backwards from them must never meet a
-//! block that it does not know. Stacks get their names afterwards, without a lock: that can take long.
+//! All arenas are locked while they are copied, so that a block that moves between streams appears exactly once, and
+//! so that the history ends exactly at the copied state: a reader that plays the history backwards from the blocks
+//! must never meet an unknown block. Stacks are symbolized afterwards without a lock, because that can take long.
 
 use super::{
     super::{
@@ -14,7 +14,7 @@ use super::{
         space::{Region, Space},
         trackers,
     },
-    Block, Figures, Segment, Snapshot, Stacks, State,
+    Block, BlockState, DeviceTotals, Segment, Snapshot, Stacks,
 };
 use crate::{
     error::Result,
@@ -22,12 +22,12 @@ use crate::{
 };
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A snapshot of everything, with the history or without.
+/// Takes a snapshot of all memory, with or without the history.
 pub fn take(include_traces: bool) -> Result<Snapshot> {
     take_of(None, include_traces)
 }
 
-/// A snapshot of one pool.
+/// Takes a snapshot of one pool.
 pub fn take_pool(pool: PoolId, include_traces: bool) -> Result<Snapshot> {
     take_of(Some(pool), include_traces)
 }
@@ -37,12 +37,12 @@ fn take_of(pool: Option<PoolId>, include_traces: bool) -> Result<Snapshot> {
     let mut snapshot = Snapshot::default();
     let mut frozen = Vec::new();
     {
-        // In order: first the lists, so that no arena appears meanwhile, then each arena.
+        // Lock order: first the lists, so that no arena is added meanwhile, then each arena.
         let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory.all_arenas()).collect();
         let guards: Vec<_> = lists.iter().flat_map(|list| list.iter()).map(|arena| (arena, arena.lock())).collect();
         for (arena, inner) in &guards {
             if pool.is_none_or(|pool| inner.key.pool == pool) {
-                segments(arena.device, inner, &mut snapshot.segments);
+                add_segments(arena.device, inner, &mut snapshot.segments);
             }
         }
         for device in runtime.devices() {
@@ -55,10 +55,10 @@ fn take_of(pool: Option<PoolId>, include_traces: bool) -> Result<Snapshot> {
                 let inners = guards.iter().filter(|(arena, _)| arena.device == ordinal).map(|(_, inner)| &**inner);
                 frozen.push(Frozen::new(ordinal, inners));
             }
-            snapshot.figures.push(figures(device));
+            snapshot.totals.push(device_totals(device));
         }
     }
-    // Not before: a tracker may ask for memory, and another thread's may wait for an arena at this moment.
+    // Not earlier: a tracker may allocate, and another thread's tracker may be waiting for an arena now.
     trackers::deliver();
     snapshot.traces = frozen.into_iter().map(Frozen::entries).collect();
     snapshot.traces.resize_with(runtime.devices().len(), Vec::new);
@@ -72,18 +72,18 @@ fn take_of(pool: Option<PoolId>, include_traces: bool) -> Result<Snapshot> {
     let blocks = snapshot.segments.iter().flat_map(|segment| &segment.blocks).map(|block| block.stack);
     let entries = snapshot.traces.iter().flatten().map(|entry| entry.stack);
     snapshot.stacks = Stacks::new(blocks.chain(entries), history::frames);
-    // A clock before 1970 says nothing of use.
+    // A clock before 1970 is not useful.
     snapshot.time_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
     Ok(snapshot)
 }
 
-fn figures(device: &Device) -> Figures {
+fn device_totals(device: &Device) -> DeviceTotals {
     let total = device.memory.known_total();
-    Figures { total, limit: total.and_then(|total| device.memory.limit(total)), held: device.memory.held() }
+    DeviceTotals { total, limit: total.and_then(|total| device.memory.limit(total)), held: device.memory.held() }
 }
 
 /// Adds the segments of an arena.
-fn segments(device: u32, inner: &Inner, to: &mut Vec<Segment>) {
+fn add_segments(device: u32, inner: &Inner, to: &mut Vec<Segment>) {
     for region in &inner.space.regions {
         for blocks in inner.space.runs(region) {
             let Some(first) = blocks.first() else { continue };
@@ -104,8 +104,8 @@ fn segments(device: u32, inner: &Inner, to: &mut Vec<Segment>) {
 }
 
 impl Space {
-    /// The runs of a region that have memory behind them, in blocks. What is held for a moment is free, as far as memory is
-    /// behind it.
+    /// Returns the mapped runs of a region, each as a list of blocks. Blocks that are held internally count as free
+    /// where they are mapped.
     fn runs(&self, region: &Region) -> Vec<Vec<Block>> {
         let mut runs: Vec<Vec<Block>> = Vec::new();
         let mut end_of_last = None;
@@ -116,7 +116,8 @@ impl Space {
             }
             end_of_last = Some(block.address + block.size);
         };
-        let free = |address, size| Block { address, size, requested: 0, state: State::Inactive, stack: StackId(0) };
+        let free =
+            |address, size| Block { address, size, requested: 0, state: BlockState::Inactive, stack: StackId(0) };
         let mut id = region.first;
         while id != block::NONE {
             let block = &self.blocks[id];
@@ -128,8 +129,8 @@ impl Space {
                 stack: block.stack,
             };
             match block.state {
-                block::State::Live => add(used(State::Active)),
-                block::State::Waiting => add(used(State::Pending)),
+                block::State::Live => add(used(BlockState::Active)),
+                block::State::Waiting => add(used(BlockState::Pending)),
                 block::State::Free | block::State::Parked => add(free(block.address, block.size)),
                 block::State::Held => {
                     for (address, size) in self.mapped_within(block) {
@@ -143,7 +144,7 @@ impl Space {
         runs
     }
 
-    /// The parts of a block that have memory of this arena's behind them.
+    /// Returns the parts of a block that this arena's memory is mapped to.
     fn mapped_within(&self, block: &block::Block) -> Vec<(u64, u64)> {
         let end = block.address + block.size;
         let first = self.mapped.range(..=block.address).next_back().map_or(block.address, |(address, _)| *address);
@@ -157,7 +158,7 @@ impl Space {
         parts
     }
 
-    /// Of a run: whether it is made of handles, and how many bytes of it sleep.
+    /// Returns whether a run consists of mapped handles, and how many of its bytes are asleep.
     fn kind_of(&self, address: u64, bytes: u64) -> (bool, u64) {
         let (mut expandable, mut asleep) = (true, 0);
         for mapped in self.mapped.range(address..address + bytes).map(|(_, mapped)| mapped) {

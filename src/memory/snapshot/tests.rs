@@ -1,4 +1,4 @@
-//! Snapshots that were made up, written in every format and read again.
+//! Synthetic snapshots, written in every format and read again.
 
 use super::{
     super::{
@@ -6,7 +6,7 @@ use super::{
         history::{Action, Annotation, Entry, Frame, StackId},
         pool::PoolId,
     },
-    Block, Figures, Format, Segment, Snapshot, Stacks, State, file, json, page, pickle,
+    Block, BlockState, DeviceTotals, Format, Segment, Snapshot, Stacks, file, json, page, pickle,
 };
 use std::{
     collections::BTreeMap,
@@ -20,14 +20,14 @@ use std::{
 const MIB: u64 = 1 << 20;
 const BASE: u64 = 0x7f30_0000_0000;
 
-/// The stack with a number: a function of its own, called by a few that all share.
+/// Returns the stack with a number: a distinct function with shared callers.
 fn frames(stack: StackId) -> Arc<[Frame]> {
     let frame = |name: String, line| Frame { name, file: "/home/model/</script>/net \"1\".cpp".into(), line };
     (0..3).map(|depth| frame(format!("layer<{}>::step_{depth}(é)", stack.0 / (1 + depth)), 10 * depth + 1)).collect()
 }
 
-/// A device on which steps of a training ran: each layer allocates on the way forth and frees on the way back, and at the
-/// end a request fails.
+/// The history of a training: each layer allocates in the forward pass and frees in the backward pass, and at the end
+/// a request fails.
 struct Training {
     trace: Vec<Entry>,
     live: BTreeMap<u64, (u64, u32)>,
@@ -94,14 +94,14 @@ fn training(steps: u64, layers: u64) -> Snapshot {
 /// With the blocks that are live at the end, and all between them free.
 fn snapshot_of(run: Training, annotations: Vec<Annotation>, bytes: u64) -> Snapshot {
     let mut blocks = Vec::new();
-    let free = |address, size| Block { address, size, requested: 0, state: State::Inactive, stack: StackId(0) };
+    let free = |address, size| Block { address, size, requested: 0, state: BlockState::Inactive, stack: StackId(0) };
     let mut at = BASE;
     for (address, (requested, stack)) in run.live {
         if address > at {
             blocks.push(free(at, address - at));
         }
         let size = requested.next_multiple_of(512);
-        blocks.push(Block { address, size, requested, state: State::Active, stack: StackId(stack) });
+        blocks.push(Block { address, size, requested, state: BlockState::Active, stack: StackId(stack) });
         at = address + size;
     }
     blocks.push(free(at, BASE + bytes - at));
@@ -120,7 +120,7 @@ fn snapshot_of(run: Training, annotations: Vec<Annotation>, bytes: u64) -> Snaps
         traces: vec![run.trace, Vec::new()],
         annotations,
         stacks: Stacks::new(ids, frames),
-        figures: vec![Figures { total: Some(1 << 37), limit: Some(1 << 36), held: bytes }, Figures::default()],
+        totals: vec![DeviceTotals { total: Some(1 << 37), limit: Some(1 << 36), held: bytes }, DeviceTotals::default()],
         time_us: run.time + 1,
     }
 }
@@ -131,14 +131,14 @@ fn written(write: impl Fn(&Snapshot, &mut dyn io::Write) -> io::Result<()>, snap
     bytes
 }
 
-// ---- reading a pickle again
+// ---- reading a pickle
 
 #[derive(Debug, Clone, PartialEq)]
 enum Value {
     Mark,
-    Whole(i64),
+    Integer(i64),
     Real(f64),
-    Truth(bool),
+    Boolean(bool),
     Text(String),
     Pair(Box<[Value; 2]>),
     List(Vec<Value>),
@@ -151,24 +151,24 @@ impl Value {
         &entries.iter().find(|(name, _)| name == key).unwrap_or_else(|| panic!("no {key}")).1
     }
 
-    fn whole(&self, key: &str) -> i64 {
-        let Value::Whole(number) = self.get(key) else { panic!("{key} is no number") };
+    fn integer(&self, key: &str) -> i64 {
+        let Value::Integer(number) = self.get(key) else { panic!("{key} is not an integer") };
         *number
     }
 
     fn list(&self, key: &str) -> &[Value] {
-        let Value::List(values) = self.get(key) else { panic!("{key} is no list") };
+        let Value::List(values) = self.get(key) else { panic!("{key} is not a list") };
         values
     }
 
     fn text(&self, key: &str) -> &str {
-        let Value::Text(text) = self.get(key) else { panic!("{key} is no text") };
+        let Value::Text(text) = self.get(key) else { panic!("{key} is not a string") };
         text
     }
 }
 
-/// A reader of the opcodes that torch's own viewer knows. Memoized containers are read before anything is in them, so their
-/// place in the memo is kept on the stack of open ones.
+/// A reader of the opcodes that torch's viewer supports. Containers are memoized before they are filled, so the stack
+/// keeps their memo index.
 fn unpickle(bytes: &[u8]) -> Value {
     let mut stack: Vec<(Value, Option<usize>)> = Vec::new();
     let mut memo: Vec<Value> = Vec::new();
@@ -177,7 +177,7 @@ fn unpickle(bytes: &[u8]) -> Value {
         *at += count;
         &bytes[*at - count..*at]
     };
-    let whole = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+    let integer = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
     loop {
         let opcode = take(&mut at, 1)[0];
         let value = match opcode {
@@ -192,7 +192,7 @@ fn unpickle(bytes: &[u8]) -> Value {
             b'u' | b'e' => {
                 let mark = stack.iter().rposition(|(value, _)| *value == Value::Mark).unwrap();
                 let values: Vec<Value> = stack.drain(mark..).skip(1).map(|(value, _)| value).collect();
-                assert!(opcode == b'u' || values.len() <= 1000, "{} values wait for a list", values.len());
+                assert!(opcode == b'u' || values.len() <= 1000, "{} values per APPENDS", values.len());
                 let (to, place) = stack.last_mut().unwrap();
                 match to {
                     Value::List(list) => list.extend(values),
@@ -213,19 +213,19 @@ fn unpickle(bytes: &[u8]) -> Value {
                 let (second, first) = (stack.pop().unwrap().0, stack.pop().unwrap().0);
                 Value::Pair(Box::new([first, second]))
             }
-            0x88 | 0x89 => Value::Truth(opcode == 0x88),
-            b'K' => Value::Whole(whole(take(&mut at, 1)) as i64),
-            b'M' => Value::Whole(whole(take(&mut at, 2)) as i64),
-            b'J' => Value::Whole(i64::from(whole(take(&mut at, 4)) as u32 as i32)),
+            0x88 | 0x89 => Value::Boolean(opcode == 0x88),
+            b'K' => Value::Integer(integer(take(&mut at, 1)) as i64),
+            b'M' => Value::Integer(integer(take(&mut at, 2)) as i64),
+            b'J' => Value::Integer(i64::from(integer(take(&mut at, 4)) as u32 as i32)),
             0x8a => {
                 let count = take(&mut at, 1)[0] as usize;
                 let bytes = take(&mut at, count);
                 assert!(count <= 8 && bytes[count - 1] < 0x80);
-                Value::Whole(whole(bytes) as i64)
+                Value::Integer(integer(bytes) as i64)
             }
             b'G' => Value::Real(f64::from_be_bytes(take(&mut at, 8).try_into().unwrap())),
             0x8c | b'X' => {
-                let count = whole(take(&mut at, if opcode == b'X' { 4 } else { 1 })) as usize;
+                let count = integer(take(&mut at, if opcode == b'X' { 4 } else { 1 })) as usize;
                 Value::Text(std::str::from_utf8(take(&mut at, count)).unwrap().to_owned())
             }
             0x94 => {
@@ -235,7 +235,7 @@ fn unpickle(bytes: &[u8]) -> Value {
                 continue;
             }
             b'h' => memo[take(&mut at, 1)[0] as usize].clone(),
-            b'j' => memo[whole(take(&mut at, 4)) as usize].clone(),
+            b'j' => memo[integer(take(&mut at, 4)) as usize].clone(),
             other => panic!("opcode {other:#x} at {at}"),
         };
         stack.push((value, None));
@@ -245,22 +245,22 @@ fn unpickle(bytes: &[u8]) -> Value {
 }
 
 #[test]
-fn a_pickle_has_the_structure_of_torchs() {
+fn a_pickle_has_torchs_structure() {
     let snapshot = training(3, 400);
     let read = unpickle(&written(pickle::write, &snapshot));
     let [segment] = read.list("segments") else { panic!("one segment") };
-    assert_eq!(segment.whole("address"), BASE as i64);
+    assert_eq!(segment.integer("address"), BASE as i64);
     assert_eq!(segment.text("segment_type"), "large");
-    assert_eq!(segment.get("segment_pool_id"), &Value::Pair(Box::new([Value::Whole(0), Value::Whole(3)])));
-    assert_eq!((segment.get("is_expandable"), segment.whole("stream")), (&Value::Truth(true), 0x5555_0000_1230));
+    assert_eq!(segment.get("segment_pool_id"), &Value::Pair(Box::new([Value::Integer(0), Value::Integer(3)])));
+    assert_eq!((segment.get("is_expandable"), segment.integer("stream")), (&Value::Boolean(true), 0x5555_0000_1230));
     let blocks = segment.list("blocks");
     assert_eq!(blocks.len(), snapshot.segments[0].blocks.len());
-    assert_eq!(blocks.iter().map(|block| block.whole("size")).sum::<i64>(), segment.whole("total_size"));
+    assert_eq!(blocks.iter().map(|block| block.integer("size")).sum::<i64>(), segment.integer("total_size"));
     let live = blocks.iter().filter(|block| block.text("state") == "active_allocated");
-    assert_eq!(live.map(|block| block.whole("size")).sum::<i64>(), segment.whole("allocated_size"));
+    assert_eq!(live.map(|block| block.integer("size")).sum::<i64>(), segment.integer("allocated_size"));
     assert_eq!(blocks[0].list("frames").len(), 3);
     assert_eq!(blocks[0].list("frames")[0].text("name"), "layer<1>::step_0(é)");
-    assert_eq!(blocks[0].list("frames")[2].whole("line"), 21);
+    assert_eq!(blocks[0].list("frames")[2].integer("line"), 21);
 
     let traces = read.list("device_traces");
     let Value::List(trace) = &traces[0] else { panic!("a list") };
@@ -268,17 +268,17 @@ fn a_pickle_has_the_structure_of_torchs() {
     for (read, entry) in trace.iter().zip(&snapshot.traces[0]) {
         assert_eq!(read.text("action"), entry.action.name());
         let address = if entry.action == Action::Oom { "device_free" } else { "addr" };
-        assert_eq!((read.whole(address), read.whole("size")), (entry.address as i64, entry.size as i64));
-        assert_eq!((read.whole("time_us"), read.whole("stream")), (entry.time_us as i64, 0));
+        assert_eq!((read.integer(address), read.integer("size")), (entry.address as i64, entry.size as i64));
+        assert_eq!((read.integer("time_us"), read.integer("stream")), (entry.time_us as i64, 0));
         assert_eq!(read.list("frames").len(), if entry.stack.0 == 0 { 0 } else { 3 });
         assert_eq!(read.text("user_metadata"), entry.metadata.as_deref().unwrap_or_default());
     }
     assert_eq!(read.list("external_annotations").len(), 6);
     assert_eq!(read.list("external_annotations")[1].text("stage"), "END");
     let settings = read.get("allocator_settings");
-    assert_eq!(settings.whole("max_split_size"), -1);
-    assert_eq!(settings.get("roundup_power2_divisions").whole("32768"), 0);
-    assert_eq!(read.get("plinth").list("devices")[0].whole("limit"), 1 << 36);
+    assert_eq!(settings.integer("max_split_size"), -1);
+    assert_eq!(settings.get("roundup_power2_divisions").integer("32768"), 0);
+    assert_eq!(read.get("plinth").list("devices")[0].integer("limit"), 1 << 36);
 }
 
 #[test]
@@ -290,12 +290,12 @@ fn numbers_of_every_length_are_read_back() {
     snapshot.traces[0] = numbers.iter().map(|number| Entry { size: *number, ..entry.clone() }).collect();
     let read = unpickle(&written(pickle::write, &snapshot));
     let Value::List(trace) = &read.list("device_traces")[0] else { panic!("a list") };
-    let read: Vec<u64> = trace.iter().map(|entry| entry.whole("size") as u64).collect();
+    let read: Vec<u64> = trace.iter().map(|entry| entry.integer("size") as u64).collect();
     assert_eq!(read, numbers);
 }
 
 #[test]
-fn what_comes_again_is_named_by_its_number() {
+fn repeated_values_are_references() {
     let entries = |bytes: usize, snapshot: &Snapshot| bytes / snapshot.traces[0].len();
     let snapshot = training(50, 100);
     let pickled = written(pickle::write, &snapshot).len();
@@ -305,19 +305,19 @@ fn what_comes_again_is_named_by_its_number() {
 }
 
 #[test]
-fn texts_are_safe_in_json_and_in_a_page() {
+fn strings_are_escaped_in_json_and_in_a_page() {
     let mut quoted = Vec::new();
     json::quote(&mut quoted, "a\"b\\c\n\t\u{0}</script>é\u{1f600}").unwrap();
     assert_eq!(String::from_utf8(quoted).unwrap(), r#""a\"b\\c\n\u0009\u0000\u003c/script>é😀""#);
     let page = String::from_utf8(written(page::write, &training(1, 2))).unwrap();
-    // The one that ends each of the three scripts, and no other.
+    // The end tags of the three scripts, and no other.
     assert_eq!(page.matches("</script").count(), 3);
     assert!(page.contains(r#"/home/model/\u003c/script>/net \"1\".cpp"#));
     assert!(!page.contains("http:") && !page.contains("https:"));
 }
 
 #[test]
-fn the_end_of_the_name_chooses_the_format() {
+fn the_extension_selects_the_format() {
     for (name, format) in [
         ("a.pickle", Format::Pickle),
         ("a", Format::Pickle),
@@ -332,7 +332,7 @@ fn the_end_of_the_name_chooses_the_format() {
 
 // ---- files
 
-/// A directory of a test's own, removed when the test ends.
+/// The directory of a test, removed when the test ends.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -394,7 +394,7 @@ fn a_file_keeps_its_permissions() {
 }
 
 #[test]
-fn a_link_that_leads_to_nothing_yet_stays_one() {
+fn a_dangling_link_is_preserved() {
     let folder = Folder::new("dangling");
     let link = |to: &Path, name: &str| symlink(to, folder.0.join(name)).unwrap();
     fs::create_dir(folder.0.join("inside")).unwrap();
@@ -405,7 +405,7 @@ fn a_link_that_leads_to_nothing_yet_stays_one() {
     for name in ["first", "inside/second"] {
         assert!(fs::symlink_metadata(folder.0.join(name)).unwrap().is_symlink(), "{name}");
     }
-    // A circle leads nowhere.
+    // A cycle of links has no target.
     link(Path::new("there"), "here");
     link(Path::new("here"), "there");
     file::replace(&folder.0.join("here"), |out| out.write_all(b"text")).unwrap();
@@ -413,7 +413,7 @@ fn a_link_that_leads_to_nothing_yet_stays_one() {
 }
 
 #[test]
-fn a_file_that_cannot_be_is_named() {
+fn errors_name_the_file() {
     let folder = Folder::new("errors");
     for path in [folder.0.join("no/such"), folder.0.clone(), PathBuf::from("/"), PathBuf::new()] {
         let error = file::replace(&path, |out| out.write_all(b"text")).unwrap_err();
@@ -421,7 +421,7 @@ fn a_file_that_cannot_be_is_named() {
         assert!(error.message().contains(&*path.to_string_lossy()), "{error}");
     }
     assert_eq!(folder.names(), Vec::<String>::new());
-    // What is no file is written to as it is, and says itself that it is full.
+    // A target that is not a regular file is written to directly, and reports its own error.
     #[cfg(target_os = "linux")]
     {
         let error = file::replace(Path::new("/dev/full"), |out| out.write_all(b"text")).unwrap_err();
@@ -430,9 +430,10 @@ fn a_file_that_cannot_be_is_named() {
     }
 }
 
-/// A million entries in every format: `cargo test --release --lib a_million -- --ignored --nocapture`. The files stay.
+/// Measures a million entries in every format: `cargo test --release --lib a_million -- --ignored --nocapture`. Keeps
+/// the files.
 #[test]
-#[ignore = "it takes seconds, and is for measuring"]
+#[ignore = "takes seconds; for measurements"]
 fn a_million_entries_are_written_in_seconds() {
     let snapshot = training(8, 60);
     println!("{} entries", snapshot.traces[0].len());

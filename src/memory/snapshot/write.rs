@@ -1,4 +1,4 @@
-//! The structure of a snapshot, walked once for every format: torch's keys in torch's order, and after them our own.
+//! Traverses a snapshot for every format: torch's keys in torch's order, followed by plinth's own.
 
 use super::{
     super::{
@@ -7,69 +7,69 @@ use super::{
         history::{Action, Annotation, Entry, Frame},
         pool::PoolId,
     },
-    Block, Figures, Segment, Snapshot, stream_number,
+    Block, DeviceTotals, Segment, Snapshot, stream_number,
 };
 use std::{io, sync::Arc};
 
-/// What hears the parts of a snapshot, in order.
+/// Receives the parts of a snapshot in order.
 pub trait Writer {
-    /// A map begins.
+    /// Begins a map.
     fn begin_map(&mut self) -> io::Result<()>;
-    /// The map ends.
+    /// Ends the map.
     fn end_map(&mut self) -> io::Result<()>;
-    /// A list begins.
+    /// Begins a list.
     fn begin_list(&mut self) -> io::Result<()>;
-    /// The list ends.
+    /// Ends the list.
     fn end_list(&mut self) -> io::Result<()>;
-    /// Of a map the next key; its value follows.
+    /// Writes the next key of a map; its value follows.
     fn key(&mut self, key: &'static str) -> io::Result<()>;
-    /// The next value of a list follows.
+    /// Announces the next value of a list.
     fn item(&mut self) -> io::Result<()>;
-    /// A number.
+    /// Writes an integer.
     fn number(&mut self, number: u64) -> io::Result<()>;
-    /// A number that stands for "no limit": -1.
+    /// Writes -1, which means "no limit".
     fn no_limit(&mut self) -> io::Result<()>;
-    /// A number with a fraction.
+    /// Writes a floating-point number.
     fn real(&mut self, number: f64) -> io::Result<()>;
-    /// Yes or no.
-    fn truth(&mut self, truth: bool) -> io::Result<()>;
-    /// A text.
+    /// Writes a boolean.
+    fn boolean(&mut self, value: bool) -> io::Result<()>;
+    /// Writes a string.
     fn text(&mut self, text: &str) -> io::Result<()>;
-    /// The name of a pool.
+    /// Writes the id of a pool.
     fn pool(&mut self, pool: PoolId) -> io::Result<()>;
-    /// All stacks, where the format has them in one place. Their key is written by then only if there is one.
+    /// Writes all stacks with their key, if the format stores them in one place.
     fn stacks(&mut self, stacks: &[Arc<[Frame]>]) -> io::Result<()>;
-    /// A stack, by its number.
+    /// Writes a stack, or a reference to it.
     fn stack(&mut self, number: u32, frames: &[Frame]) -> io::Result<()>;
 
-    /// A key with a number.
+    /// Writes a key with an integer.
     fn set(&mut self, key: &'static str, value: u64) -> io::Result<()> {
         self.key(key)?;
         self.number(value)
     }
 
-    /// A key with a text.
+    /// Writes a key with a string.
     fn set_text(&mut self, key: &'static str, value: &str) -> io::Result<()> {
         self.key(key)?;
         self.text(value)
     }
 
-    /// A key with yes or no.
-    fn set_truth(&mut self, key: &'static str, value: bool) -> io::Result<()> {
+    /// Writes a key with a boolean.
+    fn set_boolean(&mut self, key: &'static str, value: bool) -> io::Result<()> {
         self.key(key)?;
-        self.truth(value)
+        self.boolean(value)
     }
 }
 
-/// Tells a writer a whole snapshot.
-pub fn snapshot(snapshot: &Snapshot, to: &mut impl Writer) -> io::Result<()> {
+/// Passes a whole snapshot to a writer.
+pub fn write_snapshot(snapshot: &Snapshot, to: &mut impl Writer) -> io::Result<()> {
     to.begin_map()?;
     to.stacks(snapshot.stacks.all())?;
     to.key("segments")?;
     to.begin_list()?;
     for one in &snapshot.segments {
         to.item()?;
-        segment(snapshot, one, to)?;
+        write_segment(snapshot, one, to)?;
     }
     to.end_list()?;
     to.key("device_traces")?;
@@ -79,31 +79,31 @@ pub fn snapshot(snapshot: &Snapshot, to: &mut impl Writer) -> io::Result<()> {
         to.begin_list()?;
         for one in trace {
             to.item()?;
-            entry(snapshot, one, to)?;
+            write_entry(snapshot, one, to)?;
         }
         to.end_list()?;
     }
     to.end_list()?;
     to.key("allocator_settings")?;
-    settings(to)?;
+    write_settings(to)?;
     to.key("external_annotations")?;
     to.begin_list()?;
     for one in &snapshot.annotations {
         to.item()?;
-        annotation(one, to)?;
+        write_annotation(one, to)?;
     }
     to.end_list()?;
     to.key("plinth")?;
-    own(snapshot, to)?;
+    write_plinth_data(snapshot, to)?;
     to.end_map()
 }
 
-fn frames(snapshot: &Snapshot, number: u32, to: &mut impl Writer) -> io::Result<()> {
+fn write_frames(snapshot: &Snapshot, number: u32, to: &mut impl Writer) -> io::Result<()> {
     to.key("frames")?;
     to.stack(number, snapshot.stacks.all().get(number as usize).map_or(&[], |frames| &frames[..]))
 }
 
-fn segment(snapshot: &Snapshot, segment: &Segment, to: &mut impl Writer) -> io::Result<()> {
+fn write_segment(snapshot: &Snapshot, segment: &Segment, to: &mut impl Writer) -> io::Result<()> {
     to.begin_map()?;
     to.set("device", u64::from(segment.device))?;
     to.set("address", segment.address)?;
@@ -115,21 +115,21 @@ fn segment(snapshot: &Snapshot, segment: &Segment, to: &mut impl Writer) -> io::
     to.set_text("segment_type", zone_name(segment.zone))?;
     to.key("segment_pool_id")?;
     to.pool(segment.pool)?;
-    to.set_truth("is_expandable", segment.expandable)?;
-    // Handles are mapped and unmapped as memory is needed: a segment has no one place that it comes from.
-    frames(snapshot, 0, to)?;
+    to.set_boolean("is_expandable", segment.expandable)?;
+    // Handles are mapped and unmapped on demand, so a segment has no single stack of its allocation.
+    write_frames(snapshot, 0, to)?;
     to.key("blocks")?;
     to.begin_list()?;
     for one in &segment.blocks {
         to.item()?;
-        block(snapshot, one, to)?;
+        write_block(snapshot, one, to)?;
     }
     to.end_list()?;
     to.set("asleep_size", segment.asleep)?;
     to.end_map()
 }
 
-/// torch's name of a zone.
+/// Returns torch's name of a zone.
 fn zone_name(zone: Zone) -> &'static str {
     match zone {
         Zone::Small => "small",
@@ -137,18 +137,18 @@ fn zone_name(zone: Zone) -> &'static str {
     }
 }
 
-fn block(snapshot: &Snapshot, block: &Block, to: &mut impl Writer) -> io::Result<()> {
+fn write_block(snapshot: &Snapshot, block: &Block, to: &mut impl Writer) -> io::Result<()> {
     to.begin_map()?;
     to.set("address", block.address)?;
     to.set("size", block.size)?;
     to.set("requested_size", block.requested)?;
     to.set_text("state", block.state.name())?;
-    // Always, if only an empty one: without it torch's viewers take the size for what was asked for.
-    frames(snapshot, snapshot.stacks.number(block.stack), to)?;
+    // Always write the key, even for an empty stack: without it torch's viewers take the size for the requested size.
+    write_frames(snapshot, snapshot.stacks.number(block.stack), to)?;
     to.end_map()
 }
 
-fn entry(snapshot: &Snapshot, entry: &Entry, to: &mut impl Writer) -> io::Result<()> {
+fn write_entry(snapshot: &Snapshot, entry: &Entry, to: &mut impl Writer) -> io::Result<()> {
     to.begin_map()?;
     to.set_text("action", entry.action.name())?;
     to.set(if entry.action == Action::Oom { "device_free" } else { "addr" }, entry.address)?;
@@ -157,14 +157,14 @@ fn entry(snapshot: &Snapshot, entry: &Entry, to: &mut impl Writer) -> io::Result
     to.set("time_us", entry.time_us)?;
     to.set_text("compile_context", "N/A")?;
     to.set_text("user_metadata", entry.metadata.as_deref().unwrap_or_default())?;
-    frames(snapshot, snapshot.stacks.number(entry.stack), to)?;
+    write_frames(snapshot, snapshot.stacks.number(entry.stack), to)?;
     to.key("pool_id")?;
     to.pool(entry.pool)?;
     to.set("thread", entry.thread)?;
     to.end_map()
 }
 
-fn annotation(annotation: &Annotation, to: &mut impl Writer) -> io::Result<()> {
+fn write_annotation(annotation: &Annotation, to: &mut impl Writer) -> io::Result<()> {
     to.begin_map()?;
     to.set_text("name", &annotation.name)?;
     to.set_text("stage", if annotation.begin { "START" } else { "END" })?;
@@ -173,8 +173,8 @@ fn annotation(annotation: &Annotation, to: &mut impl Writer) -> io::Result<()> {
     to.end_map()
 }
 
-/// torch's settings, as far as there are such here; the others are what torch has when nothing is set.
-fn settings(to: &mut impl Writer) -> io::Result<()> {
+/// Writes the settings that plinth shares with torch; the others have torch's defaults.
+fn write_settings(to: &mut impl Writer) -> io::Result<()> {
     to.begin_map()?;
     to.set_text(
         "PYTORCH_CUDA_ALLOC_CONF",
@@ -184,32 +184,32 @@ fn settings(to: &mut impl Writer) -> io::Result<()> {
     to.no_limit()?;
     to.key("garbage_collection_threshold")?;
     to.real(0.0)?;
-    to.set_truth("expandable_segments", config::get().is_ok_and(|config| config.expandable_segments))?;
+    to.set_boolean("expandable_segments", config::get().is_ok_and(|config| config.expandable_segments))?;
     to.set("pinned_num_register_threads", 1)?;
-    to.set_truth("release_lock_on_cudamalloc", false)?;
-    to.set_truth("pinned_use_cuda_host_register", false)?;
-    to.set_truth("graph_capture_record_stream_reuse", false)?;
+    to.set_boolean("release_lock_on_cudamalloc", false)?;
+    to.set_boolean("pinned_use_cuda_host_register", false)?;
+    to.set_boolean("graph_capture_record_stream_reuse", false)?;
     to.key("roundup_power2_divisions")?;
     to.begin_map()?;
-    for power in ROUNDED {
+    for power in ROUNDUP_SIZES {
         to.set(power, 0)?;
     }
     to.end_map()?;
     to.end_map()
 }
 
-/// The sizes, in MiB, for which torch can be told to round otherwise.
-const ROUNDED: [&str; 16] =
+/// The sizes in MiB for which torch supports separate rounding.
+const ROUNDUP_SIZES: [&str; 16] =
     ["1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "2048", "4096", "8192", "16384", "32768"];
 
-/// What torch's structure has no place for.
-fn own(snapshot: &Snapshot, to: &mut impl Writer) -> io::Result<()> {
+/// Writes the data that torch's structure lacks.
+fn write_plinth_data(snapshot: &Snapshot, to: &mut impl Writer) -> io::Result<()> {
     to.begin_map()?;
     to.set_text("version", env!("CARGO_PKG_VERSION"))?;
     to.set("time_us", snapshot.time_us)?;
     to.key("devices")?;
     to.begin_list()?;
-    for Figures { total, limit, held } in &snapshot.figures {
+    for DeviceTotals { total, limit, held } in &snapshot.totals {
         to.item()?;
         to.begin_map()?;
         for (key, value) in [("total_memory", *total), ("limit", *limit), ("reserved", Some(*held))] {

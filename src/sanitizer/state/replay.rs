@@ -1,28 +1,28 @@
-//! Launches of graphs.
+//! Replays of graphs.
 
 use super::{
     super::{
         Moment, Report, Stream,
-        order::{Line, Track},
-        ranges::Piece,
+        order::{Track, TrackState},
+        ranges::SavedRange,
         recording::{Action, Graph},
         report::Site,
     },
-    Mark, Run, State,
+    Operation, Position, State,
 };
 
-/// What a launch changes, as it was before: one that is refused never happens.
-struct Before {
-    lines: Vec<(Track, Line)>,
+/// The state that a replay changes, saved so that a refused replay can be undone.
+struct SavedState {
+    tracks: Vec<(Track, TrackState)>,
     sites: Vec<(Track, Site)>,
-    pieces: Vec<Piece>,
-    events: Vec<(u64, Option<Mark>)>,
+    ranges: Vec<SavedRange>,
+    events: Vec<(u64, Option<Position>)>,
 }
 
 impl State {
-    fn before(&mut self, known: &Graph, track: Track) -> Before {
+    fn save(&mut self, graph: &Graph, track: Track) -> SavedState {
         let (mut spans, mut events) = (Vec::new(), Vec::new());
-        for node in &known.recording.nodes {
+        for node in &graph.recording.nodes {
             match &node.action {
                 Action::Work(planned) => {
                     spans.extend(planned.iter().map(|one| (one.operand.start, one.operand.end)));
@@ -31,7 +31,7 @@ impl State {
                 Action::Wait(_) => {}
             }
         }
-        // Each byte once: what was put back must not be taken away by the next piece.
+        // Merge overlapping spans: restoring one range must not remove accesses that another one restored.
         spans.retain(|(start, end)| start < end);
         spans.sort_unstable();
         spans.dedup_by(|next, last| {
@@ -41,43 +41,43 @@ impl State {
             }
             meets
         });
-        Before {
-            lines: known.tracks.iter().chain([&track]).map(|on| (*on, self.order.line(*on))).collect(),
-            sites: known.tracks.iter().map(|on| (*on, self.sides.site(*on))).collect(),
-            pieces: spans.into_iter().map(|(start, end)| self.ranges.copy(start, end)).collect(),
+        SavedState {
+            tracks: graph.tracks.iter().chain([&track]).map(|on| (*on, self.order.save(*on))).collect(),
+            sites: graph.tracks.iter().map(|on| (*on, self.names.site(*on))).collect(),
+            ranges: spans.into_iter().map(|(start, end)| self.ranges.save(start, end)).collect(),
             events,
         }
     }
 
-    fn put_back(&mut self, before: Before) {
-        before.lines.into_iter().for_each(|(track, line)| self.order.put_back(track, line));
-        before.sites.into_iter().for_each(|(track, site)| self.sides.place(track, site));
-        before.pieces.into_iter().for_each(|piece| self.ranges.put_back(piece));
-        for (event, mark) in before.events {
-            match mark {
-                Some(mark) => drop(self.events.insert(event, mark)),
+    fn restore(&mut self, saved: SavedState) {
+        saved.tracks.into_iter().for_each(|(track, state)| self.order.restore(track, state));
+        saved.sites.into_iter().for_each(|(track, site)| self.names.set_site(track, site));
+        saved.ranges.into_iter().for_each(|range| self.ranges.restore(range));
+        for (event, position) in saved.events {
+            match position {
+                Some(position) => drop(self.events.insert(event, position)),
                 None => drop(self.events.remove(&event)),
             }
         }
     }
 
-    /// A graph is launched in a stream. What is wrong with what it does; where anything is and `refuse` is set, it will not be
-    /// launched.
+    /// Checks and adds the launch of a graph in a stream. Returns the findings. If there are any and `refuse` is set,
+    /// the launch is not added, because it will not be made.
     pub fn replay(&mut self, graph: u64, stream: Stream, refuse: bool) -> Vec<Report> {
         let Some(mut known) = self.graphs.remove(&graph) else { return Vec::new() };
-        let track = self.enter(stream);
+        let track = self.enter_stream(stream);
         while known.tracks.len() < known.recording.branches() {
             known.tracks.push(self.order.add());
         }
-        let before = refuse.then(|| self.before(&known, track));
-        // A graph does not overlap with itself.
+        let saved = refuse.then(|| self.save(&known, track));
+        // Replays of the same graph do not overlap.
         if let Some(last) = &known.last {
             self.order.wait(track, last);
         }
         let begin = self.order.moment(track);
         for (branch, on) in known.tracks.iter().enumerate() {
             self.order.wait(*on, &begin);
-            self.sides.place(*on, Site::Replay { graph, branch, stream });
+            self.names.set_site(*on, Site::Replay { graph, branch, stream });
         }
         let mut reports = Vec::new();
         let mut moments: Vec<Moment> = Vec::with_capacity(known.recording.nodes.len());
@@ -88,15 +88,15 @@ impl State {
             }
             match &node.action {
                 Action::Work(planned) => {
-                    let run = Run { track: on, name: node.name, stack: node.stack };
-                    reports.extend(self.run(run, planned.iter().copied(), false));
+                    let operation = Operation { track: on, name: node.name, stack: node.stack };
+                    reports.extend(self.run(operation, planned.iter().copied(), false));
                 }
                 Action::Record(event) => {
                     let moment = self.order.moment(on);
-                    self.events.insert(*event, Mark::Moment(moment));
+                    self.events.insert(*event, Position::Moment(moment));
                 }
                 Action::Wait(event) => {
-                    if let Some(Mark::Moment(moment)) = self.events.get(event).cloned() {
+                    if let Some(Position::Moment(moment)) = self.events.get(event).cloned() {
                         self.order.wait(on, &moment);
                     }
                 }
@@ -106,8 +106,8 @@ impl State {
         for on in &known.tracks {
             self.order.wait(track, &self.order.moment(*on));
         }
-        match before {
-            Some(before) if !reports.is_empty() => self.put_back(before),
+        match saved {
+            Some(saved) if !reports.is_empty() => self.restore(saved),
             _ => known.last = Some(self.order.moment(track)),
         }
         self.graphs.insert(graph, known);

@@ -1,11 +1,11 @@
-//! What the model finds, and what it does not.
+//! Tests of the sanitizer's model.
 
 mod programs;
 mod search;
 
 use super::{State, Stream};
 
-/// What a CPU waits for, waited for at once.
+/// Waits of the CPU that complete at once.
 impl State {
     fn finish_stream(&mut self, stream: Stream) {
         let end = self.end_of_stream(stream);

@@ -1,23 +1,23 @@
-//! Small programs, each with its verdict.
+//! Small programs with their expected findings.
 
-use super::super::{hooks::Ahead, report::Missing, *};
+use super::super::{hooks::PendingWait, report::Missing, *};
 
 const A: Stream = stream(0x100);
 const B: Stream = stream(0x200);
 const C: Stream = stream(0x300);
-const DEFAULT: Stream = Stream { device: 0, handle: 0, thread: 0, manner: Manner::Default };
+const DEFAULT: Stream = Stream { device: 0, handle: 0, thread: 0, kind: StreamKind::Default };
 
 const fn stream(handle: usize) -> Stream {
-    Stream { device: 0, handle, thread: 0, manner: Manner::Apart }
+    Stream { device: 0, handle, thread: 0, kind: StreamKind::NonBlocking }
 }
 
 fn call(name: &str) -> Call<'_> {
     Call { name, stack: StackId::NONE }
 }
 
-/// Work on 64 bytes.
+/// Adds an operation on 64 bytes.
 fn work(state: &mut State, stream: Stream, name: &str, kind: Kind, address: u64) -> Vec<Report> {
-    state.operation(Place::Stream(stream), call(name), &[Operand::new(address, 64, kind)], false)
+    state.operation(Executor::Stream(stream), call(name), &[Operand::new(address, 64, kind)], false)
 }
 
 fn read(state: &mut State, stream: Stream, address: u64) -> Vec<Report> {
@@ -29,7 +29,7 @@ fn write(state: &mut State, stream: Stream, address: u64) -> Vec<Report> {
 }
 
 fn cpu(state: &mut State, kind: Kind) -> Vec<Report> {
-    state.operation(Place::Cpu, call("look"), &[Operand::new(0, 64, kind)], false)
+    state.operation(Executor::Cpu, call("inspect"), &[Operand::new(0, 64, kind)], false)
 }
 
 fn alloc(state: &mut State, stream: Stream) {
@@ -37,7 +37,7 @@ fn alloc(state: &mut State, stream: Stream) {
 }
 
 #[test]
-fn a_read_before_the_write_of_another_stream_is_done() {
+fn reports_a_read_before_another_streams_write_completes() {
     let mut state = State::new();
     assert!(write(&mut state, DEFAULT, 0).is_empty());
     let reports = read(&mut state, A, 32);
@@ -57,9 +57,7 @@ fn a_read_before_the_write_of_another_stream_is_done() {
          (plinth_stream_wait_stream or plinth_event_wait); it has not waited for it"
     );
     let text = report.text();
-    for part in
-        ["race: ", "the access: ", "the earlier access: ", "missing: ", "operation 1,", "a stack that is not known"]
-    {
+    for part in ["race: ", "the access: ", "the earlier access: ", "missing: ", "operation 1,", "an unknown stack"] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
     let json = json::json(&reports);
@@ -72,7 +70,7 @@ fn a_read_before_the_write_of_another_stream_is_done() {
 }
 
 #[test]
-fn reads_do_not_race_and_streams_keep_their_own_order() {
+fn reads_do_not_race_and_each_stream_is_ordered() {
     let mut state = State::new();
     assert!(read(&mut state, A, 0).is_empty() && read(&mut state, B, 0).is_empty());
     assert_eq!(write(&mut state, A, 0).len(), 1);
@@ -81,7 +79,7 @@ fn reads_do_not_race_and_streams_keep_their_own_order() {
 }
 
 #[test]
-fn a_wait_counts_from_where_it_was_made() {
+fn a_wait_covers_only_earlier_work() {
     let mut state = State::new();
     write(&mut state, A, 0);
     state.wait_stream(B, A);
@@ -89,11 +87,11 @@ fn a_wait_counts_from_where_it_was_made() {
     write(&mut state, A, 64);
     let reports = read(&mut state, B, 64);
     assert_eq!(reports[0].missing, Missing::Wait { too_early: true });
-    assert!(reports[0].advice().ends_with("it last waited for it before \"normal_\" was there"));
+    assert!(reports[0].advice().ends_with("it last waited for it before \"normal_\" was enqueued"));
 }
 
 #[test]
-fn an_event_stands_for_what_it_recorded_last() {
+fn an_event_refers_to_its_last_record() {
     let mut state = State::new();
     write(&mut state, A, 0);
     state.record_event(1, A, false);
@@ -112,7 +110,7 @@ fn an_event_stands_for_what_it_recorded_last() {
 }
 
 #[test]
-fn the_cpu_waits_too() {
+fn the_cpu_must_wait() {
     let mut state = State::new();
     write(&mut state, A, 0);
     let reports = cpu(&mut state, Kind::Read);
@@ -134,9 +132,9 @@ fn the_cpu_waits_too() {
 }
 
 #[test]
-fn the_default_stream_and_blocking_ones_wait_for_each_other() {
+fn the_default_stream_and_blocking_streams_wait_for_each_other() {
     let mut state = State::new();
-    let blocking = |handle| Stream { manner: Manner::Blocking, ..stream(handle) };
+    let blocking = |handle| Stream { kind: StreamKind::Blocking, ..stream(handle) };
     write(&mut state, blocking(1024), 0);
     assert_eq!(write(&mut state, blocking(2048), 0).len(), 1);
     assert!(write(&mut state, DEFAULT, 0).is_empty());
@@ -146,7 +144,7 @@ fn the_default_stream_and_blocking_ones_wait_for_each_other() {
 }
 
 #[test]
-fn freed_memory_is_not_to_be_used() {
+fn reports_use_of_freed_memory() {
     let mut state = State::new();
     alloc(&mut state, A);
     write(&mut state, A, 0);
@@ -154,10 +152,10 @@ fn freed_memory_is_not_to_be_used() {
     let reports = read(&mut state, A, 0);
     let [report] = &reports[..] else { panic!("{reports:?}") };
     assert_eq!((report.conflict, report.missing), (Conflict::UseAfterFree, Missing::LaterFree));
-    let life = report.allocation.as_ref().unwrap();
-    assert_eq!((life.stack, life.freed), (StackId(7), Some(StackId(8))));
+    let allocation = report.allocation.as_ref().unwrap();
+    assert_eq!((allocation.stack, allocation.freed), (StackId(7), Some(StackId(8))));
     assert!(report.headline().ends_with("reads 64 bytes from 0x0 on, which were freed"));
-    // Of what was given out again the rest stays freed.
+    // After a part is reallocated, the rest stays freed.
     state.alloc(0, 16, A, StackId::NONE);
     let reports = read(&mut state, A, 0);
     assert_eq!((reports.len(), reports[0].address, reports[0].bytes), (1, 16, 48));
@@ -166,7 +164,7 @@ fn freed_memory_is_not_to_be_used() {
 }
 
 #[test]
-fn a_block_is_given_out_again_while_another_stream_still_uses_it() {
+fn reports_reuse_while_another_stream_still_uses_the_block() {
     let mut state = State::new();
     alloc(&mut state, A);
     read(&mut state, B, 0);
@@ -175,12 +173,12 @@ fn a_block_is_given_out_again_while_another_stream_still_uses_it() {
     let reports = write(&mut state, A, 0);
     let [report] = &reports[..] else { panic!("{reports:?}") };
     assert_eq!((report.conflict, report.missing), (Conflict::Reuse, Missing::RecordStream));
-    assert_eq!(report.former.as_ref().map(|life| life.number), Some(1));
-    assert!(report.advice().contains("while stream 0x200 of device 0 was still to run \"sum\""), "{}", report.advice());
+    assert_eq!(report.former.as_ref().map(|former| former.number), Some(1));
+    assert!(report.advice().contains("before stream 0x200 of device 0 had run \"sum\""), "{}", report.advice());
 }
 
 #[test]
-fn a_recorded_stream_is_waited_for_by_the_block() {
+fn reuse_waits_for_recorded_streams() {
     let mut state = State::new();
     alloc(&mut state, A);
     read(&mut state, B, 0);
@@ -194,7 +192,7 @@ fn a_recorded_stream_is_waited_for_by_the_block() {
 }
 
 #[test]
-fn the_new_owner_of_a_block_has_its_order_from_the_blocks_stream() {
+fn the_new_owner_of_a_block_is_ordered_by_the_blocks_stream() {
     let mut state = State::new();
     alloc(&mut state, A);
     write(&mut state, A, 0);
@@ -205,7 +203,7 @@ fn the_new_owner_of_a_block_has_its_order_from_the_blocks_stream() {
 }
 
 #[test]
-fn a_block_that_goes_to_another_stream_was_waited_for() {
+fn reuse_in_another_stream_waits_for_the_blocks_stream() {
     let mut state = State::new();
     alloc(&mut state, A);
     write(&mut state, A, 0);
@@ -217,15 +215,15 @@ fn a_block_that_goes_to_another_stream_was_waited_for() {
 }
 
 #[test]
-fn what_is_refused_is_not_made() {
+fn a_refused_operation_is_not_added() {
     let mut state = State::new();
     write(&mut state, A, 0);
     let operands = [Operand::new(0, 64, Kind::Write), Operand::new(64, 64, Kind::Write)];
-    assert_eq!(state.operation(Place::Stream(B), call("refused"), &operands, true).len(), 1);
+    assert_eq!(state.operation(Executor::Stream(B), call("refused"), &operands, true).len(), 1);
     assert!(write(&mut state, A, 0).is_empty() && write(&mut state, C, 64).is_empty());
 }
 
-/// A graph that A and B run: A writes and B reads, after it if `joined`.
+/// Captures a graph in A and B: A writes and B reads, after the write if `joined`.
 fn capture(state: &mut State, joined: bool) {
     state.capture_begin(9, A);
     state.record_event(1, A, false);
@@ -240,12 +238,12 @@ fn capture(state: &mut State, joined: bool) {
 }
 
 #[test]
-fn a_replay_does_what_was_captured() {
+fn a_replay_repeats_the_captured_operations() {
     let mut state = State::new();
     capture(&mut state, true);
     write(&mut state, C, 0);
     assert_eq!(state.replay(9, A, false).len(), 1);
-    // One replay comes after another, wherever they are.
+    // Replays of one graph are ordered, in any streams.
     assert!(state.replay(9, B, false).is_empty());
     assert!(write(&mut state, B, 0).is_empty());
     assert!(state.replay(9, B, false).is_empty());
@@ -257,7 +255,7 @@ fn a_replay_does_what_was_captured() {
 }
 
 #[test]
-fn branches_of_a_graph_race() {
+fn unordered_branches_of_a_graph_race() {
     let mut state = State::new();
     capture(&mut state, false);
     let reports = state.replay(9, C, false);
@@ -266,7 +264,7 @@ fn branches_of_a_graph_race() {
 }
 
 #[test]
-fn a_branch_comes_after_what_it_left_in_the_middle() {
+fn a_branch_is_ordered_after_the_node_that_it_forked_from() {
     let mut state = State::new();
     state.capture_begin(9, A);
     write(&mut state, A, 0);
@@ -283,7 +281,7 @@ fn a_branch_comes_after_what_it_left_in_the_middle() {
 }
 
 #[test]
-fn a_graph_that_is_no_more_may_still_run() {
+fn a_destroyed_graph_may_still_run() {
     let mut state = State::new();
     for (graph, stream, races) in [(9, A, 0), (10, B, 1)] {
         state.capture_begin(graph, stream);
@@ -295,7 +293,7 @@ fn a_graph_that_is_no_more_may_still_run() {
 }
 
 #[test]
-fn a_graph_keeps_its_own_memory_and_needs_that_of_others() {
+fn a_graph_owns_its_memory_and_depends_on_other_memory() {
     let mut state = State::new();
     state.alloc(64, 64, A, StackId::NONE);
     state.capture_begin(9, A);
@@ -309,7 +307,7 @@ fn a_graph_keeps_its_own_memory_and_needs_that_of_others() {
     state.free(64, StackId(5));
     let reports = state.replay(9, A, false);
     assert_eq!((reports.len(), reports[0].conflict, reports[0].address), (1, Conflict::UseAfterFree, 64));
-    // Even where somebody else has it by now.
+    // The memory may even have a new owner by now.
     state.alloc(64, 64, A, StackId::NONE);
     let reports = state.replay(9, A, false);
     assert_eq!((reports.len(), reports[0].conflict), (1, Conflict::UseAfterFree));
@@ -317,7 +315,7 @@ fn a_graph_keeps_its_own_memory_and_needs_that_of_others() {
 }
 
 #[test]
-fn nodes_of_a_graph_may_record_and_await_events() {
+fn nodes_of_a_graph_may_record_and_wait_for_events() {
     let mut state = State::new();
     state.capture_begin(9, A);
     write(&mut state, A, 0);
@@ -335,7 +333,7 @@ fn nodes_of_a_graph_may_record_and_await_events() {
 }
 
 #[test]
-fn nothing_is_lost_when_what_is_done_is_swept() {
+fn sweeping_completed_work_loses_no_race() {
     let mut state = State::new();
     write(&mut state, A, 0);
     write(&mut state, B, 64);
@@ -346,23 +344,23 @@ fn nothing_is_lost_when_what_is_done_is_swept() {
 }
 
 #[test]
-fn a_wait_is_over_only_where_it_began() {
+fn a_wait_completes_only_in_the_state_where_it_began() {
     let mut old = State::new();
     for stream in [A, B, C] {
         write(&mut old, stream, 0);
     }
-    let ahead = Ahead::before(&old, old.end_of_device(0));
+    let pending = PendingWait::with_moments(&old, old.end_of_device(0));
     let mut state = State::new();
-    // A state of one stream has no track of the others, and what it does on its own is another's work.
+    // The new state has no tracks of the other streams, and its track numbers belong to different work.
     write(&mut state, A, 0);
-    ahead.finish_in(&mut state);
+    pending.finish_in(&mut state);
     assert_eq!(read(&mut state, B, 0).len(), 1);
-    ahead.finish_in(&mut old);
+    pending.finish_in(&mut old);
     assert!(read(&mut old, A, 0).is_empty());
 }
 
 #[test]
-fn a_replay_that_is_refused_leaves_no_trace() {
+fn a_refused_replay_leaves_no_trace() {
     let mut state = State::new();
     state.capture_begin(9, C);
     write(&mut state, C, 0);
@@ -375,7 +373,7 @@ fn a_replay_that_is_refused_leaves_no_trace() {
         let [report] = &reports[..] else { panic!("{reports:?}") };
         assert_eq!(report.previous.as_ref().unwrap().site, report::Site::Stream(A));
     }
-    // Neither what the graph would have done is there, nor the event, nor an order.
+    // Neither the graph's operations, nor its event, nor its order were added.
     assert!(write(&mut state, A, 64).is_empty());
     state.wait_event(7, C, false);
     assert_eq!(write(&mut state, B, 0).len(), 1);

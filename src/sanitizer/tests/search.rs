@@ -1,28 +1,28 @@
-//! Random programs, whose races are also found by searching all pairs in an explicit graph of what comes after what.
+//! Random programs, whose races are also found by searching all pairs of accesses in an explicit happens-before graph.
 
 use super::super::{report::Site, *};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const STREAMS: [Stream; 5] = [
-    Stream { device: 0, handle: 0, thread: 0, manner: Manner::Default },
-    Stream { device: 0, handle: 0x100, thread: 0, manner: Manner::Blocking },
-    Stream { device: 0, handle: 0x200, thread: 0, manner: Manner::Apart },
-    Stream { device: 0, handle: 0x300, thread: 0, manner: Manner::Apart },
-    Stream { device: 1, handle: 0x400, thread: 0, manner: Manner::Apart },
+    Stream { device: 0, handle: 0, thread: 0, kind: StreamKind::Default },
+    Stream { device: 0, handle: 0x100, thread: 0, kind: StreamKind::Blocking },
+    Stream { device: 0, handle: 0x200, thread: 0, kind: StreamKind::NonBlocking },
+    Stream { device: 0, handle: 0x300, thread: 0, kind: StreamKind::NonBlocking },
+    Stream { device: 1, handle: 0x400, thread: 0, kind: StreamKind::NonBlocking },
 ];
-/// The first of the streams that can be captured.
-const APART: usize = 2;
+/// The index of the first stream that can be captured.
+const FIRST_NON_BLOCKING: usize = 2;
 const BYTES: usize = 64;
 
-/// Some bytes: the first, how many, and what is done to them.
-type Piece = (u64, u64, Kind);
+/// An access: its first byte, its size, and its kind.
+type AccessRange = (u64, u64, Kind);
 
-/// What a program does next. Streams, events, graphs and blocks are named by small numbers.
+/// A step of a program. Streams, events, graphs and blocks are small numbers.
 #[derive(Debug, Clone)]
 enum Step {
-    Work { stream: usize, operands: Vec<Piece> },
-    Look { operand: Piece },
+    Work { stream: usize, operands: Vec<AccessRange> },
+    CpuAccess { operand: AccessRange },
     Record { event: u64, stream: usize },
     Wait { event: u64, stream: usize },
     WaitStream { waiting: usize, awaited: usize },
@@ -38,7 +38,7 @@ enum Step {
     Replay { graph: u64, stream: usize },
 }
 
-fn operand() -> impl Strategy<Value = Piece> {
+fn operand() -> impl Strategy<Value = AccessRange> {
     let kind = prop_oneof![3 => Just(Kind::Read), 2 => Just(Kind::Write), 1 => Just(Kind::ReadWrite)];
     (0..BYTES as u64 - 12, 0_u64..12, kind)
 }
@@ -48,7 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => (stream.clone(), prop::collection::vec(operand(), 1..3))
             .prop_map(|(stream, operands)| Step::Work { stream, operands }),
-        1 => operand().prop_map(|operand| Step::Look { operand }),
+        1 => operand().prop_map(|operand| Step::CpuAccess { operand }),
         4 => (event.clone(), stream.clone()).prop_map(|(event, stream)| Step::Record { event, stream }),
         4 => (event.clone(), stream.clone()).prop_map(|(event, stream)| Step::Wait { event, stream }),
         3 => (stream.clone(), stream.clone())
@@ -61,13 +61,14 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0_usize..8, stream.clone()).prop_map(|(block, stream)| Step::RecordStream { block, stream }),
         4 => (0_usize..8).prop_map(|block| Step::Free { block }),
         1 => Just(Step::Sweep),
-        2 => (graph.clone(), APART..STREAMS.len()).prop_map(|(graph, stream)| Step::Begin { graph, stream }),
+        2 => (graph.clone(), FIRST_NON_BLOCKING..STREAMS.len())
+            .prop_map(|(graph, stream)| Step::Begin { graph, stream }),
         2 => graph.clone().prop_map(|graph| Step::End { graph }),
         3 => (graph, stream).prop_map(|(graph, stream)| Step::Replay { graph, stream }),
     ]
 }
 
-/// What happened, as a graph: of each node those before it.
+/// The happens-before graph: for each node, all nodes before it.
 #[derive(Default)]
 struct Dag(Vec<BTreeSet<usize>>);
 
@@ -88,7 +89,7 @@ impl Dag {
 }
 
 #[derive(Clone)]
-enum Mark {
+enum Position {
     Node(usize),
     Local { graph: u64, tips: BTreeSet<usize> },
 }
@@ -96,34 +97,34 @@ enum Mark {
 #[derive(Default, Clone)]
 struct Captured {
     tips: HashMap<usize, BTreeSet<usize>>,
-    nodes: Vec<(BTreeSet<usize>, Vec<Piece>)>,
+    nodes: Vec<(BTreeSet<usize>, Vec<AccessRange>)>,
 }
 
 struct Access {
     number: u64,
     node: usize,
-    operand: Piece,
+    operand: AccessRange,
 }
 
 struct Block {
-    life: u32,
+    allocation: u32,
     start: usize,
     end: usize,
     stream: usize,
     recorded: Vec<usize>,
 }
 
-/// Bytes that were given out again, before the access with this index: what had come to these nodes is done.
-struct Again {
+/// Bytes that were reallocated before the access with this index. Accesses that precede these nodes have completed.
+struct Reuse {
     before: usize,
     bytes: BTreeSet<usize>,
     nodes: Vec<usize>,
 }
 
-/// What a freed byte is: of which life, for which stream, and how far its streams were.
+/// The state of a freed byte: its allocation, its stream, and the progress of the streams at the free.
 #[derive(Clone)]
 struct Freed {
-    life: u32,
+    allocation: u32,
     stream: usize,
     own: Option<usize>,
     recorded: Vec<usize>,
@@ -134,27 +135,27 @@ struct Model {
     dag: Dag,
     last: [Option<usize>; STREAMS.len()],
     cpu: Option<usize>,
-    events: BTreeMap<u64, Mark>,
+    events: BTreeMap<u64, Position>,
     captures: BTreeMap<u64, Captured>,
     capturing: BTreeMap<usize, u64>,
     graphs: BTreeMap<u64, (Captured, Option<usize>)>,
     accesses: Vec<Access>,
-    again: Vec<Again>,
+    reuses: Vec<Reuse>,
     blocks: Vec<Block>,
     freed: BTreeMap<usize, Freed>,
     operations: u64,
-    lives: u32,
+    allocations: u32,
 }
 
 impl Model {
-    /// Something that a stream gets.
+    /// Adds a node to a stream.
     fn enter(&mut self, stream: usize) -> usize {
-        let itself = match STREAMS[stream].manner {
-            Manner::Default => self.last[1],
-            Manner::Blocking => self.last[0],
-            Manner::Apart => None,
+        let implicit = match STREAMS[stream].kind {
+            StreamKind::Default => self.last[1],
+            StreamKind::Blocking => self.last[0],
+            StreamKind::NonBlocking => None,
         };
-        let node = self.dag.add([self.last[stream], self.cpu, itself].into_iter().flatten());
+        let node = self.dag.add([self.last[stream], self.cpu, implicit].into_iter().flatten());
         self.last[stream] = Some(node);
         node
     }
@@ -163,25 +164,25 @@ impl Model {
         self.cpu = Some(self.dag.add(self.cpu.into_iter().chain(node)));
     }
 
-    fn mark(&mut self, stream: usize) -> Mark {
+    fn position(&mut self, stream: usize) -> Position {
         match self.capturing.get(&stream) {
             Some(graph) => {
                 let tips = self.captures[graph].tips.get(&stream).cloned().unwrap_or_default();
-                Mark::Local { graph: *graph, tips }
+                Position::Local { graph: *graph, tips }
             }
-            None => Mark::Node(self.enter(stream)),
+            None => Position::Node(self.enter(stream)),
         }
     }
 
-    fn obey(&mut self, stream: usize, mark: Mark) {
-        match mark {
-            Mark::Node(node) => {
+    fn wait_for(&mut self, stream: usize, position: Position) {
+        match position {
+            Position::Node(node) => {
                 if !self.capturing.contains_key(&stream) {
                     self.enter(stream);
                     self.last[stream] = Some(self.dag.add([node].into_iter().chain(self.last[stream])));
                 }
             }
-            Mark::Local { graph, tips } => {
+            Position::Local { graph, tips } => {
                 if *self.capturing.entry(stream).or_insert(graph) == graph {
                     self.captures.get_mut(&graph).unwrap().tips.entry(stream).or_default().extend(tips);
                 }
@@ -189,27 +190,27 @@ impl Model {
         }
     }
 
-    fn run(&mut self, node: usize, operands: &[Piece]) {
+    fn run(&mut self, node: usize, operands: &[AccessRange]) {
         self.operations += 1;
         let number = self.operations;
         self.accesses.extend(operands.iter().map(|operand| Access { number, node, operand: *operand }));
     }
 
-    /// The freed lives that operands touch.
-    fn freed_lives(&self, operands: &[Piece]) -> BTreeSet<u32> {
+    /// Returns the freed allocations that the operands access.
+    fn freed_allocations(&self, operands: &[AccessRange]) -> BTreeSet<u32> {
         let bytes = operands.iter().flat_map(|(start, bytes, _)| *start..start + bytes);
-        bytes.filter_map(|byte| Some(self.freed.get(&(byte as usize))?.life)).collect()
+        bytes.filter_map(|byte| Some(self.freed.get(&(byte as usize))?.allocation)).collect()
     }
 
     fn is_exempt(&self, byte: u64, earlier: usize, later: usize) -> bool {
-        self.again.iter().any(|again| {
-            (earlier < again.before && again.before <= later)
-                && again.bytes.contains(&(byte as usize))
-                && again.nodes.iter().any(|node| self.dag.reaches(self.accesses[earlier].node, *node))
+        self.reuses.iter().any(|reuse| {
+            (earlier < reuse.before && reuse.before <= later)
+                && reuse.bytes.contains(&(byte as usize))
+                && reuse.nodes.iter().any(|node| self.dag.reaches(self.accesses[earlier].node, *node))
         })
     }
 
-    /// Whether two accesses, by their indexes, are a race on a byte.
+    /// Returns whether two accesses, given by index, race on a byte.
     fn is_race(&self, byte: u64, earlier: usize, later: usize) -> bool {
         let (one, two) = (&self.accesses[earlier], &self.accesses[later]);
         let has = |access: &Access| (access.operand.0..access.operand.0 + access.operand.1).contains(&byte);
@@ -222,16 +223,16 @@ impl Model {
     }
 }
 
-fn operands(of: &[Piece]) -> Vec<Operand> {
-    of.iter().map(|(start, bytes, kind)| Operand::new(*start, *bytes, *kind)).collect()
+fn operands(accesses: &[AccessRange]) -> Vec<Operand> {
+    accesses.iter().map(|(start, bytes, kind)| Operand::new(*start, *bytes, *kind)).collect()
 }
 
-/// Does a step in both; what the sanitizer reports.
+/// Applies a step to the model and to the sanitizer, and returns the sanitizer's reports.
 fn apply(model: &mut Model, state: &mut State, step: &Step) -> Vec<Report> {
     let call = Call { name: "work", stack: StackId::NONE };
     match step {
         Step::Work { stream, operands: list } => {
-            let expected = model.freed_lives(list);
+            let expected = model.freed_allocations(list);
             match model.capturing.get(stream) {
                 Some(graph) => {
                     let captured = model.captures.get_mut(graph).unwrap();
@@ -245,38 +246,38 @@ fn apply(model: &mut Model, state: &mut State, step: &Step) -> Vec<Report> {
                     model.run(node, list);
                 }
             }
-            let reports = state.operation(Place::Stream(STREAMS[*stream]), call, &operands(list), false);
+            let reports = state.operation(Executor::Stream(STREAMS[*stream]), call, &operands(list), false);
             let freed = reports.iter().filter(|report| report.conflict == Conflict::UseAfterFree);
             let found: BTreeSet<u32> = freed.map(|report| report.allocation.as_ref().unwrap().number).collect();
             assert_eq!(found, expected);
             return reports;
         }
-        Step::Look { operand } => {
+        Step::CpuAccess { operand } => {
             model.finish(None);
             model.run(model.cpu.unwrap(), &[*operand]);
-            return state.operation(Place::Cpu, call, &operands(&[*operand]), false);
+            return state.operation(Executor::Cpu, call, &operands(&[*operand]), false);
         }
         Step::Record { event, stream } => {
-            let mark = model.mark(*stream);
-            model.events.insert(*event, mark);
+            let position = model.position(*stream);
+            model.events.insert(*event, position);
             state.record_event(*event, STREAMS[*stream], false);
         }
         Step::Wait { event, stream } => {
-            let mark = model.events.get(event).cloned();
-            if *stream < APART && matches!(mark, Some(Mark::Local { .. })) {
+            let position = model.events.get(event).cloned();
+            if *stream < FIRST_NON_BLOCKING && matches!(position, Some(Position::Local { .. })) {
                 return Vec::new();
             }
-            if let Some(mark) = mark {
-                model.obey(*stream, mark);
+            if let Some(position) = position {
+                model.wait_for(*stream, position);
             }
             state.wait_event(*event, STREAMS[*stream], false);
         }
         Step::WaitStream { waiting, awaited } => {
-            if *waiting < APART && model.capturing.contains_key(awaited) {
+            if *waiting < FIRST_NON_BLOCKING && model.capturing.contains_key(awaited) {
                 return Vec::new();
             }
-            let mark = model.mark(*awaited);
-            model.obey(*waiting, mark);
+            let position = model.position(*awaited);
+            model.wait_for(*waiting, position);
             state.wait_stream(STREAMS[*waiting], STREAMS[*awaited]);
         }
         Step::FinishStream { stream } => {
@@ -287,7 +288,7 @@ fn apply(model: &mut Model, state: &mut State, step: &Step) -> Vec<Report> {
             state.finish_stream(STREAMS[*stream]);
         }
         Step::FinishEvent { event } => {
-            if let Some(Mark::Node(node)) = model.events.get(event) {
+            if let Some(Position::Node(node)) = model.events.get(event) {
                 model.finish(Some(*node));
             }
             state.finish_event(*event);
@@ -309,11 +310,11 @@ fn apply(model: &mut Model, state: &mut State, step: &Step) -> Vec<Report> {
                 let Some(freed) = model.freed.remove(&byte) else { continue };
                 let own = freed.own.filter(|_| freed.stream != *stream);
                 let nodes = freed.recorded.into_iter().chain(own).collect();
-                model.again.push(Again { before: model.accesses.len(), bytes: [byte].into(), nodes });
+                model.reuses.push(Reuse { before: model.accesses.len(), bytes: [byte].into(), nodes });
             }
-            model.lives += 1;
-            let (start, stream, life) = (*start, *stream, model.lives);
-            model.blocks.push(Block { life, start, end, stream, recorded: Vec::new() });
+            model.allocations += 1;
+            let (start, stream, allocation) = (*start, *stream, model.allocations);
+            model.blocks.push(Block { allocation, start, end, stream, recorded: Vec::new() });
             state.alloc(start as u64, *bytes as u64, STREAMS[stream], StackId::NONE);
         }
         Step::RecordStream { block, stream } => {
@@ -326,9 +327,9 @@ fn apply(model: &mut Model, state: &mut State, step: &Step) -> Vec<Report> {
         }
         Step::Free { block } => {
             if *block < model.blocks.len() {
-                let Block { life, start, end, stream, recorded } = model.blocks.remove(*block);
+                let Block { allocation, start, end, stream, recorded } = model.blocks.remove(*block);
                 let recorded = recorded.iter().filter_map(|stream| model.last[*stream]).collect();
-                let freed = Freed { life, stream, own: model.last[stream], recorded };
+                let freed = Freed { allocation, stream, own: model.last[stream], recorded };
                 model.freed.extend((start..end).map(|byte| (byte, freed.clone())));
                 state.free(start as u64, StackId::NONE);
             }
@@ -345,7 +346,9 @@ fn apply(model: &mut Model, state: &mut State, step: &Step) -> Vec<Report> {
         Step::End { graph } => {
             if let Some(captured) = model.captures.remove(graph) {
                 model.capturing.retain(|_, of| of != graph);
-                model.events.retain(|_, mark| !matches!(mark, Mark::Local { graph: of, .. } if of == graph));
+                model
+                    .events
+                    .retain(|_, position| !matches!(position, Position::Local { graph: of, .. } if of == graph));
                 model.graphs.insert(*graph, (captured, None));
                 state.capture_end(*graph, true);
             }
@@ -374,7 +377,7 @@ fn apply(model: &mut Model, state: &mut State, step: &Step) -> Vec<Report> {
     Vec::new()
 }
 
-/// Runs a program; what is wrong with the sanitizer's verdict, and whether the program had a race.
+/// Runs a program. Returns an error if the sanitizer's reports are wrong; otherwise whether the program has a race.
 fn check(program: &[Step]) -> Result<bool, String> {
     let (mut model, mut state) = (Model::default(), State::new());
     let mut reports = Vec::new();
@@ -382,7 +385,7 @@ fn check(program: &[Step]) -> Result<bool, String> {
         reports.extend(apply(&mut model, &mut state, step));
     }
     reports.retain(|report| report.conflict != Conflict::UseAfterFree);
-    // Whatever is reported is a race.
+    // Every report is a race.
     for report in &reports {
         let previous = report.previous.as_ref().unwrap();
         let of = |number| {
@@ -418,15 +421,15 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_verdict_is_that_of_a_search(program in prop::collection::vec(step(), 1..60)) {
-        if let Err(wrong) = check(&program) {
-            prop_assert!(false, "{wrong}");
+    fn reports_match_an_exhaustive_search(program in prop::collection::vec(step(), 1..60)) {
+        if let Err(error) = check(&program) {
+            prop_assert!(false, "{error}");
         }
     }
 }
 
 #[test]
-fn random_programs_are_of_both_sorts() {
+fn random_programs_include_racy_and_clean_ones() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
     let mut racy = 0;

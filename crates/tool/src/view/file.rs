@@ -8,7 +8,7 @@ use plinth::memory::{
     PoolId,
     block::Zone,
     history::{self, Annotation, Entry, Frame, StackId},
-    snapshot::{self, Block, Figures, Segment, Snapshot, Stacks},
+    snapshot::{self, Block, DeviceTotals, Segment, Snapshot, Stacks},
 };
 use serde::Deserialize;
 use std::{
@@ -147,9 +147,9 @@ fn action(name: &ActionName) -> history::Action {
 
 fn block(record: &BlockRecord) -> Block {
     let state = match record.state {
-        StateName::Inactive => snapshot::State::Inactive,
-        StateName::ActivePendingFree => snapshot::State::Pending,
-        StateName::ActiveAllocated => snapshot::State::Active,
+        StateName::Inactive => snapshot::BlockState::Inactive,
+        StateName::ActivePendingFree => snapshot::BlockState::Pending,
+        StateName::ActiveAllocated => snapshot::BlockState::Active,
     };
     let stack = StackId(record.frames);
     Block { address: record.address, size: record.size, requested: record.requested_size, state, stack }
@@ -234,11 +234,11 @@ fn restore(whole: Whole) -> Snapshot {
             })
             .collect(),
         stacks,
-        figures: whole
+        totals: whole
             .plinth
             .devices
             .iter()
-            .map(|one| Figures { total: one.total_memory, limit: one.limit, held: one.reserved })
+            .map(|one| DeviceTotals { total: one.total_memory, limit: one.limit, held: one.reserved })
             .collect(),
         time_us: whole.plinth.time_us,
     }

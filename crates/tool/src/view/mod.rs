@@ -69,12 +69,12 @@ fn as_json(options: &Options, snapshot: &Snapshot, version: &str, summary: &Summ
         })
     };
     let devices = summary.devices.iter().map(|(device, one)| {
-        let figures = snapshot.figures.get(*device as usize).copied().unwrap_or_default();
+        let totals = snapshot.totals.get(*device as usize).copied().unwrap_or_default();
         let mut value = sums(one);
         value["device"] = json!(device);
-        value["total_memory"] = json!(figures.total);
-        value["limit"] = json!(figures.limit);
-        value["reserved"] = json!(figures.held);
+        value["total_memory"] = json!(totals.total);
+        value["limit"] = json!(totals.limit);
+        value["reserved"] = json!(totals.held);
         value
     });
     let pools = summary.pools.iter().map(|((device, pool, stream), one)| {
@@ -153,12 +153,12 @@ fn as_text(options: &Options, snapshot: &Snapshot, version: &str, summary: &Summ
         ">largest free",
     ]);
     for (device, one) in &summary.devices {
-        let figures = snapshot.figures.get(*device as usize).copied().unwrap_or_default();
+        let totals = snapshot.totals.get(*device as usize).copied().unwrap_or_default();
         devices.row([
             device.to_string(),
-            or_dash(figures.total.map(bytes)),
-            or_dash(figures.limit.map(bytes)),
-            bytes(figures.held),
+            or_dash(totals.total.map(bytes)),
+            or_dash(totals.limit.map(bytes)),
+            bytes(totals.held),
             one.segments.to_string(),
             one.blocks.to_string(),
             bytes(one.active),

@@ -3,7 +3,7 @@
 use plinth::memory::{
     PoolId,
     history::{Action, Entry, Frame},
-    snapshot::{Segment, Snapshot, State},
+    snapshot::{BlockState, Segment, Snapshot},
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -34,7 +34,7 @@ impl Sums {
         self.bytes += segment.bytes();
         self.active += segment.allocated();
         self.pending += segment.active() - segment.allocated();
-        let free = segment.blocks.iter().filter(|block| block.state == State::Inactive).map(|block| block.size);
+        let free = segment.blocks.iter().filter(|block| block.state == BlockState::Inactive).map(|block| block.size);
         self.largest_free = self.largest_free.max(free.max().unwrap_or(0));
     }
 
@@ -91,7 +91,7 @@ impl Summary {
     /// Sums a snapshot up.
     pub fn of(snapshot: &Snapshot) -> Summary {
         let mut summary = Summary::default();
-        for device in 0..snapshot.figures.len() as u32 {
+        for device in 0..snapshot.totals.len() as u32 {
             summary.devices.insert(device, Sums::default());
         }
         for segment in &snapshot.segments {
@@ -140,7 +140,7 @@ fn frames(snapshot: &Snapshot, entry: &Entry) -> Arc<[Frame]> {
 fn by_stack(snapshot: &Snapshot) -> Vec<ByStack> {
     let mut sums: HashMap<u32, (u64, u64)> = HashMap::new();
     for block in snapshot.segments.iter().flat_map(|segment| &segment.blocks) {
-        if block.state == State::Active {
+        if block.state == BlockState::Active {
             let (bytes, blocks) = sums.entry(snapshot.stacks.number(block.stack)).or_default();
             *bytes += block.size;
             *blocks += 1;
@@ -161,11 +161,11 @@ mod tests {
     use plinth::memory::{
         block::Zone,
         history::StackId,
-        snapshot::{Block, Figures, Stacks},
+        snapshot::{Block, DeviceTotals, Stacks},
     };
 
-    fn block(address: u64, size: u64, state: State, stack: u32) -> Block {
-        let requested = if state == State::Inactive { 0 } else { size };
+    fn block(address: u64, size: u64, state: BlockState, stack: u32) -> Block {
+        let requested = if state == BlockState::Inactive { 0 } else { size };
         Block { address, size, requested, state, stack: StackId(stack) }
     }
 
@@ -177,10 +177,10 @@ mod tests {
     fn snapshot() -> Snapshot {
         let frame = Frame { name: "train".into(), file: "train.c".into(), line: 7 };
         let blocks = vec![
-            block(0, 100, State::Active, 1),
-            block(100, 50, State::Inactive, 0),
-            block(150, 30, State::Pending, 1),
-            block(180, 20, State::Active, 0),
+            block(0, 100, BlockState::Active, 1),
+            block(100, 50, BlockState::Inactive, 0),
+            block(150, 30, BlockState::Pending, 1),
+            block(180, 20, BlockState::Active, 0),
         ];
         let segment = Segment {
             device: 0,
@@ -204,7 +204,7 @@ mod tests {
             segments: vec![segment],
             traces: vec![trace],
             stacks: Stacks::new([StackId(1)], |_| Arc::from([frame.clone()])),
-            figures: vec![Figures::default()],
+            totals: vec![DeviceTotals::default()],
             ..Snapshot::default()
         }
     }

@@ -1,10 +1,10 @@
-// What all views share: words for numbers, colours, elements, the tip, and the state of the page.
+// Shared by all views: number formatting, colours, elements, the tooltip, and the state of the page.
 
 const page = {
   tables: null, devices: [], model: null,
   moment: 0, search: '', view: '', selected: null,
   listeners: [],
-  // Tells every view that what the page shows has changed: 'device', 'moment', 'search', 'selected' or 'view'.
+  // Notifies every view of a change: 'device', 'moment', 'search', 'selected' or 'view'.
   changed(what) {
     for (const listener of this.listeners) listener(what);
   },
@@ -22,7 +22,7 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
-// ---- words
+// ---- number formatting
 
 function bytesText(bytes) {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
@@ -87,7 +87,7 @@ function framesOf(stack) {
 const labels = new Map();
 function stackLabel(stack) {
   if (!labels.has(stack)) {
-    // The innermost function is often a wrapper that everybody calls, so two more follow it.
+    // The innermost function is often a common wrapper, so show two more.
     const frames = framesOf(stack), [first] = frames, place = first?.file ? ` (${shortPlace(first)})` : '';
     const names = frames.slice(0, 3).map(({name}) => name || '?').join(' ← ');
     labels.set(stack, first ? names + place : 'no stack recorded');
@@ -96,7 +96,7 @@ function stackLabel(stack) {
 }
 
 const searched = new Map();
-// Whether the page's search finds a stack: every word of it in a name or a file.
+// Returns whether a stack matches the search: every word occurs in a name or a file.
 function stackMatches(stack, words) {
   if (!searched.has(stack)) searched.set(stack, framesOf(stack).map(({name, file, line}) => `${name} ${file}:${line}`).join('\n').toLowerCase());
   const text = searched.get(stack);
@@ -117,14 +117,14 @@ function blockMatches(blocks, id, words) {
 
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// Hues a golden angle apart: neighbours in number are far apart in colour.
+// Hues differ by the golden angle, so consecutive keys have very different colours.
 function colourOf(key) {
   const hue = (key * 137.508 + 210) % 360, light = parseFloat(css('--light')) + ((key * 7) % 3 - 1) * 6;
   return `hsl(${hue.toFixed(1)} ${key === 0 ? 8 : 58}% ${light}%)`;
 }
 
 const parsed = new Map();
-// A colour as a number in the byte order of a canvas.
+// Returns a colour as a number in the byte order of a canvas.
 function pixelOf(colour) {
   if (!parsed.has(colour)) {
     const canvas = element('canvas', {width: 1, height: 1}), context = canvas.getContext('2d', {willReadFrequently: true});
@@ -136,7 +136,7 @@ function pixelOf(colour) {
   return parsed.get(colour);
 }
 
-// ---- the tip, and canvases
+// ---- tooltip and canvases
 
 function showTip(event, text) {
   const tip = byId('tip');
@@ -148,7 +148,7 @@ function showTip(event, text) {
   tip.style.top = `${event.clientY + 18 + height > innerHeight ? event.clientY - height - 10 : event.clientY + 18}px`;
 }
 
-// Gives a canvas as many pixels as the screen has under it; returns its size in CSS pixels.
+// Matches a canvas to the screen's pixels; returns the ratio and the size in device pixels.
 function fit(canvas, width, height) {
   const ratio = devicePixelRatio || 1;
   const w = Math.max(1, Math.round(width * ratio)), h = Math.max(1, Math.round(height * ratio));
@@ -156,7 +156,7 @@ function fit(canvas, width, height) {
   return {ratio, w, h};
 }
 
-// Calls `draw` once before the next frame, however often it is asked to.
+// Returns a function that calls `draw` once before the next frame, however often it is called.
 function onceAFrame(draw) {
   let waiting = false;
   return () => {
@@ -169,7 +169,7 @@ function onceAFrame(draw) {
   };
 }
 
-// ---- what the side shows
+// ---- details panel
 
 function showDetails(title, facts, stack) {
   const list = element('dl');
@@ -189,8 +189,8 @@ function blockFacts(model, id) {
     ['size', `${bytesText(blocks.size[id])} (${countText(blocks.size[id])})`], ['requested', countText(blocks.requested[id])],
     ['address', addressText(blocks.address[id])], ['stream', streamText(blocks.stream[id])], ['pool', poolText(blocks.pool[id])],
     ['thread', blocks.born[id] < 0 ? '' : threadText(blocks.thread[id])], ['tag', tagText(blocks.tag[id])],
-    ['allocated', at(blocks.born[id])], ['freed', at(blocks.asked[id])],
-    ['free', blocks.gone[id] === blocks.asked[id] ? '' : at(blocks.gone[id])],
+    ['allocated', at(blocks.born[id])], ['freed', at(blocks.freeRequested[id])],
+    ['free', blocks.gone[id] === blocks.freeRequested[id] ? '' : at(blocks.gone[id])],
     ['lived', blocks.born[id] < 0 ? '' : durationText(end - device.time[blocks.born[id]])],
   ];
 }

@@ -1,14 +1,14 @@
-// What happened, line by line. Only the lines in sight are elements of the page.
+// The events, one per line. Only the visible lines are elements of the page.
 
 const LINE = 20;
-// Browsers end what is scrolled at some 16 million pixels: longer lists are scrolled in coarser steps.
-const MOST_HEIGHT = 10e6;
+// Browsers limit scrolled content to about 16 million pixels: longer lists scroll in larger steps.
+const MAX_HEIGHT = 10e6;
 
 function startEvents() {
   const scroll = byId('events-scroll'), rows = byId('events-rows');
   let shown = new Uint32Array(0);
 
-  const height = () => Math.min(MOST_HEIGHT, shown.length * LINE);
+  const height = () => Math.min(MAX_HEIGHT, shown.length * LINE);
   const firstLine = () => {
     const room = height() - scroll.clientHeight, lines = Math.max(0, shown.length - Math.floor(scroll.clientHeight / LINE));
     return room <= 0 ? 0 : Math.round(scroll.scrollTop / room * lines);
@@ -37,21 +37,21 @@ function startEvents() {
   });
 
   function filter() {
-    const {device, n, ooms} = page.model, wanted = byId('events-actions').value, words = searchWords();
+    const {device, n, ooms} = page.model, filterName = byId('events-actions').value, words = searchWords();
     const keep = i => {
       const name = ACTIONS[device.action[i]];
-      if (wanted === 'alloc' ? device.action[i] > FREE_COMPLETED : !name.startsWith(wanted)) return false;
+      if (filterName === 'alloc' ? device.action[i] > FREE_COMPLETED : !name.startsWith(filterName)) return false;
       if (words.length === 0 || stackMatches(device.stack[i], words)) return true;
       const text = `${tagText(device.tag[i])} ${addressText(device.address[i])} ${name}`.toLowerCase();
       return words.every(word => text.includes(word));
     };
-    shown = wanted === 'oom' ? Uint32Array.from(ooms.filter(keep)) : Uint32Array.from({length: n}, (_, i) => i).filter(keep);
+    shown = filterName === 'oom' ? Uint32Array.from(ooms.filter(keep)) : Uint32Array.from({length: n}, (_, i) => i).filter(keep);
     byId('events-height').style.height = `${height()}px`;
     byId('events-count').textContent = `${countText(shown.length)} of ${countText(n)} events`;
     draw();
   }
 
-  // Brings the chosen moment into sight.
+  // Scrolls to the selected moment.
   function follow() {
     let low = 0, high = shown.length;
     while (low < high) {
@@ -79,7 +79,7 @@ function startEvents() {
     showDetails(ACTIONS[device.action[i]], [
       ['size', `${bytesText(device.size[i])} (${countText(device.size[i])})`], ['address', addressText(device.address[i])],
       ['stream', streamText(device.stream[i])], ['pool', poolText(device.pool[i])], ['thread', threadText(device.thread[i])],
-      ['tag', tagText(device.tag[i])], ['when', timeText(device.time[i])],
+      ['tag', tagText(device.tag[i])], ['time', timeText(device.time[i])],
     ], device.stack[i]);
   };
   scroll.onkeydown = event => {

@@ -1,4 +1,4 @@
-// The page as a whole: devices, views, the search, the moment.
+// The page as a whole: devices, views, search, and the selected moment.
 
 const VIEWS = ['timeline', 'map', 'stacks', 'blocks', 'events'];
 
@@ -20,7 +20,7 @@ function showDevice(number) {
   page.moment = page.model.n;
   const {model} = page, {device} = model, n = model.n;
   const figures = [
-    ['in use', bytesText(model.active[n])], ['held', bytesText(device.held)], ['free in the cache', bytesText(Math.max(0, model.held[n] - model.active[n]))],
+    ['in use', bytesText(model.active[n])], ['reserved', bytesText(device.held)], ['free in the cache', bytesText(Math.max(0, model.held[n] - model.active[n]))],
     ['peak in use', bytesText(model.active[model.peak])], ['device', device.total ? bytesText(device.total) : ''],
     ['limit', device.limit ? bytesText(device.limit) : ''], ['events', countText(n)], ['out of memory', model.ooms.length ? countText(model.ooms.length) : ''],
   ];
@@ -28,8 +28,8 @@ function showDevice(number) {
     element('div', {}, element('dt', {}, name), element('dd', {}, value))));
   byId('to-oom').disabled = model.ooms.length === 0;
   byId('to-peak').disabled = n === 0;
-  showDetails('Nothing chosen', [
-    ['', 'Click a block, a stack or an event to see where it comes from. A click in the timeline chooses a moment: map, stacks and blocks show what was there then.'],
+  showDetails('Nothing selected', [
+    ['', 'Click a block, a stack or an event to see its call stack. Click the timeline to select a moment: map, stacks and blocks show the memory at that moment.'],
   ], 0);
   Object.assign(document.body.dataset, {
     events: n, blocks: model.live[n], inUse: model.active[n], held: model.held[n], peak: model.active[model.peak],
@@ -39,10 +39,10 @@ function showDevice(number) {
   page.changed('moment');
 }
 
-function complain(text) {
+function showProblem(text) {
   const problem = byId('problem');
   problem.hidden = false;
-  problem.textContent = `This page met a problem: ${text}`;
+  problem.textContent = `The page failed: ${text}`;
   document.body.dataset.problem = text;
 }
 
@@ -102,11 +102,11 @@ function start() {
   document.body.dataset.ready = 'true';
 }
 
-addEventListener('error', event => complain(event.message));
-addEventListener('unhandledrejection', event => complain(String(event.reason)));
+addEventListener('error', event => showProblem(event.message));
+addEventListener('unhandledrejection', event => showProblem(String(event.reason)));
 try {
   start();
 } catch (error) {
-  complain(error.message);
+  showProblem(error.message);
   throw error;
 }

@@ -1,4 +1,4 @@
-// Where memory lies at the chosen moment: every segment in rows of as many bytes, blocks coloured by what they are.
+// The memory map at the selected moment: every segment in rows of equal size, blocks coloured by state.
 
 const map = {rows: [], bytes: 0, segments: [], height: 0};
 const ROW = 14, GAP = 3, TITLE = 20;
@@ -23,13 +23,13 @@ function layOutMap() {
   const scroll = byId('map-scroll');
   byId('map-height').style.height = `${Math.max(0, y - scroll.clientHeight)}px`;
   const sum = map.segments.reduce((all, segment) => all + segment.size, 0);
-  byId('map-scale').textContent = `${countText(map.segments.length)} segments, ${bytesText(sum)}; a row is ${bytesText(map.bytes)}. ` +
-    'green: in use; orange: freed, but a stream may use it; grey: free';
+  byId('map-scale').textContent = `${countText(map.segments.length)} segments, ${bytesText(sum)}; ${bytesText(map.bytes)} per row. ` +
+    'green: in use; orange: freed, but a stream may still use it; grey: free';
   byId('map-canvas').setAttribute('aria-label', `${countText(map.segments.length)} segments with ${bytesText(sum)}, at ${momentText(model, page.moment)}`);
   drawMap();
 }
 
-// The first row that ends below a height.
+// The first row that ends below a position.
 function firstRow(y) {
   let low = 0, high = map.rows.length;
   while (low < high) {
@@ -69,7 +69,7 @@ const drawMap = onceAFrame(() => {
   const words = searchWords(), back = css('--back'), dim = css('--dim'), text = css('--text');
   if (map.rows.length === 0) {
     context.fillStyle = dim;
-    context.fillText('Nothing is held at this moment.', 20, 30);
+    context.fillText('No memory is reserved at this moment.', 20, 30);
   }
   const full = width - 24, top = scroll.scrollTop;
   for (let index = firstRow(top); index < map.rows.length && map.rows[index].y < top + height; index++) {
@@ -88,7 +88,7 @@ const drawMap = onceAFrame(() => {
       const block = segment.blocks[i];
       if (block.state === INACTIVE) continue;
       const from = 12 + Math.max(0, block.address - start) * scale, to = 12 + Math.min(row.bytes, block.address + block.size - start) * scale;
-      // Many blocks in one pixel are drawn once.
+      // Blocks in the same pixel are drawn once.
       if (to - from < 1 && Math.floor(to * ratio) === drawnTo) continue;
       drawnTo = Math.floor(to * ratio);
       context.globalAlpha = words.length > 0 && !stackMatches(block.stack, words) ? 0.25 : 1;

@@ -1,33 +1,33 @@
-// From entries to lives: which block was there from when to when, and how much there was at each moment.
+// Builds the model from the entries: the lifetime of each block, and totals at each moment.
 //
-// A moment is a number from 0 to the count of entries: the state when so many entries have happened. A block is there at a
-// moment m if born < m <= gone.
+// A moment is a number from 0 to the count of entries: the state after that many entries. A block exists at a moment m
+// if born < m <= gone.
 
 const UNIT = 512;
 const roundUp = bytes => Math.ceil(bytes / UNIT) * UNIT;
 
 class Blocks {
-  constructor(most) {
+  constructor(capacity) {
     this.count = 0;
-    for (const name of ['address', 'size', 'requested']) this[name] = new Float64Array(most);
-    for (const name of ['stack', 'stream', 'pool', 'thread', 'tag']) this[name] = new Uint32Array(most);
-    for (const name of ['born', 'asked', 'gone']) this[name] = new Int32Array(most);
+    for (const name of ['address', 'size', 'requested']) this[name] = new Float64Array(capacity);
+    for (const name of ['stack', 'stream', 'pool', 'thread', 'tag']) this[name] = new Uint32Array(capacity);
+    for (const name of ['born', 'freeRequested', 'gone']) this[name] = new Int32Array(capacity);
   }
 
-  add(life) {
+  add(lifetime) {
     const id = this.count++;
-    for (const name in life) this[name][id] = life[name];
+    for (const name in lifetime) this[name][id] = lifetime[name];
     return id;
   }
 }
 
 function buildModel(device) {
   const n = device.count;
-  const lives = findLives(device);
-  // By birth, those that were there before the first entry first: in this order they are stacked.
-  const order = lives.map((_, index) => index).sort((a, b) => lives[a].born - lives[b].born || a - b);
-  const blocks = new Blocks(lives.length);
-  order.forEach(index => blocks.add(lives[index]));
+  const lifetimes = findLifetimes(device);
+  // By start; blocks from before the first entry come first. The timeline stacks them in this order.
+  const order = lifetimes.map((_, index) => index).sort((a, b) => lifetimes[a].born - lifetimes[b].born || a - b);
+  const blocks = new Blocks(lifetimes.length);
+  order.forEach(index => blocks.add(lifetimes[index]));
   const bornAt = new Int32Array(n).fill(-1), goneAt = new Int32Array(n).fill(-1);
   const allocated = new Float64Array(n + 1), active = new Float64Array(n + 1), live = new Float64Array(n + 1);
   for (let id = 0; id < blocks.count; id++) {
@@ -36,7 +36,7 @@ function buildModel(device) {
     allocated[from] += size;
     active[from] += size;
     live[from] += 1;
-    if (blocks.asked[id] < n) allocated[blocks.asked[id] + 1] -= size;
+    if (blocks.freeRequested[id] < n) allocated[blocks.freeRequested[id] + 1] -= size;
     if (blocks.gone[id] < n) {
       active[blocks.gone[id] + 1] -= size;
       live[blocks.gone[id] + 1] -= 1;
@@ -55,40 +55,40 @@ function buildModel(device) {
   return {device, n, blocks, bornAt, goneAt, allocated, active, live, held: heldBytes(device), peak, ooms};
 }
 
-function findLives(device) {
+function findLifetimes(device) {
   const n = device.count;
-  const lives = [], open = new Map();
-  const begin = life => {
-    lives.push(life);
-    return life;
+  const lifetimes = [], open = new Map();
+  const begin = lifetime => {
+    lifetimes.push(lifetime);
+    return lifetime;
   };
-  // A block that was there before the history begins: where it came from, its free does not tell.
+  // A block from before the history: its free does not record where it was allocated.
   const unknown = i => begin({
     address: device.address[i], size: roundUp(device.size[i]), requested: device.size[i], stack: 0, stream: device.stream[i],
-    pool: device.pool[i], thread: 0, tag: 0, born: -1, asked: n, gone: n,
+    pool: device.pool[i], thread: 0, tag: 0, born: -1, freeRequested: n, gone: n,
   });
   for (let i = 0; i < n; i++) {
     const address = device.address[i];
     switch (device.action[i]) {
       case ALLOC: {
         const before = open.get(address);
-        // Its free was not recorded.
-        if (before) Object.assign(before, {asked: Math.min(before.asked, i), gone: i});
+        // The free of the previous block was not recorded.
+        if (before) Object.assign(before, {freeRequested: Math.min(before.freeRequested, i), gone: i});
         open.set(address, begin({
           address, size: roundUp(device.size[i]), requested: device.size[i], stack: device.stack[i], stream: device.stream[i],
-          pool: device.pool[i], thread: device.thread[i], tag: device.tag[i], born: i, asked: n, gone: n,
+          pool: device.pool[i], thread: device.thread[i], tag: device.tag[i], born: i, freeRequested: n, gone: n,
         }));
         break;
       }
       case FREE_REQUESTED: {
-        const life = open.get(address) ?? unknown(i);
-        life.asked = i;
-        open.set(address, life);
+        const lifetime = open.get(address) ?? unknown(i);
+        lifetime.freeRequested = i;
+        open.set(address, lifetime);
         break;
       }
       case FREE_COMPLETED: {
-        const life = open.get(address) ?? unknown(i);
-        Object.assign(life, {asked: Math.min(life.asked, i), gone: i});
+        const lifetime = open.get(address) ?? unknown(i);
+        Object.assign(lifetime, {freeRequested: Math.min(lifetime.freeRequested, i), gone: i});
         open.delete(address);
         break;
       }
@@ -97,24 +97,24 @@ function findLives(device) {
   for (const segment of device.segments) {
     for (const block of segment.blocks) {
       if (block.state === INACTIVE) continue;
-      const life = open.get(block.address);
-      if (life) {
-        Object.assign(life, {size: block.size, requested: block.requested, stack: life.stack || block.stack});
+      const lifetime = open.get(block.address);
+      if (lifetime) {
+        Object.assign(lifetime, {size: block.size, requested: block.requested, stack: lifetime.stack || block.stack});
         open.delete(block.address);
       } else {
         begin({
           address: block.address, size: block.size, requested: block.requested, stack: block.stack, stream: segment.stream,
-          pool: segment.pool, thread: 0, tag: 0, born: -1, asked: block.state === PENDING ? -1 : n, gone: n,
+          pool: segment.pool, thread: 0, tag: 0, born: -1, freeRequested: block.state === PENDING ? -1 : n, gone: n,
         });
       }
     }
   }
-  // The rest is not there at the end, and nobody recorded when it went: the last that is known is that it was freed.
-  for (const life of open.values()) if (life.asked < n) life.gone = life.asked;
-  return lives;
+  // The other open blocks do not exist at the end, but the completion of their free was not recorded: use its request.
+  for (const lifetime of open.values()) if (lifetime.freeRequested < n) lifetime.gone = lifetime.freeRequested;
+  return lifetimes;
 }
 
-// Bytes that were held at each moment, played backwards from those of the snapshot.
+// The reserved bytes at each moment, computed backwards from the snapshot.
 function heldBytes(device) {
   const held = new Float64Array(device.count + 1);
   let bytes = device.segments.reduce((sum, segment) => sum + segment.size - segment.asleep, 0);
@@ -128,14 +128,14 @@ function heldBytes(device) {
   return held;
 }
 
-// The blocks that are there at a moment, in the order of their births.
+// The blocks that exist at a moment, in the order of allocation.
 function liveAt(model, moment, keep = () => true) {
   const {born, gone, count} = model.blocks, ids = [];
   for (let id = 0; id < count && born[id] < moment; id++) if (gone[id] >= moment && keep(id)) ids.push(id);
   return ids;
 }
 
-// The runs of memory that are mapped at a moment, with the blocks in each. At the end they are the snapshot's own.
+// The mapped runs of memory at a moment, with their blocks. At the end they are the snapshot's segments.
 function segmentsAt(model, moment) {
   const {device, n, blocks} = model;
   if (moment === n) return device.segments;
@@ -145,7 +145,7 @@ function segmentsAt(model, moment) {
     const action = device.action[i], address = device.address[i], end = address + device.size[i];
     if (action === SEGMENT_ALLOC || action === SEGMENT_MAP) runs = without(runs, address, end);
     else if (action === SEGMENT_FREE || action === SEGMENT_UNMAP) {
-      // Addresses whose memory sleeps are there already.
+      // The addresses of sleeping memory are in the list already.
       runs = without(runs, address, end);
       runs.push({address, end, stream: device.stream[i], pool: device.pool[i], expandable: action === SEGMENT_UNMAP});
     }
@@ -169,7 +169,7 @@ function segmentsAt(model, moment) {
       const id = ids[next], size = Math.min(blocks.size[id], segment.end - blocks.address[id]);
       if (blocks.address[id] < at) continue;
       free(blocks.address[id]);
-      const state = blocks.asked[id] < moment ? PENDING : ACTIVE;
+      const state = blocks.freeRequested[id] < moment ? PENDING : ACTIVE;
       segment.blocks.push({address: blocks.address[id], size, requested: blocks.requested[id], state, stack: blocks.stack[id]});
       at = blocks.address[id] + size;
     }

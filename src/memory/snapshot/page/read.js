@@ -1,4 +1,4 @@
-// Reading what the library wrote: the tables as JSON, entries and blocks as a row of numbers.
+// Reads the data that the library wrote: the tables as JSON, entries and blocks as a sequence of numbers.
 
 const ACTIONS = [
   'alloc', 'free_requested', 'free_completed', 'segment_alloc', 'segment_free', 'segment_map', 'segment_unmap', 'snapshot', 'oom',
@@ -11,7 +11,7 @@ function readSnapshot() {
   const tables = JSON.parse(document.getElementById('tables').textContent);
   const text = atob(document.getElementById('rows').textContent);
   let at = 0;
-  // Seven bits a byte, the lowest first. Addresses and sizes stay below 2^53.
+  // Seven bits per byte, lowest first. Addresses and sizes stay below 2^53.
   function number() {
     let value = 0, scale = 1, byte;
     do {
@@ -34,7 +34,7 @@ function readSnapshot() {
       .map(([, time, name, begin]) => ({time, name: tables.texts[name], begin: begin === 1}));
     return device;
   });
-  if (at !== text.length) throw new Error(`${text.length - at} bytes of the snapshot are left over`);
+  if (at !== text.length) throw new Error(`${text.length - at} unexpected bytes at the end of the snapshot`);
   return {tables, devices};
 }
 

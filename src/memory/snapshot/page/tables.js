@@ -1,8 +1,9 @@
-// Who has the memory at the chosen moment: by stack, and block by block.
+// The live memory at the selected moment: by stack, and by block.
 
-const MOST_ROWS = 500;
+const MAX_ROWS = 500;
 
-// A table that is sorted by a click on a column's name. `columns` are [name, value of a row, text of a row, is a number].
+// A table that is sorted by clicking a column's name. `columns` are [name, value of a row, text of a row, is a
+// number].
 class Table {
   constructor(section, columns, sortedBy, choose) {
     Object.assign(this, {columns, sortedBy, choose, descending: true, rows: []});
@@ -11,7 +12,7 @@ class Table {
     this.heads = columns.map(([name, , , number], index) => element('th', {className: number ? 'number' : '', scope: 'col'},
       element('button', {textContent: name, onclick: () => this.sort(index)})));
     section.querySelector('thead').replaceChildren(element('tr', {}, ...this.heads));
-    this.body.onclick = event => this.take(event.target.closest('tr'));
+    this.body.onclick = event => this.select(event.target.closest('tr'));
     this.body.onkeydown = event => this.key(event);
   }
 
@@ -30,7 +31,7 @@ class Table {
       if (index === this.sortedBy) head.setAttribute('aria-sort', this.descending ? 'descending' : 'ascending');
       else head.removeAttribute('aria-sort');
     });
-    this.body.replaceChildren(...rows.slice(0, MOST_ROWS).map((row, index) => {
+    this.body.replaceChildren(...rows.slice(0, MAX_ROWS).map((row, index) => {
       const line = element('tr', {tabIndex: index === 0 ? 0 : -1}, ...this.columns.map(([, , text, number]) =>
         element('td', {className: number ? 'number' : ''}, text(row))));
       line.row = row;
@@ -38,7 +39,7 @@ class Table {
     }));
   }
 
-  take(line) {
+  select(line) {
     if (!line) return;
     for (const other of this.body.querySelectorAll('[aria-selected]')) other.removeAttribute('aria-selected');
     line.setAttribute('aria-selected', 'true');
@@ -53,7 +54,7 @@ class Table {
       other.focus();
       event.preventDefault();
     } else if (event.key === 'Enter' || event.key === ' ') {
-      this.take(line);
+      this.select(line);
       event.preventDefault();
     }
   }
@@ -100,7 +101,7 @@ function startTables() {
     const found = ids.reduce((sum, id) => sum + model.blocks.size[id], 0);
     const part = words.length > 0 ? `, ${bytesText(found)} of it found` : '';
     if (page.view === 'blocks') {
-      const shown = ids.length > MOST_ROWS ? `, the first ${MOST_ROWS} of them` : '';
+      const shown = ids.length > MAX_ROWS ? `, the first ${MAX_ROWS} of them` : '';
       blocks.title.textContent = `${bytesText(whole)} in ${countText(all.length)} blocks at ${momentText(model, moment)}${part}${shown}`;
       blocks.show(ids);
       return;

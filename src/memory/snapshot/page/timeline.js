@@ -1,18 +1,18 @@
-// Memory over time: what is in use stacked up, what is held above it, and when it ran out.
+// Memory over time: live blocks stacked up, the reserved memory above them, and out-of-memory errors.
 //
-// The picture is made column by column, whatever the number of blocks: a column shows the moment of its events at which most
-// was in use, so no peak is lost, and the list of live blocks is carried from one column to the next. Blocks too small to be
-// seen among thousands are summed up at the bottom.
+// The picture is drawn column by column, independently of the number of blocks: a column shows the moment of its
+// events with the highest use, so no peak is lost, and the list of live blocks is carried from one column to the next.
+// Blocks too small to be visible among thousands are summed up at the bottom.
 
 const timeline = {from: 0, to: 1, columns: [], top: 1, hover: null, drag: null, least: 0};
 const MARGIN = {left: 74, right: 12, top: 34, bottom: 26};
-const MOST_BLOCKS = 3000, MOST_LAYERS = 24;
+const MAX_BLOCKS = 3000, MAX_LAYERS = 24;
 
-// ---- where things are
+// ---- coordinates
 
 const byTime = () => byId('axis').value === 'time';
 
-// The place of a moment across, in events or microseconds, and the first moment at or after a place.
+// The horizontal position of a moment, in events or microseconds, and the first moment at or after a position.
 function placeOf(moment) {
   const {n, device} = page.model;
   if (!byTime()) return moment;
@@ -58,7 +58,7 @@ function pan(from, width = timeline.to - timeline.from) {
   drawTimeline();
 }
 
-// Shows a moment, if it is out of sight.
+// Scrolls to a moment that is not visible.
 function reveal(moment) {
   const place = placeOf(moment);
   if (place < timeline.from || place > timeline.to) pan(place - (timeline.to - timeline.from) / 2);
@@ -66,7 +66,7 @@ function reveal(moment) {
 
 // ---- layers
 
-// For each block the layer that it is a part of; null where each block is its own.
+// Returns the layer of each block; null if each block is its own layer.
 function layersOf(model) {
   const kind = byId('layers').value;
   if (kind === 'block') return null;
@@ -74,23 +74,23 @@ function layersOf(model) {
   for (const id of liveAt(model, model.peak)) sums.set(key[id], (sums.get(key[id]) ?? 0) + model.blocks.size[id]);
   for (let id = 0; id < model.blocks.count; id++) if (!sums.has(key[id])) sums.set(key[id], 0);
   const keys = [...sums].sort((a, b) => b[1] - a[1]).map(([value]) => value);
-  const numbers = new Map(keys.map((value, index) => [value, Math.min(index, MOST_LAYERS)]));
+  const numbers = new Map(keys.map((value, index) => [value, Math.min(index, MAX_LAYERS)]));
   const of = Uint32Array.from({length: model.blocks.count}, (_, id) => numbers.get(key[id]));
   const name = {stack: stackLabel, stream: streamText, pool: poolText, thread: threadText, tag: value => tagText(value) || 'no tag'}[kind];
-  const names = keys.slice(0, MOST_LAYERS).map(value => `${kind === 'stack' ? '' : kind + ' '}${name(value)}`);
-  if (keys.length > MOST_LAYERS) names.push(`${countText(keys.length - MOST_LAYERS)} others`);
+  const names = keys.slice(0, MAX_LAYERS).map(value => `${kind === 'stack' ? '' : kind + ' '}${name(value)}`);
+  if (keys.length > MAX_LAYERS) names.push(`${countText(keys.length - MAX_LAYERS)} others`);
   return {of, names, stacks: kind === 'stack' ? keys : null};
 }
 
-// The size from which on a block is drawn by itself.
+// The minimum size of a block that is drawn separately.
 function leastSize(model) {
   let most = 0;
   for (let m = 0; m <= model.n; m++) if (model.live[m] > model.live[most]) most = m;
   let least = 0;
   for (const moment of new Set([most, model.peak, model.n])) {
-    if (model.live[moment] <= MOST_BLOCKS) continue;
+    if (model.live[moment] <= MAX_BLOCKS) continue;
     const sizes = Float64Array.from(liveAt(model, moment), id => model.blocks.size[id]).sort();
-    least = Math.max(least, sizes[sizes.length - MOST_BLOCKS]);
+    least = Math.max(least, sizes[sizes.length - MAX_BLOCKS]);
   }
   return least;
 }
@@ -105,7 +105,7 @@ function prepareTimeline() {
   timeline.bands = bandsOf(model.device);
 }
 
-// Annotations that were begun and ended, each on the first line that is free.
+// Pairs the starts and ends of annotations, and puts each on the first free line.
 function bandsOf(device) {
   const bands = [], open = new Map();
   for (const {time, name, begin} of device.annotations) {
@@ -131,7 +131,7 @@ function bandsOf(device) {
 
 // ---- drawing
 
-// For each column the moment that it shows.
+// The moment that each column shows.
 function columnsOf(count) {
   const {model} = page, columns = new Int32Array(count);
   let from = momentAt(timeline.from);
@@ -146,7 +146,8 @@ function columnsOf(count) {
   return columns;
 }
 
-// Calls `each` for every column with the live blocks that are drawn, oldest first, and the bytes of the others.
+// Calls `each` for every column with the live blocks that are drawn separately, oldest first, and the bytes of the
+// others.
 function sweep(columns, each) {
   const {model} = page, {blocks, bornAt, goneAt} = model, {least} = timeline;
   const next = new Int32Array(blocks.count + 1).fill(-1), back = new Int32Array(blocks.count + 1).fill(-1);
@@ -194,7 +195,7 @@ const paintTimeline = () => {
   const box = plotBox(canvas);
   if (model.n === 0) {
     context.fillStyle = css('--dim');
-    context.fillText('No history was recorded: call plinth_record_memory_history before what you want to see.', 20, 40);
+    context.fillText('No history was recorded: call plinth_record_memory_history before the allocations of interest.', 20, 40);
     return;
   }
   const wide = Math.max(1, Math.round(box.w * ratio)), high = Math.max(1, Math.round(box.h * ratio));
@@ -355,7 +356,7 @@ function indexOfTime(time) {
   return low;
 }
 
-// ---- what is under the pointer
+// ---- pointer and keyboard
 
 function under(event) {
   const canvas = byId('timeline-canvas'), box = plotBox(canvas), {model} = page;
@@ -387,8 +388,8 @@ function tipOf(found) {
     lines.push(`${bytesText(blocks.size[id])} at ${addressText(blocks.address[id])}${tagText(blocks.tag[id]) ? `, ${tagText(blocks.tag[id])}` : ''}`);
     lines.push(...tipFrames(blocks.stack[id], 8));
   } else if (found.layer !== null) lines.push(`${bytesText(found.sum)}: ${timeline.layers.names[found.layer]}`);
-  else if (found.small) lines.push(`${bytesText(found.small)} in blocks below ${bytesText(timeline.least)}`);
-  lines.push(`in use ${bytesText(model.active[moment])}, held ${bytesText(model.held[moment])}, ${countText(model.live[moment])} blocks`);
+  else if (found.small) lines.push(`${bytesText(found.small)} in blocks smaller than ${bytesText(timeline.least)}`);
+  lines.push(`in use ${bytesText(model.active[moment])}, reserved ${bytesText(model.held[moment])}, ${countText(model.live[moment])} blocks`);
   lines.push(momentText(model, moment));
   return lines.join('\n');
 }
@@ -406,10 +407,10 @@ function goToOom(i) {
   reveal(i);
   showDetails('Out of memory', [
     ['requested', `${bytesText(device.size[i])} (${countText(device.size[i])})`], ['free on the device', bytesText(device.address[i])],
-    ['in use', bytesText(model.active[i])], ['held', bytesText(model.held[i])],
+    ['in use', bytesText(model.active[i])], ['reserved', bytesText(model.held[i])],
     ['free in the cache', bytesText(Math.max(0, model.held[i] - model.active[i]))], ['stream', streamText(device.stream[i])],
     ['pool', poolText(device.pool[i])], ['thread', threadText(device.thread[i])], ['tag', tagText(device.tag[i])],
-    ['when', `event ${countText(i)}, ${timeText(device.time[i])}`],
+    ['time', `event ${countText(i)}, ${timeText(device.time[i])}`],
   ], device.stack[i]);
 }
 
@@ -456,8 +457,8 @@ function startTimeline() {
     if (!found) return;
     setMoment(found.moment);
     selectBlock(found.block);
-    if (found.layer !== null && timeline.layers.stacks && found.layer < MOST_LAYERS) {
-      showDetails('Stack', [['in use then', bytesText(found.sum)]], timeline.layers.stacks[found.layer]);
+    if (found.layer !== null && timeline.layers.stacks && found.layer < MAX_LAYERS) {
+      showDetails('Stack', [['in use at that moment', bytesText(found.sum)]], timeline.layers.stacks[found.layer]);
     }
   };
   canvas.onpointerleave = event => {
@@ -482,7 +483,7 @@ function startTimeline() {
   page.listeners.push(what => {
     if (what === 'device') {
       prepareTimeline();
-      byId('timeline-legend').textContent = 'solid line: held; dashed: allocated; red: out of memory';
+      byId('timeline-legend').textContent = 'solid line: reserved; dashed: allocated; red: out of memory';
       canvas.setAttribute('aria-label', `Memory over ${countText(page.model.n)} events, at most ${bytesText(page.model.active[page.model.peak])} in use. ` +
         'Arrow keys move, plus and minus zoom, Shift and arrows step through events.');
       showAll();
