@@ -273,8 +273,8 @@ fn add_to_quarantine(block: QuarantinedBlock) {
     quarantine.blocks.push_back(block);
 }
 
-/// Checks and releases quarantined blocks, oldest first, until at most `max_bytes` bytes remain. The inner result is the
-/// first overwritten block; the outer error is that of a failed call, and that block stays quarantined.
+/// Checks and releases quarantined blocks, oldest first, until at most `max_bytes` bytes remain. The inner result is
+/// the first overwritten block; the outer error is that of a failed call, and that block stays quarantined.
 fn shrink(runtime: &Runtime, max_bytes: u64) -> Result<Result<()>> {
     let guard = crate::memory::config::get()?.debug.guard;
     let mut found = Ok(());
