@@ -436,5 +436,5 @@ pub fn reset_peak(device: &Device, runtime: &Runtime) {
 
 /// Bytes of the device that are held, as the backend in use tells it.
 pub fn held(device: &Device, runtime: &Runtime) -> Option<(u64, u64)> {
-    (CHOSEN.get() == Some(&Kind::Async)).then(|| asynchronous::held(device, runtime)).flatten()
+    (CHOSEN.get() == Some(&Kind::Async)).then(|| asynchronous::reserved_bytes(device, runtime)).flatten()
 }

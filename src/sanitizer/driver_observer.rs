@@ -159,9 +159,9 @@ impl Watcher for DriverObserver {
         let stream = name_of(driver, stream);
         with(|state| {
             let Some(capture) = state.capture_of(stream) else { return };
-            let kept = graph.filter(|_| capture & PART == 0);
-            state.capture_end(capture, kept.is_some());
-            if let Some(graph) = kept {
+            let kept_graph = graph.filter(|_| capture & PART == 0);
+            state.capture_end(capture, kept_graph.is_some());
+            if let Some(graph) = kept_graph {
                 state.copy_graph(capture, template(graph));
                 state.forget_graph(capture);
             }
@@ -278,9 +278,9 @@ fn collect_steps(
             ends.insert(node, vec![steps.len() - 1]);
         }
         for next in waiting.get(&node).into_iter().flatten() {
-            let left = open.get_mut(next)?;
-            *left -= 1;
-            if *left == 0 {
+            let remaining = open.get_mut(next)?;
+            *remaining -= 1;
+            if *remaining == 0 {
                 ready.push(*next);
             }
         }

@@ -144,7 +144,7 @@ pub(super) fn empty(runtime: &Runtime) -> Result<()> {
 
 /// Returns the bytes that the pool has reserved, and the peak. `None` before the first use of the pool, or if the
 /// driver does not report them.
-pub(super) fn held(device: &Device, runtime: &Runtime) -> Option<(u64, u64)> {
+pub(super) fn reserved_bytes(device: &Device, runtime: &Runtime) -> Option<(u64, u64)> {
     let pool = *device.memory.driver_pool.pool.get()?;
     let of = |attribute| runtime.driver.memory_pool_get(pool, attribute).ok();
     Some((of(PoolBytes::Reserved)?, of(PoolBytes::ReservedHigh)?))

@@ -124,8 +124,8 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
     if mapped > total {
         return Ok(None);
     }
-    let most = device.memory.limit(total).unwrap_or(u64::MAX);
-    let Some(handle) = handles::create(device, driver, mapped, most)? else { return Ok(None) };
+    let max_bytes = device.memory.limit(total).unwrap_or(u64::MAX);
+    let Some(handle) = handles::create(device, driver, mapped, max_bytes)? else { return Ok(None) };
     let base = match driver.memory_reserve(reserved, granule) {
         Ok(base) => base,
         Err(failure) => {
@@ -226,9 +226,9 @@ fn check_and_release(
             requested: block.requested,
             stream: block.own.stream,
         });
-        let most = (config.debug_quarantine_mb << 20).min(total / QUARANTINE_DIVISOR);
+        let max_bytes = (config.debug_quarantine_mb << 20).min(total / QUARANTINE_DIVISOR);
         // A block that cannot be checked now is checked later; the free of this block has succeeded.
-        return Ok(found.and(shrink(runtime, most).unwrap_or(Ok(()))));
+        return Ok(found.and(shrink(runtime, max_bytes).unwrap_or(Ok(()))));
     }
     release_memory(device, driver, &mapping, block.size);
     if config.debug.unmap {
@@ -249,13 +249,13 @@ fn release_memory(device: &Device, driver: &Driver, mapping: &Mapping, size: u64
     }
 }
 
-/// Quarantines the addresses of a mapping, and unreserves the oldest ranges beyond `most` bytes.
-fn quarantine_addresses(driver: &Driver, mapping: &Mapping, most: u64) {
+/// Quarantines the addresses of a mapping, and unreserves the oldest ranges beyond `max_bytes` bytes.
+fn quarantine_addresses(driver: &Driver, mapping: &Mapping, max_bytes: u64) {
     let mut quarantine = QUARANTINE.lock();
     quarantine.addresses.push_back((mapping.base, mapping.reserved));
     quarantine.address_bytes += mapping.reserved;
     let mut expired = Vec::new();
-    while quarantine.address_bytes > most
+    while quarantine.address_bytes > max_bytes
         && let Some((base, bytes)) = quarantine.addresses.pop_front()
     {
         quarantine.address_bytes -= bytes;
@@ -273,14 +273,14 @@ fn add_to_quarantine(block: QuarantinedBlock) {
     quarantine.blocks.push_back(block);
 }
 
-/// Checks and releases quarantined blocks, oldest first, until at most `most` bytes remain. The inner result is the
-/// first overwritten block; the outer error is that of a failed call, and that block stays quarantined.
-fn shrink(runtime: &Runtime, most: u64) -> Result<Result<()>> {
+/// Checks and releases quarantined blocks, oldest first, until at most `max_bytes` bytes remain. The inner result is
+/// the first overwritten block; the outer error is that of a failed call, and that block stays quarantined.
+fn shrink(runtime: &Runtime, max_bytes: u64) -> Result<Result<()>> {
     let guard = crate::memory::config::get()?.debug.guard;
     let mut found = Ok(());
     loop {
         let mut quarantine = QUARANTINE.lock();
-        if quarantine.block_bytes <= most {
+        if quarantine.block_bytes <= max_bytes {
             return Ok(found);
         }
         let Some(block) = quarantine.blocks.pop_front() else { return Ok(found) };

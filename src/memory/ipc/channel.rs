@@ -30,7 +30,7 @@ fn failed(action: &str, error: &io::Error) -> Error {
 }
 
 #[cold]
-fn gone() -> Error {
+fn peer_closed() -> Error {
     Error::new(Status::IPC_PEER_GONE, "the other end of the socket is closed")
 }
 
@@ -73,10 +73,10 @@ impl Channel {
     /// Receives one part with exactly `descriptors` descriptors. The inner error means that descriptors were lost in
     /// transit; the next part can still be received.
     pub fn receive(&mut self, bytes: &mut [u8], descriptors: usize) -> Result<Result<Vec<OwnedFd>>> {
-        let (mut filled, mut got, mut lost) = (0, Vec::new(), false);
+        let (mut filled, mut received_descriptors, mut lost) = (0, Vec::new(), false);
         while filled < bytes.len() {
-            match unix_socket::receive(self.socket, &mut bytes[filled..], &mut got) {
-                Ok(received) if received.bytes == 0 => return Err(gone()),
+            match unix_socket::receive(self.socket, &mut bytes[filled..], &mut received_descriptors) {
+                Ok(received) if received.bytes == 0 => return Err(peer_closed()),
                 Ok(received) => {
                     self.started = true;
                     filled += received.bytes;
@@ -93,11 +93,12 @@ impl Channel {
                         raise it (ulimit -n)";
             return Ok(Err(Error::new(Status::SYSTEM, what)));
         }
-        if got.len() != descriptors {
-            let what = format!("a part of a message has {} descriptors instead of {descriptors}", got.len());
+        if received_descriptors.len() != descriptors {
+            let what =
+                format!("a part of a message has {} descriptors instead of {descriptors}", received_descriptors.len());
             return Err(Error::new(Status::INVALID_VALUE, what));
         }
-        Ok(Ok(got))
+        Ok(Ok(received_descriptors))
     }
 }
 
@@ -125,9 +126,9 @@ mod tests {
         drop(writer);
         assert!(system::has_writer(&reader));
         let (mut channel, mut bytes) = (Channel::new(there.as_raw_fd()).unwrap(), [0; 4]);
-        let got = channel.receive(&mut bytes, 2).unwrap().unwrap();
+        let received_descriptors = channel.receive(&mut bytes, 2).unwrap().unwrap();
         assert_eq!(&bytes, b"part");
-        drop(got);
+        drop(received_descriptors);
         assert!(!system::has_writer(&reader));
         assert!(channel.receive(&mut bytes, 0).unwrap().unwrap().is_empty());
         assert_eq!(&bytes, b"next");

@@ -96,14 +96,14 @@ mod tests {
     fn moves_locks_to_one_description() {
         let mut locks = HolderLocks::new().unwrap();
         let (byte, other) = (locks.allocate_byte(), locks.allocate_byte());
-        let kept = locks.hold(byte).unwrap().sent;
+        let kept_description = locks.hold(byte).unwrap().sent;
         let second = locks.hold(other).unwrap().sent;
-        system::lock_byte(&kept, other).unwrap();
+        system::lock_byte(&kept_description, other).unwrap();
         drop(second);
         assert!(locks.is_held(byte) && locks.is_held(other));
-        system::unlock_byte(&kept, byte).unwrap();
+        system::unlock_byte(&kept_description, byte).unwrap();
         assert!(!locks.is_held(byte) && locks.is_held(other));
-        drop(kept);
+        drop(kept_description);
         assert!(!locks.is_held(other));
     }
 

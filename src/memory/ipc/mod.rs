@@ -127,13 +127,13 @@ pub fn receive(socket: RawFd, device: i32) -> Result<Received> {
     let header = Header::decode(&bytes)?;
     // On any error, the remaining parts are still read, so that the socket is ready for the next message.
     let mut receiver = import::MessageReceiver::new(header, hold, device);
-    let mut left = header.chunks as usize;
-    while left > 0 {
-        let count = left.min(CHUNKS_PER_PART);
-        left -= count;
+    let mut remaining = header.chunks as usize;
+    while remaining > 0 {
+        let count = remaining.min(CHUNKS_PER_PART);
+        remaining -= count;
         let mut bytes = vec![0; count * CHUNK_BYTES];
         let (chunks, descriptors) = receive_chunks(&mut channel, &mut bytes, header.descriptors(count))?;
-        receiver.add_part(chunks, descriptors, left == 0);
+        receiver.add_part(chunks, descriptors, remaining == 0);
     }
     receiver.finish()
 }

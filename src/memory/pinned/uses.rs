@@ -266,11 +266,11 @@ pub fn process_events(runtime: &Runtime, wait: bool) -> bool {
         });
     }
     let mut any = false;
-    let (completed, mut left): (Vec<_>, Vec<_>) = queue.into_iter().partition(|entry| entry.events.is_empty());
+    let (completed, mut remaining): (Vec<_>, Vec<_>) = queue.into_iter().partition(|entry| entry.events.is_empty());
     let done: Vec<u64> = with(|table| {
-        left.append(&mut table.deferred);
-        table.check_threshold = 2 * left.len();
-        table.deferred = left;
+        remaining.append(&mut table.deferred);
+        table.check_threshold = 2 * remaining.len();
+        table.deferred = remaining;
         let completed = completed.into_iter().filter_map(|entry| {
             table.uses.get_mut(&entry.address)?.waits_for_streams = false;
             table.remove_if_unused(entry.address)

@@ -1,4 +1,4 @@
-//! Atomic replacement of files: the new contents are written to a temporary file beside the target, which is renamed
+//! Atomic replacement of files: the new contents are written to a temporary file next to the target, which is renamed
 //! at the end.
 
 use crate::{
@@ -30,11 +30,11 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>
     let target = resolve_links(path);
     // A user who may not read the old file must not be able to read the new one, not even while it is written.
     let mode = fs::metadata(&target).ok().map(|old| old.permissions().mode() & 0o777);
-    let (file, beside) = create_beside(&target, mode).map_err(failed)?;
-    let outcome = fill(file, write).and_then(|()| fs::rename(&beside, &target));
+    let (file, temporary) = create_temporary(&target, mode).map_err(failed)?;
+    let outcome = fill(file, write).and_then(|()| fs::rename(&temporary, &target));
     if outcome.is_err() {
         // The first error is the one to return.
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary);
     }
     outcome.map_err(failed)
 }
@@ -63,20 +63,20 @@ fn fill(file: File, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io:
 }
 
 /// Creates a new file in the folder of `target`, with the permissions `mode` if given.
-fn create_beside(target: &Path, mode: Option<u32>) -> io::Result<(File, PathBuf)> {
+fn create_temporary(target: &Path, mode: Option<u32>) -> io::Result<(File, PathBuf)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let Some(name) = target.file_name() else { return Err(io::ErrorKind::InvalidInput.into()) };
     loop {
-        let mut beside = std::ffi::OsString::from(".");
-        beside.push(name);
-        beside.push(format!(".{}.{}.part", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-        let beside = target.with_file_name(beside);
-        match OpenOptions::new().write(true).create_new(true).mode(mode.unwrap_or(0o666)).open(&beside) {
+        let mut temporary = std::ffi::OsString::from(".");
+        temporary.push(name);
+        temporary.push(format!(".{}.{}.part", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+        let temporary = target.with_file_name(temporary);
+        match OpenOptions::new().write(true).create_new(true).mode(mode.unwrap_or(0o666)).open(&temporary) {
             Ok(file) => {
                 // The umask has removed some permissions. If they cannot be restored, the file has too few rather than
                 // too many.
                 let _ = mode.map(|mode| file.set_permissions(Permissions::from_mode(mode)));
-                return Ok((file, beside));
+                return Ok((file, temporary));
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),

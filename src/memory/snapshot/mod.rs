@@ -122,7 +122,7 @@ pub struct DeviceTotals {
     /// The limit of reserved memory in bytes, if one is set.
     pub limit: Option<u64>,
     /// The reserved physical memory in bytes.
-    pub held: u64,
+    pub reserved: u64,
 }
 
 /// The stacks of a snapshot, numbered from 0, which is the empty one.

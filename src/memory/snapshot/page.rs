@@ -145,7 +145,7 @@ impl<'a> Tables<'a> {
         })?;
         write_list(out, "devices", &snapshot.totals, |out, totals| {
             let (total, limit) = (totals.total.unwrap_or(0), totals.limit.unwrap_or(0));
-            write!(out, "[{total},{limit},{}]", totals.held)
+            write!(out, "[{total},{limit},{}]", totals.reserved)
         })?;
         out.write_all(b"}")
     }

@@ -79,7 +79,7 @@ fn take_of(pool: Option<PoolId>, include_traces: bool) -> Result<Snapshot> {
 
 fn device_totals(device: &Device) -> DeviceTotals {
     let total = device.memory.known_total();
-    DeviceTotals { total, limit: total.and_then(|total| device.memory.limit(total)), held: device.memory.held() }
+    DeviceTotals { total, limit: total.and_then(|total| device.memory.limit(total)), reserved: device.memory.held() }
 }
 
 /// Adds the segments of an arena.

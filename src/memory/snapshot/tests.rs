@@ -91,7 +91,7 @@ fn training(steps: u64, layers: u64) -> Snapshot {
     snapshot_of(run, annotations, bytes)
 }
 
-/// With the blocks that are live at the end, and all between them free.
+/// Creates the snapshot at the end of a history: its live blocks, with free blocks between them.
 fn snapshot_of(run: Training, annotations: Vec<Annotation>, bytes: u64) -> Snapshot {
     let mut blocks = Vec::new();
     let free = |address, size| Block { address, size, requested: 0, state: BlockState::Inactive, stack: StackId(0) };
@@ -120,7 +120,10 @@ fn snapshot_of(run: Training, annotations: Vec<Annotation>, bytes: u64) -> Snaps
         traces: vec![run.trace, Vec::new()],
         annotations,
         stacks: Stacks::new(ids, frames),
-        totals: vec![DeviceTotals { total: Some(1 << 37), limit: Some(1 << 36), held: bytes }, DeviceTotals::default()],
+        totals: vec![
+            DeviceTotals { total: Some(1 << 37), limit: Some(1 << 36), reserved: bytes },
+            DeviceTotals::default(),
+        ],
         time_us: run.time + 1,
     }
 }

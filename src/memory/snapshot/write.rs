@@ -209,10 +209,10 @@ fn write_plinth_data(snapshot: &Snapshot, to: &mut impl Writer) -> io::Result<()
     to.set("time_us", snapshot.time_us)?;
     to.key("devices")?;
     to.begin_list()?;
-    for DeviceTotals { total, limit, held } in &snapshot.totals {
+    for DeviceTotals { total, limit, reserved } in &snapshot.totals {
         to.item()?;
         to.begin_map()?;
-        for (key, value) in [("total_memory", *total), ("limit", *limit), ("reserved", Some(*held))] {
+        for (key, value) in [("total_memory", *total), ("limit", *limit), ("reserved", Some(*reserved))] {
             if let Some(value) = value {
                 to.set(key, value)?;
             }

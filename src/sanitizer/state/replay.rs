@@ -64,25 +64,25 @@ impl State {
     /// Checks and adds the launch of a graph in a stream. Returns the findings. If there are any and `refuse` is set,
     /// the launch is not added, because it will not be made.
     pub fn replay(&mut self, graph: u64, stream: Stream, refuse: bool) -> Vec<Report> {
-        let Some(mut known) = self.graphs.remove(&graph) else { return Vec::new() };
+        let Some(mut launched) = self.graphs.remove(&graph) else { return Vec::new() };
         let track = self.enter_stream(stream);
-        while known.tracks.len() < known.recording.branches() {
-            known.tracks.push(self.order.add());
+        while launched.tracks.len() < launched.recording.branches() {
+            launched.tracks.push(self.order.add());
         }
-        let saved = refuse.then(|| self.save(&known, track));
+        let saved = refuse.then(|| self.save(&launched, track));
         // Replays of the same graph do not overlap.
-        if let Some(last) = &known.last {
+        if let Some(last) = &launched.last {
             self.order.wait(track, last);
         }
         let begin = self.order.moment(track);
-        for (branch, on) in known.tracks.iter().enumerate() {
+        for (branch, on) in launched.tracks.iter().enumerate() {
             self.order.wait(*on, &begin);
             self.names.set_site(*on, Site::Replay { graph, branch, stream });
         }
         let mut reports = Vec::new();
-        let mut moments: Vec<Moment> = Vec::with_capacity(known.recording.nodes.len());
-        for node in &known.recording.nodes {
-            let on = known.tracks[node.branch];
+        let mut moments: Vec<Moment> = Vec::with_capacity(launched.recording.nodes.len());
+        for node in &launched.recording.nodes {
+            let on = launched.tracks[node.branch];
             for awaited in &node.after {
                 self.order.wait(on, &moments[*awaited]);
             }
@@ -103,14 +103,14 @@ impl State {
             }
             moments.push(self.order.moment(on));
         }
-        for on in &known.tracks {
+        for on in &launched.tracks {
             self.order.wait(track, &self.order.moment(*on));
         }
         match saved {
             Some(saved) if !reports.is_empty() => self.restore(saved),
-            _ => known.last = Some(self.order.moment(track)),
+            _ => launched.last = Some(self.order.moment(track)),
         }
-        self.graphs.insert(graph, known);
+        self.graphs.insert(graph, launched);
         if self.ranges.len() >= self.sweep_at {
             self.sweep();
         }

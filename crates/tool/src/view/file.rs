@@ -238,7 +238,7 @@ fn restore(whole: Whole) -> Snapshot {
             .plinth
             .devices
             .iter()
-            .map(|one| DeviceTotals { total: one.total_memory, limit: one.limit, held: one.reserved })
+            .map(|one| DeviceTotals { total: one.total_memory, limit: one.limit, reserved: one.reserved })
             .collect(),
         time_us: whole.plinth.time_us,
     }

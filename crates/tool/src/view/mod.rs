@@ -74,7 +74,7 @@ fn as_json(options: &Options, snapshot: &Snapshot, version: &str, summary: &Summ
         value["device"] = json!(device);
         value["total_memory"] = json!(totals.total);
         value["limit"] = json!(totals.limit);
-        value["reserved"] = json!(totals.held);
+        value["reserved"] = json!(totals.reserved);
         value
     });
     let pools = summary.pools.iter().map(|((device, pool, stream), one)| {
@@ -158,7 +158,7 @@ fn as_text(options: &Options, snapshot: &Snapshot, version: &str, summary: &Summ
             device.to_string(),
             or_dash(totals.total.map(bytes)),
             or_dash(totals.limit.map(bytes)),
-            bytes(totals.held),
+            bytes(totals.reserved),
             one.segments.to_string(),
             one.blocks.to_string(),
             bytes(one.active),
