@@ -1,28 +1,28 @@
-//! The free blocks of a zone by size: which is the smallest that is large enough?
+//! The free blocks of a zone by size, for best-fit search.
 //!
-//! Sizes fall into classes, 32 to a doubling, so that blocks of one class differ by 3 % at most. Two levels of bitmaps
-//! say which classes have blocks, so the next larger class with one is found by two instructions that count zeros, no
-//! matter how many blocks there are. This is the two-level segregated fit of Masmano, Ripoll, Crespo and Real (2004),
-//! but for one thing: within a class the blocks are in order of size and then of address, as far as the search for a
-//! place goes, so that what is found is the best fit and not any fit.
+//! Sizes are divided into classes, 32 per power of two, so that the sizes of one class differ by at most 3 %. Two
+//! levels of bitmaps record which classes have blocks, so two count-zeros instructions find the next larger non-empty
+//! class, regardless of the number of blocks. This is the two-level segregated fit of Masmano, Ripoll, Crespo and Real
+//! (2004) with one difference: the blocks of a class are sorted by size and then by address, as far as the bounded
+//! insertion search reaches, so that the search returns the best fit and not any fit.
 
 use super::block::{Blocks, Id, NONE, UNIT};
 
 const SUBCLASSES: usize = 32;
 const SUBCLASS_BITS: u32 = 5;
-/// Doublings that are told apart: enough for sizes of 63 bits.
+/// The number of powers of two that are distinguished: enough for sizes of 63 bits.
 const GROUPS: usize = 64 - UNIT.ilog2() as usize - SUBCLASS_BITS as usize + 2;
-/// How many blocks of a class are looked at for a block's place in the order of sizes, and for a fit.
+/// The maximum number of blocks of a class to visit for an insertion or a search.
 const PATIENCE: usize = 64;
 
-/// The lists of free blocks, by class.
+/// The lists of free blocks by class.
 pub struct Bins {
     groups: u64,
     subclasses: [u32; GROUPS],
     heads: Box<[[Id; SUBCLASSES]; GROUPS]>,
 }
 
-/// The class of a size: its group, and its place in that.
+/// Returns the class of a size: its group and its index in the group.
 fn class(size: u64) -> (usize, usize) {
     let units = size / UNIT;
     if units < SUBCLASSES as u64 {
@@ -40,7 +40,7 @@ impl Default for Bins {
 }
 
 impl Bins {
-    /// Adds a free block.
+    /// Inserts a free block.
     pub fn insert(&mut self, blocks: &mut Blocks, id: Id) {
         let (size, address) = (blocks[id].size, blocks[id].address);
         let (group, place) = class(size);
@@ -65,7 +65,7 @@ impl Bins {
         }
     }
 
-    /// Takes a block out that is in.
+    /// Removes a block that is in a list.
     pub fn remove(&mut self, blocks: &mut Blocks, id: Id) {
         let (before, after) = (blocks[id].back_link, blocks[id].link);
         if after != NONE {
@@ -85,10 +85,10 @@ impl Bins {
         }
     }
 
-    /// The smallest block of at least `size`.
+    /// Returns the smallest block of at least `size` bytes.
     pub fn find(&self, blocks: &Blocks, size: u64) -> Option<Id> {
         let (group, place) = class(size);
-        // The class of the size itself may hold blocks that are too small.
+        // The class of the size itself may contain blocks that are too small.
         let mut id = self.heads[group][place];
         for _ in 0..PATIENCE {
             if id == NONE {
@@ -99,7 +99,7 @@ impl Bins {
             }
             id = blocks[id].link;
         }
-        // Every block of a larger class is large enough, and the first of it is its smallest.
+        // Every block of a larger class is large enough, and the first one is the smallest of its class.
         let higher = self.subclasses[group] & (u32::MAX << place << 1);
         if place + 1 < SUBCLASSES && higher != 0 {
             return Some(self.heads[group][higher.trailing_zeros() as usize]);
@@ -112,7 +112,7 @@ impl Bins {
         Some(self.heads[group][self.subclasses[group].trailing_zeros() as usize])
     }
 
-    /// The blocks, smallest classes first.
+    /// Iterates over the blocks, smallest classes first.
     pub fn iter<'a>(&'a self, blocks: &'a Blocks) -> impl Iterator<Item = Id> + 'a {
         let some = |id: Id| (id != NONE).then_some(id);
         self.heads
@@ -121,7 +121,7 @@ impl Bins {
             .flat_map(move |head| std::iter::successors(some(*head), move |id| some(blocks[*id].link)))
     }
 
-    /// What is wrong with the lists and bitmaps, if anything is.
+    /// Checks the lists and bitmaps. Returns a description of the first error.
     pub fn check(&self, blocks: &Blocks) -> Result<(), String> {
         for (group, heads) in self.heads.iter().enumerate() {
             if (self.groups >> group & 1 == 1) != (self.subclasses[group] != 0) {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain list: the block found has the size of the smallest that fits.
+        /// Compares with a plain list: the found block has the size of the smallest block that fits.
         #[test]
         fn finds_the_best_fit(steps in prop::collection::vec((0_u8..3, 1_u64..5_000), 1..200)) {
             let (mut blocks, mut bins, mut plain) = (Blocks::default(), Bins::default(), Vec::<(u64, Id)>::new());

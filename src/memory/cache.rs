@@ -1,4 +1,4 @@
-//! Giving memory back to the driver.
+//! Returns cached memory to the driver.
 
 use super::{
     arena::{Arena, Leaving, Mark},
@@ -14,8 +14,8 @@ use crate::{
 };
 use std::time::{Duration, Instant};
 
-/// Gives back every handle that is wholly free in an arena whose stream has nothing to do, for the sake of one that
-/// grows. Segments, whose going waits for the device, go only where that is `allowed`.
+/// Releases every completely free handle of the arenas whose streams are idle, so that `growing` can grow. Releases
+/// segments, which makes the driver wait for the device, only if `allowed`.
 pub fn release_idle(runtime: &Runtime, device: &Device, growing: &Arena, allowed: bool) {
     if !allowed && matches!(device.memory.method(device, &runtime.driver), Ok(Method::Segments)) {
         return;
@@ -26,13 +26,13 @@ pub fn release_idle(runtime: &Runtime, device: &Device, growing: &Arena, allowed
         } else if arena.may_move()
             && let Some(_growing) = arena.growth.try_lock()
         {
-            // Whoever grows another arena at this moment needs its memory himself.
+            // A thread that grows another arena now needs that arena's memory itself.
             let _ = release(runtime, device, arena, false);
         }
     }
 }
 
-/// Gives back idle memory, arena after arena, until no more than `most` bytes are held, for the sake of one that grows.
+/// Releases idle memory, arena by arena, until at most `most` bytes are held, so that `growing` can grow.
 pub fn collect(runtime: &Runtime, device: &Device, growing: &Arena, most: u64) {
     for arena in device.memory.arenas() {
         if device.memory.held() <= most {
@@ -45,18 +45,18 @@ pub fn collect(runtime: &Runtime, device: &Device, growing: &Arena, most: u64) {
                 continue;
             }
         }
-        // What cannot go now is looked at again when more is needed.
+        // Memory that cannot be released now is tried again when more is needed.
         let _ = release_down_to(runtime, device, arena, false, most);
     }
 }
 
-/// Gives back what an arena has free. With `later`, handles that a busy stream may still use go back when it is done;
-/// without, they stay. Gives what can be given; the first failure is told.
+/// Releases the free memory of an arena. With `later`, handles that a busy stream may still use are released when it is
+/// done; otherwise they stay. Continues after a failure and returns the first one.
 pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later: bool) -> Result<()> {
     release_down_to(runtime, device, arena, later, 0)
 }
 
-/// The same, until no more than `least` bytes of the device are held.
+/// Releases as [`release`] does, until at most `least` bytes of the device are held.
 fn release_down_to(runtime: &Runtime, device: &Device, arena: &'static Arena, later: bool, least: u64) -> Result<()> {
     stream_events::reap(runtime, device, arena, false);
     if !arena.may_move() {
@@ -71,7 +71,7 @@ fn release_down_to(runtime: &Runtime, device: &Device, arena: &'static Arena, la
             inner.space.settle();
             inner.space.forget_dreams();
         }
-        // Where even this is not known, nothing was ever allocated.
+        // If the method is unknown, nothing was ever allocated.
         Ok(Method::Segments) | Err(_) => return Ok(()),
     }
     let (spares, generation) = arena.spares();
@@ -107,7 +107,7 @@ fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, l
     if spares.is_empty() {
         return Ok(());
     }
-    // A free would make every capture of this thread invalid that is not relaxed, and wait for the others.
+    // A free would invalidate every non-relaxed capture of this thread, and wait for the other captures.
     let stream = *arena.stream.lock();
     if !matches!(runtime.driver.stream_capture_status(stream), Ok(CU_STREAM_CAPTURE_STATUS_NONE)) {
         return Ok(());
@@ -145,7 +145,7 @@ fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, l
     outcome
 }
 
-/// Gives back whatever is free, on every device. Gives what can be given; the first failure is told.
+/// Releases all free memory on every device. Continues after a failure and returns the first one.
 pub fn empty(runtime: &'static Runtime) -> Result<()> {
     let deadline = Instant::now() + GRACE;
     let mut outcome = Ok(());
@@ -156,11 +156,11 @@ pub fn empty(runtime: &'static Runtime) -> Result<()> {
     outcome
 }
 
-/// How long a call that gives memory back lets work that is about to end, end.
+/// How long a call that releases memory waits for work that is about to complete.
 pub const GRACE: Duration = Duration::from_millis(1);
 
-/// Gives back what is free of some arenas of a device, as far as their pools let it, and the arenas themselves if they are
-/// of pools that are gone. What is only waiting for the device is looked at again until the deadline.
+/// Releases the free memory of some arenas of a device as far as their pools allow it, and retires arenas of released
+/// pools. Memory that only waits for the device is tried again until the deadline.
 pub fn empty_arenas(
     runtime: &'static Runtime,
     device: &Device,

@@ -1,4 +1,4 @@
-//! The caching allocator's calls.
+//! The entry points of the caching allocator.
 
 use super::{
     arena::{self, Arena, Inner, Key, Use},
@@ -23,9 +23,9 @@ use crate::{
     status::Status,
 };
 
-/// Allocates `bytes` on a device for work in a stream, which the caller vouched for, and returns the address; 0 for a
-/// size of 0. A device of -1 is the current one.
-#[inline(always)] // into the two exported functions that call it: it shares their look-up of the thread's state
+/// Allocates `bytes` on a device for work in a stream and returns the address, or 0 for a size of 0. The stream is not
+/// checked. A device of -1 means the current device.
+#[inline(always)] // into the two exported functions that call it, so that they share one lookup of the thread's state
 pub fn caching_alloc(bytes: u64, number: i32, stream: Stream) -> Result<u64> {
     if bytes == 0 {
         return Ok(0);
@@ -52,8 +52,8 @@ pub fn caching_alloc(bytes: u64, number: i32, stream: Stream) -> Result<u64> {
     alloc_more(number, stream, Request { size, requested: bytes })
 }
 
-/// Allocates where the thread remembers no arena for the stream: where it has not met it before, and always while another
-/// backend is in use or sizes are rounded in a way of their own.
+/// Allocates for a stream whose arena is not in the thread's cache: on first use, and always while another backend is
+/// in use or the settings round sizes differently.
 #[cold]
 fn alloc_unremembered(number: i32, stream: Stream, bytes: u64) -> Result<u64> {
     let runtime = runtime::ready()?;
@@ -102,7 +102,7 @@ fn alloc_more(number: i32, stream: Stream, request: Request) -> Result<u64> {
         let device = device(runtime, arena.device)?;
         let climbed = slow_path::climb(runtime, device, arena, generation, request);
         trackers::deliver();
-        // None: the arena was given to somebody else meanwhile, its pool being gone.
+        // None: the arena was retired and reused meanwhile, because its pool was released.
         if let Some(address) = climbed? {
             peak_budget::ask(&device.memory, arena);
             return Ok(address);
@@ -110,38 +110,38 @@ fn alloc_more(number: i32, stream: Stream, request: Request) -> Result<u64> {
     }
 }
 
-/// The arena for the calling thread's requests in a stream, and its generation.
+/// Returns the arena for the calling thread's requests in a stream, and its generation.
 #[cold]
 fn find_arena(number: i32, stream: Stream) -> Result<(&'static Arena, u32)> {
     let runtime = runtime::ready()?;
     let device = runtime.device(number)?;
-    // The epoch first: a route that begins meanwhile makes what is found here void.
+    // Read the epoch first: a route that begins later invalidates this result.
     let epoch = route::epoch();
     let (pool, lasting) = device.memory.routes.find(runtime, stream);
-    // The two handles of the legacy stream are one stream; that of a thread's own default stream is many.
+    // The two handles of the legacy stream denote one stream; the handle of the per-thread default stream denotes many.
     let handle = route::canonical(stream.handle());
     let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
     let key = Key { stream: handle, thread, pool };
     let named = if handle == 0 { Stream::DEFAULT } else { stream };
     let (arena, generation) = device.memory.arena(device.ordinal, key, named)?;
-    // So does whatever changes who gives memory out, or how it is rounded.
+    // A change of the backend or of the rounding invalidates the result, too.
     let plain = backend::chosen(runtime)? == backend::Kind::Native && !config::get()?.rounds();
     if lasting && plain && route::may_remember(epoch) {
-        // By the name that was asked for: it is looked up by that.
+        // Key the cache entry by the handle that the caller passed, because lookups use it.
         thread::remember_arena(stream.handle(), device.ordinal, epoch, arena, generation);
     }
     Ok((arena, generation))
 }
 
-/// The arena and the index of the live block at an address.
+/// Returns the arena and the index of the block at an address.
 #[inline]
 fn locate(address: u64) -> Option<(&'static Arena, Id)> {
     let entry = directory::find(address)?;
     Some((arena::get(entry.arena)?, entry.block))
 }
 
-/// Frees what [`caching_alloc`] gave; 0 does nothing.
-#[inline(always)] // as caching_alloc
+/// Frees memory that [`caching_alloc`] returned. An address of 0 is ignored.
+#[inline(always)] // as for caching_alloc
 pub fn caching_free(address: u64) -> Result<()> {
     if address == 0 {
         return Ok(());
@@ -162,13 +162,13 @@ pub fn caching_free(address: u64) -> Result<()> {
     Ok(())
 }
 
-/// What is left to do when a block is not simply free.
+/// Completes a free whose outcome is not [`FreeOutcome::Free`].
 #[cold]
 fn after_free(arena: &'static Arena, mut inner: Held<'_, Inner>, block: Id, given: Given) {
     if given == Given::Waiting {
         let uses = inner.uses.remove(&block).unwrap_or_default();
         drop(inner);
-        // In a process that is exiting the block stays what it is.
+        // While the process exits, the block stays in its state.
         if let Some(runtime) = runtime::usable() {
             stream_events::hold_back(runtime, arena, block, uses);
         }
@@ -182,7 +182,7 @@ fn after_free(arena: &'static Arena, mut inner: Held<'_, Inner>, block: Id, give
     trackers::deliver();
 }
 
-/// Frees a block that is no arena's.
+/// Frees a block of another backend.
 #[cold]
 fn free_elsewhere(address: u64) -> Result<()> {
     backend::free(address).unwrap_or_else(|| Err(not_allocated(address)))
@@ -196,7 +196,8 @@ fn not_allocated(address: u64) -> Error {
     )
 }
 
-/// Notes that work in a stream uses a block, which then stays out of use after its free until that stream has passed.
+/// Records that work in a stream uses a block. After its free, the block is not reused until that stream has completed
+/// the work.
 pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
     if address == 0 {
         return Ok(());
@@ -227,7 +228,7 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
     Ok(())
 }
 
-/// Notes the same for a block of another backend, or one that was received from another process.
+/// Records a stream for a block of another backend or one received from another process.
 #[cold]
 fn record_elsewhere(address: u64, stream: Stream, number: u32) -> Result<()> {
     let handle = route::canonical(stream.handle());
@@ -237,7 +238,7 @@ fn record_elsewhere(address: u64, stream: Stream, number: u32) -> Result<()> {
     if known { Ok(()) } else { Err(not_allocated(address)) }
 }
 
-/// Where the block that an address lies in begins, and its bytes, for an address that [`caching_alloc`] gave.
+/// Returns the start and the size in bytes of the block at an address that [`caching_alloc`] returned.
 pub fn block_at(address: u64) -> Option<(u64, u64)> {
     let native = locate(address).and_then(|(arena, id)| {
         let inner = arena.lock();
@@ -246,12 +247,12 @@ pub fn block_at(address: u64) -> Option<(u64, u64)> {
     native.or_else(|| backend::block_at(address))
 }
 
-/// Whether an address is that of memory which the allocator has from the driver.
+/// Returns whether an address is in memory that the allocator holds.
 pub fn is_cached(address: u64) -> bool {
     locate(address).is_some_and(|(arena, _)| arena.lock().space.has(address)) || backend::has(address)
 }
 
-/// Gives back to the driver what is free on every device.
+/// Returns all free memory to the driver, on every device.
 pub fn empty_cache() -> Result<()> {
     let runtime = runtime::ready()?;
     let emptied = cache::empty(runtime).and(backend::empty_cache(runtime));
@@ -259,7 +260,7 @@ pub fn empty_cache() -> Result<()> {
     emptied
 }
 
-/// Runs `body` with the memory of a device.
+/// Calls `body` with a device.
 fn with_memory<T>(
     number: i32,
     body: impl FnOnce(&'static Runtime, &'static crate::runtime::device::Device) -> T,
@@ -268,7 +269,7 @@ fn with_memory<T>(
     Ok(body(runtime, runtime.device(number)?))
 }
 
-/// Bytes in the program's hands, and the most there ever were since the peaks were reset.
+/// Returns the allocated bytes and their peak since the last reset.
 pub fn allocated(number: i32) -> Result<(u64, u64)> {
     with_memory(number, |_, device| {
         let (native, others) = (peak_budget::read(&device.memory), backend::totals(device).allocated_bytes.all);
@@ -276,14 +277,14 @@ pub fn allocated(number: i32) -> Result<(u64, u64)> {
     })
 }
 
-/// Bytes of the device that are held, and the most there ever were since the peaks were reset.
+/// Returns the reserved bytes of the device and their peak since the last reset.
 pub fn reserved(number: i32) -> Result<(u64, u64)> {
     with_memory(number, |runtime, device| {
         backend::held(device, runtime).unwrap_or_else(|| (device.memory.held(), device.memory.held_peak()))
     })
 }
 
-/// Lets all peaks of a device begin again.
+/// Resets all peaks of a device to the current values.
 pub fn reset_peak_stats(number: i32) -> Result<()> {
     with_memory(number, |runtime, device| {
         peak_budget::reset(&device.memory);
@@ -293,17 +294,17 @@ pub fn reset_peak_stats(number: i32) -> Result<()> {
     })
 }
 
-/// All figures of a device.
+/// Returns all statistics of a device.
 pub fn stats(number: i32) -> Result<Stats> {
     with_memory(number, stats_of)
 }
 
-/// Those of the caching allocator and of the other backends together.
+/// Returns the combined statistics of the caching allocator and the other backends.
 fn stats_of(runtime: &Runtime, device: &crate::runtime::device::Device) -> Stats {
     let mut stats = stats_aggregation::stats(&device.memory);
     let reserved = stats.reserved_bytes.all;
     stats.merge(&backend::totals(device));
-    // What is held is counted in one place.
+    // Reserved memory is counted in one place.
     stats.reserved_bytes.all = reserved;
     if let Some((now, peak)) = backend::held(device, runtime) {
         (stats.reserved_bytes.all.current, stats.reserved_bytes.all.peak) = (now, peak);
@@ -312,12 +313,12 @@ fn stats_of(runtime: &Runtime, device: &crate::runtime::device::Device) -> Stats
     stats
 }
 
-/// The figures of a device as a table.
+/// Formats the statistics of a device as a table.
 pub fn memory_summary(number: i32, abbreviated: bool) -> Result<String> {
     with_memory(number, |runtime, device| summary::summary(device.ordinal, &stats_of(runtime, device), abbreviated))
 }
 
-/// Sets which fraction of a device's memory may be held.
+/// Sets the fraction of a device's memory that may be held.
 pub fn set_fraction(fraction: f64, number: i32) -> Result<()> {
     check_fraction(fraction)?;
     with_memory(number, |_, device| {
@@ -326,14 +327,14 @@ pub fn set_fraction(fraction: f64, number: i32) -> Result<()> {
     })
 }
 
-/// Which fraction that is.
+/// Returns the fraction of a device's memory that may be held.
 pub fn fraction(number: i32) -> Result<f64> {
-    // Where none was set the settings say it.
+    // Without an explicit fraction, the settings define it.
     config::get()?;
     with_memory(number, |_, device| device.memory.fraction())
 }
 
-/// What is wrong with the allocator's structures, if anything is.
+/// Checks the consistency of the allocator's data structures.
 pub fn check() -> Result<()> {
     let runtime = runtime::ready()?;
     for device in runtime.devices() {

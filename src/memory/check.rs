@@ -1,4 +1,4 @@
-//! The invariants of a space, walked one by one. For tests, and for whoever doubts.
+//! Consistency checks of a space, for tests and for debugging.
 
 use super::{
     block::{Id, NONE, State, Zone},
@@ -8,7 +8,7 @@ use super::{
 use std::collections::{BTreeMap, HashSet};
 
 impl Space {
-    /// What is wrong with the space, if anything is.
+    /// Checks all invariants of the space. Returns a description of the first violation.
     pub fn check(&self) -> Result<(), String> {
         let mut seen = HashSet::new();
         let mut totals = [[0_u64; 2]; 2];
@@ -110,7 +110,8 @@ impl Space {
         Ok(())
     }
 
-    /// Every byte that is not in a hole is mapped, once, unless it is held; no byte of a hole is.
+    /// Checks that every byte outside of holes is mapped once, except in detached blocks, and that no byte of a hole is
+    /// mapped.
     fn check_mapped(&self) -> Result<(), String> {
         let blocks: BTreeMap<u64, Id> =
             self.blocks.iter().filter(|(_, b)| b.state != State::Vacant).map(|(id, b)| (b.address, id)).collect();

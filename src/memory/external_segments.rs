@@ -1,4 +1,4 @@
-//! Segments that a pool has from an allocator of the program's, by address.
+//! Segments that a pool's own (external) allocator allocated, by address.
 
 use crate::driver::{Stream, plugin::Plugin};
 use parking_lot::Mutex;
@@ -13,14 +13,14 @@ struct Loan {
 
 static LOANS: Mutex<Option<HashMap<u64, Loan>>> = Mutex::new(None);
 
-/// Asks an allocator for a segment. `None` where it has no memory.
+/// Allocates a segment from an allocator. Returns `None` if it has no memory.
 pub fn take(plugin: Arc<Plugin>, bytes: u64, device: u32, stream: Stream) -> Option<u64> {
     let address = plugin.alloc(bytes, device, stream)?;
     LOANS.lock().get_or_insert_default().insert(address, Loan { plugin, bytes, device, stream });
     Some(address)
 }
 
-/// Gives a segment back to the allocator that it is from.
+/// Returns a segment to its allocator.
 pub fn give_back(address: u64) {
     let loan = LOANS.lock().as_mut().and_then(|loans| loans.remove(&address));
     if let Some(loan) = loan {

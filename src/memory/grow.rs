@@ -1,10 +1,10 @@
-//! Growing an arena: the driver's calls that put memory behind addresses, and their undoing.
+//! Growing an arena: maps physical memory to the arena's addresses, and undoes it on failure.
 //!
-//! Memory comes from the driver as new handles, or from where it lies idle: a handle that is wholly free is mapped at
-//! the address where it is needed. A handle may have two addresses for a while, so nothing waits for that: in its own
-//! stream, order protects whoever used the old address before, and the old address goes when the stream has passed.
+//! Memory comes from the driver as new handles, or is moved: a handle that is completely free is mapped at the address
+//! where it is needed. A handle may have two addresses for a while, so moving does not wait: stream order protects the
+//! earlier users of the old address, and the old address is unmapped after the stream has completed their work.
 //!
-//! Each step either happens or leaves everything as it was. No arena's lock is held during a call of the driver.
+//! Each step either succeeds or leaves everything unchanged. No arena's lock is held during a driver call.
 
 use super::{
     arena::{Arena, Inner, Leaving, Mark},
@@ -29,44 +29,45 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// A request that an arena has no block for.
+/// A request that no free block of an arena fits.
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
-    /// Its size, rounded.
+    /// The rounded size in bytes.
     pub size: u64,
-    /// The size that was asked for.
+    /// The size that the caller requested, in bytes.
     pub requested: u64,
 }
 
-/// From where memory that lies idle may be taken.
+/// The arenas from which idle memory may be moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Steal {
-    /// From nowhere.
+    /// No arena.
     Nothing,
-    /// From the arena itself, and from arenas whose streams have nothing to do.
+    /// The arena itself and arenas whose streams are idle.
     Idle,
-    /// From every arena of the default pool; the device makes the requester's stream wait for theirs.
+    /// Every arena of the default pool; the device makes the requester's stream wait for theirs.
     Ordered,
 }
 
-/// What a step may do to get memory.
+/// The limits for one growth step.
 #[derive(Debug, Clone, Copy)]
 pub struct Means {
-    /// How many bytes may be held in the end.
+    /// The maximum number of bytes that may be held after the step.
     pub most: u64,
-    /// Where else memory may come from.
+    /// The arenas from which memory may be moved.
     pub steal: Steal,
-    /// Whether such memory is taken before any is created.
+    /// Whether memory is moved before any is created.
     pub steal_first: bool,
-    /// What is live on the device.
+    /// The live bytes of the device.
     pub live: u64,
-    /// What may be held on it at all.
+    /// The limit of held bytes of the device.
     pub limit: u64,
-    /// How much the pool may get in addition: all that there is, unless it has a budget.
+    /// The bytes by which the pool may grow; unlimited unless the pool has a budget.
     pub allowance: u64,
 }
 
-/// Refuses memory at an address that the directory has no place for: it counts in units, and in 48 bits.
+/// Rejects an address that the directory cannot store: one that is not aligned to units or is beyond the user address
+/// range.
 fn check_address(giver: &str, address: u64) -> Result<()> {
     if address.is_multiple_of(UNIT) && address >> 47 == 0 {
         return Ok(());
@@ -75,22 +76,22 @@ fn check_address(giver: &str, address: u64) -> Result<()> {
     Err(Error::new(Status::NOT_SUPPORTED, what))
 }
 
-/// How many spots for a request are tried with stolen handles, which seldom have just the size that is missing.
+/// The number of candidates to try with moved handles, whose sizes seldom match the missing size exactly.
 const SPOTS: usize = 8;
 
-/// The arena that grows, and what that takes.
+/// Grows one arena.
 pub struct Grower<'a> {
-    /// The process's state.
+    /// The runtime.
     pub runtime: &'a Runtime,
     /// The arena's device, whose context is current.
     pub device: &'a Device,
-    /// The arena, whose [`growth`](Arena::growth) the caller holds.
+    /// The arena, whose [`growth`](Arena::growth) lock the caller holds.
     pub arena: &'static Arena,
-    /// Its stream.
+    /// The arena's stream.
     pub stream: Stream,
 }
 
-/// A handle that is to be taken from an arena.
+/// A handle to be moved from an arena.
 #[derive(Clone, Copy)]
 struct Pick {
     arena: &'static Arena,
@@ -99,7 +100,7 @@ struct Pick {
     idle: bool,
 }
 
-/// Handles for a site, and where they are from.
+/// The handles to map at a site.
 #[derive(Default)]
 struct Pieces {
     created: Vec<Handle>,
@@ -111,7 +112,8 @@ impl Grower<'_> {
         &self.runtime.driver
     }
 
-    /// Makes room for a request and meets it. `None` if these means do not suffice; nothing has changed then.
+    /// Grows the arena and allocates a block for the request. Returns `None`, without any change, if the limits do not
+    /// allow it.
     pub fn grow(&self, request: Request, means: Means) -> Result<Option<u64>> {
         let method = self.device.memory.method(self.device, self.driver())?;
         if request.size > means.most || request.size > means.allowance {
@@ -145,7 +147,7 @@ impl Grower<'_> {
                 return Err(Error::from(failure).context(format_args!("allocating a segment of {}", Bytes(bytes))));
             }
         };
-        // The driver's segments are far from breaking either rule.
+        // The driver's segments satisfy both rules in practice.
         if let Err(error) = check_address("the driver", segment.address()) {
             stream_events::insist(|| self.driver().segment_free(segment));
             memory.never_held(bytes);
@@ -158,7 +160,8 @@ impl Grower<'_> {
         Ok(Some(inner.space.add_whole(whole, bytes, zone, request.size, request.requested)))
     }
 
-    /// A segment from the pool's own allocator, which is the program's code: it must not allocate in this pool.
+    /// Grows by a segment from the pool's own allocator. That allocator is the program's code and must not allocate in
+    /// this pool.
     fn grow_by_loan(&self, request: Request, means: Means, plugin: Arc<Plugin>) -> Result<Option<u64>> {
         let (zone, memory, config) = (zone_of(request.size), &self.device.memory, config::get()?);
         let Some(bytes) = policy::segment_size(request.size, config.large_segment_size) else { return Ok(None) };
@@ -203,7 +206,7 @@ impl Grower<'_> {
                 return Ok(None);
             }
         }
-        // Stolen handles may need more room than any hole has.
+        // Moved handles may need more addresses than any hole has.
         let room = request.size.saturating_mul(2);
         if means.steal != Steal::Nothing
             && spots.iter().all(|spot| spot.room < room)
@@ -215,7 +218,7 @@ impl Grower<'_> {
         Ok(None)
     }
 
-    /// No spot saves more than the largest free block.
+    /// Returns a bound on the free bytes that a candidate can use: no candidate saves more than two free blocks.
     fn free_at_most(&self) -> u64 {
         self.arena.lock().space.largest_free().saturating_mul(2)
     }
@@ -224,7 +227,7 @@ impl Grower<'_> {
         self.arena.lock().space.spots(zone, size, granule)
     }
 
-    /// Reserves addresses for at least `size` bytes. Whether there were any.
+    /// Reserves addresses for at least `size` bytes. Returns whether there were enough addresses.
     fn reserve(&self, zone: Zone, size: u64, granule: u64) -> Result<bool> {
         let total = self.device.memory.total(self.device, self.driver())?;
         let least = size.div_ceil(granule).saturating_mul(granule);
@@ -246,7 +249,7 @@ impl Grower<'_> {
                         format!("the driver reserved {address:#x}, beyond 48 bits"),
                     ));
                 }
-                // Addresses may be short, as under a limit on virtual memory: make do with fewer.
+                // Addresses may be scarce, for example under a limit on virtual memory: retry with fewer.
                 Err(failure) if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY && bytes > least => {
                     bytes = (bytes / 2 / granule * granule).max(least);
                 }
@@ -258,7 +261,7 @@ impl Grower<'_> {
         }
     }
 
-    /// Handles of a private pool stay as they are.
+    /// Returns whether the arena's handles may be split. Those of a private pool may not.
     fn may_cut(inner: &Inner) -> bool {
         inner.key.pool == PoolId::DEFAULT && !inner.space.no_split
     }
@@ -276,8 +279,8 @@ impl Grower<'_> {
         }
         let site = {
             let mut inner = self.arena.lock();
-            // The spot was found under the lock, but that was given up since; nobody else grows this arena, though
-            // blocks may have been freed and taken beside the hole.
+            // The lock was released after the candidates were determined. No other thread grows this arena, but blocks
+            // beside the hole may have been freed or allocated.
             match inner.space.spots(zone_of(request.size), request.size, granule).into_iter().find(|now| *now == spot) {
                 Some(spot) => inner.space.hold(spot),
                 None => return Ok(None),
@@ -290,10 +293,10 @@ impl Grower<'_> {
         outcome
     }
 
-    /// Gets handles for a site and maps them. The site is still held where this gives no address.
+    /// Gets handles for a site and maps them. If it returns no address, the site is still reserved.
     fn fill(&self, site: Site, request: Request, means: Means, creatable: u64, granule: u64) -> Result<Option<u64>> {
         let mut pieces = Pieces::default();
-        // Within the means, creating comes first, and beyond them what there is.
+        // Create memory first as far as the limits allow, and move the rest.
         let wanted = if means.steal_first { site.need } else { site.need.saturating_sub(creatable) };
         if wanted > 0 && means.steal != Steal::Nothing {
             let picks = self.pick(wanted, site.room, means);
@@ -337,20 +340,21 @@ impl Grower<'_> {
         }
     }
 
-    /// Chooses idle handles of `wanted` bytes in all, or as many as there are, and `room` bytes at most: the arena's own
-    /// first.
+    /// Chooses idle handles of `missing` bytes in all, or as many as there are, and of at most `room` bytes. Prefers
+    /// the arena's own handles.
     fn pick(&self, wanted: u64, room: u64, means: Means) -> Vec<Pick> {
         let capturing = stream_events::is_capturing(self.driver(), self.stream);
         let sizes = |pick: &Pick| (pick.spare.block_bytes, pick.spare.bytes);
         let mut candidates = Vec::new();
-        // What a capturing stream freed may be a part of the graph; nothing of its arena moves.
+        // Memory that a capturing stream freed may be part of the graph, so no memory of its arena moves.
         if self.arena.may_move() && !capturing {
             let (spares, generation) = self.arena.spares();
             let idle = !spares.is_empty() && stream_events::is_idle(self.runtime, self.arena);
             candidates.extend(spares.into_iter().map(|spare| Pick { arena: self.arena, spare, generation, idle }));
         }
         let own = policy::choose(candidates.clone(), wanted, room, sizes);
-        // A pool with a budget gets nothing from others: it would count, and it cannot be counted beforehand.
+        // A pool with a budget gets no memory from other arenas: it would count against the budget but cannot be
+        // counted beforehand.
         if own.iter().map(|pick| pick.spare.bytes).sum::<u64>() >= wanted || means.allowance != u64::MAX {
             return own;
         }
@@ -371,7 +375,7 @@ impl Grower<'_> {
         policy::choose(candidates, wanted, room, sizes)
     }
 
-    /// Creates handles of these sizes. Whether there was enough memory.
+    /// Creates handles of these sizes. Returns whether there was enough memory.
     fn create(&self, sizes: Vec<u64>, most: u64, pieces: &mut Pieces) -> Result<bool> {
         for size in sizes {
             match handles::create(self.device, self.driver(), size, most)? {
@@ -382,7 +386,8 @@ impl Grower<'_> {
         Ok(true)
     }
 
-    /// Lets the arena's stream wait for the streams of busy arenas that gave handles. Whether none has begun to capture.
+    /// Makes the arena's stream wait for the streams of busy arenas that gave up handles. Returns `false` if one of
+    /// them is capturing.
     fn order_after(&self, pieces: &Pieces) -> Result<bool> {
         let mut done: Vec<u32> = Vec::new();
         for (pick, _) in &pieces.stolen {
@@ -396,14 +401,14 @@ impl Grower<'_> {
         Ok(true)
     }
 
-    /// Maps the pieces at the site, one after the other.
+    /// Maps the handles at the site, one after the other.
     fn map(&self, site: Site, pieces: &Pieces) -> Result<()> {
         let pieces: Vec<Handle> = pieces.handles().collect();
         let bytes = pieces.iter().map(|(_, bytes)| bytes).sum();
         handles::map(self.device, self.driver(), site.address(bytes), &pieces)
     }
 
-    /// The handles are mapped: hands the block out, and lets go of the addresses that stolen handles had before.
+    /// Allocates the block of the mapped handles, and unmaps the previous addresses of moved handles.
     fn publish(&self, site: Site, pieces: Pieces, request: Request) -> u64 {
         let handles: Vec<Handle> = pieces.handles().collect();
         let address = self.arena.lock().space.fill(site, &handles, request.size, request.requested);
@@ -415,7 +420,7 @@ impl Grower<'_> {
             let mark = Mark::Unmarked(pick.arena.own_use());
             let leaving =
                 Leaving { block: lifted.block, address: lifted.address, bytes: lifted.bytes, physical: None, mark };
-            // The request is met; addresses that stay mapped for now are nobody's concern but the allocator's.
+            // The request succeeded. An address that stays mapped for now concerns the allocator only.
             let _ = stream_events::leave(self.runtime, self.device, pick.arena, leaving, pick.idle);
         }
         address
@@ -430,7 +435,7 @@ impl Grower<'_> {
 }
 
 impl Pieces {
-    /// In the order in which they are mapped.
+    /// Returns the handles in the order in which they are mapped.
     fn handles(&self) -> impl Iterator<Item = Handle> + '_ {
         let stolen = self.stolen.iter().map(|(_, lifted)| (lifted.physical, lifted.bytes));
         self.created.iter().copied().chain(stolen)

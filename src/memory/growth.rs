@@ -1,5 +1,5 @@
-//! Where a space grows, and which mapped memory it could spare. Like [`space`](super::space), without a driver call:
-//! the arena makes the calls between these steps, without the lock, and takes a step back if one fails.
+//! The part of [`space`](super::space) that grows a space and finds handles that it can give up. This module makes no
+//! driver calls: the arena makes them between these steps, without the lock, and undoes a step if a call fails.
 
 use super::{
     block::{Block, Id, NONE, State, Zone},
@@ -10,60 +10,60 @@ use super::{
 };
 use crate::driver::Physical;
 
-/// A place where mapping `need` bytes would make room for a request.
+/// A hole where mapping `need` bytes would make room for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spot {
     hole: Id,
     /// The bytes to map, in whole granules.
     pub need: u64,
-    /// The bytes of the hole: what could be mapped there at most.
+    /// The size of the hole in bytes: the maximum that can be mapped there.
     pub room: u64,
-    /// Whether to map at the hole's end, where the free memory is that counts.
+    /// Whether to map at the end of the hole, next to the free block that is used.
     at_end: bool,
 }
 
-/// A spot that is held for one request.
+/// A candidate that is reserved for one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Site {
     before: Id,
     hole: Id,
     after: Id,
-    /// As in [`Spot`].
+    /// As in [`GrowthCandidate`].
     pub need: u64,
-    /// As in [`Spot`].
+    /// As in [`GrowthCandidate`].
     pub room: u64,
     at_end: bool,
     hole_address: u64,
 }
 
 impl Site {
-    /// Where `bytes` bytes are to be mapped.
+    /// Returns the address at which to map `bytes` bytes.
     pub fn address(&self, bytes: u64) -> u64 {
         if self.at_end { self.hole_address + self.room - bytes } else { self.hole_address }
     }
 }
 
-/// A mapped handle that lies in a free block.
+/// A mapped handle that lies completely in a free block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spare {
-    /// The block.
+    /// The free block.
     pub block: Id,
-    /// The block's bytes.
+    /// The block's size in bytes.
     pub block_bytes: u64,
     /// The handle's address.
     pub address: u64,
-    /// The handle's bytes.
+    /// The handle's size in bytes.
     pub bytes: u64,
 }
 
-/// A handle's addresses that were taken out of a free block.
+/// A handle whose addresses were detached from their free block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifted {
-    /// The block that holds the addresses.
+    /// The block that covers the addresses.
     pub block: Id,
-    /// Where the handle is mapped.
+    /// The address at which the handle is mapped.
     pub address: u64,
-    /// Its bytes.
+    /// The size in bytes.
     pub bytes: u64,
     /// The handle.
     pub physical: Physical,
@@ -74,14 +74,14 @@ fn round_up(bytes: u64, granule: u64) -> u64 {
 }
 
 impl Space {
-    /// Adds a reserved range; it is one hole.
+    /// Adds a reserved address range, as one hole.
     pub fn add_region(&mut self, address: u64, bytes: u64, zone: Zone) {
         let first = self.new_region(address, bytes, zone);
         self.blocks[first].state = State::Hole;
         self.holes.push(first);
     }
 
-    /// Adds memory that came with its address, and gives a block of `size` bytes of it out.
+    /// Adds a segment, which has its own address, and allocates a block of `size` bytes from it.
     pub fn add_whole(
         &mut self,
         (address, backing): (u64, Backing),
@@ -118,7 +118,7 @@ impl Space {
         first
     }
 
-    /// Takes out every region in which nothing is mapped, and every segment that `gone` names, and returns them.
+    /// Removes and returns the regions that `gone` accepts and that are completely unmapped or a detached segment.
     pub fn remove_regions(&mut self, gone: impl Fn(&Region) -> bool) -> Vec<Region> {
         let mut removed = Vec::new();
         let mut index = 0;
@@ -155,7 +155,7 @@ impl Space {
         removed
     }
 
-    /// The places where a request of `size` could be met, those first that need the least.
+    /// Returns the holes where a request of `size` bytes could be served, ordered by the bytes to map.
     pub fn spots(&self, zone: Zone, size: u64, granule: u64) -> Vec<Spot> {
         let mut spots: Vec<Spot> =
             self.holes.iter().filter_map(|hole| self.spot_at(*hole, zone, size, granule)).collect();
@@ -170,7 +170,7 @@ impl Space {
         }
         let room = block.size;
         let (before, after) = (self.free_bytes(block.previous), self.free_bytes(block.next));
-        // Memory that was freed since the request found none may be enough by now; a granule more does no harm.
+        // Memory freed since the search may suffice by now; mapping one more granule is harmless.
         let up = round_up(size.saturating_sub(before), granule).max(granule);
         let down = round_up(size.saturating_sub(after), granule).max(granule);
         if up <= room && (up <= down || down > room) {
@@ -191,7 +191,7 @@ impl Space {
         if id != NONE && self.blocks[id].state == State::Free { self.blocks[id].size } else { 0 }
     }
 
-    /// Holds a spot: nobody else gets its hole, nor the free blocks beside it.
+    /// Reserves a candidate: removes its hole and the adjacent free blocks from their lists.
     pub fn hold(&mut self, spot: Spot) -> Site {
         let hole = spot.hole;
         let (before, after) = (self.blocks[hole].previous, self.blocks[hole].next);
@@ -217,7 +217,7 @@ impl Space {
         id
     }
 
-    /// Gives a site up: everything is as it was.
+    /// Returns a reserved site to its previous state.
     pub fn abandon(&mut self, site: Site) {
         self.open(site.hole);
         for id in [site.before, site.after] {
@@ -227,12 +227,12 @@ impl Space {
         }
     }
 
-    /// Notes that handles are mapped at a site, and gives a block of `size` bytes of it out. `pieces` are in order of
-    /// address and fill the site from [`Site::address`] on.
+    /// Records that handles are mapped at a site, and allocates a block of `size` bytes from it. `handles` are in
+    /// address order and fill the site from [`GrowthSite::address`] on.
     pub fn fill(&mut self, site: Site, pieces: &[Handle], size: u64, requested: u64) -> u64 {
         let bytes = pieces.iter().map(|(_, bytes)| bytes).sum();
         self.note_mapped(site.address(bytes), self.blocks[site.hole].zone, pieces);
-        // Cut the filled part out of the hole.
+        // Split the mapped part off the hole.
         let mut filled = site.hole;
         if bytes < site.room {
             if site.at_end {
@@ -243,7 +243,7 @@ impl Space {
                 self.open(rest);
             }
         }
-        // Join it with the free blocks that were held for it. One that turned out not to touch it is free again.
+        // Merge it with the free blocks that were reserved for it. A block that turned out not to be adjacent is freed.
         let (mut first, mut before_joined, mut after_joined) = (filled, false, false);
         if site.after != NONE && self.blocks[filled].next == site.after {
             self.swallow_next(filled);
@@ -265,7 +265,7 @@ impl Space {
         self.hand_out(first, requested)
     }
 
-    /// Notes that handles are mapped from `address` on.
+    /// Records that handles are mapped from `address` on.
     pub(super) fn note_mapped(&mut self, mut address: u64, zone: Zone, pieces: &[Handle]) {
         for (physical, bytes) in pieces {
             self.mapped.insert(address, Mapped { bytes: *bytes, backing: Backing::Handle(*physical) });
@@ -275,7 +275,7 @@ impl Space {
         }
     }
 
-    /// Makes a held block a hole, one with the holes beside it.
+    /// Turns a detached block into a hole and merges it with adjacent holes.
     fn open(&mut self, mut id: Id) {
         let next = self.blocks[id].next;
         if next != NONE && self.blocks[next].state == State::Hole {
@@ -294,17 +294,17 @@ impl Space {
         block.listed = false;
     }
 
-    /// Whether there is memory that came with its address.
+    /// Returns whether the space has segments.
     pub fn has_whole(&self) -> bool {
         self.mapped.values().any(|mapped| mapped.backing.is_whole())
     }
 
-    /// The handles and segments that lie in free blocks, those of the smallest blocks first.
+    /// Returns the handles and segments that lie completely in free blocks, those in the smallest blocks first.
     pub fn spares(&self) -> Vec<Spare> {
         self.spares_of(|backing| backing != Backing::Asleep)
     }
 
-    /// The mappings of some kinds that lie in free blocks.
+    /// Returns the mappings accepted by `filter` that lie completely in free blocks.
     pub(super) fn spares_of(&self, wanted: impl Fn(Backing) -> bool) -> Vec<Spare> {
         let mut spares = Vec::new();
         for bins in &self.bins {
@@ -323,12 +323,13 @@ impl Space {
                 }
             }
         }
-        // Of one block the highest first: the part below keeps the block's index when a handle is lifted out.
+        // Within a block, the highest address comes first: the part below keeps the block's index when a handle is
+        // detached.
         spares.sort_by_key(|spare| (spare.block_bytes, spare.block, u64::MAX - spare.address));
         spares
     }
 
-    /// Takes a handle's addresses out of the free block that they lie in. `None` if it is not there any more.
+    /// Detaches a handle's addresses from their free block. Returns `None` if they are no longer there.
     pub fn lift(&mut self, spare: &Spare) -> Option<Lifted> {
         let Some(Mapped { bytes, backing: Backing::Handle(physical) }) = self.mapped.get(&spare.address).copied()
         else {
@@ -338,7 +339,7 @@ impl Space {
         Some(Lifted { block, address: spare.address, bytes, physical })
     }
 
-    /// Takes the addresses of a spare out of its free block. They are held then.
+    /// Detaches the addresses of a mapping from their free block and returns the block that covers them.
     pub fn take_out(&mut self, spare: &Spare) -> Option<Id> {
         let block = self.blocks.get(spare.block)?;
         let end = spare.address + spare.bytes;
@@ -359,12 +360,12 @@ impl Space {
         Some(middle)
     }
 
-    /// Puts back what [`lift`](Self::lift) or [`take_out`](Self::take_out) took.
+    /// Undoes [`detach`](Self::detach) or [`detach_block`](Self::detach_block).
     pub fn put_back(&mut self, block: Id) {
         self.merge(block);
     }
 
-    /// Notes that a lifted handle has another address now; its addresses here stay held.
+    /// Records that a detached handle was mapped elsewhere. Its addresses here stay detached.
     pub fn moved(&mut self, lifted: &Lifted) {
         if let Some(mapped) = self.mapped.get_mut(&lifted.address) {
             mapped.backing = Backing::Moved;
@@ -373,19 +374,19 @@ impl Space {
         }
     }
 
-    /// Notes that nothing is mapped any more where a handle was lifted out.
+    /// Records that a detached handle is unmapped, and turns its addresses into a hole.
     pub fn vacate(&mut self, block: Id, address: u64) {
         self.mapped.remove(&address);
         self.open(block);
     }
 
-    /// The bytes that are mapped, each handle once, and those that sleep not at all.
+    /// Returns the mapped bytes. Counts each handle once, and suspended memory not at all.
     pub fn mapped_bytes(&self) -> u64 {
         let there = self.mapped.values().filter(|mapped| !matches!(mapped.backing, Backing::Moved | Backing::Asleep));
         there.map(|mapped| mapped.bytes).sum()
     }
 
-    /// The bytes of the largest free block.
+    /// Returns the size of the largest free block, in bytes.
     pub fn largest_free(&self) -> u64 {
         let free = self.blocks.iter().filter(|(_, block)| matches!(block.state, State::Free | State::Parked));
         free.map(|(_, block)| block.size).max().unwrap_or(0)

@@ -1,9 +1,9 @@
-//! The history of the allocator: what was given out and taken back, when, and by whose call.
+//! The history of the allocator: allocations, frees and segment events, with time and stack.
 //!
-//! Each arena writes a log of its own ([`log`](super::log)), under its own lock, through the listener of its space
-//! (`listener`): so threads with arenas of their own do not meet, and what happens to one address is
-//! written in the order in which it happens. Whoever reads puts the logs of a device together by time. What is kept is what
-//! is cheap: ticks of a clock, the number of a stack, the number of a tag. It is turned into words when it is read.
+//! Each arena writes its own log ([`log`](super::log)), under its own lock, through the listener of its space
+//! (`listener`). So threads with their own arenas do not contend, and events of one address are recorded in order. A
+//! reader merges the logs of a device by time. Entries store what is cheap to obtain: clock ticks, a stack id, a tag
+//! number. They are resolved when they are read.
 
 use super::{
     arena::Inner,
@@ -28,32 +28,32 @@ use std::{
     },
 };
 
-/// What an entry tells of; the names are torch's.
+/// The kind of an entry; the names are those of torch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Action {
-    /// A block was given out.
+    /// A block was allocated.
     Alloc = 0,
     /// The program freed a block.
     FreeRequested = 1,
-    /// The block can be given out again.
+    /// The block can be reused.
     FreeCompleted = 2,
-    /// The driver gave a segment.
+    /// The driver allocated a segment.
     SegmentAlloc = 3,
-    /// A segment went back to the driver.
+    /// A segment was returned to the driver.
     SegmentFree = 4,
     /// Memory was mapped at addresses of a reserved range.
     SegmentMap = 5,
-    /// It is there no more.
+    /// Such memory was unmapped.
     SegmentUnmap = 6,
     /// A snapshot was taken.
     Snapshot = 7,
-    /// A request failed for want of memory.
+    /// A request failed because of insufficient memory.
     Oom = 8,
 }
 
 impl Action {
-    /// All of them.
+    /// All actions.
     pub const ALL: [Action; 9] = [
         Action::Alloc,
         Action::FreeRequested,
@@ -66,7 +66,7 @@ impl Action {
         Action::Oom,
     ];
 
-    /// Its name.
+    /// Returns the name of the action.
     pub fn name(self) -> &'static str {
         match self {
             Action::Alloc => "alloc",
@@ -81,92 +81,92 @@ impl Action {
         }
     }
 
-    /// Its bit in a set of actions.
+    /// Returns the bit of the action in a set of actions.
     pub fn bit(self) -> u32 {
         1 << self as u32
     }
 }
 
-/// Something that happened.
+/// An event in the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// What.
+    /// The kind of event.
     pub action: Action,
-    /// Where; for [`Action::Oom`] the free bytes of the device.
+    /// The address; for [`Action::Oom`] the free bytes of the device.
     pub address: u64,
-    /// Its bytes: those that were asked for, of blocks; those that there are, of segments.
+    /// The requested size of a block, or the size of a segment, in bytes.
     pub size: u64,
     /// The handle of the stream.
     pub stream: usize,
     /// The pool.
     pub pool: PoolId,
-    /// Microseconds since 1970.
+    /// The time in microseconds since 1970.
     pub time_us: u64,
-    /// Who called.
+    /// The stack of the call.
     pub stack: StackId,
-    /// The thread's tag.
+    /// The tag of the thread.
     pub metadata: Option<Arc<str>>,
-    /// The system's number of the thread.
+    /// The system's thread id.
     pub thread: u64,
 }
 
-/// A remark of the program's.
+/// An annotation by the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Annotation {
-    /// The thread's current device.
+    /// The current device of the thread.
     pub device: u32,
-    /// Microseconds since 1970.
+    /// The time in microseconds since 1970.
     pub time_us: u64,
-    /// The remark.
+    /// The text.
     pub name: String,
-    /// Whether something begins; otherwise it ends.
+    /// Whether the annotated range begins (`true`) or ends.
     pub begin: bool,
 }
 
-/// What is kept.
+/// What is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Enabled {
     /// Nothing.
     #[default]
     Off,
-    /// For blocks that are live, who asked for them.
+    /// The allocation stacks of live blocks.
     State,
-    /// That, and entries of all that happens.
+    /// The allocation stacks of live blocks, and an entry for every event.
     All,
 }
 
-/// For what the caller is found out. Each has what the one before it has.
+/// The events for which a stack is captured. Each level includes the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Context {
-    /// For nothing.
+    /// No events.
     #[default]
     None,
-    /// For blocks that are live.
+    /// Allocations of live blocks.
     State,
-    /// For what brings memory into use.
+    /// Events that bring memory into use.
     Alloc,
-    /// For everything.
+    /// All events.
     All,
 }
 
-/// How a history is kept.
+/// The options of the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// What is kept.
+    /// What is recorded.
     pub enabled: Enabled,
-    /// For what the caller is found out.
+    /// The events for which a stack is captured.
     pub context: Context,
-    /// How many entries of a device are kept, at least 1: the newest.
+    /// The number of most recent entries to keep for each device, at least 1.
     pub max_entries: usize,
-    /// Whether what was kept before is forgotten.
+    /// Whether earlier entries are cleared.
     pub clear_history: bool,
-    /// Whether annotations are kept.
+    /// Whether annotations are recorded.
     pub annotations: bool,
-    /// The actions that are not kept, by their bits.
+    /// The bits of the actions that are not recorded.
     pub skip_actions: u32,
 }
 
-/// An entry with whose memory it is about, where that is no arena's log.
+/// An entry together with its device, stream and pool, for entries outside of an arena's log.
 #[derive(Debug, Clone, Copy)]
 struct Loose {
     device: u32,
@@ -175,7 +175,7 @@ struct Loose {
     raw: Raw,
 }
 
-/// An annotation as it is kept.
+/// A stored annotation.
 #[derive(Debug, Clone)]
 struct Remark {
     device: u32,
@@ -187,7 +187,7 @@ struct Remark {
 #[derive(Debug, Default)]
 struct Kept {
     options: Options,
-    /// The logs of arenas that are no more, with their devices and keys.
+    /// The logs of retired arenas, with their listeners.
     logs: Vec<(Listener, Log)>,
     loose: VecDeque<Loose>,
     remarks: VecDeque<Remark>,
@@ -200,17 +200,17 @@ fn with<T>(body: impl FnOnce(&mut Kept) -> T) -> T {
     body(KEPT.lock().get_or_insert_default())
 }
 
-/// Whether a history is kept.
+/// Returns whether a history is recorded.
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// The options that hold.
+/// Returns the current options.
 pub(super) fn options() -> Options {
     with(|kept| kept.options)
 }
 
-/// Begins to keep a history, goes on in another way, or ends it; to end it forgets it, as torch does.
+/// Starts, changes or stops the history. Stopping clears it, as in torch.
 pub fn record(options: Options) -> Result<()> {
     static CHANGING: Mutex<()> = Mutex::new(());
     if options.max_entries == 0 {
@@ -228,7 +228,7 @@ pub fn record(options: Options) -> Result<()> {
         clock::note();
     }
     let forget = off || options.clear_history;
-    // The lists first, so that no arena appears meanwhile.
+    // Lock the lists first, so that no arena is created meanwhile.
     let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory.all_arenas()).collect();
     with(|kept| {
         kept.options = options;
@@ -252,7 +252,7 @@ pub fn record(options: Options) -> Result<()> {
 }
 
 impl Kept {
-    /// Keeps no more than was asked for of what belongs to no log.
+    /// Drops the oldest stored entries and annotations beyond the maximum.
     fn trim(&mut self) {
         let most = self.options.max_entries;
         self.loose.drain(..self.loose.len().saturating_sub(most));
@@ -260,7 +260,7 @@ impl Kept {
     }
 }
 
-/// Keeps the log of an arena that is no more.
+/// Stores the log of a retired arena.
 pub(super) fn keep(mut listener: Box<Listener>) {
     let Some(mut log) = listener.log.take() else { return };
     log.close();
@@ -270,7 +270,7 @@ pub(super) fn keep(mut listener: Box<Listener>) {
             return;
         }
         kept.logs.push((*listener, log));
-        // Logs that nobody would be shown any more are dropped: those that ended before the newest entries began.
+        // Drop logs that no reader would see: those that ended before the oldest entry to be shown.
         let device = kept.logs[kept.logs.len() - 1].0.device;
         let of_device = |log: &&(Listener, Log)| log.0.device == device;
         let count: usize = kept.logs.iter().filter(of_device).map(|(_, log)| log.len()).sum();
@@ -285,7 +285,7 @@ pub(super) fn keep(mut listener: Box<Listener>) {
     });
 }
 
-/// The entries of a device at one moment. What there is of them is shared with the logs, so it is had in no time.
+/// The entries of a device at one moment. Shares chunks with the logs, so that creating it is fast.
 pub struct Frozen {
     logs: Vec<(Listener, Log)>,
     loose: Vec<Loose>,
@@ -293,10 +293,11 @@ pub struct Frozen {
 }
 
 impl Frozen {
-    /// What arenas of a device have written, and what belongs to no arena any more. Where all arenas are locked this is one
-    /// moment of the device.
+    /// Collects the logs of a device's arenas and the stored entries without an arena. If all arenas are locked, the
+    /// result is a consistent state of the device.
     pub(super) fn new<'a>(device: u32, arenas: impl Iterator<Item = &'a Inner>) -> Frozen {
-        // The arenas' logs before the others: one that ends meanwhile is found among those.
+        // Read the arenas' logs before the stored ones: a log of an arena that is retired meanwhile is then among the
+        // stored ones.
         let mut logs: Vec<_> = arenas.filter_map(|inner| inner.space.listener.as_ref()?.share()).collect();
         with(|kept| {
             logs.extend(kept.logs.iter().filter(|(listener, _)| listener.device == device).cloned());
@@ -305,14 +306,14 @@ impl Frozen {
         })
     }
 
-    /// The entries, the oldest first.
+    /// Returns the entries, oldest first.
     pub fn entries(self) -> Vec<Entry> {
         let mut found: Vec<Loose> = Vec::new();
         for (listener, log) in &self.logs {
             collect(&mut found, listener, log);
         }
         found.extend(self.loose);
-        // Stable: what has one time keeps its order.
+        // The sort is stable, so entries with equal times keep their order.
         found.sort_by_key(|loose| loose.raw.ticks);
         let reader = clock::Reader::new();
         let names = tags::names();
@@ -320,7 +321,7 @@ impl Frozen {
     }
 }
 
-/// The entries of a device, the oldest first.
+/// Returns the entries of a device, oldest first.
 pub fn entries(device: u32) -> Vec<Entry> {
     let frozen = {
         let memory = runtime::usable().and_then(|runtime| runtime.devices().get(device as usize));
@@ -335,7 +336,7 @@ pub fn entries(device: u32) -> Vec<Entry> {
 fn collect(found: &mut Vec<Loose>, listener: &Listener, log: &Log) {
     let Listener { device, stream, pool, .. } = *listener;
     let mut last = 0;
-    // Processors may differ by some ticks: what happened later is not told as earlier.
+    // Clocks of processors may differ by some ticks; make times non-decreasing within a log.
     found.extend(log.entries().map(|raw| {
         last = raw.ticks.max(last);
         Loose { device, stream, pool, raw: Raw { ticks: last, ..*raw } }
@@ -359,7 +360,7 @@ impl Loose {
     }
 }
 
-/// The annotations, the oldest first.
+/// Returns the annotations, oldest first.
 pub fn annotations() -> Vec<Annotation> {
     let remarks: Vec<Remark> = with(|kept| kept.remarks.iter().cloned().collect());
     let reader = clock::Reader::new();
@@ -372,14 +373,14 @@ pub fn annotations() -> Vec<Annotation> {
     remarks.into_iter().map(tell).collect()
 }
 
-/// Notes that something of the program's begins or ends, if annotations are kept.
+/// Records the beginning or the end of an annotation, if annotations are recorded.
 pub fn annotate(name: &str, begin: bool) {
     if !is_on() {
         return;
     }
     with(|kept| {
         if kept.options.annotations {
-            // Under the lock, so that they are in order.
+            // Read the clock under the lock, so that annotations are in order.
             let (device, ticks) = (thread::device(), clock::ticks());
             kept.remarks.push_back(Remark { device, ticks, name: name.to_owned(), begin });
             kept.trim();
@@ -387,13 +388,14 @@ pub fn annotate(name: &str, begin: bool) {
     });
 }
 
-/// Makes an entry that belongs to no stream. Trackers hear of it when somebody [delivers](super::trackers::deliver): locks of
-/// the allocator's may be held here, and not there.
+/// Records an entry that belongs to no stream. Trackers receive it at the next [`deliver`](super::trackers::deliver).
+/// The caller may hold locks of the allocator here, but not when it delivers.
 pub fn note_later(device: u32, action: Action, address: u64, size: u64) {
     queue(device, action, address, size, 0, PoolId::DEFAULT);
 }
 
-/// Makes an entry that no arena makes. To be called without any lock, since trackers are called.
+/// Records an entry outside of an arena's log and delivers it. The caller must hold no lock, because trackers are
+/// called.
 pub(super) fn note_of(device: u32, action: Action, address: u64, size: u64, stream: usize, pool: PoolId) {
     queue(device, action, address, size, stream, pool);
     super::trackers::deliver();

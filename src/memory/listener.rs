@@ -1,7 +1,8 @@
-//! Who listens to an arena: the trace that is written to a file, the history, and the program's trackers.
+//! The listener of an arena: forwards its events to the trace file, the history, the program's trackers and the stream
+//! sanitizer.
 //!
-//! A space knows whether anybody listens, under its arena's lock and by one pointer, so that a process in which nobody does
-//! pays for none of them. All that happens is told under that lock, which keeps it in order.
+//! A space has one pointer to its listener, protected by its arena's lock, so that a process without listeners pays for
+//! a null check only. All events are reported under that lock, which keeps them in order.
 
 use super::{
     arena::Inner,
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::sanitizer::{self, Owned};
 
-/// See the module's comment.
+/// What to record about an arena; see the module documentation.
 #[derive(Debug, Clone)]
 pub struct Listener {
     /// The arena's device.
@@ -23,21 +24,22 @@ pub struct Listener {
     pub stream: usize,
     /// Its pool.
     pub pool: PoolId,
-    /// Whether a trace is written.
+    /// Whether a trace is being written.
     traced: bool,
     /// Whether there are trackers.
     told: bool,
-    /// Whether the stream sanitizer is on, and of which thread the stream's handle is then.
+    /// If the stream sanitizer is on: the thread to which the stream's handle belongs, or 0.
     checked: Option<u64>,
-    /// For what the caller is found out.
+    /// The events for which a stack is captured.
     context: Context,
-    /// The actions that are not kept.
+    /// The bits of the actions that are not recorded.
     skip: u32,
-    /// The entries, where they are kept.
+    /// The log, if a history is recorded.
     pub log: Option<Log>,
 }
 
-/// Lets those listen to an arena who want to now. To be called whenever that changes, and when an arena gets its key.
+/// Updates an arena's listener to the current consumers. Must be called when the consumers change and when an arena
+/// gets a key.
 pub fn tune(device: u32, inner: &mut Inner) {
     let before = inner.space.listener.take();
     let Options { enabled, context, max_entries, skip_actions, .. } = history::options();
@@ -56,7 +58,7 @@ pub fn tune(device: u32, inner: &mut Inner) {
     inner.space.listener = Some(Box::new(listener));
 }
 
-/// Tells the stream sanitizer, which begins to listen, of the blocks that there are, and of the streams that were recorded.
+/// Reports the existing blocks and their recorded streams to the stream sanitizer when it is switched on.
 pub fn tell_blocks(inner: &Inner) {
     let Some(listener) = &inner.space.listener else { return };
     for (id, block) in inner.space.blocks.iter().filter(|(_, block)| block.state == State::Live) {
@@ -69,18 +71,18 @@ pub fn tell_blocks(inner: &Inner) {
 }
 
 impl Listener {
-    /// Forgets what was logged.
+    /// Clears the log.
     pub fn forget(&mut self) {
         self.log = None;
     }
 
-    /// Whose memory it is, and the log, for a reader.
+    /// Returns a copy of the listener and its log, for a reader.
     pub fn share(&self) -> Option<(Listener, Log)> {
         let log = self.log.clone()?;
         Some((Listener { log: None, ..*self }, log))
     }
 
-    /// Whether anybody wants an entry of such an action.
+    /// Returns whether the history or a tracker needs an entry for the action.
     #[inline]
     fn wants(&self, action: Action) -> bool {
         self.told || self.keeps(action)
@@ -91,12 +93,12 @@ impl Listener {
         self.log.is_some() && self.skip & action.bit() == 0
     }
 
-    /// A block, as the sanitizer is told of it, if it is on.
+    /// Returns the description of a block for the sanitizer, if that is on.
     pub fn owned(&self, address: u64, bytes: u64) -> Option<Owned> {
         self.checked.map(|thread| Owned { address, bytes, device: self.device, stream: self.stream, thread })
     }
 
-    /// Makes an entry of this moment, with the caller where the context has `least`.
+    /// Records an entry with the current time, and with a stack if the context is at least `least`.
     fn write(&mut self, action: Action, address: u64, size: u64, least: Context) {
         if self.wants(action) {
             self.put(Raw::now(action, address, size, self.context >= least));
@@ -114,7 +116,7 @@ impl Listener {
         }
     }
 
-    /// Writes that a block was given out. Gives the caller, if it is wanted for the live block.
+    /// Records an allocation. Returns the stack if it is to be stored for the live block.
     fn alloc(&mut self, address: u64, size: u64) -> StackId {
         if self.context < Context::State {
             self.write(Action::Alloc, address, size, Context::Alloc);
@@ -126,13 +128,13 @@ impl Listener {
         raw.stack
     }
 
-    /// Writes that a block was freed, and, if that is so already, that it can be given out again.
+    /// Records that a block was freed and, if `completed`, that it can be reused.
     fn free(&mut self, address: u64, size: u64, completed: bool) {
         let completed = completed && self.wants(Action::FreeCompleted);
         if !completed && !self.wants(Action::FreeRequested) {
             return;
         }
-        // One moment and one caller for both.
+        // Both entries have the same time and stack.
         let raw = Raw::now(Action::FreeRequested, address, size, self.context >= Context::All);
         self.put(raw);
         if completed {
@@ -142,7 +144,7 @@ impl Listener {
 }
 
 impl Space {
-    /// Tells that a block was given out.
+    /// Reports an allocation.
     #[cold]
     pub(super) fn hear_alloc(&mut self, id: Id, requested: u64) {
         let Some(listener) = &mut self.listener else { return };
@@ -157,12 +159,12 @@ impl Space {
         }
         block.stack = listener.alloc(address, requested);
         if listener.told {
-            // Whoever asked hears that there is something to settle, and the trackers with it.
+            // Forces the allocating thread into the path that flushes the peak, which also delivers events to trackers.
             self.counters.credit = 0;
         }
     }
 
-    /// Tells that a block was freed. Whether trackers are to be told.
+    /// Reports a free. Returns whether there are trackers to notify.
     #[cold]
     pub(super) fn hear_free(&mut self, id: Id) -> bool {
         let Some(listener) = &mut self.listener else { return false };
@@ -177,7 +179,7 @@ impl Space {
         listener.told
     }
 
-    /// Tells that a freed block waits no more.
+    /// Reports that a deferred free is complete.
     #[cold]
     pub(super) fn hear_end_of_wait(&mut self, id: Id) {
         let Some(listener) = &mut self.listener else { return };
@@ -185,7 +187,7 @@ impl Space {
         listener.write(Action::FreeCompleted, block.address, block.requested, Context::All);
     }
 
-    /// Tells of a segment.
+    /// Reports an event of a segment.
     pub(super) fn hear_segment(&mut self, action: Action, address: u64, bytes: u64) {
         if let Some(listener) = &mut self.listener {
             let least = match action {
@@ -196,7 +198,7 @@ impl Space {
         }
     }
 
-    /// Forgets who asked for the blocks.
+    /// Clears the allocation stacks of all blocks.
     pub(super) fn forget_stacks(&mut self) {
         for id in 0..self.blocks.len() as Id {
             self.blocks[id].stack = StackId::NONE;

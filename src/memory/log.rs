@@ -1,7 +1,7 @@
-//! The log of an arena: the newest entries, as small as they can be.
+//! The log of an arena: its most recent events in compact form.
 //!
-//! Entries lie in chunks. A full chunk is never changed again, so a reader takes it without copying while the arena goes on
-//! writing; the oldest is dropped when the others hold as many entries as are to be kept.
+//! Entries are stored in chunks. A full chunk is immutable, so a reader shares it without copying while the arena
+//! continues to write. The oldest chunk is dropped when the others hold as many entries as required.
 
 use super::{
     history::{Action, StackId},
@@ -10,30 +10,30 @@ use super::{
 use crate::base::{clock, stack};
 use std::{collections::VecDeque, sync::Arc};
 
-/// Entries of a chunk: 40 KiB.
+/// The number of entries of a chunk: 40 KiB.
 const CHUNK: usize = 1024;
 
-/// An entry as it is kept.
+/// A stored entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Raw {
-    /// When.
+    /// The time in clock ticks.
     pub ticks: u64,
-    /// Where.
+    /// The address.
     pub address: u64,
-    /// Its bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Who called.
+    /// The stack of the call.
     pub stack: StackId,
-    /// The system's number of the thread.
+    /// The system's thread id.
     pub thread: u32,
     /// The number of the thread's tag; 0 for none.
     pub tag: u32,
-    /// What.
+    /// The kind of event.
     pub action: Action,
 }
 
 impl Raw {
-    /// An entry of this moment and this thread.
+    /// Creates an entry with the current time and the calling thread.
     #[inline]
     pub fn now(action: Action, address: u64, size: u64, with_stack: bool) -> Raw {
         let stack = if with_stack { stack::capture() } else { StackId::NONE };
@@ -41,7 +41,7 @@ impl Raw {
     }
 }
 
-/// See the module's comment.
+/// The log of an arena; see the module documentation.
 #[derive(Debug, Clone, Default)]
 pub struct Log {
     full: VecDeque<Arc<Vec<Raw>>>,
@@ -50,18 +50,18 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log that keeps so many entries, and some more.
+    /// Creates a log that keeps at least the last `most` entries.
     pub fn new(most: usize) -> Self {
         Log { most, ..Log::default() }
     }
 
-    /// Lets it keep so many entries from now on.
+    /// Sets the number of entries to keep.
     pub fn set_most(&mut self, most: usize) {
         self.most = most;
         self.drop_old();
     }
 
-    /// Writes an entry.
+    /// Appends an entry.
     #[inline]
     pub fn push(&mut self, raw: Raw) {
         if self.last.len() == CHUNK {
@@ -77,7 +77,7 @@ impl Log {
         self.drop_old();
     }
 
-    /// Drops the chunks that are not needed, and uses one of them again if nobody reads it.
+    /// Drops chunks that are not needed, and reuses one of them if no reader shares it.
     fn drop_old(&mut self) {
         while self.full.len().saturating_sub(1) >= self.most.div_ceil(CHUNK) {
             let oldest = self.full.pop_front();
@@ -90,27 +90,27 @@ impl Log {
         }
     }
 
-    /// The entries, the oldest first.
+    /// Iterates over the entries, oldest first.
     pub fn entries(&self) -> impl Iterator<Item = &Raw> {
         self.full.iter().flat_map(|chunk| chunk.iter()).chain(&self.last)
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.full.len() * CHUNK + self.last.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the log is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// When the last entry was written; 0 without one.
+    /// Returns the time of the last entry, or 0 if there is none.
     pub fn last_ticks(&self) -> u64 {
         self.last.last().or_else(|| self.full.back()?.last()).map_or(0, |raw| raw.ticks)
     }
 
-    /// Nothing will be written any more.
+    /// Frees unused capacity, after the last write.
     pub fn close(&mut self) {
         self.last.shrink_to_fit();
     }

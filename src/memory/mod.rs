@@ -1,10 +1,10 @@
 //! Device memory: the caching allocator, and memory straight from the driver.
 //!
-//! A request finds the [`arena`] of its stream, mostly in what its thread remembers, takes a block from the arena's
-//! [`space`], and is done: no driver call, no hash, no lock that other streams share. A free finds the block by its
-//! address in the [`directory`]. Everything that can wait waits for the day that an arena has no block: then the
-//! [`slow_path`] frees what is free by now, grows the arena ([`grow`]), moves memory that lies idle, and at last fails with a
-//! message that says why.
+//! An allocation finds the [`arena`] of its stream, usually in a per-thread cache, and takes a block from the arena's
+//! [`space`]. This path makes no driver call, computes no hash and takes no lock that other streams share. A free finds
+//! the block by its address in the [`directory`]. All other work is deferred until an arena has no block for a request:
+//! then the [`slow_path`] processes completed stream events, grows the arena ([`grow`]), moves idle memory, and finally
+//! fails with a message that states the cause.
 
 pub mod arena;
 pub mod backend;

@@ -1,4 +1,4 @@
-//! What is known of a pointer: by the driver, and by the allocators here.
+//! Attributes of a pointer, from the driver and from the library's allocators.
 
 use super::{PoolId, backend, host_block_at, is_host_cached};
 use crate::{
@@ -7,10 +7,10 @@ use crate::{
     runtime::{self, Runtime},
 };
 
-/// Who has the memory from the driver.
+/// The owner of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Owner {
-    /// Nobody: the driver does not know it.
+    /// None: the driver does not know the address.
     #[default]
     Nobody,
     /// The program or another library.
@@ -21,21 +21,21 @@ pub enum Owner {
     HostCache,
 }
 
-/// All that is known of a pointer.
+/// The attributes of a pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
     /// Kind, device, addresses, and the range that the driver knows.
     pub details: PointerDetails,
-    /// Who has the memory from the driver.
+    /// The owner of the allocation.
     pub owner: Owner,
-    /// The block in somebody's hands that the address lies in: where it begins, and its bytes. Without an allocator of the
-    /// library's, the driver's range; an address in free memory of one of them is in no block.
+    /// The start and the size of the live block that contains the address. If no allocator of the library owns the
+    /// memory, the driver's range. `None` for an address in free memory of an allocator.
     pub block: Option<(u64, u64)>,
-    /// The pool that the memory belongs to.
+    /// The pool of the memory.
     pub pool: PoolId,
 }
 
-/// All that is known of a pointer. Any number may be asked about.
+/// Returns the attributes of a pointer. Any address is valid.
 pub fn attributes(address: u64) -> Result<Attributes> {
     let runtime = runtime::ready()?;
     let details = details(runtime, address).context(|| format!("asking about the pointer {address:#x}"))?;
@@ -53,8 +53,9 @@ pub fn attributes(address: u64) -> Result<Attributes> {
     })
 }
 
-/// What the driver knows of an address. It gives the address by which the current context's device reaches the memory, and none
-/// where that device has no access; then the memory's own device is asked.
+/// Returns the driver's information about an address. The driver reports the address at which the current context's
+/// device accesses the memory, and none if it has no access; then this function asks in the context of the memory's own
+/// device.
 fn details(runtime: &Runtime, address: u64) -> Result<PointerDetails> {
     let details = runtime.in_any_context(|driver| Ok(driver.pointer_details(address)?))?;
     if details.info.kind != MemoryKind::Device || details.device != 0 {
@@ -66,7 +67,7 @@ fn details(runtime: &Runtime, address: u64) -> Result<PointerDetails> {
     }
 }
 
-/// The same for memory of the caching allocator.
+/// Returns the attributes of memory of the caching allocator.
 fn in_caches(runtime: &Runtime, address: u64, plain: Attributes) -> Option<Attributes> {
     for device in runtime.devices() {
         for arena in device.memory.arenas() {

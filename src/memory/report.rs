@@ -1,86 +1,86 @@
-//! What a call says when memory runs out: the request as it was made, where the memory is, and what would help.
+//! The error message for insufficient memory: the request, where the memory is, and a remedy.
 //!
-//! torch's text of the same name gives advice for torch's allocator, whose memory cannot move between its segments.
-//! Here free physical memory is mapped to where it is needed, so a request fails for one of a few plain reasons, which
-//! the figures tell apart; the advice follows from them.
+//! torch's message gives advice for an allocator whose memory cannot move between segments. Here free physical memory
+//! can be mapped where it is needed, so a request fails for one of a few reasons that the numbers distinguish, and the
+//! advice follows from them.
 
 use super::pool::PoolId;
 use crate::base::units::Bytes;
 use std::fmt;
 
-/// Private pools that are told one by one; of the smaller ones the sum is told.
+/// The number of private pools to list individually; the smaller ones are summed up.
 const POOLS_TOLD: usize = 8;
 
-/// A private pool's part in a shortage.
+/// The memory of a private pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolShare {
     /// The first half of the pool's id.
     pub owner: u64,
     /// The second half.
     pub index: u64,
-    /// Bytes of it in the user's hands.
+    /// The allocated bytes.
     pub allocated: u64,
-    /// Bytes of physical memory that it holds.
+    /// The bytes of physical memory that it holds.
     pub reserved: u64,
 }
 
-/// The budget of the pool that a request went to.
+/// The budget of the request's pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// How much physical memory the pool may hold on a device.
+    /// The maximum number of physical bytes of the pool on a device.
     pub bytes: u64,
     /// The pool.
     pub pool: PoolId,
-    /// How much it holds.
+    /// The physical bytes that it holds.
     pub reserved: u64,
 }
 
-/// The figures of a device at the moment when a request could not be met.
+/// The memory of a device at the time of a failed request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Shortage {
-    /// The number of the device.
+    /// The ordinal of the device.
     pub device: u32,
-    /// The bytes that the caller asked for, before any rounding.
+    /// The requested bytes, before rounding.
     pub requested: u64,
-    /// The device's memory.
+    /// The total bytes of the device.
     pub total: u64,
-    /// What of it the driver has to give.
+    /// The free bytes of the device, as the driver reports them.
     pub free: u64,
-    /// The number of this process.
+    /// The process id.
     pub pid: u32,
-    /// Physical memory that plinth's allocator holds on the device, that of private pools with it.
+    /// The physical bytes that the allocator holds on the device, including private pools.
     pub held: u64,
-    /// The most that it may hold, where the caller set a fraction.
+    /// The maximum number of bytes that it may hold, if a fraction is set.
     pub limit: Option<u64>,
-    /// Bytes in the user's hands, those of private pools with them.
+    /// The allocated bytes, including private pools.
     pub allocated: u64,
-    /// Bytes that were freed while a stream may still be using them.
+    /// The bytes of freed blocks that a stream may still use.
     pub pending: u64,
-    /// The longest run of free memory in the cache that the request could have had.
+    /// The size of the largest free block that could serve the request.
     pub largest_free: u64,
     /// The private pools.
     pub private_pools: Vec<PoolShare>,
-    /// Earlier requests that were met only after the cache was emptied.
+    /// The number of earlier requests that succeeded only after the cache was emptied.
     pub retries: u64,
-    /// Whether free physical memory can be mapped to where it is needed.
+    /// Whether free physical memory can be mapped where it is needed.
     pub expandable: bool,
     /// The budget of the request's pool, if it has one.
     pub budget: Option<Budget>,
 }
 
 impl Shortage {
-    /// Free bytes of the cache, those of private pools with them.
+    /// Returns the free bytes of the cache, including private pools.
     fn cached(&self) -> u64 {
         self.held.saturating_sub(self.allocated).saturating_sub(self.pending)
     }
 
-    /// Free bytes that private pools keep to themselves. What in them waits for a stream is told as waiting.
+    /// Returns the free bytes of private pools. Blocks that wait for streams are reported as pending.
     fn kept(&self) -> u64 {
         let pools = self.private_pools.iter();
         pools.map(|pool| pool.reserved.saturating_sub(pool.allocated)).sum::<u64>().min(self.cached())
     }
 
-    /// Bytes of the device that somebody else has.
+    /// Returns the bytes of the device that plinth's allocator does not hold.
     fn elsewhere(&self) -> u64 {
         self.total.saturating_sub(self.free).saturating_sub(self.held)
     }
@@ -104,7 +104,7 @@ impl Shortage {
         formatter.write_str(".")
     }
 
-    /// One piece of advice: the first of those that the figures say would have been enough, else where the memory is.
+    /// Writes one piece of advice: the first remedy that would suffice by the numbers, otherwise where the memory is.
     fn write_advice(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let requested = self.requested;
         if let Some(Budget { bytes, pool, reserved }) = self.budget
@@ -221,7 +221,7 @@ mod tests {
         PoolShare { owner: 0, index, allocated, reserved }
     }
 
-    /// A device that is nearly full of memory in use.
+    /// Returns a device that is nearly full of allocated memory.
     fn full() -> Shortage {
         Shortage {
             device: 1,

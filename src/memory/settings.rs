@@ -1,4 +1,4 @@
-//! Changing the settings while a program runs, and telling them.
+//! Changes and returns the settings at run time.
 
 use super::{
     backend,
@@ -22,7 +22,7 @@ pub fn set_allocator_settings(text: &str) -> Result<()> {
         Ok(())
     })?;
     pinned::configure(&config);
-    // How sizes are rounded is asked where an arena is looked up.
+    // Rounding is looked up together with the arena, so cached arenas must be invalidated.
     route::forget();
     let Some(runtime) = runtime::usable() else { return Ok(()) };
     for device in runtime.devices() {
@@ -39,7 +39,7 @@ pub fn set_allocator_settings(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what cannot change any more.
+/// Rejects changes of settings that are already in use.
 fn check_change(before: &Config, after: &Config) -> Result<()> {
     let late = |key: &str, why: &str| {
         Err(Error::new(Status::ALREADY_INITIALIZED, format!("{key} cannot change any more: {why}")))
@@ -60,7 +60,7 @@ fn check_change(before: &Config, after: &Config) -> Result<()> {
     Ok(())
 }
 
-/// The settings as a text.
+/// Returns the settings as a text.
 pub fn allocator_settings() -> Result<String> {
     config::text()
 }

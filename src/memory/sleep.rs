@@ -1,8 +1,8 @@
-//! Pools that sleep: their physical memory goes back to the driver, their addresses stay theirs.
+//! Suspends pools: returns their physical memory to the driver but keeps their addresses reserved.
 //!
-//! A graph writes to the addresses that it was captured with, so those must not become anybody else's, and every block of the
-//! pool stays what it is. Only what is behind the addresses goes, and with it the contents. Waking creates memory of the same
-//! sizes and maps it where the old memory was.
+//! A graph writes to the addresses that it had at capture, so these must not be reused, and every block of the pool
+//! stays in its state. Only the memory behind the addresses is released, and its contents are lost. Resuming creates
+//! memory of the same sizes and maps it at the same addresses.
 
 use super::{
     arena::Arena,
@@ -26,10 +26,10 @@ use crate::{
 };
 use parking_lot::Mutex;
 
-/// Held while a pool falls asleep or wakes: the only ones who hold the growth of several arenas at once.
+/// Held while a pool is suspended or resumed: only these operations hold the growth locks of several arenas at once.
 static CHANGING: Mutex<()> = Mutex::new(());
 
-/// A part of an arena whose memory is away.
+/// A suspended mapping of an arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dream {
     address: u64,
@@ -37,7 +37,7 @@ pub(super) struct Dream {
 }
 
 impl Space {
-    /// Every handle, with its address. `None` if there is memory that the driver gave with its address.
+    /// Returns every handle with its address. Returns `None` if there are segments.
     pub(super) fn sleepers(&self) -> Option<Vec<(Dream, Physical)>> {
         let mut sleepers = Vec::new();
         for (address, mapped) in &self.mapped {
@@ -52,13 +52,13 @@ impl Space {
         Some(sleepers)
     }
 
-    /// The parts whose memory is away.
+    /// Returns the suspended mappings.
     pub(super) fn dreams(&self) -> Vec<Dream> {
         let asleep = self.mapped.iter().filter(|(_, mapped)| mapped.backing == Backing::Asleep);
         asleep.map(|(address, mapped)| Dream { address: *address, bytes: mapped.bytes }).collect()
     }
 
-    /// Notes what is behind an address now.
+    /// Sets the memory behind an address.
     pub(super) fn change(&mut self, dream: Dream, backing: Backing) {
         self.mapped.insert(dream.address, Mapped { bytes: dream.bytes, backing });
         let region = self.regions.iter().find(|region| {
@@ -78,7 +78,7 @@ impl Space {
         }
     }
 
-    /// Makes holes of the parts whose memory is away and that nobody has blocks in: nobody will wake them any more.
+    /// Turns suspended mappings in free blocks into holes, because they will never be resumed.
     pub(super) fn forget_dreams(&mut self) {
         for spare in self.spares_of(|backing| backing == Backing::Asleep) {
             if let Some(block) = self.take_out(&spare) {
@@ -88,11 +88,11 @@ impl Space {
     }
 }
 
-/// Gives the physical memory of a pool back, on every device. Waits for the devices. What the driver does not take stays
-/// mapped, and goes the next time. The caller delivers to the trackers what happened, when it holds no lock any more.
+/// Releases the physical memory of a pool on every device. Waits for the devices. Memory that the driver fails to
+/// release stays mapped until the next attempt. The caller delivers the events to trackers after it released its locks.
 pub fn sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
     let _changing = CHANGING.lock();
-    // The driver would refuse to wait, too, but not without making the capture invalid, which may be another thread's.
+    // The driver would reject the wait, too, but would also invalidate the capture, which may be another thread's.
     if capture_lock::any() {
         return Err(Error::new(Status::CAPTURE_FORBIDS, "memory cannot sleep while a stream captures"));
     }
@@ -115,7 +115,7 @@ pub fn sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
         });
         outcome = outcome.and(slept);
     }
-    // Whatever failed, what went is gone: the pool's graphs cannot run any more until they are woken.
+    // Even after a failure some memory is gone, so the pool's graphs must not run before the pool is resumed.
     if any || outcome.is_ok() {
         pool::set_asleep(id, true);
     }
@@ -167,7 +167,7 @@ fn check_nobody_holds(device: &Device, arena: &Arena, id: PoolId) -> Result<()> 
     Ok(())
 }
 
-/// Every handle of an arena. Refused where there is other memory, which would stay.
+/// Returns every handle of an arena. Fails if the arena has other memory, which would not be released.
 fn sleepers_of(arena: &Arena) -> Result<Vec<(Dream, Physical)>> {
     arena.lock().space.sleepers().ok_or_else(|| {
         let what =
@@ -193,7 +193,8 @@ fn sleep_arena(runtime: &Runtime, device: &Device, arena: &'static Arena, any: &
     Ok(())
 }
 
-/// Gives a pool physical memory again, on every device. If there is not enough, it sleeps on. Trackers as with [`sleep`].
+/// Restores the physical memory of a pool on every device. The pool stays suspended if there is not enough memory. The
+/// caller delivers the events to trackers as after [`sleep`].
 pub fn wake(runtime: &'static Runtime, id: PoolId) -> Result<()> {
     let _changing = CHANGING.lock();
     for (device, arenas) in homes(runtime, id) {
@@ -220,7 +221,7 @@ fn wake_device(runtime: &'static Runtime, device: &Device, arenas: &[&'static Ar
     let sizes: Vec<u64> = dreams.iter().map(|(_, dream)| dream.bytes).collect();
     let mut created = create(device, driver, &sizes)?;
     if created.is_none() {
-        // What others have in the cache may be enough. What cannot be given back is not what is wanted here.
+        // Releasing cached memory may make enough room. A failure to release is not an error here.
         let _ = cache::empty(runtime);
         created = create(device, driver, &sizes)?;
     }
@@ -252,7 +253,7 @@ fn wake_device(runtime: &'static Runtime, device: &Device, arenas: &[&'static Ar
     Ok(())
 }
 
-/// Creates handles of these sizes: all, or, where memory does not suffice, none.
+/// Creates handles of these sizes: all of them, or none if memory does not suffice.
 fn create(device: &Device, driver: &Driver, sizes: &[u64]) -> Result<Option<Vec<Handle>>> {
     let total = device.memory.total(device, driver)?;
     let limit = device.memory.limit(total).unwrap_or(total);

@@ -1,16 +1,18 @@
-//! What is tried, in turn, when an arena has no block for a request. After each rung the arena is searched again.
+//! The allocation slow path: the steps that are tried in order when an arena has no block for a request. The arena is
+//! searched again after each step.
 //!
-//! 1. what is free by now: waits that are over, blocks that were parked and can merge
-//! 2. new memory, within a slack of the most that was ever live
-//! 3. memory that lies idle in the arena and in idle ones, moved to where it is needed
-//! 4. new memory, up to the limit
-//! 5. memory of busy arenas, the device ordering one stream after the other
-//! 6. whatever is cached, given back to the driver and asked for anew: handles seldom have the size that is missing
-//! 7. free blocks of pools that were made for this
-//! 8. the program's callbacks, which may free something
-//! 9. waiting for the device
+//! 1. process completed stream events and coalesce free blocks
+//! 2. create memory, up to the live peak plus some slack
+//! 3. move idle memory from this arena and from idle arenas
+//! 4. create memory, up to the limit
+//! 5. move memory from busy arenas; the device orders the streams
+//! 6. return cached memory to the driver and create it anew, because cached handles seldom have the size that is
+//! missing
+//! 7. use free blocks of pools created with `use_on_oom`
+//! 8. call the program's callbacks, which may free memory
+//! 9. wait for the device
 //!
-//! Rungs 1 to 8 wait for no work of the device.
+//! Steps 1 to 8 do not wait for device work.
 
 use super::{
     arena::Arena,
@@ -31,7 +33,7 @@ use crate::{
     status::Status,
 };
 
-/// Meets a request that the arena's free blocks do not. `None` if the arena is of another generation by now.
+/// Serves a request that no free block of the arena fits. Returns `None` if the arena's generation changed.
 #[cold]
 pub fn climb(
     runtime: &'static Runtime,
@@ -42,8 +44,8 @@ pub fn climb(
 ) -> Result<Option<u64>> {
     let ladder = Ladder { runtime, device, arena, generation, stream: *arena.stream.lock(), request };
     let mut outcome = ladder.climb(false)?;
-    // Callbacks are the program's code: nothing is held while they run, and nothing of the driver's is changed. One that
-    // says it freed something, again and again, is believed as long as that shows.
+    // Callbacks are the program's code, so no lock is held and no driver setting is changed while they run. If
+    // callbacks report freed memory, the steps are repeated as long as the memory figures change.
     let mut before = None;
     while outcome == Outcome::Short && callbacks::free_memory(device.ordinal, request.requested) {
         let now =
@@ -75,14 +77,14 @@ pub fn climb(
     }
 }
 
-/// What a climb came to.
+/// The result of one pass over the steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// The request is met, by the block at this address.
+    /// The request was served by the block at this address.
     Met(u64),
     /// There is not enough memory.
     Short,
-    /// The arena is of another generation by now.
+    /// The arena's generation changed.
     Stale,
 }
 
@@ -100,13 +102,13 @@ impl Ladder {
         &self.device.memory
     }
 
-    /// All rungs but the program's callbacks; that of waiting where that is wanted.
+    /// Runs all steps except the program's callbacks. Waits for the device first if `wait` is set.
     fn climb(&self, wait: bool) -> Result<Outcome> {
         self.device.with_context(&self.runtime.driver, |driver| {
             driver.with_relaxed_capture(|| {
                 let _growing = self.arena.growth.lock();
                 let turn = pool::budget_turn(self.arena.key().pool);
-                // Nobody gives the arena away as long as it may grow.
+                // The arena cannot be retired while this thread holds `growth`.
                 if self.arena.lock().space.generation != self.generation {
                     return Ok(Outcome::Stale);
                 }
@@ -137,7 +139,8 @@ impl Ladder {
             let allowance = budget.map_or(u64::MAX, |budget| self.left_of(budget));
             Means { most, steal, steal_first, live, limit, allowance }
         };
-        // Small blocks take little memory, and many threads wait for theirs: it is not worth moving any for them.
+        // Small blocks need little memory, and many threads may wait for theirs: moving memory for them does not pay
+        // off.
         let soft_rungs = match zone_of(self.request.size) {
             Zone::Small => vec![],
             Zone::Large => vec![means(soft, Steal::Nothing, false), means(soft, Steal::Idle, false)],
@@ -151,7 +154,7 @@ impl Ladder {
                 return Ok(Some(address));
             }
         }
-        // The card may have less than the limit allows: other programs use it, too.
+        // The device may have less free memory than the limit allows, because other processes use it too.
         let most = self.most(limit)?;
         for steal in [Steal::Idle, Steal::Ordered] {
             if let Some(address) = grower.grow(self.request, means(most, steal, true))? {
@@ -171,8 +174,8 @@ impl Ladder {
         Ok(self.take_from_willing_pools())
     }
 
-    /// Gives idle memory back before more is taken, where the settings say so and a limit was set: as much as is held
-    /// beyond the part of the limit that they name.
+    /// Returns idle memory to the driver before more is created, if the garbage collection threshold and a limit are
+    /// set: the amount held above that fraction of the limit.
     fn collect_garbage(&self) -> Result<()> {
         let threshold = config::get()?.garbage_collection_threshold;
         let total = self.memory().total(self.device, &self.runtime.driver)?;
@@ -190,12 +193,12 @@ impl Ladder {
         Ok(self.memory().limit(total).unwrap_or(total))
     }
 
-    /// What the pool may still get of its budget.
+    /// Returns the bytes that remain of the pool's budget.
     fn left_of(&self, budget: u64) -> u64 {
         budget.saturating_sub(stats_aggregation::of_pool(self.memory(), self.arena.key().pool).1)
     }
 
-    /// How much may be held, with what the device has left.
+    /// Returns how many bytes may be held, given what the device has left.
     fn most(&self, limit: u64) -> Result<u64> {
         let (free, _) = self.device.memory_info(&self.runtime.driver)?;
         Ok(limit.min(self.memory().held().saturating_add(free)))
@@ -209,14 +212,14 @@ impl Ladder {
         if let Some(address) = inner.space.take(size, requested) {
             return Some(address);
         }
-        // There is a block, but its cut would leave memory stuck: cut the handle first, if that is possible.
+        // A block fits, but splitting it would leave memory unreleasable: split the handle first if possible.
         let cut = inner.space.wanted_cut()?;
         drop(inner);
         split_handle::recut(self.runtime, self.device, self.arena, cut);
         self.arena.lock().space.take_anyway(size, requested)
     }
 
-    /// Tells the arena how much of its memory may be stuck.
+    /// Sets how much of the arena's memory may be unreleasable.
     fn take_care(&self, limit: u64, budget: u64, live: u64, live_peak: u64) {
         let mut inner = self.arena.lock();
         let elsewhere = live.saturating_sub(inner.space.counters.live);
@@ -224,7 +227,8 @@ impl Ladder {
         inner.space.take_care(care);
     }
 
-    /// The free blocks of pools that were made with `use_on_oom`, of the same stream: for requests of the default pool.
+    /// Allocates from free blocks of pools created with `use_on_oom`, of the same stream, for requests of the default
+    /// pool.
     fn take_from_willing_pools(&self) -> Option<u64> {
         let key = self.arena.key();
         if key.pool != PoolId::DEFAULT {
@@ -244,13 +248,13 @@ impl Ladder {
         None
     }
 
-    /// The last resort: waits for all that other arenas wait for, and for their streams.
+    /// Last resort: waits for all deferred frees of all arenas and for their streams.
     fn wait_for_the_device(&self) {
         if stream_events::is_capturing(&self.runtime.driver, self.stream) {
             return;
         }
         self.memory().waits.one();
-        // The device cannot be waited for as a whole: that would make every capture on it invalid.
+        // Synchronizing the whole device would invalidate every capture on it.
         for arena in self.memory().arenas() {
             stream_events::reap(self.runtime, self.device, arena, true);
             stream_events::wait_for(self.runtime, arena);

@@ -1,10 +1,11 @@
-//! The space of an arena: its address ranges cut into blocks, and which of them are free. No driver call is made here.
+//! The space of an arena: its address ranges, divided into blocks, and the free blocks. This module makes no driver
+//! call.
 //!
-//! Finding memory is two steps. A small request first looks at the parked blocks of exactly its size, which were freed
-//! and left unmerged: programs ask for the same sizes again and again. The last large block that was freed waits in the
-//! same way. Everything else goes through the bins, best fit, split always, and merged with its free neighbours when it
-//! comes back. A space that finds nothing merges what is parked and looks once more ([`Space::settle`]) before its arena
-//! asks for more memory.
+//! A request is searched for in two steps. A small request first looks at the uncoalesced free blocks of exactly its
+//! size, because programs request the same sizes repeatedly. The large block that was freed last is kept in the same
+//! way. All other requests use the bins: best fit, always split, and merged with free neighbors on free. If a space
+//! finds no block, it coalesces all free blocks and searches again ([`Space::coalesce_all`]) before its arena requests
+//! more memory.
 
 use super::{
     bins::Bins,
@@ -23,75 +24,75 @@ use std::collections::{BTreeMap, HashSet};
 pub const SMALL: u64 = 1 << 20;
 const PARKED: usize = (SMALL / UNIT) as usize + 1;
 
-/// A range of addresses: reserved, or allocated whole from the driver.
+/// An address range: reserved, or allocated by the driver as a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Region {
-    /// Where it begins.
+    /// The first address.
     pub address: u64,
-    /// Its bytes.
+    /// The size in bytes.
     pub bytes: u64,
-    /// The zone that its blocks are in.
+    /// The zone of its blocks.
     pub zone: Zone,
-    /// The lowest of its blocks. It always begins at the region's address.
+    /// The lowest block. It always starts at the region's address.
     pub first: Id,
 }
 
-/// See the module's comment.
+/// The blocks of an arena; see the module documentation.
 pub struct Space {
-    /// The number of the arena, for the directory.
+    /// The number of the arena, for directory entries.
     number: u32,
-    /// Who listens, if anybody does.
+    /// The listener, if allocation events are recorded.
     pub listener: Option<Box<Listener>>,
-    /// How often the arena was given another key: who looked it up before that must look again.
+    /// How often the arena got another key. A thread that looked up the arena before a change must look it up again.
     pub generation: u32,
-    /// Whether the pool is gone, so that the last block takes the memory with it.
+    /// Whether the pool was released, so that freeing the last block releases the memory.
     pub orphaned: bool,
-    /// Whether blocks are given out whole.
+    /// Whether blocks are never split.
     pub no_split: bool,
-    /// Which large blocks are given out whole.
+    /// Limits on splitting large blocks.
     pub(super) split_limits: Option<SplitLimits>,
     pub(super) blocks: Blocks,
     pub(super) bins: [Bins; 2],
-    /// The parked small blocks, a list for each size in units.
+    /// The uncoalesced small blocks, one list for each size in units.
     pub(super) parked: Box<[Id]>,
-    /// Whether there may be any.
+    /// Whether these lists may be non-empty.
     pub(super) any_parked: bool,
-    /// The large block that was freed last.
+    /// The large block that was freed last and is not coalesced yet.
     pub(super) parked_large: Id,
     pub(super) regions: Vec<Region>,
     pub(super) holes: Vec<Id>,
-    /// What is mapped, by address.
+    /// The mappings, by address.
     pub(super) mapped: BTreeMap<u64, Mapped>,
-    /// What the space has given out.
+    /// The counters of allocations.
     pub counters: Counters,
     pub(super) stuck: Stuck,
 }
 
-/// Rounds a request up to whole units; `None` beyond what addresses can number.
+/// Rounds a size up to a multiple of [`UNIT`]. Returns `None` on overflow.
 #[inline]
 pub fn round(bytes: u64) -> Option<u64> {
     Some(bytes.checked_add(UNIT - 1)? & !(UNIT - 1))
 }
 
-/// The zone for a rounded size.
+/// Returns the zone for a rounded size.
 #[inline]
 pub fn zone_of(size: u64) -> Zone {
     if size <= SMALL { Zone::Small } else { Zone::Large }
 }
 
-/// What a free came to.
+/// The result of a free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Given {
     /// The block is free.
     Free,
-    /// Other streams were recorded on it; its owner decides when it is free.
+    /// Other streams were recorded on the block; the caller defers the free.
     Waiting,
-    /// The block is free, and trackers are to hear of it.
+    /// The block is free, and the caller must deliver events to trackers.
     Heard,
 }
 
 impl Space {
-    /// A space without memory.
+    /// Creates a space without memory.
     pub fn new(number: u32) -> Self {
         Space {
             number,
@@ -113,10 +114,10 @@ impl Space {
         }
     }
 
-    // ---- giving out
+    // ---- allocation
 
-    /// Gives out a block of `size`, a rounded size, if there is one. Returns its address.
-    #[inline(always)] // the way of every request
+    /// Allocates a block of `size` bytes, a rounded size. Returns its address, or `None` if no block fits.
+    #[inline(always)] // hot path
     pub fn take(&mut self, size: u64, requested: u64) -> Option<u64> {
         let id = match zone_of(size) {
             Zone::Small => self.unpark(size),
@@ -164,13 +165,13 @@ impl Space {
         Some(self.take_out_of_bin(id, size, requested))
     }
 
-    /// As [`take`](Self::take), from the bins, whatever memory is stuck in consequence.
+    /// Allocates from the bins as [`allocate`](Self::allocate) does, but accepts any amount of unreleasable memory.
     pub fn take_anyway(&mut self, size: u64, requested: u64) -> Option<u64> {
         let id = self.bins[zone_of(size) as usize].find(&self.blocks, size)?;
         Some(self.take_out_of_bin(id, size, requested))
     }
 
-    /// Gives out a block as far as the limits to splitting allow.
+    /// Allocates a block as far as the limits on splitting allow.
     #[cold]
     fn take_within(&mut self, limits: SplitLimits, id: Id, size: u64, requested: u64) -> Option<u64> {
         if !limits.allow(self.blocks[id].size, size) {
@@ -183,7 +184,7 @@ impl Space {
         Some(self.hand_out(id, requested))
     }
 
-    /// Sets which large blocks are given out whole, for a space whose memory cannot move.
+    /// Sets the limits on splitting large blocks, for a space whose memory cannot move.
     pub fn set_split_limits(&mut self, limits: Option<SplitLimits>) {
         self.split_limits = limits;
         self.stuck.watch_limits(limits.is_some());
@@ -197,7 +198,7 @@ impl Space {
         self.hand_out(id, requested)
     }
 
-    /// Makes a block that is in no list the caller's.
+    /// Marks a block that is in no list as live and returns its address.
     #[inline(always)]
     pub(super) fn hand_out(&mut self, id: Id, requested: u64) -> u64 {
         let block = &mut self.blocks[id];
@@ -214,7 +215,7 @@ impl Space {
         address
     }
 
-    /// Cuts a block that is in no list to `size`, and frees the rest.
+    /// Trims a block that is in no list to `size`, and frees the rest.
     pub(super) fn cut(&mut self, id: Id, size: u64) {
         self.blocks[id].state = State::Held;
         if self.blocks[id].size > size {
@@ -223,7 +224,7 @@ impl Space {
         }
     }
 
-    /// Splits a block in two; the second part has the state of the first and is in no list.
+    /// Splits a block in two. The second block has the state of the first and is in no list.
     pub(super) fn split(&mut self, id: Id, size: u64) -> Id {
         let block = &mut self.blocks[id];
         let second = Block {
@@ -251,22 +252,22 @@ impl Space {
         second
     }
 
-    // ---- taking back
+    // ---- free
 
-    /// The live block of an index, if it begins at `address`.
+    /// Returns the live block with this index, if it starts at `address`.
     #[inline]
     pub fn live(&self, id: Id, address: u64) -> Option<&Block> {
         self.blocks.get(id).filter(|block| block.address == address && block.state == State::Live)
     }
 
-    /// As [`live`](Self::live), to be changed.
+    /// Returns a mutable reference to the block that [`live`](Self::live) returns.
     pub fn live_mut(&mut self, id: Id, address: u64) -> Option<&mut Block> {
         self.live(id, address)?;
         Some(&mut self.blocks[id])
     }
 
-    /// Takes back a block that [`live`](Self::live) found.
-    #[inline(always)] // the way of every free
+    /// Frees a block that [`live`](Self::live) returned.
+    #[inline(always)] // hot path
     pub fn give_back(&mut self, id: Id) -> Given {
         let block = &self.blocks[id];
         self.counters.take_back(block.zone, block.size, block.requested);
@@ -281,7 +282,7 @@ impl Space {
         Given::Free
     }
 
-    /// The rest of [`give_back`](Self::give_back), where somebody listens.
+    /// Completes [`free`](Self::free) if there is a listener.
     #[cold]
     fn give_back_heard(&mut self, id: Id) -> Given {
         let told = self.hear_free(id);
@@ -293,7 +294,7 @@ impl Space {
         if told { Given::Heard } else { Given::Free }
     }
 
-    /// Lets the directory lead to a block.
+    /// Adds a block to the directory.
     #[inline(never)]
     fn list(&mut self, id: Id) {
         let block = &mut self.blocks[id];
@@ -308,7 +309,7 @@ impl Space {
         self.counters.begin_wait(block.zone, block.size);
     }
 
-    /// Frees a block that waited.
+    /// Frees a block whose deferred free is over.
     pub fn end_wait(&mut self, id: Id) {
         let block = &mut self.blocks[id];
         block.used_elsewhere = false;
@@ -339,7 +340,7 @@ impl Space {
         }
     }
 
-    /// Merges a block that is in no list with the free blocks beside it, and puts the whole in a bin.
+    /// Merges a block that is in no list with adjacent free blocks, and inserts the result into a bin.
     pub(super) fn merge(&mut self, mut id: Id) {
         let next = self.blocks[id].next;
         if next != NONE && self.blocks[next].state == State::Free {
@@ -363,7 +364,7 @@ impl Space {
         self.bins[zone as usize].remove(&mut self.blocks, id);
     }
 
-    /// Makes a block's upper neighbour, which is in no list, a part of it.
+    /// Merges a block with the block above it, which is in no list.
     pub(super) fn swallow_next(&mut self, id: Id) {
         let next = self.blocks[id].next;
         let (size, after) = (self.blocks[next].size, self.blocks[next].next);
@@ -375,7 +376,7 @@ impl Space {
         self.blocks.remove(next);
     }
 
-    /// Merges all that is parked. Returns whether there was anything.
+    /// Coalesces all free blocks that were left unmerged. Returns whether there were any.
     pub fn settle(&mut self) -> bool {
         let mut any = false;
         if self.parked_large != NONE {
@@ -398,21 +399,21 @@ impl Space {
         true
     }
 
-    // ---- looking
+    // ---- queries
 
-    /// The blocks on which other streams were recorded, and which are live.
+    /// Returns the live blocks on which other streams were recorded.
     pub fn recorded(&self) -> HashSet<Id> {
         let live = self.blocks.iter().filter(|(_, block)| block.state == State::Live && block.used_elsewhere);
         live.map(|(id, _)| id).collect()
     }
 
-    /// Whether an address is in memory of this space's.
+    /// Returns whether an address is in mapped memory of this space.
     pub fn has(&self, address: u64) -> bool {
         let below = self.mapped.range(..=address).next_back();
         below.is_some_and(|(start, mapped)| address - start < mapped.bytes)
     }
 
-    /// The live block that an address lies in.
+    /// Returns the live block that contains an address.
     pub fn live_around(&self, address: u64) -> Option<Id> {
         let region = self.regions.iter().find(|region| address.wrapping_sub(region.address) < region.bytes)?;
         let mut id = region.first;
@@ -423,7 +424,7 @@ impl Space {
         (block.state == State::Live).then_some(id)
     }
 
-    /// Whether nothing is mapped and no block is anything but a hole.
+    /// Returns whether nothing is mapped and every block is a hole.
     pub fn is_empty(&self) -> bool {
         self.mapped.is_empty()
             && self.blocks.iter().all(|(_, block)| matches!(block.state, State::Hole | State::Vacant))

@@ -1,4 +1,4 @@
-//! Random programs over a space, against a model that is a list of live blocks and nothing else.
+//! Runs random programs on a space, against a model that is only a list of live blocks.
 
 use super::{
     block::{Id, Zone},
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const GRANULE: u64 = 2 << 20;
 
-/// Each space of the tests has numbers and addresses of its own: the directory is one for all.
+/// Each space of the tests has its own numbers and addresses, because the directory is global.
 static NUMBERS: AtomicU32 = AtomicU32::new(40_000);
 static ADDRESSES: AtomicU64 = AtomicU64::new(0x1000_0000_0000);
 static HANDLES: AtomicU64 = AtomicU64::new(1);
@@ -23,12 +23,12 @@ enum Step {
     Alloc(u64),
     Free(usize),
     Settle,
-    /// Moves up to so many handles to where the next growth needs them.
+    /// Moves up to this many handles to where the next growth needs them.
     Move(usize),
-    /// Gives back one handle.
+    /// Releases one handle.
     Release(usize),
-    /// Falls asleep, frees up to so many blocks meanwhile, and wakes; where nobody is to wake it, what is free is forgotten
-    /// first.
+    /// Suspends the space, frees up to this many blocks meanwhile, and resumes it. If the flag is set, drops the
+    /// suspended mappings in free blocks first.
     Sleep(usize, bool),
 }
 
@@ -73,7 +73,7 @@ impl Program {
             self.live.push((address, size));
             return;
         }
-        // Parked blocks that merge might be enough; growing all the same must do no harm.
+        // Coalesced blocks might suffice; growing anyway must do no harm.
         self.space.settle();
         let spot = self.spot(size);
         let site = self.space.hold(spot);
@@ -96,7 +96,7 @@ impl Program {
         entry.block
     }
 
-    /// Moves handles and meets a request with them, as an arena does that must not hold more.
+    /// Moves handles and serves a request with them, as an arena does at its limit.
     fn move_handles(&mut self, most: usize) {
         self.space.settle();
         let spares: Vec<_> = self.space.spares().into_iter().take(most).collect();
@@ -205,7 +205,7 @@ proptest! {
             program.release(0);
         }
         program.check();
-        // A space without a live block has every handle wholly free, so that nothing stays mapped.
+        // Without live blocks every handle is completely free, so nothing stays mapped.
         prop_assert_eq!(program.space.mapped_bytes(), 0);
         prop_assert!(program.space.is_empty());
     }

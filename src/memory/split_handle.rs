@@ -1,7 +1,6 @@
-//! Cutting a handle in pieces, where it is: the driver takes the whole one back and gives smaller ones for its addresses.
+//! Splitting a handle in place: returns the handle to the driver and maps smaller ones at its addresses.
 //!
-//! The addresses are without memory meanwhile, so the device must be done with them: a stream that is busy keeps its
-//! handles as they are.
+//! The addresses have no memory meanwhile, so the device must not use them: the handles of a busy stream are not split.
 
 use super::{
     arena::Arena,
@@ -16,8 +15,9 @@ use crate::{
     runtime::{Runtime, device::Device},
 };
 
-/// Cuts a handle in up to three: below the granule with the edge, that granule, and above it. Where that is not possible
-/// everything stays as it is, or, if the driver gives nothing for what it got back, the addresses become a hole.
+/// Splits a handle into up to three: the part below the granule that contains the edge, that granule, and the part
+/// above. If that is not possible, nothing changes; if the driver cannot provide the new handles, the addresses become
+/// a hole.
 pub fn recut(runtime: &Runtime, device: &Device, arena: &'static Arena, cut: Cut) {
     let driver = &runtime.driver;
     if !arena.may_move() || !stream_events::is_idle(runtime, arena) {
@@ -50,15 +50,15 @@ pub fn recut(runtime: &Runtime, device: &Device, arena: &'static Arena, cut: Cut
     }
 }
 
-/// The sizes of the pieces, in order of address.
+/// Returns the sizes of the new handles in address order.
 fn pieces(cut: &Cut) -> Vec<u64> {
     let below = (cut.edge - cut.address) / cut.granule * cut.granule;
     let above = cut.bytes - below - cut.granule;
     [below, cut.granule, above].into_iter().filter(|bytes| *bytes > 0).collect()
 }
 
-/// Creates handles of these sizes and maps them from `start` on, all or none. The budget had room for them a moment ago,
-/// but another thread may have taken it.
+/// Creates handles of these sizes and maps them from `start` on, all or none. The held bytes were just reduced by the
+/// same amount, but another thread may have used that room.
 fn put(device: &Device, driver: &Driver, start: u64, sizes: &[u64]) -> Option<Vec<Handle>> {
     let total = device.memory.total(device, driver).unwrap_or(u64::MAX);
     let most = device.memory.limit(total).unwrap_or(u64::MAX);
@@ -77,7 +77,7 @@ fn put(device: &Device, driver: &Driver, start: u64, sizes: &[u64]) -> Option<Ve
 }
 
 impl super::space::Space {
-    /// Notes that other handles are mapped where one was lifted out, and frees the addresses again.
+    /// Records the handles that replace a detached one, and frees its addresses.
     fn replace(&mut self, lifted: &super::growth::Lifted, pieces: &[Handle]) {
         let zone = self.blocks[lifted.block].zone;
         self.mapped.remove(&lifted.address);

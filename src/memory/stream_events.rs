@@ -1,8 +1,8 @@
-//! When the device is done with memory: marks in streams, and what waits for them.
+//! Stream events: track when the device is done with memory.
 //!
-//! Nothing here makes the CPU wait but [`reap`] when it is told to, and no order that is made here is one that the stream
-//! sanitizer is told of: it is there or not as memory happens to be short. A mark is an event; a stream that is capturing gets none,
-//! since the event would become a part of the graph, and what waits for it stays unmarked until the capture is over.
+//! Nothing here blocks the CPU except the waits that a caller requests. Stream orderings made here are hidden from the
+//! stream sanitizer, because whether they exist depends on memory pressure. No event is recorded in a capturing stream,
+//! because the event would become part of the graph; it is recorded after the capture ends.
 
 use super::{
     arena::{Arena, Leaving, Mark, Use, Waiting},
@@ -16,30 +16,30 @@ use crate::{
     stream::{self, capture_lock, event_pool},
 };
 
-/// Makes a call that undoes another: again if it fails. Whether it succeeded.
+/// Makes a call that undoes another one, and retries it on failure. Returns whether it succeeded.
 pub fn insist(mut call: impl FnMut() -> Answer<()>) -> bool {
     (0..3).any(|_| call().is_ok())
 }
 
-/// Whether a stream is capturing, or may be for all that can be known.
+/// Returns whether a stream is capturing, or its capture status cannot be determined.
 pub fn is_capturing(driver: &Driver, stream: Stream) -> bool {
     !matches!(driver.stream_capture_status(stream), Ok(CU_STREAM_CAPTURE_STATUS_NONE))
 }
 
-/// Whether everything that was given to the arena's stream is done.
+/// Returns whether all work of the arena's stream is done.
 pub fn is_idle(runtime: &Runtime, arena: &Arena) -> bool {
     let (driver, own) = (&runtime.driver, arena.own_use());
     let _held = capture_lock::hold_off();
     own.can_be_named() && !is_capturing(driver, own.stream) && driver.stream_query(own.stream).unwrap_or(false)
 }
 
-/// Whether an event can be recorded in the arena's stream.
+/// Returns whether an event can be recorded in the arena's stream.
 pub fn can_mark(runtime: &Runtime, arena: &Arena) -> bool {
     !is_capturing(&runtime.driver, arena.own_use().stand_in())
 }
 
-/// Lets later work of one stream of a device wait for what an arena's stream has now. Whether it does: no stream that is
-/// capturing can.
+/// Makes later work of a stream of the device wait for the current work of an arena's stream. Returns `false`, without
+/// effect, if either stream is capturing.
 pub fn order(runtime: &Runtime, device: &Device, waiting: Stream, arena: &Arena) -> Result<bool> {
     let (driver, awaited) = (&runtime.driver, arena.own_use().stand_in());
     event_pool::with(runtime, device.ordinal, |event| {
@@ -55,13 +55,13 @@ pub fn order(runtime: &Runtime, device: &Device, waiting: Stream, arena: &Arena)
     })
 }
 
-/// The stream behind which an arena's memory goes.
+/// Returns the stream after whose work an arena's memory can be reused.
 pub fn stream_of(runtime: &Runtime, arena: &Arena) -> stream::Stream {
     let own = arena.own_use();
     stream::known(runtime, own.stand_in(), own.device)
 }
 
-/// Marks where a stream is now, if it can be marked.
+/// Records an event in a stream, if possible.
 pub(super) fn mark(runtime: &Runtime, wanted: Use) -> Mark {
     let unmarked = Mark::Unmarked(wanted);
     let stream = wanted.stand_in();
@@ -85,14 +85,14 @@ pub(super) fn mark(runtime: &Runtime, wanted: Use) -> Mark {
     marked.unwrap_or(unmarked)
 }
 
-/// Whether a mark is passed. One that was not made yet is made now.
+/// Returns whether an event is complete. Records the event first if that is pending.
 pub(super) fn is_passed(runtime: &Runtime, slot: &mut Mark, wait: bool) -> bool {
     if let Mark::Unmarked(wanted) = *slot {
         *slot = mark(runtime, wanted);
     }
     let (event, number) = match *slot {
         Mark::Event(event, number) => (event, number),
-        // Nobody is waited for who may never come.
+        // Never waits for other processes, which may never release the block.
         Mark::Shared(serial) => return ipc::is_over(serial),
         Mark::Unmarked(_) => return false,
     };
@@ -113,10 +113,12 @@ pub(super) fn is_passed(runtime: &Runtime, slot: &mut Mark, wait: bool) -> bool 
     false
 }
 
-/// Waits for what a stream of a device has now, after `may_wait` where that takes time. Whether it did: no stream that is
-/// capturing is waited for. The device's context is current, and the thread's capture mode relaxed.
+/// Waits for the current work of a stream of a device. Calls `may_wait` first if the stream is busy. Returns `false`
+/// without waiting if the stream is capturing. The caller has made the device's context current and the thread's
+/// capture mode relaxed.
 ///
-/// By an event: a stream that is waited for itself may not begin to capture, and another thread may let it.
+/// It waits for an event and not for the stream: a stream must not begin a capture while it is synchronized, but
+/// another thread may begin one.
 pub(super) fn finish_stream(
     device: &Device,
     driver: &Driver,
@@ -126,7 +128,7 @@ pub(super) fn finish_stream(
     let held = capture_lock::hold_off();
     match driver.stream_capture_status(stream) {
         Ok(CU_STREAM_CAPTURE_STATUS_NONE) => {}
-        // The error is that of the legacy default stream, when a stream captures that it would wait for.
+        // This is the error of the legacy default stream while a stream that it would synchronize with is capturing.
         Ok(_) | Err(Failure { code: codes::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, .. }) => return Ok(false),
         Err(failure) => return Err(failure.into()),
     }
@@ -142,9 +144,9 @@ pub(super) fn finish_stream(
     waited.map(|()| true).map_err(Error::from)
 }
 
-/// Waits for what an arena's stream has now, unless it is capturing.
+/// Waits for the current work of an arena's stream, unless the stream is capturing.
 pub fn wait_for(runtime: &Runtime, arena: &Arena) {
-    // An event is recorded by the device itself, which other processes may be using.
+    // Recording an event occupies the device, which other processes may be using.
     if is_idle(runtime, arena) {
         return;
     }
@@ -157,7 +159,7 @@ pub fn wait_for(runtime: &Runtime, arena: &Arena) {
     }
 }
 
-/// Lets a freed block wait for the streams that were recorded on it, and for the processes that hold it.
+/// Defers the free of a block until the recorded streams and the processes that hold the block are done with it.
 pub fn hold_back(runtime: &Runtime, arena: &Arena, block: u32, uses: Vec<Use>) {
     let mut marks: Vec<Mark> = uses.into_iter().map(|wanted| mark(runtime, wanted)).collect();
     marks.extend(ipc::mark_of(arena.number, block));
@@ -169,8 +171,8 @@ pub fn hold_back(runtime: &Runtime, arena: &Arena, block: u32, uses: Vec<Use>) {
     }
 }
 
-/// Lets go of addresses whose memory has others by now, or goes back to the driver: at once where the arena's stream is
-/// idle. What fails is tried again later.
+/// Unmaps addresses whose memory was moved or returns to the driver: at once if the arena's stream is idle, otherwise
+/// later. A failed unmap is retried later.
 pub fn leave(runtime: &Runtime, device: &Device, arena: &Arena, mut leaving: Leaving, idle: bool) -> Result<()> {
     let outcome = if idle { finish(runtime, device, arena, &leaving) } else { Ok(()) };
     if !idle || outcome.is_err() {
@@ -182,7 +184,7 @@ pub fn leave(runtime: &Runtime, device: &Device, arena: &Arena, mut leaving: Lea
     outcome
 }
 
-/// Unmaps addresses that the device is done with.
+/// Unmaps addresses that the device no longer uses.
 fn finish(runtime: &Runtime, device: &Device, arena: &Arena, leaving: &Leaving) -> Result<()> {
     runtime.driver.memory_unmap(leaving.address, leaving.bytes).context(|| "unmapping memory")?;
     if let Some(physical) = leaving.physical
@@ -195,8 +197,8 @@ fn finish(runtime: &Runtime, device: &Device, arena: &Arena, leaving: &Leaving) 
     Ok(())
 }
 
-/// Frees the blocks of an arena whose waits are over, and unmaps the addresses that the device is done with. With `wait`,
-/// waits for the rest. Whether anything came of it.
+/// Frees the blocks of an arena whose events are complete, and unmaps addresses that the device no longer uses. With
+/// `wait`, waits for the remaining events. Returns whether anything was freed.
 pub fn reap(runtime: &Runtime, device: &Device, arena: &Arena, wait: bool) -> bool {
     let (waiting, leaving) = {
         let mut inner = arena.lock();
@@ -232,7 +234,7 @@ pub fn reap(runtime: &Runtime, device: &Device, arena: &Arena, wait: bool) -> bo
     any
 }
 
-/// As [`reap`]; whether nothing waits any more.
+/// Processes events, and returns whether no deferred frees and no pending unmaps remain.
 pub fn reap_all(runtime: &Runtime, device: &Device, arena: &Arena) -> bool {
     reap(runtime, device, arena, false);
     let inner = arena.lock();

@@ -1,7 +1,7 @@
-//! The program's trackers: callbacks that hear of everything that a history would have an entry of, as it happens.
+//! Trackers: callbacks of the program that receive every history event as it happens.
 //!
-//! What happens is put in a queue under the lock of the arena that it happens in, so the queue has the order of things. The
-//! thread whose call made something happen empties the queue before the call returns, without a lock of the allocator's.
+//! Events are queued under the lock of their arena, so the queue preserves their order. The thread whose call caused an
+//! event empties the queue before the call returns, without a lock of the allocator.
 
 use super::{
     callbacks::Callback,
@@ -24,21 +24,21 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Tells a tracker the device and what happened on it.
+/// Notifies a tracker of an event on a device.
 pub type Tracker = fn(function: usize, context: usize, device: u32, entry: &Entry);
 
 static TRACKERS: Mutex<Vec<Callback<Tracker>>> = Mutex::new(Vec::new());
 static THERE: AtomicBool = AtomicBool::new(false);
 static QUEUE: Mutex<VecDeque<(u32, Entry, u32)>> = Mutex::new(VecDeque::new());
-/// Held by the thread that tells the trackers.
+/// Held by the thread that notifies the trackers.
 static TELLING: Mutex<()> = Mutex::new(());
 
 thread_local! {
-    /// Whether this thread is in a tracker.
+    /// Whether this thread is running a tracker.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether there are trackers.
+/// Returns whether there are trackers.
 pub fn are_there() -> bool {
     THERE.load(Ordering::Relaxed)
 }
@@ -51,7 +51,7 @@ pub fn attach(callback: Callback<Tracker>) -> Result<()> {
     })
 }
 
-/// Removes the one that was added last with this function and context.
+/// Removes the tracker that was added last with this function and context.
 pub fn detach(function: usize, context: usize) -> Result<()> {
     change(|trackers| {
         let found = trackers.iter().rposition(|entry| (entry.function, entry.context) == (function, context));
@@ -83,7 +83,7 @@ fn change(body: impl FnOnce(&mut Vec<Callback<Tracker>>) -> Result<()>) -> Resul
     Ok(())
 }
 
-/// Puts something in the queue. What happens because a tracker itself asked for it is told to none.
+/// Queues an event, unless a tracker on this thread caused it.
 pub(super) fn tell_later(device: u32, stream: usize, pool: PoolId, raw: &Raw) {
     if INSIDE.with(Cell::get) {
         return;
@@ -95,7 +95,7 @@ pub(super) fn tell_later(device: u32, stream: usize, pool: PoolId, raw: &Raw) {
     QUEUE.lock().push_back((device, entry, tag));
 }
 
-/// Tells the trackers what happened. To be called without any lock.
+/// Notifies the trackers of queued events. The caller must hold no lock.
 #[cold]
 pub fn deliver() {
     struct Leave;

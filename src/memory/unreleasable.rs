@@ -1,10 +1,11 @@
-//! Memory that is stuck: free, but in handles that something else uses too, so that it can neither move nor go back.
+//! Unreleasable memory: free memory in handles that are partly in use, so that they can neither move nor return to the
+//! driver.
 //!
-//! It is all at the rims of free blocks, where the edge of a neighbour lies inside a handle. Two rims a block, some
-//! megabytes each: nothing while memory is plentiful, and the difference between a request that is met and one that is not
-//! when it is short. So a space watches how much is stuck, and when a cut would leave too much more so, it asks for the
-//! handle to be cut first ([`recut`](super::split_handle)): into what lies below the edge, the granule with the edge, and what lies
-//! above. Then no more than a granule is shared.
+//! Unreleasable memory is at the edges of free blocks, where a handle extends into a neighbor: up to two edges per
+//! block, some megabytes each. That does not matter while memory is plentiful, but may decide whether a request
+//! succeeds when memory is short. So a space tracks its unreleasable bytes. If splitting a block would exceed the
+//! limit, the space requests that the handle is split first ([`split_handle`](super::split_handle)) into the part below
+//! the edge, the granule that contains the edge, and the part above. Then at most one granule is shared.
 
 use super::{
     block::{Id, State, Zone},
@@ -13,66 +14,66 @@ use super::{
     space::Space,
 };
 
-/// Cuts of large blocks between two countings: counting walks all free blocks.
+/// The number of splits of large blocks between two counts; a count visits all free blocks.
 const CUTS: u32 = 256;
 
-/// What a space knows of its stuck memory.
+/// What a space knows about its unreleasable memory.
 #[derive(Debug, Default)]
 pub struct Stuck {
     care: Care,
-    /// The bytes, as of the last counting.
+    /// The unreleasable bytes at the last count.
     bytes: u64,
-    /// How many more cuts are made before the next one.
+    /// The number of splits until the next count.
     cuts: u32,
     granule: u64,
     watched: bool,
     wanted: Option<Cut>,
 }
 
-/// A handle that should be cut.
+/// A handle to be split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
-    /// The free block that it lies in.
+    /// The free block that contains the handle.
     pub block: Id,
-    /// Where the handle is mapped.
+    /// The address of the handle.
     pub address: u64,
-    /// Its bytes.
+    /// The size of the handle in bytes.
     pub bytes: u64,
-    /// Where the edge of a block is to be.
+    /// The address of the new block edge.
     pub edge: u64,
-    /// The bytes of a granule.
+    /// The granule size in bytes.
     pub granule: u64,
 }
 
 impl Stuck {
-    /// Whether there are handles that could be cut, or blocks that must not be.
+    /// Returns whether the space has handles that can be split, or limits on splitting blocks.
     #[inline]
     pub fn is_watched(&self) -> bool {
         self.watched
     }
 
-    /// Notes whether there are limits to splitting.
+    /// Sets whether there are limits on splitting blocks.
     pub(super) fn watch_limits(&mut self, limited: bool) {
         self.watched = limited || self.granule != 0;
     }
 }
 
 impl Space {
-    /// Tells the space the size of its granules; without, no handle is ever cut.
+    /// Enables splitting of handles. Without a granule size, no handle is ever split.
     pub fn watch_stuck(&mut self, granule: u64) {
         self.stuck.granule = granule;
         self.stuck.watched = true;
     }
 
-    /// Tells the space how much may be stuck.
+    /// Sets the limits on unreleasable memory.
     pub fn take_care(&mut self, care: Care) {
         self.stuck.care = care;
         self.stuck.bytes = self.count_stuck();
         self.stuck.cuts = CUTS;
     }
 
-    /// Whether a cut of a block to `size` leaves too much stuck. The handle that is to be cut first is kept for
-    /// [`wanted_cut`](Self::wanted_cut) then.
+    /// Returns whether splitting a block at `size` would leave too much memory unreleasable. If so, stores the handle
+    /// to be split first for [`take_pending_split`](Self::take_pending_split).
     pub(super) fn would_stick(&mut self, id: Id, size: u64) -> bool {
         let live = self.counters.live;
         if self.blocks[id].size == size || !self.stuck.care.may_matter(self.stuck.bytes, live) {
@@ -99,23 +100,23 @@ impl Space {
         true
     }
 
-    /// The handle that the last [`take`](Self::take) wanted cut.
+    /// Returns the handle that the last [`allocate`](Self::allocate) requested to be split.
     pub fn wanted_cut(&mut self) -> Option<Cut> {
         self.stuck.wanted.take()
     }
 
-    /// Stops asking for cuts until the next counting: they are not possible at the moment.
+    /// Stops requesting splits of handles until the next count, because they are not possible now.
     pub fn cut_later(&mut self) {
         self.stuck.care = Care::default();
     }
 
-    /// The free bytes of the large zone that lie in partly used handles.
+    /// Counts the free bytes of the large zone that lie in partly used handles.
     fn count_stuck(&self) -> u64 {
         let bins = &self.bins[Zone::Large as usize];
         bins.iter(&self.blocks).map(|id| self.blocks[id].size - self.whole_bytes(id)).sum()
     }
 
-    /// The bytes of a free block that are whole handles.
+    /// Returns the bytes of a free block that consist of complete handles.
     pub(super) fn whole_bytes(&self, id: Id) -> u64 {
         let block = &self.blocks[id];
         debug_assert!(matches!(block.state, State::Free | State::Parked));

@@ -1,16 +1,16 @@
-//! Reading and writing settings: `key:value,key:value`, where a value may be a list, `[256:1,512:2,>:4]`. Blanks do not
-//! matter, and of a key that comes twice the last value counts.
+//! Parses and formats settings: `key:value,key:value`, where a value may be a list, `[256:1,512:2,>:4]`. Blanks are
+//! ignored, and the last value of a repeated key applies.
 
 use super::{Config, Debug, INTERVALS};
 use crate::memory::backend::Kind;
 use std::fmt::{Display, Write};
 
-/// What is wrong with a text.
+/// A result with a description of the error in the text.
 type Parsed<T> = std::result::Result<T, String>;
 
 const MIB: u64 = 1 << 20;
 
-/// A key, and what its value may be.
+/// A key, for error messages about its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Key<'a>(&'a str);
 
@@ -34,7 +34,7 @@ impl Key<'_> {
         }
     }
 
-    /// A number of MiB, as bytes.
+    /// Parses a number of MiB and returns bytes.
     fn mebibytes(self, value: &str, least: u64) -> Parsed<u64> {
         Ok(self.number(value, least, u64::MAX >> 21)? * MIB)
     }
@@ -54,11 +54,11 @@ impl Key<'_> {
     }
 
     fn divisions(self, value: &str) -> Parsed<u64> {
-        // More would be steps of less than a unit for every size that there is.
+        // More divisions would make steps smaller than a unit for every size.
         if value == "0" { Ok(0) } else { self.power_of_two(value, 1 << 32) }
     }
 
-    /// One number for all sizes, or a list of `MiB:number` with `>:number` at its end for all that are larger.
+    /// Parses one number for all sizes, or a list of `MiB:number` that may end with `>:number` for all larger sizes.
     fn all_divisions(self, value: &str) -> Parsed<[u64; INTERVALS]> {
         let Some(entries) = list(value) else { return Ok([self.divisions(value)?; INTERVALS]) };
         let (mut result, mut last) = ([0; INTERVALS], None);
@@ -81,12 +81,12 @@ impl Key<'_> {
     }
 }
 
-/// What is between the brackets of a list.
+/// Returns the text between the brackets of a list.
 fn list(value: &str) -> Option<&str> {
     value.strip_prefix('[')?.strip_suffix(']')
 }
 
-/// Cuts a text at the commas that are in no list.
+/// Splits a text at the commas outside of lists.
 fn pairs(text: &str) -> Parsed<Vec<&str>> {
     let (mut pairs, mut start, mut inside) = (Vec::new(), 0, false);
     for (index, letter) in text.char_indices() {
@@ -109,7 +109,7 @@ fn pairs(text: &str) -> Parsed<Vec<&str>> {
     Ok(pairs)
 }
 
-/// Reads the words of memory debugging, with commas or colons between them, in brackets or not.
+/// Parses the words of memory debugging, separated by commas or colons, with or without brackets.
 pub fn debug(text: &str) -> Parsed<Debug> {
     let text: String = text.split_whitespace().collect();
     let mut debug = Debug::default();
@@ -124,7 +124,7 @@ pub fn debug(text: &str) -> Parsed<Debug> {
     Ok(debug)
 }
 
-/// Reads a text into `config`: the keys that it names change, and the others stay.
+/// Parses a text into `config`. Keys that the text does not name keep their values.
 pub fn parse(text: &str, config: &mut Config) -> Parsed<()> {
     let text: String = text.split_whitespace().collect();
     for pair in pairs(&text)? {
@@ -142,7 +142,7 @@ pub fn parse(text: &str, config: &mut Config) -> Parsed<()> {
                 }
             }
             "expandable_segments" => config.expandable_segments = key.boolean(value)?,
-            // The least is large_segment_size_mb, which may come later in the text.
+            // The minimum is large_segment_size_mb, which may come later in the text.
             "max_split_size_mb" => config.max_split_size = key.mebibytes(value, 1)?,
             "max_non_split_rounding_mb" => config.max_non_split_rounding = key.mebibytes(value, 1)?,
             "large_segment_size_mb" => config.large_segment_size = key.mebibytes(value, 11)?,
@@ -180,7 +180,8 @@ pub fn parse(text: &str, config: &mut Config) -> Parsed<()> {
     Ok(())
 }
 
-/// Writes settings as a text that [`parse`] reads. A key whose default has no word of its own is left out while it has it.
+/// Formats settings as a text that [`parse`] reads. Omits a key that has its default value if no text expresses that
+/// value.
 pub fn write(config: &Config) -> String {
     let mut text = String::new();
     let mut put = |key: &str, value: &dyn Display| {
