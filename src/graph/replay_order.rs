@@ -118,7 +118,7 @@ impl Turn {
     /// Gives the turn to a stream, behind the one that has it.
     #[cold]
     pub fn give(&mut self, runtime: &Runtime, id: PoolId, stream: Stream, overlap: Overlap) -> Result<()> {
-        if pool::is_asleep(id) {
+        if pool::is_suspended(id) {
             return Err(Error::new(
                 Status::GRAPH_ASLEEP,
                 format!("the memory of pool {id} sleeps; plinth_graph_wake brings it back"),

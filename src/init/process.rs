@@ -11,12 +11,12 @@ use std::{panic, sync::Once};
 
 extern "C" fn exiting() {
     memory::pinned::background::stop();
-    memory::forget_arenas();
+    memory::disable_arena_cache();
     runtime::mark_exiting();
 }
 
 unsafe extern "C" fn forked() {
-    memory::forget_arenas();
+    memory::disable_arena_cache();
     runtime::mark_forked();
 }
 

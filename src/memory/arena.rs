@@ -6,9 +6,9 @@
 //! instead, which keeps other threads from growing the same arena but not from using it.
 
 use super::{
-    biased::{Biased, Held},
-    block::Id,
-    growth::{Lifted, Spare},
+    biased::{Biased, BiasedGuard},
+    block::BlockId,
+    growth::{DetachedHandle, ReclaimableHandle},
     lock::Lock,
     pool::{self, PoolId},
     space::Space,
@@ -37,7 +37,7 @@ pub struct Key {
 
 /// A stream that was recorded as using a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Use {
+pub struct StreamUse {
     /// The stream.
     pub stream: Stream,
     /// Its device.
@@ -46,46 +46,46 @@ pub struct Use {
     pub thread: u64,
 }
 
-impl Use {
+impl StreamUse {
     /// Returns whether the calling thread can use the stream's handle. The handle of a per-thread default stream
     /// denotes a different stream in another thread.
-    pub fn can_be_named(&self) -> bool {
+    pub fn has_usable_handle(&self) -> bool {
         self.thread == 0 || self.thread == thread::number()
     }
 
     /// Returns the stream to record events in: this stream, or the legacy default stream in place of another thread's
     /// per-thread default stream, which has no handle here. Work in the legacy stream runs after the work of all such
     /// streams.
-    pub fn stand_in(&self) -> Stream {
-        if self.can_be_named() { self.stream } else { Stream::DEFAULT }
+    pub fn event_stream(&self) -> Stream {
+        if self.has_usable_handle() { self.stream } else { Stream::DEFAULT }
     }
 }
 
 /// What a freed block waits for, for one stream that was recorded on it.
 #[derive(Debug, Clone, Copy)]
-pub enum Mark {
+pub enum StreamEvent {
     /// An event recorded in the stream, and the event's device.
-    Event(Event, u32),
+    Recorded(Event, u32),
     /// Other processes that hold the block, by the serial number of the export.
-    Shared(u64),
+    HeldByProcesses(u64),
     /// No event yet: the stream was capturing, and an event recorded then would become part of the graph.
-    Unmarked(Use),
+    Pending(StreamUse),
 }
 
 /// A freed block that other streams may still use.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct DeferredFree {
     /// The block.
-    pub block: Id,
+    pub block: BlockId,
     /// The events that must complete before the block is free.
-    pub marks: Vec<Mark>,
+    pub events: Vec<StreamEvent>,
 }
 
 /// Addresses whose memory was moved elsewhere, and which the device may still use.
 #[derive(Debug)]
-pub struct Leaving {
+pub struct PendingUnmap {
     /// The block that covers the addresses.
-    pub block: Id,
+    pub block: BlockId,
     /// The first address.
     pub address: u64,
     /// The size in bytes.
@@ -93,7 +93,7 @@ pub struct Leaving {
     /// The handle to return to the driver after the unmap, if any.
     pub physical: Option<crate::driver::Physical>,
     /// The event in the arena's stream that must complete first.
-    pub mark: Mark,
+    pub event: StreamEvent,
 }
 
 /// The data that an arena's lock protects.
@@ -103,11 +103,11 @@ pub struct Inner {
     /// The key of the arena.
     pub key: Key,
     /// The streams that were recorded on live blocks.
-    pub uses: HashMap<Id, Vec<Use>>,
+    pub stream_uses: HashMap<BlockId, Vec<StreamUse>>,
     /// Freed blocks that wait for stream events.
-    pub waiting: Vec<Waiting>,
+    pub deferred_frees: Vec<DeferredFree>,
     /// Addresses that wait to be unmapped.
-    pub leaving: Vec<Leaving>,
+    pub pending_unmaps: Vec<PendingUnmap>,
 }
 
 /// The memory of one stream in one pool of one device; see the module documentation.
@@ -146,9 +146,9 @@ impl Arena {
                     Inner {
                         space: Space::new(number),
                         key,
-                        uses: HashMap::new(),
-                        waiting: Vec::new(),
-                        leaving: Vec::new(),
+                        stream_uses: HashMap::new(),
+                        deferred_frees: Vec::new(),
+                        pending_unmaps: Vec::new(),
                     },
                     thread::number(),
                 ),
@@ -159,20 +159,20 @@ impl Arena {
 
     /// Locks the arena.
     #[inline]
-    pub fn lock(&self) -> Held<'_, Inner> {
+    pub fn lock(&self) -> BiasedGuard<'_, Inner> {
         self.lock_as(thread::number())
     }
 
     /// Locks the arena, for a caller that already has its thread number.
     #[inline(always)]
-    pub fn lock_as(&self, thread: u64) -> Held<'_, Inner> {
+    pub fn lock_as(&self, thread: u64) -> BiasedGuard<'_, Inner> {
         self.inner.lock(thread)
     }
 
     /// Returns the arena's stream as a stream use.
-    pub fn own_use(&self) -> Use {
+    pub fn stream_use(&self) -> StreamUse {
         let inner = self.lock();
-        Use { stream: *self.stream.lock(), device: self.device, thread: inner.key.thread }
+        StreamUse { stream: *self.stream.lock(), device: self.device, thread: inner.key.thread }
     }
 
     /// Returns the arena's key.
@@ -182,29 +182,29 @@ impl Arena {
 
     /// Returns whether handles may be taken from the arena. They may not in a private pool in use, because a graph may
     /// access that pool's memory at any time.
-    pub fn may_move(&self) -> bool {
+    pub fn may_move_memory(&self) -> bool {
         let pool = self.key().pool;
         pool == PoolId::DEFAULT || !pool::in_use(pool, self.device)
     }
 
     /// Coalesces free blocks and returns the reclaimable handles and the arena's generation.
-    pub fn spares(&self) -> (Vec<Spare>, u32) {
+    pub fn reclaimable_handles(&self) -> (Vec<ReclaimableHandle>, u32) {
         let mut inner = self.lock();
-        inner.space.settle();
-        (inner.space.spares(), inner.space.generation)
+        inner.space.coalesce_all();
+        (inner.space.reclaimable_handles(), inner.space.generation)
     }
 
     /// Detaches the addresses of a handle, unless the arena was reused under another key since `generation`.
-    pub fn lift(&self, spare: &Spare, generation: u32) -> Option<Lifted> {
+    pub fn detach(&self, handle: &ReclaimableHandle, generation: u32) -> Option<DetachedHandle> {
         let mut inner = self.lock();
-        if inner.space.generation == generation { inner.space.lift(spare) } else { None }
+        if inner.space.generation == generation { inner.space.detach(handle) } else { None }
     }
 }
 
 impl Inner {
     /// Returns whether no block is in use or waiting and nothing is mapped.
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.leaving.is_empty() && self.space.is_empty()
+        self.deferred_frees.is_empty() && self.pending_unmaps.is_empty() && self.space.is_empty()
     }
 }
 

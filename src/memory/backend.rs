@@ -18,7 +18,7 @@ pub use pluggable::{allocator_of, create, destroy, set_hooks};
 pub use registry::{check as check_book, totals};
 
 use super::{
-    arena::Use,
+    arena::StreamUse,
     callbacks,
     config::{self, Config},
     grow::Request,
@@ -82,13 +82,13 @@ impl Kind {
 }
 
 /// Blocks that were freed while a stream that uses them was capturing.
-static LATER: Mutex<Vec<(u64, Block)>> = Mutex::new(Vec::new());
+static DEFERRED: Mutex<Vec<(u64, Block)>> = Mutex::new(Vec::new());
 static CHOSEN: OnceCell<Kind> = OnceCell::new();
 /// The plugin that the program chose instead of the backend in the settings.
-static CHANGED: OnceCell<Arc<Plugin>> = OnceCell::new();
+static PLUGIN: OnceCell<Arc<Plugin>> = OnceCell::new();
 static CACHING: AtomicBool = AtomicBool::new(true);
 /// Whether the backend is initialized.
-static BEGUN: AtomicBool = AtomicBool::new(false);
+static INITIALIZED: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether a request was made, so that the backend can no longer change.
 pub fn is_chosen() -> bool {
@@ -97,7 +97,7 @@ pub fn is_chosen() -> bool {
 
 /// Returns the backend in the settings, unless the program chose a plugin.
 fn choice(config: &Config) -> Kind {
-    if CHANGED.get().is_some() { Kind::Pluggable } else { config.kind() }
+    if PLUGIN.get().is_some() { Kind::Pluggable } else { config.kind() }
 }
 
 /// Returns the backend for requests. The first call makes the choice final.
@@ -106,8 +106,8 @@ pub fn chosen(runtime: &Runtime) -> Result<Kind> {
         Some(kind) => *kind,
         None => config::with(|config| *CHOSEN.get_or_init(|| choice(config)))?,
     };
-    if !BEGUN.load(Ordering::Acquire) {
-        begin(runtime, kind);
+    if !INITIALIZED.load(Ordering::Acquire) {
+        initialize(runtime, kind);
     }
     Ok(if kind == Kind::Native && !CACHING.load(Ordering::Acquire) { Kind::Uncached } else { kind })
 }
@@ -115,20 +115,20 @@ pub fn chosen(runtime: &Runtime) -> Result<Kind> {
 /// Initializes a backend before its first request. Requests of other threads wait for it; requests that the program's
 /// own initialization function makes do not.
 #[cold]
-fn begin(runtime: &Runtime, kind: Kind) {
-    static BEGINNING: ReentrantMutex<Cell<bool>> = ReentrantMutex::new(Cell::new(false));
-    let beginning = BEGINNING.lock();
-    if beginning.replace(true) {
+fn initialize(runtime: &Runtime, kind: Kind) {
+    static INITIALIZING: ReentrantMutex<Cell<bool>> = ReentrantMutex::new(Cell::new(false));
+    let initializing = INITIALIZING.lock();
+    if initializing.replace(true) {
         return;
     }
-    match (kind, CHANGED.get()) {
+    match (kind, PLUGIN.get()) {
         (Kind::Pluggable, Some(plugin)) => plugin.init(runtime.devices().len()),
         // No call announces that another device will access a block, so enable all peers now. A device whose peers
         // cannot be queried has none.
         (Kind::Debug, _) => drop(super::add_all_peers()),
         _ => {}
     }
-    BEGUN.store(true, Ordering::Release);
+    INITIALIZED.store(true, Ordering::Release);
 }
 
 /// Returns the name of the backend that is, or would be, chosen.
@@ -144,7 +144,7 @@ pub fn name() -> Result<&'static CStr> {
 /// were allocated.
 pub fn enable_caching(enable: bool) {
     CACHING.store(enable, Ordering::Release);
-    route::forget();
+    route::invalidate_arenas();
 }
 
 /// Returns whether caching is on.
@@ -155,7 +155,7 @@ pub fn is_caching() -> bool {
 /// Makes a plugin the backend. Possible once, and only before the first request.
 pub fn change(plugin: Arc<Plugin>) -> Result<()> {
     config::with(|_| {
-        if is_chosen() || CHANGED.set(plugin).is_err() {
+        if is_chosen() || PLUGIN.set(plugin).is_err() {
             return Err(Error::new(Status::ALREADY_INITIALIZED, "Can't swap an already initialized allocator"));
         }
         Ok(())
@@ -164,11 +164,11 @@ pub fn change(plugin: Arc<Plugin>) -> Result<()> {
 
 /// Returns the program's own allocator, if that is the backend.
 fn plugin() -> Option<&'static Arc<Plugin>> {
-    CHANGED.get()
+    PLUGIN.get()
 }
 
 /// A request for another backend than the caching allocator.
-struct Place<'a> {
+struct BackendRequest<'a> {
     runtime: &'static Runtime,
     device: &'static Device,
     /// The stream, with the canonical handle.
@@ -188,9 +188,9 @@ enum Owner {
     Debug(debug::Mapping),
 }
 
-impl Place<'_> {
-    fn own_use(&self) -> Use {
-        Use { stream: self.stream, device: self.device.ordinal, thread: self.thread }
+impl BackendRequest<'_> {
+    fn stream_use(&self) -> StreamUse {
+        StreamUse { stream: self.stream, device: self.device.ordinal, thread: self.thread }
     }
 
     /// Counts bytes as held. Returns whether the limit allows it.
@@ -234,7 +234,7 @@ impl Place<'_> {
 
     /// Allocates a block. If there is no memory, calls the program's callbacks and then releases cached memory.
     fn alloc(&self, kind: Kind) -> Result<(u64, Owner)> {
-        finish_later(self.runtime)?;
+        free_deferred(self.runtime)?;
         let (device, request, memory) = (self.device, self.request, &self.device.memory);
         let mut made = self.attempt(kind)?;
         let mut before = None;
@@ -251,12 +251,12 @@ impl Place<'_> {
             super::cache::empty(self.runtime)?;
             made = self.attempt(kind)?;
             if made.is_some() {
-                memory.retries.one();
+                memory.retries.increment();
             }
         }
         made.ok_or_else(|| {
-            memory.ooms.one();
-            let shortage = stats_aggregation::shortage_elsewhere(self.runtime, device, request);
+            memory.ooms.increment();
+            let shortage = stats_aggregation::backend_shortage(self.runtime, device, request);
             callbacks::observe(device.ordinal, request.requested, shortage.total, shortage.free);
             Error::new(Status::OUT_OF_MEMORY, shortage.to_string())
         })
@@ -273,7 +273,7 @@ pub fn alloc(kind: Kind, runtime: &'static Runtime, number: i32, stream: Stream,
         return Err(Error::new(Status::OUT_OF_MEMORY, what));
     };
     let handle = route::canonical(stream.handle());
-    let place = Place {
+    let place = BackendRequest {
         runtime,
         device,
         stream: if handle == 0 { Stream::DEFAULT } else { stream },
@@ -282,7 +282,7 @@ pub fn alloc(kind: Kind, runtime: &'static Runtime, number: i32, stream: Stream,
         request: Request { size, requested: bytes },
     };
     let (address, owner) = observer::unseen(|| place.alloc(kind))?;
-    let block = Block { owner, own: place.own_use(), size, requested: bytes, uses: Vec::new() };
+    let block = Block { owner, own: place.stream_use(), size, requested: bytes, uses: Vec::new() };
     if sanitizer::is_on() {
         // The driver waited for the device when this memory was freed before, so its earlier accesses are ordered.
         if matches!(block.owner, Owner::Uncached(_)) {
@@ -306,7 +306,7 @@ pub fn free(address: u64) -> Option<Result<()>> {
         sanitizer::freed(block.owned(address));
     }
     Some(observer::unseen(|| {
-        let later = finish_later(runtime);
+        let later = free_deferred(runtime);
         give_back(runtime, address, block).and(later)
     }))
 }
@@ -325,13 +325,13 @@ fn give_back(runtime: &Runtime, address: u64, block: Block) -> Result<()> {
 
 /// Stores a freed block until no stream that uses it is capturing.
 fn later(address: u64, block: Block) -> Result<()> {
-    LATER.lock().push((address, block));
+    DEFERRED.lock().push((address, block));
     Ok(())
 }
 
 /// Frees the deferred blocks whose streams are no longer capturing.
-fn finish_later(runtime: &Runtime) -> Result<()> {
-    let later = std::mem::take(&mut *LATER.lock());
+fn free_deferred(runtime: &Runtime) -> Result<()> {
+    let later = std::mem::take(&mut *DEFERRED.lock());
     let mut outcome = Ok(());
     for (address, block) in later {
         outcome = outcome.and(give_back(runtime, address, block));
@@ -341,22 +341,22 @@ fn finish_later(runtime: &Runtime) -> Result<()> {
 
 /// Records that a stream uses a block of a backend. Returns whether there is one at this address.
 #[cold]
-pub fn record_stream(address: u64, wanted: Use) -> bool {
+pub fn record_stream(address: u64, stream_use: StreamUse) -> bool {
     let plugin = registry::with(address, |block| {
         if sanitizer::is_on() {
-            sanitizer::recorded(block.owned(address), wanted.stream, wanted.device);
+            sanitizer::recorded(block.owned(address), stream_use.stream, stream_use.device);
         }
         if let Owner::Plugin(plugin) = &block.owner {
             return Some(plugin.clone());
         }
-        if block.own != wanted && !block.uses.contains(&wanted) {
-            block.uses.push(wanted);
+        if block.own != stream_use && !block.uses.contains(&stream_use) {
+            block.uses.push(stream_use);
         }
         None
     });
     // The program's code is called without any lock.
     if let Some(Some(plugin)) = &plugin {
-        plugin.record_stream(address, wanted.stream);
+        plugin.record_stream(address, stream_use.stream);
     }
     plugin.is_some()
 }
@@ -387,7 +387,7 @@ pub fn empty_cache(runtime: &'static Runtime) -> Result<()> {
 }
 
 fn empty(runtime: &'static Runtime, kind: Kind) -> Result<()> {
-    finish_later(runtime)?;
+    free_deferred(runtime)?;
     match kind {
         Kind::Native | Kind::Uncached => Ok(()),
         Kind::Async => asynchronous::empty(runtime),
@@ -402,7 +402,7 @@ fn empty(runtime: &'static Runtime, kind: Kind) -> Result<()> {
 }
 
 /// Notifies the program's allocator of a memory fraction that was set.
-pub fn fraction_set(fraction: f64, device: u32) {
+pub fn notify_fraction(fraction: f64, device: u32) {
     if let Some(plugin) = plugin() {
         plugin.set_fraction(fraction, device);
     }
@@ -410,7 +410,7 @@ pub fn fraction_set(fraction: f64, device: u32) {
 
 /// An event of a pool that a program's allocator is notified of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PoolNews {
+pub enum PoolEvent {
     /// Requests are now routed to the pool.
     Begun,
     /// Requests are no longer routed to the pool.
@@ -420,13 +420,13 @@ pub enum PoolNews {
 }
 
 /// Notifies the program's allocator of an event of a pool.
-pub fn tell_of_pool(news: PoolNews, device: u32, pool: PoolId) {
+pub fn notify_pool_event(event: PoolEvent, device: u32, pool: PoolId) {
     if let Some(plugin) = plugin() {
         let pair = crate::driver::plugin::PoolPair { owner: pool.owner, index: pool.index };
-        match news {
-            PoolNews::Begun => plugin.begin_pool(device, pair),
-            PoolNews::Ended => plugin.end_pool(device, pair),
-            PoolNews::Released => plugin.release_pool(device, pair),
+        match event {
+            PoolEvent::Begun => plugin.begin_pool(device, pair),
+            PoolEvent::Ended => plugin.end_pool(device, pair),
+            PoolEvent::Released => plugin.release_pool(device, pair),
         }
     }
 }

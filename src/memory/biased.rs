@@ -24,7 +24,7 @@ use std::{
 };
 
 /// The value of `owner` without an owner; thread numbers start at 1.
-const NOBODY: u64 = 0;
+const NO_OWNER: u64 = 0;
 
 /// A value that one thread at a time may use, with the lowest cost for one of them.
 ///
@@ -45,7 +45,7 @@ unsafe impl<T: Send> Sync for Biased<T> {}
 
 /// Exclusive access to the value. Dropping it unlocks, also during a panic.
 #[must_use = "the lock is free again as soon as this is dropped"]
-pub struct Held<'a, T> {
+pub struct BiasedGuard<'a, T> {
     biased: &'a Biased<T>,
     /// `None` if the owner holds the lock.
     guard: Option<Guard<'a, ()>>,
@@ -56,7 +56,7 @@ pub struct Held<'a, T> {
 impl<T> Biased<T> {
     /// Creates an unlocked lock, owned by the thread with this number if owners are supported.
     pub fn new(value: T, owner: u64) -> Self {
-        let owner = if barrier_is_there() { owner } else { NOBODY };
+        let owner = if has_barrier() { owner } else { NO_OWNER };
         Biased {
             owner: AtomicU64::new(owner),
             inside: AtomicBool::new(false),
@@ -68,14 +68,14 @@ impl<T> Biased<T> {
     /// Waits until the value is free, and locks it for the thread with this number, which must be the calling thread. A
     /// thread that already holds the lock deadlocks.
     #[inline(always)] // hot path
-    pub fn lock(&self, thread: u64) -> Held<'_, T> {
+    pub fn lock(&self, thread: u64) -> BiasedGuard<'_, T> {
         if self.owner.load(Ordering::Relaxed) == thread {
             // Only the owner writes this flag, so no comparison is needed.
             self.inside.store(true, Ordering::Relaxed);
             // The processor may still reorder the load below before the store above; the compiler may not.
             compiler_fence(Ordering::SeqCst);
             if self.owner.load(Ordering::Acquire) == thread {
-                return Held { biased: self, guard: None, in_thread: PhantomData };
+                return BiasedGuard { biased: self, guard: None, in_thread: PhantomData };
             }
             self.inside.store(false, Ordering::Release);
         }
@@ -83,19 +83,19 @@ impl<T> Biased<T> {
     }
 
     #[inline]
-    fn lock_shared(&self, thread: u64) -> Held<'_, T> {
+    fn lock_shared(&self, thread: u64) -> BiasedGuard<'_, T> {
         let guard = self.lock.lock();
-        if self.owner.load(Ordering::Relaxed) != NOBODY {
-            self.depose(thread);
+        if self.owner.load(Ordering::Relaxed) != NO_OWNER {
+            self.revoke(thread);
         }
-        Held { biased: self, guard: Some(guard), in_thread: PhantomData }
+        BiasedGuard { biased: self, guard: Some(guard), in_thread: PhantomData }
     }
 
     /// Revokes the ownership and waits until the owner is outside. The caller holds the inner lock.
     #[cold]
-    fn depose(&self, thread: u64) {
+    fn revoke(&self, thread: u64) {
         debug_assert_ne!(self.owner.load(Ordering::Relaxed), thread);
-        self.owner.store(NOBODY, Ordering::Release);
+        self.owner.store(NO_OWNER, Ordering::Release);
         if !barrier() {
             // A process can forbid itself the system call after it succeeded once. No processor delays a store for so
             // long.
@@ -114,7 +114,7 @@ impl<T> Biased<T> {
     }
 }
 
-impl<T> Deref for Held<'_, T> {
+impl<T> Deref for BiasedGuard<'_, T> {
     type Target = T;
 
     #[inline]
@@ -129,7 +129,7 @@ impl<T> Deref for Held<'_, T> {
     }
 }
 
-impl<T> DerefMut for Held<'_, T> {
+impl<T> DerefMut for BiasedGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`; this guard is borrowed mutably.
@@ -137,7 +137,7 @@ impl<T> DerefMut for Held<'_, T> {
     }
 }
 
-impl<T> Drop for Held<'_, T> {
+impl<T> Drop for BiasedGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.guard.is_none() {
@@ -157,7 +157,7 @@ fn membarrier(command: libc::c_int) -> bool {
 }
 
 /// Returns whether the kernel supports the barrier. Asks once and registers the process for it.
-fn barrier_is_there() -> bool {
+fn has_barrier() -> bool {
     static THERE: OnceCell<bool> = OnceCell::new();
     *THERE.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED))
 }
@@ -176,7 +176,7 @@ mod tests {
     };
 
     #[test]
-    fn the_owner_and_others_count_together() {
+    fn owner_and_other_threads_count_together() {
         for round in 0..200 {
             let biased = Arc::new(Biased::new((0_u64, 0_u64), 1));
             let go = Arc::new(AtomicU32::new(0));
@@ -203,12 +203,12 @@ mod tests {
                 .collect();
             threads.into_iter().for_each(|thread| thread.join().unwrap());
             assert_eq!(*biased.lock(1), (6_000, 6_000));
-            assert_eq!(biased.owner.load(Ordering::Relaxed), NOBODY);
+            assert_eq!(biased.owner.load(Ordering::Relaxed), NO_OWNER);
         }
     }
 
     #[test]
-    fn an_owner_inside_is_waited_for() {
+    fn revoking_waits_for_owner_inside() {
         let biased = Arc::new(Biased::new(0, 1));
         let out = Arc::new(AtomicBool::new(false));
         let held = biased.lock(1);

@@ -6,20 +6,20 @@
 //! (2004) with one difference: the blocks of a class are sorted by size and then by address, as far as the bounded
 //! insertion search reaches, so that the search returns the best fit and not any fit.
 
-use super::block::{Blocks, Id, NONE, UNIT};
+use super::block::{BlockId, Blocks, NONE, UNIT};
 
 const SUBCLASSES: usize = 32;
 const SUBCLASS_BITS: u32 = 5;
 /// The number of powers of two that are distinguished: enough for sizes of 63 bits.
 const GROUPS: usize = 64 - UNIT.ilog2() as usize - SUBCLASS_BITS as usize + 2;
 /// The maximum number of blocks of a class to visit for an insertion or a search.
-const PATIENCE: usize = 64;
+const MAX_VISITS: usize = 64;
 
 /// The lists of free blocks by class.
 pub struct Bins {
     groups: u64,
     subclasses: [u32; GROUPS],
-    heads: Box<[[Id; SUBCLASSES]; GROUPS]>,
+    heads: Box<[[BlockId; SUBCLASSES]; GROUPS]>,
 }
 
 /// Returns the class of a size: its group and its index in the group.
@@ -41,11 +41,11 @@ impl Default for Bins {
 
 impl Bins {
     /// Inserts a free block.
-    pub fn insert(&mut self, blocks: &mut Blocks, id: Id) {
+    pub fn insert(&mut self, blocks: &mut Blocks, id: BlockId) {
         let (size, address) = (blocks[id].size, blocks[id].address);
         let (group, place) = class(size);
         let (mut before, mut after) = (NONE, self.heads[group][place]);
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_VISITS {
             if after == NONE || (blocks[after].size, blocks[after].address) >= (size, address) {
                 break;
             }
@@ -66,7 +66,7 @@ impl Bins {
     }
 
     /// Removes a block that is in a list.
-    pub fn remove(&mut self, blocks: &mut Blocks, id: Id) {
+    pub fn remove(&mut self, blocks: &mut Blocks, id: BlockId) {
         let (before, after) = (blocks[id].back_link, blocks[id].link);
         if after != NONE {
             blocks[after].back_link = before;
@@ -86,11 +86,11 @@ impl Bins {
     }
 
     /// Returns the smallest block of at least `size` bytes.
-    pub fn find(&self, blocks: &Blocks, size: u64) -> Option<Id> {
+    pub fn find(&self, blocks: &Blocks, size: u64) -> Option<BlockId> {
         let (group, place) = class(size);
         // The class of the size itself may contain blocks that are too small.
         let mut id = self.heads[group][place];
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_VISITS {
             if id == NONE {
                 break;
             }
@@ -113,8 +113,8 @@ impl Bins {
     }
 
     /// Iterates over the blocks, smallest classes first.
-    pub fn iter<'a>(&'a self, blocks: &'a Blocks) -> impl Iterator<Item = Id> + 'a {
-        let some = |id: Id| (id != NONE).then_some(id);
+    pub fn iter<'a>(&'a self, blocks: &'a Blocks) -> impl Iterator<Item = BlockId> + 'a {
+        let some = |id: BlockId| (id != NONE).then_some(id);
         self.heads
             .iter()
             .flatten()
@@ -151,11 +151,11 @@ impl Bins {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::block::{Block, State};
+    use crate::memory::block::{Block, BlockState};
     use proptest::prelude::*;
 
     fn block(size: u64, address: u64) -> Block {
-        Block { size, address, state: State::Free, ..Block::default() }
+        Block { size, address, state: BlockState::Free, ..Block::default() }
     }
 
     #[test]
@@ -173,8 +173,8 @@ mod tests {
     proptest! {
         /// Compares with a plain list: the found block has the size of the smallest block that fits.
         #[test]
-        fn finds_the_best_fit(steps in prop::collection::vec((0_u8..3, 1_u64..5_000), 1..200)) {
-            let (mut blocks, mut bins, mut plain) = (Blocks::default(), Bins::default(), Vec::<(u64, Id)>::new());
+        fn finds_best_fit(steps in prop::collection::vec((0_u8..3, 1_u64..5_000), 1..200)) {
+            let (mut blocks, mut bins, mut plain) = (Blocks::default(), Bins::default(), Vec::<(u64, BlockId)>::new());
             for (number, (what, units)) in steps.into_iter().enumerate() {
                 let size = units * UNIT;
                 match what {

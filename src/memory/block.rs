@@ -10,14 +10,14 @@ use std::ops::{Index, IndexMut};
 pub const UNIT: u64 = 512;
 
 /// The index of a block.
-pub type Id = u32;
+pub type BlockId = u32;
 /// The index that denotes no block.
-pub const NONE: Id = u32::MAX;
+pub const NONE: BlockId = u32::MAX;
 
 /// The state of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
-pub enum State {
+pub enum BlockState {
     /// An unused entry of the vector.
     #[default]
     Vacant,
@@ -26,11 +26,11 @@ pub enum State {
     /// Free, merged with free neighbors, and in a bin.
     Free,
     /// Free, but not merged, so that the next request of the same size can reuse it.
-    Parked,
+    Uncoalesced,
     /// Freed by the caller, but other streams may still use it.
-    Waiting,
+    DeferredFree,
     /// In no list, while memory is mapped into it or unmapped from it.
-    Held,
+    Detached,
     /// Addresses without memory.
     Hole,
 }
@@ -62,21 +62,21 @@ pub struct Block {
     /// The requested size in bytes, for a live block.
     pub requested: u64,
     /// The block below in the same region.
-    pub previous: Id,
+    pub previous: BlockId,
     /// The block above in the same region.
-    pub next: Id,
+    pub next: BlockId,
     /// The previous block in the list of the block's state.
-    pub back_link: Id,
+    pub back_link: BlockId,
     /// The next block in the list of the block's state.
-    pub link: Id,
+    pub link: BlockId,
     /// The index of the region.
     pub region: u32,
     /// The state.
-    pub state: State,
+    pub state: BlockState,
     /// The zone.
     pub zone: Zone,
     /// Whether the directory has an entry for the block's address.
-    pub listed: bool,
+    pub in_directory: bool,
     /// Whether other streams were recorded on the block.
     pub used_elsewhere: bool,
     /// The stack of the allocation, for a live block, if a history is recorded.
@@ -88,7 +88,7 @@ pub struct Block {
 pub struct Blocks {
     all: Vec<Block>,
     /// The first vacant entry; vacant entries are linked by `link`.
-    vacant: Id,
+    vacant: BlockId,
 }
 
 impl Default for Blocks {
@@ -99,11 +99,11 @@ impl Default for Blocks {
 
 impl Blocks {
     /// Inserts a block and returns its index.
-    pub fn add(&mut self, block: Block) -> Id {
+    pub fn add(&mut self, block: Block) -> BlockId {
         let id = self.vacant;
         if id == NONE {
             self.all.push(block);
-            return (self.all.len() - 1) as Id;
+            return (self.all.len() - 1) as BlockId;
         }
         self.vacant = self[id].link;
         self[id] = block;
@@ -111,7 +111,7 @@ impl Blocks {
     }
 
     /// Removes a block. Its index is reused.
-    pub fn remove(&mut self, id: Id) {
+    pub fn remove(&mut self, id: BlockId) {
         let vacant = self.vacant;
         self[id] = Block { link: vacant, ..Block::default() };
         self.vacant = id;
@@ -119,7 +119,7 @@ impl Blocks {
 
     /// Returns the block with this index, if the index exists.
     #[inline]
-    pub fn get(&self, id: Id) -> Option<&Block> {
+    pub fn get(&self, id: BlockId) -> Option<&Block> {
         self.all.get(id as usize)
     }
 
@@ -134,22 +134,22 @@ impl Blocks {
     }
 
     /// Iterates over every entry and its index, including vacant ones.
-    pub fn iter(&self) -> impl Iterator<Item = (Id, &Block)> {
-        self.all.iter().enumerate().map(|(id, block)| (id as Id, block))
+    pub fn iter(&self) -> impl Iterator<Item = (BlockId, &Block)> {
+        self.all.iter().enumerate().map(|(id, block)| (id as BlockId, block))
     }
 }
 
-impl Index<Id> for Blocks {
+impl Index<BlockId> for Blocks {
     type Output = Block;
     #[inline]
-    fn index(&self, id: Id) -> &Block {
+    fn index(&self, id: BlockId) -> &Block {
         &self.all[id as usize]
     }
 }
 
-impl IndexMut<Id> for Blocks {
+impl IndexMut<BlockId> for Blocks {
     #[inline]
-    fn index_mut(&mut self, id: Id) -> &mut Block {
+    fn index_mut(&mut self, id: BlockId) -> &mut Block {
         &mut self.all[id as usize]
     }
 }

@@ -1,7 +1,7 @@
 //! Returns cached memory to the driver.
 
 use super::{
-    arena::{Arena, Leaving, Mark},
+    arena::{Arena, PendingUnmap, StreamEvent},
     device_memory::Method,
     external_segments,
     mapped::Backing,
@@ -23,7 +23,7 @@ pub fn release_idle(runtime: &Runtime, device: &Device, growing: &Arena, allowed
     for arena in device.memory.arenas() {
         if arena.number == growing.number {
             let _ = release(runtime, device, arena, false);
-        } else if arena.may_move()
+        } else if arena.may_move_memory()
             && let Some(_growing) = arena.growth.try_lock()
         {
             // A thread that grows another arena now needs that arena's memory itself.
@@ -58,53 +58,53 @@ pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later:
 
 /// Releases as [`release`] does, until at most `least` bytes of the device are held.
 fn release_down_to(runtime: &Runtime, device: &Device, arena: &'static Arena, later: bool, least: u64) -> Result<()> {
-    stream_events::reap(runtime, device, arena, false);
-    if !arena.may_move() {
+    stream_events::process_events(runtime, device, arena, false);
+    if !arena.may_move_memory() {
         return Ok(());
     }
-    if arena.lock().space.has_whole() {
+    if arena.lock().space.has_segments() {
         release_segments(runtime, device, arena, least)?;
     }
     match device.memory.method(device, &runtime.driver) {
         Ok(Method::Virtual { .. }) => {
             let mut inner = arena.lock();
-            inner.space.settle();
-            inner.space.forget_dreams();
+            inner.space.coalesce_all();
+            inner.space.drop_suspended_state();
         }
         // If the method is unknown, nothing was ever allocated.
         Ok(Method::Segments) | Err(_) => return Ok(()),
     }
-    let (spares, generation) = arena.spares();
-    if spares.is_empty() {
+    let (reclaimable, generation) = arena.reclaimable_handles();
+    if reclaimable.is_empty() {
         return Ok(());
     }
     let idle = stream_events::is_idle(runtime, arena);
-    let can_wait = later && stream_events::can_mark(runtime, arena);
+    let can_wait = later && stream_events::can_record_event(runtime, arena);
     if !idle && !can_wait {
         return Ok(());
     }
     let mut outcome = Ok(());
-    for spare in spares {
+    for handle in reclaimable {
         if least > 0 && device.memory.held() <= least {
             break;
         }
-        let Some(lifted) = arena.lift(&spare, generation) else { continue };
-        arena.lock().space.moved(&lifted);
-        let leaving = Leaving {
-            block: lifted.block,
-            address: lifted.address,
-            bytes: lifted.bytes,
-            physical: Some(lifted.physical),
-            mark: Mark::Unmarked(arena.own_use()),
+        let Some(detached) = arena.detach(&handle, generation) else { continue };
+        arena.lock().space.mark_moved(&detached);
+        let pending = PendingUnmap {
+            block: detached.block,
+            address: detached.address,
+            bytes: detached.bytes,
+            physical: Some(detached.physical),
+            event: StreamEvent::Pending(arena.stream_use()),
         };
-        outcome = outcome.and(stream_events::leave(runtime, device, arena, leaving, idle));
+        outcome = outcome.and(stream_events::unmap_when_idle(runtime, device, arena, pending, idle));
     }
     outcome
 }
 
 fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, least: u64) -> Result<()> {
-    let (spares, _) = arena.spares();
-    if spares.is_empty() {
+    let (reclaimable, _) = arena.reclaimable_handles();
+    if reclaimable.is_empty() {
         return Ok(());
     }
     // A free would invalidate every non-relaxed capture of this thread, and wait for the other captures.
@@ -113,14 +113,16 @@ fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, l
         return Ok(());
     }
     let mut outcome = Ok(());
-    for spare in spares {
+    for handle in reclaimable {
         if least > 0 && device.memory.held() <= least {
             break;
         }
         let taken = {
             let mut inner = arena.lock();
-            match inner.space.mapped.get(&spare.address).map(|mapped| mapped.backing) {
-                Some(backing) if backing.is_whole() => inner.space.take_out(&spare).map(|block| (backing, block)),
+            match inner.space.mapped.get(&handle.address).map(|mapped| mapped.backing) {
+                Some(backing) if backing.is_segment() => {
+                    inner.space.detach_block(&handle).map(|block| (backing, block))
+                }
                 _ => None,
             }
         };
@@ -128,18 +130,18 @@ fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, l
         let freed = match backing {
             Backing::Segment(segment) => runtime.driver.segment_free(segment),
             _ => {
-                external_segments::give_back(spare.address);
+                external_segments::free(handle.address);
                 Ok(())
             }
         };
         let mut inner = arena.lock();
         if let Err(failure) = freed {
-            inner.space.put_back(block);
+            inner.space.reattach(block);
             outcome = outcome.and(Err(Error::from(failure).context("freeing a segment")));
         } else {
-            inner.space.remove_regions(|region| region.address == spare.address);
-            device.memory.released.one();
-            device.memory.let_go(spare.bytes);
+            inner.space.remove_regions(|region| region.address == handle.address);
+            device.memory.released.increment();
+            device.memory.release_held(handle.bytes);
         }
     }
     outcome
@@ -167,7 +169,7 @@ pub fn empty_arenas(
     mut arenas: Vec<&'static Arena>,
     deadline: Instant,
 ) -> Result<()> {
-    arenas.retain(|arena| arena.may_move());
+    arenas.retain(|arena| arena.may_move_memory());
     if arenas.is_empty() {
         return Ok(());
     }
@@ -178,7 +180,7 @@ pub fn empty_arenas(
                 let _growing = arena.growth.lock();
                 outcome = outcome.and(release(runtime, device, arena, true));
             }
-            while arenas.iter().any(|arena| !stream_events::reap_all(runtime, device, arena))
+            while arenas.iter().any(|arena| !stream_events::process_all_events(runtime, device, arena))
                 && Instant::now() < deadline
             {
                 std::thread::yield_now();

@@ -1,16 +1,16 @@
 //! The entry points of the caching allocator.
 
 use super::{
-    arena::{self, Arena, Inner, Key, Use},
+    arena::{self, Arena, Inner, Key, StreamUse},
     backend,
-    biased::Held,
-    block::Id,
+    biased::BiasedGuard,
+    block::BlockId,
     cache, config,
     device_memory::{check_fraction, device},
     directory,
     grow::Request,
     ipc, peak_budget, pools, route, slow_path,
-    space::{Given, round},
+    space::{FreeOutcome, round},
     stats::Stats,
     stats_aggregation, stream_events, summary, trackers,
 };
@@ -34,28 +34,28 @@ pub fn caching_alloc(bytes: u64, number: i32, stream: Stream) -> Result<u64> {
     let Some(size) = round(bytes) else { return Err(too_large(bytes)) };
     let (arena, generation) = match thread::arena(stream.handle(), device, route::epoch()) {
         Some(found) => found,
-        None => return alloc_unremembered(number, stream, bytes),
+        None => return alloc_after_lookup(number, stream, bytes),
     };
     let mut inner = arena.lock();
     if inner.space.generation == generation
-        && let Some(address) = inner.space.take(size, bytes)
+        && let Some(address) = inner.space.allocate(size, bytes)
     {
         let counters = &inner.space.counters;
-        if counters.live <= counters.credit {
+        if counters.live <= counters.live_budget {
             return Ok(address);
         }
         drop(inner);
-        settle(arena);
+        flush_peak(arena);
         return Ok(address);
     }
     drop(inner);
-    alloc_more(number, stream, Request { size, requested: bytes })
+    alloc_slow(number, stream, Request { size, requested: bytes })
 }
 
 /// Allocates for a stream whose arena is not in the thread's cache: on first use, and always while another backend is
 /// in use or the settings round sizes differently.
 #[cold]
-fn alloc_unremembered(number: i32, stream: Stream, bytes: u64) -> Result<u64> {
+fn alloc_after_lookup(number: i32, stream: Stream, bytes: u64) -> Result<u64> {
     let runtime = runtime::ready()?;
     let kind = backend::chosen(runtime)?;
     if kind != backend::Kind::Native {
@@ -65,18 +65,18 @@ fn alloc_unremembered(number: i32, stream: Stream, bytes: u64) -> Result<u64> {
     let (arena, generation) = find_arena(number, stream)?;
     let mut inner = arena.lock();
     if inner.space.generation == generation
-        && let Some(address) = inner.space.take(size, bytes)
+        && let Some(address) = inner.space.allocate(size, bytes)
     {
         let counters = &inner.space.counters;
-        let lent = counters.live <= counters.credit;
+        let within_budget = counters.live <= counters.live_budget;
         drop(inner);
-        if !lent {
-            settle(arena);
+        if !within_budget {
+            flush_peak(arena);
         }
         return Ok(address);
     }
     drop(inner);
-    alloc_more(number, stream, Request { size, requested: bytes })
+    alloc_slow(number, stream, Request { size, requested: bytes })
 }
 
 #[cold]
@@ -85,26 +85,26 @@ fn too_large(bytes: u64) -> Error {
 }
 
 #[cold]
-fn settle(arena: &Arena) {
+fn flush_peak(arena: &Arena) {
     if let Some(runtime) = runtime::usable()
         && let Some(device) = runtime.devices().get(arena.device as usize)
     {
-        peak_budget::ask(&device.memory, arena);
+        peak_budget::ensure_budget(&device.memory, arena);
     }
     trackers::deliver();
 }
 
 #[cold]
-fn alloc_more(number: i32, stream: Stream, request: Request) -> Result<u64> {
+fn alloc_slow(number: i32, stream: Stream, request: Request) -> Result<u64> {
     let runtime = runtime::ready()?;
     loop {
         let (arena, generation) = find_arena(number, stream)?;
         let device = device(runtime, arena.device)?;
-        let climbed = slow_path::climb(runtime, device, arena, generation, request);
+        let outcome = slow_path::allocate_slow(runtime, device, arena, generation, request);
         trackers::deliver();
         // None: the arena was retired and reused meanwhile, because its pool was released.
-        if let Some(address) = climbed? {
-            peak_budget::ask(&device.memory, arena);
+        if let Some(address) = outcome? {
+            peak_budget::ensure_budget(&device.memory, arena);
             return Ok(address);
         }
     }
@@ -125,8 +125,8 @@ fn find_arena(number: i32, stream: Stream) -> Result<(&'static Arena, u32)> {
     let named = if handle == 0 { Stream::DEFAULT } else { stream };
     let (arena, generation) = device.memory.arena(device.ordinal, key, named)?;
     // A change of the backend or of the rounding invalidates the result, too.
-    let plain = backend::chosen(runtime)? == backend::Kind::Native && !config::get()?.rounds();
-    if lasting && plain && route::may_remember(epoch) {
+    let plain = backend::chosen(runtime)? == backend::Kind::Native && !config::get()?.has_rounding();
+    if lasting && plain && route::may_cache(epoch) {
         // Key the cache entry by the handle that the caller passed, because lookups use it.
         thread::remember_arena(stream.handle(), device.ordinal, epoch, arena, generation);
     }
@@ -135,7 +135,7 @@ fn find_arena(number: i32, stream: Stream) -> Result<(&'static Arena, u32)> {
 
 /// Returns the arena and the index of the block at an address.
 #[inline]
-fn locate(address: u64) -> Option<(&'static Arena, Id)> {
+fn locate(address: u64) -> Option<(&'static Arena, BlockId)> {
     let entry = directory::find(address)?;
     Some((arena::get(entry.arena)?, entry.block))
 }
@@ -146,45 +146,45 @@ pub fn caching_free(address: u64) -> Result<()> {
     if address == 0 {
         return Ok(());
     }
-    let Some((arena, block)) = locate(address) else { return free_elsewhere(address) };
+    let Some((arena, block)) = locate(address) else { return free_in_backend(address) };
     let mut inner = arena.lock();
     if inner.space.live(block, address).is_none() {
         drop(inner);
-        return free_elsewhere(address);
+        return free_in_backend(address);
     }
-    let given = inner.space.give_back(block);
-    if given != Given::Free {
-        after_free(arena, inner, block, given);
+    let outcome = inner.space.free(block);
+    if outcome != FreeOutcome::Free {
+        after_free(arena, inner, block, outcome);
     } else if inner.space.orphaned && inner.space.counters.live == 0 {
         drop(inner);
-        pools::bury(arena);
+        pools::release_orphaned(arena);
     }
     Ok(())
 }
 
 /// Completes a free whose outcome is not [`FreeOutcome::Free`].
 #[cold]
-fn after_free(arena: &'static Arena, mut inner: Held<'_, Inner>, block: Id, given: Given) {
-    if given == Given::Waiting {
-        let uses = inner.uses.remove(&block).unwrap_or_default();
+fn after_free(arena: &'static Arena, mut inner: BiasedGuard<'_, Inner>, block: BlockId, outcome: FreeOutcome) {
+    if outcome == FreeOutcome::Deferred {
+        let uses = inner.stream_uses.remove(&block).unwrap_or_default();
         drop(inner);
         // While the process exits, the block stays in its state.
         if let Some(runtime) = runtime::usable() {
-            stream_events::hold_back(runtime, arena, block, uses);
+            stream_events::defer_free(runtime, arena, block, uses);
         }
         inner = arena.lock();
     }
     let last = inner.space.orphaned && inner.space.counters.live == 0;
     drop(inner);
     if last {
-        pools::bury(arena);
+        pools::release_orphaned(arena);
     }
     trackers::deliver();
 }
 
 /// Frees a block of another backend.
 #[cold]
-fn free_elsewhere(address: u64) -> Result<()> {
+fn free_in_backend(address: u64) -> Result<()> {
     backend::free(address).unwrap_or_else(|| Err(not_allocated(address)))
 }
 
@@ -202,16 +202,17 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
     if address == 0 {
         return Ok(());
     }
-    let Some((arena, id)) = locate(address) else { return record_elsewhere(address, stream, number) };
+    let Some((arena, id)) = locate(address) else { return record_stream_in_backend(address, stream, number) };
     let mut inner = arena.lock();
     let key = inner.key;
     let Some(block) = inner.space.live_mut(id, address) else {
         drop(inner);
-        return record_elsewhere(address, stream, number);
+        return record_stream_in_backend(address, stream, number);
     };
     let handle = route::canonical(stream.handle());
-    let its_own = arena.device == number && key.stream == handle && (key.thread == 0 || key.thread == thread::number());
-    if its_own {
+    let is_own_stream =
+        arena.device == number && key.stream == handle && (key.thread == 0 || key.thread == thread::number());
+    if is_own_stream {
         return Ok(());
     }
     block.used_elsewhere = true;
@@ -219,21 +220,21 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
     if let Some(owned) = inner.space.listener.as_ref().and_then(|listener| listener.owned(begin, bytes)) {
         sanitizer::recorded(owned, stream, number);
     }
-    let its_thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
-    let wanted = Use { stream, device: number, thread: its_thread };
-    let uses = inner.uses.entry(id).or_default();
-    if !uses.contains(&wanted) {
-        uses.push(wanted);
+    let stream_thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
+    let stream_use = StreamUse { stream, device: number, thread: stream_thread };
+    let uses = inner.stream_uses.entry(id).or_default();
+    if !uses.contains(&stream_use) {
+        uses.push(stream_use);
     }
     Ok(())
 }
 
 /// Records a stream for a block of another backend or one received from another process.
 #[cold]
-fn record_elsewhere(address: u64, stream: Stream, number: u32) -> Result<()> {
+fn record_stream_in_backend(address: u64, stream: Stream, number: u32) -> Result<()> {
     let handle = route::canonical(stream.handle());
     let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
-    let by = Use { stream: if handle == 0 { Stream::DEFAULT } else { stream }, device: number, thread };
+    let by = StreamUse { stream: if handle == 0 { Stream::DEFAULT } else { stream }, device: number, thread };
     let known = backend::record_stream(address, by) || ipc::add_use(address, by);
     if known { Ok(()) } else { Err(not_allocated(address)) }
 }
@@ -323,7 +324,7 @@ pub fn set_fraction(fraction: f64, number: i32) -> Result<()> {
     check_fraction(fraction)?;
     with_memory(number, |_, device| {
         device.memory.set_fraction(fraction);
-        backend::fraction_set(fraction, device.ordinal);
+        backend::notify_fraction(fraction, device.ordinal);
     })
 }
 
@@ -344,11 +345,16 @@ pub fn check() -> Result<()> {
             let wrong = |what: String| Error::new(Status::PANIC, format!("arena {}: {what}", arena.number));
             inner.space.check().map_err(wrong)?;
             let recorded = inner.space.recorded();
-            if inner.uses.keys().any(|id| !recorded.contains(id)) || inner.uses.len() != recorded.len() {
+            if inner.stream_uses.keys().any(|id| !recorded.contains(id)) || inner.stream_uses.len() != recorded.len() {
                 return Err(wrong("the streams that were recorded belong to other blocks".into()));
             }
             held += inner.space.mapped_bytes();
-            held += inner.leaving.iter().filter(|entry| entry.physical.is_some()).map(|entry| entry.bytes).sum::<u64>();
+            held += inner
+                .pending_unmaps
+                .iter()
+                .filter(|entry| entry.physical.is_some())
+                .map(|entry| entry.bytes)
+                .sum::<u64>();
         }
         if held != device.memory.held() {
             let what = format!("device {}: {held} bytes are mapped, {} counted", device.ordinal, device.memory.held());

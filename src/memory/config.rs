@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const VARIABLE: &str = "PLINTH_ALLOC_CONF";
 /// torch's variables in order of precedence; the oldest name has priority.
-const TORCHS_VARIABLES: [&str; 3] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
+const TORCH_VARIABLES: [&str; 3] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
 /// Enables torch's variables if plinth's own is not set.
-const USE_TORCHS: &str = "PLINTH_USE_PYTORCH_ALLOC_CONF";
+const USE_TORCH_VARIABLES: &str = "PLINTH_USE_PYTORCH_ALLOC_CONF";
 /// Disables caching, so that each request goes to the driver.
 const NO_CACHING: &str = "PLINTH_NO_CUDA_MEMORY_CACHING";
 /// Enables memory debugging, with the words of the key `debug`.
@@ -130,7 +130,7 @@ pub fn get() -> Result<Config> {
     match *slot {
         Some(config) => Ok(config),
         None => {
-            Ok(keep(&mut slot, read(|name| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned()))?))
+            Ok(store(&mut slot, read(|name| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned()))?))
         }
     }
 }
@@ -142,7 +142,7 @@ pub fn with<T>(look: impl FnOnce(&Config) -> T) -> Result<T> {
     Ok(look(slot.as_ref().unwrap_or(&config)))
 }
 
-fn keep(slot: &mut Option<Config>, config: Config) -> Config {
+fn store(slot: &mut Option<Config>, config: Config) -> Config {
     FRACTION.store(config.per_process_memory_fraction.to_bits(), Ordering::Release);
     *slot = Some(config);
     config
@@ -167,7 +167,7 @@ pub fn set(text: &str, allow: impl FnOnce(&Config, &Config) -> Result<()>) -> Re
     grammar::parse(text, &mut config).map_err(|what| Error::new(Status::INVALID_VALUE, what))?;
     check(&config).map_err(|what| Error::new(Status::INVALID_VALUE, what))?;
     allow(&before, &config)?;
-    Ok(keep(&mut slot, config))
+    Ok(store(&mut slot, config))
 }
 
 /// Returns the settings as a text that [`set`] accepts.
@@ -177,29 +177,30 @@ pub fn text() -> Result<String> {
 
 /// Reads the environment through `find`.
 fn read(find: impl Fn(&str) -> Option<String>) -> Result<Config> {
-    let wrong = |variable: &str, what: String| Error::new(Status::INVALID_CONFIGURATION, format!("{variable}: {what}"));
+    let invalid =
+        |variable: &str, what: String| Error::new(Status::INVALID_CONFIGURATION, format!("{variable}: {what}"));
     let switch = |variable: &str| match find(variable).as_deref().map(str::trim) {
         None | Some("" | "0") => Ok(false),
         Some("1") => Ok(true),
-        Some(other) => Err(wrong(variable, format!("it is 0 or 1, not {other:?}"))),
+        Some(other) => Err(invalid(variable, format!("it is 0 or 1, not {other:?}"))),
     };
     let mut config = Config::default();
     let (mut variable, mut text) = (VARIABLE, find(VARIABLE));
-    if text.is_none() && switch(USE_TORCHS)? {
-        for name in TORCHS_VARIABLES.into_iter().rev() {
+    if text.is_none() && switch(USE_TORCH_VARIABLES)? {
+        for name in TORCH_VARIABLES.into_iter().rev() {
             if let Some(found) = find(name) {
                 (variable, text) = (name, Some(found));
             }
         }
     }
-    grammar::parse(&text.unwrap_or_default(), &mut config).map_err(|what| wrong(variable, what))?;
+    grammar::parse(&text.unwrap_or_default(), &mut config).map_err(|what| invalid(variable, what))?;
     if let Some(words) = find(DEBUG) {
-        config.debug = grammar::debug(&words).map_err(|what| wrong(DEBUG, what))?;
+        config.debug = grammar::debug(&words).map_err(|what| invalid(DEBUG, what))?;
     }
     if switch(NO_CACHING)? {
         config.backend = Kind::Uncached;
     }
-    check(&config).map_err(|what| wrong(variable, what))?;
+    check(&config).map_err(|what| invalid(variable, what))?;
     Ok(config)
 }
 
@@ -207,12 +208,12 @@ fn read(find: impl Fn(&str) -> Option<String>) -> Result<Config> {
 fn check(config: &Config) -> std::result::Result<(), String> {
     const MIB: u64 = 1 << 20;
     if config.max_split_size < config.large_segment_size {
-        let least = config.large_segment_size / MIB;
-        return Err(format!("max_split_size_mb is {} or more, as large_segment_size_mb is", least));
+        let minimum = config.large_segment_size / MIB;
+        return Err(format!("max_split_size_mb is {} or more, as large_segment_size_mb is", minimum));
     }
     if config.max_non_split_rounding < config.large_segment_size && config.max_split_size != u64::MAX {
-        let least = config.large_segment_size / MIB;
-        return Err(format!("max_non_split_rounding_mb is {} or more, as large_segment_size_mb is", least));
+        let minimum = config.large_segment_size / MIB;
+        return Err(format!("max_non_split_rounding_mb is {} or more, as large_segment_size_mb is", minimum));
     }
     if config.debug.is_on() && config.backend != Kind::Native {
         return Err("debug is a backend of its own, and no other can be named with it".into());
@@ -227,14 +228,14 @@ impl Config {
     }
 
     /// Returns whether sizes are rounded to more than multiples of a unit.
-    pub fn rounds(&self) -> bool {
+    pub fn has_rounding(&self) -> bool {
         self.roundup_power2_divisions.iter().any(|divisions| *divisions > 1)
     }
 
     /// Returns the limits on splitting for a space whose memory cannot move, if there are any.
     pub fn split_limits(&self) -> Option<SplitLimits> {
         (self.max_split_size != u64::MAX)
-            .then_some(SplitLimits { least_whole: self.max_split_size, excess: self.max_non_split_rounding })
+            .then_some(SplitLimits { min_unsplit: self.max_split_size, max_excess: self.max_non_split_rounding })
     }
 
     /// Rounds a size up as `roundup_power2_divisions` says for its interval, or to whole units. Returns `None` on
@@ -259,20 +260,20 @@ impl Config {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SplitLimits {
     /// Blocks of at least this size are never split, and serve only requests of at least this size.
-    pub least_whole: u64,
+    pub min_unsplit: u64,
     /// Such a block exceeds the request by less than this.
-    pub excess: u64,
+    pub max_excess: u64,
 }
 
 impl SplitLimits {
     /// Returns whether a block may serve a request.
-    pub fn allow(&self, block: u64, size: u64) -> bool {
-        if size < self.least_whole { block < self.least_whole } else { block < size.saturating_add(self.excess) }
+    pub fn allows(&self, block: u64, size: u64) -> bool {
+        if size < self.min_unsplit { block < self.min_unsplit } else { block < size.saturating_add(self.max_excess) }
     }
 
     /// Returns whether the rest of a block may be split off.
-    pub fn may_cut(&self, size: u64) -> bool {
-        size < self.least_whole
+    pub fn may_split(&self, size: u64) -> bool {
+        size < self.min_unsplit
     }
 }
 
@@ -285,8 +286,8 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_has_an_order() {
-        let on = (USE_TORCHS, "1");
+    fn environment_variables_have_precedence() {
+        let on = (USE_TORCH_VARIABLES, "1");
         let torchs = ("PYTORCH_ALLOC_CONF", "max_split_size_mb:100");
         let older = ("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:200");
         let own = (VARIABLE, "max_split_size_mb:300");
@@ -300,19 +301,19 @@ mod tests {
     }
 
     #[test]
-    fn wrong_texts_are_named_with_their_variable() {
-        for (name, text) in [(VARIABLE, "x:1"), (DEBUG, "gard"), (NO_CACHING, "yes"), (USE_TORCHS, "2")] {
+    fn errors_name_their_variable() {
+        for (name, text) in [(VARIABLE, "x:1"), (DEBUG, "gard"), (NO_CACHING, "yes"), (USE_TORCH_VARIABLES, "2")] {
             let error = read_from(&[(name, text)]).unwrap_err();
             assert_eq!(error.status(), Status::INVALID_CONFIGURATION);
             assert!(error.message().starts_with(name), "{error}");
         }
-        let error = read_from(&[(USE_TORCHS, "1"), ("PYTORCH_HIP_ALLOC_CONF", "x:1")]).unwrap_err();
+        let error = read_from(&[(USE_TORCH_VARIABLES, "1"), ("PYTORCH_HIP_ALLOC_CONF", "x:1")]).unwrap_err();
         assert!(error.message().starts_with("PYTORCH_HIP_ALLOC_CONF"), "{error}");
         assert!(read_from(&[(DEBUG, "guard"), (NO_CACHING, "1")]).is_err());
     }
 
     #[test]
-    fn sizes_round_to_parts_of_their_octave() {
+    fn sizes_round_to_power_of_two_divisions() {
         let divided = |divisions| Config { roundup_power2_divisions: [divisions; INTERVALS], ..Config::default() };
         // The example in torch's documentation.
         assert_eq!(divided(4).round(1200 << 10), Some(1280 << 10));
@@ -323,7 +324,7 @@ mod tests {
         assert_eq!(divided(1).round((1 << 20) + 1), Some((1 << 20) + 512));
         assert_eq!(divided(2).round((5 << 20) + 1), Some(6 << 20));
         assert_eq!(divided(8).round(u64::MAX), None);
-        assert!(!divided(1).rounds() && divided(2).rounds());
+        assert!(!divided(1).has_rounding() && divided(2).has_rounding());
         for bytes in (1..200_000).step_by(77) {
             let rounded = divided(8).round(bytes).unwrap();
             assert!(rounded >= bytes && rounded.is_multiple_of(512) && rounded <= bytes + (bytes / 8).max(512));
@@ -331,10 +332,10 @@ mod tests {
     }
 
     #[test]
-    fn large_blocks_stay_whole() {
-        let limits = SplitLimits { least_whole: 100, excess: 20 };
-        assert!(limits.allow(99, 10) && !limits.allow(100, 10));
-        assert!(limits.allow(119, 100) && !limits.allow(120, 100));
-        assert!(limits.may_cut(99) && !limits.may_cut(100));
+    fn large_blocks_are_not_split() {
+        let limits = SplitLimits { min_unsplit: 100, max_excess: 20 };
+        assert!(limits.allows(99, 10) && !limits.allows(100, 10));
+        assert!(limits.allows(119, 100) && !limits.allows(120, 100));
+        assert!(limits.may_split(99) && !limits.may_split(100));
     }
 }

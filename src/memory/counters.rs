@@ -5,13 +5,13 @@ use super::{block::Zone, stats::Stat};
 /// A quantity that changes with every request, with as few stores as possible. The current value is the difference of
 /// the sums, and the peak is written only when it increases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Flow {
+pub struct RunningCount {
     increased: u64,
     decreased: u64,
     peak: u64,
 }
 
-impl Flow {
+impl RunningCount {
     /// Returns the current value.
     #[inline]
     pub fn current(&self) -> u64 {
@@ -71,11 +71,11 @@ struct Bases {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ZoneCounters {
     /// Allocated blocks.
-    pub count: Flow,
+    pub count: RunningCount,
     /// Bytes of allocated blocks.
-    pub bytes: Flow,
+    pub bytes: RunningCount,
     /// Requested bytes of allocated blocks.
-    pub requested: Flow,
+    pub requested: RunningCount,
     /// Freed blocks that wait for other streams.
     pub waiting: Stat,
     /// Bytes of freed blocks that wait for other streams.
@@ -128,7 +128,7 @@ impl ZoneCounters {
     }
 
     /// Sets the number and bytes of free blocks that cannot be released now.
-    pub fn note_pinned(&mut self, (count, bytes): (u64, u64)) {
+    pub fn set_pinned(&mut self, (count, bytes): (u64, u64)) {
         for (stat, now) in [(&mut self.pinned, count), (&mut self.pinned_bytes, bytes)] {
             stat.add(now.saturating_sub(stat.current));
             stat.sub(stat.current - now);
@@ -177,13 +177,13 @@ pub struct Counters {
     /// The peak of `live` since the last reset.
     pub live_peak: u64,
     /// The value of `live` up to which the device need not be notified; see [`peak_budget`](super::peak_budget).
-    pub credit: u64,
+    pub live_budget: u64,
 }
 
 impl Counters {
     /// Counts an allocation.
     #[inline]
-    pub fn hand_out(&mut self, zone: Zone, bytes: u64, requested: u64) {
+    pub fn count_alloc(&mut self, zone: Zone, bytes: u64, requested: u64) {
         let counters = &mut self.zones[zone as usize];
         counters.count.add(1);
         counters.bytes.add(bytes);
@@ -199,7 +199,7 @@ impl Counters {
 
     /// Counts a free.
     #[inline]
-    pub fn take_back(&mut self, zone: Zone, bytes: u64, requested: u64) {
+    pub fn count_free(&mut self, zone: Zone, bytes: u64, requested: u64) {
         let counters = &mut self.zones[zone as usize];
         counters.count.sub(1);
         counters.bytes.sub(bytes);
@@ -208,13 +208,13 @@ impl Counters {
     }
 
     /// Counts a freed block that waits for other streams.
-    pub fn begin_wait(&mut self, zone: Zone, bytes: u64) {
+    pub fn count_deferred_free(&mut self, zone: Zone, bytes: u64) {
         self.zones[zone as usize].waiting.add(1);
         self.zones[zone as usize].waiting_bytes.add(bytes);
     }
 
     /// Counts the end of such a wait.
-    pub fn end_wait(&mut self, zone: Zone, bytes: u64) {
+    pub fn count_deferred_free_done(&mut self, zone: Zone, bytes: u64) {
         self.zones[zone as usize].waiting.sub(1);
         self.zones[zone as usize].waiting_bytes.sub(bytes);
     }
@@ -250,16 +250,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_begin_anew_and_the_rest_stays() {
+    fn reset_accumulated_resets_only_sums() {
         let mut counters = Counters::default();
         for _ in 0..3 {
-            counters.hand_out(Zone::Large, 4096, 4000);
+            counters.count_alloc(Zone::Large, 4096, 4000);
         }
-        counters.take_back(Zone::Large, 4096, 4000);
-        counters.begin_wait(Zone::Large, 4096);
+        counters.count_free(Zone::Large, 4096, 4000);
+        counters.count_deferred_free(Zone::Large, 4096);
         counters.map(Zone::Large, 1 << 20);
-        counters.zones[1].note_pinned((3, 300));
-        counters.zones[1].note_pinned((1, 500));
+        counters.zones[1].set_pinned((3, 300));
+        counters.zones[1].set_pinned((1, 500));
         let zone = counters.zones[1];
         assert_eq!(zone.live(), Stat { current: 2, peak: 3, allocated: 3, freed: 1 });
         assert_eq!(zone.active(), Stat { current: 3, peak: 3, allocated: 3, freed: 0 });
@@ -271,8 +271,8 @@ mod tests {
         assert_eq!(zone.active(), Stat { current: 3, peak: 3, allocated: 0, freed: 0 });
         assert_eq!(zone.requested(), Stat { current: 8000, peak: 12_000, allocated: 0, freed: 0 });
         assert_eq!(zone.reserved, Stat { current: 1 << 20, peak: 1 << 20, allocated: 0, freed: 0 });
-        counters.end_wait(Zone::Large, 4096);
-        counters.take_back(Zone::Large, 4096, 4000);
+        counters.count_deferred_free_done(Zone::Large, 4096);
+        counters.count_free(Zone::Large, 4096, 4000);
         let zone = counters.zones[1];
         assert_eq!((zone.live().freed, zone.active().freed), (1, 2));
         assert_eq!((zone.live_bytes().freed, zone.active_bytes().freed), (4096, 8192));

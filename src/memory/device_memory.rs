@@ -36,7 +36,7 @@ pub enum Method {
 }
 
 /// The smallest granule to use, even if the device supports a smaller one: smaller handles cost too many driver calls.
-const LEAST_GRANULE: u64 = 2 << 20;
+const MIN_GRANULE: u64 = 2 << 20;
 
 /// An event counter.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ pub struct Count(AtomicU64);
 
 impl Count {
     /// Increments the count.
-    pub fn one(&self) {
+    pub fn increment(&self) {
         self.add(1);
     }
 
@@ -73,8 +73,8 @@ pub struct DeviceMemory {
     pub(super) shareable: OnceCell<bool>,
     held: AtomicU64,
     held_peak: AtomicU64,
-    held_in_all: AtomicU64,
-    /// The values of `held_in_all` and of the bytes released so far at the last reset of the sums.
+    held_total: AtomicU64,
+    /// The values of `held_total` and of the bytes released so far at the last reset of the sums.
     held_bases: [AtomicU64; 2],
     /// The bits of the explicitly set fraction plus 1; 0 if none was set.
     fraction: AtomicU64,
@@ -121,7 +121,7 @@ struct Arenas {
 }
 
 /// Sorts arenas by number, so that runs of a program are reproducible; the order of the map is random.
-fn in_order(mut arenas: Vec<&'static Arena>) -> Vec<&'static Arena> {
+fn sorted_by_number(mut arenas: Vec<&'static Arena>) -> Vec<&'static Arena> {
     arenas.sort_by_key(|arena| arena.number);
     arenas
 }
@@ -140,7 +140,7 @@ impl DeviceMemory {
                     return Ok(Method::Segments);
                 }
                 match driver.memory_granularity(device.native) {
-                    Ok(granule) => Ok(Method::Virtual { granule: granule.max(LEAST_GRANULE) }),
+                    Ok(granule) => Ok(Method::Virtual { granule: granule.max(MIN_GRANULE) }),
                     Err(failure) if failure.code == codes::CUDA_ERROR_NOT_SUPPORTED => Ok(Method::Segments),
                     Err(failure) => Err(Error::from(failure).context("asking how the device's memory is cut")),
                 }
@@ -175,22 +175,22 @@ impl DeviceMemory {
 
     /// Returns the held bytes as a statistic with torch's fields.
     pub fn held_stat(&self) -> Stat {
-        let (current, in_all) = (self.held(), self.held_in_all.load(Ordering::Relaxed));
+        let (current, total) = (self.held(), self.held_total.load(Ordering::Relaxed));
         let bases = self.held_bases.each_ref().map(|base| base.load(Ordering::Relaxed));
         // Bytes whose allocation failed in the driver are subtracted from both sums.
         Stat {
             current,
             peak: self.held_peak(),
-            allocated: in_all.saturating_sub(bases[0]),
-            freed: in_all.saturating_sub(current).saturating_sub(bases[1]),
+            allocated: total.saturating_sub(bases[0]),
+            freed: total.saturating_sub(current).saturating_sub(bases[1]),
         }
     }
 
     /// Resets all sums and counts.
     pub fn reset_accumulated(&self) {
-        let in_all = self.held_in_all.load(Ordering::Relaxed);
-        self.held_bases[0].store(in_all, Ordering::Relaxed);
-        self.held_bases[1].store(in_all.saturating_sub(self.held()), Ordering::Relaxed);
+        let total = self.held_total.load(Ordering::Relaxed);
+        self.held_bases[0].store(total, Ordering::Relaxed);
+        self.held_bases[1].store(total.saturating_sub(self.held()), Ordering::Relaxed);
         for count in [&self.ooms, &self.retries, &self.waits, &self.created, &self.released] {
             count.reset();
         }
@@ -206,7 +206,7 @@ impl DeviceMemory {
         match self.held.fetch_update(Ordering::AcqRel, Ordering::Acquire, sum) {
             Ok(before) => {
                 self.held_peak.fetch_max(before + bytes, Ordering::Relaxed);
-                self.held_in_all.fetch_add(bytes, Ordering::Relaxed);
+                self.held_total.fetch_add(bytes, Ordering::Relaxed);
                 true
             }
             Err(_) => false,
@@ -214,14 +214,14 @@ impl DeviceMemory {
     }
 
     /// Counts `bytes` as no longer held.
-    pub fn let_go(&self, bytes: u64) {
+    pub fn release_held(&self, bytes: u64) {
         self.held.fetch_sub(bytes, Ordering::AcqRel);
     }
 
     /// Undoes [`try_hold`](Self::try_hold) for bytes that the driver could not provide.
-    pub fn never_held(&self, bytes: u64) {
-        self.held_in_all.fetch_sub(bytes, Ordering::Relaxed);
-        self.let_go(bytes);
+    pub fn cancel_hold(&self, bytes: u64) {
+        self.held_total.fetch_sub(bytes, Ordering::Relaxed);
+        self.release_held(bytes);
     }
 
     /// Resets the peak to the current value.
@@ -270,7 +270,7 @@ impl DeviceMemory {
         let mut inner = arena.lock();
         inner.space.no_split = super::pool::options(key.pool).no_split;
         inner.space.orphaned = false;
-        listener::tune(device, &mut inner);
+        listener::update(device, &mut inner);
         let generation = inner.space.generation;
         drop(inner);
         arenas.by_key.insert(key, arena);
@@ -279,7 +279,7 @@ impl DeviceMemory {
 
     /// Returns the arenas that have a key.
     pub fn arenas(&self) -> Vec<&'static Arena> {
-        in_order(self.arenas.lock().by_key.values().copied().collect())
+        sorted_by_number(self.arenas.lock().by_key.values().copied().collect())
     }
 
     /// Returns the number of arenas that have a key.
@@ -290,7 +290,7 @@ impl DeviceMemory {
     /// Returns the arenas of one pool.
     pub fn arenas_of(&self, pool: PoolId) -> Vec<&'static Arena> {
         let arenas = self.arenas.lock();
-        in_order(arenas.by_key.iter().filter(|(key, _)| key.pool == pool).map(|(_, arena)| *arena).collect())
+        sorted_by_number(arenas.by_key.iter().filter(|(key, _)| key.pool == pool).map(|(_, arena)| *arena).collect())
     }
 
     /// Locks the list of arenas and returns every arena, including unused ones. No arena is added while the list
@@ -310,7 +310,7 @@ impl DeviceMemory {
         }
         inner.space.generation += 1;
         if let Some(listener) = inner.space.listener.take() {
-            history::keep(listener);
+            history::store_log(listener);
         }
         arenas.unused.push(arena);
         inner.space.remove_regions(|_| true)

@@ -8,7 +8,7 @@
 //! Leaves and pages are created on demand and never deallocated. A leaf reserves 96 KiB, of which only touched pages
 //! are resident; the entries of small blocks use 0.8 % of the blocks' size (16 KiB for 2 MiB) of host memory.
 
-use super::block::{Id, UNIT, Zone};
+use super::block::{BlockId, UNIT, Zone};
 use once_cell::sync::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,7 +26,7 @@ pub struct Entry {
     /// The arena's number.
     pub arena: u32,
     /// The block's index in the arena.
-    pub block: Id,
+    pub block: BlockId,
 }
 
 impl Entry {
@@ -78,7 +78,7 @@ pub fn find(address: u64) -> Option<Entry> {
 }
 
 /// Records that a block starts at an address. Returns `false` for an address that is out of range.
-pub fn list(address: u64, zone: Zone, entry: Entry) -> bool {
+pub fn insert(address: u64, zone: Zone, entry: Entry) -> bool {
     let Some(leaf) = LEAVES_OF_ALL.get((address >> LEAF_BITS) as usize) else {
         return false;
     };
@@ -106,18 +106,18 @@ mod tests {
         let base = 0x7000_0000_0000_u64;
         assert_eq!(find(base), None);
         let (first, second) = (Entry { arena: 3, block: 9 }, Entry { arena: 3, block: 10 });
-        assert!(list(base, Zone::Small, first));
-        assert!(list(base + UNIT, Zone::Small, second));
+        assert!(insert(base, Zone::Small, first));
+        assert!(insert(base + UNIT, Zone::Small, second));
         assert_eq!((find(base), find(base + UNIT), find(base + 2 * UNIT)), (Some(first), Some(second), None));
 
         let large = base + (5 << 20) + 7 * UNIT;
-        assert!(list(large, Zone::Large, first));
+        assert!(insert(large, Zone::Large, first));
         assert_eq!(find(large), Some(first));
     }
 
     #[test]
-    fn addresses_beyond_all_bounds_are_nobodys() {
+    fn out_of_range_addresses_have_no_entry() {
         assert_eq!(find(u64::MAX), None);
-        assert!(!list(u64::MAX, Zone::Large, Entry { arena: 0, block: 0 }));
+        assert!(!insert(u64::MAX, Zone::Large, Entry { arena: 0, block: 0 }));
     }
 }

@@ -22,17 +22,17 @@ pub fn create(device: &Device, driver: &Driver, bytes: u64, most: u64) -> Result
         Ok(true) => driver.memory_create_shareable(bytes, device.native),
         Ok(false) => driver.memory_create(bytes, device.native),
         Err(error) => {
-            memory.never_held(bytes);
+            memory.cancel_hold(bytes);
             return Err(error);
         }
     };
     match created {
         Ok(physical) => {
-            memory.created.one();
+            memory.created.increment();
             Ok(Some((physical, bytes)))
         }
         Err(failure) => {
-            memory.never_held(bytes);
+            memory.cancel_hold(bytes);
             if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY {
                 return Ok(None);
             }
@@ -58,7 +58,7 @@ pub fn map(device: &Device, driver: &Driver, start: u64, handles: &[Handle]) -> 
     }
     if outcome.is_err() && end > start {
         // If even this fails, the addresses stay unusable; the memory behind them is released all the same.
-        stream_events::insist(|| driver.memory_unmap(start, end - start));
+        stream_events::retry(|| driver.memory_unmap(start, end - start));
     }
     outcome.context(|| format!("mapping {} of memory", Bytes(bytes)))
 }
@@ -66,9 +66,9 @@ pub fn map(device: &Device, driver: &Driver, start: u64, handles: &[Handle]) -> 
 /// Releases handles that were never used.
 pub fn undo(device: &Device, driver: &Driver, handles: Vec<Handle>) {
     for (physical, bytes) in handles {
-        if stream_events::insist(|| driver.memory_release(physical)) {
-            device.memory.released.one();
-            device.memory.never_held(bytes);
+        if stream_events::retry(|| driver.memory_release(physical)) {
+            device.memory.released.increment();
+            device.memory.cancel_hold(bytes);
         }
     }
 }

@@ -8,7 +8,7 @@
 use super::{
     arena::Inner,
     listener::{self, Listener},
-    log::{Log, Raw},
+    log::{Log, RawEntry},
     pool::PoolId,
     tags,
 };
@@ -168,16 +168,16 @@ pub struct Options {
 
 /// An entry together with its device, stream and pool, for entries outside of an arena's log.
 #[derive(Debug, Clone, Copy)]
-struct Loose {
+struct UnownedEntry {
     device: u32,
     stream: usize,
     pool: PoolId,
-    raw: Raw,
+    raw: RawEntry,
 }
 
 /// A stored annotation.
 #[derive(Debug, Clone)]
-struct Remark {
+struct RawAnnotation {
     device: u32,
     ticks: u64,
     name: String,
@@ -185,19 +185,19 @@ struct Remark {
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct StoredHistory {
     options: Options,
     /// The logs of retired arenas, with their listeners.
     logs: Vec<(Listener, Log)>,
-    loose: VecDeque<Loose>,
-    remarks: VecDeque<Remark>,
+    unowned: VecDeque<UnownedEntry>,
+    annotations: VecDeque<RawAnnotation>,
 }
 
-static KEPT: Mutex<Option<Kept>> = Mutex::new(None);
+static HISTORY: Mutex<Option<StoredHistory>> = Mutex::new(None);
 static ON: AtomicBool = AtomicBool::new(false);
 
-fn with<T>(body: impl FnOnce(&mut Kept) -> T) -> T {
-    body(KEPT.lock().get_or_insert_default())
+fn with<T>(body: impl FnOnce(&mut StoredHistory) -> T) -> T {
+    body(HISTORY.lock().get_or_insert_default())
 }
 
 /// Returns whether a history is recorded.
@@ -207,7 +207,7 @@ pub fn is_on() -> bool {
 
 /// Returns the current options.
 pub(super) fn options() -> Options {
-    with(|kept| kept.options)
+    with(|stored| stored.options)
 }
 
 /// Starts, changes or stops the history. Stopping clears it, as in torch.
@@ -230,94 +230,94 @@ pub fn record(options: Options) -> Result<()> {
     let forget = off || options.clear_history;
     // Lock the lists first, so that no arena is created meanwhile.
     let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory.all_arenas()).collect();
-    with(|kept| {
-        kept.options = options;
+    with(|stored| {
+        stored.options = options;
         if forget {
-            *kept = Kept { options, ..Kept::default() };
+            *stored = StoredHistory { options, ..StoredHistory::default() };
         }
-        kept.trim();
+        stored.trim();
     });
     ON.store(!off, Ordering::Relaxed);
     for arena in lists.iter().flat_map(|list| list.iter()) {
         let mut inner = arena.lock();
         if forget && let Some(listener) = &mut inner.space.listener {
-            listener.forget();
+            listener.clear_log();
         }
         if off {
-            inner.space.forget_stacks();
+            inner.space.clear_stacks();
         }
-        listener::tune(arena.device, &mut inner);
+        listener::update(arena.device, &mut inner);
     }
     Ok(())
 }
 
-impl Kept {
+impl StoredHistory {
     /// Drops the oldest stored entries and annotations beyond the maximum.
     fn trim(&mut self) {
         let most = self.options.max_entries;
-        self.loose.drain(..self.loose.len().saturating_sub(most));
-        self.remarks.drain(..self.remarks.len().saturating_sub(most));
+        self.unowned.drain(..self.unowned.len().saturating_sub(most));
+        self.annotations.drain(..self.annotations.len().saturating_sub(most));
     }
 }
 
 /// Stores the log of a retired arena.
-pub(super) fn keep(mut listener: Box<Listener>) {
+pub(super) fn store_log(mut listener: Box<Listener>) {
     let Some(mut log) = listener.log.take() else { return };
     log.close();
-    with(|kept| {
-        let most = kept.options.max_entries;
-        if kept.options.enabled != Enabled::All || log.is_empty() {
+    with(|stored| {
+        let most = stored.options.max_entries;
+        if stored.options.enabled != Enabled::All || log.is_empty() {
             return;
         }
-        kept.logs.push((*listener, log));
+        stored.logs.push((*listener, log));
         // Drop logs that no reader would see: those that ended before the oldest entry to be shown.
-        let device = kept.logs[kept.logs.len() - 1].0.device;
+        let device = stored.logs[stored.logs.len() - 1].0.device;
         let of_device = |log: &&(Listener, Log)| log.0.device == device;
-        let count: usize = kept.logs.iter().filter(of_device).map(|(_, log)| log.len()).sum();
+        let count: usize = stored.logs.iter().filter(of_device).map(|(_, log)| log.len()).sum();
         if count / 2 > most {
             let mut times: Vec<u64> =
-                kept.logs.iter().filter(of_device).flat_map(|(_, log)| log.entries().map(|raw| raw.ticks)).collect();
+                stored.logs.iter().filter(of_device).flat_map(|(_, log)| log.entries().map(|raw| raw.ticks)).collect();
             let rank = times.len() - most;
             let (_, oldest, _) = times.select_nth_unstable(rank);
             let oldest = *oldest;
-            kept.logs.retain(|(listener, log)| listener.device != device || log.last_ticks() >= oldest);
+            stored.logs.retain(|(listener, log)| listener.device != device || log.last_ticks() >= oldest);
         }
     });
 }
 
 /// The entries of a device at one moment. Shares chunks with the logs, so that creating it is fast.
-pub struct Frozen {
+pub struct HistorySnapshot {
     logs: Vec<(Listener, Log)>,
-    loose: Vec<Loose>,
+    unowned: Vec<UnownedEntry>,
     most: usize,
 }
 
-impl Frozen {
+impl HistorySnapshot {
     /// Collects the logs of a device's arenas and the stored entries without an arena. If all arenas are locked, the
     /// result is a consistent state of the device.
-    pub(super) fn new<'a>(device: u32, arenas: impl Iterator<Item = &'a Inner>) -> Frozen {
+    pub(super) fn new<'a>(device: u32, arenas: impl Iterator<Item = &'a Inner>) -> HistorySnapshot {
         // Read the arenas' logs before the stored ones: a log of an arena that is retired meanwhile is then among the
         // stored ones.
         let mut logs: Vec<_> = arenas.filter_map(|inner| inner.space.listener.as_ref()?.share()).collect();
-        with(|kept| {
-            logs.extend(kept.logs.iter().filter(|(listener, _)| listener.device == device).cloned());
-            let loose = kept.loose.iter().filter(|loose| loose.device == device).copied().collect();
-            Frozen { logs, loose, most: kept.options.max_entries }
+        with(|stored| {
+            logs.extend(stored.logs.iter().filter(|(listener, _)| listener.device == device).cloned());
+            let unowned = stored.unowned.iter().filter(|unowned| unowned.device == device).copied().collect();
+            HistorySnapshot { logs, unowned, most: stored.options.max_entries }
         })
     }
 
     /// Returns the entries, oldest first.
     pub fn entries(self) -> Vec<Entry> {
-        let mut found: Vec<Loose> = Vec::new();
+        let mut found: Vec<UnownedEntry> = Vec::new();
         for (listener, log) in &self.logs {
             collect(&mut found, listener, log);
         }
-        found.extend(self.loose);
+        found.extend(self.unowned);
         // The sort is stable, so entries with equal times keep their order.
-        found.sort_by_key(|loose| loose.raw.ticks);
+        found.sort_by_key(|unowned| unowned.raw.ticks);
         let reader = clock::Reader::new();
         let names = tags::names();
-        found[found.len().saturating_sub(self.most)..].iter().map(|loose| loose.tell(&reader, &names)).collect()
+        found[found.len().saturating_sub(self.most)..].iter().map(|unowned| unowned.resolve(&reader, &names)).collect()
     }
 }
 
@@ -328,24 +328,24 @@ pub fn entries(device: u32) -> Vec<Entry> {
         let lists = memory.map(|device| device.memory.all_arenas());
         let arenas: Vec<_> = lists.iter().flat_map(|list| list.iter()).collect();
         let guards: Vec<_> = arenas.iter().map(|arena| arena.lock()).collect();
-        Frozen::new(device, guards.iter().map(|guard| &**guard))
+        HistorySnapshot::new(device, guards.iter().map(|guard| &**guard))
     };
     frozen.entries()
 }
 
-fn collect(found: &mut Vec<Loose>, listener: &Listener, log: &Log) {
+fn collect(found: &mut Vec<UnownedEntry>, listener: &Listener, log: &Log) {
     let Listener { device, stream, pool, .. } = *listener;
     let mut last = 0;
     // Clocks of processors may differ by some ticks; make times non-decreasing within a log.
     found.extend(log.entries().map(|raw| {
         last = raw.ticks.max(last);
-        Loose { device, stream, pool, raw: Raw { ticks: last, ..*raw } }
+        UnownedEntry { device, stream, pool, raw: RawEntry { ticks: last, ..*raw } }
     }));
 }
 
-impl Loose {
-    fn tell(&self, reader: &clock::Reader, names: &[Arc<str>]) -> Entry {
-        let Raw { ticks, address, size, stack, thread, tag, action } = self.raw;
+impl UnownedEntry {
+    fn resolve(&self, reader: &clock::Reader, names: &[Arc<str>]) -> Entry {
+        let RawEntry { ticks, address, size, stack, thread, tag, action } = self.raw;
         Entry {
             action,
             address,
@@ -362,15 +362,15 @@ impl Loose {
 
 /// Returns the annotations, oldest first.
 pub fn annotations() -> Vec<Annotation> {
-    let remarks: Vec<Remark> = with(|kept| kept.remarks.iter().cloned().collect());
+    let annotations: Vec<RawAnnotation> = with(|stored| stored.annotations.iter().cloned().collect());
     let reader = clock::Reader::new();
-    let tell = |remark: Remark| Annotation {
-        device: remark.device,
-        time_us: reader.microseconds(remark.ticks),
-        name: remark.name,
-        begin: remark.begin,
+    let resolve = |annotation: RawAnnotation| Annotation {
+        device: annotation.device,
+        time_us: reader.microseconds(annotation.ticks),
+        name: annotation.name,
+        begin: annotation.begin,
     };
-    remarks.into_iter().map(tell).collect()
+    annotations.into_iter().map(resolve).collect()
 }
 
 /// Records the beginning or the end of an annotation, if annotations are recorded.
@@ -378,43 +378,43 @@ pub fn annotate(name: &str, begin: bool) {
     if !is_on() {
         return;
     }
-    with(|kept| {
-        if kept.options.annotations {
+    with(|stored| {
+        if stored.options.annotations {
             // Read the clock under the lock, so that annotations are in order.
             let (device, ticks) = (thread::device(), clock::ticks());
-            kept.remarks.push_back(Remark { device, ticks, name: name.to_owned(), begin });
-            kept.trim();
+            stored.annotations.push_back(RawAnnotation { device, ticks, name: name.to_owned(), begin });
+            stored.trim();
         }
     });
 }
 
 /// Records an entry that belongs to no stream. Trackers receive it at the next [`deliver`](super::trackers::deliver).
 /// The caller may hold locks of the allocator here, but not when it delivers.
-pub fn note_later(device: u32, action: Action, address: u64, size: u64) {
+pub fn record_undelivered(device: u32, action: Action, address: u64, size: u64) {
     queue(device, action, address, size, 0, PoolId::DEFAULT);
 }
 
 /// Records an entry outside of an arena's log and delivers it. The caller must hold no lock, because trackers are
 /// called.
-pub(super) fn note_of(device: u32, action: Action, address: u64, size: u64, stream: usize, pool: PoolId) {
+pub(super) fn record_and_deliver(device: u32, action: Action, address: u64, size: u64, stream: usize, pool: PoolId) {
     queue(device, action, address, size, stream, pool);
     super::trackers::deliver();
 }
 
 fn queue(device: u32, action: Action, address: u64, size: u64, stream: usize, pool: PoolId) {
-    let told = super::trackers::are_there();
-    if !is_on() && !told {
+    let has_trackers = super::trackers::any();
+    if !is_on() && !has_trackers {
         return;
     }
     let options = options();
-    let raw = Raw::now(action, address, size, options.context >= Context::Alloc);
+    let raw = RawEntry::now(action, address, size, options.context >= Context::Alloc);
     if options.enabled == Enabled::All && options.skip_actions & action.bit() == 0 {
-        with(|kept| {
-            kept.loose.push_back(Loose { device, stream, pool, raw });
-            kept.trim();
+        with(|stored| {
+            stored.unowned.push_back(UnownedEntry { device, stream, pool, raw });
+            stored.trim();
         });
     }
-    if told {
-        super::trackers::tell_later(device, stream, pool, &raw);
+    if has_trackers {
+        super::trackers::enqueue(device, stream, pool, &raw);
     }
 }

@@ -100,13 +100,13 @@ impl<T, W: Word> Lock<T, W> {
     /// Waits until the value is free, and locks it. A thread that already holds the lock deadlocks.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T, W> {
-        self.lock_noting().0
+        self.lock_reporting_contention().0
     }
 
     /// Locks as [`lock`](Self::lock) does, and also returns whether another thread held the lock: a sign that threads
     /// should have their own values.
     #[inline]
-    pub fn lock_noting(&self) -> (Guard<'_, T, W>, bool) {
+    pub fn lock_reporting_contention(&self) -> (Guard<'_, T, W>, bool) {
         match self.try_lock() {
             Some(guard) => (guard, false),
             None => (self.wait(), true),
@@ -258,7 +258,7 @@ mod tests {
                     })
                 };
                 increment(&lock.lock());
-                increment(&lock.lock_noting().0);
+                increment(&lock.lock_reporting_contention().0);
                 other.join().unwrap();
                 assert_eq!(value(&lock.lock()), 4);
             });
@@ -267,7 +267,7 @@ mod tests {
         /// Only one thread waits at a time, as above: the checker treats two that wait for each other's yield as a
         /// livelock.
         #[test]
-        fn a_try_is_ordered_or_refused() {
+        fn try_lock_is_ordered_or_fails() {
             bounded(2, || {
                 let lock = modelled();
                 let waiter = {
@@ -293,32 +293,32 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_has_its_lines_to_itself() {
+    fn lock_shares_no_cache_line() {
         assert_eq!((align_of::<Lock<u8>>(), size_of::<Lock<u8>>()), (128, 128));
         assert_eq!(size_of::<Lock<[u64; 16]>>(), 256);
         assert_eq!(size_of::<Guard<'_, u64>>(), size_of::<usize>());
     }
 
     #[test]
-    fn a_held_lock_refuses() {
+    fn try_lock_fails_while_held() {
         static LOCK: Lock<u32> = Lock::new(1);
         let guard = LOCK.lock();
         assert!(LOCK.try_lock().is_none());
         drop(guard);
         *LOCK.try_lock().unwrap() += 1;
-        let (guard, waited) = LOCK.lock_noting();
+        let (guard, waited) = LOCK.lock_reporting_contention();
         assert_eq!((*guard, waited), (2, false));
     }
 
     #[test]
-    fn who_waits_is_told() {
+    fn lock_reports_contention() {
         let lock = Lock::new(());
         let begun = AtomicBool::new(false);
         thread::scope(|scope| {
             let guard = lock.lock();
             let waiter = scope.spawn(|| {
                 begun.store(true, Ordering::Release);
-                lock.lock_noting().1
+                lock.lock_reporting_contention().1
             });
             while !begun.load(Ordering::Acquire) {
                 thread::yield_now();
@@ -351,7 +351,8 @@ mod tests {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     for step in 0..EACH {
-                        let (mut guard, waited) = if step % 4 == 0 { (lock.lock(), false) } else { lock.lock_noting() };
+                        let (mut guard, waited) =
+                            if step % 4 == 0 { (lock.lock(), false) } else { lock.lock_reporting_contention() };
                         assert_eq!(guard.0, guard.1);
                         guard.0 += 1;
                         // Simulates a holder that is preempted in the middle of its change.

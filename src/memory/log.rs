@@ -15,7 +15,7 @@ const CHUNK: usize = 1024;
 
 /// A stored entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Raw {
+pub struct RawEntry {
     /// The time in clock ticks.
     pub ticks: u64,
     /// The address.
@@ -32,38 +32,46 @@ pub struct Raw {
     pub action: Action,
 }
 
-impl Raw {
+impl RawEntry {
     /// Creates an entry with the current time and the calling thread.
     #[inline]
-    pub fn now(action: Action, address: u64, size: u64, with_stack: bool) -> Raw {
+    pub fn now(action: Action, address: u64, size: u64, with_stack: bool) -> RawEntry {
         let stack = if with_stack { stack::capture() } else { StackId::NONE };
-        Raw { ticks: clock::ticks(), address, size, stack, thread: stack::thread_id(), tag: tags::current(), action }
+        RawEntry {
+            ticks: clock::ticks(),
+            address,
+            size,
+            stack,
+            thread: stack::thread_id(),
+            tag: tags::current(),
+            action,
+        }
     }
 }
 
 /// The log of an arena; see the module documentation.
 #[derive(Debug, Clone, Default)]
 pub struct Log {
-    full: VecDeque<Arc<Vec<Raw>>>,
-    last: Vec<Raw>,
-    most: usize,
+    full: VecDeque<Arc<Vec<RawEntry>>>,
+    last: Vec<RawEntry>,
+    capacity: usize,
 }
 
 impl Log {
-    /// Creates a log that keeps at least the last `most` entries.
-    pub fn new(most: usize) -> Self {
-        Log { most, ..Log::default() }
+    /// Creates a log that keeps at least the last `capacity` entries.
+    pub fn new(capacity: usize) -> Self {
+        Log { capacity, ..Log::default() }
     }
 
     /// Sets the number of entries to keep.
-    pub fn set_most(&mut self, most: usize) {
-        self.most = most;
+    pub fn set_capacity(&mut self, capacity: usize) {
+        self.capacity = capacity;
         self.drop_old();
     }
 
     /// Appends an entry.
     #[inline]
-    pub fn push(&mut self, raw: Raw) {
+    pub fn push(&mut self, raw: RawEntry) {
         if self.last.len() == CHUNK {
             self.begin_chunk();
         }
@@ -79,7 +87,7 @@ impl Log {
 
     /// Drops chunks that are not needed, and reuses one of them if no reader shares it.
     fn drop_old(&mut self) {
-        while self.full.len().saturating_sub(1) >= self.most.div_ceil(CHUNK) {
+        while self.full.len().saturating_sub(1) >= self.capacity.div_ceil(CHUNK) {
             let oldest = self.full.pop_front();
             if let Some(Ok(mut chunk)) = oldest.map(Arc::try_unwrap)
                 && self.last.is_empty()
@@ -91,7 +99,7 @@ impl Log {
     }
 
     /// Iterates over the entries, oldest first.
-    pub fn entries(&self) -> impl Iterator<Item = &Raw> {
+    pub fn entries(&self) -> impl Iterator<Item = &RawEntry> {
         self.full.iter().flat_map(|chunk| chunk.iter()).chain(&self.last)
     }
 
@@ -120,8 +128,8 @@ impl Log {
 mod tests {
     use super::*;
 
-    fn raw(number: u64) -> Raw {
-        Raw {
+    fn raw(number: u64) -> RawEntry {
+        RawEntry {
             ticks: number,
             address: number * 512,
             size: 1,
@@ -134,35 +142,35 @@ mod tests {
 
     #[test]
     fn an_entry_is_small() {
-        assert_eq!(size_of::<Raw>(), 40);
+        assert_eq!(size_of::<RawEntry>(), 40);
     }
 
     #[test]
-    fn the_newest_are_kept() {
-        for most in [1, 10, CHUNK - 1, CHUNK, CHUNK + 1, 5 * CHUNK, usize::MAX] {
-            let mut log = Log::new(most);
+    fn newest_entries_are_kept() {
+        for capacity in [1, 10, CHUNK - 1, CHUNK, CHUNK + 1, 5 * CHUNK, usize::MAX] {
+            let mut log = Log::new(capacity);
             for number in 0..20 * CHUNK as u64 + 3 {
                 log.push(raw(number));
-                assert!(log.len() >= most.min(number as usize + 1));
-                assert!(log.len() <= most.saturating_add(2 * CHUNK));
+                assert!(log.len() >= capacity.min(number as usize + 1));
+                assert!(log.len() <= capacity.saturating_add(2 * CHUNK));
             }
             let last = 20 * CHUNK as u64 + 2;
             assert_eq!(log.last_ticks(), last);
             let numbers: Vec<u64> = log.entries().map(|raw| raw.ticks).collect();
             let first = last + 1 - numbers.len() as u64;
-            assert!(numbers.iter().copied().eq(first..=last), "{most}");
+            assert!(numbers.iter().copied().eq(first..=last), "{capacity}");
         }
     }
 
     #[test]
-    fn a_reader_keeps_what_it_reads() {
+    fn reader_keeps_a_stable_view() {
         let mut log = Log::new(CHUNK);
         (0..3000).for_each(|number| log.push(raw(number)));
         let read = log.clone();
         (3000..30_000).for_each(|number| log.push(raw(number)));
         assert_eq!(read.last_ticks(), 2999);
         assert!(read.entries().map(|raw| raw.ticks).is_sorted());
-        log.set_most(1);
+        log.set_capacity(1);
         assert!(log.len() <= 2 * CHUNK && log.last_ticks() == 29_999);
     }
 }

@@ -13,8 +13,8 @@ pub struct Mapped {
 
 impl Backing {
     /// Returns whether the memory was allocated together with its address.
-    pub fn is_whole(self) -> bool {
-        matches!(self, Backing::Segment(_) | Backing::Lent)
+    pub fn is_segment(self) -> bool {
+        matches!(self, Backing::Segment(_) | Backing::External)
     }
 }
 
@@ -26,9 +26,9 @@ pub enum Backing {
     /// A handle that is already mapped elsewhere. This mapping is removed when the device is done with it.
     Moved,
     /// No memory, because the pool is suspended.
-    Asleep,
+    Suspended,
     /// Memory that the driver allocated with its address, if mapping is not supported.
     Segment(Segment),
     /// Memory that an allocator of the program allocated with its address.
-    Lent,
+    External,
 }

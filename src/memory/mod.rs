@@ -70,7 +70,7 @@ pub use driver_memory::{
     alloc, alloc_pinned, device_of, free, free_pinned, host_register, host_unregister, is_pinned, managed_alloc,
     managed_free, owner,
 };
-pub use peers::{add_all_peers, add_peer, let_reach, remove_peer};
+pub use peers::{add_all_peers, add_peer, ensure_mapping_access, remove_peer};
 pub use pinned::{
     check as check_pinned, host_alloc, host_block_at, host_empty_cache, host_free, host_memory_stats,
     host_record_stream, is_host_cached, reset_accumulated_host_memory_stats, reset_peak_host_memory_stats,
@@ -78,7 +78,7 @@ pub use pinned::{
 pub use pointer::{Attributes, Owner, attributes};
 pub use pool::PoolId;
 pub use pools::*;
-pub use route::forget_for_ever as forget_arenas;
+pub use route::disable_arena_cache;
 pub use settings::{allocator_settings, set_allocator_settings};
 pub use sleep::{sleep as pool_sleep, wake as pool_wake};
 pub use stats_queries::{pool_stats, reset_accumulated_stats, stream_stats};

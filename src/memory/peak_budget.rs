@@ -15,11 +15,11 @@ use crate::runtime::thread;
 use std::time::{Duration, Instant};
 
 /// The average interval at which another thread may trigger a count.
-const OFTEN: Duration = Duration::from_micros(200);
+const INTERVAL: Duration = Duration::from_micros(200);
 /// The number of such changes of thread that are allowed in a burst.
-const AT_ONCE: u32 = 64;
+const BURST: u32 = 64;
 /// The minimum budget that is assigned without a count, in bytes.
-const UNSEEN: u64 = 1 << 20;
+const MIN_UNCOUNTED: u64 = 1 << 20;
 
 /// The peak of a device, and the state of the rate limit on counts.
 #[derive(Debug)]
@@ -35,22 +35,22 @@ pub struct Peak {
 
 impl Default for Peak {
     fn default() -> Self {
-        Peak { bytes: 0, thread: 0, changes: AT_ONCE, since: None }
+        Peak { bytes: 0, thread: 0, changes: BURST, since: None }
     }
 }
 
 impl Peak {
     /// Returns whether the calling thread may trigger a count over all arenas.
-    fn admits(&mut self) -> bool {
+    fn admits_count(&mut self) -> bool {
         let thread = thread::number();
         if thread == self.thread {
             return true;
         }
         let now = Instant::now();
         if let Some(since) = self.since {
-            let regained = now.duration_since(since).as_nanos() / OFTEN.as_nanos();
+            let regained = now.duration_since(since).as_nanos() / INTERVAL.as_nanos();
             if regained > 0 {
-                self.changes = self.changes.saturating_add(u32::try_from(regained).unwrap_or(AT_ONCE)).min(AT_ONCE);
+                self.changes = self.changes.saturating_add(u32::try_from(regained).unwrap_or(BURST)).min(BURST);
                 self.since = Some(now);
             }
         } else {
@@ -66,30 +66,30 @@ impl Peak {
 }
 
 /// Ensures that an arena has a budget for its live bytes.
-pub fn ask(memory: &DeviceMemory, asking: &Arena) {
+pub fn ensure_budget(memory: &DeviceMemory, asking: &Arena) {
     if let Some(mut peak) = memory.peak.try_lock()
-        && peak.admits()
+        && peak.admits_count()
     {
-        settle_all(memory, &mut peak, asking);
+        flush_peak_locked(memory, &mut peak, asking);
         return;
     }
     // Another thread is counting now or did so recently.
     let counters = &mut asking.lock().space.counters;
-    counters.credit = counters.credit.max(counters.live + (counters.live / 4).max(UNSEEN));
+    counters.live_budget = counters.live_budget.max(counters.live + (counters.live / 4).max(MIN_UNCOUNTED));
 }
 
 /// Counts the live bytes, records a new peak, and distributes the budget, most of it to `asking`. Returns the live
 /// bytes and the peak.
-pub fn settle(memory: &DeviceMemory, asking: &Arena) -> (u64, u64) {
-    settle_all(memory, &mut memory.peak.lock(), asking)
+pub fn flush_peak(memory: &DeviceMemory, asking: &Arena) -> (u64, u64) {
+    flush_peak_locked(memory, &mut memory.peak.lock(), asking)
 }
 
-fn settle_all(memory: &DeviceMemory, peak: &mut Peak, asking: &Arena) -> (u64, u64) {
+fn flush_peak_locked(memory: &DeviceMemory, peak: &mut Peak, asking: &Arena) -> (u64, u64) {
     let arenas = memory.arenas();
     let mut sum = 0_u64;
     for arena in &arenas {
         let counters = &mut arena.lock().space.counters;
-        counters.credit = counters.live;
+        counters.live_budget = counters.live;
         sum += counters.live;
     }
     peak.bytes = peak.bytes.max(sum);
@@ -98,7 +98,7 @@ fn settle_all(memory: &DeviceMemory, peak: &mut Peak, asking: &Arena) -> (u64, u
     let share = (room / 2).checked_div(others).unwrap_or(0);
     for arena in &arenas {
         let part = if arena.number == asking.number { room - share * others } else { share };
-        arena.lock().space.counters.credit += part;
+        arena.lock().space.counters.live_budget += part;
     }
     (sum, peak.bytes)
 }
@@ -118,7 +118,7 @@ pub fn reset(memory: &DeviceMemory) {
     for arena in memory.arenas() {
         let counters = &mut arena.lock().space.counters;
         counters.reset_peaks();
-        counters.credit = counters.live;
+        counters.live_budget = counters.live;
         sum += counters.live;
     }
     peak.bytes = sum;

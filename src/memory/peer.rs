@@ -25,7 +25,7 @@ pub fn enable(device: i32, peer: i32) -> Result<()> {
 /// Disables access that [`enable`] enabled. Does nothing if it is not enabled.
 pub fn disable(device: i32, peer: i32) -> Result<()> {
     let runtime = runtime::ready()?;
-    reach::forget(runtime.device(device)?.ordinal, runtime.device(peer)?.ordinal);
+    reach::clear_access(runtime.device(device)?.ordinal, runtime.device(peer)?.ordinal);
     memory::remove_peer(device, peer)
         .and_then(|()| change(device, peer, Driver::disable_peer_access, codes::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED))
         .context(|| format!("taking device {device}'s access to device {peer}"))

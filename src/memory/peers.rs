@@ -28,7 +28,7 @@ pub fn add_peer(device: i32, peer: i32) -> Result<()> {
 
 /// Gives a device access to the memory of another device that contains an address, if that is mapped memory, access is
 /// missing and peer access is possible. Returns whether it did.
-pub fn let_reach(device: u32, address: u64) -> bool {
+pub fn ensure_mapping_access(device: u32, address: u64) -> bool {
     let Ok(runtime) = runtime::ready() else { return false };
     let (Ok(Some(owner)), Ok(reader)) = (super::owner(runtime, address), runtime.device(device as i32)) else {
         return false;

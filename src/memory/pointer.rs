@@ -12,7 +12,7 @@ use crate::{
 pub enum Owner {
     /// None: the driver does not know the address.
     #[default]
-    Nobody,
+    Unknown,
     /// The program or another library.
     Program,
     /// The caching allocator.
@@ -39,13 +39,13 @@ pub struct Attributes {
 pub fn attributes(address: u64) -> Result<Attributes> {
     let runtime = runtime::ready()?;
     let details = details(runtime, address).context(|| format!("asking about the pointer {address:#x}"))?;
-    let plain = Attributes { details, owner: Owner::Nobody, block: None, pool: PoolId::DEFAULT };
+    let plain = Attributes { details, owner: Owner::Unknown, block: None, pool: PoolId::DEFAULT };
     Ok(match details.info.kind {
         MemoryKind::Unregistered => plain,
         MemoryKind::Pinned if is_host_cached(address) => {
             Attributes { owner: Owner::HostCache, block: host_block_at(address), ..plain }
         }
-        _ => in_caches(runtime, address, plain).unwrap_or(Attributes {
+        _ => in_cache(runtime, address, plain).unwrap_or(Attributes {
             owner: Owner::Program,
             block: Some((details.start, details.bytes as u64)),
             ..plain
@@ -68,12 +68,12 @@ fn details(runtime: &Runtime, address: u64) -> Result<PointerDetails> {
 }
 
 /// Returns the attributes of memory of the caching allocator.
-fn in_caches(runtime: &Runtime, address: u64, plain: Attributes) -> Option<Attributes> {
+fn in_cache(runtime: &Runtime, address: u64, plain: Attributes) -> Option<Attributes> {
     for device in runtime.devices() {
         for arena in device.memory.arenas() {
             let inner = arena.lock();
             if inner.space.has(address) {
-                let block = inner.space.live_around(address).map(|id| {
+                let block = inner.space.live_block_containing(address).map(|id| {
                     let block = &inner.space.blocks[id];
                     (block.address, block.size)
                 });

@@ -14,14 +14,14 @@ const MORE_SLACK: u64 = 150;
 const SLACK_OF_ARENA: u64 = 4 << 20;
 /// The maximum growth of a zone of small blocks. A zone grows by its current size up to this, so that threads soon stop
 /// requesting memory.
-const LARGEST_SMALL_GROWTH: u64 = 8 << 20;
+const MAX_SMALL_GROWTH: u64 = 8 << 20;
 /// The growth is at most the limit divided by this.
 const SMALL_GROWTHS_OF_LIMIT: u64 = 1024;
 /// The largest handle. Handles of this size give kernels the bandwidth of the driver's own allocations; larger ones are
 /// seldom completely free.
-const LARGEST_HANDLE: u64 = 32 << 20;
+const MAX_HANDLE: u64 = 32 << 20;
 /// The smallest handle for large blocks while memory is not short.
-const LEAST_LARGE_HANDLE: u64 = 8 << 20;
+const MIN_LARGE_HANDLE: u64 = 8 << 20;
 /// The live bytes divided by this give the handle size. Unreleasable memory in partly used handles amounts to a few
 /// handles of any size, and should stay at a few thousandths of the whole.
 const HANDLES_OF_LIVE: u64 = 128;
@@ -30,7 +30,7 @@ const LARGE_NEED: u64 = 256 << 20;
 /// The held part of the limit, in thousandths, from which memory counts as short.
 const SHORT: u64 = 500;
 /// The maximum unreleasable memory when memory is short, in thousandths of the live peak.
-const STUCK_WHEN_SHORT: u64 = 5;
+const UNRELEASABLE_WHEN_SHORT: u64 = 5;
 
 /// Returns how many bytes may be held while `live` bytes are in use, the live peak is `live_peak`, `request` more bytes
 /// are requested, `moved` bytes were moved so far, and there are `arenas` arenas.
@@ -47,39 +47,45 @@ pub fn is_short(held: u64, limit: u64) -> bool {
 }
 
 /// Returns an arena's limits on unreleasable memory; see [`UnreleasableLimits`].
-pub fn care(held: u64, limit: u64, budget: u64, live_elsewhere: u64, live_peak: u64) -> Care {
+pub fn unreleasable_limits(
+    held: u64,
+    limit: u64,
+    budget: u64,
+    live_elsewhere: u64,
+    live_peak: u64,
+) -> UnreleasableLimits {
     let short = is_short(held, limit);
-    Care {
+    UnreleasableLimits {
         budget: budget.saturating_sub(live_elsewhere),
-        stuck_at_most: if short { live_peak / 1000 * STUCK_WHEN_SHORT } else { u64::MAX },
+        max_unreleasable: if short { live_peak / 1000 * UNRELEASABLE_WHEN_SHORT } else { u64::MAX },
     }
 }
 
 /// How much memory in partly used handles may be unreleasable before an arena splits a handle instead of placing the
 /// edge of a block inside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Care {
+pub struct UnreleasableLimits {
     /// The bytes that the arena may hold. Half of the free part of them may be unreleasable.
     budget: u64,
     /// The upper bound on unreleasable bytes.
-    stuck_at_most: u64,
+    max_unreleasable: u64,
 }
 
-impl Default for Care {
+impl Default for UnreleasableLimits {
     fn default() -> Self {
-        Care { budget: u64::MAX, stuck_at_most: u64::MAX }
+        UnreleasableLimits { budget: u64::MAX, max_unreleasable: u64::MAX }
     }
 }
 
-impl Care {
+impl UnreleasableLimits {
     /// Returns the allowed unreleasable bytes while `live` bytes of the arena are in use.
     pub fn allowance(&self, live: u64) -> u64 {
-        (self.budget.saturating_sub(live) / 2).min(self.stuck_at_most)
+        (self.budget.saturating_sub(live) / 2).min(self.max_unreleasable)
     }
 
     /// Returns whether `unreleasable` bytes may exceed the allowance after one more handle becomes partly used.
-    pub fn may_matter(&self, stuck: u64, live: u64) -> bool {
-        stuck.saturating_add(LARGEST_HANDLE) > self.allowance(live)
+    pub fn may_matter(&self, unreleasable: u64, live: u64) -> bool {
+        unreleasable.saturating_add(MAX_HANDLE) > self.allowance(live)
     }
 }
 
@@ -90,13 +96,13 @@ pub fn handle_size(zone: Zone, need: u64, zone_bytes: u64, live: u64, short: boo
     let size = match zone {
         Zone::Small if short => granule,
         Zone::Small => {
-            let most = LARGEST_SMALL_GROWTH.min(limit / SMALL_GROWTHS_OF_LIMIT).max(granule);
+            let most = MAX_SMALL_GROWTH.min(limit / SMALL_GROWTHS_OF_LIMIT).max(granule);
             (1 << zone_bytes.max(1).ilog2()).clamp(granule, most)
         }
-        Zone::Large if need >= LARGE_NEED => LARGEST_HANDLE,
+        Zone::Large if need >= LARGE_NEED => MAX_HANDLE,
         Zone::Large => {
             let share = (live.saturating_add(need) / HANDLES_OF_LIVE).max(1);
-            (1 << share.ilog2()).clamp(LEAST_LARGE_HANDLE, LARGEST_HANDLE)
+            (1 << share.ilog2()).clamp(MIN_LARGE_HANDLE, MAX_HANDLE)
         }
     };
     size.min(limit / HANDLES_OF_LIVE).max(granule) / granule * granule

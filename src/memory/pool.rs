@@ -55,11 +55,11 @@ struct Pool {
     /// The maximum number of physical bytes on each device.
     budget: Option<u64>,
     /// Whether the program created the pool and has not destroyed it.
-    made: bool,
+    created: bool,
     /// Whether memory of it was allocated outside of captures.
-    eager: bool,
+    used_outside_captures: bool,
     /// Whether its memory is suspended.
-    asleep: bool,
+    suspended: bool,
     /// The number of users on each device.
     users: HashMap<u32, u32>,
 }
@@ -73,7 +73,7 @@ fn with<T>(body: impl FnOnce(&mut HashMap<PoolId, Pool>) -> T) -> T {
 
 #[cold]
 fn unknown(id: PoolId) -> Error {
-    Error::new(Status::INVALID_HANDLE, format!("there is no pool {id}; it was never made, or was destroyed"))
+    Error::new(Status::INVALID_HANDLE, format!("there is no pool {id}; it was never created, or was destroyed"))
 }
 
 /// Returns an unused id.
@@ -89,7 +89,7 @@ pub fn new_capture_id() -> PoolId {
 /// Creates a pool for the program.
 pub fn create(options: Options, allocator: Option<Arc<Plugin>>) -> PoolId {
     let id = new_id();
-    let pool = Pool { options, allocator, made: true, eager: options.use_on_oom, ..Pool::default() };
+    let pool = Pool { options, allocator, created: true, used_outside_captures: options.use_on_oom, ..Pool::default() };
     with(|pools| pools.insert(id, pool));
     id
 }
@@ -117,20 +117,20 @@ pub fn budget(id: PoolId) -> Result<Option<u64>> {
 
 /// Returns a pool's budget, and a lock that serializes the growth of pools with a budget: two threads at once could
 /// both use the rest of the budget.
-pub fn budget_turn(id: PoolId) -> Option<(u64, MutexGuard<'static, ()>)> {
-    static TURN: Mutex<()> = Mutex::new(());
+pub fn lock_budget(id: PoolId) -> Option<(u64, MutexGuard<'static, ()>)> {
+    static LOCK: Mutex<()> = Mutex::new(());
     if id == PoolId::DEFAULT {
         return None;
     }
     let budget = with(|pools| pools.get(&id)?.budget)?;
-    Some((budget, TURN.lock()))
+    Some((budget, LOCK.lock()))
 }
 
 /// Marks a pool as destroyed by the program. Returns the devices on which it still has users.
 pub fn destroy(id: PoolId) -> Result<Vec<u32>> {
     with(|pools| {
-        let pool = pools.get_mut(&id).filter(|pool| pool.made).ok_or_else(|| unknown(id))?;
-        pool.made = false;
+        let pool = pools.get_mut(&id).filter(|pool| pool.created).ok_or_else(|| unknown(id))?;
+        pool.created = false;
         pool.options.use_on_oom = false;
         let users = pool.users.keys().copied().collect();
         if pool.users.is_empty() {
@@ -145,7 +145,7 @@ pub fn set_use_on_oom(id: PoolId, use_on_oom: bool) -> Result<()> {
     with(|pools| {
         let pool = pools.get_mut(&id).ok_or_else(|| unknown(id))?;
         pool.options.use_on_oom = use_on_oom;
-        pool.eager |= use_on_oom;
+        pool.used_outside_captures |= use_on_oom;
         Ok(())
     })
 }
@@ -156,32 +156,32 @@ pub fn options(id: PoolId) -> Options {
 }
 
 /// Returns whether the default pool may use the pool's free memory now.
-pub fn helps_on_oom(id: PoolId) -> bool {
-    with(|pools| pools.get(&id).is_some_and(|pool| pool.options.use_on_oom && !pool.asleep))
+pub fn is_used_on_oom(id: PoolId) -> bool {
+    with(|pools| pools.get(&id).is_some_and(|pool| pool.options.use_on_oom && !pool.suspended))
 }
 
 /// Records that memory of the pool is allocated outside of captures.
-pub fn set_eager(id: PoolId) {
-    with(|pools| pools.entry(id).or_default().eager = true);
+pub fn set_used_outside_captures(id: PoolId) {
+    with(|pools| pools.entry(id).or_default().used_outside_captures = true);
 }
 
 /// Returns whether blocks of the pool may belong to others than its graphs.
-pub fn is_shared_with_others(id: PoolId) -> bool {
-    with(|pools| pools.get(&id).is_some_and(|pool| pool.eager))
+pub fn is_used_outside_captures(id: PoolId) -> bool {
+    with(|pools| pools.get(&id).is_some_and(|pool| pool.used_outside_captures))
 }
 
 /// Sets whether the pool's memory is suspended.
-pub fn set_asleep(id: PoolId, asleep: bool) {
+pub fn set_suspended(id: PoolId, suspended: bool) {
     with(|pools| {
         if let Some(pool) = pools.get_mut(&id) {
-            pool.asleep = asleep;
+            pool.suspended = suspended;
         }
     });
 }
 
 /// Returns whether the pool's memory is suspended.
-pub fn is_asleep(id: PoolId) -> bool {
-    with(|pools| pools.get(&id).is_some_and(|pool| pool.asleep))
+pub fn is_suspended(id: PoolId) -> bool {
+    with(|pools| pools.get(&id).is_some_and(|pool| pool.suspended))
 }
 
 /// Adds a user of the pool on a device. Creates the pool if necessary.
@@ -203,7 +203,7 @@ pub fn remove_user(id: PoolId, device: u32) -> Result<u32> {
         let left = *users;
         if left == 0 {
             pool.users.remove(&device);
-            if pool.users.is_empty() && !pool.made {
+            if pool.users.is_empty() && !pool.created {
                 pools.remove(&id);
             }
         }
@@ -215,7 +215,7 @@ pub fn remove_user(id: PoolId, device: u32) -> Result<u32> {
 pub fn users(id: PoolId, device: u32) -> Result<u32> {
     with(|pools| {
         let pool = pools.get(&id).ok_or_else(|| unknown(id))?;
-        Ok(pool.users.get(&device).copied().unwrap_or(0) + u32::from(pool.made))
+        Ok(pool.users.get(&device).copied().unwrap_or(0) + u32::from(pool.created))
     })
 }
 

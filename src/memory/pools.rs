@@ -2,11 +2,11 @@
 
 use super::{
     Arena, PoolId,
-    backend::{self, PoolNews},
+    backend::{self, PoolEvent},
     cache,
     device_memory::device,
     pool::{self, Options},
-    route::{self, Who},
+    route::{self, RouteScope},
     stats_aggregation, stream_events, trackers,
 };
 use crate::{
@@ -41,7 +41,7 @@ pub fn pool_destroy(id: PoolId) -> Result<()> {
     let runtime = runtime::ready()?;
     pool::destroy(id)?;
     for device in runtime.devices() {
-        give_up(runtime, device.ordinal, id);
+        release_unused(runtime, device.ordinal, id);
     }
     Ok(())
 }
@@ -59,27 +59,27 @@ pub fn pool_use_count(id: PoolId, number: i32) -> Result<u32> {
 
 /// Returns the allocated and the held bytes of a pool on a device.
 pub fn pool_memory(id: PoolId, number: i32) -> Result<(u64, u64)> {
-    Ok(stats_aggregation::of_pool(&runtime::ready()?.device(number)?.memory, id))
+    Ok(stats_aggregation::pool_bytes(&runtime::ready()?.device(number)?.memory, id))
 }
 
 /// Routes requests on a device to a pool.
-pub fn begin_allocate_to_pool(number: i32, who: Who, id: PoolId) -> Result<()> {
+pub fn begin_allocate_to_pool(number: i32, scope: RouteScope, id: PoolId) -> Result<()> {
     let device = runtime::ready()?.device(number)?;
     if id == PoolId::DEFAULT {
         return Err(Error::new(Status::INVALID_VALUE, "the default pool is where requests go anyway"));
     }
-    check_awake(id)?;
-    device.memory.routes.begin(who, id, None)?;
+    check_not_suspended(id)?;
+    device.memory.routes.begin(scope, id, None)?;
     pool::add_user(id, device.ordinal);
-    if who != Who::Capture {
-        pool::set_eager(id);
+    if scope != RouteScope::Capture {
+        pool::set_used_outside_captures(id);
     }
-    backend::tell_of_pool(PoolNews::Begun, device.ordinal, id);
+    backend::notify_pool_event(PoolEvent::Begun, device.ordinal, id);
     Ok(())
 }
 
-fn check_awake(id: PoolId) -> Result<()> {
-    if pool::is_asleep(id) {
+fn check_not_suspended(id: PoolId) -> Result<()> {
+    if pool::is_suspended(id) {
         return Err(Error::new(Status::GRAPH_ASLEEP, format!("pool {id} sleeps, and nothing can be allocated in it")));
     }
     Ok(())
@@ -87,9 +87,9 @@ fn check_awake(id: PoolId) -> Result<()> {
 
 /// Routes the requests of one capture to a pool on every device, and adds a user of the pool on each.
 pub fn begin_capture_to_pool(runtime: &Runtime, id: PoolId, capture: u64) -> Result<()> {
-    check_awake(id)?;
+    check_not_suspended(id)?;
     for (index, device) in runtime.devices().iter().enumerate() {
-        if let Err(error) = device.memory.routes.begin(Who::Capture, id, Some(capture)) {
+        if let Err(error) = device.memory.routes.begin(RouteScope::Capture, id, Some(capture)) {
             for begun in &runtime.devices()[..index] {
                 // The route was added above, so this cannot fail.
                 let _ = begun.memory.routes.end(id);
@@ -121,32 +121,32 @@ pub fn streams_of_pool(runtime: &Runtime, id: PoolId) -> Vec<Stream> {
 pub fn release_captured_pool(runtime: &'static Runtime, id: PoolId) {
     for device in runtime.devices() {
         if matches!(pool::remove_user(id, device.ordinal), Ok(0)) {
-            give_up(runtime, device.ordinal, id);
+            release_unused(runtime, device.ordinal, id);
         }
     }
 }
 
 /// Returns the allocated and the held bytes of a pool on all devices.
 pub fn pool_memory_in_all(runtime: &Runtime, id: PoolId) -> (u64, u64) {
-    let parts = runtime.devices().iter().map(|device| stats_aggregation::of_pool(&device.memory, id));
+    let parts = runtime.devices().iter().map(|device| stats_aggregation::pool_bytes(&device.memory, id));
     parts.fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
 }
 
 /// Routes the calling thread's requests on a device to a pool.
 pub fn begin_allocate_current_thread_to_pool(number: i32, id: PoolId) -> Result<()> {
-    begin_allocate_to_pool(number, Who::Thread(thread::number()), id)
+    begin_allocate_to_pool(number, RouteScope::Thread(thread::number()), id)
 }
 
 /// Routes the requests of one stream on a device to a pool.
 pub fn begin_allocate_stream_to_pool(number: i32, stream: driver::Stream, id: PoolId) -> Result<()> {
-    begin_allocate_to_pool(number, Who::Stream(stream.handle()), id)
+    begin_allocate_to_pool(number, RouteScope::Stream(stream.handle()), id)
 }
 
 /// Removes the route to a pool.
 pub fn end_allocate_to_pool(number: i32, id: PoolId) -> Result<()> {
     let device = runtime::ready()?.device(number)?;
     device.memory.routes.end(id)?;
-    backend::tell_of_pool(PoolNews::Ended, device.ordinal, id);
+    backend::notify_pool_event(PoolEvent::Ended, device.ordinal, id);
     Ok(())
 }
 
@@ -155,16 +155,16 @@ pub fn release_pool(number: i32, id: PoolId) -> Result<()> {
     let runtime = runtime::ready()?;
     let ordinal = runtime.device(number)?.ordinal;
     let left = pool::remove_user(id, ordinal)?;
-    backend::tell_of_pool(PoolNews::Released, ordinal, id);
+    backend::notify_pool_event(PoolEvent::Released, ordinal, id);
     if left == 0 {
-        give_up(runtime, ordinal, id);
+        release_unused(runtime, ordinal, id);
     }
     Ok(())
 }
 
 /// Releases the free memory of a pool that has no users on a device. If the driver fails to release memory, it stays
 /// cached and a later request tries again; the pool is released all the same.
-fn give_up(runtime: &'static Runtime, number: u32, id: PoolId) {
+fn release_unused(runtime: &'static Runtime, number: u32, id: PoolId) {
     if pool::in_use(id, number) {
         return;
     }
@@ -173,7 +173,7 @@ fn give_up(runtime: &'static Runtime, number: u32, id: PoolId) {
     if arenas.is_empty() {
         return;
     }
-    route::forget();
+    route::invalidate_arenas();
     for arena in &arenas {
         arena.lock().space.orphaned = true;
     }
@@ -183,8 +183,8 @@ fn give_up(runtime: &'static Runtime, number: u32, id: PoolId) {
 
 /// Releases the memory of an arena whose pool was released and whose last block was freed.
 #[cold]
-pub fn bury(arena: &'static Arena) {
+pub fn release_orphaned(arena: &'static Arena) {
     if let Some(runtime) = runtime::usable() {
-        give_up(runtime, arena.device, arena.key().pool);
+        release_unused(runtime, arena.device, arena.key().pool);
     }
 }

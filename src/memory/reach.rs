@@ -9,15 +9,15 @@ use crate::{
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// For each device, a bit mask of the devices whose memory it has access to.
-static REACHED: [AtomicU64; MAX_DEVICES] = [const { AtomicU64::new(0) }; MAX_DEVICES];
+static ACCESSIBLE: [AtomicU64; MAX_DEVICES] = [const { AtomicU64::new(0) }; MAX_DEVICES];
 /// For each device, a bit mask of the devices whose memory it cannot access.
-static APART: [AtomicU64; MAX_DEVICES] = [const { AtomicU64::new(0) }; MAX_DEVICES];
+static INACCESSIBLE: [AtomicU64; MAX_DEVICES] = [const { AtomicU64::new(0) }; MAX_DEVICES];
 
 /// Returns whether kernels of a device can access the memory of all these devices. Enables access as needed.
-pub fn reaches(runtime: &Runtime, device: u32, others: impl IntoIterator<Item = u32>) -> Result<bool> {
-    let reached = REACHED[device as usize % MAX_DEVICES].load(Ordering::Acquire) | 1 << device;
+pub fn ensure_access(runtime: &Runtime, device: u32, others: impl IntoIterator<Item = u32>) -> Result<bool> {
+    let reached = ACCESSIBLE[device as usize % MAX_DEVICES].load(Ordering::Acquire) | 1 << device;
     for other in others {
-        if reached >> other & 1 == 0 && !give_access(runtime, device, other)? {
+        if reached >> other & 1 == 0 && !enable_access(runtime, device, other)? {
             return Ok(false);
         }
     }
@@ -25,14 +25,14 @@ pub fn reaches(runtime: &Runtime, device: u32, others: impl IntoIterator<Item = 
 }
 
 #[cold]
-fn give_access(runtime: &Runtime, device: u32, other: u32) -> Result<bool> {
-    let place = device as usize % MAX_DEVICES;
-    if APART[place].load(Ordering::Acquire) >> other & 1 == 1 {
+fn enable_access(runtime: &Runtime, device: u32, other: u32) -> Result<bool> {
+    let index = device as usize % MAX_DEVICES;
+    if INACCESSIBLE[index].load(Ordering::Acquire) >> other & 1 == 1 {
         return Ok(false);
     }
     let (from, to) = (runtime.device(device as i32)?, runtime.device(other as i32)?);
     let can = runtime.driver.can_access_peer(from.native, to.native)?;
-    let given = if can {
+    let enabled = if can {
         match runtime.driver.with_relaxed_capture(|| peer::enable(device as i32, other as i32))? {
             // The number of peers of a device is limited.
             Err(error) if error.status() == Status::PEER_ACCESS_UNSUPPORTED => false,
@@ -41,12 +41,12 @@ fn give_access(runtime: &Runtime, device: u32, other: u32) -> Result<bool> {
     } else {
         false
     };
-    let known = if given { &REACHED } else { &APART };
-    known[place].fetch_or(1 << other, Ordering::AcqRel);
-    Ok(given)
+    let known = if enabled { &ACCESSIBLE } else { &INACCESSIBLE };
+    known[index].fetch_or(1 << other, Ordering::AcqRel);
+    Ok(enabled)
 }
 
 /// Clears the record that a device has access to another, before the access is disabled.
-pub fn forget(device: u32, other: u32) {
-    REACHED[device as usize % MAX_DEVICES].fetch_and(!(1 << other), Ordering::AcqRel);
+pub fn clear_access(device: u32, other: u32) {
+    ACCESSIBLE[device as usize % MAX_DEVICES].fetch_and(!(1 << other), Ordering::AcqRel);
 }

@@ -9,7 +9,7 @@ use crate::base::units::Bytes;
 use std::fmt;
 
 /// The number of private pools to list individually; the smaller ones are summed up.
-const POOLS_TOLD: usize = 8;
+const MAX_LISTED_POOLS: usize = 8;
 
 /// The memory of a private pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,13 +75,13 @@ impl Shortage {
     }
 
     /// Returns the free bytes of private pools. Blocks that wait for streams are reported as pending.
-    fn kept(&self) -> u64 {
+    fn private_free(&self) -> u64 {
         let pools = self.private_pools.iter();
         pools.map(|pool| pool.reserved.saturating_sub(pool.allocated)).sum::<u64>().min(self.cached())
     }
 
     /// Returns the bytes of the device that plinth's allocator does not hold.
-    fn elsewhere(&self) -> u64 {
+    fn used_by_others(&self) -> u64 {
         self.total.saturating_sub(self.free).saturating_sub(self.held)
     }
 
@@ -93,12 +93,12 @@ impl Shortage {
         pools.sort_by_key(|pool| (std::cmp::Reverse(pool.reserved), pool.owner, pool.index));
         let reserved = |pools: &[PoolShare]| Bytes(pools.iter().map(|pool| pool.reserved).sum());
         write!(formatter, " Private pools hold {} of it:", reserved(&pools))?;
-        for (number, pool) in pools.iter().take(POOLS_TOLD).enumerate() {
+        for (number, pool) in pools.iter().take(MAX_LISTED_POOLS).enumerate() {
             let comma = if number == 0 { "" } else { "," };
             let PoolShare { owner, index, allocated, reserved } = *pool;
             write!(formatter, "{comma} {{{owner}, {index}}} {} with {} in use", Bytes(reserved), Bytes(allocated))?;
         }
-        if let Some(rest @ [_, ..]) = pools.get(POOLS_TOLD..) {
+        if let Some(rest @ [_, ..]) = pools.get(MAX_LISTED_POOLS..) {
             write!(formatter, ", and {} more {} together", rest.len(), reserved(rest))?;
         }
         formatter.write_str(".")
@@ -130,8 +130,8 @@ impl Shortage {
                 " It is the limit that stops this, not the device; plinth_set_per_process_memory_fraction sets it."
             );
         }
-        let kept = self.kept();
-        let shared = self.cached() - kept;
+        let private_free = self.private_free();
+        let shared = self.cached() - private_free;
         let reach = |more: u64| self.free.saturating_add(more) >= requested;
         if !self.expandable && reach(shared) {
             return write!(
@@ -154,14 +154,14 @@ impl Shortage {
                  what lives long before what does not."
             );
         }
-        if kept > 0 && reach(kept.saturating_add(shared)) {
+        if private_free > 0 && reach(private_free.saturating_add(shared)) {
             return write!(
                 formatter,
                 " What private pools keep would be enough: release those that are done with, or let others use them \
                  with plinth_mem_pool_set_use_on_oom."
             );
         }
-        if self.elsewhere() > self.held {
+        if self.used_by_others() > self.held {
             return write!(
                 formatter,
                 " Most of the device is in other hands; nvidia-smi shows whose. A device with more free memory, or a \
@@ -190,7 +190,7 @@ impl fmt::Display for Shortage {
         write!(
             formatter,
             "; other processes, and other libraries in this one, have {}. Of what plinth holds, {} are in use",
-            Bytes(self.elsewhere()),
+            Bytes(self.used_by_others()),
             Bytes(self.allocated)
         )?;
         if self.pending > 0 {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told() {
+    fn message_states_the_memory_figures() {
         assert_eq!(
             full().to_string(),
             "out of memory: tried to allocate 6.00 GiB (6442450945 bytes) on device 1, which has 140.00 GiB, \
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_streams_pools_and_retries_are_told_where_there_are_any() {
+    fn message_states_limit_streams_pools_and_retries() {
         let shortage = Shortage {
             limit: Some(131 * GIB),
             pending: 512 * MIB,
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_advice_fits_the_figures() {
+    fn advice_matches_the_figures() {
         let cases = [
             (
                 Shortage {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_that_do_not_add_up_are_told_all_the_same() {
+    fn inconsistent_figures_are_formatted() {
         let shortage =
             Shortage { requested: 7, held: 1, allocated: 9, pending: 9, total: 3, free: 8, ..Shortage::default() };
         let text = shortage.to_string();

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The requests to which a route applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Who {
+pub enum RouteScope {
     /// The requests of a thread, in every stream.
     Thread(u64),
     /// The requests in a stream, from every thread.
@@ -30,7 +30,7 @@ pub enum Who {
 
 #[derive(Debug, Clone, Copy)]
 struct Route {
-    who: Who,
+    scope: RouteScope,
     pool: PoolId,
     /// The first capture that used the route. The route then applies to that capture only.
     capture: Option<u64>,
@@ -51,7 +51,7 @@ pub fn epoch() -> u32 {
 }
 
 /// Starts a new epoch.
-pub fn forget() {
+pub fn invalidate_arenas() {
     // The last epoch never ends.
     let _ = EPOCH.fetch_update(Ordering::AcqRel, Ordering::Acquire, |epoch| {
         (epoch != NEVER).then(|| if epoch + 1 == NEVER { 1 } else { epoch + 1 })
@@ -59,12 +59,12 @@ pub fn forget() {
 }
 
 /// Disables caching of arenas permanently.
-pub fn forget_for_ever() {
+pub fn disable_arena_cache() {
     EPOCH.store(NEVER, Ordering::Release);
 }
 
 /// Returns whether an arena found in this epoch may be cached.
-pub fn may_remember(epoch: u32) -> bool {
+pub fn may_cache(epoch: u32) -> bool {
     epoch != NEVER
 }
 
@@ -75,14 +75,14 @@ pub fn canonical(handle: usize) -> usize {
 
 impl Routes {
     /// Adds a route. A pool can have one route at a time. `capture` restricts the route to one capture.
-    pub fn begin(&self, who: Who, pool: PoolId, capture: Option<u64>) -> Result<()> {
+    pub fn begin(&self, scope: RouteScope, pool: PoolId, capture: Option<u64>) -> Result<()> {
         let mut routes = self.0.lock();
         if routes.iter().any(|route| route.pool == pool) {
             return Err(Error::new(Status::INVALID_VALUE, format!("already recording to mempool_id {pool}")));
         }
-        routes.push(Route { who, pool, capture });
+        routes.push(Route { scope, pool, capture });
         drop(routes);
-        forget();
+        invalidate_arenas();
         Ok(())
     }
 
@@ -94,12 +94,12 @@ impl Routes {
         };
         routes.remove(index);
         drop(routes);
-        forget();
+        invalidate_arenas();
         Ok(())
     }
 
     /// Returns whether any route leads to a pool.
-    pub fn lead_to(&self, pool: PoolId) -> bool {
+    pub fn leads_to(&self, pool: PoolId) -> bool {
         self.0.lock().iter().any(|route| route.pool == pool)
     }
 
@@ -115,10 +115,10 @@ impl Routes {
         let mut capture = None;
         for index in (0..routes.len()).rev() {
             let route = routes[index];
-            let mine = match route.who {
-                Who::Thread(number) => number == thread,
-                Who::Stream(handle) => canonical(handle) == canonical(stream.handle()),
-                Who::Capture => {
+            let mine = match route.scope {
+                RouteScope::Thread(number) => number == thread,
+                RouteScope::Stream(handle) => canonical(handle) == canonical(stream.handle()),
+                RouteScope::Capture => {
                     // A stream can begin a capture without a notification.
                     lasting = false;
                     let capture = *capture.get_or_insert_with(|| capture_of(runtime, stream));

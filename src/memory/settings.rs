@@ -23,12 +23,12 @@ pub fn set_allocator_settings(text: &str) -> Result<()> {
     })?;
     pinned::configure(&config);
     // Rounding is looked up together with the arena, so cached arenas must be invalidated.
-    route::forget();
+    route::invalidate_arenas();
     let Some(runtime) = runtime::usable() else { return Ok(()) };
     for device in runtime.devices() {
         if let Some(fraction) = fraction {
             device.memory.set_fraction(fraction);
-            backend::fraction_set(fraction, device.ordinal);
+            backend::notify_fraction(fraction, device.ordinal);
         }
         if device.memory.known_method() == Some(Method::Segments) {
             for arena in device.memory.arenas() {

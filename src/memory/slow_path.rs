@@ -19,7 +19,7 @@ use super::{
     block::Zone,
     cache, callbacks, config,
     device_memory::DeviceMemory,
-    grow::{Grower, Means, Request, Steal},
+    grow::{Grower, GrowthLimits, MoveSource, Request},
     history::{self, Action},
     peak_budget, policy,
     pool::{self, PoolId},
@@ -35,15 +35,15 @@ use crate::{
 
 /// Serves a request that no free block of the arena fits. Returns `None` if the arena's generation changed.
 #[cold]
-pub fn climb(
+pub fn allocate_slow(
     runtime: &'static Runtime,
     device: &'static Device,
     arena: &'static Arena,
     generation: u32,
     request: Request,
 ) -> Result<Option<u64>> {
-    let ladder = Ladder { runtime, device, arena, generation, stream: *arena.stream.lock(), request };
-    let mut outcome = ladder.climb(false)?;
+    let slow_path = SlowPath { runtime, device, arena, generation, stream: *arena.stream.lock(), request };
+    let mut outcome = slow_path.run(false)?;
     // Callbacks are the program's code, so no lock is held and no driver setting is changed while they run. If
     // callbacks report freed memory, the steps are repeated as long as the memory figures change.
     let mut before = None;
@@ -54,23 +54,23 @@ pub fn climb(
             break;
         }
         before = now;
-        outcome = ladder.climb(false)?;
+        outcome = slow_path.run(false)?;
     }
     if outcome == Outcome::Short {
-        outcome = ladder.climb(true)?;
-        if matches!(outcome, Outcome::Met(_)) {
-            device.memory.retries.one();
+        outcome = slow_path.run(true)?;
+        if matches!(outcome, Outcome::Served(_)) {
+            device.memory.retries.increment();
         }
     }
     match outcome {
-        Outcome::Met(address) => Ok(Some(address)),
+        Outcome::Served(address) => Ok(Some(address)),
         Outcome::Stale => Ok(None),
         Outcome::Short => {
-            device.memory.ooms.one();
+            device.memory.ooms.increment();
             let shortage = stats_aggregation::shortage(runtime, device, arena, request);
             let key = arena.key();
             let (action, free) = (Action::Oom, shortage.free);
-            history::note_of(device.ordinal, action, free, request.requested, key.stream, key.pool);
+            history::record_and_deliver(device.ordinal, action, free, request.requested, key.stream, key.pool);
             callbacks::observe(device.ordinal, request.requested, shortage.total, shortage.free);
             Err(Error::new(Status::OUT_OF_MEMORY, shortage.to_string()))
         }
@@ -81,14 +81,14 @@ pub fn climb(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// The request was served by the block at this address.
-    Met(u64),
+    Served(u64),
     /// There is not enough memory.
     Short,
     /// The arena's generation changed.
     Stale,
 }
 
-struct Ladder {
+struct SlowPath {
     runtime: &'static Runtime,
     device: &'static Device,
     arena: &'static Arena,
@@ -97,81 +97,81 @@ struct Ladder {
     request: Request,
 }
 
-impl Ladder {
+impl SlowPath {
     fn memory(&self) -> &'static DeviceMemory {
         &self.device.memory
     }
 
     /// Runs all steps except the program's callbacks. Waits for the device first if `wait` is set.
-    fn climb(&self, wait: bool) -> Result<Outcome> {
+    fn run(&self, wait: bool) -> Result<Outcome> {
         self.device.with_context(&self.runtime.driver, |driver| {
             driver.with_relaxed_capture(|| {
                 let _growing = self.arena.growth.lock();
-                let turn = pool::budget_turn(self.arena.key().pool);
+                let locked_budget = pool::lock_budget(self.arena.key().pool);
                 // The arena cannot be retired while this thread holds `growth`.
                 if self.arena.lock().space.generation != self.generation {
                     return Ok(Outcome::Stale);
                 }
-                let budget = turn.as_ref().map(|turn| turn.0);
-                Ok(match self.climb_rungs(wait, budget)? {
-                    Some(address) => Outcome::Met(address),
+                let budget = locked_budget.as_ref().map(|locked_budget| locked_budget.0);
+                Ok(match self.run_steps(wait, budget)? {
+                    Some(address) => Outcome::Served(address),
                     None => Outcome::Short,
                 })
             })?
         })
     }
 
-    fn climb_rungs(&self, wait: bool, budget: Option<u64>) -> Result<Option<u64>> {
+    fn run_steps(&self, wait: bool, budget: Option<u64>) -> Result<Option<u64>> {
         if wait {
-            self.wait_for_the_device();
+            self.wait_for_device();
         }
         let limit = self.limit()?;
-        let (live, live_peak) = peak_budget::settle(self.memory(), self.arena);
+        let (live, live_peak) = peak_budget::flush_peak(self.memory(), self.arena);
         let arenas = self.memory().count_arenas();
         let soft = policy::soft_limit(live, live_peak, self.request.size, self.memory().moved.get(), arenas).min(limit);
-        self.take_care(limit, soft, live, live_peak);
-        if let Some(address) = self.look_again() {
+        self.set_unreleasable_limits(limit, soft, live, live_peak);
+        if let Some(address) = self.search_again() {
             return Ok(Some(address));
         }
         self.collect_garbage()?;
         let grower = Grower { runtime: self.runtime, device: self.device, arena: self.arena, stream: self.stream };
-        let means = |most, steal, steal_first| {
-            let allowance = budget.map_or(u64::MAX, |budget| self.left_of(budget));
-            Means { most, steal, steal_first, live, limit, allowance }
+        let limits = |most, move_from, move_first| {
+            let allowance = budget.map_or(u64::MAX, |budget| self.remaining_budget(budget));
+            GrowthLimits { max_held: most, move_from, move_first, live, limit, allowance }
         };
         // Small blocks need little memory, and many threads may wait for theirs: moving memory for them does not pay
         // off.
-        let soft_rungs = match zone_of(self.request.size) {
+        let soft_steps = match zone_of(self.request.size) {
             Zone::Small => vec![],
-            Zone::Large => vec![means(soft, Steal::Nothing, false), means(soft, Steal::Idle, false)],
+            Zone::Large => vec![limits(soft, MoveSource::Nothing, false), limits(soft, MoveSource::Idle, false)],
         };
-        let hard_rungs = match zone_of(self.request.size) {
-            Zone::Small => [means(limit, Steal::Nothing, false), means(limit, Steal::Idle, true)],
-            Zone::Large => [means(limit, Steal::Idle, true), means(limit, Steal::Nothing, false)],
+        let hard_steps = match zone_of(self.request.size) {
+            Zone::Small => [limits(limit, MoveSource::Nothing, false), limits(limit, MoveSource::Idle, true)],
+            Zone::Large => [limits(limit, MoveSource::Idle, true), limits(limit, MoveSource::Nothing, false)],
         };
-        for rung in soft_rungs.into_iter().chain(hard_rungs) {
-            if let Some(address) = grower.grow(self.request, rung)? {
+        for step in soft_steps.into_iter().chain(hard_steps) {
+            if let Some(address) = grower.grow(self.request, step)? {
                 return Ok(Some(address));
             }
         }
         // The device may have less free memory than the limit allows, because other processes use it too.
         let most = self.most(limit)?;
-        for steal in [Steal::Idle, Steal::Ordered] {
-            if let Some(address) = grower.grow(self.request, means(most, steal, true))? {
+        for move_from in [MoveSource::Idle, MoveSource::Ordered] {
+            if let Some(address) = grower.grow(self.request, limits(most, move_from, true))? {
                 return Ok(Some(address));
             }
         }
         cache::release_idle(self.runtime, self.device, self.arena, wait);
-        if let Some(address) = self.look_again() {
+        if let Some(address) = self.search_again() {
             return Ok(Some(address));
         }
         let most = self.most(limit)?;
-        for steal in [Steal::Nothing, Steal::Idle] {
-            if let Some(address) = grower.grow(self.request, means(most, steal, false))? {
+        for move_from in [MoveSource::Nothing, MoveSource::Idle] {
+            if let Some(address) = grower.grow(self.request, limits(most, move_from, false))? {
                 return Ok(Some(address));
             }
         }
-        Ok(self.take_from_willing_pools())
+        Ok(self.allocate_from_oom_pools())
     }
 
     /// Returns idle memory to the driver before more is created, if the garbage collection threshold and a limit are
@@ -194,8 +194,8 @@ impl Ladder {
     }
 
     /// Returns the bytes that remain of the pool's budget.
-    fn left_of(&self, budget: u64) -> u64 {
-        budget.saturating_sub(stats_aggregation::of_pool(self.memory(), self.arena.key().pool).1)
+    fn remaining_budget(&self, budget: u64) -> u64 {
+        budget.saturating_sub(stats_aggregation::pool_bytes(self.memory(), self.arena.key().pool).1)
     }
 
     /// Returns how many bytes may be held, given what the device has left.
@@ -204,32 +204,32 @@ impl Ladder {
         Ok(limit.min(self.memory().held().saturating_add(free)))
     }
 
-    fn look_again(&self) -> Option<u64> {
-        stream_events::reap(self.runtime, self.device, self.arena, false);
+    fn search_again(&self) -> Option<u64> {
+        stream_events::process_events(self.runtime, self.device, self.arena, false);
         let mut inner = self.arena.lock();
-        inner.space.settle();
+        inner.space.coalesce_all();
         let (size, requested) = (self.request.size, self.request.requested);
-        if let Some(address) = inner.space.take(size, requested) {
+        if let Some(address) = inner.space.allocate(size, requested) {
             return Some(address);
         }
         // A block fits, but splitting it would leave memory unreleasable: split the handle first if possible.
-        let cut = inner.space.wanted_cut()?;
+        let split = inner.space.take_pending_split()?;
         drop(inner);
-        split_handle::recut(self.runtime, self.device, self.arena, cut);
-        self.arena.lock().space.take_anyway(size, requested)
+        split_handle::split(self.runtime, self.device, self.arena, split);
+        self.arena.lock().space.allocate_unconditionally(size, requested)
     }
 
     /// Sets how much of the arena's memory may be unreleasable.
-    fn take_care(&self, limit: u64, budget: u64, live: u64, live_peak: u64) {
+    fn set_unreleasable_limits(&self, limit: u64, budget: u64, live: u64, live_peak: u64) {
         let mut inner = self.arena.lock();
         let elsewhere = live.saturating_sub(inner.space.counters.live);
-        let care = policy::care(self.memory().held(), limit, budget, elsewhere, live_peak);
-        inner.space.take_care(care);
+        let limits = policy::unreleasable_limits(self.memory().held(), limit, budget, elsewhere, live_peak);
+        inner.space.set_unreleasable_limits(limits);
     }
 
     /// Allocates from free blocks of pools created with `use_on_oom`, of the same stream, for requests of the default
     /// pool.
-    fn take_from_willing_pools(&self) -> Option<u64> {
+    fn allocate_from_oom_pools(&self) -> Option<u64> {
         let key = self.arena.key();
         if key.pool != PoolId::DEFAULT {
             return None;
@@ -237,11 +237,11 @@ impl Ladder {
         for arena in self.memory().arenas() {
             let mut inner = arena.lock();
             let other = inner.key;
-            if (other.stream, other.thread) != (key.stream, key.thread) || !pool::helps_on_oom(other.pool) {
+            if (other.stream, other.thread) != (key.stream, key.thread) || !pool::is_used_on_oom(other.pool) {
                 continue;
             }
-            inner.space.settle();
-            if let Some(address) = inner.space.take(self.request.size, self.request.requested) {
+            inner.space.coalesce_all();
+            if let Some(address) = inner.space.allocate(self.request.size, self.request.requested) {
                 return Some(address);
             }
         }
@@ -249,15 +249,15 @@ impl Ladder {
     }
 
     /// Last resort: waits for all deferred frees of all arenas and for their streams.
-    fn wait_for_the_device(&self) {
+    fn wait_for_device(&self) {
         if stream_events::is_capturing(&self.runtime.driver, self.stream) {
             return;
         }
-        self.memory().waits.one();
+        self.memory().waits.increment();
         // Synchronizing the whole device would invalidate every capture on it.
         for arena in self.memory().arenas() {
-            stream_events::reap(self.runtime, self.device, arena, true);
-            stream_events::wait_for(self.runtime, arena);
+            stream_events::process_events(self.runtime, self.device, arena, true);
+            stream_events::wait_for_stream(self.runtime, arena);
         }
     }
 }

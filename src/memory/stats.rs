@@ -228,7 +228,7 @@ mod tests {
     use std::collections::HashMap;
 
     #[test]
-    fn a_peak_is_the_most_there_was() {
+    fn peak_is_the_maximum() {
         let mut stat = Stat::default();
         stat.add(10);
         stat.sub(4);
@@ -250,7 +250,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_count_is_what_its_history_says(
+        fn counts_match_their_history(
             steps in proptest::collection::vec((any::<bool>(), any::<bool>(), 0u64..1 << 40), 1..100),
         ) {
             let mut counts = ByPool::default();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_are_torchs() {
+    fn keys_match_torch() {
         let mut stats = Stats { num_ooms: 3, ..Stats::default() };
         stats.allocated_bytes.add(Zone::Small, 512);
         stats.requested_bytes.add(Zone::Small, u64::MAX);

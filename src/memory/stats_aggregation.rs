@@ -2,7 +2,7 @@
 
 use super::{
     arena::{Arena, Key},
-    block::State,
+    block::BlockState,
     counters::ZoneCounters,
     device_memory::{DeviceMemory, Method},
     grow::Request,
@@ -31,17 +31,17 @@ pub fn stats(memory: &DeviceMemory) -> Stats {
 }
 
 /// Returns the statistics of the arenas whose key `filter` accepts. Quantities that only the device counts are 0.
-pub fn stats_of(arenas: Vec<&'static Arena>, wanted: impl Fn(&Key) -> bool) -> Stats {
+pub fn stats_of(arenas: Vec<&'static Arena>, filter: impl Fn(&Key) -> bool) -> Stats {
     let mut stats = Stats::default();
     for arena in arenas {
         let mut inner = arena.lock();
-        if !wanted(&inner.key) {
+        if !filter(&inner.key) {
             continue;
         }
         let pinned = inner.space.pinned_free();
         let counters = &mut inner.space.counters;
         for (zone, pinned) in counters.zones.iter_mut().zip(pinned) {
-            zone.note_pinned(pinned);
+            zone.set_pinned(pinned);
         }
         let [small, large] = &counters.zones;
         let mut part = Stats {
@@ -73,17 +73,17 @@ fn sum(mut one: Stat, other: Stat) -> Stat {
 }
 
 /// Returns the allocated and the held bytes of one pool of a device.
-pub fn of_pool(memory: &DeviceMemory, pool: PoolId) -> (u64, u64) {
-    memory.arenas_of(pool).into_iter().map(of_arena).fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
+pub fn pool_bytes(memory: &DeviceMemory, pool: PoolId) -> (u64, u64) {
+    memory.arenas_of(pool).into_iter().map(arena_bytes).fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
 }
 
-fn of_arena(arena: &Arena) -> (u64, u64) {
+fn arena_bytes(arena: &Arena) -> (u64, u64) {
     let inner = arena.lock();
     (inner.space.counters.live, inner.space.mapped_bytes())
 }
 
 /// Collects the data for the error message of a failed request to another backend.
-pub fn shortage_elsewhere(runtime: &Runtime, device: &Device, request: Request) -> Shortage {
+pub fn backend_shortage(runtime: &Runtime, device: &Device, request: Request) -> Shortage {
     let (driver, memory) = (&runtime.driver, &device.memory);
     let known_total = memory.total(device, driver).unwrap_or(0);
     let (free, total) = device.memory_info(driver).unwrap_or((0, known_total));
@@ -112,7 +112,7 @@ pub fn shortage(runtime: &Runtime, device: &Device, arena: &Arena, request: Requ
     let mut pools: BTreeMap<PoolId, (u64, u64)> = BTreeMap::new();
     let (mut allocated, mut pending) = (0, 0);
     for other in memory.arenas() {
-        let (live, held) = of_arena(other);
+        let (live, held) = arena_bytes(other);
         allocated += live;
         let inner = other.lock();
         pending += inner.space.counters.zones.iter().map(|zone| zone.waiting_bytes.current).sum::<u64>();
@@ -142,7 +142,7 @@ pub fn shortage(runtime: &Runtime, device: &Device, arena: &Arena, request: Requ
             .collect(),
         retries: memory.retries.get(),
         expandable: matches!(memory.method(device, driver), Ok(Method::Virtual { .. })),
-        budget: budget.map(|bytes| Budget { bytes, pool: key.pool, reserved: of_pool(memory, key.pool).1 }),
+        budget: budget.map(|bytes| Budget { bytes, pool: key.pool, reserved: pool_bytes(memory, key.pool).1 }),
     }
 }
 
@@ -152,10 +152,10 @@ impl super::space::Space {
     fn pinned_free(&self) -> [(u64, u64); 2] {
         let mut pinned = [(0, 0); 2];
         for (id, block) in self.blocks.iter() {
-            if !matches!(block.state, State::Free | State::Parked) {
+            if !matches!(block.state, BlockState::Free | BlockState::Uncoalesced) {
                 continue;
             }
-            let bytes = block.size - self.whole_bytes(id);
+            let bytes = block.size - self.releasable_bytes(id);
             if bytes > 0 {
                 let entry = &mut pinned[block.zone as usize];
                 *entry = (entry.0 + 1, entry.1 + bytes);

@@ -81,7 +81,7 @@ mod tests {
     use crate::memory::{block::Zone, stats::KEYS};
 
     #[test]
-    fn figures_are_told_in_json() {
+    fn stats_are_formatted_as_json() {
         let mut stats = Stats { num_ooms: 2, ..Stats::default() };
         stats.active.add(Zone::Large, 7);
         let flat = json(&stats, false);

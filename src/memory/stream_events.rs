@@ -5,7 +5,7 @@
 //! because the event would become part of the graph; it is recorded after the capture ends.
 
 use super::{
-    arena::{Arena, Leaving, Mark, Use, Waiting},
+    arena::{Arena, DeferredFree, PendingUnmap, StreamEvent, StreamUse},
     ipc,
 };
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Makes a call that undoes another one, and retries it on failure. Returns whether it succeeded.
-pub fn insist(mut call: impl FnMut() -> Answer<()>) -> bool {
+pub fn retry(mut call: impl FnMut() -> Answer<()>) -> bool {
     (0..3).any(|_| call().is_ok())
 }
 
@@ -28,20 +28,20 @@ pub fn is_capturing(driver: &Driver, stream: Stream) -> bool {
 
 /// Returns whether all work of the arena's stream is done.
 pub fn is_idle(runtime: &Runtime, arena: &Arena) -> bool {
-    let (driver, own) = (&runtime.driver, arena.own_use());
+    let (driver, own) = (&runtime.driver, arena.stream_use());
     let _held = capture_lock::hold_off();
-    own.can_be_named() && !is_capturing(driver, own.stream) && driver.stream_query(own.stream).unwrap_or(false)
+    own.has_usable_handle() && !is_capturing(driver, own.stream) && driver.stream_query(own.stream).unwrap_or(false)
 }
 
 /// Returns whether an event can be recorded in the arena's stream.
-pub fn can_mark(runtime: &Runtime, arena: &Arena) -> bool {
-    !is_capturing(&runtime.driver, arena.own_use().stand_in())
+pub fn can_record_event(runtime: &Runtime, arena: &Arena) -> bool {
+    !is_capturing(&runtime.driver, arena.stream_use().event_stream())
 }
 
 /// Makes later work of a stream of the device wait for the current work of an arena's stream. Returns `false`, without
 /// effect, if either stream is capturing.
-pub fn order(runtime: &Runtime, device: &Device, waiting: Stream, arena: &Arena) -> Result<bool> {
-    let (driver, awaited) = (&runtime.driver, arena.own_use().stand_in());
+pub fn order_after(runtime: &Runtime, device: &Device, waiting: Stream, arena: &Arena) -> Result<bool> {
+    let (driver, awaited) = (&runtime.driver, arena.stream_use().event_stream());
     event_pool::with(runtime, device.ordinal, |event| {
         let _held = capture_lock::hold_off();
         if is_capturing(driver, waiting) || is_capturing(driver, awaited) {
@@ -57,16 +57,16 @@ pub fn order(runtime: &Runtime, device: &Device, waiting: Stream, arena: &Arena)
 
 /// Returns the stream after whose work an arena's memory can be reused.
 pub fn stream_of(runtime: &Runtime, arena: &Arena) -> stream::Stream {
-    let own = arena.own_use();
-    stream::known(runtime, own.stand_in(), own.device)
+    let own = arena.stream_use();
+    stream::known(runtime, own.event_stream(), own.device)
 }
 
 /// Records an event in a stream, if possible.
-pub(super) fn mark(runtime: &Runtime, wanted: Use) -> Mark {
-    let unmarked = Mark::Unmarked(wanted);
-    let stream = wanted.stand_in();
-    let Ok(device) = super::device_memory::device(runtime, wanted.device) else { return unmarked };
-    let marked = device.with_context(&runtime.driver, |driver| {
+pub(super) fn record_event(runtime: &Runtime, stream_use: StreamUse) -> StreamEvent {
+    let pending = StreamEvent::Pending(stream_use);
+    let stream = stream_use.event_stream();
+    let Ok(device) = super::device_memory::device(runtime, stream_use.device) else { return pending };
+    let recorded = device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| {
             let _held = capture_lock::hold_off();
             if is_capturing(driver, stream) {
@@ -74,7 +74,7 @@ pub(super) fn mark(runtime: &Runtime, wanted: Use) -> Mark {
             }
             let event = event_pool::take(device, driver, 0)?;
             match driver.event_record(event, stream) {
-                Ok(()) => Ok(Mark::Event(event, wanted.device)),
+                Ok(()) => Ok(StreamEvent::Recorded(event, stream_use.device)),
                 Err(failure) => {
                     event_pool::give_back(device, 0, event);
                     Err(failure.into())
@@ -82,19 +82,19 @@ pub(super) fn mark(runtime: &Runtime, wanted: Use) -> Mark {
             }
         })?
     });
-    marked.unwrap_or(unmarked)
+    recorded.unwrap_or(pending)
 }
 
 /// Returns whether an event is complete. Records the event first if that is pending.
-pub(super) fn is_passed(runtime: &Runtime, slot: &mut Mark, wait: bool) -> bool {
-    if let Mark::Unmarked(wanted) = *slot {
-        *slot = mark(runtime, wanted);
+pub(super) fn is_complete(runtime: &Runtime, event: &mut StreamEvent, wait: bool) -> bool {
+    if let StreamEvent::Pending(stream_use) = *event {
+        *event = record_event(runtime, stream_use);
     }
-    let (event, number) = match *slot {
-        Mark::Event(event, number) => (event, number),
+    let (event, number) = match *event {
+        StreamEvent::Recorded(event, number) => (event, number),
         // Never waits for other processes, which may never release the block.
-        Mark::Shared(serial) => return ipc::is_over(serial),
-        Mark::Unmarked(_) => return false,
+        StreamEvent::HeldByProcesses(serial) => return ipc::is_over(serial),
+        StreamEvent::Pending(_) => return false,
     };
     let Ok(device) = super::device_memory::device(runtime, number) else { return false };
     let done = device.with_context(&runtime.driver, |driver| {
@@ -145,14 +145,14 @@ pub(super) fn finish_stream(
 }
 
 /// Waits for the current work of an arena's stream, unless the stream is capturing.
-pub fn wait_for(runtime: &Runtime, arena: &Arena) {
+pub fn wait_for_stream(runtime: &Runtime, arena: &Arena) {
     // Recording an event occupies the device, which other processes may be using.
     if is_idle(runtime, arena) {
         return;
     }
-    let mut end = Mark::Unmarked(arena.own_use());
-    if !is_passed(runtime, &mut end, true)
-        && let Mark::Event(event, number) = end
+    let mut end = StreamEvent::Pending(arena.stream_use());
+    if !is_complete(runtime, &mut end, true)
+        && let StreamEvent::Recorded(event, number) = end
         && let Ok(device) = super::device_memory::device(runtime, number)
     {
         event_pool::give_back(device, 0, event);
@@ -160,83 +160,89 @@ pub fn wait_for(runtime: &Runtime, arena: &Arena) {
 }
 
 /// Defers the free of a block until the recorded streams and the processes that hold the block are done with it.
-pub fn hold_back(runtime: &Runtime, arena: &Arena, block: u32, uses: Vec<Use>) {
-    let mut marks: Vec<Mark> = uses.into_iter().map(|wanted| mark(runtime, wanted)).collect();
-    marks.extend(ipc::mark_of(arena.number, block));
+pub fn defer_free(runtime: &Runtime, arena: &Arena, block: u32, uses: Vec<StreamUse>) {
+    let mut events: Vec<StreamEvent> = uses.into_iter().map(|stream_use| record_event(runtime, stream_use)).collect();
+    events.extend(ipc::mark_of(arena.number, block));
     let mut inner = arena.lock();
-    if marks.is_empty() {
-        inner.space.end_wait(block);
+    if events.is_empty() {
+        inner.space.finish_deferred_free(block);
     } else {
-        inner.waiting.push(Waiting { block, marks });
+        inner.deferred_frees.push(DeferredFree { block, events });
     }
 }
 
 /// Unmaps addresses whose memory was moved or returns to the driver: at once if the arena's stream is idle, otherwise
 /// later. A failed unmap is retried later.
-pub fn leave(runtime: &Runtime, device: &Device, arena: &Arena, mut leaving: Leaving, idle: bool) -> Result<()> {
-    let outcome = if idle { finish(runtime, device, arena, &leaving) } else { Ok(()) };
+pub fn unmap_when_idle(
+    runtime: &Runtime,
+    device: &Device,
+    arena: &Arena,
+    mut pending: PendingUnmap,
+    idle: bool,
+) -> Result<()> {
+    let outcome = if idle { unmap(runtime, device, arena, &pending) } else { Ok(()) };
     if !idle || outcome.is_err() {
-        if let Mark::Unmarked(wanted) = leaving.mark {
-            leaving.mark = mark(runtime, wanted);
+        if let StreamEvent::Pending(stream_use) = pending.event {
+            pending.event = record_event(runtime, stream_use);
         }
-        arena.lock().leaving.push(leaving);
+        arena.lock().pending_unmaps.push(pending);
     }
     outcome
 }
 
 /// Unmaps addresses that the device no longer uses.
-fn finish(runtime: &Runtime, device: &Device, arena: &Arena, leaving: &Leaving) -> Result<()> {
-    runtime.driver.memory_unmap(leaving.address, leaving.bytes).context(|| "unmapping memory")?;
-    if let Some(physical) = leaving.physical
-        && insist(|| runtime.driver.memory_release(physical))
+fn unmap(runtime: &Runtime, device: &Device, arena: &Arena, pending: &PendingUnmap) -> Result<()> {
+    runtime.driver.memory_unmap(pending.address, pending.bytes).context(|| "unmapping memory")?;
+    if let Some(physical) = pending.physical
+        && retry(|| runtime.driver.memory_release(physical))
     {
-        device.memory.released.one();
-        device.memory.let_go(leaving.bytes);
+        device.memory.released.increment();
+        device.memory.release_held(pending.bytes);
     }
-    arena.lock().space.vacate(leaving.block, leaving.address);
+    arena.lock().space.mark_unmapped(pending.block, pending.address);
     Ok(())
 }
 
 /// Frees the blocks of an arena whose events are complete, and unmaps addresses that the device no longer uses. With
 /// `wait`, waits for the remaining events. Returns whether anything was freed.
-pub fn reap(runtime: &Runtime, device: &Device, arena: &Arena, wait: bool) -> bool {
+pub fn process_events(runtime: &Runtime, device: &Device, arena: &Arena, wait: bool) -> bool {
     let (waiting, leaving) = {
         let mut inner = arena.lock();
-        if inner.waiting.is_empty() && inner.leaving.is_empty() {
+        if inner.deferred_frees.is_empty() && inner.pending_unmaps.is_empty() {
             return false;
         }
-        (std::mem::take(&mut inner.waiting), std::mem::take(&mut inner.leaving))
+        (std::mem::take(&mut inner.deferred_frees), std::mem::take(&mut inner.pending_unmaps))
     };
     let mut any = false;
     for mut entry in waiting {
-        entry.marks.retain_mut(|mark| !is_passed(runtime, mark, wait));
+        entry.events.retain_mut(|event| !is_complete(runtime, event, wait));
         let mut inner = arena.lock();
-        if entry.marks.is_empty() {
-            inner.space.end_wait(entry.block);
+        if entry.events.is_empty() {
+            inner.space.finish_deferred_free(entry.block);
             any = true;
         } else {
-            inner.waiting.push(entry);
+            inner.deferred_frees.push(entry);
         }
     }
     for mut entry in leaving {
-        let mut passed = is_passed(runtime, &mut entry.mark, wait);
-        if passed {
-            passed = finish(runtime, device, arena, &entry).is_ok();
-            any |= passed;
-            if !passed {
-                entry.mark = Mark::Unmarked(arena.own_use());
+        let mut complete = is_complete(runtime, &mut entry.event, wait);
+        if complete {
+            complete = unmap(runtime, device, arena, &entry).is_ok();
+            any |= complete;
+            if !complete {
+                entry.event = StreamEvent::Pending(arena.stream_use());
             }
         }
-        if !passed {
-            arena.lock().leaving.push(entry);
+        if !complete {
+            arena.lock().pending_unmaps.push(entry);
         }
     }
     any
 }
 
 /// Processes events, and returns whether no deferred frees and no pending unmaps remain.
-pub fn reap_all(runtime: &Runtime, device: &Device, arena: &Arena) -> bool {
-    reap(runtime, device, arena, false);
+pub fn process_all_events(runtime: &Runtime, device: &Device, arena: &Arena) -> bool {
+    process_events(runtime, device, arena, false);
     let inner = arena.lock();
-    inner.leaving.is_empty() && inner.waiting.is_empty()
+    inner.pending_unmaps.is_empty() && inner.deferred_frees.is_empty()
 }

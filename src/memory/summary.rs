@@ -11,12 +11,12 @@ type Format = fn(value: u64, scale: u64) -> String;
 
 /// Divides a number by `base` for each unit that the scale exceeds, and returns it with the unit. The scale is the
 /// number in the first row of a group, so that all rows of a group use the same unit.
-fn in_unit(mut value: u64, scale: u64, base: u64, enough: f64, units: &[&'static str]) -> (u64, &'static str) {
+fn in_unit(mut value: u64, scale: u64, base: u64, threshold: f64, units: &[&'static str]) -> (u64, &'static str) {
     let mut scale = scale as f64;
     let mut unit = "";
     for (step, next) in units.iter().enumerate() {
         if step > 0 {
-            if scale < enough {
+            if scale < threshold {
                 break;
             }
             value /= base;
@@ -249,13 +249,13 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_torchs() {
+    fn table_matches_torch() {
         assert_eq!(summary(1, &stats(), false), FULL);
         assert_eq!(summary(63, &stats(), true), ABBREVIATED);
     }
 
     #[test]
-    fn every_line_is_as_wide() {
+    fn all_lines_have_equal_width() {
         for table in [summary(0, &Stats::default(), false), summary(0, &stats(), true)] {
             assert!(table.lines().all(|line| line.len() == WIDTH + 2), "{table}");
         }

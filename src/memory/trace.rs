@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_streams_are_told_at_the_end() {
+    fn stop_reports_too_many_streams() {
         let scratch = Scratch::new();
         let path = scratch.file("trace");
         let recorder = Recorder::new();
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_full_disk_is_told_at_the_end() {
+    fn stop_reports_a_full_disk() {
         let recorder = Recorder::new();
         let full = Path::new("/dev/full");
         recorder.start(full, 1, [block(0, 1, 1, 1)]).unwrap();
@@ -416,7 +416,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn what_is_not_a_file_is_not_removed() {
+    fn only_regular_files_are_removed() {
         let scratch = Scratch::new();
         let link = scratch.file("trace");
         std::os::unix::fs::symlink("/dev/full", &link).unwrap();

@@ -5,7 +5,7 @@
 //! and the free before the next allocation at its address.
 
 use super::{
-    block::State,
+    block::BlockState,
     listener,
     trace::{Block, Recorder},
 };
@@ -28,7 +28,7 @@ pub fn trace_start(path: &Path) -> Result<()> {
     let live: Vec<Block> = guards
         .iter()
         .flat_map(|(arena, inner)| {
-            let blocks = inner.space.blocks.iter().filter(|(_, block)| block.state == State::Live);
+            let blocks = inner.space.blocks.iter().filter(|(_, block)| block.state == BlockState::Live);
             blocks.map(|(_, block)| Block {
                 device: arena.device,
                 address: block.address,
@@ -39,7 +39,7 @@ pub fn trace_start(path: &Path) -> Result<()> {
         .collect();
     RECORDER.start(path, runtime.devices().len(), live)?;
     for (arena, inner) in &mut guards {
-        listener::tune(arena.device, inner);
+        listener::update(arena.device, inner);
     }
     Ok(())
 }
@@ -50,7 +50,7 @@ pub fn trace_stop() -> Result<()> {
     let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory.all_arenas()).collect();
     let stopped = RECORDER.stop();
     for arena in lists.iter().flat_map(|list| list.iter()) {
-        listener::tune(arena.device, &mut arena.lock());
+        listener::update(arena.device, &mut arena.lock());
     }
     stopped
 }

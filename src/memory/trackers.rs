@@ -7,7 +7,7 @@ use super::{
     callbacks::Callback,
     history::{Entry, StackId},
     listener,
-    log::Raw,
+    log::RawEntry,
     pool::PoolId,
     tags,
 };
@@ -28,10 +28,10 @@ use std::{
 pub type Tracker = fn(function: usize, context: usize, device: u32, entry: &Entry);
 
 static TRACKERS: Mutex<Vec<Callback<Tracker>>> = Mutex::new(Vec::new());
-static THERE: AtomicBool = AtomicBool::new(false);
+static ANY: AtomicBool = AtomicBool::new(false);
 static QUEUE: Mutex<VecDeque<(u32, Entry, u32)>> = Mutex::new(VecDeque::new());
 /// Held by the thread that notifies the trackers.
-static TELLING: Mutex<()> = Mutex::new(());
+static DELIVERING: Mutex<()> = Mutex::new(());
 
 thread_local! {
     /// Whether this thread is running a tracker.
@@ -39,8 +39,8 @@ thread_local! {
 }
 
 /// Returns whether there are trackers.
-pub fn are_there() -> bool {
-    THERE.load(Ordering::Relaxed)
+pub fn any() -> bool {
+    ANY.load(Ordering::Relaxed)
 }
 
 /// Adds a tracker.
@@ -70,26 +70,26 @@ pub fn detach(function: usize, context: usize) -> Result<()> {
 fn change(body: impl FnOnce(&mut Vec<Callback<Tracker>>) -> Result<()>) -> Result<()> {
     let runtime = runtime::ready()?;
     let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory.all_arenas()).collect();
-    let there = {
+    let any = {
         let mut trackers = TRACKERS.lock();
         body(&mut trackers)?;
         !trackers.is_empty()
     };
-    if THERE.swap(there, Ordering::Relaxed) != there {
+    if ANY.swap(any, Ordering::Relaxed) != any {
         for arena in lists.iter().flat_map(|list| list.iter()) {
-            listener::tune(arena.device, &mut arena.lock());
+            listener::update(arena.device, &mut arena.lock());
         }
     }
     Ok(())
 }
 
 /// Queues an event, unless a tracker on this thread caused it.
-pub(super) fn tell_later(device: u32, stream: usize, pool: PoolId, raw: &Raw) {
+pub(super) fn enqueue(device: u32, stream: usize, pool: PoolId, raw: &RawEntry) {
     if INSIDE.with(Cell::get) {
         return;
     }
     let time_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
-    let Raw { address, size, stack, thread, tag, action, .. } = *raw;
+    let RawEntry { address, size, stack, thread, tag, action, .. } = *raw;
     let stack: StackId = stack;
     let entry = Entry { action, address, size, stream, pool, time_us, stack, metadata: None, thread: thread.into() };
     QUEUE.lock().push_back((device, entry, tag));
@@ -107,7 +107,7 @@ pub fn deliver() {
     if INSIDE.with(Cell::get) || QUEUE.lock().is_empty() {
         return;
     }
-    let _telling = TELLING.lock();
+    let _telling = DELIVERING.lock();
     INSIDE.with(|inside| inside.set(true));
     let _leave = Leave;
     loop {

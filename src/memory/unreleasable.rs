@@ -8,33 +8,33 @@
 //! the edge, the granule that contains the edge, and the part above. Then at most one granule is shared.
 
 use super::{
-    block::{Id, State, Zone},
+    block::{BlockId, BlockState, Zone},
     mapped::Backing,
-    policy::Care,
+    policy::UnreleasableLimits,
     space::Space,
 };
 
 /// The number of splits of large blocks between two counts; a count visits all free blocks.
-const CUTS: u32 = 256;
+const SPLITS_PER_COUNT: u32 = 256;
 
 /// What a space knows about its unreleasable memory.
 #[derive(Debug, Default)]
-pub struct Stuck {
-    care: Care,
+pub struct UnreleasableMemory {
+    limits: UnreleasableLimits,
     /// The unreleasable bytes at the last count.
     bytes: u64,
     /// The number of splits until the next count.
-    cuts: u32,
+    splits_until_count: u32,
     granule: u64,
-    watched: bool,
-    wanted: Option<Cut>,
+    tracked: bool,
+    pending_split: Option<HandleSplit>,
 }
 
 /// A handle to be split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cut {
+pub struct HandleSplit {
     /// The free block that contains the handle.
-    pub block: Id,
+    pub block: BlockId,
     /// The address of the handle.
     pub address: u64,
     /// The size of the handle in bytes.
@@ -45,81 +45,85 @@ pub struct Cut {
     pub granule: u64,
 }
 
-impl Stuck {
+impl UnreleasableMemory {
     /// Returns whether the space has handles that can be split, or limits on splitting blocks.
     #[inline]
-    pub fn is_watched(&self) -> bool {
-        self.watched
+    pub fn is_tracked(&self) -> bool {
+        self.tracked
     }
 
     /// Sets whether there are limits on splitting blocks.
-    pub(super) fn watch_limits(&mut self, limited: bool) {
-        self.watched = limited || self.granule != 0;
+    pub(super) fn set_split_limited(&mut self, limited: bool) {
+        self.tracked = limited || self.granule != 0;
     }
 }
 
 impl Space {
     /// Enables splitting of handles. Without a granule size, no handle is ever split.
-    pub fn watch_stuck(&mut self, granule: u64) {
-        self.stuck.granule = granule;
-        self.stuck.watched = true;
+    pub fn enable_handle_splits(&mut self, granule: u64) {
+        self.unreleasable.granule = granule;
+        self.unreleasable.tracked = true;
     }
 
     /// Sets the limits on unreleasable memory.
-    pub fn take_care(&mut self, care: Care) {
-        self.stuck.care = care;
-        self.stuck.bytes = self.count_stuck();
-        self.stuck.cuts = CUTS;
+    pub fn set_unreleasable_limits(&mut self, limits: UnreleasableLimits) {
+        self.unreleasable.limits = limits;
+        self.unreleasable.bytes = self.count_unreleasable();
+        self.unreleasable.splits_until_count = SPLITS_PER_COUNT;
     }
 
     /// Returns whether splitting a block at `size` would leave too much memory unreleasable. If so, stores the handle
     /// to be split first for [`take_pending_split`](Self::take_pending_split).
-    pub(super) fn would_stick(&mut self, id: Id, size: u64) -> bool {
+    pub(super) fn would_exceed_unreleasable(&mut self, id: BlockId, size: u64) -> bool {
         let live = self.counters.live;
-        if self.blocks[id].size == size || !self.stuck.care.may_matter(self.stuck.bytes, live) {
+        if self.blocks[id].size == size || !self.unreleasable.limits.may_matter(self.unreleasable.bytes, live) {
             return false;
         }
-        if self.stuck.cuts == 0 {
-            self.stuck.bytes = self.count_stuck();
-            self.stuck.cuts = CUTS;
+        if self.unreleasable.splits_until_count == 0 {
+            self.unreleasable.bytes = self.count_unreleasable();
+            self.unreleasable.splits_until_count = SPLITS_PER_COUNT;
         }
-        self.stuck.cuts -= 1;
+        self.unreleasable.splits_until_count -= 1;
         let (start, end) = (self.blocks[id].address, self.blocks[id].address + self.blocks[id].size);
         let edge = start + size;
         let Some((address, mapped)) = self.mapped.range(..edge).next_back() else { return false };
         let (below, above) = (edge - address, (address + mapped.bytes).saturating_sub(edge));
         let whole = *address >= start && address + mapped.bytes <= end;
-        if !whole || above == 0 || mapped.bytes <= self.stuck.granule || !matches!(mapped.backing, Backing::Handle(_)) {
+        if !whole
+            || above == 0
+            || mapped.bytes <= self.unreleasable.granule
+            || !matches!(mapped.backing, Backing::Handle(_))
+        {
             return false;
         }
-        if self.stuck.bytes.saturating_add(below.max(above)) <= self.stuck.care.allowance(live) {
+        if self.unreleasable.bytes.saturating_add(below.max(above)) <= self.unreleasable.limits.allowance(live) {
             return false;
         }
-        let (address, bytes, granule) = (*address, mapped.bytes, self.stuck.granule);
-        self.stuck.wanted = Some(Cut { block: id, address, bytes, edge, granule });
+        let (address, bytes, granule) = (*address, mapped.bytes, self.unreleasable.granule);
+        self.unreleasable.pending_split = Some(HandleSplit { block: id, address, bytes, edge, granule });
         true
     }
 
     /// Returns the handle that the last [`allocate`](Self::allocate) requested to be split.
-    pub fn wanted_cut(&mut self) -> Option<Cut> {
-        self.stuck.wanted.take()
+    pub fn take_pending_split(&mut self) -> Option<HandleSplit> {
+        self.unreleasable.pending_split.take()
     }
 
     /// Stops requesting splits of handles until the next count, because they are not possible now.
-    pub fn cut_later(&mut self) {
-        self.stuck.care = Care::default();
+    pub fn postpone_splits(&mut self) {
+        self.unreleasable.limits = UnreleasableLimits::default();
     }
 
     /// Counts the free bytes of the large zone that lie in partly used handles.
-    fn count_stuck(&self) -> u64 {
+    fn count_unreleasable(&self) -> u64 {
         let bins = &self.bins[Zone::Large as usize];
-        bins.iter(&self.blocks).map(|id| self.blocks[id].size - self.whole_bytes(id)).sum()
+        bins.iter(&self.blocks).map(|id| self.blocks[id].size - self.releasable_bytes(id)).sum()
     }
 
     /// Returns the bytes of a free block that consist of complete handles.
-    pub(super) fn whole_bytes(&self, id: Id) -> u64 {
+    pub(super) fn releasable_bytes(&self, id: BlockId) -> u64 {
         let block = &self.blocks[id];
-        debug_assert!(matches!(block.state, State::Free | State::Parked));
+        debug_assert!(matches!(block.state, BlockState::Free | BlockState::Uncoalesced));
         let (start, end) = (block.address, block.address + block.size);
         let first = match self.mapped.range(..=start).next_back() {
             Some((address, mapped)) if *address < start => address + mapped.bytes,

@@ -10,7 +10,7 @@ use crate::{
     base::stack::StackId,
     driver::{self, MemoryKind, Span},
     error::Result,
-    memory::arena::Use,
+    memory::arena::StreamUse,
     runtime::{Runtime, tensor::Tensor},
     stream,
 };
@@ -296,7 +296,7 @@ pub fn recorded(block: Owned, user: driver::Stream, device: u32) {
 
 /// A block of pinned memory was freed, for which these streams are recorded.
 #[cold]
-pub fn pinned_freed(address: u64, bytes: u64, users: &[Use]) {
+pub fn pinned_freed(address: u64, bytes: u64, users: &[StreamUse]) {
     let stack = caller();
     let users: Vec<Stream> = users
         .iter()

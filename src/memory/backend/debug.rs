@@ -9,7 +9,7 @@
 //! A free waits for the streams that may use the block. That is slow, and does not hide a stream that should have been
 //! recorded and was not: nobody waits for that one.
 
-use super::{Block, Kind, Owner, Place, Use, later, registry};
+use super::{BackendRequest, Block, Kind, Owner, StreamUse, later, registry};
 use crate::{
     base::units::Bytes,
     driver::{Driver, Failure, Span, Stream},
@@ -112,7 +112,7 @@ fn span(address: u64, bytes: u64) -> Span {
     Span::owned(address, bytes as usize)
 }
 
-pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
+pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
     let (driver, device, request) = (&place.runtime.driver, place.device, place.request);
     let granule =
         driver.memory_granularity(device.native).context(|| "memory debugging needs memory that is mapped")?;
@@ -133,7 +133,7 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
     };
     let mapping = Mapping { base, reserved, mapped, handle };
     let give_up = |error: Error| {
-        stream_events::insist(|| driver.memory_unreserve(base, reserved));
+        stream_events::retry(|| driver.memory_unreserve(base, reserved));
         handles::undo(device, driver, vec![handle]);
         error
     };
@@ -161,7 +161,7 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
         })
     };
     if let Err(error) = filled {
-        stream_events::insist(|| driver.memory_unmap(base, mapped));
+        stream_events::retry(|| driver.memory_unmap(base, mapped));
         return Err(give_up(error));
     }
     registry::note_held(device, request.size, mapped);
@@ -189,10 +189,10 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
 }
 
 /// Waits for a stream, unless it is capturing. Whether it did.
-fn finish(runtime: &Runtime, one: &Use) -> Result<bool> {
+fn finish(runtime: &Runtime, one: &StreamUse) -> Result<bool> {
     let device = device_of(runtime, one.device)?;
     device.with_context(&runtime.driver, |driver| {
-        driver.with_relaxed_capture(|| stream_events::finish_stream(device, driver, one.stand_in(), || Ok(())))?
+        driver.with_relaxed_capture(|| stream_events::finish_stream(device, driver, one.event_stream(), || Ok(())))?
     })
 }
 
@@ -226,7 +226,7 @@ fn take_back(runtime: &Runtime, device: &Device, driver: &Driver, address: u64, 
     if config.debug.unmap {
         wait_for_addresses(driver, &mapping, config.debug_quarantine_mb << 20);
     } else {
-        stream_events::insist(|| driver.memory_unreserve(mapping.base, mapping.reserved));
+        stream_events::retry(|| driver.memory_unreserve(mapping.base, mapping.reserved));
     }
     Ok(found)
 }
@@ -234,8 +234,8 @@ fn take_back(runtime: &Runtime, device: &Device, driver: &Driver, address: u64, 
 /// Gives the memory of a block back. Its addresses stay reserved.
 fn let_go(device: &Device, driver: &Driver, mapping: &Mapping, size: u64) {
     // Where this fails again and again the device is lost, and its memory with it.
-    if stream_events::insist(|| driver.memory_unmap(mapping.base, mapping.mapped))
-        && stream_events::insist(|| driver.memory_release(mapping.handle.0))
+    if stream_events::retry(|| driver.memory_unmap(mapping.base, mapping.mapped))
+        && stream_events::retry(|| driver.memory_release(mapping.handle.0))
     {
         registry::note_released(device, size, mapping.mapped);
     }
@@ -255,7 +255,7 @@ fn wait_for_addresses(driver: &Driver, mapping: &Mapping, most: u64) {
     }
     drop(quarantine);
     for (base, bytes) in leaving {
-        stream_events::insist(|| driver.memory_unreserve(base, bytes));
+        stream_events::retry(|| driver.memory_unreserve(base, bytes));
     }
 }
 
@@ -283,7 +283,7 @@ fn shrink(runtime: &Runtime, most: u64) -> Result<Result<()>> {
                 driver.with_relaxed_capture(|| {
                     let other = kept.look(driver, guard)?;
                     let_go(device, driver, &kept.mapping, kept.size);
-                    stream_events::insist(|| driver.memory_unreserve(kept.mapping.base, kept.mapping.reserved));
+                    stream_events::retry(|| driver.memory_unreserve(kept.mapping.base, kept.mapping.reserved));
                     Ok(other)
                 })?
             })

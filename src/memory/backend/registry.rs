@@ -1,6 +1,6 @@
 //! The blocks that backends have given out, by address, and what was counted of them.
 
-use super::{Owner, Use};
+use super::{Owner, StreamUse};
 use crate::{
     memory::{
         block::Zone,
@@ -20,17 +20,17 @@ use std::collections::BTreeMap;
 pub(super) struct Block {
     pub owner: Owner,
     /// The stream that it was allocated for.
-    pub own: Use,
+    pub own: StreamUse,
     pub size: u64,
     pub requested: u64,
     /// The streams that were recorded on it.
-    pub uses: Vec<Use>,
+    pub uses: Vec<StreamUse>,
 }
 
 impl Block {
     /// The block, as the sanitizer is told of it.
     pub fn owned(&self, address: u64) -> Owned {
-        let Use { stream, device, thread } = self.own;
+        let StreamUse { stream, device, thread } = self.own;
         Owned { address, bytes: self.requested, device, stream: stream.handle(), thread }
     }
 
@@ -39,7 +39,8 @@ impl Block {
         std::iter::once(&self.own).chain(&self.uses).any(|one| {
             // A default stream is that of the context which is current.
             let asked = device(runtime, one.device).and_then(|device| {
-                device.with_context(&runtime.driver, |driver| Ok(stream_events::is_capturing(driver, one.stand_in())))
+                device
+                    .with_context(&runtime.driver, |driver| Ok(stream_events::is_capturing(driver, one.event_stream())))
             });
             asked.unwrap_or(true)
         })
@@ -105,8 +106,8 @@ pub(super) fn note_released(device: &Device, size: u64, bytes: u64) {
     let mut stats = device.memory.others.lock();
     stats.segment.sub(zone_of(size), 1);
     stats.reserved_bytes.sub(zone_of(size), bytes);
-    device.memory.released.one();
-    device.memory.let_go(bytes);
+    device.memory.released.increment();
+    device.memory.release_held(bytes);
 }
 
 /// What backends have counted of a device.

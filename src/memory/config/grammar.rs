@@ -27,16 +27,16 @@ impl Key<'_> {
         }
     }
 
-    fn number(self, value: &str, least: u64, most: u64) -> Parsed<u64> {
+    fn number(self, value: &str, minimum: u64, most: u64) -> Parsed<u64> {
         match value.parse() {
-            Ok(number) if (least..=most).contains(&number) => Ok(number),
-            _ => self.wrong(format_args!("a whole number from {least} to {most}"), value),
+            Ok(number) if (minimum..=most).contains(&number) => Ok(number),
+            _ => self.wrong(format_args!("a whole number from {minimum} to {most}"), value),
         }
     }
 
     /// Parses a number of MiB and returns bytes.
-    fn mebibytes(self, value: &str, least: u64) -> Parsed<u64> {
-        Ok(self.number(value, least, u64::MAX >> 21)? * MIB)
+    fn mebibytes(self, value: &str, minimum: u64) -> Parsed<u64> {
+        Ok(self.number(value, minimum, u64::MAX >> 21)? * MIB)
     }
 
     fn fraction(self, value: &str, allowed: &str, is_allowed: impl Fn(f64) -> bool) -> Parsed<f64> {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_grammar_is_torchs() {
+    fn grammar_matches_torch() {
         assert!(read("").unwrap().expandable_segments);
         assert!(!read(" expandable_segments : False ,").unwrap().expandable_segments);
         assert!(read("expandable_segments:False,expandable_segments:True").unwrap().expandable_segments);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_has_values_that_it_refuses() {
+    fn every_key_rejects_invalid_values() {
         for wrong in [
             "expandable_segments",
             "expandable_segments:yes",
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn formatted_settings_parse_back() {
         for text in [
             "",
             "backend:cudaMallocAsync,expandable_segments:False,max_split_size_mb:77,garbage_collection_threshold:0.625",
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn debugging_has_its_words() {
+    fn debug_words_are_parsed() {
         let all = Debug { guard: true, unmap: true, fill: true };
         assert_eq!(debug("guard,unmap,fill"), Ok(all));
         assert_eq!(debug(" [guard : unmap : fill] "), Ok(all));

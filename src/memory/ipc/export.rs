@@ -11,7 +11,7 @@ use crate::{
     error::{Context, Error, Result},
     memory::{
         Arena,
-        arena::Mark,
+        arena::StreamEvent,
         backend, block,
         device_memory::device,
         mapped::{Backing, Mapped},
@@ -36,7 +36,7 @@ const MOST_EVENTS: usize = 1000;
 /// A block that was shared, until it is known that nobody holds it.
 struct Record {
     arena: u32,
-    block: block::Id,
+    block: block::BlockId,
     address: u64,
     byte: u64,
     /// The pipes of those who hold it by one.
@@ -51,7 +51,7 @@ struct Exports {
     ledger: Option<Ledger>,
     records: HashMap<u64, Record>,
     /// By arena and block.
-    of_block: HashMap<(u32, block::Id), u64>,
+    of_block: HashMap<(u32, block::BlockId), u64>,
     /// The numbers of the pieces of memory under them, and how many blocks lie in each.
     pieces: HashMap<Backing, (u64, usize)>,
     next: u64,
@@ -194,7 +194,7 @@ impl Exports {
 /// A block that an address lies in.
 struct Found {
     arena: &'static Arena,
-    block: block::Id,
+    block: block::BlockId,
     address: u64,
     requested: u64,
     /// What is mapped under it.
@@ -268,9 +268,9 @@ fn find(runtime: &Runtime, address: u64) -> Result<Found> {
         if !inner.space.has(address) {
             continue;
         }
-        let id = inner.space.live_around(address).ok_or_else(|| not_allocated(address))?;
+        let id = inner.space.live_block_containing(address).ok_or_else(|| not_allocated(address))?;
         let block = inner.space.mark_used_elsewhere(id);
-        inner.uses.entry(id).or_default();
+        inner.stream_uses.entry(id).or_default();
         let mapped = inner.space.mapped_under(&block);
         return Ok(Found { arena, block: id, address: block.address, requested: block.requested, mapped });
     }
@@ -282,7 +282,7 @@ pub fn is_mapped(runtime: &Runtime, address: u64) -> bool {
     let mut arenas = runtime.devices().iter().flat_map(|device| device.memory.arenas());
     arenas.any(|arena| {
         let backing = arena.lock().space.backing_at(address);
-        backing.is_some_and(|backing| !backing.is_whole())
+        backing.is_some_and(|backing| !backing.is_segment())
     })
 }
 
@@ -332,13 +332,13 @@ fn offer_found(runtime: &'static Runtime, device: &'static Device, found: &Found
                 ));
             }
             Backing::Segment(_) => way = Way::Handle(device_handle(runtime, device, *start)?),
-            Backing::Lent => {
+            Backing::External => {
                 return Err(Error::new(
                     Status::IPC_NOT_SHAREABLE,
                     "the memory is that of an allocator of the program's, which alone could share it",
                 ));
             }
-            Backing::Asleep => return Err(Error::new(Status::GRAPH_ASLEEP, "the memory of the block is asleep")),
+            Backing::Suspended => return Err(Error::new(Status::GRAPH_ASLEEP, "the memory of the block is asleep")),
             Backing::Moved => return Err(not_allocated(address)),
         }
     }
@@ -430,14 +430,14 @@ fn event(runtime: &Runtime, device: &Device, serial: u64) -> Result<Option<[u8; 
 }
 
 /// What a block waits for that was freed, if it was shared and anybody holds it.
-pub fn mark_of(arena: u32, block: block::Id) -> Option<Mark> {
+pub fn mark_of(arena: u32, block: block::BlockId) -> Option<StreamEvent> {
     if COUNT.load(Ordering::Acquire) == 0 {
         return None;
     }
     let exports = &mut *EXPORTS.lock();
     let serial = *exports.of_block.get(&(arena, block))?;
     if exports.is_held(serial) {
-        return Some(Mark::Shared(serial));
+        return Some(StreamEvent::HeldByProcesses(serial));
     }
     exports.end(serial);
     None
@@ -477,17 +477,17 @@ pub fn collect() -> Result<()> {
         device.with_context(&runtime.driver, |driver| {
             Ok(driver.with_relaxed_capture(|| {
                 for arena in &arenas {
-                    stream_events::reap(runtime, device, arena, false);
+                    stream_events::process_events(runtime, device, arena, false);
                 }
             })?)
         })?;
         for arena in arenas {
             let is_done = {
                 let inner = arena.lock();
-                inner.space.orphaned && inner.space.counters.live == 0 && inner.waiting.is_empty()
+                inner.space.orphaned && inner.space.counters.live == 0 && inner.deferred_frees.is_empty()
             };
             if is_done {
-                pools::bury(arena);
+                pools::release_orphaned(arena);
             }
         }
     }
@@ -504,7 +504,7 @@ pub fn wait_for(runtime: &Runtime, device: &Device, handle: [u8; 64]) -> Result<
                 let event = driver.event_open_ipc(handle)?;
                 let waits = driver.stream_wait_event(current.raw, event, CU_EVENT_WAIT_DEFAULT);
                 // What waits goes on waiting. An event that cannot be destroyed is no reason not to have the memory.
-                stream_events::insist(|| driver.event_destroy(event));
+                stream_events::retry(|| driver.event_destroy(event));
                 Ok(waits?)
             })?
         })

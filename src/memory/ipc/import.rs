@@ -14,7 +14,7 @@ use crate::{
     driver::{Driver, Physical, types::CU_STREAM_PER_THREAD},
     error::{Context, Error, Result},
     memory::{
-        arena::Use,
+        arena::StreamUse,
         device_memory::device,
         handles::{self, Handle},
         stream_events,
@@ -58,7 +58,7 @@ struct Block {
     /// How often it was received and not closed.
     count: usize,
     /// The streams that use it, beside those that are current when it is closed.
-    uses: Vec<Use>,
+    uses: Vec<StreamUse>,
     /// How often one was noted, a stream that is there already or another.
     noted: u64,
 }
@@ -206,7 +206,7 @@ impl Taker {
         if let Some(runtime) = runtime::usable() {
             for (_, behind) in self.pieces {
                 if let Behind::Memory(physical) = behind {
-                    stream_events::insist(|| runtime.driver.memory_release(physical));
+                    stream_events::retry(|| runtime.driver.memory_release(physical));
                 }
             }
         }
@@ -282,7 +282,7 @@ impl Taker {
             match handles::map(device, driver, address, &handles) {
                 Ok(()) => Ok(Span { address, bytes, device: device.ordinal, opened: None, users: 0 }),
                 Err(error) => {
-                    stream_events::insist(|| driver.memory_unreserve(address, bytes));
+                    stream_events::retry(|| driver.memory_unreserve(address, bytes));
                     Err(error)
                 }
             }
@@ -463,7 +463,7 @@ fn unmap(driver: &Driver, address: u64, bytes: u64, opened: bool) -> Result<()> 
     }
     driver.memory_unmap(address, bytes)?;
     // Addresses that cannot be given back cost nothing.
-    stream_events::insist(|| driver.memory_unreserve(address, bytes));
+    stream_events::retry(|| driver.memory_unreserve(address, bytes));
     Ok(())
 }
 
@@ -484,7 +484,7 @@ pub fn close(address: u64) -> Result<()> {
         let number = block.device;
         let current = stream::current_on(runtime, number)?;
         let thread = if current.raw.handle() == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
-        block.note(Use { stream: current.raw, device: number, thread });
+        block.note(StreamUse { stream: current.raw, device: number, thread });
         if block.count > 1 {
             block.count -= 1;
             return Ok(None);
@@ -517,7 +517,7 @@ pub fn close(address: u64) -> Result<()> {
 }
 
 impl Block {
-    fn note(&mut self, wanted: Use) {
+    fn note(&mut self, wanted: StreamUse) {
         self.noted += 1;
         if !self.uses.contains(&wanted) {
             self.uses.push(wanted);
@@ -526,12 +526,12 @@ impl Block {
 }
 
 /// Waits for a stream.
-fn finish(runtime: &Runtime, wanted: &Use) -> Result<()> {
+fn finish(runtime: &Runtime, wanted: &StreamUse) -> Result<()> {
     let device = device(runtime, wanted.device)?;
     let waited = device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| {
             let may_wait = || sync_debug::check("plinth_ipc_close");
-            if stream_events::finish_stream(device, driver, wanted.stand_in(), may_wait)? {
+            if stream_events::finish_stream(device, driver, wanted.event_stream(), may_wait)? {
                 return Ok(());
             }
             Err(Error::new(
@@ -548,7 +548,7 @@ fn finish(runtime: &Runtime, wanted: &Use) -> Result<()> {
 }
 
 /// Notes that a stream uses a received block. Whether it is one.
-pub fn add_use(address: u64, wanted: Use) -> bool {
+pub fn add_use(address: u64, wanted: StreamUse) -> bool {
     if COUNT.load(Ordering::Acquire) == 0 {
         return false;
     }

@@ -10,7 +10,7 @@ use crate::{
     driver::{Graph, Ticket, codes, types::*},
     error::{Context, Error, Result},
     memory::{
-        arena::{Mark, Use},
+        arena::{StreamEvent, StreamUse},
         route, stream_events,
     },
     runtime::{Runtime, thread},
@@ -27,7 +27,7 @@ use std::{
 /// What uses a block.
 #[derive(Debug, Default)]
 struct Uses {
-    streams: Vec<Use>,
+    streams: Vec<StreamUse>,
     /// The captures that used it, and the tickets that their graphs hold.
     graphs: Vec<(u64, u64)>,
     /// Whether it was freed.
@@ -40,7 +40,7 @@ struct Uses {
 #[derive(Debug)]
 struct Waiting {
     address: u64,
-    marks: Vec<(Use, Mark)>,
+    marks: Vec<(StreamUse, StreamEvent)>,
 }
 
 #[derive(Debug, Default)]
@@ -100,7 +100,7 @@ pub fn note(runtime: &Runtime, address: u64, stream: Stream) -> Result<()> {
         }
     }
     let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
-    let wanted = Use { stream: stream.raw, device: stream.device, thread };
+    let wanted = StreamUse { stream: stream.raw, device: stream.device, thread };
     with_uses(address, |book, begin| {
         let streams = &mut book.uses.entry(begin).or_default().streams;
         if !streams.contains(&wanted) {
@@ -207,11 +207,11 @@ pub fn hold_back(runtime: &Runtime, address: u64) {
     {
         sanitizer::pinned_freed(address, class::size(place.class), &streams);
     }
-    let mut marks: Vec<(Use, Mark)> =
-        streams.into_iter().map(|wanted| (wanted, stream_events::mark(runtime, wanted))).collect();
+    let mut marks: Vec<(StreamUse, StreamEvent)> =
+        streams.into_iter().map(|wanted| (wanted, stream_events::record_event(runtime, wanted))).collect();
     // What was over long ago needs no place in the queue.
     if let [(_, mark)] = &mut marks[..]
-        && stream_events::is_passed(runtime, mark, false)
+        && stream_events::is_complete(runtime, mark, false)
     {
         marks.clear();
     }
@@ -248,13 +248,13 @@ pub fn reap(runtime: &Runtime, wait: bool) -> bool {
         return false;
     }
     // A stream that has not passed one mark has not passed its later ones.
-    let mut behind: Vec<Use> = Vec::new();
+    let mut behind: Vec<StreamUse> = Vec::new();
     for entry in &mut queue {
         entry.marks.retain_mut(|(stream, mark)| {
             if !wait && behind.contains(stream) {
                 return true;
             }
-            let passed = stream_events::is_passed(runtime, mark, wait);
+            let passed = stream_events::is_complete(runtime, mark, wait);
             if !passed {
                 behind.push(*stream);
             }
