@@ -205,10 +205,10 @@ impl BackendRequest<'_> {
     fn check_capture(&self, kind: Kind) -> Result<()> {
         let name = kind.name().to_string_lossy();
         let status = self.runtime.driver.stream_capture_status(self.stream);
-        match status.context(|| format!("asking whether the stream captures, for which {name} allocates nothing"))? {
+        match status.context(|| format!("querying whether the stream is capturing, where {name} cannot allocate"))? {
             CU_STREAM_CAPTURE_STATUS_NONE => Ok(()),
             _ => {
-                let what = format!("the stream is capturing, and the backend {name} allocates for no capture");
+                let what = format!("the backend {name} cannot allocate in a stream that is capturing");
                 Err(Error::new(Status::CAPTURE_FORBIDS, what))
             }
         }
@@ -269,11 +269,11 @@ pub fn alloc(kind: Kind, runtime: &'static Runtime, number: i32, stream: Stream,
     let device = runtime.device(number)?;
     let config = config::get()?;
     let Some(size) = round(bytes) else {
-        let what = format!("tried to allocate {}, more than there are addresses", Bytes(bytes));
+        let what = format!("tried to allocate {}: the size exceeds the address space", Bytes(bytes));
         return Err(Error::new(Status::OUT_OF_MEMORY, what));
     };
     let handle = route::canonical(stream.handle());
-    let place = BackendRequest {
+    let backend_request = BackendRequest {
         runtime,
         device,
         stream: if handle == 0 { Stream::DEFAULT } else { stream },
@@ -281,8 +281,8 @@ pub fn alloc(kind: Kind, runtime: &'static Runtime, number: i32, stream: Stream,
         config: &config,
         request: Request { size, requested: bytes },
     };
-    let (address, owner) = observer::unseen(|| place.alloc(kind))?;
-    let block = Block { owner, own: place.stream_use(), size, requested: bytes, uses: Vec::new() };
+    let (address, owner) = observer::unseen(|| backend_request.alloc(kind))?;
+    let block = Block { owner, own: backend_request.stream_use(), size, requested: bytes, uses: Vec::new() };
     if sanitizer::is_on() {
         // The driver waited for the device when this memory was freed before, so its earlier accesses are ordered.
         if matches!(block.owner, Owner::Uncached(_)) {
@@ -364,8 +364,8 @@ pub fn record_stream(address: u64, stream_use: StreamUse) -> bool {
 /// Returns the start and the size in bytes of the block of a backend at an address.
 pub fn block_at(address: u64) -> Option<(u64, u64)> {
     let found = registry::with(address, |block| block.size);
-    let told = plugin().and_then(|plugin| plugin.base(address));
-    told.or(found.map(|size| (address, size)))
+    let base = plugin().and_then(|plugin| plugin.base(address));
+    base.or(found.map(|size| (address, size)))
 }
 
 /// Returns whether an address is that of a block of a backend.

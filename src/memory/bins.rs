@@ -29,8 +29,8 @@ fn class(size: u64) -> (usize, usize) {
         return (0, units as usize);
     }
     let exponent = units.ilog2();
-    let place = (units >> (exponent - SUBCLASS_BITS)) as usize & (SUBCLASSES - 1);
-    ((exponent - SUBCLASS_BITS + 1) as usize, place)
+    let index = (units >> (exponent - SUBCLASS_BITS)) as usize & (SUBCLASSES - 1);
+    ((exponent - SUBCLASS_BITS + 1) as usize, index)
 }
 
 impl Default for Bins {
@@ -43,8 +43,8 @@ impl Bins {
     /// Inserts a free block.
     pub fn insert(&mut self, blocks: &mut Blocks, id: BlockId) {
         let (size, address) = (blocks[id].size, blocks[id].address);
-        let (group, place) = class(size);
-        let (mut before, mut after) = (NONE, self.heads[group][place]);
+        let (group, index) = class(size);
+        let (mut before, mut after) = (NONE, self.heads[group][index]);
         for _ in 0..MAX_VISITS {
             if after == NONE || (blocks[after].size, blocks[after].address) >= (size, address) {
                 break;
@@ -59,8 +59,8 @@ impl Bins {
         if before != NONE {
             blocks[before].link = id;
         } else {
-            self.heads[group][place] = id;
-            self.subclasses[group] |= 1 << place;
+            self.heads[group][index] = id;
+            self.subclasses[group] |= 1 << index;
             self.groups |= 1 << group;
         }
     }
@@ -75,10 +75,10 @@ impl Bins {
             blocks[before].link = after;
             return;
         }
-        let (group, place) = class(blocks[id].size);
-        self.heads[group][place] = after;
+        let (group, index) = class(blocks[id].size);
+        self.heads[group][index] = after;
         if after == NONE {
-            self.subclasses[group] &= !(1 << place);
+            self.subclasses[group] &= !(1 << index);
             if self.subclasses[group] == 0 {
                 self.groups &= !(1 << group);
             }
@@ -87,9 +87,9 @@ impl Bins {
 
     /// Returns the smallest block of at least `size` bytes.
     pub fn find(&self, blocks: &Blocks, size: u64) -> Option<BlockId> {
-        let (group, place) = class(size);
+        let (group, index) = class(size);
         // The class of the size itself may contain blocks that are too small.
-        let mut id = self.heads[group][place];
+        let mut id = self.heads[group][index];
         for _ in 0..MAX_VISITS {
             if id == NONE {
                 break;
@@ -100,8 +100,8 @@ impl Bins {
             id = blocks[id].link;
         }
         // Every block of a larger class is large enough, and the first one is the smallest of its class.
-        let higher = self.subclasses[group] & (u32::MAX << place << 1);
-        if place + 1 < SUBCLASSES && higher != 0 {
+        let higher = self.subclasses[group] & (u32::MAX << index << 1);
+        if index + 1 < SUBCLASSES && higher != 0 {
             return Some(self.heads[group][higher.trailing_zeros() as usize]);
         }
         let groups = self.groups & (u64::MAX << group << 1);
@@ -127,18 +127,18 @@ impl Bins {
             if (self.groups >> group & 1 == 1) != (self.subclasses[group] != 0) {
                 return Err(format!("the bitmap of groups is wrong about group {group}"));
             }
-            for (place, head) in heads.iter().enumerate() {
-                if (self.subclasses[group] >> place & 1 == 1) != (*head != NONE) {
-                    return Err(format!("the bitmap of group {group} is wrong about class {place}"));
+            for (index, head) in heads.iter().enumerate() {
+                if (self.subclasses[group] >> index & 1 == 1) != (*head != NONE) {
+                    return Err(format!("the bitmap of group {group} is wrong about class {index}"));
                 }
                 let (mut before, mut id) = (NONE, *head);
                 while id != NONE {
                     let block = &blocks[id];
-                    if class(block.size) != (group, place) {
-                        return Err(format!("block {id} of {} bytes is in class {group}/{place}", block.size));
+                    if class(block.size) != (group, index) {
+                        return Err(format!("block {id} of {} bytes is in class {group}/{index}", block.size));
                     }
                     if block.back_link != before {
-                        return Err(format!("block {id} in class {group}/{place} is not linked back to {before}"));
+                        return Err(format!("block {id} in class {group}/{index} is not linked back to {before}"));
                     }
                     (before, id) = (id, block.link);
                 }

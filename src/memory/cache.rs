@@ -32,10 +32,10 @@ pub fn release_idle(runtime: &Runtime, device: &Device, growing: &Arena, allowed
     }
 }
 
-/// Releases idle memory, arena by arena, until at most `most` bytes are held, so that `growing` can grow.
-pub fn collect(runtime: &Runtime, device: &Device, growing: &Arena, most: u64) {
+/// Releases idle memory, arena by arena, until at most `max_held` bytes are held, so that `growing` can grow.
+pub fn collect(runtime: &Runtime, device: &Device, growing: &Arena, max_held: u64) {
     for arena in device.memory.arenas() {
-        if device.memory.held() <= most {
+        if device.memory.held() <= max_held {
             return;
         }
         let mut _growing = None;
@@ -46,7 +46,7 @@ pub fn collect(runtime: &Runtime, device: &Device, growing: &Arena, most: u64) {
             }
         }
         // Memory that cannot be released now is tried again when more is needed.
-        let _ = release_down_to(runtime, device, arena, false, most);
+        let _ = release_down_to(runtime, device, arena, false, max_held);
     }
 }
 
@@ -56,14 +56,20 @@ pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later:
     release_down_to(runtime, device, arena, later, 0)
 }
 
-/// Releases as [`release`] does, until at most `least` bytes of the device are held.
-fn release_down_to(runtime: &Runtime, device: &Device, arena: &'static Arena, later: bool, least: u64) -> Result<()> {
+/// Releases as [`release`] does, until at most `target_held` bytes of the device are held.
+fn release_down_to(
+    runtime: &Runtime,
+    device: &Device,
+    arena: &'static Arena,
+    later: bool,
+    target_held: u64,
+) -> Result<()> {
     stream_events::process_events(runtime, device, arena, false);
     if !arena.may_move_memory() {
         return Ok(());
     }
     if arena.lock().space.has_segments() {
-        release_segments(runtime, device, arena, least)?;
+        release_segments(runtime, device, arena, target_held)?;
     }
     match device.memory.method(device, &runtime.driver) {
         Ok(Method::Virtual { .. }) => {
@@ -85,7 +91,7 @@ fn release_down_to(runtime: &Runtime, device: &Device, arena: &'static Arena, la
     }
     let mut outcome = Ok(());
     for handle in reclaimable {
-        if least > 0 && device.memory.held() <= least {
+        if target_held > 0 && device.memory.held() <= target_held {
             break;
         }
         let Some(detached) = arena.detach(&handle, generation) else { continue };
@@ -102,7 +108,7 @@ fn release_down_to(runtime: &Runtime, device: &Device, arena: &'static Arena, la
     outcome
 }
 
-fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, least: u64) -> Result<()> {
+fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, target_held: u64) -> Result<()> {
     let (reclaimable, _) = arena.reclaimable_handles();
     if reclaimable.is_empty() {
         return Ok(());
@@ -114,7 +120,7 @@ fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, l
     }
     let mut outcome = Ok(());
     for handle in reclaimable {
-        if least > 0 && device.memory.held() <= least {
+        if target_held > 0 && device.memory.held() <= target_held {
             break;
         }
         let taken = {
@@ -180,7 +186,7 @@ pub fn empty_arenas(
                 let _growing = arena.growth.lock();
                 outcome = outcome.and(release(runtime, device, arena, true));
             }
-            while arenas.iter().any(|arena| !stream_events::process_all_events(runtime, device, arena))
+            while arenas.iter().any(|arena| !stream_events::poll_events_done(runtime, device, arena))
                 && Instant::now() < deadline
             {
                 std::thread::yield_now();

@@ -81,7 +81,7 @@ fn alloc_after_lookup(number: i32, stream: Stream, bytes: u64) -> Result<u64> {
 
 #[cold]
 fn too_large(bytes: u64) -> Error {
-    Error::new(Status::OUT_OF_MEMORY, format!("tried to allocate {}, more than there are addresses", Bytes(bytes)))
+    Error::new(Status::OUT_OF_MEMORY, format!("tried to allocate {}: the size exceeds the address space", Bytes(bytes)))
 }
 
 #[cold]
@@ -125,8 +125,8 @@ fn find_arena(number: i32, stream: Stream) -> Result<(&'static Arena, u32)> {
     let named = if handle == 0 { Stream::DEFAULT } else { stream };
     let (arena, generation) = device.memory.arena(device.ordinal, key, named)?;
     // A change of the backend or of the rounding invalidates the result, too.
-    let plain = backend::chosen(runtime)? == backend::Kind::Native && !config::get()?.has_rounding();
-    if lasting && plain && route::may_cache(epoch) {
+    let cacheable = backend::chosen(runtime)? == backend::Kind::Native && !config::get()?.has_rounding();
+    if lasting && cacheable && route::may_cache(epoch) {
         // Key the cache entry by the handle that the caller passed, because lookups use it.
         thread::remember_arena(stream.handle(), device.ordinal, epoch, arena, generation);
     }
@@ -192,7 +192,9 @@ fn free_in_backend(address: u64) -> Result<()> {
 fn not_allocated(address: u64) -> Error {
     Error::new(
         Status::INVALID_POINTER,
-        format!("{address:#x} is no block of the caching allocator's: it was never given out, or was freed already"),
+        format!(
+            "{address:#x} is not a live block of the caching allocator: it was never allocated or was freed already"
+        ),
     )
 }
 
@@ -342,11 +344,13 @@ pub fn check() -> Result<()> {
         let mut held = backend::check_book(device);
         for arena in device.memory.arenas() {
             let inner = arena.lock();
-            let wrong = |what: String| Error::new(Status::PANIC, format!("arena {}: {what}", arena.number));
-            inner.space.check().map_err(wrong)?;
+            let inconsistent = |what: String| Error::new(Status::PANIC, format!("arena {}: {what}", arena.number));
+            inner.space.check().map_err(inconsistent)?;
             let recorded = inner.space.recorded();
             if inner.stream_uses.keys().any(|id| !recorded.contains(id)) || inner.stream_uses.len() != recorded.len() {
-                return Err(wrong("the streams that were recorded belong to other blocks".into()));
+                return Err(inconsistent(
+                    "the blocks with recorded streams differ from the blocks marked as used elsewhere".into(),
+                ));
             }
             held += inner.space.mapped_bytes();
             held += inner
@@ -357,7 +361,11 @@ pub fn check() -> Result<()> {
                 .sum::<u64>();
         }
         if held != device.memory.held() {
-            let what = format!("device {}: {held} bytes are mapped, {} counted", device.ordinal, device.memory.held());
+            let what = format!(
+                "device {}: {held} bytes are mapped, but {} are counted as held",
+                device.ordinal,
+                device.memory.held()
+            );
             return Err(Error::new(Status::PANIC, what));
         }
     }

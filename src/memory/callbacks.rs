@@ -68,8 +68,8 @@ pub fn detach_observer(function: usize, context: usize) -> Result<()> {
 
 /// Calls `body` unless this thread is running a callback: allocations of a callback must not call it again.
 fn outermost<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
-    struct Leave;
-    impl Drop for Leave {
+    struct ClearInside;
+    impl Drop for ClearInside {
         fn drop(&mut self) {
             INSIDE.with(|inside| inside.set(false));
         }
@@ -77,7 +77,7 @@ fn outermost<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     if INSIDE.with(|inside| inside.replace(true)) {
         return otherwise;
     }
-    let _leave = Leave;
+    let _clear_inside = ClearInside;
     body()
 }
 

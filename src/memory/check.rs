@@ -15,7 +15,7 @@ impl Space {
         for (number, region) in self.regions.iter().enumerate() {
             self.check_region(number as u32, &mut seen, &mut totals)?;
             if self.blocks[region.first].address != region.address {
-                return Err(format!("region {number} does not begin with its first block"));
+                return Err(format!("region {number} does not start at its first block"));
             }
         }
         for (id, block) in self.blocks.iter() {
@@ -42,27 +42,27 @@ impl Space {
         let (mut previous, mut id, mut address) = (NONE, region.first, region.address);
         while id != NONE {
             let block = &self.blocks[id];
-            let wrong = |what: &str| Err(format!("block {id} ({block:?}) of region {number}: {what}"));
+            let violation = |what: &str| Err(format!("block {id} ({block:?}) of region {number}: {what}"));
             if !seen.insert(id) {
-                return wrong("it is there twice");
+                return violation("it appears twice");
             }
             if block.address != address || block.size == 0 {
-                return wrong("it does not begin where the one before ends");
+                return violation("it does not start at the end of the previous block");
             }
             if block.previous != previous || block.region != number || block.zone != region.zone {
-                return wrong("it does not know where it belongs");
+                return violation("its links, region or zone are wrong");
             }
             if previous != NONE {
                 let both = (self.blocks[previous].state, block.state);
                 if both == (BlockState::Free, BlockState::Free) || both == (BlockState::Hole, BlockState::Hole) {
-                    return wrong("it should be one with the one before");
+                    return violation("it should be merged with the previous block");
                 }
             }
             if block.state == BlockState::Live {
                 totals[block.zone as usize][0] += 1;
                 totals[block.zone as usize][1] += block.size;
                 if block.requested > block.size {
-                    return wrong("more was asked for than it has");
+                    return violation("its requested size exceeds its size");
                 }
             }
             address += block.size;
@@ -90,7 +90,7 @@ impl Space {
             let mut id = *head;
             while id != NONE {
                 if self.blocks[id].size != index as u64 * super::block::UNIT || !uncoalesced.insert(id) {
-                    return Err(format!("block {id} is in the wrong uncoalesced list"));
+                    return Err(format!("block {id} is in the violation uncoalesced list"));
                 }
                 id = self.blocks[id].link;
             }

@@ -182,7 +182,7 @@ fn read(find: impl Fn(&str) -> Option<String>) -> Result<Config> {
     let switch = |variable: &str| match find(variable).as_deref().map(str::trim) {
         None | Some("" | "0") => Ok(false),
         Some("1") => Ok(true),
-        Some(other) => Err(invalid(variable, format!("it is 0 or 1, not {other:?}"))),
+        Some(other) => Err(invalid(variable, format!("must be 0 or 1, not {other:?}"))),
     };
     let mut config = Config::default();
     let (mut variable, mut text) = (VARIABLE, find(VARIABLE));
@@ -209,14 +209,14 @@ fn check(config: &Config) -> std::result::Result<(), String> {
     const MIB: u64 = 1 << 20;
     if config.max_split_size < config.large_segment_size {
         let minimum = config.large_segment_size / MIB;
-        return Err(format!("max_split_size_mb is {} or more, as large_segment_size_mb is", minimum));
+        return Err(format!("max_split_size_mb must be at least large_segment_size_mb, which is {}", minimum));
     }
     if config.max_non_split_rounding < config.large_segment_size && config.max_split_size != u64::MAX {
         let minimum = config.large_segment_size / MIB;
-        return Err(format!("max_non_split_rounding_mb is {} or more, as large_segment_size_mb is", minimum));
+        return Err(format!("max_non_split_rounding_mb must be at least large_segment_size_mb, which is {}", minimum));
     }
     if config.debug.is_on() && config.backend != Kind::Native {
-        return Err("debug is a backend of its own, and no other can be named with it".into());
+        return Err("debug cannot be combined with another backend".into());
     }
     Ok(())
 }

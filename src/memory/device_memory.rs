@@ -142,7 +142,9 @@ impl DeviceMemory {
                 match driver.memory_granularity(device.native) {
                     Ok(granule) => Ok(Method::Virtual { granule: granule.max(MIN_GRANULE) }),
                     Err(failure) if failure.code == codes::CUDA_ERROR_NOT_SUPPORTED => Ok(Method::Segments),
-                    Err(failure) => Err(Error::from(failure).context("asking how the device's memory is cut")),
+                    Err(failure) => {
+                        Err(Error::from(failure).context("querying the allocation granularity of the device"))
+                    }
                 }
             })
             .copied()
@@ -200,9 +202,9 @@ impl DeviceMemory {
         self.others.lock().reset_accumulated();
     }
 
-    /// Counts `bytes` as held if the total stays within `most`. Returns whether it did.
-    pub fn try_hold(&self, bytes: u64, most: u64) -> bool {
-        let sum = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= most);
+    /// Counts `bytes` as held if the total stays within `max_held`. Returns whether it did.
+    pub fn try_hold(&self, bytes: u64, max_held: u64) -> bool {
+        let sum = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= max_held);
         match self.held.fetch_update(Ordering::AcqRel, Ordering::Acquire, sum) {
             Ok(before) => {
                 self.held_peak.fetch_max(before + bytes, Ordering::Relaxed);
@@ -263,7 +265,10 @@ impl DeviceMemory {
             None => {
                 let number = NEXT_ARENA.fetch_add(1, Ordering::Relaxed);
                 Arena::new(number, device, key, stream).ok_or_else(|| {
-                    Error::new(Status::NOT_SUPPORTED, format!("a process has {MAX_ARENAS} arenas of memory at most"))
+                    Error::new(
+                        Status::NOT_SUPPORTED,
+                        format!("creating a memory arena: a process can have at max_held {MAX_ARENAS}"),
+                    )
                 })?
             }
         };
@@ -338,7 +343,7 @@ impl Device {
     pub fn memory_info(&self, driver: &Driver) -> Result<(u64, u64)> {
         let (free, total) = self
             .with_context(driver, |driver| Ok(driver.with_relaxed_capture(|| driver.memory_info())??))
-            .context(|| format!("asking how much memory device {} has left", self.ordinal))?;
+            .context(|| format!("querying the free memory of device {}", self.ordinal))?;
         Ok((free as u64, total as u64))
     }
 }

@@ -180,15 +180,15 @@ pub fn is_pinned(address: u64) -> Result<bool> {
 }
 
 #[cold]
-fn not_allocated(span: Span, giver: &str) -> Error {
+fn not_allocated(span: Span, call: &str) -> Error {
     let address = span.address();
-    Error::new(Status::INVALID_POINTER, format!("{address:#x} did not come from {giver}, or was freed"))
+    Error::new(Status::INVALID_POINTER, format!("{address:#x} does not belong to {call}, or was freed already"))
 }
 
 /// Turns a driver error about the argument of a free into an error about the pointer.
-fn refused(error: Error, span: Span, giver: &str) -> Error {
+fn refused(error: Error, span: Span, call: &str) -> Error {
     if matches!(error.status(), Status::INVALID_VALUE | Status::INVALID_HANDLE) {
-        not_allocated(span, giver)
+        not_allocated(span, call)
     } else {
         error
     }

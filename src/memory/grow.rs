@@ -72,7 +72,8 @@ fn check_address(allocator: &str, address: u64) -> Result<()> {
     if address.is_multiple_of(UNIT) && address >> 47 == 0 {
         return Ok(());
     }
-    let what = format!("{allocator} allocated at {address:#x}, which is no multiple of {UNIT} or too high");
+    let what =
+        format!("{allocator} returned the address {address:#x}, which is not a multiple of {UNIT} or exceeds 47 bits");
     Err(Error::new(Status::NOT_SUPPORTED, what))
 }
 
@@ -156,8 +157,8 @@ impl Grower<'_> {
         memory.created.increment();
         let mut inner = self.arena.lock();
         inner.space.set_split_limits(config.split_limits());
-        let whole = (segment.address(), Backing::Segment(segment));
-        Ok(Some(inner.space.add_segment(whole, bytes, zone, request.size, request.requested)))
+        let segment_memory = (segment.address(), Backing::Segment(segment));
+        Ok(Some(inner.space.add_segment(segment_memory, bytes, zone, request.size, request.requested)))
     }
 
     /// Grows by a segment from the pool's own allocator. That allocator is the program's code and must not allocate in
@@ -237,8 +238,8 @@ impl Grower<'_> {
     /// Reserves addresses for at least `size` bytes. Returns whether there were enough addresses.
     fn reserve(&self, zone: Zone, size: u64, granule: u64) -> Result<bool> {
         let total = self.device.memory.total(self.device, self.driver())?;
-        let least = size.div_ceil(granule).saturating_mul(granule);
-        let mut bytes = policy::region_size(zone, total, granule).max(least);
+        let min_bytes = size.div_ceil(granule).saturating_mul(granule);
+        let mut bytes = policy::region_size(zone, total, granule).max(min_bytes);
         loop {
             match self.driver().memory_reserve(bytes, granule) {
                 Ok(address) if address.checked_add(bytes).is_some_and(|end| end < 1 << 48) => {
@@ -253,12 +254,12 @@ impl Grower<'_> {
                     let _ = self.driver().memory_unreserve(address, bytes);
                     return Err(Error::new(
                         Status::NOT_SUPPORTED,
-                        format!("the driver reserved {address:#x}, beyond 48 bits"),
+                        format!("the driver reserved addresses at {address:#x}, which exceed 48 bits"),
                     ));
                 }
                 // Addresses may be scarce, for example under a limit on virtual memory: retry with fewer.
-                Err(failure) if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY && bytes > least => {
-                    bytes = (bytes / 2 / granule * granule).max(least);
+                Err(failure) if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY && bytes > min_bytes => {
+                    bytes = (bytes / 2 / granule * granule).max(min_bytes);
                 }
                 Err(failure) if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY => return Ok(false),
                 Err(failure) => {
@@ -377,11 +378,13 @@ impl Grower<'_> {
                 idle,
             }));
         }
-        let own = policy::choose(candidates.clone(), missing_bytes, room, sizes);
+        let own_handles = policy::choose(candidates.clone(), missing_bytes, room, sizes);
         // A pool with a budget gets no memory from other arenas: it would count against the budget but cannot be
         // counted beforehand.
-        if own.iter().map(|pick| pick.handle.bytes).sum::<u64>() >= missing_bytes || limits.allowance != u64::MAX {
-            return own;
+        if own_handles.iter().map(|pick| pick.handle.bytes).sum::<u64>() >= missing_bytes
+            || limits.allowance != u64::MAX
+        {
+            return own_handles;
         }
         let ordered = limits.move_from == MoveSource::Ordered && !capturing;
         for arena in self.device.memory.arenas() {
@@ -406,9 +409,9 @@ impl Grower<'_> {
     }
 
     /// Creates handles of these sizes. Returns whether there was enough memory.
-    fn create(&self, sizes: Vec<u64>, most: u64, site_handles: &mut SiteHandles) -> Result<bool> {
+    fn create(&self, sizes: Vec<u64>, max_held: u64, site_handles: &mut SiteHandles) -> Result<bool> {
         for size in sizes {
-            match handles::create(self.device, self.driver(), size, most)? {
+            match handles::create(self.device, self.driver(), size, max_held)? {
                 Some(handle) => site_handles.created.push(handle),
                 None => return Ok(false),
             }

@@ -11,11 +11,11 @@ use crate::{
 /// A handle and its size in bytes.
 pub type Handle = (Physical, u64);
 
-/// Creates a handle if at most `most` bytes are held with it. Returns `None` if that limit or the driver's memory does
+/// Creates a handle if at most `max_held` bytes are held with it. Returns `None` if that limit or the driver's memory does
 /// not suffice.
-pub fn create(device: &Device, driver: &Driver, bytes: u64, most: u64) -> Result<Option<Handle>> {
+pub fn create(device: &Device, driver: &Driver, bytes: u64, max_held: u64) -> Result<Option<Handle>> {
     let memory = &device.memory;
-    if !memory.try_hold(bytes, most) {
+    if !memory.try_hold(bytes, max_held) {
         return Ok(None);
     }
     let created = match super::ipc::makes_shareable(device, driver) {

@@ -214,12 +214,12 @@ pub(super) fn options() -> Options {
 pub fn record(options: Options) -> Result<()> {
     static CHANGING: Mutex<()> = Mutex::new(());
     if options.max_entries == 0 {
-        return Err(Error::new(Status::INVALID_VALUE, "a history keeps one entry at least"));
+        return Err(Error::new(Status::INVALID_VALUE, "max_entries is 0; it must be at least 1"));
     }
     let known = Action::ALL.into_iter().fold(0, |set, action| set | action.bit());
     if options.skip_actions & !known != 0 {
         let unknown = options.skip_actions & !known;
-        return Err(Error::new(Status::INVALID_VALUE, format!("the bits {unknown:#x} are no actions")));
+        return Err(Error::new(Status::INVALID_VALUE, format!("skip_actions has unknown bits {unknown:#x}")));
     }
     let runtime = runtime::ready()?;
     let _changing = CHANGING.lock();
@@ -254,9 +254,9 @@ pub fn record(options: Options) -> Result<()> {
 impl StoredHistory {
     /// Drops the oldest stored entries and annotations beyond the maximum.
     fn trim(&mut self) {
-        let most = self.options.max_entries;
-        self.unowned.drain(..self.unowned.len().saturating_sub(most));
-        self.annotations.drain(..self.annotations.len().saturating_sub(most));
+        let max_entries = self.options.max_entries;
+        self.unowned.drain(..self.unowned.len().saturating_sub(max_entries));
+        self.annotations.drain(..self.annotations.len().saturating_sub(max_entries));
     }
 }
 
@@ -265,7 +265,7 @@ pub(super) fn store_log(mut listener: Box<Listener>) {
     let Some(mut log) = listener.log.take() else { return };
     log.close();
     with(|stored| {
-        let most = stored.options.max_entries;
+        let max_entries = stored.options.max_entries;
         if stored.options.enabled != Enabled::All || log.is_empty() {
             return;
         }
@@ -274,10 +274,10 @@ pub(super) fn store_log(mut listener: Box<Listener>) {
         let device = stored.logs[stored.logs.len() - 1].0.device;
         let of_device = |log: &&(Listener, Log)| log.0.device == device;
         let count: usize = stored.logs.iter().filter(of_device).map(|(_, log)| log.len()).sum();
-        if count / 2 > most {
+        if count / 2 > max_entries {
             let mut times: Vec<u64> =
                 stored.logs.iter().filter(of_device).flat_map(|(_, log)| log.entries().map(|raw| raw.ticks)).collect();
-            let rank = times.len() - most;
+            let rank = times.len() - max_entries;
             let (_, oldest, _) = times.select_nth_unstable(rank);
             let oldest = *oldest;
             stored.logs.retain(|(listener, log)| listener.device != device || log.last_ticks() >= oldest);
@@ -289,7 +289,7 @@ pub(super) fn store_log(mut listener: Box<Listener>) {
 pub struct HistorySnapshot {
     logs: Vec<(Listener, Log)>,
     unowned: Vec<UnownedEntry>,
-    most: usize,
+    max_entries: usize,
 }
 
 impl HistorySnapshot {
@@ -302,7 +302,7 @@ impl HistorySnapshot {
         with(|stored| {
             logs.extend(stored.logs.iter().filter(|(listener, _)| listener.device == device).cloned());
             let unowned = stored.unowned.iter().filter(|unowned| unowned.device == device).copied().collect();
-            HistorySnapshot { logs, unowned, most: stored.options.max_entries }
+            HistorySnapshot { logs, unowned, max_entries: stored.options.max_entries }
         })
     }
 
@@ -317,7 +317,10 @@ impl HistorySnapshot {
         found.sort_by_key(|unowned| unowned.raw.ticks);
         let reader = clock::Reader::new();
         let names = tags::names();
-        found[found.len().saturating_sub(self.most)..].iter().map(|unowned| unowned.resolve(&reader, &names)).collect()
+        found[found.len().saturating_sub(self.max_entries)..]
+            .iter()
+            .map(|unowned| unowned.resolve(&reader, &names))
+            .collect()
     }
 }
 

@@ -99,10 +99,10 @@ impl Listener {
         self.sanitizer_thread.map(|thread| Owned { address, bytes, device: self.device, stream: self.stream, thread })
     }
 
-    /// Records an entry with the current time, and with a stack if the context is at least `least`.
-    fn record(&mut self, action: Action, address: u64, size: u64, least: Context) {
+    /// Records an entry with the current time, and with a stack if the context is at least `min_context`.
+    fn record(&mut self, action: Action, address: u64, size: u64, min_context: Context) {
         if self.needs(action) {
-            self.push(RawEntry::now(action, address, size, self.context >= least));
+            self.push(RawEntry::now(action, address, size, self.context >= min_context));
         }
     }
 
@@ -191,11 +191,11 @@ impl Space {
     /// Reports an event of a segment.
     pub(super) fn on_segment(&mut self, action: Action, address: u64, bytes: u64) {
         if let Some(listener) = &mut self.listener {
-            let least = match action {
+            let min_context = match action {
                 Action::SegmentAlloc | Action::SegmentMap => Context::Alloc,
                 _ => Context::All,
             };
-            listener.record(action, address, bytes, least);
+            listener.record(action, address, bytes, min_context);
         }
     }
 

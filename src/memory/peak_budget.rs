@@ -66,25 +66,25 @@ impl Peak {
 }
 
 /// Ensures that an arena has a budget for its live bytes.
-pub fn ensure_budget(memory: &DeviceMemory, asking: &Arena) {
+pub fn ensure_budget(memory: &DeviceMemory, requester: &Arena) {
     if let Some(mut peak) = memory.peak.try_lock()
         && peak.admits_count()
     {
-        flush_peak_locked(memory, &mut peak, asking);
+        flush_peak_locked(memory, &mut peak, requester);
         return;
     }
     // Another thread is counting now or did so recently.
-    let counters = &mut asking.lock().space.counters;
+    let counters = &mut requester.lock().space.counters;
     counters.live_budget = counters.live_budget.max(counters.live + (counters.live / 4).max(MIN_UNCOUNTED));
 }
 
-/// Counts the live bytes, records a new peak, and distributes the budget, most of it to `asking`. Returns the live
+/// Counts the live bytes, records a new peak, and distributes the budget, most of it to `requester`. Returns the live
 /// bytes and the peak.
-pub fn flush_peak(memory: &DeviceMemory, asking: &Arena) -> (u64, u64) {
-    flush_peak_locked(memory, &mut memory.peak.lock(), asking)
+pub fn flush_peak(memory: &DeviceMemory, requester: &Arena) -> (u64, u64) {
+    flush_peak_locked(memory, &mut memory.peak.lock(), requester)
 }
 
-fn flush_peak_locked(memory: &DeviceMemory, peak: &mut Peak, asking: &Arena) -> (u64, u64) {
+fn flush_peak_locked(memory: &DeviceMemory, peak: &mut Peak, requester: &Arena) -> (u64, u64) {
     let arenas = memory.arenas();
     let mut sum = 0_u64;
     for arena in &arenas {
@@ -97,7 +97,7 @@ fn flush_peak_locked(memory: &DeviceMemory, peak: &mut Peak, asking: &Arena) -> 
     let others = arenas.len().saturating_sub(1) as u64;
     let share = (room / 2).checked_div(others).unwrap_or(0);
     for arena in &arenas {
-        let part = if arena.number == asking.number { room - share * others } else { share };
+        let part = if arena.number == requester.number { room - share * others } else { share };
         arena.lock().space.counters.live_budget += part;
     }
     (sum, peak.bytes)

@@ -19,7 +19,7 @@ pub fn can_access(device: i32, peer: i32) -> Result<bool> {
 pub fn enable(device: i32, peer: i32) -> Result<()> {
     change(device, peer, Driver::enable_peer_access, codes::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
         .and_then(|()| memory::add_peer(device, peer))
-        .context(|| format!("giving device {device} access to device {peer}"))
+        .context(|| format!("enabling access of device {device} to device {peer}"))
 }
 
 /// Disables access that [`enable`] enabled. Does nothing if it is not enabled.
@@ -28,7 +28,7 @@ pub fn disable(device: i32, peer: i32) -> Result<()> {
     reach::clear_access(runtime.device(device)?.ordinal, runtime.device(peer)?.ordinal);
     memory::remove_peer(device, peer)
         .and_then(|()| change(device, peer, Driver::disable_peer_access, codes::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED))
-        .context(|| format!("taking device {device}'s access to device {peer}"))
+        .context(|| format!("disabling access of device {device} to device {peer}"))
 }
 
 /// Makes `call` in the context of `device` with that of `peer`. Ignores the code `nothing_to_do`, which means that the

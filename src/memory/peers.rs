@@ -30,24 +30,24 @@ pub fn add_peer(device: i32, peer: i32) -> Result<()> {
 /// missing and peer access is possible. Returns whether it did.
 pub fn ensure_mapping_access(device: u32, address: u64) -> bool {
     let Ok(runtime) = runtime::ready() else { return false };
-    let (Ok(Some(owner)), Ok(reader)) = (super::owner(runtime, address), runtime.device(device as i32)) else {
+    let (Ok(Some(owner)), Ok(accessor)) = (super::owner(runtime, address), runtime.device(device as i32)) else {
         return false;
     };
     let Ok(peer) = runtime.device(owner as i32) else { return false };
     owner != device
-        && !peer.memory.peers.lock().contains(&reader.native)
+        && !peer.memory.peers.lock().contains(&accessor.native)
         && (peer.memory.count_arenas() > 0 || ipc::is_imported(address))
-        && runtime.driver.can_access_peer(reader.native, peer.native).unwrap_or(false)
+        && runtime.driver.can_access_peer(accessor.native, peer.native).unwrap_or(false)
         && add_peer(device as i32, owner as i32).is_ok()
 }
 
 /// Gives every device access to the present and future mappings of all peers that it can access.
 pub fn add_all_peers() -> Result<()> {
     let runtime = runtime::ready()?;
-    for reader in runtime.devices() {
+    for accessor in runtime.devices() {
         for peer in runtime.devices() {
-            if reader.ordinal != peer.ordinal && runtime.driver.can_access_peer(reader.native, peer.native)? {
-                add_peer(reader.ordinal as i32, peer.ordinal as i32)?;
+            if accessor.ordinal != peer.ordinal && runtime.driver.can_access_peer(accessor.native, peer.native)? {
+                add_peer(accessor.ordinal as i32, peer.ordinal as i32)?;
             }
         }
     }

@@ -38,17 +38,17 @@ pub struct Attributes {
 /// Returns the attributes of a pointer. Any address is valid.
 pub fn attributes(address: u64) -> Result<Attributes> {
     let runtime = runtime::ready()?;
-    let details = details(runtime, address).context(|| format!("asking about the pointer {address:#x}"))?;
-    let plain = Attributes { details, owner: Owner::Unknown, block: None, pool: PoolId::DEFAULT };
+    let details = details(runtime, address).context(|| format!("querying the attributes of pointer {address:#x}"))?;
+    let unowned = Attributes { details, owner: Owner::Unknown, block: None, pool: PoolId::DEFAULT };
     Ok(match details.info.kind {
-        MemoryKind::Unregistered => plain,
+        MemoryKind::Unregistered => unowned,
         MemoryKind::Pinned if is_host_cached(address) => {
-            Attributes { owner: Owner::HostCache, block: host_block_at(address), ..plain }
+            Attributes { owner: Owner::HostCache, block: host_block_at(address), ..unowned }
         }
-        _ => in_cache(runtime, address, plain).unwrap_or(Attributes {
+        _ => in_cache(runtime, address, unowned).unwrap_or(Attributes {
             owner: Owner::Program,
             block: Some((details.start, details.bytes as u64)),
-            ..plain
+            ..unowned
         }),
     })
 }
@@ -68,7 +68,7 @@ fn details(runtime: &Runtime, address: u64) -> Result<PointerDetails> {
 }
 
 /// Returns the attributes of memory of the caching allocator.
-fn in_cache(runtime: &Runtime, address: u64, plain: Attributes) -> Option<Attributes> {
+fn in_cache(runtime: &Runtime, address: u64, unowned: Attributes) -> Option<Attributes> {
     for device in runtime.devices() {
         for arena in device.memory.arenas() {
             let inner = arena.lock();
@@ -77,10 +77,10 @@ fn in_cache(runtime: &Runtime, address: u64, plain: Attributes) -> Option<Attrib
                     let block = &inner.space.blocks[id];
                     (block.address, block.size)
                 });
-                return Some(Attributes { owner: Owner::Cache, block, pool: inner.key.pool, ..plain });
+                return Some(Attributes { owner: Owner::Cache, block, pool: inner.key.pool, ..unowned });
             }
         }
     }
     let block = backend::around(address)?;
-    Some(Attributes { owner: Owner::Cache, block: Some(block), ..plain })
+    Some(Attributes { owner: Owner::Cache, block: Some(block), ..unowned })
 }

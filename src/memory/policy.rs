@@ -35,10 +35,10 @@ const UNRELEASABLE_WHEN_SHORT: u64 = 5;
 /// Returns how many bytes may be held while `live` bytes are in use, the live peak is `live_peak`, `request` more bytes
 /// are requested, `moved` bytes were moved so far, and there are `arenas` arenas.
 pub fn soft_limit(live: u64, live_peak: u64, request: u64, moved: u64, arenas: u64) -> u64 {
-    let most = live.saturating_add(request).max(live_peak);
-    let often = moved.saturating_sub(most / 2);
-    let more = (often.saturating_mul(SLACK_FOR_MOVES) / most.max(1)).min(MORE_SLACK);
-    (most / 1000).saturating_mul(SLACK + more).saturating_add(SLACK_OF_ARENA * arenas)
+    let peak = live.saturating_add(request).max(live_peak);
+    let often = moved.saturating_sub(peak / 2);
+    let more = (often.saturating_mul(SLACK_FOR_MOVES) / peak.max(1)).min(MORE_SLACK);
+    (peak / 1000).saturating_mul(SLACK + more).saturating_add(SLACK_OF_ARENA * arenas)
 }
 
 /// Returns whether memory is short when `held` bytes of `limit` are held.
@@ -96,8 +96,8 @@ pub fn handle_size(zone: Zone, need: u64, zone_bytes: u64, live: u64, short: boo
     let size = match zone {
         Zone::Small if short => granule,
         Zone::Small => {
-            let most = MAX_SMALL_GROWTH.min(limit / SMALL_GROWTHS_OF_LIMIT).max(granule);
-            (1 << zone_bytes.max(1).ilog2()).clamp(granule, most)
+            let max_handle = MAX_SMALL_GROWTH.min(limit / SMALL_GROWTHS_OF_LIMIT).max(granule);
+            (1 << zone_bytes.max(1).ilog2()).clamp(granule, max_handle)
         }
         Zone::Large if need >= LARGE_NEED => MAX_HANDLE,
         Zone::Large => {

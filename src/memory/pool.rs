@@ -73,7 +73,7 @@ fn with<T>(body: impl FnOnce(&mut HashMap<PoolId, Pool>) -> T) -> T {
 
 #[cold]
 fn unknown(id: PoolId) -> Error {
-    Error::new(Status::INVALID_HANDLE, format!("there is no pool {id}; it was never created, or was destroyed"))
+    Error::new(Status::INVALID_HANDLE, format!("unknown pool {id}: it was never created or was destroyed"))
 }
 
 /// Returns an unused id.
@@ -196,7 +196,7 @@ pub fn remove_user(id: PoolId, device: u32) -> Result<u32> {
         let users = pool.users.get_mut(&device).ok_or_else(|| {
             Error::new(
                 Status::INVALID_VALUE,
-                format!("nobody uses pool {id} on device {device}, so nobody can release it"),
+                format!("releasing pool {id} on device {device}: the pool has no users there"),
             )
         })?;
         *users -= 1;

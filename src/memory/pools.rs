@@ -66,7 +66,10 @@ pub fn pool_memory(id: PoolId, number: i32) -> Result<(u64, u64)> {
 pub fn begin_allocate_to_pool(number: i32, scope: RouteScope, id: PoolId) -> Result<()> {
     let device = runtime::ready()?.device(number)?;
     if id == PoolId::DEFAULT {
-        return Err(Error::new(Status::INVALID_VALUE, "the default pool is where requests go anyway"));
+        return Err(Error::new(
+            Status::INVALID_VALUE,
+            "routing requests to the default pool: it is used without a route",
+        ));
     }
     check_not_suspended(id)?;
     device.memory.routes.begin(scope, id, None)?;
@@ -80,7 +83,7 @@ pub fn begin_allocate_to_pool(number: i32, scope: RouteScope, id: PoolId) -> Res
 
 fn check_not_suspended(id: PoolId) -> Result<()> {
     if pool::is_suspended(id) {
-        return Err(Error::new(Status::GRAPH_ASLEEP, format!("pool {id} sleeps, and nothing can be allocated in it")));
+        return Err(Error::new(Status::GRAPH_ASLEEP, format!("pool {id} is asleep; wake it before allocating in it")));
     }
     Ok(())
 }

@@ -119,7 +119,7 @@ impl Shortage {
             );
         }
         if requested > self.total {
-            return write!(formatter, " The device could not hold this if it were empty; check the size.");
+            return write!(formatter, " The request exceeds the total memory of the device; check the size.");
         }
         if let Some(limit) = self.limit
             && self.held.saturating_add(requested) > limit
@@ -127,7 +127,7 @@ impl Shortage {
         {
             return write!(
                 formatter,
-                " It is the limit that stops this, not the device; plinth_set_per_process_memory_fraction sets it."
+                " The request exceeds the limit, not the device; plinth_set_per_process_memory_fraction sets the limit."
             );
         }
         let private_free = self.private_free();
@@ -136,42 +136,39 @@ impl Shortage {
         if !self.expandable && reach(shared) {
             return write!(
                 formatter,
-                " There is enough, but in pieces: leave expandable_segments:False out of PLINTH_ALLOC_CONF, and free \
-                 memory can be put together."
+                " Enough memory is free, but fragmented: remove expandable_segments:False from PLINTH_ALLOC_CONF, so \
+                 that free memory can be combined."
             );
         }
         if reach(self.pending) && self.pending > 0 {
             return write!(
                 formatter,
-                " What is freed but waits for streams would be enough: let the work of the streams that \
-                 plinth_record_stream named come to its end, and a capture that keeps them from being asked."
+                " Freed memory that waits for streams would suffice: wait for the work of the streams that were \
+                 passed to plinth_record_stream, and end a capture that prevents queries of them."
             );
         }
         if reach(shared) {
             return write!(
                 formatter,
-                " The free memory of the cache lies between blocks in use and cannot be moved: free those, or allocate \
-                 what lives long before what does not."
+                " The free memory of the cache is fragmented by live blocks and cannot be moved: free those blocks, \
+                 or allocate long-lived memory first."
             );
         }
         if private_free > 0 && reach(private_free.saturating_add(shared)) {
             return write!(
                 formatter,
-                " What private pools keep would be enough: release those that are done with, or let others use them \
+                " Free memory of private pools would suffice: release unused pools, or let the default pool use them \
                  with plinth_mem_pool_set_use_on_oom."
             );
         }
         if self.used_by_others() > self.held {
             return write!(
                 formatter,
-                " Most of the device is in other hands; nvidia-smi shows whose. A device with more free memory, or a \
-                 smaller request, would do."
+                " Most memory of the device is held outside of plinth; nvidia-smi lists the processes. Use a device \
+                 with more free memory, or a smaller request."
             );
         }
-        write!(
-            formatter,
-            " Too little of what plinth holds is free: free some of what is in use, or ask for less at a time."
-        )
+        write!(formatter, " Too little of what plinth holds is free: free some memory, or allocate less at a time.")
     }
 }
 
@@ -204,7 +201,7 @@ impl fmt::Display for Shortage {
         self.write_pools(formatter)?;
         if self.retries > 0 {
             let times = if self.retries == 1 { "once".to_string() } else { format!("{} times", self.retries) };
-            write!(formatter, " The cache was emptied {times} before, for requests that were then met.")?;
+            write!(formatter, " The cache was emptied {times} before, for requests that then succeeded.")?;
         }
         self.write_advice(formatter)
     }
@@ -245,7 +242,7 @@ mod tests {
              300.00 MiB of it free. This process (4711) holds 130.00 GiB through plinth's allocator; other processes, \
              and other libraries in this one, have 9.71 GiB. Of what plinth holds, 129.00 GiB are in use, and 1.00 GiB \
              are free, 640.00 MiB of them in one run. Too little of what plinth holds is free: free some \
-             of what is in use, or ask for less at a time."
+             memory, or allocate less at a time."
         );
     }
 
@@ -287,21 +284,30 @@ mod tests {
                 },
                 "The request went to pool (0, 7), which has a budget of 1.00 GiB and holds 1.00 GiB of it",
             ),
-            (Shortage { requested: u64::MAX, limit: Some(GIB), ..full() }, "The device could not hold this"),
-            (Shortage { limit: Some(132 * GIB), free: 7 * GIB, ..full() }, "It is the limit that stops this"),
-            (Shortage { limit: Some(5 * GIB), held: 0, allocated: 0, ..full() }, "It is the limit that stops this"),
-            (Shortage { allocated: 120 * GIB, expandable: false, ..full() }, "There is enough, but in pieces"),
-            (Shortage { allocated: 120 * GIB, pending: 8 * GIB, ..full() }, "What is freed but waits for streams"),
+            (
+                Shortage { requested: u64::MAX, limit: Some(GIB), ..full() },
+                "The request exceeds the total memory of the device",
+            ),
+            (
+                Shortage { limit: Some(132 * GIB), free: 7 * GIB, ..full() },
+                "The request exceeds the limit, not the device",
+            ),
+            (
+                Shortage { limit: Some(5 * GIB), held: 0, allocated: 0, ..full() },
+                "The request exceeds the limit, not the device",
+            ),
+            (Shortage { allocated: 120 * GIB, expandable: false, ..full() }, "Enough memory is free, but fragmented"),
+            (Shortage { allocated: 120 * GIB, pending: 8 * GIB, ..full() }, "Freed memory that waits for streams"),
             (
                 Shortage { allocated: 120 * GIB, private_pools: vec![pool(1, 0, 9 * GIB)], ..full() },
-                "What private pools keep would be enough",
+                "Free memory of private pools would suffice",
             ),
             (
                 Shortage { allocated: 120 * GIB, private_pools: vec![pool(1, 0, GIB)], ..full() },
-                "The free memory of the cache lies between blocks",
+                "The free memory of the cache is fragmented",
             ),
-            (Shortage { allocated: 120 * GIB, ..full() }, "The free memory of the cache lies between blocks"),
-            (Shortage { held: GIB, allocated: GIB, ..full() }, "Most of the device is in other hands"),
+            (Shortage { allocated: 120 * GIB, ..full() }, "The free memory of the cache is fragmented"),
+            (Shortage { held: GIB, allocated: GIB, ..full() }, "Most memory of the device is held outside of plinth"),
             (full(), "Too little of what plinth holds is free"),
         ];
         for (shortage, expected) in cases {

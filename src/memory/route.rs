@@ -115,7 +115,7 @@ impl Routes {
         let mut capture = None;
         for index in (0..routes.len()).rev() {
             let route = routes[index];
-            let mine = match route.scope {
+            let applies = match route.scope {
                 RouteScope::Thread(number) => number == thread,
                 RouteScope::Stream(handle) => canonical(handle) == canonical(stream.handle()),
                 RouteScope::Capture => {
@@ -135,7 +135,7 @@ impl Routes {
                     }
                 }
             };
-            if mine {
+            if applies {
                 return (route.pool, lasting);
             }
         }

@@ -41,21 +41,20 @@ pub fn set_allocator_settings(text: &str) -> Result<()> {
 
 /// Rejects changes of settings that are already in use.
 fn check_change(before: &Config, after: &Config) -> Result<()> {
-    let late = |key: &str, why: &str| {
-        Err(Error::new(Status::ALREADY_INITIALIZED, format!("{key} cannot change any more: {why}")))
-    };
+    let late =
+        |key: &str, why: &str| Err(Error::new(Status::ALREADY_INITIALIZED, format!("cannot change {key}: {why}")));
     if backend::is_chosen() {
         if before.backend != after.backend {
-            return late("backend", "memory was asked for already");
+            return late("backend", "memory was requested already");
         }
         if before.debug != after.debug {
-            return late("debug", "memory was asked for already");
+            return late("debug", "memory was requested already");
         }
     }
     let grown = runtime::usable()
         .is_some_and(|runtime| runtime.devices().iter().any(|device| device.memory.known_method().is_some()));
     if grown && before.expandable_segments != after.expandable_segments {
-        return late("expandable_segments", "a device has memory already");
+        return late("expandable_segments", "a device already holds memory");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Suspends pools: returns their physical memory to the driver but keeps their addresses reserved.
+//! Suspends pools (`sleep` in the API): returns their physical memory to the driver but keeps their addresses reserved.
 //!
 //! A graph writes to the addresses that it had at capture, so these must not be reused, and every block of the pool
 //! stays in its state. Only the memory behind the addresses is released, and its contents are lost. Resuming creates
@@ -94,7 +94,7 @@ pub fn sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
     let _changing = CHANGING.lock();
     // The driver would reject the wait, too, but would also invalidate the capture, which may be another thread's.
     if capture_lock::any() {
-        return Err(Error::new(Status::CAPTURE_FORBIDS, "memory cannot sleep while a stream captures"));
+        return Err(Error::new(Status::CAPTURE_FORBIDS, "cannot put memory to sleep while a stream is capturing"));
     }
     let devices = devices(runtime, id);
     for (device, arenas) in &devices {
@@ -103,7 +103,7 @@ pub fn sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
     for (device, _) in &devices {
         device
             .with_context(&runtime.driver, |driver| Ok(driver.context_synchronize()?))
-            .context(|| format!("waiting for the work on device {} before its memory goes", device.ordinal))?;
+            .context(|| format!("waiting for the work on device {} before releasing its memory", device.ordinal))?;
     }
     let mut outcome = Ok(());
     let mut any = pool::is_suspended(id);
@@ -131,17 +131,14 @@ fn check_can_suspend(runtime: &Runtime, device: &Device, arenas: &[&'static Aren
     if device.memory.routes.leads_to(id) {
         return Err(Error::new(
             Status::GRAPH_MEMORY_IN_USE,
-            format!("requests on device {} still go to pool {id}, so it cannot sleep", device.ordinal),
+            format!("cannot put pool {id} to sleep: requests on device {} are still routed to it", device.ordinal),
         ));
     }
     let live: u64 = arenas.iter().map(|arena| arena.lock().space.counters.live).sum();
     if live > 0 && pool::is_used_outside_captures(id) {
         return Err(Error::new(
             Status::GRAPH_MEMORY_IN_USE,
-            format!(
-                "{} of pool {id} are allocated, and not by captures alone, so what they hold may not be lost",
-                Bytes(live)
-            ),
+            format!("cannot put pool {id} to sleep: {} of it are allocated, possibly outside of captures", Bytes(live)),
         ));
     }
     for arena in arenas {
@@ -151,7 +148,7 @@ fn check_can_suspend(runtime: &Runtime, device: &Device, arenas: &[&'static Aren
     if device.memory.method(device, &runtime.driver)? == Method::Segments {
         return Err(Error::new(
             Status::NOT_SUPPORTED,
-            "memory that the driver allocates with its addresses (expandable_segments:False) cannot sleep",
+            "cannot put memory to sleep with expandable_segments:False: it has fixed addresses",
         ));
     }
     Ok(())
@@ -161,7 +158,7 @@ fn check_not_exported(device: &Device, arena: &Arena, id: PoolId) -> Result<()> 
     if ipc::has_exports(arena.number) {
         return Err(Error::new(
             Status::GRAPH_MEMORY_IN_USE,
-            format!("other processes hold memory of pool {id} on device {}, so it cannot sleep", device.ordinal),
+            format!("cannot put pool {id} to sleep: other processes hold memory of it on device {}", device.ordinal),
         ));
     }
     Ok(())
@@ -170,8 +167,7 @@ fn check_not_exported(device: &Device, arena: &Arena, id: PoolId) -> Result<()> 
 /// Returns every handle of an arena. Fails if the arena has other memory, which would not be released.
 fn handles_of(arena: &Arena) -> Result<Vec<(SuspendedMapping, Physical)>> {
     arena.lock().space.mapped_handles().ok_or_else(|| {
-        let what =
-            "memory of the program's own allocator, or that the driver allocated with its addresses, cannot sleep";
+        let what = "cannot put memory to sleep that the program's allocator or the driver allocated with its addresses";
         Error::new(Status::NOT_SUPPORTED, what)
     })
 }
@@ -182,7 +178,7 @@ fn suspend_arena(runtime: &Runtime, device: &Device, arena: &'static Arena, any:
     stream_events::process_events(runtime, device, arena, true);
     for (mapping, physical) in handles_of(arena)? {
         let unmapped = runtime.driver.memory_unmap(mapping.address, mapping.bytes);
-        unmapped.context(|| format!("unmapping {} of a pool that is to sleep", Bytes(mapping.bytes)))?;
+        unmapped.context(|| format!("unmapping {} to put a pool to sleep", Bytes(mapping.bytes)))?;
         *any = true;
         arena.lock().space.set_backing(mapping, Backing::Suspended);
         if stream_events::retry(|| runtime.driver.memory_release(physical)) {
@@ -227,12 +223,12 @@ fn resume_device(runtime: &'static Runtime, device: &Device, arenas: &[&'static 
     }
     let Some(created) = created else {
         let (free, _) = device.memory_info(driver).unwrap_or((0, 0));
-        let wanted = sizes.iter().sum::<u64>();
+        let needed = sizes.iter().sum::<u64>();
         return Err(Error::new(
             Status::OUT_OF_MEMORY,
             format!(
-                "pool {id} needs {} to wake, and device {} has {} free; it sleeps on",
-                Bytes(wanted),
+                "waking pool {id}: it needs {}, and device {} has {} free; it stays asleep",
+                Bytes(needed),
                 device.ordinal,
                 Bytes(free)
             ),

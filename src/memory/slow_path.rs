@@ -106,13 +106,13 @@ impl SlowPath {
     fn run(&self, wait: bool) -> Result<Outcome> {
         self.device.with_context(&self.runtime.driver, |driver| {
             driver.with_relaxed_capture(|| {
-                let _growing = self.arena.growth.lock();
+                let _growth = self.arena.growth.lock();
                 let locked_budget = pool::lock_budget(self.arena.key().pool);
                 // The arena cannot be retired while this thread holds `growth`.
                 if self.arena.lock().space.generation != self.generation {
                     return Ok(Outcome::Stale);
                 }
-                let budget = locked_budget.as_ref().map(|locked_budget| locked_budget.0);
+                let budget = locked_budget.as_ref().map(|locked| locked.0);
                 Ok(match self.run_steps(wait, budget)? {
                     Some(address) => Outcome::Served(address),
                     None => Outcome::Short,
@@ -135,9 +135,9 @@ impl SlowPath {
         }
         self.collect_garbage()?;
         let grower = Grower { runtime: self.runtime, device: self.device, arena: self.arena, stream: self.stream };
-        let limits = |most, move_from, move_first| {
+        let limits = |max_held, move_from, move_first| {
             let allowance = budget.map_or(u64::MAX, |budget| self.remaining_budget(budget));
-            GrowthLimits { max_held: most, move_from, move_first, live, limit, allowance }
+            GrowthLimits { max_held, move_from, move_first, live, limit, allowance }
         };
         // Small blocks need little memory, and many threads may wait for theirs: moving memory for them does not pay
         // off.
@@ -155,9 +155,9 @@ impl SlowPath {
             }
         }
         // The device may have less free memory than the limit allows, because other processes use it too.
-        let most = self.most(limit)?;
+        let max_held = self.max_holdable(limit)?;
         for move_from in [MoveSource::Idle, MoveSource::Ordered] {
-            if let Some(address) = grower.grow(self.request, limits(most, move_from, true))? {
+            if let Some(address) = grower.grow(self.request, limits(max_held, move_from, true))? {
                 return Ok(Some(address));
             }
         }
@@ -165,9 +165,9 @@ impl SlowPath {
         if let Some(address) = self.search_again() {
             return Ok(Some(address));
         }
-        let most = self.most(limit)?;
+        let max_held = self.max_holdable(limit)?;
         for move_from in [MoveSource::Nothing, MoveSource::Idle] {
-            if let Some(address) = grower.grow(self.request, limits(most, move_from, false))? {
+            if let Some(address) = grower.grow(self.request, limits(max_held, move_from, false))? {
                 return Ok(Some(address));
             }
         }
@@ -182,8 +182,8 @@ impl SlowPath {
         if threshold > 0.0
             && let Some(limit) = self.memory().limit(total)
         {
-            let most = (limit as f64 * threshold) as u64;
-            cache::collect(self.runtime, self.device, self.arena, most.saturating_sub(self.request.size));
+            let max_held = (limit as f64 * threshold) as u64;
+            cache::collect(self.runtime, self.device, self.arena, max_held.saturating_sub(self.request.size));
         }
         Ok(())
     }
@@ -199,7 +199,7 @@ impl SlowPath {
     }
 
     /// Returns how many bytes may be held, given what the device has left.
-    fn most(&self, limit: u64) -> Result<u64> {
+    fn max_holdable(&self, limit: u64) -> Result<u64> {
         let (free, _) = self.device.memory_info(&self.runtime.driver)?;
         Ok(limit.min(self.memory().held().saturating_add(free)))
     }
@@ -222,8 +222,8 @@ impl SlowPath {
     /// Sets how much of the arena's memory may be unreleasable.
     fn set_unreleasable_limits(&self, limit: u64, budget: u64, live: u64, live_peak: u64) {
         let mut inner = self.arena.lock();
-        let elsewhere = live.saturating_sub(inner.space.counters.live);
-        let limits = policy::unreleasable_limits(self.memory().held(), limit, budget, elsewhere, live_peak);
+        let live_elsewhere = live.saturating_sub(inner.space.counters.live);
+        let limits = policy::unreleasable_limits(self.memory().held(), limit, budget, live_elsewhere, live_peak);
         inner.space.set_unreleasable_limits(limits);
     }
 

@@ -97,9 +97,9 @@ impl Program {
     }
 
     /// Moves handles and serves a request with them, as an arena does at its limit.
-    fn move_handles(&mut self, most: usize) {
+    fn move_handles(&mut self, limit: usize) {
         self.space.coalesce_all();
-        let reclaimable: Vec<_> = self.space.reclaimable_handles().into_iter().take(most).collect();
+        let reclaimable: Vec<_> = self.space.reclaimable_handles().into_iter().take(limit).collect();
         let detached: Vec<DetachedHandle> = reclaimable.iter().filter_map(|handle| self.space.detach(handle)).collect();
         let bytes: u64 = detached.iter().map(|detached| detached.bytes).sum();
         if bytes == 0 {
@@ -199,7 +199,7 @@ proptest! {
                 Step::Alloc(bytes) => program.alloc(bytes),
                 Step::Free(index) => program.free(index),
                 Step::Coalesce => { program.space.coalesce_all(); }
-                Step::Move(most) => program.move_handles(most),
+                Step::Move(limit) => program.move_handles(limit),
                 Step::Release(index) => program.release(index),
                 Step::Sleep(frees, forget) => program.sleep(frees, forget),
             }

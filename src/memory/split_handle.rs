@@ -61,10 +61,10 @@ fn split_sizes(split: &HandleSplit) -> Vec<u64> {
 /// same amount, but another thread may have used that room.
 fn create_and_map(device: &Device, driver: &Driver, start: u64, sizes: &[u64]) -> Option<Vec<Handle>> {
     let total = device.memory.total(device, driver).unwrap_or(u64::MAX);
-    let most = device.memory.limit(total).unwrap_or(u64::MAX);
+    let max_held = device.memory.limit(total).unwrap_or(u64::MAX);
     let mut created = Vec::new();
     for bytes in sizes {
-        match handles::create(device, driver, *bytes, most) {
+        match handles::create(device, driver, *bytes, max_held) {
             Ok(Some(handle)) => created.push(handle),
             _ => break,
         }

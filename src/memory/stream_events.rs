@@ -28,9 +28,11 @@ pub fn is_capturing(driver: &Driver, stream: Stream) -> bool {
 
 /// Returns whether all work of the arena's stream is done.
 pub fn is_idle(runtime: &Runtime, arena: &Arena) -> bool {
-    let (driver, own) = (&runtime.driver, arena.stream_use());
+    let (driver, stream_use) = (&runtime.driver, arena.stream_use());
     let _held = capture_lock::hold_off();
-    own.has_usable_handle() && !is_capturing(driver, own.stream) && driver.stream_query(own.stream).unwrap_or(false)
+    stream_use.has_usable_handle()
+        && !is_capturing(driver, stream_use.stream)
+        && driver.stream_query(stream_use.stream).unwrap_or(false)
 }
 
 /// Returns whether an event can be recorded in the arena's stream.
@@ -57,8 +59,8 @@ pub fn order_after(runtime: &Runtime, device: &Device, waiting: Stream, arena: &
 
 /// Returns the stream after whose work an arena's memory can be reused.
 pub fn stream_of(runtime: &Runtime, arena: &Arena) -> stream::Stream {
-    let own = arena.stream_use();
-    stream::known(runtime, own.event_stream(), own.device)
+    let stream_use = arena.stream_use();
+    stream::known(runtime, stream_use.event_stream(), stream_use.device)
 }
 
 /// Records an event in a stream, if possible.
@@ -206,7 +208,7 @@ fn unmap(runtime: &Runtime, device: &Device, arena: &Arena, pending: &PendingUnm
 /// Frees the blocks of an arena whose events are complete, and unmaps addresses that the device no longer uses. With
 /// `wait`, waits for the remaining events. Returns whether anything was freed.
 pub fn process_events(runtime: &Runtime, device: &Device, arena: &Arena, wait: bool) -> bool {
-    let (waiting, leaving) = {
+    let (deferred_frees, pending_unmaps) = {
         let mut inner = arena.lock();
         if inner.deferred_frees.is_empty() && inner.pending_unmaps.is_empty() {
             return false;
@@ -214,7 +216,7 @@ pub fn process_events(runtime: &Runtime, device: &Device, arena: &Arena, wait: b
         (std::mem::take(&mut inner.deferred_frees), std::mem::take(&mut inner.pending_unmaps))
     };
     let mut any = false;
-    for mut entry in waiting {
+    for mut entry in deferred_frees {
         entry.events.retain_mut(|event| !is_complete(runtime, event, wait));
         let mut inner = arena.lock();
         if entry.events.is_empty() {
@@ -224,7 +226,7 @@ pub fn process_events(runtime: &Runtime, device: &Device, arena: &Arena, wait: b
             inner.deferred_frees.push(entry);
         }
     }
-    for mut entry in leaving {
+    for mut entry in pending_unmaps {
         let mut complete = is_complete(runtime, &mut entry.event, wait);
         if complete {
             complete = unmap(runtime, device, arena, &entry).is_ok();
@@ -241,7 +243,7 @@ pub fn process_events(runtime: &Runtime, device: &Device, arena: &Arena, wait: b
 }
 
 /// Processes events, and returns whether no deferred frees and no pending unmaps remain.
-pub fn process_all_events(runtime: &Runtime, device: &Device, arena: &Arena) -> bool {
+pub fn poll_events_done(runtime: &Runtime, device: &Device, arena: &Arena) -> bool {
     process_events(runtime, device, arena, false);
     let inner = arena.lock();
     inner.pending_unmaps.is_empty() && inner.deferred_frees.is_empty()

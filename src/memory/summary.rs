@@ -32,8 +32,8 @@ fn size(bytes: u64, scale: u64) -> String {
     format!("{number:6} {unit}")
 }
 
-fn count(things: u64, scale: u64) -> String {
-    let (number, unit) = in_unit(things, scale, 1000, 750.0 * 1000.0, &[" ", "K", "M"]);
+fn count(number_of_items: u64, scale: u64) -> String {
+    let (number, unit) = in_unit(number_of_items, scale, 1000, 750.0 * 1000.0, &[" ", "K", "M"]);
     format!("{number:7} {unit} ")
 }
 

@@ -98,8 +98,8 @@ pub(super) fn enqueue(device: u32, stream: usize, pool: PoolId, raw: &RawEntry) 
 /// Notifies the trackers of queued events. The caller must hold no lock.
 #[cold]
 pub fn deliver() {
-    struct Leave;
-    impl Drop for Leave {
+    struct ClearInside;
+    impl Drop for ClearInside {
         fn drop(&mut self) {
             INSIDE.with(|inside| inside.set(false));
         }
@@ -107,9 +107,9 @@ pub fn deliver() {
     if INSIDE.with(Cell::get) || QUEUE.lock().is_empty() {
         return;
     }
-    let _telling = DELIVERING.lock();
+    let _delivering = DELIVERING.lock();
     INSIDE.with(|inside| inside.set(true));
-    let _leave = Leave;
+    let _clear_inside = ClearInside;
     loop {
         let Some((device, mut entry, tag)) = QUEUE.lock().pop_front() else { return };
         entry.metadata = tags::name(tag);

@@ -15,22 +15,22 @@ const MIB: u64 = 1 << 20;
 struct Key<'a>(&'a str);
 
 impl Key<'_> {
-    fn wrong<T>(self, allowed: impl Display, found: &str) -> Parsed<T> {
-        Err(format!("{} is {allowed}, not {found:?}", self.0))
+    fn invalid_value<T>(self, allowed: impl Display, found: &str) -> Parsed<T> {
+        Err(format!("{} must be {allowed}, not {found:?}", self.0))
     }
 
     fn boolean(self, value: &str) -> Parsed<bool> {
         match value {
             "True" => Ok(true),
             "False" => Ok(false),
-            other => self.wrong("True or False", other),
+            other => self.invalid_value("True or False", other),
         }
     }
 
-    fn number(self, value: &str, minimum: u64, most: u64) -> Parsed<u64> {
+    fn number(self, value: &str, minimum: u64, maximum: u64) -> Parsed<u64> {
         match value.parse() {
-            Ok(number) if (minimum..=most).contains(&number) => Ok(number),
-            _ => self.wrong(format_args!("a whole number from {minimum} to {most}"), value),
+            Ok(number) if (minimum..=maximum).contains(&number) => Ok(number),
+            _ => self.invalid_value(format_args!("a whole number from {minimum} to {maximum}"), value),
         }
     }
 
@@ -42,14 +42,14 @@ impl Key<'_> {
     fn fraction(self, value: &str, allowed: &str, is_allowed: impl Fn(f64) -> bool) -> Parsed<f64> {
         match value.parse() {
             Ok(number) if is_allowed(number) => Ok(number),
-            _ => self.wrong(allowed, value),
+            _ => self.invalid_value(allowed, value),
         }
     }
 
-    fn power_of_two(self, value: &str, most: u64) -> Parsed<u64> {
+    fn power_of_two(self, value: &str, maximum: u64) -> Parsed<u64> {
         match value.parse::<u64>() {
-            Ok(number) if number.is_power_of_two() && number <= most => Ok(number),
-            _ => self.wrong(format_args!("a power of two of at most {most}"), value),
+            Ok(number) if number.is_power_of_two() && number <= maximum => Ok(number),
+            _ => self.invalid_value(format_args!("a power of two of at maximum {maximum}"), value),
         }
     }
 
@@ -64,7 +64,7 @@ impl Key<'_> {
         let (mut result, mut last) = ([0; INTERVALS], None);
         for entry in entries.split(',') {
             let Some((size, divisions)) = entry.split_once(':') else {
-                return self.wrong("a number or a list of size:number", value);
+                return self.invalid_value("a number or a list of size:number", value);
             };
             let divisions = self.divisions(divisions)?;
             if size == ">" {
@@ -93,7 +93,7 @@ fn pairs(text: &str) -> Parsed<Vec<&str>> {
         match letter {
             '[' if !inside => inside = true,
             ']' if inside => inside = false,
-            '[' | ']' => return Err(format!("the brackets of {text:?} are not in pairs")),
+            '[' | ']' => return Err(format!("unbalanced brackets in {text:?}")),
             ',' if !inside => {
                 pairs.push(&text[start..index]);
                 start = index + 1;
@@ -102,7 +102,7 @@ fn pairs(text: &str) -> Parsed<Vec<&str>> {
         }
     }
     if inside {
-        return Err(format!("the brackets of {text:?} are not in pairs"));
+        return Err(format!("unbalanced brackets in {text:?}"));
     }
     pairs.push(&text[start..]);
     pairs.retain(|pair| !pair.is_empty());
@@ -118,7 +118,7 @@ pub fn debug(text: &str) -> Parsed<Debug> {
             "guard" => debug.guard = true,
             "unmap" => debug.unmap = true,
             "fill" => debug.fill = true,
-            other => return Err(format!("debug has the words guard, unmap and fill, not {other:?}")),
+            other => return Err(format!("debug must consist of the words guard, unmap and fill, not {other:?}")),
         }
     }
     Ok(debug)
@@ -138,7 +138,7 @@ pub fn parse(text: &str, config: &mut Config) -> Parsed<()> {
                     "native" => Kind::Native,
                     "cudaMallocAsync" => Kind::Async,
                     "uncached" => Kind::Uncached,
-                    other => return key.wrong("native, cudaMallocAsync or uncached", other),
+                    other => return key.invalid_value("native, cudaMallocAsync or uncached", other),
                 }
             }
             "expandable_segments" => config.expandable_segments = key.boolean(value)?,
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn every_key_rejects_invalid_values() {
-        for wrong in [
+        for invalid_value in [
             "expandable_segments",
             "expandable_segments:yes",
             "backend:cuda",
@@ -293,9 +293,9 @@ mod tests {
             "debug_quarantine_mb:-1",
             "max_split_size:32",
         ] {
-            let name = wrong.split(':').next().unwrap();
-            let error = read(wrong).unwrap_err();
-            assert!(error.contains(name), "{wrong}: {error}");
+            let name = invalid_value.split(':').next().unwrap();
+            let error = read(invalid_value).unwrap_err();
+            assert!(error.contains(name), "{invalid_value}: {error}");
         }
     }
 
