@@ -360,7 +360,7 @@ TEST(a_graph_sleeps_on_when_memory_is_short) {
   void *eager = alloc_on(64 * MIB, 0, stream);
   limit_memory(reserved(0) + MIB, 0);
   CHECK_STATUS(plinth_graph_wake(graph.graph), PLINTH_ERROR_OUT_OF_MEMORY);
-  CHECK_MESSAGE("sleeps on");
+  CHECK_MESSAGE("stays asleep");
   expect_sound();
   CHECK_OK(plinth_graph_is_asleep(graph.graph, &asleep));
   CHECK(asleep);

@@ -9,7 +9,7 @@
 use crate::{
     driver::Stream,
     ffi::{guard::guard, plinth_stream_t, pool::plinth_pool_id_t},
-    memory::{self, route::Who},
+    memory::{self, route::RouteScope},
     runtime::{self, thread},
     stream,
 };
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn plinth_pluggable_begin_allocate_to_pool(
     filter: *mut c_void,
 ) {
     let _ = filter;
-    guard(|| memory::begin_allocate_to_pool(device, Who::Capture, pool.into()));
+    guard(|| memory::begin_allocate_to_pool(device, RouteScope::Capture, pool.into()));
 }
 
 /// Ends allocating to a graph's pool, as plinth_end_allocate_to_pool does: the end_allocate_to_pool_fn of

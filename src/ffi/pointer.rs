@@ -78,7 +78,7 @@ fn kind_of(kind: MemoryKind) -> i32 {
 
 fn owner_of(owner: Owner) -> i32 {
     match owner {
-        Owner::Nobody => PLINTH_OWNER_NONE,
+        Owner::Unknown => PLINTH_OWNER_NONE,
         Owner::Program => PLINTH_OWNER_PROGRAM,
         Owner::Cache => PLINTH_OWNER_CACHING_ALLOCATOR,
         Owner::HostCache => PLINTH_OWNER_HOST_ALLOCATOR,

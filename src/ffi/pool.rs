@@ -12,7 +12,7 @@
 
 use crate::{
     ffi::{Output, guard::guard, plinth_stream_t, status::plinth_status_t},
-    memory::{self, PoolId, pool::Options, route::Who},
+    memory::{self, PoolId, pool::Options, route::RouteScope},
     stream,
 };
 
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn plinth_mem_pool_memory(
 ///         already; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_begin_allocate_to_pool(device: i32, pool: plinth_pool_id_t) -> plinth_status_t {
-    guard(|| memory::begin_allocate_to_pool(device, Who::Capture, pool.into()))
+    guard(|| memory::begin_allocate_to_pool(device, RouteScope::Capture, pool.into()))
 }
 
 /// Routes the requests of the calling thread to a pool, on one device and for all streams: the begin of

@@ -54,5 +54,5 @@ fn wake_up(handle: u64) -> Result<()> {
 
 /// Returns whether the memory of a graph's pool is asleep.
 pub fn is_asleep(handle: u64) -> Result<bool> {
-    Ok(pool::is_asleep(super::pool(handle)?))
+    Ok(pool::is_suspended(super::pool(handle)?))
 }

@@ -124,7 +124,7 @@ impl LastReplay {
     /// Makes `stream` the stream of the last replay, ordered after the present one.
     #[cold]
     pub fn set_ordered(&mut self, runtime: &Runtime, id: PoolId, stream: Stream, overlap: Overlap) -> Result<()> {
-        if pool::is_asleep(id) {
+        if pool::is_suspended(id) {
             return Err(Error::new(
                 Status::GRAPH_ASLEEP,
                 format!("the memory of pool {id} is asleep; call plinth_graph_wake first"),

@@ -10,12 +10,12 @@ use std::{panic, sync::Once};
 
 extern "C" fn on_exit() {
     memory::pinned::background::stop();
-    memory::forget_arenas();
+    memory::disable_arena_cache();
     runtime::mark_exiting();
 }
 
 unsafe extern "C" fn on_forked_child() {
-    memory::forget_arenas();
+    memory::disable_arena_cache();
     runtime::mark_forked();
 }
 

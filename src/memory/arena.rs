@@ -1,14 +1,14 @@
 //! An arena: the memory of one stream in one pool of one device.
 //!
-//! What an arena has is its stream's alone, so a block that is freed is free for the stream's next request at once, and
-//! nobody need ask the device. Threads with streams of their own never meet in one. Its lock is held for list surgery
-//! and for nothing else, never across a call of the driver; who has to make such calls holds [`Arena::growth`] instead,
-//! which keeps others from growing the same arena but not from using it.
+//! An arena belongs to one stream, so a freed block is available to the next request of that stream at once, without a
+//! query of the device. Threads with their own streams never share an arena. The arena's lock protects list operations
+//! only and is never held across a driver call. A thread that makes driver calls for the arena holds [`Arena::growth`]
+//! instead, which keeps other threads from growing the same arena but not from using it.
 
 use super::{
-    biased::{Biased, Held},
-    block::Id,
-    growth::{Lifted, Spare},
+    biased::{Biased, BiasedGuard},
+    block::BlockId,
+    growth::{DetachedHandle, ReclaimableHandle},
     lock::Lock,
     pool::{self, PoolId},
     space::Space,
@@ -21,15 +21,15 @@ use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
-/// The most arenas that a process can have at once.
+/// The maximum number of arenas of a process.
 pub const MAX_ARENAS: usize = 1 << 16;
 
-/// Whose memory an arena has.
+/// Identifies the memory of an arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
     /// The stream's handle.
     pub stream: usize,
-    /// The thread, where the handle means another stream in each; otherwise 0.
+    /// The thread, if the handle denotes a different stream in each thread; otherwise 0.
     pub thread: u64,
     /// The pool.
     pub pool: PoolId,
@@ -37,103 +37,104 @@ pub struct Key {
 
 /// A stream that was recorded as using a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Use {
+pub struct StreamUse {
     /// The stream.
     pub stream: Stream,
     /// Its device.
     pub device: u32,
-    /// The thread, where the handle means another stream in each; otherwise 0.
+    /// The thread, if the handle denotes a different stream in each thread; otherwise 0.
     pub thread: u64,
 }
 
-impl Use {
-    /// Whether the calling thread can speak of the stream: a thread's own default stream has a handle that means another
-    /// stream elsewhere.
-    pub fn can_be_named(&self) -> bool {
+impl StreamUse {
+    /// Returns whether the calling thread can use the stream's handle. The handle of a per-thread default stream
+    /// denotes a different stream in another thread.
+    pub fn has_usable_handle(&self) -> bool {
         self.thread == 0 || self.thread == thread::number()
     }
 
-    /// The stream to name for it: itself, or the legacy default stream for another thread's own default stream, which
-    /// cannot be named from here. What comes in the legacy stream comes after the work that such streams have.
-    pub fn stand_in(&self) -> Stream {
-        if self.can_be_named() { self.stream } else { Stream::DEFAULT }
+    /// Returns the stream to record events in: this stream, or the legacy default stream in place of another thread's
+    /// per-thread default stream, which has no handle here. Work in the legacy stream runs after the work of all such
+    /// streams.
+    pub fn event_stream(&self) -> Stream {
+        if self.has_usable_handle() { self.stream } else { Stream::DEFAULT }
     }
 }
 
-/// What a block that was freed waits for, for each stream that was recorded on it.
+/// What a freed block waits for, for one stream that was recorded on it.
 #[derive(Debug, Clone, Copy)]
-pub enum Mark {
-    /// An event that the stream has to pass, and its device.
-    Event(Event, u32),
-    /// Other processes, which hold the block under this number.
-    Shared(u64),
-    /// Nothing yet: the stream was capturing, and an event recorded then would be a part of the graph.
-    Unmarked(Use),
+pub enum StreamEvent {
+    /// An event recorded in the stream, and the event's device.
+    Recorded(Event, u32),
+    /// Other processes that hold the block, by the serial number of the export.
+    HeldByProcesses(u64),
+    /// No event yet: the stream was capturing, and an event recorded then would become part of the graph.
+    Pending(StreamUse),
 }
 
 /// A freed block that other streams may still use.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct DeferredFree {
     /// The block.
-    pub block: Id,
-    /// What it waits for.
-    pub marks: Vec<Mark>,
+    pub block: BlockId,
+    /// The events that must complete before the block is free.
+    pub events: Vec<StreamEvent>,
 }
 
-/// Addresses whose memory was moved elsewhere, and which the device may still be using.
+/// Addresses whose memory was moved elsewhere, and which the device may still use.
 #[derive(Debug)]
-pub struct Leaving {
-    /// The block that holds the addresses.
-    pub block: Id,
-    /// Where.
+pub struct PendingUnmap {
+    /// The block that covers the addresses.
+    pub block: BlockId,
+    /// The first address.
     pub address: u64,
-    /// How many bytes.
+    /// The size in bytes.
     pub bytes: u64,
-    /// Whether the memory goes back to the driver once it is unmapped.
+    /// The handle to return to the driver after the unmap, if any.
     pub physical: Option<crate::driver::Physical>,
-    /// What the arena's stream has to pass first.
-    pub mark: Mark,
+    /// The event in the arena's stream that must complete first.
+    pub event: StreamEvent,
 }
 
-/// What an arena's lock guards.
+/// The data that an arena's lock protects.
 pub struct Inner {
-    /// The blocks.
+    /// The address ranges and blocks.
     pub space: Space,
-    /// Whose memory this is.
+    /// The key of the arena.
     pub key: Key,
     /// The streams that were recorded on live blocks.
-    pub uses: HashMap<Id, Vec<Use>>,
-    /// Blocks that were freed and wait.
-    pub waiting: Vec<Waiting>,
+    pub stream_uses: HashMap<BlockId, Vec<StreamUse>>,
+    /// Freed blocks that wait for stream events.
+    pub deferred_frees: Vec<DeferredFree>,
     /// Addresses that wait to be unmapped.
-    pub leaving: Vec<Leaving>,
+    pub pending_unmaps: Vec<PendingUnmap>,
 }
 
-/// See the module's comment.
+/// The memory of one stream in one pool of one device; see the module documentation.
 pub struct Arena {
-    /// Its number.
+    /// The index in the table of arenas.
     pub number: u32,
-    /// The number of its device.
+    /// The ordinal of the device.
     pub device: u32,
-    /// The stream, for as long as the arena has this key.
+    /// The stream. It changes when the arena gets another key.
     pub stream: Lock<Stream>,
-    /// What is used on the way of every request.
+    /// The data that every request uses.
     inner: Biased<Inner>,
-    /// Held by the thread that makes driver calls for the arena. Before `inner`, never the other way round.
+    /// Held by the thread that makes driver calls for the arena. Lock order: before `inner`, never after it.
     pub growth: Mutex<()>,
 }
 
 static ARENAS: [OnceCell<&'static Arena>; MAX_ARENAS] = [const { OnceCell::new() }; MAX_ARENAS];
 
-/// The arena with this number.
+/// Returns the arena with this number.
 #[inline]
 pub fn get(number: u32) -> Option<&'static Arena> {
     ARENAS.get(number as usize)?.get().copied()
 }
 
 impl Arena {
-    /// Makes an arena under the next free number, which the caller found. It stays for ever, and is used again under
-    /// another key when its memory is gone. `None` once the numbers are used up.
+    /// Creates an arena under `number`, which must be the next unused number. Arenas are never deallocated; an arena
+    /// without memory is reused under another key. Returns `None` if all numbers are used.
     pub fn new(number: u32, device: u32, key: Key, stream: Stream) -> Option<&'static Arena> {
         let cell = ARENAS.get(number as usize)?;
         Some(cell.get_or_init(|| {
@@ -145,9 +146,9 @@ impl Arena {
                     Inner {
                         space: Space::new(number),
                         key,
-                        uses: HashMap::new(),
-                        waiting: Vec::new(),
-                        leaving: Vec::new(),
+                        stream_uses: HashMap::new(),
+                        deferred_frees: Vec::new(),
+                        pending_unmaps: Vec::new(),
                     },
                     thread::number(),
                 ),
@@ -156,53 +157,54 @@ impl Arena {
         }))
     }
 
-    /// Takes the arena for some list surgery.
+    /// Locks the arena.
     #[inline]
-    pub fn lock(&self) -> Held<'_, Inner> {
+    pub fn lock(&self) -> BiasedGuard<'_, Inner> {
         self.lock_as(thread::number())
     }
 
-    /// The same, for a thread that knows its number.
+    /// Locks the arena, for a caller that already has its thread number.
     #[inline(always)]
-    pub fn lock_as(&self, thread: u64) -> Held<'_, Inner> {
+    pub fn lock_as(&self, thread: u64) -> BiasedGuard<'_, Inner> {
         self.inner.lock(thread)
     }
 
-    /// The arena's stream, as one that uses memory.
-    pub fn own_use(&self) -> Use {
+    /// Returns the arena's stream as a stream use.
+    pub fn stream_use(&self) -> StreamUse {
         let inner = self.lock();
-        Use { stream: *self.stream.lock(), device: self.device, thread: inner.key.thread }
+        StreamUse { stream: *self.stream.lock(), device: self.device, thread: inner.key.thread }
     }
 
-    /// Whose memory it is.
+    /// Returns the arena's key.
     pub fn key(&self) -> Key {
         self.lock().key
     }
 
-    /// Whether handles may be taken from it: not from a private pool in use, whose memory a graph may touch at any time.
-    pub fn may_move(&self) -> bool {
+    /// Returns whether handles may be taken from the arena. They may not in a private pool in use, because a graph may
+    /// access that pool's memory at any time.
+    pub fn may_move_memory(&self) -> bool {
         let pool = self.key().pool;
         pool == PoolId::DEFAULT || !pool::in_use(pool, self.device)
     }
 
-    /// What it could spare, and its generation.
-    pub fn spares(&self) -> (Vec<Spare>, u32) {
+    /// Coalesces free blocks and returns the reclaimable handles and the arena's generation.
+    pub fn reclaimable_handles(&self) -> (Vec<ReclaimableHandle>, u32) {
         let mut inner = self.lock();
-        inner.space.settle();
-        (inner.space.spares(), inner.space.generation)
+        inner.space.coalesce_all();
+        (inner.space.reclaimable_handles(), inner.space.generation)
     }
 
-    /// Takes the addresses of a spare out of the arena, unless it is somebody else's by now.
-    pub fn lift(&self, spare: &Spare, generation: u32) -> Option<Lifted> {
+    /// Detaches the addresses of a handle, unless the arena was reused under another key since `generation`.
+    pub fn detach(&self, handle: &ReclaimableHandle, generation: u32) -> Option<DetachedHandle> {
         let mut inner = self.lock();
-        if inner.space.generation == generation { inner.space.lift(spare) } else { None }
+        if inner.space.generation == generation { inner.space.detach(handle) } else { None }
     }
 }
 
 impl Inner {
-    /// Whether nothing is in use by anyone and nothing is mapped.
+    /// Returns whether no block is in use or waiting and nothing is mapped.
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.leaving.is_empty() && self.space.is_empty()
+        self.deferred_frees.is_empty() && self.pending_unmaps.is_empty() && self.space.is_empty()
     }
 }
 

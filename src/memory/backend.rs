@@ -1,11 +1,11 @@
-//! Who gives memory out, where it is not the caching allocator: the driver itself, the driver's own pools, functions of the
-//! program's, or the debugging allocator.
+//! Allocator backends other than the caching allocator: the driver, the driver's memory pools, functions of the
+//! program, and the debugging allocator.
 //!
-//! None of them is on the way of a request to the caching allocator. A request that meets an arena which its thread
-//! remembers takes a block of it; only one that does not is asked who it is for. While another backend is in use no arena
-//! is remembered. A free that finds no block of an arena's at an address looks here.
+//! They add no cost to requests to the caching allocator. A request whose arena is in its thread's cache takes a block
+//! of it; only other requests check the backend. While another backend is in use, no arena is cached. A free that finds
+//! no block of an arena at an address looks here.
 //!
-//! The backend is chosen with the first request and stays, but that caching may be switched off and on.
+//! The backend is chosen by the first request and does not change, except that caching can be switched off and on.
 
 mod asynchronous;
 mod debug;
@@ -18,7 +18,7 @@ pub use pluggable::{allocator_of, create, destroy, set_hooks};
 pub use registry::{reserved_bytes, totals};
 
 use super::{
-    arena::Use,
+    arena::StreamUse,
     callbacks,
     config::{self, Config},
     grow::Request,
@@ -52,23 +52,24 @@ use std::{
     },
 };
 
-/// Who gives memory out.
+/// The kind of backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The caching allocator.
     Native,
-    /// The driver's pools, in stream order.
+    /// The driver's memory pools, in stream order.
     Async,
-    /// The driver, each time.
+    /// The driver, for each request.
     Uncached,
-    /// Functions of the program's.
+    /// Functions of the program.
     Pluggable,
-    /// Each block a mapping of its own.
+    /// The debugging allocator, with a separate mapping for each block.
     Debug,
 }
 
 impl Kind {
-    /// As torch.cuda.get_allocator_backend names it, and plinth's own in the same way.
+    /// Returns the name as `torch.cuda.get_allocator_backend` returns it, or a name in the same style for plinth's own
+    /// backends.
     pub fn name(self) -> &'static CStr {
         match self {
             Kind::Native => c"native",
@@ -81,55 +82,56 @@ impl Kind {
 }
 
 /// Blocks that were freed while a stream that uses them was capturing.
-static LATER: Mutex<Vec<(u64, Block)>> = Mutex::new(Vec::new());
+static DEFERRED: Mutex<Vec<(u64, Block)>> = Mutex::new(Vec::new());
 static CHOSEN: OnceCell<Kind> = OnceCell::new();
-/// What the program chose instead of what the settings say.
-static CHANGED: OnceCell<Arc<Plugin>> = OnceCell::new();
+/// The plugin that the program chose instead of the backend in the settings.
+static PLUGIN: OnceCell<Arc<Plugin>> = OnceCell::new();
 static CACHING: AtomicBool = AtomicBool::new(true);
-/// Whether the backend has what it needs before its first request.
-static BEGUN: AtomicBool = AtomicBool::new(false);
+/// Whether the backend is initialized.
+static INITIALIZED: AtomicBool = AtomicBool::new(false);
 
-/// Whether requests have been made already, so that the backend stays what it is.
+/// Returns whether a request was made, so that the backend can no longer change.
 pub fn is_chosen() -> bool {
     CHOSEN.get().is_some()
 }
 
-/// Whoever the settings choose, unless the program did.
+/// Returns the backend in the settings, unless the program chose a plugin.
 fn choice(config: &Config) -> Kind {
-    if CHANGED.get().is_some() { Kind::Pluggable } else { config.kind() }
+    if PLUGIN.get().is_some() { Kind::Pluggable } else { config.kind() }
 }
 
-/// Who gives memory out, chosen now at the latest.
+/// Returns the backend for requests. The first call makes the choice final.
 pub fn chosen(runtime: &Runtime) -> Result<Kind> {
     let kind = match CHOSEN.get() {
         Some(kind) => *kind,
         None => config::with(|config| *CHOSEN.get_or_init(|| choice(config)))?,
     };
-    if !BEGUN.load(Ordering::Acquire) {
-        begin(runtime, kind);
+    if !INITIALIZED.load(Ordering::Acquire) {
+        initialize(runtime, kind);
     }
     Ok(if kind == Kind::Native && !CACHING.load(Ordering::Acquire) { Kind::Uncached } else { kind })
 }
 
-/// What a backend needs once, before its first request. Requests of other threads wait for it; those that the program's own
-/// function makes here do not.
+/// Initializes a backend before its first request. Requests of other threads wait for it; requests that the program's
+/// own initialization function makes do not.
 #[cold]
-fn begin(runtime: &Runtime, kind: Kind) {
-    static BEGINNING: ReentrantMutex<Cell<bool>> = ReentrantMutex::new(Cell::new(false));
-    let beginning = BEGINNING.lock();
-    if beginning.replace(true) {
+fn initialize(runtime: &Runtime, kind: Kind) {
+    static INITIALIZING: ReentrantMutex<Cell<bool>> = ReentrantMutex::new(Cell::new(false));
+    let initializing = INITIALIZING.lock();
+    if initializing.replace(true) {
         return;
     }
-    match (kind, CHANGED.get()) {
+    match (kind, PLUGIN.get()) {
         (Kind::Pluggable, Some(plugin)) => plugin.init(runtime.devices().len()),
-        // Nobody is told of a block that another device will want to reach. One that cannot be asked cannot reach any.
+        // No call announces that another device will access a block, so enable all peers now. A device whose peers
+        // cannot be queried has none.
         (Kind::Debug, _) => drop(super::add_all_peers()),
         _ => {}
     }
-    BEGUN.store(true, Ordering::Release);
+    INITIALIZED.store(true, Ordering::Release);
 }
 
-/// Who gives memory out, or will when the first request comes.
+/// Returns the name of the backend that is, or would be, chosen.
 pub fn name() -> Result<&'static CStr> {
     let kind = match CHOSEN.get() {
         Some(kind) => *kind,
@@ -138,46 +140,46 @@ pub fn name() -> Result<&'static CStr> {
     Ok(kind.name())
 }
 
-/// Switches caching off, so that each request goes to the driver, or on again. Blocks that were given out before are freed
-/// as they were allocated.
+/// Switches caching on or off; without caching each request goes to the driver. Blocks are always freed the way they
+/// were allocated.
 pub fn enable_caching(enable: bool) {
     CACHING.store(enable, Ordering::Release);
-    route::forget();
+    route::invalidate_arenas();
 }
 
-/// Whether caching is on.
+/// Returns whether caching is on.
 pub fn is_caching() -> bool {
     CACHING.load(Ordering::Acquire)
 }
 
-/// Makes a plugin the backend, once, and before any request.
+/// Makes a plugin the backend. Possible once, and only before the first request.
 pub fn change(plugin: Arc<Plugin>) -> Result<()> {
     config::with(|_| {
-        if is_chosen() || CHANGED.set(plugin).is_err() {
+        if is_chosen() || PLUGIN.set(plugin).is_err() {
             return Err(Error::new(Status::ALREADY_INITIALIZED, "Can't swap an already initialized allocator"));
         }
         Ok(())
     })?
 }
 
-/// The program's own allocator, where that is the backend.
+/// Returns the program's own allocator, if that is the backend.
 fn plugin() -> Option<&'static Arc<Plugin>> {
-    CHANGED.get()
+    PLUGIN.get()
 }
 
-/// A request that no arena is for.
-struct Place<'a> {
+/// A request for another backend than the caching allocator.
+struct BackendRequest<'a> {
     runtime: &'static Runtime,
     device: &'static Device,
-    /// The stream, by the one name that it has here.
+    /// The stream, with the canonical handle.
     stream: Stream,
-    /// The thread, where the handle means another stream in each; otherwise 0.
+    /// The thread, if the handle denotes a different stream in each thread; otherwise 0.
     thread: u64,
     config: &'a Config,
     request: Request,
 }
 
-/// What a block is made of, and so who takes it back.
+/// The memory of a block, which determines how it is freed.
 #[derive(Debug)]
 enum Owner {
     Uncached(Segment),
@@ -186,39 +188,40 @@ enum Owner {
     Debug(debug::Mapping),
 }
 
-impl Place<'_> {
-    fn own_use(&self) -> Use {
-        Use { stream: self.stream, device: self.device.ordinal, thread: self.thread }
+impl BackendRequest<'_> {
+    fn stream_use(&self) -> StreamUse {
+        StreamUse { stream: self.stream, device: self.device.ordinal, thread: self.thread }
     }
 
-    /// Counts bytes as held, if the limit allows.
+    /// Counts bytes as held. Returns whether the limit allows it.
     fn hold(&self, bytes: u64) -> Result<bool> {
         let memory = &self.device.memory;
         let total = memory.total(self.device, &self.runtime.driver)?;
         Ok(memory.try_hold(bytes, memory.limit(total).unwrap_or(u64::MAX)))
     }
 
-    /// Refuses what only the caching allocator can do. The device's context is current.
+    /// Rejects requests in a capturing stream, which only the caching allocator supports. The device's context is
+    /// current.
     fn check_capture(&self, kind: Kind) -> Result<()> {
         let name = kind.name().to_string_lossy();
         let status = self.runtime.driver.stream_capture_status(self.stream);
-        match status.context(|| format!("asking whether the stream captures, for which {name} allocates nothing"))? {
+        match status.context(|| format!("querying whether the stream is capturing, where {name} cannot allocate"))? {
             CU_STREAM_CAPTURE_STATUS_NONE => Ok(()),
             _ => {
-                let what = format!("the stream is capturing, and the backend {name} allocates for no capture");
+                let what = format!("the backend {name} cannot allocate in a stream that is capturing");
                 Err(Error::new(Status::CAPTURE_FORBIDS, what))
             }
         }
     }
 
-    /// A block, if there is memory for one.
+    /// Allocates a block, if there is memory for it.
     fn attempt(&self, kind: Kind) -> Result<Option<(u64, Owner)>> {
         if kind == Kind::Pluggable {
-            // Somebody else's code: it runs in the context that its caller has.
+            // A plugin is the program's code: it runs in the caller's context.
             return Ok(pluggable::alloc(self));
         }
         self.device.with_context(&self.runtime.driver, |driver| {
-            // The driver's own allocation belongs to the capture that its stream is in.
+            // In a capturing stream the driver's own allocation becomes part of the capture.
             let _held = (kind == Kind::Async).then(capture_lock::lock_shared);
             self.check_capture(kind)?;
             driver.with_relaxed_capture(|| match kind {
@@ -229,9 +232,9 @@ impl Place<'_> {
         })
     }
 
-    /// A block; with what the program can free, and with what lies idle, if there is no memory.
+    /// Allocates a block. If there is no memory, calls the program's callbacks and then releases cached memory.
     fn alloc(&self, kind: Kind) -> Result<(u64, Owner)> {
-        finish_later(self.runtime)?;
+        free_deferred(self.runtime)?;
         let (device, request, memory) = (self.device, self.request, &self.device.memory);
         let mut made = self.attempt(kind)?;
         let mut before = None;
@@ -248,29 +251,29 @@ impl Place<'_> {
             super::cache::empty(self.runtime)?;
             made = self.attempt(kind)?;
             if made.is_some() {
-                memory.retries.one();
+                memory.retries.increment();
             }
         }
         made.ok_or_else(|| {
-            memory.ooms.one();
-            let shortage = stats_aggregation::shortage_elsewhere(self.runtime, device, request);
+            memory.ooms.increment();
+            let shortage = stats_aggregation::backend_shortage(self.runtime, device, request);
             callbacks::observe(device.ordinal, request.requested, shortage.total, shortage.free);
             Error::new(Status::OUT_OF_MEMORY, shortage.to_string())
         })
     }
 }
 
-/// Allocates from another backend than the caching allocator.
+/// Allocates from a backend other than the caching allocator.
 #[cold]
 pub fn alloc(kind: Kind, runtime: &'static Runtime, number: i32, stream: Stream, bytes: u64) -> Result<u64> {
     let device = runtime.device(number)?;
     let config = config::get()?;
     let Some(size) = round(bytes) else {
-        let what = format!("tried to allocate {}, more than there are addresses", Bytes(bytes));
+        let what = format!("tried to allocate {}: the size exceeds the address space", Bytes(bytes));
         return Err(Error::new(Status::OUT_OF_MEMORY, what));
     };
     let handle = route::canonical(stream.handle());
-    let place = Place {
+    let backend_request = BackendRequest {
         runtime,
         device,
         stream: if handle == 0 { Stream::DEFAULT } else { stream },
@@ -278,10 +281,10 @@ pub fn alloc(kind: Kind, runtime: &'static Runtime, number: i32, stream: Stream,
         config: &config,
         request: Request { size, requested: bytes },
     };
-    let (address, owner) = observer::unseen(|| place.alloc(kind))?;
-    let block = Block { owner, own: place.own_use(), size, requested: bytes, uses: Vec::new() };
+    let (address, owner) = observer::unseen(|| backend_request.alloc(kind))?;
+    let block = Block { owner, own: backend_request.stream_use(), size, requested: bytes, uses: Vec::new() };
     if sanitizer::is_on() {
-        // The driver waited for the device when it got this memory back, whoever had it then.
+        // The driver waited for the device when this memory was freed before, so its earlier accesses are ordered.
         if matches!(block.owner, Owner::Uncached(_)) {
             sanitizer::forget_accesses(address, size);
         }
@@ -291,24 +294,24 @@ pub fn alloc(kind: Kind, runtime: &'static Runtime, number: i32, stream: Stream,
     Ok(address)
 }
 
-/// Frees a block of a backend's; `None` if there is none at this address.
+/// Frees a block of a backend. Returns `None` if there is none at this address.
 #[cold]
 pub fn free(address: u64) -> Option<Result<()>> {
     let block = registry::remove(address)?;
     let Some(runtime) = crate::runtime::usable() else {
-        // The process is exiting, and its memory goes with it.
+        // The process is exiting, and its memory with it.
         return Some(Ok(()));
     };
     if sanitizer::is_on() {
         sanitizer::on_free(block.block_info(address));
     }
     Some(observer::unseen(|| {
-        let later = finish_later(runtime);
+        let later = free_deferred(runtime);
         give_back(runtime, address, block).and(later)
     }))
 }
 
-/// Gives a block back to whoever it is from; later, if a stream that uses it is capturing and that cannot be done now.
+/// Frees a block through its backend. Defers the free if a stream that uses the block is capturing.
 fn give_back(runtime: &Runtime, address: u64, block: Block) -> Result<()> {
     let Ok(device) = super::device_memory::device(runtime, block.own.device) else { return Ok(()) };
     match block.owner {
@@ -320,15 +323,15 @@ fn give_back(runtime: &Runtime, address: u64, block: Block) -> Result<()> {
     }
 }
 
-/// Keeps a block that was freed until no stream that uses it is capturing.
+/// Stores a freed block until no stream that uses it is capturing.
 fn later(address: u64, block: Block) -> Result<()> {
-    LATER.lock().push((address, block));
+    DEFERRED.lock().push((address, block));
     Ok(())
 }
 
-/// Gives back what was freed while a stream was capturing that is so no longer.
-fn finish_later(runtime: &Runtime) -> Result<()> {
-    let later = std::mem::take(&mut *LATER.lock());
+/// Frees the deferred blocks whose streams are no longer capturing.
+fn free_deferred(runtime: &Runtime) -> Result<()> {
+    let later = std::mem::take(&mut *DEFERRED.lock());
     let mut outcome = Ok(());
     for (address, block) in later {
         outcome = outcome.and(give_back(runtime, address, block));
@@ -336,46 +339,46 @@ fn finish_later(runtime: &Runtime) -> Result<()> {
     outcome
 }
 
-/// Notes that a stream uses a block of a backend's. Whether there is one at this address.
+/// Records that a stream uses a block of a backend. Returns whether there is one at this address.
 #[cold]
-pub fn record_stream(address: u64, wanted: Use) -> bool {
+pub fn record_stream(address: u64, stream_use: StreamUse) -> bool {
     let plugin = registry::with_block(address, |block| {
         if sanitizer::is_on() {
-            sanitizer::on_record_stream(block.block_info(address), wanted.stream, wanted.device);
+            sanitizer::on_record_stream(block.block_info(address), stream_use.stream, stream_use.device);
         }
         if let Owner::Plugin(plugin) = &block.owner {
             return Some(plugin.clone());
         }
-        if block.own != wanted && !block.uses.contains(&wanted) {
-            block.uses.push(wanted);
+        if block.own != stream_use && !block.uses.contains(&stream_use) {
+            block.uses.push(stream_use);
         }
         None
     });
-    // The program's code is called with nothing held.
+    // The program's code is called without any lock.
     if let Some(Some(plugin)) = &plugin {
-        plugin.record_stream(address, wanted.stream);
+        plugin.record_stream(address, stream_use.stream);
     }
     plugin.is_some()
 }
 
-/// Where the block of a backend's at an address begins, and its bytes.
+/// Returns the start and the size in bytes of the block of a backend at an address.
 pub fn block_at(address: u64) -> Option<(u64, u64)> {
     let found = registry::with_block(address, |block| block.size);
-    let told = plugin().and_then(|plugin| plugin.base(address));
-    told.or(found.map(|size| (address, size)))
+    let base = plugin().and_then(|plugin| plugin.base(address));
+    base.or(found.map(|size| (address, size)))
 }
 
-/// Whether an address is that of a block of a backend's.
+/// Returns whether an address is that of a block of a backend.
 pub fn has(address: u64) -> bool {
     registry::with_block(address, |_| ()).is_some()
 }
 
-/// The block of a backend's that an address lies in: where it begins, and its bytes.
+/// Returns the start and the size in bytes of the block of a backend that contains an address.
 pub fn around(address: u64) -> Option<(u64, u64)> {
     registry::block_containing(address)
 }
 
-/// Gives back to the driver what the backend in use keeps.
+/// Releases the memory that the backend in use caches.
 pub fn empty_cache(runtime: &'static Runtime) -> Result<()> {
     match CHOSEN.get() {
         Some(kind) => empty(runtime, *kind),
@@ -384,7 +387,7 @@ pub fn empty_cache(runtime: &'static Runtime) -> Result<()> {
 }
 
 fn empty(runtime: &'static Runtime, kind: Kind) -> Result<()> {
-    finish_later(runtime)?;
+    free_deferred(runtime)?;
     match kind {
         Kind::Native | Kind::Uncached => Ok(()),
         Kind::Async => asynchronous::empty(runtime),
@@ -398,43 +401,43 @@ fn empty(runtime: &'static Runtime, kind: Kind) -> Result<()> {
     }
 }
 
-/// Tells the program's allocator of a fraction that was set.
-pub fn fraction_set(fraction: f64, device: u32) {
+/// Notifies the program's allocator of a memory fraction that was set.
+pub fn notify_fraction(fraction: f64, device: u32) {
     if let Some(plugin) = plugin() {
         plugin.set_fraction(fraction, device);
     }
 }
 
-/// What a program's allocator is told of a pool.
+/// An event of a pool that a program's allocator is notified of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PoolNews {
-    /// Requests begin to go to it.
+pub enum PoolEvent {
+    /// Requests are now routed to the pool.
     Begun,
-    /// They do so no longer.
+    /// Requests are no longer routed to the pool.
     Ended,
-    /// It has lost a user.
+    /// The pool lost a user.
     Released,
 }
 
-/// Tells the program's allocator of a pool.
-pub fn tell_of_pool(news: PoolNews, device: u32, pool: PoolId) {
+/// Notifies the program's allocator of an event of a pool.
+pub fn notify_pool_event(event: PoolEvent, device: u32, pool: PoolId) {
     if let Some(plugin) = plugin() {
         let pair = crate::driver::plugin::PoolPair { owner: pool.owner, index: pool.index };
-        match news {
-            PoolNews::Begun => plugin.begin_pool(device, pair),
-            PoolNews::Ended => plugin.end_pool(device, pair),
-            PoolNews::Released => plugin.release_pool(device, pair),
+        match event {
+            PoolEvent::Begun => plugin.begin_pool(device, pair),
+            PoolEvent::Ended => plugin.end_pool(device, pair),
+            PoolEvent::Released => plugin.release_pool(device, pair),
         }
     }
 }
 
-/// Lets the peaks of a device begin again.
+/// Resets the peaks of a device.
 pub fn reset_peak(device: &Device, runtime: &Runtime) {
     device.memory.others.lock().reset_peaks();
     asynchronous::reset_peak(device, runtime);
 }
 
-/// Bytes of the device that are held, as the backend in use tells it.
+/// Returns the held bytes of the device and their peak, if the backend in use reports them itself.
 pub fn held(device: &Device, runtime: &Runtime) -> Option<(u64, u64)> {
     (CHOSEN.get() == Some(&Kind::Async)).then(|| asynchronous::reserved_bytes(device, runtime)).flatten()
 }

@@ -1,15 +1,15 @@
-//! A lock that costs its usual owner next to nothing: two plain stores and two loads, and no atomic read-modify-write.
+//! A lock that is almost free for its owner thread: two plain stores and two loads, no atomic read-modify-write.
 //!
-//! An arena is mostly used by one thread, the one that its stream belongs to. That thread owns the lock: to enter it writes
-//! that it is inside and looks whether it is still the owner. Anybody else first takes the ownership away, for good, and
-//! from then on everyone, the old owner too, goes through an ordinary [`Lock`].
+//! An arena is mostly used by one thread, the one that uses its stream. That thread owns the lock: to enter, it sets
+//! the `inside` flag and then checks that it is still the owner. Any other thread first revokes the ownership,
+//! permanently, and from then on every thread, including the former owner, uses an ordinary [`Lock`].
 //!
-//! What makes that right is on the side of him who takes away. A processor may hold back the owner's store that it is
-//! inside while its load of the owner has gone ahead; the other side would then see nobody inside while the owner sees
-//! itself in office. So after writing that there is no owner he has the kernel make every processor that runs a thread of
-//! this process pass a full barrier (membarrier). An owner that looked before its barrier has its store out by then and
-//! is waited for; one that looks after it sees that it is the owner no more. It is the asymmetric fence of Dice, Huang and
-//! Yang (2001), which the kernel has offered since Linux 4.14. Where it does not, nobody becomes an owner.
+//! The revoking thread ensures correctness. A processor may delay the owner's store of `inside` past its load of
+//! `owner`; then the revoking thread would see no owner inside while the owner sees itself as the owner. So after it
+//! clears the owner, the revoking thread makes the kernel execute a full barrier on every processor that runs a thread
+//! of this process (membarrier). If the owner checked before its barrier, its store is visible by then and the revoking
+//! thread waits for it; if the owner checks after it, it sees that it is no longer the owner. This is the asymmetric
+//! fence of Dice, Huang and Yang (2001), available since Linux 4.14. Without it, a lock never has an owner.
 
 use super::lock::{Guard, Lock};
 use once_cell::sync::OnceCell;
@@ -23,40 +23,40 @@ use std::{
     time::Duration,
 };
 
-/// The owner that nobody is: numbers of threads begin at 1.
-const NOBODY: u64 = 0;
+/// The value of `owner` without an owner; thread numbers start at 1.
+const NO_OWNER: u64 = 0;
 
-/// A value that one thread at a time may use, cheapest for one of them.
+/// A value that one thread at a time may use, with the lowest cost for one of them.
 ///
-/// It begins a cache line of its own, with what the owner needs first.
+/// It starts on its own cache line, with the fields that the owner needs first.
 #[repr(C, align(128))]
 pub struct Biased<T> {
     owner: AtomicU64,
-    /// Whether the owner is inside.
+    /// Whether the owner holds the lock.
     inside: AtomicBool,
     value: UnsafeCell<T>,
-    /// For everybody, once there is no owner.
+    /// The lock for every thread, once there is no owner.
     lock: Lock<()>,
 }
 
-// SAFETY: a reference to the value is had only through a `Held`, and there is one at a time (see `lock`), so threads that
-// share the lock hand the value to each other and never share it.
+// SAFETY: only a `BiasedGuard` gives out references to the value, and there is only one guard at a time (see `lock`),
+// so threads that share the lock pass the value to each other and never share it.
 unsafe impl<T: Send> Sync for Biased<T> {}
 
-/// The right to use the value; to drop it unlocks, also when a panic drops it.
+/// Exclusive access to the value. Dropping it unlocks, also during a panic.
 #[must_use = "the lock is free again as soon as this is dropped"]
-pub struct Held<'a, T> {
+pub struct BiasedGuard<'a, T> {
     biased: &'a Biased<T>,
-    /// None for the owner.
+    /// `None` if the owner holds the lock.
     guard: Option<Guard<'a, ()>>,
-    /// Stays in its thread.
+    /// Keeps the guard in its thread.
     in_thread: PhantomData<*mut T>,
 }
 
 impl<T> Biased<T> {
-    /// A lock that is free, and owned by the thread with this number where owners are possible.
+    /// Creates an unlocked lock, owned by the thread with this number if owners are supported.
     pub fn new(value: T, owner: u64) -> Self {
-        let owner = if barrier_is_there() { owner } else { NOBODY };
+        let owner = if has_barrier() { owner } else { NO_OWNER };
         Biased {
             owner: AtomicU64::new(owner),
             inside: AtomicBool::new(false),
@@ -65,17 +65,17 @@ impl<T> Biased<T> {
         }
     }
 
-    /// Waits until the value is free, and takes it, for the thread with this number: the calling one. A thread that holds
-    /// it already waits for ever.
-    #[inline(always)] // the way of every request and every free
-    pub fn lock(&self, thread: u64) -> Held<'_, T> {
+    /// Waits until the value is free, and locks it for the thread with this number, which must be the calling thread. A
+    /// thread that already holds the lock deadlocks.
+    #[inline(always)] // hot path
+    pub fn lock(&self, thread: u64) -> BiasedGuard<'_, T> {
         if self.owner.load(Ordering::Relaxed) == thread {
-            // Only the owner writes this, so there is nothing to compare it with.
+            // Only the owner writes this flag, so no comparison is needed.
             self.inside.store(true, Ordering::Relaxed);
-            // The processor may still let the load below go before the store above; the compiler may not.
+            // The processor may still reorder the load below before the store above; the compiler may not.
             compiler_fence(Ordering::SeqCst);
             if self.owner.load(Ordering::Acquire) == thread {
-                return Held { biased: self, guard: None, in_thread: PhantomData };
+                return BiasedGuard { biased: self, guard: None, in_thread: PhantomData };
             }
             self.inside.store(false, Ordering::Release);
         }
@@ -83,25 +83,26 @@ impl<T> Biased<T> {
     }
 
     #[inline]
-    fn lock_shared(&self, thread: u64) -> Held<'_, T> {
+    fn lock_shared(&self, thread: u64) -> BiasedGuard<'_, T> {
         let guard = self.lock.lock();
-        if self.owner.load(Ordering::Relaxed) != NOBODY {
-            self.depose(thread);
+        if self.owner.load(Ordering::Relaxed) != NO_OWNER {
+            self.revoke(thread);
         }
-        Held { biased: self, guard: Some(guard), in_thread: PhantomData }
+        BiasedGuard { biased: self, guard: Some(guard), in_thread: PhantomData }
     }
 
-    /// Takes the ownership away, and waits until the owner is outside. The caller holds the inner lock.
+    /// Revokes the ownership and waits until the owner is outside. The caller holds the inner lock.
     #[cold]
-    fn depose(&self, thread: u64) {
+    fn revoke(&self, thread: u64) {
         debug_assert_ne!(self.owner.load(Ordering::Relaxed), thread);
-        self.owner.store(NOBODY, Ordering::Release);
+        self.owner.store(NO_OWNER, Ordering::Release);
         if !barrier() {
-            // A process can forbid itself the call after it worked once. No processor holds a store back for so long.
+            // A process can forbid itself the system call after it succeeded once. No processor delays a store for so
+            // long.
             thread::sleep(Duration::from_millis(100));
         }
         let mut rounds = 0_u32;
-        // Acquire: what the owner wrote inside is visible here.
+        // Acquire: makes the owner's writes visible here.
         while self.inside.load(Ordering::Acquire) {
             rounds += 1;
             if rounds < 100 {
@@ -113,54 +114,55 @@ impl<T> Biased<T> {
     }
 }
 
-impl<T> Deref for Held<'_, T> {
+impl<T> Deref for BiasedGuard<'_, T> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: whoever has a `Held` is alone. With a guard: the inner lock keeps others out that come through it, and
-        // before it was used there was no owner any more, nor one inside (`depose`, or none since before); an owner
-        // that comes later sees that it is none, by the module's comment. Without: the thread is the owner, and
-        // saw so after it had written that it is inside, so whoever deposes it waits until it is out; and another
-        // `Held` of the same thread cannot be, since nothing locks twice.
+        // SAFETY: the holder of a `BiasedGuard` has exclusive access. With `guard`: the inner lock excludes all other
+        // threads that go through it; before this thread used it, ownership was revoked and the owner was outside (by
+        // `revoke`, or because there was none before), and a former owner that arrives later sees that it is not the
+        // owner (see the module documentation). Without `guard`: the thread is the owner and verified that after it set
+        // `inside`, so a revoking thread waits until it is outside; and no other `BiasedGuard` of the same thread
+        // exists, because no code locks twice.
         unsafe { &*self.biased.value.get() }
     }
 }
 
-impl<T> DerefMut for Held<'_, T> {
+impl<T> DerefMut for BiasedGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and this one is borrowed mutably.
+        // SAFETY: as in `deref`; this guard is borrowed mutably.
         unsafe { &mut *self.biased.value.get() }
     }
 }
 
-impl<T> Drop for Held<'_, T> {
+impl<T> Drop for BiasedGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.guard.is_none() {
-            // Release: whoever deposes the owner sees what it wrote.
+            // Release: makes the owner's writes visible to a revoking thread.
             self.biased.inside.store(false, Ordering::Release);
         }
     }
 }
 
-// The numbers of the call's commands, as linux/membarrier.h has them.
+// Commands of the system call, from linux/membarrier.h.
 const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
 const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
 fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: the call takes three numbers, and touches no memory of the process.
+    // SAFETY: the call takes three integers and accesses no memory of the process.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// Whether the kernel has the barrier; asks it once, and registers the process for it.
-fn barrier_is_there() -> bool {
+/// Returns whether the kernel supports the barrier. Asks once and registers the process for it.
+fn has_barrier() -> bool {
     static THERE: OnceCell<bool> = OnceCell::new();
     *THERE.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED))
 }
 
-/// A full barrier on every processor that runs a thread of this process. A child of a fork has to register anew.
+/// Executes a full barrier on every processor that runs a thread of this process. Registers again in a forked child.
 fn barrier() -> bool {
     membarrier(PRIVATE_EXPEDITED) || (membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED))
 }
@@ -174,7 +176,7 @@ mod tests {
     };
 
     #[test]
-    fn the_owner_and_others_count_together() {
+    fn owner_and_other_threads_count_together() {
         for round in 0..200 {
             let biased = Arc::new(Biased::new((0_u64, 0_u64), 1));
             let go = Arc::new(AtomicU32::new(0));
@@ -186,7 +188,7 @@ mod tests {
                         while go.load(Ordering::SeqCst) < 3 {
                             hint::spin_loop();
                         }
-                        // The owner is at it for a while before the others depose it.
+                        // The owner uses the lock for a while before the others revoke it.
                         for _ in 0..if number == 1 { 4_000 } else { round * 10 } {
                             hint::spin_loop();
                         }
@@ -201,12 +203,12 @@ mod tests {
                 .collect();
             threads.into_iter().for_each(|thread| thread.join().unwrap());
             assert_eq!(*biased.lock(1), (6_000, 6_000));
-            assert_eq!(biased.owner.load(Ordering::Relaxed), NOBODY);
+            assert_eq!(biased.owner.load(Ordering::Relaxed), NO_OWNER);
         }
     }
 
     #[test]
-    fn an_owner_inside_is_waited_for() {
+    fn revoking_waits_for_owner_inside() {
         let biased = Arc::new(Biased::new(0, 1));
         let out = Arc::new(AtomicBool::new(false));
         let held = biased.lock(1);

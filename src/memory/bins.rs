@@ -1,36 +1,36 @@
-//! The free blocks of a zone by size: which is the smallest that is large enough?
+//! The free blocks of a zone by size, for best-fit search.
 //!
-//! Sizes fall into classes, 32 to a doubling, so that blocks of one class differ by 3 % at most. Two levels of bitmaps
-//! say which classes have blocks, so the next larger class with one is found by two instructions that count zeros, no
-//! matter how many blocks there are. This is the two-level segregated fit of Masmano, Ripoll, Crespo and Real (2004),
-//! but for one thing: within a class the blocks are in order of size and then of address, as far as the search for a
-//! place goes, so that what is found is the best fit and not any fit.
+//! Sizes are divided into classes, 32 per power of two, so that the sizes of one class differ by at most 3 %. Two
+//! levels of bitmaps record which classes have blocks, so two count-zeros instructions find the next larger non-empty
+//! class, regardless of the number of blocks. This is the two-level segregated fit of Masmano, Ripoll, Crespo and Real
+//! (2004) with one difference: the blocks of a class are sorted by size and then by address, as far as the bounded
+//! insertion search reaches, so that the search returns the best fit and not any fit.
 
-use super::block::{Blocks, Id, NONE, UNIT};
+use super::block::{BlockId, Blocks, NONE, UNIT};
 
 const SUBCLASSES: usize = 32;
 const SUBCLASS_BITS: u32 = 5;
-/// Doublings that are told apart: enough for sizes of 63 bits.
+/// The number of powers of two that are distinguished: enough for sizes of 63 bits.
 const GROUPS: usize = 64 - UNIT.ilog2() as usize - SUBCLASS_BITS as usize + 2;
-/// How many blocks of a class are looked at for a block's place in the order of sizes, and for a fit.
-const PATIENCE: usize = 64;
+/// The maximum number of blocks of a class to visit for an insertion or a search.
+const MAX_VISITS: usize = 64;
 
-/// The lists of free blocks, by class.
+/// The lists of free blocks by class.
 pub struct Bins {
     groups: u64,
     subclasses: [u32; GROUPS],
-    heads: Box<[[Id; SUBCLASSES]; GROUPS]>,
+    heads: Box<[[BlockId; SUBCLASSES]; GROUPS]>,
 }
 
-/// The class of a size: its group, and its place in that.
+/// Returns the class of a size: its group and its index in the group.
 fn class(size: u64) -> (usize, usize) {
     let units = size / UNIT;
     if units < SUBCLASSES as u64 {
         return (0, units as usize);
     }
     let exponent = units.ilog2();
-    let place = (units >> (exponent - SUBCLASS_BITS)) as usize & (SUBCLASSES - 1);
-    ((exponent - SUBCLASS_BITS + 1) as usize, place)
+    let index = (units >> (exponent - SUBCLASS_BITS)) as usize & (SUBCLASSES - 1);
+    ((exponent - SUBCLASS_BITS + 1) as usize, index)
 }
 
 impl Default for Bins {
@@ -40,12 +40,12 @@ impl Default for Bins {
 }
 
 impl Bins {
-    /// Adds a free block.
-    pub fn insert(&mut self, blocks: &mut Blocks, id: Id) {
+    /// Inserts a free block.
+    pub fn insert(&mut self, blocks: &mut Blocks, id: BlockId) {
         let (size, address) = (blocks[id].size, blocks[id].address);
-        let (group, place) = class(size);
-        let (mut before, mut after) = (NONE, self.heads[group][place]);
-        for _ in 0..PATIENCE {
+        let (group, index) = class(size);
+        let (mut before, mut after) = (NONE, self.heads[group][index]);
+        for _ in 0..MAX_VISITS {
             if after == NONE || (blocks[after].size, blocks[after].address) >= (size, address) {
                 break;
             }
@@ -59,14 +59,14 @@ impl Bins {
         if before != NONE {
             blocks[before].link = id;
         } else {
-            self.heads[group][place] = id;
-            self.subclasses[group] |= 1 << place;
+            self.heads[group][index] = id;
+            self.subclasses[group] |= 1 << index;
             self.groups |= 1 << group;
         }
     }
 
-    /// Takes a block out that is in.
-    pub fn remove(&mut self, blocks: &mut Blocks, id: Id) {
+    /// Removes a block that is in a list.
+    pub fn remove(&mut self, blocks: &mut Blocks, id: BlockId) {
         let (before, after) = (blocks[id].back_link, blocks[id].link);
         if after != NONE {
             blocks[after].back_link = before;
@@ -75,22 +75,22 @@ impl Bins {
             blocks[before].link = after;
             return;
         }
-        let (group, place) = class(blocks[id].size);
-        self.heads[group][place] = after;
+        let (group, index) = class(blocks[id].size);
+        self.heads[group][index] = after;
         if after == NONE {
-            self.subclasses[group] &= !(1 << place);
+            self.subclasses[group] &= !(1 << index);
             if self.subclasses[group] == 0 {
                 self.groups &= !(1 << group);
             }
         }
     }
 
-    /// The smallest block of at least `size`.
-    pub fn find(&self, blocks: &Blocks, size: u64) -> Option<Id> {
-        let (group, place) = class(size);
-        // The class of the size itself may hold blocks that are too small.
-        let mut id = self.heads[group][place];
-        for _ in 0..PATIENCE {
+    /// Returns the smallest block of at least `size` bytes.
+    pub fn find(&self, blocks: &Blocks, size: u64) -> Option<BlockId> {
+        let (group, index) = class(size);
+        // The class of the size itself may contain blocks that are too small.
+        let mut id = self.heads[group][index];
+        for _ in 0..MAX_VISITS {
             if id == NONE {
                 break;
             }
@@ -99,9 +99,9 @@ impl Bins {
             }
             id = blocks[id].link;
         }
-        // Every block of a larger class is large enough, and the first of it is its smallest.
-        let higher = self.subclasses[group] & (u32::MAX << place << 1);
-        if place + 1 < SUBCLASSES && higher != 0 {
+        // Every block of a larger class is large enough, and the first one is the smallest of its class.
+        let higher = self.subclasses[group] & (u32::MAX << index << 1);
+        if index + 1 < SUBCLASSES && higher != 0 {
             return Some(self.heads[group][higher.trailing_zeros() as usize]);
         }
         let groups = self.groups & (u64::MAX << group << 1);
@@ -112,33 +112,33 @@ impl Bins {
         Some(self.heads[group][self.subclasses[group].trailing_zeros() as usize])
     }
 
-    /// The blocks, smallest classes first.
-    pub fn iter<'a>(&'a self, blocks: &'a Blocks) -> impl Iterator<Item = Id> + 'a {
-        let some = |id: Id| (id != NONE).then_some(id);
+    /// Iterates over the blocks, smallest classes first.
+    pub fn iter<'a>(&'a self, blocks: &'a Blocks) -> impl Iterator<Item = BlockId> + 'a {
+        let some = |id: BlockId| (id != NONE).then_some(id);
         self.heads
             .iter()
             .flatten()
             .flat_map(move |head| std::iter::successors(some(*head), move |id| some(blocks[*id].link)))
     }
 
-    /// What is wrong with the lists and bitmaps, if anything is.
+    /// Checks the lists and bitmaps. Returns a description of the first error.
     pub fn check(&self, blocks: &Blocks) -> Result<(), String> {
         for (group, heads) in self.heads.iter().enumerate() {
             if (self.groups >> group & 1 == 1) != (self.subclasses[group] != 0) {
                 return Err(format!("the bitmap of groups is wrong about group {group}"));
             }
-            for (place, head) in heads.iter().enumerate() {
-                if (self.subclasses[group] >> place & 1 == 1) != (*head != NONE) {
-                    return Err(format!("the bitmap of group {group} is wrong about class {place}"));
+            for (index, head) in heads.iter().enumerate() {
+                if (self.subclasses[group] >> index & 1 == 1) != (*head != NONE) {
+                    return Err(format!("the bitmap of group {group} is wrong about class {index}"));
                 }
                 let (mut before, mut id) = (NONE, *head);
                 while id != NONE {
                     let block = &blocks[id];
-                    if class(block.size) != (group, place) {
-                        return Err(format!("block {id} of {} bytes is in class {group}/{place}", block.size));
+                    if class(block.size) != (group, index) {
+                        return Err(format!("block {id} of {} bytes is in class {group}/{index}", block.size));
                     }
                     if block.back_link != before {
-                        return Err(format!("block {id} in class {group}/{place} is not linked back to {before}"));
+                        return Err(format!("block {id} in class {group}/{index} is not linked back to {before}"));
                     }
                     (before, id) = (id, block.link);
                 }
@@ -151,11 +151,11 @@ impl Bins {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::block::{Block, State};
+    use crate::memory::block::{Block, BlockState};
     use proptest::prelude::*;
 
     fn block(size: u64, address: u64) -> Block {
-        Block { size, address, state: State::Free, ..Block::default() }
+        Block { size, address, state: BlockState::Free, ..Block::default() }
     }
 
     #[test]
@@ -171,10 +171,10 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain list: the block found has the size of the smallest that fits.
+        /// Compares with a plain list: the found block has the size of the smallest block that fits.
         #[test]
-        fn finds_the_best_fit(steps in prop::collection::vec((0_u8..3, 1_u64..5_000), 1..200)) {
-            let (mut blocks, mut bins, mut plain) = (Blocks::default(), Bins::default(), Vec::<(u64, Id)>::new());
+        fn finds_best_fit(steps in prop::collection::vec((0_u8..3, 1_u64..5_000), 1..200)) {
+            let (mut blocks, mut bins, mut plain) = (Blocks::default(), Bins::default(), Vec::<(u64, BlockId)>::new());
             for (number, (what, units)) in steps.into_iter().enumerate() {
                 let size = units * UNIT;
                 match what {

@@ -1,84 +1,85 @@
-//! Blocks: what an arena's address ranges are cut into, without a gap.
+//! Blocks: the consecutive pieces of an arena's address ranges.
 //!
-//! The blocks of an arena lie in one vector and name each other by index. A block knows its neighbours in its region, and
-//! where it stands in the one list that its state puts it in.
+//! The blocks of an arena are stored in one vector and refer to each other by index. A block has links to its neighbors
+//! in its region and to its neighbors in the list of its state.
 
 use super::history::StackId;
 use std::ops::{Index, IndexMut};
 
-/// Every block's size and offset are multiples of this many bytes.
+/// The alignment of every block's size and offset, in bytes.
 pub const UNIT: u64 = 512;
 
 /// The index of a block.
-pub type Id = u32;
-/// No block.
-pub const NONE: Id = u32::MAX;
+pub type BlockId = u32;
+/// The index that denotes no block.
+pub const NONE: BlockId = u32::MAX;
 
-/// What a block is.
+/// The state of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
-pub enum State {
-    /// No block at all: a place in the vector that waits to be used again.
+pub enum BlockState {
+    /// An unused entry of the vector.
     #[default]
     Vacant,
-    /// In the caller's hands.
+    /// Allocated by the caller.
     Live,
-    /// Free, merged with its neighbours, and in a bin.
+    /// Free, merged with free neighbors, and in a bin.
     Free,
-    /// Free, but kept as it is for the next request of its size.
-    Parked,
-    /// Freed by the caller, while other streams may still use it.
-    Waiting,
-    /// Taken out of circulation for a moment: memory is being mapped into it, or out of it.
-    Held,
+    /// Free, but not merged, so that the next request of the same size can reuse it.
+    Uncoalesced,
+    /// Freed by the caller, but other streams may still use it.
+    DeferredFree,
+    /// In no list, while memory is mapped into it or unmapped from it.
+    Detached,
     /// Addresses without memory.
     Hole,
 }
 
-/// Which blocks share their memory: small ones keep away from large ones, so that they do not pin large handles.
+/// The size class of a region's blocks. Small blocks are kept apart from large ones, so that they do not pin large
+/// handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Zone {
     /// For requests up to [`SMALL`](super::space::SMALL).
     #[default]
     Small = 0,
-    /// For the others.
+    /// For larger requests.
     Large = 1,
 }
 
 impl Zone {
-    /// Both.
+    /// Both zones.
     pub const ALL: [Zone; 2] = [Zone::Small, Zone::Large];
 }
 
-/// A run of addresses.
+/// A range of addresses.
 #[derive(Debug, Clone, Default)]
 pub struct Block {
-    /// Where it begins.
+    /// The first address.
     pub address: u64,
-    /// Its bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Of a live block: the bytes that were asked for.
+    /// The requested size in bytes, for a live block.
     pub requested: u64,
-    /// The neighbour below.
-    pub previous: Id,
-    /// The neighbour above.
-    pub next: Id,
-    /// The one before in the list of its state.
-    pub back_link: Id,
-    /// The one after in that list.
-    pub link: Id,
-    /// The region that it is a part of.
+    /// The block below in the same region.
+    pub previous: BlockId,
+    /// The block above in the same region.
+    pub next: BlockId,
+    /// The previous block in the list of the block's state.
+    pub back_link: BlockId,
+    /// The next block in the list of the block's state.
+    pub link: BlockId,
+    /// The index of the region.
     pub region: u32,
-    /// What it is.
-    pub state: State,
-    /// The zone that it is a part of.
+    /// The state.
+    pub state: BlockState,
+    /// The zone.
     pub zone: Zone,
-    /// Whether the directory leads from its address to it.
-    pub listed: bool,
-    /// Whether streams other than its own were recorded as using it.
+    /// Whether the directory has an entry for the block's address.
+    pub in_directory: bool,
+    /// Whether other streams were recorded on the block.
     pub used_elsewhere: bool,
-    /// Of a live block: who asked for it, where a history is kept.
+    /// The stack of the allocation, for a live block, if a history is recorded.
     pub stack: StackId,
 }
 
@@ -86,8 +87,8 @@ pub struct Block {
 #[derive(Debug)]
 pub struct Blocks {
     all: Vec<Block>,
-    /// The first of the vacant places, linked by `link`.
-    vacant: Id,
+    /// The first vacant entry; vacant entries are linked by `link`.
+    vacant: BlockId,
 }
 
 impl Default for Blocks {
@@ -97,58 +98,58 @@ impl Default for Blocks {
 }
 
 impl Blocks {
-    /// Puts a block in and returns its index.
-    pub fn add(&mut self, block: Block) -> Id {
+    /// Inserts a block and returns its index.
+    pub fn add(&mut self, block: Block) -> BlockId {
         let id = self.vacant;
         if id == NONE {
             self.all.push(block);
-            return (self.all.len() - 1) as Id;
+            return (self.all.len() - 1) as BlockId;
         }
         self.vacant = self[id].link;
         self[id] = block;
         id
     }
 
-    /// Takes a block out. Its index is used again.
-    pub fn remove(&mut self, id: Id) {
+    /// Removes a block. Its index is reused.
+    pub fn remove(&mut self, id: BlockId) {
         let vacant = self.vacant;
         self[id] = Block { link: vacant, ..Block::default() };
         self.vacant = id;
     }
 
-    /// The block with this index, if there is such an index.
+    /// Returns the block with this index, if the index exists.
     #[inline]
-    pub fn get(&self, id: Id) -> Option<&Block> {
+    pub fn get(&self, id: BlockId) -> Option<&Block> {
         self.all.get(id as usize)
     }
 
-    /// How many places there are, vacant ones too.
+    /// Returns the number of entries, including vacant ones.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether there is no place at all.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Every block with its index, vacant places too.
-    pub fn iter(&self) -> impl Iterator<Item = (Id, &Block)> {
-        self.all.iter().enumerate().map(|(id, block)| (id as Id, block))
+    /// Iterates over every entry and its index, including vacant ones.
+    pub fn iter(&self) -> impl Iterator<Item = (BlockId, &Block)> {
+        self.all.iter().enumerate().map(|(id, block)| (id as BlockId, block))
     }
 }
 
-impl Index<Id> for Blocks {
+impl Index<BlockId> for Blocks {
     type Output = Block;
     #[inline]
-    fn index(&self, id: Id) -> &Block {
+    fn index(&self, id: BlockId) -> &Block {
         &self.all[id as usize]
     }
 }
 
-impl IndexMut<Id> for Blocks {
+impl IndexMut<BlockId> for Blocks {
     #[inline]
-    fn index_mut(&mut self, id: Id) -> &mut Block {
+    fn index_mut(&mut self, id: BlockId) -> &mut Block {
         &mut self.all[id as usize]
     }
 }

@@ -1,7 +1,7 @@
-//! Giving memory back to the driver.
+//! Returns cached memory to the driver.
 
 use super::{
-    arena::{Arena, Leaving, Mark},
+    arena::{Arena, PendingUnmap, StreamEvent},
     device_memory::Method,
     external_segments,
     mapped::Backing,
@@ -14,8 +14,8 @@ use crate::{
 };
 use std::time::{Duration, Instant};
 
-/// Gives back every handle that is wholly free in an arena whose stream has nothing to do, for the sake of one that
-/// grows. Segments, whose going waits for the device, go only where that is `allowed`.
+/// Releases every completely free handle of the arenas whose streams are idle, so that `growing` can grow. Releases
+/// segments, which makes the driver wait for the device, only if `allowed`.
 pub fn release_idle(runtime: &Runtime, device: &Device, growing: &Arena, allowed: bool) {
     if !allowed && matches!(device.memory.method(device, &runtime.driver), Ok(Method::Segments)) {
         return;
@@ -23,19 +23,19 @@ pub fn release_idle(runtime: &Runtime, device: &Device, growing: &Arena, allowed
     for arena in device.memory.arenas() {
         if arena.number == growing.number {
             let _ = release(runtime, device, arena, false);
-        } else if arena.may_move()
+        } else if arena.may_move_memory()
             && let Some(_growing) = arena.growth.try_lock()
         {
-            // Whoever grows another arena at this moment needs its memory himself.
+            // A thread that grows another arena now needs that arena's memory itself.
             let _ = release(runtime, device, arena, false);
         }
     }
 }
 
-/// Gives back idle memory, arena after arena, until no more than `most` bytes are held, for the sake of one that grows.
-pub fn collect(runtime: &Runtime, device: &Device, growing: &Arena, most: u64) {
+/// Releases idle memory, arena by arena, until at most `max_held` bytes are held, so that `growing` can grow.
+pub fn collect(runtime: &Runtime, device: &Device, growing: &Arena, max_held: u64) {
     for arena in device.memory.arenas() {
-        if device.memory.held() <= most {
+        if device.memory.held() <= max_held {
             return;
         }
         let mut _growing = None;
@@ -45,82 +45,90 @@ pub fn collect(runtime: &Runtime, device: &Device, growing: &Arena, most: u64) {
                 continue;
             }
         }
-        // What cannot go now is looked at again when more is needed.
-        let _ = release_down_to(runtime, device, arena, false, most);
+        // Memory that cannot be released now is tried again when more is needed.
+        let _ = release_down_to(runtime, device, arena, false, max_held);
     }
 }
 
-/// Gives back what an arena has free. With `later`, handles that a busy stream may still use go back when it is done;
-/// without, they stay. Gives what can be given; the first failure is told.
+/// Releases the free memory of an arena. With `later`, handles that a busy stream may still use are released when it is
+/// done; otherwise they stay. Continues after a failure and returns the first one.
 pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later: bool) -> Result<()> {
     release_down_to(runtime, device, arena, later, 0)
 }
 
-/// The same, until no more than `least` bytes of the device are held.
-fn release_down_to(runtime: &Runtime, device: &Device, arena: &'static Arena, later: bool, least: u64) -> Result<()> {
-    stream_events::reap(runtime, device, arena, false);
-    if !arena.may_move() {
+/// Releases as [`release`] does, until at most `target_held` bytes of the device are held.
+fn release_down_to(
+    runtime: &Runtime,
+    device: &Device,
+    arena: &'static Arena,
+    later: bool,
+    target_held: u64,
+) -> Result<()> {
+    stream_events::process_events(runtime, device, arena, false);
+    if !arena.may_move_memory() {
         return Ok(());
     }
-    if arena.lock().space.has_whole() {
-        release_segments(runtime, device, arena, least)?;
+    if arena.lock().space.has_segments() {
+        release_segments(runtime, device, arena, target_held)?;
     }
     match device.memory.method(device, &runtime.driver) {
         Ok(Method::Virtual { .. }) => {
             let mut inner = arena.lock();
-            inner.space.settle();
-            inner.space.forget_dreams();
+            inner.space.coalesce_all();
+            inner.space.drop_suspended_state();
         }
-        // Where even this is not known, nothing was ever allocated.
+        // If the method is unknown, nothing was ever allocated.
         Ok(Method::Segments) | Err(_) => return Ok(()),
     }
-    let (spares, generation) = arena.spares();
-    if spares.is_empty() {
+    let (reclaimable, generation) = arena.reclaimable_handles();
+    if reclaimable.is_empty() {
         return Ok(());
     }
     let idle = stream_events::is_idle(runtime, arena);
-    let can_wait = later && stream_events::can_mark(runtime, arena);
+    let can_wait = later && stream_events::can_record_event(runtime, arena);
     if !idle && !can_wait {
         return Ok(());
     }
     let mut outcome = Ok(());
-    for spare in spares {
-        if least > 0 && device.memory.held() <= least {
+    for handle in reclaimable {
+        if target_held > 0 && device.memory.held() <= target_held {
             break;
         }
-        let Some(lifted) = arena.lift(&spare, generation) else { continue };
-        arena.lock().space.moved(&lifted);
-        let leaving = Leaving {
-            block: lifted.block,
-            address: lifted.address,
-            bytes: lifted.bytes,
-            physical: Some(lifted.physical),
-            mark: Mark::Unmarked(arena.own_use()),
+        let Some(detached) = arena.detach(&handle, generation) else { continue };
+        arena.lock().space.mark_moved(&detached);
+        let pending = PendingUnmap {
+            block: detached.block,
+            address: detached.address,
+            bytes: detached.bytes,
+            physical: Some(detached.physical),
+            event: StreamEvent::Pending(arena.stream_use()),
         };
-        outcome = outcome.and(stream_events::leave(runtime, device, arena, leaving, idle));
+        outcome = outcome.and(stream_events::unmap_when_idle(runtime, device, arena, pending, idle));
     }
     outcome
 }
 
-fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, least: u64) -> Result<()> {
-    let (spares, _) = arena.spares();
-    if spares.is_empty() {
+fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, target_held: u64) -> Result<()> {
+    let (reclaimable, _) = arena.reclaimable_handles();
+    if reclaimable.is_empty() {
         return Ok(());
     }
-    // A free would make every capture of this thread invalid that is not relaxed, and wait for the others.
+    // A free would invalidate every non-relaxed capture of this thread, and wait for the other captures.
     let stream = *arena.stream.lock();
     if !matches!(runtime.driver.stream_capture_status(stream), Ok(CU_STREAM_CAPTURE_STATUS_NONE)) {
         return Ok(());
     }
     let mut outcome = Ok(());
-    for spare in spares {
-        if least > 0 && device.memory.held() <= least {
+    for handle in reclaimable {
+        if target_held > 0 && device.memory.held() <= target_held {
             break;
         }
         let taken = {
             let mut inner = arena.lock();
-            match inner.space.mapped.get(&spare.address).map(|mapped| mapped.backing) {
-                Some(backing) if backing.is_whole() => inner.space.take_out(&spare).map(|block| (backing, block)),
+            match inner.space.mapped.get(&handle.address).map(|mapped| mapped.backing) {
+                Some(backing) if backing.is_segment() => {
+                    inner.space.detach_block(&handle).map(|block| (backing, block))
+                }
                 _ => None,
             }
         };
@@ -128,24 +136,24 @@ fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, l
         let freed = match backing {
             Backing::Segment(segment) => runtime.driver.segment_free(segment),
             _ => {
-                external_segments::give_back(spare.address);
+                external_segments::free(handle.address);
                 Ok(())
             }
         };
         let mut inner = arena.lock();
         if let Err(failure) = freed {
-            inner.space.put_back(block);
+            inner.space.reattach(block);
             outcome = outcome.and(Err(Error::from(failure).context("freeing a segment")));
         } else {
-            inner.space.remove_regions(|region| region.address == spare.address);
-            device.memory.released.one();
-            device.memory.let_go(spare.bytes);
+            inner.space.remove_regions(|region| region.address == handle.address);
+            device.memory.released.increment();
+            device.memory.release_held(handle.bytes);
         }
     }
     outcome
 }
 
-/// Gives back whatever is free, on every device. Gives what can be given; the first failure is told.
+/// Releases all free memory on every device. Continues after a failure and returns the first one.
 pub fn empty(runtime: &'static Runtime) -> Result<()> {
     let deadline = Instant::now() + GRACE;
     let mut outcome = Ok(());
@@ -156,18 +164,18 @@ pub fn empty(runtime: &'static Runtime) -> Result<()> {
     outcome
 }
 
-/// How long a call that gives memory back lets work that is about to end, end.
+/// How long a call that releases memory waits for work that is about to complete.
 pub const GRACE: Duration = Duration::from_millis(1);
 
-/// Gives back what is free of some arenas of a device, as far as their pools let it, and the arenas themselves if they are
-/// of pools that are gone. What is only waiting for the device is looked at again until the deadline.
+/// Releases the free memory of some arenas of a device as far as their pools allow it, and retires arenas of released
+/// pools. Memory that only waits for the device is tried again until the deadline.
 pub fn empty_arenas(
     runtime: &'static Runtime,
     device: &Device,
     mut arenas: Vec<&'static Arena>,
     deadline: Instant,
 ) -> Result<()> {
-    arenas.retain(|arena| arena.may_move());
+    arenas.retain(|arena| arena.may_move_memory());
     if arenas.is_empty() {
         return Ok(());
     }
@@ -178,7 +186,7 @@ pub fn empty_arenas(
                 let _growing = arena.growth.lock();
                 outcome = outcome.and(release(runtime, device, arena, true));
             }
-            while arenas.iter().any(|arena| !stream_events::reap_all(runtime, device, arena))
+            while arenas.iter().any(|arena| !stream_events::poll_events_done(runtime, device, arena))
                 && Instant::now() < deadline
             {
                 std::thread::yield_now();

@@ -1,16 +1,16 @@
-//! The caching allocator's calls.
+//! The entry points of the caching allocator.
 
 use super::{
-    arena::{self, Arena, Inner, Key, Use},
+    arena::{self, Arena, Inner, Key, StreamUse},
     backend,
-    biased::Held,
-    block::Id,
+    biased::BiasedGuard,
+    block::BlockId,
     cache, config,
     device_memory::{check_fraction, device},
     directory,
     grow::Request,
     ipc, peak_budget, pools, route, slow_path,
-    space::{Given, round},
+    space::{FreeOutcome, round},
     stats::Stats,
     stats_aggregation, stream_events, summary, trackers,
 };
@@ -23,9 +23,9 @@ use crate::{
     status::Status,
 };
 
-/// Allocates `bytes` on a device for work in a stream, which the caller vouched for, and returns the address; 0 for a
-/// size of 0. A device of -1 is the current one.
-#[inline(always)] // into the two exported functions that call it: it shares their look-up of the thread's state
+/// Allocates `bytes` on a device for work in a stream and returns the address, or 0 for a size of 0. The stream is not
+/// checked. A device of -1 means the current device.
+#[inline(always)] // into the two exported functions that call it, so that they share one lookup of the thread's state
 pub fn caching_alloc(bytes: u64, number: i32, stream: Stream) -> Result<u64> {
     if bytes == 0 {
         return Ok(0);
@@ -34,28 +34,28 @@ pub fn caching_alloc(bytes: u64, number: i32, stream: Stream) -> Result<u64> {
     let Some(size) = round(bytes) else { return Err(too_large(bytes)) };
     let (arena, generation) = match thread::cached_arena(stream.handle(), device, route::epoch()) {
         Some(found) => found,
-        None => return alloc_unremembered(number, stream, bytes),
+        None => return alloc_after_lookup(number, stream, bytes),
     };
     let mut inner = arena.lock();
     if inner.space.generation == generation
-        && let Some(address) = inner.space.take(size, bytes)
+        && let Some(address) = inner.space.allocate(size, bytes)
     {
         let counters = &inner.space.counters;
-        if counters.live <= counters.credit {
+        if counters.live <= counters.live_budget {
             return Ok(address);
         }
         drop(inner);
-        settle(arena);
+        flush_peak(arena);
         return Ok(address);
     }
     drop(inner);
-    alloc_more(number, stream, Request { size, requested: bytes })
+    alloc_slow(number, stream, Request { size, requested: bytes })
 }
 
-/// Allocates where the thread remembers no arena for the stream: where it has not met it before, and always while another
-/// backend is in use or sizes are rounded in a way of their own.
+/// Allocates for a stream whose arena is not in the thread's cache: on first use, and always while another backend is
+/// in use or the settings round sizes differently.
 #[cold]
-fn alloc_unremembered(number: i32, stream: Stream, bytes: u64) -> Result<u64> {
+fn alloc_after_lookup(number: i32, stream: Stream, bytes: u64) -> Result<u64> {
     let runtime = runtime::ready()?;
     let kind = backend::chosen(runtime)?;
     if kind != backend::Kind::Native {
@@ -65,126 +65,126 @@ fn alloc_unremembered(number: i32, stream: Stream, bytes: u64) -> Result<u64> {
     let (arena, generation) = find_arena(number, stream)?;
     let mut inner = arena.lock();
     if inner.space.generation == generation
-        && let Some(address) = inner.space.take(size, bytes)
+        && let Some(address) = inner.space.allocate(size, bytes)
     {
         let counters = &inner.space.counters;
-        let lent = counters.live <= counters.credit;
+        let within_budget = counters.live <= counters.live_budget;
         drop(inner);
-        if !lent {
-            settle(arena);
+        if !within_budget {
+            flush_peak(arena);
         }
         return Ok(address);
     }
     drop(inner);
-    alloc_more(number, stream, Request { size, requested: bytes })
+    alloc_slow(number, stream, Request { size, requested: bytes })
 }
 
 #[cold]
 fn too_large(bytes: u64) -> Error {
-    Error::new(Status::OUT_OF_MEMORY, format!("tried to allocate {}, more than there are addresses", Bytes(bytes)))
+    Error::new(Status::OUT_OF_MEMORY, format!("tried to allocate {}: the size exceeds the address space", Bytes(bytes)))
 }
 
 #[cold]
-fn settle(arena: &Arena) {
+fn flush_peak(arena: &Arena) {
     if let Some(runtime) = runtime::usable()
         && let Some(device) = runtime.devices().get(arena.device as usize)
     {
-        peak_budget::ask(&device.memory, arena);
+        peak_budget::ensure_budget(&device.memory, arena);
     }
     trackers::deliver();
 }
 
 #[cold]
-fn alloc_more(number: i32, stream: Stream, request: Request) -> Result<u64> {
+fn alloc_slow(number: i32, stream: Stream, request: Request) -> Result<u64> {
     let runtime = runtime::ready()?;
     loop {
         let (arena, generation) = find_arena(number, stream)?;
         let device = device(runtime, arena.device)?;
-        let climbed = slow_path::climb(runtime, device, arena, generation, request);
+        let outcome = slow_path::allocate_slow(runtime, device, arena, generation, request);
         trackers::deliver();
-        // None: the arena was given to somebody else meanwhile, its pool being gone.
-        if let Some(address) = climbed? {
-            peak_budget::ask(&device.memory, arena);
+        // None: the arena was retired and reused meanwhile, because its pool was released.
+        if let Some(address) = outcome? {
+            peak_budget::ensure_budget(&device.memory, arena);
             return Ok(address);
         }
     }
 }
 
-/// The arena for the calling thread's requests in a stream, and its generation.
+/// Returns the arena for the calling thread's requests in a stream, and its generation.
 #[cold]
 fn find_arena(number: i32, stream: Stream) -> Result<(&'static Arena, u32)> {
     let runtime = runtime::ready()?;
     let device = runtime.device(number)?;
-    // The epoch first: a route that begins meanwhile makes what is found here void.
+    // Read the epoch first: a route that begins later invalidates this result.
     let epoch = route::epoch();
     let (pool, lasting) = device.memory.routes.find(runtime, stream);
-    // The two handles of the legacy stream are one stream; that of a thread's own default stream is many.
+    // The two handles of the legacy stream denote one stream; the handle of the per-thread default stream denotes many.
     let handle = route::canonical(stream.handle());
     let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
     let key = Key { stream: handle, thread, pool };
     let named = if handle == 0 { Stream::DEFAULT } else { stream };
     let (arena, generation) = device.memory.arena(device.ordinal, key, named)?;
-    // So does whatever changes who gives memory out, or how it is rounded.
-    let plain = backend::chosen(runtime)? == backend::Kind::Native && !config::get()?.rounds();
-    if lasting && plain && route::may_remember(epoch) {
-        // By the name that was asked for: it is looked up by that.
+    // A change of the backend or of the rounding invalidates the result, too.
+    let cacheable = backend::chosen(runtime)? == backend::Kind::Native && !config::get()?.has_rounding();
+    if lasting && cacheable && route::may_cache(epoch) {
+        // Key the cache entry by the handle that the caller passed, because lookups use it.
         thread::cache_arena(stream.handle(), device.ordinal, epoch, arena, generation);
     }
     Ok((arena, generation))
 }
 
-/// The arena and the index of the live block at an address.
+/// Returns the arena and the index of the block at an address.
 #[inline]
-fn locate(address: u64) -> Option<(&'static Arena, Id)> {
+fn locate(address: u64) -> Option<(&'static Arena, BlockId)> {
     let entry = directory::find(address)?;
     Some((arena::get(entry.arena)?, entry.block))
 }
 
-/// Frees what [`caching_alloc`] gave; 0 does nothing.
-#[inline(always)] // as caching_alloc
+/// Frees memory that [`caching_alloc`] returned. An address of 0 is ignored.
+#[inline(always)] // as for caching_alloc
 pub fn caching_free(address: u64) -> Result<()> {
     if address == 0 {
         return Ok(());
     }
-    let Some((arena, block)) = locate(address) else { return free_elsewhere(address) };
+    let Some((arena, block)) = locate(address) else { return free_in_backend(address) };
     let mut inner = arena.lock();
     if inner.space.live(block, address).is_none() {
         drop(inner);
-        return free_elsewhere(address);
+        return free_in_backend(address);
     }
-    let given = inner.space.give_back(block);
-    if given != Given::Free {
-        after_free(arena, inner, block, given);
+    let outcome = inner.space.free(block);
+    if outcome != FreeOutcome::Free {
+        after_free(arena, inner, block, outcome);
     } else if inner.space.orphaned && inner.space.counters.live == 0 {
         drop(inner);
-        pools::bury(arena);
+        pools::release_orphaned(arena);
     }
     Ok(())
 }
 
-/// What is left to do when a block is not simply free.
+/// Completes a free whose outcome is not [`FreeOutcome::Free`].
 #[cold]
-fn after_free(arena: &'static Arena, mut inner: Held<'_, Inner>, block: Id, given: Given) {
-    if given == Given::Waiting {
-        let uses = inner.uses.remove(&block).unwrap_or_default();
+fn after_free(arena: &'static Arena, mut inner: BiasedGuard<'_, Inner>, block: BlockId, outcome: FreeOutcome) {
+    if outcome == FreeOutcome::Deferred {
+        let uses = inner.stream_uses.remove(&block).unwrap_or_default();
         drop(inner);
-        // In a process that is exiting the block stays what it is.
+        // While the process exits, the block stays in its state.
         if let Some(runtime) = runtime::usable() {
-            stream_events::hold_back(runtime, arena, block, uses);
+            stream_events::defer_free(runtime, arena, block, uses);
         }
         inner = arena.lock();
     }
     let last = inner.space.orphaned && inner.space.counters.live == 0;
     drop(inner);
     if last {
-        pools::bury(arena);
+        pools::release_orphaned(arena);
     }
     trackers::deliver();
 }
 
-/// Frees a block that is no arena's.
+/// Frees a block of another backend.
 #[cold]
-fn free_elsewhere(address: u64) -> Result<()> {
+fn free_in_backend(address: u64) -> Result<()> {
     backend::free(address).unwrap_or_else(|| Err(not_allocated(address)))
 }
 
@@ -192,25 +192,29 @@ fn free_elsewhere(address: u64) -> Result<()> {
 fn not_allocated(address: u64) -> Error {
     Error::new(
         Status::INVALID_POINTER,
-        format!("{address:#x} is no block of the caching allocator's: it was never given out, or was freed already"),
+        format!(
+            "{address:#x} is not a live block of the caching allocator: it was never allocated or was freed already"
+        ),
     )
 }
 
-/// Notes that work in a stream uses a block, which then stays out of use after its free until that stream has passed.
+/// Records that work in a stream uses a block. After its free, the block is not reused until that stream has completed
+/// the work.
 pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
     if address == 0 {
         return Ok(());
     }
-    let Some((arena, id)) = locate(address) else { return record_elsewhere(address, stream, number) };
+    let Some((arena, id)) = locate(address) else { return record_stream_in_backend(address, stream, number) };
     let mut inner = arena.lock();
     let key = inner.key;
     let Some(block) = inner.space.live_mut(id, address) else {
         drop(inner);
-        return record_elsewhere(address, stream, number);
+        return record_stream_in_backend(address, stream, number);
     };
     let handle = route::canonical(stream.handle());
-    let its_own = arena.device == number && key.stream == handle && (key.thread == 0 || key.thread == thread::number());
-    if its_own {
+    let is_own_stream =
+        arena.device == number && key.stream == handle && (key.thread == 0 || key.thread == thread::number());
+    if is_own_stream {
         return Ok(());
     }
     block.used_elsewhere = true;
@@ -218,26 +222,26 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
     if let Some(owned) = inner.space.listener.as_ref().and_then(|listener| listener.owned(begin, bytes)) {
         sanitizer::on_record_stream(owned, stream, number);
     }
-    let its_thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
-    let wanted = Use { stream, device: number, thread: its_thread };
-    let uses = inner.uses.entry(id).or_default();
-    if !uses.contains(&wanted) {
-        uses.push(wanted);
+    let stream_thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
+    let stream_use = StreamUse { stream, device: number, thread: stream_thread };
+    let uses = inner.stream_uses.entry(id).or_default();
+    if !uses.contains(&stream_use) {
+        uses.push(stream_use);
     }
     Ok(())
 }
 
-/// Notes the same for a block of another backend, or one that was received from another process.
+/// Records a stream for a block of another backend or one received from another process.
 #[cold]
-fn record_elsewhere(address: u64, stream: Stream, number: u32) -> Result<()> {
+fn record_stream_in_backend(address: u64, stream: Stream, number: u32) -> Result<()> {
     let handle = route::canonical(stream.handle());
     let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
-    let by = Use { stream: if handle == 0 { Stream::DEFAULT } else { stream }, device: number, thread };
+    let by = StreamUse { stream: if handle == 0 { Stream::DEFAULT } else { stream }, device: number, thread };
     let known = backend::record_stream(address, by) || ipc::record_use(address, by);
     if known { Ok(()) } else { Err(not_allocated(address)) }
 }
 
-/// Where the block that an address lies in begins, and its bytes, for an address that [`caching_alloc`] gave.
+/// Returns the start and the size in bytes of the block at an address that [`caching_alloc`] returned.
 pub fn block_at(address: u64) -> Option<(u64, u64)> {
     let native = locate(address).and_then(|(arena, id)| {
         let inner = arena.lock();
@@ -246,12 +250,12 @@ pub fn block_at(address: u64) -> Option<(u64, u64)> {
     native.or_else(|| backend::block_at(address))
 }
 
-/// Whether an address is that of memory which the allocator has from the driver.
+/// Returns whether an address is in memory that the allocator holds.
 pub fn is_cached(address: u64) -> bool {
     locate(address).is_some_and(|(arena, _)| arena.lock().space.has(address)) || backend::has(address)
 }
 
-/// Gives back to the driver what is free on every device.
+/// Returns all free memory to the driver, on every device.
 pub fn empty_cache() -> Result<()> {
     let runtime = runtime::ready()?;
     let emptied = cache::empty(runtime).and(backend::empty_cache(runtime));
@@ -259,7 +263,7 @@ pub fn empty_cache() -> Result<()> {
     emptied
 }
 
-/// Runs `body` with the memory of a device.
+/// Calls `body` with a device.
 fn with_memory<T>(
     number: i32,
     body: impl FnOnce(&'static Runtime, &'static crate::runtime::device::Device) -> T,
@@ -268,7 +272,7 @@ fn with_memory<T>(
     Ok(body(runtime, runtime.device(number)?))
 }
 
-/// Bytes in the program's hands, and the most there ever were since the peaks were reset.
+/// Returns the allocated bytes and their peak since the last reset.
 pub fn allocated(number: i32) -> Result<(u64, u64)> {
     with_memory(number, |_, device| {
         let (native, others) = (peak_budget::read(&device.memory), backend::totals(device).allocated_bytes.all);
@@ -276,14 +280,14 @@ pub fn allocated(number: i32) -> Result<(u64, u64)> {
     })
 }
 
-/// Bytes of the device that are held, and the most there ever were since the peaks were reset.
+/// Returns the reserved bytes of the device and their peak since the last reset.
 pub fn reserved(number: i32) -> Result<(u64, u64)> {
     with_memory(number, |runtime, device| {
         backend::held(device, runtime).unwrap_or_else(|| (device.memory.held(), device.memory.held_peak()))
     })
 }
 
-/// Lets all peaks of a device begin again.
+/// Resets all peaks of a device to the current values.
 pub fn reset_peak_stats(number: i32) -> Result<()> {
     with_memory(number, |runtime, device| {
         peak_budget::reset(&device.memory);
@@ -293,17 +297,17 @@ pub fn reset_peak_stats(number: i32) -> Result<()> {
     })
 }
 
-/// All figures of a device.
+/// Returns all statistics of a device.
 pub fn stats(number: i32) -> Result<Stats> {
     with_memory(number, stats_of)
 }
 
-/// Those of the caching allocator and of the other backends together.
+/// Returns the combined statistics of the caching allocator and the other backends.
 fn stats_of(runtime: &Runtime, device: &crate::runtime::device::Device) -> Stats {
     let mut stats = stats_aggregation::stats(&device.memory);
     let reserved = stats.reserved_bytes.all;
     stats.merge(&backend::totals(device));
-    // What is held is counted in one place.
+    // Reserved memory is counted in one place.
     stats.reserved_bytes.all = reserved;
     if let Some((now, peak)) = backend::held(device, runtime) {
         (stats.reserved_bytes.all.current, stats.reserved_bytes.all.peak) = (now, peak);
@@ -312,45 +316,56 @@ fn stats_of(runtime: &Runtime, device: &crate::runtime::device::Device) -> Stats
     stats
 }
 
-/// The figures of a device as a table.
+/// Formats the statistics of a device as a table.
 pub fn memory_summary(number: i32, abbreviated: bool) -> Result<String> {
     with_memory(number, |runtime, device| summary::summary(device.ordinal, &stats_of(runtime, device), abbreviated))
 }
 
-/// Sets which fraction of a device's memory may be held.
+/// Sets the fraction of a device's memory that may be held.
 pub fn set_fraction(fraction: f64, number: i32) -> Result<()> {
     check_fraction(fraction)?;
     with_memory(number, |_, device| {
         device.memory.set_fraction(fraction);
-        backend::fraction_set(fraction, device.ordinal);
+        backend::notify_fraction(fraction, device.ordinal);
     })
 }
 
-/// Which fraction that is.
+/// Returns the fraction of a device's memory that may be held.
 pub fn fraction(number: i32) -> Result<f64> {
-    // Where none was set the settings say it.
+    // Without an explicit fraction, the settings define it.
     config::get()?;
     with_memory(number, |_, device| device.memory.fraction())
 }
 
-/// What is wrong with the allocator's structures, if anything is.
+/// Checks the consistency of the allocator's data structures.
 pub fn check() -> Result<()> {
     let runtime = runtime::ready()?;
     for device in runtime.devices() {
         let mut held = backend::reserved_bytes(device);
         for arena in device.memory.arenas() {
             let inner = arena.lock();
-            let wrong = |what: String| Error::new(Status::PANIC, format!("arena {}: {what}", arena.number));
-            inner.space.check().map_err(wrong)?;
+            let inconsistent = |what: String| Error::new(Status::PANIC, format!("arena {}: {what}", arena.number));
+            inner.space.check().map_err(inconsistent)?;
             let recorded = inner.space.recorded();
-            if inner.uses.keys().any(|id| !recorded.contains(id)) || inner.uses.len() != recorded.len() {
-                return Err(wrong("the streams that were recorded belong to other blocks".into()));
+            if inner.stream_uses.keys().any(|id| !recorded.contains(id)) || inner.stream_uses.len() != recorded.len() {
+                return Err(inconsistent(
+                    "the blocks with recorded streams differ from the blocks marked as used elsewhere".into(),
+                ));
             }
             held += inner.space.mapped_bytes();
-            held += inner.leaving.iter().filter(|entry| entry.physical.is_some()).map(|entry| entry.bytes).sum::<u64>();
+            held += inner
+                .pending_unmaps
+                .iter()
+                .filter(|entry| entry.physical.is_some())
+                .map(|entry| entry.bytes)
+                .sum::<u64>();
         }
         if held != device.memory.held() {
-            let what = format!("device {}: {held} bytes are mapped, {} counted", device.ordinal, device.memory.held());
+            let what = format!(
+                "device {}: {held} bytes are mapped, but {} are counted as held",
+                device.ordinal,
+                device.memory.held()
+            );
             return Err(Error::new(Status::PANIC, what));
         }
     }

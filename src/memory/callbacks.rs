@@ -1,4 +1,4 @@
-//! The program's callbacks for the moment when memory is out: those that may free some, and those that only want to know.
+//! The program's out-of-memory callbacks: callbacks that may free memory, and observers.
 
 use crate::{
     error::{Error, Result},
@@ -7,27 +7,27 @@ use crate::{
 use parking_lot::Mutex;
 use std::cell::Cell;
 
-/// A callback of the program's, with its context: what C gave, never looked into. The C surface makes the call.
+/// A callback of the program, with its opaque context. The C API layer provides the function that makes the call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Callback<F> {
     /// The address of the C function.
     pub function: usize,
-    /// Its context.
+    /// The context to pass to it.
     pub context: usize,
-    /// How to call it.
+    /// The function that calls it.
     pub call: F,
 }
 
-/// Calls a callback that may free memory, with the device and the size that was asked for; whether it freed any.
+/// Calls a callback that may free memory, with the device and the requested size. Returns whether it freed any.
 pub type FreeMemory = fn(function: usize, context: usize, device: u32, size: u64) -> bool;
-/// Tells an observer the device, the size that was asked for, and the device's total and free memory.
+/// Notifies an observer of the device, the requested size, and the device's total and free memory.
 pub type Observer = fn(function: usize, context: usize, device: u32, size: u64, total: u64, free: u64);
 
 static FREE_MEMORY: Mutex<Vec<Callback<FreeMemory>>> = Mutex::new(Vec::new());
 static OBSERVERS: Mutex<Vec<Callback<Observer>>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// Whether this thread is in a callback already.
+    /// Whether this thread is running a callback.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -51,7 +51,7 @@ pub fn add_free_memory(callback: Callback<FreeMemory>) {
     add(&FREE_MEMORY, callback);
 }
 
-/// Removes one that was added last with this function and context.
+/// Removes the callback that was added last with this function and context.
 pub fn remove_free_memory(function: usize, context: usize) -> Result<()> {
     remove(&FREE_MEMORY, function, context)
 }
@@ -61,15 +61,15 @@ pub fn attach_observer(callback: Callback<Observer>) {
     add(&OBSERVERS, callback);
 }
 
-/// Removes one.
+/// Removes the observer that was added last with this function and context.
 pub fn detach_observer(function: usize, context: usize) -> Result<()> {
     remove(&OBSERVERS, function, context)
 }
 
-/// Runs `body` unless this thread is in a callback already: what a callback itself asks for must not call it again.
+/// Calls `body` unless this thread is running a callback: allocations of a callback must not call it again.
 fn outermost<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
-    struct Leave;
-    impl Drop for Leave {
+    struct ClearInside;
+    impl Drop for ClearInside {
         fn drop(&mut self) {
             INSIDE.with(|inside| inside.set(false));
         }
@@ -77,11 +77,11 @@ fn outermost<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     if INSIDE.with(|inside| inside.replace(true)) {
         return otherwise;
     }
-    let _leave = Leave;
+    let _clear_inside = ClearInside;
     body()
 }
 
-/// Calls every callback that may free memory. Whether any did. The list may change while they run.
+/// Calls every callback that may free memory. Returns whether any did. The list may change meanwhile.
 pub fn free_memory(device: u32, size: u64) -> bool {
     let callbacks = FREE_MEMORY.lock().clone();
     if callbacks.is_empty() {
@@ -96,7 +96,7 @@ pub fn free_memory(device: u32, size: u64) -> bool {
     })
 }
 
-/// Tells every observer.
+/// Notifies every observer.
 pub fn observe(device: u32, size: u64, total: u64, free: u64) {
     let observers = OBSERVERS.lock().clone();
     if observers.is_empty() {

@@ -1,25 +1,25 @@
-//! The invariants of a space, walked one by one. For tests, and for whoever doubts.
+//! Consistency checks of a space, for tests and for debugging.
 
 use super::{
-    block::{Id, NONE, State, Zone},
+    block::{BlockId, BlockState, NONE, Zone},
     mapped::Backing,
     space::Space,
 };
 use std::collections::{BTreeMap, HashSet};
 
 impl Space {
-    /// What is wrong with the space, if anything is.
+    /// Checks all invariants of the space. Returns a description of the first violation.
     pub fn check(&self) -> Result<(), String> {
         let mut seen = HashSet::new();
         let mut totals = [[0_u64; 2]; 2];
         for (number, region) in self.regions.iter().enumerate() {
             self.check_region(number as u32, &mut seen, &mut totals)?;
             if self.blocks[region.first].address != region.address {
-                return Err(format!("region {number} does not begin with its first block"));
+                return Err(format!("region {number} does not start at its first block"));
             }
         }
         for (id, block) in self.blocks.iter() {
-            if (block.state != State::Vacant) != seen.contains(&id) {
+            if (block.state != BlockState::Vacant) != seen.contains(&id) {
                 return Err(format!("block {id} is {:?}, and in a region: {}", block.state, seen.contains(&id)));
             }
         }
@@ -37,32 +37,32 @@ impl Space {
         Ok(())
     }
 
-    fn check_region(&self, number: u32, seen: &mut HashSet<Id>, totals: &mut [[u64; 2]; 2]) -> Result<(), String> {
+    fn check_region(&self, number: u32, seen: &mut HashSet<BlockId>, totals: &mut [[u64; 2]; 2]) -> Result<(), String> {
         let region = &self.regions[number as usize];
         let (mut previous, mut id, mut address) = (NONE, region.first, region.address);
         while id != NONE {
             let block = &self.blocks[id];
-            let wrong = |what: &str| Err(format!("block {id} ({block:?}) of region {number}: {what}"));
+            let violation = |what: &str| Err(format!("block {id} ({block:?}) of region {number}: {what}"));
             if !seen.insert(id) {
-                return wrong("it is there twice");
+                return violation("it appears twice");
             }
             if block.address != address || block.size == 0 {
-                return wrong("it does not begin where the one before ends");
+                return violation("it does not start at the end of the previous block");
             }
             if block.previous != previous || block.region != number || block.zone != region.zone {
-                return wrong("it does not know where it belongs");
+                return violation("its links, region or zone are wrong");
             }
             if previous != NONE {
                 let both = (self.blocks[previous].state, block.state);
-                if both == (State::Free, State::Free) || both == (State::Hole, State::Hole) {
-                    return wrong("it should be one with the one before");
+                if both == (BlockState::Free, BlockState::Free) || both == (BlockState::Hole, BlockState::Hole) {
+                    return violation("it should be merged with the previous block");
                 }
             }
-            if block.state == State::Live {
+            if block.state == BlockState::Live {
                 totals[block.zone as usize][0] += 1;
                 totals[block.zone as usize][1] += block.size;
                 if block.requested > block.size {
-                    return wrong("more was asked for than it has");
+                    return violation("its requested size exceeds its size");
                 }
             }
             address += block.size;
@@ -78,42 +78,44 @@ impl Space {
         let in_state = |state| self.blocks.iter().filter(move |(_, block)| block.state == state).map(|(id, _)| id);
         for zone in Zone::ALL {
             self.bins[zone as usize].check(&self.blocks)?;
-            let listed: HashSet<Id> = self.bins[zone as usize].iter(&self.blocks).collect();
-            let free: HashSet<Id> = in_state(State::Free).filter(|id| self.blocks[*id].zone == zone).collect();
-            if listed != free {
-                return Err(format!("{zone:?}: {} blocks are free, {} are in bins", free.len(), listed.len()));
+            let binned: HashSet<BlockId> = self.bins[zone as usize].iter(&self.blocks).collect();
+            let free: HashSet<BlockId> =
+                in_state(BlockState::Free).filter(|id| self.blocks[*id].zone == zone).collect();
+            if binned != free {
+                return Err(format!("{zone:?}: {} blocks are free, {} are in bins", free.len(), binned.len()));
             }
         }
-        let mut parked = HashSet::new();
-        for (index, head) in self.parked.iter().enumerate() {
+        let mut uncoalesced = HashSet::new();
+        for (index, head) in self.uncoalesced.iter().enumerate() {
             let mut id = *head;
             while id != NONE {
-                if self.blocks[id].size != index as u64 * super::block::UNIT || !parked.insert(id) {
-                    return Err(format!("block {id} is parked in the wrong place"));
+                if self.blocks[id].size != index as u64 * super::block::UNIT || !uncoalesced.insert(id) {
+                    return Err(format!("block {id} is in the violation uncoalesced list"));
                 }
                 id = self.blocks[id].link;
             }
         }
-        if !parked.is_empty() && !self.any_parked {
-            return Err(format!("{} blocks are parked, and the space does not know", parked.len()));
+        if !uncoalesced.is_empty() && !self.any_uncoalesced {
+            return Err(format!("{} blocks are in uncoalesced lists, but any_uncoalesced is false", uncoalesced.len()));
         }
-        if self.parked_large != NONE {
-            parked.insert(self.parked_large);
+        if self.uncoalesced_large != NONE {
+            uncoalesced.insert(self.uncoalesced_large);
         }
-        if parked != in_state(State::Parked).collect() {
-            return Err("the parked blocks are not those in the lists".into());
+        if uncoalesced != in_state(BlockState::Uncoalesced).collect() {
+            return Err("the uncoalesced blocks differ from the blocks in the uncoalesced lists".into());
         }
-        let holes: HashSet<Id> = self.holes.iter().copied().collect();
-        if holes.len() != self.holes.len() || holes != in_state(State::Hole).collect() {
-            return Err("the holes are not those in the list".into());
+        let holes: HashSet<BlockId> = self.holes.iter().copied().collect();
+        if holes.len() != self.holes.len() || holes != in_state(BlockState::Hole).collect() {
+            return Err("the holes differ from the blocks in the list of holes".into());
         }
         Ok(())
     }
 
-    /// Every byte that is not in a hole is mapped, once, unless it is held; no byte of a hole is.
+    /// Checks that every byte outside of holes is mapped once, except in detached blocks, and that no byte of a hole is
+    /// mapped.
     fn check_mapped(&self) -> Result<(), String> {
-        let blocks: BTreeMap<u64, Id> =
-            self.blocks.iter().filter(|(_, b)| b.state != State::Vacant).map(|(id, b)| (b.address, id)).collect();
+        let blocks: BTreeMap<u64, BlockId> =
+            self.blocks.iter().filter(|(_, b)| b.state != BlockState::Vacant).map(|(id, b)| (b.address, id)).collect();
         let mut end_of_last = 0;
         for (address, mapped) in &self.mapped {
             if *address < end_of_last {
@@ -124,14 +126,14 @@ impl Space {
             for (_, id) in blocks.range(first..end_of_last) {
                 let block = &self.blocks[*id];
                 let usable = mapped.backing != Backing::Moved;
-                if block.state == State::Hole || (!usable && block.state != State::Held) {
+                if block.state == BlockState::Hole || (!usable && block.state != BlockState::Detached) {
                     return Err(format!("the mapping at {address:#x} lies under {block:?}"));
                 }
             }
         }
         for (address, id) in &blocks {
             let block = &self.blocks[*id];
-            if matches!(block.state, State::Hole | State::Held) {
+            if matches!(block.state, BlockState::Hole | BlockState::Detached) {
                 continue;
             }
             let mut at = *address;

@@ -1,11 +1,11 @@
-//! The allocator's settings: what `PLINTH_ALLOC_CONF` says, and what a program sets later.
+//! The allocator's settings, from `PLINTH_ALLOC_CONF` and from later calls of the program.
 //!
-//! The grammar and the keys are those of torch's own variable, so that one text serves both; `grammar` reads and writes it.
-//! Keys that plinth needs no more are accepted and kept. docs/allocator_settings.md has the table of all keys.
+//! The grammar and the keys are those of torch's variable, so that one text works for both; `grammar` parses and
+//! formats it. Keys that plinth does not need are accepted and stored. docs/allocator_settings.md lists all keys.
 //!
-//! The way of every request never looks here. What a setting changes there is put where the way leads anyway: into the
-//! spaces of arenas, or, for rounding and for other backends, into the look-up of an arena, which then finds nothing to
-//! remember ([`route`](super::route)).
+//! The hot path never reads the settings. A setting that affects it is stored where the path looks anyway: in the
+//! spaces of arenas, or, for rounding and other backends, in the lookup of an arena, which then caches nothing
+//! ([`route`](super::route)).
 
 mod grammar;
 
@@ -18,76 +18,76 @@ use parking_lot::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const VARIABLE: &str = "PLINTH_ALLOC_CONF";
-/// Where torch looks, in its order: the old name counts first.
-const TORCHS_VARIABLES: [&str; 3] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
-/// Whether torch's variables count where plinth's own is not set.
-const USE_TORCHS: &str = "PLINTH_USE_PYTORCH_ALLOC_CONF";
-/// Whether each request goes to the driver.
+/// torch's variables in order of precedence; the oldest name has priority.
+const TORCH_VARIABLES: [&str; 3] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
+/// Enables torch's variables if plinth's own is not set.
+const USE_TORCH_VARIABLES: &str = "PLINTH_USE_PYTORCH_ALLOC_CONF";
+/// Disables caching, so that each request goes to the driver.
 const NO_CACHING: &str = "PLINTH_NO_CUDA_MEMORY_CACHING";
-/// What of the memory debugging is on, in the words of the key `debug`.
+/// Enables memory debugging, with the words of the key `debug`.
 const DEBUG: &str = "PLINTH_MEMORY_DEBUG";
 
-/// Sizes that are rounded each in a way of their own: below 2 MiB, then an octave each, and all from 32 GiB on.
+/// The number of size intervals with their own rounding: below 2 MiB, one for each power of two, and from 32 GiB.
 pub const INTERVALS: usize = 16;
 
-/// What memory debugging does.
+/// The options of memory debugging.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Debug {
-    /// Each block ends where its mapping ends, and nothing is mapped behind it.
+    /// Each block ends at the end of its mapping, and the address behind it is unmapped.
     pub guard: bool,
     /// Freed blocks are unmapped.
     pub unmap: bool,
-    /// Blocks are filled with patterns when they are given out and when they are freed.
+    /// Blocks are filled with patterns when they are allocated and when they are freed.
     pub fill: bool,
 }
 
 impl Debug {
-    /// Whether any of it is on.
+    /// Returns whether any option is on.
     pub fn is_on(self) -> bool {
         self.guard || self.unmap || self.fill
     }
 }
 
-/// What can be chosen, by the names of the keys; sizes are in bytes where the key does not end in `_mb` here.
+/// The settings, by the names of the keys. Sizes are in bytes unless the name ends in `_mb`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Config {
-    /// Who gives memory out.
+    /// The allocator backend.
     pub backend: Kind,
-    /// Whether memory is mapped into reserved ranges where the driver can do that.
+    /// Whether memory is mapped into reserved address ranges if the driver supports it.
     pub expandable_segments: bool,
-    /// Blocks of this size and above are not split, where segments cannot move; `u64::MAX` where every block may be.
+    /// Blocks of this size and above are not split if segments cannot move; `u64::MAX` for no limit.
     pub max_split_size: u64,
-    /// How much larger than a request such a block may be that is given out for it.
+    /// The maximum difference between such a block and a request that it serves.
     pub max_non_split_rounding: u64,
-    /// The segment for requests above 1 MiB and below 10 MiB.
+    /// The segment size for requests above 1 MiB and below 10 MiB.
     pub large_segment_size: u64,
-    /// The part of the limit above which idle memory goes back before more is taken; 0 for none.
+    /// The fraction of the limit above which idle memory is released before more is allocated; 0 to disable.
     pub garbage_collection_threshold: f64,
-    /// Into how many steps each octave of sizes is divided, by interval; 0 and 1 for no such rounding.
+    /// The number of steps between powers of two to which sizes are rounded, by interval; 0 and 1 to disable.
     pub roundup_power2_divisions: [u64; INTERVALS],
-    /// The part of each device's memory that may be held, where no call has said another.
+    /// The fraction of each device's memory that may be held, unless a call sets another.
     pub per_process_memory_fraction: f64,
-    /// Needless: no lock is held during a call of the driver.
+    /// No effect: no lock is held during a driver call.
     pub release_lock_on_cudamalloc: bool,
-    /// Needless: see docs/allocator_settings.md.
+    /// No effect: see docs/allocator_settings.md.
     pub graph_capture_record_stream_reuse: bool,
-    /// Needless: a request that is beyond the fraction never reaches the driver.
+    /// No effect: a request beyond the fraction never reaches the driver.
     pub throw_on_cudamalloc_oom: bool,
-    /// Pinned memory: the program's pages, registered, instead of the driver's own.
+    /// Pinned memory: whether to register host pages instead of allocating through the driver.
     pub pinned_use_cuda_host_register: bool,
-    /// Pinned memory: how many threads touch such pages.
+    /// Pinned memory: the number of threads that touch such pages.
     pub pinned_num_register_threads: u32,
-    /// Pinned memory: whether a thread looks after freed blocks.
+    /// Pinned memory: whether a background thread processes freed blocks.
     pub pinned_use_background_threads: bool,
-    /// Pinned memory: one slab of so many MiB for all; 0 for none.
+    /// Pinned memory: the size of one slab for all blocks, in MiB; 0 for none.
     pub pinned_reserve_segment_size_mb: u64,
-    /// Pinned memory: requests above so many MiB are not rounded up to a power of two; 0 for no such limit.
+    /// Pinned memory: requests above this size in MiB are not rounded up to a power of two; 0 for no limit.
     pub pinned_max_round_threshold_mb: u64,
-    /// Pinned memory: blocks above so many MiB are not kept; 0 for no such limit.
+    /// Pinned memory: blocks above this size in MiB are not cached; 0 for no limit.
     pub pinned_max_cached_size_mb: u64,
-    /// Memory debugging.
+    /// Memory debugging options.
     pub debug: Debug,
-    /// Memory debugging: how many MiB of addresses, or of memory, wait before they are used again.
+    /// Memory debugging: the MiB of addresses, or of memory, that wait in quarantine before reuse.
     pub debug_quarantine_mb: u64,
 }
 
@@ -118,10 +118,10 @@ impl Default for Config {
 }
 
 static CONFIG: RwLock<Option<Config>> = RwLock::new(None);
-/// The bits of the fraction that the settings say; 0 while they say nothing.
+/// The bits of the fraction in the settings; 0 if the settings were not read.
 static FRACTION: AtomicU64 = AtomicU64::new(0);
 
-/// What was chosen. The environment is read once; one that makes no sense is looked at again by the next call.
+/// Returns the settings. The environment is read once; if it is invalid, the next call reads it again.
 pub fn get() -> Result<Config> {
     if let Some(config) = *CONFIG.read() {
         return Ok(config);
@@ -130,25 +130,26 @@ pub fn get() -> Result<Config> {
     match *slot {
         Some(config) => Ok(config),
         None => {
-            Ok(keep(&mut slot, read(|name| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned()))?))
+            Ok(store(&mut slot, read(|name| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned()))?))
         }
     }
 }
 
-/// Looks at the settings, which nobody changes meanwhile.
+/// Calls `look` with the settings, which do not change meanwhile.
 pub fn with<T>(look: impl FnOnce(&Config) -> T) -> Result<T> {
     let config = get()?;
     let slot = CONFIG.read();
     Ok(look(slot.as_ref().unwrap_or(&config)))
 }
 
-fn keep(slot: &mut Option<Config>, config: Config) -> Config {
+fn store(slot: &mut Option<Config>, config: Config) -> Config {
     FRACTION.store(config.per_process_memory_fraction.to_bits(), Ordering::Release);
     *slot = Some(config);
     config
 }
 
-/// The part of a device's memory that may be held where no call has said another, as far as the settings were read.
+/// Returns the fraction of a device's memory that may be held unless a call sets another; 1 if the settings were not
+/// read.
 pub fn fraction() -> f64 {
     match FRACTION.load(Ordering::Acquire) {
         0 => 1.0,
@@ -156,7 +157,8 @@ pub fn fraction() -> f64 {
     }
 }
 
-/// Changes the settings that a text names, once `allow` has seen the old and the new ones. All of them or none.
+/// Changes the settings that a text names, after `allow` approved the old and new settings. Changes all of them or
+/// none.
 pub fn set(text: &str, allow: impl FnOnce(&Config, &Config) -> Result<()>) -> Result<Config> {
     let before = get()?;
     let mut slot = CONFIG.write();
@@ -165,78 +167,79 @@ pub fn set(text: &str, allow: impl FnOnce(&Config, &Config) -> Result<()>) -> Re
     grammar::parse(text, &mut config).map_err(|what| Error::new(Status::INVALID_VALUE, what))?;
     check(&config).map_err(|what| Error::new(Status::INVALID_VALUE, what))?;
     allow(&before, &config)?;
-    Ok(keep(&mut slot, config))
+    Ok(store(&mut slot, config))
 }
 
-/// The settings as a text that [`set`] takes.
+/// Returns the settings as a text that [`set`] accepts.
 pub fn text() -> Result<String> {
     Ok(grammar::write(&get()?))
 }
 
 /// Reads the environment through `find`.
 fn read(find: impl Fn(&str) -> Option<String>) -> Result<Config> {
-    let wrong = |variable: &str, what: String| Error::new(Status::INVALID_CONFIGURATION, format!("{variable}: {what}"));
+    let invalid =
+        |variable: &str, what: String| Error::new(Status::INVALID_CONFIGURATION, format!("{variable}: {what}"));
     let switch = |variable: &str| match find(variable).as_deref().map(str::trim) {
         None | Some("" | "0") => Ok(false),
         Some("1") => Ok(true),
-        Some(other) => Err(wrong(variable, format!("it is 0 or 1, not {other:?}"))),
+        Some(other) => Err(invalid(variable, format!("must be 0 or 1, not {other:?}"))),
     };
     let mut config = Config::default();
     let (mut variable, mut text) = (VARIABLE, find(VARIABLE));
-    if text.is_none() && switch(USE_TORCHS)? {
-        for name in TORCHS_VARIABLES.into_iter().rev() {
+    if text.is_none() && switch(USE_TORCH_VARIABLES)? {
+        for name in TORCH_VARIABLES.into_iter().rev() {
             if let Some(found) = find(name) {
                 (variable, text) = (name, Some(found));
             }
         }
     }
-    grammar::parse(&text.unwrap_or_default(), &mut config).map_err(|what| wrong(variable, what))?;
+    grammar::parse(&text.unwrap_or_default(), &mut config).map_err(|what| invalid(variable, what))?;
     if let Some(words) = find(DEBUG) {
-        config.debug = grammar::debug(&words).map_err(|what| wrong(DEBUG, what))?;
+        config.debug = grammar::debug(&words).map_err(|what| invalid(DEBUG, what))?;
     }
     if switch(NO_CACHING)? {
         config.backend = Kind::Uncached;
     }
-    check(&config).map_err(|what| wrong(variable, what))?;
+    check(&config).map_err(|what| invalid(variable, what))?;
     Ok(config)
 }
 
-/// Settings that make no sense together.
+/// Rejects combinations of settings that are invalid.
 fn check(config: &Config) -> std::result::Result<(), String> {
     const MIB: u64 = 1 << 20;
     if config.max_split_size < config.large_segment_size {
-        let least = config.large_segment_size / MIB;
-        return Err(format!("max_split_size_mb is {} or more, as large_segment_size_mb is", least));
+        let minimum = config.large_segment_size / MIB;
+        return Err(format!("max_split_size_mb must be at least large_segment_size_mb, which is {}", minimum));
     }
     if config.max_non_split_rounding < config.large_segment_size && config.max_split_size != u64::MAX {
-        let least = config.large_segment_size / MIB;
-        return Err(format!("max_non_split_rounding_mb is {} or more, as large_segment_size_mb is", least));
+        let minimum = config.large_segment_size / MIB;
+        return Err(format!("max_non_split_rounding_mb must be at least large_segment_size_mb, which is {}", minimum));
     }
     if config.debug.is_on() && config.backend != Kind::Native {
-        return Err("debug is a backend of its own, and no other can be named with it".into());
+        return Err("debug cannot be combined with another backend".into());
     }
     Ok(())
 }
 
 impl Config {
-    /// Who gives memory out under these settings.
+    /// Returns the backend that these settings select.
     pub fn kind(&self) -> Kind {
         if self.debug.is_on() { Kind::Debug } else { self.backend }
     }
 
-    /// Whether requests are rounded to more than whole units.
-    pub fn rounds(&self) -> bool {
+    /// Returns whether sizes are rounded to more than multiples of a unit.
+    pub fn has_rounding(&self) -> bool {
         self.roundup_power2_divisions.iter().any(|divisions| *divisions > 1)
     }
 
-    /// The limits to splitting in a space whose memory cannot move, if there are any.
+    /// Returns the limits on splitting for a space whose memory cannot move, if there are any.
     pub fn split_limits(&self) -> Option<SplitLimits> {
         (self.max_split_size != u64::MAX)
-            .then_some(SplitLimits { least_whole: self.max_split_size, excess: self.max_non_split_rounding })
+            .then_some(SplitLimits { min_unsplit: self.max_split_size, max_excess: self.max_non_split_rounding })
     }
 
-    /// Rounds a request up to a part of its octave, if its size is among those that are; `None` where there is no such
-    /// number.
+    /// Rounds a size up as `roundup_power2_divisions` says for its interval, or to whole units. Returns `None` on
+    /// overflow.
     pub fn round(&self, bytes: u64) -> Option<u64> {
         const UNIT: u64 = super::block::UNIT;
         let interval = (bytes.max(1).ilog2().saturating_sub(20) as usize).min(INTERVALS - 1);
@@ -247,30 +250,30 @@ impl Config {
         if bytes.is_power_of_two() {
             return Some(bytes);
         }
-        // Above a unit for each division an octave's part is whole units.
+        // For sizes above one unit per division, the step is a multiple of the unit.
         let part = (1 << bytes.ilog2()) / divisions;
         bytes.checked_next_multiple_of(part)
     }
 }
 
-/// Which blocks stay whole.
+/// Limits on splitting blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SplitLimits {
-    /// Blocks of this size and above are never split, and given out for requests of this size and above only.
-    pub least_whole: u64,
-    /// They are larger than the request by less than this.
-    pub excess: u64,
+    /// Blocks of at least this size are never split, and serve only requests of at least this size.
+    pub min_unsplit: u64,
+    /// Such a block exceeds the request by less than this.
+    pub max_excess: u64,
 }
 
 impl SplitLimits {
-    /// Whether a block may be given out for a request.
-    pub fn allow(&self, block: u64, size: u64) -> bool {
-        if size < self.least_whole { block < self.least_whole } else { block < size.saturating_add(self.excess) }
+    /// Returns whether a block may serve a request.
+    pub fn allows(&self, block: u64, size: u64) -> bool {
+        if size < self.min_unsplit { block < self.min_unsplit } else { block < size.saturating_add(self.max_excess) }
     }
 
-    /// Whether what is left of a block may be cut off.
-    pub fn may_cut(&self, size: u64) -> bool {
-        size < self.least_whole
+    /// Returns whether the rest of a block may be split off.
+    pub fn may_split(&self, size: u64) -> bool {
+        size < self.min_unsplit
     }
 }
 
@@ -283,8 +286,8 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_has_an_order() {
-        let on = (USE_TORCHS, "1");
+    fn environment_variables_have_precedence() {
+        let on = (USE_TORCH_VARIABLES, "1");
         let torchs = ("PYTORCH_ALLOC_CONF", "max_split_size_mb:100");
         let older = ("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:200");
         let own = (VARIABLE, "max_split_size_mb:300");
@@ -298,21 +301,21 @@ mod tests {
     }
 
     #[test]
-    fn wrong_texts_are_named_with_their_variable() {
-        for (name, text) in [(VARIABLE, "x:1"), (DEBUG, "gard"), (NO_CACHING, "yes"), (USE_TORCHS, "2")] {
+    fn errors_name_their_variable() {
+        for (name, text) in [(VARIABLE, "x:1"), (DEBUG, "gard"), (NO_CACHING, "yes"), (USE_TORCH_VARIABLES, "2")] {
             let error = read_from(&[(name, text)]).unwrap_err();
             assert_eq!(error.status(), Status::INVALID_CONFIGURATION);
             assert!(error.message().starts_with(name), "{error}");
         }
-        let error = read_from(&[(USE_TORCHS, "1"), ("PYTORCH_HIP_ALLOC_CONF", "x:1")]).unwrap_err();
+        let error = read_from(&[(USE_TORCH_VARIABLES, "1"), ("PYTORCH_HIP_ALLOC_CONF", "x:1")]).unwrap_err();
         assert!(error.message().starts_with("PYTORCH_HIP_ALLOC_CONF"), "{error}");
         assert!(read_from(&[(DEBUG, "guard"), (NO_CACHING, "1")]).is_err());
     }
 
     #[test]
-    fn sizes_round_to_parts_of_their_octave() {
+    fn sizes_round_to_power_of_two_divisions() {
         let divided = |divisions| Config { roundup_power2_divisions: [divisions; INTERVALS], ..Config::default() };
-        // torch's own example.
+        // The example in torch's documentation.
         assert_eq!(divided(4).round(1200 << 10), Some(1280 << 10));
         assert_eq!(divided(4).round(1 << 20), Some(1 << 20));
         assert_eq!(divided(4).round(2049), Some(2560));
@@ -321,7 +324,7 @@ mod tests {
         assert_eq!(divided(1).round((1 << 20) + 1), Some((1 << 20) + 512));
         assert_eq!(divided(2).round((5 << 20) + 1), Some(6 << 20));
         assert_eq!(divided(8).round(u64::MAX), None);
-        assert!(!divided(1).rounds() && divided(2).rounds());
+        assert!(!divided(1).has_rounding() && divided(2).has_rounding());
         for bytes in (1..200_000).step_by(77) {
             let rounded = divided(8).round(bytes).unwrap();
             assert!(rounded >= bytes && rounded.is_multiple_of(512) && rounded <= bytes + (bytes / 8).max(512));
@@ -329,10 +332,10 @@ mod tests {
     }
 
     #[test]
-    fn large_blocks_stay_whole() {
-        let limits = SplitLimits { least_whole: 100, excess: 20 };
-        assert!(limits.allow(99, 10) && !limits.allow(100, 10));
-        assert!(limits.allow(119, 100) && !limits.allow(120, 100));
-        assert!(limits.may_cut(99) && !limits.may_cut(100));
+    fn large_blocks_are_not_split() {
+        let limits = SplitLimits { min_unsplit: 100, max_excess: 20 };
+        assert!(limits.allows(99, 10) && !limits.allows(100, 10));
+        assert!(limits.allows(119, 100) && !limits.allows(120, 100));
+        assert!(limits.may_split(99) && !limits.may_split(100));
     }
 }

@@ -1,18 +1,18 @@
-//! What an arena counts as it goes, with a few additions an operation. Everything is kept under the arena's lock.
+//! The counters of an arena, updated by a few additions for each operation. The arena's lock protects them.
 
 use super::{block::Zone, stats::Stat};
 
-/// A quantity that changes with every request: as few stores as it can be counted with. What it is now is the difference
-/// of the sums, and the peak is only written when there is a new one.
+/// A quantity that changes with every request, with as few stores as possible. The current value is the difference of
+/// the sums, and the peak is written only when it increases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Flow {
+pub struct RunningCount {
     increased: u64,
     decreased: u64,
     peak: u64,
 }
 
-impl Flow {
-    /// What it is now.
+impl RunningCount {
+    /// Returns the current value.
     #[inline]
     pub fn current(&self) -> u64 {
         self.increased - self.decreased
@@ -32,7 +32,7 @@ impl Flow {
         self.decreased += amount;
     }
 
-    /// By torch's names, the sums counted from a base.
+    /// Returns the values with torch's fields, with the sums counted from a base.
     fn stat(&self, base: &Base) -> Stat {
         Stat {
             current: self.current(),
@@ -47,49 +47,50 @@ impl Flow {
     }
 }
 
-/// The sums of a flow when they were reset: what happens later is counted from there, so that counting is as cheap as ever.
+/// The sums of a counter at their last reset. Later sums are relative to these, so that a reset adds no cost to
+/// counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Base {
     increased: u64,
     decreased: u64,
 }
 
-/// The bases of a zone's flows.
+/// The bases of a zone's counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Bases {
     count: Base,
     bytes: Base,
     requested: Base,
-    /// Blocks that waited: their frees were still to be counted.
+    /// Blocks with a deferred free at the reset, whose frees are still to be counted.
     waiting: u64,
-    /// Their bytes.
+    /// The bytes of those blocks.
     waiting_bytes: u64,
 }
 
-/// What is counted for each zone.
+/// The counters of one zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ZoneCounters {
-    /// Blocks in the callers' hands.
-    pub count: Flow,
-    /// Their bytes.
-    pub bytes: Flow,
-    /// The bytes that were asked for.
-    pub requested: Flow,
-    /// Blocks that were freed and wait for other streams.
+    /// Allocated blocks.
+    pub count: RunningCount,
+    /// Bytes of allocated blocks.
+    pub bytes: RunningCount,
+    /// Requested bytes of allocated blocks.
+    pub requested: RunningCount,
+    /// Freed blocks that wait for other streams.
     pub waiting: Stat,
-    /// Their bytes.
+    /// Bytes of freed blocks that wait for other streams.
     pub waiting_bytes: Stat,
-    /// The most blocks that were in the callers' hands or waiting at once, as far as any waited.
+    /// The peak of allocated and waiting blocks, updated only while blocks wait.
     active_peak: u64,
-    /// Their bytes.
+    /// The peak of the bytes of those blocks.
     active_bytes_peak: u64,
-    /// Handles and segments that are mapped.
+    /// Mapped handles and segments.
     pub segments: Stat,
-    /// Their bytes.
+    /// Bytes of mapped handles and segments.
     pub reserved: Stat,
-    /// Free blocks whose memory cannot go back, as far as anybody looked.
+    /// Free blocks whose memory cannot be released, as of the last query.
     pub pinned: Stat,
-    /// Their bytes.
+    /// Bytes of those blocks.
     pub pinned_bytes: Stat,
     bases: Bases,
 }
@@ -101,33 +102,33 @@ impl ZoneCounters {
         self.active_bytes_peak = self.active_bytes_peak.max(self.bytes.current() + self.waiting_bytes.current);
     }
 
-    /// Blocks in the callers' hands.
+    /// Returns the allocated blocks.
     pub fn live(&self) -> Stat {
         self.count.stat(&self.bases.count)
     }
 
-    /// Their bytes.
+    /// Returns the bytes of the allocated blocks.
     pub fn live_bytes(&self) -> Stat {
         self.bytes.stat(&self.bases.bytes)
     }
 
-    /// The bytes that were asked for.
+    /// Returns the requested bytes of the allocated blocks.
     pub fn requested(&self) -> Stat {
         self.requested.stat(&self.bases.requested)
     }
 
-    /// Blocks in the callers' hands and those that wait: a block that is freed goes on being active while it waits.
+    /// Returns the allocated and waiting blocks: a freed block stays active while it waits.
     pub fn active(&self) -> Stat {
         active(&self.live(), &self.waiting, self.active_peak, self.bases.waiting)
     }
 
-    /// Their bytes.
+    /// Returns the bytes of the allocated and waiting blocks.
     pub fn active_bytes(&self) -> Stat {
         active(&self.live_bytes(), &self.waiting_bytes, self.active_bytes_peak, self.bases.waiting_bytes)
     }
 
-    /// Notes how many free blocks cannot go back now, and their bytes.
-    pub fn note_pinned(&mut self, (count, bytes): (u64, u64)) {
+    /// Sets the number and bytes of free blocks that cannot be released now.
+    pub fn set_pinned(&mut self, (count, bytes): (u64, u64)) {
         for (stat, now) in [(&mut self.pinned, count), (&mut self.pinned_bytes, bytes)] {
             stat.add(now.saturating_sub(stat.current));
             stat.sub(stat.current - now);
@@ -166,23 +167,23 @@ fn active(live: &Stat, waiting: &Stat, peak: u64, waited: u64) -> Stat {
     }
 }
 
-/// See the module's comment.
+/// The counters of an arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// By zone.
+    /// The counters by zone.
     pub zones: [ZoneCounters; 2],
-    /// Bytes in the callers' hands, in both zones.
+    /// The allocated bytes of both zones.
     pub live: u64,
-    /// The most that `live` ever was, since the peak was reset.
+    /// The peak of `live` since the last reset.
     pub live_peak: u64,
-    /// How far `live` may rise before the device must hear of it; see [`peak`](super::peak_budget).
-    pub credit: u64,
+    /// The value of `live` up to which the device need not be notified; see [`peak_budget`](super::peak_budget).
+    pub live_budget: u64,
 }
 
 impl Counters {
-    /// A block was given out.
+    /// Counts an allocation.
     #[inline]
-    pub fn hand_out(&mut self, zone: Zone, bytes: u64, requested: u64) {
+    pub fn count_alloc(&mut self, zone: Zone, bytes: u64, requested: u64) {
         let counters = &mut self.zones[zone as usize];
         counters.count.add(1);
         counters.bytes.add(bytes);
@@ -196,9 +197,9 @@ impl Counters {
         }
     }
 
-    /// A block was freed.
+    /// Counts a free.
     #[inline]
-    pub fn take_back(&mut self, zone: Zone, bytes: u64, requested: u64) {
+    pub fn count_free(&mut self, zone: Zone, bytes: u64, requested: u64) {
         let counters = &mut self.zones[zone as usize];
         counters.count.sub(1);
         counters.bytes.sub(bytes);
@@ -206,31 +207,31 @@ impl Counters {
         self.live -= bytes;
     }
 
-    /// A freed block waits for other streams.
-    pub fn begin_wait(&mut self, zone: Zone, bytes: u64) {
+    /// Counts a freed block that waits for other streams.
+    pub fn count_deferred_free(&mut self, zone: Zone, bytes: u64) {
         self.zones[zone as usize].waiting.add(1);
         self.zones[zone as usize].waiting_bytes.add(bytes);
     }
 
-    /// Its wait is over.
-    pub fn end_wait(&mut self, zone: Zone, bytes: u64) {
+    /// Counts the end of such a wait.
+    pub fn count_deferred_free_done(&mut self, zone: Zone, bytes: u64) {
         self.zones[zone as usize].waiting.sub(1);
         self.zones[zone as usize].waiting_bytes.sub(bytes);
     }
 
-    /// A handle or a segment was mapped.
+    /// Counts a mapped handle or segment.
     pub fn map(&mut self, zone: Zone, bytes: u64) {
         self.zones[zone as usize].segments.add(1);
         self.zones[zone as usize].reserved.add(bytes);
     }
 
-    /// A handle or a segment is gone, or has another address now.
+    /// Counts a handle or segment that was released or moved.
     pub fn unmap(&mut self, zone: Zone, bytes: u64) {
         self.zones[zone as usize].segments.sub(1);
         self.zones[zone as usize].reserved.sub(bytes);
     }
 
-    /// Forgets all peaks.
+    /// Resets all peaks.
     pub fn reset_peaks(&mut self) {
         for zone in &mut self.zones {
             zone.reset_peaks();
@@ -238,7 +239,7 @@ impl Counters {
         self.live_peak = self.live;
     }
 
-    /// Begins all sums anew.
+    /// Resets all sums.
     pub fn reset_accumulated(&mut self) {
         self.zones.iter_mut().for_each(ZoneCounters::reset_accumulated);
     }
@@ -249,16 +250,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_begin_anew_and_the_rest_stays() {
+    fn reset_accumulated_resets_only_sums() {
         let mut counters = Counters::default();
         for _ in 0..3 {
-            counters.hand_out(Zone::Large, 4096, 4000);
+            counters.count_alloc(Zone::Large, 4096, 4000);
         }
-        counters.take_back(Zone::Large, 4096, 4000);
-        counters.begin_wait(Zone::Large, 4096);
+        counters.count_free(Zone::Large, 4096, 4000);
+        counters.count_deferred_free(Zone::Large, 4096);
         counters.map(Zone::Large, 1 << 20);
-        counters.zones[1].note_pinned((3, 300));
-        counters.zones[1].note_pinned((1, 500));
+        counters.zones[1].set_pinned((3, 300));
+        counters.zones[1].set_pinned((1, 500));
         let zone = counters.zones[1];
         assert_eq!(zone.live(), Stat { current: 2, peak: 3, allocated: 3, freed: 1 });
         assert_eq!(zone.active(), Stat { current: 3, peak: 3, allocated: 3, freed: 0 });
@@ -270,8 +271,8 @@ mod tests {
         assert_eq!(zone.active(), Stat { current: 3, peak: 3, allocated: 0, freed: 0 });
         assert_eq!(zone.requested(), Stat { current: 8000, peak: 12_000, allocated: 0, freed: 0 });
         assert_eq!(zone.reserved, Stat { current: 1 << 20, peak: 1 << 20, allocated: 0, freed: 0 });
-        counters.end_wait(Zone::Large, 4096);
-        counters.take_back(Zone::Large, 4096, 4000);
+        counters.count_deferred_free_done(Zone::Large, 4096);
+        counters.count_free(Zone::Large, 4096, 4000);
         let zone = counters.zones[1];
         assert_eq!((zone.live().freed, zone.active().freed), (1, 2));
         assert_eq!((zone.live_bytes().freed, zone.active_bytes().freed), (4096, 8192));

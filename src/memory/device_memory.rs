@@ -1,4 +1,4 @@
-//! The memory of one device: how much is held and may be held, and which arenas have it.
+//! The memory of one device: the bytes that are and may be held, and the arenas.
 
 use super::{
     arena::{Arena, Key, MAX_ARENAS},
@@ -23,91 +23,91 @@ use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
-/// How physical memory gets its addresses.
+/// How physical memory gets addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// Handles of whole granules are mapped into reserved ranges.
     Virtual {
-        /// The bytes of a granule.
+        /// The granule size in bytes.
         granule: u64,
     },
     /// The driver allocates segments and chooses their addresses.
     Segments,
 }
 
-/// The least granule that is worth the driver's calls, whatever smaller one a device may have.
-const LEAST_GRANULE: u64 = 2 << 20;
+/// The smallest granule to use, even if the device supports a smaller one: smaller handles cost too many driver calls.
+const MIN_GRANULE: u64 = 2 << 20;
 
-/// A count of things that happened.
+/// An event counter.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// One more.
-    pub fn one(&self) {
+    /// Increments the count.
+    pub fn increment(&self) {
         self.add(1);
     }
 
-    /// Begins anew.
+    /// Resets the count to 0.
     pub fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// So many more.
+    /// Adds `more` to the count.
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// How many.
+    /// Returns the count.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// See the module's comment.
+/// The memory of one device; see the module documentation.
 #[derive(Default)]
 pub struct DeviceMemory {
     method: OnceCell<Method>,
     total: OnceCell<u64>,
-    /// Whether its memory is made so that it can be shared with other processes.
+    /// Whether handles are created shareable with other processes.
     pub(super) shareable: OnceCell<bool>,
     held: AtomicU64,
     held_peak: AtomicU64,
-    held_in_all: AtomicU64,
-    /// What `held_in_all` was, and how much of it had gone, when the sums were reset.
+    held_total: AtomicU64,
+    /// The values of `held_total` and of the bytes released so far at the last reset of the sums.
     held_bases: [AtomicU64; 2],
-    /// The bits of the fraction that was set; 0 is none.
+    /// The bits of the explicitly set fraction plus 1; 0 if none was set.
     fraction: AtomicU64,
     arenas: Mutex<Arenas>,
-    /// The driver's numbers of the other devices that have access to it.
+    /// The driver's ordinals of the other devices that have access to the memory.
     pub(super) peers: Mutex<Vec<i32>>,
-    /// Which pools requests go to.
+    /// The routes that assign requests to pools.
     pub routes: Routes,
-    /// The most bytes that were live at once, since the peak was reset.
+    /// The peak of live bytes since the last reset.
     pub(super) peak: Mutex<Peak>,
-    /// What backends other than the caching allocator have given out.
+    /// The statistics of backends other than the caching allocator.
     pub(super) others: Mutex<Stats>,
-    /// The driver's pool, where memory comes from that.
+    /// The driver's memory pool, for the backend that uses it.
     pub(super) driver_pool: DevicePool,
-    /// Requests that failed for want of memory.
+    /// Requests that failed because of insufficient memory.
     pub ooms: Count,
-    /// Requests that were met after everything cached had gone back to the driver.
+    /// Requests that succeeded after all cached memory was returned to the driver.
     pub retries: Count,
-    /// Waits for work of the device.
+    /// Waits for device work.
     pub waits: Count,
     /// Handles and segments that were created.
     pub created: Count,
-    /// Handles and segments that went back.
+    /// Handles and segments that were returned to the driver.
     pub released: Count,
-    /// Bytes of handles that were moved from where they were idle to where they were needed.
+    /// Bytes of handles that were moved.
     pub moved: Count,
 }
 
-/// The list of all arenas of a device, locked.
+/// The locked list of all arenas of a device.
 pub struct AllArenas<'a>(MutexGuard<'a, Arenas>);
 
 impl AllArenas<'_> {
-    /// The arenas.
+    /// Iterates over the arenas.
     pub fn iter(&self) -> impl Iterator<Item = &'static Arena> + '_ {
         self.0.by_key.values().chain(&self.0.unused).copied()
     }
@@ -116,12 +116,12 @@ impl AllArenas<'_> {
 #[derive(Default)]
 struct Arenas {
     by_key: HashMap<Key, &'static Arena>,
-    /// Arenas whose memory is gone and whose key means nothing any more.
+    /// Arenas without memory, whose key is invalid.
     unused: Vec<&'static Arena>,
 }
 
-/// What one run of a program does, the next does too: the map's own order is another each time.
-fn in_order(mut arenas: Vec<&'static Arena>) -> Vec<&'static Arena> {
+/// Sorts arenas by number, so that runs of a program are reproducible; the order of the map is random.
+fn sorted_by_number(mut arenas: Vec<&'static Arena>) -> Vec<&'static Arena> {
     arenas.sort_by_key(|arena| arena.number);
     arenas
 }
@@ -129,7 +129,7 @@ fn in_order(mut arenas: Vec<&'static Arena>) -> Vec<&'static Arena> {
 static NEXT_ARENA: AtomicU32 = AtomicU32::new(0);
 
 impl DeviceMemory {
-    /// How the device's memory gets its addresses.
+    /// Returns how the device's memory gets addresses.
     pub fn method(&self, device: &Device, driver: &Driver) -> Result<Method> {
         self.method
             .get_or_try_init(|| {
@@ -140,57 +140,59 @@ impl DeviceMemory {
                     return Ok(Method::Segments);
                 }
                 match driver.memory_granularity(device.native) {
-                    Ok(granule) => Ok(Method::Virtual { granule: granule.max(LEAST_GRANULE) }),
+                    Ok(granule) => Ok(Method::Virtual { granule: granule.max(MIN_GRANULE) }),
                     Err(failure) if failure.code == codes::CUDA_ERROR_NOT_SUPPORTED => Ok(Method::Segments),
-                    Err(failure) => Err(Error::from(failure).context("asking how the device's memory is cut")),
+                    Err(failure) => {
+                        Err(Error::from(failure).context("querying the allocation granularity of the device"))
+                    }
                 }
             })
             .copied()
     }
 
-    /// How it gets them, if that was ever asked.
+    /// Returns the result of [`method`](Self::method) if it was determined before.
     pub fn known_method(&self) -> Option<Method> {
         self.method.get().copied()
     }
 
-    /// All memory of the device, in bytes.
+    /// Returns the total memory of the device in bytes.
     pub fn total(&self, device: &Device, driver: &Driver) -> Result<u64> {
         self.total.get_or_try_init(|| Ok(device.properties(driver)?.total_memory)).copied()
     }
 
-    /// The same, if it was ever asked for. Makes no call of the driver.
+    /// Returns the total memory if it was determined before. Makes no driver call.
     pub fn known_total(&self) -> Option<u64> {
         self.total.get().copied()
     }
 
-    /// The bytes that are held.
+    /// Returns the held bytes.
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Acquire)
     }
 
-    /// The most that were held at once, since the peak was reset.
+    /// Returns the peak of held bytes since the last reset.
     pub fn held_peak(&self) -> u64 {
         self.held_peak.load(Ordering::Relaxed)
     }
 
-    /// What is held, by torch's names.
+    /// Returns the held bytes as a statistic with torch's fields.
     pub fn held_stat(&self) -> Stat {
-        let (current, in_all) = (self.held(), self.held_in_all.load(Ordering::Relaxed));
+        let (current, total) = (self.held(), self.held_total.load(Ordering::Relaxed));
         let bases = self.held_bases.each_ref().map(|base| base.load(Ordering::Relaxed));
-        // What the driver did not have after all is taken back.
+        // Bytes whose allocation failed in the driver are subtracted from both sums.
         Stat {
             current,
             peak: self.held_peak(),
-            allocated: in_all.saturating_sub(bases[0]),
-            freed: in_all.saturating_sub(current).saturating_sub(bases[1]),
+            allocated: total.saturating_sub(bases[0]),
+            freed: total.saturating_sub(current).saturating_sub(bases[1]),
         }
     }
 
-    /// Begins all sums and counts anew.
+    /// Resets all sums and counts.
     pub fn reset_accumulated(&self) {
-        let in_all = self.held_in_all.load(Ordering::Relaxed);
-        self.held_bases[0].store(in_all, Ordering::Relaxed);
-        self.held_bases[1].store(in_all.saturating_sub(self.held()), Ordering::Relaxed);
+        let total = self.held_total.load(Ordering::Relaxed);
+        self.held_bases[0].store(total, Ordering::Relaxed);
+        self.held_bases[1].store(total.saturating_sub(self.held()), Ordering::Relaxed);
         for count in [&self.ooms, &self.retries, &self.waits, &self.created, &self.released] {
             count.reset();
         }
@@ -200,36 +202,36 @@ impl DeviceMemory {
         self.others.lock().reset_accumulated();
     }
 
-    /// Counts `bytes` as held if that stays within `most`.
-    pub fn try_hold(&self, bytes: u64, most: u64) -> bool {
-        let sum = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= most);
+    /// Counts `bytes` as held if the total stays within `max_held`. Returns whether it did.
+    pub fn try_hold(&self, bytes: u64, max_held: u64) -> bool {
+        let sum = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= max_held);
         match self.held.fetch_update(Ordering::AcqRel, Ordering::Acquire, sum) {
             Ok(before) => {
                 self.held_peak.fetch_max(before + bytes, Ordering::Relaxed);
-                self.held_in_all.fetch_add(bytes, Ordering::Relaxed);
+                self.held_total.fetch_add(bytes, Ordering::Relaxed);
                 true
             }
             Err(_) => false,
         }
     }
 
-    /// Counts `bytes` as held no longer.
-    pub fn let_go(&self, bytes: u64) {
+    /// Counts `bytes` as no longer held.
+    pub fn release_held(&self, bytes: u64) {
         self.held.fetch_sub(bytes, Ordering::AcqRel);
     }
 
-    /// Takes back [`try_hold`](Self::try_hold) for bytes that the driver did not have after all.
-    pub fn never_held(&self, bytes: u64) {
-        self.held_in_all.fetch_sub(bytes, Ordering::Relaxed);
-        self.let_go(bytes);
+    /// Undoes [`try_hold`](Self::try_hold) for bytes that the driver could not provide.
+    pub fn cancel_hold(&self, bytes: u64) {
+        self.held_total.fetch_sub(bytes, Ordering::Relaxed);
+        self.release_held(bytes);
     }
 
-    /// Forgets the peaks.
+    /// Resets the peak to the current value.
     pub fn reset_held_peak(&self) {
         self.held_peak.store(self.held(), Ordering::Relaxed);
     }
 
-    /// The fraction of the device's memory that may be held.
+    /// Returns the fraction of the device's memory that may be held.
     pub fn fraction(&self) -> f64 {
         match self.fraction.load(Ordering::Acquire) {
             0 => super::config::fraction(),
@@ -237,18 +239,18 @@ impl DeviceMemory {
         }
     }
 
-    /// Sets the fraction.
+    /// Sets the fraction of the device's memory that may be held.
     pub fn set_fraction(&self, fraction: f64) {
         self.fraction.store(fraction.to_bits() + 1, Ordering::Release);
     }
 
-    /// The most bytes that may be held, if that was limited.
+    /// Returns the maximum number of bytes that may be held, if a limit is set.
     pub fn limit(&self, total: u64) -> Option<u64> {
         let fraction = self.fraction();
         (fraction < 1.0).then_some((total as f64 * fraction) as u64)
     }
 
-    /// The arena with this key, made if need be, and its generation.
+    /// Returns the arena with this key and its generation. Creates the arena if necessary.
     pub fn arena(&self, device: u32, key: Key, stream: driver::Stream) -> Result<(&'static Arena, u32)> {
         let mut arenas = self.arenas.lock();
         if let Some(arena) = arenas.by_key.get(&key) {
@@ -263,43 +265,47 @@ impl DeviceMemory {
             None => {
                 let number = NEXT_ARENA.fetch_add(1, Ordering::Relaxed);
                 Arena::new(number, device, key, stream).ok_or_else(|| {
-                    Error::new(Status::NOT_SUPPORTED, format!("a process has {MAX_ARENAS} arenas of memory at most"))
+                    Error::new(
+                        Status::NOT_SUPPORTED,
+                        format!("creating a memory arena: a process can have at max_held {MAX_ARENAS}"),
+                    )
                 })?
             }
         };
         let mut inner = arena.lock();
         inner.space.no_split = super::pool::options(key.pool).no_split;
         inner.space.orphaned = false;
-        listener::tune(device, &mut inner);
+        listener::update(device, &mut inner);
         let generation = inner.space.generation;
         drop(inner);
         arenas.by_key.insert(key, arena);
         Ok((arena, generation))
     }
 
-    /// The arenas that have a key.
+    /// Returns the arenas that have a key.
     pub fn arenas(&self) -> Vec<&'static Arena> {
-        in_order(self.arenas.lock().by_key.values().copied().collect())
+        sorted_by_number(self.arenas.lock().by_key.values().copied().collect())
     }
 
-    /// How many they are.
+    /// Returns the number of arenas that have a key.
     pub fn count_arenas(&self) -> u64 {
         self.arenas.lock().by_key.len() as u64
     }
 
-    /// Those of one pool.
+    /// Returns the arenas of one pool.
     pub fn arenas_of(&self, pool: PoolId) -> Vec<&'static Arena> {
         let arenas = self.arenas.lock();
-        in_order(arenas.by_key.iter().filter(|(key, _)| key.pool == pool).map(|(_, arena)| *arena).collect())
+        sorted_by_number(arenas.by_key.iter().filter(|(key, _)| key.pool == pool).map(|(_, arena)| *arena).collect())
     }
 
-    /// Every arena that is or was used, and no new one as long as the list is kept.
+    /// Locks the list of arenas and returns every arena, including unused ones. No arena is added while the list
+    /// exists.
     pub fn all_arenas(&self) -> AllArenas<'_> {
         AllArenas(self.arenas.lock())
     }
 
-    /// Takes the key from an arena whose pool is gone, if nothing of it is in use, and gives the ranges that it had. The
-    /// caller holds its [`growth`](Arena::growth), so nobody is about to grow it.
+    /// Removes the key of an arena whose pool was released, if no block of it is in use, and returns its address
+    /// ranges. The caller holds [`growth`](Arena::growth), so no other thread is about to grow the arena.
     pub fn retire(&self, arena: &'static Arena) -> Vec<Region> {
         let mut arenas = self.arenas.lock();
         let mut inner = arena.lock();
@@ -309,7 +315,7 @@ impl DeviceMemory {
         }
         inner.space.generation += 1;
         if let Some(listener) = inner.space.listener.take() {
-            history::keep(listener);
+            history::store_log(listener);
         }
         arenas.unused.push(arena);
         inner.space.remove_regions(|_| true)
@@ -317,13 +323,13 @@ impl DeviceMemory {
 }
 
 impl Device {
-    /// The driver's numbers of the devices that have access to this one's memory: its own first.
+    /// Returns the driver's ordinals of the devices that have access to this device's memory, its own first.
     pub fn memory_readers(&self) -> Vec<i32> {
         std::iter::once(self.native).chain(self.memory.peers.lock().iter().copied()).collect()
     }
 }
 
-/// What the fraction of a call must be.
+/// Checks that a fraction is in [0, 1].
 pub fn check_fraction(fraction: f64) -> Result<()> {
     if (0.0..=1.0).contains(&fraction) {
         Ok(())
@@ -333,16 +339,16 @@ pub fn check_fraction(fraction: f64) -> Result<()> {
 }
 
 impl Device {
-    /// Free and total bytes as the driver sees them, all processes counted.
+    /// Returns the free and total bytes of the device as the driver reports them, across all processes.
     pub fn memory_info(&self, driver: &Driver) -> Result<(u64, u64)> {
         let (free, total) = self
             .with_context(driver, |driver| Ok(driver.with_relaxed_capture(|| driver.memory_info())??))
-            .context(|| format!("asking how much memory device {} has left", self.ordinal))?;
+            .context(|| format!("querying the free memory of device {}", self.ordinal))?;
         Ok((free as u64, total as u64))
     }
 }
 
-/// The device with this number.
+/// Returns the device with this ordinal.
 pub fn device(runtime: &crate::runtime::Runtime, number: u32) -> Result<&Device> {
     runtime
         .devices()

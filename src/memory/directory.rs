@@ -1,14 +1,14 @@
-//! From an address to its block, without a lock and without a hash.
+//! Maps the address of a block to its arena and index, without a lock or a hash.
 //!
-//! Addresses are cut into leaves of 4 GiB, leaves into cells of 1 MiB, and cells that small blocks come from into units of
-//! [`UNIT`] bytes. A block in the large zone is larger than a cell, so no two of them begin in one, and the cell itself
-//! says which block begins there; small blocks have an entry for each unit. What is found is a guess that the arena
-//! checks under its lock: entries are written when a block is given out and never erased.
+//! Addresses are divided into leaves of 4 GiB, leaves into cells of 1 MiB, and cells with small blocks into units of
+//! [`UNIT`] bytes. A block in the large zone is larger than a cell, so at most one starts in each cell, and the cell
+//! itself has the entry; small blocks have an entry for each unit. A result is a hint that the arena verifies under its
+//! lock: entries are written when a block is allocated and never erased.
 //!
-//! Leaves and pages are made as they are needed and stay for ever. A leaf costs 96 KiB, of which only touched pages are
-//! real; the entries of small blocks cost 0.8 % of their own size (16 KiB for 2 MiB), on the CPU's side.
+//! Leaves and pages are created on demand and never deallocated. A leaf reserves 96 KiB, of which only touched pages
+//! are resident; the entries of small blocks use 0.8 % of the blocks' size (16 KiB for 2 MiB) of host memory.
 
-use super::block::{Id, UNIT, Zone};
+use super::block::{BlockId, UNIT, Zone};
 use once_cell::sync::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,21 +16,21 @@ const LEAF_BITS: u32 = 32;
 const CELL_BITS: u32 = 20;
 const CELLS: usize = 1 << (LEAF_BITS - CELL_BITS);
 const UNITS: usize = 1 << (CELL_BITS - UNIT.ilog2());
-/// Addresses have 48 bits on every machine that CUDA runs on, the uppermost of which is the kernel's.
+/// The bits of an address on every machine that CUDA supports; the highest bit belongs to the kernel.
 const ADDRESS_BITS: u32 = 48;
 const LEAVES: usize = 1 << (ADDRESS_BITS - LEAF_BITS);
 
-/// Whose an address is: the number of its arena, and of the block that begins there.
+/// A directory entry: the arena, and the block that starts at the address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     /// The arena's number.
     pub arena: u32,
-    /// The block's index in it.
-    pub block: Id,
+    /// The block's index in the arena.
+    pub block: BlockId,
 }
 
 impl Entry {
-    /// As it lies in the tables. 0 is no entry.
+    /// Encodes the entry for the tables. 0 means no entry.
     fn pack(self) -> u64 {
         u64::from(self.arena + 1) << 32 | u64::from(self.block)
     }
@@ -66,7 +66,7 @@ fn unit_of(address: u64) -> usize {
     (address / UNIT) as usize & (UNITS - 1)
 }
 
-/// The block that begins at an address, as far as the directory knows.
+/// Returns the entry of an address. It may be stale.
 #[inline]
 pub fn find(address: u64) -> Option<Entry> {
     let leaf = LEAVES_OF_ALL.get((address >> LEAF_BITS) as usize)?.get()?;
@@ -77,8 +77,8 @@ pub fn find(address: u64) -> Option<Entry> {
     Entry::unpack(leaf.cells[cell].load(Ordering::Acquire))
 }
 
-/// Notes that a block begins at an address. False for an address that is out of all bounds.
-pub fn list(address: u64, zone: Zone, entry: Entry) -> bool {
+/// Records that a block starts at an address. Returns `false` for an address that is out of range.
+pub fn insert(address: u64, zone: Zone, entry: Entry) -> bool {
     let Some(leaf) = LEAVES_OF_ALL.get((address >> LEAF_BITS) as usize) else {
         return false;
     };
@@ -88,8 +88,7 @@ pub fn list(address: u64, zone: Zone, entry: Entry) -> bool {
         Zone::Small => {
             leaf.pages[cell].get_or_init(|| empty(UNITS))[unit_of(address)].store(entry.pack(), Ordering::Release)
         }
-        // A cell whose addresses belonged to a small zone before keeps its page: the range went back to the driver and
-        // came again.
+        // A cell that belonged to a small zone before keeps its page: the driver can return a range that it got back.
         Zone::Large => match leaf.pages[cell].get() {
             Some(page) => page[unit_of(address)].store(entry.pack(), Ordering::Release),
             None => leaf.cells[cell].store(entry.pack(), Ordering::Release),
@@ -107,18 +106,18 @@ mod tests {
         let base = 0x7000_0000_0000_u64;
         assert_eq!(find(base), None);
         let (first, second) = (Entry { arena: 3, block: 9 }, Entry { arena: 3, block: 10 });
-        assert!(list(base, Zone::Small, first));
-        assert!(list(base + UNIT, Zone::Small, second));
+        assert!(insert(base, Zone::Small, first));
+        assert!(insert(base + UNIT, Zone::Small, second));
         assert_eq!((find(base), find(base + UNIT), find(base + 2 * UNIT)), (Some(first), Some(second), None));
 
         let large = base + (5 << 20) + 7 * UNIT;
-        assert!(list(large, Zone::Large, first));
+        assert!(insert(large, Zone::Large, first));
         assert_eq!(find(large), Some(first));
     }
 
     #[test]
-    fn addresses_beyond_all_bounds_are_nobodys() {
+    fn out_of_range_addresses_have_no_entry() {
         assert_eq!(find(u64::MAX), None);
-        assert!(!list(u64::MAX, Zone::Large, Entry { arena: 0, block: 0 }));
+        assert!(!insert(u64::MAX, Zone::Large, Entry { arena: 0, block: 0 }));
     }
 }

@@ -1,4 +1,5 @@
-//! Memory straight from the driver: whole allocations of device memory, pinned host memory, and whose a pointer is.
+//! Memory directly from the driver: device, pinned and managed allocations, registered host memory, and the device of a
+//! pointer.
 
 use crate::{
     base::units::Bytes,
@@ -9,10 +10,10 @@ use crate::{
     status::Status,
 };
 
-/// The flags that registered memory can have.
+/// The valid flags for registering memory.
 const REGISTER_FLAGS: u32 = 0xF;
 
-/// Allocates memory on a device and returns its address; 0 for a size of 0.
+/// Allocates memory on a device and returns its address, or 0 for a size of 0.
 pub fn alloc(bytes: usize, number: i32) -> Result<u64> {
     let runtime = runtime::ready()?;
     let device = runtime.device(number)?;
@@ -33,7 +34,7 @@ pub fn alloc(bytes: usize, number: i32) -> Result<u64> {
     })
 }
 
-/// Frees what [`alloc`] gave. Waits for the work of the memory's context.
+/// Frees memory that [`alloc`] returned. Waits for the work of the memory's context.
 pub fn free(span: Span) -> Result<()> {
     let runtime = runtime::ready()?;
     if span.address() == 0 {
@@ -53,7 +54,7 @@ pub fn free(span: Span) -> Result<()> {
     Ok(())
 }
 
-/// Allocates pinned host memory that every device may use, and returns its address; 0 for a size of 0.
+/// Allocates pinned host memory that every device can access, and returns its address, or 0 for a size of 0.
 pub fn alloc_pinned(bytes: usize) -> Result<u64> {
     let runtime = runtime::ready()?;
     if bytes == 0 {
@@ -65,7 +66,7 @@ pub fn alloc_pinned(bytes: usize) -> Result<u64> {
         .context(|| format!("tried to allocate {} of pinned host memory", Bytes(bytes as u64)))
 }
 
-/// Frees what [`alloc_pinned`] gave.
+/// Frees memory that [`alloc_pinned`] returned.
 pub fn free_pinned(span: Span) -> Result<()> {
     let runtime = runtime::ready()?;
     if span.address() == 0 {
@@ -83,7 +84,7 @@ pub fn free_pinned(span: Span) -> Result<()> {
     Ok(())
 }
 
-/// Pins memory of the program's own. `flags` are `CU_MEMHOSTREGISTER_...`.
+/// Pins memory that the program allocated. `flags` are `CU_MEMHOSTREGISTER_...`.
 pub fn host_register(span: Span, flags: u32) -> Result<()> {
     let runtime = runtime::ready()?;
     let (address, bytes) = (span.address(), span.bytes());
@@ -127,8 +128,8 @@ pub fn host_unregister(span: Span) -> Result<()> {
     Ok(())
 }
 
-/// Allocates managed memory on a device and returns its address; 0 for a size of 0. Not more than is free there: the driver
-/// would give it, and bring the device to a crawl.
+/// Allocates managed memory on a device and returns its address, or 0 for a size of 0. Fails if the size exceeds the
+/// free memory of the device: the driver would allocate it, but paging would slow the device extremely.
 pub fn managed_alloc(bytes: usize, number: i32) -> Result<u64> {
     let runtime = runtime::ready()?;
     let device = runtime.device(number)?;
@@ -149,7 +150,7 @@ pub fn managed_alloc(bytes: usize, number: i32) -> Result<u64> {
     })
 }
 
-/// Frees what [`managed_alloc`] gave. Waits for the work of the memory's context.
+/// Frees memory that [`managed_alloc`] returned. Waits for the work of the memory's context.
 pub fn managed_free(span: Span) -> Result<()> {
     let runtime = runtime::ready()?;
     if span.address() == 0 {
@@ -169,7 +170,7 @@ pub fn managed_free(span: Span) -> Result<()> {
     Ok(())
 }
 
-/// Whether an address is in pinned memory, whoever pinned it.
+/// Returns whether an address is in pinned memory, regardless of who pinned it.
 pub fn is_pinned(address: u64) -> Result<bool> {
     let runtime = runtime::ready()?;
     if address == 0 {
@@ -179,27 +180,27 @@ pub fn is_pinned(address: u64) -> Result<bool> {
 }
 
 #[cold]
-fn not_allocated(span: Span, giver: &str) -> Error {
+fn not_allocated(span: Span, call: &str) -> Error {
     let address = span.address();
-    Error::new(Status::INVALID_POINTER, format!("{address:#x} did not come from {giver}, or was freed"))
+    Error::new(Status::INVALID_POINTER, format!("{address:#x} does not belong to {call}, or was freed already"))
 }
 
-/// A free that the driver refused for its argument is about the pointer.
-fn refused(error: Error, span: Span, giver: &str) -> Error {
+/// Turns a driver error about the argument of a free into an error about the pointer.
+fn refused(error: Error, span: Span, call: &str) -> Error {
     if matches!(error.status(), Status::INVALID_VALUE | Status::INVALID_HANDLE) {
-        not_allocated(span, giver)
+        not_allocated(span, call)
     } else {
         error
     }
 }
 
-/// The number of the device whose memory an address is in; `None` for host memory and for no memory at all.
+/// Returns the ordinal of the device whose memory an address is in; `None` for host memory and unknown addresses.
 pub fn device_of(address: u64) -> Result<Option<u32>> {
     let runtime = runtime::ready()?;
     if address == 0 { Ok(None) } else { owner(runtime, address) }
 }
 
-/// The same for an address that is not 0, with the runtime at hand.
+/// Returns the same as [`device_of`] for a nonzero address, with a given runtime.
 pub fn owner(runtime: &Runtime, address: u64) -> Result<Option<u32>> {
     let info = runtime.pointer_info(address)?;
     match info.kind {

@@ -1,29 +1,29 @@
-//! Segments that a pool has from an allocator of the program's, by address.
+//! Segments that a pool's own (external) allocator allocated, by address.
 
 use crate::driver::{Stream, plugin::Plugin};
 use parking_lot::Mutex;
 use std::{collections::HashMap, sync::Arc};
 
-struct Loan {
+struct ExternalSegment {
     plugin: Arc<Plugin>,
     bytes: u64,
     device: u32,
     stream: Stream,
 }
 
-static LOANS: Mutex<Option<HashMap<u64, Loan>>> = Mutex::new(None);
+static SEGMENTS: Mutex<Option<HashMap<u64, ExternalSegment>>> = Mutex::new(None);
 
-/// Asks an allocator for a segment. `None` where it has no memory.
-pub fn take(plugin: Arc<Plugin>, bytes: u64, device: u32, stream: Stream) -> Option<u64> {
+/// Allocates a segment from an allocator. Returns `None` if it has no memory.
+pub fn allocate(plugin: Arc<Plugin>, bytes: u64, device: u32, stream: Stream) -> Option<u64> {
     let address = plugin.alloc(bytes, device, stream)?;
-    LOANS.lock().get_or_insert_default().insert(address, Loan { plugin, bytes, device, stream });
+    SEGMENTS.lock().get_or_insert_default().insert(address, ExternalSegment { plugin, bytes, device, stream });
     Some(address)
 }
 
-/// Gives a segment back to the allocator that it is from.
-pub fn give_back(address: u64) {
-    let loan = LOANS.lock().as_mut().and_then(|loans| loans.remove(&address));
-    if let Some(loan) = loan {
-        loan.plugin.free(address, loan.bytes, loan.device, loan.stream);
+/// Returns a segment to its allocator.
+pub fn free(address: u64) {
+    let segment = SEGMENTS.lock().as_mut().and_then(|segments| segments.remove(&address));
+    if let Some(segment) = segment {
+        segment.plugin.free(address, segment.bytes, segment.device, segment.stream);
     }
 }

@@ -1,18 +1,18 @@
-//! Growing an arena: the driver's calls that put memory behind addresses, and their undoing.
+//! Growing an arena: maps physical memory to the arena's addresses, and undoes it on failure.
 //!
-//! Memory comes from the driver as new handles, or from where it lies idle: a handle that is wholly free is mapped at
-//! the address where it is needed. A handle may have two addresses for a while, so nothing waits for that: in its own
-//! stream, order protects whoever used the old address before, and the old address goes when the stream has passed.
+//! Memory comes from the driver as new handles, or is moved: a handle that is completely free is mapped at the address
+//! where it is needed. A handle may have two addresses for a while, so moving does not wait: stream order protects the
+//! earlier users of the old address, and the old address is unmapped after the stream has completed their work.
 //!
-//! Each step either happens or leaves everything as it was. No arena's lock is held during a call of the driver.
+//! Each step either succeeds or leaves everything unchanged. No arena's lock is held during a driver call.
 
 use super::{
-    arena::{Arena, Inner, Leaving, Mark},
+    arena::{Arena, Inner, PendingUnmap, StreamEvent},
     block::{UNIT, Zone},
     config,
     device_memory::Method,
     external_segments,
-    growth::{Lifted, Site, Spare, Spot},
+    growth::{DetachedHandle, GrowthCandidate, GrowthSite, ReclaimableHandle},
     handles::{self, Handle},
     mapped::Backing,
     policy,
@@ -29,81 +29,83 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// A request that an arena has no block for.
+/// A request that no free block of an arena fits.
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
-    /// Its size, rounded.
+    /// The rounded size in bytes.
     pub size: u64,
-    /// The size that was asked for.
+    /// The size that the caller requested, in bytes.
     pub requested: u64,
 }
 
-/// From where memory that lies idle may be taken.
+/// The arenas from which idle memory may be moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Steal {
-    /// From nowhere.
+pub enum MoveSource {
+    /// No arena.
     Nothing,
-    /// From the arena itself, and from arenas whose streams have nothing to do.
+    /// The arena itself and arenas whose streams are idle.
     Idle,
-    /// From every arena of the default pool; the device makes the requester's stream wait for theirs.
+    /// Every arena of the default pool; the device makes the requester's stream wait for theirs.
     Ordered,
 }
 
-/// What a step may do to get memory.
+/// The limits for one growth step.
 #[derive(Debug, Clone, Copy)]
-pub struct Means {
-    /// How many bytes may be held in the end.
-    pub most: u64,
-    /// Where else memory may come from.
-    pub steal: Steal,
-    /// Whether such memory is taken before any is created.
-    pub steal_first: bool,
-    /// What is live on the device.
+pub struct GrowthLimits {
+    /// The maximum number of bytes that may be held after the step.
+    pub max_held: u64,
+    /// The arenas from which memory may be moved.
+    pub move_from: MoveSource,
+    /// Whether memory is moved before any is created.
+    pub move_first: bool,
+    /// The live bytes of the device.
     pub live: u64,
-    /// What may be held on it at all.
+    /// The limit of held bytes of the device.
     pub limit: u64,
-    /// How much the pool may get in addition: all that there is, unless it has a budget.
+    /// The bytes by which the pool may grow; unlimited unless the pool has a budget.
     pub allowance: u64,
 }
 
-/// Refuses memory at an address that the directory has no place for: it counts in units, and in 48 bits.
-fn check_address(giver: &str, address: u64) -> Result<()> {
+/// Rejects an address that the directory cannot store: one that is not aligned to units or is beyond the user address
+/// range.
+fn check_address(allocator: &str, address: u64) -> Result<()> {
     if address.is_multiple_of(UNIT) && address >> 47 == 0 {
         return Ok(());
     }
-    let what = format!("{giver} allocated at {address:#x}, which is no multiple of {UNIT} or too high");
+    let what =
+        format!("{allocator} returned the address {address:#x}, which is not a multiple of {UNIT} or exceeds 47 bits");
     Err(Error::new(Status::NOT_SUPPORTED, what))
 }
 
-/// How many spots for a request are tried with stolen handles, which seldom have just the size that is missing.
-const SPOTS: usize = 8;
+/// The number of candidates to try with moved handles, whose sizes seldom match the missing size exactly.
+const MAX_CANDIDATES: usize = 8;
 
-/// The arena that grows, and what that takes.
+/// Grows one arena.
 pub struct Grower<'a> {
-    /// The process's state.
+    /// The runtime.
     pub runtime: &'a Runtime,
     /// The arena's device, whose context is current.
     pub device: &'a Device,
-    /// The arena, whose [`growth`](Arena::growth) the caller holds.
+    /// The arena, whose [`growth`](Arena::growth) lock the caller holds.
     pub arena: &'static Arena,
-    /// Its stream.
+    /// The arena's stream.
     pub stream: Stream,
 }
 
-/// A handle that is to be taken from an arena.
+/// A handle to be moved from an arena.
 #[derive(Clone, Copy)]
-struct Pick {
+struct MovableHandle {
     arena: &'static Arena,
-    spare: Spare,
+    handle: ReclaimableHandle,
     generation: u32,
     idle: bool,
 }
 
-/// Handles for a site, and where they are from.
+/// The handles to map at a site.
 #[derive(Default)]
-struct Pieces {
+struct SiteHandles {
     created: Vec<Handle>,
-    stolen: Vec<(Pick, Lifted)>,
+    moved: Vec<(MovableHandle, DetachedHandle)>,
 }
 
 impl Grower<'_> {
@@ -111,131 +113,140 @@ impl Grower<'_> {
         &self.runtime.driver
     }
 
-    /// Makes room for a request and meets it. `None` if these means do not suffice; nothing has changed then.
-    pub fn grow(&self, request: Request, means: Means) -> Result<Option<u64>> {
+    /// Grows the arena and allocates a block for the request. Returns `None`, without any change, if the limits do not
+    /// allow it.
+    pub fn grow(&self, request: Request, limits: GrowthLimits) -> Result<Option<u64>> {
         let method = self.device.memory.method(self.device, self.driver())?;
-        if request.size > means.most || request.size > means.allowance {
+        if request.size > limits.max_held || request.size > limits.allowance {
             return Ok(None);
         }
         if let Some(plugin) = pool::allocator(self.arena.key().pool) {
-            return self.grow_by_loan(request, means, plugin);
+            return self.grow_by_external_segment(request, limits, plugin);
         }
         match method {
-            Method::Segments => self.grow_by_segment(request, means),
-            Method::Virtual { granule } => self.grow_by_mapping(request, means, granule),
+            Method::Segments => self.grow_by_segment(request, limits),
+            Method::Virtual { granule } => self.grow_by_mapping(request, limits, granule),
         }
     }
 
     // ---- segments
 
-    fn grow_by_segment(&self, request: Request, means: Means) -> Result<Option<u64>> {
+    fn grow_by_segment(&self, request: Request, limits: GrowthLimits) -> Result<Option<u64>> {
         let (zone, memory) = (zone_of(request.size), &self.device.memory);
         let config = config::get()?;
         let Some(bytes) = policy::segment_size(request.size, config.large_segment_size) else { return Ok(None) };
-        if bytes > means.allowance || !memory.try_hold(bytes, means.most) {
+        if bytes > limits.allowance || !memory.try_hold(bytes, limits.max_held) {
             return Ok(None);
         }
         let segment = match self.driver().segment_alloc(bytes) {
             Ok(segment) => segment,
             Err(failure) => {
-                memory.never_held(bytes);
+                memory.cancel_hold(bytes);
                 if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY {
                     return Ok(None);
                 }
                 return Err(Error::from(failure).context(format_args!("allocating a segment of {}", Bytes(bytes))));
             }
         };
-        // The driver's segments are far from breaking either rule.
+        // The driver's segments satisfy both rules in practice.
         if let Err(error) = check_address("the driver", segment.address()) {
-            stream_events::insist(|| self.driver().segment_free(segment));
-            memory.never_held(bytes);
+            stream_events::retry(|| self.driver().segment_free(segment));
+            memory.cancel_hold(bytes);
             return Err(error);
         }
-        memory.created.one();
+        memory.created.increment();
         let mut inner = self.arena.lock();
         inner.space.set_split_limits(config.split_limits());
-        let whole = (segment.address(), Backing::Segment(segment));
-        Ok(Some(inner.space.add_whole(whole, bytes, zone, request.size, request.requested)))
+        let segment_memory = (segment.address(), Backing::Segment(segment));
+        Ok(Some(inner.space.add_segment(segment_memory, bytes, zone, request.size, request.requested)))
     }
 
-    /// A segment from the pool's own allocator, which is the program's code: it must not allocate in this pool.
-    fn grow_by_loan(&self, request: Request, means: Means, plugin: Arc<Plugin>) -> Result<Option<u64>> {
+    /// Grows by a segment from the pool's own allocator. That allocator is the program's code and must not allocate in
+    /// this pool.
+    fn grow_by_external_segment(
+        &self,
+        request: Request,
+        limits: GrowthLimits,
+        plugin: Arc<Plugin>,
+    ) -> Result<Option<u64>> {
         let (zone, memory, config) = (zone_of(request.size), &self.device.memory, config::get()?);
         let Some(bytes) = policy::segment_size(request.size, config.large_segment_size) else { return Ok(None) };
-        if bytes > means.allowance || !memory.try_hold(bytes, means.most) {
+        if bytes > limits.allowance || !memory.try_hold(bytes, limits.max_held) {
             return Ok(None);
         }
-        let Some(address) = external_segments::take(plugin, bytes, self.device.ordinal, self.stream) else {
-            memory.never_held(bytes);
+        let Some(address) = external_segments::allocate(plugin, bytes, self.device.ordinal, self.stream) else {
+            memory.cancel_hold(bytes);
             return Ok(None);
         };
         if let Err(error) = check_address("the pool's allocator", address) {
-            external_segments::give_back(address);
-            memory.never_held(bytes);
+            external_segments::free(address);
+            memory.cancel_hold(bytes);
             return Err(error);
         }
-        memory.created.one();
+        memory.created.increment();
         let mut inner = self.arena.lock();
         inner.space.set_split_limits(config.split_limits());
-        Ok(Some(inner.space.add_whole((address, Backing::Lent), bytes, zone, request.size, request.requested)))
+        Ok(Some(inner.space.add_segment((address, Backing::External), bytes, zone, request.size, request.requested)))
     }
 
     // ---- mapping
 
-    fn grow_by_mapping(&self, request: Request, means: Means, granule: u64) -> Result<Option<u64>> {
+    fn grow_by_mapping(&self, request: Request, limits: GrowthLimits, granule: u64) -> Result<Option<u64>> {
         let zone = zone_of(request.size);
-        let creatable = means.most.saturating_sub(self.device.memory.held()).min(means.allowance) / granule * granule;
-        if means.steal == Steal::Nothing && request.size > creatable.saturating_add(self.free_at_most()) {
+        let creatable =
+            limits.max_held.saturating_sub(self.device.memory.held()).min(limits.allowance) / granule * granule;
+        if limits.move_from == MoveSource::Nothing && request.size > creatable.saturating_add(self.free_at_most()) {
             return Ok(None);
         }
-        let mut spots = self.spots(zone, request.size, granule);
-        if spots.is_empty() {
+        let mut candidates = self.growth_candidates(zone, request.size, granule);
+        if candidates.is_empty() {
             if !self.reserve(zone, request.size, granule)? {
                 return Ok(None);
             }
-            spots = self.spots(zone, request.size, granule);
+            candidates = self.growth_candidates(zone, request.size, granule);
         }
-        for spot in spots.iter().take(SPOTS) {
-            if let Some(address) = self.try_spot(*spot, request, means, creatable, granule)? {
+        for candidate in candidates.iter().take(MAX_CANDIDATES) {
+            if let Some(address) = self.try_candidate(*candidate, request, limits, creatable, granule)? {
                 return Ok(Some(address));
             }
-            if means.steal == Steal::Nothing {
+            if limits.move_from == MoveSource::Nothing {
                 return Ok(None);
             }
         }
-        // Stolen handles may need more room than any hole has.
+        // Moved handles may need more addresses than any hole has.
         let room = request.size.saturating_mul(2);
-        if means.steal != Steal::Nothing
-            && spots.iter().all(|spot| spot.room < room)
+        if limits.move_from != MoveSource::Nothing
+            && candidates.iter().all(|candidate| candidate.room < room)
             && self.reserve(zone, room, granule)?
-            && let Some(spot) = self.spots(zone, request.size, granule).iter().max_by_key(|spot| spot.room)
+            && let Some(candidate) =
+                self.growth_candidates(zone, request.size, granule).iter().max_by_key(|candidate| candidate.room)
         {
-            return self.try_spot(*spot, request, means, creatable, granule);
+            return self.try_candidate(*candidate, request, limits, creatable, granule);
         }
         Ok(None)
     }
 
-    /// No spot saves more than the largest free block.
+    /// Returns a bound on the free bytes that a candidate can use: no candidate saves more than two free blocks.
     fn free_at_most(&self) -> u64 {
         self.arena.lock().space.largest_free().saturating_mul(2)
     }
 
-    fn spots(&self, zone: Zone, size: u64, granule: u64) -> Vec<Spot> {
-        self.arena.lock().space.spots(zone, size, granule)
+    fn growth_candidates(&self, zone: Zone, size: u64, granule: u64) -> Vec<GrowthCandidate> {
+        self.arena.lock().space.growth_candidates(zone, size, granule)
     }
 
-    /// Reserves addresses for at least `size` bytes. Whether there were any.
+    /// Reserves addresses for at least `size` bytes. Returns whether there were enough addresses.
     fn reserve(&self, zone: Zone, size: u64, granule: u64) -> Result<bool> {
         let total = self.device.memory.total(self.device, self.driver())?;
-        let least = size.div_ceil(granule).saturating_mul(granule);
-        let mut bytes = policy::region_size(zone, total, granule).max(least);
+        let min_bytes = size.div_ceil(granule).saturating_mul(granule);
+        let mut bytes = policy::region_size(zone, total, granule).max(min_bytes);
         loop {
             match self.driver().memory_reserve(bytes, granule) {
                 Ok(address) if address.checked_add(bytes).is_some_and(|end| end < 1 << 48) => {
                     let mut inner = self.arena.lock();
                     inner.space.add_region(address, bytes, zone);
-                    if Self::may_cut(&inner) {
-                        inner.space.watch_stuck(granule);
+                    if Self::may_split_handles(&inner) {
+                        inner.space.enable_handle_splits(granule);
                     }
                     return Ok(true);
                 }
@@ -243,12 +254,12 @@ impl Grower<'_> {
                     let _ = self.driver().memory_unreserve(address, bytes);
                     return Err(Error::new(
                         Status::NOT_SUPPORTED,
-                        format!("the driver reserved {address:#x}, beyond 48 bits"),
+                        format!("the driver reserved addresses at {address:#x}, which exceed 48 bits"),
                     ));
                 }
-                // Addresses may be short, as under a limit on virtual memory: make do with fewer.
-                Err(failure) if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY && bytes > least => {
-                    bytes = (bytes / 2 / granule * granule).max(least);
+                // Addresses may be scarce, for example under a limit on virtual memory: retry with fewer.
+                Err(failure) if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY && bytes > min_bytes => {
+                    bytes = (bytes / 2 / granule * granule).max(min_bytes);
                 }
                 Err(failure) if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY => return Ok(false),
                 Err(failure) => {
@@ -258,136 +269,163 @@ impl Grower<'_> {
         }
     }
 
-    /// Handles of a private pool stay as they are.
-    fn may_cut(inner: &Inner) -> bool {
+    /// Returns whether the arena's handles may be split. Those of a private pool may not.
+    fn may_split_handles(inner: &Inner) -> bool {
         inner.key.pool == PoolId::DEFAULT && !inner.space.no_split
     }
 
-    fn try_spot(
+    fn try_candidate(
         &self,
-        spot: Spot,
+        candidate: GrowthCandidate,
         request: Request,
-        means: Means,
+        limits: GrowthLimits,
         creatable: u64,
         granule: u64,
     ) -> Result<Option<u64>> {
-        if spot.need > creatable && means.steal == Steal::Nothing {
+        if candidate.need > creatable && limits.move_from == MoveSource::Nothing {
             return Ok(None);
         }
         let site = {
             let mut inner = self.arena.lock();
-            // The spot was found under the lock, but that was given up since; nobody else grows this arena, though
-            // blocks may have been freed and taken beside the hole.
-            match inner.space.spots(zone_of(request.size), request.size, granule).into_iter().find(|now| *now == spot) {
-                Some(spot) => inner.space.hold(spot),
+            // The lock was released after the candidates were determined. No other thread grows this arena, but blocks
+            // beside the hole may have been freed or allocated.
+            match inner
+                .space
+                .growth_candidates(zone_of(request.size), request.size, granule)
+                .into_iter()
+                .find(|now| *now == candidate)
+            {
+                Some(candidate) => inner.space.reserve_site(candidate),
                 None => return Ok(None),
             }
         };
-        let outcome = self.fill(site, request, means, creatable, granule);
+        let outcome = self.fill_site(site, request, limits, creatable, granule);
         if !matches!(outcome, Ok(Some(_))) {
-            self.arena.lock().space.abandon(site);
+            self.arena.lock().space.release_site(site);
         }
         outcome
     }
 
-    /// Gets handles for a site and maps them. The site is still held where this gives no address.
-    fn fill(&self, site: Site, request: Request, means: Means, creatable: u64, granule: u64) -> Result<Option<u64>> {
-        let mut pieces = Pieces::default();
-        // Within the means, creating comes first, and beyond them what there is.
-        let wanted = if means.steal_first { site.need } else { site.need.saturating_sub(creatable) };
-        if wanted > 0 && means.steal != Steal::Nothing {
-            let picks = self.pick(wanted, site.room, means);
-            let found: u64 = picks.iter().map(|pick| pick.spare.bytes).sum();
+    /// Gets handles for a site and maps them. If it returns no address, the site is still reserved.
+    fn fill_site(
+        &self,
+        site: GrowthSite,
+        request: Request,
+        limits: GrowthLimits,
+        creatable: u64,
+        granule: u64,
+    ) -> Result<Option<u64>> {
+        let mut site_handles = SiteHandles::default();
+        // Create memory first as far as the limits allow, and move the rest.
+        let missing_bytes = if limits.move_first { site.need } else { site.need.saturating_sub(creatable) };
+        if missing_bytes > 0 && limits.move_from != MoveSource::Nothing {
+            let picks = self.pick(missing_bytes, site.room, limits);
+            let found: u64 = picks.iter().map(|pick| pick.handle.bytes).sum();
             if found.saturating_add(creatable) < site.need {
                 return Ok(None);
             }
             for pick in picks {
-                if let Some(lifted) = pick.arena.lift(&pick.spare, pick.generation) {
-                    pieces.stolen.push((pick, lifted));
+                if let Some(detached) = pick.arena.detach(&pick.handle, pick.generation) {
+                    site_handles.moved.push((pick, detached));
                 }
             }
         }
-        let stolen: u64 = pieces.stolen.iter().map(|(_, lifted)| lifted.bytes).sum();
-        let missing = site.need.saturating_sub(stolen);
-        let (zone, room) = (zone_of(request.size), site.room.saturating_sub(stolen));
-        let short = policy::is_short(self.device.memory.held(), means.limit);
+        let moved: u64 = site_handles.moved.iter().map(|(_, detached)| detached.bytes).sum();
+        let missing = site.need.saturating_sub(moved);
+        let (zone, room) = (zone_of(request.size), site.room.saturating_sub(moved));
+        let short = policy::is_short(self.device.memory.held(), limits.limit);
         let zone_bytes = self.arena.lock().space.counters.zones[zone as usize].reserved.current;
-        let handle = policy::handle_size(zone, missing, zone_bytes, means.live, short, means.limit, granule);
+        let handle = policy::handle_size(zone, missing, zone_bytes, limits.live, short, limits.limit, granule);
         let create = if missing == 0 { 0 } else { policy::growth(missing, handle, room, creatable) };
-        let outcome =
-            self.create(policy::handle_sizes(create, handle, granule), means.most, &mut pieces).and_then(|enough| {
-                if !enough || stolen + create < site.need {
+        let outcome = self
+            .create(policy::handle_sizes(create, handle, granule), limits.max_held, &mut site_handles)
+            .and_then(|enough| {
+                if !enough || moved + create < site.need {
                     return Ok(false);
                 }
-                if !self.order_after(&pieces)? {
+                if !self.order_after(&site_handles)? {
                     return Ok(false);
                 }
-                self.map(site, &pieces).map(|()| true)
+                self.map(site, &site_handles).map(|()| true)
             });
         match outcome {
-            Ok(true) => Ok(Some(self.publish(site, pieces, request))),
+            Ok(true) => Ok(Some(self.publish(site, site_handles, request))),
             Ok(false) => {
-                self.undo(pieces);
+                self.undo(site_handles);
                 Ok(None)
             }
             Err(error) => {
-                self.undo(pieces);
+                self.undo(site_handles);
                 Err(error)
             }
         }
     }
 
-    /// Chooses idle handles of `wanted` bytes in all, or as many as there are, and `room` bytes at most: the arena's own
-    /// first.
-    fn pick(&self, wanted: u64, room: u64, means: Means) -> Vec<Pick> {
+    /// Chooses idle handles of `missing` bytes in all, or as many as there are, and of at most `room` bytes. Prefers
+    /// the arena's own handles.
+    fn pick(&self, missing_bytes: u64, room: u64, limits: GrowthLimits) -> Vec<MovableHandle> {
         let capturing = stream_events::is_capturing(self.driver(), self.stream);
-        let sizes = |pick: &Pick| (pick.spare.block_bytes, pick.spare.bytes);
+        let sizes = |pick: &MovableHandle| (pick.handle.block_bytes, pick.handle.bytes);
         let mut candidates = Vec::new();
-        // What a capturing stream freed may be a part of the graph; nothing of its arena moves.
-        if self.arena.may_move() && !capturing {
-            let (spares, generation) = self.arena.spares();
-            let idle = !spares.is_empty() && stream_events::is_idle(self.runtime, self.arena);
-            candidates.extend(spares.into_iter().map(|spare| Pick { arena: self.arena, spare, generation, idle }));
+        // Memory that a capturing stream freed may be part of the graph, so no memory of its arena moves.
+        if self.arena.may_move_memory() && !capturing {
+            let (reclaimable, generation) = self.arena.reclaimable_handles();
+            let idle = !reclaimable.is_empty() && stream_events::is_idle(self.runtime, self.arena);
+            candidates.extend(reclaimable.into_iter().map(|handle| MovableHandle {
+                arena: self.arena,
+                handle,
+                generation,
+                idle,
+            }));
         }
-        let own = policy::choose(candidates.clone(), wanted, room, sizes);
-        // A pool with a budget gets nothing from others: it would count, and it cannot be counted beforehand.
-        if own.iter().map(|pick| pick.spare.bytes).sum::<u64>() >= wanted || means.allowance != u64::MAX {
-            return own;
+        let own_handles = policy::choose(candidates.clone(), missing_bytes, room, sizes);
+        // A pool with a budget gets no memory from other arenas: it would count against the budget but cannot be
+        // counted beforehand.
+        if own_handles.iter().map(|pick| pick.handle.bytes).sum::<u64>() >= missing_bytes
+            || limits.allowance != u64::MAX
+        {
+            return own_handles;
         }
-        let ordered = means.steal == Steal::Ordered && !capturing;
+        let ordered = limits.move_from == MoveSource::Ordered && !capturing;
         for arena in self.device.memory.arenas() {
-            if arena.number == self.arena.number || !arena.may_move() {
+            if arena.number == self.arena.number || !arena.may_move_memory() {
                 continue;
             }
-            let (spares, generation) = arena.spares();
-            if spares.is_empty() {
+            let (reclaimable, generation) = arena.reclaimable_handles();
+            if reclaimable.is_empty() {
                 continue;
             }
             let idle = stream_events::is_idle(self.runtime, arena);
-            if idle || (ordered && stream_events::can_mark(self.runtime, arena)) {
-                candidates.extend(spares.into_iter().map(|spare| Pick { arena, spare, generation, idle }));
+            if idle || (ordered && stream_events::can_record_event(self.runtime, arena)) {
+                candidates.extend(reclaimable.into_iter().map(|handle| MovableHandle {
+                    arena,
+                    handle,
+                    generation,
+                    idle,
+                }));
             }
         }
-        policy::choose(candidates, wanted, room, sizes)
+        policy::choose(candidates, missing_bytes, room, sizes)
     }
 
-    /// Creates handles of these sizes. Whether there was enough memory.
-    fn create(&self, sizes: Vec<u64>, most: u64, pieces: &mut Pieces) -> Result<bool> {
+    /// Creates handles of these sizes. Returns whether there was enough memory.
+    fn create(&self, sizes: Vec<u64>, max_held: u64, site_handles: &mut SiteHandles) -> Result<bool> {
         for size in sizes {
-            match handles::create(self.device, self.driver(), size, most)? {
-                Some(handle) => pieces.created.push(handle),
+            match handles::create(self.device, self.driver(), size, max_held)? {
+                Some(handle) => site_handles.created.push(handle),
                 None => return Ok(false),
             }
         }
         Ok(true)
     }
 
-    /// Lets the arena's stream wait for the streams of busy arenas that gave handles. Whether none has begun to capture.
-    fn order_after(&self, pieces: &Pieces) -> Result<bool> {
+    /// Makes the arena's stream wait for the streams of busy arenas that gave up handles. Returns `false` if one of
+    /// them is capturing.
+    fn order_after(&self, site_handles: &SiteHandles) -> Result<bool> {
         let mut done: Vec<u32> = Vec::new();
-        for (pick, _) in &pieces.stolen {
+        for (pick, _) in &site_handles.moved {
             if !pick.idle && pick.arena.number != self.arena.number && !done.contains(&pick.arena.number) {
-                if !stream_events::order(self.runtime, self.device, self.stream, pick.arena)? {
+                if !stream_events::order_after(self.runtime, self.device, self.stream, pick.arena)? {
                     return Ok(false);
                 }
                 done.push(pick.arena.number);
@@ -396,43 +434,48 @@ impl Grower<'_> {
         Ok(true)
     }
 
-    /// Maps the pieces at the site, one after the other.
-    fn map(&self, site: Site, pieces: &Pieces) -> Result<()> {
-        let pieces: Vec<Handle> = pieces.handles().collect();
-        let bytes = pieces.iter().map(|(_, bytes)| bytes).sum();
-        handles::map(self.device, self.driver(), site.address(bytes), &pieces)
+    /// Maps the handles at the site, one after the other.
+    fn map(&self, site: GrowthSite, site_handles: &SiteHandles) -> Result<()> {
+        let site_handles: Vec<Handle> = site_handles.handles().collect();
+        let bytes = site_handles.iter().map(|(_, bytes)| bytes).sum();
+        handles::map(self.device, self.driver(), site.address(bytes), &site_handles)
     }
 
-    /// The handles are mapped: hands the block out, and lets go of the addresses that stolen handles had before.
-    fn publish(&self, site: Site, pieces: Pieces, request: Request) -> u64 {
-        let handles: Vec<Handle> = pieces.handles().collect();
-        let address = self.arena.lock().space.fill(site, &handles, request.size, request.requested);
-        for (pick, lifted) in pieces.stolen {
-            self.device.memory.moved.add(lifted.bytes);
+    /// Allocates the block of the mapped handles, and unmaps the previous addresses of moved handles.
+    fn publish(&self, site: GrowthSite, site_handles: SiteHandles, request: Request) -> u64 {
+        let handles: Vec<Handle> = site_handles.handles().collect();
+        let address = self.arena.lock().space.commit_site(site, &handles, request.size, request.requested);
+        for (pick, detached) in site_handles.moved {
+            self.device.memory.moved.add(detached.bytes);
             let mut inner = pick.arena.lock();
-            inner.space.moved(&lifted);
+            inner.space.mark_moved(&detached);
             drop(inner);
-            let mark = Mark::Unmarked(pick.arena.own_use());
-            let leaving =
-                Leaving { block: lifted.block, address: lifted.address, bytes: lifted.bytes, physical: None, mark };
-            // The request is met; addresses that stay mapped for now are nobody's concern but the allocator's.
-            let _ = stream_events::leave(self.runtime, self.device, pick.arena, leaving, pick.idle);
+            let event = StreamEvent::Pending(pick.arena.stream_use());
+            let pending = PendingUnmap {
+                block: detached.block,
+                address: detached.address,
+                bytes: detached.bytes,
+                physical: None,
+                event,
+            };
+            // The request succeeded. An address that stays mapped for now concerns the allocator only.
+            let _ = stream_events::unmap_when_idle(self.runtime, self.device, pick.arena, pending, pick.idle);
         }
         address
     }
 
-    fn undo(&self, pieces: Pieces) {
-        handles::undo(self.device, self.driver(), pieces.created);
-        for (pick, lifted) in pieces.stolen {
-            pick.arena.lock().space.put_back(lifted.block);
+    fn undo(&self, site_handles: SiteHandles) {
+        handles::undo(self.device, self.driver(), site_handles.created);
+        for (pick, detached) in site_handles.moved {
+            pick.arena.lock().space.reattach(detached.block);
         }
     }
 }
 
-impl Pieces {
-    /// In the order in which they are mapped.
+impl SiteHandles {
+    /// Returns the handles in the order in which they are mapped.
     fn handles(&self) -> impl Iterator<Item = Handle> + '_ {
-        let stolen = self.stolen.iter().map(|(_, lifted)| (lifted.physical, lifted.bytes));
-        self.created.iter().copied().chain(stolen)
+        let moved = self.moved.iter().map(|(_, detached)| (detached.physical, detached.bytes));
+        self.created.iter().copied().chain(moved)
     }
 }

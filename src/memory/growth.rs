@@ -1,8 +1,8 @@
-//! Where a space grows, and which mapped memory it could spare. Like [`space`](super::space), without a driver call:
-//! the arena makes the calls between these steps, without the lock, and takes a step back if one fails.
+//! The part of [`space`](super::space) that grows a space and finds handles that it can give up. This module makes no
+//! driver calls: the arena makes them between these steps, without the lock, and undoes a step if a call fails.
 
 use super::{
-    block::{Block, Id, NONE, State, Zone},
+    block::{Block, BlockId, BlockState, NONE, Zone},
     handles::Handle,
     history::Action,
     mapped::{Backing, Mapped},
@@ -10,60 +10,60 @@ use super::{
 };
 use crate::driver::Physical;
 
-/// A place where mapping `need` bytes would make room for a request.
+/// A hole where mapping `need` bytes would make room for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spot {
-    hole: Id,
+pub struct GrowthCandidate {
+    hole: BlockId,
     /// The bytes to map, in whole granules.
     pub need: u64,
-    /// The bytes of the hole: what could be mapped there at most.
+    /// The size of the hole in bytes: the maximum that can be mapped there.
     pub room: u64,
-    /// Whether to map at the hole's end, where the free memory is that counts.
+    /// Whether to map at the end of the hole, next to the free block that is used.
     at_end: bool,
 }
 
-/// A spot that is held for one request.
+/// A candidate that is reserved for one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Site {
-    before: Id,
-    hole: Id,
-    after: Id,
-    /// As in [`Spot`].
+pub struct GrowthSite {
+    before: BlockId,
+    hole: BlockId,
+    after: BlockId,
+    /// As in [`GrowthCandidate`].
     pub need: u64,
-    /// As in [`Spot`].
+    /// As in [`GrowthCandidate`].
     pub room: u64,
     at_end: bool,
     hole_address: u64,
 }
 
-impl Site {
-    /// Where `bytes` bytes are to be mapped.
+impl GrowthSite {
+    /// Returns the address at which to map `bytes` bytes.
     pub fn address(&self, bytes: u64) -> u64 {
         if self.at_end { self.hole_address + self.room - bytes } else { self.hole_address }
     }
 }
 
-/// A mapped handle that lies in a free block.
+/// A mapped handle that lies completely in a free block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spare {
-    /// The block.
-    pub block: Id,
-    /// The block's bytes.
+pub struct ReclaimableHandle {
+    /// The free block.
+    pub block: BlockId,
+    /// The block's size in bytes.
     pub block_bytes: u64,
     /// The handle's address.
     pub address: u64,
-    /// The handle's bytes.
+    /// The handle's size in bytes.
     pub bytes: u64,
 }
 
-/// A handle's addresses that were taken out of a free block.
+/// A handle whose addresses were detached from their free block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lifted {
-    /// The block that holds the addresses.
-    pub block: Id,
-    /// Where the handle is mapped.
+pub struct DetachedHandle {
+    /// The block that covers the addresses.
+    pub block: BlockId,
+    /// The address at which the handle is mapped.
     pub address: u64,
-    /// Its bytes.
+    /// The size in bytes.
     pub bytes: u64,
     /// The handle.
     pub physical: Physical,
@@ -74,15 +74,15 @@ fn round_up(bytes: u64, granule: u64) -> u64 {
 }
 
 impl Space {
-    /// Adds a reserved range; it is one hole.
+    /// Adds a reserved address range, as one hole.
     pub fn add_region(&mut self, address: u64, bytes: u64, zone: Zone) {
         let first = self.new_region(address, bytes, zone);
-        self.blocks[first].state = State::Hole;
+        self.blocks[first].state = BlockState::Hole;
         self.holes.push(first);
     }
 
-    /// Adds memory that came with its address, and gives a block of `size` bytes of it out.
-    pub fn add_whole(
+    /// Adds a segment, which has its own address, and allocates a block of `size` bytes from it.
+    pub fn add_segment(
         &mut self,
         (address, backing): (u64, Backing),
         bytes: u64,
@@ -93,14 +93,14 @@ impl Space {
         let first = self.new_region(address, bytes, zone);
         self.mapped.insert(address, Mapped { bytes, backing });
         self.counters.map(zone, bytes);
-        self.hear_segment(Action::SegmentAlloc, address, bytes);
-        if !self.no_split && self.split_limits.is_none_or(|limits| zone == Zone::Small || limits.may_cut(size)) {
-            self.cut(first, size);
+        self.on_segment(Action::SegmentAlloc, address, bytes);
+        if !self.no_split && self.split_limits.is_none_or(|limits| zone == Zone::Small || limits.may_split(size)) {
+            self.trim(first, size);
         }
-        self.hand_out(first, requested)
+        self.mark_live(first, requested)
     }
 
-    fn new_region(&mut self, address: u64, bytes: u64, zone: Zone) -> Id {
+    fn new_region(&mut self, address: u64, bytes: u64, zone: Zone) -> BlockId {
         let region = self.regions.len() as u32;
         let first = self.blocks.add(Block {
             address,
@@ -111,14 +111,14 @@ impl Space {
             link: NONE,
             region,
             zone,
-            state: State::Held,
+            state: BlockState::Detached,
             ..Block::default()
         });
         self.regions.push(Region { address, bytes, zone, first });
         first
     }
 
-    /// Takes out every region in which nothing is mapped, and every segment that `gone` names, and returns them.
+    /// Removes and returns the regions that `gone` accepts and that are completely unmapped or a detached segment.
     pub fn remove_regions(&mut self, gone: impl Fn(&Region) -> bool) -> Vec<Region> {
         let mut removed = Vec::new();
         let mut index = 0;
@@ -130,11 +130,11 @@ impl Space {
                 continue;
             }
             match self.blocks[first].state {
-                State::Hole => self.holes.retain(|hole| *hole != first),
-                State::Held => {
+                BlockState::Hole => self.holes.retain(|hole| *hole != first),
+                BlockState::Detached => {
                     self.mapped.remove(&region.address);
                     self.counters.unmap(region.zone, region.bytes);
-                    self.hear_segment(Action::SegmentFree, region.address, region.bytes);
+                    self.on_segment(Action::SegmentFree, region.address, region.bytes);
                 }
                 _ => {
                     index += 1;
@@ -155,31 +155,31 @@ impl Space {
         removed
     }
 
-    /// The places where a request of `size` could be met, those first that need the least.
-    pub fn spots(&self, zone: Zone, size: u64, granule: u64) -> Vec<Spot> {
-        let mut spots: Vec<Spot> =
-            self.holes.iter().filter_map(|hole| self.spot_at(*hole, zone, size, granule)).collect();
-        spots.sort_by_key(|spot| (spot.need, self.blocks[spot.hole].address));
-        spots
+    /// Returns the holes where a request of `size` bytes could be served, ordered by the bytes to map.
+    pub fn growth_candidates(&self, zone: Zone, size: u64, granule: u64) -> Vec<GrowthCandidate> {
+        let mut candidates: Vec<GrowthCandidate> =
+            self.holes.iter().filter_map(|hole| self.candidate_at(*hole, zone, size, granule)).collect();
+        candidates.sort_by_key(|candidate| (candidate.need, self.blocks[candidate.hole].address));
+        candidates
     }
 
-    fn spot_at(&self, hole: Id, zone: Zone, size: u64, granule: u64) -> Option<Spot> {
+    fn candidate_at(&self, hole: BlockId, zone: Zone, size: u64, granule: u64) -> Option<GrowthCandidate> {
         let block = &self.blocks[hole];
         if block.zone != zone {
             return None;
         }
         let room = block.size;
         let (before, after) = (self.free_bytes(block.previous), self.free_bytes(block.next));
-        // Memory that was freed since the request found none may be enough by now; a granule more does no harm.
+        // Memory freed since the search may suffice by now; mapping one more granule is harmless.
         let up = round_up(size.saturating_sub(before), granule).max(granule);
         let down = round_up(size.saturating_sub(after), granule).max(granule);
         if up <= room && (up <= down || down > room) {
-            return Some(Spot { hole, need: up, room, at_end: false });
+            return Some(GrowthCandidate { hole, need: up, room, at_end: false });
         }
         if down <= room {
-            return Some(Spot { hole, need: down, room, at_end: true });
+            return Some(GrowthCandidate { hole, need: down, room, at_end: true });
         }
-        (before.saturating_add(room).saturating_add(after) >= size).then_some(Spot {
+        (before.saturating_add(room).saturating_add(after) >= size).then_some(GrowthCandidate {
             hole,
             need: room,
             room,
@@ -187,39 +187,39 @@ impl Space {
         })
     }
 
-    fn free_bytes(&self, id: Id) -> u64 {
-        if id != NONE && self.blocks[id].state == State::Free { self.blocks[id].size } else { 0 }
+    fn free_bytes(&self, id: BlockId) -> u64 {
+        if id != NONE && self.blocks[id].state == BlockState::Free { self.blocks[id].size } else { 0 }
     }
 
-    /// Holds a spot: nobody else gets its hole, nor the free blocks beside it.
-    pub fn hold(&mut self, spot: Spot) -> Site {
-        let hole = spot.hole;
+    /// Reserves a candidate: removes its hole and the adjacent free blocks from their lists.
+    pub fn reserve_site(&mut self, candidate: GrowthCandidate) -> GrowthSite {
+        let hole = candidate.hole;
         let (before, after) = (self.blocks[hole].previous, self.blocks[hole].next);
-        self.blocks[hole].state = State::Held;
+        self.blocks[hole].state = BlockState::Detached;
         self.holes.retain(|id| *id != hole);
-        Site {
-            before: self.hold_free(before),
+        GrowthSite {
+            before: self.detach_free(before),
             hole,
-            after: self.hold_free(after),
-            need: spot.need,
-            room: spot.room,
-            at_end: spot.at_end,
+            after: self.detach_free(after),
+            need: candidate.need,
+            room: candidate.room,
+            at_end: candidate.at_end,
             hole_address: self.blocks[hole].address,
         }
     }
 
-    fn hold_free(&mut self, id: Id) -> Id {
+    fn detach_free(&mut self, id: BlockId) -> BlockId {
         if self.free_bytes(id) == 0 {
             return NONE;
         }
-        self.unbin(id);
-        self.blocks[id].state = State::Held;
+        self.remove_from_bin(id);
+        self.blocks[id].state = BlockState::Detached;
         id
     }
 
-    /// Gives a site up: everything is as it was.
-    pub fn abandon(&mut self, site: Site) {
-        self.open(site.hole);
+    /// Returns a reserved site to its previous state.
+    pub fn release_site(&mut self, site: GrowthSite) {
+        self.make_hole(site.hole);
         for id in [site.before, site.after] {
             if id != NONE {
                 self.merge(id);
@@ -227,30 +227,30 @@ impl Space {
         }
     }
 
-    /// Notes that handles are mapped at a site, and gives a block of `size` bytes of it out. `pieces` are in order of
-    /// address and fill the site from [`Site::address`] on.
-    pub fn fill(&mut self, site: Site, pieces: &[Handle], size: u64, requested: u64) -> u64 {
-        let bytes = pieces.iter().map(|(_, bytes)| bytes).sum();
-        self.note_mapped(site.address(bytes), self.blocks[site.hole].zone, pieces);
-        // Cut the filled part out of the hole.
+    /// Records that handles are mapped at a site, and allocates a block of `size` bytes from it. `handles` are in
+    /// address order and fill the site from [`GrowthSite::address`] on.
+    pub fn commit_site(&mut self, site: GrowthSite, handles: &[Handle], size: u64, requested: u64) -> u64 {
+        let bytes = handles.iter().map(|(_, bytes)| bytes).sum();
+        self.note_mapped(site.address(bytes), self.blocks[site.hole].zone, handles);
+        // Split the mapped part off the hole.
         let mut filled = site.hole;
         if bytes < site.room {
             if site.at_end {
                 filled = self.split(site.hole, site.room - bytes);
-                self.open(site.hole);
+                self.make_hole(site.hole);
             } else {
                 let rest = self.split(site.hole, bytes);
-                self.open(rest);
+                self.make_hole(rest);
             }
         }
-        // Join it with the free blocks that were held for it. One that turned out not to touch it is free again.
+        // Merge it with the free blocks that were reserved for it. A block that turned out not to be adjacent is freed.
         let (mut first, mut before_joined, mut after_joined) = (filled, false, false);
         if site.after != NONE && self.blocks[filled].next == site.after {
-            self.swallow_next(filled);
+            self.merge_with_next(filled);
             after_joined = true;
         }
         if site.before != NONE && self.blocks[site.before].next == filled {
-            self.swallow_next(site.before);
+            self.merge_with_next(site.before);
             first = site.before;
             before_joined = true;
         }
@@ -260,60 +260,60 @@ impl Space {
             }
         }
         if !self.no_split {
-            self.cut(first, size);
+            self.trim(first, size);
         }
-        self.hand_out(first, requested)
+        self.mark_live(first, requested)
     }
 
-    /// Notes that handles are mapped from `address` on.
-    pub(super) fn note_mapped(&mut self, mut address: u64, zone: Zone, pieces: &[Handle]) {
-        for (physical, bytes) in pieces {
+    /// Records that handles are mapped from `address` on.
+    pub(super) fn note_mapped(&mut self, mut address: u64, zone: Zone, handles: &[Handle]) {
+        for (physical, bytes) in handles {
             self.mapped.insert(address, Mapped { bytes: *bytes, backing: Backing::Handle(*physical) });
             self.counters.map(zone, *bytes);
-            self.hear_segment(Action::SegmentMap, address, *bytes);
+            self.on_segment(Action::SegmentMap, address, *bytes);
             address += bytes;
         }
     }
 
-    /// Makes a held block a hole, one with the holes beside it.
-    fn open(&mut self, mut id: Id) {
+    /// Turns a detached block into a hole and merges it with adjacent holes.
+    fn make_hole(&mut self, mut id: BlockId) {
         let next = self.blocks[id].next;
-        if next != NONE && self.blocks[next].state == State::Hole {
+        if next != NONE && self.blocks[next].state == BlockState::Hole {
             self.holes.retain(|hole| *hole != next);
-            self.swallow_next(id);
+            self.merge_with_next(id);
         }
         let previous = self.blocks[id].previous;
-        if previous != NONE && self.blocks[previous].state == State::Hole {
-            self.swallow_next(previous);
+        if previous != NONE && self.blocks[previous].state == BlockState::Hole {
+            self.merge_with_next(previous);
             id = previous;
         } else {
             self.holes.push(id);
         }
         let block = &mut self.blocks[id];
-        block.state = State::Hole;
-        block.listed = false;
+        block.state = BlockState::Hole;
+        block.in_directory = false;
     }
 
-    /// Whether there is memory that came with its address.
-    pub fn has_whole(&self) -> bool {
-        self.mapped.values().any(|mapped| mapped.backing.is_whole())
+    /// Returns whether the space has segments.
+    pub fn has_segments(&self) -> bool {
+        self.mapped.values().any(|mapped| mapped.backing.is_segment())
     }
 
-    /// The handles and segments that lie in free blocks, those of the smallest blocks first.
-    pub fn spares(&self) -> Vec<Spare> {
-        self.spares_of(|backing| backing != Backing::Asleep)
+    /// Returns the handles and segments that lie completely in free blocks, those in the smallest blocks first.
+    pub fn reclaimable_handles(&self) -> Vec<ReclaimableHandle> {
+        self.reclaimable_handles_where(|backing| backing != Backing::Suspended)
     }
 
-    /// The mappings of some kinds that lie in free blocks.
-    pub(super) fn spares_of(&self, wanted: impl Fn(Backing) -> bool) -> Vec<Spare> {
-        let mut spares = Vec::new();
+    /// Returns the mappings accepted by `filter` that lie completely in free blocks.
+    pub(super) fn reclaimable_handles_where(&self, filter: impl Fn(Backing) -> bool) -> Vec<ReclaimableHandle> {
+        let mut reclaimable = Vec::new();
         for bins in &self.bins {
             for id in bins.iter(&self.blocks) {
                 let block = &self.blocks[id];
                 let end = block.address + block.size;
                 for (address, mapped) in self.mapped.range(block.address..end) {
-                    if address + mapped.bytes <= end && wanted(mapped.backing) {
-                        spares.push(Spare {
+                    if address + mapped.bytes <= end && filter(mapped.backing) {
+                        reclaimable.push(ReclaimableHandle {
                             block: id,
                             block_bytes: block.size,
                             address: *address,
@@ -323,71 +323,74 @@ impl Space {
                 }
             }
         }
-        // Of one block the highest first: the part below keeps the block's index when a handle is lifted out.
-        spares.sort_by_key(|spare| (spare.block_bytes, spare.block, u64::MAX - spare.address));
-        spares
+        // Within a block, the highest address comes first: the part below keeps the block's index when a handle is
+        // detached.
+        reclaimable.sort_by_key(|handle| (handle.block_bytes, handle.block, u64::MAX - handle.address));
+        reclaimable
     }
 
-    /// Takes a handle's addresses out of the free block that they lie in. `None` if it is not there any more.
-    pub fn lift(&mut self, spare: &Spare) -> Option<Lifted> {
-        let Some(Mapped { bytes, backing: Backing::Handle(physical) }) = self.mapped.get(&spare.address).copied()
+    /// Detaches a handle's addresses from their free block. Returns `None` if they are no longer there.
+    pub fn detach(&mut self, handle: &ReclaimableHandle) -> Option<DetachedHandle> {
+        let Some(Mapped { bytes, backing: Backing::Handle(physical) }) = self.mapped.get(&handle.address).copied()
         else {
             return None;
         };
-        let block = self.take_out(spare)?;
-        Some(Lifted { block, address: spare.address, bytes, physical })
+        let block = self.detach_block(handle)?;
+        Some(DetachedHandle { block, address: handle.address, bytes, physical })
     }
 
-    /// Takes the addresses of a spare out of its free block. They are held then.
-    pub fn take_out(&mut self, spare: &Spare) -> Option<Id> {
-        let block = self.blocks.get(spare.block)?;
-        let end = spare.address + spare.bytes;
-        if block.state != State::Free || block.address > spare.address || block.address + block.size < end {
+    /// Detaches the addresses of a mapping from their free block and returns the block that covers them.
+    pub fn detach_block(&mut self, handle: &ReclaimableHandle) -> Option<BlockId> {
+        let block = self.blocks.get(handle.block)?;
+        let end = handle.address + handle.bytes;
+        if block.state != BlockState::Free || block.address > handle.address || block.address + block.size < end {
             return None;
         }
-        let (below, above) = (spare.address - block.address, block.address + block.size - end);
-        self.unbin(spare.block);
-        self.blocks[spare.block].state = State::Held;
-        let middle = if below > 0 { self.split(spare.block, below) } else { spare.block };
+        let (below, above) = (handle.address - block.address, block.address + block.size - end);
+        self.remove_from_bin(handle.block);
+        self.blocks[handle.block].state = BlockState::Detached;
+        let middle = if below > 0 { self.split(handle.block, below) } else { handle.block };
         if above > 0 {
-            let rest = self.split(middle, spare.bytes);
+            let rest = self.split(middle, handle.bytes);
             self.merge(rest);
         }
         if below > 0 {
-            self.merge(spare.block);
+            self.merge(handle.block);
         }
         Some(middle)
     }
 
-    /// Puts back what [`lift`](Self::lift) or [`take_out`](Self::take_out) took.
-    pub fn put_back(&mut self, block: Id) {
+    /// Undoes [`detach`](Self::detach) or [`detach_block`](Self::detach_block).
+    pub fn reattach(&mut self, block: BlockId) {
         self.merge(block);
     }
 
-    /// Notes that a lifted handle has another address now; its addresses here stay held.
-    pub fn moved(&mut self, lifted: &Lifted) {
-        if let Some(mapped) = self.mapped.get_mut(&lifted.address) {
+    /// Records that a detached handle was mapped elsewhere. Its addresses here stay detached.
+    pub fn mark_moved(&mut self, detached: &DetachedHandle) {
+        if let Some(mapped) = self.mapped.get_mut(&detached.address) {
             mapped.backing = Backing::Moved;
-            self.counters.unmap(self.blocks[lifted.block].zone, lifted.bytes);
-            self.hear_segment(Action::SegmentUnmap, lifted.address, lifted.bytes);
+            self.counters.unmap(self.blocks[detached.block].zone, detached.bytes);
+            self.on_segment(Action::SegmentUnmap, detached.address, detached.bytes);
         }
     }
 
-    /// Notes that nothing is mapped any more where a handle was lifted out.
-    pub fn vacate(&mut self, block: Id, address: u64) {
+    /// Records that a detached handle is unmapped, and turns its addresses into a hole.
+    pub fn mark_unmapped(&mut self, block: BlockId, address: u64) {
         self.mapped.remove(&address);
-        self.open(block);
+        self.make_hole(block);
     }
 
-    /// The bytes that are mapped, each handle once, and those that sleep not at all.
+    /// Returns the mapped bytes. Counts each handle once, and suspended memory not at all.
     pub fn mapped_bytes(&self) -> u64 {
-        let there = self.mapped.values().filter(|mapped| !matches!(mapped.backing, Backing::Moved | Backing::Asleep));
+        let there =
+            self.mapped.values().filter(|mapped| !matches!(mapped.backing, Backing::Moved | Backing::Suspended));
         there.map(|mapped| mapped.bytes).sum()
     }
 
-    /// The bytes of the largest free block.
+    /// Returns the size of the largest free block, in bytes.
     pub fn largest_free(&self) -> u64 {
-        let free = self.blocks.iter().filter(|(_, block)| matches!(block.state, State::Free | State::Parked));
+        let free =
+            self.blocks.iter().filter(|(_, block)| matches!(block.state, BlockState::Free | BlockState::Uncoalesced));
         free.map(|(_, block)| block.size).max().unwrap_or(0)
     }
 }

@@ -1,4 +1,4 @@
-//! Handles as the driver gives, maps and takes them back, with the device's account of what is held.
+//! Creates, maps and releases handles, and accounts for the held bytes of the device.
 
 use super::stream_events;
 use crate::{
@@ -8,31 +8,31 @@ use crate::{
     runtime::device::Device,
 };
 
-/// A handle and its bytes.
+/// A handle and its size in bytes.
 pub type Handle = (Physical, u64);
 
-/// Creates a handle, if no more than `most` bytes are held with it. `None` where that, or the driver's memory, does not
-/// suffice.
-pub fn create(device: &Device, driver: &Driver, bytes: u64, most: u64) -> Result<Option<Handle>> {
+/// Creates a handle if at most `max_held` bytes are held with it. Returns `None` if that limit or the driver's memory does
+/// not suffice.
+pub fn create(device: &Device, driver: &Driver, bytes: u64, max_held: u64) -> Result<Option<Handle>> {
     let memory = &device.memory;
-    if !memory.try_hold(bytes, most) {
+    if !memory.try_hold(bytes, max_held) {
         return Ok(None);
     }
     let created = match super::ipc::is_shareable(device, driver) {
         Ok(true) => driver.memory_create_shareable(bytes, device.native),
         Ok(false) => driver.memory_create(bytes, device.native),
         Err(error) => {
-            memory.never_held(bytes);
+            memory.cancel_hold(bytes);
             return Err(error);
         }
     };
     match created {
         Ok(physical) => {
-            memory.created.one();
+            memory.created.increment();
             Ok(Some((physical, bytes)))
         }
         Err(failure) => {
-            memory.never_held(bytes);
+            memory.cancel_hold(bytes);
             if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY {
                 return Ok(None);
             }
@@ -41,7 +41,7 @@ pub fn create(device: &Device, driver: &Driver, bytes: u64, most: u64) -> Result
     }
 }
 
-/// Maps handles from `start` on, one after the other, for all who may read them. All or none.
+/// Maps handles from `start` on, one after the other, for all devices with access. All or none.
 pub fn map(device: &Device, driver: &Driver, start: u64, handles: &[Handle]) -> Result<()> {
     let bytes: u64 = handles.iter().map(|(_, bytes)| bytes).sum();
     let mut end = start;
@@ -57,18 +57,18 @@ pub fn map(device: &Device, driver: &Driver, start: u64, handles: &[Handle]) -> 
         outcome = driver.memory_allow(start, bytes, &device.memory_readers());
     }
     if outcome.is_err() && end > start {
-        // Where even this fails the addresses stay unusable; the memory behind them goes back all the same.
-        stream_events::insist(|| driver.memory_unmap(start, end - start));
+        // If even this fails, the addresses stay unusable; the memory behind them is released all the same.
+        stream_events::retry(|| driver.memory_unmap(start, end - start));
     }
     outcome.context(|| format!("mapping {} of memory", Bytes(bytes)))
 }
 
-/// Gives handles back that nobody has used.
+/// Releases handles that were never used.
 pub fn undo(device: &Device, driver: &Driver, handles: Vec<Handle>) {
     for (physical, bytes) in handles {
-        if stream_events::insist(|| driver.memory_release(physical)) {
-            device.memory.released.one();
-            device.memory.never_held(bytes);
+        if stream_events::retry(|| driver.memory_release(physical)) {
+            device.memory.released.increment();
+            device.memory.cancel_hold(bytes);
         }
     }
 }

@@ -1,14 +1,14 @@
-//! The history of the allocator: what was given out and taken back, when, and by whose call.
+//! The history of the allocator: allocations, frees and segment events, with time and stack.
 //!
-//! Each arena writes a log of its own ([`log`](super::log)), under its own lock, through the listener of its space
-//! (`listener`): so threads with arenas of their own do not meet, and what happens to one address is
-//! written in the order in which it happens. Whoever reads puts the logs of a device together by time. What is kept is what
-//! is cheap: ticks of a clock, the number of a stack, the number of a tag. It is turned into words when it is read.
+//! Each arena writes its own log ([`log`](super::log)), under its own lock, through the listener of its space
+//! (`listener`). So threads with their own arenas do not contend, and events of one address are recorded in order. A
+//! reader merges the logs of a device by time. Entries store what is cheap to obtain: clock ticks, a stack id, a tag
+//! number. They are resolved when they are read.
 
 use super::{
     arena::Inner,
     listener::{self, Listener},
-    log::{Log, Raw},
+    log::{Log, RawEntry},
     pool::PoolId,
     tags,
 };
@@ -28,32 +28,32 @@ use std::{
     },
 };
 
-/// What an entry tells of; the names are torch's.
+/// The kind of an entry; the names are those of torch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Action {
-    /// A block was given out.
+    /// A block was allocated.
     Alloc = 0,
     /// The program freed a block.
     FreeRequested = 1,
-    /// The block can be given out again.
+    /// The block can be reused.
     FreeCompleted = 2,
-    /// The driver gave a segment.
+    /// The driver allocated a segment.
     SegmentAlloc = 3,
-    /// A segment went back to the driver.
+    /// A segment was returned to the driver.
     SegmentFree = 4,
     /// Memory was mapped at addresses of a reserved range.
     SegmentMap = 5,
-    /// It is there no more.
+    /// Such memory was unmapped.
     SegmentUnmap = 6,
     /// A snapshot was taken.
     Snapshot = 7,
-    /// A request failed for want of memory.
+    /// A request failed because of insufficient memory.
     Oom = 8,
 }
 
 impl Action {
-    /// All of them.
+    /// All actions.
     pub const ALL: [Action; 9] = [
         Action::Alloc,
         Action::FreeRequested,
@@ -66,7 +66,7 @@ impl Action {
         Action::Oom,
     ];
 
-    /// Its name.
+    /// Returns the name of the action.
     pub fn name(self) -> &'static str {
         match self {
             Action::Alloc => "alloc",
@@ -81,103 +81,103 @@ impl Action {
         }
     }
 
-    /// Its bit in a set of actions.
+    /// Returns the bit of the action in a set of actions.
     pub fn bit(self) -> u32 {
         1 << self as u32
     }
 }
 
-/// Something that happened.
+/// An event in the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// What.
+    /// The kind of event.
     pub action: Action,
-    /// Where; for [`Action::Oom`] the free bytes of the device.
+    /// The address; for [`Action::Oom`] the free bytes of the device.
     pub address: u64,
-    /// Its bytes: those that were asked for, of blocks; those that there are, of segments.
+    /// The requested size of a block, or the size of a segment, in bytes.
     pub size: u64,
     /// The handle of the stream.
     pub stream: usize,
     /// The pool.
     pub pool: PoolId,
-    /// Microseconds since 1970.
+    /// The time in microseconds since 1970.
     pub time_us: u64,
-    /// Who called.
+    /// The stack of the call.
     pub stack: StackId,
-    /// The thread's tag.
+    /// The tag of the thread.
     pub metadata: Option<Arc<str>>,
-    /// The system's number of the thread.
+    /// The system's thread id.
     pub thread: u64,
 }
 
-/// A remark of the program's.
+/// An annotation by the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Annotation {
-    /// The thread's current device.
+    /// The current device of the thread.
     pub device: u32,
-    /// Microseconds since 1970.
+    /// The time in microseconds since 1970.
     pub time_us: u64,
-    /// The remark.
+    /// The text.
     pub name: String,
-    /// Whether something begins; otherwise it ends.
+    /// Whether the annotated range begins (`true`) or ends.
     pub begin: bool,
 }
 
-/// What is kept.
+/// What is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Enabled {
     /// Nothing.
     #[default]
     Off,
-    /// For blocks that are live, who asked for them.
+    /// The allocation stacks of live blocks.
     State,
-    /// That, and entries of all that happens.
+    /// The allocation stacks of live blocks, and an entry for every event.
     All,
 }
 
-/// For what the caller is found out. Each has what the one before it has.
+/// The events for which a stack is captured. Each level includes the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Context {
-    /// For nothing.
+    /// No events.
     #[default]
     None,
-    /// For blocks that are live.
+    /// Allocations of live blocks.
     State,
-    /// For what brings memory into use.
+    /// Events that bring memory into use.
     Alloc,
-    /// For everything.
+    /// All events.
     All,
 }
 
-/// How a history is kept.
+/// The options of the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// What is kept.
+    /// What is recorded.
     pub enabled: Enabled,
-    /// For what the caller is found out.
+    /// The events for which a stack is captured.
     pub context: Context,
-    /// How many entries of a device are kept, at least 1: the newest.
+    /// The number of most recent entries to keep for each device, at least 1.
     pub max_entries: usize,
-    /// Whether what was kept before is forgotten.
+    /// Whether earlier entries are cleared.
     pub clear_history: bool,
-    /// Whether annotations are kept.
+    /// Whether annotations are recorded.
     pub annotations: bool,
-    /// The actions that are not kept, by their bits.
+    /// The bits of the actions that are not recorded.
     pub skip_actions: u32,
 }
 
-/// An entry with whose memory it is about, where that is no arena's log.
+/// An entry together with its device, stream and pool, for entries outside of an arena's log.
 #[derive(Debug, Clone, Copy)]
-struct Loose {
+struct UnownedEntry {
     device: u32,
     stream: usize,
     pool: PoolId,
-    raw: Raw,
+    raw: RawEntry,
 }
 
-/// An annotation as it is kept.
+/// A stored annotation.
 #[derive(Debug, Clone)]
-struct Remark {
+struct RawAnnotation {
     device: u32,
     ticks: u64,
     name: String,
@@ -185,41 +185,41 @@ struct Remark {
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct StoredHistory {
     options: Options,
-    /// The logs of arenas that are no more, with their devices and keys.
+    /// The logs of retired arenas, with their listeners.
     logs: Vec<(Listener, Log)>,
-    loose: VecDeque<Loose>,
-    remarks: VecDeque<Remark>,
+    unowned: VecDeque<UnownedEntry>,
+    annotations: VecDeque<RawAnnotation>,
 }
 
-static KEPT: Mutex<Option<Kept>> = Mutex::new(None);
+static HISTORY: Mutex<Option<StoredHistory>> = Mutex::new(None);
 static ON: AtomicBool = AtomicBool::new(false);
 
-fn with<T>(body: impl FnOnce(&mut Kept) -> T) -> T {
-    body(KEPT.lock().get_or_insert_default())
+fn with<T>(body: impl FnOnce(&mut StoredHistory) -> T) -> T {
+    body(HISTORY.lock().get_or_insert_default())
 }
 
-/// Whether a history is kept.
+/// Returns whether a history is recorded.
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// The options that hold.
+/// Returns the current options.
 pub(super) fn options() -> Options {
-    with(|kept| kept.options)
+    with(|stored| stored.options)
 }
 
-/// Begins to keep a history, goes on in another way, or ends it; to end it forgets it, as torch does.
+/// Starts, changes or stops the history. Stopping clears it, as in torch.
 pub fn record(options: Options) -> Result<()> {
     static CHANGING: Mutex<()> = Mutex::new(());
     if options.max_entries == 0 {
-        return Err(Error::new(Status::INVALID_VALUE, "a history keeps one entry at least"));
+        return Err(Error::new(Status::INVALID_VALUE, "max_entries is 0; it must be at least 1"));
     }
     let known = Action::ALL.into_iter().fold(0, |set, action| set | action.bit());
     if options.skip_actions & !known != 0 {
         let unknown = options.skip_actions & !known;
-        return Err(Error::new(Status::INVALID_VALUE, format!("the bits {unknown:#x} are no actions")));
+        return Err(Error::new(Status::INVALID_VALUE, format!("skip_actions has unknown bits {unknown:#x}")));
     }
     let runtime = runtime::ready()?;
     let _changing = CHANGING.lock();
@@ -228,123 +228,127 @@ pub fn record(options: Options) -> Result<()> {
         clock::record_anchor();
     }
     let forget = off || options.clear_history;
-    // The lists first, so that no arena appears meanwhile.
+    // Lock the lists first, so that no arena is created meanwhile.
     let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory.all_arenas()).collect();
-    with(|kept| {
-        kept.options = options;
+    with(|stored| {
+        stored.options = options;
         if forget {
-            *kept = Kept { options, ..Kept::default() };
+            *stored = StoredHistory { options, ..StoredHistory::default() };
         }
-        kept.trim();
+        stored.trim();
     });
     ON.store(!off, Ordering::Relaxed);
     for arena in lists.iter().flat_map(|list| list.iter()) {
         let mut inner = arena.lock();
         if forget && let Some(listener) = &mut inner.space.listener {
-            listener.forget();
+            listener.clear_log();
         }
         if off {
-            inner.space.forget_stacks();
+            inner.space.clear_stacks();
         }
-        listener::tune(arena.device, &mut inner);
+        listener::update(arena.device, &mut inner);
     }
     Ok(())
 }
 
-impl Kept {
-    /// Keeps no more than was asked for of what belongs to no log.
+impl StoredHistory {
+    /// Drops the oldest stored entries and annotations beyond the maximum.
     fn trim(&mut self) {
-        let most = self.options.max_entries;
-        self.loose.drain(..self.loose.len().saturating_sub(most));
-        self.remarks.drain(..self.remarks.len().saturating_sub(most));
+        let max_entries = self.options.max_entries;
+        self.unowned.drain(..self.unowned.len().saturating_sub(max_entries));
+        self.annotations.drain(..self.annotations.len().saturating_sub(max_entries));
     }
 }
 
-/// Keeps the log of an arena that is no more.
-pub(super) fn keep(mut listener: Box<Listener>) {
+/// Stores the log of a retired arena.
+pub(super) fn store_log(mut listener: Box<Listener>) {
     let Some(mut log) = listener.log.take() else { return };
     log.close();
-    with(|kept| {
-        let most = kept.options.max_entries;
-        if kept.options.enabled != Enabled::All || log.is_empty() {
+    with(|stored| {
+        let max_entries = stored.options.max_entries;
+        if stored.options.enabled != Enabled::All || log.is_empty() {
             return;
         }
-        kept.logs.push((*listener, log));
-        // Logs that nobody would be shown any more are dropped: those that ended before the newest entries began.
-        let device = kept.logs[kept.logs.len() - 1].0.device;
+        stored.logs.push((*listener, log));
+        // Drop logs that no reader would see: those that ended before the oldest entry to be shown.
+        let device = stored.logs[stored.logs.len() - 1].0.device;
         let of_device = |log: &&(Listener, Log)| log.0.device == device;
-        let count: usize = kept.logs.iter().filter(of_device).map(|(_, log)| log.len()).sum();
-        if count / 2 > most {
+        let count: usize = stored.logs.iter().filter(of_device).map(|(_, log)| log.len()).sum();
+        if count / 2 > max_entries {
             let mut times: Vec<u64> =
-                kept.logs.iter().filter(of_device).flat_map(|(_, log)| log.entries().map(|raw| raw.ticks)).collect();
-            let rank = times.len() - most;
+                stored.logs.iter().filter(of_device).flat_map(|(_, log)| log.entries().map(|raw| raw.ticks)).collect();
+            let rank = times.len() - max_entries;
             let (_, oldest, _) = times.select_nth_unstable(rank);
             let oldest = *oldest;
-            kept.logs.retain(|(listener, log)| listener.device != device || log.last_ticks() >= oldest);
+            stored.logs.retain(|(listener, log)| listener.device != device || log.last_ticks() >= oldest);
         }
     });
 }
 
-/// The entries of a device at one moment. What there is of them is shared with the logs, so it is had in no time.
-pub struct Frozen {
+/// The entries of a device at one moment. Shares chunks with the logs, so that creating it is fast.
+pub struct HistorySnapshot {
     logs: Vec<(Listener, Log)>,
-    loose: Vec<Loose>,
-    most: usize,
+    unowned: Vec<UnownedEntry>,
+    max_entries: usize,
 }
 
-impl Frozen {
-    /// What arenas of a device have written, and what belongs to no arena any more. Where all arenas are locked this is one
-    /// moment of the device.
-    pub(super) fn new<'a>(device: u32, arenas: impl Iterator<Item = &'a Inner>) -> Frozen {
-        // The arenas' logs before the others: one that ends meanwhile is found among those.
+impl HistorySnapshot {
+    /// Collects the logs of a device's arenas and the stored entries without an arena. If all arenas are locked, the
+    /// result is a consistent state of the device.
+    pub(super) fn new<'a>(device: u32, arenas: impl Iterator<Item = &'a Inner>) -> HistorySnapshot {
+        // Read the arenas' logs before the stored ones: a log of an arena that is retired meanwhile is then among the
+        // stored ones.
         let mut logs: Vec<_> = arenas.filter_map(|inner| inner.space.listener.as_ref()?.share()).collect();
-        with(|kept| {
-            logs.extend(kept.logs.iter().filter(|(listener, _)| listener.device == device).cloned());
-            let loose = kept.loose.iter().filter(|loose| loose.device == device).copied().collect();
-            Frozen { logs, loose, most: kept.options.max_entries }
+        with(|stored| {
+            logs.extend(stored.logs.iter().filter(|(listener, _)| listener.device == device).cloned());
+            let unowned = stored.unowned.iter().filter(|unowned| unowned.device == device).copied().collect();
+            HistorySnapshot { logs, unowned, max_entries: stored.options.max_entries }
         })
     }
 
-    /// The entries, the oldest first.
+    /// Returns the entries, oldest first.
     pub fn entries(self) -> Vec<Entry> {
-        let mut found: Vec<Loose> = Vec::new();
+        let mut found: Vec<UnownedEntry> = Vec::new();
         for (listener, log) in &self.logs {
             collect(&mut found, listener, log);
         }
-        found.extend(self.loose);
-        // Stable: what has one time keeps its order.
-        found.sort_by_key(|loose| loose.raw.ticks);
+        found.extend(self.unowned);
+        // The sort is stable, so entries with equal times keep their order.
+        found.sort_by_key(|unowned| unowned.raw.ticks);
         let reader = clock::TickConverter::new();
         let names = tags::names();
-        found[found.len().saturating_sub(self.most)..].iter().map(|loose| loose.tell(&reader, &names)).collect()
+        found[found.len().saturating_sub(self.max_entries)..]
+            .iter()
+            .map(|unowned| unowned.resolve(&reader, &names))
+            .collect()
     }
 }
 
-/// The entries of a device, the oldest first.
+/// Returns the entries of a device, oldest first.
 pub fn entries(device: u32) -> Vec<Entry> {
     let frozen = {
         let memory = runtime::usable().and_then(|runtime| runtime.devices().get(device as usize));
         let lists = memory.map(|device| device.memory.all_arenas());
         let arenas: Vec<_> = lists.iter().flat_map(|list| list.iter()).collect();
         let guards: Vec<_> = arenas.iter().map(|arena| arena.lock()).collect();
-        Frozen::new(device, guards.iter().map(|guard| &**guard))
+        HistorySnapshot::new(device, guards.iter().map(|guard| &**guard))
     };
     frozen.entries()
 }
 
-fn collect(found: &mut Vec<Loose>, listener: &Listener, log: &Log) {
+fn collect(found: &mut Vec<UnownedEntry>, listener: &Listener, log: &Log) {
     let Listener { device, stream, pool, .. } = *listener;
     let mut last = 0;
-    // Processors may differ by some ticks: what happened later is not told as earlier.
+    // Clocks of processors may differ by some ticks; make times non-decreasing within a log.
     found.extend(log.entries().map(|raw| {
         last = raw.ticks.max(last);
-        Loose { device, stream, pool, raw: Raw { ticks: last, ..*raw } }
+        UnownedEntry { device, stream, pool, raw: RawEntry { ticks: last, ..*raw } }
     }));
 }
 
-impl Loose {
-    fn tell(&self, reader: &clock::TickConverter, names: &[Arc<str>]) -> Entry {
-        let Raw { ticks, address, size, stack, thread, tag, action } = self.raw;
+impl UnownedEntry {
+    fn resolve(&self, reader: &clock::TickConverter, names: &[Arc<str>]) -> Entry {
+        let RawEntry { ticks, address, size, stack, thread, tag, action } = self.raw;
         Entry {
             action,
             address,
@@ -359,60 +363,61 @@ impl Loose {
     }
 }
 
-/// The annotations, the oldest first.
+/// Returns the annotations, oldest first.
 pub fn annotations() -> Vec<Annotation> {
-    let remarks: Vec<Remark> = with(|kept| kept.remarks.iter().cloned().collect());
+    let annotations: Vec<RawAnnotation> = with(|stored| stored.annotations.iter().cloned().collect());
     let reader = clock::TickConverter::new();
-    let tell = |remark: Remark| Annotation {
-        device: remark.device,
-        time_us: reader.microseconds(remark.ticks),
-        name: remark.name,
-        begin: remark.begin,
+    let resolve = |annotation: RawAnnotation| Annotation {
+        device: annotation.device,
+        time_us: reader.microseconds(annotation.ticks),
+        name: annotation.name,
+        begin: annotation.begin,
     };
-    remarks.into_iter().map(tell).collect()
+    annotations.into_iter().map(resolve).collect()
 }
 
-/// Notes that something of the program's begins or ends, if annotations are kept.
+/// Records the beginning or the end of an annotation, if annotations are recorded.
 pub fn annotate(name: &str, begin: bool) {
     if !is_on() {
         return;
     }
-    with(|kept| {
-        if kept.options.annotations {
-            // Under the lock, so that they are in order.
+    with(|stored| {
+        if stored.options.annotations {
+            // Read the clock under the lock, so that annotations are in order.
             let (device, ticks) = (thread::device(), clock::ticks());
-            kept.remarks.push_back(Remark { device, ticks, name: name.to_owned(), begin });
-            kept.trim();
+            stored.annotations.push_back(RawAnnotation { device, ticks, name: name.to_owned(), begin });
+            stored.trim();
         }
     });
 }
 
-/// Makes an entry that belongs to no stream. Trackers hear of it when somebody [delivers](super::trackers::deliver): locks of
-/// the allocator's may be held here, and not there.
-pub fn note_later(device: u32, action: Action, address: u64, size: u64) {
+/// Records an entry that belongs to no stream. Trackers receive it at the next [`deliver`](super::trackers::deliver).
+/// The caller may hold locks of the allocator here, but not when it delivers.
+pub fn record_undelivered(device: u32, action: Action, address: u64, size: u64) {
     queue(device, action, address, size, 0, PoolId::DEFAULT);
 }
 
-/// Makes an entry that no arena makes. To be called without any lock, since trackers are called.
-pub(super) fn note_of(device: u32, action: Action, address: u64, size: u64, stream: usize, pool: PoolId) {
+/// Records an entry outside of an arena's log and delivers it. The caller must hold no lock, because trackers are
+/// called.
+pub(super) fn record_and_deliver(device: u32, action: Action, address: u64, size: u64, stream: usize, pool: PoolId) {
     queue(device, action, address, size, stream, pool);
     super::trackers::deliver();
 }
 
 fn queue(device: u32, action: Action, address: u64, size: u64, stream: usize, pool: PoolId) {
-    let told = super::trackers::are_there();
-    if !is_on() && !told {
+    let has_trackers = super::trackers::any();
+    if !is_on() && !has_trackers {
         return;
     }
     let options = options();
-    let raw = Raw::now(action, address, size, options.context >= Context::Alloc);
+    let raw = RawEntry::now(action, address, size, options.context >= Context::Alloc);
     if options.enabled == Enabled::All && options.skip_actions & action.bit() == 0 {
-        with(|kept| {
-            kept.loose.push_back(Loose { device, stream, pool, raw });
-            kept.trim();
+        with(|stored| {
+            stored.unowned.push_back(UnownedEntry { device, stream, pool, raw });
+            stored.trim();
         });
     }
-    if told {
-        super::trackers::tell_later(device, stream, pool, &raw);
+    if has_trackers {
+        super::trackers::enqueue(device, stream, pool, &raw);
     }
 }

@@ -1,20 +1,21 @@
-//! Who listens to an arena: the trace that is written to a file, the history, and the program's trackers.
+//! The listener of an arena: forwards its events to the trace file, the history, the program's trackers and the stream
+//! sanitizer.
 //!
-//! A space knows whether anybody listens, under its arena's lock and by one pointer, so that a process in which nobody does
-//! pays for none of them. All that happens is told under that lock, which keeps it in order.
+//! A space has one pointer to its listener, protected by its arena's lock, so that a process without listeners pays for
+//! a null check only. All events are reported under that lock, which keeps them in order.
 
 use super::{
     arena::Inner,
-    block::{Id, State},
+    block::{BlockId, BlockState},
     history::{self, Action, Context, Enabled, Options, StackId},
-    log::{Log, Raw},
+    log::{Log, RawEntry},
     pool::PoolId,
     space::Space,
     trace, tracing, trackers,
 };
 use crate::sanitizer::{self, BlockInfo};
 
-/// See the module's comment.
+/// What to record about an arena; see the module documentation.
 #[derive(Debug, Clone)]
 pub struct Listener {
     /// The arena's device.
@@ -23,128 +24,136 @@ pub struct Listener {
     pub stream: usize,
     /// Its pool.
     pub pool: PoolId,
-    /// Whether a trace is written.
+    /// Whether a trace is being written.
     traced: bool,
     /// Whether there are trackers.
-    told: bool,
-    /// Whether the stream sanitizer is on, and of which thread the stream's handle is then.
-    checked: Option<u64>,
-    /// For what the caller is found out.
+    has_trackers: bool,
+    /// If the stream sanitizer is on: the thread to which the stream's handle belongs, or 0.
+    sanitizer_thread: Option<u64>,
+    /// The events for which a stack is captured.
     context: Context,
-    /// The actions that are not kept.
+    /// The bits of the actions that are not recorded.
     skip: u32,
-    /// The entries, where they are kept.
+    /// The log, if a history is recorded.
     pub log: Option<Log>,
 }
 
-/// Lets those listen to an arena who want to now. To be called whenever that changes, and when an arena gets its key.
-pub fn tune(device: u32, inner: &mut Inner) {
+/// Updates an arena's listener to the current consumers. Must be called when the consumers change and when an arena
+/// gets a key.
+pub fn update(device: u32, inner: &mut Inner) {
     let before = inner.space.listener.take();
     let Options { enabled, context, max_entries, skip_actions, .. } = history::options();
-    let (traced, told) = (tracing::recorder().is_on(), trackers::are_there());
-    let checked = sanitizer::is_on().then_some(inner.key.thread);
-    if enabled == Enabled::Off && !traced && !told && checked.is_none() {
+    let (traced, has_trackers) = (tracing::recorder().is_on(), trackers::any());
+    let sanitizer_thread = sanitizer::is_on().then_some(inner.key.thread);
+    if enabled == Enabled::Off && !traced && !has_trackers && sanitizer_thread.is_none() {
         return;
     }
     let mut log = before.and_then(|before| before.log);
     if enabled == Enabled::All {
-        log.get_or_insert_default().set_most(max_entries);
+        log.get_or_insert_default().set_capacity(max_entries);
     }
     let context = if enabled == Enabled::Off { Context::None } else { context };
     let (stream, pool) = (inner.key.stream, inner.key.pool);
-    let listener = Listener { device, stream, pool, traced, told, checked, context, skip: skip_actions, log };
+    let listener =
+        Listener { device, stream, pool, traced, has_trackers, sanitizer_thread, context, skip: skip_actions, log };
     inner.space.listener = Some(Box::new(listener));
 }
 
-/// Tells the stream sanitizer, which begins to listen, of the blocks that there are, and of the streams that were recorded.
-pub fn tell_blocks(inner: &Inner) {
+/// Reports the existing blocks and their recorded streams to the stream sanitizer when it is switched on.
+pub fn report_blocks(inner: &Inner) {
     let Some(listener) = &inner.space.listener else { return };
-    for (id, block) in inner.space.blocks.iter().filter(|(_, block)| block.state == State::Live) {
+    for (id, block) in inner.space.blocks.iter().filter(|(_, block)| block.state == BlockState::Live) {
         let Some(owned) = listener.owned(block.address, block.requested) else { continue };
         sanitizer::on_existing_block(owned, block.stack);
-        for user in inner.uses.get(&id).into_iter().flatten() {
+        for user in inner.stream_uses.get(&id).into_iter().flatten() {
             sanitizer::on_record_stream(owned, user.stream, user.device);
         }
     }
 }
 
 impl Listener {
-    /// Forgets what was logged.
-    pub fn forget(&mut self) {
+    /// Clears the log.
+    pub fn clear_log(&mut self) {
         self.log = None;
     }
 
-    /// Whose memory it is, and the log, for a reader.
+    /// Returns a copy of the listener and its log, for a reader.
     pub fn share(&self) -> Option<(Listener, Log)> {
         let log = self.log.clone()?;
         Some((Listener { log: None, ..*self }, log))
     }
 
-    /// Whether anybody wants an entry of such an action.
+    /// Returns whether the history or a tracker needs an entry for the action.
     #[inline]
-    fn wants(&self, action: Action) -> bool {
-        self.told || self.keeps(action)
+    fn needs(&self, action: Action) -> bool {
+        self.has_trackers || self.records(action)
     }
 
     #[inline]
-    fn keeps(&self, action: Action) -> bool {
+    fn records(&self, action: Action) -> bool {
         self.log.is_some() && self.skip & action.bit() == 0
     }
 
-    /// A block, as the sanitizer is told of it, if it is on.
+    /// Returns the description of a block for the sanitizer, if that is on.
     pub fn owned(&self, address: u64, bytes: u64) -> Option<BlockInfo> {
-        self.checked.map(|thread| BlockInfo { address, bytes, device: self.device, stream: self.stream, thread })
+        self.sanitizer_thread.map(|thread| BlockInfo {
+            address,
+            bytes,
+            device: self.device,
+            stream: self.stream,
+            thread,
+        })
     }
 
-    /// Makes an entry of this moment, with the caller where the context has `least`.
-    fn write(&mut self, action: Action, address: u64, size: u64, least: Context) {
-        if self.wants(action) {
-            self.put(Raw::now(action, address, size, self.context >= least));
+    /// Records an entry with the current time, and with a stack if the context is at least `min_context`.
+    fn record(&mut self, action: Action, address: u64, size: u64, min_context: Context) {
+        if self.needs(action) {
+            self.push(RawEntry::now(action, address, size, self.context >= min_context));
         }
     }
 
-    fn put(&mut self, raw: Raw) {
-        if self.keeps(raw.action)
+    fn push(&mut self, raw: RawEntry) {
+        if self.records(raw.action)
             && let Some(log) = &mut self.log
         {
             log.push(raw);
         }
-        if self.told {
-            trackers::tell_later(self.device, self.stream, self.pool, &raw);
+        if self.has_trackers {
+            trackers::enqueue(self.device, self.stream, self.pool, &raw);
         }
     }
 
-    /// Writes that a block was given out. Gives the caller, if it is wanted for the live block.
+    /// Records an allocation. Returns the stack if it is to be stored for the live block.
     fn alloc(&mut self, address: u64, size: u64) -> StackId {
         if self.context < Context::State {
-            self.write(Action::Alloc, address, size, Context::Alloc);
+            self.record(Action::Alloc, address, size, Context::Alloc);
             return StackId::NONE;
         }
-        let raw = Raw::now(Action::Alloc, address, size, true);
+        let raw = RawEntry::now(Action::Alloc, address, size, true);
         let stack = if self.context >= Context::Alloc { raw.stack } else { StackId::NONE };
-        self.put(Raw { stack, ..raw });
+        self.push(RawEntry { stack, ..raw });
         raw.stack
     }
 
-    /// Writes that a block was freed, and, if that is so already, that it can be given out again.
+    /// Records that a block was freed and, if `completed`, that it can be reused.
     fn free(&mut self, address: u64, size: u64, completed: bool) {
-        let completed = completed && self.wants(Action::FreeCompleted);
-        if !completed && !self.wants(Action::FreeRequested) {
+        let completed = completed && self.needs(Action::FreeCompleted);
+        if !completed && !self.needs(Action::FreeRequested) {
             return;
         }
-        // One moment and one caller for both.
-        let raw = Raw::now(Action::FreeRequested, address, size, self.context >= Context::All);
-        self.put(raw);
+        // Both entries have the same time and stack.
+        let raw = RawEntry::now(Action::FreeRequested, address, size, self.context >= Context::All);
+        self.push(raw);
         if completed {
-            self.put(Raw { action: Action::FreeCompleted, ..raw });
+            self.push(RawEntry { action: Action::FreeCompleted, ..raw });
         }
     }
 }
 
 impl Space {
-    /// Tells that a block was given out.
+    /// Reports an allocation.
     #[cold]
-    pub(super) fn hear_alloc(&mut self, id: Id, requested: u64) {
+    pub(super) fn on_alloc(&mut self, id: BlockId, requested: u64) {
         let Some(listener) = &mut self.listener else { return };
         let block = &mut self.blocks[id];
         let address = block.address;
@@ -156,15 +165,15 @@ impl Space {
             sanitizer::on_alloc(owned);
         }
         block.stack = listener.alloc(address, requested);
-        if listener.told {
-            // Whoever asked hears that there is something to settle, and the trackers with it.
-            self.counters.credit = 0;
+        if listener.has_trackers {
+            // Forces the allocating thread into the path that flushes the peak, which also delivers events to trackers.
+            self.counters.live_budget = 0;
         }
     }
 
-    /// Tells that a block was freed. Whether trackers are to be told.
+    /// Reports a free. Returns whether there are trackers to notify.
     #[cold]
-    pub(super) fn hear_free(&mut self, id: Id) -> bool {
+    pub(super) fn on_free(&mut self, id: BlockId) -> bool {
         let Some(listener) = &mut self.listener else { return false };
         let block = &self.blocks[id];
         if listener.traced {
@@ -174,31 +183,31 @@ impl Space {
             sanitizer::on_free(owned);
         }
         listener.free(block.address, block.requested, !block.used_elsewhere);
-        listener.told
+        listener.has_trackers
     }
 
-    /// Tells that a freed block waits no more.
+    /// Reports that a deferred free is complete.
     #[cold]
-    pub(super) fn hear_end_of_wait(&mut self, id: Id) {
+    pub(super) fn on_deferred_free_done(&mut self, id: BlockId) {
         let Some(listener) = &mut self.listener else { return };
         let block = &self.blocks[id];
-        listener.write(Action::FreeCompleted, block.address, block.requested, Context::All);
+        listener.record(Action::FreeCompleted, block.address, block.requested, Context::All);
     }
 
-    /// Tells of a segment.
-    pub(super) fn hear_segment(&mut self, action: Action, address: u64, bytes: u64) {
+    /// Reports an event of a segment.
+    pub(super) fn on_segment(&mut self, action: Action, address: u64, bytes: u64) {
         if let Some(listener) = &mut self.listener {
-            let least = match action {
+            let min_context = match action {
                 Action::SegmentAlloc | Action::SegmentMap => Context::Alloc,
                 _ => Context::All,
             };
-            listener.write(action, address, bytes, least);
+            listener.record(action, address, bytes, min_context);
         }
     }
 
-    /// Forgets who asked for the blocks.
-    pub(super) fn forget_stacks(&mut self) {
-        for id in 0..self.blocks.len() as Id {
+    /// Clears the allocation stacks of all blocks.
+    pub(super) fn clear_stacks(&mut self) {
+        for id in 0..self.blocks.len() as BlockId {
             self.blocks[id].stack = StackId::NONE;
         }
     }

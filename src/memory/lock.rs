@@ -1,19 +1,17 @@
-//! The mutex of an arena, as cheap as a mutex can be: an allocation and the free that follows it take it twice and
-//! are to cost some 20 ns in all.
+//! The mutex of an arena, with minimal cost: an allocation and the free that follows it lock it twice and should take
+//! about 20 ns in all.
 //!
-//! To lock is one compare-exchange where nobody is in the way, and to unlock is one plain store: the holder does not
-//! ask whether anybody waits, so it needs no second read-modify-write and never calls the kernel. The price is paid by
-//! those who wait. They look again and again, first spinning, then giving the processor up, then sleeping, and no
-//! queue says whose turn it is.
+//! Locking without contention is one compare-exchange, and unlocking is one plain store: the holder does not check for
+//! waiters, so it needs no second read-modify-write and never calls the kernel. Waiters pay the cost: they poll, first
+//! by spinning, then by yielding the processor, then by sleeping, and there is no queue and no fairness.
 //!
-//! That is right for sections like an arena's and for no others: they last tens of nanoseconds, because nothing in
-//! them calls the driver, the system or a callback of the user's. A waiter gets past the spinning only where the
-//! holder lost its processor, and sleeps, rather than yields without end, because a yield never lets a holder of
-//! lower real-time priority run.
+//! This suits only short critical sections such as an arena's: they last tens of nanoseconds, because they never call
+//! the driver, the system or a user callback. A waiter stops spinning only if the holder was preempted. It sleeps
+//! instead of yielding indefinitely, because a yield never lets a holder of lower real-time priority run.
 //!
-//! A panic unlocks, and nothing is poisoned. The panic becomes the status of the call that it happened in; a lock that
-//! stayed taken would hang every later call instead of that, and a poisoned one would fail every later free, of memory
-//! that is sound, while the allocator can walk and check its structures whenever it is in doubt.
+//! A panic unlocks and does not poison the lock. The panic becomes the status of the call in which it happened. A lock
+//! that stayed locked would hang every later call, and a poisoned one would fail every later free of valid memory,
+//! although the allocator can check the consistency of its structures at any time.
 
 use std::{
     cell::UnsafeCell,
@@ -25,24 +23,24 @@ use std::{
     time::Duration,
 };
 
-/// Rounds of waiting that spin, each twice as long as the one before: a few microseconds together.
+/// The number of spinning rounds, each twice as long as the one before: a few microseconds in all.
 const SPINS: u32 = 6;
-/// Rounds after those that let another thread have the processor.
+/// The number of rounds after those that yield the processor.
 const YIELDS: u32 = 4;
 const SHORTEST_SLEEP: Duration = Duration::from_micros(2);
-/// Doublings of the sleep; the longest is 64 microseconds.
+/// The number of times that the sleep doubles; the longest sleep is 64 microseconds.
 const LONGER_SLEEPS: u32 = 5;
 
-/// What a lock asks of its word. The processor's is [`AtomicBool`]; the model checker of the tests has its own, under
-/// which the code and the orderings here are tried as they stand.
+/// The operations that a lock needs of its atomic word. [`AtomicBool`] implements them; the model checker of the tests
+/// has its own implementation, so that it checks this code and its orderings unchanged.
 pub trait Word {
-    /// As [`AtomicBool::compare_exchange`] from `false` to `true`; whether it did.
+    /// As [`AtomicBool::compare_exchange`] from `false` to `true`; returns whether it succeeded.
     fn set(&self, success: Ordering) -> bool;
     /// As [`AtomicBool::load`].
     fn load(&self, order: Ordering) -> bool;
     /// As [`AtomicBool::store`] of `false`.
     fn clear(&self, order: Ordering);
-    /// Waits a little, the longer the higher the round.
+    /// Waits a little, longer in higher rounds.
     fn wait(round: u32);
 }
 
@@ -77,47 +75,49 @@ impl Word for AtomicBool {
 
 /// A value that one thread at a time may use.
 ///
-/// It begins a cache line that it shares with no other lock, and no neighbour of the line either, since processors
-/// fetch lines in pairs. The value follows the word, so that who gets the word has the value's first fields with it.
+/// It starts on its own cache line, and the adjacent line holds no other lock either, because processors fetch lines in
+/// pairs. The value follows the word, so that the thread that gets the word also has the value's first fields in its
+/// cache.
 #[repr(C, align(128))]
 pub struct Lock<T, W = AtomicBool> {
     taken: W,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: a reference to the value is had only through a guard, and there is one guard at a time (see `try_lock`), so
-// threads that share the lock hand the value to each other and never share it: that needs `T: Send` and no more. The
-// word is shared itself, hence `W: Sync`.
+// SAFETY: only a guard gives out references to the value, and there is only one guard at a time (see `try_lock`), so
+// threads that share the lock pass the value to each other and never share it: that requires only `T: Send`. The word
+// itself is shared, hence `W: Sync`.
 unsafe impl<T: Send, W: Sync> Sync for Lock<T, W> {}
 
 impl<T> Lock<T> {
-    /// A lock that is free.
+    /// Creates an unlocked lock.
     pub const fn new(value: T) -> Self {
         Lock { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 }
 
 impl<T, W: Word> Lock<T, W> {
-    /// Waits until the value is free, and takes it. A thread that holds it already waits for ever.
+    /// Waits until the value is free, and locks it. A thread that already holds the lock deadlocks.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T, W> {
-        self.lock_noting().0
+        self.lock_reporting_contention().0
     }
 
-    /// The same, and whether another thread was in the way: the sign that threads had better have values of their own.
+    /// Locks as [`lock`](Self::lock) does, and also returns whether another thread held the lock: a sign that threads
+    /// should have their own values.
     #[inline]
-    pub fn lock_noting(&self) -> (Guard<'_, T, W>, bool) {
+    pub fn lock_reporting_contention(&self) -> (Guard<'_, T, W>, bool) {
         match self.try_lock() {
             Some(guard) => (guard, false),
             None => (self.wait(), true),
         }
     }
 
-    /// Takes the value if it is free.
+    /// Locks the value if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_, T, W>> {
-        // The one way to a guard: only one thread turns the word to `true`, and only the guard that this gives turns it
-        // back. Acquire makes what the last holder wrote before its release visible here.
+        // The only way to get a guard: only one thread sets the word to `true`, and only the guard returned here clears
+        // it. Acquire makes the previous holder's writes before its release visible here.
         self.taken.set(Ordering::Acquire).then(|| Guard { lock: self, in_thread: PhantomData })
     }
 
@@ -127,8 +127,8 @@ impl<T, W: Word> Lock<T, W> {
         loop {
             W::wait(round);
             round = round.saturating_add(1);
-            // Reading leaves the line with all who wait; a failed compare-exchange would take it from the holder, who
-            // is about to need it.
+            // A load keeps the line shared among the waiters; a failed compare-exchange would take it from the holder,
+            // which is about to need it.
             if !self.taken.load(Ordering::Relaxed)
                 && let Some(guard) = self.try_lock()
             {
@@ -150,12 +150,12 @@ impl<T, W> fmt::Debug for Lock<T, W> {
     }
 }
 
-/// The right to use a lock's value; to drop it unlocks, also when a panic drops it.
+/// Exclusive access to a lock's value. Dropping it unlocks, also during a panic.
 #[must_use = "the lock is free again as soon as the guard is dropped"]
 pub struct Guard<'a, T, W: Word = AtomicBool> {
     lock: &'a Lock<T, W>,
-    /// Keeps the guard in its thread, and shared with no other: a shared guard would share the value, whose type
-    /// promises only that it can be handed on.
+    /// Keeps the guard in its thread and unshared: a shared guard would share the value, whose type promises only that
+    /// it can be sent.
     in_thread: PhantomData<*mut T>,
 }
 
@@ -172,8 +172,8 @@ impl<T, W: Word> Deref for Guard<'_, T, W> {
 impl<T, W: Word> DerefMut for Guard<'_, T, W> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: this guard is the only one (see `try_lock`), and it is borrowed mutably, so that no other reference
-        // out of it lives.
+        // SAFETY: this guard is the only one (see `try_lock`), and it is borrowed mutably, so no other reference from
+        // it exists.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -181,7 +181,7 @@ impl<T, W: Word> DerefMut for Guard<'_, T, W> {
 impl<T, W: Word> Drop for Guard<'_, T, W> {
     #[inline]
     fn drop(&mut self) {
-        // Release makes what was written under the lock visible to the next holder.
+        // Release makes the writes under the lock visible to the next holder.
         self.lock.taken.clear(Ordering::Release);
     }
 }
@@ -194,7 +194,7 @@ mod tests {
         sync::atomic::AtomicUsize,
     };
 
-    /// Tries every interleaving, and every value that the orderings let a load see, of small programs.
+    /// Checks every interleaving of small programs, and every value that the orderings allow a load to return.
     mod model {
         use super::*;
         use loom::{
@@ -221,7 +221,7 @@ mod tests {
             }
         }
 
-        /// A number whose every use the checker watches: two that are not ordered fail the test.
+        /// A number whose every access the checker tracks: two unordered accesses fail the test.
         type Number = cell::UnsafeCell<u64>;
 
         fn modelled() -> Arc<Lock<Number, Modelled>> {
@@ -230,13 +230,13 @@ mod tests {
 
         fn increment(number: &Number) {
             number.with_mut(|number| {
-                // SAFETY: the checker lets no other access be at the same time, or fails the test.
+                // SAFETY: the checker allows no concurrent access, or fails the test.
                 unsafe { *number += 1 }
             });
         }
 
         fn value(number: &Number) -> u64 {
-            // SAFETY: as above.
+            // SAFETY: as in `increment`.
             number.with(|number| unsafe { *number })
         }
 
@@ -258,15 +258,16 @@ mod tests {
                     })
                 };
                 increment(&lock.lock());
-                increment(&lock.lock_noting().0);
+                increment(&lock.lock_reporting_contention().0);
                 other.join().unwrap();
                 assert_eq!(value(&lock.lock()), 4);
             });
         }
 
-        /// One waiter at a time, as above: the checker takes two that wait for each other's yield for a livelock.
+        /// Only one thread waits at a time, as above: the checker treats two that wait for each other's yield as a
+        /// livelock.
         #[test]
-        fn a_try_is_ordered_or_refused() {
+        fn try_lock_is_ordered_or_fails() {
             bounded(2, || {
                 let lock = modelled();
                 let waiter = {
@@ -292,37 +293,37 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_has_its_lines_to_itself() {
+    fn lock_shares_no_cache_line() {
         assert_eq!((align_of::<Lock<u8>>(), size_of::<Lock<u8>>()), (128, 128));
         assert_eq!(size_of::<Lock<[u64; 16]>>(), 256);
         assert_eq!(size_of::<Guard<'_, u64>>(), size_of::<usize>());
     }
 
     #[test]
-    fn a_held_lock_refuses() {
+    fn try_lock_fails_while_held() {
         static LOCK: Lock<u32> = Lock::new(1);
         let guard = LOCK.lock();
         assert!(LOCK.try_lock().is_none());
         drop(guard);
         *LOCK.try_lock().unwrap() += 1;
-        let (guard, waited) = LOCK.lock_noting();
+        let (guard, waited) = LOCK.lock_reporting_contention();
         assert_eq!((*guard, waited), (2, false));
     }
 
     #[test]
-    fn who_waits_is_told() {
+    fn lock_reports_contention() {
         let lock = Lock::new(());
         let begun = AtomicBool::new(false);
         thread::scope(|scope| {
             let guard = lock.lock();
             let waiter = scope.spawn(|| {
                 begun.store(true, Ordering::Release);
-                lock.lock_noting().1
+                lock.lock_reporting_contention().1
             });
             while !begun.load(Ordering::Acquire) {
                 thread::yield_now();
             }
-            // Long enough for every way of waiting to have its turn.
+            // Long enough for every kind of wait.
             thread::sleep(Duration::from_millis(100));
             drop(guard);
             assert!(waiter.join().unwrap());
@@ -350,10 +351,11 @@ mod tests {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     for step in 0..EACH {
-                        let (mut guard, waited) = if step % 4 == 0 { (lock.lock(), false) } else { lock.lock_noting() };
+                        let (mut guard, waited) =
+                            if step % 4 == 0 { (lock.lock(), false) } else { lock.lock_reporting_contention() };
                         assert_eq!(guard.0, guard.1);
                         guard.0 += 1;
-                        // A holder that loses its processor now and then, in the middle of its change.
+                        // Simulates a holder that is preempted in the middle of its change.
                         if step % 5_000 == 0 {
                             thread::yield_now();
                         }

@@ -1,7 +1,7 @@
-//! The log of an arena: the newest entries, as small as they can be.
+//! The log of an arena: its most recent events in compact form.
 //!
-//! Entries lie in chunks. A full chunk is never changed again, so a reader takes it without copying while the arena goes on
-//! writing; the oldest is dropped when the others hold as many entries as are to be kept.
+//! Entries are stored in chunks. A full chunk is immutable, so a reader shares it without copying while the arena
+//! continues to write. The oldest chunk is dropped when the others hold as many entries as required.
 
 use super::{
     history::{Action, StackId},
@@ -10,60 +10,68 @@ use super::{
 use crate::base::{clock, stack};
 use std::{collections::VecDeque, sync::Arc};
 
-/// Entries of a chunk: 40 KiB.
+/// The number of entries of a chunk: 40 KiB.
 const CHUNK: usize = 1024;
 
-/// An entry as it is kept.
+/// A stored entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Raw {
-    /// When.
+pub struct RawEntry {
+    /// The time in clock ticks.
     pub ticks: u64,
-    /// Where.
+    /// The address.
     pub address: u64,
-    /// Its bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Who called.
+    /// The stack of the call.
     pub stack: StackId,
-    /// The system's number of the thread.
+    /// The system's thread id.
     pub thread: u32,
     /// The number of the thread's tag; 0 for none.
     pub tag: u32,
-    /// What.
+    /// The kind of event.
     pub action: Action,
 }
 
-impl Raw {
-    /// An entry of this moment and this thread.
+impl RawEntry {
+    /// Creates an entry with the current time and the calling thread.
     #[inline]
-    pub fn now(action: Action, address: u64, size: u64, with_stack: bool) -> Raw {
+    pub fn now(action: Action, address: u64, size: u64, with_stack: bool) -> RawEntry {
         let stack = if with_stack { stack::capture() } else { StackId::NONE };
-        Raw { ticks: clock::ticks(), address, size, stack, thread: stack::thread_id(), tag: tags::current(), action }
+        RawEntry {
+            ticks: clock::ticks(),
+            address,
+            size,
+            stack,
+            thread: stack::thread_id(),
+            tag: tags::current(),
+            action,
+        }
     }
 }
 
-/// See the module's comment.
+/// The log of an arena; see the module documentation.
 #[derive(Debug, Clone, Default)]
 pub struct Log {
-    full: VecDeque<Arc<Vec<Raw>>>,
-    last: Vec<Raw>,
-    most: usize,
+    full: VecDeque<Arc<Vec<RawEntry>>>,
+    last: Vec<RawEntry>,
+    capacity: usize,
 }
 
 impl Log {
-    /// A log that keeps so many entries, and some more.
-    pub fn new(most: usize) -> Self {
-        Log { most, ..Log::default() }
+    /// Creates a log that keeps at least the last `capacity` entries.
+    pub fn new(capacity: usize) -> Self {
+        Log { capacity, ..Log::default() }
     }
 
-    /// Lets it keep so many entries from now on.
-    pub fn set_most(&mut self, most: usize) {
-        self.most = most;
+    /// Sets the number of entries to keep.
+    pub fn set_capacity(&mut self, capacity: usize) {
+        self.capacity = capacity;
         self.drop_old();
     }
 
-    /// Writes an entry.
+    /// Appends an entry.
     #[inline]
-    pub fn push(&mut self, raw: Raw) {
+    pub fn push(&mut self, raw: RawEntry) {
         if self.last.len() == CHUNK {
             self.begin_chunk();
         }
@@ -77,9 +85,9 @@ impl Log {
         self.drop_old();
     }
 
-    /// Drops the chunks that are not needed, and uses one of them again if nobody reads it.
+    /// Drops chunks that are not needed, and reuses one of them if no reader shares it.
     fn drop_old(&mut self) {
-        while self.full.len().saturating_sub(1) >= self.most.div_ceil(CHUNK) {
+        while self.full.len().saturating_sub(1) >= self.capacity.div_ceil(CHUNK) {
             let oldest = self.full.pop_front();
             if let Some(Ok(mut chunk)) = oldest.map(Arc::try_unwrap)
                 && self.last.is_empty()
@@ -90,27 +98,27 @@ impl Log {
         }
     }
 
-    /// The entries, the oldest first.
-    pub fn entries(&self) -> impl Iterator<Item = &Raw> {
+    /// Iterates over the entries, oldest first.
+    pub fn entries(&self) -> impl Iterator<Item = &RawEntry> {
         self.full.iter().flat_map(|chunk| chunk.iter()).chain(&self.last)
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.full.len() * CHUNK + self.last.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the log is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// When the last entry was written; 0 without one.
+    /// Returns the time of the last entry, or 0 if there is none.
     pub fn last_ticks(&self) -> u64 {
         self.last.last().or_else(|| self.full.back()?.last()).map_or(0, |raw| raw.ticks)
     }
 
-    /// Nothing will be written any more.
+    /// Frees unused capacity, after the last write.
     pub fn close(&mut self) {
         self.last.shrink_to_fit();
     }
@@ -120,8 +128,8 @@ impl Log {
 mod tests {
     use super::*;
 
-    fn raw(number: u64) -> Raw {
-        Raw {
+    fn raw(number: u64) -> RawEntry {
+        RawEntry {
             ticks: number,
             address: number * 512,
             size: 1,
@@ -134,35 +142,35 @@ mod tests {
 
     #[test]
     fn an_entry_is_small() {
-        assert_eq!(size_of::<Raw>(), 40);
+        assert_eq!(size_of::<RawEntry>(), 40);
     }
 
     #[test]
-    fn the_newest_are_kept() {
-        for most in [1, 10, CHUNK - 1, CHUNK, CHUNK + 1, 5 * CHUNK, usize::MAX] {
-            let mut log = Log::new(most);
+    fn newest_entries_are_kept() {
+        for capacity in [1, 10, CHUNK - 1, CHUNK, CHUNK + 1, 5 * CHUNK, usize::MAX] {
+            let mut log = Log::new(capacity);
             for number in 0..20 * CHUNK as u64 + 3 {
                 log.push(raw(number));
-                assert!(log.len() >= most.min(number as usize + 1));
-                assert!(log.len() <= most.saturating_add(2 * CHUNK));
+                assert!(log.len() >= capacity.min(number as usize + 1));
+                assert!(log.len() <= capacity.saturating_add(2 * CHUNK));
             }
             let last = 20 * CHUNK as u64 + 2;
             assert_eq!(log.last_ticks(), last);
             let numbers: Vec<u64> = log.entries().map(|raw| raw.ticks).collect();
             let first = last + 1 - numbers.len() as u64;
-            assert!(numbers.iter().copied().eq(first..=last), "{most}");
+            assert!(numbers.iter().copied().eq(first..=last), "{capacity}");
         }
     }
 
     #[test]
-    fn a_reader_keeps_what_it_reads() {
+    fn reader_keeps_a_stable_view() {
         let mut log = Log::new(CHUNK);
         (0..3000).for_each(|number| log.push(raw(number)));
         let read = log.clone();
         (3000..30_000).for_each(|number| log.push(raw(number)));
         assert_eq!(read.last_ticks(), 2999);
         assert!(read.entries().map(|raw| raw.ticks).is_sorted());
-        log.set_most(1);
+        log.set_capacity(1);
         assert!(log.len() <= 2 * CHUNK && log.last_ticks() == 29_999);
     }
 }

@@ -1,34 +1,34 @@
-//! What is mapped at an address of an arena.
+//! Mappings: the memory behind an arena's addresses.
 
 use crate::driver::{Physical, Segment};
 
-/// A mapping: one handle, mapped whole, or one allocation of the driver's.
+/// A mapping: one complete handle, or one segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mapped {
-    /// Its bytes.
+    /// The size in bytes.
     pub bytes: u64,
-    /// What is behind it.
+    /// The memory behind the addresses.
     pub backing: Backing,
 }
 
 impl Backing {
-    /// Whether the memory came with its address, and goes with it.
-    pub fn is_whole(self) -> bool {
-        matches!(self, Backing::Segment(_) | Backing::Lent)
+    /// Returns whether the memory was allocated together with its address.
+    pub fn is_segment(self) -> bool {
+        matches!(self, Backing::Segment(_) | Backing::External)
     }
 }
 
-/// What is behind a mapping.
+/// The memory behind a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Backing {
-    /// A handle, which is mapped here and nowhere else.
+    /// A handle that is mapped only here.
     Handle(Physical),
-    /// A handle that has another address already; this one goes as soon as the device is done with it.
+    /// A handle that is already mapped elsewhere. This mapping is removed when the device is done with it.
     Moved,
-    /// Nothing, for now: the pool sleeps.
-    Asleep,
-    /// Memory that the driver allocated with its address, where it cannot do otherwise.
+    /// No memory, because the pool is suspended.
+    Suspended,
+    /// Memory that the driver allocated with its address, if mapping is not supported.
     Segment(Segment),
-    /// Memory that an allocator of the program's gave with its address.
-    Lent,
+    /// Memory that an allocator of the program allocated with its address.
+    External,
 }

@@ -1,10 +1,10 @@
 //! Device memory: the caching allocator, and memory straight from the driver.
 //!
-//! A request finds the [`arena`] of its stream, mostly in what its thread remembers, takes a block from the arena's
-//! [`space`], and is done: no driver call, no hash, no lock that other streams share. A free finds the block by its
-//! address in the [`directory`]. Everything that can wait waits for the day that an arena has no block: then the
-//! [`slow_path`] frees what is free by now, grows the arena ([`grow`]), moves memory that lies idle, and at last fails with a
-//! message that says why.
+//! An allocation finds the [`arena`] of its stream, usually in a per-thread cache, and takes a block from the arena's
+//! [`space`]. This path makes no driver call, computes no hash and takes no lock that other streams share. A free finds
+//! the block by its address in the [`directory`]. All other work is deferred until an arena has no block for a request:
+//! then the [`slow_path`] processes completed stream events, grows the arena ([`grow`]), moves idle memory, and finally
+//! fails with a message that states the cause.
 
 pub mod arena;
 pub mod backend;
@@ -70,7 +70,7 @@ pub use driver_memory::{
     alloc, alloc_pinned, device_of, free, free_pinned, host_register, host_unregister, is_pinned, managed_alloc,
     managed_free, owner,
 };
-pub use peers::{add_all_peers, add_peer, let_reach, remove_peer};
+pub use peers::{add_all_peers, add_peer, ensure_mapping_access, remove_peer};
 pub use pinned::{
     check as check_pinned, host_alloc, host_block_at, host_empty_cache, host_free, host_memory_stats,
     host_record_stream, is_host_cached, reset_accumulated_host_memory_stats, reset_peak_host_memory_stats,
@@ -78,7 +78,7 @@ pub use pinned::{
 pub use pointer::{Attributes, Owner, attributes};
 pub use pool::PoolId;
 pub use pools::*;
-pub use route::forget_for_ever as forget_arenas;
+pub use route::disable_arena_cache;
 pub use settings::{allocator_settings, set_allocator_settings};
 pub use sleep::{sleep as pool_sleep, wake as pool_wake};
 pub use stats_queries::{pool_stats, reset_accumulated_stats, stream_stats};

@@ -1,5 +1,5 @@
-//! Access of other devices to memory that is mapped: the driver's switch for peers is about its own allocations, and a
-//! mapping has to be told for itself.
+//! Access of other devices to mapped memory. The driver's peer access covers only its own allocations; each mapping
+//! needs explicit access.
 
 use super::{arena::Arena, ipc, mapped::Backing};
 use crate::{
@@ -8,14 +8,14 @@ use crate::{
     runtime::{self, device::Device},
 };
 
-/// Lets `device` read and write what is mapped on `peer`, now and later.
+/// Gives `device` read and write access to present and future mappings on `peer`.
 pub fn add_peer(device: i32, peer: i32) -> Result<()> {
     let runtime = runtime::ready()?;
     let (device, peer) = (runtime.device(device)?, runtime.device(peer)?);
     if device.ordinal == peer.ordinal || peer.memory.peers.lock().contains(&device.native) {
         return Ok(());
     }
-    // First for what will be mapped, so that nothing slips through between the two.
+    // Add the device for future mappings first, so that no mapping made meanwhile is missed.
     peer.memory.peers.lock().push(device.native);
     let outcome = for_each_mapping(&runtime.driver, peer, |driver, address, bytes| {
         driver.memory_allow(address, bytes, &[device.native])
@@ -26,42 +26,42 @@ pub fn add_peer(device: i32, peer: i32) -> Result<()> {
     outcome
 }
 
-/// Lets a device reach the memory of another that an address is in, if that is mapped memory which it could not reach yet
-/// and can. Whether it did.
-pub fn let_reach(device: u32, address: u64) -> bool {
+/// Gives a device access to the memory of another device that contains an address, if that is mapped memory, access is
+/// missing and peer access is possible. Returns whether it did.
+pub fn ensure_mapping_access(device: u32, address: u64) -> bool {
     let Ok(runtime) = runtime::ready() else { return false };
-    let (Ok(Some(owner)), Ok(reader)) = (super::owner(runtime, address), runtime.device(device as i32)) else {
+    let (Ok(Some(owner)), Ok(accessor)) = (super::owner(runtime, address), runtime.device(device as i32)) else {
         return false;
     };
     let Ok(peer) = runtime.device(owner as i32) else { return false };
     owner != device
-        && !peer.memory.peers.lock().contains(&reader.native)
+        && !peer.memory.peers.lock().contains(&accessor.native)
         && (peer.memory.count_arenas() > 0 || ipc::is_imported(address))
-        && runtime.driver.can_access_peer(reader.native, peer.native).unwrap_or(false)
+        && runtime.driver.can_access_peer(accessor.native, peer.native).unwrap_or(false)
         && add_peer(device as i32, owner as i32).is_ok()
 }
 
-/// Lets every device reach every other's memory that it can, now and later.
+/// Gives every device access to the present and future mappings of all peers that it can access.
 pub fn add_all_peers() -> Result<()> {
     let runtime = runtime::ready()?;
-    for reader in runtime.devices() {
+    for accessor in runtime.devices() {
         for peer in runtime.devices() {
-            if reader.ordinal != peer.ordinal && runtime.driver.can_access_peer(reader.native, peer.native)? {
-                add_peer(reader.ordinal as i32, peer.ordinal as i32)?;
+            if accessor.ordinal != peer.ordinal && runtime.driver.can_access_peer(accessor.native, peer.native)? {
+                add_peer(accessor.ordinal as i32, peer.ordinal as i32)?;
             }
         }
     }
     Ok(())
 }
 
-/// Takes back what [`add_peer`] gave.
+/// Revokes access that [`add_peer`] gave.
 pub fn remove_peer(device: i32, peer: i32) -> Result<()> {
     let runtime = runtime::ready()?;
     let (device, peer) = (runtime.device(device)?, runtime.device(peer)?);
     if !peer.memory.peers.lock().contains(&device.native) {
         return Ok(());
     }
-    // First for what will be mapped, as above.
+    // Remove the device for future mappings first, as above.
     peer.memory.peers.lock().retain(|native| *native != device.native);
     let outcome = for_each_mapping(&runtime.driver, peer, |driver, address, bytes| {
         driver.memory_forbid(address, bytes, &[device.native])
@@ -72,20 +72,21 @@ pub fn remove_peer(device: i32, peer: i32) -> Result<()> {
     outcome
 }
 
-/// Makes a call for every mapping of a device, none of which goes meanwhile by its own arena's doing.
+/// Calls a function for every mapping of a device. Holding `growth` keeps the arena itself from unmapping any of them
+/// meanwhile.
 fn for_each_mapping(driver: &Driver, device: &Device, call: impl Fn(&Driver, u64, u64) -> Answer<()>) -> Result<()> {
     for arena in device.memory.arenas() {
         let _growing = arena.growth.lock();
         for (address, bytes) in mappings(arena) {
             if let Err(failure) = call(driver, address, bytes)
-                // Another arena may have taken the handle: then there is nothing to be told any more.
+                // If another arena took the handle, the mapping no longer exists, and the failure does not matter.
                 && mappings(arena).contains(&(address, bytes))
             {
                 return Err(failure.into());
             }
         }
     }
-    // Memory of the device's that other processes share is mapped here by nobody's arena.
+    // Memory of the device that other processes share is mapped here outside of all arenas.
     ipc::for_each_span(device, |address, bytes| Ok(call(driver, address, bytes)?))
 }
 

@@ -1,4 +1,4 @@
-//! What is known of a pointer: by the driver, and by the allocators here.
+//! Attributes of a pointer, from the driver and from the library's allocators.
 
 use super::{PoolId, backend, host_block_at, is_host_cached};
 use crate::{
@@ -7,12 +7,12 @@ use crate::{
     runtime::{self, Runtime},
 };
 
-/// Who has the memory from the driver.
+/// The owner of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Owner {
-    /// Nobody: the driver does not know it.
+    /// None: the driver does not know the address.
     #[default]
-    Nobody,
+    Unknown,
     /// The program or another library.
     Program,
     /// The caching allocator.
@@ -21,40 +21,41 @@ pub enum Owner {
     HostCache,
 }
 
-/// All that is known of a pointer.
+/// The attributes of a pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
     /// Kind, device, addresses, and the range that the driver knows.
     pub details: PointerDetails,
-    /// Who has the memory from the driver.
+    /// The owner of the allocation.
     pub owner: Owner,
-    /// The block in somebody's hands that the address lies in: where it begins, and its bytes. Without an allocator of the
-    /// library's, the driver's range; an address in free memory of one of them is in no block.
+    /// The start and the size of the live block that contains the address. If no allocator of the library owns the
+    /// memory, the driver's range. `None` for an address in free memory of an allocator.
     pub block: Option<(u64, u64)>,
-    /// The pool that the memory belongs to.
+    /// The pool of the memory.
     pub pool: PoolId,
 }
 
-/// All that is known of a pointer. Any number may be asked about.
+/// Returns the attributes of a pointer. Any address is valid.
 pub fn attributes(address: u64) -> Result<Attributes> {
     let runtime = runtime::ready()?;
-    let details = details(runtime, address).context(|| format!("asking about the pointer {address:#x}"))?;
-    let plain = Attributes { details, owner: Owner::Nobody, block: None, pool: PoolId::DEFAULT };
+    let details = details(runtime, address).context(|| format!("querying the attributes of pointer {address:#x}"))?;
+    let unowned = Attributes { details, owner: Owner::Unknown, block: None, pool: PoolId::DEFAULT };
     Ok(match details.info.kind {
-        MemoryKind::Unregistered => plain,
+        MemoryKind::Unregistered => unowned,
         MemoryKind::Pinned if is_host_cached(address) => {
-            Attributes { owner: Owner::HostCache, block: host_block_at(address), ..plain }
+            Attributes { owner: Owner::HostCache, block: host_block_at(address), ..unowned }
         }
-        _ => in_caches(runtime, address, plain).unwrap_or(Attributes {
+        _ => in_cache(runtime, address, unowned).unwrap_or(Attributes {
             owner: Owner::Program,
             block: Some((details.start, details.bytes as u64)),
-            ..plain
+            ..unowned
         }),
     })
 }
 
-/// What the driver knows of an address. It gives the address by which the current context's device reaches the memory, and none
-/// where that device has no access; then the memory's own device is asked.
+/// Returns the driver's information about an address. The driver reports the address at which the current context's
+/// device accesses the memory, and none if it has no access; then this function asks in the context of the memory's own
+/// device.
 fn details(runtime: &Runtime, address: u64) -> Result<PointerDetails> {
     let details = runtime.in_any_context(|driver| Ok(driver.pointer_details(address)?))?;
     if details.info.kind != MemoryKind::Device || details.device != 0 {
@@ -66,20 +67,20 @@ fn details(runtime: &Runtime, address: u64) -> Result<PointerDetails> {
     }
 }
 
-/// The same for memory of the caching allocator.
-fn in_caches(runtime: &Runtime, address: u64, plain: Attributes) -> Option<Attributes> {
+/// Returns the attributes of memory of the caching allocator.
+fn in_cache(runtime: &Runtime, address: u64, unowned: Attributes) -> Option<Attributes> {
     for device in runtime.devices() {
         for arena in device.memory.arenas() {
             let inner = arena.lock();
             if inner.space.has(address) {
-                let block = inner.space.live_around(address).map(|id| {
+                let block = inner.space.live_block_containing(address).map(|id| {
                     let block = &inner.space.blocks[id];
                     (block.address, block.size)
                 });
-                return Some(Attributes { owner: Owner::Cache, block, pool: inner.key.pool, ..plain });
+                return Some(Attributes { owner: Owner::Cache, block, pool: inner.key.pool, ..unowned });
             }
         }
     }
     let block = backend::around(address)?;
-    Some(Attributes { owner: Owner::Cache, block: Some(block), ..plain })
+    Some(Attributes { owner: Owner::Cache, block: Some(block), ..unowned })
 }

@@ -1,116 +1,122 @@
-//! The allocator's choices: how large handles are, how much an arena grows, what is worth moving. The numbers come
-//! from replays of recorded programs; docs/allocator.md tells them.
+//! The allocator's policies: handle sizes, growth of arenas, and when to move memory. The constants come from replays
+//! of recorded programs; see docs/allocator.md.
 
 use super::{block::Zone, space::SMALL};
 
-/// How much may be held before memory is moved instead of created, in thousandths of the most that was ever live.
+/// The memory that may be held before memory is moved instead of created, in thousandths of the live peak.
 const SLACK: u64 = 1040;
-/// What is added to that, in thousandths, for each time that as much was moved as was ever live, but for the first half
-/// time, and at most. A program that would move memory for ever is better off with some more of it.
+/// The increment of [`SLACK`], in thousandths, for each time that as many bytes were moved as the live peak, not
+/// counting the first half; and the maximum increment. A program that keeps moving memory is better off with more of
+/// it.
 const SLACK_FOR_MOVES: u64 = 40;
 const MORE_SLACK: u64 = 150;
-/// What each arena may hold beyond in any case: its handles are never all full.
+/// The additional bytes that each arena may hold, because its handles are never all full.
 const SLACK_OF_ARENA: u64 = 4 << 20;
-/// How far a zone of small blocks grows at a time: as far as it has come, up to this, so that a program's threads soon
-/// stop asking.
-const LARGEST_SMALL_GROWTH: u64 = 8 << 20;
-/// It is no more than this part of what may be held at all.
+/// The maximum growth of a zone of small blocks. A zone grows by its current size up to this, so that threads soon stop
+/// requesting memory.
+const MAX_SMALL_GROWTH: u64 = 8 << 20;
+/// The growth is at most the limit divided by this.
 const SMALL_GROWTHS_OF_LIMIT: u64 = 1024;
-/// Handles of this size or more give kernels the bandwidth of the driver's own allocations; larger ones are seldom wholly
-/// free.
-const LARGEST_HANDLE: u64 = 32 << 20;
-/// The smallest handle that large blocks are put on while memory is plentiful.
-const LEAST_LARGE_HANDLE: u64 = 8 << 20;
-/// A handle is about this part of what is live: what is stuck in partly used handles is some handles' worth, whatever
-/// their size, and should stay a few thousandths of the whole.
+/// The largest handle. Handles of this size give kernels the bandwidth of the driver's own allocations; larger ones are
+/// seldom completely free.
+const MAX_HANDLE: u64 = 32 << 20;
+/// The smallest handle for large blocks while memory is not short.
+const MIN_LARGE_HANDLE: u64 = 8 << 20;
+/// The live bytes divided by this give the handle size. Unreleasable memory in partly used handles amounts to a few
+/// handles of any size, and should stay at a few thousandths of the whole.
 const HANDLES_OF_LIVE: u64 = 128;
-/// From this size on a growth is cut into the largest handles, however little is live yet.
+/// From this size on, growth uses the largest handles regardless of the live bytes.
 const LARGE_NEED: u64 = 256 << 20;
-/// When this much of the limit is held, in thousandths, memory counts as short.
+/// The held part of the limit, in thousandths, from which memory counts as short.
 const SHORT: u64 = 500;
-/// What may be stuck when memory is short, in thousandths of the most that was ever live.
-const STUCK_WHEN_SHORT: u64 = 5;
+/// The maximum unreleasable memory when memory is short, in thousandths of the live peak.
+const UNRELEASABLE_WHEN_SHORT: u64 = 5;
 
-/// How much may be held while `live` bytes are in use, `live_peak` were at most, `request` more are asked for, `moved`
-/// bytes were moved so far, and there are so many arenas.
+/// Returns how many bytes may be held while `live` bytes are in use, the live peak is `live_peak`, `request` more bytes
+/// are requested, `moved` bytes were moved so far, and there are `arenas` arenas.
 pub fn soft_limit(live: u64, live_peak: u64, request: u64, moved: u64, arenas: u64) -> u64 {
-    let most = live.saturating_add(request).max(live_peak);
-    let often = moved.saturating_sub(most / 2);
-    let more = (often.saturating_mul(SLACK_FOR_MOVES) / most.max(1)).min(MORE_SLACK);
-    (most / 1000).saturating_mul(SLACK + more).saturating_add(SLACK_OF_ARENA * arenas)
+    let peak = live.saturating_add(request).max(live_peak);
+    let often = moved.saturating_sub(peak / 2);
+    let more = (often.saturating_mul(SLACK_FOR_MOVES) / peak.max(1)).min(MORE_SLACK);
+    (peak / 1000).saturating_mul(SLACK + more).saturating_add(SLACK_OF_ARENA * arenas)
 }
 
-/// Whether memory is short while so much of a limit is held.
+/// Returns whether memory is short when `held` bytes of `limit` are held.
 pub fn is_short(held: u64, limit: u64) -> bool {
     held / 1000 >= limit / 1_000_000 * SHORT
 }
 
-/// How careful an arena is with its handles; see [`Care`].
-pub fn care(held: u64, limit: u64, budget: u64, live_elsewhere: u64, live_peak: u64) -> Care {
-    let short = is_short(held, limit);
-    Care {
-        budget: budget.saturating_sub(live_elsewhere),
-        stuck_at_most: if short { live_peak / 1000 * STUCK_WHEN_SHORT } else { u64::MAX },
-    }
-}
-
-/// How much memory may be stuck in handles that are partly used, before an arena pays for cutting a handle in pieces
-/// rather than put the edge of a block into it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Care {
-    /// What the arena may hold: half of what is free of that may be stuck.
+/// Returns an arena's limits on unreleasable memory; see [`UnreleasableLimits`].
+pub fn unreleasable_limits(
+    held: u64,
+    limit: u64,
     budget: u64,
-    /// What may be stuck in any case.
-    stuck_at_most: u64,
+    live_elsewhere: u64,
+    live_peak: u64,
+) -> UnreleasableLimits {
+    let short = is_short(held, limit);
+    UnreleasableLimits {
+        budget: budget.saturating_sub(live_elsewhere),
+        max_unreleasable: if short { live_peak / 1000 * UNRELEASABLE_WHEN_SHORT } else { u64::MAX },
+    }
 }
 
-impl Default for Care {
+/// How much memory in partly used handles may be unreleasable before an arena splits a handle instead of placing the
+/// edge of a block inside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnreleasableLimits {
+    /// The bytes that the arena may hold. Half of the free part of them may be unreleasable.
+    budget: u64,
+    /// The upper bound on unreleasable bytes.
+    max_unreleasable: u64,
+}
+
+impl Default for UnreleasableLimits {
     fn default() -> Self {
-        Care { budget: u64::MAX, stuck_at_most: u64::MAX }
+        UnreleasableLimits { budget: u64::MAX, max_unreleasable: u64::MAX }
     }
 }
 
-impl Care {
-    /// What may be stuck while `live` bytes of the arena are in use.
+impl UnreleasableLimits {
+    /// Returns the allowed unreleasable bytes while `live` bytes of the arena are in use.
     pub fn allowance(&self, live: u64) -> u64 {
-        (self.budget.saturating_sub(live) / 2).min(self.stuck_at_most)
+        (self.budget.saturating_sub(live) / 2).min(self.max_unreleasable)
     }
 
-    /// Whether so much stuck memory could matter at all, whatever handle is cut.
-    pub fn may_matter(&self, stuck: u64, live: u64) -> bool {
-        stuck.saturating_add(LARGEST_HANDLE) > self.allowance(live)
+    /// Returns whether `unreleasable` bytes may exceed the allowance after one more handle becomes partly used.
+    pub fn may_matter(&self, unreleasable: u64, live: u64) -> bool {
+        unreleasable.saturating_add(MAX_HANDLE) > self.allowance(live)
     }
 }
 
-/// The size of the handles that a growth by `need` bytes is cut into, while `live` bytes are in use and `limit` may be
-/// held.
+/// Returns the handle size for a growth by `need` bytes while `live` bytes are in use and at most `limit` may be held.
 ///
-/// A zone of small blocks grows by one handle at a time, which counts by `zone_bytes`, what it has already.
+/// A zone of small blocks grows by one handle at a time, whose size depends on `zone_bytes`, the zone's current size.
 pub fn handle_size(zone: Zone, need: u64, zone_bytes: u64, live: u64, short: bool, limit: u64, granule: u64) -> u64 {
     let size = match zone {
         Zone::Small if short => granule,
         Zone::Small => {
-            let most = LARGEST_SMALL_GROWTH.min(limit / SMALL_GROWTHS_OF_LIMIT).max(granule);
-            (1 << zone_bytes.max(1).ilog2()).clamp(granule, most)
+            let max_handle = MAX_SMALL_GROWTH.min(limit / SMALL_GROWTHS_OF_LIMIT).max(granule);
+            (1 << zone_bytes.max(1).ilog2()).clamp(granule, max_handle)
         }
-        Zone::Large if need >= LARGE_NEED => LARGEST_HANDLE,
+        Zone::Large if need >= LARGE_NEED => MAX_HANDLE,
         Zone::Large => {
             let share = (live.saturating_add(need) / HANDLES_OF_LIVE).max(1);
-            (1 << share.ilog2()).clamp(LEAST_LARGE_HANDLE, LARGEST_HANDLE)
+            (1 << share.ilog2()).clamp(MIN_LARGE_HANDLE, MAX_HANDLE)
         }
     };
     size.min(limit / HANDLES_OF_LIVE).max(granule) / granule * granule
 }
 
-/// The bytes to create where `need` bytes are needed, in handles of `handle` bytes if there is room for whole ones: `room`
-/// bytes of addresses, and `creatable` bytes of memory.
+/// Returns the bytes to create when `need` bytes are needed: a multiple of `handle` if `room` bytes of addresses and
+/// `creatable` bytes of memory allow it, otherwise `need`.
 pub fn growth(need: u64, handle: u64, room: u64, creatable: u64) -> u64 {
     let whole = need.div_ceil(handle).saturating_mul(handle);
     if whole <= room && whole <= creatable { whole } else { need }
 }
 
-/// How `bytes` bytes of new memory, in whole granules, are cut into handles: whole ones, and the rest in ever smaller
-/// ones.
+/// Divides `bytes` bytes of new memory, a multiple of `granule`, into handles: as many of size `handle` as fit, then
+/// smaller ones.
 pub fn handle_sizes(bytes: u64, handle: u64, granule: u64) -> Vec<u64> {
     let (mut sizes, mut left, mut size) = (Vec::new(), bytes, handle);
     while left > 0 {
@@ -123,8 +129,8 @@ pub fn handle_sizes(bytes: u64, handle: u64, granule: u64) -> Vec<u64> {
     sizes
 }
 
-/// Chooses from what could be moved, the smallest free blocks first: `missing` bytes or some more, `room` at most. Less
-/// than `missing` where there is no more. `sizes` tells a candidate's block's bytes and its own.
+/// Chooses handles to move, those in the smallest free blocks first: at least `missing` bytes if there are enough, and
+/// at most `room` bytes. `sizes` returns the size of a candidate's block and of the candidate itself.
 pub fn choose<T: Copy>(mut candidates: Vec<T>, missing: u64, room: u64, sizes: impl Fn(&T) -> (u64, u64)) -> Vec<T> {
     candidates.sort_by_key(|candidate| sizes(candidate).0);
     let (mut chosen, mut sum) = (Vec::new(), 0);
@@ -138,7 +144,7 @@ pub fn choose<T: Copy>(mut candidates: Vec<T>, missing: u64, room: u64, sizes: i
             chosen.push(candidate);
         }
     }
-    // The last ones may have made some of the first needless.
+    // The last candidates may have made some of the first unnecessary.
     chosen.retain(|candidate| {
         let rest = sum - sizes(candidate).1;
         let needless = rest >= missing;
@@ -150,7 +156,7 @@ pub fn choose<T: Copy>(mut candidates: Vec<T>, missing: u64, room: u64, sizes: i
     chosen
 }
 
-/// The bytes of addresses to reserve for a zone of an arena, at a time.
+/// Returns the size of the address range to reserve for a zone of an arena.
 pub fn region_size(zone: Zone, total: u64, granule: u64) -> u64 {
     let bytes = match zone {
         Zone::Small => 1 << 30,
@@ -159,7 +165,7 @@ pub fn region_size(zone: Zone, total: u64, granule: u64) -> u64 {
     bytes.div_ceil(granule) * granule
 }
 
-/// The segment for a request where memory cannot be mapped: torch's sizes. `None` beyond what there are numbers for.
+/// Returns the segment size for a request if memory cannot be mapped: the same as in torch. `None` on overflow.
 ///
 /// `large_segment` is the setting `large_segment_size_mb`.
 pub fn segment_size(size: u64, large_segment: u64) -> Option<u64> {

@@ -1,8 +1,8 @@
-//! Pools: memory that is kept apart, for a graph that replays or for a part of a program.
+//! Pools: separate memory for a graph or for a part of a program.
 //!
-//! A pool is a name until something is allocated in it; its memory lies in arenas of its own, one for each stream. While
-//! anyone uses the pool, nothing of its memory is given to others, free or not: the graph that was captured in it
-//! writes to the addresses that were its own at the time.
+//! A pool is only an id until something is allocated in it. Its memory is in its own arenas, one for each stream. While
+//! a pool has users, its memory is not used for other requests, even if it is free: the graph that was captured in it
+//! writes to the addresses that it had at capture.
 
 use crate::{
     driver::plugin::Plugin,
@@ -18,7 +18,7 @@ use std::{
     },
 };
 
-/// The name of a pool, as torch has it: pools that captures make have an owner, the others an index.
+/// The id of a pool, as in torch: pools of captures have an owner, other pools have an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
 pub struct PoolId {
     /// The capture, or 0.
@@ -28,7 +28,7 @@ pub struct PoolId {
 }
 
 impl PoolId {
-    /// The pool of everything that asks for none.
+    /// The default pool.
     pub const DEFAULT: PoolId = PoolId { owner: 0, index: 0 };
 }
 
@@ -38,29 +38,29 @@ impl std::fmt::Display for PoolId {
     }
 }
 
-/// What was said of a pool when it was made.
+/// The options of a pool at creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Whether the default pool may take its free memory when there is no other.
+    /// Whether the default pool may use its free memory when no other memory is left.
     pub use_on_oom: bool,
-    /// Whether its blocks are given out whole.
+    /// Whether its blocks are never split.
     pub no_split: bool,
 }
 
 #[derive(Debug, Default)]
 struct Pool {
     options: Options,
-    /// Who its memory is from, if not the driver.
+    /// The allocator of its memory, if not the driver.
     allocator: Option<Arc<Plugin>>,
-    /// How much physical memory it may hold on each device.
+    /// The maximum number of physical bytes on each device.
     budget: Option<u64>,
-    /// Whether the program made it, and has not destroyed it.
-    made: bool,
-    /// Whether others than captures were given memory of it.
-    eager: bool,
-    /// Whether its memory is away.
-    asleep: bool,
-    /// How many users it has on each device.
+    /// Whether the program created the pool and has not destroyed it.
+    created: bool,
+    /// Whether memory of it was allocated outside of captures.
+    used_outside_captures: bool,
+    /// Whether its memory is suspended.
+    suspended: bool,
+    /// The number of users on each device.
     users: HashMap<u32, u32>,
 }
 
@@ -73,28 +73,28 @@ fn with<T>(body: impl FnOnce(&mut HashMap<PoolId, Pool>) -> T) -> T {
 
 #[cold]
 fn unknown(id: PoolId) -> Error {
-    Error::new(Status::INVALID_HANDLE, format!("there is no pool {id}; it was never made, or was destroyed"))
+    Error::new(Status::INVALID_HANDLE, format!("unknown pool {id}: it was never created or was destroyed"))
 }
 
-/// A name that no pool has.
+/// Returns an unused id.
 pub fn new_id() -> PoolId {
     PoolId { owner: 0, index: NEXT.fetch_add(1, Ordering::Relaxed) }
 }
 
-/// A name that no pool has, of the kind that captures give.
+/// Returns an unused id of the kind that captures use.
 pub fn new_capture_id() -> PoolId {
     PoolId { owner: NEXT.fetch_add(1, Ordering::Relaxed), index: 0 }
 }
 
-/// Makes a pool of a program's.
+/// Creates a pool for the program.
 pub fn create(options: Options, allocator: Option<Arc<Plugin>>) -> PoolId {
     let id = new_id();
-    let pool = Pool { options, allocator, made: true, eager: options.use_on_oom, ..Pool::default() };
+    let pool = Pool { options, allocator, created: true, used_outside_captures: options.use_on_oom, ..Pool::default() };
     with(|pools| pools.insert(id, pool));
     id
 }
 
-/// Who the memory of a pool is from, if not the driver.
+/// Returns the allocator of a pool's memory, if it is not the driver.
 pub fn allocator(id: PoolId) -> Option<Arc<Plugin>> {
     if id == PoolId::DEFAULT {
         return None;
@@ -102,7 +102,7 @@ pub fn allocator(id: PoolId) -> Option<Arc<Plugin>> {
     with(|pools| pools.get(&id)?.allocator.clone())
 }
 
-/// Says how much physical memory a pool may hold on each device.
+/// Sets the maximum number of physical bytes of a pool on each device.
 pub fn set_budget(id: PoolId, budget: Option<u64>) -> Result<()> {
     with(|pools| {
         pools.get_mut(&id).ok_or_else(|| unknown(id))?.budget = budget;
@@ -110,26 +110,27 @@ pub fn set_budget(id: PoolId, budget: Option<u64>) -> Result<()> {
     })
 }
 
-/// How much that is.
+/// Returns the maximum number of physical bytes of a pool on each device.
 pub fn budget(id: PoolId) -> Result<Option<u64>> {
     with(|pools| Ok(pools.get(&id).ok_or_else(|| unknown(id))?.budget))
 }
 
-/// A pool's budget, and the turn of whoever grows such a pool: two at once could both use what is left.
-pub fn budget_turn(id: PoolId) -> Option<(u64, MutexGuard<'static, ()>)> {
-    static TURN: Mutex<()> = Mutex::new(());
+/// Returns a pool's budget, and a lock that serializes the growth of pools with a budget: two threads at once could
+/// both use the rest of the budget.
+pub fn lock_budget(id: PoolId) -> Option<(u64, MutexGuard<'static, ()>)> {
+    static LOCK: Mutex<()> = Mutex::new(());
     if id == PoolId::DEFAULT {
         return None;
     }
     let budget = with(|pools| pools.get(&id)?.budget)?;
-    Some((budget, TURN.lock()))
+    Some((budget, LOCK.lock()))
 }
 
-/// Forgets that a program made the pool. Returns the devices on which somebody still uses it.
+/// Marks a pool as destroyed by the program. Returns the devices on which it still has users.
 pub fn destroy(id: PoolId) -> Result<Vec<u32>> {
     with(|pools| {
-        let pool = pools.get_mut(&id).filter(|pool| pool.made).ok_or_else(|| unknown(id))?;
-        pool.made = false;
+        let pool = pools.get_mut(&id).filter(|pool| pool.created).ok_or_else(|| unknown(id))?;
+        pool.created = false;
         pool.options.use_on_oom = false;
         let users = pool.users.keys().copied().collect();
         if pool.users.is_empty() {
@@ -139,70 +140,70 @@ pub fn destroy(id: PoolId) -> Result<Vec<u32>> {
     })
 }
 
-/// Says whether the default pool may use the pool's free memory when there is no other.
+/// Sets whether the default pool may use the pool's free memory when no other memory is left.
 pub fn set_use_on_oom(id: PoolId, use_on_oom: bool) -> Result<()> {
     with(|pools| {
         let pool = pools.get_mut(&id).ok_or_else(|| unknown(id))?;
         pool.options.use_on_oom = use_on_oom;
-        pool.eager |= use_on_oom;
+        pool.used_outside_captures |= use_on_oom;
         Ok(())
     })
 }
 
-/// What was said of a pool; nothing for one that nobody has heard of.
+/// Returns the options of a pool; the defaults for an unknown pool.
 pub fn options(id: PoolId) -> Options {
     with(|pools| pools.get(&id).map_or(Options::default(), |pool| pool.options))
 }
 
-/// Whether the default pool may use the pool's free memory at this moment.
-pub fn helps_on_oom(id: PoolId) -> bool {
-    with(|pools| pools.get(&id).is_some_and(|pool| pool.options.use_on_oom && !pool.asleep))
+/// Returns whether the default pool may use the pool's free memory now.
+pub fn is_used_on_oom(id: PoolId) -> bool {
+    with(|pools| pools.get(&id).is_some_and(|pool| pool.options.use_on_oom && !pool.suspended))
 }
 
-/// Notes that others than captures are given memory of the pool.
-pub fn set_eager(id: PoolId) {
-    with(|pools| pools.entry(id).or_default().eager = true);
+/// Records that memory of the pool is allocated outside of captures.
+pub fn set_used_outside_captures(id: PoolId) {
+    with(|pools| pools.entry(id).or_default().used_outside_captures = true);
 }
 
-/// Whether blocks of the pool may be others' than its graphs'.
-pub fn is_shared_with_others(id: PoolId) -> bool {
-    with(|pools| pools.get(&id).is_some_and(|pool| pool.eager))
+/// Returns whether blocks of the pool may belong to others than its graphs.
+pub fn is_used_outside_captures(id: PoolId) -> bool {
+    with(|pools| pools.get(&id).is_some_and(|pool| pool.used_outside_captures))
 }
 
-/// Notes whether the pool's memory is away.
-pub fn set_asleep(id: PoolId, asleep: bool) {
+/// Sets whether the pool's memory is suspended.
+pub fn set_suspended(id: PoolId, suspended: bool) {
     with(|pools| {
         if let Some(pool) = pools.get_mut(&id) {
-            pool.asleep = asleep;
+            pool.suspended = suspended;
         }
     });
 }
 
-/// Whether the pool's memory is away.
-pub fn is_asleep(id: PoolId) -> bool {
-    with(|pools| pools.get(&id).is_some_and(|pool| pool.asleep))
+/// Returns whether the pool's memory is suspended.
+pub fn is_suspended(id: PoolId) -> bool {
+    with(|pools| pools.get(&id).is_some_and(|pool| pool.suspended))
 }
 
-/// Adds a user of the pool on a device, and makes the pool if need be.
+/// Adds a user of the pool on a device. Creates the pool if necessary.
 pub fn add_user(id: PoolId, device: u32) {
     with(|pools| *pools.entry(id).or_default().users.entry(device).or_default() += 1);
 }
 
-/// Takes a user away. Returns how many remain on the device.
+/// Removes a user. Returns the number of remaining users on the device.
 pub fn remove_user(id: PoolId, device: u32) -> Result<u32> {
     with(|pools| {
         let pool = pools.get_mut(&id).ok_or_else(|| unknown(id))?;
         let users = pool.users.get_mut(&device).ok_or_else(|| {
             Error::new(
                 Status::INVALID_VALUE,
-                format!("nobody uses pool {id} on device {device}, so nobody can release it"),
+                format!("releasing pool {id} on device {device}: the pool has no users there"),
             )
         })?;
         *users -= 1;
         let left = *users;
         if left == 0 {
             pool.users.remove(&device);
-            if pool.users.is_empty() && !pool.made {
+            if pool.users.is_empty() && !pool.created {
                 pools.remove(&id);
             }
         }
@@ -210,15 +211,15 @@ pub fn remove_user(id: PoolId, device: u32) -> Result<u32> {
     })
 }
 
-/// How many users the pool has on a device; the program that made it counts as one on each.
+/// Returns the number of users of the pool on a device. The program that created it counts as one on each device.
 pub fn users(id: PoolId, device: u32) -> Result<u32> {
     with(|pools| {
         let pool = pools.get(&id).ok_or_else(|| unknown(id))?;
-        Ok(pool.users.get(&device).copied().unwrap_or(0) + u32::from(pool.made))
+        Ok(pool.users.get(&device).copied().unwrap_or(0) + u32::from(pool.created))
     })
 }
 
-/// Whether anybody uses the pool on a device, or may begin to.
+/// Returns whether the pool has users on a device or can get some.
 pub fn in_use(id: PoolId, device: u32) -> bool {
     id == PoolId::DEFAULT || users(id, device).is_ok_and(|users| users > 0)
 }

@@ -1,87 +1,87 @@
-//! What a call says when memory runs out: the request as it was made, where the memory is, and what would help.
+//! The error message for insufficient memory: the request, where the memory is, and a remedy.
 //!
-//! torch's text of the same name gives advice for torch's allocator, whose memory cannot move between its segments.
-//! Here free physical memory is mapped to where it is needed, so a request fails for one of a few plain reasons, which
-//! the figures tell apart; the advice follows from them.
+//! torch's message gives advice for an allocator whose memory cannot move between segments. Here free physical memory
+//! can be mapped where it is needed, so a request fails for one of a few reasons that the numbers distinguish, and the
+//! advice follows from them.
 
 use super::pool::PoolId;
 use crate::base::units::Bytes;
 use std::fmt;
 
-/// Private pools that are told one by one; of the smaller ones the sum is told.
-const POOLS_TOLD: usize = 8;
+/// The number of private pools to list individually; the smaller ones are summed up.
+const MAX_LISTED_POOLS: usize = 8;
 
-/// A private pool's part in a shortage.
+/// The memory of a private pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolShare {
     /// The first half of the pool's id.
     pub owner: u64,
     /// The second half.
     pub index: u64,
-    /// Bytes of it in the user's hands.
+    /// The allocated bytes.
     pub allocated: u64,
-    /// Bytes of physical memory that it holds.
+    /// The bytes of physical memory that it holds.
     pub reserved: u64,
 }
 
-/// The budget of the pool that a request went to.
+/// The budget of the request's pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// How much physical memory the pool may hold on a device.
+    /// The maximum number of physical bytes of the pool on a device.
     pub bytes: u64,
     /// The pool.
     pub pool: PoolId,
-    /// How much it holds.
+    /// The physical bytes that it holds.
     pub reserved: u64,
 }
 
-/// The figures of a device at the moment when a request could not be met.
+/// The memory of a device at the time of a failed request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Shortage {
-    /// The number of the device.
+    /// The ordinal of the device.
     pub device: u32,
-    /// The bytes that the caller asked for, before any rounding.
+    /// The requested bytes, before rounding.
     pub requested: u64,
-    /// The device's memory.
+    /// The total bytes of the device.
     pub total: u64,
-    /// What of it the driver has to give.
+    /// The free bytes of the device, as the driver reports them.
     pub free: u64,
-    /// The number of this process.
+    /// The process id.
     pub pid: u32,
-    /// Physical memory that plinth's allocator holds on the device, that of private pools with it.
+    /// The physical bytes that the allocator holds on the device, including private pools.
     pub held: u64,
-    /// The most that it may hold, where the caller set a fraction.
+    /// The maximum number of bytes that it may hold, if a fraction is set.
     pub limit: Option<u64>,
-    /// Bytes in the user's hands, those of private pools with them.
+    /// The allocated bytes, including private pools.
     pub allocated: u64,
-    /// Bytes that were freed while a stream may still be using them.
+    /// The bytes of freed blocks that a stream may still use.
     pub pending: u64,
-    /// The longest run of free memory in the cache that the request could have had.
+    /// The size of the largest free block that could serve the request.
     pub largest_free: u64,
     /// The private pools.
     pub private_pools: Vec<PoolShare>,
-    /// Earlier requests that were met only after the cache was emptied.
+    /// The number of earlier requests that succeeded only after the cache was emptied.
     pub retries: u64,
-    /// Whether free physical memory can be mapped to where it is needed.
+    /// Whether free physical memory can be mapped where it is needed.
     pub expandable: bool,
     /// The budget of the request's pool, if it has one.
     pub budget: Option<Budget>,
 }
 
 impl Shortage {
-    /// Free bytes of the cache, those of private pools with them.
+    /// Returns the free bytes of the cache, including private pools.
     fn cached(&self) -> u64 {
         self.held.saturating_sub(self.allocated).saturating_sub(self.pending)
     }
 
-    /// Free bytes that private pools keep to themselves. What in them waits for a stream is told as waiting.
-    fn kept(&self) -> u64 {
+    /// Returns the free bytes of private pools. Blocks that wait for streams are reported as pending.
+    fn private_free(&self) -> u64 {
         let pools = self.private_pools.iter();
         pools.map(|pool| pool.reserved.saturating_sub(pool.allocated)).sum::<u64>().min(self.cached())
     }
 
-    /// Bytes of the device that somebody else has.
-    fn elsewhere(&self) -> u64 {
+    /// Returns the bytes of the device that plinth's allocator does not hold.
+    fn used_by_others(&self) -> u64 {
         self.total.saturating_sub(self.free).saturating_sub(self.held)
     }
 
@@ -93,18 +93,18 @@ impl Shortage {
         pools.sort_by_key(|pool| (std::cmp::Reverse(pool.reserved), pool.owner, pool.index));
         let reserved = |pools: &[PoolShare]| Bytes(pools.iter().map(|pool| pool.reserved).sum());
         write!(formatter, " Private pools hold {} of it:", reserved(&pools))?;
-        for (number, pool) in pools.iter().take(POOLS_TOLD).enumerate() {
+        for (number, pool) in pools.iter().take(MAX_LISTED_POOLS).enumerate() {
             let comma = if number == 0 { "" } else { "," };
             let PoolShare { owner, index, allocated, reserved } = *pool;
             write!(formatter, "{comma} {{{owner}, {index}}} {} with {} in use", Bytes(reserved), Bytes(allocated))?;
         }
-        if let Some(rest @ [_, ..]) = pools.get(POOLS_TOLD..) {
+        if let Some(rest @ [_, ..]) = pools.get(MAX_LISTED_POOLS..) {
             write!(formatter, ", and {} more {} together", rest.len(), reserved(rest))?;
         }
         formatter.write_str(".")
     }
 
-    /// One piece of advice: the first of those that the figures say would have been enough, else where the memory is.
+    /// Writes one piece of advice: the first remedy that would suffice by the numbers, otherwise where the memory is.
     fn write_advice(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let requested = self.requested;
         if let Some(Budget { bytes, pool, reserved }) = self.budget
@@ -119,7 +119,7 @@ impl Shortage {
             );
         }
         if requested > self.total {
-            return write!(formatter, " The device could not hold this if it were empty; check the size.");
+            return write!(formatter, " The request exceeds the total memory of the device; check the size.");
         }
         if let Some(limit) = self.limit
             && self.held.saturating_add(requested) > limit
@@ -127,51 +127,48 @@ impl Shortage {
         {
             return write!(
                 formatter,
-                " It is the limit that stops this, not the device; plinth_set_per_process_memory_fraction sets it."
+                " The request exceeds the limit, not the device; plinth_set_per_process_memory_fraction sets the limit."
             );
         }
-        let kept = self.kept();
-        let shared = self.cached() - kept;
+        let private_free = self.private_free();
+        let shared = self.cached() - private_free;
         let reach = |more: u64| self.free.saturating_add(more) >= requested;
         if !self.expandable && reach(shared) {
             return write!(
                 formatter,
-                " There is enough, but in pieces: leave expandable_segments:False out of PLINTH_ALLOC_CONF, and free \
-                 memory can be put together."
+                " Enough memory is free, but fragmented: remove expandable_segments:False from PLINTH_ALLOC_CONF, so \
+                 that free memory can be combined."
             );
         }
         if reach(self.pending) && self.pending > 0 {
             return write!(
                 formatter,
-                " What is freed but waits for streams would be enough: let the work of the streams that \
-                 plinth_record_stream named come to its end, and a capture that keeps them from being asked."
+                " Freed memory that waits for streams would suffice: wait for the work of the streams that were \
+                 passed to plinth_record_stream, and end a capture that prevents queries of them."
             );
         }
         if reach(shared) {
             return write!(
                 formatter,
-                " The free memory of the cache lies between blocks in use and cannot be moved: free those, or allocate \
-                 what lives long before what does not."
+                " The free memory of the cache is fragmented by live blocks and cannot be moved: free those blocks, \
+                 or allocate long-lived memory first."
             );
         }
-        if kept > 0 && reach(kept.saturating_add(shared)) {
+        if private_free > 0 && reach(private_free.saturating_add(shared)) {
             return write!(
                 formatter,
-                " What private pools keep would be enough: release those that are done with, or let others use them \
+                " Free memory of private pools would suffice: release unused pools, or let the default pool use them \
                  with plinth_mem_pool_set_use_on_oom."
             );
         }
-        if self.elsewhere() > self.held {
+        if self.used_by_others() > self.held {
             return write!(
                 formatter,
-                " Most of the device is in other hands; nvidia-smi shows whose. A device with more free memory, or a \
-                 smaller request, would do."
+                " Most memory of the device is held outside of plinth; nvidia-smi lists the processes. Use a device \
+                 with more free memory, or a smaller request."
             );
         }
-        write!(
-            formatter,
-            " Too little of what plinth holds is free: free some of what is in use, or ask for less at a time."
-        )
+        write!(formatter, " Too little of what plinth holds is free: free some memory, or allocate less at a time.")
     }
 }
 
@@ -190,7 +187,7 @@ impl fmt::Display for Shortage {
         write!(
             formatter,
             "; other processes, and other libraries in this one, have {}. Of what plinth holds, {} are in use",
-            Bytes(self.elsewhere()),
+            Bytes(self.used_by_others()),
             Bytes(self.allocated)
         )?;
         if self.pending > 0 {
@@ -204,7 +201,7 @@ impl fmt::Display for Shortage {
         self.write_pools(formatter)?;
         if self.retries > 0 {
             let times = if self.retries == 1 { "once".to_string() } else { format!("{} times", self.retries) };
-            write!(formatter, " The cache was emptied {times} before, for requests that were then met.")?;
+            write!(formatter, " The cache was emptied {times} before, for requests that then succeeded.")?;
         }
         self.write_advice(formatter)
     }
@@ -221,7 +218,7 @@ mod tests {
         PoolShare { owner: 0, index, allocated, reserved }
     }
 
-    /// A device that is nearly full of memory in use.
+    /// Returns a device that is nearly full of allocated memory.
     fn full() -> Shortage {
         Shortage {
             device: 1,
@@ -238,19 +235,19 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told() {
+    fn message_states_the_memory_figures() {
         assert_eq!(
             full().to_string(),
             "out of memory: tried to allocate 6.00 GiB (6442450945 bytes) on device 1, which has 140.00 GiB, \
              300.00 MiB of it free. This process (4711) holds 130.00 GiB through plinth's allocator; other processes, \
              and other libraries in this one, have 9.71 GiB. Of what plinth holds, 129.00 GiB are in use, and 1.00 GiB \
              are free, 640.00 MiB of them in one run. Too little of what plinth holds is free: free some \
-             of what is in use, or ask for less at a time."
+             memory, or allocate less at a time."
         );
     }
 
     #[test]
-    fn limit_streams_pools_and_retries_are_told_where_there_are_any() {
+    fn message_states_limit_streams_pools_and_retries() {
         let shortage = Shortage {
             limit: Some(131 * GIB),
             pending: 512 * MIB,
@@ -278,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_advice_fits_the_figures() {
+    fn advice_matches_the_figures() {
         let cases = [
             (
                 Shortage {
@@ -287,21 +284,30 @@ mod tests {
                 },
                 "The request went to pool (0, 7), which has a budget of 1.00 GiB and holds 1.00 GiB of it",
             ),
-            (Shortage { requested: u64::MAX, limit: Some(GIB), ..full() }, "The device could not hold this"),
-            (Shortage { limit: Some(132 * GIB), free: 7 * GIB, ..full() }, "It is the limit that stops this"),
-            (Shortage { limit: Some(5 * GIB), held: 0, allocated: 0, ..full() }, "It is the limit that stops this"),
-            (Shortage { allocated: 120 * GIB, expandable: false, ..full() }, "There is enough, but in pieces"),
-            (Shortage { allocated: 120 * GIB, pending: 8 * GIB, ..full() }, "What is freed but waits for streams"),
+            (
+                Shortage { requested: u64::MAX, limit: Some(GIB), ..full() },
+                "The request exceeds the total memory of the device",
+            ),
+            (
+                Shortage { limit: Some(132 * GIB), free: 7 * GIB, ..full() },
+                "The request exceeds the limit, not the device",
+            ),
+            (
+                Shortage { limit: Some(5 * GIB), held: 0, allocated: 0, ..full() },
+                "The request exceeds the limit, not the device",
+            ),
+            (Shortage { allocated: 120 * GIB, expandable: false, ..full() }, "Enough memory is free, but fragmented"),
+            (Shortage { allocated: 120 * GIB, pending: 8 * GIB, ..full() }, "Freed memory that waits for streams"),
             (
                 Shortage { allocated: 120 * GIB, private_pools: vec![pool(1, 0, 9 * GIB)], ..full() },
-                "What private pools keep would be enough",
+                "Free memory of private pools would suffice",
             ),
             (
                 Shortage { allocated: 120 * GIB, private_pools: vec![pool(1, 0, GIB)], ..full() },
-                "The free memory of the cache lies between blocks",
+                "The free memory of the cache is fragmented",
             ),
-            (Shortage { allocated: 120 * GIB, ..full() }, "The free memory of the cache lies between blocks"),
-            (Shortage { held: GIB, allocated: GIB, ..full() }, "Most of the device is in other hands"),
+            (Shortage { allocated: 120 * GIB, ..full() }, "The free memory of the cache is fragmented"),
+            (Shortage { held: GIB, allocated: GIB, ..full() }, "Most memory of the device is held outside of plinth"),
             (full(), "Too little of what plinth holds is free"),
         ];
         for (shortage, expected) in cases {
@@ -311,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_that_do_not_add_up_are_told_all_the_same() {
+    fn inconsistent_figures_are_formatted() {
         let shortage =
             Shortage { requested: 7, held: 1, allocated: 9, pending: 9, total: 3, free: 8, ..Shortage::default() };
         let text = shortage.to_string();

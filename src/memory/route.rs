@@ -1,8 +1,8 @@
-//! Which pool a request belongs to.
+//! Routes: assign requests to pools.
 //!
-//! Requests go to the default pool unless somebody said otherwise: for the requests of a thread, of a stream, or of
-//! whichever streams capture. What was said last counts first. Threads remember the arena that they found for a stream;
-//! every change here begins a new epoch, in which nothing that was remembered counts.
+//! Requests go to the default pool unless a route applies: for the requests of a thread, of a stream, or of capturing
+//! streams. The newest matching route applies. Threads cache the arena of a stream; every change of routes starts a new
+//! epoch, which invalidates all cached arenas.
 
 use super::pool::PoolId;
 use crate::{
@@ -17,22 +17,22 @@ use crate::{
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Whose requests a route is for.
+/// The requests to which a route applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Who {
-    /// A thread's, on every stream.
+pub enum RouteScope {
+    /// The requests of a thread, in every stream.
     Thread(u64),
-    /// A stream's, from every thread.
+    /// The requests in a stream, from every thread.
     Stream(usize),
-    /// Those of streams that are capturing.
+    /// The requests in capturing streams.
     Capture,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Route {
-    who: Who,
+    scope: RouteScope,
     pool: PoolId,
-    /// The capture that took the route first, which then has it alone.
+    /// The first capture that used the route. The route then applies to that capture only.
     capture: Option<u64>,
 }
 
@@ -41,52 +41,52 @@ struct Route {
 pub struct Routes(Mutex<Vec<Route>>);
 
 static EPOCH: AtomicU32 = AtomicU32::new(1);
-/// The epoch in which nothing may be remembered any more: the process exits, or is a child of a fork.
+/// The epoch in which arenas can no longer be cached: the process is exiting or is a forked child.
 const NEVER: u32 = u32::MAX;
 
-/// The epoch of what threads may remember.
+/// Returns the current epoch of cached arenas.
 #[inline]
 pub fn epoch() -> u32 {
     EPOCH.load(Ordering::Acquire)
 }
 
-/// Begins a new epoch.
-pub fn forget() {
+/// Starts a new epoch.
+pub fn invalidate_arenas() {
     // The last epoch never ends.
     let _ = EPOCH.fetch_update(Ordering::AcqRel, Ordering::Acquire, |epoch| {
         (epoch != NEVER).then(|| if epoch + 1 == NEVER { 1 } else { epoch + 1 })
     });
 }
 
-/// Lets nobody remember anything any more.
-pub fn forget_for_ever() {
+/// Disables caching of arenas permanently.
+pub fn disable_arena_cache() {
     EPOCH.store(NEVER, Ordering::Release);
 }
 
-/// Whether what is found in this epoch may be remembered.
-pub fn may_remember(epoch: u32) -> bool {
+/// Returns whether an arena found in this epoch may be cached.
+pub fn may_cache(epoch: u32) -> bool {
     epoch != NEVER
 }
 
-/// The legacy default stream has two handles.
+/// Returns the canonical handle of a stream: the legacy default stream has two handles.
 pub fn canonical(handle: usize) -> usize {
     if handle == CU_STREAM_LEGACY { 0 } else { handle }
 }
 
 impl Routes {
-    /// Adds a route. A pool has one at a time. One that is for a capture alone names it.
-    pub fn begin(&self, who: Who, pool: PoolId, capture: Option<u64>) -> Result<()> {
+    /// Adds a route. A pool can have one route at a time. `capture` restricts the route to one capture.
+    pub fn begin(&self, scope: RouteScope, pool: PoolId, capture: Option<u64>) -> Result<()> {
         let mut routes = self.0.lock();
         if routes.iter().any(|route| route.pool == pool) {
             return Err(Error::new(Status::INVALID_VALUE, format!("already recording to mempool_id {pool}")));
         }
-        routes.push(Route { who, pool, capture });
+        routes.push(Route { scope, pool, capture });
         drop(routes);
-        forget();
+        invalidate_arenas();
         Ok(())
     }
 
-    /// Ends the route to a pool.
+    /// Removes the route to a pool.
     pub fn end(&self, pool: PoolId) -> Result<()> {
         let mut routes = self.0.lock();
         let Some(index) = routes.iter().rposition(|route| route.pool == pool) else {
@@ -94,17 +94,17 @@ impl Routes {
         };
         routes.remove(index);
         drop(routes);
-        forget();
+        invalidate_arenas();
         Ok(())
     }
 
-    /// Whether any route leads to a pool.
-    pub fn lead_to(&self, pool: PoolId) -> bool {
+    /// Returns whether any route leads to a pool.
+    pub fn leads_to(&self, pool: PoolId) -> bool {
         self.0.lock().iter().any(|route| route.pool == pool)
     }
 
-    /// The pool for a request of the calling thread in a stream, and whether the next such request will find the same
-    /// until the epoch ends.
+    /// Returns the pool for a request of the calling thread in a stream, and whether the result stays valid until the
+    /// epoch ends.
     pub fn find(&self, runtime: &Runtime, stream: Stream) -> (PoolId, bool) {
         let mut routes = self.0.lock();
         if routes.is_empty() {
@@ -115,11 +115,11 @@ impl Routes {
         let mut capture = None;
         for index in (0..routes.len()).rev() {
             let route = routes[index];
-            let mine = match route.who {
-                Who::Thread(number) => number == thread,
-                Who::Stream(handle) => canonical(handle) == canonical(stream.handle()),
-                Who::Capture => {
-                    // A stream begins to capture without telling anybody.
+            let applies = match route.scope {
+                RouteScope::Thread(number) => number == thread,
+                RouteScope::Stream(handle) => canonical(handle) == canonical(stream.handle()),
+                RouteScope::Capture => {
+                    // A stream can begin a capture without a notification.
                     lasting = false;
                     let capture = *capture.get_or_insert_with(|| capture_of(runtime, stream));
                     match (capture, route.capture) {
@@ -135,7 +135,7 @@ impl Routes {
                     }
                 }
             };
-            if mine {
+            if applies {
                 return (route.pool, lasting);
             }
         }
@@ -143,8 +143,7 @@ impl Routes {
     }
 }
 
-/// The number of the capture that a stream takes part in. A driver that tells no numbers has one capture at a time for
-/// all that can be known.
+/// Returns the id of the capture that a stream is part of. If the driver reports no ids, all captures count as one.
 fn capture_of(runtime: &Runtime, stream: Stream) -> Option<u64> {
     if stream.handle() <= CU_STREAM_LEGACY {
         return None;

@@ -1,4 +1,4 @@
-//! Memory that the library's own work needs for as long as that is in its stream.
+//! Temporary device memory for the library's own work in a stream.
 
 use crate::{
     base::units::Bytes,
@@ -10,20 +10,21 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// A block of the caching allocator's.
+/// A block of the caching allocator, freed on drop.
 #[derive(Debug)]
 struct Block(Span);
 
-/// A block of the caching allocator's for work in one stream. When this ends, work that comes later in the stream may have
-/// the block.
+/// A block of the caching allocator for work in one stream. After the drop, later work in the stream may reuse the
+/// block.
 ///
-/// In a capture it is of the graph's pool, and what replays use is the pool's. A capture that the program began by the driver's
-/// own calls has no pool: its graph keeps the block, which is freed some time after the graph is gone.
+/// In a capture, the block is from the graph's pool, which keeps the memory for replays. A capture that the program
+/// began through the driver has no pool: its graph keeps the block, which is freed some time after the graph is
+/// destroyed.
 #[derive(Debug)]
 pub struct Scratch(Arc<Block>);
 
 impl Scratch {
-    /// A block for a stream.
+    /// Allocates a block for a stream.
     pub fn alloc(bytes: u64, stream: Stream) -> Result<Scratch> {
         let runtime = runtime::ready()?;
         capture_resources::drop_released();
@@ -38,7 +39,7 @@ impl Scratch {
         Ok(Scratch(block))
     }
 
-    /// Its memory.
+    /// Returns the memory of the block.
     pub fn memory(&self) -> Span {
         self.0.0
     }
@@ -46,7 +47,7 @@ impl Scratch {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // It fails for what was never given out or is freed already, and this is neither.
+        // It fails only for addresses that are not allocated, and this one is.
         let _ = caching_free(self.0.address());
     }
 }

@@ -1,4 +1,4 @@
-//! Changing the settings while a program runs, and telling them.
+//! Changes and returns the settings at run time.
 
 use super::{
     backend,
@@ -22,13 +22,13 @@ pub fn set_allocator_settings(text: &str) -> Result<()> {
         Ok(())
     })?;
     pinned::configure(&config);
-    // How sizes are rounded is asked where an arena is looked up.
-    route::forget();
+    // Rounding is looked up together with the arena, so cached arenas must be invalidated.
+    route::invalidate_arenas();
     let Some(runtime) = runtime::usable() else { return Ok(()) };
     for device in runtime.devices() {
         if let Some(fraction) = fraction {
             device.memory.set_fraction(fraction);
-            backend::fraction_set(fraction, device.ordinal);
+            backend::notify_fraction(fraction, device.ordinal);
         }
         if device.memory.known_method() == Some(Method::Segments) {
             for arena in device.memory.arenas() {
@@ -39,28 +39,27 @@ pub fn set_allocator_settings(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what cannot change any more.
+/// Rejects changes of settings that are already in use.
 fn check_change(before: &Config, after: &Config) -> Result<()> {
-    let late = |key: &str, why: &str| {
-        Err(Error::new(Status::ALREADY_INITIALIZED, format!("{key} cannot change any more: {why}")))
-    };
+    let late =
+        |key: &str, why: &str| Err(Error::new(Status::ALREADY_INITIALIZED, format!("cannot change {key}: {why}")));
     if backend::is_chosen() {
         if before.backend != after.backend {
-            return late("backend", "memory was asked for already");
+            return late("backend", "memory was requested already");
         }
         if before.debug != after.debug {
-            return late("debug", "memory was asked for already");
+            return late("debug", "memory was requested already");
         }
     }
     let grown = runtime::usable()
         .is_some_and(|runtime| runtime.devices().iter().any(|device| device.memory.known_method().is_some()));
     if grown && before.expandable_segments != after.expandable_segments {
-        return late("expandable_segments", "a device has memory already");
+        return late("expandable_segments", "a device already holds memory");
     }
     Ok(())
 }
 
-/// The settings as a text.
+/// Returns the settings as a text.
 pub fn allocator_settings() -> Result<String> {
     config::text()
 }

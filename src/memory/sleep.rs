@@ -1,8 +1,8 @@
-//! Pools that sleep: their physical memory goes back to the driver, their addresses stay theirs.
+//! Suspends pools (`sleep` in the API): returns their physical memory to the driver but keeps their addresses reserved.
 //!
-//! A graph writes to the addresses that it was captured with, so those must not become anybody else's, and every block of the
-//! pool stays what it is. Only what is behind the addresses goes, and with it the contents. Waking creates memory of the same
-//! sizes and maps it where the old memory was.
+//! A graph writes to the addresses that it had at capture, so these must not be reused, and every block of the pool
+//! stays in its state. Only the memory behind the addresses is released, and its contents are lost. Resuming creates
+//! memory of the same sizes and maps it at the same addresses.
 
 use super::{
     arena::Arena,
@@ -26,233 +26,230 @@ use crate::{
 };
 use parking_lot::Mutex;
 
-/// Held while a pool falls asleep or wakes: the only ones who hold the growth of several arenas at once.
+/// Held while a pool is suspended or resumed: only these operations hold the growth locks of several arenas at once.
 static CHANGING: Mutex<()> = Mutex::new(());
 
-/// A part of an arena whose memory is away.
+/// A suspended mapping of an arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Dream {
+pub(super) struct SuspendedMapping {
     address: u64,
     bytes: u64,
 }
 
 impl Space {
-    /// Every handle, with its address. `None` if there is memory that the driver gave with its address.
-    pub(super) fn sleepers(&self) -> Option<Vec<(Dream, Physical)>> {
-        let mut sleepers = Vec::new();
+    /// Returns every handle with its address. Returns `None` if there are segments.
+    pub(super) fn mapped_handles(&self) -> Option<Vec<(SuspendedMapping, Physical)>> {
+        let mut handles = Vec::new();
         for (address, mapped) in &self.mapped {
             match mapped.backing {
                 Backing::Handle(physical) => {
-                    sleepers.push((Dream { address: *address, bytes: mapped.bytes }, physical));
+                    handles.push((SuspendedMapping { address: *address, bytes: mapped.bytes }, physical));
                 }
-                Backing::Segment(_) | Backing::Lent => return None,
-                Backing::Moved | Backing::Asleep => {}
+                Backing::Segment(_) | Backing::External => return None,
+                Backing::Moved | Backing::Suspended => {}
             }
         }
-        Some(sleepers)
+        Some(handles)
     }
 
-    /// The parts whose memory is away.
-    pub(super) fn dreams(&self) -> Vec<Dream> {
-        let asleep = self.mapped.iter().filter(|(_, mapped)| mapped.backing == Backing::Asleep);
-        asleep.map(|(address, mapped)| Dream { address: *address, bytes: mapped.bytes }).collect()
+    /// Returns the suspended mappings.
+    pub(super) fn suspended_mappings(&self) -> Vec<SuspendedMapping> {
+        let suspended = self.mapped.iter().filter(|(_, mapped)| mapped.backing == Backing::Suspended);
+        suspended.map(|(address, mapped)| SuspendedMapping { address: *address, bytes: mapped.bytes }).collect()
     }
 
-    /// Notes what is behind an address now.
-    pub(super) fn change(&mut self, dream: Dream, backing: Backing) {
-        self.mapped.insert(dream.address, Mapped { bytes: dream.bytes, backing });
+    /// Sets the memory behind an address.
+    pub(super) fn set_backing(&mut self, mapping: SuspendedMapping, backing: Backing) {
+        self.mapped.insert(mapping.address, Mapped { bytes: mapping.bytes, backing });
         let region = self.regions.iter().find(|region| {
-            region.address <= dream.address && dream.address + dream.bytes <= region.address + region.bytes
+            region.address <= mapping.address && mapping.address + mapping.bytes <= region.address + region.bytes
         });
         if let Some(zone) = region.map(|region| region.zone) {
             match backing {
-                Backing::Asleep => {
-                    self.counters.unmap(zone, dream.bytes);
-                    self.hear_segment(Action::SegmentUnmap, dream.address, dream.bytes);
+                Backing::Suspended => {
+                    self.counters.unmap(zone, mapping.bytes);
+                    self.on_segment(Action::SegmentUnmap, mapping.address, mapping.bytes);
                 }
                 _ => {
-                    self.counters.map(zone, dream.bytes);
-                    self.hear_segment(Action::SegmentMap, dream.address, dream.bytes);
+                    self.counters.map(zone, mapping.bytes);
+                    self.on_segment(Action::SegmentMap, mapping.address, mapping.bytes);
                 }
             }
         }
     }
 
-    /// Makes holes of the parts whose memory is away and that nobody has blocks in: nobody will wake them any more.
-    pub(super) fn forget_dreams(&mut self) {
-        for spare in self.spares_of(|backing| backing == Backing::Asleep) {
-            if let Some(block) = self.take_out(&spare) {
-                self.vacate(block, spare.address);
+    /// Turns suspended mappings in free blocks into holes, because they will never be resumed.
+    pub(super) fn drop_suspended_state(&mut self) {
+        for handle in self.reclaimable_handles_where(|backing| backing == Backing::Suspended) {
+            if let Some(block) = self.detach_block(&handle) {
+                self.mark_unmapped(block, handle.address);
             }
         }
     }
 }
 
-/// Gives the physical memory of a pool back, on every device. Waits for the devices. What the driver does not take stays
-/// mapped, and goes the next time. The caller delivers to the trackers what happened, when it holds no lock any more.
+/// Releases the physical memory of a pool on every device. Waits for the devices. Memory that the driver fails to
+/// release stays mapped until the next attempt. The caller delivers the events to trackers after it released its locks.
 pub fn sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
     let _changing = CHANGING.lock();
-    // The driver would refuse to wait, too, but not without making the capture invalid, which may be another thread's.
+    // The driver would reject the wait, too, but would also invalidate the capture, which may be another thread's.
     if capture_lock::is_any_capturing() {
-        return Err(Error::new(Status::CAPTURE_FORBIDS, "memory cannot sleep while a stream captures"));
+        return Err(Error::new(Status::CAPTURE_FORBIDS, "cannot put memory to sleep while a stream is capturing"));
     }
-    let homes = homes(runtime, id);
-    for (device, arenas) in &homes {
-        check_may_sleep(runtime, device, arenas, id)?;
+    let devices = devices(runtime, id);
+    for (device, arenas) in &devices {
+        check_can_suspend(runtime, device, arenas, id)?;
     }
-    for (device, _) in &homes {
+    for (device, _) in &devices {
         device
             .with_context(&runtime.driver, |driver| Ok(driver.context_synchronize()?))
-            .context(|| format!("waiting for the work on device {} before its memory goes", device.ordinal))?;
+            .context(|| format!("waiting for the work on device {} before releasing its memory", device.ordinal))?;
     }
     let mut outcome = Ok(());
-    let mut any = pool::is_asleep(id);
-    for (device, arenas) in &homes {
-        let slept = device.with_context(&runtime.driver, |driver| {
+    let mut any = pool::is_suspended(id);
+    for (device, arenas) in &devices {
+        let device_outcome = device.with_context(&runtime.driver, |driver| {
             driver.with_relaxed_capture(|| {
-                arenas.iter().try_for_each(|arena| sleep_arena(runtime, device, arena, &mut any))
+                arenas.iter().try_for_each(|arena| suspend_arena(runtime, device, arena, &mut any))
             })?
         });
-        outcome = outcome.and(slept);
+        outcome = outcome.and(device_outcome);
     }
-    // Whatever failed, what went is gone: the pool's graphs cannot run any more until they are woken.
+    // Even after a failure some memory is gone, so the pool's graphs must not run before the pool is resumed.
     if any || outcome.is_ok() {
-        pool::set_asleep(id, true);
+        pool::set_suspended(id, true);
     }
     outcome
 }
 
-fn homes(runtime: &Runtime, id: PoolId) -> Vec<(&Device, Vec<&'static Arena>)> {
-    let homes = runtime.devices().iter().map(|device| (device, device.memory.arenas_of(id)));
-    homes.filter(|(_, arenas)| !arenas.is_empty()).collect()
+fn devices(runtime: &Runtime, id: PoolId) -> Vec<(&Device, Vec<&'static Arena>)> {
+    let devices = runtime.devices().iter().map(|device| (device, device.memory.arenas_of(id)));
+    devices.filter(|(_, arenas)| !arenas.is_empty()).collect()
 }
 
-fn check_may_sleep(runtime: &Runtime, device: &Device, arenas: &[&'static Arena], id: PoolId) -> Result<()> {
-    if device.memory.routes.lead_to(id) {
+fn check_can_suspend(runtime: &Runtime, device: &Device, arenas: &[&'static Arena], id: PoolId) -> Result<()> {
+    if device.memory.routes.leads_to(id) {
         return Err(Error::new(
             Status::GRAPH_MEMORY_IN_USE,
-            format!("requests on device {} still go to pool {id}, so it cannot sleep", device.ordinal),
+            format!("cannot put pool {id} to sleep: requests on device {} are still routed to it", device.ordinal),
         ));
     }
     let live: u64 = arenas.iter().map(|arena| arena.lock().space.counters.live).sum();
-    if live > 0 && pool::is_shared_with_others(id) {
+    if live > 0 && pool::is_used_outside_captures(id) {
         return Err(Error::new(
             Status::GRAPH_MEMORY_IN_USE,
-            format!(
-                "{} of pool {id} are allocated, and not by captures alone, so what they hold may not be lost",
-                Bytes(live)
-            ),
+            format!("cannot put pool {id} to sleep: {} of it are allocated, possibly outside of captures", Bytes(live)),
         ));
     }
     for arena in arenas {
-        check_nobody_holds(device, arena, id)?;
-        sleepers_of(arena)?;
+        check_not_exported(device, arena, id)?;
+        handles_of(arena)?;
     }
     if device.memory.method(device, &runtime.driver)? == Method::Segments {
         return Err(Error::new(
             Status::NOT_SUPPORTED,
-            "memory that the driver allocates with its addresses (expandable_segments:False) cannot sleep",
+            "cannot put memory to sleep with expandable_segments:False: it has fixed addresses",
         ));
     }
     Ok(())
 }
 
-fn check_nobody_holds(device: &Device, arena: &Arena, id: PoolId) -> Result<()> {
+fn check_not_exported(device: &Device, arena: &Arena, id: PoolId) -> Result<()> {
     if ipc::has_exports(arena.number) {
         return Err(Error::new(
             Status::GRAPH_MEMORY_IN_USE,
-            format!("other processes hold memory of pool {id} on device {}, so it cannot sleep", device.ordinal),
+            format!("cannot put pool {id} to sleep: other processes hold memory of it on device {}", device.ordinal),
         ));
     }
     Ok(())
 }
 
-/// Every handle of an arena. Refused where there is other memory, which would stay.
-fn sleepers_of(arena: &Arena) -> Result<Vec<(Dream, Physical)>> {
-    arena.lock().space.sleepers().ok_or_else(|| {
-        let what =
-            "memory of the program's own allocator, or that the driver allocated with its addresses, cannot sleep";
+/// Returns every handle of an arena. Fails if the arena has other memory, which would not be released.
+fn handles_of(arena: &Arena) -> Result<Vec<(SuspendedMapping, Physical)>> {
+    arena.lock().space.mapped_handles().ok_or_else(|| {
+        let what = "cannot put memory to sleep that the program's allocator or the driver allocated with its addresses";
         Error::new(Status::NOT_SUPPORTED, what)
     })
 }
 
-fn sleep_arena(runtime: &Runtime, device: &Device, arena: &'static Arena, any: &mut bool) -> Result<()> {
+fn suspend_arena(runtime: &Runtime, device: &Device, arena: &'static Arena, any: &mut bool) -> Result<()> {
     let _growing = arena.growth.lock();
-    check_nobody_holds(device, arena, arena.key().pool)?;
-    stream_events::reap(runtime, device, arena, true);
-    for (dream, physical) in sleepers_of(arena)? {
-        let unmapped = runtime.driver.memory_unmap(dream.address, dream.bytes);
-        unmapped.context(|| format!("unmapping {} of a pool that is to sleep", Bytes(dream.bytes)))?;
+    check_not_exported(device, arena, arena.key().pool)?;
+    stream_events::process_events(runtime, device, arena, true);
+    for (mapping, physical) in handles_of(arena)? {
+        let unmapped = runtime.driver.memory_unmap(mapping.address, mapping.bytes);
+        unmapped.context(|| format!("unmapping {} to put a pool to sleep", Bytes(mapping.bytes)))?;
         *any = true;
-        arena.lock().space.change(dream, Backing::Asleep);
-        if stream_events::insist(|| runtime.driver.memory_release(physical)) {
-            device.memory.released.one();
-            device.memory.let_go(dream.bytes);
+        arena.lock().space.set_backing(mapping, Backing::Suspended);
+        if stream_events::retry(|| runtime.driver.memory_release(physical)) {
+            device.memory.released.increment();
+            device.memory.release_held(mapping.bytes);
         }
     }
     Ok(())
 }
 
-/// Gives a pool physical memory again, on every device. If there is not enough, it sleeps on. Trackers as with [`sleep`].
+/// Restores the physical memory of a pool on every device. The pool stays suspended if there is not enough memory. The
+/// caller delivers the events to trackers as after [`sleep`].
 pub fn wake(runtime: &'static Runtime, id: PoolId) -> Result<()> {
     let _changing = CHANGING.lock();
-    for (device, arenas) in homes(runtime, id) {
+    for (device, arenas) in devices(runtime, id) {
         device.with_context(&runtime.driver, |driver| {
             driver.with_relaxed_capture(|| {
                 let _growing: Vec<_> = arenas.iter().map(|arena| arena.growth.lock()).collect();
-                wake_device(runtime, device, &arenas, id)
+                resume_device(runtime, device, &arenas, id)
             })?
         })?;
     }
-    pool::set_asleep(id, false);
+    pool::set_suspended(id, false);
     Ok(())
 }
 
-fn wake_device(runtime: &'static Runtime, device: &Device, arenas: &[&'static Arena], id: PoolId) -> Result<()> {
+fn resume_device(runtime: &'static Runtime, device: &Device, arenas: &[&'static Arena], id: PoolId) -> Result<()> {
     let driver = &runtime.driver;
-    let dreams: Vec<(&'static Arena, Dream)> = arenas
+    let mappings: Vec<(&'static Arena, SuspendedMapping)> = arenas
         .iter()
         .flat_map(|arena| {
-            let dreams = arena.lock().space.dreams();
-            dreams.into_iter().map(|dream| (*arena, dream))
+            let mappings = arena.lock().space.suspended_mappings();
+            mappings.into_iter().map(|mapping| (*arena, mapping))
         })
         .collect();
-    let sizes: Vec<u64> = dreams.iter().map(|(_, dream)| dream.bytes).collect();
+    let sizes: Vec<u64> = mappings.iter().map(|(_, mapping)| mapping.bytes).collect();
     let mut created = create(device, driver, &sizes)?;
     if created.is_none() {
-        // What others have in the cache may be enough. What cannot be given back is not what is wanted here.
+        // Releasing cached memory may make enough room. A failure to release is not an error here.
         let _ = cache::empty(runtime);
         created = create(device, driver, &sizes)?;
     }
     let Some(created) = created else {
         let (free, _) = device.memory_info(driver).unwrap_or((0, 0));
-        let wanted = sizes.iter().sum::<u64>();
+        let needed = sizes.iter().sum::<u64>();
         return Err(Error::new(
             Status::OUT_OF_MEMORY,
             format!(
-                "pool {id} needs {} to wake, and device {} has {} free; it sleeps on",
-                Bytes(wanted),
+                "waking pool {id}: it needs {}, and device {} has {} free; it stays asleep",
+                Bytes(needed),
                 device.ordinal,
                 Bytes(free)
             ),
         ));
     };
-    for (index, (_, dream)) in dreams.iter().enumerate() {
-        if let Err(error) = handles::map(device, driver, dream.address, &created[index..=index]) {
-            for (_, mapped) in &dreams[..index] {
-                stream_events::insist(|| driver.memory_unmap(mapped.address, mapped.bytes));
+    for (index, (_, mapping)) in mappings.iter().enumerate() {
+        if let Err(error) = handles::map(device, driver, mapping.address, &created[index..=index]) {
+            for (_, mapped) in &mappings[..index] {
+                stream_events::retry(|| driver.memory_unmap(mapped.address, mapped.bytes));
             }
             handles::undo(device, driver, created);
             return Err(error.context(format_args!("waking pool {id}")));
         }
     }
-    for ((arena, dream), (physical, _)) in dreams.into_iter().zip(created) {
-        arena.lock().space.change(dream, Backing::Handle(physical));
+    for ((arena, mapping), (physical, _)) in mappings.into_iter().zip(created) {
+        arena.lock().space.set_backing(mapping, Backing::Handle(physical));
     }
     Ok(())
 }
 
-/// Creates handles of these sizes: all, or, where memory does not suffice, none.
+/// Creates handles of these sizes: all of them, or none if memory does not suffice.
 fn create(device: &Device, driver: &Driver, sizes: &[u64]) -> Result<Option<Vec<Handle>>> {
     let total = device.memory.total(device, driver)?;
     let limit = device.memory.limit(total).unwrap_or(total);

@@ -1,23 +1,25 @@
-//! What is tried, in turn, when an arena has no block for a request. After each rung the arena is searched again.
+//! The allocation slow path: the steps that are tried in order when an arena has no block for a request. The arena is
+//! searched again after each step.
 //!
-//! 1. what is free by now: waits that are over, blocks that were parked and can merge
-//! 2. new memory, within a slack of the most that was ever live
-//! 3. memory that lies idle in the arena and in idle ones, moved to where it is needed
-//! 4. new memory, up to the limit
-//! 5. memory of busy arenas, the device ordering one stream after the other
-//! 6. whatever is cached, given back to the driver and asked for anew: handles seldom have the size that is missing
-//! 7. free blocks of pools that were made for this
-//! 8. the program's callbacks, which may free something
-//! 9. waiting for the device
+//! 1. process completed stream events and coalesce free blocks
+//! 2. create memory, up to the live peak plus some slack
+//! 3. move idle memory from this arena and from idle arenas
+//! 4. create memory, up to the limit
+//! 5. move memory from busy arenas; the device orders the streams
+//! 6. return cached memory to the driver and create it anew, because cached handles seldom have the size that is
+//! missing
+//! 7. use free blocks of pools created with `use_on_oom`
+//! 8. call the program's callbacks, which may free memory
+//! 9. wait for the device
 //!
-//! Rungs 1 to 8 wait for no work of the device.
+//! Steps 1 to 8 do not wait for device work.
 
 use super::{
     arena::Arena,
     block::Zone,
     cache, callbacks, config,
     device_memory::DeviceMemory,
-    grow::{Grower, Means, Request, Steal},
+    grow::{Grower, GrowthLimits, MoveSource, Request},
     history::{self, Action},
     peak_budget, policy,
     pool::{self, PoolId},
@@ -31,19 +33,19 @@ use crate::{
     status::Status,
 };
 
-/// Meets a request that the arena's free blocks do not. `None` if the arena is of another generation by now.
+/// Serves a request that no free block of the arena fits. Returns `None` if the arena's generation changed.
 #[cold]
-pub fn climb(
+pub fn allocate_slow(
     runtime: &'static Runtime,
     device: &'static Device,
     arena: &'static Arena,
     generation: u32,
     request: Request,
 ) -> Result<Option<u64>> {
-    let ladder = Ladder { runtime, device, arena, generation, stream: *arena.stream.lock(), request };
-    let mut outcome = ladder.climb(false)?;
-    // Callbacks are the program's code: nothing is held while they run, and nothing of the driver's is changed. One that
-    // says it freed something, again and again, is believed as long as that shows.
+    let slow_path = SlowPath { runtime, device, arena, generation, stream: *arena.stream.lock(), request };
+    let mut outcome = slow_path.run(false)?;
+    // Callbacks are the program's code, so no lock is held and no driver setting is changed while they run. If
+    // callbacks report freed memory, the steps are repeated as long as the memory figures change.
     let mut before = None;
     while outcome == Outcome::Short && callbacks::free_memory(device.ordinal, request.requested) {
         let now =
@@ -52,41 +54,41 @@ pub fn climb(
             break;
         }
         before = now;
-        outcome = ladder.climb(false)?;
+        outcome = slow_path.run(false)?;
     }
     if outcome == Outcome::Short {
-        outcome = ladder.climb(true)?;
-        if matches!(outcome, Outcome::Met(_)) {
-            device.memory.retries.one();
+        outcome = slow_path.run(true)?;
+        if matches!(outcome, Outcome::Served(_)) {
+            device.memory.retries.increment();
         }
     }
     match outcome {
-        Outcome::Met(address) => Ok(Some(address)),
+        Outcome::Served(address) => Ok(Some(address)),
         Outcome::Stale => Ok(None),
         Outcome::Short => {
-            device.memory.ooms.one();
+            device.memory.ooms.increment();
             let shortage = stats_aggregation::shortage(runtime, device, arena, request);
             let key = arena.key();
             let (action, free) = (Action::Oom, shortage.free);
-            history::note_of(device.ordinal, action, free, request.requested, key.stream, key.pool);
+            history::record_and_deliver(device.ordinal, action, free, request.requested, key.stream, key.pool);
             callbacks::observe(device.ordinal, request.requested, shortage.total, shortage.free);
             Err(Error::new(Status::OUT_OF_MEMORY, shortage.to_string()))
         }
     }
 }
 
-/// What a climb came to.
+/// The result of one pass over the steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// The request is met, by the block at this address.
-    Met(u64),
+    /// The request was served by the block at this address.
+    Served(u64),
     /// There is not enough memory.
     Short,
-    /// The arena is of another generation by now.
+    /// The arena's generation changed.
     Stale,
 }
 
-struct Ladder {
+struct SlowPath {
     runtime: &'static Runtime,
     device: &'static Device,
     arena: &'static Arena,
@@ -95,92 +97,93 @@ struct Ladder {
     request: Request,
 }
 
-impl Ladder {
+impl SlowPath {
     fn memory(&self) -> &'static DeviceMemory {
         &self.device.memory
     }
 
-    /// All rungs but the program's callbacks; that of waiting where that is wanted.
-    fn climb(&self, wait: bool) -> Result<Outcome> {
+    /// Runs all steps except the program's callbacks. Waits for the device first if `wait` is set.
+    fn run(&self, wait: bool) -> Result<Outcome> {
         self.device.with_context(&self.runtime.driver, |driver| {
             driver.with_relaxed_capture(|| {
-                let _growing = self.arena.growth.lock();
-                let turn = pool::budget_turn(self.arena.key().pool);
-                // Nobody gives the arena away as long as it may grow.
+                let _growth = self.arena.growth.lock();
+                let locked_budget = pool::lock_budget(self.arena.key().pool);
+                // The arena cannot be retired while this thread holds `growth`.
                 if self.arena.lock().space.generation != self.generation {
                     return Ok(Outcome::Stale);
                 }
-                let budget = turn.as_ref().map(|turn| turn.0);
-                Ok(match self.climb_rungs(wait, budget)? {
-                    Some(address) => Outcome::Met(address),
+                let budget = locked_budget.as_ref().map(|locked| locked.0);
+                Ok(match self.run_steps(wait, budget)? {
+                    Some(address) => Outcome::Served(address),
                     None => Outcome::Short,
                 })
             })?
         })
     }
 
-    fn climb_rungs(&self, wait: bool, budget: Option<u64>) -> Result<Option<u64>> {
+    fn run_steps(&self, wait: bool, budget: Option<u64>) -> Result<Option<u64>> {
         if wait {
-            self.wait_for_the_device();
+            self.wait_for_device();
         }
         let limit = self.limit()?;
-        let (live, live_peak) = peak_budget::settle(self.memory(), self.arena);
+        let (live, live_peak) = peak_budget::flush_peak(self.memory(), self.arena);
         let arenas = self.memory().count_arenas();
         let soft = policy::soft_limit(live, live_peak, self.request.size, self.memory().moved.get(), arenas).min(limit);
-        self.take_care(limit, soft, live, live_peak);
-        if let Some(address) = self.look_again() {
+        self.set_unreleasable_limits(limit, soft, live, live_peak);
+        if let Some(address) = self.search_again() {
             return Ok(Some(address));
         }
         self.collect_garbage()?;
         let grower = Grower { runtime: self.runtime, device: self.device, arena: self.arena, stream: self.stream };
-        let means = |most, steal, steal_first| {
-            let allowance = budget.map_or(u64::MAX, |budget| self.left_of(budget));
-            Means { most, steal, steal_first, live, limit, allowance }
+        let limits = |max_held, move_from, move_first| {
+            let allowance = budget.map_or(u64::MAX, |budget| self.remaining_budget(budget));
+            GrowthLimits { max_held, move_from, move_first, live, limit, allowance }
         };
-        // Small blocks take little memory, and many threads wait for theirs: it is not worth moving any for them.
-        let soft_rungs = match zone_of(self.request.size) {
+        // Small blocks need little memory, and many threads may wait for theirs: moving memory for them does not pay
+        // off.
+        let soft_steps = match zone_of(self.request.size) {
             Zone::Small => vec![],
-            Zone::Large => vec![means(soft, Steal::Nothing, false), means(soft, Steal::Idle, false)],
+            Zone::Large => vec![limits(soft, MoveSource::Nothing, false), limits(soft, MoveSource::Idle, false)],
         };
-        let hard_rungs = match zone_of(self.request.size) {
-            Zone::Small => [means(limit, Steal::Nothing, false), means(limit, Steal::Idle, true)],
-            Zone::Large => [means(limit, Steal::Idle, true), means(limit, Steal::Nothing, false)],
+        let hard_steps = match zone_of(self.request.size) {
+            Zone::Small => [limits(limit, MoveSource::Nothing, false), limits(limit, MoveSource::Idle, true)],
+            Zone::Large => [limits(limit, MoveSource::Idle, true), limits(limit, MoveSource::Nothing, false)],
         };
-        for rung in soft_rungs.into_iter().chain(hard_rungs) {
-            if let Some(address) = grower.grow(self.request, rung)? {
+        for step in soft_steps.into_iter().chain(hard_steps) {
+            if let Some(address) = grower.grow(self.request, step)? {
                 return Ok(Some(address));
             }
         }
-        // The card may have less than the limit allows: other programs use it, too.
-        let most = self.most(limit)?;
-        for steal in [Steal::Idle, Steal::Ordered] {
-            if let Some(address) = grower.grow(self.request, means(most, steal, true))? {
+        // The device may have less free memory than the limit allows, because other processes use it too.
+        let max_held = self.max_holdable(limit)?;
+        for move_from in [MoveSource::Idle, MoveSource::Ordered] {
+            if let Some(address) = grower.grow(self.request, limits(max_held, move_from, true))? {
                 return Ok(Some(address));
             }
         }
         cache::release_idle(self.runtime, self.device, self.arena, wait);
-        if let Some(address) = self.look_again() {
+        if let Some(address) = self.search_again() {
             return Ok(Some(address));
         }
-        let most = self.most(limit)?;
-        for steal in [Steal::Nothing, Steal::Idle] {
-            if let Some(address) = grower.grow(self.request, means(most, steal, false))? {
+        let max_held = self.max_holdable(limit)?;
+        for move_from in [MoveSource::Nothing, MoveSource::Idle] {
+            if let Some(address) = grower.grow(self.request, limits(max_held, move_from, false))? {
                 return Ok(Some(address));
             }
         }
-        Ok(self.take_from_willing_pools())
+        Ok(self.allocate_from_oom_pools())
     }
 
-    /// Gives idle memory back before more is taken, where the settings say so and a limit was set: as much as is held
-    /// beyond the part of the limit that they name.
+    /// Returns idle memory to the driver before more is created, if the garbage collection threshold and a limit are
+    /// set: the amount held above that fraction of the limit.
     fn collect_garbage(&self) -> Result<()> {
         let threshold = config::get()?.garbage_collection_threshold;
         let total = self.memory().total(self.device, &self.runtime.driver)?;
         if threshold > 0.0
             && let Some(limit) = self.memory().limit(total)
         {
-            let most = (limit as f64 * threshold) as u64;
-            cache::collect(self.runtime, self.device, self.arena, most.saturating_sub(self.request.size));
+            let max_held = (limit as f64 * threshold) as u64;
+            cache::collect(self.runtime, self.device, self.arena, max_held.saturating_sub(self.request.size));
         }
         Ok(())
     }
@@ -190,42 +193,43 @@ impl Ladder {
         Ok(self.memory().limit(total).unwrap_or(total))
     }
 
-    /// What the pool may still get of its budget.
-    fn left_of(&self, budget: u64) -> u64 {
-        budget.saturating_sub(stats_aggregation::of_pool(self.memory(), self.arena.key().pool).1)
+    /// Returns the bytes that remain of the pool's budget.
+    fn remaining_budget(&self, budget: u64) -> u64 {
+        budget.saturating_sub(stats_aggregation::pool_bytes(self.memory(), self.arena.key().pool).1)
     }
 
-    /// How much may be held, with what the device has left.
-    fn most(&self, limit: u64) -> Result<u64> {
+    /// Returns how many bytes may be held, given what the device has left.
+    fn max_holdable(&self, limit: u64) -> Result<u64> {
         let (free, _) = self.device.memory_info(&self.runtime.driver)?;
         Ok(limit.min(self.memory().held().saturating_add(free)))
     }
 
-    fn look_again(&self) -> Option<u64> {
-        stream_events::reap(self.runtime, self.device, self.arena, false);
+    fn search_again(&self) -> Option<u64> {
+        stream_events::process_events(self.runtime, self.device, self.arena, false);
         let mut inner = self.arena.lock();
-        inner.space.settle();
+        inner.space.coalesce_all();
         let (size, requested) = (self.request.size, self.request.requested);
-        if let Some(address) = inner.space.take(size, requested) {
+        if let Some(address) = inner.space.allocate(size, requested) {
             return Some(address);
         }
-        // There is a block, but its cut would leave memory stuck: cut the handle first, if that is possible.
-        let cut = inner.space.wanted_cut()?;
+        // A block fits, but splitting it would leave memory unreleasable: split the handle first if possible.
+        let split = inner.space.take_pending_split()?;
         drop(inner);
-        split_handle::recut(self.runtime, self.device, self.arena, cut);
-        self.arena.lock().space.take_anyway(size, requested)
+        split_handle::split(self.runtime, self.device, self.arena, split);
+        self.arena.lock().space.allocate_unconditionally(size, requested)
     }
 
-    /// Tells the arena how much of its memory may be stuck.
-    fn take_care(&self, limit: u64, budget: u64, live: u64, live_peak: u64) {
+    /// Sets how much of the arena's memory may be unreleasable.
+    fn set_unreleasable_limits(&self, limit: u64, budget: u64, live: u64, live_peak: u64) {
         let mut inner = self.arena.lock();
-        let elsewhere = live.saturating_sub(inner.space.counters.live);
-        let care = policy::care(self.memory().held(), limit, budget, elsewhere, live_peak);
-        inner.space.take_care(care);
+        let live_elsewhere = live.saturating_sub(inner.space.counters.live);
+        let limits = policy::unreleasable_limits(self.memory().held(), limit, budget, live_elsewhere, live_peak);
+        inner.space.set_unreleasable_limits(limits);
     }
 
-    /// The free blocks of pools that were made with `use_on_oom`, of the same stream: for requests of the default pool.
-    fn take_from_willing_pools(&self) -> Option<u64> {
+    /// Allocates from free blocks of pools created with `use_on_oom`, of the same stream, for requests of the default
+    /// pool.
+    fn allocate_from_oom_pools(&self) -> Option<u64> {
         let key = self.arena.key();
         if key.pool != PoolId::DEFAULT {
             return None;
@@ -233,27 +237,27 @@ impl Ladder {
         for arena in self.memory().arenas() {
             let mut inner = arena.lock();
             let other = inner.key;
-            if (other.stream, other.thread) != (key.stream, key.thread) || !pool::helps_on_oom(other.pool) {
+            if (other.stream, other.thread) != (key.stream, key.thread) || !pool::is_used_on_oom(other.pool) {
                 continue;
             }
-            inner.space.settle();
-            if let Some(address) = inner.space.take(self.request.size, self.request.requested) {
+            inner.space.coalesce_all();
+            if let Some(address) = inner.space.allocate(self.request.size, self.request.requested) {
                 return Some(address);
             }
         }
         None
     }
 
-    /// The last resort: waits for all that other arenas wait for, and for their streams.
-    fn wait_for_the_device(&self) {
+    /// Last resort: waits for all deferred frees of all arenas and for their streams.
+    fn wait_for_device(&self) {
         if stream_events::is_capturing(&self.runtime.driver, self.stream) {
             return;
         }
-        self.memory().waits.one();
-        // The device cannot be waited for as a whole: that would make every capture on it invalid.
+        self.memory().waits.increment();
+        // Synchronizing the whole device would invalidate every capture on it.
         for arena in self.memory().arenas() {
-            stream_events::reap(self.runtime, self.device, arena, true);
-            stream_events::wait_for(self.runtime, arena);
+            stream_events::process_events(self.runtime, self.device, arena, true);
+            stream_events::wait_for_stream(self.runtime, arena);
         }
     }
 }

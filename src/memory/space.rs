@@ -1,97 +1,98 @@
-//! The space of an arena: its address ranges cut into blocks, and which of them are free. No driver call is made here.
+//! The space of an arena: its address ranges, divided into blocks, and the free blocks. This module makes no driver
+//! call.
 //!
-//! Finding memory is two steps. A small request first looks at the parked blocks of exactly its size, which were freed
-//! and left unmerged: programs ask for the same sizes again and again. The last large block that was freed waits in the
-//! same way. Everything else goes through the bins, best fit, split always, and merged with its free neighbours when it
-//! comes back. A space that finds nothing merges what is parked and looks once more ([`Space::settle`]) before its arena
-//! asks for more memory.
+//! A request is searched for in two steps. A small request first looks at the uncoalesced free blocks of exactly its
+//! size, because programs request the same sizes repeatedly. The large block that was freed last is kept in the same
+//! way. All other requests use the bins: best fit, always split, and merged with free neighbors on free. If a space
+//! finds no block, it coalesces all free blocks and searches again ([`Space::coalesce_all`]) before its arena requests
+//! more memory.
 
 use super::{
     bins::Bins,
-    block::{Block, Blocks, Id, NONE, State, UNIT, Zone},
+    block::{Block, BlockId, BlockState, Blocks, NONE, UNIT, Zone},
     config::SplitLimits,
     counters::Counters,
     directory::{self, Entry},
     history::StackId,
     listener::Listener,
     mapped::Mapped,
-    unreleasable::Stuck,
+    unreleasable::UnreleasableMemory,
 };
 use std::collections::{BTreeMap, HashSet};
 
 /// The largest small request, in bytes.
 pub const SMALL: u64 = 1 << 20;
-const PARKED: usize = (SMALL / UNIT) as usize + 1;
+const UNCOALESCED_LISTS: usize = (SMALL / UNIT) as usize + 1;
 
-/// A range of addresses: reserved, or allocated whole from the driver.
+/// An address range: reserved, or allocated by the driver as a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Region {
-    /// Where it begins.
+    /// The first address.
     pub address: u64,
-    /// Its bytes.
+    /// The size in bytes.
     pub bytes: u64,
-    /// The zone that its blocks are in.
+    /// The zone of its blocks.
     pub zone: Zone,
-    /// The lowest of its blocks. It always begins at the region's address.
-    pub first: Id,
+    /// The lowest block. It always starts at the region's address.
+    pub first: BlockId,
 }
 
-/// See the module's comment.
+/// The blocks of an arena; see the module documentation.
 pub struct Space {
-    /// The number of the arena, for the directory.
+    /// The number of the arena, for directory entries.
     number: u32,
-    /// Who listens, if anybody does.
+    /// The listener, if allocation events are recorded.
     pub listener: Option<Box<Listener>>,
-    /// How often the arena was given another key: who looked it up before that must look again.
+    /// How often the arena got another key. A thread that looked up the arena before a change must look it up again.
     pub generation: u32,
-    /// Whether the pool is gone, so that the last block takes the memory with it.
+    /// Whether the pool was released, so that freeing the last block releases the memory.
     pub orphaned: bool,
-    /// Whether blocks are given out whole.
+    /// Whether blocks are never split.
     pub no_split: bool,
-    /// Which large blocks are given out whole.
+    /// Limits on splitting large blocks.
     pub(super) split_limits: Option<SplitLimits>,
     pub(super) blocks: Blocks,
     pub(super) bins: [Bins; 2],
-    /// The parked small blocks, a list for each size in units.
-    pub(super) parked: Box<[Id]>,
-    /// Whether there may be any.
-    pub(super) any_parked: bool,
-    /// The large block that was freed last.
-    pub(super) parked_large: Id,
+    /// The uncoalesced small blocks, one list for each size in units.
+    pub(super) uncoalesced: Box<[BlockId]>,
+    /// Whether these lists may be non-empty.
+    pub(super) any_uncoalesced: bool,
+    /// The large block that was freed last and is not coalesced yet.
+    pub(super) uncoalesced_large: BlockId,
     pub(super) regions: Vec<Region>,
-    pub(super) holes: Vec<Id>,
-    /// What is mapped, by address.
+    pub(super) holes: Vec<BlockId>,
+    /// The mappings, by address.
     pub(super) mapped: BTreeMap<u64, Mapped>,
-    /// What the space has given out.
+    /// The counters of allocations.
     pub counters: Counters,
-    pub(super) stuck: Stuck,
+    pub(super) unreleasable: UnreleasableMemory,
 }
 
-/// Rounds a request up to whole units; `None` beyond what addresses can number.
+/// Rounds a size up to a multiple of [`UNIT`]. Returns `None` on overflow.
 #[inline]
 pub fn round(bytes: u64) -> Option<u64> {
     Some(bytes.checked_add(UNIT - 1)? & !(UNIT - 1))
 }
 
-/// The zone for a rounded size.
+/// Returns the zone for a rounded size.
 #[inline]
 pub fn zone_of(size: u64) -> Zone {
     if size <= SMALL { Zone::Small } else { Zone::Large }
 }
 
-/// What a free came to.
+/// The result of a free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Given {
+pub enum FreeOutcome {
     /// The block is free.
     Free,
-    /// Other streams were recorded on it; its owner decides when it is free.
-    Waiting,
-    /// The block is free, and trackers are to hear of it.
-    Heard,
+    /// Other streams were recorded on the block; the caller defers the free.
+    Deferred,
+    /// The block is free, and the caller must deliver events to trackers.
+    FreeAndNotify,
 }
 
 impl Space {
-    /// A space without memory.
+    /// Creates a space without memory.
     pub fn new(number: u32) -> Self {
         Space {
             number,
@@ -102,32 +103,32 @@ impl Space {
             split_limits: None,
             blocks: Blocks::default(),
             bins: [Bins::default(), Bins::default()],
-            parked: vec![NONE; PARKED].into_boxed_slice(),
-            any_parked: false,
-            parked_large: NONE,
+            uncoalesced: vec![NONE; UNCOALESCED_LISTS].into_boxed_slice(),
+            any_uncoalesced: false,
+            uncoalesced_large: NONE,
             regions: Vec::new(),
             holes: Vec::new(),
             mapped: BTreeMap::new(),
             counters: Counters::default(),
-            stuck: Stuck::default(),
+            unreleasable: UnreleasableMemory::default(),
         }
     }
 
-    // ---- giving out
+    // ---- allocation
 
-    /// Gives out a block of `size`, a rounded size, if there is one. Returns its address.
-    #[inline(always)] // the way of every request
-    pub fn take(&mut self, size: u64, requested: u64) -> Option<u64> {
+    /// Allocates a block of `size` bytes, a rounded size. Returns its address, or `None` if no block fits.
+    #[inline(always)] // hot path
+    pub fn allocate(&mut self, size: u64, requested: u64) -> Option<u64> {
         let id = match zone_of(size) {
-            Zone::Small => self.unpark(size),
-            Zone::Large => self.unpark_large(size),
+            Zone::Small => self.pop_uncoalesced(size),
+            Zone::Large => self.pop_uncoalesced_large(size),
         };
-        if id != NONE { Some(self.hand_out(id, requested)) } else { self.take_from_bins(size, requested) }
+        if id != NONE { Some(self.mark_live(id, requested)) } else { self.allocate_from_bins(size, requested) }
     }
 
     #[inline(always)]
-    fn unpark(&mut self, size: u64) -> Id {
-        let head = &mut self.parked[(size / UNIT) as usize];
+    fn pop_uncoalesced(&mut self, size: u64) -> BlockId {
+        let head = &mut self.uncoalesced[(size / UNIT) as usize];
         let id = *head;
         if id != NONE {
             *head = self.blocks[id].link;
@@ -136,12 +137,12 @@ impl Space {
     }
 
     #[inline]
-    fn unpark_large(&mut self, size: u64) -> Id {
-        let id = self.parked_large;
+    fn pop_uncoalesced_large(&mut self, size: u64) -> BlockId {
+        let id = self.uncoalesced_large;
         if id == NONE {
             return NONE;
         }
-        self.parked_large = NONE;
+        self.uncoalesced_large = NONE;
         if self.blocks[id].size == size && self.blocks[id].zone == Zone::Large {
             return id;
         }
@@ -150,81 +151,81 @@ impl Space {
     }
 
     #[inline(never)]
-    fn take_from_bins(&mut self, size: u64, requested: u64) -> Option<u64> {
+    fn allocate_from_bins(&mut self, size: u64, requested: u64) -> Option<u64> {
         let zone = zone_of(size);
         let id = self.bins[zone as usize].find(&self.blocks, size)?;
-        if zone == Zone::Large && self.stuck.is_watched() {
+        if zone == Zone::Large && self.unreleasable.is_tracked() {
             if let Some(limits) = self.split_limits {
-                return self.take_within(limits, id, size, requested);
+                return self.allocate_within_limits(limits, id, size, requested);
             }
-            if self.would_stick(id, size) {
+            if self.would_exceed_unreleasable(id, size) {
                 return None;
             }
         }
-        Some(self.take_out_of_bin(id, size, requested))
+        Some(self.allocate_from_bin(id, size, requested))
     }
 
-    /// As [`take`](Self::take), from the bins, whatever memory is stuck in consequence.
-    pub fn take_anyway(&mut self, size: u64, requested: u64) -> Option<u64> {
+    /// Allocates from the bins as [`allocate`](Self::allocate) does, but accepts any amount of unreleasable memory.
+    pub fn allocate_unconditionally(&mut self, size: u64, requested: u64) -> Option<u64> {
         let id = self.bins[zone_of(size) as usize].find(&self.blocks, size)?;
-        Some(self.take_out_of_bin(id, size, requested))
+        Some(self.allocate_from_bin(id, size, requested))
     }
 
-    /// Gives out a block as far as the limits to splitting allow.
+    /// Allocates a block as far as the limits on splitting allow.
     #[cold]
-    fn take_within(&mut self, limits: SplitLimits, id: Id, size: u64, requested: u64) -> Option<u64> {
-        if !limits.allow(self.blocks[id].size, size) {
+    fn allocate_within_limits(&mut self, limits: SplitLimits, id: BlockId, size: u64, requested: u64) -> Option<u64> {
+        if !limits.allows(self.blocks[id].size, size) {
             return None;
         }
-        if limits.may_cut(size) {
-            return Some(self.take_out_of_bin(id, size, requested));
+        if limits.may_split(size) {
+            return Some(self.allocate_from_bin(id, size, requested));
         }
-        self.unbin(id);
-        Some(self.hand_out(id, requested))
+        self.remove_from_bin(id);
+        Some(self.mark_live(id, requested))
     }
 
-    /// Sets which large blocks are given out whole, for a space whose memory cannot move.
+    /// Sets the limits on splitting large blocks, for a space whose memory cannot move.
     pub fn set_split_limits(&mut self, limits: Option<SplitLimits>) {
         self.split_limits = limits;
-        self.stuck.watch_limits(limits.is_some());
+        self.unreleasable.set_split_limited(limits.is_some());
     }
 
-    fn take_out_of_bin(&mut self, id: Id, size: u64, requested: u64) -> u64 {
-        self.unbin(id);
+    fn allocate_from_bin(&mut self, id: BlockId, size: u64, requested: u64) -> u64 {
+        self.remove_from_bin(id);
         if !self.no_split {
-            self.cut(id, size);
+            self.trim(id, size);
         }
-        self.hand_out(id, requested)
+        self.mark_live(id, requested)
     }
 
-    /// Makes a block that is in no list the caller's.
+    /// Marks a block that is in no list as live and returns its address.
     #[inline(always)]
-    pub(super) fn hand_out(&mut self, id: Id, requested: u64) -> u64 {
+    pub(super) fn mark_live(&mut self, id: BlockId, requested: u64) -> u64 {
         let block = &mut self.blocks[id];
-        block.state = State::Live;
+        block.state = BlockState::Live;
         block.requested = requested;
         let (address, zone, size) = (block.address, block.zone, block.size);
-        if !block.listed {
-            self.list(id);
+        if !block.in_directory {
+            self.insert_into_directory(id);
         }
-        self.counters.hand_out(zone, size, requested);
+        self.counters.count_alloc(zone, size, requested);
         if self.listener.is_some() {
-            self.hear_alloc(id, requested);
+            self.on_alloc(id, requested);
         }
         address
     }
 
-    /// Cuts a block that is in no list to `size`, and frees the rest.
-    pub(super) fn cut(&mut self, id: Id, size: u64) {
-        self.blocks[id].state = State::Held;
+    /// Trims a block that is in no list to `size`, and frees the rest.
+    pub(super) fn trim(&mut self, id: BlockId, size: u64) {
+        self.blocks[id].state = BlockState::Detached;
         if self.blocks[id].size > size {
             let rest = self.split(id, size);
             self.merge(rest);
         }
     }
 
-    /// Splits a block in two; the second part has the state of the first and is in no list.
-    pub(super) fn split(&mut self, id: Id, size: u64) -> Id {
+    /// Splits a block in two. The second block has the state of the first and is in no list.
+    pub(super) fn split(&mut self, id: BlockId, size: u64) -> BlockId {
         let block = &mut self.blocks[id];
         let second = Block {
             address: block.address + size,
@@ -237,7 +238,7 @@ impl Space {
             requested: 0,
             back_link: NONE,
             link: NONE,
-            listed: false,
+            in_directory: false,
             used_elsewhere: false,
             stack: StackId::default(),
         };
@@ -251,120 +252,120 @@ impl Space {
         second
     }
 
-    // ---- taking back
+    // ---- free
 
-    /// The live block of an index, if it begins at `address`.
+    /// Returns the live block with this index, if it starts at `address`.
     #[inline]
-    pub fn live(&self, id: Id, address: u64) -> Option<&Block> {
-        self.blocks.get(id).filter(|block| block.address == address && block.state == State::Live)
+    pub fn live(&self, id: BlockId, address: u64) -> Option<&Block> {
+        self.blocks.get(id).filter(|block| block.address == address && block.state == BlockState::Live)
     }
 
-    /// As [`live`](Self::live), to be changed.
-    pub fn live_mut(&mut self, id: Id, address: u64) -> Option<&mut Block> {
+    /// Returns a mutable reference to the block that [`live`](Self::live) returns.
+    pub fn live_mut(&mut self, id: BlockId, address: u64) -> Option<&mut Block> {
         self.live(id, address)?;
         Some(&mut self.blocks[id])
     }
 
-    /// Takes back a block that [`live`](Self::live) found.
-    #[inline(always)] // the way of every free
-    pub fn give_back(&mut self, id: Id) -> Given {
+    /// Frees a block that [`live`](Self::live) returned.
+    #[inline(always)] // hot path
+    pub fn free(&mut self, id: BlockId) -> FreeOutcome {
         let block = &self.blocks[id];
-        self.counters.take_back(block.zone, block.size, block.requested);
+        self.counters.count_free(block.zone, block.size, block.requested);
         if self.listener.is_some() {
-            return self.give_back_heard(id);
+            return self.free_with_listener(id);
         }
         if block.used_elsewhere {
-            self.begin_wait(id);
-            return Given::Waiting;
+            self.begin_deferred_free(id);
+            return FreeOutcome::Deferred;
         }
-        self.park(id);
-        Given::Free
+        self.push_uncoalesced(id);
+        FreeOutcome::Free
     }
 
-    /// The rest of [`give_back`](Self::give_back), where somebody listens.
+    /// Completes [`free`](Self::free) if there is a listener.
     #[cold]
-    fn give_back_heard(&mut self, id: Id) -> Given {
-        let told = self.hear_free(id);
+    fn free_with_listener(&mut self, id: BlockId) -> FreeOutcome {
+        let has_trackers = self.on_free(id);
         if self.blocks[id].used_elsewhere {
-            self.begin_wait(id);
-            return Given::Waiting;
+            self.begin_deferred_free(id);
+            return FreeOutcome::Deferred;
         }
-        self.park(id);
-        if told { Given::Heard } else { Given::Free }
+        self.push_uncoalesced(id);
+        if has_trackers { FreeOutcome::FreeAndNotify } else { FreeOutcome::Free }
     }
 
-    /// Lets the directory lead to a block.
+    /// Adds a block to the directory.
     #[inline(never)]
-    fn list(&mut self, id: Id) {
+    fn insert_into_directory(&mut self, id: BlockId) {
         let block = &mut self.blocks[id];
-        block.listed = true;
-        directory::list(block.address, block.zone, Entry { arena: self.number, block: id });
+        block.in_directory = true;
+        directory::insert(block.address, block.zone, Entry { arena: self.number, block: id });
     }
 
     #[cold]
-    fn begin_wait(&mut self, id: Id) {
+    fn begin_deferred_free(&mut self, id: BlockId) {
         let block = &mut self.blocks[id];
-        block.state = State::Waiting;
-        self.counters.begin_wait(block.zone, block.size);
+        block.state = BlockState::DeferredFree;
+        self.counters.count_deferred_free(block.zone, block.size);
     }
 
-    /// Frees a block that waited.
-    pub fn end_wait(&mut self, id: Id) {
+    /// Frees a block whose deferred free is over.
+    pub fn finish_deferred_free(&mut self, id: BlockId) {
         let block = &mut self.blocks[id];
         block.used_elsewhere = false;
-        self.counters.end_wait(block.zone, block.size);
+        self.counters.count_deferred_free_done(block.zone, block.size);
         if self.listener.is_some() {
-            self.hear_end_of_wait(id);
+            self.on_deferred_free_done(id);
         }
         self.merge(id);
     }
 
     #[inline(always)]
-    fn park(&mut self, id: Id) {
+    fn push_uncoalesced(&mut self, id: BlockId) {
         let block = &mut self.blocks[id];
         let index = (block.size / UNIT) as usize;
-        if block.zone == Zone::Small && index < PARKED {
-            block.state = State::Parked;
-            block.link = self.parked[index];
-            self.parked[index] = id;
-            if !self.any_parked {
-                self.any_parked = true;
+        if block.zone == Zone::Small && index < UNCOALESCED_LISTS {
+            block.state = BlockState::Uncoalesced;
+            block.link = self.uncoalesced[index];
+            self.uncoalesced[index] = id;
+            if !self.any_uncoalesced {
+                self.any_uncoalesced = true;
             }
             return;
         }
-        block.state = State::Parked;
-        let before = std::mem::replace(&mut self.parked_large, id);
+        block.state = BlockState::Uncoalesced;
+        let before = std::mem::replace(&mut self.uncoalesced_large, id);
         if before != NONE {
             self.merge(before);
         }
     }
 
-    /// Merges a block that is in no list with the free blocks beside it, and puts the whole in a bin.
-    pub(super) fn merge(&mut self, mut id: Id) {
+    /// Merges a block that is in no list with adjacent free blocks, and inserts the result into a bin.
+    pub(super) fn merge(&mut self, mut id: BlockId) {
         let next = self.blocks[id].next;
-        if next != NONE && self.blocks[next].state == State::Free {
-            self.unbin(next);
-            self.swallow_next(id);
+        if next != NONE && self.blocks[next].state == BlockState::Free {
+            self.remove_from_bin(next);
+            self.merge_with_next(id);
         }
         let previous = self.blocks[id].previous;
-        if previous != NONE && self.blocks[previous].state == State::Free {
-            self.unbin(previous);
-            self.swallow_next(previous);
+        if previous != NONE && self.blocks[previous].state == BlockState::Free {
+            self.remove_from_bin(previous);
+            self.merge_with_next(previous);
             id = previous;
         }
         let block = &mut self.blocks[id];
-        block.state = State::Free;
+        block.state = BlockState::Free;
         let zone = block.zone;
         self.bins[zone as usize].insert(&mut self.blocks, id);
     }
 
-    pub(super) fn unbin(&mut self, id: Id) {
+    pub(super) fn remove_from_bin(&mut self, id: BlockId) {
         let zone = self.blocks[id].zone;
         self.bins[zone as usize].remove(&mut self.blocks, id);
     }
 
-    /// Makes a block's upper neighbour, which is in no list, a part of it.
-    pub(super) fn swallow_next(&mut self, id: Id) {
+    /// Merges a block with the block above it, which is in no list.
+    pub(super) fn merge_with_next(&mut self, id: BlockId) {
         let next = self.blocks[id].next;
         let (size, after) = (self.blocks[next].size, self.blocks[next].next);
         self.blocks[id].size += size;
@@ -375,20 +376,20 @@ impl Space {
         self.blocks.remove(next);
     }
 
-    /// Merges all that is parked. Returns whether there was anything.
-    pub fn settle(&mut self) -> bool {
+    /// Coalesces all free blocks that were left unmerged. Returns whether there were any.
+    pub fn coalesce_all(&mut self) -> bool {
         let mut any = false;
-        if self.parked_large != NONE {
-            let id = std::mem::replace(&mut self.parked_large, NONE);
+        if self.uncoalesced_large != NONE {
+            let id = std::mem::replace(&mut self.uncoalesced_large, NONE);
             self.merge(id);
             any = true;
         }
-        if !self.any_parked {
+        if !self.any_uncoalesced {
             return any;
         }
-        self.any_parked = false;
-        for index in 0..PARKED {
-            let mut id = std::mem::replace(&mut self.parked[index], NONE);
+        self.any_uncoalesced = false;
+        for index in 0..UNCOALESCED_LISTS {
+            let mut id = std::mem::replace(&mut self.uncoalesced[index], NONE);
             while id != NONE {
                 let link = self.blocks[id].link;
                 self.merge(id);
@@ -398,34 +399,34 @@ impl Space {
         true
     }
 
-    // ---- looking
+    // ---- queries
 
-    /// The blocks on which other streams were recorded, and which are live.
-    pub fn recorded(&self) -> HashSet<Id> {
-        let live = self.blocks.iter().filter(|(_, block)| block.state == State::Live && block.used_elsewhere);
+    /// Returns the live blocks on which other streams were recorded.
+    pub fn recorded(&self) -> HashSet<BlockId> {
+        let live = self.blocks.iter().filter(|(_, block)| block.state == BlockState::Live && block.used_elsewhere);
         live.map(|(id, _)| id).collect()
     }
 
-    /// Whether an address is in memory of this space's.
+    /// Returns whether an address is in mapped memory of this space.
     pub fn has(&self, address: u64) -> bool {
         let below = self.mapped.range(..=address).next_back();
         below.is_some_and(|(start, mapped)| address - start < mapped.bytes)
     }
 
-    /// The live block that an address lies in.
-    pub fn live_around(&self, address: u64) -> Option<Id> {
+    /// Returns the live block that contains an address.
+    pub fn live_block_containing(&self, address: u64) -> Option<BlockId> {
         let region = self.regions.iter().find(|region| address.wrapping_sub(region.address) < region.bytes)?;
         let mut id = region.first;
         while id != NONE && address - self.blocks[id].address >= self.blocks[id].size {
             id = self.blocks[id].next;
         }
         let block = self.blocks.get(id)?;
-        (block.state == State::Live).then_some(id)
+        (block.state == BlockState::Live).then_some(id)
     }
 
-    /// Whether nothing is mapped and no block is anything but a hole.
+    /// Returns whether nothing is mapped and every block is a hole.
     pub fn is_empty(&self) -> bool {
         self.mapped.is_empty()
-            && self.blocks.iter().all(|(_, block)| matches!(block.state, State::Hole | State::Vacant))
+            && self.blocks.iter().all(|(_, block)| matches!(block.state, BlockState::Hole | BlockState::Vacant))
     }
 }

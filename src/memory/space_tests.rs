@@ -1,9 +1,9 @@
-//! Random programs over a space, against a model that is a list of live blocks and nothing else.
+//! Runs random programs on a space, against a model that is only a list of live blocks.
 
 use super::{
-    block::{Id, Zone},
+    block::{BlockId, Zone},
     directory,
-    growth::{Lifted, Spot},
+    growth::{DetachedHandle, GrowthCandidate},
     mapped::Backing,
     space::{Space, round, zone_of},
 };
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const GRANULE: u64 = 2 << 20;
 
-/// Each space of the tests has numbers and addresses of its own: the directory is one for all.
+/// Each space of the tests has its own numbers and addresses, because the directory is global.
 static NUMBERS: AtomicU32 = AtomicU32::new(40_000);
 static ADDRESSES: AtomicU64 = AtomicU64::new(0x1000_0000_0000);
 static HANDLES: AtomicU64 = AtomicU64::new(1);
@@ -22,13 +22,13 @@ static HANDLES: AtomicU64 = AtomicU64::new(1);
 enum Step {
     Alloc(u64),
     Free(usize),
-    Settle,
-    /// Moves up to so many handles to where the next growth needs them.
+    Coalesce,
+    /// Moves up to this many handles to where the next growth needs them.
     Move(usize),
-    /// Gives back one handle.
+    /// Releases one handle.
     Release(usize),
-    /// Falls asleep, frees up to so many blocks meanwhile, and wakes; where nobody is to wake it, what is free is forgotten
-    /// first.
+    /// Suspends the space, frees up to this many blocks meanwhile, and resumes it. If the flag is set, drops the
+    /// suspended mappings in free blocks first.
     Sleep(usize, bool),
 }
 
@@ -37,7 +37,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (1_u64..2_000_000).prop_map(Step::Alloc),
         2 => (1_u64..40_000_000).prop_map(Step::Alloc),
         4 => any::<usize>().prop_map(Step::Free),
-        1 => Just(Step::Settle),
+        1 => Just(Step::Coalesce),
         1 => (1_usize..5).prop_map(Step::Move),
         1 => any::<usize>().prop_map(Step::Release),
         1 => (0_usize..4, any::<bool>()).prop_map(|(frees, forget)| Step::Sleep(frees, forget)),
@@ -59,25 +59,25 @@ impl Program {
         self.space.add_region(address, bytes, zone);
     }
 
-    fn spot(&mut self, size: u64) -> Spot {
+    fn candidate(&mut self, size: u64) -> GrowthCandidate {
         let zone = zone_of(size);
-        if self.space.spots(zone, size, GRANULE).is_empty() {
+        if self.space.growth_candidates(zone, size, GRANULE).is_empty() {
             self.region(zone, 256 << 20);
         }
-        self.space.spots(zone, size, GRANULE)[0]
+        self.space.growth_candidates(zone, size, GRANULE)[0]
     }
 
     fn alloc(&mut self, bytes: u64) {
         let size = round(bytes).unwrap();
-        if let Some(address) = self.space.take(size, bytes) {
+        if let Some(address) = self.space.allocate(size, bytes) {
             self.live.push((address, size));
             return;
         }
-        // Parked blocks that merge might be enough; growing all the same must do no harm.
-        self.space.settle();
-        let spot = self.spot(size);
-        let site = self.space.hold(spot);
-        let address = self.space.fill(site, &[(new_handle(), spot.need)], size, bytes);
+        // Coalesced blocks might suffice; growing anyway must do no harm.
+        self.space.coalesce_all();
+        let candidate = self.candidate(size);
+        let site = self.space.reserve_site(candidate);
+        let address = self.space.commit_site(site, &[(new_handle(), candidate.need)], size, bytes);
         self.live.push((address, size));
     }
 
@@ -87,76 +87,84 @@ impl Program {
         }
         let (address, _) = self.live.swap_remove(index % self.live.len());
         let id = self.id_of(address);
-        self.space.give_back(id);
+        self.space.free(id);
     }
 
-    fn id_of(&self, address: u64) -> Id {
+    fn id_of(&self, address: u64) -> BlockId {
         let entry = directory::find(address).unwrap();
         assert!(self.space.live(entry.block, address).is_some(), "{address:#x}");
         entry.block
     }
 
-    /// Moves handles and meets a request with them, as an arena does that must not hold more.
-    fn move_handles(&mut self, most: usize) {
-        self.space.settle();
-        let spares: Vec<_> = self.space.spares().into_iter().take(most).collect();
-        let lifted: Vec<Lifted> = spares.iter().filter_map(|spare| self.space.lift(spare)).collect();
-        let bytes: u64 = lifted.iter().map(|piece| piece.bytes).sum();
+    /// Moves handles and serves a request with them, as an arena does at its limit.
+    fn move_handles(&mut self, limit: usize) {
+        self.space.coalesce_all();
+        let reclaimable: Vec<_> = self.space.reclaimable_handles().into_iter().take(limit).collect();
+        let detached: Vec<DetachedHandle> = reclaimable.iter().filter_map(|handle| self.space.detach(handle)).collect();
+        let bytes: u64 = detached.iter().map(|detached| detached.bytes).sum();
         if bytes == 0 {
             return;
         }
         self.region(Zone::Large, bytes);
-        let spot = self.space.spots(Zone::Large, bytes, GRANULE).into_iter().find(|spot| spot.need >= bytes);
-        match spot {
-            Some(spot) => {
-                let site = self.space.hold(spot);
-                let handles: Vec<_> = lifted.iter().map(|piece| (piece.physical, piece.bytes)).collect();
-                let address = self.space.fill(site, &handles, bytes, bytes);
+        let candidate = self
+            .space
+            .growth_candidates(Zone::Large, bytes, GRANULE)
+            .into_iter()
+            .find(|candidate| candidate.need >= bytes);
+        match candidate {
+            Some(candidate) => {
+                let site = self.space.reserve_site(candidate);
+                let handles: Vec<_> = detached.iter().map(|detached| (detached.physical, detached.bytes)).collect();
+                let address = self.space.commit_site(site, &handles, bytes, bytes);
                 self.live.push((address, bytes));
-                for piece in &lifted {
-                    self.space.moved(piece);
-                    self.space.vacate(piece.block, piece.address);
+                for detached in &detached {
+                    self.space.mark_moved(detached);
+                    self.space.mark_unmapped(detached.block, detached.address);
                 }
             }
-            None => lifted.iter().for_each(|piece| self.space.put_back(piece.block)),
+            None => detached.iter().for_each(|detached| self.space.reattach(detached.block)),
         }
     }
 
     fn release(&mut self, index: usize) {
-        let spares = self.space.spares();
-        if spares.is_empty() {
+        let reclaimable = self.space.reclaimable_handles();
+        if reclaimable.is_empty() {
             return;
         }
-        if let Some(lifted) = self.space.lift(&spares[index % spares.len()]) {
-            self.space.moved(&lifted);
-            self.space.vacate(lifted.block, lifted.address);
+        if let Some(detached) = self.space.detach(&reclaimable[index % reclaimable.len()]) {
+            self.space.mark_moved(&detached);
+            self.space.mark_unmapped(detached.block, detached.address);
         }
     }
 
     fn sleep(&mut self, frees: usize, forget: bool) {
         let before = self.space.mapped_bytes();
-        let sleepers = self.space.sleepers().unwrap();
-        for (dream, _) in &sleepers {
-            self.space.change(*dream, Backing::Asleep);
+        let handles = self.space.mapped_handles().unwrap();
+        for (mapping, _) in &handles {
+            self.space.set_backing(*mapping, Backing::Suspended);
             self.check();
         }
         assert_eq!(self.space.mapped_bytes(), 0);
-        assert!(self.space.sleepers().unwrap().is_empty());
+        assert!(self.space.mapped_handles().unwrap().is_empty());
         for index in 0..frees {
             self.free(index);
         }
-        self.space.settle();
-        assert!(self.space.spares().is_empty(), "what sleeps cannot move");
+        self.space.coalesce_all();
+        assert!(self.space.reclaimable_handles().is_empty(), "suspended memory cannot move");
         let mut forgotten = 0;
         if forget {
-            let free: u64 =
-                self.space.spares_of(|backing| backing == Backing::Asleep).iter().map(|spare| spare.bytes).sum();
-            self.space.forget_dreams();
+            let free: u64 = self
+                .space
+                .reclaimable_handles_where(|backing| backing == Backing::Suspended)
+                .iter()
+                .map(|handle| handle.bytes)
+                .sum();
+            self.space.drop_suspended_state();
             forgotten = free;
             self.check();
         }
-        for dream in self.space.dreams() {
-            self.space.change(dream, Backing::Handle(new_handle()));
+        for mapping in self.space.suspended_mappings() {
+            self.space.set_backing(mapping, Backing::Handle(new_handle()));
             self.check();
         }
         assert_eq!(self.space.mapped_bytes(), before - forgotten);
@@ -184,14 +192,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_programs_keep_the_space_whole(steps in prop::collection::vec(step(), 1..120)) {
+    fn random_programs_keep_the_space_consistent(steps in prop::collection::vec(step(), 1..120)) {
         let mut program = Program::new();
         for step in steps {
             match step {
                 Step::Alloc(bytes) => program.alloc(bytes),
                 Step::Free(index) => program.free(index),
-                Step::Settle => { program.space.settle(); }
-                Step::Move(most) => program.move_handles(most),
+                Step::Coalesce => { program.space.coalesce_all(); }
+                Step::Move(limit) => program.move_handles(limit),
                 Step::Release(index) => program.release(index),
                 Step::Sleep(frees, forget) => program.sleep(frees, forget),
             }
@@ -200,33 +208,33 @@ proptest! {
         while !program.live.is_empty() {
             program.free(0);
         }
-        program.space.settle();
-        while !program.space.spares().is_empty() {
+        program.space.coalesce_all();
+        while !program.space.reclaimable_handles().is_empty() {
             program.release(0);
         }
         program.check();
-        // A space without a live block has every handle wholly free, so that nothing stays mapped.
+        // Without live blocks every handle is completely free, so nothing stays mapped.
         prop_assert_eq!(program.space.mapped_bytes(), 0);
         prop_assert!(program.space.is_empty());
     }
 }
 
 #[test]
-fn a_site_that_is_given_up_leaves_no_trace() {
+fn released_site_leaves_space_unchanged() {
     let mut program = Program::new();
     program.alloc(3 << 20);
     program.alloc(5 << 20);
     program.free(0);
-    program.space.settle();
-    let before = (program.space.largest_free(), program.space.spots(Zone::Large, 40 << 20, GRANULE));
-    let site = program.space.hold(before.1[0]);
-    program.space.abandon(site);
-    assert_eq!((program.space.largest_free(), program.space.spots(Zone::Large, 40 << 20, GRANULE)), before);
+    program.space.coalesce_all();
+    let before = (program.space.largest_free(), program.space.growth_candidates(Zone::Large, 40 << 20, GRANULE));
+    let site = program.space.reserve_site(before.1[0]);
+    program.space.release_site(site);
+    assert_eq!((program.space.largest_free(), program.space.growth_candidates(Zone::Large, 40 << 20, GRANULE)), before);
     program.check();
 }
 
 #[test]
-fn the_same_size_gets_the_same_block_again() {
+fn same_size_reuses_same_block() {
     let mut program = Program::new();
     for bytes in [512, 100_000, 1 << 20, 64 << 20] {
         program.alloc(bytes);

@@ -1,70 +1,70 @@
-//! Cutting a handle in pieces, where it is: the driver takes the whole one back and gives smaller ones for its addresses.
+//! Splitting a handle in place: returns the handle to the driver and maps smaller ones at its addresses.
 //!
-//! The addresses are without memory meanwhile, so the device must be done with them: a stream that is busy keeps its
-//! handles as they are.
+//! The addresses have no memory meanwhile, so the device must not use them: the handles of a busy stream are not split.
 
 use super::{
     arena::Arena,
-    growth::Spare,
+    growth::ReclaimableHandle,
     handles::{self, Handle},
     history::Action,
     stream_events,
-    unreleasable::Cut,
+    unreleasable::HandleSplit,
 };
 use crate::{
     driver::Driver,
     runtime::{Runtime, device::Device},
 };
 
-/// Cuts a handle in up to three: below the granule with the edge, that granule, and above it. Where that is not possible
-/// everything stays as it is, or, if the driver gives nothing for what it got back, the addresses become a hole.
-pub fn recut(runtime: &Runtime, device: &Device, arena: &'static Arena, cut: Cut) {
+/// Splits a handle into up to three: the part below the granule that contains the edge, that granule, and the part
+/// above. If that is not possible, nothing changes; if the driver cannot provide the new handles, the addresses become
+/// a hole.
+pub fn split(runtime: &Runtime, device: &Device, arena: &'static Arena, split: HandleSplit) {
     let driver = &runtime.driver;
-    if !arena.may_move() || !stream_events::is_idle(runtime, arena) {
-        arena.lock().space.cut_later();
+    if !arena.may_move_memory() || !stream_events::is_idle(runtime, arena) {
+        arena.lock().space.postpone_splits();
         return;
     }
-    device.memory.moved.add(cut.bytes);
-    let spare = Spare { block: cut.block, block_bytes: 0, address: cut.address, bytes: cut.bytes };
-    let lifted = {
+    device.memory.moved.add(split.bytes);
+    let handle = ReclaimableHandle { block: split.block, block_bytes: 0, address: split.address, bytes: split.bytes };
+    let detached = {
         let mut inner = arena.lock();
-        let Some(lifted) = inner.space.lift(&spare) else { return };
-        lifted
+        let Some(detached) = inner.space.detach(&handle) else { return };
+        detached
     };
-    if driver.memory_unmap(lifted.address, lifted.bytes).is_err() {
-        arena.lock().space.put_back(lifted.block);
+    if driver.memory_unmap(detached.address, detached.bytes).is_err() {
+        arena.lock().space.reattach(detached.block);
         return;
     }
-    if stream_events::insist(|| driver.memory_release(lifted.physical)) {
-        device.memory.released.one();
-        device.memory.let_go(lifted.bytes);
+    if stream_events::retry(|| driver.memory_release(detached.physical)) {
+        device.memory.released.increment();
+        device.memory.release_held(detached.bytes);
     }
-    let pieces = put(device, driver, lifted.address, &pieces(&cut));
+    let handles = create_and_map(device, driver, detached.address, &split_sizes(&split));
     let mut inner = arena.lock();
-    match pieces {
-        Some(pieces) => inner.space.replace(&lifted, &pieces),
+    match handles {
+        Some(handles) => inner.space.replace(&detached, &handles),
         None => {
-            inner.space.moved(&lifted);
-            inner.space.vacate(lifted.block, lifted.address);
+            inner.space.mark_moved(&detached);
+            inner.space.mark_unmapped(detached.block, detached.address);
         }
     }
 }
 
-/// The sizes of the pieces, in order of address.
-fn pieces(cut: &Cut) -> Vec<u64> {
-    let below = (cut.edge - cut.address) / cut.granule * cut.granule;
-    let above = cut.bytes - below - cut.granule;
-    [below, cut.granule, above].into_iter().filter(|bytes| *bytes > 0).collect()
+/// Returns the sizes of the new handles in address order.
+fn split_sizes(split: &HandleSplit) -> Vec<u64> {
+    let below = (split.edge - split.address) / split.granule * split.granule;
+    let above = split.bytes - below - split.granule;
+    [below, split.granule, above].into_iter().filter(|bytes| *bytes > 0).collect()
 }
 
-/// Creates handles of these sizes and maps them from `start` on, all or none. The budget had room for them a moment ago,
-/// but another thread may have taken it.
-fn put(device: &Device, driver: &Driver, start: u64, sizes: &[u64]) -> Option<Vec<Handle>> {
+/// Creates handles of these sizes and maps them from `start` on, all or none. The held bytes were just reduced by the
+/// same amount, but another thread may have used that room.
+fn create_and_map(device: &Device, driver: &Driver, start: u64, sizes: &[u64]) -> Option<Vec<Handle>> {
     let total = device.memory.total(device, driver).unwrap_or(u64::MAX);
-    let most = device.memory.limit(total).unwrap_or(u64::MAX);
+    let max_held = device.memory.limit(total).unwrap_or(u64::MAX);
     let mut created = Vec::new();
     for bytes in sizes {
-        match handles::create(device, driver, *bytes, most) {
+        match handles::create(device, driver, *bytes, max_held) {
             Ok(Some(handle)) => created.push(handle),
             _ => break,
         }
@@ -77,13 +77,13 @@ fn put(device: &Device, driver: &Driver, start: u64, sizes: &[u64]) -> Option<Ve
 }
 
 impl super::space::Space {
-    /// Notes that other handles are mapped where one was lifted out, and frees the addresses again.
-    fn replace(&mut self, lifted: &super::growth::Lifted, pieces: &[Handle]) {
-        let zone = self.blocks[lifted.block].zone;
-        self.mapped.remove(&lifted.address);
-        self.counters.unmap(zone, lifted.bytes);
-        self.hear_segment(Action::SegmentUnmap, lifted.address, lifted.bytes);
-        self.note_mapped(lifted.address, zone, pieces);
-        self.put_back(lifted.block);
+    /// Records the handles that replace a detached one, and frees its addresses.
+    fn replace(&mut self, detached: &super::growth::DetachedHandle, handles: &[Handle]) {
+        let zone = self.blocks[detached.block].zone;
+        self.mapped.remove(&detached.address);
+        self.counters.unmap(zone, detached.bytes);
+        self.on_segment(Action::SegmentUnmap, detached.address, detached.bytes);
+        self.note_mapped(detached.address, zone, handles);
+        self.reattach(detached.block);
     }
 }

@@ -1,14 +1,14 @@
-//! What an allocator counts of a device, by torch's names: plain numbers, which whoever holds the allocator's lock
-//! changes.
+//! The statistics of an allocator for a device, with torch's names. These are plain numbers; the allocator's lock
+//! protects them.
 
 use super::block::Zone;
 
-/// A quantity that goes up and down.
+/// A quantity that increases and decreases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// What it is.
+    /// The current value.
     pub current: u64,
-    /// The most that it was, since the peak was reset.
+    /// The maximum value since the peak was reset.
     pub peak: u64,
     /// The sum of all increases, since the sums were reset.
     pub allocated: u64,
@@ -25,8 +25,8 @@ impl Stat {
         self.allocated += amount;
     }
 
-    /// Decreases the quantity. Below zero it never goes: to take more than there is would be a defect, and a count that
-    /// wraps around would tell less of it than one that stops.
+    /// Decreases the quantity, but not below zero: subtracting more would be a bug, and a counter that wraps around
+    /// would be less useful than one that stops.
     #[inline]
     pub fn sub(&mut self, amount: u64) {
         debug_assert!(amount <= self.current, "{amount} taken from a count of {}", self.current);
@@ -35,19 +35,19 @@ impl Stat {
         self.freed += amount;
     }
 
-    /// Makes the present quantity the peak.
+    /// Sets the peak to the current value.
     pub fn reset_peak(&mut self) {
         self.peak = self.current;
     }
 
-    /// Begins the sums anew.
+    /// Resets the sums to 0.
     pub fn reset_accumulated(&mut self) {
         self.allocated = 0;
         self.freed = 0;
     }
 
-    /// Adds what another part of the same device counted. The peaks of parts need not have been at the same time, so
-    /// the sum of them is the most that the whole can have been, and may be more than it was.
+    /// Adds the statistics of another part of the same device. The parts may have peaked at different times, so the sum
+    /// of their peaks is an upper bound on the peak of the whole.
     pub fn merge(&mut self, other: &Stat) {
         self.current += other.current;
         self.peak += other.peak;
@@ -56,10 +56,10 @@ impl Stat {
     }
 }
 
-/// A quantity of the whole, and of its small and its large blocks.
+/// A quantity in total and separately for small and large blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ByPool {
-    /// The whole. Its peak is its own, and at most the sum of the two others'.
+    /// The total. It has its own peak, which is at most the sum of the other two peaks.
     pub all: Stat,
     /// The small blocks.
     pub small: Stat,
@@ -75,14 +75,14 @@ impl ByPool {
         }
     }
 
-    /// Increases the quantity of a zone, and the whole.
+    /// Increases the quantity of a zone and the total.
     #[inline]
     pub fn add(&mut self, zone: Zone, amount: u64) {
         self.all.add(amount);
         self.of(zone).add(amount);
     }
 
-    /// Decreases the quantity of a zone, and the whole.
+    /// Decreases the quantity of a zone and the total.
     #[inline]
     pub fn sub(&mut self, zone: Zone, amount: u64) {
         self.all.sub(amount);
@@ -93,7 +93,7 @@ impl ByPool {
         [&mut self.all, &mut self.small, &mut self.large]
     }
 
-    /// [`Stat::merge`] of each.
+    /// Merges each quantity as [`Stat::merge`] does.
     pub fn merge(&mut self, other: &ByPool) {
         self.all.merge(&other.all);
         self.small.merge(&other.small);
@@ -101,7 +101,7 @@ impl ByPool {
     }
 }
 
-/// Appends the four keys of a quantity.
+/// Appends the four entries of a quantity.
 macro_rules! push {
     ($entries:ident, $stat:expr, $key:expr) => {
         $entries.extend([
@@ -123,13 +123,13 @@ macro_rules! stats {
         whole { $( #[$whole_doc:meta] $whole:ident, )* }
         counters { $( #[$counter_doc:meta] $counter:ident, )* }
     ) => {
-        /// All that is counted of a device; the names are those of `torch.cuda.memory_stats`.
+        /// The statistics of a device; the names are those of `torch.cuda.memory_stats`.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         pub struct Stats {
             $( #[$pool_doc] pub $pool: ByPool, )*
             $( #[$whole_doc] pub $whole: Stat, )*
             $( #[$counter_doc] pub $counter: u64, )*
-            /// Blocks of this size and above are not split; `None` where every block may be.
+            /// Blocks of this size and above are not split; `None` for no limit.
             pub max_split_size: Option<u64>,
         }
 
@@ -139,27 +139,27 @@ macro_rules! stats {
                 pools.into_iter().flatten().chain([$( &mut self.$whole ),*])
             }
 
-            /// Makes the present quantities the peaks.
+            /// Sets all peaks to the current values.
             pub fn reset_peaks(&mut self) {
                 self.each().for_each(Stat::reset_peak);
             }
 
-            /// Begins the sums and the counts anew.
+            /// Resets all sums and counters to 0.
             pub fn reset_accumulated(&mut self) {
                 self.each().for_each(Stat::reset_accumulated);
                 $( self.$counter = 0; )*
             }
 
-            /// Adds what another part of the same device counted, as [`Stat::merge`] does. Whoever knows the true peak
-            /// of the whole puts it in place of the sum. The setting `max_split_size` is kept as it is.
+            /// Adds the statistics of another part of the same device, as [`Stat::merge`] does. A caller that knows the
+            /// true peak of the whole must set it afterwards. Keeps `max_split_size`.
             pub fn merge(&mut self, other: &Stats) {
                 $( self.$pool.merge(&other.$pool); )*
                 $( self.$whole.merge(&other.$whole); )*
                 $( self.$counter += other.$counter; )*
             }
 
-            /// The keys of `torch.cuda.memory_stats` in their order, which is that of their bytes, with their values.
-            /// As there, no limit to splitting shows as -1.
+            /// Returns the keys of `torch.cuda.memory_stats`, sorted bytewise as there, with their values. No limit on
+            /// splitting is -1, as there.
             pub fn entries(&self) -> impl ExactSizeIterator<Item = (&'static str, i64)> {
                 let mut entries: Vec<(&'static str, i64)> = Vec::with_capacity(KEYS);
                 $(
@@ -177,46 +177,46 @@ macro_rules! stats {
     };
 }
 
-/// How many keys [`Stats::entries`] gives.
+/// The number of entries of [`Stats::entries`].
 pub const KEYS: usize = 122;
 
 stats! {
     by pool {
-        /// Blocks in the user's hands.
+        /// Allocated blocks.
         allocation,
-        /// Pieces of memory that the driver gave.
+        /// Segments and handles from the driver.
         segment,
-        /// Blocks in the user's hands, and freed ones that a stream may still be using.
+        /// Allocated blocks, and freed ones that a stream may still use.
         active,
-        /// Free blocks in pieces that are partly in use, and so cannot go back to the driver.
+        /// Free blocks in segments or handles that are partly in use, and so cannot be released.
         inactive_split,
-        /// Bytes in the user's hands, each block as large as it was rounded up to.
+        /// Bytes of allocated blocks, after rounding.
         allocated_bytes,
-        /// Bytes that the driver gave.
+        /// Bytes from the driver.
         reserved_bytes,
         /// Bytes of the active blocks.
         active_bytes,
-        /// Bytes of the free blocks that cannot go back to the driver.
+        /// Bytes of the free blocks that cannot be released.
         inactive_split_bytes,
-        /// Bytes that the user asked for, before rounding.
+        /// Requested bytes of allocated blocks, before rounding.
         requested_bytes,
     }
     whole {
-        /// Blocks in the user's hands of at least `max_split_size`.
+        /// Allocated blocks of at least `max_split_size`.
         oversize_allocations,
-        /// Pieces of memory from the driver of at least `max_split_size`.
+        /// Segments of at least `max_split_size`.
         oversize_segments,
     }
     counters {
-        /// Requests that the driver met only after the cache was emptied.
+        /// Requests that succeeded only after the cache was emptied.
         num_alloc_retries,
-        /// Requests that failed for want of memory.
+        /// Requests that failed because of insufficient memory.
         num_ooms,
-        /// Times that every stream was waited for.
+        /// Waits for all streams.
         num_sync_all_streams,
-        /// Driver calls that brought memory.
+        /// Driver calls that allocated memory.
         num_device_alloc,
-        /// Driver calls that gave memory back.
+        /// Driver calls that released memory.
         num_device_free,
     }
 }
@@ -228,7 +228,7 @@ mod tests {
     use std::collections::HashMap;
 
     #[test]
-    fn a_peak_is_the_most_there_was() {
+    fn peak_is_the_maximum() {
         let mut stat = Stat::default();
         stat.add(10);
         stat.sub(4);
@@ -250,7 +250,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_count_is_what_its_history_says(
+        fn counts_match_their_history(
             steps in proptest::collection::vec((any::<bool>(), any::<bool>(), 0u64..1 << 40), 1..100),
         ) {
             let mut counts = ByPool::default();
@@ -288,14 +288,14 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_are_torchs() {
+    fn keys_match_torch() {
         let mut stats = Stats { num_ooms: 3, ..Stats::default() };
         stats.allocated_bytes.add(Zone::Small, 512);
         stats.requested_bytes.add(Zone::Small, u64::MAX);
         let entries: Vec<_> = stats.entries().collect();
         assert_eq!((entries.len(), stats.entries().len()), (KEYS, KEYS));
         assert!(entries.windows(2).all(|pair| pair[0].0 < pair[1].0));
-        // As torch 2.11 has them, written out by its own rule.
+        // The keys of torch 2.11, by its own rule.
         let mut keys: Vec<String> = Vec::new();
         for quantity in [
             "allocation",

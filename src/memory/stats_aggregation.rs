@@ -1,8 +1,8 @@
-//! Reading the figures of a device: what its arenas counted, added up.
+//! Computes the statistics of a device from the counters of its arenas.
 
 use super::{
     arena::{Arena, Key},
-    block::State,
+    block::BlockState,
     counters::ZoneCounters,
     device_memory::{DeviceMemory, Method},
     grow::Request,
@@ -14,8 +14,8 @@ use super::{
 use crate::runtime::{Runtime, device::Device};
 use std::collections::BTreeMap;
 
-/// All figures of a device. Where several arenas have memory, peaks of parts are the sum of the arenas' own peaks and so
-/// the most that they can have been; those of what is allocated and of what is held in all are exact.
+/// Returns the statistics of a device. With several arenas, most peaks are the sums of the arenas' peaks and so upper
+/// bounds; the peaks of all allocated and of all reserved bytes are exact.
 pub fn stats(memory: &DeviceMemory) -> Stats {
     let mut stats = stats_of(memory.arenas(), |_| true);
     let (live, live_peak) = peak_budget::read(memory);
@@ -30,18 +30,18 @@ pub fn stats(memory: &DeviceMemory) -> Stats {
     stats
 }
 
-/// The figures of some of a device's arenas. What is counted for the device alone is 0.
-pub fn stats_of(arenas: Vec<&'static Arena>, wanted: impl Fn(&Key) -> bool) -> Stats {
+/// Returns the statistics of the arenas whose key `filter` accepts. Quantities that only the device counts are 0.
+pub fn stats_of(arenas: Vec<&'static Arena>, filter: impl Fn(&Key) -> bool) -> Stats {
     let mut stats = Stats::default();
     for arena in arenas {
         let mut inner = arena.lock();
-        if !wanted(&inner.key) {
+        if !filter(&inner.key) {
             continue;
         }
         let pinned = inner.space.pinned_free();
         let counters = &mut inner.space.counters;
         for (zone, pinned) in counters.zones.iter_mut().zip(pinned) {
-            zone.note_pinned(pinned);
+            zone.set_pinned(pinned);
         }
         let [small, large] = &counters.zones;
         let mut part = Stats {
@@ -72,18 +72,18 @@ fn sum(mut one: Stat, other: Stat) -> Stat {
     one
 }
 
-/// What is allocated and held in one pool of a device.
-pub fn of_pool(memory: &DeviceMemory, pool: PoolId) -> (u64, u64) {
-    memory.arenas_of(pool).into_iter().map(of_arena).fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
+/// Returns the allocated and the held bytes of one pool of a device.
+pub fn pool_bytes(memory: &DeviceMemory, pool: PoolId) -> (u64, u64) {
+    memory.arenas_of(pool).into_iter().map(arena_bytes).fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
 }
 
-fn of_arena(arena: &Arena) -> (u64, u64) {
+fn arena_bytes(arena: &Arena) -> (u64, u64) {
     let inner = arena.lock();
     (inner.space.counters.live, inner.space.mapped_bytes())
 }
 
-/// What is worth telling when a request of another backend's fails.
-pub fn shortage_elsewhere(runtime: &Runtime, device: &Device, request: Request) -> Shortage {
+/// Collects the data for the error message of a failed request to another backend.
+pub fn backend_shortage(runtime: &Runtime, device: &Device, request: Request) -> Shortage {
     let (driver, memory) = (&runtime.driver, &device.memory);
     let known_total = memory.total(device, driver).unwrap_or(0);
     let (free, total) = device.memory_info(driver).unwrap_or((0, known_total));
@@ -97,22 +97,22 @@ pub fn shortage_elsewhere(runtime: &Runtime, device: &Device, request: Request) 
         limit: memory.limit(known_total),
         allocated: peak_budget::read(memory).0 + memory.others.lock().allocated_bytes.all.current,
         retries: memory.retries.get(),
-        // No advice to change how memory is mapped: that is not this backend's.
+        // Suppresses the advice to change how memory is mapped, which does not apply to this backend.
         expandable: true,
         ..Shortage::default()
     }
 }
 
-/// Everything that is worth telling when a request fails.
+/// Collects the data for the error message of a failed request.
 pub fn shortage(runtime: &Runtime, device: &Device, arena: &Arena, request: Request) -> Shortage {
     let (driver, memory) = (&runtime.driver, &device.memory);
-    // The figures are for a message: one that cannot be had must not hide the error that is being told.
+    // A failure to get data for the message must not hide the error that is being reported.
     let known_total = memory.total(device, driver).unwrap_or(0);
     let (free, total) = device.memory_info(driver).unwrap_or((0, known_total));
     let mut pools: BTreeMap<PoolId, (u64, u64)> = BTreeMap::new();
     let (mut allocated, mut pending) = (0, 0);
     for other in memory.arenas() {
-        let (live, held) = of_arena(other);
+        let (live, held) = arena_bytes(other);
         allocated += live;
         let inner = other.lock();
         pending += inner.space.counters.zones.iter().map(|zone| zone.waiting_bytes.current).sum::<u64>();
@@ -123,7 +123,7 @@ pub fn shortage(runtime: &Runtime, device: &Device, arena: &Arena, request: Requ
     }
     let key = arena.key();
     let largest_free = arena.lock().space.largest_free();
-    // The default pool has none.
+    // The default pool has no budget.
     let budget = pool::budget(key.pool).ok().flatten();
     Shortage {
         device: device.ordinal,
@@ -142,20 +142,20 @@ pub fn shortage(runtime: &Runtime, device: &Device, arena: &Arena, request: Requ
             .collect(),
         retries: memory.retries.get(),
         expandable: matches!(memory.method(device, driver), Ok(Method::Virtual { .. })),
-        budget: budget.map(|bytes| Budget { bytes, pool: key.pool, reserved: of_pool(memory, key.pool).1 }),
+        budget: budget.map(|bytes| Budget { bytes, pool: key.pool, reserved: pool_bytes(memory, key.pool).1 }),
     }
 }
 
 impl super::space::Space {
-    /// For each zone the count and the bytes of free blocks whose memory cannot go back, since something else of the
+    /// Returns, for each zone, the number and bytes of free blocks that cannot be released, because another part of the
     /// same handle is in use.
     fn pinned_free(&self) -> [(u64, u64); 2] {
         let mut pinned = [(0, 0); 2];
         for (id, block) in self.blocks.iter() {
-            if !matches!(block.state, State::Free | State::Parked) {
+            if !matches!(block.state, BlockState::Free | BlockState::Uncoalesced) {
                 continue;
             }
-            let bytes = block.size - self.whole_bytes(id);
+            let bytes = block.size - self.releasable_bytes(id);
             if bytes > 0 {
                 let entry = &mut pinned[block.zone as usize];
                 *entry = (entry.0 + 1, entry.1 + bytes);

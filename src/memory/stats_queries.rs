@@ -1,4 +1,4 @@
-//! The calls that tell what the allocator counted: of a device, of a pool, of a stream, and as a text.
+//! Queries of statistics: for a pool, for a stream, and as JSON.
 
 use super::{pool::PoolId, route, stats::Stats, stats_aggregation};
 use crate::{
@@ -9,13 +9,13 @@ use crate::{
 };
 use std::fmt::Write;
 
-/// All figures of a pool on a device. What only the device counts is 0.
+/// Returns the statistics of a pool on a device. Quantities that only the device counts are 0.
 pub fn pool_stats(id: PoolId, number: i32) -> Result<Stats> {
     let memory = &runtime::ready()?.device(number)?.memory;
     Ok(stats_aggregation::stats_of(memory.arenas(), |key| key.pool == id))
 }
 
-/// All figures of what was allocated for a stream, in every pool. What only the device counts is 0.
+/// Returns the statistics of a stream in all pools. Quantities that only the device counts are 0.
 pub fn stream_stats(stream: &Stream) -> Result<Stats> {
     let memory = &super::device_memory::device(runtime::ready()?, stream.device)?.memory;
     let handle = route::canonical(stream.raw.handle());
@@ -23,13 +23,13 @@ pub fn stream_stats(stream: &Stream) -> Result<Stats> {
     Ok(stats_aggregation::stats_of(memory.arenas(), |key| (key.stream, key.thread) == (handle, number)))
 }
 
-/// Lets all sums and counts of a device begin again.
+/// Resets all sums and counters of a device.
 pub fn reset_accumulated_stats(number: i32) -> Result<()> {
     runtime::ready()?.device(number)?.memory.reset_accumulated();
     Ok(())
 }
 
-/// Figures in JSON: one object with torch's keys, or objects in objects, where torch's keys have dots.
+/// Formats statistics as JSON: one flat object with torch's keys, or objects nested at the dots of the keys.
 pub fn json(stats: &Stats, nested: bool) -> String {
     let entries: Vec<(&str, i64)> = stats.entries().collect();
     let mut text = String::new();
@@ -51,13 +51,13 @@ fn write_object<T>(
         if index > 0 {
             text.push_str(", ");
         }
-        // Writing into a string cannot fail.
+        // Writing to a string cannot fail.
         let _ = write(text, member);
     }
     text.push('}');
 }
 
-/// Writes entries whose keys are sorted, so that those with a common beginning are neighbours.
+/// Writes entries in sorted key order, so that keys with a common prefix are adjacent.
 fn write_nested(text: &mut String, entries: &[(&str, i64)]) {
     let first = |key: &str| key.split_once('.').map_or(key, |(first, _)| first).to_owned();
     let groups = entries.chunk_by(|one, other| first(one.0) == first(other.0));
@@ -81,7 +81,7 @@ mod tests {
     use crate::memory::{block::Zone, stats::KEYS};
 
     #[test]
-    fn figures_are_told_in_json() {
+    fn stats_are_formatted_as_json() {
         let mut stats = Stats { num_ooms: 2, ..Stats::default() };
         stats.active.add(Zone::Large, 7);
         let flat = json(&stats, false);
@@ -95,7 +95,7 @@ mod tests {
         assert!(nested.contains("}}, \"max_split_size\": -1, \"num_alloc_retries\": 0, "), "{nested}");
         assert_eq!(nested.matches('{').count(), 1 + 9 * 4 + 2);
         assert_eq!(nested.matches('}').count(), nested.matches('{').count());
-        // A value a key, and an object a group.
+        // One value for each key and one object for each group.
         assert_eq!(nested.matches(": ").count(), KEYS + 9 * 4 + 2);
     }
 }

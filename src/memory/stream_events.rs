@@ -1,11 +1,11 @@
-//! When the device is done with memory: marks in streams, and what waits for them.
+//! Stream events: track when the device is done with memory.
 //!
-//! Nothing here makes the CPU wait but [`reap`] when it is told to, and no order that is made here is one that the stream
-//! sanitizer is told of: it is there or not as memory happens to be short. A mark is an event; a stream that is capturing gets none,
-//! since the event would become a part of the graph, and what waits for it stays unmarked until the capture is over.
+//! Nothing here blocks the CPU except the waits that a caller requests. Stream orderings made here are hidden from the
+//! stream sanitizer, because whether they exist depends on memory pressure. No event is recorded in a capturing stream,
+//! because the event would become part of the graph; it is recorded after the capture ends.
 
 use super::{
-    arena::{Arena, Leaving, Mark, Use, Waiting},
+    arena::{Arena, DeferredFree, PendingUnmap, StreamEvent, StreamUse},
     ipc,
 };
 use crate::{
@@ -16,32 +16,34 @@ use crate::{
     stream::{self, capture_lock, event_pool},
 };
 
-/// Makes a call that undoes another: again if it fails. Whether it succeeded.
-pub fn insist(mut call: impl FnMut() -> Answer<()>) -> bool {
+/// Makes a call that undoes another one, and retries it on failure. Returns whether it succeeded.
+pub fn retry(mut call: impl FnMut() -> Answer<()>) -> bool {
     (0..3).any(|_| call().is_ok())
 }
 
-/// Whether a stream is capturing, or may be for all that can be known.
+/// Returns whether a stream is capturing, or its capture status cannot be determined.
 pub fn is_capturing(driver: &Driver, stream: Stream) -> bool {
     !matches!(driver.stream_capture_status(stream), Ok(CU_STREAM_CAPTURE_STATUS_NONE))
 }
 
-/// Whether everything that was given to the arena's stream is done.
+/// Returns whether all work of the arena's stream is done.
 pub fn is_idle(runtime: &Runtime, arena: &Arena) -> bool {
-    let (driver, own) = (&runtime.driver, arena.own_use());
+    let (driver, stream_use) = (&runtime.driver, arena.stream_use());
     let _held = capture_lock::lock_shared();
-    own.can_be_named() && !is_capturing(driver, own.stream) && driver.stream_query(own.stream).unwrap_or(false)
+    stream_use.has_usable_handle()
+        && !is_capturing(driver, stream_use.stream)
+        && driver.stream_query(stream_use.stream).unwrap_or(false)
 }
 
-/// Whether an event can be recorded in the arena's stream.
-pub fn can_mark(runtime: &Runtime, arena: &Arena) -> bool {
-    !is_capturing(&runtime.driver, arena.own_use().stand_in())
+/// Returns whether an event can be recorded in the arena's stream.
+pub fn can_record_event(runtime: &Runtime, arena: &Arena) -> bool {
+    !is_capturing(&runtime.driver, arena.stream_use().event_stream())
 }
 
-/// Lets later work of one stream of a device wait for what an arena's stream has now. Whether it does: no stream that is
-/// capturing can.
-pub fn order(runtime: &Runtime, device: &Device, waiting: Stream, arena: &Arena) -> Result<bool> {
-    let (driver, awaited) = (&runtime.driver, arena.own_use().stand_in());
+/// Makes later work of a stream of the device wait for the current work of an arena's stream. Returns `false`, without
+/// effect, if either stream is capturing.
+pub fn order_after(runtime: &Runtime, device: &Device, waiting: Stream, arena: &Arena) -> Result<bool> {
+    let (driver, awaited) = (&runtime.driver, arena.stream_use().event_stream());
     event_pool::with(runtime, device.ordinal, |event| {
         let _held = capture_lock::lock_shared();
         if is_capturing(driver, waiting) || is_capturing(driver, awaited) {
@@ -55,18 +57,18 @@ pub fn order(runtime: &Runtime, device: &Device, waiting: Stream, arena: &Arena)
     })
 }
 
-/// The stream behind which an arena's memory goes.
+/// Returns the stream after whose work an arena's memory can be reused.
 pub fn stream_of(runtime: &Runtime, arena: &Arena) -> stream::Stream {
-    let own = arena.own_use();
-    stream::from_validated(runtime, own.stand_in(), own.device)
+    let stream_use = arena.stream_use();
+    stream::from_validated(runtime, stream_use.event_stream(), stream_use.device)
 }
 
-/// Marks where a stream is now, if it can be marked.
-pub(super) fn mark(runtime: &Runtime, wanted: Use) -> Mark {
-    let unmarked = Mark::Unmarked(wanted);
-    let stream = wanted.stand_in();
-    let Ok(device) = super::device_memory::device(runtime, wanted.device) else { return unmarked };
-    let marked = device.with_context(&runtime.driver, |driver| {
+/// Records an event in a stream, if possible.
+pub(super) fn record_event(runtime: &Runtime, stream_use: StreamUse) -> StreamEvent {
+    let pending = StreamEvent::Pending(stream_use);
+    let stream = stream_use.event_stream();
+    let Ok(device) = super::device_memory::device(runtime, stream_use.device) else { return pending };
+    let recorded = device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| {
             let _held = capture_lock::lock_shared();
             if is_capturing(driver, stream) {
@@ -74,7 +76,7 @@ pub(super) fn mark(runtime: &Runtime, wanted: Use) -> Mark {
             }
             let event = event_pool::acquire(device, driver, 0)?;
             match driver.event_record(event, stream) {
-                Ok(()) => Ok(Mark::Event(event, wanted.device)),
+                Ok(()) => Ok(StreamEvent::Recorded(event, stream_use.device)),
                 Err(failure) => {
                     event_pool::release(device, 0, event);
                     Err(failure.into())
@@ -82,19 +84,19 @@ pub(super) fn mark(runtime: &Runtime, wanted: Use) -> Mark {
             }
         })?
     });
-    marked.unwrap_or(unmarked)
+    recorded.unwrap_or(pending)
 }
 
-/// Whether a mark is passed. One that was not made yet is made now.
-pub(super) fn is_passed(runtime: &Runtime, slot: &mut Mark, wait: bool) -> bool {
-    if let Mark::Unmarked(wanted) = *slot {
-        *slot = mark(runtime, wanted);
+/// Returns whether an event is complete. Records the event first if that is pending.
+pub(super) fn is_complete(runtime: &Runtime, event: &mut StreamEvent, wait: bool) -> bool {
+    if let StreamEvent::Pending(stream_use) = *event {
+        *event = record_event(runtime, stream_use);
     }
-    let (event, number) = match *slot {
-        Mark::Event(event, number) => (event, number),
-        // Nobody is waited for who may never come.
-        Mark::Shared(serial) => return ipc::is_released(serial),
-        Mark::Unmarked(_) => return false,
+    let (event, number) = match *event {
+        StreamEvent::Recorded(event, number) => (event, number),
+        // Never waits for other processes, which may never release the block.
+        StreamEvent::HeldByProcesses(serial) => return ipc::is_released(serial),
+        StreamEvent::Pending(_) => return false,
     };
     let Ok(device) = super::device_memory::device(runtime, number) else { return false };
     let done = device.with_context(&runtime.driver, |driver| {
@@ -113,10 +115,12 @@ pub(super) fn is_passed(runtime: &Runtime, slot: &mut Mark, wait: bool) -> bool 
     false
 }
 
-/// Waits for what a stream of a device has now, after `may_wait` where that takes time. Whether it did: no stream that is
-/// capturing is waited for. The device's context is current, and the thread's capture mode relaxed.
+/// Waits for the current work of a stream of a device. Calls `may_wait` first if the stream is busy. Returns `false`
+/// without waiting if the stream is capturing. The caller has made the device's context current and the thread's
+/// capture mode relaxed.
 ///
-/// By an event: a stream that is waited for itself may not begin to capture, and another thread may let it.
+/// It waits for an event and not for the stream: a stream must not begin a capture while it is synchronized, but
+/// another thread may begin one.
 pub(super) fn finish_stream(
     device: &Device,
     driver: &Driver,
@@ -126,7 +130,7 @@ pub(super) fn finish_stream(
     let held = capture_lock::lock_shared();
     match driver.stream_capture_status(stream) {
         Ok(CU_STREAM_CAPTURE_STATUS_NONE) => {}
-        // The error is that of the legacy default stream, when a stream captures that it would wait for.
+        // This is the error of the legacy default stream while a stream that it would synchronize with is capturing.
         Ok(_) | Err(Failure { code: codes::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, .. }) => return Ok(false),
         Err(failure) => return Err(failure.into()),
     }
@@ -142,99 +146,105 @@ pub(super) fn finish_stream(
     waited.map(|()| true).map_err(Error::from)
 }
 
-/// Waits for what an arena's stream has now, unless it is capturing.
-pub fn wait_for(runtime: &Runtime, arena: &Arena) {
-    // An event is recorded by the device itself, which other processes may be using.
+/// Waits for the current work of an arena's stream, unless the stream is capturing.
+pub fn wait_for_stream(runtime: &Runtime, arena: &Arena) {
+    // Recording an event occupies the device, which other processes may be using.
     if is_idle(runtime, arena) {
         return;
     }
-    let mut end = Mark::Unmarked(arena.own_use());
-    if !is_passed(runtime, &mut end, true)
-        && let Mark::Event(event, number) = end
+    let mut end = StreamEvent::Pending(arena.stream_use());
+    if !is_complete(runtime, &mut end, true)
+        && let StreamEvent::Recorded(event, number) = end
         && let Ok(device) = super::device_memory::device(runtime, number)
     {
         event_pool::release(device, 0, event);
     }
 }
 
-/// Lets a freed block wait for the streams that were recorded on it, and for the processes that hold it.
-pub fn hold_back(runtime: &Runtime, arena: &Arena, block: u32, uses: Vec<Use>) {
-    let mut marks: Vec<Mark> = uses.into_iter().map(|wanted| mark(runtime, wanted)).collect();
-    marks.extend(ipc::holder_event(arena.number, block));
+/// Defers the free of a block until the recorded streams and the processes that hold the block are done with it.
+pub fn defer_free(runtime: &Runtime, arena: &Arena, block: u32, uses: Vec<StreamUse>) {
+    let mut events: Vec<StreamEvent> = uses.into_iter().map(|stream_use| record_event(runtime, stream_use)).collect();
+    events.extend(ipc::holder_event(arena.number, block));
     let mut inner = arena.lock();
-    if marks.is_empty() {
-        inner.space.end_wait(block);
+    if events.is_empty() {
+        inner.space.finish_deferred_free(block);
     } else {
-        inner.waiting.push(Waiting { block, marks });
+        inner.deferred_frees.push(DeferredFree { block, events });
     }
 }
 
-/// Lets go of addresses whose memory has others by now, or goes back to the driver: at once where the arena's stream is
-/// idle. What fails is tried again later.
-pub fn leave(runtime: &Runtime, device: &Device, arena: &Arena, mut leaving: Leaving, idle: bool) -> Result<()> {
-    let outcome = if idle { finish(runtime, device, arena, &leaving) } else { Ok(()) };
+/// Unmaps addresses whose memory was moved or returns to the driver: at once if the arena's stream is idle, otherwise
+/// later. A failed unmap is retried later.
+pub fn unmap_when_idle(
+    runtime: &Runtime,
+    device: &Device,
+    arena: &Arena,
+    mut pending: PendingUnmap,
+    idle: bool,
+) -> Result<()> {
+    let outcome = if idle { unmap(runtime, device, arena, &pending) } else { Ok(()) };
     if !idle || outcome.is_err() {
-        if let Mark::Unmarked(wanted) = leaving.mark {
-            leaving.mark = mark(runtime, wanted);
+        if let StreamEvent::Pending(stream_use) = pending.event {
+            pending.event = record_event(runtime, stream_use);
         }
-        arena.lock().leaving.push(leaving);
+        arena.lock().pending_unmaps.push(pending);
     }
     outcome
 }
 
-/// Unmaps addresses that the device is done with.
-fn finish(runtime: &Runtime, device: &Device, arena: &Arena, leaving: &Leaving) -> Result<()> {
-    runtime.driver.memory_unmap(leaving.address, leaving.bytes).context(|| "unmapping memory")?;
-    if let Some(physical) = leaving.physical
-        && insist(|| runtime.driver.memory_release(physical))
+/// Unmaps addresses that the device no longer uses.
+fn unmap(runtime: &Runtime, device: &Device, arena: &Arena, pending: &PendingUnmap) -> Result<()> {
+    runtime.driver.memory_unmap(pending.address, pending.bytes).context(|| "unmapping memory")?;
+    if let Some(physical) = pending.physical
+        && retry(|| runtime.driver.memory_release(physical))
     {
-        device.memory.released.one();
-        device.memory.let_go(leaving.bytes);
+        device.memory.released.increment();
+        device.memory.release_held(pending.bytes);
     }
-    arena.lock().space.vacate(leaving.block, leaving.address);
+    arena.lock().space.mark_unmapped(pending.block, pending.address);
     Ok(())
 }
 
-/// Frees the blocks of an arena whose waits are over, and unmaps the addresses that the device is done with. With `wait`,
-/// waits for the rest. Whether anything came of it.
-pub fn reap(runtime: &Runtime, device: &Device, arena: &Arena, wait: bool) -> bool {
-    let (waiting, leaving) = {
+/// Frees the blocks of an arena whose events are complete, and unmaps addresses that the device no longer uses. With
+/// `wait`, waits for the remaining events. Returns whether anything was freed.
+pub fn process_events(runtime: &Runtime, device: &Device, arena: &Arena, wait: bool) -> bool {
+    let (deferred_frees, pending_unmaps) = {
         let mut inner = arena.lock();
-        if inner.waiting.is_empty() && inner.leaving.is_empty() {
+        if inner.deferred_frees.is_empty() && inner.pending_unmaps.is_empty() {
             return false;
         }
-        (std::mem::take(&mut inner.waiting), std::mem::take(&mut inner.leaving))
+        (std::mem::take(&mut inner.deferred_frees), std::mem::take(&mut inner.pending_unmaps))
     };
     let mut any = false;
-    for mut entry in waiting {
-        entry.marks.retain_mut(|mark| !is_passed(runtime, mark, wait));
+    for mut entry in deferred_frees {
+        entry.events.retain_mut(|event| !is_complete(runtime, event, wait));
         let mut inner = arena.lock();
-        if entry.marks.is_empty() {
-            inner.space.end_wait(entry.block);
+        if entry.events.is_empty() {
+            inner.space.finish_deferred_free(entry.block);
             any = true;
         } else {
-            inner.waiting.push(entry);
+            inner.deferred_frees.push(entry);
         }
     }
-    for mut entry in leaving {
-        let mut passed = is_passed(runtime, &mut entry.mark, wait);
-        if passed {
-            passed = finish(runtime, device, arena, &entry).is_ok();
-            any |= passed;
-            if !passed {
-                entry.mark = Mark::Unmarked(arena.own_use());
+    for mut entry in pending_unmaps {
+        let mut complete = is_complete(runtime, &mut entry.event, wait);
+        if complete {
+            complete = unmap(runtime, device, arena, &entry).is_ok();
+            any |= complete;
+            if !complete {
+                entry.event = StreamEvent::Pending(arena.stream_use());
             }
         }
-        if !passed {
-            arena.lock().leaving.push(entry);
+        if !complete {
+            arena.lock().pending_unmaps.push(entry);
         }
     }
     any
 }
 
-/// As [`reap`]; whether nothing waits any more.
-pub fn reap_all(runtime: &Runtime, device: &Device, arena: &Arena) -> bool {
-    reap(runtime, device, arena, false);
+/// Processes events, and returns whether no deferred frees and no pending unmaps remain.
+pub fn poll_events_done(runtime: &Runtime, device: &Device, arena: &Arena) -> bool {
+    process_events(runtime, device, arena, false);
     let inner = arena.lock();
-    inner.leaving.is_empty() && inner.waiting.is_empty()
+    inner.pending_unmaps.is_empty() && inner.deferred_frees.is_empty()
 }

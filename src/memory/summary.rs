@@ -1,22 +1,22 @@
-//! The table of an allocator's counts, laid out as `torch.cuda.memory_summary` lays it out.
+//! Formats statistics as a table with the layout of `torch.cuda.memory_summary`.
 
 use super::stats::{ByPool, Stat, Stats};
 use std::fmt::Write;
 
-/// Characters between the bars at the edges.
+/// The number of characters between the outer bars.
 const WIDTH: usize = 75;
 
-/// Writes a number in the unit that the row's scale asks for.
+/// Formats a number in the unit for the row's scale.
 type Format = fn(value: u64, scale: u64) -> String;
 
-/// Divides a number by `base` for each unit that the scale fills, and returns the unit that it comes to. The scale is
-/// the number in the first of a group of rows, so that the rows of a group can be compared by eye.
-fn in_unit(mut value: u64, scale: u64, base: u64, enough: f64, units: &[&'static str]) -> (u64, &'static str) {
+/// Divides a number by `base` for each unit that the scale exceeds, and returns it with the unit. The scale is the
+/// number in the first row of a group, so that all rows of a group use the same unit.
+fn in_unit(mut value: u64, scale: u64, base: u64, threshold: f64, units: &[&'static str]) -> (u64, &'static str) {
     let mut scale = scale as f64;
     let mut unit = "";
     for (step, next) in units.iter().enumerate() {
         if step > 0 {
-            if scale < enough {
+            if scale < threshold {
                 break;
             }
             value /= base;
@@ -32,8 +32,8 @@ fn size(bytes: u64, scale: u64) -> String {
     format!("{number:6} {unit}")
 }
 
-fn count(things: u64, scale: u64) -> String {
-    let (number, unit) = in_unit(things, scale, 1000, 750.0 * 1000.0, &[" ", "K", "M"]);
+fn count(number_of_items: u64, scale: u64) -> String {
+    let (number, unit) = in_unit(number_of_items, scale, 1000, 750.0 * 1000.0, &[" ", "K", "M"]);
     format!("{number:7} {unit} ")
 }
 
@@ -58,14 +58,14 @@ impl Table {
             (stat.allocated, scale.allocated),
             (stat.freed, scale.freed),
         ] {
-            // Writing into a string cannot fail.
+            // Writing to a string cannot fail.
             let _ = write!(line, "| {} ", format(value, scale));
         }
         self.line(&line);
     }
 }
 
-/// The counts of a device as a table for people; abbreviated, without the lines for small and large blocks.
+/// Formats the statistics of a device as a table. The abbreviated form omits the rows for small and large blocks.
 pub fn summary(device: u32, stats: &Stats, abbreviated: bool) -> String {
     let groups: [(&ByPool, &str, Format); 9] = [
         (&stats.allocated_bytes, "Allocated memory", size),
@@ -201,8 +201,8 @@ mod tests {
         Stat { current, peak, allocated, freed }
     }
 
-    /// Numbers on either side of each place where a unit begins. The texts above are what torch 2.11 prints for them,
-    /// but for the name in the title.
+    /// Values on both sides of each change of unit. The tables above are torch 2.11's output for them, except for the
+    /// name in the title.
     fn stats() -> Stats {
         Stats {
             allocated_bytes: ByPool {
@@ -249,13 +249,13 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_torchs() {
+    fn table_matches_torch() {
         assert_eq!(summary(1, &stats(), false), FULL);
         assert_eq!(summary(63, &stats(), true), ABBREVIATED);
     }
 
     #[test]
-    fn every_line_is_as_wide() {
+    fn all_lines_have_equal_width() {
         for table in [summary(0, &Stats::default(), false), summary(0, &stats(), true)] {
             assert!(table.lines().all(|line| line.len() == WIDTH + 2), "{table}");
         }

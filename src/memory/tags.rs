@@ -1,4 +1,4 @@
-//! Tags of threads: what a program says of the things that a thread does from now on.
+//! Thread tags: texts that label the history entries of a thread.
 
 use parking_lot::Mutex;
 use std::{cell::Cell, collections::HashMap, sync::Arc};
@@ -15,13 +15,13 @@ thread_local! {
     static CURRENT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The number of the calling thread's tag; 0 for none.
+/// Returns the number of the calling thread's tag, or 0 if it has none.
 #[inline]
 pub fn current() -> u32 {
     CURRENT.with(Cell::get)
 }
 
-/// Sets the calling thread's tag; an empty one is none. Each text is kept once, and for ever.
+/// Sets the calling thread's tag; an empty text removes it. Each distinct text is stored once and never freed.
 pub fn set(text: &str) {
     if text.is_empty() {
         return CURRENT.with(|tag| tag.set(0));
@@ -30,7 +30,7 @@ pub fn set(text: &str) {
     let tags = tags.get_or_insert_default();
     let number = match tags.numbers.get(text) {
         Some(number) => *number,
-        // As many as numbers; what comes after them is none.
+        // Once the numbers are used up, new tags are ignored.
         None => u32::try_from(tags.names.len() + 1).map_or(0, |number| {
             let name: Arc<str> = text.into();
             tags.names.push(name.clone());
@@ -41,7 +41,7 @@ pub fn set(text: &str) {
     CURRENT.with(|tag| tag.set(number));
 }
 
-/// The calling thread's tag; an empty text for none.
+/// Returns the calling thread's tag, or an empty text if it has none.
 pub fn get() -> Arc<str> {
     let index = (current() as usize).checked_sub(1);
     let tags = TAGS.lock();
@@ -49,13 +49,13 @@ pub fn get() -> Arc<str> {
     name.unwrap_or_else(|| "".into())
 }
 
-/// The text of a tag.
+/// Returns the text of a tag.
 pub fn name(number: u32) -> Option<Arc<str>> {
     let index = (number as usize).checked_sub(1)?;
     TAGS.lock().as_ref()?.names.get(index).cloned()
 }
 
-/// All tags, by number; that of number 1 first.
+/// Returns all tags by number, starting with number 1.
 pub fn names() -> Vec<Arc<str>> {
     TAGS.lock().as_ref().map(|tags| tags.names.clone()).unwrap_or_default()
 }

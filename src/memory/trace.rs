@@ -1,7 +1,7 @@
-//! Every allocation and free of the process, written to files as they happen.
+//! Traces: binary files of all allocations and frees of the process.
 //!
-//! A trace is one file a device: the path that was asked for is device 0's, and ".1", ".2" after it make the others'.
-//! A file is a row of events of 16 bytes, little-endian:
+//! A trace has one file for each device: the requested path for device 0, and the path with ".1", ".2" and so on
+//! appended for the others. A file is a sequence of events of 16 bytes, little-endian:
 //!
 //! | bytes | what |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | 8..16 | the block's bytes |
 //!
 //! Blocks that are live when the trace starts come first, as allocations. Files are written in whole events, so that
-//! what a process that dies leaves behind can be read.
+//! the files of a process that crashes can be read.
 
 use crate::{
     error::{Error, Result},
@@ -27,25 +27,25 @@ use std::{
 };
 
 const EVENT: usize = 16;
-/// Bytes that are collected before they are written: a whole number of events.
+/// The buffer size in bytes: a whole number of events.
 const BUFFER: usize = 64 << 10;
 const ALLOC: u16 = 0;
 const FREE: u16 = 1;
 
-/// A block that is live when a trace starts, or becomes so.
+/// A live block, for the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
-    /// The number of its device.
+    /// The ordinal of the device.
     pub device: u32,
-    /// Its address.
+    /// The address.
     pub address: u64,
-    /// The handle of the stream that it was allocated on.
+    /// The handle of the stream of the allocation.
     pub stream: usize,
-    /// Its bytes.
+    /// The size in bytes.
     pub size: u64,
 }
 
-/// What writes a trace, while there is one to write.
+/// Writes a trace while one is active.
 pub struct Recorder {
     on: AtomicBool,
     traces: Mutex<Option<Vec<Trace>>>,
@@ -56,12 +56,12 @@ struct Trace {
     path: PathBuf,
     file: File,
     buffer: Vec<u8>,
-    /// Events that are in the file, those of the buffer not among them.
+    /// The number of events in the file, without those in the buffer.
     written: u64,
     next: u64,
     live: HashMap<u64, (u32, u64)>,
     streams: HashMap<usize, u16>,
-    /// Why the trace broke off, if it did.
+    /// Why the trace ended early, if it did.
     failure: Option<Error>,
 }
 
@@ -90,11 +90,11 @@ impl Trace {
 
     fn flush(&mut self) {
         if let Err(error) = self.file.write_all(&self.buffer) {
-            // A part of the buffer may have been written. What cannot be cut off (the file may be a pipe) the message
-            // tells, by its count of events.
+            // A part of the buffer may have been written. If it cannot be truncated (the file may be a pipe), the
+            // message still states the number of valid events.
             let _ = self.file.set_len(self.written * EVENT as u64);
             self.buffer.clear();
-            // In place of an earlier failure, if there is one: this is where the file ends now.
+            // Replaces an earlier failure, because this is where the file ends.
             self.break_off(Status::SYSTEM, &error.to_string());
         }
         self.written += (self.buffer.len() / EVENT) as u64;
@@ -112,7 +112,8 @@ impl Trace {
     }
 
     fn alloc(&mut self, block: Block) {
-        // A block where one is live already: its free was not told. The file stays one that can be replayed.
+        // A block is live at this address if its free was not recorded. Record the free, so that the file can be
+        // replayed.
         self.free(block.address);
         if self.failure.is_some() {
             return;
@@ -142,8 +143,8 @@ impl Trace {
     }
 }
 
-/// Removes the file of a trace that is not wanted, if it is a file: the path may have named a device, a pipe or a link
-/// that was there before. That it could not be removed is no failure: what stays is an empty or a short trace.
+/// Removes the file of a discarded trace if it is a regular file: the path may name an existing device, pipe or link.
+/// Ignores a failure, which leaves an empty or short trace.
 fn discard(trace: &Trace) {
     if fs::symlink_metadata(&trace.path).is_ok_and(|entry| entry.is_file()) {
         let _ = fs::remove_file(&trace.path);
@@ -151,23 +152,23 @@ fn discard(trace: &Trace) {
 }
 
 impl Recorder {
-    /// A recorder that writes nothing yet.
+    /// Creates an inactive recorder.
     pub const fn new() -> Self {
         Recorder { on: AtomicBool::new(false), traces: Mutex::new(None) }
     }
 
-    /// Whether a trace is being written.
+    /// Returns whether a trace is being written.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// Starts a trace of so many devices with the blocks that are live. Whoever starts it keeps blocks from being
-    /// allocated and freed from when `live` was found out until this returns; `live` may not itself wait for a lock
-    /// that is held while an allocation or a free is recorded.
+    /// Starts a trace of `devices` devices with the live blocks. The caller must prevent allocations and frees from
+    /// when `live` was determined until this returns. `live` must not wait for a lock that is held while an allocation
+    /// or a free is recorded.
     ///
-    /// Every file is made at once, so that one that cannot be is known at once, and none of an earlier trace is taken
-    /// for a part of this.
+    /// All files are created at once, so that errors are reported now and files of an earlier trace are not mistaken
+    /// for part of this one.
     pub fn start(&self, path: &Path, devices: usize, live: impl IntoIterator<Item = Block>) -> Result<()> {
         let mut running = self.traces.lock();
         if running.is_some() {
@@ -201,7 +202,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records an allocation, if a trace is being written. To be called before another thread can free the block.
+    /// Records an allocation if a trace is being written. Must be called before another thread can free the block.
     #[inline]
     pub fn record_alloc(&self, block: Block) {
         if self.is_on() {
@@ -209,7 +210,7 @@ impl Recorder {
         }
     }
 
-    /// Records a free, if a trace is being written. To be called before another thread can be given the same address.
+    /// Records a free if a trace is being written. Must be called before another thread can allocate the same address.
     #[inline]
     pub fn record_free(&self, device: u32, address: u64) {
         if self.is_on() {
@@ -224,8 +225,8 @@ impl Recorder {
         }
     }
 
-    /// Ends the trace, and tells if a file of it broke off before. Devices on which nothing happened leave no file, but
-    /// for device 0, whose file is the one that was asked for.
+    /// Ends the trace. Returns an error if one of its files ended early. Removes the files of devices without events,
+    /// except for device 0, whose file has the requested path.
     pub fn stop(&self) -> Result<()> {
         let mut running = self.traces.lock();
         let Some(mut traces) = running.take() else {
@@ -260,7 +261,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU32;
 
-    /// A directory of a test's own, removed when the test ends.
+    /// A temporary directory for one test, removed on drop.
     struct Scratch(PathBuf);
 
     impl Scratch {
@@ -287,7 +288,7 @@ mod tests {
         Block { device, address, stream, size }
     }
 
-    /// The events of a file: number, kind, stream, size.
+    /// Returns the events of a file: block number, kind, stream, size.
     fn read(path: &Path) -> Vec<(u32, u16, u16, u64)> {
         let bytes = fs::read(path).unwrap();
         assert_eq!(bytes.len() % EVENT, 0);
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_streams_are_told_at_the_end() {
+    fn stop_reports_too_many_streams() {
         let scratch = Scratch::new();
         let path = scratch.file("trace");
         let recorder = Recorder::new();
@@ -400,7 +401,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_full_disk_is_told_at_the_end() {
+    fn stop_reports_a_full_disk() {
         let recorder = Recorder::new();
         let full = Path::new("/dev/full");
         recorder.start(full, 1, [block(0, 1, 1, 1)]).unwrap();
@@ -415,7 +416,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn what_is_not_a_file_is_not_removed() {
+    fn only_regular_files_are_removed() {
         let scratch = Scratch::new();
         let link = scratch.file("trace");
         std::os::unix::fs::symlink("/dev/full", &link).unwrap();

@@ -1,11 +1,11 @@
-//! The trace of the process: begun and ended for all arenas at one moment.
+//! The trace of the process, started and stopped for all arenas at once.
 //!
-//! An arena knows whether it is traced, under its own lock, so that a process without a trace pays nothing for the
-//! possibility. While it is, events are written under that lock, which keeps them in order: a block's allocation comes
-//! before its free, and that before the next owner's allocation.
+//! An arena's listener, under the arena's lock, determines whether it is traced, so that a process without a trace pays
+//! nothing. Events are written under that lock, which keeps them in order: a block's allocation comes before its free,
+//! and the free before the next allocation at its address.
 
 use super::{
-    block::State,
+    block::BlockState,
     listener,
     trace::{Block, Recorder},
 };
@@ -14,21 +14,21 @@ use std::path::Path;
 
 static RECORDER: Recorder = Recorder::new();
 
-/// The recorder, for those who know that there is a trace.
+/// Returns the recorder. Call it only while a trace is being written.
 pub fn recorder() -> &'static Recorder {
     &RECORDER
 }
 
-/// Begins to write what is allocated and freed, with what is live already first.
+/// Starts a trace, with the live blocks first.
 pub fn trace_start(path: &Path) -> Result<()> {
     let runtime = runtime::ready()?;
-    // In order: first the lists, so that no arena appears meanwhile, then each arena.
+    // Lock order: the lists first, so that no arena is created meanwhile, then each arena.
     let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory.all_arenas()).collect();
     let mut guards: Vec<_> = lists.iter().flat_map(|list| list.iter()).map(|arena| (arena, arena.lock())).collect();
     let live: Vec<Block> = guards
         .iter()
         .flat_map(|(arena, inner)| {
-            let blocks = inner.space.blocks.iter().filter(|(_, block)| block.state == State::Live);
+            let blocks = inner.space.blocks.iter().filter(|(_, block)| block.state == BlockState::Live);
             blocks.map(|(_, block)| Block {
                 device: arena.device,
                 address: block.address,
@@ -39,18 +39,18 @@ pub fn trace_start(path: &Path) -> Result<()> {
         .collect();
     RECORDER.start(path, runtime.devices().len(), live)?;
     for (arena, inner) in &mut guards {
-        listener::tune(arena.device, inner);
+        listener::update(arena.device, inner);
     }
     Ok(())
 }
 
-/// Ends that.
+/// Stops the trace.
 pub fn trace_stop() -> Result<()> {
     let runtime = runtime::ready()?;
     let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory.all_arenas()).collect();
     let stopped = RECORDER.stop();
     for arena in lists.iter().flat_map(|list| list.iter()) {
-        listener::tune(arena.device, &mut arena.lock());
+        listener::update(arena.device, &mut arena.lock());
     }
     stopped
 }

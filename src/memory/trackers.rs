@@ -1,13 +1,13 @@
-//! The program's trackers: callbacks that hear of everything that a history would have an entry of, as it happens.
+//! Trackers: callbacks of the program that receive every history event as it happens.
 //!
-//! What happens is put in a queue under the lock of the arena that it happens in, so the queue has the order of things. The
-//! thread whose call made something happen empties the queue before the call returns, without a lock of the allocator's.
+//! Events are queued under the lock of their arena, so the queue preserves their order. The thread whose call caused an
+//! event empties the queue before the call returns, without a lock of the allocator.
 
 use super::{
     callbacks::Callback,
     history::{Entry, StackId},
     listener,
-    log::Raw,
+    log::RawEntry,
     pool::PoolId,
     tags,
 };
@@ -24,23 +24,23 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Tells a tracker the device and what happened on it.
+/// Notifies a tracker of an event on a device.
 pub type Tracker = fn(function: usize, context: usize, device: u32, entry: &Entry);
 
 static TRACKERS: Mutex<Vec<Callback<Tracker>>> = Mutex::new(Vec::new());
-static THERE: AtomicBool = AtomicBool::new(false);
+static ANY: AtomicBool = AtomicBool::new(false);
 static QUEUE: Mutex<VecDeque<(u32, Entry, u32)>> = Mutex::new(VecDeque::new());
-/// Held by the thread that tells the trackers.
-static TELLING: Mutex<()> = Mutex::new(());
+/// Held by the thread that notifies the trackers.
+static DELIVERING: Mutex<()> = Mutex::new(());
 
 thread_local! {
-    /// Whether this thread is in a tracker.
+    /// Whether this thread is running a tracker.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether there are trackers.
-pub fn are_there() -> bool {
-    THERE.load(Ordering::Relaxed)
+/// Returns whether there are trackers.
+pub fn any() -> bool {
+    ANY.load(Ordering::Relaxed)
 }
 
 /// Adds a tracker.
@@ -51,7 +51,7 @@ pub fn attach(callback: Callback<Tracker>) -> Result<()> {
     })
 }
 
-/// Removes the one that was added last with this function and context.
+/// Removes the tracker that was added last with this function and context.
 pub fn detach(function: usize, context: usize) -> Result<()> {
     change(|trackers| {
         let found = trackers.iter().rposition(|entry| (entry.function, entry.context) == (function, context));
@@ -70,36 +70,36 @@ pub fn detach(function: usize, context: usize) -> Result<()> {
 fn change(body: impl FnOnce(&mut Vec<Callback<Tracker>>) -> Result<()>) -> Result<()> {
     let runtime = runtime::ready()?;
     let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory.all_arenas()).collect();
-    let there = {
+    let any = {
         let mut trackers = TRACKERS.lock();
         body(&mut trackers)?;
         !trackers.is_empty()
     };
-    if THERE.swap(there, Ordering::Relaxed) != there {
+    if ANY.swap(any, Ordering::Relaxed) != any {
         for arena in lists.iter().flat_map(|list| list.iter()) {
-            listener::tune(arena.device, &mut arena.lock());
+            listener::update(arena.device, &mut arena.lock());
         }
     }
     Ok(())
 }
 
-/// Puts something in the queue. What happens because a tracker itself asked for it is told to none.
-pub(super) fn tell_later(device: u32, stream: usize, pool: PoolId, raw: &Raw) {
+/// Queues an event, unless a tracker on this thread caused it.
+pub(super) fn enqueue(device: u32, stream: usize, pool: PoolId, raw: &RawEntry) {
     if INSIDE.with(Cell::get) {
         return;
     }
     let time_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
-    let Raw { address, size, stack, thread, tag, action, .. } = *raw;
+    let RawEntry { address, size, stack, thread, tag, action, .. } = *raw;
     let stack: StackId = stack;
     let entry = Entry { action, address, size, stream, pool, time_us, stack, metadata: None, thread: thread.into() };
     QUEUE.lock().push_back((device, entry, tag));
 }
 
-/// Tells the trackers what happened. To be called without any lock.
+/// Notifies the trackers of queued events. The caller must hold no lock.
 #[cold]
 pub fn deliver() {
-    struct Leave;
-    impl Drop for Leave {
+    struct ClearInside;
+    impl Drop for ClearInside {
         fn drop(&mut self) {
             INSIDE.with(|inside| inside.set(false));
         }
@@ -107,9 +107,9 @@ pub fn deliver() {
     if INSIDE.with(Cell::get) || QUEUE.lock().is_empty() {
         return;
     }
-    let _telling = TELLING.lock();
+    let _delivering = DELIVERING.lock();
     INSIDE.with(|inside| inside.set(true));
-    let _leave = Leave;
+    let _clear_inside = ClearInside;
     loop {
         let Some((device, mut entry, tag)) = QUEUE.lock().pop_front() else { return };
         entry.metadata = tags::name(tag);

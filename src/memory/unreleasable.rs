@@ -1,124 +1,129 @@
-//! Memory that is stuck: free, but in handles that something else uses too, so that it can neither move nor go back.
+//! Unreleasable memory: free memory in handles that are partly in use, so that they can neither move nor return to the
+//! driver.
 //!
-//! It is all at the rims of free blocks, where the edge of a neighbour lies inside a handle. Two rims a block, some
-//! megabytes each: nothing while memory is plentiful, and the difference between a request that is met and one that is not
-//! when it is short. So a space watches how much is stuck, and when a cut would leave too much more so, it asks for the
-//! handle to be cut first ([`recut`](super::split_handle)): into what lies below the edge, the granule with the edge, and what lies
-//! above. Then no more than a granule is shared.
+//! Unreleasable memory is at the edges of free blocks, where a handle extends into a neighbor: up to two edges per
+//! block, some megabytes each. That does not matter while memory is plentiful, but may decide whether a request
+//! succeeds when memory is short. So a space tracks its unreleasable bytes. If splitting a block would exceed the
+//! limit, the space requests that the handle is split first ([`split_handle`](super::split_handle)) into the part below
+//! the edge, the granule that contains the edge, and the part above. Then at most one granule is shared.
 
 use super::{
-    block::{Id, State, Zone},
+    block::{BlockId, BlockState, Zone},
     mapped::Backing,
-    policy::Care,
+    policy::UnreleasableLimits,
     space::Space,
 };
 
-/// Cuts of large blocks between two countings: counting walks all free blocks.
-const CUTS: u32 = 256;
+/// The number of splits of large blocks between two counts; a count visits all free blocks.
+const SPLITS_PER_COUNT: u32 = 256;
 
-/// What a space knows of its stuck memory.
+/// What a space knows about its unreleasable memory.
 #[derive(Debug, Default)]
-pub struct Stuck {
-    care: Care,
-    /// The bytes, as of the last counting.
+pub struct UnreleasableMemory {
+    limits: UnreleasableLimits,
+    /// The unreleasable bytes at the last count.
     bytes: u64,
-    /// How many more cuts are made before the next one.
-    cuts: u32,
+    /// The number of splits until the next count.
+    splits_until_count: u32,
     granule: u64,
-    watched: bool,
-    wanted: Option<Cut>,
+    tracked: bool,
+    pending_split: Option<HandleSplit>,
 }
 
-/// A handle that should be cut.
+/// A handle to be split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cut {
-    /// The free block that it lies in.
-    pub block: Id,
-    /// Where the handle is mapped.
+pub struct HandleSplit {
+    /// The free block that contains the handle.
+    pub block: BlockId,
+    /// The address of the handle.
     pub address: u64,
-    /// Its bytes.
+    /// The size of the handle in bytes.
     pub bytes: u64,
-    /// Where the edge of a block is to be.
+    /// The address of the new block edge.
     pub edge: u64,
-    /// The bytes of a granule.
+    /// The granule size in bytes.
     pub granule: u64,
 }
 
-impl Stuck {
-    /// Whether there are handles that could be cut, or blocks that must not be.
+impl UnreleasableMemory {
+    /// Returns whether the space has handles that can be split, or limits on splitting blocks.
     #[inline]
-    pub fn is_watched(&self) -> bool {
-        self.watched
+    pub fn is_tracked(&self) -> bool {
+        self.tracked
     }
 
-    /// Notes whether there are limits to splitting.
-    pub(super) fn watch_limits(&mut self, limited: bool) {
-        self.watched = limited || self.granule != 0;
+    /// Sets whether there are limits on splitting blocks.
+    pub(super) fn set_split_limited(&mut self, limited: bool) {
+        self.tracked = limited || self.granule != 0;
     }
 }
 
 impl Space {
-    /// Tells the space the size of its granules; without, no handle is ever cut.
-    pub fn watch_stuck(&mut self, granule: u64) {
-        self.stuck.granule = granule;
-        self.stuck.watched = true;
+    /// Enables splitting of handles. Without a granule size, no handle is ever split.
+    pub fn enable_handle_splits(&mut self, granule: u64) {
+        self.unreleasable.granule = granule;
+        self.unreleasable.tracked = true;
     }
 
-    /// Tells the space how much may be stuck.
-    pub fn take_care(&mut self, care: Care) {
-        self.stuck.care = care;
-        self.stuck.bytes = self.count_stuck();
-        self.stuck.cuts = CUTS;
+    /// Sets the limits on unreleasable memory.
+    pub fn set_unreleasable_limits(&mut self, limits: UnreleasableLimits) {
+        self.unreleasable.limits = limits;
+        self.unreleasable.bytes = self.count_unreleasable();
+        self.unreleasable.splits_until_count = SPLITS_PER_COUNT;
     }
 
-    /// Whether a cut of a block to `size` leaves too much stuck. The handle that is to be cut first is kept for
-    /// [`wanted_cut`](Self::wanted_cut) then.
-    pub(super) fn would_stick(&mut self, id: Id, size: u64) -> bool {
+    /// Returns whether splitting a block at `size` would leave too much memory unreleasable. If so, stores the handle
+    /// to be split first for [`take_pending_split`](Self::take_pending_split).
+    pub(super) fn would_exceed_unreleasable(&mut self, id: BlockId, size: u64) -> bool {
         let live = self.counters.live;
-        if self.blocks[id].size == size || !self.stuck.care.may_matter(self.stuck.bytes, live) {
+        if self.blocks[id].size == size || !self.unreleasable.limits.may_matter(self.unreleasable.bytes, live) {
             return false;
         }
-        if self.stuck.cuts == 0 {
-            self.stuck.bytes = self.count_stuck();
-            self.stuck.cuts = CUTS;
+        if self.unreleasable.splits_until_count == 0 {
+            self.unreleasable.bytes = self.count_unreleasable();
+            self.unreleasable.splits_until_count = SPLITS_PER_COUNT;
         }
-        self.stuck.cuts -= 1;
+        self.unreleasable.splits_until_count -= 1;
         let (start, end) = (self.blocks[id].address, self.blocks[id].address + self.blocks[id].size);
         let edge = start + size;
         let Some((address, mapped)) = self.mapped.range(..edge).next_back() else { return false };
         let (below, above) = (edge - address, (address + mapped.bytes).saturating_sub(edge));
         let whole = *address >= start && address + mapped.bytes <= end;
-        if !whole || above == 0 || mapped.bytes <= self.stuck.granule || !matches!(mapped.backing, Backing::Handle(_)) {
+        if !whole
+            || above == 0
+            || mapped.bytes <= self.unreleasable.granule
+            || !matches!(mapped.backing, Backing::Handle(_))
+        {
             return false;
         }
-        if self.stuck.bytes.saturating_add(below.max(above)) <= self.stuck.care.allowance(live) {
+        if self.unreleasable.bytes.saturating_add(below.max(above)) <= self.unreleasable.limits.allowance(live) {
             return false;
         }
-        let (address, bytes, granule) = (*address, mapped.bytes, self.stuck.granule);
-        self.stuck.wanted = Some(Cut { block: id, address, bytes, edge, granule });
+        let (address, bytes, granule) = (*address, mapped.bytes, self.unreleasable.granule);
+        self.unreleasable.pending_split = Some(HandleSplit { block: id, address, bytes, edge, granule });
         true
     }
 
-    /// The handle that the last [`take`](Self::take) wanted cut.
-    pub fn wanted_cut(&mut self) -> Option<Cut> {
-        self.stuck.wanted.take()
+    /// Returns the handle that the last [`allocate`](Self::allocate) requested to be split.
+    pub fn take_pending_split(&mut self) -> Option<HandleSplit> {
+        self.unreleasable.pending_split.take()
     }
 
-    /// Stops asking for cuts until the next counting: they are not possible at the moment.
-    pub fn cut_later(&mut self) {
-        self.stuck.care = Care::default();
+    /// Stops requesting splits of handles until the next count, because they are not possible now.
+    pub fn postpone_splits(&mut self) {
+        self.unreleasable.limits = UnreleasableLimits::default();
     }
 
-    /// The free bytes of the large zone that lie in partly used handles.
-    fn count_stuck(&self) -> u64 {
+    /// Counts the free bytes of the large zone that lie in partly used handles.
+    fn count_unreleasable(&self) -> u64 {
         let bins = &self.bins[Zone::Large as usize];
-        bins.iter(&self.blocks).map(|id| self.blocks[id].size - self.whole_bytes(id)).sum()
+        bins.iter(&self.blocks).map(|id| self.blocks[id].size - self.releasable_bytes(id)).sum()
     }
 
-    /// The bytes of a free block that are whole handles.
-    pub(super) fn whole_bytes(&self, id: Id) -> u64 {
+    /// Returns the bytes of a free block that consist of complete handles.
+    pub(super) fn releasable_bytes(&self, id: BlockId) -> u64 {
         let block = &self.blocks[id];
-        debug_assert!(matches!(block.state, State::Free | State::Parked));
+        debug_assert!(matches!(block.state, BlockState::Free | BlockState::Uncoalesced));
         let (start, end) = (block.address, block.address + block.size);
         let first = match self.mapped.range(..=start).next_back() {
             Some((address, mapped)) if *address < start => address + mapped.bytes,

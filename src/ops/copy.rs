@@ -80,7 +80,7 @@ pub(crate) fn reaching(device: u32, spans: &[Span], mut body: impl FnMut() -> Re
             let mut reached = false;
             for span in spans {
                 for reader in &readers {
-                    reached |= memory::let_reach(*reader, span.address());
+                    reached |= memory::ensure_mapping_access(*reader, span.address());
                 }
             }
             if reached {

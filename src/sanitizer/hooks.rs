@@ -11,7 +11,7 @@ use crate::{
     base::stack::StackId,
     driver::{self, MemoryKind, Span},
     error::Result,
-    memory::arena::Use,
+    memory::arena::StreamUse,
     runtime::{Runtime, tensor::Tensor},
     stream,
 };
@@ -302,7 +302,7 @@ pub fn on_record_stream(block: BlockInfo, user: driver::Stream, device: u32) {
 
 /// Reports the free of a block of pinned memory with its recorded streams.
 #[cold]
-pub fn on_pinned_free(address: u64, bytes: u64, users: &[Use]) {
+pub fn on_pinned_free(address: u64, bytes: u64, users: &[StreamUse]) {
     let stack = caller();
     let users: Vec<Stream> = users
         .iter()

@@ -94,9 +94,9 @@ pub fn set_mode(mode: Mode) -> Result<()> {
         for device in runtime.devices() {
             for arena in device.memory.all_arenas().iter() {
                 let mut inner = arena.lock();
-                listener::tune(arena.device, &mut inner);
+                listener::update(arena.device, &mut inner);
                 if is_on {
-                    listener::tell_blocks(&inner);
+                    listener::report_blocks(&inner);
                 }
             }
         }

@@ -4,7 +4,7 @@ use super::{
     chunks::{Pieces, Reduction},
     stream_group::{Crew, Workers},
 };
-use crate::memory::reach::reaches;
+use crate::memory::reach::ensure_access;
 use crate::{error::Result, runtime::Runtime, stream::Stream};
 
 /// Whether all devices of these streams reach all of the places, and there are several devices.
@@ -17,7 +17,7 @@ pub fn can_share(runtime: &Runtime, streams: &[Stream], pieces: &Pieces) -> Resu
         return Ok(false);
     }
     for stream in streams {
-        if !reaches(runtime, stream.device, pieces.devices())? {
+        if !ensure_access(runtime, stream.device, pieces.devices())? {
             return Ok(false);
         }
     }
@@ -56,7 +56,7 @@ pub fn alone(crew: &Crew, task: Task, pieces: &Pieces) -> Result<()> {
     if pieces.is_empty() {
         return Ok(());
     }
-    let reached = reaches(crew.runtime, crew.work.device, pieces.devices())?;
+    let reached = ensure_access(crew.runtime, crew.work.device, pieces.devices())?;
     crew.run(Workers::One, |work| {
         if reached { task.launch(crew.runtime, work, pieces) } else { task.by_driver(crew.runtime, work, pieces) }
     })

@@ -5,7 +5,7 @@ use super::{
     stream_group::{Crew, Workers, follow},
     tuning::Threshold,
 };
-use crate::memory::reach::reaches;
+use crate::memory::reach::ensure_access;
 use crate::{
     base::units::Bytes,
     driver::collective::{Dimension, Table},
@@ -199,7 +199,7 @@ pub fn perform(crew: &Crew, moves: &[Move]) -> Result<()> {
         return Ok(());
     }
     let devices = moves.iter().flat_map(|one| [one.from.device, one.to.device]);
-    if reaches(crew.runtime, crew.work.device, devices)? {
+    if ensure_access(crew.runtime, crew.work.device, devices)? {
         return crew.run(Workers::One, |work| in_stream(crew.runtime, work, moves));
     }
     crew.run(Workers::All, |_| moves.iter().filter(|one| !one.is_nothing()).try_for_each(|one| apart(crew, one)))

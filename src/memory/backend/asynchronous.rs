@@ -3,7 +3,7 @@
 //! Each device's default pool is used, configured to keep freed memory and to allow every form of reuse. A block with
 //! recorded streams is freed behind all of them, in a stream that is used for nothing else.
 
-use super::{Block, Owner, Place, later, registry};
+use super::{BackendRequest, Block, Owner, later, registry};
 use crate::{
     base::units::Bytes,
     driver::{
@@ -12,7 +12,7 @@ use crate::{
         types::{CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, CU_EVENT_WAIT_DEFAULT},
     },
     error::{Context, Error, Result},
-    memory::{device_memory::device as device_of, stream_events::insist},
+    memory::{device_memory::device as device_of, stream_events::retry},
     runtime::{Runtime, device::Device},
     status::Status,
     stream::{capture_lock, event_pool},
@@ -57,7 +57,7 @@ fn pool_of(runtime: &Runtime, device: &Device) -> Result<MemoryPool> {
     pool.copied().map_err(|error: Error| error.context("setting up the driver's pool"))
 }
 
-pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
+pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
     let (driver, device, size) = (&place.runtime.driver, place.device, place.request.size);
     pool_of(place.runtime, device)?;
     if !place.hold(size)? {
@@ -65,12 +65,12 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
     }
     match driver.memory_alloc_async(size, place.stream) {
         Ok(address) => {
-            device.memory.created.one();
+            device.memory.created.increment();
             registry::record_driver_alloc(device, size, size);
             Ok(Some((address, Owner::Async)))
         }
         Err(failure) => {
-            device.memory.never_held(size);
+            device.memory.cancel_hold(size);
             if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY {
                 return Ok(None);
             }
@@ -85,10 +85,13 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
         return later(address, block);
     }
     let freed = device.with_context(&runtime.driver, |driver| {
-        let stream =
-            if block.uses.is_empty() { block.own.stand_in() } else { join_streams(runtime, device, driver, &block)? };
+        let stream = if block.uses.is_empty() {
+            block.own.event_stream()
+        } else {
+            join_streams(runtime, device, driver, &block)?
+        };
         let mut last = Ok(());
-        insist(|| {
+        retry(|| {
             last = driver.memory_free_async(Span::owned(address, block.size as usize), stream);
             last
         });
@@ -114,7 +117,7 @@ fn join_streams(runtime: &Runtime, device: &Device, driver: &Driver, block: &Blo
         event_pool::with(runtime, user.device, |event| {
             // An event must be recorded in its own device's context, but can be waited for in any.
             device_of(runtime, user.device)?
-                .with_context(driver, |driver| Ok(driver.event_record(event, user.stand_in())?))?;
+                .with_context(driver, |driver| Ok(driver.event_record(event, user.event_stream())?))?;
             Ok(driver.stream_wait_event(join_stream, event, CU_EVENT_WAIT_DEFAULT)?)
         })
         .context(|| "waiting for the streams that use a block")?;

@@ -10,7 +10,7 @@
 //! A free waits for the streams that may use the block. That is slow, and it does not hide a missing record of a
 //! stream: the free does not wait for a stream that was not recorded.
 
-use super::{Block, Kind, Owner, Place, Use, later, registry};
+use super::{BackendRequest, Block, Kind, Owner, StreamUse, later, registry};
 use crate::{
     base::units::Bytes,
     driver::{Driver, Failure, Span, Stream},
@@ -114,7 +114,7 @@ fn span(address: u64, bytes: u64) -> Span {
     Span::owned(address, bytes as usize)
 }
 
-pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
+pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
     let (driver, device, request) = (&place.runtime.driver, place.device, place.request);
     let granule =
         driver.memory_granularity(device.native).context(|| "memory debugging requires virtual memory management")?;
@@ -135,7 +135,7 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
     };
     let mapping = Mapping { base, reserved, mapped, handle };
     let undo = |error: Error| {
-        stream_events::insist(|| driver.memory_unreserve(base, reserved));
+        stream_events::retry(|| driver.memory_unreserve(base, reserved));
         handles::undo(device, driver, vec![handle]);
         error
     };
@@ -163,7 +163,7 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
         })
     };
     if let Err(error) = filled {
-        stream_events::insist(|| driver.memory_unmap(base, mapped));
+        stream_events::retry(|| driver.memory_unmap(base, mapped));
         return Err(undo(error));
     }
     registry::record_driver_alloc(device, request.size, mapped);
@@ -191,10 +191,10 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
 }
 
 /// Waits for a stream, unless it is capturing. Returns whether it waited.
-fn synchronize(runtime: &Runtime, user: &Use) -> Result<bool> {
+fn synchronize(runtime: &Runtime, user: &StreamUse) -> Result<bool> {
     let device = device_of(runtime, user.device)?;
     device.with_context(&runtime.driver, |driver| {
-        driver.with_relaxed_capture(|| stream_events::finish_stream(device, driver, user.stand_in(), || Ok(())))?
+        driver.with_relaxed_capture(|| stream_events::finish_stream(device, driver, user.event_stream(), || Ok(())))?
     })
 }
 
@@ -234,7 +234,7 @@ fn check_and_release(
     if config.debug.unmap {
         quarantine_addresses(driver, &mapping, config.debug_quarantine_mb << 20);
     } else {
-        stream_events::insist(|| driver.memory_unreserve(mapping.base, mapping.reserved));
+        stream_events::retry(|| driver.memory_unreserve(mapping.base, mapping.reserved));
     }
     Ok(found)
 }
@@ -242,8 +242,8 @@ fn check_and_release(
 /// Releases the memory of a block. Its addresses stay reserved.
 fn release_memory(device: &Device, driver: &Driver, mapping: &Mapping, size: u64) {
     // If this fails repeatedly, the device and its memory are lost.
-    if stream_events::insist(|| driver.memory_unmap(mapping.base, mapping.mapped))
-        && stream_events::insist(|| driver.memory_release(mapping.handle.0))
+    if stream_events::retry(|| driver.memory_unmap(mapping.base, mapping.mapped))
+        && stream_events::retry(|| driver.memory_release(mapping.handle.0))
     {
         registry::record_driver_free(device, size, mapping.mapped);
     }
@@ -263,7 +263,7 @@ fn quarantine_addresses(driver: &Driver, mapping: &Mapping, max_bytes: u64) {
     }
     drop(quarantine);
     for (base, bytes) in expired {
-        stream_events::insist(|| driver.memory_unreserve(base, bytes));
+        stream_events::retry(|| driver.memory_unreserve(base, bytes));
     }
 }
 
@@ -291,7 +291,7 @@ fn shrink(runtime: &Runtime, max_bytes: u64) -> Result<Result<()>> {
                 driver.with_relaxed_capture(|| {
                     let overwritten = block.find_overwritten(driver, guard)?;
                     release_memory(device, driver, &block.mapping, block.size);
-                    stream_events::insist(|| driver.memory_unreserve(block.mapping.base, block.mapping.reserved));
+                    stream_events::retry(|| driver.memory_unreserve(block.mapping.base, block.mapping.reserved));
                     Ok(overwritten)
                 })?
             })

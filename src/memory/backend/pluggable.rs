@@ -4,7 +4,7 @@
 //! plinth maintains the statistics and the errors: if the allocator returns NULL after the program's callbacks and its
 //! own reset hook were tried, that is an out-of-memory error.
 
-use super::{Block, Owner, Place, plugin};
+use super::{BackendRequest, Block, Owner, plugin};
 use crate::{
     base::handle::{HandleTable, Kind},
     driver::plugin::Plugin,
@@ -47,7 +47,7 @@ pub fn set_hooks(handle: u64, set: impl FnOnce(&Plugin)) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn alloc(place: &Place) -> Option<(u64, Owner)> {
+pub(super) fn alloc(place: &BackendRequest) -> Option<(u64, Owner)> {
     let plugin = plugin()?.clone();
     let address = plugin.alloc(place.request.requested, place.device.ordinal, place.stream)?;
     Some((address, Owner::Plugin(plugin)))

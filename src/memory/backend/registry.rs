@@ -1,6 +1,6 @@
 //! The live blocks of the backends by address, and their statistics.
 
-use super::{Owner, Use};
+use super::{Owner, StreamUse};
 use crate::{
     memory::{
         block::Zone,
@@ -20,17 +20,17 @@ use std::collections::BTreeMap;
 pub(super) struct Block {
     pub owner: Owner,
     /// The stream that the block was allocated for.
-    pub own: Use,
+    pub own: StreamUse,
     pub size: u64,
     pub requested: u64,
     /// The streams that were recorded for the block.
-    pub uses: Vec<Use>,
+    pub uses: Vec<StreamUse>,
 }
 
 impl Block {
     /// Returns the block in the form that the sanitizer expects.
     pub fn block_info(&self, address: u64) -> BlockInfo {
-        let Use { stream, device, thread } = self.own;
+        let StreamUse { stream, device, thread } = self.own;
         BlockInfo { address, bytes: self.requested, device, stream: stream.handle(), thread }
     }
 
@@ -39,7 +39,9 @@ impl Block {
         std::iter::once(&self.own).chain(&self.uses).any(|user| {
             // The default stream depends on the current context.
             let capturing = device(runtime, user.device).and_then(|device| {
-                device.with_context(&runtime.driver, |driver| Ok(stream_events::is_capturing(driver, user.stand_in())))
+                device.with_context(&runtime.driver, |driver| {
+                    Ok(stream_events::is_capturing(driver, user.event_stream()))
+                })
             });
             capturing.unwrap_or(true)
         })
@@ -105,8 +107,8 @@ pub(super) fn record_driver_free(device: &Device, size: u64, bytes: u64) {
     let mut stats = device.memory.others.lock();
     stats.segment.sub(zone_of(size), 1);
     stats.reserved_bytes.sub(zone_of(size), bytes);
-    device.memory.released.one();
-    device.memory.let_go(bytes);
+    device.memory.released.increment();
+    device.memory.release_held(bytes);
 }
 
 /// Returns the statistics of the backends for a device.

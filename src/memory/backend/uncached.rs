@@ -1,28 +1,28 @@
 //! Allocates each request directly from the driver. A free waits for all work of the device, so no stream can still
 //! access the memory afterwards.
 
-use super::{Block, Owner, Place, registry};
+use super::{BackendRequest, Block, Owner, registry};
 use crate::{
     base::units::Bytes,
     driver::codes,
     error::{Error, Result},
-    memory::stream_events::insist,
+    memory::stream_events::retry,
     runtime::{Runtime, device::Device},
 };
 
-pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
+pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
     let (memory, size) = (&place.device.memory, place.request.size);
     if !place.hold(size)? {
         return Ok(None);
     }
     match place.runtime.driver.segment_alloc(size) {
         Ok(segment) => {
-            memory.created.one();
+            memory.created.increment();
             registry::record_driver_alloc(place.device, size, size);
             Ok(Some((segment.address(), Owner::Uncached(segment))))
         }
         Err(failure) => {
-            memory.never_held(size);
+            memory.cancel_hold(size);
             if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY {
                 return Ok(None);
             }
@@ -37,7 +37,7 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
     let freed = device.with_context(&runtime.driver, |driver| {
         let mut last = Ok(());
         driver.with_relaxed_capture(|| {
-            insist(|| {
+            retry(|| {
                 last = driver.segment_free(segment);
                 last
             })

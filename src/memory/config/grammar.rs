@@ -1,70 +1,70 @@
-//! Reading and writing settings: `key:value,key:value`, where a value may be a list, `[256:1,512:2,>:4]`. Blanks do not
-//! matter, and of a key that comes twice the last value counts.
+//! Parses and formats settings: `key:value,key:value`, where a value may be a list, `[256:1,512:2,>:4]`. Blanks are
+//! ignored, and the last value of a repeated key applies.
 
 use super::{Config, Debug, INTERVALS};
 use crate::memory::backend::Kind;
 use std::fmt::{Display, Write};
 
-/// What is wrong with a text.
+/// A result with a description of the error in the text.
 type Parsed<T> = std::result::Result<T, String>;
 
 const MIB: u64 = 1 << 20;
 
-/// A key, and what its value may be.
+/// A key, for error messages about its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Key<'a>(&'a str);
 
 impl Key<'_> {
-    fn wrong<T>(self, allowed: impl Display, found: &str) -> Parsed<T> {
-        Err(format!("{} is {allowed}, not {found:?}", self.0))
+    fn invalid_value<T>(self, allowed: impl Display, found: &str) -> Parsed<T> {
+        Err(format!("{} must be {allowed}, not {found:?}", self.0))
     }
 
     fn boolean(self, value: &str) -> Parsed<bool> {
         match value {
             "True" => Ok(true),
             "False" => Ok(false),
-            other => self.wrong("True or False", other),
+            other => self.invalid_value("True or False", other),
         }
     }
 
-    fn number(self, value: &str, least: u64, most: u64) -> Parsed<u64> {
+    fn number(self, value: &str, minimum: u64, maximum: u64) -> Parsed<u64> {
         match value.parse() {
-            Ok(number) if (least..=most).contains(&number) => Ok(number),
-            _ => self.wrong(format_args!("a whole number from {least} to {most}"), value),
+            Ok(number) if (minimum..=maximum).contains(&number) => Ok(number),
+            _ => self.invalid_value(format_args!("a whole number from {minimum} to {maximum}"), value),
         }
     }
 
-    /// A number of MiB, as bytes.
-    fn mebibytes(self, value: &str, least: u64) -> Parsed<u64> {
-        Ok(self.number(value, least, u64::MAX >> 21)? * MIB)
+    /// Parses a number of MiB and returns bytes.
+    fn mebibytes(self, value: &str, minimum: u64) -> Parsed<u64> {
+        Ok(self.number(value, minimum, u64::MAX >> 21)? * MIB)
     }
 
     fn fraction(self, value: &str, allowed: &str, is_allowed: impl Fn(f64) -> bool) -> Parsed<f64> {
         match value.parse() {
             Ok(number) if is_allowed(number) => Ok(number),
-            _ => self.wrong(allowed, value),
+            _ => self.invalid_value(allowed, value),
         }
     }
 
-    fn power_of_two(self, value: &str, most: u64) -> Parsed<u64> {
+    fn power_of_two(self, value: &str, maximum: u64) -> Parsed<u64> {
         match value.parse::<u64>() {
-            Ok(number) if number.is_power_of_two() && number <= most => Ok(number),
-            _ => self.wrong(format_args!("a power of two of at most {most}"), value),
+            Ok(number) if number.is_power_of_two() && number <= maximum => Ok(number),
+            _ => self.invalid_value(format_args!("a power of two of at maximum {maximum}"), value),
         }
     }
 
     fn divisions(self, value: &str) -> Parsed<u64> {
-        // More would be steps of less than a unit for every size that there is.
+        // More divisions would make steps smaller than a unit for every size.
         if value == "0" { Ok(0) } else { self.power_of_two(value, 1 << 32) }
     }
 
-    /// One number for all sizes, or a list of `MiB:number` with `>:number` at its end for all that are larger.
+    /// Parses one number for all sizes, or a list of `MiB:number` that may end with `>:number` for all larger sizes.
     fn all_divisions(self, value: &str) -> Parsed<[u64; INTERVALS]> {
         let Some(entries) = list(value) else { return Ok([self.divisions(value)?; INTERVALS]) };
         let (mut result, mut last) = ([0; INTERVALS], None);
         for entry in entries.split(',') {
             let Some((size, divisions)) = entry.split_once(':') else {
-                return self.wrong("a number or a list of size:number", value);
+                return self.invalid_value("a number or a list of size:number", value);
             };
             let divisions = self.divisions(divisions)?;
             if size == ">" {
@@ -81,19 +81,19 @@ impl Key<'_> {
     }
 }
 
-/// What is between the brackets of a list.
+/// Returns the text between the brackets of a list.
 fn list(value: &str) -> Option<&str> {
     value.strip_prefix('[')?.strip_suffix(']')
 }
 
-/// Cuts a text at the commas that are in no list.
+/// Splits a text at the commas outside of lists.
 fn pairs(text: &str) -> Parsed<Vec<&str>> {
     let (mut pairs, mut start, mut inside) = (Vec::new(), 0, false);
     for (index, letter) in text.char_indices() {
         match letter {
             '[' if !inside => inside = true,
             ']' if inside => inside = false,
-            '[' | ']' => return Err(format!("the brackets of {text:?} are not in pairs")),
+            '[' | ']' => return Err(format!("unbalanced brackets in {text:?}")),
             ',' if !inside => {
                 pairs.push(&text[start..index]);
                 start = index + 1;
@@ -102,14 +102,14 @@ fn pairs(text: &str) -> Parsed<Vec<&str>> {
         }
     }
     if inside {
-        return Err(format!("the brackets of {text:?} are not in pairs"));
+        return Err(format!("unbalanced brackets in {text:?}"));
     }
     pairs.push(&text[start..]);
     pairs.retain(|pair| !pair.is_empty());
     Ok(pairs)
 }
 
-/// Reads the words of memory debugging, with commas or colons between them, in brackets or not.
+/// Parses the words of memory debugging, separated by commas or colons, with or without brackets.
 pub fn debug(text: &str) -> Parsed<Debug> {
     let text: String = text.split_whitespace().collect();
     let mut debug = Debug::default();
@@ -118,13 +118,13 @@ pub fn debug(text: &str) -> Parsed<Debug> {
             "guard" => debug.guard = true,
             "unmap" => debug.unmap = true,
             "fill" => debug.fill = true,
-            other => return Err(format!("debug has the words guard, unmap and fill, not {other:?}")),
+            other => return Err(format!("debug must consist of the words guard, unmap and fill, not {other:?}")),
         }
     }
     Ok(debug)
 }
 
-/// Reads a text into `config`: the keys that it names change, and the others stay.
+/// Parses a text into `config`. Keys that the text does not name keep their values.
 pub fn parse(text: &str, config: &mut Config) -> Parsed<()> {
     let text: String = text.split_whitespace().collect();
     for pair in pairs(&text)? {
@@ -138,11 +138,11 @@ pub fn parse(text: &str, config: &mut Config) -> Parsed<()> {
                     "native" => Kind::Native,
                     "cudaMallocAsync" => Kind::Async,
                     "uncached" => Kind::Uncached,
-                    other => return key.wrong("native, cudaMallocAsync or uncached", other),
+                    other => return key.invalid_value("native, cudaMallocAsync or uncached", other),
                 }
             }
             "expandable_segments" => config.expandable_segments = key.boolean(value)?,
-            // The least is large_segment_size_mb, which may come later in the text.
+            // The minimum is large_segment_size_mb, which may come later in the text.
             "max_split_size_mb" => config.max_split_size = key.mebibytes(value, 1)?,
             "max_non_split_rounding_mb" => config.max_non_split_rounding = key.mebibytes(value, 1)?,
             "large_segment_size_mb" => config.large_segment_size = key.mebibytes(value, 11)?,
@@ -180,7 +180,8 @@ pub fn parse(text: &str, config: &mut Config) -> Parsed<()> {
     Ok(())
 }
 
-/// Writes settings as a text that [`parse`] reads. A key whose default has no word of its own is left out while it has it.
+/// Formats settings as a text that [`parse`] reads. Omits a key that has its default value if no text expresses that
+/// value.
 pub fn write(config: &Config) -> String {
     let mut text = String::new();
     let mut put = |key: &str, value: &dyn Display| {
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_grammar_is_torchs() {
+    fn grammar_matches_torch() {
         assert!(read("").unwrap().expandable_segments);
         assert!(!read(" expandable_segments : False ,").unwrap().expandable_segments);
         assert!(read("expandable_segments:False,expandable_segments:True").unwrap().expandable_segments);
@@ -256,8 +257,8 @@ mod tests {
     }
 
     #[test]
-    fn every_key_has_values_that_it_refuses() {
-        for wrong in [
+    fn every_key_rejects_invalid_values() {
+        for invalid_value in [
             "expandable_segments",
             "expandable_segments:yes",
             "backend:cuda",
@@ -292,14 +293,14 @@ mod tests {
             "debug_quarantine_mb:-1",
             "max_split_size:32",
         ] {
-            let name = wrong.split(':').next().unwrap();
-            let error = read(wrong).unwrap_err();
-            assert!(error.contains(name), "{wrong}: {error}");
+            let name = invalid_value.split(':').next().unwrap();
+            let error = read(invalid_value).unwrap_err();
+            assert!(error.contains(name), "{invalid_value}: {error}");
         }
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn formatted_settings_parse_back() {
         for text in [
             "",
             "backend:cudaMallocAsync,expandable_segments:False,max_split_size_mb:77,garbage_collection_threshold:0.625",
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn debugging_has_its_words() {
+    fn debug_words_are_parsed() {
         let all = Debug { guard: true, unmap: true, fill: true };
         assert_eq!(debug("guard,unmap,fill"), Ok(all));
         assert_eq!(debug(" [guard : unmap : fill] "), Ok(all));

@@ -11,7 +11,7 @@ use crate::{
     error::{Context, Error, Result},
     memory::{
         Arena,
-        arena::Mark,
+        arena::StreamEvent,
         backend, block,
         device_memory::device,
         mapped::{Backing, Mapped},
@@ -37,7 +37,7 @@ const MAX_EVENTS: usize = 1000;
 /// A shared block, until no process holds it.
 struct Record {
     arena: u32,
-    block: block::Id,
+    block: block::BlockId,
     address: u64,
     byte: u64,
     /// The read ends of the pipes that represent holds.
@@ -52,7 +52,7 @@ struct Exports {
     locks: Option<HolderLocks>,
     records: HashMap<u64, Record>,
     /// Serial numbers by arena and block.
-    by_block: HashMap<(u32, block::Id), u64>,
+    by_block: HashMap<(u32, block::BlockId), u64>,
     /// The serial number of each chunk under the records, and the number of records that use it.
     chunks: HashMap<Backing, (u64, usize)>,
     next: u64,
@@ -197,7 +197,7 @@ impl Exports {
 /// The block that contains an address.
 struct LocatedBlock {
     arena: &'static Arena,
-    block: block::Id,
+    block: block::BlockId,
     address: u64,
     requested: u64,
     /// The mappings under the block, with their start addresses.
@@ -271,9 +271,9 @@ fn locate(runtime: &Runtime, address: u64) -> Result<LocatedBlock> {
         if !inner.space.has(address) {
             continue;
         }
-        let id = inner.space.live_around(address).ok_or_else(|| not_allocated(address))?;
+        let id = inner.space.live_block_containing(address).ok_or_else(|| not_allocated(address))?;
         let block = inner.space.mark_used_elsewhere(id);
-        inner.uses.entry(id).or_default();
+        inner.stream_uses.entry(id).or_default();
         let mapped = inner.space.mapped_under(&block);
         return Ok(LocatedBlock { arena, block: id, address: block.address, requested: block.requested, mapped });
     }
@@ -285,7 +285,7 @@ pub fn is_mapped(runtime: &Runtime, address: u64) -> bool {
     let mut arenas = runtime.devices().iter().flat_map(|device| device.memory.arenas());
     arenas.any(|arena| {
         let backing = arena.lock().space.backing_at(address);
-        backing.is_some_and(|backing| !backing.is_whole())
+        backing.is_some_and(|backing| !backing.is_segment())
     })
 }
 
@@ -343,13 +343,13 @@ fn prepare_located(
                 ));
             }
             Backing::Segment(_) => transport = Transport::Handle(device_handle(runtime, device, *start)?),
-            Backing::Lent => {
+            Backing::External => {
                 return Err(Error::new(
                     Status::IPC_NOT_SHAREABLE,
                     "the memory belongs to an allocator of the program; only that allocator could share it",
                 ));
             }
-            Backing::Asleep => return Err(Error::new(Status::GRAPH_ASLEEP, "the memory of the block is asleep")),
+            Backing::Suspended => return Err(Error::new(Status::GRAPH_ASLEEP, "the memory of the block is asleep")),
             Backing::Moved => return Err(not_allocated(address)),
         }
     }
@@ -441,14 +441,14 @@ fn record_ready_event(runtime: &Runtime, device: &Device, serial: u64) -> Result
 }
 
 /// Returns what the free of a block must wait for if other processes hold it.
-pub fn holder_event(arena: u32, block: block::Id) -> Option<Mark> {
+pub fn holder_event(arena: u32, block: block::BlockId) -> Option<StreamEvent> {
     if COUNT.load(Ordering::Acquire) == 0 {
         return None;
     }
     let exports = &mut *EXPORTS.lock();
     let serial = *exports.by_block.get(&(arena, block))?;
     if exports.is_held(serial) {
-        return Some(Mark::Shared(serial));
+        return Some(StreamEvent::HeldByProcesses(serial));
     }
     exports.remove_record(serial);
     None
@@ -488,17 +488,17 @@ pub fn collect() -> Result<()> {
         device.with_context(&runtime.driver, |driver| {
             Ok(driver.with_relaxed_capture(|| {
                 for arena in &arenas {
-                    stream_events::reap(runtime, device, arena, false);
+                    stream_events::process_events(runtime, device, arena, false);
                 }
             })?)
         })?;
         for arena in arenas {
             let is_done = {
                 let inner = arena.lock();
-                inner.space.orphaned && inner.space.counters.live == 0 && inner.waiting.is_empty()
+                inner.space.orphaned && inner.space.counters.live == 0 && inner.deferred_frees.is_empty()
             };
             if is_done {
-                pools::bury(arena);
+                pools::release_orphaned(arena);
             }
         }
     }
@@ -515,7 +515,7 @@ pub fn wait_for(runtime: &Runtime, device: &Device, handle: [u8; 64]) -> Result<
                 let event = driver.event_open_ipc(handle)?;
                 let waits = driver.stream_wait_event(current.raw, event, CU_EVENT_WAIT_DEFAULT);
                 // The wait stays in effect. If the event cannot be destroyed, the memory is usable all the same.
-                stream_events::insist(|| driver.event_destroy(event));
+                stream_events::retry(|| driver.event_destroy(event));
                 Ok(waits?)
             })?
         })

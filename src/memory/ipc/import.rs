@@ -14,7 +14,7 @@ use crate::{
     driver::{Driver, Physical, types::CU_STREAM_PER_THREAD},
     error::{Context, Error, Result},
     memory::{
-        arena::Use,
+        arena::StreamUse,
         device_memory::device,
         handles::{self, Handle},
         stream_events,
@@ -58,7 +58,7 @@ struct Block {
     /// The number of times it was received and not closed yet.
     count: usize,
     /// The streams that use it, besides those that are current when it is closed.
-    uses: Vec<Use>,
+    uses: Vec<StreamUse>,
     /// The number of calls that recorded a use, including repeated ones.
     recorded: u64,
 }
@@ -210,7 +210,7 @@ impl MessageReceiver {
         if let Some(runtime) = runtime::usable() {
             for (_, memory) in self.chunks {
                 if let ChunkMemory::Imported(physical) = memory {
-                    stream_events::insist(|| runtime.driver.memory_release(physical));
+                    stream_events::retry(|| runtime.driver.memory_release(physical));
                 }
             }
         }
@@ -228,7 +228,7 @@ impl MessageReceiver {
             if let Some(accessor) = accessor {
                 let (waiting, awaited) =
                     (stream::current_on(runtime, accessor.ordinal)?, stream::current_on(runtime, device.ordinal)?);
-                stream::order(runtime, waiting, awaited)?;
+                stream::make_wait(runtime, waiting, awaited)?;
             }
         }
         let user = accessor.unwrap_or(device);
@@ -286,7 +286,7 @@ impl MessageReceiver {
             match handles::map(device, driver, address, &handles) {
                 Ok(()) => Ok(Span { address, bytes, device: device.ordinal, opened: None, users: 0 }),
                 Err(error) => {
-                    stream_events::insist(|| driver.memory_unreserve(address, bytes));
+                    stream_events::retry(|| driver.memory_unreserve(address, bytes));
                     Err(error)
                 }
             }
@@ -467,7 +467,7 @@ fn unmap(driver: &Driver, address: u64, bytes: u64, opened: bool) -> Result<()> 
     }
     driver.memory_unmap(address, bytes)?;
     // Addresses that cannot be unreserved cost nothing.
-    stream_events::insist(|| driver.memory_unreserve(address, bytes));
+    stream_events::retry(|| driver.memory_unreserve(address, bytes));
     Ok(())
 }
 
@@ -490,7 +490,7 @@ pub fn close(address: u64) -> Result<()> {
         let number = block.device;
         let current = stream::current_on(runtime, number)?;
         let thread = if current.raw.handle() == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
-        block.record(Use { stream: current.raw, device: number, thread });
+        block.record(StreamUse { stream: current.raw, device: number, thread });
         if block.count > 1 {
             block.count -= 1;
             return Ok(None);
@@ -523,7 +523,7 @@ pub fn close(address: u64) -> Result<()> {
 }
 
 impl Block {
-    fn record(&mut self, user: Use) {
+    fn record(&mut self, user: StreamUse) {
         self.recorded += 1;
         if !self.uses.contains(&user) {
             self.uses.push(user);
@@ -532,12 +532,12 @@ impl Block {
 }
 
 /// Waits for a stream to complete.
-fn synchronize(runtime: &Runtime, user: &Use) -> Result<()> {
+fn synchronize(runtime: &Runtime, user: &StreamUse) -> Result<()> {
     let device = device(runtime, user.device)?;
     let waited = device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| {
             let may_wait = || sync_debug::check("plinth_ipc_close");
-            if stream_events::finish_stream(device, driver, user.stand_in(), may_wait)? {
+            if stream_events::finish_stream(device, driver, user.event_stream(), may_wait)? {
                 return Ok(());
             }
             Err(Error::new(
@@ -554,7 +554,7 @@ fn synchronize(runtime: &Runtime, user: &Use) -> Result<()> {
 }
 
 /// Records that a stream uses a received block. Returns whether the address is in one.
-pub fn record_use(address: u64, user: Use) -> bool {
+pub fn record_use(address: u64, user: StreamUse) -> bool {
     if COUNT.load(Ordering::Acquire) == 0 {
         return false;
     }

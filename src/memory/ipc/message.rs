@@ -11,7 +11,7 @@ pub const HEADER_BYTES: usize = 256;
 /// The size of an encoded chunk in bytes.
 pub const CHUNK_BYTES: usize = 16;
 /// The number of chunks in one part of a message, each with its descriptor.
-pub const CHUNKS_PER_PART: usize = MOST_DESCRIPTORS;
+pub const CHUNKS_PER_PART: usize = MAX_DESCRIPTORS;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"plinthIP");
 const VERSION: u32 = 1;

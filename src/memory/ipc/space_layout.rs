@@ -1,14 +1,14 @@
 //! Queries an address space for the memory under a block.
 
 use crate::memory::{
-    block::{Block, Id},
+    block::{Block, BlockId},
     mapped::{Backing, Mapped},
     space::Space,
 };
 
 impl Space {
     /// Marks a block as used outside its stream, and returns a copy of it.
-    pub(super) fn mark_used_elsewhere(&mut self, id: Id) -> Block {
+    pub(super) fn mark_used_elsewhere(&mut self, id: BlockId) -> Block {
         let block = &mut self.blocks[id];
         block.used_elsewhere = true;
         block.clone()
@@ -41,23 +41,23 @@ mod tests {
     fn finds_a_block_by_any_address_in_it() {
         let mut space = Space::new(0);
         space.add_region(1 << 40, 64 * MIB, Zone::Large);
-        let spot = space.spots(Zone::Large, 8 * MIB, 2 * MIB)[0];
-        let site = space.hold(spot);
+        let spot = space.growth_candidates(Zone::Large, 8 * MIB, 2 * MIB)[0];
+        let site = space.reserve_site(spot);
         let chunks = [(Physical::pretend(1), 4 * MIB), (Physical::pretend(2), 4 * MIB)];
-        let first = space.fill(site, &chunks, 3 * MIB, 3 * MIB);
-        let second = space.take(3 * MIB, 3 * MIB).unwrap();
-        let id = space.live_around(first + 1).unwrap();
-        assert_eq!(space.live_around(first), Some(id));
-        assert_eq!(space.live_around(first + 3 * MIB - 1), Some(id));
-        assert_ne!(space.live_around(second), Some(id));
-        assert_eq!(space.live_around(second + 3 * MIB), None, "a free block");
-        assert_eq!(space.live_around(first + 20 * MIB), None, "a hole");
-        assert_eq!(space.live_around(first - 1), None);
+        let first = space.commit_site(site, &chunks, 3 * MIB, 3 * MIB);
+        let second = space.allocate(3 * MIB, 3 * MIB).unwrap();
+        let id = space.live_block_containing(first + 1).unwrap();
+        assert_eq!(space.live_block_containing(first), Some(id));
+        assert_eq!(space.live_block_containing(first + 3 * MIB - 1), Some(id));
+        assert_ne!(space.live_block_containing(second), Some(id));
+        assert_eq!(space.live_block_containing(second + 3 * MIB), None, "a free block");
+        assert_eq!(space.live_block_containing(first + 20 * MIB), None, "a hole");
+        assert_eq!(space.live_block_containing(first - 1), None);
         let under = |id| {
             let block = space.blocks[id].clone();
             space.mapped_under(&block).iter().map(|(address, _)| *address - (1 << 40)).collect::<Vec<_>>()
         };
         assert_eq!(under(id), [0]);
-        assert_eq!(under(space.live_around(second).unwrap()), [0, 4 * MIB]);
+        assert_eq!(under(space.live_block_containing(second).unwrap()), [0, 4 * MIB]);
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     driver::{Graph, Ticket, codes, types::*},
     error::{Context, Error, Result},
     memory::{
-        arena::{Mark, Use},
+        arena::{StreamEvent, StreamUse},
         route, stream_events,
     },
     runtime::{Runtime, thread},
@@ -28,7 +28,7 @@ use std::{
 /// The uses of a block.
 #[derive(Debug, Default)]
 struct BlockUses {
-    streams: Vec<Use>,
+    streams: Vec<StreamUse>,
     /// The captures that use the block, each with the ticket that its graph holds.
     graphs: Vec<(u64, u64)>,
     /// Whether the block was freed.
@@ -41,7 +41,7 @@ struct BlockUses {
 #[derive(Debug)]
 struct DeferredFree {
     address: u64,
-    events: Vec<(Use, Mark)>,
+    events: Vec<(StreamUse, StreamEvent)>,
 }
 
 #[derive(Debug, Default)]
@@ -103,7 +103,7 @@ pub fn record(runtime: &Runtime, address: u64, stream: Stream) -> Result<()> {
         }
     }
     let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
-    let user = Use { stream: stream.raw, device: stream.device, thread };
+    let user = StreamUse { stream: stream.raw, device: stream.device, thread };
     with_marked_block(address, |table, start| {
         let streams = &mut table.uses.entry(start).or_default().streams;
         if !streams.contains(&user) {
@@ -211,11 +211,11 @@ pub fn defer_free(runtime: &Runtime, address: u64) {
     {
         sanitizer::on_pinned_free(address, class::size(id.class), &streams);
     }
-    let mut events: Vec<(Use, Mark)> =
-        streams.into_iter().map(|user| (user, stream_events::mark(runtime, user))).collect();
+    let mut events: Vec<(StreamUse, StreamEvent)> =
+        streams.into_iter().map(|user| (user, stream_events::record_event(runtime, user))).collect();
     // A use that has completed already need not enter the queue.
     if let [(_, event)] = &mut events[..]
-        && stream_events::is_passed(runtime, event, false)
+        && stream_events::is_complete(runtime, event, false)
     {
         events.clear();
     }
@@ -252,13 +252,13 @@ pub fn process_events(runtime: &Runtime, wait: bool) -> bool {
         return false;
     }
     // A stream that has not completed one event has not completed its later ones.
-    let mut incomplete: Vec<Use> = Vec::new();
+    let mut incomplete: Vec<StreamUse> = Vec::new();
     for entry in &mut queue {
         entry.events.retain_mut(|(stream, event)| {
             if !wait && incomplete.contains(stream) {
                 return true;
             }
-            let passed = stream_events::is_passed(runtime, event, wait);
+            let passed = stream_events::is_complete(runtime, event, wait);
             if !passed {
                 incomplete.push(*stream);
             }

@@ -21,18 +21,18 @@ use std::{
 };
 
 /// The parts of the page, in order. The scripts are concatenated into one.
-const HEAD: Packed = packed!("head.html");
-const STYLE: Packed = packed!("style.css");
-const BODY: Packed = packed!("body.html");
-const SCRIPTS: [Packed; 8] = [
-    packed!("read.js"),
-    packed!("model.js"),
-    packed!("common.js"),
-    packed!("timeline.js"),
-    packed!("map.js"),
-    packed!("tables.js"),
-    packed!("events.js"),
-    packed!("main.js"),
+const HEAD: CompressedText = embedded_text!("head.html");
+const STYLE: CompressedText = embedded_text!("style.css");
+const BODY: CompressedText = embedded_text!("body.html");
+const SCRIPTS: [CompressedText; 8] = [
+    embedded_text!("read.js"),
+    embedded_text!("model.js"),
+    embedded_text!("common.js"),
+    embedded_text!("timeline.js"),
+    embedded_text!("map.js"),
+    embedded_text!("tables.js"),
+    embedded_text!("events.js"),
+    embedded_text!("main.js"),
 ];
 
 /// Writes the page.

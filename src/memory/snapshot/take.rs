@@ -8,7 +8,7 @@ use super::{
     super::{
         arena::Inner,
         block,
-        history::{self, Action, Frozen, StackId},
+        history::{self, Action, HistorySnapshot, StackId},
         mapped::Backing,
         pool::PoolId,
         space::{Region, Space},
@@ -49,18 +49,18 @@ fn take_of(pool: Option<PoolId>, include_traces: bool) -> Result<Snapshot> {
             let ordinal = device.ordinal;
             if history::is_on() {
                 let ours = snapshot.segments.iter().filter(|segment| segment.device == ordinal);
-                history::note_later(ordinal, Action::Snapshot, 0, ours.map(Segment::active).sum());
+                history::record_undelivered(ordinal, Action::Snapshot, 0, ours.map(Segment::active).sum());
             }
             if include_traces {
                 let inners = guards.iter().filter(|(arena, _)| arena.device == ordinal).map(|(_, inner)| &**inner);
-                frozen.push(Frozen::new(ordinal, inners));
+                frozen.push(HistorySnapshot::new(ordinal, inners));
             }
             snapshot.totals.push(device_totals(device));
         }
     }
     // Not earlier: a tracker may allocate, and another thread's tracker may be waiting for an arena now.
     trackers::deliver();
-    snapshot.traces = frozen.into_iter().map(Frozen::entries).collect();
+    snapshot.traces = frozen.into_iter().map(HistorySnapshot::entries).collect();
     snapshot.traces.resize_with(runtime.devices().len(), Vec::new);
     if let Some(pool) = pool {
         snapshot.traces.iter_mut().for_each(|trace| trace.retain(|entry| entry.pool == pool));
@@ -129,15 +129,15 @@ impl Space {
                 stack: block.stack,
             };
             match block.state {
-                block::State::Live => add(used(BlockState::Active)),
-                block::State::Waiting => add(used(BlockState::Pending)),
-                block::State::Free | block::State::Parked => add(free(block.address, block.size)),
-                block::State::Held => {
+                block::BlockState::Live => add(used(BlockState::Active)),
+                block::BlockState::DeferredFree => add(used(BlockState::Pending)),
+                block::BlockState::Free | block::BlockState::Uncoalesced => add(free(block.address, block.size)),
+                block::BlockState::Detached => {
                     for (address, size) in self.mapped_within(block) {
                         add(free(address, size));
                     }
                 }
-                block::State::Hole | block::State::Vacant => {}
+                block::BlockState::Hole | block::BlockState::Vacant => {}
             }
             id = block.next;
         }
@@ -163,8 +163,8 @@ impl Space {
         let (mut expandable, mut asleep) = (true, 0);
         for mapped in self.mapped.range(address..address + bytes).map(|(_, mapped)| mapped) {
             match mapped.backing {
-                Backing::Segment(_) | Backing::Lent => expandable = false,
-                Backing::Asleep => asleep += mapped.bytes,
+                Backing::Segment(_) | Backing::External => expandable = false,
+                Backing::Suspended => asleep += mapped.bytes,
                 Backing::Handle(_) | Backing::Moved => {}
             }
         }
