@@ -4,7 +4,7 @@ use super::capture::{self, Mode};
 use crate::{
     error::{Context, Result},
     memory::{self, PoolId},
-    runtime::{self, Runtime, sync_debug},
+    runtime::{self, Runtime, device::Device, per_device::PerDevice, sync_debug},
     stream::{self, SavedStreams},
 };
 use once_cell::sync::OnceCell;
@@ -48,7 +48,7 @@ pub fn begin(graph: u64, pool: PoolId, stream: Option<usize>, mode: Mode) -> Res
 
 fn capture_stream(runtime: &Runtime) -> Result<usize> {
     let device = runtime.current_device()?;
-    device.capture_stream.0.get_or_try_init(|| stream::create(device.ordinal as i32, 0)).copied()
+    device.capture_stream().0.get_or_try_init(|| stream::create(device.ordinal as i32, 0)).copied()
 }
 
 /// Ends the capture and restores the state before [`begin`], also if the capture fails.
@@ -63,4 +63,13 @@ pub fn cancel(block: CaptureContext) -> Result<()> {
     let reset = super::reset(block.graph);
     let exited = stream::exit(block.saved);
     reset.and(exited)
+}
+
+impl Device {
+    /// Returns the place of the stream that graphs are captured in when none is named.
+    #[inline]
+    pub(super) fn capture_stream(&self) -> &'static CaptureStream {
+        static VALUES: PerDevice<CaptureStream> = PerDevice::new();
+        VALUES.of(self)
+    }
 }

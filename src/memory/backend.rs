@@ -195,7 +195,7 @@ impl BackendRequest<'_> {
 
     /// Counts bytes as held. Returns whether the limit allows it.
     fn hold(&self, bytes: u64) -> Result<bool> {
-        let memory = &self.device.memory;
+        let memory = self.device.memory();
         let total = memory.total(self.device, &self.runtime.driver)?;
         Ok(memory.try_hold(bytes, memory.limit(total).unwrap_or(u64::MAX)))
     }
@@ -235,7 +235,7 @@ impl BackendRequest<'_> {
     /// Allocates a block. If there is no memory, calls the program's callbacks and then releases cached memory.
     fn alloc(&self, kind: Kind) -> Result<(u64, Owner)> {
         free_deferred(self.runtime)?;
-        let (device, request, memory) = (self.device, self.request, &self.device.memory);
+        let (device, request, memory) = (self.device, self.request, self.device.memory());
         let mut made = self.attempt(kind)?;
         let mut before = None;
         while made.is_none() && callbacks::free_memory(device.ordinal, request.requested) {
@@ -433,7 +433,7 @@ pub fn notify_pool_event(event: PoolEvent, device: u32, pool: PoolId) {
 
 /// Resets the peaks of a device.
 pub fn reset_peak(device: &Device, runtime: &Runtime) {
-    device.memory.others.lock().reset_peaks();
+    device.memory().others.lock().reset_peaks();
     asynchronous::reset_peak(device, runtime);
 }
 

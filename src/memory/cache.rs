@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 /// Releases every completely free handle of the arenas whose streams are idle, so that `growing` can grow. Releases
 /// segments, which makes the driver wait for the device, only if `allowed`.
 pub fn release_idle(runtime: &Runtime, device: &Device, growing: &Arena, allowed: bool) {
-    if !allowed && matches!(device.memory.method(device, &runtime.driver), Ok(Method::Segments)) {
+    if !allowed && matches!(device.memory().method(device, &runtime.driver), Ok(Method::Segments)) {
         return;
     }
-    for arena in device.memory.arenas() {
+    for arena in device.memory().arenas() {
         if arena.number == growing.number {
             let _ = release(runtime, device, arena, false);
         } else if arena.may_move_memory()
@@ -34,8 +34,8 @@ pub fn release_idle(runtime: &Runtime, device: &Device, growing: &Arena, allowed
 
 /// Releases idle memory, arena by arena, until at most `max_held` bytes are held, so that `growing` can grow.
 pub fn collect(runtime: &Runtime, device: &Device, growing: &Arena, max_held: u64) {
-    for arena in device.memory.arenas() {
-        if device.memory.held() <= max_held {
+    for arena in device.memory().arenas() {
+        if device.memory().held() <= max_held {
             return;
         }
         let mut _growing = None;
@@ -71,7 +71,7 @@ fn release_down_to(
     if arena.lock().space.has_segments() {
         release_segments(runtime, device, arena, target_held)?;
     }
-    match device.memory.method(device, &runtime.driver) {
+    match device.memory().method(device, &runtime.driver) {
         Ok(Method::Virtual { .. }) => {
             let mut inner = arena.lock();
             inner.space.coalesce_all();
@@ -91,7 +91,7 @@ fn release_down_to(
     }
     let mut outcome = Ok(());
     for handle in reclaimable {
-        if target_held > 0 && device.memory.held() <= target_held {
+        if target_held > 0 && device.memory().held() <= target_held {
             break;
         }
         let Some(detached) = arena.detach(&handle, generation) else { continue };
@@ -120,7 +120,7 @@ fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, t
     }
     let mut outcome = Ok(());
     for handle in reclaimable {
-        if target_held > 0 && device.memory.held() <= target_held {
+        if target_held > 0 && device.memory().held() <= target_held {
             break;
         }
         let taken = {
@@ -146,8 +146,8 @@ fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, t
             outcome = outcome.and(Err(Error::from(failure).context("freeing a segment")));
         } else {
             inner.space.remove_regions(|region| region.address == handle.address);
-            device.memory.released.increment();
-            device.memory.release_held(handle.bytes);
+            device.memory().released.increment();
+            device.memory().release_held(handle.bytes);
         }
     }
     outcome
@@ -158,8 +158,8 @@ pub fn empty(runtime: &'static Runtime) -> Result<()> {
     let deadline = Instant::now() + GRACE;
     let mut outcome = Ok(());
     for device in runtime.devices() {
-        device.memory.moved.reset();
-        outcome = outcome.and(empty_arenas(runtime, device, device.memory.arenas(), deadline));
+        device.memory().moved.reset();
+        outcome = outcome.and(empty_arenas(runtime, device, device.memory().arenas(), deadline));
     }
     outcome
 }
@@ -193,7 +193,7 @@ pub fn empty_arenas(
             }
             for arena in &arenas {
                 let _growing = arena.growth.lock();
-                for region in device.memory.retire(arena) {
+                for region in device.memory().retire(arena) {
                     let _ = driver.memory_unreserve(region.address, region.bytes);
                 }
             }

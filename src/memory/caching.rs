@@ -89,7 +89,7 @@ fn flush_peak(arena: &Arena) {
     if let Some(runtime) = runtime::usable()
         && let Some(device) = runtime.devices().get(arena.device as usize)
     {
-        peak_budget::ensure_budget(&device.memory, arena);
+        peak_budget::ensure_budget(device.memory(), arena);
     }
     trackers::deliver();
 }
@@ -104,7 +104,7 @@ fn alloc_slow(number: i32, stream: Stream, request: Request) -> Result<u64> {
         trackers::deliver();
         // None: the arena was retired and reused meanwhile, because its pool was released.
         if let Some(address) = outcome? {
-            peak_budget::ensure_budget(&device.memory, arena);
+            peak_budget::ensure_budget(device.memory(), arena);
             return Ok(address);
         }
     }
@@ -117,13 +117,13 @@ fn find_arena(number: i32, stream: Stream) -> Result<(&'static Arena, u32)> {
     let device = runtime.device(number)?;
     // Read the epoch first: a route that begins later invalidates this result.
     let epoch = route::epoch();
-    let (pool, lasting) = device.memory.routes.find(runtime, stream);
+    let (pool, lasting) = device.memory().routes.find(runtime, stream);
     // The two handles of the legacy stream denote one stream; the handle of the per-thread default stream denotes many.
     let handle = route::canonical(stream.handle());
     let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
     let key = Key { stream: handle, thread, pool };
     let named = if handle == 0 { Stream::DEFAULT } else { stream };
-    let (arena, generation) = device.memory.arena(device.ordinal, key, named)?;
+    let (arena, generation) = device.memory().arena(device.ordinal, key, named)?;
     // A change of the backend or of the rounding invalidates the result, too.
     let cacheable = backend::chosen(runtime)? == backend::Kind::Native && !config::get()?.has_rounding();
     if lasting && cacheable && route::may_cache(epoch) {
@@ -275,7 +275,7 @@ fn with_memory<T>(
 /// Returns the allocated bytes and their peak since the last reset.
 pub fn allocated(number: i32) -> Result<(u64, u64)> {
     with_memory(number, |_, device| {
-        let (native, others) = (peak_budget::read(&device.memory), backend::totals(device).allocated_bytes.all);
+        let (native, others) = (peak_budget::read(device.memory()), backend::totals(device).allocated_bytes.all);
         (native.0 + others.current, native.1 + others.peak)
     })
 }
@@ -283,17 +283,17 @@ pub fn allocated(number: i32) -> Result<(u64, u64)> {
 /// Returns the reserved bytes of the device and their peak since the last reset.
 pub fn reserved(number: i32) -> Result<(u64, u64)> {
     with_memory(number, |runtime, device| {
-        backend::held(device, runtime).unwrap_or_else(|| (device.memory.held(), device.memory.held_peak()))
+        backend::held(device, runtime).unwrap_or_else(|| (device.memory().held(), device.memory().held_peak()))
     })
 }
 
 /// Resets all peaks of a device to the current values.
 pub fn reset_peak_stats(number: i32) -> Result<()> {
     with_memory(number, |runtime, device| {
-        peak_budget::reset(&device.memory);
-        device.memory.moved.reset();
+        peak_budget::reset(device.memory());
+        device.memory().moved.reset();
         backend::reset_peak(device, runtime);
-        device.memory.reset_held_peak();
+        device.memory().reset_held_peak();
     })
 }
 
@@ -304,7 +304,7 @@ pub fn stats(number: i32) -> Result<Stats> {
 
 /// Returns the combined statistics of the caching allocator and the other backends.
 fn stats_of(runtime: &Runtime, device: &crate::runtime::device::Device) -> Stats {
-    let mut stats = stats_aggregation::stats(&device.memory);
+    let mut stats = stats_aggregation::stats(device.memory());
     let reserved = stats.reserved_bytes.all;
     stats.merge(&backend::totals(device));
     // Reserved memory is counted in one place.
@@ -325,7 +325,7 @@ pub fn memory_summary(number: i32, abbreviated: bool) -> Result<String> {
 pub fn set_fraction(fraction: f64, number: i32) -> Result<()> {
     check_fraction(fraction)?;
     with_memory(number, |_, device| {
-        device.memory.set_fraction(fraction);
+        device.memory().set_fraction(fraction);
         backend::notify_fraction(fraction, device.ordinal);
     })
 }
@@ -334,7 +334,7 @@ pub fn set_fraction(fraction: f64, number: i32) -> Result<()> {
 pub fn fraction(number: i32) -> Result<f64> {
     // Without an explicit fraction, the settings define it.
     config::get()?;
-    with_memory(number, |_, device| device.memory.fraction())
+    with_memory(number, |_, device| device.memory().fraction())
 }
 
 /// Checks the consistency of the allocator's data structures.
@@ -342,7 +342,7 @@ pub fn check() -> Result<()> {
     let runtime = runtime::ready()?;
     for device in runtime.devices() {
         let mut held = backend::reserved_bytes(device);
-        for arena in device.memory.arenas() {
+        for arena in device.memory().arenas() {
             let inner = arena.lock();
             let inconsistent = |what: String| Error::new(Status::PANIC, format!("arena {}: {what}", arena.number));
             inner.space.check().map_err(inconsistent)?;
@@ -360,11 +360,11 @@ pub fn check() -> Result<()> {
                 .map(|entry| entry.bytes)
                 .sum::<u64>();
         }
-        if held != device.memory.held() {
+        if held != device.memory().held() {
             let what = format!(
                 "device {}: {held} bytes are mapped, but {} are counted as held",
                 device.ordinal,
-                device.memory.held()
+                device.memory().held()
             );
             return Err(Error::new(Status::PANIC, what));
         }

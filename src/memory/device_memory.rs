@@ -13,7 +13,7 @@ use super::{
 use crate::{
     driver::{self, Driver, codes},
     error::{Context, Error, Result},
-    runtime::{device::Device, properties},
+    runtime::{device::Device, per_device::PerDevice, properties},
     status::Status,
 };
 use once_cell::sync::OnceCell;
@@ -325,7 +325,7 @@ impl DeviceMemory {
 impl Device {
     /// Returns the driver's ordinals of the devices that have access to this device's memory, its own first.
     pub fn memory_readers(&self) -> Vec<i32> {
-        std::iter::once(self.native).chain(self.memory.peers.lock().iter().copied()).collect()
+        std::iter::once(self.native).chain(self.memory().peers.lock().iter().copied()).collect()
     }
 }
 
@@ -354,4 +354,13 @@ pub fn device(runtime: &crate::runtime::Runtime, number: u32) -> Result<&Device>
         .devices()
         .get(number as usize)
         .ok_or_else(|| properties::no_such_device_error(number as i32, runtime.devices().len()))
+}
+
+impl Device {
+    /// Returns the memory that the library holds on the device.
+    #[inline]
+    pub fn memory(&self) -> &'static DeviceMemory {
+        static VALUES: PerDevice<DeviceMemory> = PerDevice::new();
+        VALUES.of(self)
+    }
 }

@@ -116,7 +116,7 @@ impl Grower<'_> {
     /// Grows the arena and allocates a block for the request. Returns `None`, without any change, if the limits do not
     /// allow it.
     pub fn grow(&self, request: Request, limits: GrowthLimits) -> Result<Option<u64>> {
-        let method = self.device.memory.method(self.device, self.driver())?;
+        let method = self.device.memory().method(self.device, self.driver())?;
         if request.size > limits.max_held || request.size > limits.allowance {
             return Ok(None);
         }
@@ -132,7 +132,7 @@ impl Grower<'_> {
     // ---- segments
 
     fn grow_by_segment(&self, request: Request, limits: GrowthLimits) -> Result<Option<u64>> {
-        let (zone, memory) = (zone_of(request.size), &self.device.memory);
+        let (zone, memory) = (zone_of(request.size), self.device.memory());
         let config = config::get()?;
         let Some(bytes) = policy::segment_size(request.size, config.large_segment_size) else { return Ok(None) };
         if bytes > limits.allowance || !memory.try_hold(bytes, limits.max_held) {
@@ -169,7 +169,7 @@ impl Grower<'_> {
         limits: GrowthLimits,
         plugin: Arc<Plugin>,
     ) -> Result<Option<u64>> {
-        let (zone, memory, config) = (zone_of(request.size), &self.device.memory, config::get()?);
+        let (zone, memory, config) = (zone_of(request.size), self.device.memory(), config::get()?);
         let Some(bytes) = policy::segment_size(request.size, config.large_segment_size) else { return Ok(None) };
         if bytes > limits.allowance || !memory.try_hold(bytes, limits.max_held) {
             return Ok(None);
@@ -194,7 +194,7 @@ impl Grower<'_> {
     fn grow_by_mapping(&self, request: Request, limits: GrowthLimits, granule: u64) -> Result<Option<u64>> {
         let zone = zone_of(request.size);
         let creatable =
-            limits.max_held.saturating_sub(self.device.memory.held()).min(limits.allowance) / granule * granule;
+            limits.max_held.saturating_sub(self.device.memory().held()).min(limits.allowance) / granule * granule;
         if limits.move_from == MoveSource::Nothing && request.size > creatable.saturating_add(self.free_at_most()) {
             return Ok(None);
         }
@@ -237,7 +237,7 @@ impl Grower<'_> {
 
     /// Reserves addresses for at least `size` bytes. Returns whether there were enough addresses.
     fn reserve(&self, zone: Zone, size: u64, granule: u64) -> Result<bool> {
-        let total = self.device.memory.total(self.device, self.driver())?;
+        let total = self.device.memory().total(self.device, self.driver())?;
         let min_bytes = size.div_ceil(granule).saturating_mul(granule);
         let mut bytes = policy::region_size(zone, total, granule).max(min_bytes);
         loop {
@@ -333,7 +333,7 @@ impl Grower<'_> {
         let moved: u64 = site_handles.moved.iter().map(|(_, detached)| detached.bytes).sum();
         let missing = site.need.saturating_sub(moved);
         let (zone, room) = (zone_of(request.size), site.room.saturating_sub(moved));
-        let short = policy::is_short(self.device.memory.held(), limits.limit);
+        let short = policy::is_short(self.device.memory().held(), limits.limit);
         let zone_bytes = self.arena.lock().space.counters.zones[zone as usize].reserved.current;
         let handle = policy::handle_size(zone, missing, zone_bytes, limits.live, short, limits.limit, granule);
         let create = if missing == 0 { 0 } else { policy::growth(missing, handle, room, creatable) };
@@ -387,7 +387,7 @@ impl Grower<'_> {
             return own_handles;
         }
         let ordered = limits.move_from == MoveSource::Ordered && !capturing;
-        for arena in self.device.memory.arenas() {
+        for arena in self.device.memory().arenas() {
             if arena.number == self.arena.number || !arena.may_move_memory() {
                 continue;
             }
@@ -446,7 +446,7 @@ impl Grower<'_> {
         let handles: Vec<Handle> = site_handles.handles().collect();
         let address = self.arena.lock().space.commit_site(site, &handles, request.size, request.requested);
         for (pick, detached) in site_handles.moved {
-            self.device.memory.moved.add(detached.bytes);
+            self.device.memory().moved.add(detached.bytes);
             let mut inner = pick.arena.lock();
             inner.space.mark_moved(&detached);
             drop(inner);

@@ -14,7 +14,7 @@ pub type Handle = (Physical, u64);
 /// Creates a handle if at most `max_held` bytes are held with it. Returns `None` if that limit or the driver's memory does
 /// not suffice.
 pub fn create(device: &Device, driver: &Driver, bytes: u64, max_held: u64) -> Result<Option<Handle>> {
-    let memory = &device.memory;
+    let memory = &device.memory();
     if !memory.try_hold(bytes, max_held) {
         return Ok(None);
     }
@@ -67,8 +67,8 @@ pub fn map(device: &Device, driver: &Driver, start: u64, handles: &[Handle]) -> 
 pub fn undo(device: &Device, driver: &Driver, handles: Vec<Handle>) {
     for (physical, bytes) in handles {
         if stream_events::retry(|| driver.memory_release(physical)) {
-            device.memory.released.increment();
-            device.memory.cancel_hold(bytes);
+            device.memory().released.increment();
+            device.memory().cancel_hold(bytes);
         }
     }
 }

@@ -229,7 +229,7 @@ pub fn record(options: Options) -> Result<()> {
     }
     let forget = off || options.clear_history;
     // Lock the lists first, so that no arena is created meanwhile.
-    let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory.all_arenas()).collect();
+    let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory().all_arenas()).collect();
     with(|stored| {
         stored.options = options;
         if forget {
@@ -328,7 +328,7 @@ impl HistorySnapshot {
 pub fn entries(device: u32) -> Vec<Entry> {
     let frozen = {
         let memory = runtime::usable().and_then(|runtime| runtime.devices().get(device as usize));
-        let lists = memory.map(|device| device.memory.all_arenas());
+        let lists = memory.map(|device| device.memory().all_arenas());
         let arenas: Vec<_> = lists.iter().flat_map(|list| list.iter()).collect();
         let guards: Vec<_> = arenas.iter().map(|arena| arena.lock()).collect();
         HistorySnapshot::new(device, guards.iter().map(|guard| &**guard))

@@ -12,16 +12,16 @@ use crate::{
 pub fn add_peer(device: i32, peer: i32) -> Result<()> {
     let runtime = runtime::ready()?;
     let (device, peer) = (runtime.device(device)?, runtime.device(peer)?);
-    if device.ordinal == peer.ordinal || peer.memory.peers.lock().contains(&device.native) {
+    if device.ordinal == peer.ordinal || peer.memory().peers.lock().contains(&device.native) {
         return Ok(());
     }
     // Add the device for future mappings first, so that no mapping made meanwhile is missed.
-    peer.memory.peers.lock().push(device.native);
+    peer.memory().peers.lock().push(device.native);
     let outcome = for_each_mapping(&runtime.driver, peer, |driver, address, bytes| {
         driver.memory_allow(address, bytes, &[device.native])
     });
     if outcome.is_err() {
-        peer.memory.peers.lock().retain(|native| *native != device.native);
+        peer.memory().peers.lock().retain(|native| *native != device.native);
     }
     outcome
 }
@@ -35,8 +35,8 @@ pub fn ensure_mapping_access(device: u32, address: u64) -> bool {
     };
     let Ok(peer) = runtime.device(owner as i32) else { return false };
     owner != device
-        && !peer.memory.peers.lock().contains(&accessor.native)
-        && (peer.memory.count_arenas() > 0 || ipc::is_imported(address))
+        && !peer.memory().peers.lock().contains(&accessor.native)
+        && (peer.memory().count_arenas() > 0 || ipc::is_imported(address))
         && runtime.driver.can_access_peer(accessor.native, peer.native).unwrap_or(false)
         && add_peer(device as i32, owner as i32).is_ok()
 }
@@ -58,16 +58,16 @@ pub fn add_all_peers() -> Result<()> {
 pub fn remove_peer(device: i32, peer: i32) -> Result<()> {
     let runtime = runtime::ready()?;
     let (device, peer) = (runtime.device(device)?, runtime.device(peer)?);
-    if !peer.memory.peers.lock().contains(&device.native) {
+    if !peer.memory().peers.lock().contains(&device.native) {
         return Ok(());
     }
     // Remove the device for future mappings first, as above.
-    peer.memory.peers.lock().retain(|native| *native != device.native);
+    peer.memory().peers.lock().retain(|native| *native != device.native);
     let outcome = for_each_mapping(&runtime.driver, peer, |driver, address, bytes| {
         driver.memory_forbid(address, bytes, &[device.native])
     });
     if outcome.is_err() {
-        peer.memory.peers.lock().push(device.native);
+        peer.memory().peers.lock().push(device.native);
     }
     outcome
 }
@@ -75,7 +75,7 @@ pub fn remove_peer(device: i32, peer: i32) -> Result<()> {
 /// Calls a function for every mapping of a device. Holding `growth` keeps the arena itself from unmapping any of them
 /// meanwhile.
 fn for_each_mapping(driver: &Driver, device: &Device, call: impl Fn(&Driver, u64, u64) -> Answer<()>) -> Result<()> {
-    for arena in device.memory.arenas() {
+    for arena in device.memory().arenas() {
         let _growing = arena.growth.lock();
         for (address, bytes) in mappings(arena) {
             if let Err(failure) = call(driver, address, bytes)

@@ -70,7 +70,7 @@ fn details(runtime: &Runtime, address: u64) -> Result<PointerDetails> {
 /// Returns the attributes of memory of the caching allocator.
 fn in_cache(runtime: &Runtime, address: u64, unowned: Attributes) -> Option<Attributes> {
     for device in runtime.devices() {
-        for arena in device.memory.arenas() {
+        for arena in device.memory().arenas() {
             let inner = arena.lock();
             if inner.space.has(address) {
                 let block = inner.space.live_block_containing(address).map(|id| {

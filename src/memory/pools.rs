@@ -59,7 +59,7 @@ pub fn pool_use_count(id: PoolId, number: i32) -> Result<u32> {
 
 /// Returns the allocated and the held bytes of a pool on a device.
 pub fn pool_memory(id: PoolId, number: i32) -> Result<(u64, u64)> {
-    Ok(stats_aggregation::pool_bytes(&runtime::ready()?.device(number)?.memory, id))
+    Ok(stats_aggregation::pool_bytes(&runtime::ready()?.device(number)?.memory(), id))
 }
 
 /// Routes requests on a device to a pool.
@@ -72,7 +72,7 @@ pub fn begin_allocate_to_pool(number: i32, scope: RouteScope, id: PoolId) -> Res
         ));
     }
     check_not_suspended(id)?;
-    device.memory.routes.begin(scope, id, None)?;
+    device.memory().routes.begin(scope, id, None)?;
     pool::add_user(id, device.ordinal);
     if scope != RouteScope::Capture {
         pool::set_used_outside_captures(id);
@@ -92,10 +92,10 @@ fn check_not_suspended(id: PoolId) -> Result<()> {
 pub fn begin_capture_to_pool(runtime: &Runtime, id: PoolId, capture: u64) -> Result<()> {
     check_not_suspended(id)?;
     for (index, device) in runtime.devices().iter().enumerate() {
-        if let Err(error) = device.memory.routes.begin(RouteScope::Capture, id, Some(capture)) {
+        if let Err(error) = device.memory().routes.begin(RouteScope::Capture, id, Some(capture)) {
             for begun in &runtime.devices()[..index] {
                 // The route was added above, so this cannot fail.
-                let _ = begun.memory.routes.end(id);
+                let _ = begun.memory().routes.end(id);
             }
             return Err(error);
         }
@@ -110,13 +110,13 @@ pub fn begin_capture_to_pool(runtime: &Runtime, id: PoolId, capture: u64) -> Res
 pub fn end_capture_to_pool(runtime: &Runtime, id: PoolId) {
     for device in runtime.devices() {
         // Every device has the route, so this cannot fail.
-        let _ = device.memory.routes.end(id);
+        let _ = device.memory().routes.end(id);
     }
 }
 
 /// Returns the streams after whose work the memory of a pool can be released.
 pub fn streams_of_pool(runtime: &Runtime, id: PoolId) -> Vec<Stream> {
-    let arenas = runtime.devices().iter().flat_map(|device| device.memory.arenas_of(id));
+    let arenas = runtime.devices().iter().flat_map(|device| device.memory().arenas_of(id));
     arenas.map(|arena| stream_events::stream_of(runtime, arena)).collect()
 }
 
@@ -131,7 +131,7 @@ pub fn release_captured_pool(runtime: &'static Runtime, id: PoolId) {
 
 /// Returns the allocated and the held bytes of a pool on all devices.
 pub fn pool_memory_in_all(runtime: &Runtime, id: PoolId) -> (u64, u64) {
-    let parts = runtime.devices().iter().map(|device| stats_aggregation::pool_bytes(&device.memory, id));
+    let parts = runtime.devices().iter().map(|device| stats_aggregation::pool_bytes(device.memory(), id));
     parts.fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
 }
 
@@ -148,7 +148,7 @@ pub fn begin_allocate_stream_to_pool(number: i32, stream: driver::Stream, id: Po
 /// Removes the route to a pool.
 pub fn end_allocate_to_pool(number: i32, id: PoolId) -> Result<()> {
     let device = runtime::ready()?.device(number)?;
-    device.memory.routes.end(id)?;
+    device.memory().routes.end(id)?;
     backend::notify_pool_event(PoolEvent::Ended, device.ordinal, id);
     Ok(())
 }
@@ -172,7 +172,7 @@ fn release_unused(runtime: &'static Runtime, number: u32, id: PoolId) {
         return;
     }
     let Ok(device) = device(runtime, number) else { return };
-    let arenas = device.memory.arenas_of(id);
+    let arenas = device.memory().arenas_of(id);
     if arenas.is_empty() {
         return;
     }

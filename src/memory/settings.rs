@@ -27,11 +27,11 @@ pub fn set_allocator_settings(text: &str) -> Result<()> {
     let Some(runtime) = runtime::usable() else { return Ok(()) };
     for device in runtime.devices() {
         if let Some(fraction) = fraction {
-            device.memory.set_fraction(fraction);
+            device.memory().set_fraction(fraction);
             backend::notify_fraction(fraction, device.ordinal);
         }
-        if device.memory.known_method() == Some(Method::Segments) {
-            for arena in device.memory.arenas() {
+        if device.memory().known_method() == Some(Method::Segments) {
+            for arena in device.memory().arenas() {
                 arena.lock().space.set_split_limits(config.split_limits());
             }
         }
@@ -52,7 +52,7 @@ fn check_change(before: &Config, after: &Config) -> Result<()> {
         }
     }
     let grown = runtime::usable()
-        .is_some_and(|runtime| runtime.devices().iter().any(|device| device.memory.known_method().is_some()));
+        .is_some_and(|runtime| runtime.devices().iter().any(|device| device.memory().known_method().is_some()));
     if grown && before.expandable_segments != after.expandable_segments {
         return late("expandable_segments", "a device already holds memory");
     }

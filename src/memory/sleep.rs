@@ -123,12 +123,12 @@ pub fn sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
 }
 
 fn devices(runtime: &Runtime, id: PoolId) -> Vec<(&Device, Vec<&'static Arena>)> {
-    let devices = runtime.devices().iter().map(|device| (device, device.memory.arenas_of(id)));
+    let devices = runtime.devices().iter().map(|device| (device, device.memory().arenas_of(id)));
     devices.filter(|(_, arenas)| !arenas.is_empty()).collect()
 }
 
 fn check_can_suspend(runtime: &Runtime, device: &Device, arenas: &[&'static Arena], id: PoolId) -> Result<()> {
-    if device.memory.routes.leads_to(id) {
+    if device.memory().routes.leads_to(id) {
         return Err(Error::new(
             Status::GRAPH_MEMORY_IN_USE,
             format!("cannot put pool {id} to sleep: requests on device {} are still routed to it", device.ordinal),
@@ -145,7 +145,7 @@ fn check_can_suspend(runtime: &Runtime, device: &Device, arenas: &[&'static Aren
         check_not_exported(device, arena, id)?;
         handles_of(arena)?;
     }
-    if device.memory.method(device, &runtime.driver)? == Method::Segments {
+    if device.memory().method(device, &runtime.driver)? == Method::Segments {
         return Err(Error::new(
             Status::NOT_SUPPORTED,
             "cannot put memory to sleep with expandable_segments:False: it has fixed addresses",
@@ -182,8 +182,8 @@ fn suspend_arena(runtime: &Runtime, device: &Device, arena: &'static Arena, any:
         *any = true;
         arena.lock().space.set_backing(mapping, Backing::Suspended);
         if stream_events::retry(|| runtime.driver.memory_release(physical)) {
-            device.memory.released.increment();
-            device.memory.release_held(mapping.bytes);
+            device.memory().released.increment();
+            device.memory().release_held(mapping.bytes);
         }
     }
     Ok(())
@@ -251,8 +251,8 @@ fn resume_device(runtime: &'static Runtime, device: &Device, arenas: &[&'static 
 
 /// Creates handles of these sizes: all of them, or none if memory does not suffice.
 fn create(device: &Device, driver: &Driver, sizes: &[u64]) -> Result<Option<Vec<Handle>>> {
-    let total = device.memory.total(device, driver)?;
-    let limit = device.memory.limit(total).unwrap_or(total);
+    let total = device.memory().total(device, driver)?;
+    let limit = device.memory().limit(total).unwrap_or(total);
     let mut created = Vec::with_capacity(sizes.len());
     for size in sizes {
         match handles::create(device, driver, *size, limit) {

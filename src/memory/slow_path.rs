@@ -48,8 +48,11 @@ pub fn allocate_slow(
     // callbacks report freed memory, the steps are repeated as long as the memory figures change.
     let mut before = None;
     while outcome == Outcome::Short && callbacks::free_memory(device.ordinal, request.requested) {
-        let now =
-            Some((peak_budget::read(&device.memory).0, device.memory.held(), device.memory_info(&runtime.driver)?.0));
+        let now = Some((
+            peak_budget::read(device.memory()).0,
+            device.memory().held(),
+            device.memory_info(&runtime.driver)?.0,
+        ));
         if now == before {
             break;
         }
@@ -59,14 +62,14 @@ pub fn allocate_slow(
     if outcome == Outcome::Short {
         outcome = slow_path.run(true)?;
         if matches!(outcome, Outcome::Served(_)) {
-            device.memory.retries.increment();
+            device.memory().retries.increment();
         }
     }
     match outcome {
         Outcome::Served(address) => Ok(Some(address)),
         Outcome::Stale => Ok(None),
         Outcome::Short => {
-            device.memory.ooms.increment();
+            device.memory().ooms.increment();
             let shortage = stats_aggregation::shortage(runtime, device, arena, request);
             let key = arena.key();
             let (action, free) = (Action::Oom, shortage.free);
@@ -99,7 +102,7 @@ struct SlowPath {
 
 impl SlowPath {
     fn memory(&self) -> &'static DeviceMemory {
-        &self.device.memory
+        self.device.memory()
     }
 
     /// Runs all steps except the program's callbacks. Waits for the device first if `wait` is set.

@@ -24,7 +24,7 @@ pub fn split(runtime: &Runtime, device: &Device, arena: &'static Arena, split: H
         arena.lock().space.postpone_splits();
         return;
     }
-    device.memory.moved.add(split.bytes);
+    device.memory().moved.add(split.bytes);
     let handle = ReclaimableHandle { block: split.block, block_bytes: 0, address: split.address, bytes: split.bytes };
     let detached = {
         let mut inner = arena.lock();
@@ -36,8 +36,8 @@ pub fn split(runtime: &Runtime, device: &Device, arena: &'static Arena, split: H
         return;
     }
     if stream_events::retry(|| driver.memory_release(detached.physical)) {
-        device.memory.released.increment();
-        device.memory.release_held(detached.bytes);
+        device.memory().released.increment();
+        device.memory().release_held(detached.bytes);
     }
     let handles = create_and_map(device, driver, detached.address, &split_sizes(&split));
     let mut inner = arena.lock();
@@ -60,8 +60,8 @@ fn split_sizes(split: &HandleSplit) -> Vec<u64> {
 /// Creates handles of these sizes and maps them from `start` on, all or none. The held bytes were just reduced by the
 /// same amount, but another thread may have used that room.
 fn create_and_map(device: &Device, driver: &Driver, start: u64, sizes: &[u64]) -> Option<Vec<Handle>> {
-    let total = device.memory.total(device, driver).unwrap_or(u64::MAX);
-    let max_held = device.memory.limit(total).unwrap_or(u64::MAX);
+    let total = device.memory().total(device, driver).unwrap_or(u64::MAX);
+    let max_held = device.memory().limit(total).unwrap_or(u64::MAX);
     let mut created = Vec::new();
     for bytes in sizes {
         match handles::create(device, driver, *bytes, max_held) {

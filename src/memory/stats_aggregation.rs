@@ -84,7 +84,7 @@ fn arena_bytes(arena: &Arena) -> (u64, u64) {
 
 /// Collects the data for the error message of a failed request to another backend.
 pub fn backend_shortage(runtime: &Runtime, device: &Device, request: Request) -> Shortage {
-    let (driver, memory) = (&runtime.driver, &device.memory);
+    let (driver, memory) = (&runtime.driver, &device.memory());
     let known_total = memory.total(device, driver).unwrap_or(0);
     let (free, total) = device.memory_info(driver).unwrap_or((0, known_total));
     Shortage {
@@ -105,7 +105,7 @@ pub fn backend_shortage(runtime: &Runtime, device: &Device, request: Request) ->
 
 /// Collects the data for the error message of a failed request.
 pub fn shortage(runtime: &Runtime, device: &Device, arena: &Arena, request: Request) -> Shortage {
-    let (driver, memory) = (&runtime.driver, &device.memory);
+    let (driver, memory) = (&runtime.driver, &device.memory());
     // A failure to get data for the message must not hide the error that is being reported.
     let known_total = memory.total(device, driver).unwrap_or(0);
     let (free, total) = device.memory_info(driver).unwrap_or((0, known_total));

@@ -11,13 +11,13 @@ use std::fmt::Write;
 
 /// Returns the statistics of a pool on a device. Quantities that only the device counts are 0.
 pub fn pool_stats(id: PoolId, number: i32) -> Result<Stats> {
-    let memory = &runtime::ready()?.device(number)?.memory;
+    let memory = &runtime::ready()?.device(number)?.memory();
     Ok(stats_aggregation::stats_of(memory.arenas(), |key| key.pool == id))
 }
 
 /// Returns the statistics of a stream in all pools. Quantities that only the device counts are 0.
 pub fn stream_stats(stream: &Stream) -> Result<Stats> {
-    let memory = &super::device_memory::device(runtime::ready()?, stream.device)?.memory;
+    let memory = &super::device_memory::device(runtime::ready()?, stream.device)?.memory();
     let handle = route::canonical(stream.raw.handle());
     let number = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
     Ok(stats_aggregation::stats_of(memory.arenas(), |key| (key.stream, key.thread) == (handle, number)))
@@ -25,7 +25,7 @@ pub fn stream_stats(stream: &Stream) -> Result<Stats> {
 
 /// Resets all sums and counters of a device.
 pub fn reset_accumulated_stats(number: i32) -> Result<()> {
-    runtime::ready()?.device(number)?.memory.reset_accumulated();
+    runtime::ready()?.device(number)?.memory().reset_accumulated();
     Ok(())
 }
 

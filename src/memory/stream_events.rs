@@ -198,8 +198,8 @@ fn unmap(runtime: &Runtime, device: &Device, arena: &Arena, pending: &PendingUnm
     if let Some(physical) = pending.physical
         && retry(|| runtime.driver.memory_release(physical))
     {
-        device.memory.released.increment();
-        device.memory.release_held(pending.bytes);
+        device.memory().released.increment();
+        device.memory().release_held(pending.bytes);
     }
     arena.lock().space.mark_unmapped(pending.block, pending.address);
     Ok(())

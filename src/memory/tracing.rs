@@ -23,7 +23,7 @@ pub fn recorder() -> &'static Recorder {
 pub fn trace_start(path: &Path) -> Result<()> {
     let runtime = runtime::ready()?;
     // Lock order: the lists first, so that no arena is created meanwhile, then each arena.
-    let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory.all_arenas()).collect();
+    let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory().all_arenas()).collect();
     let mut guards: Vec<_> = lists.iter().flat_map(|list| list.iter()).map(|arena| (arena, arena.lock())).collect();
     let live: Vec<Block> = guards
         .iter()
@@ -47,7 +47,7 @@ pub fn trace_start(path: &Path) -> Result<()> {
 /// Stops the trace.
 pub fn trace_stop() -> Result<()> {
     let runtime = runtime::ready()?;
-    let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory.all_arenas()).collect();
+    let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory().all_arenas()).collect();
     let stopped = RECORDER.stop();
     for arena in lists.iter().flat_map(|list| list.iter()) {
         listener::update(arena.device, &mut arena.lock());

@@ -69,7 +69,7 @@ pub fn detach(function: usize, context: usize) -> Result<()> {
 
 fn change(body: impl FnOnce(&mut Vec<Callback<Tracker>>) -> Result<()>) -> Result<()> {
     let runtime = runtime::ready()?;
-    let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory.all_arenas()).collect();
+    let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory().all_arenas()).collect();
     let any = {
         let mut trackers = TRACKERS.lock();
         body(&mut trackers)?;

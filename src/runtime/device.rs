@@ -3,16 +3,12 @@
 use crate::{
     driver::{self, Driver},
     error::{Context, Error, Result},
-    graph::context::CaptureStream,
-    memory::DeviceMemory,
-    ops::random::seed::DefaultGenerator,
     runtime::{
         self, Runtime,
         properties::{self, Properties},
         sync_debug, thread,
     },
     status::Status,
-    stream::{StreamPools, event_pool::EventPool, kernel::Kernels},
 };
 use once_cell::sync::OnceCell;
 
@@ -24,35 +20,12 @@ pub struct Device {
     pub native: i32,
     context: OnceCell<driver::Context>,
     properties: OnceCell<Properties>,
-    /// The pools from which streams are assigned round-robin.
-    pub streams: StreamPools,
-    /// The stream for captures that name no stream.
-    pub capture_stream: CaptureStream,
-    /// Driver events for reuse.
-    pub events: EventPool,
-    /// The library's kernels, loaded at first use.
-    pub kernels: Kernels,
-    /// The state of the caching allocator on the device.
-    pub memory: DeviceMemory,
-    /// The default generator of random numbers.
-    pub generator: DefaultGenerator,
 }
 
 impl Device {
     /// Creates the state of a device; calls nothing of the driver.
     pub fn new(ordinal: u32, native: i32) -> Self {
-        Device {
-            ordinal,
-            native,
-            context: OnceCell::new(),
-            properties: OnceCell::new(),
-            streams: StreamPools::new(),
-            capture_stream: CaptureStream::default(),
-            events: EventPool::new(),
-            kernels: Kernels::new(),
-            memory: DeviceMemory::default(),
-            generator: DefaultGenerator::default(),
-        }
+        Device { ordinal, native, context: OnceCell::new(), properties: OnceCell::new() }
     }
 
     /// Returns the device's primary context, and retains it first if necessary.

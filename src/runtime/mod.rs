@@ -5,6 +5,7 @@
 
 pub mod device;
 pub mod handle_pool;
+pub mod per_device;
 pub mod properties;
 pub mod sync_debug;
 pub mod tensor;

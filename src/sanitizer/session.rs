@@ -92,7 +92,7 @@ pub fn set_mode(mode: Mode) -> Result<()> {
     if was_on != is_on {
         nvtx::want_names(is_on);
         for device in runtime.devices() {
-            for arena in device.memory.all_arenas().iter() {
+            for arena in device.memory().all_arenas().iter() {
                 let mut inner = arena.lock();
                 listener::update(arena.device, &mut inner);
                 if is_on {

@@ -6,7 +6,7 @@
 use crate::{
     driver::{self, Driver, types::*},
     error::{Context, Result},
-    runtime::{Runtime, device::Device},
+    runtime::{Runtime, device::Device, per_device::PerDevice},
 };
 use parking_lot::Mutex;
 
@@ -56,7 +56,7 @@ fn native_flags(flags: u32) -> u32 {
 /// Takes a driver event from the pool of a device, or creates one.
 pub fn acquire(device: &Device, driver: &Driver, flags: u32) -> Result<driver::Event> {
     if flags & INTERPROCESS == 0
-        && let Some(event) = device.events.events(flags).lock().pop()
+        && let Some(event) = device.events().events(flags).lock().pop()
     {
         return Ok(event);
     }
@@ -68,7 +68,7 @@ pub fn acquire(device: &Device, driver: &Driver, flags: u32) -> Result<driver::E
 /// Returns an event to the pool; `flags` are those passed to [`acquire`]. The event may still be pending, and streams
 /// may still wait for its record, because a wait refers to the last record at the time of the call.
 pub fn release(device: &Device, flags: u32, event: driver::Event) {
-    device.events.events(flags).lock().push(event);
+    device.events().events(flags).lock().push(event);
 }
 
 /// Runs `body` with an event without timing from the pool of a device.
@@ -78,4 +78,13 @@ pub fn with<T>(runtime: &Runtime, device: u32, body: impl FnOnce(driver::Event) 
     let result = body(event);
     release(device, 0, event);
     result
+}
+
+impl Device {
+    /// Returns the events that wait to be used again.
+    #[inline]
+    pub(super) fn events(&self) -> &'static EventPool {
+        static VALUES: PerDevice<EventPool> = PerDevice::new();
+        VALUES.of(self)
+    }
 }

@@ -9,7 +9,7 @@ use crate::{
     base::embedded::{CompressedText, embedded_text},
     driver::{Driver, Function},
     error::{Error, Result},
-    runtime::{self, device::Device},
+    runtime::{self, device::Device, per_device::PerDevice},
     stream,
 };
 use once_cell::sync::OnceCell;
@@ -198,7 +198,7 @@ impl Device {
     /// Returns a kernel, and loads it first if necessary.
     #[inline]
     pub fn kernel(&self, driver: &Driver, kernel: Kernel) -> Result<Function> {
-        match self.kernels.functions[kernel as usize].get() {
+        match self.kernels().functions[kernel as usize].get() {
             Some(function) => Ok(*function),
             None => self.load_kernel(driver, kernel),
         }
@@ -206,7 +206,7 @@ impl Device {
 
     #[cold]
     fn load_kernel(&self, driver: &Driver, kernel: Kernel) -> Result<Function> {
-        let function = self.kernels.functions[kernel as usize].get_or_try_init(|| {
+        let function = self.kernels().functions[kernel as usize].get_or_try_init(|| {
             let ptx = c_text(extract_kernel(&kernel.source().ptx.decompress()?, kernel.entry()));
             let name = c_text(kernel.entry().to_string());
             self.with_context(driver, |driver| {
@@ -292,6 +292,15 @@ pub fn gencode_flags() -> String {
         .map(|number| format!("-gencode compute=compute_{number},code=compute_{number}"))
         .collect();
     flags.join(" ")
+}
+
+impl Device {
+    /// Returns the library's own kernels on the device, loaded at first use.
+    #[inline]
+    pub(super) fn kernels(&self) -> &'static Kernels {
+        static VALUES: PerDevice<Kernels> = PerDevice::new();
+        VALUES.of(self)
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub mod kernel;
 use crate::{
     driver::{self, Driver, HostFunction, StreamInfo, StreamOrigin, codes, types::*},
     error::{Context, Error, Result},
-    runtime::{self, Runtime, device::Device, properties, sync_debug, thread},
+    runtime::{self, Runtime, device::Device, per_device::PerDevice, properties, sync_debug, thread},
     sanitizer,
     status::Status,
 };
@@ -147,7 +147,7 @@ impl Default for StreamPools {
 impl Device {
     /// Returns the least and the greatest priority; greater priorities are lower numbers.
     fn priority_range(&self, driver: &Driver) -> Result<(i32, i32)> {
-        let range = self.streams.range.get_or_try_init(|| {
+        let range = self.stream_pools().range.get_or_try_init(|| {
             self.with_context(driver, |driver| {
                 let (least, greatest) = driver.stream_priority_range()?;
                 Ok::<_, Error>((least, greatest.max(least + 1 - MAX_PRIORITIES as i32)))
@@ -170,7 +170,7 @@ pub fn create(device: i32, priority: i32) -> Result<usize> {
     let device = runtime.device(device)?;
     let (least, greatest) = device.priority_range(&runtime.driver)?;
     let priority = priority.clamp(greatest, least);
-    let pool = usize::try_from(least - priority).ok().and_then(|level| device.streams.pools.get(level));
+    let pool = usize::try_from(least - priority).ok().and_then(|level| device.stream_pools().pools.get(level));
     let pool = pool.ok_or_else(|| Error::new(Status::PANIC, "a priority lies outside its own range"))?;
     let index = pool.next.fetch_add(1, Ordering::Relaxed) % POOL_SIZE;
     let stream = pool.streams[index].get_or_try_init(|| {
@@ -458,4 +458,13 @@ pub fn current_on(runtime: &Runtime, device: u32) -> Result<Stream> {
 pub fn from_validated(runtime: &Runtime, raw: driver::Stream, device: u32) -> Stream {
     let origin = runtime.streams.find(raw.handle()).map(|(_, info)| info.origin);
     Stream { raw, device, origin }
+}
+
+impl Device {
+    /// Returns the pools that streams are handed out from.
+    #[inline]
+    pub(super) fn stream_pools(&self) -> &'static StreamPools {
+        static VALUES: PerDevice<StreamPools> = PerDevice::new();
+        VALUES.of(self)
+    }
 }

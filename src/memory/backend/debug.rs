@@ -120,11 +120,11 @@ pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
         driver.memory_granularity(device.native).context(|| "memory debugging requires virtual memory management")?;
     let Some(mapped) = request.size.checked_next_multiple_of(granule) else { return Ok(None) };
     let Some(reserved) = mapped.checked_add(granule) else { return Ok(None) };
-    let total = device.memory.total(device, driver)?;
+    let total = device.memory().total(device, driver)?;
     if mapped > total {
         return Ok(None);
     }
-    let max_bytes = device.memory.limit(total).unwrap_or(u64::MAX);
+    let max_bytes = device.memory().limit(total).unwrap_or(u64::MAX);
     let Some(handle) = handles::create(device, driver, mapped, max_bytes)? else { return Ok(None) };
     let base = match driver.memory_reserve(reserved, granule) {
         Ok(base) => base,
@@ -209,7 +209,7 @@ fn check_and_release(
 ) -> Result<Result<()>> {
     let Owner::Debug(mapping) = block.owner else { return Ok(Ok(())) };
     let config = crate::memory::config::get()?;
-    let total = device.memory.total(device, driver)?;
+    let total = device.memory().total(device, driver)?;
     let found = if config.debug.guard { check_guards(driver, &mapping, address, block)? } else { Ok(()) };
     if config.debug.fill && !config.debug.unmap {
         // Use the legacy stream: the block's own stream may have been destroyed by the time the fill is checked.

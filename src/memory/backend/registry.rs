@@ -59,7 +59,7 @@ pub(super) fn insert(address: u64, block: Block, device: &Device) {
 /// Updates the statistics of live blocks.
 fn count(device: &Device, block: &Block, change: fn(&mut ByPool, Zone, u64)) {
     let zone = zone_of(block.size);
-    let stats = &mut *device.memory.others.lock();
+    let stats = &mut *device.memory().others.lock();
     change(&mut stats.allocation, zone, 1);
     change(&mut stats.active, zone, 1);
     change(&mut stats.allocated_bytes, zone, block.size);
@@ -97,26 +97,26 @@ pub(super) fn block_containing(address: u64) -> Option<(u64, u64)> {
 
 /// Counts memory that a backend allocated from the driver for a block of `size` bytes.
 pub(super) fn record_driver_alloc(device: &Device, size: u64, bytes: u64) {
-    let mut stats = device.memory.others.lock();
+    let mut stats = device.memory().others.lock();
     stats.segment.add(zone_of(size), 1);
     stats.reserved_bytes.add(zone_of(size), bytes);
 }
 
 /// Counts memory that was released to the driver.
 pub(super) fn record_driver_free(device: &Device, size: u64, bytes: u64) {
-    let mut stats = device.memory.others.lock();
+    let mut stats = device.memory().others.lock();
     stats.segment.sub(zone_of(size), 1);
     stats.reserved_bytes.sub(zone_of(size), bytes);
-    device.memory.released.increment();
-    device.memory.release_held(bytes);
+    device.memory().released.increment();
+    device.memory().release_held(bytes);
 }
 
 /// Returns the statistics of the backends for a device.
 pub fn totals(device: &Device) -> Stats {
-    *device.memory.others.lock()
+    *device.memory().others.lock()
 }
 
 /// Returns the bytes of a device that backends have reserved, for the allocator's consistency check.
 pub fn reserved_bytes(device: &Device) -> u64 {
-    device.memory.others.lock().reserved_bytes.all.current
+    device.memory().others.lock().reserved_bytes.all.current
 }

@@ -11,7 +11,7 @@ use crate::{
 };
 
 pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
-    let (memory, size) = (&place.device.memory, place.request.size);
+    let (memory, size) = (place.device.memory(), place.request.size);
     if !place.hold(size)? {
         return Ok(None);
     }

@@ -265,7 +265,7 @@ fn not_allocated(address: u64) -> Error {
 
 /// Finds the block that contains an address, and marks it so that its free takes the holders into account.
 fn locate(runtime: &Runtime, address: u64) -> Result<LocatedBlock> {
-    let arenas = runtime.devices().iter().flat_map(|device| device.memory.arenas());
+    let arenas = runtime.devices().iter().flat_map(|device| device.memory().arenas());
     for arena in arenas {
         let mut inner = arena.lock();
         if !inner.space.has(address) {
@@ -282,7 +282,7 @@ fn locate(runtime: &Runtime, address: u64) -> Result<LocatedBlock> {
 
 /// Returns whether an address is in memory that this process has mapped itself.
 pub fn is_mapped(runtime: &Runtime, address: u64) -> bool {
-    let mut arenas = runtime.devices().iter().flat_map(|device| device.memory.arenas());
+    let mut arenas = runtime.devices().iter().flat_map(|device| device.memory().arenas());
     arenas.any(|arena| {
         let backing = arena.lock().space.backing_at(address);
         backing.is_some_and(|backing| !backing.is_segment())
@@ -481,7 +481,7 @@ pub fn collect() -> Result<()> {
         return Ok(());
     }
     for device in runtime.devices() {
-        let arenas = device.memory.arenas();
+        let arenas = device.memory().arenas();
         if arenas.is_empty() {
             continue;
         }

@@ -66,7 +66,7 @@ pub fn mode() -> Result<Mode> {
 /// Returns whether memory of a device is allocated so that it can be shared.
 pub fn is_shareable(device: &Device, driver: &Driver) -> Result<bool> {
     device
-        .memory
+        .memory()
         .shareable
         .get_or_try_init(|| {
             if mode()? == Mode::Off {

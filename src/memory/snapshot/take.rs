@@ -38,7 +38,7 @@ fn take_of(pool: Option<PoolId>, include_traces: bool) -> Result<Snapshot> {
     let mut frozen = Vec::new();
     {
         // Lock order: first the lists, so that no arena is added meanwhile, then each arena.
-        let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory.all_arenas()).collect();
+        let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory().all_arenas()).collect();
         let guards: Vec<_> = lists.iter().flat_map(|list| list.iter()).map(|arena| (arena, arena.lock())).collect();
         for (arena, inner) in &guards {
             if pool.is_none_or(|pool| inner.key.pool == pool) {
@@ -78,8 +78,12 @@ fn take_of(pool: Option<PoolId>, include_traces: bool) -> Result<Snapshot> {
 }
 
 fn device_totals(device: &Device) -> DeviceTotals {
-    let total = device.memory.known_total();
-    DeviceTotals { total, limit: total.and_then(|total| device.memory.limit(total)), reserved: device.memory.held() }
+    let total = device.memory().known_total();
+    DeviceTotals {
+        total,
+        limit: total.and_then(|total| device.memory().limit(total)),
+        reserved: device.memory().held(),
+    }
 }
 
 /// Adds the segments of an arena.

@@ -6,7 +6,7 @@
 use super::generator::{self, STATE_BYTES};
 use crate::{
     error::{Error, Result},
-    runtime::{self, Runtime},
+    runtime::{self, Runtime, device::Device, per_device::PerDevice},
     status::Status,
 };
 use once_cell::sync::OnceCell;
@@ -40,7 +40,8 @@ pub fn unforeseen() -> Result<u64> {
 /// The handle of a device's own generator.
 pub fn default_generator(device: i32) -> Result<u64> {
     let device = runtime::ready()?.device(device)?;
-    let handle = device.generator.0.get_or_try_init(|| generator::create_default(device.ordinal, unforeseen()?));
+    let handle =
+        device.default_generator().0.get_or_try_init(|| generator::create_default(device.ordinal, unforeseen()?));
     handle.copied()
 }
 
@@ -146,4 +147,13 @@ pub fn set_states(states: &[[u8; STATE_BYTES]]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+impl Device {
+    /// Returns the place of the device's own generator of random numbers.
+    #[inline]
+    pub(super) fn default_generator(&self) -> &'static DefaultGenerator {
+        static VALUES: PerDevice<DefaultGenerator> = PerDevice::new();
+        VALUES.of(self)
+    }
 }
