@@ -48,7 +48,7 @@ fn wake_up(handle: u64) -> Result<()> {
     let runtime = runtime::ready()?;
     let graph_state = lock(handle)?;
     let resources = &graph_state.ready("waking a graph's memory")?.resources;
-    let _turn = resources.pool.lock_last_replay();
+    let _last_replay = resources.pool.lock_last_replay();
     memory::pool_wake(runtime, resources.pool.id).context(|| "waking a graph's memory")
 }
 
