@@ -1,13 +1,13 @@
-//! What the environment says about the host devices, read once when the driver is initialised.
+//! The configuration of the host devices from the environment, read once when the driver is initialised.
 
 use super::model::{MODELS, Model, uuid_text};
 
-/// The size and alignment of physical memory: what a GPU's driver answers, too.
+/// The size and alignment of physical memory, the same as a GPU's driver reports.
 pub const GRANULE: u64 = 2 << 20;
-/// The most devices that one process may have: access rights are kept as one bit a device.
+/// The maximum number of devices of a process: access rights are stored as one bit per device.
 pub const MAX_DEVICES: usize = 64;
 
-/// How driver calls are charged for.
+/// How the costs of driver calls are accounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Costs {
     /// The prices are only added up.
@@ -31,7 +31,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the configuration through `get`, which finds an environment variable.
+    /// Reads the configuration through `get`, which looks up an environment variable.
     pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Config, String> {
         let model = match get("PLINTH_HOST_MODEL") {
             None => &MODELS[0],
@@ -78,7 +78,7 @@ impl Config {
     }
 }
 
-/// Bytes, or a number with KiB, MiB, GiB or TiB behind it.
+/// Parses a number of bytes, or a number with the suffix KiB, MiB, GiB or TiB.
 fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
@@ -89,8 +89,8 @@ fn parse_bytes(text: &str) -> Option<u64> {
     number.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// The devices that `CUDA_VISIBLE_DEVICES` names, by CUDA's rules: the list ends before its first wrong element, and
-/// a device named twice makes it empty.
+/// Returns the devices that `CUDA_VISIBLE_DEVICES` names, by CUDA's rules: the list ends before its first invalid
+/// element, and a device named twice makes it empty.
 fn visible_devices(list: &str, devices: usize, model: &Model) -> Vec<usize> {
     let mut visible = Vec::new();
     for element in list.split(',') {
@@ -107,7 +107,7 @@ fn device_of(element: &str, devices: usize, model: &Model) -> Option<usize> {
     if element.starts_with("GPU-") {
         let mut matching = (0..devices).filter(|&physical| uuid_text(model.uuid(physical)).starts_with(element));
         let first = matching.next();
-        // A prefix that fits two devices names neither.
+        // A prefix that matches two devices selects neither.
         return if matching.next().is_none() { first } else { None };
     }
     element.parse().ok().filter(|physical| *physical < devices)
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_are_named() {
+    fn errors_name_the_variable_and_value() {
         for (name, value) in [
             ("PLINTH_HOST_DEVICES", "0"),
             ("PLINTH_HOST_DEVICES", "65"),

@@ -11,7 +11,7 @@ use crate::{
 };
 use std::ffi::{c_uint, c_void};
 
-/// A number of references: CUDA takes no more than an `int` holds.
+/// Checks a number of references: CUDA accepts 1 to the maximum of an `int`.
 fn references(count: c_uint) -> Result<c_uint, Code> {
     if count == 0 || count > i32::MAX as c_uint { Err(INVALID) } else { Ok(count) }
 }

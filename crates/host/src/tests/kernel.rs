@@ -8,7 +8,7 @@ use crate::{
 
 const PTX: &[u8] = b".version 8.0\n.target sm_80\n.address_size 64\n\0";
 
-/// The sleeping kernel.
+/// Returns the sleep kernel.
 pub fn sleeper(t: &Table) -> CUfunction {
     function(t, c"plinth_sleep")
 }
@@ -21,7 +21,7 @@ pub fn sleep(t: &Table, sleeper: CUfunction, stream: CUstream, time: Duration) {
     ok!(t.cuLaunchKernel(sleeper, 1, 1, 1, 1, 1, 1, 0, stream, parameters.as_mut_ptr(), none));
 }
 
-/// Occupies a slot until [`HELD`] is opened.
+/// Occupies a worker until [`HELD`] is opened.
 pub static HOLD: HostKernel = HostKernel { name: "test_hold", parameter_sizes: &[], run: hold };
 pub static HELD: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
 
@@ -32,7 +32,7 @@ fn hold(_: &Launch) {
     }
 }
 
-/// A kernel by its name.
+/// Returns a kernel by its name.
 pub fn function(t: &Table, name: &std::ffi::CStr) -> CUfunction {
     let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
     ok!(t.cuModuleLoadData(&mut module, PTX.as_ptr().cast()));
@@ -43,7 +43,7 @@ pub fn function(t: &Table, name: &std::ffi::CStr) -> CUfunction {
 /// Adds a number (the third parameter) to each of a number (the second) of words at an address (the first).
 pub static ADD: HostKernel = HostKernel { name: "test_add", parameter_sizes: &[8, 4, 4], run: add };
 
-/// Adds to each of a number of words.
+/// Implements the kernel.
 fn add(launch: &Launch) {
     let (Some(address), Some(count), Some(amount)) = (launch.u64(0), launch.u32(1), launch.u32(2)) else {
         return launch.fail(CUDA_ERROR_INVALID_VALUE);
@@ -51,7 +51,8 @@ fn add(launch: &Launch) {
     match launch.memory(address, u64::from(count) * 4, true) {
         Ok(words) => {
             for index in 0..count as usize {
-                // SAFETY: found usable for that many words; the test keeps it mapped until the stream is done.
+                // SAFETY: checked to be accessible for that many words; the test keeps it mapped until the stream is
+                // done.
                 unsafe {
                     let word = words.cast::<u32>().add(index);
                     word.write(word.read() + amount);
@@ -87,7 +88,7 @@ fn kernels_run_with_copies_of_their_parameters() {
         gate.open();
         ok!(t.cuStreamSynchronize(stream));
         assert_eq!(read(&t, address + 60, 4), 42_u32.to_le_bytes());
-        // A kernel that touches what it may not fails its stream.
+        // A kernel with an illegal access fails its stream.
         pointer = std::ptr::from_mut(&mut amount) as u64;
         count = 1;
         let mut parameters = [

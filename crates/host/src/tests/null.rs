@@ -1,4 +1,4 @@
-//! Calls with nothing but nulls and zeros: a table of every one, so that a new call cannot be forgotten.
+//! Calls with only nulls and zeros: a list of every call, so that a new call cannot be forgotten.
 
 use super::*;
 use crate::driver::table::Call;
@@ -155,7 +155,7 @@ fn nulls_and_zeros_never_crash() {
         call!(cuLaunchKernelEx(null(), null_mut(), null_mut(), null_mut()));
         call!(cuLaunchKernel(null_mut(), 0, 0, 0, 0, 0, 0, 0, null_mut(), null_mut(), null_mut()));
         call!(cuCtxSetCurrent(null_mut()));
-        // These ask for nothing, or for nothing to be done.
+        // These request nothing, or an operation that has no effect.
         let fine = [
             Call::cuCtxGetStreamPriorityRange,
             Call::cuCtxSetCurrent,
