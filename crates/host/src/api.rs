@@ -87,16 +87,16 @@ fn put_optional<T>(pointer: *mut T, value: T) {
 }
 
 /// Writes a string with its NUL, truncated to the capacity.
-fn put_text(place: *mut std::ffi::c_char, capacity: i32, text: &str) -> Result<(), Code> {
+fn put_text(output: *mut std::ffi::c_char, capacity: i32, text: &str) -> Result<(), Code> {
     let capacity = usize::try_from(capacity).ok().filter(|capacity| *capacity > 0).ok_or(INVALID)?;
-    if place.is_null() {
+    if output.is_null() {
         return Err(INVALID);
     }
     let length = text.len().min(capacity - 1);
-    // SAFETY: the caller passed `capacity` bytes at `place`; the string and its NUL have at most that many.
+    // SAFETY: the caller passed `capacity` bytes at `output`; the string and its NUL have at most that many.
     unsafe {
-        std::ptr::copy_nonoverlapping(text.as_ptr(), place.cast(), length);
-        place.add(length).write(0);
+        std::ptr::copy_nonoverlapping(text.as_ptr(), output.cast(), length);
+        output.add(length).write(0);
     }
     Ok(())
 }

@@ -228,9 +228,10 @@ impl Engine {
         }
         let mut result = Ok(());
         for capture in self.captures.values_mut() {
-            let own = capture.thread == thread && capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-            let global = MODE.get() == CU_STREAM_CAPTURE_MODE_GLOBAL && capture.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-            if own || global {
+            let is_own = capture.thread == thread && capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+            let is_global =
+                MODE.get() == CU_STREAM_CAPTURE_MODE_GLOBAL && capture.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+            if is_own || is_global {
                 capture.invalid = true;
                 result = Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
             }

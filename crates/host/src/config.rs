@@ -37,14 +37,14 @@ impl Config {
             None => &MODELS[0],
             Some(key) => Model::find(key.trim()).ok_or_else(|| {
                 let known: Vec<_> = MODELS.iter().map(|model| model.key).collect();
-                format!("PLINTH_HOST_MODEL is \"{key}\"; it may be {}", known.join(", "))
+                format!("PLINTH_HOST_MODEL is \"{key}\"; set it to one of {}", known.join(", "))
             })?,
         };
         let devices = match get("PLINTH_HOST_DEVICES") {
             None => 2,
             Some(text) => match text.trim().parse() {
                 Ok(count) if (1..=MAX_DEVICES).contains(&count) => count,
-                _ => return Err(format!("PLINTH_HOST_DEVICES is \"{text}\"; it may be 1 to {MAX_DEVICES}")),
+                _ => return Err(format!("PLINTH_HOST_DEVICES is \"{text}\"; set it to 1 to {MAX_DEVICES}")),
             },
         };
         let memory = match get("PLINTH_HOST_MEMORY") {
@@ -53,7 +53,7 @@ impl Config {
                 Some(bytes) if (GRANULE..=1 << 46).contains(&bytes) => bytes / GRANULE * GRANULE,
                 _ => {
                     return Err(format!(
-                        "PLINTH_HOST_MEMORY is \"{text}\"; it may be 2MiB to 64TiB, in bytes or with KiB, MiB, GiB, TiB"
+                        "PLINTH_HOST_MEMORY is \"{text}\"; set it to 2MiB to 64TiB, in bytes or with KiB, MiB, GiB, TiB"
                     ));
                 }
             },
@@ -61,7 +61,7 @@ impl Config {
         let costs = match get("PLINTH_HOST_COSTS").as_deref().map(str::trim) {
             None | Some("" | "count") => Costs::Count,
             Some("spin") => Costs::Spin,
-            Some(text) => return Err(format!("PLINTH_HOST_COSTS is \"{text}\"; it may be count or spin")),
+            Some(text) => return Err(format!("PLINTH_HOST_COSTS is \"{text}\"; set it to count or spin")),
         };
         let visible = match get("CUDA_VISIBLE_DEVICES") {
             None => (0..devices).collect(),
@@ -72,7 +72,7 @@ impl Config {
         let peers = match get("PLINTH_HOST_PEERS").as_deref().map(str::trim) {
             None | Some("" | "all") => true,
             Some("none") => false,
-            Some(text) => return Err(format!("PLINTH_HOST_PEERS is \"{text}\"; it may be all or none")),
+            Some(text) => return Err(format!("PLINTH_HOST_PEERS is \"{text}\"; set it to all or none")),
         };
         Ok(Config { model, visible, memory, launch_blocking, peers, costs })
     }

@@ -1,4 +1,4 @@
-//! The built-in host device: the CUDA driver calls that plinth uses, carried out by the CPU.
+//! The built-in host device: the CUDA driver calls that plinth uses, executed by the CPU.
 //!
 //! It is a device, not a mock. Memory is real addresses and real pages ([`memory`]); streams run on threads and are
 //! truly asynchronous ([`stream`], [`scheduler`]); events, captures, graphs, peers and sharing with other processes

@@ -203,8 +203,8 @@ fn run_blocking_thread(state: &'static State) {
 fn execute(state: &'static State, engine: &mut MutexGuard<'_, Engine>, id: Id) {
     let Some((device, op)) = engine.take(id) else { return engine.finish(id, Ok(())) };
     let op = match op {
-        Op::Conditional(program, place) => {
-            let result = engine.run_conditional(id, &program, place);
+        Op::Conditional(program, index) => {
+            let result = engine.run_conditional(id, &program, index);
             // A thread that waits for the end of a launch may expect that nothing of it is left.
             drop(program);
             engine.finish(id, result);

@@ -145,8 +145,8 @@ impl Engine {
     /// Returns the stream of a handle. `current` is the current context's device.
     pub fn find_stream(&mut self, handle: CUstream, current: Result<usize, Code>) -> Result<Id, Code> {
         match handle as usize {
-            0 | CU_STREAM_LEGACY => Ok(self.legacy(current?)),
-            CU_STREAM_PER_THREAD => self.per_thread(current?),
+            0 | CU_STREAM_LEGACY => Ok(self.find_or_create_legacy(current?)),
+            CU_STREAM_PER_THREAD => self.find_or_create_per_thread(current?),
             handle => {
                 let id = handle as Id;
                 let stream = self.streams.get(&id).filter(|stream| stream.is_visible());
@@ -155,7 +155,7 @@ impl Engine {
         }
     }
 
-    fn legacy(&mut self, device: usize) -> Id {
+    fn find_or_create_legacy(&mut self, device: usize) -> Id {
         if let Some(id) = self.devices[device].legacy {
             return id;
         }
@@ -164,14 +164,14 @@ impl Engine {
         id
     }
 
-    fn per_thread(&mut self, device: usize) -> Result<Id, Code> {
-        let known = DEFAULTS.try_with(|defaults| {
+    fn find_or_create_per_thread(&mut self, device: usize) -> Result<Id, Code> {
+        let existing = DEFAULTS.try_with(|defaults| {
             let defaults = defaults.borrow();
             let id = defaults.streams.iter().find(|(of, _)| *of == device).map(|(_, id)| *id);
             id.ok_or_else(|| Arc::downgrade(&defaults.alive))
         });
         // A thread that is ending has no default stream any more.
-        let alive = match known.map_err(|_| codes::CUDA_ERROR_DEINITIALIZED)? {
+        let alive = match existing.map_err(|_| codes::CUDA_ERROR_DEINITIALIZED)? {
             Ok(id) => return Ok(id),
             Err(alive) => alive,
         };

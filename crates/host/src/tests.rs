@@ -186,7 +186,7 @@ pub fn role() -> Option<String> {
 
 /// Starts this binary again for one test, named by its path below this module, in a role.
 pub fn child(test: &str, role: &str, environment: &[(&str, String)]) -> Child {
-    let program = std::env::current_exe().expect("the test knows its own program");
+    let program = std::env::current_exe().expect("the test binary has a path");
     Command::new(program)
         .args([&format!("tests::{test}"), "--exact", "--nocapture", "--test-threads=1"])
         .env("PLINTH_TEST_ROLE", role)
@@ -195,7 +195,7 @@ pub fn child(test: &str, role: &str, environment: &[(&str, String)]) -> Child {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("the test starts itself again")
+        .expect("the test binary can be started")
 }
 
 /// Runs one test's body in a child process, which must succeed.
@@ -203,7 +203,7 @@ pub fn in_child(test: &str, environment: &[(&str, String)], body: impl FnOnce())
     if role().is_some() {
         return body();
     }
-    let output = child(test, "alone", environment).wait_with_output().expect("the child ends");
+    let output = child(test, "alone", environment).wait_with_output().expect("the child exits");
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(stdout.contains("1 passed"), "{test}: {stdout}{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -18,7 +18,7 @@ pub enum Work {
     Kernel(Arc<Launch>),
 }
 
-/// A copy, and with whose access rights each end is used.
+/// A copy, and whose access rights apply to each end.
 #[derive(Clone, Copy)]
 pub struct CopyWork {
     pub to: u64,

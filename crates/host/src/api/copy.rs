@@ -63,7 +63,7 @@ struct Request {
     to: CUdeviceptr,
     from: CUdeviceptr,
     bytes: u64,
-    /// The devices with whose access rights the ends are used; `None` for the stream's device.
+    /// The devices whose access rights apply to the ends; `None` for the stream's device.
     devices: Option<(usize, usize)>,
 }
 

@@ -52,8 +52,8 @@ pub unsafe extern "C" fn cuGetErrorString(code: Code, text: *mut *const c_char) 
 }
 
 /// Writes a string that ends in a NUL. For an unknown code writes null and returns an error, as CUDA does.
-fn put_lookup(place: *mut *const c_char, text: Option<&'static str>) -> Code {
-    let Ok(out) = Out::new(place) else { return INVALID };
+fn put_lookup(output: *mut *const c_char, text: Option<&'static str>) -> Code {
+    let Ok(out) = Out::new(output) else { return INVALID };
     out.put(text.map_or(std::ptr::null(), |text| text.as_ptr().cast()));
     if text.is_some() { codes::CUDA_SUCCESS } else { INVALID }
 }

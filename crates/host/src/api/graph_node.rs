@@ -58,14 +58,14 @@ pub(super) unsafe fn plain_edges(data: *const CUgraphEdgeData, count: usize) -> 
 }
 
 /// The output parameter, graph and dependencies of a new node, as passed by the program.
-struct Target {
+struct NewNode {
     node: *mut CUgraphNode,
     graph: CUgraph,
     dependencies: *const CUgraphNode,
     count: usize,
 }
 
-impl Target {
+impl NewNode {
     /// Adds a node with the action and device that `make` returns.
     fn add(
         self,
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn cuGraphAddKernelNode_v2(
     parameters: *const CUDA_KERNEL_NODE_PARAMS,
 ) -> Code {
     enter(Call::cuGraphAddKernelNode_v2, 0, |state| {
-        Target { node, graph, dependencies, count }.add(state, |engine| {
+        NewNode { node, graph, dependencies, count }.add(state, |engine| {
             // SAFETY: the caller passed the parameters of a kernel node, or null.
             let launch = unsafe { build_node_launch(state, engine, parameters) }?;
             let device = launch.device;
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn cuGraphAddMemcpyNode(
     context: CUcontext,
 ) -> Code {
     enter(Call::cuGraphAddMemcpyNode, 0, |state| {
-        Target { node, graph, dependencies, count }.add(state, |_| {
+        NewNode { node, graph, dependencies, count }.add(state, |_| {
             if parameters.is_null() {
                 return Err(INVALID);
             }
@@ -184,7 +184,7 @@ pub unsafe extern "C" fn cuGraphAddMemsetNode(
     context: CUcontext,
 ) -> Code {
     enter(Call::cuGraphAddMemsetNode, 0, |state| {
-        Target { node, graph, dependencies, count }.add(state, |_| {
+        NewNode { node, graph, dependencies, count }.add(state, |_| {
             if parameters.is_null() {
                 return Err(INVALID);
             }
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn cuGraphAddHostNode(
     parameters: *const CUDA_HOST_NODE_PARAMS,
 ) -> Code {
     enter(Call::cuGraphAddHostNode, 0, |state| {
-        Target { node, graph, dependencies, count }.add(state, |_| {
+        NewNode { node, graph, dependencies, count }.add(state, |_| {
             if parameters.is_null() {
                 return Err(INVALID);
             }
@@ -236,7 +236,7 @@ pub unsafe extern "C" fn cuGraphAddChildGraphNode(
     child: CUgraph,
 ) -> Code {
     enter(Call::cuGraphAddChildGraphNode, 0, |state| {
-        Target { node, graph, dependencies, count }.add(state, |engine| {
+        NewNode { node, graph, dependencies, count }.add(state, |engine| {
             let child = engine.copy_graph(child as Id, Some(graph as Id))?;
             Ok((Action::Child(child), current_or_first_device(state)))
         })
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn cuGraphAddEmptyNode(
     count: usize,
 ) -> Code {
     enter(Call::cuGraphAddEmptyNode, 0, |state| {
-        Target { node, graph, dependencies, count }.add(state, |_| Ok((Action::Empty, current_or_first_device(state))))
+        NewNode { node, graph, dependencies, count }.add(state, |_| Ok((Action::Empty, current_or_first_device(state))))
     })
 }
 
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn cuGraphAddEventRecordNode(
     event: CUevent,
 ) -> Code {
     enter(Call::cuGraphAddEventRecordNode, 0, |state| {
-        Target { node, graph, dependencies, count }.add(state, |engine| {
+        NewNode { node, graph, dependencies, count }.add(state, |engine| {
             let device = engine.event(event as Id)?.device;
             Ok((Action::Record(event as Id), device))
         })
@@ -277,7 +277,7 @@ pub unsafe extern "C" fn cuGraphAddEventWaitNode(
     event: CUevent,
 ) -> Code {
     enter(Call::cuGraphAddEventWaitNode, 0, |state| {
-        Target { node, graph, dependencies, count }.add(state, |engine| {
+        NewNode { node, graph, dependencies, count }.add(state, |engine| {
             let device = engine.event(event as Id)?.device;
             Ok((Action::Wait(event as Id), device))
         })
@@ -341,7 +341,7 @@ pub unsafe extern "C" fn cuGraphAddNode_v2(
             return Err(INVALID);
         }
         let mut bodies = std::ptr::null_mut();
-        Target { node, graph, dependencies, count }.add(state, |engine| {
+        NewNode { node, graph, dependencies, count }.add(state, |engine| {
             let device = context::device_of(state, params.context as Id)?;
             let conditional =
                 engine.create_conditional_node(graph as Id, params.handle, params.kind, params.size, device)?;

@@ -17,17 +17,17 @@ use crate::{
 };
 use std::ffi::{CStr, c_char, c_uint, c_void};
 
-/// Writes nodes up to the capacity, then nulls. If `place` is null, writes only the count.
-fn write_nodes(found: &[Id], place: *mut CUgraphNode, count: Out<usize>) {
-    if place.is_null() {
+/// Writes nodes up to the capacity, then nulls. If `output` is null, writes only the count.
+fn write_nodes(found: &[Id], output: *mut CUgraphNode, count: Out<usize>) {
+    if output.is_null() {
         return count.put(found.len());
     }
-    // SAFETY: the output parameter is not null, and on input it contains the capacity of `place`.
+    // SAFETY: the output parameter is not null, and on input it contains the capacity of `output`.
     let room = unsafe { count.0.read() };
     for index in 0..room {
         let node = found.get(index).copied().unwrap_or(0);
         // SAFETY: the caller passed an array for that many nodes.
-        unsafe { place.add(index).write(node as CUgraphNode) };
+        unsafe { output.add(index).write(node as CUgraphNode) };
     }
     count.put(room.min(found.len()));
 }
@@ -94,10 +94,10 @@ pub unsafe extern "C" fn cuGraphNodeGetType(node: CUgraphNode, kind: *mut c_uint
 fn write_parameters<T>(
     state: &'static State,
     node: CUgraphNode,
-    place: *mut T,
+    output: *mut T,
     get: impl FnOnce(&mut Engine, &Action) -> Option<T>,
 ) -> Result<(), Code> {
-    let out = Out::new(place)?;
+    let out = Out::new(output)?;
     let mut engine = state.engine.lock();
     let action = engine.node(node as Id)?.action.clone();
     out.put(get(&mut engine, &action).ok_or(INVALID)?);

@@ -52,8 +52,8 @@ pub unsafe extern "C" fn cuMemAlloc_v2(pointer: *mut CUdeviceptr, bytes: usize) 
 }
 
 pub unsafe extern "C" fn cuMemFree_v2(pointer: CUdeviceptr) -> Code {
-    let known = state::get().ok();
-    let bytes = known.and_then(|state| state.memory.read().allocations.get(&pointer).map(|one| one.bytes));
+    let state = state::get().ok();
+    let bytes = state.and_then(|state| state.memory.read().allocations.get(&pointer).map(|one| one.bytes));
     enter(Call::cuMemFree_v2, bytes.unwrap_or(0), |state| {
         let current = device_for_unsafe_call(state)?;
         if pointer == 0 {
@@ -151,16 +151,16 @@ impl Value {
     /// Writes the value.
     ///
     /// # Safety
-    /// `place` has room for this attribute's value.
-    unsafe fn write(self, place: *mut c_void) {
+    /// `output` has room for this attribute's value.
+    unsafe fn write(self, output: *mut c_void) {
         // SAFETY: the caller guarantees the room; CUDA documents the type of each attribute.
         unsafe {
             match self {
-                Value::Pointer(value) => place.cast::<u64>().write(value),
-                Value::Number(value) => place.cast::<c_ulonglong>().write(value),
-                Value::Unsigned(value) => place.cast::<c_uint>().write(value),
-                Value::Signed(value) => place.cast::<c_int>().write(value),
-                Value::Size(value) => place.cast::<usize>().write(value),
+                Value::Pointer(value) => output.cast::<u64>().write(value),
+                Value::Number(value) => output.cast::<c_ulonglong>().write(value),
+                Value::Unsigned(value) => output.cast::<c_uint>().write(value),
+                Value::Signed(value) => output.cast::<c_int>().write(value),
+                Value::Size(value) => output.cast::<usize>().write(value),
             }
         }
     }
@@ -232,15 +232,15 @@ pub unsafe extern "C" fn cuPointerGetAttributes(
         let mut values = Vec::with_capacity(count as usize);
         for index in 0..count as usize {
             // SAFETY: the caller passed `count` attributes and `count` pointers.
-            let (kind, place) = unsafe { (attributes.add(index).read(), data.add(index).read()) };
-            if place.is_null() {
+            let (kind, output) = unsafe { (attributes.add(index).read(), data.add(index).read()) };
+            if output.is_null() {
                 return Err(INVALID);
             }
-            values.push((attribute(state, kind, pointer, pointee)?, place));
+            values.push((attribute(state, kind, pointer, pointee)?, output));
         }
-        for (value, place) in values {
+        for (value, output) in values {
             // SAFETY: the caller guarantees room for the attribute's value behind each pointer.
-            unsafe { value.write(place) };
+            unsafe { value.write(output) };
         }
         Ok(())
     })

@@ -49,7 +49,7 @@ pub unsafe extern "C" fn cuGraphRetainUserObject(
         if flags & !CU_GRAPH_USER_OBJECT_MOVE != 0 {
             return Err(INVALID);
         }
-        let (count, moved) = (references(count)?, flags & CU_GRAPH_USER_OBJECT_MOVE != 0);
-        state.engine.lock().retain_object(graph as Id, object as Id, count, moved)
+        let (count, is_move) = (references(count)?, flags & CU_GRAPH_USER_OBJECT_MOVE != 0);
+        state.engine.lock().retain_object(graph as Id, object as Id, count, is_move)
     })
 }

@@ -95,10 +95,10 @@ pub fn strided(launch: &Launch) {
         for index in 0..length {
             let (mut rest, mut source, mut destination) = (index, from[0], to[0]);
             for dimension in dimensions.chunks_exact(3) {
-                let place = (rest % dimension[0]) as i64;
+                let position = (rest % dimension[0]) as i64;
                 rest /= dimension[0];
-                source = source.wrapping_add_signed(place * dimension[1] as i64);
-                destination = destination.wrapping_add_signed(place * dimension[2] as i64);
+                source = source.wrapping_add_signed(position * dimension[1] as i64);
+                destination = destination.wrapping_add_signed(position * dimension[2] as i64);
             }
             // SAFETY: all addresses from the minimum to the maximum were checked to be accessible, and the unit may be
             // copied onto itself.

@@ -57,7 +57,7 @@ real!(Single, f32, f32, |raw| raw, |wide| wide);
 real!(Double, f64, f64, |raw| raw, |wide| wide);
 
 /// Integers wrap.
-macro_rules! whole {
+macro_rules! integer {
     ($($type:ty)*) => { $(
         impl Number for $type {
             type Raw = $type;
@@ -87,7 +87,7 @@ macro_rules! whole {
     )* };
 }
 
-whole!(u8 i8 u16 i16 u32 i32 u64 i64);
+integer!(u8 i8 u16 i16 u32 i32 u64 i64);
 
 /// Bools: a sum is the logical or, a product the logical and.
 pub struct Bool;
@@ -167,7 +167,7 @@ pub unsafe fn combine<N: Number>(sources: &[*const u8], out: &mut [u8], op: u32)
         _ => N::sum,
     };
     let size = size_of::<N::Raw>();
-    for (index, place) in out.chunks_exact_mut(size).enumerate() {
+    for (index, chunk) in out.chunks_exact_mut(size).enumerate() {
         // SAFETY: the caller guarantees that as many bytes as `out` has are readable.
         let number =
             |source: &*const u8| N::widen(unsafe { source.add(index * size).cast::<N::Raw>().read_unaligned() });
@@ -176,7 +176,7 @@ pub unsafe fn combine<N: Number>(sources: &[*const u8], out: &mut [u8], op: u32)
             value = N::divide(value, sources.len() as u32);
         }
         // SAFETY: the chunk has exactly the size of such an element.
-        unsafe { place.as_mut_ptr().cast::<N::Raw>().write_unaligned(N::narrow(value)) };
+        unsafe { chunk.as_mut_ptr().cast::<N::Raw>().write_unaligned(N::narrow(value)) };
     }
 }
 

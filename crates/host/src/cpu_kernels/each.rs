@@ -65,18 +65,18 @@ fn fill<E: Element, const DOUBLE: bool>(launch: &Launch) -> Result<(), Code> {
     let data = elements::<E>(launch, fill.data(), extent(&to)?, true)?;
     let read = probabilities(launch, kind, address, extent(&from)?)?;
     let one = E::from_i64(one as i64);
-    let (mut words, mut known) = (Words::ZERO, None);
+    let (mut words, mut block_start) = (Words::ZERO, None);
     for ((index, to), from) in (0..numel).zip(Offsets::new(&to, 0)).zip(Offsets::new(&from, 0)) {
         // Four consecutive elements use the four numbers of one lane's call.
         let number = first.wrapping_add(index);
         let (lane, component) = (number / 4, (number % 4) as usize);
-        let place = (lane % WIDTH as u64) as usize;
-        if known != Some(lane - place as u64) {
-            known = Some(lane - place as u64);
-            philox::words(seed, offset / 4, lane - place as u64, &mut words);
+        let position = (lane % WIDTH as u64) as usize;
+        if block_start != Some(lane - position as u64) {
+            block_start = Some(lane - position as u64);
+            philox::words(seed, offset / 4, lane - position as u64, &mut words);
         }
         // SAFETY: `probabilities` checked that all elements of the layout are accessible and aligned.
-        let (u, p) = (fraction(words.0[component][place]), unsafe { read(address, from) });
+        let (u, p) = (fraction(words.0[component][position]), unsafe { read(address, from) });
         let chosen = if DOUBLE { f64::from(u) <= p } else { u <= p as f32 };
         // SAFETY: all elements of the layout were checked to be accessible.
         unsafe { data.offset(to as isize).write(if chosen { one } else { E::default() }) };

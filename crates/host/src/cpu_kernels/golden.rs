@@ -27,12 +27,12 @@ fn ordinal(element: &[u8]) -> i64 {
     (if bits < 0 { i64::MIN.wrapping_sub(bits) } else { bits }) >> (64 - 8 * element.len())
 }
 
-fn check(kernel: &str, made: &[u8], golden: &[u8], size: usize, units: u64) {
-    for (one, other) in made.chunks_exact(size).zip(golden.chunks_exact(size)) {
+fn check(kernel: &str, output: &[u8], golden: &[u8], size: usize, units: u64) {
+    for (one, other) in output.chunks_exact(size).zip(golden.chunks_exact(size)) {
         let apart = ordinal(one).abs_diff(ordinal(other));
         assert!(apart <= units, "{kernel}: {one:02x?} is {apart} units from {other:02x?}");
     }
-    assert_eq!(made.len(), golden.len());
+    assert_eq!(output.len(), golden.len());
 }
 
 #[test]
@@ -40,9 +40,9 @@ fn elements_match_a_gpu() {
     let t = device();
     for (kernel, arguments, first, last, units) in CASES {
         let (first, last) = (hex(first), hex(last));
-        let made = fill(&t, kernel, 42, 0, (257, 512), last.len(), arguments);
-        check(kernel, &made[..first.len()], &first, last.len(), *units);
-        check(kernel, &made[256 * last.len()..], &last, last.len(), *units);
+        let output = fill(&t, kernel, 42, 0, (257, 512), last.len(), arguments);
+        check(kernel, &output[..first.len()], &first, last.len(), *units);
+        check(kernel, &output[256 * last.len()..], &last, last.len(), *units);
     }
 }
 
@@ -61,8 +61,8 @@ fn the_last_elements_of_large_tensors() {
         ("plinth_normal_f64", 1_081_345, DOUBLE, "09c32669e247f0bf1d06eae2f498e1bf2c8e27a1bcf0ecbf", 4),
     ] {
         let (last, size) = (hex(last), if kernel.ends_with("f64") { 8 } else { 4 });
-        let made = fill(&t, kernel, 42, 0, (numel, 270_336), size, arguments);
-        check(kernel, &made[made.len() - last.len()..], &last, size, units);
+        let output = fill(&t, kernel, 42, 0, (numel, 270_336), size, arguments);
+        check(kernel, &output[output.len() - last.len()..], &last, size, units);
     }
 }
 

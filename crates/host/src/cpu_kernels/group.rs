@@ -85,9 +85,9 @@ struct SymmetricBuffers<'a>(&'a Circle);
 impl SymmetricBuffers<'_> {
     fn of<'a>(launch: &Launch, circle: &'a Circle) -> Result<SymmetricBuffers<'a>, Code> {
         let size = circle.size as usize;
-        let least = place::STAGING + u64::from(circle.size) * 2 * u64::from(circle.slot);
+        let staging_end = place::STAGING + u64::from(circle.size) * 2 * u64::from(circle.slot);
         let ring = u64::from(circle.size * LANES * ENTRIES) * u64::from(circle.entry);
-        if size > MAX_RANKS || circle.rank >= circle.size || circle.window_bytes < least + ring {
+        if size > MAX_RANKS || circle.rank >= circle.size || circle.window_bytes < staging_end + ring {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
         for window in &circle.windows[..size] {
@@ -196,22 +196,22 @@ impl SymmetricBuffers<'_> {
 
 /// Backoff of a waiting thread: it spins, then yields, then sleeps for short intervals.
 struct Backoff {
-    turns: u32,
+    pauses: u32,
     start: Option<Instant>,
 }
 
 impl Backoff {
     fn new() -> Backoff {
-        Backoff { turns: 0, start: None }
+        Backoff { pauses: 0, start: None }
     }
 
-    fn pause(&mut self, look: impl FnOnce(Instant) -> Result<(), Aborted>) -> Result<(), Aborted> {
-        self.turns += 1;
-        match self.turns {
+    fn pause(&mut self, check: impl FnOnce(Instant) -> Result<(), Aborted>) -> Result<(), Aborted> {
+        self.pauses += 1;
+        match self.pauses {
             0..32 => std::hint::spin_loop(),
             32..128 => std::thread::yield_now(),
             _ => {
-                look(*self.start.get_or_insert_with(Instant::now))?;
+                check(*self.start.get_or_insert_with(Instant::now))?;
                 std::thread::sleep(Duration::from_micros(40));
             }
         }
@@ -278,13 +278,13 @@ impl Call<'_> {
         let ranks = if to_root { c.root..c.root + 1 } else { 0..size };
         let by_rows = matches!(self.mode, Mode::AllToAll | Mode::ReduceScatter);
         let slot = u64::from(c.circle.slot);
-        let most = if self.mode.has_parts() { slot * u64::from(size) } else { slot };
+        let max_bytes = if self.mode.has_parts() { slot * u64::from(size) } else { slot };
         let mut offset = 0;
         loop {
-            let bytes = (c.bytes - offset).min(most);
+            let bytes = (c.bytes - offset).min(max_bytes);
             let each = bytes.div_ceil(u64::from(size)).next_multiple_of(16);
             let begins = offset == 0;
-            let place = |row: u32| from + offset + if by_rows { u64::from(row) * c.bytes } else { 0 };
+            let row_address = |row: u32| from + offset + if by_rows { u64::from(row) * c.bytes } else { 0 };
             if self.mode.has_parts() {
                 for peer in (0..size).filter(|_| sends_data) {
                     let part = from + offset + each * u64::from(peer);
@@ -303,7 +303,7 @@ impl Call<'_> {
                 }
             } else {
                 for peer in ranks.clone().filter(|_| sends_data) {
-                    copy(place(peer) as *const u8, buffers.slot(peer, step, rank), bytes);
+                    copy(row_address(peer) as *const u8, buffers.slot(peer, step, rank), bytes);
                 }
                 self.synchronize(step, begins, call)?;
                 match self.mode {
@@ -410,12 +410,12 @@ fn transfers(launch: &Launch) -> Result<(), Code> {
 fn run_lanes(lanes: &mut [Lane<'_>]) -> Result<(), Aborted> {
     let mut backoff = Backoff::new();
     loop {
-        let mut moved = false;
+        let mut progressed = false;
         for lane in lanes.iter_mut().filter(|lane| !lane.ended) {
-            moved |= lane.transfer_chunk()?;
+            progressed |= lane.transfer_chunk()?;
         }
         let Some(waiting) = lanes.iter().find(|lane| !lane.ended) else { return Ok(()) };
-        if moved {
+        if progressed {
             backoff = Backoff::new();
         } else {
             backoff.pause(|start| waiting.buffers.check_wait(start, waiting.transfer.peer))?;
@@ -450,15 +450,15 @@ impl Lane<'_> {
         let index = u64::from(from * LANES + self.lane) * entries + self.number % entries;
         let staged = u64::from(buffers.0.size) * 2 * u64::from(buffers.0.slot);
         let chunk = (buffers.0.windows[at as usize] + place::STAGING + staged + index * entry) as *mut u8;
-        let described = place::RING_HEADERS + index * 32;
+        let header_offset = place::RING_HEADERS + index * 32;
         let header = [u64::from(TRANSFER) | u64::from(t.element) << 16, t.bytes, u64::from(t.lanes), entry];
         let bytes = t.bytes.saturating_sub(self.offset).min(entry);
         let memory = t.address().wrapping_add(self.offset);
         if self.sends() {
             copy(memory as *const u8, chunk, bytes);
-            buffers.write_header(t.peer, described, &header);
+            buffers.write_header(t.peer, header_offset, &header);
         } else {
-            buffers.compare(described, &header, t.peer)?;
+            buffers.compare(header_offset, &header, t.peer)?;
             copy(chunk, memory as *mut u8, bytes);
         }
         self.number += 1;

@@ -207,9 +207,9 @@ fn elements<E>(launch: &Launch, address: u64, (low, high): (i64, i64), write: bo
 
 /// Reads a number in the device's memory.
 fn number(launch: &Launch, address: u64) -> Result<u64, Code> {
-    let place = elements::<u64>(launch, address, (0, 0), false)?;
+    let pointer = elements::<u64>(launch, address, (0, 0), false)?;
     // SAFETY: checked to be accessible and aligned.
-    Ok(unsafe { place.read() })
+    Ok(unsafe { pointer.read() })
 }
 
 /// Returns the current seed and offset.
@@ -260,9 +260,9 @@ struct Scattered<'a, E>(*mut E, &'a Strided);
 impl<E: Copy> Sink<E> for Scattered<'_, E> {
     #[inline(always)]
     fn put(&mut self, start: u64, elements: &[E]) {
-        for (element, place) in elements.iter().zip(Offsets::new(self.1, start)) {
+        for (element, offset) in elements.iter().zip(Offsets::new(self.1, start)) {
             // SAFETY: a walk writes only its elements, and all elements of the layout were checked to be accessible.
-            unsafe { self.0.offset(place as isize).write(*element) };
+            unsafe { self.0.offset(offset as isize).write(*element) };
         }
     }
 }
@@ -271,9 +271,9 @@ impl<E: Copy> Sink<E> for Scattered<'_, E> {
 type TypedKernel = (ElementCode, fn(&Launch));
 
 /// Runs the implementation for the element type of the launch.
-fn typed(launch: &Launch, of_codes: &[TypedKernel]) {
+fn typed(launch: &Launch, kernels: &[TypedKernel]) {
     let launched = parameter::<Fill>(launch, 0).map(|fill| fill.code);
-    match of_codes.iter().find(|(code, _)| Ok(*code as u32) == launched) {
+    match kernels.iter().find(|(code, _)| Ok(*code as u32) == launched) {
         Some((_, run)) => run(launch),
         None => launch.fail(codes::CUDA_ERROR_INVALID_VALUE),
     }

@@ -100,9 +100,9 @@ fn put<E>(
 ) -> Result<(), Code> {
     let last = permutation.stride.checked_mul(sorted.len() as i64 - 1).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
     let data = elements::<E>(launch, permutation.data(), (last.min(0), last.max(0)), true)?;
-    for (place, (_, index)) in sorted.iter().enumerate() {
+    for (position, (_, index)) in sorted.iter().enumerate() {
         // SAFETY: the elements from the first to the last were checked to be accessible.
-        unsafe { data.offset(place as isize * permutation.stride as isize).write(element(*index)) };
+        unsafe { data.offset(position as isize * permutation.stride as isize).write(element(*index)) };
     }
     Ok(())
 }

@@ -111,17 +111,17 @@ pub fn fill(
     let memory = Memory::new(t, bytes_made + 8);
     let fill = fill_at(memory.1, numel, lanes, seed, offset, arguments);
     assert_eq!(launch(name, &[bytes(&fill)]).run(), Ok(()));
-    let mut made = memory.get();
-    assert_eq!(made.split_off(bytes_made), [0xEE; 8], "{name} writes behind the end");
-    made
+    let mut elements = memory.get();
+    assert_eq!(elements.split_off(bytes_made), [0xEE; 8], "{name} writes behind the end");
+    elements
 }
 
-fn words_of(made: &[u8]) -> Vec<u32> {
-    made.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
+fn words_of(elements: &[u8]) -> Vec<u32> {
+    elements.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
 }
 
-fn longs_of(made: &[u8]) -> Vec<u64> {
-    made.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
+fn longs_of(elements: &[u8]) -> Vec<u64> {
+    elements.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
 }
 
 /// Returns the numbers of the call that an element uses, and the index of the element's number.
@@ -149,11 +149,11 @@ proptest! {
         numel in 1_u32..6000, blocks in 1_u32..4, seed: u64, offset in prop_oneof![0..100_u64, any::<u64>()],
     ) {
         let (t, lanes, offset) = (device(), 256 * blocks, offset & !3);
-        let made = words_of(&fill(&t, "plinth_integers_b32", seed, offset, (numel, lanes), 4, &ALL));
+        let elements = words_of(&fill(&t, "plinth_integers_b32", seed, offset, (numel, lanes), 4, &ALL));
         let wide = longs_of(&fill(&t, "plinth_integers64_b64", seed, offset, (numel, lanes), 8, &[]));
         for index in 0..u64::from(numel) {
             let (call, component) = call_of(index, seed, offset, lanes.into(), 4);
-            prop_assert_eq!(made[index as usize], call[component] % u32::MAX);
+            prop_assert_eq!(elements[index as usize], call[component] % u32::MAX);
             let (call, component) = call_of(index, seed, offset, lanes.into(), 2);
             let (high, low) = (call[2 * component], call[2 * component + 1]);
             prop_assert_eq!(wide[index as usize], u64::from(high) << 32 | u64::from(low));
@@ -203,8 +203,8 @@ proptest! {
     fn integers_are_remainders(divisor in prop_oneof![1..1000_u64, 1..1_u64 << 32], base: i64, seed: u64) {
         let t = device();
         let arguments = [divisor, base as u64, ((1 << 32) / divisor).min(u64::from(u32::MAX))];
-        let made = longs_of(&fill(&t, "plinth_integers_b64", seed, 0, (2000, 256), 8, &arguments));
-        for (index, number) in made.into_iter().enumerate() {
+        let elements = longs_of(&fill(&t, "plinth_integers_b64", seed, 0, (2000, 256), 8, &arguments));
+        for (index, number) in elements.into_iter().enumerate() {
             let (call, component) = call_of(index as u64, seed, 0, 256, 4);
             prop_assert_eq!(number, (u64::from(call[component]) % divisor).wrapping_add(base as u64));
         }
@@ -215,8 +215,8 @@ proptest! {
         let t = device();
         let reciprocal = ((1_u128 << 64) / u128::from(divisor)).min(u128::from(u64::MAX)) as u64;
         let arguments = [divisor, base as u64, reciprocal];
-        let made = longs_of(&fill(&t, "plinth_integers64_b64", seed, 0, (1000, 256), 8, &arguments));
-        for (index, number) in made.into_iter().enumerate() {
+        let elements = longs_of(&fill(&t, "plinth_integers64_b64", seed, 0, (1000, 256), 8, &arguments));
+        for (index, number) in elements.into_iter().enumerate() {
             let (call, component) = call_of(index as u64, seed, 0, 256, 2);
             let word = u64::from(call[2 * component]) << 32 | u64::from(call[2 * component + 1]);
             prop_assert_eq!(number, (word % divisor).wrapping_add(base as u64));
@@ -226,11 +226,11 @@ proptest! {
     #[test]
     fn bernoulli_numbers_are_below_a_threshold(threshold in 0..=1_u64 << 32, seed: u64) {
         let t = device();
-        let made = fill(&t, "plinth_bernoulli_b8", seed, 0, (2000, 256), 1, &[threshold, 1]);
+        let elements = fill(&t, "plinth_bernoulli_b8", seed, 0, (2000, 256), 1, &[threshold, 1]);
         let wide = longs_of(&fill(&t, "plinth_bernoulli_f64", seed, 0, (2000, 256), 8, &[threshold << 21, 5]));
         for index in 0..2000 {
             let (call, component) = call_of(index, seed, 0, 256, 4);
-            prop_assert_eq!(made[index as usize], u8::from(u64::from(call[component]) < threshold));
+            prop_assert_eq!(elements[index as usize], u8::from(u64::from(call[component]) < threshold));
             let (call, component) = call_of(index, seed, 0, 256, 2);
             let bits = u64::from(call[2 * component]) ^ u64::from(call[2 * component + 1]) << 21;
             prop_assert_eq!(wide[index as usize], if bits < threshold << 21 { 5 } else { 0 });

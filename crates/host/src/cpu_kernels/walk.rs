@@ -25,8 +25,8 @@ pub trait Distribution<const N: usize>: Sized {
 #[inline(always)]
 pub fn each_word<E, const N: usize>(words: &Words, out: &mut Rows<E, N>, rows: usize, element: impl Fn(u32) -> E) {
     for (from, to) in words.0.iter().zip(&mut out.0).take(rows) {
-        for (word, place) in from.iter().zip(to) {
-            *place = element(*word);
+        for (word, out) in from.iter().zip(to) {
+            *out = element(*word);
         }
     }
 }

@@ -147,7 +147,7 @@ impl Engine {
             self.push(*other, Op::Fork(start));
         }
         let mut signals: Vec<Option<Arc<Signal>>> = vec![None; plan.nodes.len()];
-        for (place, node) in plan.nodes.iter().enumerate() {
+        for (position, node) in plan.nodes.iter().enumerate() {
             let target = targets[node.branch];
             for before in node.before.iter().filter(|before| plan.nodes[**before].branch != node.branch) {
                 if let Some(signal) = &signals[*before] {
@@ -160,10 +160,10 @@ impl Engine {
                 Step::Host(call) => self.push(target, Op::Host(*call)),
                 Step::Record(event) => self.push_record(*event, target),
                 Step::Wait(event) => self.push_wait(target, *event)?,
-                Step::Conditional { .. } => self.push(target, Op::Conditional(program.clone(), (index, place))),
+                Step::Conditional { .. } => self.push(target, Op::Conditional(program.clone(), (index, position))),
             }
             if node.awaited {
-                signals[place] = Some(self.push_signal(target));
+                signals[position] = Some(self.push_signal(target));
             }
         }
         for other in others {
@@ -175,8 +175,8 @@ impl Engine {
 
     /// Executes a conditional node that a thread has removed from the stream's queue. The selected body's operations
     /// are inserted before the rest of the queue. A while node is inserted again after its body.
-    pub fn run_conditional(&mut self, stream: Id, program: &Arc<Program>, place: PlanIndex) -> Result<(), Code> {
-        let Some(Step::Conditional { condition, kind, bodies }) = program.node(place).map(|node| &node.step) else {
+    pub fn run_conditional(&mut self, stream: Id, program: &Arc<Program>, index: PlanIndex) -> Result<(), Code> {
+        let Some(Step::Conditional { condition, kind, bodies }) = program.node(index).map(|node| &node.step) else {
             return Ok(());
         };
         let Some(body) = condition.select_body(*kind, bodies.len()) else { return Ok(()) };
@@ -184,7 +184,7 @@ impl Engine {
         let rest = std::mem::take(&mut target.queue);
         let result = self.push_plan(program, bodies[body], stream);
         if *kind == CU_GRAPH_COND_TYPE_WHILE {
-            self.push(stream, Op::Conditional(program.clone(), place));
+            self.push(stream, Op::Conditional(program.clone(), index));
         }
         if let Some(stream) = self.streams.get_mut(&stream) {
             stream.queue.extend(rest);
@@ -218,7 +218,7 @@ impl Engine {
             added.push(self.push_node(graph, action, dependencies, node.device, node.priority)?);
         }
         if !added.is_empty() {
-            let leaves = added.into_iter().zip(is_leaf).filter_map(|(place, leaf)| leaf.then_some(place));
+            let leaves = added.into_iter().zip(is_leaf).filter_map(|(node, leaf)| leaf.then_some(node));
             self.set_frontier(stream, leaves.collect());
         }
         self.retain_graph_objects(&objects);

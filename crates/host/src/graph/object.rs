@@ -41,10 +41,10 @@ impl Engine {
     }
 
     /// Adds references for a graph: new ones, or moved from the program.
-    pub fn retain_object(&mut self, graph: Id, id: Id, count: u32, moved: bool) -> Result<(), Code> {
+    pub fn retain_object(&mut self, graph: Id, id: Id, count: u32, is_move: bool) -> Result<(), Code> {
         self.graph(graph)?;
-        let object = self.owned_object(id, if moved { count } else { 1 })?;
-        if moved {
+        let object = self.owned_object(id, if is_move { count } else { 1 })?;
+        if is_move {
             object.owned -= u64::from(count);
         }
         object.graph_owned += u64::from(count);

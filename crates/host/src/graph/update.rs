@@ -38,7 +38,7 @@ impl Mismatch {
 type Changes = Vec<(PlanIndex, Step)>;
 
 /// Returns the old node that each new node is paired with.
-fn pair(old: &Shape, new: &Graph) -> Result<Vec<usize>, Mismatch> {
+fn pair_nodes(old: &Shape, new: &Graph) -> Result<Vec<usize>, Mismatch> {
     let changed = |node| Mismatch::new(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, node);
     if old.nodes.len() != new.nodes.len() {
         return Err(changed(0));
@@ -55,16 +55,16 @@ fn pair(old: &Shape, new: &Graph) -> Result<Vec<usize>, Mismatch> {
         next.push((index, end));
     }
     while let Some((index, partner)) = next.pop() {
-        let (node, was) = (&new.nodes[index], &old.nodes[partner]);
-        if node.action.node_type() != was.node_type {
+        let (node, old_node) = (&new.nodes[index], &old.nodes[partner]);
+        if node.action.node_type() != old_node.node_type {
             return Err(Mismatch::new(CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, node.id));
         }
-        if node.dependencies.len() != was.dependencies.len() {
+        if node.dependencies.len() != old_node.dependencies.len() {
             return Err(changed(node.id));
         }
-        for (from, before) in node.dependencies.iter().zip(&was.dependencies) {
+        for (from, before) in node.dependencies.iter().zip(&old_node.dependencies) {
             match pairs[*from] {
-                Some(known) if known == *before => {}
+                Some(paired) if paired == *before => {}
                 None if !taken[*before] => {
                     (pairs[*from], taken[*before]) = (Some(*before), true);
                     next.push((*from, *before));
@@ -102,15 +102,15 @@ fn fill_fits(old: &Fill, new: &Fill) -> bool {
 
 impl Engine {
     /// Collects the changes that make a program of a shape execute the graph `new`.
-    fn changes(&self, program: &Program, old: &Shape, new: Id, changes: &mut Changes) -> Result<(), Mismatch> {
+    fn collect_changes(&self, program: &Program, old: &Shape, new: Id, changes: &mut Changes) -> Result<(), Mismatch> {
         let Some(new) = self.graphs.get(&new) else { return Err(Mismatch::new(CU_GRAPH_EXEC_UPDATE_ERROR, 0)) };
-        let pairs = pair(old, new)?;
+        let pairs = pair_nodes(old, new)?;
         for (node, partner) in new.nodes.iter().zip(pairs) {
-            let was = &old.nodes[partner];
+            let old_node = &old.nodes[partner];
             let different = Mismatch::new(CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, node.id);
-            let known = was.index.and_then(|index| program.node(index));
+            let planned = old_node.index.and_then(|index| program.node(index));
             let mut step = plain_step(&node.action);
-            match (known.map(|known| &known.step), &node.action) {
+            match (planned.map(|planned| &planned.step), &node.action) {
                 (Some(Step::Work(Work::Kernel(old))), Action::Work(Work::Kernel(new))) if old.device != new.device => {
                     let result = CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
                     return Err(Mismatch::new(result, node.id));
@@ -131,10 +131,10 @@ impl Engine {
                 }
                 _ => {}
             }
-            for (was, inner) in was.inner.iter().zip(node.action.inner_graphs()) {
-                self.changes(program, was, *inner, changes)?;
+            for (old_inner, inner) in old_node.inner.iter().zip(node.action.inner_graphs()) {
+                self.collect_changes(program, old_inner, *inner, changes)?;
             }
-            changes.extend(was.index.map(|index| (index, step)));
+            changes.extend(old_node.index.map(|index| (index, step)));
         }
         Ok(())
     }
@@ -148,7 +148,7 @@ impl Engine {
             return Err(codes::CUDA_ERROR_ILLEGAL_STATE);
         }
         let mut changes = Changes::new();
-        if let Err(mismatch) = self.changes(&exec.program, &exec.shape, graph, &mut changes) {
+        if let Err(mismatch) = self.collect_changes(&exec.program, &exec.shape, graph, &mut changes) {
             return Ok(Err(mismatch));
         }
         let objects = self.all_objects(graph);

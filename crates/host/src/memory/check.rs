@@ -25,7 +25,7 @@ impl Mapping {
     }
 }
 
-/// With whose access rights memory is used.
+/// Whose access rights apply to a use of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accessor {
     /// Work that runs on this device.
@@ -100,7 +100,7 @@ impl Memory {
         if address.checked_add(bytes.max(1)).is_none() {
             return Err(codes::CUDA_ERROR_ILLEGAL_ADDRESS);
         }
-        let check_access = match self.kind_of(address, bytes) {
+        let is_accessible = match self.kind_of(address, bytes) {
             MemoryKind::Pinned => true,
             MemoryKind::Pageable => accessor == Accessor::Program,
             MemoryKind::Unmapped => false,
@@ -112,6 +112,6 @@ impl Memory {
                 Accessor::Program => false,
             }),
         };
-        if check_access { Ok(()) } else { Err(codes::CUDA_ERROR_ILLEGAL_ADDRESS) }
+        if is_accessible { Ok(()) } else { Err(codes::CUDA_ERROR_ILLEGAL_ADDRESS) }
     }
 }

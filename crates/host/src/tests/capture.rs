@@ -93,12 +93,12 @@ fn branches_run_at_the_same_time() {
     in_child("capture::branches_run_at_the_same_time", &[], || {
         let t = setup(0);
         let (stream, side) = (new_stream(&t, CU_STREAM_NON_BLOCKING), new_stream(&t, CU_STREAM_NON_BLOCKING));
-        let (fork, join, slow) = (new_event(&t, 2), new_event(&t, 2), super::kernel::sleeper(&t));
+        let (fork, join, sleep_kernel) = (new_event(&t, 2), new_event(&t, 2), super::kernel::sleep_kernel(&t));
         ok!(t.cuStreamBeginCapture_v2(stream, GLOBAL));
         ok!(t.cuEventRecord(fork, stream));
         ok!(t.cuStreamWaitEvent(side, fork, 0));
-        super::kernel::sleep(&t, slow, stream, Duration::from_millis(400));
-        super::kernel::sleep(&t, slow, side, Duration::from_millis(400));
+        super::kernel::sleep(&t, sleep_kernel, stream, Duration::from_millis(400));
+        super::kernel::sleep(&t, sleep_kernel, side, Duration::from_millis(400));
         ok!(t.cuEventRecord(join, side));
         ok!(t.cuStreamWaitEvent(stream, join, 0));
         let (graph, mut exec) = (end(&t, stream), std::ptr::null_mut());
@@ -147,7 +147,7 @@ fn captures_end_in_their_origin() {
             ok!(t.cuStreamBeginCapture_v2(stream, mode));
             let handle = stream as usize;
             let other = std::thread::spawn(move || end_code(&setup(0), handle as CUstream));
-            assert_eq!(other.join().expect("the thread ends well"), expected);
+            assert_eq!(other.join().expect("the thread succeeds"), expected);
             if expected != 0 {
                 ok!(t.cuGraphDestroy(end(&t, stream)));
             }
@@ -217,7 +217,7 @@ fn unsafe_calls_are_forbidden_by_mode() {
                 let t = setup(0);
                 code!(t.cuEventQuery(handle as CUevent))
             });
-            assert_eq!(asked.join().expect("the thread ends well"), expected);
+            assert_eq!(asked.join().expect("the thread succeeds"), expected);
             let ended = end_code(&t, stream);
             assert_eq!(ended != 0, expected != 0);
         }

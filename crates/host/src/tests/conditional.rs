@@ -54,7 +54,7 @@ fn add_set(fixture: &Fixture, graph: Graph, before: &[GraphNode], handle: u64, v
     let parameters: [*const c_void; 2] = [(&raw const handle).cast(), (&raw const value).cast()];
     // SAFETY: these are the parameters of the kernel.
     let kernel = unsafe { KernelNode::new(fixture.function(c"test_set_conditional"), &parameters) };
-    fixture.driver.graph_add_kernel(graph, before, &kernel).expect("a kernel is a node")
+    fixture.driver.graph_add_kernel(graph, before, &kernel).expect("a kernel node can be added")
 }
 
 /// Adds a kernel that sets a condition to whether a word is below a limit.
@@ -64,11 +64,11 @@ pub fn add_below(fixture: &Fixture, graph: Graph, before: &[GraphNode], conditio
         [(&raw const handle).cast(), (&raw const word).cast(), (&raw const limit).cast()];
     // SAFETY: these are the parameters of the kernel, and the tests keep the memory.
     let kernel = unsafe { KernelNode::new(fixture.function(c"test_set_below"), &parameters) };
-    fixture.driver.graph_add_kernel(graph, before, &kernel).expect("a kernel is a node");
+    fixture.driver.graph_add_kernel(graph, before, &kernel).expect("a kernel node can be added");
 }
 
 fn condition(fixture: &Fixture, graph: Graph, default: Option<u32>) -> Conditional {
-    fixture.driver.graph_create_conditional(graph, fixture.context, default).expect("conditions can be made")
+    fixture.driver.graph_create_conditional(graph, fixture.context, default).expect("a condition can be created")
 }
 
 fn branch(
@@ -80,13 +80,13 @@ fn branch(
     size: u32,
 ) -> (GraphNode, Vec<Graph>) {
     let added = fixture.driver.graph_add_conditional(graph, before, condition, kind, size, fixture.context);
-    added.expect("a conditional is a node")
+    added.expect("a conditional node can be added")
 }
 
 /// Adds a fill that sets a word to 0, before all other nodes of a graph.
 fn start(fixture: &Fixture, graph: Graph, word: u64) -> GraphNode {
     let zero = FillNode::new(span(word, 4), 0, 4);
-    fixture.driver.graph_add_fill(graph, &[], &zero, fixture.context).expect("a fill is a node")
+    fixture.driver.graph_add_fill(graph, &[], &zero, fixture.context).expect("a fill node can be added")
 }
 
 #[test]
@@ -131,10 +131,10 @@ fn a_while_runs_its_body_again_and_again() {
     // Two branches, so that the body needs its own stream beside the launching one.
     let other = start(&fixture, bodies[0], memory + 4);
     let step = add(&fixture, bodies[0], &[], memory, 1);
-    let both = driver.graph_add_empty(bodies[0], &[other, step]).expect("nothing is a node");
+    let both = driver.graph_add_empty(bodies[0], &[other, step]).expect("an empty node can be added");
     add_below(&fixture, bodies[0], &[both], condition, memory, 100);
     fixture.note(graph, &[node], &log, 1);
-    let exec = driver.graph_instantiate(graph, 0).expect("the graph is sound");
+    let exec = driver.graph_instantiate(graph, 0).expect("the graph is valid");
     // Each launch resets the condition to the default.
     for launch in 1..4 {
         run(&fixture, exec);
@@ -146,11 +146,11 @@ fn a_while_runs_its_body_again_and_again() {
     driver.graph_launch(exec, fixture.stream).expect("it can be launched");
     driver.graph_launch(exec, fixture.stream).expect("it can be launched");
     // Work of a destroyed executable graph still finishes, including loops.
-    driver.graph_exec_destroy(exec).expect("it is live");
+    driver.graph_exec_destroy(exec).expect("the handle is live");
     driver.graph_destroy(graph).expect("the graph is live");
     assert_eq!(driver.stream_query(fixture.stream), Ok(false));
     gate.open();
-    driver.stream_synchronize(fixture.stream).expect("it ends well");
+    driver.stream_synchronize(fixture.stream).expect("the work succeeds");
     assert_eq!((word(&fixture, memory), log.entries().len()), (100, 5));
     assert_eq!(set_conditional(condition.handle(), 1), Err(CUDA_ERROR_INVALID_VALUE));
     fixture.free(memory);
@@ -163,7 +163,7 @@ fn conditionals_nest() {
     let (rounds, total, odd) = (memory, memory + 4, memory + 8);
     let outer = condition(&fixture, graph, Some(1));
     let first = driver.graph_add_fill(graph, &[], &FillNode::new(span(memory, 16), 0, 4), fixture.context);
-    let (_, bodies) = branch(&fixture, graph, &[first.expect("a fill is a node")], outer, While, 1);
+    let (_, bodies) = branch(&fixture, graph, &[first.expect("a fill node can be added")], outer, While, 1);
     let body = bodies[0];
     // An inner loop of four iterations, and an if that runs only in the first iteration.
     let inner = condition(&fixture, body, None);
@@ -215,12 +215,12 @@ fn without_a_default_the_value_persists() {
     add(&fixture, bodies[0], &[], memory, 1);
     add_set(&fixture, graph, &[node], condition.handle(), 1);
     ok!(t.cuMemsetD32Async(memory, 0, 2, fixture.stream.handle() as CUstream));
-    let exec = driver.graph_instantiate(graph, 0).expect("the graph is sound");
+    let exec = driver.graph_instantiate(graph, 0).expect("the graph is valid");
     for expected in 0..3 {
         run(&fixture, exec);
         assert_eq!(word(&fixture, memory), expected);
     }
-    driver.graph_exec_destroy(exec).expect("it is live");
+    driver.graph_exec_destroy(exec).expect("the handle is live");
     driver.graph_destroy(graph).expect("the graph is live");
     fixture.free(memory);
 }
@@ -237,7 +237,7 @@ fn an_update_replaces_the_condition() {
         add(&fixture, bodies[0], &[], memory, amount);
         graph
     };
-    let exec = driver.graph_instantiate(build(0, 1), 0).expect("the graph is sound");
+    let exec = driver.graph_instantiate(build(0, 1), 0).expect("the graph is valid");
     run(&fixture, exec);
     assert_eq!(word(&fixture, memory), 0);
     let new = build(1, 2);
@@ -245,7 +245,7 @@ fn an_update_replaces_the_condition() {
     driver.graph_destroy(new).expect("the graph is live");
     run(&fixture, exec);
     assert_eq!(word(&fixture, memory), 2);
-    driver.graph_exec_destroy(exec).expect("it is live");
+    driver.graph_exec_destroy(exec).expect("the handle is live");
     fixture.free(memory);
 }
 
@@ -258,12 +258,12 @@ fn a_body_that_fails_ends_the_loop() {
     let hole = reserve(t, GRANULE);
     add(&fixture, bodies[0], &[], hole, 1);
     fixture.note(graph, &[node], &log, 1);
-    let exec = driver.graph_instantiate(graph, 0).expect("the graph is sound");
+    let exec = driver.graph_instantiate(graph, 0).expect("the graph is valid");
     driver.graph_launch(exec, fixture.stream).expect("it can be launched");
     assert_eq!(code(driver.stream_synchronize(fixture.stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_eq!(code(driver.graph_launch(exec, fixture.stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
     assert!(log.entries().is_empty());
-    driver.graph_exec_destroy(exec).expect("it is live");
+    driver.graph_exec_destroy(exec).expect("the handle is live");
     driver.graph_destroy(graph).expect("the graph is live");
     ok!(t.cuMemAddressFree(hole, GRANULE));
 }
@@ -275,17 +275,17 @@ fn an_empty_loop_does_not_block_other_streams() {
         let (driver, graph) = (&fixture.driver, fixture.graph());
         let condition = condition(&fixture, graph, Some(1));
         branch(&fixture, graph, &[], condition, While, 1);
-        let exec = driver.graph_instantiate(graph, 0).expect("the graph is sound");
+        let exec = driver.graph_instantiate(graph, 0).expect("the graph is valid");
         driver.graph_launch(exec, fixture.stream).expect("it can be launched");
-        let other = driver.stream_create(0).expect("streams can be made");
+        let other = driver.stream_create(0).expect("a stream can be created");
         for entry in 0..50 {
             log.note(&fixture.t, other.handle() as CUstream, entry);
         }
-        driver.stream_synchronize(other).expect("it ends well");
+        driver.stream_synchronize(other).expect("the work succeeds");
         assert_eq!((log.entries().len(), driver.stream_query(fixture.stream)), (50, Ok(false)));
         // Any code with the handle can end the loop.
         set_conditional(condition.handle(), 0).expect("the condition is live");
-        driver.stream_synchronize(fixture.stream).expect("it ends well");
+        driver.stream_synchronize(fixture.stream).expect("the work succeeds");
     });
 }
 
@@ -326,7 +326,7 @@ fn wrong_conditionals_are_refused() {
     // A body, and a graph inside it, must not contain a host function, an event or work of another device.
     let child = fixture.graph();
     fixture.note(child, &[], &log, 1);
-    driver.graph_add_child(bodies[0], &[], child).expect("a graph is a node");
+    driver.graph_add_child(bodies[0], &[], child).expect("a child graph node can be added");
     assert_eq!(code(driver.graph_instantiate(graph, 0)), wrong);
     for graph in [graph, parent, child] {
         driver.graph_destroy(graph).expect("the graph is live");

@@ -38,7 +38,7 @@ fn elapsed_time_is_measured() {
     assert_eq!(code!(t.cuEventElapsedTime(&mut time, start, end)), CUDA_ERROR_INVALID_HANDLE);
     ok!(t.cuEventRecord(start, stream));
     ok!(t.cuEventRecord(untimed, stream));
-    super::kernel::sleep(&t, super::kernel::sleeper(&t), stream, Duration::from_millis(20));
+    super::kernel::sleep(&t, super::kernel::sleep_kernel(&t), stream, Duration::from_millis(20));
     let gate = Gate::close(&t, stream);
     ok!(t.cuEventRecord(end, stream));
     assert_eq!(code!(t.cuEventElapsedTime(&mut time, start, end)), CUDA_ERROR_NOT_READY);

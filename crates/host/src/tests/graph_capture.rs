@@ -21,8 +21,8 @@ fn a_capture_returns_its_info() {
         log.note(&fixture.t, stream, 1);
         log.note(&fixture.t, stream, 2);
         let info = driver.stream_capture_info(fixture.stream).expect("the stream is live");
-        let graph = info.graph.expect("there is a graph already");
-        let nodes = driver.graph_nodes(graph).expect("the graph can be looked at");
+        let graph = info.graph.expect("the capture has a graph");
+        let nodes = driver.graph_nodes(graph).expect("the graph can be queried");
         assert_eq!((info.status, info.dependencies.as_slice()), (CU_STREAM_CAPTURE_STATUS_ACTIVE, &nodes[1..]));
         assert!(info.id > 0);
         // Nodes can be added to it, but it can be neither destroyed nor launched.
@@ -37,7 +37,7 @@ fn a_capture_returns_its_info() {
         assert_eq!(code(driver.stream_end_capture(fixture.stream)), CUDA_ERROR_ILLEGAL_STATE);
         // An upload cannot be captured.
         let empty = fixture.graph();
-        let exec = driver.graph_instantiate(empty, 0).expect("the graph is sound");
+        let exec = driver.graph_instantiate(empty, 0).expect("the graph is valid");
         driver.stream_begin_capture(fixture.stream, RELAXED).expect("the stream can be captured");
         assert_eq!(code(driver.graph_upload(exec, fixture.stream)), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         let info = driver.stream_capture_info(fixture.stream).expect("the stream is live");
@@ -55,7 +55,7 @@ fn captures_can_extend_existing_graphs() {
         let begin = |graph, before: &[_]| driver.stream_begin_capture_to_graph(fixture.stream, graph, before, RELAXED);
         begin(graph, &[first]).expect("the graph is live");
         log.note(&fixture.t, stream, 2);
-        let other = driver.stream_create(0).expect("streams can be made");
+        let other = driver.stream_create(0).expect("a stream can be created");
         let twice = driver.stream_begin_capture_to_graph(other, graph, &[], RELAXED);
         assert_eq!(code(twice), CUDA_ERROR_ILLEGAL_STATE);
         assert_eq!(driver.stream_end_capture(fixture.stream), Ok(graph));
@@ -63,7 +63,7 @@ fn captures_can_extend_existing_graphs() {
         assert_eq!(log.entries(), [1, 2]);
         // A capture that fails leaves the graph to the program.
         begin(graph, &[]).expect("the graph is live");
-        let event = driver.event_create(CU_EVENT_DISABLE_TIMING).expect("events can be made");
+        let event = driver.event_create(CU_EVENT_DISABLE_TIMING).expect("an event can be created");
         driver.event_record(event, other).expect("both are live");
         assert_eq!(code(driver.stream_wait_event(fixture.stream, event, 0)), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
         assert_eq!(code(driver.stream_end_capture(fixture.stream)), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
@@ -86,13 +86,13 @@ fn bodies_can_be_captured() {
         ok!(t.cuMemsetD32Async(memory, 1, 2, stream));
         // As in PyTorch: the node depends on what is captured so far, and its body is captured in another stream.
         let info = driver.stream_capture_info(fixture.stream).expect("the stream is live");
-        let graph = info.graph.expect("there is a graph already");
+        let graph = info.graph.expect("the capture has a graph");
         let condition =
-            driver.graph_create_conditional(graph, fixture.context, Some(1)).expect("conditions can be made");
+            driver.graph_create_conditional(graph, fixture.context, Some(1)).expect("a condition can be created");
         let kind = ConditionalKind::If;
         let added = driver.graph_add_conditional(graph, &info.dependencies, condition, kind, 1, fixture.context);
-        let (_, bodies) = added.expect("a conditional is a node");
-        let side = driver.stream_create(0).expect("streams can be made");
+        let (_, bodies) = added.expect("a conditional node can be added");
+        let side = driver.stream_create(0).expect("a stream can be created");
         driver.stream_begin_capture_to_graph(side, bodies[0], &[], RELAXED).expect("the body is live");
         ok!(t.cuMemsetD32Async(memory, 7, 1, side.handle() as CUstream));
         assert_eq!(driver.stream_end_capture(side), Ok(bodies[0]));
@@ -105,7 +105,7 @@ fn bodies_can_be_captured() {
         assert_eq!(code(driver.graph_instantiate(graph, 0)), CUDA_ERROR_ILLEGAL_STATE);
         assert_eq!(driver.stream_end_capture(side), Ok(bodies[0]));
         // A graph with such a node cannot be added to a capture.
-        let exec = driver.graph_instantiate(graph, 0).expect("the graph is sound");
+        let exec = driver.graph_instantiate(graph, 0).expect("the graph is valid");
         driver.stream_begin_capture(fixture.stream, RELAXED).expect("the stream can be captured");
         assert_eq!(code(driver.graph_launch(exec, fixture.stream)), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         assert_eq!(code(driver.stream_end_capture(fixture.stream)), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
@@ -118,14 +118,14 @@ fn a_captured_launch_copies_the_executable_graph() {
         let fixture = Fixture::new();
         let (driver, memory, inner) = (&fixture.driver, alloc(&fixture.t, 4), fixture.graph());
         let zero = FillNode::new(span(memory, 4), 40, 4);
-        let fill = driver.graph_add_fill(inner, &[], &zero, fixture.context).expect("a fill is a node");
+        let fill = driver.graph_add_fill(inner, &[], &zero, fixture.context).expect("a fill node can be added");
         let kernel = add(&fixture, inner, &[fill], memory, 2);
-        let exec = driver.graph_instantiate(inner, 0).expect("the graph is sound");
-        driver.graph_node_set_enabled(exec, kernel, false).expect("kernels have a switch");
+        let exec = driver.graph_instantiate(inner, 0).expect("the graph is valid");
+        driver.graph_node_set_enabled(exec, kernel, false).expect("kernel nodes can be disabled");
         driver.stream_begin_capture(fixture.stream, RELAXED).expect("the stream can be captured");
-        driver.graph_launch(exec, fixture.stream).expect("launches can be captured");
-        let graph = driver.stream_end_capture(fixture.stream).expect("the capture is sound");
-        driver.graph_exec_destroy(exec).expect("it is live");
+        driver.graph_launch(exec, fixture.stream).expect("a launch can be captured");
+        let graph = driver.stream_end_capture(fixture.stream).expect("the capture is valid");
+        driver.graph_exec_destroy(exec).expect("the handle is live");
         driver.graph_destroy(inner).expect("the graph is live");
         let nodes = driver.graph_nodes(graph).expect("the graph is live");
         let kinds: Vec<_> = nodes.iter().map(|node| driver.graph_node_type(*node)).collect();

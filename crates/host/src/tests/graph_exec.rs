@@ -10,7 +10,7 @@ use crate::driver::{FillNode, Graph, GraphExec, GraphNode, KernelNode, codes::*}
 /// Adds a kernel node that adds a number to a word.
 pub fn add(fixture: &Fixture, graph: Graph, before: &[GraphNode], word: u64, amount: u32) -> GraphNode {
     with_add(fixture, word, amount, |kernel| fixture.driver.graph_add_kernel(graph, before, kernel))
-        .expect("a kernel is a node")
+        .expect("a kernel node can be added")
 }
 
 /// Calls `body` with the parameters of a kernel that adds a number to a word.
@@ -30,14 +30,14 @@ pub fn word(fixture: &Fixture, address: u64) -> u32 {
 /// Launches an executable graph, and waits for it.
 pub fn run(fixture: &Fixture, exec: GraphExec) {
     fixture.driver.graph_launch(exec, fixture.stream).expect("it can be launched");
-    fixture.driver.stream_synchronize(fixture.stream).expect("it ends well");
+    fixture.driver.stream_synchronize(fixture.stream).expect("the work succeeds");
 }
 
 #[test]
 fn a_graph_without_nodes_can_be_launched() {
     let fixture = Fixture::new();
     let (driver, graph) = (&fixture.driver, fixture.graph());
-    fixture.launch(graph).expect("there is nothing that could fail");
+    fixture.launch(graph).expect("an empty graph cannot fail");
     driver.graph_destroy(graph).expect("the graph is live");
     assert_eq!(code(driver.graph_instantiate(graph, 0)), CUDA_ERROR_INVALID_VALUE);
 }
@@ -69,7 +69,7 @@ fn graphs_of_any_shape_keep_their_order() {
         if child {
             fixture.note(inner, &[], &log, 30);
             fixture.note(inner, &[], &log, 31);
-            let node = driver.graph_add_child(graph, &[nodes[from]], inner).expect("a graph is a node");
+            let node = driver.graph_add_child(graph, &[nodes[from]], inner).expect("a child graph node can be added");
             driver.graph_add_dependencies(graph, &[(node, nodes[to])]).expect("the edge is new");
         }
         fixture.launch(graph).expect("the graph runs");
@@ -92,12 +92,12 @@ fn flags_are_kept() {
     let fixture = Fixture::new();
     let (driver, graph) = (&fixture.driver, fixture.graph());
     let kept = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
-    let exec = driver.graph_instantiate(graph, kept | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD).expect("these are flags");
-    assert_eq!(driver.graph_exec_flags(exec).expect("it is live"), kept);
+    let exec = driver.graph_instantiate(graph, kept | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD).expect("the flags are valid");
+    assert_eq!(driver.graph_exec_flags(exec).expect("the handle is live"), kept);
     assert_eq!(code(driver.graph_instantiate(graph, 1 << 20)), CUDA_ERROR_INVALID_VALUE);
     let by_kernels = CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
     assert_eq!(code(driver.graph_instantiate(graph, by_kernels)), CUDA_ERROR_NOT_SUPPORTED);
-    driver.graph_exec_destroy(exec).expect("it is live");
+    driver.graph_exec_destroy(exec).expect("the handle is live");
     assert_eq!(code(driver.graph_exec_flags(exec)), CUDA_ERROR_INVALID_VALUE);
     assert_eq!(code(driver.graph_exec_destroy(exec)), CUDA_ERROR_INVALID_VALUE);
     assert_eq!(code(driver.graph_launch(exec, fixture.stream)), CUDA_ERROR_INVALID_VALUE);
@@ -110,20 +110,20 @@ fn disabling_nodes_affects_later_launches() {
     let fixture = Fixture::new();
     let (driver, graph, memory, log) = (&fixture.driver, fixture.graph(), alloc(&fixture.t, 4), Log::default());
     let zero = FillNode::new(span(memory, 4), 0, 4);
-    let fill = driver.graph_add_fill(graph, &[], &zero, fixture.context).expect("a fill is a node");
+    let fill = driver.graph_add_fill(graph, &[], &zero, fixture.context).expect("a fill node can be added");
     let kernel = add(&fixture, graph, &[fill], memory, 5);
     let host = fixture.note(graph, &[kernel], &log, 1);
-    let exec = driver.graph_instantiate(graph, 0).expect("the graph is sound");
+    let exec = driver.graph_instantiate(graph, 0).expect("the graph is valid");
     run(&fixture, exec);
     assert_eq!(word(&fixture, memory), 5);
     // Submitted work is unchanged.
     let stream = fixture.stream.handle() as CUstream;
     let gate = Gate::close(&fixture.t, stream);
     driver.graph_launch(exec, fixture.stream).expect("it can be launched");
-    driver.graph_node_set_enabled(exec, fill, false).expect("fills have a switch");
+    driver.graph_node_set_enabled(exec, fill, false).expect("fill nodes can be disabled");
     assert_eq!((driver.graph_node_enabled(exec, fill), driver.graph_node_enabled(exec, kernel)), (Ok(false), Ok(true)));
     gate.open();
-    driver.stream_synchronize(fixture.stream).expect("it ends well");
+    driver.stream_synchronize(fixture.stream).expect("the work succeeds");
     assert_eq!(word(&fixture, memory), 5);
     run(&fixture, exec);
     assert_eq!(word(&fixture, memory), 10);
@@ -131,8 +131,8 @@ fn disabling_nodes_affects_later_launches() {
         .expect("it fits");
     run(&fixture, exec);
     assert_eq!(word(&fixture, memory), 110);
-    driver.graph_node_set_enabled(exec, fill, true).expect("fills have a switch");
-    driver.graph_node_set_enabled(exec, kernel, false).expect("kernels have one, too");
+    driver.graph_node_set_enabled(exec, fill, true).expect("fill nodes can be disabled");
+    driver.graph_node_set_enabled(exec, kernel, false).expect("kernel nodes can be disabled");
     run(&fixture, exec);
     assert_eq!((word(&fixture, memory), log.entries().len()), (0, 5));
     // The graph itself is unchanged.
@@ -151,7 +151,7 @@ fn disabling_nodes_affects_later_launches() {
     // Once the graph is destroyed, its nodes' handles are invalid.
     driver.graph_destroy(graph).expect("the graph is live");
     assert_eq!(set(exec, kernel), CUDA_ERROR_INVALID_VALUE);
-    driver.graph_exec_destroy(exec).expect("it is live");
+    driver.graph_exec_destroy(exec).expect("the handle is live");
     assert_eq!(set(exec, foreign), CUDA_ERROR_INVALID_VALUE);
     driver.graph_destroy(other).expect("the graph is live");
     fixture.free(memory);
@@ -165,15 +165,15 @@ fn a_destroyed_executable_graph_finishes_first() {
         let first = fixture.note(graph, &[], &log, 1);
         let branches = [2, 3, 4].map(|entry| fixture.note(graph, &[first], &log, entry));
         fixture.note(graph, &branches, &log, 5);
-        let exec = driver.graph_instantiate(graph, 0).expect("the graph is sound");
+        let exec = driver.graph_instantiate(graph, 0).expect("the graph is valid");
         let gate = Gate::close(&fixture.t, fixture.stream.handle() as CUstream);
         driver.graph_launch(exec, fixture.stream).expect("it can be launched");
-        driver.graph_upload(exec, fixture.stream).expect("it can be uploaded behind that");
-        driver.graph_exec_destroy(exec).expect("it is live");
+        driver.graph_upload(exec, fixture.stream).expect("it can be uploaded after the launch");
+        driver.graph_exec_destroy(exec).expect("the handle is live");
         driver.graph_destroy(graph).expect("the graph is live");
         assert!(log.entries().is_empty());
         gate.open();
-        driver.stream_synchronize(fixture.stream).expect("it ends well");
+        driver.stream_synchronize(fixture.stream).expect("the work succeeds");
         let mut entries = log.entries();
         entries[1..4].sort_unstable();
         assert_eq!(entries, [1, 2, 3, 4, 5]);
@@ -192,16 +192,16 @@ fn an_upload_waits_for_launches() {
     let fixture = Fixture::new();
     let (driver, graph, log) = (&fixture.driver, fixture.graph(), Log::default());
     fixture.note(graph, &[], &log, 1);
-    let exec = driver.graph_instantiate(graph, 0).expect("the graph is sound");
-    let other = driver.stream_create(0).expect("streams can be made");
+    let exec = driver.graph_instantiate(graph, 0).expect("the graph is valid");
+    let other = driver.stream_create(0).expect("a stream can be created");
     let gate = Gate::close(&fixture.t, fixture.stream.handle() as CUstream);
     driver.graph_launch(exec, fixture.stream).expect("it can be launched");
     driver.graph_upload(exec, other).expect("it can be uploaded");
     assert_eq!(driver.stream_query(other), Ok(false));
     gate.open();
-    driver.stream_synchronize(other).expect("it ends well");
+    driver.stream_synchronize(other).expect("the work succeeds");
     assert_eq!(log.entries(), [1]);
-    driver.graph_exec_destroy(exec).expect("it is live");
+    driver.graph_exec_destroy(exec).expect("the handle is live");
     driver.graph_destroy(graph).expect("the graph is live");
 }
 
@@ -209,23 +209,23 @@ fn an_upload_waits_for_launches() {
 fn events_in_graphs_synchronize_with_other_streams() {
     let fixture = Fixture::new();
     let (driver, graph, log) = (&fixture.driver, fixture.graph(), Log::default());
-    let event = |flags| driver.event_create(flags).expect("events can be made");
+    let event = |flags| driver.event_create(flags).expect("an event can be created");
     let (before, after) = (event(CU_EVENT_DISABLE_TIMING), event(CU_EVENT_DISABLE_TIMING));
-    let wait = driver.graph_add_event_wait(graph, &[], before).expect("a wait is a node");
+    let wait = driver.graph_add_event_wait(graph, &[], before).expect("an event wait node can be added");
     let note = fixture.note(graph, &[wait], &log, 2);
-    driver.graph_add_event_record(graph, &[note], after).expect("a recording is a node");
-    let exec = driver.graph_instantiate(graph, 0).expect("the graph is sound");
-    let other = driver.stream_create(0).expect("streams can be made");
+    driver.graph_add_event_record(graph, &[note], after).expect("an event record node can be added");
+    let exec = driver.graph_instantiate(graph, 0).expect("the graph is valid");
+    let other = driver.stream_create(0).expect("a stream can be created");
     let gate = Gate::close(&fixture.t, other.handle() as CUstream);
     log.note(&fixture.t, other.handle() as CUstream, 1);
     driver.event_record(before, other).expect("both are live");
     driver.graph_launch(exec, fixture.stream).expect("it can be launched");
     assert_eq!(driver.event_query(after), Ok(false));
     gate.open();
-    driver.event_synchronize(after).expect("it ends well");
+    driver.event_synchronize(after).expect("the work succeeds");
     assert_eq!(log.entries(), [1, 2]);
     driver.event_destroy(before).expect("the event is live");
     assert_eq!(code(driver.graph_launch(exec, fixture.stream)), CUDA_ERROR_INVALID_HANDLE);
-    driver.graph_exec_destroy(exec).expect("it is live");
+    driver.graph_exec_destroy(exec).expect("the handle is live");
     driver.graph_destroy(graph).expect("the graph is live");
 }

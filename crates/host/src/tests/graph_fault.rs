@@ -1,4 +1,4 @@
-//! Tests that fail every driver call in the life of a graph in turn.
+//! Tests that fail every driver call in the lifecycle of a graph in turn.
 
 use super::{graph::Fixture, graph_exec::with_add, *};
 use crate::driver::{
@@ -6,29 +6,29 @@ use crate::driver::{
     Kind, codes::*, fault_injection,
 };
 
-/// The objects that a life has created so far, for clean-up.
+/// The objects that a lifecycle has created so far, for clean-up.
 #[derive(Default)]
-struct Made {
+struct Created {
     graphs: Vec<Graph>,
     execs: Vec<GraphExec>,
 }
 
 /// Creates, copies, draws, instantiates, updates and launches a graph with a kernel, a fill and a conditional.
-fn life(
+fn run_lifecycle(
     driver: &Driver,
     fixture: &Fixture,
     context: Context,
     memory: u64,
     kernel: &KernelNode,
-    made: &mut Made,
+    created: &mut Created,
 ) -> Answer<()> {
     let graph = driver.graph_create()?;
-    made.graphs.push(graph);
+    created.graphs.push(graph);
     let fill = FillNode::new(super::graph::span(memory, 4), 0, 4);
     let fill = driver.graph_add_fill(graph, &[], &fill, context)?;
     let add = driver.graph_add_kernel(graph, &[fill], kernel)?;
     let clone = driver.graph_clone(graph)?;
-    made.graphs.push(clone);
+    created.graphs.push(clone);
     driver.graph_node_in_clone(add, clone)?;
     driver.function_name(driver.graph_kernel(add)?.function.expect("the kernel has a handle"))?;
     assert_eq!(driver.graph_edges(graph)?, [(fill, add)]);
@@ -44,12 +44,12 @@ fn life(
         return Err(failure);
     }
     let exec = driver.graph_instantiate(graph, 0)?;
-    made.execs.push(exec);
+    created.execs.push(exec);
     driver.graph_exec_set_kernel(exec, add, kernel)?;
     driver.graph_node_set_enabled(exec, fill, true)?;
     driver.graph_upload(exec, fixture.stream)?;
     driver.graph_launch(exec, fixture.stream)?;
-    driver.graph_exec_update(exec, graph)?.expect("a graph fits what was made of it");
+    driver.graph_exec_update(exec, graph)?.expect("a graph matches its executable graph");
     driver.stream_synchronize(fixture.stream)
 }
 
@@ -61,13 +61,19 @@ fn a_failing_call_is_reported_and_leaks_nothing() {
         let mut failed: Vec<Call> = Vec::new();
         with_add(&fixture, memory, 1, |kernel| {
             for nth in 1.. {
-                let (before, mut made) = (crate::live(), Made::default());
+                let (before, mut created) = (crate::live(), Created::default());
                 fault_injection::arm(nth, CUDA_ERROR_EXTERNAL_DEVICE);
-                let answer = life(&driver, &fixture, fixture.context, memory, kernel, &mut made);
+                let answer = run_lifecycle(&driver, &fixture, fixture.context, memory, kernel, &mut created);
                 fault_injection::arm(0, CUDA_SUCCESS);
-                fixture.driver.stream_synchronize(fixture.stream).expect("what was launched ends well");
-                made.execs.into_iter().for_each(|exec| fixture.driver.graph_exec_destroy(exec).expect("it is live"));
-                made.graphs.into_iter().for_each(|graph| fixture.driver.graph_destroy(graph).expect("it is live"));
+                fixture.driver.stream_synchronize(fixture.stream).expect("the launched work succeeds");
+                created
+                    .execs
+                    .into_iter()
+                    .for_each(|exec| fixture.driver.graph_exec_destroy(exec).expect("the handle is live"));
+                created
+                    .graphs
+                    .into_iter()
+                    .for_each(|graph| fixture.driver.graph_destroy(graph).expect("the handle is live"));
                 let after = crate::live();
                 assert_eq!((after.graphs, after.execs, after.objects), (before.graphs, before.execs, before.objects));
                 let Err(Failure { call, code }) = answer else { break };

@@ -12,7 +12,7 @@ fn text(bytes: &[c_char; 64]) -> String {
 }
 
 fn bytes(name: &str) -> [c_char; 64] {
-    let text = std::env::var(name).expect("the parent gave a handle");
+    let text = std::env::var(name).expect("the parent passed a handle");
     std::array::from_fn(|index| u8::from_str_radix(&text[2 * index..2 * index + 2], 16).expect("hexadecimal") as c_char)
 }
 
@@ -22,7 +22,7 @@ fn wait_until_ready(child: &mut Child) {
     let mut line = String::new();
     while !line.contains("ready") {
         line.clear();
-        assert_ne!(reader.read_line(&mut line).expect("the child speaks"), 0, "the child ended early");
+        assert_ne!(reader.read_line(&mut line).expect("the child writes"), 0, "the child ended early");
     }
     child.stdout = Some(reader.into_inner());
 }
@@ -30,9 +30,9 @@ fn wait_until_ready(child: &mut Child) {
 /// Reports in a child that it is ready, and waits until the parent is done.
 fn report_ready_and_wait() {
     let mut out = std::io::stdout();
-    out.write_all(b"ready\n").and_then(|()| out.flush()).expect("the parent listens");
+    out.write_all(b"ready\n").and_then(|()| out.flush()).expect("the parent reads");
     let mut line = String::new();
-    std::io::stdin().read_line(&mut line).expect("the parent ends");
+    std::io::stdin().read_line(&mut line).expect("the parent exits");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn share_with_importer(t: &Table, name: &str) {
     let mut opened = 0;
     assert_eq!(code!(t.cuIpcOpenMemHandle_v2(&mut opened, handle, 1)), CUDA_ERROR_INVALID_CONTEXT);
     let output = child(name, "importer", &[("HANDLE", text(&handle.reserved))]).wait_with_output();
-    let output = output.expect("the child ends");
+    let output = output.expect("the child exits");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     ok!(t.cuMemFree_v2(pointer));
     ok!(t.cuStreamDestroy_v2(stream));
@@ -198,7 +198,7 @@ fn events_are_shared_by_handle() {
         ok!(t.cuStreamWaitEvent(stream, event, 0));
         assert_eq!(code!(t.cuStreamQuery(stream)), CUDA_ERROR_NOT_READY);
         let mut out = std::io::stdout();
-        out.write_all(b"ready\n").and_then(|()| out.flush()).expect("the parent listens");
+        out.write_all(b"ready\n").and_then(|()| out.flush()).expect("the parent reads");
         ok!(t.cuStreamSynchronize(stream));
         ok!(t.cuEventSynchronize(event));
         return;
@@ -222,7 +222,7 @@ fn events_are_shared_by_handle() {
         let mut waiter = child(NAME, "waiter", &[("HANDLE", text(&handle.reserved))]);
         wait_until_ready(&mut waiter);
         gate.open();
-        assert!(waiter.wait().expect("the child ends").success());
+        assert!(waiter.wait().expect("the child exits").success());
         // A recorder that has ended never reaches its point.
         let mut recorder = child(NAME, "recorder", &[("HANDLE", text(&handle.reserved))]);
         wait_until_ready(&mut recorder);

@@ -9,16 +9,16 @@ use crate::{
 const PTX: &[u8] = b".version 8.0\n.target sm_80\n.address_size 64\n\0";
 
 /// Returns the sleep kernel.
-pub fn sleeper(t: &Table) -> CUfunction {
+pub fn sleep_kernel(t: &Table) -> CUfunction {
     function(t, c"plinth_sleep")
 }
 
 /// Occupies a stream of an H200 for a while.
-pub fn sleep(t: &Table, sleeper: CUfunction, stream: CUstream, time: Duration) {
+pub fn sleep(t: &Table, sleep_kernel: CUfunction, stream: CUstream, time: Duration) {
     let mut cycles = (time.as_secs_f64() * 1.98e9) as u64;
     let mut parameters = [std::ptr::from_mut(&mut cycles).cast()];
     let none = std::ptr::null_mut();
-    ok!(t.cuLaunchKernel(sleeper, 1, 1, 1, 1, 1, 1, 0, stream, parameters.as_mut_ptr(), none));
+    ok!(t.cuLaunchKernel(sleep_kernel, 1, 1, 1, 1, 1, 1, 0, stream, parameters.as_mut_ptr(), none));
 }
 
 /// Occupies a worker until [`HELD`] is opened.
@@ -115,19 +115,28 @@ fn modules_and_launches_are_checked() {
     assert_eq!(code!(t.cuModuleLoadData(&mut module, c"no text".as_ptr().cast())), CUDA_ERROR_INVALID_IMAGE);
     ok!(t.cuModuleLoadData(&mut module, PTX.as_ptr().cast()));
     assert_eq!(code!(t.cuModuleGetFunction(&mut function, module, c"none".as_ptr())), CUDA_ERROR_NOT_FOUND);
-    let (sleeper, none) = (sleeper(&t), std::ptr::null_mut());
+    let (sleep_kernel, none) = (sleep_kernel(&t), std::ptr::null_mut());
     let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
     let mut cycles = 0_u64;
     let mut parameters = [std::ptr::from_mut(&mut cycles).cast()];
     let p = parameters.as_mut_ptr();
-    assert_eq!(code!(t.cuLaunchKernel(sleeper, 0, 1, 1, 1, 1, 1, 0, stream, p, none)), CUDA_ERROR_INVALID_VALUE);
-    assert_eq!(code!(t.cuLaunchKernel(sleeper, 1, 65_536, 1, 1, 1, 1, 0, stream, p, none)), CUDA_ERROR_INVALID_VALUE);
-    assert_eq!(code!(t.cuLaunchKernel(sleeper, 1, 1, 1, 1025, 1, 1, 0, stream, p, none)), CUDA_ERROR_INVALID_VALUE);
-    assert_eq!(code!(t.cuLaunchKernel(sleeper, 1, 1, 1, 64, 64, 1, 0, stream, p, none)), CUDA_ERROR_INVALID_VALUE);
-    assert_eq!(code!(t.cuLaunchKernel(sleeper, 1, 1, 1, 1, 1, 1, 0, stream, none, none)), CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(code!(t.cuLaunchKernel(sleep_kernel, 0, 1, 1, 1, 1, 1, 0, stream, p, none)), CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(
+        code!(t.cuLaunchKernel(sleep_kernel, 1, 65_536, 1, 1, 1, 1, 0, stream, p, none)),
+        CUDA_ERROR_INVALID_VALUE
+    );
+    assert_eq!(
+        code!(t.cuLaunchKernel(sleep_kernel, 1, 1, 1, 1025, 1, 1, 0, stream, p, none)),
+        CUDA_ERROR_INVALID_VALUE
+    );
+    assert_eq!(code!(t.cuLaunchKernel(sleep_kernel, 1, 1, 1, 64, 64, 1, 0, stream, p, none)), CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(
+        code!(t.cuLaunchKernel(sleep_kernel, 1, 1, 1, 1, 1, 1, 0, stream, none, none)),
+        CUDA_ERROR_INVALID_VALUE
+    );
     ok!(t.cuCtxSetCurrent(context(&t, 1)));
     let other = new_stream(&t, CU_STREAM_NON_BLOCKING);
-    assert_eq!(code!(t.cuLaunchKernel(sleeper, 1, 1, 1, 1, 1, 1, 0, other, p, none)), CUDA_ERROR_INVALID_HANDLE);
+    assert_eq!(code!(t.cuLaunchKernel(sleep_kernel, 1, 1, 1, 1, 1, 1, 0, other, p, none)), CUDA_ERROR_INVALID_HANDLE);
     ok!(t.cuStreamDestroy_v2(other));
     ok!(t.cuStreamDestroy_v2(stream));
 }

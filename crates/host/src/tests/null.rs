@@ -156,7 +156,7 @@ fn nulls_and_zeros_never_crash() {
         call!(cuLaunchKernel(null_mut(), 0, 0, 0, 0, 0, 0, 0, null_mut(), null_mut(), null_mut()));
         call!(cuCtxSetCurrent(null_mut()));
         // These request nothing, or an operation that has no effect.
-        let fine = [
+        let successful = [
             Call::cuCtxGetStreamPriorityRange,
             Call::cuCtxSetCurrent,
             Call::cuCtxSynchronize,
@@ -173,7 +173,7 @@ fn nulls_and_zeros_never_crash() {
             Call::cuStreamSynchronize,
         ];
         for (call, code) in &codes {
-            assert_eq!(*code == 0, fine.contains(call), "{call:?} answers {code}");
+            assert_eq!(*code == 0, successful.contains(call), "{call:?} returns {code}");
         }
         assert_eq!(codes.len(), Call::ALL.len());
     });

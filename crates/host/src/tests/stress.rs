@@ -59,7 +59,7 @@ fn all_operations_concurrently() {
         let before = crate::live();
         let threads: Vec<_> = (1..9).map(|seed| std::thread::spawn(move || work(seed))).collect();
         for thread in threads {
-            thread.join().expect("the thread ends well");
+            thread.join().expect("the thread succeeds");
         }
         let after = crate::live();
         assert_eq!((after.streams, after.events), (before.streams, before.events));
@@ -71,15 +71,16 @@ fn all_operations_concurrently() {
 /// Creates a loop of `rounds` iterations over a graph with branches, and a note at the end.
 fn looping(fixture: &Fixture, log: &Log, memory: u64, rounds: u32) -> Graph {
     let (driver, graph) = (&fixture.driver, fixture.graph());
-    let condition = driver.graph_create_conditional(graph, fixture.context, Some(1)).expect("conditions can be made");
+    let condition =
+        driver.graph_create_conditional(graph, fixture.context, Some(1)).expect("a condition can be created");
     let zero = FillNode::new(span(memory, 4), 0, 4);
-    let first = driver.graph_add_fill(graph, &[], &zero, fixture.context).expect("a fill is a node");
+    let first = driver.graph_add_fill(graph, &[], &zero, fixture.context).expect("a fill node can be added");
     let added = driver.graph_add_conditional(graph, &[first], condition, ConditionalKind::While, 1, fixture.context);
-    let (node, bodies) = added.expect("a conditional is a node");
+    let (node, bodies) = added.expect("a conditional node can be added");
     let step = add(fixture, bodies[0], &[], memory, 1);
     let other = FillNode::new(span(memory + 4, 4), rounds, 4);
-    let other = driver.graph_add_fill(bodies[0], &[], &other, fixture.context).expect("a fill is a node");
-    let both = driver.graph_add_empty(bodies[0], &[step, other]).expect("nothing is a node");
+    let other = driver.graph_add_fill(bodies[0], &[], &other, fixture.context).expect("a fill node can be added");
+    let both = driver.graph_add_empty(bodies[0], &[step, other]).expect("an empty node can be added");
     add_below(fixture, bodies[0], &[both], condition, memory, rounds);
     fixture.note(graph, &[node], log, rounds as usize);
     graph
@@ -88,11 +89,11 @@ fn looping(fixture: &Fixture, log: &Log, memory: u64, rounds: u32) -> Graph {
 fn graph_work(seed: u64) {
     let (fixture, log, mut numbers) = (super::conditional::fixture(), Log::default(), Numbers(seed));
     let (driver, memory, mut expected) = (&fixture.driver, alloc(&fixture.t, 8), Vec::new());
-    let other = driver.stream_create(0).expect("streams can be made");
+    let other = driver.stream_create(0).expect("a stream can be created");
     for _ in 0..25 {
         let rounds = 1 + numbers.below(6) as u32;
         let graph = looping(&fixture, &log, memory, rounds);
-        let exec = driver.graph_instantiate(graph, 0).expect("the graph is sound");
+        let exec = driver.graph_instantiate(graph, 0).expect("the graph is valid");
         driver.graph_launch(exec, fixture.stream).expect("it can be launched");
         // Launches of one executable graph are serialized, in all streams.
         driver.graph_launch(exec, other).expect("it can be launched");
@@ -103,14 +104,14 @@ fn graph_work(seed: u64) {
         for graph in [graph, more] {
             driver.graph_destroy(graph).expect("the graph is live");
         }
-        driver.graph_exec_destroy(exec).expect("it is live");
-        driver.stream_synchronize(fixture.stream).expect("it ends well");
+        driver.graph_exec_destroy(exec).expect("the handle is live");
+        driver.stream_synchronize(fixture.stream).expect("the work succeeds");
         assert_eq!((word(&fixture, memory), word(&fixture, memory + 4)), (rounds + 10, rounds + 10));
     }
     assert_eq!(log.entries(), expected);
     fixture.free(memory);
     for stream in [fixture.stream, other] {
-        driver.stream_destroy(stream).expect("it is live");
+        driver.stream_destroy(stream).expect("the handle is live");
     }
 }
 
@@ -120,7 +121,7 @@ fn graphs_concurrently() {
         let before = (setup(0), crate::live()).1;
         let threads: Vec<_> = (1..9).map(|seed| std::thread::spawn(move || graph_work(seed))).collect();
         for thread in threads {
-            thread.join().expect("the thread ends well");
+            thread.join().expect("the thread succeeds");
         }
         let after = crate::live();
         assert_eq!((after.streams, after.graphs, after.execs), (before.streams, 0, 0));
@@ -154,6 +155,6 @@ fn copies_race_with_unmapping() {
             assert!(matches!(code, 0 | CUDA_ERROR_ILLEGAL_ADDRESS | CUDA_ERROR_INVALID_VALUE), "{code}");
             ok!(t.cuStreamDestroy_v2(stream));
         }
-        mapper.join().expect("the thread ends well");
+        mapper.join().expect("the thread succeeds");
     });
 }

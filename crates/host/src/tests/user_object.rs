@@ -11,7 +11,7 @@ fn object(fixture: &Fixture, log: &Log, entry: usize, references: u32) -> UserOb
     let (function, data) = log.function(entry);
     // SAFETY: a log's function may be called at any time.
     let function = unsafe { HostFunction::new(function, data) };
-    fixture.driver.user_object_create(function, references).expect("objects can be made")
+    fixture.driver.user_object_create(function, references).expect("a user object can be created")
 }
 
 /// Creates a graph with the only reference to an object.
@@ -35,19 +35,19 @@ fn the_last_reference_destroys() {
     let graph = fixture.graph();
     driver.graph_retain_user_object(graph, first, 3, false).expect("both are live");
     driver.graph_retain_user_object(graph, second, 1, true).expect("both are live");
-    driver.user_object_release(first, 2).expect("the program has two");
+    driver.user_object_release(first, 2).expect("the program owns two references");
     // The program owns no reference any more.
     assert_eq!(code(driver.user_object_release(first, 1)), CUDA_ERROR_INVALID_VALUE);
     assert_eq!(code(driver.user_object_release(second, 1)), CUDA_ERROR_INVALID_VALUE);
     let clone = driver.graph_clone(graph).expect("the graph can be copied");
-    let exec = driver.graph_instantiate(graph, 0).expect("the graph is sound");
+    let exec = driver.graph_instantiate(graph, 0).expect("the graph is valid");
     let parent = fixture.graph();
-    driver.graph_add_child(parent, &[], graph).expect("a graph is a node");
+    driver.graph_add_child(parent, &[], graph).expect("a child graph node can be added");
     driver.graph_destroy(graph).expect("the graph is live");
     driver.graph_destroy(clone).expect("the clone is live");
-    driver.graph_exec_destroy(exec).expect("it is live");
+    driver.graph_exec_destroy(exec).expect("the handle is live");
     let third = object(&fixture, &log, 3, 1);
-    driver.user_object_release(third, 1).expect("the program has one");
+    driver.user_object_release(third, 1).expect("the program owns one reference");
     destroyed(&log, &[3]);
     driver.graph_destroy(parent).expect("the graph is live");
     destroyed(&log, &[3, 1, 2]);
@@ -58,13 +58,13 @@ fn work_under_way_keeps_objects() {
     let (fixture, log, work) = (Fixture::new(), Log::default(), Log::default());
     let (driver, graph) = (&fixture.driver, graph_with(&fixture, &log, 1));
     fixture.note(graph, &[], &work, 1);
-    let exec = driver.graph_instantiate(graph, 0).expect("the graph is sound");
+    let exec = driver.graph_instantiate(graph, 0).expect("the graph is valid");
     driver.graph_destroy(graph).expect("the graph is live");
     let gate = Gate::close(&fixture.t, fixture.stream.handle() as CUstream);
     driver.graph_launch(exec, fixture.stream).expect("it can be launched");
-    driver.graph_exec_destroy(exec).expect("it is live");
+    driver.graph_exec_destroy(exec).expect("the handle is live");
     // Destructors run in order, so an earlier one would have run before this one's.
-    driver.user_object_release(object(&fixture, &log, 2, 1), 1).expect("the program has one");
+    driver.user_object_release(object(&fixture, &log, 2, 1), 1).expect("the program owns one reference");
     destroyed(&log, &[2]);
     gate.open();
     destroyed(&log, &[2, 1]);
@@ -77,17 +77,17 @@ fn an_update_exchanges_objects() {
     let (driver, old, new) = (&fixture.driver, graph_with(&fixture, &log, 1), graph_with(&fixture, &log, 2));
     fixture.note(old, &[], &work, 1);
     fixture.note(new, &[], &work, 2);
-    let exec = driver.graph_instantiate(old, 0).expect("the graph is sound");
+    let exec = driver.graph_instantiate(old, 0).expect("the graph is valid");
     driver.graph_destroy(old).expect("the graph is live");
     let gate = Gate::close(&fixture.t, fixture.stream.handle() as CUstream);
     driver.graph_launch(exec, fixture.stream).expect("it can be launched");
     assert_eq!(driver.graph_exec_update(exec, new), Ok(Ok(())));
     driver.graph_destroy(new).expect("the graph is live");
-    driver.user_object_release(object(&fixture, &log, 3, 1), 1).expect("the program has one");
+    driver.user_object_release(object(&fixture, &log, 3, 1), 1).expect("the program owns one reference");
     destroyed(&log, &[3]);
     gate.open();
     destroyed(&log, &[3, 1]);
-    driver.graph_exec_destroy(exec).expect("it is live");
+    driver.graph_exec_destroy(exec).expect("the handle is live");
     destroyed(&log, &[3, 1, 2]);
 }
 
@@ -116,7 +116,7 @@ fn wrong_references_are_refused() {
         assert_eq!(code(driver.graph_retain_user_object(graph, object, 1, true)), wrong);
         assert!(raw.is_null() && log.entries().is_empty());
         assert_eq!(crate::live().objects, 1);
-        driver.user_object_release(object, 2).expect("the program has two");
+        driver.user_object_release(object, 2).expect("the program owns two references");
         destroyed(&log, &[1]);
         assert_eq!(crate::live().objects, 0);
     });

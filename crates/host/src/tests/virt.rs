@@ -143,7 +143,7 @@ fn touching_unmapped_memory_faults() {
         std::process::exit(0);
     }
     let output = child("virt::touching_unmapped_memory_faults", "fault", &[]).wait_with_output();
-    assert_eq!(output.expect("the child ends").status.signal(), Some(libc::SIGSEGV));
+    assert_eq!(output.expect("the child exits").status.signal(), Some(libc::SIGSEGV));
 }
 
 #[test]
