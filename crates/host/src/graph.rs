@@ -40,7 +40,7 @@ pub enum Action {
     Conditional(ConditionalNode),
 }
 
-/// A conditional node: its condition selects which of its bodies run.
+/// A conditional node: its condition selects at most one of its bodies to run.
 #[derive(Clone)]
 pub struct ConditionalNode {
     pub condition: Arc<Condition>,

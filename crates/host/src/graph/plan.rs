@@ -35,7 +35,7 @@ pub enum Step {
 #[derive(Clone)]
 pub struct PlannedNode {
     pub step: Step,
-    /// The nodes of the same plan that it waits for.
+    /// The indices of the nodes of the same plan that it waits for.
     pub before: Vec<usize>,
     pub branch: usize,
     /// Whether another branch waits for it.

@@ -20,7 +20,7 @@ pub struct Pool {
     pub id: Id,
     /// The release threshold: how many bytes a pool may keep reserved when a stream reaches a free.
     threshold: u64,
-    /// The three reuse policies. They are stored but have no effect: the pool conforms to all of them.
+    /// The three reuse policies. They are stored but have no effect: all settings permit the pool's behaviour.
     reuse: [i32; 3],
     reserved: u64,
     reserved_high: u64,

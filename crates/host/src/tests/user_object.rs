@@ -22,7 +22,7 @@ fn graph_with(fixture: &Fixture, log: &Log, entry: usize) -> Graph {
 }
 
 /// Waits until exactly these destructors have run, in this order.
-fn destroyed(log: &Log, entries: &[usize]) {
+fn expect_destroyed(log: &Log, entries: &[usize]) {
     wait_until("the destructors have run", || log.entries().len() >= entries.len());
     assert_eq!(log.entries(), entries);
 }
@@ -48,9 +48,9 @@ fn the_last_reference_destroys() {
     driver.graph_exec_destroy(exec).expect("the handle is live");
     let third = object(&fixture, &log, 3, 1);
     driver.user_object_release(third, 1).expect("the program owns one reference");
-    destroyed(&log, &[3]);
+    expect_destroyed(&log, &[3]);
     driver.graph_destroy(parent).expect("the graph is live");
-    destroyed(&log, &[3, 1, 2]);
+    expect_destroyed(&log, &[3, 1, 2]);
 }
 
 #[test]
@@ -65,9 +65,9 @@ fn work_under_way_keeps_objects() {
     driver.graph_exec_destroy(exec).expect("the handle is live");
     // Destructors run in order, so an earlier one would have run before this one's.
     driver.user_object_release(object(&fixture, &log, 2, 1), 1).expect("the program owns one reference");
-    destroyed(&log, &[2]);
+    expect_destroyed(&log, &[2]);
     gate.open();
-    destroyed(&log, &[2, 1]);
+    expect_destroyed(&log, &[2, 1]);
     assert_eq!(work.entries(), [1]);
 }
 
@@ -84,11 +84,11 @@ fn an_update_exchanges_objects() {
     assert_eq!(driver.graph_exec_update(exec, new), Ok(Ok(())));
     driver.graph_destroy(new).expect("the graph is live");
     driver.user_object_release(object(&fixture, &log, 3, 1), 1).expect("the program owns one reference");
-    destroyed(&log, &[3]);
+    expect_destroyed(&log, &[3]);
     gate.open();
-    destroyed(&log, &[3, 1]);
+    expect_destroyed(&log, &[3, 1]);
     driver.graph_exec_destroy(exec).expect("the handle is live");
-    destroyed(&log, &[3, 1, 2]);
+    expect_destroyed(&log, &[3, 1, 2]);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn wrong_references_are_refused() {
         assert!(raw.is_null() && log.entries().is_empty());
         assert_eq!(crate::live().objects, 1);
         driver.user_object_release(object, 2).expect("the program owns two references");
-        destroyed(&log, &[1]);
+        expect_destroyed(&log, &[1]);
         assert_eq!(crate::live().objects, 0);
     });
 }
