@@ -1,10 +1,10 @@
-//! The host device's calls: one function for each line of the driver table, by noun.
+//! The host device's calls: one function for each entry of the driver table, in modules by object.
 //!
-//! Each checks its arguments, converts them, and asks the part of the host device that knows. All of them are called
-//! as their CUDA namesakes are: pointers are valid for what the call reads or writes, or null.
+//! Each checks its arguments, converts them, and calls the module that implements the operation. The contracts are
+//! those of the CUDA functions of the same names: pointers are valid for what the call reads or writes, or null.
 
-// What each call demands of its caller is CUDA's documentation and the paragraph above, not eighty copies of it; and
-// CUDA chose the names and how many arguments there are.
+// The safety contract of each call is CUDA's documentation and the paragraph above, which eighty copies would not
+// improve. CUDA chose the names and the numbers of arguments.
 #![allow(clippy::missing_safety_doc, clippy::too_many_arguments, non_snake_case)]
 
 mod capture;
@@ -42,13 +42,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const INVALID: Code = codes::CUDA_ERROR_INVALID_VALUE;
 
-/// The frame around every call: counts and prices it, refuses it before `cuInit` and inside a host function, and
-/// turns a result, or a panic, into a code.
+/// Wraps every call: counts and prices it, refuses it before `cuInit` and inside a host function, and converts a result
+/// or a panic to a code.
 fn enter(call: Call, bytes: u64, body: impl FnOnce(&'static State) -> Result<(), Code>) -> Code {
     enter_at(call, cost::price(call, bytes), body)
 }
 
-/// The same for a call whose price is known.
+/// Wraps a call whose price is known; otherwise as [`enter`].
 fn enter_at(call: Call, price: u64, body: impl FnOnce(&'static State) -> Result<(), Code>) -> Code {
     let _charge = cost::charge(call, price);
     let result = catch_unwind(AssertUnwindSafe(|| {
@@ -64,39 +64,39 @@ fn enter_at(call: Call, price: u64, body: impl FnOnce(&'static State) -> Result<
     }
 }
 
-/// A place for a result.
+/// A non-null output parameter.
 struct Out<T>(*mut T);
 
 impl<T> Out<T> {
-    /// Refuses a null pointer. To be called before the call has any effect.
+    /// Refuses a null pointer. Must be called before the driver call has any effect.
     fn new(pointer: *mut T) -> Result<Out<T>, Code> {
         if pointer.is_null() { Err(INVALID) } else { Ok(Out(pointer)) }
     }
 
     fn put(self, value: T) {
-        // SAFETY: the pointer is not null, and the caller of the driver call gave it for this result.
+        // SAFETY: the pointer is not null, and the caller of the driver call passed it for this result.
         unsafe { self.0.write(value) };
     }
 }
 
-/// Like [`Out`] for results that the caller may not want.
-fn put_if_wanted<T>(pointer: *mut T, value: T) {
+/// Writes an optional output parameter, unless it is null.
+fn put_optional<T>(pointer: *mut T, value: T) {
     if let Ok(out) = Out::new(pointer) {
         out.put(value);
     }
 }
 
-/// Writes a text with its NUL, cut to the room there is.
-fn put_text(place: *mut std::ffi::c_char, capacity: i32, text: &str) -> Result<(), Code> {
+/// Writes a string with its NUL, truncated to the capacity.
+fn put_text(output: *mut std::ffi::c_char, capacity: i32, text: &str) -> Result<(), Code> {
     let capacity = usize::try_from(capacity).ok().filter(|capacity| *capacity > 0).ok_or(INVALID)?;
-    if place.is_null() {
+    if output.is_null() {
         return Err(INVALID);
     }
     let length = text.len().min(capacity - 1);
-    // SAFETY: the caller gave `capacity` bytes at `place`; the text and its NUL are at most as many.
+    // SAFETY: the caller passed `capacity` bytes at `output`; the string and its NUL have at most that many.
     unsafe {
-        std::ptr::copy_nonoverlapping(text.as_ptr(), place.cast(), length);
-        place.add(length).write(0);
+        std::ptr::copy_nonoverlapping(text.as_ptr(), output.cast(), length);
+        output.add(length).write(0);
     }
     Ok(())
 }

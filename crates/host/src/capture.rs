@@ -1,7 +1,8 @@
-//! Stream capture: what is put into a capturing stream becomes nodes of a graph instead of work.
+//! Stream capture: operations submitted to a capturing stream become nodes of a graph instead of work.
 //!
-//! Each stream of a capture has a frontier: the nodes that its next node will depend on. Recording an event copies
-//! the stream's frontier; waiting for that event adds it to another stream's, which thereby joins the capture.
+//! Each stream of a capture has a frontier: the nodes that its next node will depend on. Recording an event copies the
+//! stream's frontier. Waiting for that event adds the copy to another stream's frontier, which makes that stream join
+//! the capture.
 
 use super::{
     engine::Engine,
@@ -17,28 +18,28 @@ pub struct Capture {
     thread: u64,
     origin: Id,
     pub graph: Id,
-    /// What `cuStreamGetCaptureInfo` calls it.
+    /// The identifier that `cuStreamGetCaptureInfo` returns.
     pub number: u64,
-    /// Whether the graph was there before the capture, and stays whatever comes of it.
+    /// Whether the graph existed before the capture. Such a graph remains even if the capture fails.
     into_graph: bool,
-    /// Set by the first thing that a capture cannot survive; ending it then reports that.
+    /// Set by the first operation that invalidates the capture; ending the capture then returns that error.
     pub invalid: bool,
     streams: Vec<Id>,
 }
 
-/// A stream's part in a capture.
+/// The state of a stream in a capture.
 pub struct CaptureState {
     pub capture: Id,
     frontier: Vec<usize>,
-    /// The frontier's handles as the program was last shown them; it may look until it next uses the stream.
-    pub shown: Vec<Id>,
+    /// The frontier's handles as last returned to the program, which may read them until it next uses the stream.
+    pub reported: Vec<Id>,
 }
 
 thread_local! {
     static MODE: Cell<u32> = const { Cell::new(CU_STREAM_CAPTURE_MODE_GLOBAL) };
 }
 
-/// Sets how careful this thread is about captures; returns what it was.
+/// Sets this thread's capture mode and returns the previous one.
 pub fn exchange_mode(mode: u32) -> Result<u32, Code> {
     if mode > CU_STREAM_CAPTURE_MODE_RELAXED {
         return Err(codes::CUDA_ERROR_INVALID_VALUE);
@@ -47,7 +48,7 @@ pub fn exchange_mode(mode: u32) -> Result<u32, Code> {
 }
 
 impl Engine {
-    /// Begins a capture in a stream: into a graph of its own, or after nodes of a graph that is there.
+    /// Begins a capture in a stream: into a new graph, or after nodes of an existing graph.
     pub fn begin_capture(
         &mut self,
         id: Id,
@@ -70,22 +71,22 @@ impl Engine {
         let (graph, frontier) = into.unwrap_or_else(|| (self.create_graph(None), Vec::new()));
         self.graph_mut(graph)?.capturing = true;
         if let Some(stream) = self.streams.get_mut(&id) {
-            stream.capture = Some(CaptureState { capture, frontier, shown: Vec::new() });
+            stream.capture = Some(CaptureState { capture, frontier, reported: Vec::new() });
         }
         self.capture_number += 1;
         let (number, streams, invalid) = (self.capture_number, vec![id], false);
-        let begun = Capture { mode, thread, origin: id, graph, number, into_graph, invalid, streams };
-        self.captures.insert(capture, begun);
+        let new_capture = Capture { mode, thread, origin: id, graph, number, into_graph, invalid, streams };
+        self.captures.insert(capture, new_capture);
         Ok(())
     }
 
-    /// The graph that a stream's work becomes a part of, if it is captured.
+    /// Returns the graph that a stream is captured into, or `None` if it is not captured.
     pub fn captured_graph(&self, id: Id) -> Option<Id> {
         let state = self.streams.get(&id)?.capture.as_ref()?;
         Some(self.captures.get(&state.capture)?.graph)
     }
 
-    /// The capture that a stream is part of; an error when that is no longer valid.
+    /// Returns the capture that a stream is part of, or an error if the capture is no longer valid.
     pub fn capture_of(&self, id: Id) -> Result<Option<Id>, Code> {
         let Some(state) = self.streams.get(&id).and_then(|stream| stream.capture.as_ref()) else { return Ok(None) };
         match self.captures.get(&state.capture) {
@@ -107,7 +108,7 @@ impl Engine {
             .map_or_else(Vec::new, |state| state.frontier.clone())
     }
 
-    /// Adds a node after a capturing stream's frontier, and makes it the frontier.
+    /// Adds a node that depends on a capturing stream's frontier, and makes it the new frontier.
     pub fn add_node(&mut self, id: Id, action: Action) {
         let dependencies = self.frontier(id);
         let Some((graph, stream)) = self.captured_graph(id).zip(self.streams.get(&id)) else { return };
@@ -122,8 +123,8 @@ impl Engine {
         }
     }
 
-    /// Adds nodes to what a capturing stream's next node depends on.
-    pub fn depend(&mut self, id: Id, nodes: &[usize]) {
+    /// Adds nodes to a capturing stream's frontier.
+    pub fn extend_frontier(&mut self, id: Id, nodes: &[usize]) {
         let mut frontier = self.frontier(id);
         frontier.extend(nodes);
         frontier.sort_unstable();
@@ -131,9 +132,9 @@ impl Engine {
         self.set_frontier(id, frontier);
     }
 
-    /// Makes a stream part of the capture that it waits for.
-    pub fn join(&mut self, id: Id, capture_id: Id, nodes: Vec<usize>) -> Result<(), Code> {
-        // Where the event's capture has ended, nothing outside the graph can wait for a point inside it.
+    /// Makes a stream join the capture that it waits for.
+    pub fn join_capture(&mut self, id: Id, capture_id: Id, nodes: Vec<usize>) -> Result<(), Code> {
+        // If the event's capture has ended, nothing outside the graph can wait for a point inside it.
         let capture = self.captures.get_mut(&capture_id).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
         if capture.invalid {
             return Err(codes::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
@@ -143,12 +144,12 @@ impl Engine {
             capture.invalid = true;
             return Err(codes::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
         }
-        stream.capture = Some(CaptureState { capture: capture_id, frontier: nodes, shown: Vec::new() });
+        stream.capture = Some(CaptureState { capture: capture_id, frontier: nodes, reported: Vec::new() });
         capture.streams.push(id);
         Ok(())
     }
 
-    /// Ends the capture that began in a stream; returns its graph.
+    /// Ends the capture that began in a stream. Returns its graph.
     pub fn end_capture(&mut self, id: Id, thread: u64) -> Result<Id, Code> {
         let stream = self.streams.get(&id).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
         let capture_id = stream.capture.as_ref().ok_or(codes::CUDA_ERROR_ILLEGAL_STATE)?.capture;
@@ -175,19 +176,19 @@ impl Engine {
                 stream.capture = None;
             }
         }
-        self.end_graph(graph, result.is_ok() || into_graph);
+        self.finish_captured_graph(graph, result.is_ok() || into_graph);
         result
     }
 
-    /// Gives the graph of a capture that has ended to the program, or drops it.
-    fn end_graph(&mut self, graph: Id, keep: bool) {
+    /// Makes the graph of an ended capture available to the program, or destroys it.
+    fn finish_captured_graph(&mut self, graph: Id, keep: bool) {
         match self.graphs.get_mut(&graph) {
             Some(graph) if keep => graph.capturing = false,
             _ => self.drop_graph(graph),
         }
     }
 
-    /// Whether the origin's frontier comes after everything that the other streams did.
+    /// Returns whether the origin's frontier depends on everything that the other streams captured.
     fn is_joined(&self, graph: Id, origin: Id, streams: &[Id]) -> bool {
         let Some(graph) = self.graphs.get(&graph) else { return false };
         let mut reached = vec![false; graph.nodes.len()];
@@ -200,14 +201,14 @@ impl Engine {
         streams.iter().all(|stream| self.frontier(*stream).iter().all(|index| reached[*index]))
     }
 
-    /// Takes a stream that is being destroyed out of its capture, which that makes invalid.
+    /// Removes a stream that is being destroyed from its capture, and invalidates the capture.
     pub fn leave_capture(&mut self, id: Id) {
         let Some(state) = self.streams.get_mut(&id).and_then(|stream| stream.capture.take()) else { return };
         let Some(capture) = self.captures.get_mut(&state.capture) else { return };
         capture.invalid = true;
         capture.streams.retain(|stream| *stream != id);
         if capture.origin == id {
-            // Nobody can end it any more, so it ends here.
+            // The capture can no longer be ended by a call, so it ends here.
             let (graph, into_graph, streams) = (capture.graph, capture.into_graph, capture.streams.clone());
             self.captures.remove(&state.capture);
             for stream in streams {
@@ -215,20 +216,22 @@ impl Engine {
                     stream.capture = None;
                 }
             }
-            self.end_graph(graph, into_graph);
+            self.finish_captured_graph(graph, into_graph);
         }
     }
 
-    /// Refuses a call that might disturb a capture, if this thread's mode says so; such captures become invalid.
+    /// Refuses a call that is unsafe during a capture, if the modes of this thread and of the capture prohibit it, and
+    /// invalidates those captures.
     pub fn forbid_unsafe(&mut self, thread: u64) -> Result<(), Code> {
         if self.captures.is_empty() || MODE.get() == CU_STREAM_CAPTURE_MODE_RELAXED {
             return Ok(());
         }
         let mut result = Ok(());
         for capture in self.captures.values_mut() {
-            let own = capture.thread == thread && capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-            let global = MODE.get() == CU_STREAM_CAPTURE_MODE_GLOBAL && capture.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-            if own || global {
+            let is_own = capture.thread == thread && capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+            let is_global =
+                MODE.get() == CU_STREAM_CAPTURE_MODE_GLOBAL && capture.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+            if is_own || is_global {
                 capture.invalid = true;
                 result = Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
             }
@@ -236,7 +239,7 @@ impl Engine {
         result
     }
 
-    /// Refuses to wait for, or ask about, a stream that captures.
+    /// Refuses to wait for or query a capturing stream, and invalidates its capture.
     pub fn forbid_capturing(&mut self, id: Id) -> Result<(), Code> {
         match self.capture_of(id)? {
             Some(capture) => {
@@ -247,22 +250,22 @@ impl Engine {
         }
     }
 
-    /// Refuses to use the legacy stream while a stream that it waits for captures, whose capture that makes invalid.
+    /// Refuses to use the legacy stream while a stream that it waits for is capturing, and invalidates the captures.
     pub fn forbid_implicit(&mut self, id: Id) -> Result<(), Code> {
-        let captures = self.captures_before(id);
+        let captures = self.implicit_dependencies(id);
         for capture in &captures {
             self.invalidate(*capture);
         }
         if captures.is_empty() { Ok(()) } else { Err(codes::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) }
     }
 
-    /// Refuses to tell whether the legacy stream captures while a stream that it waits for does.
-    pub fn refuse_implicit(&self, id: Id) -> Result<(), Code> {
-        if self.captures_before(id).is_empty() { Ok(()) } else { Err(codes::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) }
+    /// Refuses to report whether the legacy stream is capturing while a stream that it waits for is.
+    pub fn check_implicit(&self, id: Id) -> Result<(), Code> {
+        if self.implicit_dependencies(id).is_empty() { Ok(()) } else { Err(codes::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) }
     }
 
-    /// The captures that a use of this stream would depend on, since it is the legacy one.
-    fn captures_before(&self, id: Id) -> Vec<Id> {
+    /// Returns the captures that a use of this stream would depend on. Empty unless it is the legacy stream.
+    fn implicit_dependencies(&self, id: Id) -> Vec<Id> {
         let legacy = self.streams.get(&id).filter(|stream| matches!(stream.kind, Kind::Legacy));
         let Some(legacy) = legacy.filter(|_| !self.captures.is_empty()) else { return Vec::new() };
         let blocks =
@@ -271,7 +274,7 @@ impl Engine {
         captures.map(|(id, _)| *id).collect()
     }
 
-    /// Refuses to wait for a whole device while one of its streams captures.
+    /// Refuses to wait for a device while one of its streams is capturing.
     pub fn forbid_device(&mut self, device: usize) -> Result<(), Code> {
         if self.captures.is_empty() {
             return Ok(());

@@ -1,8 +1,8 @@
-//! Modules that the machine's own compiler made: shared libraries, which take the place that cubins have on a GPU.
+//! Modules that the machine's own compiler produced: shared libraries, in the role that cubins have on a GPU.
 //!
-//! A kernel of such a library is a function that runs the whole launch, and beside it, with `_bytes` at the end of its name,
-//! stands the size of its one parameter. What it may use it asks before it touches anything, so that a wrong address is
-//! an error of its stream, as on a GPU.
+//! A kernel of such a library is a function that runs the whole launch. The library also exports the size of the
+//! kernel's one parameter, under the kernel's name with the suffix `_bytes`. The kernel asks for permission before it
+//! accesses any memory, so a wrong address is an error of its stream, as on a GPU.
 
 use super::kernels::{HostKernel, Launch};
 use crate::driver::{codes, library::Library, table::Code, temporary::Folder};
@@ -13,22 +13,22 @@ use std::{
     fs,
 };
 
-/// What asks whether a launch may use some memory: 0, or an error's code.
+/// Checks whether a launch may access some memory. Returns 0 or an error's code.
 type Check =
     unsafe extern "C" fn(launch: *mut c_void, address: c_ulonglong, bytes: c_ulonglong, written: c_uint) -> c_uint;
-/// A kernel: all blocks of a launch.
+/// A kernel entry point, which runs all blocks of a launch.
 type Entry =
     unsafe extern "C" fn(parameter: *const c_void, blocks: c_uint, launch: *mut c_void, check: Check) -> c_uint;
 
 /// The kernels that were found, by the address of their [`HostKernel`].
 static ENTRIES: Mutex<Option<HashMap<usize, Entry>>> = Mutex::new(None);
 
-/// How an ELF image begins.
+/// The first bytes of an ELF image.
 pub const MAGIC: &[u8; 4] = b"\x7fELF";
-/// The bytes of an ELF image's header on a 64-bit machine.
+/// The size of an ELF image's header on a 64-bit machine.
 pub const HEADER: usize = 64;
 
-/// The bytes of an ELF image, by its header: compilers put the table of sections at its end.
+/// Returns the size of an ELF image from its header: compilers put the section table at the end.
 pub fn image_bytes(header: &[u8; HEADER]) -> Option<usize> {
     let half = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
     let start = u64::from_le_bytes(header[0x28..0x30].try_into().ok()?);
@@ -37,9 +37,10 @@ pub fn image_bytes(header: &[u8; HEADER]) -> Option<usize> {
     usize::try_from(start.checked_add(half(0x3A) * half(0x3C))?).ok()
 }
 
-/// Loads the library that an image is. It stays loaded: a launch may be under way whenever its module goes.
-pub fn load(image: &[u8]) -> Result<Library, Code> {
-    // The loader wants a file, and may take it for one that it knows by its name: this one is new each time.
+/// Loads the library that an image contains. It is never unloaded, since a launch may be in progress when its module is
+/// unloaded.
+pub fn load_library(image: &[u8]) -> Result<Library, Code> {
+    // The loader needs a file, and may mistake it for a loaded one of the same name, so the path is new each time.
     let folder = Folder::new().map_err(|_| codes::CUDA_ERROR_OPERATING_SYSTEM)?;
     let path = folder.path().join("kernel.so");
     fs::write(&path, image).map_err(|_| codes::CUDA_ERROR_OPERATING_SYSTEM)?;
@@ -50,9 +51,10 @@ pub fn load(image: &[u8]) -> Result<Library, Code> {
 pub fn find(library: Library, name: &[u8]) -> Option<&'static HostKernel> {
     let symbol = |suffix: &str| library.symbol(&CString::new([name, suffix.as_bytes()].concat()).ok()?);
     let (entry, bytes) = (symbol("")?, symbol("_bytes")?);
-    // SAFETY: the number stands beside every kernel that the jiterator writes, aligned, and the library stays loaded.
+    // SAFETY: the jiterator exports this aligned number with every kernel that it generates, and the library stays
+    // loaded.
     let bytes = unsafe { bytes.cast::<u32>().read() };
-    // SAFETY: what has a size beside it under this name is a kernel that the jiterator wrote, of this signature.
+    // SAFETY: a symbol whose `_bytes` symbol exists is a kernel that the jiterator generated, and has this signature.
     let entry = unsafe { std::mem::transmute::<*const c_void, Entry>(entry) };
     let name: &'static str = Box::leak(std::str::from_utf8(name).ok()?.to_owned().into_boxed_str());
     let parameter_sizes: &'static [usize] = Box::leak(Box::new([bytes as usize]));
@@ -67,17 +69,17 @@ fn run(launch: &Launch) {
     let (Some(entry), Some(parameter)) = (entry, launch.bytes(0)) else {
         return launch.fail(codes::CUDA_ERROR_INVALID_VALUE);
     };
-    let told = std::ptr::from_ref(launch).cast_mut().cast::<c_void>();
-    // SAFETY: the parameter has as many bytes as the kernel said, and it asks `check` with the launch, which outlives the
-    // call, before it uses any memory.
-    let code = unsafe { entry(parameter.as_ptr().cast(), launch.grid[0], told, check) };
+    let launch_pointer = std::ptr::from_ref(launch).cast_mut().cast::<c_void>();
+    // SAFETY: the parameter has as many bytes as the kernel declared, and the kernel calls `check` with the launch,
+    // which outlives the call, before it accesses any memory.
+    let code = unsafe { entry(parameter.as_ptr().cast(), launch.grid[0], launch_pointer, check) };
     if code != codes::CUDA_SUCCESS {
         launch.fail(code);
     }
 }
 
 unsafe extern "C" fn check(launch: *mut c_void, address: c_ulonglong, bytes: c_ulonglong, written: c_uint) -> c_uint {
-    // SAFETY: `run` passes the launch that it was given, which is only read.
+    // SAFETY: `run` passes a pointer to its launch, which is only read.
     let launch = unsafe { &*launch.cast::<Launch>() };
     match launch.memory(address, bytes, written != 0) {
         Ok(_) => codes::CUDA_SUCCESS,
@@ -85,22 +87,24 @@ unsafe extern "C" fn check(launch: *mut c_void, address: c_ulonglong, bytes: c_u
     }
 }
 
-/// Reads an image that C points at: as long as it says itself, if it is an ELF image, and text otherwise.
+/// Returns the bytes of an image behind a C pointer: an ELF image in the length that its header states, otherwise text
+/// up to a NUL.
 ///
 /// # Safety
-/// It is a whole ELF image of this kind of machine, or ends in a NUL.
-pub unsafe fn image<'a>(image: *const c_void) -> &'a [u8] {
-    // SAFETY: the caller's promise; the first byte that differs ends the comparison, so nothing is read past a NUL.
+/// `image` points to a whole ELF image of this kind of machine, or to bytes that end in a NUL.
+pub unsafe fn read_image<'a>(image: *const c_void) -> &'a [u8] {
+    // SAFETY: guaranteed by the caller; the comparison ends at the first byte that differs, so nothing is read past a
+    // NUL.
     let is_elf = (0..MAGIC.len()).all(|at| unsafe { image.cast::<u8>().add(at).read() } == MAGIC[at]);
     if is_elf {
         // SAFETY: an ELF image is at least as long as its header.
         let header = unsafe { &*image.cast::<[u8; HEADER]>() };
         if let Some(bytes) = image_bytes(header) {
-            // SAFETY: the image is whole, hence as long as its header says.
+            // SAFETY: the image is whole, hence as long as its header states.
             return unsafe { std::slice::from_raw_parts(image.cast(), bytes) };
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { CStr::from_ptr(image.cast()) }.to_bytes()
 }
 
@@ -117,7 +121,7 @@ mod tests {
         assert_eq!(image_bytes(&header), Some(1000 + 64 * 3));
         header[0x28..0x30].copy_from_slice(&u64::MAX.to_le_bytes());
         assert_eq!(image_bytes(&header), None);
-        // 32 bits, or the other end first.
+        // 32-bit, or big-endian.
         for other in [[1, 1], [2, 2]] {
             header[4..6].copy_from_slice(&other);
             assert_eq!(image_bytes(&header), None);

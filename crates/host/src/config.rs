@@ -1,13 +1,13 @@
-//! What the environment says about the host devices, read once when the driver is initialised.
+//! The configuration of the host devices from the environment, read once when the driver is initialised.
 
 use super::model::{MODELS, Model, uuid_text};
 
-/// The size and alignment of physical memory: what a GPU's driver answers, too.
+/// The size and alignment of physical memory, the same as a GPU's driver reports.
 pub const GRANULE: u64 = 2 << 20;
-/// The most devices that one process may have: access rights are kept as one bit a device.
+/// The maximum number of devices of a process: access rights are stored as one bit per device.
 pub const MAX_DEVICES: usize = 64;
 
-/// How driver calls are charged for.
+/// How the costs of driver calls are accounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Costs {
     /// The prices are only added up.
@@ -31,20 +31,20 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the configuration through `get`, which finds an environment variable.
+    /// Reads the configuration through `get`, which looks up an environment variable.
     pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Config, String> {
         let model = match get("PLINTH_HOST_MODEL") {
             None => &MODELS[0],
             Some(key) => Model::find(key.trim()).ok_or_else(|| {
                 let known: Vec<_> = MODELS.iter().map(|model| model.key).collect();
-                format!("PLINTH_HOST_MODEL is \"{key}\"; it may be {}", known.join(", "))
+                format!("PLINTH_HOST_MODEL is \"{key}\"; set it to one of {}", known.join(", "))
             })?,
         };
         let devices = match get("PLINTH_HOST_DEVICES") {
             None => 2,
             Some(text) => match text.trim().parse() {
                 Ok(count) if (1..=MAX_DEVICES).contains(&count) => count,
-                _ => return Err(format!("PLINTH_HOST_DEVICES is \"{text}\"; it may be 1 to {MAX_DEVICES}")),
+                _ => return Err(format!("PLINTH_HOST_DEVICES is \"{text}\"; set it to 1 to {MAX_DEVICES}")),
             },
         };
         let memory = match get("PLINTH_HOST_MEMORY") {
@@ -53,7 +53,7 @@ impl Config {
                 Some(bytes) if (GRANULE..=1 << 46).contains(&bytes) => bytes / GRANULE * GRANULE,
                 _ => {
                     return Err(format!(
-                        "PLINTH_HOST_MEMORY is \"{text}\"; it may be 2MiB to 64TiB, in bytes or with KiB, MiB, GiB, TiB"
+                        "PLINTH_HOST_MEMORY is \"{text}\"; set it to 2MiB to 64TiB, in bytes or with KiB, MiB, GiB, TiB"
                     ));
                 }
             },
@@ -61,7 +61,7 @@ impl Config {
         let costs = match get("PLINTH_HOST_COSTS").as_deref().map(str::trim) {
             None | Some("" | "count") => Costs::Count,
             Some("spin") => Costs::Spin,
-            Some(text) => return Err(format!("PLINTH_HOST_COSTS is \"{text}\"; it may be count or spin")),
+            Some(text) => return Err(format!("PLINTH_HOST_COSTS is \"{text}\"; set it to count or spin")),
         };
         let visible = match get("CUDA_VISIBLE_DEVICES") {
             None => (0..devices).collect(),
@@ -72,13 +72,13 @@ impl Config {
         let peers = match get("PLINTH_HOST_PEERS").as_deref().map(str::trim) {
             None | Some("" | "all") => true,
             Some("none") => false,
-            Some(text) => return Err(format!("PLINTH_HOST_PEERS is \"{text}\"; it may be all or none")),
+            Some(text) => return Err(format!("PLINTH_HOST_PEERS is \"{text}\"; set it to all or none")),
         };
         Ok(Config { model, visible, memory, launch_blocking, peers, costs })
     }
 }
 
-/// Bytes, or a number with KiB, MiB, GiB or TiB behind it.
+/// Parses a number of bytes, or a number with the suffix KiB, MiB, GiB or TiB.
 fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
@@ -89,8 +89,8 @@ fn parse_bytes(text: &str) -> Option<u64> {
     number.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// The devices that `CUDA_VISIBLE_DEVICES` names, by CUDA's rules: the list ends before its first wrong element, and
-/// a device named twice makes it empty.
+/// Returns the devices that `CUDA_VISIBLE_DEVICES` names, by CUDA's rules: the list ends before its first invalid
+/// element, and a device named twice makes it empty.
 fn visible_devices(list: &str, devices: usize, model: &Model) -> Vec<usize> {
     let mut visible = Vec::new();
     for element in list.split(',') {
@@ -107,7 +107,7 @@ fn device_of(element: &str, devices: usize, model: &Model) -> Option<usize> {
     if element.starts_with("GPU-") {
         let mut matching = (0..devices).filter(|&physical| uuid_text(model.uuid(physical)).starts_with(element));
         let first = matching.next();
-        // A prefix that fits two devices names neither.
+        // A prefix that matches two devices selects neither.
         return if matching.next().is_none() { first } else { None };
     }
     element.parse().ok().filter(|physical| *physical < devices)
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_are_named() {
+    fn errors_name_the_variable_and_value() {
         for (name, value) in [
             ("PLINTH_HOST_DEVICES", "0"),
             ("PLINTH_HOST_DEVICES", "65"),

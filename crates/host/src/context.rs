@@ -1,4 +1,4 @@
-//! Contexts: one primary context a device, green ones beside it, and the one that is current in each thread.
+//! Contexts: one primary context per device, green contexts beside it, and the current context of each thread.
 
 use super::{
     ids::Id,
@@ -16,7 +16,7 @@ thread_local! {
     static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The current context's handle, or 0.
+/// Returns the current context's handle, or 0.
 pub fn current_handle() -> Id {
     CURRENT.get()
 }
@@ -29,12 +29,12 @@ pub fn set_current(handle: Id) -> Result<(), Code> {
     Ok(())
 }
 
-/// The device of the current context.
+/// Returns the device of the current context.
 pub fn current(state: &State) -> Result<usize, Code> {
     device_of(state, CURRENT.get())
 }
 
-/// The device of an active context.
+/// Returns the device of an active context.
 pub fn device_of(state: &State, handle: Id) -> Result<usize, Code> {
     let primary = state.contexts.iter().position(|known| *known == handle);
     let green = || state.green.lock().device_of_context(handle);
@@ -46,8 +46,8 @@ pub fn device_of(state: &State, handle: Id) -> Result<usize, Code> {
     }
 }
 
-/// A number for this thread that no other thread of the process has or had.
-pub fn thread() -> u64 {
+/// Returns a number for this thread that no other thread of the process has or had.
+pub fn thread_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     if THREAD.get() == 0 {
         THREAD.set(NEXT.fetch_add(1, Ordering::Relaxed));
@@ -55,13 +55,13 @@ pub fn thread() -> u64 {
     THREAD.get()
 }
 
-/// Whether this thread is running a program's host function, which must not call the driver.
+/// Returns whether this thread runs a host function of the program, which must not call the driver.
 pub fn in_host_function() -> bool {
     IN_HOST_FUNCTION.get()
 }
 
-/// Marks this thread as running a host function for the length of `body`.
-pub fn as_host_function(body: impl FnOnce()) {
+/// Runs `body` with this thread marked as running a host function.
+pub fn run_as_host_function(body: impl FnOnce()) {
     IN_HOST_FUNCTION.set(true);
     body();
     IN_HOST_FUNCTION.set(false);

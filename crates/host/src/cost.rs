@@ -1,8 +1,7 @@
-//! What driver calls cost: each one counts itself and adds its price on an H200.
+//! The costs of driver calls: each call counts itself and adds its price on an H200.
 //!
-//! Prices are nanoseconds with driver 580 (CUDA 13.0). Those marked "measured" come from the table in the design
-//! notes; the rest are estimates from the same machine's order of magnitude, and matter only in that they are not
-//! zero.
+//! Prices are nanoseconds with driver 580 (CUDA 13.0). Those marked "measured" come from the table in the design notes.
+//! The rest are estimates in the order of magnitude of the same machine, and matter only in that they are not zero.
 
 use super::{config::Costs, state};
 use crate::driver::table::Call::{self, *};
@@ -14,24 +13,24 @@ use std::{
 static COUNTS: [AtomicU64; Call::ALL.len()] = [const { AtomicU64::new(0) }; Call::ALL.len()];
 static NANOSECONDS: [AtomicU64; Call::ALL.len()] = [const { AtomicU64::new(0) }; Call::ALL.len()];
 
-/// How often `call` was made, failed calls included.
+/// Returns how often `call` was made, including failed calls.
 pub fn call_count(call: Call) -> u64 {
     COUNTS[call as usize].load(Ordering::Relaxed)
 }
 
-/// What those calls would have cost on an H200, in nanoseconds.
+/// Returns what those calls would have cost on an H200, in nanoseconds.
 pub fn call_cost(call: Call) -> u64 {
     NANOSECONDS[call as usize].load(Ordering::Relaxed)
 }
 
-/// Starts both anew.
+/// Resets the counts and the costs to 0.
 pub fn reset_counts() {
     for number in COUNTS.iter().chain(&NANOSECONDS) {
         number.store(0, Ordering::Relaxed);
     }
 }
 
-/// A call under way; dropping it lets the price pass when calls are to take their time.
+/// A call in progress. If calls are to take their time, dropping it spins until the price has passed.
 pub struct Charge {
     started: Option<(Instant, Duration)>,
 }
@@ -56,7 +55,7 @@ impl Drop for Charge {
 
 const SIZES: [u64; 5] = [2 << 20, 8 << 20, 32 << 20, 256 << 20, 1 << 30];
 
-/// A straight line between the two measured sizes around `bytes`; past the last one, its slope goes on.
+/// Interpolates linearly between the two measured sizes around `bytes`; beyond the last one, the last slope continues.
 fn interpolate(bytes: u64, prices: [u64; 5]) -> u64 {
     let right = SIZES.iter().position(|size| bytes <= *size).unwrap_or(SIZES.len() - 1);
     if right == 0 {
@@ -67,7 +66,7 @@ fn interpolate(bytes: u64, prices: [u64; 5]) -> u64 {
     (y0 + (y1 - y0) * (bytes as f64 - x0) / (x1 - x0)) as u64
 }
 
-/// The price of one call, in nanoseconds; `bytes` is the size of the memory concerned, where that matters.
+/// Returns the price of one call in nanoseconds. `bytes` is the size of the affected memory, where that matters.
 pub fn price(call: Call, bytes: u64) -> u64 {
     match call {
         // Measured, by size. A range of several handles pays for each of them.

@@ -1,9 +1,9 @@
-//! The engine: every stream, event, graph and module of the process, under one lock, and the rule by which streams
-//! move on.
+//! The engine: every stream, event, graph and module of the process under one lock, and the rule by which streams
+//! advance.
 //!
-//! Nothing here polls. A stream moves when something is put into it, when its work ends, or when a signal that it is
-//! parked at is reached; each of those calls [`Engine::advance`], which takes bookkeeping off the front of the queue
-//! at once and hands the first real work to a thread of the [`scheduler`](super::scheduler).
+//! Nothing here polls. A stream advances when an operation is pushed to it, when its work ends, or when a signal that
+//! it waits for completes. Each of these calls [`Engine::advance`], which processes bookkeeping operations at the front
+//! of the queue at once and hands the first real work to a thread of the [`scheduler`](super::scheduler).
 
 use super::{
     capture::Capture,
@@ -23,24 +23,24 @@ pub struct Engine {
     pub events: IdMap<Event>,
     pub captures: IdMap<Capture>,
     pub graphs: IdMap<Graph>,
-    /// The graph that each node belongs to, and its place there.
+    /// The graph of each node, and the node's index there.
     pub nodes: IdMap<(Id, usize)>,
     pub execs: IdMap<Exec>,
-    /// The conditions of graphs and executable graphs, which keep them.
+    /// The conditions, which graphs and executable graphs own.
     pub conditions: IdMap<Weak<Condition>>,
     pub objects: IdMap<Object>,
     /// The stream that runs user objects' destructors.
-    pub burials: Option<Id>,
+    pub destructor_stream: Option<Id>,
     pub modules: IdMap<Module>,
     pub functions: IdMap<Function>,
     pub devices: Vec<DeviceQueue>,
-    /// Streams whose first entry waits for a thread that may block.
-    pub calls: VecDeque<Id>,
-    pub callers: Pool,
+    /// Streams whose first operation needs a thread that may block.
+    pub blocking_queue: VecDeque<Id>,
+    pub blocking_threads: Pool,
     pub stream_number: u64,
     pub capture_number: u64,
-    /// Streams to look at, while `advance` is at work.
-    moving: VecDeque<Id>,
+    /// Streams to process while `advance` runs.
+    pending_streams: VecDeque<Id>,
     advancing: bool,
 }
 
@@ -55,33 +55,33 @@ impl Engine {
             execs: IdMap::default(),
             conditions: IdMap::default(),
             objects: IdMap::default(),
-            burials: None,
+            destructor_stream: None,
             modules: IdMap::default(),
             functions: IdMap::default(),
             devices: (0..devices).map(|_| DeviceQueue::default()).collect(),
-            calls: VecDeque::new(),
-            callers: Pool::unlimited(),
+            blocking_queue: VecDeque::new(),
+            blocking_threads: Pool::unlimited(),
             stream_number: 0,
             capture_number: 0,
-            moving: VecDeque::new(),
+            pending_streams: VecDeque::new(),
             advancing: false,
         }
     }
 
-    /// Moves a stream on as far as it goes without a thread, and every stream that this sets free.
+    /// Advances a stream as far as possible without a thread, and every stream that this unblocks.
     pub fn advance(&mut self, id: Id) {
-        self.moving.push_back(id);
+        self.pending_streams.push_back(id);
         if self.advancing {
             return;
         }
         self.advancing = true;
-        while let Some(id) = self.moving.pop_front() {
+        while let Some(id) = self.pending_streams.pop_front() {
             while self.step(id) {}
         }
         self.advancing = false;
     }
 
-    /// Takes one entry off a stream's queue if it needs no thread; returns whether to try the next.
+    /// Processes one operation of a stream's queue if it needs no thread. Returns whether to try the next one.
     fn step(&mut self, id: Id) -> bool {
         let Some(stream) = self.streams.get_mut(&id) else { return false };
         if stream.busy || stream.parked {
@@ -100,55 +100,55 @@ impl Engine {
             Some(Op::Signal(signal)) => {
                 let signal = signal.clone();
                 stream.queue.pop_front();
-                self.reach(&signal, error);
+                self.complete(&signal, error);
                 return true;
             }
-            Some(Op::Wait(signal) | Op::Begin(signal) | Op::Join(signal)) if !signal.is_reached() => {
+            Some(Op::Wait(signal) | Op::Fork(signal) | Op::Join(signal)) if !signal.is_complete() => {
                 signal.park(id);
                 stream.parked = true;
                 return false;
             }
             Some(Op::Wait(_)) => {}
-            Some(Op::Begin(signal)) => stream.error = signal.error(),
+            Some(Op::Fork(signal)) => stream.error = signal.error(),
             Some(Op::Join(signal)) => {
                 if error == codes::CUDA_SUCCESS {
                     stream.error = signal.error();
                 }
             }
-            Some(Op::Publish(shared, recording)) => shared.finish(*recording),
-            Some(Op::Reset(program)) => program.conditions.iter().for_each(|condition| condition.reset()),
+            Some(Op::Publish(shared, recording)) => shared.finish_recording(*recording),
+            Some(Op::ResetConditions(program)) => program.conditions.iter().for_each(|condition| condition.reset()),
             Some(Op::Retire(_)) => {
                 if let Some(Op::Retire(retired)) = stream.queue.pop_front() {
                     self.retire(retired);
                 }
                 return true;
             }
-            Some(Op::Await(shared, recording)) => {
+            Some(Op::WaitShared(shared, recording)) => {
                 if error == codes::CUDA_SUCCESS && !shared.is_finished(*recording) {
                     stream.busy = true;
-                    self.calls.push_back(id);
-                    self.want_caller(id);
+                    self.blocking_queue.push_back(id);
+                    self.request_blocking_thread(id);
                     return false;
                 }
             }
-            // After an error nothing more is done, but whoever waits is still told.
-            Some(Op::Work(_) | Op::Host(_) | Op::Choose(..) | Op::Free(..)) if error != codes::CUDA_SUCCESS => {}
-            Some(Op::Work(work)) if work.may_wait() => {
+            // After an error the remaining work is skipped, but signals still complete.
+            Some(Op::Work(_) | Op::Host(_) | Op::Conditional(..) | Op::Free(..)) if error != codes::CUDA_SUCCESS => {}
+            Some(Op::Work(work)) if work.may_block() => {
                 stream.busy = true;
-                self.calls.push_back(id);
-                self.want_caller(id);
+                self.blocking_queue.push_back(id);
+                self.request_blocking_thread(id);
                 return false;
             }
-            // A worker looks at conditions, too: a loop that never ends must not take the lock for itself.
-            Some(Op::Work(_) | Op::Choose(..) | Op::Free(..)) => {
+            // A worker evaluates conditions, too: a loop that never ends must not hold the lock.
+            Some(Op::Work(_) | Op::Conditional(..) | Op::Free(..)) => {
                 stream.busy = true;
-                self.want_worker(id);
+                self.request_worker(id);
                 return false;
             }
             Some(Op::Host(_)) => {
                 stream.busy = true;
-                self.calls.push_back(id);
-                self.want_caller(id);
+                self.blocking_queue.push_back(id);
+                self.request_blocking_thread(id);
                 return false;
             }
         }
@@ -158,16 +158,16 @@ impl Engine {
         true
     }
 
-    fn reach(&mut self, signal: &Signal, error: Code) {
-        for id in signal.reach(error) {
+    fn complete(&mut self, signal: &Signal, error: Code) {
+        for id in signal.complete(error) {
             if let Some(stream) = self.streams.get_mut(&id) {
                 stream.parked = false;
             }
-            self.moving.push_back(id);
+            self.pending_streams.push_back(id);
         }
     }
 
-    /// Notes that the work a thread had taken from a stream has ended.
+    /// Records that the operation that a thread took from a stream has ended.
     pub fn finish(&mut self, id: Id, result: Result<(), Code>) {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.busy = false;
@@ -180,7 +180,7 @@ impl Engine {
         self.advance(id);
     }
 
-    /// Takes the entry that a thread is to carry out.
+    /// Removes the operation that a thread is about to execute.
     pub fn take(&mut self, id: Id) -> Option<(usize, Op)> {
         let stream = self.streams.get_mut(&id)?;
         stream.queue.pop_front().map(|op| (stream.device, op))

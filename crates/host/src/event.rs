@@ -1,11 +1,11 @@
-//! Events. Each recording makes a new signal; an event stands for the last one.
+//! Events. Each recording creates a new signal; an event refers to its last recording.
 
 use super::{
     context,
     engine::Engine,
     graph::Action,
     ids::{self, Id},
-    shared::Shared,
+    shared::SharedEvent,
     signal::Signal,
     state::State,
     stream::Op,
@@ -18,29 +18,29 @@ pub struct Event {
     pub flags: u32,
     /// The last recording in this process; `None` before the first.
     pub signal: Option<Arc<Signal>>,
-    /// The capture and the nodes that the event stands for, when it was last recorded in a capture.
+    /// The capture and the frontier that the event refers to, if it was last recorded in a capture.
     pub captured: Option<(Id, Vec<usize>)>,
-    pub shared: Option<Arc<Shared>>,
-    /// The number among the shared recordings of the last one in this process.
+    pub shared: Option<Arc<SharedEvent>>,
+    /// The number of this process's last recording among the shared recordings.
     recording: u32,
 }
 
-/// What an event stands for when somebody waits for it.
-pub enum Recorded {
+/// The last recording of an event, which a wait refers to.
+pub enum LastRecording {
     Never,
-    Here(Arc<Signal>),
-    Elsewhere(Arc<Shared>, u32),
+    Local(Arc<Signal>),
+    Remote(Arc<SharedEvent>, u32),
 }
 
 impl Event {
-    pub fn recorded(&self) -> Recorded {
+    pub fn last_recording(&self) -> LastRecording {
         if let Some(shared) = &self.shared {
-            let latest = shared.recorded();
+            let latest = shared.last_recording();
             if latest != self.recording {
-                return Recorded::Elsewhere(shared.clone(), latest);
+                return LastRecording::Remote(shared.clone(), latest);
             }
         }
-        self.signal.as_ref().map_or(Recorded::Never, |signal| Recorded::Here(signal.clone()))
+        self.signal.as_ref().map_or(LastRecording::Never, |signal| LastRecording::Local(signal.clone()))
     }
 
     fn is_timed(&self) -> bool {
@@ -56,17 +56,17 @@ impl Engine {
         if flags & !FLAGS != 0 || (interprocess && flags & CU_EVENT_DISABLE_TIMING == 0) {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
-        let shared = if interprocess { Some(Shared::create()?) } else { None };
+        let shared = if interprocess { Some(SharedEvent::create()?) } else { None };
         Ok(self.add_event(device, flags, shared))
     }
 
-    /// Makes another process's event known here.
+    /// Opens another process's event.
     pub fn open_event(&mut self, device: usize, handle: &[u8; 64]) -> Result<Id, Code> {
-        let shared = Shared::open(handle)?;
+        let shared = SharedEvent::open(handle)?;
         Ok(self.add_event(device, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING, Some(shared)))
     }
 
-    fn add_event(&mut self, device: usize, flags: u32, shared: Option<Arc<Shared>>) -> Id {
+    fn add_event(&mut self, device: usize, flags: u32, shared: Option<Arc<SharedEvent>>) -> Id {
         let id = ids::next();
         self.events.insert(id, Event { device, flags, signal: None, captured: None, shared, recording: 0 });
         id
@@ -92,22 +92,22 @@ impl Engine {
                 }
             }
             None => {
-                self.order(stream);
-                self.note_submission(stream);
-                self.record_now(id, stream);
+                self.order_with_legacy(stream);
+                self.count_submission(stream);
+                self.push_record(id, stream);
             }
         }
         Ok(())
     }
 
-    /// Puts a recording into a stream as it is.
-    pub fn record_now(&mut self, id: Id, stream: Id) {
+    /// Pushes a recording to a stream, without capture or ordering with the legacy stream.
+    pub fn push_record(&mut self, id: Id, stream: Id) {
         let Some(event) = self.events.get_mut(&id) else { return };
         let signal = Signal::new();
         event.signal = Some(signal.clone());
         event.captured = None;
         let shared = event.shared.clone().map(|shared| {
-            let recording = shared.begin();
+            let recording = shared.begin_recording();
             event.recording = recording;
             (shared, recording)
         });
@@ -121,7 +121,7 @@ impl Engine {
     pub fn wait_event(&mut self, stream: Id, id: Id, external: bool) -> Result<(), Code> {
         let event = self.event(id)?;
         let captured = event.captured.clone();
-        let never = matches!(event.recorded(), Recorded::Never);
+        let never = matches!(event.last_recording(), LastRecording::Never);
         match (self.capture_of(stream)?, captured) {
             (Some(_), _) if external => {
                 self.add_node(stream, Action::Wait(id));
@@ -133,7 +133,7 @@ impl Engine {
                 Err(codes::CUDA_ERROR_STREAM_CAPTURE_MERGE)
             }
             (Some(own), Some((other, nodes))) if own == other => {
-                self.depend(stream, &nodes);
+                self.extend_frontier(stream, &nodes);
                 Ok(())
             }
             (Some(_), None) if never => Ok(()),
@@ -141,29 +141,29 @@ impl Engine {
                 self.invalidate(own);
                 Err(codes::CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
             }
-            (None, Some((capture, nodes))) => self.join(stream, capture, nodes),
+            (None, Some((capture, nodes))) => self.join_capture(stream, capture, nodes),
             (None, None) => {
-                self.order(stream);
-                self.note_submission(stream);
-                self.wait_now(stream, id)
+                self.order_with_legacy(stream);
+                self.count_submission(stream);
+                self.push_wait(stream, id)
             }
         }
     }
 
-    /// Puts a wait into a stream as it is.
-    pub fn wait_now(&mut self, stream: Id, id: Id) -> Result<(), Code> {
-        match self.event(id)?.recorded() {
-            Recorded::Never => {}
-            Recorded::Here(signal) => self.push(stream, Op::Wait(signal)),
-            Recorded::Elsewhere(shared, recording) => self.push(stream, Op::Await(shared, recording)),
+    /// Pushes a wait to a stream, without capture or ordering with the legacy stream.
+    pub fn push_wait(&mut self, stream: Id, id: Id) -> Result<(), Code> {
+        match self.event(id)?.last_recording() {
+            LastRecording::Never => {}
+            LastRecording::Local(signal) => self.push(stream, Op::Wait(signal)),
+            LastRecording::Remote(shared, recording) => self.push(stream, Op::WaitShared(shared, recording)),
         }
         Ok(())
     }
 
-    /// Refuses to be asked about an event that was last recorded in a capture. As an H200's driver answers: a capture
-    /// under way is named and becomes invalid; from then on, and after its end, the event is merely not valid until it
-    /// is recorded again.
-    fn refuse_captured(&mut self, id: Id) -> Result<(), Code> {
+    /// Refuses queries of an event that was last recorded in a capture. An H200's driver behaves the same: the first
+    /// query during a capture returns `CUDA_ERROR_CAPTURED_EVENT` and invalidates the capture; from then on, and after
+    /// the end of the capture, the event is an invalid value until it is recorded again.
+    fn check_not_captured(&mut self, id: Id) -> Result<(), Code> {
         let Some((capture, _)) = self.event(id)?.captured else { return Ok(()) };
         if self.captures.get(&capture).is_none_or(|capture| capture.invalid) {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
@@ -172,38 +172,38 @@ impl Engine {
         Err(codes::CUDA_ERROR_CAPTURED_EVENT)
     }
 
-    /// An event that may be asked about or waited for by the CPU now.
-    fn event_to_ask(&mut self, id: Id) -> Result<&Event, Code> {
-        self.refuse_captured(id)?;
-        self.forbid_unsafe(context::thread())?;
+    /// Returns an event if the CPU may query it or wait for it now.
+    fn queryable_event(&mut self, id: Id) -> Result<&Event, Code> {
+        self.check_not_captured(id)?;
+        self.forbid_unsafe(context::thread_number())?;
         self.event(id)
     }
 
     pub fn query_event(&mut self, id: Id) -> Result<(), Code> {
-        match self.event_to_ask(id)?.recorded() {
-            Recorded::Never => Ok(()),
-            Recorded::Here(signal) => signal.query(),
-            Recorded::Elsewhere(shared, recording) if shared.is_finished(recording) => Ok(()),
-            Recorded::Elsewhere(..) => Err(codes::CUDA_ERROR_NOT_READY),
+        match self.queryable_event(id)?.last_recording() {
+            LastRecording::Never => Ok(()),
+            LastRecording::Local(signal) => signal.query(),
+            LastRecording::Remote(shared, recording) if shared.is_finished(recording) => Ok(()),
+            LastRecording::Remote(..) => Err(codes::CUDA_ERROR_NOT_READY),
         }
     }
 
-    /// Milliseconds between the instants at which two recordings were reached.
+    /// Returns the milliseconds between the completions of two recordings.
     pub fn elapsed(&mut self, start: Id, end: Id) -> Result<f32, Code> {
         let device = self.event(start)?.device;
         let mut instants = [None, None];
-        for (place, id) in instants.iter_mut().zip([start, end]) {
-            self.refuse_captured(id)?;
+        for (instant, id) in instants.iter_mut().zip([start, end]) {
+            self.check_not_captured(id)?;
             let event = self.event(id)?;
             if !event.is_timed() || event.device != device {
                 return Err(codes::CUDA_ERROR_INVALID_HANDLE);
             }
-            *place = Some(event.signal.clone().ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?);
+            *instant = Some(event.signal.clone().ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?);
         }
         let [Some(start), Some(end)] = instants else { return Err(codes::CUDA_ERROR_INVALID_HANDLE) };
         start.query()?;
         end.query()?;
-        let (Some(start), Some(end)) = (start.reached(), end.reached()) else {
+        let (Some(start), Some(end)) = (start.completed_at(), end.completed_at()) else {
             return Err(codes::CUDA_ERROR_NOT_READY);
         };
         let seconds = match end.checked_duration_since(start) {
@@ -214,13 +214,13 @@ impl Engine {
     }
 }
 
-/// Sleeps until an event's last recording has been reached.
+/// Blocks until an event's last recording is complete.
 pub fn synchronize_event(state: &'static State, id: Id) -> Result<(), Code> {
     let mut engine = state.engine.lock();
-    match engine.event_to_ask(id)?.recorded() {
-        Recorded::Never => Ok(()),
-        Recorded::Here(signal) => signal.wait(&mut engine),
-        Recorded::Elsewhere(shared, recording) => {
+    match engine.queryable_event(id)?.last_recording() {
+        LastRecording::Never => Ok(()),
+        LastRecording::Local(signal) => signal.wait(&mut engine),
+        LastRecording::Remote(shared, recording) => {
             drop(engine);
             shared.wait(recording)
         }

@@ -1,11 +1,12 @@
-//! Graphs: what captures leave behind and programs build by hand.
+//! Graphs, created by captures or built explicitly by programs.
 //!
-//! A graph's nodes are numbered as they were added; edges may go either way, and whether they make a cycle is seen
-//! when the graph is instantiated. A node of the type child graph, and each body of a conditional node, is a graph
-//! with a parent: the program may look at it and add to it, and it goes when its parent goes.
+//! A graph's nodes are numbered in the order of their addition. Edges may go in either direction; a cycle is detected
+//! when the graph is instantiated. The child graph of a node, and each body of a conditional node, is a graph with a
+//! parent. The program may inspect it and add to it, and it is destroyed with its parent.
 //!
-//! [`plan`] lays a graph out in branches, [`exec`] launches it, [`update`] changes what was laid out; [`condition`]
-//! is what conditional nodes ask, [`object`] what graphs keep alive, [`dot`] how a graph is drawn.
+//! [`plan`] lays a graph out in branches, [`exec`] launches it, [`update`] updates the executable graph. [`condition`]
+//! implements the conditions of conditional nodes, [`object`] the user objects that graphs retain, [`dot`] the output
+//! of a graph in Graphviz format.
 
 pub mod condition;
 pub mod dot;
@@ -26,7 +27,7 @@ use super::{
 use crate::driver::{codes, table::Code, types::*};
 use std::{collections::HashSet, sync::Arc};
 
-/// What a node does.
+/// The operation of a node.
 #[derive(Clone)]
 pub enum Action {
     Work(Work),
@@ -34,21 +35,21 @@ pub enum Action {
     Record(Id),
     Wait(Id),
     Empty,
-    /// A graph of this node's own.
+    /// A child graph, which this node owns.
     Child(Id),
-    Choose(Choice),
+    Conditional(ConditionalNode),
 }
 
-/// A conditional node: one of its bodies, all, or none are carried out as the condition says.
+/// A conditional node: its condition selects at most one of its bodies to run.
 #[derive(Clone)]
-pub struct Choice {
+pub struct ConditionalNode {
     pub condition: Arc<Condition>,
     pub kind: u32,
-    /// The bodies' graphs; the program is shown this very array.
+    /// The bodies' graphs. The program receives a pointer to this array.
     pub bodies: Arc<[Id]>,
 }
 
-/// A node, which depends on the nodes at these places of its graph.
+/// A node. `dependencies` are indices of nodes in the same graph.
 #[derive(Clone)]
 pub struct Node {
     pub id: Id,
@@ -56,22 +57,22 @@ pub struct Node {
     pub dependencies: Vec<usize>,
     pub device: usize,
     pub priority: i32,
-    /// The addresses of a kernel's parameters as the program was shown them; it may look while the node lives.
-    pub shown: Vec<usize>,
+    /// The addresses of a kernel's parameters as returned to the program, which may read them while the node lives.
+    pub reported: Vec<usize>,
 }
 
 #[derive(Default)]
 pub struct Graph {
     pub nodes: Vec<Node>,
-    /// Whether its capture still goes on: then it can be neither destroyed nor instantiated.
+    /// Whether it is being captured; then it can be neither destroyed nor instantiated.
     pub capturing: bool,
-    /// The graph that it is a part of, if it is the child or the body of a node.
+    /// The graph that contains it, if it is the child graph or a body of a node.
     pub parent: Option<Id>,
-    /// For a clone, the places of the nodes that those of the original became.
+    /// For a clone, the indices of its nodes by the handles of the original's nodes.
     pub originals: IdMap<usize>,
-    /// The conditions that were created for it.
+    /// The conditions that were created for this graph.
     pub conditions: Vec<Arc<Condition>>,
-    /// The user objects that it holds, and how many references to each.
+    /// The user objects that it retains, and the number of references to each.
     pub objects: Vec<(Id, u32)>,
 }
 
@@ -86,28 +87,27 @@ impl Action {
             Action::Wait(_) => CU_GRAPH_NODE_TYPE_WAIT_EVENT,
             Action::Empty => CU_GRAPH_NODE_TYPE_EMPTY,
             Action::Child(_) => CU_GRAPH_NODE_TYPE_GRAPH,
-            Action::Choose(_) => CU_GRAPH_NODE_TYPE_CONDITIONAL,
+            Action::Conditional(_) => CU_GRAPH_NODE_TYPE_CONDITIONAL,
         }
     }
 
-    /// The graphs that are parts of a node.
-    pub fn inner(&self) -> &[Id] {
+    /// Returns the graphs inside a node.
+    pub fn inner_graphs(&self) -> &[Id] {
         match self {
             Action::Child(graph) => std::slice::from_ref(graph),
-            Action::Choose(choice) => &choice.bodies,
+            Action::Conditional(conditional) => &conditional.bodies,
             _ => &[],
         }
     }
 }
 
 impl Graph {
-    /// The nodes' places by the places that depend on them; the graph's edges, in the order of the nodes that they
-    /// lead to.
+    /// Returns the edges as (from, to) node indices, ordered by `to`.
     pub fn edges(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.nodes.iter().enumerate().flat_map(|(to, node)| node.dependencies.iter().map(move |from| (*from, to)))
     }
 
-    /// Whether nothing depends on each node.
+    /// Returns for each node whether no other node depends on it.
     pub fn leaves(&self) -> Vec<bool> {
         let mut leaves = vec![true; self.nodes.len()];
         self.edges().for_each(|(from, _)| leaves[from] = false);
@@ -116,7 +116,7 @@ impl Graph {
 }
 
 impl Engine {
-    /// A graph that the program may use.
+    /// Returns a graph by its handle.
     pub fn graph(&self, id: Id) -> Result<&Graph, Code> {
         self.graphs.get(&id).ok_or(codes::CUDA_ERROR_INVALID_VALUE)
     }
@@ -125,30 +125,32 @@ impl Engine {
         self.graphs.get_mut(&id).ok_or(codes::CUDA_ERROR_INVALID_VALUE)
     }
 
-    /// A node that the program may use.
+    /// Returns a node by its handle.
     pub fn node(&self, id: Id) -> Result<&Node, Code> {
         let (graph, index) = *self.nodes.get(&id).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
         self.graph(graph)?.nodes.get(index).ok_or(codes::CUDA_ERROR_INVALID_VALUE)
     }
 
-    /// Makes a graph, of its own or as a part of another.
+    /// Creates a graph, alone or inside a parent.
     pub fn create_graph(&mut self, parent: Option<Id>) -> Id {
         let id = ids::next();
         self.graphs.insert(id, Graph { parent, ..Graph::default() });
         id
     }
 
-    /// The places of nodes of a graph, which are to be different ones.
-    pub fn places(&self, graph: Id, nodes: &[Id]) -> Result<Vec<usize>, Code> {
+    /// Returns the indices of nodes of a graph. The nodes must be distinct.
+    pub fn node_indices(&self, graph: Id, nodes: &[Id]) -> Result<Vec<usize>, Code> {
         self.graph(graph)?;
-        let place = |node: &Id| self.nodes.get(node).filter(|(of, _)| *of == graph).map(|(_, index)| *index);
-        let places: Vec<usize> =
-            nodes.iter().map(|node| place(node).ok_or(codes::CUDA_ERROR_INVALID_VALUE)).collect::<Result<_, Code>>()?;
-        let different: HashSet<usize> = places.iter().copied().collect();
-        if different.len() == places.len() { Ok(places) } else { Err(codes::CUDA_ERROR_INVALID_VALUE) }
+        let index_of = |node: &Id| self.nodes.get(node).filter(|(of, _)| *of == graph).map(|(_, index)| *index);
+        let indices: Vec<usize> = nodes
+            .iter()
+            .map(|node| index_of(node).ok_or(codes::CUDA_ERROR_INVALID_VALUE))
+            .collect::<Result<_, Code>>()?;
+        let different: HashSet<usize> = indices.iter().copied().collect();
+        if different.len() == indices.len() { Ok(indices) } else { Err(codes::CUDA_ERROR_INVALID_VALUE) }
     }
 
-    /// Adds a node to a graph; returns its place.
+    /// Adds a node to a graph. Returns its index.
     pub fn push_node(
         &mut self,
         graph: Id,
@@ -158,45 +160,48 @@ impl Engine {
         priority: i32,
     ) -> Result<usize, Code> {
         let id = ids::next();
-        let known = self.graph_mut(graph)?;
-        let index = known.nodes.len();
-        known.nodes.push(Node { id, action, dependencies, device, priority, shown: Vec::new() });
+        let graph_entry = self.graph_mut(graph)?;
+        let index = graph_entry.nodes.len();
+        graph_entry.nodes.push(Node { id, action, dependencies, device, priority, reported: Vec::new() });
         self.nodes.insert(id, (graph, index));
         Ok(index)
     }
 
-    /// Adds edges, none of which may exist.
+    /// Adds edges. It is an error if one of them exists.
     pub fn add_edges(&mut self, graph: Id, from: &[Id], to: &[Id]) -> Result<(), Code> {
-        let known = self.graph(graph)?;
-        let place = |node: &Id| self.nodes.get(node).filter(|(of, _)| *of == graph).map(|(_, index)| *index);
+        let graph_entry = self.graph(graph)?;
+        let index_of = |node: &Id| self.nodes.get(node).filter(|(of, _)| *of == graph).map(|(_, index)| *index);
         let mut edges = Vec::with_capacity(from.len());
         let mut new = HashSet::new();
         for (from, to) in from.iter().zip(to) {
-            let (from, to) = place(from).zip(place(to)).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
-            if from == to || known.nodes[to].dependencies.contains(&from) || !new.insert((from, to)) {
+            let (from, to) = index_of(from).zip(index_of(to)).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
+            if from == to || graph_entry.nodes[to].dependencies.contains(&from) || !new.insert((from, to)) {
                 return Err(codes::CUDA_ERROR_INVALID_VALUE);
             }
             edges.push((from, to));
         }
-        let known = self.graph_mut(graph)?;
+        let graph_entry = self.graph_mut(graph)?;
         for (from, to) in edges {
-            known.nodes[to].dependencies.push(from);
+            graph_entry.nodes[to].dependencies.push(from);
         }
         Ok(())
     }
 
-    /// Whether a test holds for a graph or for one that is a part of it.
+    /// Returns whether a test holds for a graph or for a graph inside it.
     pub fn any_part(&self, id: Id, test: &impl Fn(&Graph) -> bool) -> bool {
         self.graphs.get(&id).is_some_and(|graph| {
             test(graph)
-                || graph.nodes.iter().any(|node| node.action.inner().iter().any(|inner| self.any_part(*inner, test)))
+                || graph
+                    .nodes
+                    .iter()
+                    .any(|node| node.action.inner_graphs().iter().any(|inner| self.any_part(*inner, test)))
         })
     }
 
-    /// Copies a graph, with what it holds and its child graphs.
+    /// Copies a graph with its child graphs, and retains its user objects.
     pub fn copy_graph(&mut self, id: Id, parent: Option<Id>) -> Result<Id, Code> {
         self.graph(id)?;
-        if self.any_part(id, &|graph| graph.nodes.iter().any(|node| matches!(node.action, Action::Choose(_)))) {
+        if self.any_part(id, &|graph| graph.nodes.iter().any(|node| matches!(node.action, Action::Conditional(_)))) {
             return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
         }
         let copy = self.create_graph(parent);
@@ -210,12 +215,12 @@ impl Engine {
             let index = self.push_node(copy, action, node.dependencies, node.device, node.priority)?;
             self.graph_mut(copy)?.originals.insert(node.id, index);
         }
-        self.hold_objects(&objects);
+        self.retain_graph_objects(&objects);
         self.graph_mut(copy)?.objects = objects;
         Ok(copy)
     }
 
-    /// Destroys a graph of the program's own.
+    /// Destroys a graph that is not inside another graph.
     pub fn destroy_graph(&mut self, id: Id) -> Result<(), Code> {
         if self.graph(id)?.parent.is_some() {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
@@ -231,13 +236,13 @@ impl Engine {
         let Some(graph) = self.graphs.remove(&id) else { return };
         for node in graph.nodes {
             self.nodes.remove(&node.id);
-            node.action.inner().iter().for_each(|inner| self.drop_graph(*inner));
+            node.action.inner_graphs().iter().for_each(|inner| self.drop_graph(*inner));
         }
-        self.let_go_of_objects(&graph.objects);
+        self.release_graph_objects(&graph.objects);
     }
 
-    /// Puts work or a host function into a stream, or a node into its capture.
-    pub fn act(&mut self, stream: Id, action: Action) -> Result<(), Code> {
+    /// Submits an action to a stream, or adds it as a node to the stream's capture.
+    pub fn submit_action(&mut self, stream: Id, action: Action) -> Result<(), Code> {
         if self.capture_of(stream)?.is_some() {
             self.add_node(stream, action);
             return Ok(());
@@ -250,8 +255,8 @@ impl Engine {
             Action::Host(call) => self.submit(stream, Op::Host(call)),
             Action::Record(event) => self.record(event, stream, false)?,
             Action::Wait(event) => self.wait_event(stream, event, false)?,
-            // Nothing but a node can be one of these.
-            Action::Empty | Action::Child(_) | Action::Choose(_) => {}
+            // These actions exist only as nodes.
+            Action::Empty | Action::Child(_) | Action::Conditional(_) => {}
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! The values of handles.
 //!
-//! A handle is a number that was never given out before, spelled as a pointer; what it stands for is looked up in the
-//! set of what is alive. So a stale or invented handle, or one of another kind, is always told from a good one, and
-//! nothing is ever read through it.
+//! A handle is a number that was never assigned before, cast to a pointer. Its object is looked up in the map of live
+//! objects. So a stale or invented handle, or one of another type, is always detected, and no memory is ever read
+//! through a handle.
 
 use std::{
     collections::HashMap,
@@ -13,17 +13,17 @@ use std::{
 /// A handle's number.
 pub type Id = u64;
 
-/// Far above anything that `mmap` returns, and not canonical as an address: a program that reads through a handle
-/// finds out at once.
+/// Far above anything that `mmap` returns, and not canonical as an address: a program that dereferences a handle faults
+/// at once.
 const FIRST: u64 = 0x5154_0000_0000_0000;
 static NEXT: AtomicU64 = AtomicU64::new(FIRST);
 
-/// A number that no handle had before.
+/// Returns a number that no handle had before.
 pub fn next() -> Id {
     NEXT.fetch_add(16, Ordering::Relaxed)
 }
 
-/// A map by handle. The numbers are the program's own, so a multiplication spreads them well enough.
+/// A map by handle. This library assigns the numbers, so a multiplication spreads them well enough.
 pub type IdMap<T> = HashMap<Id, T, BuildHasherDefault<IdHasher>>;
 
 #[derive(Default)]

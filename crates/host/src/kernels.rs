@@ -1,15 +1,15 @@
 //! Kernels: functions of this library that do on the CPU what its CUDA kernels do on a GPU.
 //!
-//! A module's text is taken as proof that the program has kernels; what runs is the twin registered under the
-//! kernel's name: in a list of this library's own ([`cpu_kernels`]), or with [`register`]. A module that is a shared library has
-//! kernels of its own ([`compiled`]).
+//! PTX of a module is only checked to be PTX. What runs is the CPU kernel of the same name, from the built-in list
+//! ([`cpu_kernels`]) or registered with [`register`]. A module that is a shared library contains its own kernels
+//! ([`compiled`]).
 
 use super::{
     compiled, cpu_kernels,
     engine::Engine,
     graph::set_conditional,
     ids::{self, Id},
-    memory::check::By,
+    memory::check::Accessor,
     model::{MAX_BLOCK, MAX_GRID, MAX_THREADS_PER_BLOCK, Model},
     state,
 };
@@ -20,17 +20,17 @@ use std::{
     time::Duration,
 };
 
-/// A kernel's twin.
+/// A CPU kernel.
 pub struct HostKernel {
     pub name: &'static str,
-    /// The size of each parameter, in order: how much of each is copied at the launch.
+    /// The size of each parameter in bytes, in order: how much of each is copied at the launch.
     pub parameter_sizes: &'static [usize],
     pub run: fn(&Launch),
 }
 
 impl HostKernel {
-    /// Whether the kernel may wait for what others do, so that it must not take a worker from them.
-    pub fn may_wait(&self) -> bool {
+    /// Returns whether the kernel may wait for other ranks, so that it must not occupy a worker.
+    pub fn may_block(&self) -> bool {
         cpu_kernels::group::KERNELS.as_ptr_range().contains(&std::ptr::from_ref(self))
     }
 }
@@ -43,18 +43,18 @@ pub struct Launch {
     pub grid: [u32; 3],
     pub block: [u32; 3],
     pub shared_bytes: u32,
-    /// The parameters' bytes, one after the other.
+    /// The bytes of the parameters, concatenated.
     parameters: Vec<u8>,
     error: AtomicU32,
 }
 
-/// The dynamic shared memory that a launch may have without being asked for, in bytes.
+/// The dynamic shared memory in bytes that a launch may use without `cuFuncSetAttribute`.
 const DEFAULT_SHARED: u32 = 48 << 10;
 
 pub struct Module {
     functions: Vec<Id>,
     device: usize,
-    /// Where its kernels are, if not among the twins.
+    /// The library with the module's kernels, or `None` if they are built-in or registered CPU kernels.
     library: Option<Library>,
 }
 
@@ -62,7 +62,7 @@ pub struct Module {
 pub struct Function {
     pub kernel: &'static HostKernel,
     pub device: usize,
-    /// The most dynamic shared memory of a launch, as the program set it.
+    /// The maximum dynamic shared memory of a launch, as set by the program.
     pub shared_bytes: u32,
 }
 
@@ -75,19 +75,22 @@ static CONDITION_SET: HostKernel =
 
 static REGISTRY: Mutex<Vec<&'static HostKernel>> = Mutex::new(Vec::new());
 
-/// Makes a twin known. A second one of the same name takes the first one's place.
+/// Registers a CPU kernel. It replaces a registered kernel of the same name.
 pub fn register(kernel: &'static HostKernel) {
     let mut registry = REGISTRY.lock();
-    registry.retain(|known| known.name != kernel.name);
+    registry.retain(|registered| registered.name != kernel.name);
     registry.push(kernel);
 }
 
-/// The twin of a kernel.
+/// Finds the CPU kernel of this name.
 pub fn find(name: &[u8]) -> Option<&'static HostKernel> {
-    let known = REGISTRY.lock().iter().find(|kernel| kernel.name.as_bytes() == name).copied();
-    let own = [&SLEEP, &PHILOX_SET, &CONDITION_SET].into_iter();
-    known.or_else(|| {
-        own.chain(cpu_kernels::TWINS).chain(cpu_kernels::group::KERNELS).find(|kernel| kernel.name.as_bytes() == name)
+    let registered = REGISTRY.lock().iter().find(|kernel| kernel.name.as_bytes() == name).copied();
+    let built_in = [&SLEEP, &PHILOX_SET, &CONDITION_SET].into_iter();
+    registered.or_else(|| {
+        built_in
+            .chain(cpu_kernels::CPU_KERNELS)
+            .chain(cpu_kernels::group::KERNELS)
+            .find(|kernel| kernel.name.as_bytes() == name)
     })
 }
 
@@ -100,11 +103,11 @@ fn sleep(launch: &Launch) {
 
 /// Writes a seed and an offset where the nodes of a graph will read them.
 fn philox_set(launch: &Launch) {
-    let (Some(place), Some(seed), Some(offset)) = (launch.u64(0), launch.u64(1), launch.u64(2)) else {
+    let (Some(address), Some(seed), Some(offset)) = (launch.u64(0), launch.u64(1), launch.u64(2)) else {
         return launch.fail(codes::CUDA_ERROR_INVALID_VALUE);
     };
-    match launch.memory(place, 16, true) {
-        // SAFETY: the 16 bytes are memory of the device's, as was checked, and 8-aligned, as the kernel asks.
+    match launch.memory(address, 16, true) {
+        // SAFETY: the 16 bytes were checked to be memory of the device, and 8-aligned as the kernel requires.
         Ok(memory) if memory.addr().is_multiple_of(8) => unsafe {
             memory.cast::<u64>().write(seed);
             memory.cast::<u64>().add(1).write(offset);
@@ -114,13 +117,13 @@ fn philox_set(launch: &Launch) {
     }
 }
 
-/// Gives a condition the value that is in memory now.
+/// Sets a condition to the value that is in memory now.
 fn condition_set(launch: &Launch) {
-    let (Some(condition), Some(place)) = (launch.u64(0), launch.u64(1)) else {
+    let (Some(condition), Some(address)) = (launch.u64(0), launch.u64(1)) else {
         return launch.fail(codes::CUDA_ERROR_INVALID_VALUE);
     };
-    let outcome = match launch.memory(place, 4, false) {
-        // SAFETY: the 4 bytes are memory of the device's, as was checked, and aligned, as the kernel asks.
+    let outcome = match launch.memory(address, 4, false) {
+        // SAFETY: the 4 bytes were checked to be memory of the device, and aligned as the kernel requires.
         Ok(memory) if memory.addr().is_multiple_of(4) => {
             set_conditional(condition, unsafe { memory.cast::<u32>().read() })
         }
@@ -133,7 +136,8 @@ fn condition_set(launch: &Launch) {
 }
 
 impl Launch {
-    /// A launch with `parameters` as `cuLaunchKernel` takes them.
+    /// Creates a launch without parameters, which [`push`](Launch::push) adds. Fails if a dimension or the shared
+    /// memory exceeds its limit.
     pub fn new(function: Function, grid: [u32; 3], block: [u32; 3], shared_bytes: u32) -> Result<Launch, Code> {
         let model = state::get()?.config.model;
         let too_large = |size: &[u32; 3], limit: &[u32; 3]| size.iter().zip(limit).any(|(n, max)| *n == 0 || n > max);
@@ -157,12 +161,12 @@ impl Launch {
         })
     }
 
-    /// Adds the next parameter's bytes.
+    /// Appends the bytes of the next parameter.
     pub fn push(&mut self, bytes: &[u8]) {
         self.parameters.extend_from_slice(bytes);
     }
 
-    /// The bytes of a parameter; `None` when the kernel has no such one.
+    /// Returns the bytes of a parameter, or `None` if the kernel has no such parameter.
     pub fn bytes(&self, index: usize) -> Option<&[u8]> {
         let sizes = self.kernel.parameter_sizes;
         let start = sizes.get(..index)?.iter().sum::<usize>();
@@ -185,21 +189,21 @@ impl Launch {
         self.u64(index).map(f64::from_bits)
     }
 
-    /// The memory that a kernel means by an address, if its device may use it so. Like a GPU's kernel, a twin that
-    /// goes on using it after the program has unmapped it faults.
+    /// Returns a pointer to the memory at an address, if the launch's device may access it. Like a GPU's kernel, a CPU
+    /// kernel faults if it uses the memory after the program has unmapped it.
     pub fn memory(&self, address: u64, bytes: u64, write: bool) -> Result<*mut u8, Code> {
-        state::get()?.memory.read().usable(address, bytes, write, By::Device(self.device))?;
+        state::get()?.memory.read().check_access(address, bytes, write, Accessor::Device(self.device))?;
         Ok(address as *mut u8)
     }
 
-    /// Makes the launch fail: its stream has this error from then on.
+    /// Makes the launch fail with this error, which becomes its stream's error.
     pub fn fail(&self, error: Code) {
         self.error.store(error, Ordering::Release);
     }
 
     pub fn run(&self) -> Result<(), Code> {
         (self.kernel.run)(self);
-        // Taken, not read: a graph runs the same launch many times.
+        // The error is reset here, since a graph runs the same launch many times.
         match self.error.swap(codes::CUDA_SUCCESS, Ordering::AcqRel) {
             codes::CUDA_SUCCESS => Ok(()),
             error => Err(error),
@@ -208,7 +212,7 @@ impl Launch {
 }
 
 impl Engine {
-    /// Takes a module's PTX, or the library that its image is.
+    /// Loads a module from PTX, or from the library that its image is.
     pub fn load_module(&mut self, device: usize, text: &[u8], library: Option<Library>) -> Result<Id, Code> {
         if library.is_none() && !text.windows(8).any(|window| window == b".version") {
             return Err(codes::CUDA_ERROR_INVALID_IMAGE);

@@ -1,24 +1,25 @@
-//! The built-in host device: the CUDA driver calls that plinth uses, carried out by the CPU.
+//! The built-in host device: the CUDA driver calls that plinth uses, executed by the CPU.
 //!
 //! It is a device, not a mock. Memory is real addresses and real pages ([`memory`]); streams run on threads and are
 //! truly asynchronous ([`stream`], [`scheduler`]); events, captures, graphs, peers and sharing with other processes
 //! behave as CUDA specifies, error codes included.
 //!
-//! How the parts fit: [`api`] holds one function for each line of the driver table, which checks its arguments and
-//! asks the part that knows. [`state`] is what `cuInit` sets up from the environment ([`config`], [`model`]): the
-//! memory behind one lock and the [`engine`] behind another. The engine holds every stream, event, capture, graph
-//! and module, and moves streams on; the scheduler's threads take work from it and carry it out ([`work`],
-//! [`kernels`], of which [`cpu_kernels`] are some and [`compiled`] are made at run time) without its lock. A [`signal`] is the point in a stream that an [`event`] stands for after a
-//! recording, [`shared`] the page that processes share for one event. Handles are numbers that are never used twice
-//! ([`ids`]), so that a wrong one is always noticed. Every call counts and prices itself ([`cost`]).
+//! Structure: [`api`] has one function for each entry of the driver table. It checks its arguments and calls the module
+//! that implements the operation. [`state`] is what `cuInit` creates from the environment ([`config`], [`model`]): the
+//! memory behind one lock and the [`engine`] behind another. The engine owns every stream, event, capture, graph and
+//! module, and advances streams. The threads of the [`scheduler`] take work from the engine and execute it ([`work`],
+//! [`kernels`]) without its lock; kernels are built in ([`cpu_kernels`]) or compiled at run time ([`compiled`]). A
+//! [`signal`] is the point in a stream that an [`event`] refers to after a recording; [`shared`] is the page that
+//! processes share for one event. Handles are numbers that are never reused ([`ids`]), so a wrong handle is always
+//! detected. Every call counts and prices itself ([`cost`]).
 //!
-//! Errors of work belong to its stream: the rest of that stream's work is skipped, and every query of it, wait for it
-//! and launch into it returns the first error until the stream is destroyed. (CUDA condemns the whole context.)
+//! Errors of work belong to its stream: the rest of that stream's work is skipped, and every query, wait and launch on
+//! the stream returns the first error until the stream is destroyed. (CUDA invalidates the whole context.)
 //!
-//! A process that forks has the parent's host devices in the child, but not their threads: like CUDA, the child must
+//! A child process created by fork has the parent's host devices but not their threads. As with CUDA, the child must
 //! not use them.
 
-// Its functions have the names and the contracts of the driver calls that they implement.
+// The functions have the names and the contracts of the driver calls that they implement.
 #![allow(missing_docs, non_snake_case, clippy::missing_safety_doc)]
 
 pub mod api;
@@ -51,35 +52,35 @@ use plinth_driver as driver;
 pub use cost::{call_cost, call_count, reset_counts};
 pub use state::config_error;
 
-/// How much of everything there is: what tests compare to see that nothing leaks.
+/// Counts of live objects, which tests compare to detect leaks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Live {
-    /// Streams that the program created and has not destroyed, or whose work has not ended.
+    /// Streams that the program created and has not destroyed, or whose work is not complete.
     pub streams: usize,
     pub events: usize,
-    /// Graphs that are not parts of others.
+    /// Graphs that are not inside other graphs.
     pub graphs: usize,
     pub execs: usize,
-    /// User objects that the program or a graph has a reference to.
+    /// User objects to which the program or a graph holds a reference.
     pub objects: usize,
     pub modules: usize,
     /// Physical memory handles that the program holds.
     pub handles: usize,
-    /// Handles mapped at addresses, those under whole allocations included.
+    /// Mappings of handles, including those under whole allocations.
     pub mappings: usize,
-    /// Address ranges, those under whole allocations included.
+    /// Reserved address ranges, including those under whole allocations.
     pub reservations: usize,
     /// The memory in use on each device.
     pub device_bytes: Vec<u64>,
     pub pinned_bytes: u64,
-    /// Threads that carry out work, or wait for some.
+    /// Threads that execute work or wait for it.
     pub threads: usize,
 }
 
-/// Counts everything. Nothing lives before `cuInit`.
+/// Counts the live objects. All counts are 0 before `cuInit`.
 pub fn live() -> Live {
     let Ok(state) = state::get() else { return Live::default() };
-    let mut live = Live { threads: scheduler::threads(), ..Live::default() };
+    let mut live = Live { threads: scheduler::thread_count(), ..Live::default() };
     {
         let engine = state.engine.lock();
         live.streams = engine.streams.values().filter(|stream| matches!(stream.kind, stream::Kind::Created)).count();
@@ -91,9 +92,9 @@ pub fn live() -> Live {
     }
     let mut memory = state.memory.write();
     for device in 0..memory.devices.len() {
-        memory.devices[device].sweep();
+        memory.devices[device].reclaim();
     }
-    live.handles = memory.physical.values().filter(|physical| physical.holds > 0).count();
+    live.handles = memory.physical.values().filter(|physical| physical.references > 0).count();
     live.mappings = memory.mappings.len();
     live.reservations = memory.reservations.len();
     live.device_bytes = memory.devices.iter().map(|device| device.used).collect();
@@ -103,7 +104,7 @@ pub fn live() -> Live {
 
 macro_rules! table {
     ($($name:ident)*) => {
-        /// The table of driver calls, filled with the host device's.
+        /// Returns the table of driver calls, filled with the host device's functions.
         pub fn table() -> driver::Table {
             driver::Table { $( $name: api::$name, )* }
         }

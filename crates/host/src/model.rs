@@ -1,7 +1,7 @@
-//! The geometry of the GPUs that a host device can present itself as.
+//! The geometry of the GPU models that a host device can emulate.
 //!
-//! Programs size their grids, their shared memory and their random number streams by these numbers, so a host device
-//! must give the ones of the GPU whose results it is meant to reproduce.
+//! Programs derive their grids, their shared memory and their random number streams from these numbers, so a host
+//! device must report those of the GPU whose results it reproduces.
 
 use crate::driver::types::*;
 use std::ffi::{c_int, c_uint};
@@ -9,9 +9,9 @@ use std::ffi::{c_int, c_uint};
 /// One GPU, as its device attributes describe it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Model {
-    /// What `PLINTH_HOST_MODEL` calls it.
+    /// The name in `PLINTH_HOST_MODEL`.
     pub key: &'static str,
-    /// What the device calls itself.
+    /// The device's name, as the driver reports it.
     pub name: &'static str,
     pub capability: (c_int, c_int),
     pub multiprocessors: c_int,
@@ -25,7 +25,7 @@ pub struct Model {
     pub clock_khz: c_int,
     pub memory_clock_khz: c_int,
     pub bus_bits: c_int,
-    /// How many copies run at once beside kernels.
+    /// The number of copies that run concurrently with kernels.
     pub copy_engines: c_int,
 }
 
@@ -150,8 +150,8 @@ impl Model {
         MODELS.iter().find(|model| model.key.eq_ignore_ascii_case(key))
     }
 
-    /// The value of a device attribute for the device with this physical ordinal; 0 for what a host device does not
-    /// have, `None` for a number that is no attribute.
+    /// Returns the value of a device attribute for the device with this physical ordinal: 0 for what a host device does
+    /// not have, `None` for a number that is not an attribute.
     pub fn attribute(&self, attribute: c_uint, physical: usize) -> Option<c_int> {
         use cudarc::driver::sys::CUdevice_attribute_enum as A;
         const fn n(attribute: A) -> c_uint {
@@ -216,7 +216,7 @@ impl Model {
         Some(value)
     }
 
-    /// A UUID that is the same in every process, and another for each model and physical device.
+    /// Returns a UUID that is the same in every process and differs between models and physical devices.
     pub fn uuid(&self, physical: usize) -> [u8; 16] {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         let mut bytes = [0; 16];
@@ -226,19 +226,19 @@ impl Model {
             }
             *byte = (hash >> 32) as u8;
         }
-        // The version and variant of a random UUID, as NVIDIA's own carry.
+        // The version and variant of a random UUID, as in NVIDIA's UUIDs.
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
         bytes
     }
 }
 
-/// The PCI bus of a physical device: from 1 on, since bus 0 is the host bridge's.
+/// Returns the PCI bus of a physical device. Numbers start at 1, since bus 0 is the host bridge's.
 pub fn pci_bus(physical: usize) -> c_int {
     physical as c_int + 1
 }
 
-/// "GPU-xxxxxxxx-xxxx-...", the form that `CUDA_VISIBLE_DEVICES` takes.
+/// Formats a UUID as "GPU-xxxxxxxx-xxxx-...", the form in `CUDA_VISIBLE_DEVICES`.
 pub fn uuid_text(uuid: [u8; 16]) -> String {
     let mut text = String::from("GPU-");
     for (index, byte) in uuid.iter().enumerate() {
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uuids_differ_and_stay() {
+    fn uuids_are_distinct_and_stable() {
         let mut seen = std::collections::HashSet::new();
         for model in MODELS {
             for physical in 0..64 {

@@ -1,9 +1,10 @@
-//! The threads that carry out work.
+//! The threads that execute work.
 //!
-//! Each device has up to [`SLOTS`] workers for copies, fills and kernels, which never wait for anything; among the
-//! streams that are ready, the one of the highest priority goes first, then the one that was ready first. What may
-//! wait (host functions, other processes' events, kernels that wait for other ranks) runs on threads of its own, as many
-//! as there are such things at a time. Threads start when there is something to do and end after a second without.
+//! Each device has up to [`WORKERS_PER_DEVICE`] workers for copies, fills and kernels, which never block. Of the
+//! streams that are ready, the one with the highest priority goes first, then the one that became ready first.
+//! Operations that may block (host functions, other processes' events, kernels that wait for other ranks) run on
+//! separate threads, as many as there are such operations at a time. Threads start when there is work and end after one
+//! idle second.
 
 use super::{
     engine::Engine,
@@ -20,26 +21,26 @@ use std::{
     time::Duration,
 };
 
-/// How many pieces of work a device carries out at a time.
-pub const SLOTS: usize = 4;
+/// How many operations a device executes at a time.
+pub const WORKERS_PER_DEVICE: usize = 4;
 const IDLE: Duration = Duration::from_secs(1);
-/// Room for the program's host functions, as much as its own threads usually have.
+/// The stack size for the program's host functions: the usual default of a program's threads.
 const STACK: usize = 8 << 20;
 
 static STARTED: AtomicUsize = AtomicUsize::new(0);
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
-/// The threads alive now.
-pub fn threads() -> usize {
+/// Returns the number of threads alive now.
+pub fn thread_count() -> usize {
     RUNNING.load(Ordering::Acquire)
 }
 
-/// How many threads serve a queue.
+/// The numbers of threads that serve a queue.
 pub struct Pool {
     threads: usize,
     limit: usize,
     idle: usize,
-    /// Idle threads that have been woken but have not yet got the lock.
+    /// Idle threads that were woken but do not yet have the lock.
     woken: usize,
 }
 
@@ -52,8 +53,8 @@ impl Pool {
         Pool { threads: 0, limit, idle: 0, woken: 0 }
     }
 
-    /// Gets a thread for one more piece of work; false when there is none and none can be started.
-    fn want(&mut self, wake: impl FnOnce(), start: impl FnOnce() -> bool) -> bool {
+    /// Requests a thread for one more operation. Returns false if there is none and none can be started.
+    fn request(&mut self, wake: impl FnOnce(), start: impl FnOnce() -> bool) -> bool {
         if self.idle > self.woken {
             self.woken += 1;
             wake();
@@ -64,69 +65,75 @@ impl Pool {
     }
 }
 
-/// What one device has to do.
+/// The streams and ready work of one device.
 pub struct DeviceQueue {
     pub streams: Vec<Id>,
     pub legacy: Option<Id>,
-    /// Streams whose first work waits for a worker, by priority and then by when they became ready.
+    /// Streams whose first operation needs a worker, by priority and then by when they became ready.
     ready: BTreeMap<(i32, u64), Id>,
-    turn: u64,
+    sequence: u64,
     pool: Pool,
 }
 
 impl Default for DeviceQueue {
     fn default() -> DeviceQueue {
-        DeviceQueue { streams: Vec::new(), legacy: None, ready: BTreeMap::new(), turn: 0, pool: Pool::limited(SLOTS) }
+        DeviceQueue {
+            streams: Vec::new(),
+            legacy: None,
+            ready: BTreeMap::new(),
+            sequence: 0,
+            pool: Pool::limited(WORKERS_PER_DEVICE),
+        }
     }
 }
 
 impl Engine {
     /// Queues a stream for its device's workers.
-    pub fn want_worker(&mut self, id: Id) {
+    pub fn request_worker(&mut self, id: Id) {
         let Some(stream) = self.streams.get(&id) else { return };
         let (number, priority) = (stream.device, stream.priority);
         let device = &mut self.devices[number];
-        device.turn += 1;
-        let key = (priority, device.turn);
+        device.sequence += 1;
+        let key = (priority, device.sequence);
         device.ready.insert(key, id);
         let wake = || {
             if let Ok(state) = state::get() {
                 state.workers[number].notify_one();
             }
         };
-        if !device.pool.want(wake, || start(move |state| work(state, number))) {
+        if !device.pool.request(wake, || start(move |state| run_worker(state, number))) {
             device.ready.remove(&key);
             self.fail_front(id);
         }
     }
 
-    /// Gets a thread that may block, for a stream that is in `calls`.
-    pub fn want_caller(&mut self, id: Id) {
+    /// Requests a thread that may block, for a stream that is in `blocking_queue`.
+    pub fn request_blocking_thread(&mut self, id: Id) {
         let wake = || {
             if let Ok(state) = state::get() {
-                state.callers.notify_one();
+                state.blocking_threads.notify_one();
             }
         };
-        if !self.callers.want(wake, || start(call)) {
-            self.calls.retain(|other| *other != id);
+        if !self.blocking_threads.request(wake, || start(run_blocking_thread)) {
+            self.blocking_queue.retain(|other| *other != id);
             self.fail_front(id);
         }
     }
 
-    /// Gives up on a stream's first work, since the system has no thread for it.
+    /// Fails a stream's first operation, since the system has no thread for it.
     fn fail_front(&mut self, id: Id) {
         self.take(id);
         self.finish(id, Err(codes::CUDA_ERROR_OPERATING_SYSTEM));
     }
 }
 
-/// Starts a thread; false when the system refuses.
+/// Starts a thread. Returns false if the system refuses.
 fn start(body: impl FnOnce(&'static State) + Send + 'static) -> bool {
     let number = STARTED.fetch_add(1, Ordering::Relaxed);
     RUNNING.fetch_add(1, Ordering::AcqRel);
     let thread = std::thread::Builder::new().name(format!("plinth-host-{number}")).stack_size(STACK);
     let started = thread.spawn(move || {
-        ignore_signals();
+        block_signals();
         if let Ok(state) = state::get() {
             body(state);
         }
@@ -138,25 +145,25 @@ fn start(body: impl FnOnce(&'static State) + Send + 'static) -> bool {
     started.is_ok()
 }
 
-/// Leaves the program's signals to the program's threads, except those that this thread's own faults raise.
-fn ignore_signals() {
-    // SAFETY: the set is initialised by sigfillset before it is used, and outlives the calls.
+/// Blocks the program's signals in this thread, except those that faults of this thread raise.
+fn block_signals() {
+    // SAFETY: sigfillset initialises the set before it is used, and the set outlives the calls.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut set);
-        for own in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT] {
-            libc::sigdelset(&mut set, own);
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT] {
+            libc::sigdelset(&mut set, fault);
         }
         libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
     }
 }
 
-/// A worker of one device.
-fn work(state: &'static State, device: usize) {
+/// Runs a worker of one device.
+fn run_worker(state: &'static State, device: usize) {
     let mut engine = state.engine.lock();
     loop {
         if let Some((_, id)) = engine.devices[device].ready.pop_first() {
-            carry_out(state, &mut engine, id);
+            execute(state, &mut engine, id);
             continue;
         }
         engine.devices[device].pool.idle += 1;
@@ -172,42 +179,42 @@ fn work(state: &'static State, device: usize) {
     }
 }
 
-/// A thread for what may block.
-fn call(state: &'static State) {
+/// Runs a thread for operations that may block.
+fn run_blocking_thread(state: &'static State) {
     let mut engine = state.engine.lock();
     loop {
-        if let Some(id) = engine.calls.pop_front() {
-            carry_out(state, &mut engine, id);
+        if let Some(id) = engine.blocking_queue.pop_front() {
+            execute(state, &mut engine, id);
             continue;
         }
-        engine.callers.idle += 1;
-        let waited = state.callers.wait_for(&mut engine, IDLE);
-        engine.callers.idle -= 1;
-        if engine.callers.woken > 0 {
-            engine.callers.woken -= 1;
-        } else if waited.timed_out() && engine.calls.is_empty() {
-            engine.callers.threads -= 1;
+        engine.blocking_threads.idle += 1;
+        let waited = state.blocking_threads.wait_for(&mut engine, IDLE);
+        engine.blocking_threads.idle -= 1;
+        if engine.blocking_threads.woken > 0 {
+            engine.blocking_threads.woken -= 1;
+        } else if waited.timed_out() && engine.blocking_queue.is_empty() {
+            engine.blocking_threads.threads -= 1;
             return;
         }
     }
 }
 
-/// Carries out the first entry of a stream, without the engine's lock.
-fn carry_out(state: &'static State, engine: &mut MutexGuard<'_, Engine>, id: Id) {
+/// Executes the first operation of a stream, without the engine's lock.
+fn execute(state: &'static State, engine: &mut MutexGuard<'_, Engine>, id: Id) {
     let Some((device, op)) = engine.take(id) else { return engine.finish(id, Ok(())) };
     let op = match op {
-        Op::Choose(program, place) => {
-            let result = engine.choose(id, &program, place);
-            // Whoever waits for the end of a launch may expect that nothing of it is left.
+        Op::Conditional(program, index) => {
+            let result = engine.run_conditional(id, &program, index);
+            // A thread that waits for the end of a launch may expect that nothing of it is left.
             drop(program);
             engine.finish(id, result);
-            // This held the lock throughout; now others have a turn.
+            // The lock was held throughout; let other threads take it.
             return MutexGuard::bump(engine);
         }
         op => op,
     };
     let result = MutexGuard::unlocked(engine, move || {
-        // A kernel's twin that panics is a kernel that failed; the thread goes on with other streams' work.
+        // A CPU kernel that panics is a failed kernel; the thread continues with other streams' work.
         catch_unwind(AssertUnwindSafe(|| run(state, device, op))).unwrap_or(Err(codes::CUDA_ERROR_LAUNCH_FAILED))
     });
     engine.finish(id, result);
@@ -217,16 +224,16 @@ fn run(state: &'static State, device: usize, op: Op) -> Result<(), Code> {
     match op {
         Op::Work(work) => work.run(state, device),
         Op::Free(device, number) => {
-            state.memory.write().reach_free(device, number);
+            state.memory.write().complete_free(device, number);
             Ok(())
         }
         Op::Host(function) => {
             function.run();
             Ok(())
         }
-        Op::Await(shared, recording) => shared.wait(recording),
-        // Done without a thread, or with the engine's lock.
-        Op::Signal(_) | Op::Wait(_) | Op::Begin(_) | Op::Join(_) | Op::Publish(..) => Ok(()),
-        Op::Reset(_) | Op::Choose(..) | Op::Retire(_) => Ok(()),
+        Op::WaitShared(shared, recording) => shared.wait(recording),
+        // `Engine::step` or the caller handles these, without a thread or with the engine's lock.
+        Op::Signal(_) | Op::Wait(_) | Op::Fork(_) | Op::Join(_) | Op::Publish(..) => Ok(()),
+        Op::ResetConditions(_) | Op::Conditional(..) | Op::Retire(_) => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! A point in a stream's work that others wait for: what an event stands for after each recording.
+//! A point in a stream's work that others wait for: what an event refers to after each recording.
 
 use super::{engine::Engine, ids::Id};
 use crate::driver::{codes, table::Code};
@@ -12,14 +12,14 @@ use std::{
     time::Instant,
 };
 
-/// Pending until the work before it is done; then done for ever.
+/// Pending until the work before it is complete, then complete for ever.
 #[derive(Default)]
 pub struct Signal {
-    reached: OnceCell<Instant>,
+    completed: OnceCell<Instant>,
     error: AtomicU32,
-    /// Streams that are parked until then.
+    /// Streams that are parked until the signal completes.
     waiting: Mutex<Vec<Id>>,
-    /// Threads that sleep until then, with the engine's lock.
+    /// Threads that sleep until the signal completes, with the engine's lock.
     sleepers: Condvar,
 }
 
@@ -28,18 +28,18 @@ impl Signal {
         Arc::new(Signal::default())
     }
 
-    /// When it was reached, if it has been.
-    pub fn reached(&self) -> Option<Instant> {
-        self.reached.get().copied()
+    /// Returns when the signal completed, or `None` while it is pending.
+    pub fn completed_at(&self) -> Option<Instant> {
+        self.completed.get().copied()
     }
 
-    pub fn is_reached(&self) -> bool {
-        self.reached.get().is_some()
+    pub fn is_complete(&self) -> bool {
+        self.completed.get().is_some()
     }
 
-    /// `Ok` once reached in good order, the stream's error if that had one, else `CUDA_ERROR_NOT_READY`.
+    /// Returns `Ok` after completion without error, the stream's error after a failure, or `CUDA_ERROR_NOT_READY`.
     pub fn query(&self) -> Result<(), Code> {
-        if !self.is_reached() {
+        if !self.is_complete() {
             return Err(codes::CUDA_ERROR_NOT_READY);
         }
         match self.error() {
@@ -48,28 +48,30 @@ impl Signal {
         }
     }
 
-    /// The error of the stream it was reached in.
+    /// Returns the error of the stream in which the signal completed.
     pub fn error(&self) -> Code {
         self.error.load(Ordering::Acquire)
     }
 
-    /// Parks a stream until the signal is reached. Under the engine's lock, so that it cannot be reached meanwhile.
+    /// Parks a stream until the signal completes. The caller holds the engine's lock, so the signal cannot complete
+    /// meanwhile.
     pub fn park(&self, stream: Id) {
         self.waiting.lock().push(stream);
     }
 
-    /// Marks it reached, wakes the threads, and returns the streams to look at again. Under the engine's lock.
-    pub fn reach(&self, error: Code) -> Vec<Id> {
+    /// Completes the signal, wakes the waiting threads, and returns the parked streams. The caller holds the engine's
+    /// lock.
+    pub fn complete(&self, error: Code) -> Vec<Id> {
         self.error.store(error, Ordering::Release);
-        // It is reached only once: each signal stands in one queue.
-        let _ = self.reached.set(Instant::now());
+        // A signal completes only once: it is in exactly one queue.
+        let _ = self.completed.set(Instant::now());
         self.sleepers.notify_all();
         std::mem::take(&mut *self.waiting.lock())
     }
 
-    /// Sleeps until it is reached.
+    /// Blocks until the signal completes.
     pub fn wait(&self, engine: &mut MutexGuard<'_, Engine>) -> Result<(), Code> {
-        while !self.is_reached() {
+        while !self.is_complete() {
             self.sleepers.wait(engine);
         }
         self.query()

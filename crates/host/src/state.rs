@@ -1,4 +1,4 @@
-//! What `cuInit` sets up, once for the life of the process.
+//! The state that `cuInit` creates, once for the life of the process.
 
 use super::{
     config::Config,
@@ -12,28 +12,28 @@ use once_cell::sync::OnceCell;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::sync::atomic::AtomicBool;
 
-/// The process's host devices. Whoever needs both locks takes the engine's first; nobody runs the program's code or
-/// a device's work while holding the engine's.
+/// The process's host devices. Lock order: the engine's lock before the memory's. No thread runs the program's code or
+/// a device's work while it holds the engine's lock.
 pub struct State {
     pub config: Config,
     /// The handle of each device's primary context.
     pub contexts: Vec<Id>,
     /// Whether each primary context has been retained.
     pub retained: Vec<AtomicBool>,
-    /// Held for look-ups only, whatever other lock is held.
+    /// Locked for look-ups only, so it may be locked under any other lock.
     pub green: Mutex<GreenContexts>,
     pub memory: RwLock<Memory>,
     pub engine: Mutex<Engine>,
-    /// Where each device's idle workers wait, with the engine's lock.
+    /// The condition variable of each device's idle workers, used with the engine's lock.
     pub workers: Vec<Condvar>,
-    /// Where idle threads for host functions wait, with the engine's lock.
-    pub callers: Condvar,
+    /// The condition variable of idle threads for blocking operations, used with the engine's lock.
+    pub blocking_threads: Condvar,
 }
 
 static STATE: OnceCell<State> = OnceCell::new();
 static ERROR: Mutex<Option<String>> = Mutex::new(None);
 
-/// Reads the configuration; a wrong one is an error, and the next call tries again.
+/// Creates the state from the configuration. An invalid configuration is an error, and the next call tries again.
 pub fn initialise() -> Result<(), Code> {
     let result = STATE.get_or_try_init(|| Config::read(|name| std::env::var(name).ok()).map(State::new));
     match result {
@@ -46,12 +46,12 @@ pub fn initialise() -> Result<(), Code> {
     }
 }
 
-/// The state, if `cuInit` has succeeded.
+/// Returns the state, or an error before `cuInit` has succeeded.
 pub fn get() -> Result<&'static State, Code> {
     STATE.get().ok_or(codes::CUDA_ERROR_NOT_INITIALIZED)
 }
 
-/// Why the last failed `cuInit` failed.
+/// Returns the reason of the last failed `cuInit`.
 pub fn config_error() -> Option<String> {
     ERROR.lock().clone()
 }
@@ -65,7 +65,7 @@ impl State {
             memory: RwLock::new(Memory::new(&config)),
             engine: Mutex::new(Engine::new(config.visible.len())),
             workers: config.visible.iter().map(|_| Condvar::new()).collect(),
-            callers: Condvar::new(),
+            blocking_threads: Condvar::new(),
             config,
         }
     }

@@ -6,10 +6,10 @@ use super::{
     engine::Engine,
     graph::{
         exec::Retired,
-        plan::{Place, Program},
+        plan::{PlanIndex, Program},
     },
     ids::{self, Id},
-    shared::Shared,
+    shared::SharedEvent,
     signal::Signal,
     work::{HostCall, Work},
 };
@@ -24,59 +24,60 @@ use std::{
 pub const LEAST_PRIORITY: i32 = 0;
 pub const GREATEST_PRIORITY: i32 = -5;
 
-/// What a stream is to the program.
+/// The kind of a stream, as the program sees it.
 pub enum Kind {
     /// The legacy default stream of its context.
     Legacy,
-    /// The default stream of one thread, which is gone when the reference is dead.
+    /// The default stream of one thread. The thread has ended when the reference is dead.
     PerThread(Weak<()>),
     Created,
-    /// A branch of an instantiated graph: the program does not know it.
+    /// A branch of an instantiated graph, which the program does not see.
     Branch,
 }
 
-/// One entry of a stream's queue.
+/// One operation in a stream's queue.
 pub enum Op {
     Signal(Arc<Signal>),
     Wait(Arc<Signal>),
-    /// Starts a branch of a graph behind the launching stream, with that one's error or with none.
-    Begin(Arc<Signal>),
-    /// Waits for another branch of the same graph, and fails with it.
+    /// Starts a branch of a graph after the launching stream's signal, and replaces the branch's error by that
+    /// stream's.
+    Fork(Arc<Signal>),
+    /// Waits for another branch of the same graph, and fails if that branch failed.
     Join(Arc<Signal>),
-    /// Tells other processes that a recording of a shared event has been reached.
-    Publish(Arc<Shared>, u32),
+    /// Notifies other processes that a recording of a shared event is complete.
+    Publish(Arc<SharedEvent>, u32),
     /// Waits for a recording that another process made.
-    Await(Arc<Shared>, u32),
+    WaitShared(Arc<SharedEvent>, u32),
     Work(Work),
-    /// The free of a piece of a device's pool, by its number.
+    /// A stream-ordered free of a block of a device's pool, by its ticket.
     Free(usize, u64),
     Host(HostCall),
-    /// Gives the conditions of a graph their default values.
-    Reset(Arc<Program>),
-    /// A conditional node: what it picks goes in front of the rest.
-    Choose(Arc<Program>, Place),
-    /// Gives up what an executable graph held.
+    /// Resets the conditions of a graph to their default values.
+    ResetConditions(Arc<Program>),
+    /// A conditional node. The operations of the body that it selects are inserted before the rest of the queue.
+    Conditional(Arc<Program>, PlanIndex),
+    /// Releases the resources of an executable graph.
     Retire(Retired),
 }
 
 pub struct Stream {
     pub device: usize,
     pub kind: Kind,
-    /// The green context that it was made in, as a context; 0 for none.
+    /// The context handle of the green context in which the stream was created; 0 for none.
     pub green: Id,
     pub flags: u32,
     pub priority: i32,
-    /// What `cuStreamGetId` says.
+    /// The number that `cuStreamGetId` returns.
     pub number: u64,
     pub queue: VecDeque<Op>,
-    /// Whether its first work runs or waits for a thread to run it.
+    /// Whether its first operation runs or waits for a thread to run it.
     pub busy: bool,
-    /// Whether it is parked at the signal in front.
+    /// Whether it is parked until the signal at the front of the queue completes.
     pub parked: bool,
     pub destroyed: bool,
-    /// The first error of its work: the rest is skipped, and it stays.
+    /// The first error of its work. It is permanent, and the rest of the work is skipped.
     pub error: Code,
-    /// How much the program has put in.
+    /// The number of operations that the program has submitted.
     submitted: u64,
     /// `submitted` when the legacy stream last waited for this one.
     ordered: u64,
@@ -88,12 +89,12 @@ impl Stream {
         self.queue.is_empty() && !self.busy
     }
 
-    /// Whether the legacy stream waits for it and it for the legacy stream.
+    /// Returns whether this stream and the legacy stream wait for each other.
     pub fn is_blocking(&self) -> bool {
         matches!(self.kind, Kind::Created | Kind::PerThread(_)) && self.flags & CU_STREAM_NON_BLOCKING == 0
     }
 
-    /// Whether the program knows it and has not destroyed it.
+    /// Returns whether the program can use the stream's handle.
     pub fn is_visible(&self) -> bool {
         !self.destroyed && !matches!(self.kind, Kind::Branch)
     }
@@ -106,9 +107,9 @@ impl Stream {
 /// A thread's default streams.
 #[derive(Default)]
 struct Defaults {
-    /// Its end tells the engine that the thread is gone.
+    /// When it is dropped, the engine detects that the thread has ended.
     alive: Arc<()>,
-    /// The stream for each device that has one.
+    /// The stream for each device that has one, as (device, stream).
     streams: Vec<(usize, Id)>,
 }
 
@@ -141,11 +142,11 @@ impl Engine {
         id
     }
 
-    /// The stream that a handle means; `current` is the current context's device.
+    /// Returns the stream of a handle. `current` is the current context's device.
     pub fn find_stream(&mut self, handle: CUstream, current: Result<usize, Code>) -> Result<Id, Code> {
         match handle as usize {
-            0 | CU_STREAM_LEGACY => Ok(self.legacy(current?)),
-            CU_STREAM_PER_THREAD => self.per_thread(current?),
+            0 | CU_STREAM_LEGACY => Ok(self.find_or_create_legacy(current?)),
+            CU_STREAM_PER_THREAD => self.find_or_create_per_thread(current?),
             handle => {
                 let id = handle as Id;
                 let stream = self.streams.get(&id).filter(|stream| stream.is_visible());
@@ -154,7 +155,7 @@ impl Engine {
         }
     }
 
-    fn legacy(&mut self, device: usize) -> Id {
+    fn find_or_create_legacy(&mut self, device: usize) -> Id {
         if let Some(id) = self.devices[device].legacy {
             return id;
         }
@@ -163,25 +164,25 @@ impl Engine {
         id
     }
 
-    fn per_thread(&mut self, device: usize) -> Result<Id, Code> {
-        let known = DEFAULTS.try_with(|own| {
-            let own = own.borrow();
-            let id = own.streams.iter().find(|(of, _)| *of == device).map(|(_, id)| *id);
-            id.ok_or_else(|| Arc::downgrade(&own.alive))
+    fn find_or_create_per_thread(&mut self, device: usize) -> Result<Id, Code> {
+        let existing = DEFAULTS.try_with(|defaults| {
+            let defaults = defaults.borrow();
+            let id = defaults.streams.iter().find(|(of, _)| *of == device).map(|(_, id)| *id);
+            id.ok_or_else(|| Arc::downgrade(&defaults.alive))
         });
         // A thread that is ending has no default stream any more.
-        let alive = match known.map_err(|_| codes::CUDA_ERROR_DEINITIALIZED)? {
+        let alive = match existing.map_err(|_| codes::CUDA_ERROR_DEINITIALIZED)? {
             Ok(id) => return Ok(id),
             Err(alive) => alive,
         };
-        self.drop_orphans(device);
+        self.destroy_orphaned_streams(device);
         let id = self.create_stream(device, Kind::PerThread(alive), CU_STREAM_DEFAULT, LEAST_PRIORITY);
-        DEFAULTS.with_borrow_mut(|own| own.streams.push((device, id)));
+        DEFAULTS.with_borrow_mut(|defaults| defaults.streams.push((device, id)));
         Ok(id)
     }
 
-    /// Drops the default streams of threads that are gone.
-    fn drop_orphans(&mut self, device: usize) {
+    /// Destroys the default streams of threads that have ended.
+    fn destroy_orphaned_streams(&mut self, device: usize) {
         for id in self.devices[device].streams.clone() {
             if let Some(stream) = self.streams.get_mut(&id)
                 && let Kind::PerThread(alive) = &stream.kind
@@ -194,7 +195,7 @@ impl Engine {
         }
     }
 
-    /// Lets a stream end when its work has.
+    /// Destroys a stream after its work is complete.
     pub fn destroy_stream(&mut self, id: Id) {
         self.leave_capture(id);
         if let Some(stream) = self.streams.get_mut(&id) {
@@ -203,16 +204,16 @@ impl Engine {
         self.advance(id);
     }
 
-    /// Puts an operation of the program's into a stream, in the order that the legacy stream imposes.
+    /// Submits an operation of the program to a stream, in the order that the legacy stream imposes.
     pub fn submit(&mut self, id: Id, op: Op) {
-        self.order(id);
+        self.order_with_legacy(id);
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.submitted += 1;
         }
         self.push(id, op);
     }
 
-    /// Puts an operation into a stream as it is.
+    /// Pushes an operation to a stream without ordering it with the legacy stream.
     pub fn push(&mut self, id: Id, op: Op) {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.queue.push_back(op);
@@ -222,15 +223,15 @@ impl Engine {
         }
     }
 
-    /// Counts work that was put in by `push`, so that the legacy stream knows of it.
-    pub fn note_submission(&mut self, id: Id) {
+    /// Counts work that was added with `push`, so that the legacy stream orders itself after it.
+    pub fn count_submission(&mut self, id: Id) {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.submitted += 1;
         }
     }
 
-    /// Makes the legacy stream wait for the blocking ones, or a blocking one for the legacy stream.
-    pub fn order(&mut self, id: Id) {
+    /// Makes the legacy stream wait for the blocking streams, or a blocking stream for the legacy stream.
+    pub fn order_with_legacy(&mut self, id: Id) {
         let Some(stream) = self.streams.get(&id) else { return };
         let device = stream.device;
         if matches!(stream.kind, Kind::Legacy) {
@@ -238,7 +239,7 @@ impl Engine {
                 let Some(before) = self.streams.get_mut(&other) else { continue };
                 if before.is_blocking() && !before.is_idle() && before.ordered != before.submitted {
                     before.ordered = before.submitted;
-                    self.chain(other, id);
+                    self.chain_streams(other, id);
                 }
             }
         } else if stream.is_blocking()
@@ -246,36 +247,36 @@ impl Engine {
             && let Some(legacy) = self.streams.get(&legacy_id)
             && !legacy.is_idle()
         {
-            // Waiting again for what was waited for already is harmless, and rare: the legacy stream is seldom busy.
-            self.chain(legacy_id, id);
+            // A redundant wait is harmless and rare: the legacy stream is seldom busy.
+            self.chain_streams(legacy_id, id);
         }
     }
 
-    /// Makes what comes next in `after` wait for all that is in `before`.
-    fn chain(&mut self, before: Id, after: Id) {
-        let signal = self.mark(before);
+    /// Makes the next work in `after` wait for all work that is now in `before`.
+    fn chain_streams(&mut self, before: Id, after: Id) {
+        let signal = self.push_signal(before);
         self.push(after, Op::Wait(signal));
     }
 
-    /// A signal that is reached after all that is in a stream now.
-    pub fn mark(&mut self, id: Id) -> Arc<Signal> {
+    /// Pushes a signal that completes after all work that is now in a stream.
+    pub fn push_signal(&mut self, id: Id) -> Arc<Signal> {
         let signal = Signal::new();
         self.push(id, Op::Signal(signal.clone()));
         signal
     }
 
-    /// A signal at the end of what is in a stream now; `None` when there is nothing.
-    pub fn tail(&mut self, id: Id) -> Option<Arc<Signal>> {
+    /// Returns a signal at the end of the work that is now in a stream, or `None` if the stream is idle.
+    pub fn tail_signal(&mut self, id: Id) -> Option<Arc<Signal>> {
         if matches!(self.streams.get(&id)?.kind, Kind::Legacy) {
-            self.order(id);
+            self.order_with_legacy(id);
         }
         if self.streams.get(&id)?.is_idle() {
             return None;
         }
-        Some(self.mark(id))
+        Some(self.push_signal(id))
     }
 
-    /// Whether the stream's work is done, that of the streams it waits for included.
+    /// Returns whether the stream's work, including that of the streams it waits for, is complete.
     pub fn query_stream(&self, id: Id) -> Result<(), Code> {
         let Some(stream) = self.streams.get(&id) else { return Err(codes::CUDA_ERROR_INVALID_HANDLE) };
         stream.check()?;
@@ -289,12 +290,12 @@ impl Engine {
         if idle { Ok(()) } else { Err(codes::CUDA_ERROR_NOT_READY) }
     }
 
-    /// Signals at the ends of everything that is in a device's streams now.
-    pub fn tails(&mut self, device: usize) -> Vec<Arc<Signal>> {
-        self.devices[device].streams.clone().into_iter().filter_map(|id| self.tail(id)).collect()
+    /// Returns signals at the ends of all work that is now in a device's streams.
+    pub fn tail_signals(&mut self, device: usize) -> Vec<Arc<Signal>> {
+        self.devices[device].streams.clone().into_iter().filter_map(|id| self.tail_signal(id)).collect()
     }
 
-    /// The first error among a device's streams.
+    /// Returns the first error among a device's streams.
     pub fn device_error(&self, device: usize) -> Result<(), Code> {
         self.streams
             .values()
@@ -302,24 +303,25 @@ impl Engine {
             .try_for_each(Stream::check)
     }
 
-    /// The device that a stream belongs to.
+    /// Returns the device of a stream.
     pub fn stream_device(&self, id: Id) -> Result<usize, Code> {
         self.streams.get(&id).map(|stream| stream.device).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)
     }
 }
 
-/// Sleeps until everything that is in a device's streams now is done.
+/// Blocks until all work that is now in a device's streams is complete.
 pub fn synchronize_device(state: &'static super::state::State, device: usize) -> Result<(), Code> {
     let mut engine = state.engine.lock();
-    let errors: Vec<_> = engine.tails(device).iter().filter_map(|signal| signal.wait(&mut engine).err()).collect();
+    let errors: Vec<_> =
+        engine.tail_signals(device).iter().filter_map(|signal| signal.wait(&mut engine).err()).collect();
     errors.first().map_or_else(|| engine.device_error(device), |error| Err(*error))
 }
 
-/// Sleeps until everything that is in a stream now is done.
+/// Blocks until all work that is now in a stream is complete.
 pub fn synchronize_stream(state: &'static super::state::State, handle: CUstream) -> Result<(), Code> {
     let mut engine = state.engine.lock();
     let id = engine.find_stream(handle, context::current(state))?;
-    if let Some(signal) = engine.tail(id) {
+    if let Some(signal) = engine.tail_signal(id) {
         signal.wait(&mut engine)?;
     }
     engine.streams.get(&id).map_or(Ok(()), Stream::check)

@@ -1,7 +1,7 @@
-//! Tests of the host device through its table, and what they share.
+//! Tests of the host device through its driver table, and their shared helpers.
 //!
-//! All tests of a process share its devices, so each looks only at what it made itself, or runs in a process of its
-//! own: [`child`] runs this test binary again for one test.
+//! All tests of a process share its devices, so each test checks only the objects that it created itself, or runs in a
+//! separate process: [`child`] runs this test binary again for one test.
 
 mod capture;
 mod conditional;
@@ -35,7 +35,7 @@ use std::{
 pub const MIB: usize = 1 << 20;
 pub const GRANULE: usize = 2 * MIB;
 
-/// Makes a driver call and gives its code.
+/// Makes a driver call and returns its code.
 macro_rules! code {
     ($table:ident.$name:ident($($argument:expr),* $(,)?)) => {{
         // SAFETY: each test passes pointers to its own locals, null, or a value that the call must refuse.
@@ -51,7 +51,7 @@ macro_rules! ok {
 pub(crate) use code;
 pub(crate) use ok;
 
-/// The table, with a device's context current in this thread.
+/// Returns the table, with a device's context current in this thread.
 pub fn setup(device: i32) -> Table {
     let t = crate::table();
     ok!(t.cuInit(0));
@@ -83,7 +83,7 @@ pub fn alloc(t: &Table, bytes: usize) -> CUdeviceptr {
     pointer
 }
 
-/// Reads device memory through a stream of its own.
+/// Reads device memory through a temporary stream.
 pub fn read(t: &Table, pointer: CUdeviceptr, bytes: usize) -> Vec<u8> {
     let stream = new_stream(t, CU_STREAM_NON_BLOCKING);
     let mut data = vec![0; bytes];
@@ -92,7 +92,7 @@ pub fn read(t: &Table, pointer: CUdeviceptr, bytes: usize) -> Vec<u8> {
     data
 }
 
-/// What a device's physical memory is made with.
+/// Returns the properties of physical memory of a device.
 pub fn properties(device: i32, handle_type: u32) -> CUmemAllocationProp {
     use cudarc::driver::sys::*;
     // SAFETY: all zeros is a valid value of each of its fields.
@@ -127,14 +127,14 @@ pub fn reserve(t: &Table, bytes: usize) -> CUdeviceptr {
     pointer
 }
 
-/// Holds a stream up until it is opened.
+/// Blocks a stream until it is opened.
 #[derive(Clone, Default)]
 pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
 impl Gate {
     pub fn close(t: &Table, stream: CUstream) -> Gate {
         unsafe extern "C" fn wait(data: *mut c_void) {
-            // SAFETY: `close` gave this call a reference of its own.
+            // SAFETY: `close` passed a reference of its own to this call.
             let gate = unsafe { Arc::from_raw(data.cast::<(Mutex<bool>, Condvar)>()) };
             let mut open = gate.0.lock();
             while !*open {
@@ -158,17 +158,17 @@ impl Gate {
 pub struct Log(Arc<Mutex<Vec<usize>>>);
 
 impl Log {
-    /// A host function that adds `entry`, with its argument.
+    /// Returns a host function that adds `entry`, and its argument.
     pub fn function(&self, entry: usize) -> (unsafe extern "C" fn(*mut c_void), *mut c_void) {
         unsafe extern "C" fn add(data: *mut c_void) {
-            // SAFETY: it was given a pair that lives for ever, since a graph may run this any number of times.
+            // SAFETY: `data` points to a leaked pair, since a graph may run this any number of times.
             let pair = unsafe { &*data.cast::<(Log, usize)>() };
             pair.0.0.lock().push(pair.1);
         }
         (add, std::ptr::from_mut(Box::leak(Box::new((self.clone(), entry)))).cast())
     }
 
-    /// Puts a host function into a stream that adds `entry`.
+    /// Submits a host function that adds `entry` to a stream.
     pub fn note(&self, t: &Table, stream: CUstream, entry: usize) {
         let (function, data) = self.function(entry);
         ok!(t.cuLaunchHostFunc(stream, Some(function), data));
@@ -179,14 +179,14 @@ impl Log {
     }
 }
 
-/// The part that this process plays, if it is a test's child.
+/// Returns the role of this process, if it is a test's child.
 pub fn role() -> Option<String> {
     std::env::var("PLINTH_TEST_ROLE").ok()
 }
 
-/// Starts this binary again for one test, named by its path below this module, in a part of its own.
+/// Starts this binary again for one test, named by its path below this module, in a role.
 pub fn child(test: &str, role: &str, environment: &[(&str, String)]) -> Child {
-    let program = std::env::current_exe().expect("the test knows its own program");
+    let program = std::env::current_exe().expect("the test binary has a path");
     Command::new(program)
         .args([&format!("tests::{test}"), "--exact", "--nocapture", "--test-threads=1"])
         .env("PLINTH_TEST_ROLE", role)
@@ -195,21 +195,21 @@ pub fn child(test: &str, role: &str, environment: &[(&str, String)]) -> Child {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("the test starts itself again")
+        .expect("the test binary can be started")
 }
 
-/// Runs one test's part in a child to its end, which must be a good one.
+/// Runs one test's body in a child process, which must succeed.
 pub fn in_child(test: &str, environment: &[(&str, String)], body: impl FnOnce()) {
     if role().is_some() {
         return body();
     }
-    let output = child(test, "alone", environment).wait_with_output().expect("the child ends");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("1 passed"), "{test}: {said}{}", String::from_utf8_lossy(&output.stderr));
+    let output = child(test, "alone", environment).wait_with_output().expect("the child exits");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(stdout.contains("1 passed"), "{test}: {stdout}{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Waits for something that happens soon.
-pub fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
+/// Waits up to 20 seconds for a condition.
+pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
     let start = Instant::now();
     while !happened() {
         assert!(start.elapsed() < Duration::from_secs(20), "{what}");

@@ -1,31 +1,31 @@
-//! What streams do: copies, fills, kernels and host functions.
+//! The work of streams: copies, fills, kernels and host functions.
 
-use super::{context, kernels::Launch, memory::check::By, state::State};
+use super::{context, kernels::Launch, memory::check::Accessor, state::State};
 use crate::driver::table::Code;
 use std::{ffi::c_void, sync::Arc};
 
-/// Work that a device's worker carries out.
+/// Work that a device's worker executes.
 #[derive(Clone)]
 pub enum Work {
-    Copy(Copying),
-    /// A copy from bytes that were taken from the program when it was asked for.
+    Copy(CopyWork),
+    /// A copy from bytes that were read from the program's memory when the copy was requested.
     Staged {
         to: u64,
-        by: By,
+        accessor: Accessor,
         bytes: Arc<[u8]>,
     },
     Fill(Fill),
     Kernel(Arc<Launch>),
 }
 
-/// A copy, and on whose authority each end is used.
+/// A copy, and whose access rights apply to each end.
 #[derive(Clone, Copy)]
-pub struct Copying {
+pub struct CopyWork {
     pub to: u64,
     pub from: u64,
     pub bytes: u64,
-    pub to_by: By,
-    pub from_by: By,
+    pub to_accessor: Accessor,
+    pub from_accessor: Accessor,
 }
 
 /// A fill with a value of 1, 2 or 4 bytes, of rows that begin `pitch` bytes apart.
@@ -34,37 +34,37 @@ pub struct Fill {
     pub to: u64,
     pub value: u32,
     pub width: u64,
-    /// How many values each row has.
+    /// The number of values in each row.
     pub count: u64,
     pub rows: u64,
     pub pitch: u64,
 }
 
-/// A function of the program's.
+/// A host function of the program, and its argument.
 #[derive(Clone, Copy)]
 pub struct HostCall {
     pub function: unsafe extern "C" fn(*mut c_void),
     pub data: usize,
 }
 
-/// How much is touched under one hold of the memory's lock: long enough to cost nothing, short enough that mapping
-/// and unmapping do not wait for long copies.
-const STRETCH: u64 = 256 << 10;
+/// How many bytes are accessed under one acquisition of the memory's lock: enough to make locking cheap, few enough
+/// that mapping and unmapping do not wait for long copies.
+const CHUNK_BYTES: u64 = 256 << 10;
 
 impl Work {
-    /// Whether it may wait for what others do.
-    pub fn may_wait(&self) -> bool {
-        matches!(self, Work::Kernel(launch) if launch.kernel.may_wait())
+    /// Returns whether the work may wait for other ranks.
+    pub fn may_block(&self) -> bool {
+        matches!(self, Work::Kernel(launch) if launch.kernel.may_block())
     }
 
     pub fn run(&self, state: &State, device: usize) -> Result<(), Code> {
         match self {
             Work::Copy(copy) => copy.run(state),
-            Work::Staged { to, by, bytes } => {
+            Work::Staged { to, accessor, bytes } => {
                 let memory = state.memory.read();
-                memory.usable(*to, bytes.len() as u64, true, *by)?;
-                // SAFETY: the destination was just found mapped and writable, and stays so while the memory is
-                // locked; the source is a buffer of this program's own.
+                memory.check_access(*to, bytes.len() as u64, true, *accessor)?;
+                // SAFETY: the destination was just found to be mapped and writable, and stays so while the memory is
+                // locked; the source is a buffer of this program.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), *to as *mut u8, bytes.len()) };
                 Ok(())
             }
@@ -74,16 +74,17 @@ impl Work {
     }
 }
 
-impl Copying {
+impl CopyWork {
     fn run(&self, state: &State) -> Result<(), Code> {
         let mut done = 0;
         while done < self.bytes {
-            let bytes = STRETCH.min(self.bytes - done);
+            let bytes = CHUNK_BYTES.min(self.bytes - done);
             let memory = state.memory.read();
-            memory.usable(self.from + done, bytes, false, self.from_by)?;
-            memory.usable(self.to + done, bytes, true, self.to_by)?;
-            // SAFETY: device and pinned memory was just found mapped with the right access, and stays so while the
-            // memory is locked; other memory is the program's, which vouches for it by having asked for the copy.
+            memory.check_access(self.from + done, bytes, false, self.from_accessor)?;
+            memory.check_access(self.to + done, bytes, true, self.to_accessor)?;
+            // SAFETY: device and pinned memory was just found to be mapped with the right access, and stays so while
+            // the memory is locked; other memory is the program's, which guarantees its validity by requesting the
+            // copy.
             unsafe {
                 std::ptr::copy((self.from + done) as *const u8, (self.to + done) as *mut u8, bytes as usize);
             }
@@ -94,12 +95,12 @@ impl Copying {
 }
 
 impl Fill {
-    /// A fill of one row.
+    /// Creates a fill of one row.
     pub fn row(to: u64, value: u32, width: u64, count: u64) -> Fill {
         Fill { to, value, width, count, rows: 1, pitch: 0 }
     }
 
-    /// The bytes from the first one to the last, if there can be as many.
+    /// Returns the number of bytes from the first to the last one, or `None` on overflow.
     pub fn extent(&self) -> Option<u64> {
         let row = self.count.checked_mul(self.width)?;
         self.rows.checked_sub(1)?.checked_mul(self.pitch)?.checked_add(row)
@@ -114,13 +115,13 @@ impl Fill {
         let total = self.count * self.width;
         let mut done = 0;
         while done < total {
-            let bytes = STRETCH.min(total - done);
+            let bytes = CHUNK_BYTES.min(total - done);
             let memory = state.memory.read();
-            memory.usable(self.to + done, bytes, true, By::Device(device))?;
+            memory.check_access(self.to + done, bytes, true, Accessor::Device(device))?;
             let to = self.to + done;
             let count = (bytes / self.width) as usize;
-            // SAFETY: the stretch was just found mapped and writable, and stays so while the memory is locked; the
-            // address was checked to be a multiple of the width when the fill was asked for.
+            // SAFETY: the chunk was just found to be mapped and writable, and stays so while the memory is locked; the
+            // address was checked to be a multiple of the width when the fill was requested.
             unsafe {
                 match self.width {
                     1 => std::ptr::write_bytes(to as *mut u8, self.value as u8, count),
@@ -136,8 +137,8 @@ impl Fill {
 
 impl HostCall {
     pub fn run(self) {
-        context::as_host_function(|| {
-            // SAFETY: the program gave this function and this argument for exactly this call.
+        context::run_as_host_function(|| {
+            // SAFETY: the program passed this function and this argument for exactly this call.
             unsafe { (self.function)(self.data as *mut c_void) };
         });
     }

@@ -3,7 +3,7 @@
 use super::{
     Out, enter,
     graph_node::{nodes, plain_edges},
-    put_if_wanted,
+    put_optional,
 };
 use crate::{
     capture, context,
@@ -21,7 +21,7 @@ pub unsafe extern "C" fn cuStreamIsCapturing(stream: CUstream, status: *mut c_ui
         let out = Out::new(status)?;
         let mut engine = state.engine.lock();
         let id = engine.find_stream(stream, context::current(state))?;
-        engine.refuse_implicit(id)?;
+        engine.check_implicit(id)?;
         out.put(match engine.capture_of(id) {
             Ok(None) => CU_STREAM_CAPTURE_STATUS_NONE,
             Ok(Some(_)) => CU_STREAM_CAPTURE_STATUS_ACTIVE,
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn cuStreamBeginCapture_v2(stream: CUstream, mode: c_uint)
     enter(Call::cuStreamBeginCapture_v2, 0, |state| {
         let mut engine = state.engine.lock();
         let id = engine.find_stream(stream, context::current(state))?;
-        engine.begin_capture(id, mode, context::thread(), None)
+        engine.begin_capture(id, mode, context::thread_number(), None)
     })
 }
 
@@ -48,15 +48,15 @@ pub unsafe extern "C" fn cuStreamBeginCaptureToGraph(
     mode: c_uint,
 ) -> Code {
     enter(Call::cuStreamBeginCaptureToGraph, 0, |state| {
-        // SAFETY: the caller gave `count` nodes, and as much data or none.
+        // SAFETY: the caller passed `count` nodes, and data for `count` edges or none.
         let dependencies = unsafe { plain_edges(data, count).and_then(|()| nodes(dependencies, count)) }?;
         let mut engine = state.engine.lock();
         let id = engine.find_stream(stream, context::current(state))?;
         if engine.graph(graph as Id)?.capturing {
             return Err(codes::CUDA_ERROR_ILLEGAL_STATE);
         }
-        let frontier = engine.places(graph as Id, &dependencies)?;
-        engine.begin_capture(id, mode, context::thread(), Some((graph as Id, frontier)))
+        let frontier = engine.node_indices(graph as Id, &dependencies)?;
+        engine.begin_capture(id, mode, context::thread_number(), Some((graph as Id, frontier)))
     })
 }
 
@@ -65,13 +65,14 @@ pub unsafe extern "C" fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgrap
         let out = Out::new(graph)?;
         let mut engine = state.engine.lock();
         let id = engine.find_stream(stream, context::current(state))?;
-        match engine.end_capture(id, context::thread()) {
+        match engine.end_capture(id, context::thread_number()) {
             Ok(id) => {
                 out.put(id as CUgraph);
                 Ok(())
             }
             Err(code) => {
-                // CUDA says so: whoever destroys the graph without looking at the code must not destroy garbage.
+                // As CUDA specifies: a caller that destroys the graph without checking the code must not destroy
+                // garbage.
                 out.put(std::ptr::null_mut());
                 Err(code)
             }
@@ -91,7 +92,7 @@ pub unsafe extern "C" fn cuStreamGetCaptureInfo_v2(
         let status = Out::new(status)?;
         let mut engine = state.engine.lock();
         let stream_id = engine.find_stream(stream, context::current(state))?;
-        engine.refuse_implicit(stream_id)?;
+        engine.check_implicit(stream_id)?;
         let capture_id = match engine.capture_of(stream_id) {
             Ok(Some(capture)) => capture,
             Ok(None) => {
@@ -107,16 +108,16 @@ pub unsafe extern "C" fn cuStreamGetCaptureInfo_v2(
         let capture = engine.captures.get(&capture_id).ok_or(codes::CUDA_ERROR_ILLEGAL_STATE)?;
         let (number, graph_id) = (capture.number, capture.graph);
         let nodes = engine.graphs.get(&graph_id).map_or(&[][..], |graph| &graph.nodes);
-        let shown = frontier.iter().filter_map(|index| nodes.get(*index)).map(|node| node.id).collect();
+        let reported = frontier.iter().filter_map(|index| nodes.get(*index)).map(|node| node.id).collect();
         let capturing = engine.streams.get_mut(&stream_id).and_then(|stream| stream.capture.as_mut());
-        let part = capturing.ok_or(codes::CUDA_ERROR_ILLEGAL_STATE)?;
-        part.shown = shown;
+        let capture_state = capturing.ok_or(codes::CUDA_ERROR_ILLEGAL_STATE)?;
+        capture_state.reported = reported;
         status.put(CU_STREAM_CAPTURE_STATUS_ACTIVE);
-        put_if_wanted(id, number);
-        put_if_wanted(graph, graph_id as CUgraph);
+        put_optional(id, number);
+        put_optional(graph, graph_id as CUgraph);
         // A node's handle is a number of a pointer's size.
-        put_if_wanted(dependencies, part.shown.as_ptr().cast());
-        put_if_wanted(count, part.shown.len());
+        put_optional(dependencies, capture_state.reported.as_ptr().cast());
+        put_optional(count, capture_state.reported.len());
         Ok(())
     })
 }
@@ -124,9 +125,9 @@ pub unsafe extern "C" fn cuStreamGetCaptureInfo_v2(
 pub unsafe extern "C" fn cuThreadExchangeStreamCaptureMode(mode: *mut c_uint) -> Code {
     enter(Call::cuThreadExchangeStreamCaptureMode, 0, |_| {
         let out = Out::new(mode)?;
-        // SAFETY: the pointer is not null, and the caller gave it for a mode to be read and written.
-        let wanted = unsafe { mode.read() };
-        out.put(capture::exchange_mode(wanted)?);
+        // SAFETY: the pointer is not null, and the caller passed it for a mode to be read and written.
+        let new_mode = unsafe { mode.read() };
+        out.put(capture::exchange_mode(new_mode)?);
         Ok(())
     })
 }

@@ -1,6 +1,6 @@
 //! Contexts.
 
-use super::{Out, enter, put_if_wanted};
+use super::{Out, enter, put_optional};
 use crate::{
     context,
     driver::{
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn cuCtxSynchronize() -> Code {
         {
             let mut engine = state.engine.lock();
             engine.forbid_device(device)?;
-            engine.forbid_unsafe(context::thread())?;
+            engine.forbid_unsafe(context::thread_number())?;
         }
         stream::synchronize_device(state, device)
     })
@@ -76,13 +76,13 @@ pub unsafe extern "C" fn cuCtxSynchronize() -> Code {
 pub unsafe extern "C" fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) -> Code {
     enter(Call::cuCtxGetStreamPriorityRange, 0, |state| {
         context::current(state)?;
-        put_if_wanted(least, stream::LEAST_PRIORITY);
-        put_if_wanted(greatest, stream::GREATEST_PRIORITY);
+        put_optional(least, stream::LEAST_PRIORITY);
+        put_optional(greatest, stream::GREATEST_PRIORITY);
         Ok(())
     })
 }
 
-/// The current device and the peer that a context means; a device is not its own peer.
+/// Returns the current device and the device of the peer context. A device is not its own peer.
 fn pair(state: &State, peer: CUcontext) -> Result<(usize, usize), Code> {
     let device = context::current(state)?;
     let peer = context::device_of(state, peer as Id)?;

@@ -1,6 +1,6 @@
 //! Copies and fills.
 
-use super::{INVALID, enter, stream::after_launch};
+use super::{INVALID, enter, stream::finish_launch};
 use crate::{
     context,
     driver::{
@@ -9,59 +9,65 @@ use crate::{
     },
     graph::Action,
     ids::Id,
-    memory::check::{By, Place},
+    memory::check::{Accessor, MemoryKind},
     state::State,
     stream,
-    work::{Copying, Fill, Work},
+    work::{CopyWork, Fill, Work},
 };
 use std::ffi::c_uint;
 
-/// A copy from pageable memory of up to this size takes its bytes along and returns at once.
-const STAGED: u64 = 64 << 10;
+/// The maximum size of a copy from pageable memory that is staged, so that the call returns at once.
+const MAX_STAGED_BYTES: u64 = 64 << 10;
 
-/// What a range is; an error when it is known to be neither memory of a device nor possibly the program's.
-fn place(state: &State, address: u64, bytes: u64) -> Result<Place, Code> {
+/// Returns the kind of the memory in a range, or an error if it can be neither a device's memory nor the program's.
+fn memory_kind(state: &State, address: u64, bytes: u64) -> Result<MemoryKind, Code> {
     if address == 0 || address.checked_add(bytes).is_none() {
         return Err(INVALID);
     }
-    match state.memory.read().place_of(address, bytes) {
-        Place::Hole => Err(INVALID),
-        place => Ok(place),
+    match state.memory.read().kind_of(address, bytes) {
+        MemoryKind::Unmapped => Err(INVALID),
+        kind => Ok(kind),
     }
 }
 
-/// A copy on the authority of these devices, where its ends are not the program's own memory.
-pub(super) fn copying(
+/// Creates a copy with the access rights of these devices for the ends that are not the program's own memory.
+pub(super) fn build_copy(
     state: &State,
     to: u64,
     from: u64,
     bytes: u64,
     (to_device, from_device): (usize, usize),
-) -> Result<Copying, Code> {
-    let (to_place, from_place) = (place(state, to, bytes)?, place(state, from, bytes)?);
-    let by = |place, device| if place == Place::Pageable { By::Program } else { By::Copy(device) };
-    Ok(Copying { to, from, bytes, to_by: by(to_place, to_device), from_by: by(from_place, from_device) })
+) -> Result<CopyWork, Code> {
+    let (to_kind, from_kind) = (memory_kind(state, to, bytes)?, memory_kind(state, from, bytes)?);
+    let accessor = |kind, device| if kind == MemoryKind::Pageable { Accessor::Program } else { Accessor::Copy(device) };
+    Ok(CopyWork {
+        to,
+        from,
+        bytes,
+        to_accessor: accessor(to_kind, to_device),
+        from_accessor: accessor(from_kind, from_device),
+    })
 }
 
 /// Refuses a fill that a device cannot do.
 pub(super) fn check_fill(state: &State, fill: &Fill, device: usize) -> Result<(), Code> {
     let bytes = fill.extent().ok_or(INVALID)?;
-    if !fill.to.is_multiple_of(fill.width) || place(state, fill.to, bytes)? == Place::Pageable {
+    if !fill.to.is_multiple_of(fill.width) || memory_kind(state, fill.to, bytes)? == MemoryKind::Pageable {
         return Err(INVALID);
     }
-    if state.memory.read().is_out_of_reach(fill.to, device) { Err(INVALID) } else { Ok(()) }
+    if state.memory.read().lacks_write_access(fill.to, device) { Err(INVALID) } else { Ok(()) }
 }
 
-/// A copy as it is asked for.
+/// A requested copy.
 struct Request {
     to: CUdeviceptr,
     from: CUdeviceptr,
     bytes: u64,
-    /// The devices on whose authority the ends are used; the stream's, if none are named.
+    /// The devices whose access rights apply to the ends; `None` for the stream's device.
     devices: Option<(usize, usize)>,
 }
 
-/// Puts a copy into a stream, and waits for it where CUDA does.
+/// Submits a copy to a stream, and waits for it where CUDA does.
 fn copy(state: &'static State, request: Request, handle: CUstream) -> Result<(), Code> {
     let Request { to, from, bytes, devices } = request;
     let mut engine = state.engine.lock();
@@ -71,24 +77,25 @@ fn copy(state: &'static State, request: Request, handle: CUstream) -> Result<(),
     if bytes == 0 {
         return engine.capture_of(id).map(drop);
     }
-    let copy = copying(state, to, from, bytes, devices.unwrap_or((device, device)))?;
-    let (to_by, from_by) = (copy.to_by, copy.from_by);
+    let copy = build_copy(state, to, from, bytes, devices.unwrap_or((device, device)))?;
+    let (to_accessor, from_accessor) = (copy.to_accessor, copy.from_accessor);
     let capturing = engine.capture_of(id)?.is_some();
-    let pageable = to_by == By::Program || from_by == By::Program;
-    if !capturing && from_by == By::Program && to_by != By::Program && bytes <= STAGED {
-        // SAFETY: the program asked for these bytes of its memory to be copied, so they are readable now.
+    let pageable = to_accessor == Accessor::Program || from_accessor == Accessor::Program;
+    if !capturing && from_accessor == Accessor::Program && to_accessor != Accessor::Program && bytes <= MAX_STAGED_BYTES
+    {
+        // SAFETY: the program requested a copy of these bytes of its memory, so they are readable now.
         let staged = unsafe { std::slice::from_raw_parts(from as *const u8, bytes as usize) };
-        let work = Work::Staged { to, by: to_by, bytes: staged.into() };
-        engine.act(id, Action::Work(work))?;
+        let work = Work::Staged { to, accessor: to_accessor, bytes: staged.into() };
+        engine.submit_action(id, Action::Work(work))?;
     } else {
-        engine.act(id, Action::Work(Work::Copy(copy)))?;
+        engine.submit_action(id, Action::Work(Work::Copy(copy)))?;
         if pageable && !capturing {
             drop(engine);
             return stream::synchronize_stream(state, handle);
         }
     }
     drop(engine);
-    after_launch(state, handle, capturing)
+    finish_launch(state, handle, capturing)
 }
 
 pub unsafe extern "C" fn cuMemcpyAsync(
@@ -127,9 +134,9 @@ fn fill(state: &'static State, fill: Fill, handle: CUstream) -> Result<(), Code>
         return Ok(());
     }
     check_fill(state, &fill, engine.stream_device(id)?)?;
-    engine.act(id, Action::Work(Work::Fill(fill)))?;
+    engine.submit_action(id, Action::Work(Work::Fill(fill)))?;
     drop(engine);
-    after_launch(state, handle, capturing)
+    finish_launch(state, handle, capturing)
 }
 
 pub unsafe extern "C" fn cuMemsetD8Async(destination: CUdeviceptr, value: u8, count: usize, stream: CUstream) -> Code {

@@ -1,4 +1,4 @@
-//! The driver itself and its devices.
+//! The driver and its devices.
 
 use super::{INVALID, Out, enter, put_text};
 use crate::{
@@ -16,7 +16,7 @@ use std::ffi::{c_char, c_int, c_uint};
 /// CUDA 13.0.
 const VERSION: c_int = 13_000;
 
-/// The physical ordinal of a device.
+/// Returns the physical ordinal of a device.
 fn physical(state: &State, device: CUdevice) -> Result<usize, Code> {
     let index = usize::try_from(device).map_err(|_| codes::CUDA_ERROR_INVALID_DEVICE)?;
     state.config.visible.get(index).copied().ok_or(codes::CUDA_ERROR_INVALID_DEVICE)
@@ -51,9 +51,9 @@ pub unsafe extern "C" fn cuGetErrorString(code: Code, text: *mut *const c_char) 
     put_lookup(text, codes::lookup(code).map(|(_, text)| text))
 }
 
-/// Answers with a text that ends in a NUL; for an unknown code with null and an error, as CUDA does.
-fn put_lookup(place: *mut *const c_char, text: Option<&'static str>) -> Code {
-    let Ok(out) = Out::new(place) else { return INVALID };
+/// Writes a string that ends in a NUL. For an unknown code writes null and returns an error, as CUDA does.
+fn put_lookup(output: *mut *const c_char, text: Option<&'static str>) -> Code {
+    let Ok(out) = Out::new(output) else { return INVALID };
     out.put(text.map_or(std::ptr::null(), |text| text.as_ptr().cast()));
     if text.is_some() { codes::CUDA_SUCCESS } else { INVALID }
 }

@@ -1,6 +1,6 @@
-//! Graphs, and what they are made into to be launched.
+//! Graphs and executable graphs.
 
-use super::{INVALID, Out, enter, graph_node::launch_of_node, stream::after_launch};
+use super::{INVALID, Out, enter, graph_node::build_node_launch, stream::finish_launch};
 use crate::{
     context,
     driver::{
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn cuGraphLaunch(exec: CUgraphExec, stream: CUstream) -> C
         }
         engine.launch(exec as Id, id)?;
         drop(engine);
-        after_launch(state, stream, capture.is_some())
+        finish_launch(state, stream, capture.is_some())
     })
 }
 
@@ -124,8 +124,8 @@ pub unsafe extern "C" fn cuGraphExecKernelNodeSetParams_v2(
 ) -> Code {
     enter(Call::cuGraphExecKernelNodeSetParams_v2, 0, |state| {
         let mut engine = state.engine.lock();
-        // SAFETY: the caller gave the parameters of a kernel's node, or null.
-        let launch = unsafe { launch_of_node(state, &engine, parameters) }?;
+        // SAFETY: the caller passed the parameters of a kernel node, or null.
+        let launch = unsafe { build_node_launch(state, &engine, parameters) }?;
         engine.set_launch(exec as Id, node as Id, launch)
     })
 }
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn cuGraphNodeGetEnabled(exec: CUgraphExec, node: CUgraphN
 pub unsafe extern "C" fn cuGraphExecGetFlags(exec: CUgraphExec, flags: *mut c_ulonglong) -> Code {
     enter(Call::cuGraphExecGetFlags, 0, |state| {
         let out = Out::new(flags)?;
-        // Uploading at once leaves nothing in the executable graph.
+        // An upload at instantiation leaves no trace in the executable graph.
         out.put(state.engine.lock().exec(exec as Id)?.flags & !CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
         Ok(())
     })

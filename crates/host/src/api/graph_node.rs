@@ -1,10 +1,10 @@
-//! Adding to graphs: nodes and edges.
+//! Adding nodes and edges to graphs.
 
 use super::{
     INVALID, Out,
-    copy::{check_fill, copying},
+    copy::{build_copy, check_fill},
     enter,
-    module::launch_of,
+    module::build_launch,
 };
 use crate::{
     context,
@@ -25,10 +25,10 @@ use std::{
     sync::Arc,
 };
 
-/// The nodes that a program lists.
+/// Reads an array of nodes.
 ///
 /// # Safety
-/// `list` is null or leads to `count` nodes.
+/// `list` is null or points to `count` nodes.
 pub(super) unsafe fn nodes(list: *const CUgraphNode, count: usize) -> Result<Vec<Id>, Code> {
     if count == 0 {
         return Ok(Vec::new());
@@ -36,19 +36,19 @@ pub(super) unsafe fn nodes(list: *const CUgraphNode, count: usize) -> Result<Vec
     if list.is_null() {
         return Err(INVALID);
     }
-    // SAFETY: the caller promises that many nodes, and the pointer is not null.
+    // SAFETY: the caller guarantees that many nodes, and the pointer is not null.
     Ok((0..count).map(|index| unsafe { list.add(index).read() } as Id).collect())
 }
 
-/// Refuses edges that say more than that one node comes after another, as only devices' own launches need.
+/// Refuses edges with ports or types, which only launches from devices need.
 ///
 /// # Safety
-/// `data` is null or leads to `count` edges' data.
+/// `data` is null or points to the data of `count` edges.
 pub(super) unsafe fn plain_edges(data: *const CUgraphEdgeData, count: usize) -> Result<(), Code> {
     if data.is_null() {
         return Ok(());
     }
-    // SAFETY: the caller promises data for that many edges, and the pointer is not null.
+    // SAFETY: the caller guarantees data for that many edges, and the pointer is not null.
     let mut edges = (0..count).map(|index| unsafe { data.add(index).read() });
     if edges.all(|edge| (edge.from_port, edge.to_port, edge.type_) == (0, 0, 0)) {
         Ok(())
@@ -57,44 +57,44 @@ pub(super) unsafe fn plain_edges(data: *const CUgraphEdgeData, count: usize) -> 
     }
 }
 
-/// Where a new node goes: its graph and what it depends on, as the program says it.
-struct Target {
+/// The output parameter, graph and dependencies of a new node, as passed by the program.
+struct NewNode {
     node: *mut CUgraphNode,
     graph: CUgraph,
     dependencies: *const CUgraphNode,
     count: usize,
 }
 
-impl Target {
-    /// Adds the node that `make` makes, which gets a device, too.
+impl NewNode {
+    /// Adds a node with the action and device that `make` returns.
     fn add(
         self,
         state: &'static State,
         make: impl FnOnce(&mut Engine) -> Result<(Action, usize), Code>,
     ) -> Result<(), Code> {
         let out = Out::new(self.node)?;
-        // SAFETY: the caller of the driver call gave `count` nodes.
+        // SAFETY: the caller of the driver call passed `count` nodes.
         let dependencies = unsafe { nodes(self.dependencies, self.count) }?;
         let graph = self.graph as Id;
         let mut engine = state.engine.lock();
-        let places = engine.places(graph, &dependencies)?;
+        let indices = engine.node_indices(graph, &dependencies)?;
         let (action, device) = make(&mut engine)?;
-        let index = engine.push_node(graph, action, places, device, 0)?;
+        let index = engine.push_node(graph, action, indices, device, 0)?;
         out.put(engine.graph(graph)?.nodes[index].id as CUgraphNode);
         Ok(())
     }
 }
 
-/// A device for a node that does not say: the current one, if there is one.
-fn some_device(state: &State) -> usize {
+/// Returns the device for a node that does not specify one: the current one, or 0 if there is none.
+fn current_or_first_device(state: &State) -> usize {
     context::current(state).unwrap_or(0)
 }
 
-/// The launch that a kernel's node is given.
+/// Creates the launch of a kernel node from its parameters.
 ///
 /// # Safety
-/// `parameters` is null or leads to the parameters of a kernel's node.
-pub(super) unsafe fn launch_of_node(
+/// `parameters` is null or points to the parameters of a kernel node.
+pub(super) unsafe fn build_node_launch(
     state: &State,
     engine: &Engine,
     parameters: *const CUDA_KERNEL_NODE_PARAMS,
@@ -102,16 +102,16 @@ pub(super) unsafe fn launch_of_node(
     if parameters.is_null() {
         return Err(INVALID);
     }
-    // SAFETY: the caller promises the parameters of a kernel's node, and the pointer is not null.
-    let given = unsafe { parameters.read() };
-    let function = *engine.functions.get(&(given.func as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
-    if !given.ctx.is_null() && context::device_of(state, given.ctx as Id)? != function.device {
+    // SAFETY: the caller guarantees the parameters of a kernel node, and the pointer is not null.
+    let params = unsafe { parameters.read() };
+    let function = *engine.functions.get(&(params.func as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+    if !params.ctx.is_null() && context::device_of(state, params.ctx as Id)? != function.device {
         return Err(INVALID);
     }
-    let grid = [given.gridDimX, given.gridDimY, given.gridDimZ];
-    let block = [given.blockDimX, given.blockDimY, given.blockDimZ];
-    // SAFETY: the parameters of a kernel's node are given as those of a launch are.
-    unsafe { launch_of(function, grid, block, given.sharedMemBytes, given.kernelParams, given.extra) }
+    let grid = [params.gridDimX, params.gridDimY, params.gridDimZ];
+    let block = [params.blockDimX, params.blockDimY, params.blockDimZ];
+    // SAFETY: a kernel node's parameters have the same form as those of a launch.
+    unsafe { build_launch(function, grid, block, params.sharedMemBytes, params.kernelParams, params.extra) }
 }
 
 pub unsafe extern "C" fn cuGraphAddKernelNode_v2(
@@ -122,21 +122,21 @@ pub unsafe extern "C" fn cuGraphAddKernelNode_v2(
     parameters: *const CUDA_KERNEL_NODE_PARAMS,
 ) -> Code {
     enter(Call::cuGraphAddKernelNode_v2, 0, |state| {
-        Target { node, graph, dependencies, count }.add(state, |engine| {
-            // SAFETY: the caller gave the parameters of a kernel's node, or null.
-            let launch = unsafe { launch_of_node(state, engine, parameters) }?;
+        NewNode { node, graph, dependencies, count }.add(state, |engine| {
+            // SAFETY: the caller passed the parameters of a kernel node, or null.
+            let launch = unsafe { build_node_launch(state, engine, parameters) }?;
             let device = launch.device;
             Ok((Action::Work(Work::Kernel(Arc::new(launch))), device))
         })
     })
 }
 
-/// One end of a copy, as an address.
+/// Returns the address of one end of a copy.
 fn end(kind: c_uint, host: *const c_void, device: CUdeviceptr, offset: usize) -> Result<u64, Code> {
     let start = match kind {
         CU_MEMORYTYPE_HOST => host as u64,
         CU_MEMORYTYPE_DEVICE | CU_MEMORYTYPE_UNIFIED => device,
-        // There are no arrays here.
+        // The host device has no CUDA arrays.
         _ => return Err(INVALID),
     };
     start.checked_add(offset as u64).ok_or(INVALID)
@@ -151,25 +151,25 @@ pub unsafe extern "C" fn cuGraphAddMemcpyNode(
     context: CUcontext,
 ) -> Code {
     enter(Call::cuGraphAddMemcpyNode, 0, |state| {
-        Target { node, graph, dependencies, count }.add(state, |_| {
+        NewNode { node, graph, dependencies, count }.add(state, |_| {
             if parameters.is_null() {
                 return Err(INVALID);
             }
-            // SAFETY: the caller gave the parameters of a copy's node, and the pointer is not null.
-            let given = unsafe { parameters.read() };
+            // SAFETY: the caller passed the parameters of a copy node, and the pointer is not null.
+            let params = unsafe { parameters.read() };
             let device = context::device_of(state, context as Id)?;
-            if given.width == 0 || given.height == 0 || given.depth == 0 {
+            if params.width == 0 || params.height == 0 || params.depth == 0 {
                 return Err(INVALID);
             }
-            let rows = [given.source_y, given.source_z, given.destination_y, given.destination_z];
-            if given.height != 1 || given.depth != 1 || rows != [0; 4] {
-                // Copies of rows, which plinth does not use.
+            let rows = [params.source_y, params.source_z, params.destination_y, params.destination_z];
+            if params.height != 1 || params.depth != 1 || rows != [0; 4] {
+                // Copies of several rows, which plinth does not use.
                 return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
             }
             let to =
-                end(given.destination_type, given.destination_host, given.destination_device, given.destination_x)?;
-            let from = end(given.source_type, given.source_host, given.source_device, given.source_x)?;
-            let copy = copying(state, to, from, given.width as u64, (device, device))?;
+                end(params.destination_type, params.destination_host, params.destination_device, params.destination_x)?;
+            let from = end(params.source_type, params.source_host, params.source_device, params.source_x)?;
+            let copy = build_copy(state, to, from, params.width as u64, (device, device))?;
             Ok((Action::Work(Work::Copy(copy)), device))
         })
     })
@@ -184,19 +184,19 @@ pub unsafe extern "C" fn cuGraphAddMemsetNode(
     context: CUcontext,
 ) -> Code {
     enter(Call::cuGraphAddMemsetNode, 0, |state| {
-        Target { node, graph, dependencies, count }.add(state, |_| {
+        NewNode { node, graph, dependencies, count }.add(state, |_| {
             if parameters.is_null() {
                 return Err(INVALID);
             }
-            // SAFETY: the caller gave the parameters of a fill's node, and the pointer is not null.
-            let given = unsafe { parameters.read() };
+            // SAFETY: the caller passed the parameters of a fill node, and the pointer is not null.
+            let params = unsafe { parameters.read() };
             let device = context::device_of(state, context as Id)?;
-            let (width, count, rows) = (u64::from(given.elementSize), given.width as u64, given.height as u64);
+            let (width, count, rows) = (u64::from(params.elementSize), params.width as u64, params.height as u64);
             if !matches!(width, 1 | 2 | 4) || count == 0 || rows == 0 {
                 return Err(INVALID);
             }
-            let (to, value) = (given.dst, given.value);
-            let pitch = if rows == 1 { 0 } else { given.pitch as u64 };
+            let (to, value) = (params.dst, params.value);
+            let pitch = if rows == 1 { 0 } else { params.pitch as u64 };
             let row = count.checked_mul(width).ok_or(INVALID)?;
             if rows > 1 && (pitch < row || !pitch.is_multiple_of(width)) {
                 return Err(INVALID);
@@ -216,14 +216,14 @@ pub unsafe extern "C" fn cuGraphAddHostNode(
     parameters: *const CUDA_HOST_NODE_PARAMS,
 ) -> Code {
     enter(Call::cuGraphAddHostNode, 0, |state| {
-        Target { node, graph, dependencies, count }.add(state, |_| {
+        NewNode { node, graph, dependencies, count }.add(state, |_| {
             if parameters.is_null() {
                 return Err(INVALID);
             }
-            // SAFETY: the caller gave the parameters of a host function's node, and the pointer is not null.
-            let given = unsafe { parameters.read() };
-            let function = given.fn_.ok_or(INVALID)?;
-            Ok((Action::Host(HostCall { function, data: given.userData as usize }), some_device(state)))
+            // SAFETY: the caller passed the parameters of a host node, and the pointer is not null.
+            let params = unsafe { parameters.read() };
+            let function = params.fn_.ok_or(INVALID)?;
+            Ok((Action::Host(HostCall { function, data: params.userData as usize }), current_or_first_device(state)))
         })
     })
 }
@@ -236,9 +236,9 @@ pub unsafe extern "C" fn cuGraphAddChildGraphNode(
     child: CUgraph,
 ) -> Code {
     enter(Call::cuGraphAddChildGraphNode, 0, |state| {
-        Target { node, graph, dependencies, count }.add(state, |engine| {
+        NewNode { node, graph, dependencies, count }.add(state, |engine| {
             let child = engine.copy_graph(child as Id, Some(graph as Id))?;
-            Ok((Action::Child(child), some_device(state)))
+            Ok((Action::Child(child), current_or_first_device(state)))
         })
     })
 }
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn cuGraphAddEmptyNode(
     count: usize,
 ) -> Code {
     enter(Call::cuGraphAddEmptyNode, 0, |state| {
-        Target { node, graph, dependencies, count }.add(state, |_| Ok((Action::Empty, some_device(state))))
+        NewNode { node, graph, dependencies, count }.add(state, |_| Ok((Action::Empty, current_or_first_device(state))))
     })
 }
 
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn cuGraphAddEventRecordNode(
     event: CUevent,
 ) -> Code {
     enter(Call::cuGraphAddEventRecordNode, 0, |state| {
-        Target { node, graph, dependencies, count }.add(state, |engine| {
+        NewNode { node, graph, dependencies, count }.add(state, |engine| {
             let device = engine.event(event as Id)?.device;
             Ok((Action::Record(event as Id), device))
         })
@@ -277,7 +277,7 @@ pub unsafe extern "C" fn cuGraphAddEventWaitNode(
     event: CUevent,
 ) -> Code {
     enter(Call::cuGraphAddEventWaitNode, 0, |state| {
-        Target { node, graph, dependencies, count }.add(state, |engine| {
+        NewNode { node, graph, dependencies, count }.add(state, |engine| {
             let device = engine.event(event as Id)?.device;
             Ok((Action::Wait(event as Id), device))
         })
@@ -291,7 +291,7 @@ pub unsafe extern "C" fn cuGraphAddDependencies(
     count: usize,
 ) -> Code {
     enter(Call::cuGraphAddDependencies, 0, |state| {
-        // SAFETY: the caller gave `count` nodes twice.
+        // SAFETY: the caller passed two arrays of `count` nodes.
         let (from, to) = unsafe { (nodes(from, count)?, nodes(to, count)?) };
         state.engine.lock().add_edges(graph as Id, &from, &to)
     })
@@ -328,27 +328,28 @@ pub unsafe extern "C" fn cuGraphAddNode_v2(
         if parameters.is_null() {
             return Err(INVALID);
         }
-        // SAFETY: the caller gave `count` edges' data or none.
+        // SAFETY: the caller passed the data of `count` edges, or null.
         unsafe { plain_edges(data, count) }?;
-        // SAFETY: the caller gave parameters of a node, which are of one size for every type, and all of whose bits
-        // mean something as integers; the pointer is not null.
-        let given = unsafe { parameters.read() };
-        if given.node_type != CU_GRAPH_NODE_TYPE_CONDITIONAL {
-            // The other types have calls of their own, which plinth uses.
+        // SAFETY: the caller passed the parameters of a node, which have one size for every type, and any bits are
+        // valid as integers; the pointer is not null.
+        let params = unsafe { parameters.read() };
+        if params.node_type != CU_GRAPH_NODE_TYPE_CONDITIONAL {
+            // The other types have their own calls, which plinth uses.
             return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
         }
-        if given.reserved0 != [0; 3] || given.reserved2 != 0 {
+        if params.reserved0 != [0; 3] || params.reserved2 != 0 {
             return Err(INVALID);
         }
         let mut bodies = std::ptr::null_mut();
-        Target { node, graph, dependencies, count }.add(state, |engine| {
-            let device = context::device_of(state, given.context as Id)?;
-            let choice = engine.choose_by(graph as Id, given.handle, given.kind, given.size, device)?;
+        NewNode { node, graph, dependencies, count }.add(state, |engine| {
+            let device = context::device_of(state, params.context as Id)?;
+            let conditional =
+                engine.create_conditional_node(graph as Id, params.handle, params.kind, params.size, device)?;
             // A graph's handle is a number of a pointer's size.
-            bodies = choice.bodies.as_ptr().cast_mut().cast();
-            Ok((Action::Choose(choice), device))
+            bodies = conditional.bodies.as_ptr().cast_mut().cast();
+            Ok((Action::Conditional(conditional), device))
         })?;
-        // SAFETY: the pointer is not null, and the caller gave it for this result, too.
+        // SAFETY: the pointer is not null, and the caller passed it for this result, too.
         unsafe { (&raw mut (*parameters).bodies).write(bodies) };
         Ok(())
     })

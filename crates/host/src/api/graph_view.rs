@@ -1,4 +1,4 @@
-//! Looking at graphs: their nodes and edges, and what each node does.
+//! Queries of graphs: nodes, edges, and the parameters of nodes.
 
 use super::{INVALID, Out, enter};
 use crate::{
@@ -11,23 +11,23 @@ use crate::{
     graph::Action,
     ids::Id,
     kernels::Launch,
-    memory::check::Place,
+    memory::check::MemoryKind,
     state::State,
     work::Work,
 };
 use std::ffi::{CStr, c_char, c_uint, c_void};
 
-/// Writes as many nodes as there is room for, then nulls. Without a place for them, only the count is told.
-fn list(found: &[Id], place: *mut CUgraphNode, count: Out<usize>) {
-    if place.is_null() {
+/// Writes nodes up to the capacity, then nulls. If `output` is null, writes only the count.
+fn write_nodes(found: &[Id], output: *mut CUgraphNode, count: Out<usize>) {
+    if output.is_null() {
         return count.put(found.len());
     }
-    // SAFETY: the place of a result is not null, and the caller put the room that `place` has there.
+    // SAFETY: the output parameter is not null, and on input it contains the capacity of `output`.
     let room = unsafe { count.0.read() };
     for index in 0..room {
         let node = found.get(index).copied().unwrap_or(0);
-        // SAFETY: the caller gave room for that many nodes.
-        unsafe { place.add(index).write(node as CUgraphNode) };
+        // SAFETY: the caller passed an array for that many nodes.
+        unsafe { output.add(index).write(node as CUgraphNode) };
     }
     count.put(room.min(found.len()));
 }
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn cuGraphGetNodes(graph: CUgraph, nodes: *mut CUgraphNode
         let out = Out::new(count)?;
         let engine = state.engine.lock();
         let found: Vec<Id> = engine.graph(graph as Id)?.nodes.iter().map(|node| node.id).collect();
-        list(&found, nodes, out);
+        write_nodes(&found, nodes, out);
         Ok(())
     })
 }
@@ -57,10 +57,10 @@ pub unsafe extern "C" fn cuGraphGetEdges(
         let graph = engine.graph(graph as Id)?;
         let ends: (Vec<Id>, Vec<Id>) =
             graph.edges().map(|(from, to)| (graph.nodes[from].id, graph.nodes[to].id)).unzip();
-        // SAFETY: the place of a result is not null, and where there is room for nodes, it says how much.
+        // SAFETY: the output parameter is not null, and if there are arrays for nodes, it contains their capacity.
         let mut room = if from.is_null() { 0 } else { unsafe { count.read() } };
-        list(&ends.0, from, Out(&raw mut room));
-        list(&ends.1, to, out);
+        write_nodes(&ends.0, from, Out(&raw mut room));
+        write_nodes(&ends.1, to, out);
         Ok(())
     })
 }
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn cuGraphNodeGetDependencies(
         let nodes = &engine.graph(graph)?.nodes;
         let found: Vec<Id> =
             nodes.get(index).ok_or(INVALID)?.dependencies.iter().map(|before| nodes[*before].id).collect();
-        list(&found, dependencies, out);
+        write_nodes(&found, dependencies, out);
         Ok(())
     })
 }
@@ -90,21 +90,21 @@ pub unsafe extern "C" fn cuGraphNodeGetType(node: CUgraphNode, kind: *mut c_uint
     })
 }
 
-/// Writes what `get` finds in a node, if the node is of its type.
-fn parameters<T>(
+/// Writes what `get` returns for a node's action. `None` means that the node has another type, and is an error.
+fn write_parameters<T>(
     state: &'static State,
     node: CUgraphNode,
-    place: *mut T,
+    output: *mut T,
     get: impl FnOnce(&mut Engine, &Action) -> Option<T>,
 ) -> Result<(), Code> {
-    let out = Out::new(place)?;
+    let out = Out::new(output)?;
     let mut engine = state.engine.lock();
     let action = engine.node(node as Id)?.action.clone();
     out.put(get(&mut engine, &action).ok_or(INVALID)?);
     Ok(())
 }
 
-/// The kernel of a launch, by the first handle that the program got for it.
+/// Returns the first handle that the program got for the kernel of a launch.
 fn function_of(engine: &Engine, launch: &Launch) -> Id {
     let same = engine
         .functions
@@ -118,17 +118,17 @@ pub unsafe extern "C" fn cuGraphKernelNodeGetParams_v2(
     parameters: *mut CUDA_KERNEL_NODE_PARAMS,
 ) -> Code {
     enter(Call::cuGraphKernelNodeGetParams_v2, 0, |state| {
-        self::parameters(state, node, parameters, |engine, action| {
+        write_parameters(state, node, parameters, |engine, action| {
             let Action::Work(Work::Kernel(launch)) = action else { return None };
             let function = function_of(engine, launch);
-            // The node keeps the launch, and the addresses of its parameters with it.
+            // The node owns the launch, and with it the memory of its parameters.
             let count = launch.kernel.parameter_sizes.len();
-            let shown =
+            let reported =
                 (0..count).filter_map(|index| launch.bytes(index)).map(|bytes| bytes.as_ptr() as usize).collect();
             let (graph, index) = *engine.nodes.get(&(node as Id))?;
-            let kept = engine.graphs.get_mut(&graph)?.nodes.get_mut(index)?;
-            if kept.shown.is_empty() {
-                kept.shown = shown;
+            let owner = engine.graphs.get_mut(&graph)?.nodes.get_mut(index)?;
+            if owner.reported.is_empty() {
+                owner.reported = reported;
             }
             let [grid_x, grid_y, grid_z] = launch.grid;
             let [block_x, block_y, block_z] = launch.block;
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn cuGraphKernelNodeGetParams_v2(
                 blockDimY: block_y,
                 blockDimZ: block_z,
                 sharedMemBytes: launch.shared_bytes,
-                kernelParams: if count == 0 { std::ptr::null_mut() } else { kept.shown.as_ptr().cast_mut().cast() },
+                kernelParams: if count == 0 { std::ptr::null_mut() } else { owner.reported.as_ptr().cast_mut().cast() },
                 extra: std::ptr::null_mut(),
                 kern: std::ptr::null_mut(),
                 ctx: state.contexts.get(launch.device).copied().unwrap_or(0) as CUcontext,
@@ -152,12 +152,12 @@ pub unsafe extern "C" fn cuGraphKernelNodeGetParams_v2(
 
 pub unsafe extern "C" fn cuGraphMemcpyNodeGetParams(node: CUgraphNode, parameters: *mut MemcpyNodeParams) -> Code {
     enter(Call::cuGraphMemcpyNodeGetParams, 0, |state| {
-        self::parameters(state, node, parameters, |_, action| {
+        write_parameters(state, node, parameters, |_, action| {
             let Action::Work(Work::Copy(copy)) = action else { return None };
-            // An end is named by the pointer of its type; the other is null.
-            let end = |address: u64| match state.memory.read().place_of(address, copy.bytes) {
-                Place::Pageable | Place::Pinned => (CU_MEMORYTYPE_HOST, address as *mut c_void, 0),
-                Place::Device(_) | Place::Hole => (CU_MEMORYTYPE_DEVICE, std::ptr::null_mut(), address),
+            // An end is given by the pointer of its type; the other pointer is null.
+            let end = |address: u64| match state.memory.read().kind_of(address, copy.bytes) {
+                MemoryKind::Pageable | MemoryKind::Pinned => (CU_MEMORYTYPE_HOST, address as *mut c_void, 0),
+                MemoryKind::Device(_) | MemoryKind::Unmapped => (CU_MEMORYTYPE_DEVICE, std::ptr::null_mut(), address),
             };
             let (source_type, source_host, source_device) = end(copy.from);
             let (destination_type, destination_host, destination_device) = end(copy.to);
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn cuGraphMemsetNodeGetParams(
     parameters: *mut CUDA_MEMSET_NODE_PARAMS,
 ) -> Code {
     enter(Call::cuGraphMemsetNodeGetParams, 0, |state| {
-        self::parameters(state, node, parameters, |_, action| {
+        write_parameters(state, node, parameters, |_, action| {
             let Action::Work(Work::Fill(fill)) = action else { return None };
             Some(CUDA_MEMSET_NODE_PARAMS {
                 dst: fill.to,
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn cuGraphMemsetNodeGetParams(
 
 pub unsafe extern "C" fn cuGraphHostNodeGetParams(node: CUgraphNode, parameters: *mut CUDA_HOST_NODE_PARAMS) -> Code {
     enter(Call::cuGraphHostNodeGetParams, 0, |state| {
-        self::parameters(state, node, parameters, |_, action| {
+        write_parameters(state, node, parameters, |_, action| {
             let Action::Host(call) = action else { return None };
             Some(CUDA_HOST_NODE_PARAMS { fn_: Some(call.function), userData: call.data as *mut c_void })
         })
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn cuGraphHostNodeGetParams(node: CUgraphNode, parameters:
 
 pub unsafe extern "C" fn cuGraphChildGraphNodeGetGraph(node: CUgraphNode, graph: *mut CUgraph) -> Code {
     enter(Call::cuGraphChildGraphNodeGetGraph, 0, |state| {
-        parameters(state, node, graph, |_, action| match action {
+        write_parameters(state, node, graph, |_, action| match action {
             Action::Child(child) => Some(*child as CUgraph),
             _ => None,
         })
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn cuGraphDebugDotPrint(graph: CUgraph, path: *const c_cha
         if path.is_null() {
             return Err(INVALID);
         }
-        // SAFETY: the caller gave a text that ends in a NUL.
+        // SAFETY: the caller passed a string that ends in a NUL.
         let path = unsafe { CStr::from_ptr(path) };
         let text = state.engine.lock().draw(graph as Id, flags)?;
         let path = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path.to_bytes());

@@ -1,6 +1,6 @@
 //! Green contexts.
 
-use super::{INVALID, Out, enter, put_if_wanted};
+use super::{INVALID, Out, enter, put_optional};
 use crate::{
     driver::{
         codes,
@@ -21,7 +21,7 @@ fn ordinal(state: &State, device: CUdevice) -> Result<usize, Code> {
     if index < state.contexts.len() { Ok(index) } else { Err(codes::CUDA_ERROR_INVALID_DEVICE) }
 }
 
-/// The least part and the alignment of parts, as NVIDIA's guideline has them for each generation.
+/// Returns the minimum size and the alignment of partitions, as NVIDIA's guideline has them for each generation.
 fn granularity(state: &State) -> (u32, u32) {
     match state.config.model.capability.0 {
         ..=7 => (2, 2),
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn cuDevSmResourceSplitByCount(
             return Err(INVALID);
         }
         // SAFETY: neither is null, and the caller passes a resource and a count.
-        let (whole, wanted) = unsafe { (whole.read(), count.read()) };
+        let (whole, requested) = unsafe { (whole.read(), count.read()) };
         if whole.kind != CU_DEV_RESOURCE_TYPE_SM {
             return Err(codes::CUDA_ERROR_INVALID_RESOURCE_TYPE);
         }
@@ -79,19 +79,19 @@ pub unsafe extern "C" fn cuDevSmResourceSplitByCount(
         let device = whole.hidden[0] as usize;
         let (smallest, alignment) = granularity(state);
         let each = least.max(smallest).next_multiple_of(alignment);
-        let fitting = whole.count / each;
-        if fitting == 0 {
+        let available = whole.count / each;
+        if available == 0 {
             return Err(codes::CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
         }
-        let made = if parts.is_null() { fitting } else { fitting.min(wanted) };
+        let created = if parts.is_null() { available } else { available.min(requested) };
         if !parts.is_null() {
-            for index in 0..made as usize {
-                // SAFETY: the caller gave room for as many parts as it wanted.
+            for index in 0..created as usize {
+                // SAFETY: the caller passed an array for as many partitions as requested.
                 unsafe { parts.add(index).write(resource(state, device, each)) };
             }
         }
-        put_if_wanted(rest, resource(state, device, whole.count - made * each));
-        out.put(made);
+        put_optional(rest, resource(state, device, whole.count - created * each));
+        out.put(created);
         Ok(())
     })
 }
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn cuDevResourceGenerateDesc(
         if resources.is_null() || count != 1 {
             return Err(INVALID);
         }
-        // SAFETY: it is not null, and the caller passes so many resources.
+        // SAFETY: the pointer is not null, and the caller passes that many resources.
         let resource = unsafe { resources.read() };
         let device = ordinal(state, resource.hidden[0] as CUdevice)?;
         if resource.kind != CU_DEV_RESOURCE_TYPE_SM {
@@ -139,11 +139,11 @@ pub unsafe extern "C" fn cuGreenCtxCreate(
 pub unsafe extern "C" fn cuGreenCtxDestroy(green: CUgreenCtx) -> Code {
     enter(Call::cuGreenCtxDestroy, 0, |state| {
         let context = state.green.lock().destroy(green as Id)?;
-        // CUDA's streams can be of no use any more, and can never be destroyed. Here they end.
+        // With CUDA, the context's streams become unusable and can never be destroyed. Here they are destroyed.
         let mut engine = state.engine.lock();
-        let its: Vec<Id> =
+        let streams: Vec<Id> =
             engine.streams.iter().filter(|(_, stream)| stream.green == context).map(|(id, _)| *id).collect();
-        its.into_iter().for_each(|id| engine.destroy_stream(id));
+        streams.into_iter().for_each(|id| engine.destroy_stream(id));
         Ok(())
     })
 }

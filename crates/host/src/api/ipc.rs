@@ -34,7 +34,7 @@ pub unsafe extern "C" fn cuIpcOpenMemHandle_v2(
             return Err(INVALID);
         }
         let device = context::current(state)?;
-        state.engine.lock().forbid_unsafe(context::thread())?;
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         let bytes = handle.reserved.map(|byte| byte as u8);
         out.put(state.memory.write().ipc_open(bytes, device, &state.config.visible)?);
         Ok(())
@@ -44,11 +44,11 @@ pub unsafe extern "C" fn cuIpcOpenMemHandle_v2(
 pub unsafe extern "C" fn cuIpcCloseMemHandle(pointer: CUdeviceptr) -> Code {
     enter(Call::cuIpcCloseMemHandle, 0, |state| {
         let device = context::current(state)?;
-        state.engine.lock().forbid_unsafe(context::thread())?;
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         if !state.memory.read().ipc_has(pointer, device) {
             return Err(INVALID);
         }
-        // An error here belongs to the work, and its stream goes on reporting it.
+        // An error here belongs to the work, and its stream still reports it.
         let _ = stream::synchronize_device(state, device);
         state.memory.write().ipc_close(pointer, device)
     })

@@ -1,4 +1,4 @@
-//! Whole allocations, pinned host memory, and what a pointer is.
+//! Whole allocations, pinned host memory, and pointer attributes.
 
 use super::{INVALID, Out, enter};
 use crate::{
@@ -16,17 +16,17 @@ use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 
 const HOST_FLAGS: c_uint = 0xf;
 
-/// The current device, where no capture forbids what is about to happen.
-fn current_unsafe(state: &'static State) -> Result<usize, Code> {
+/// Returns the current device, unless a capture prohibits the unsafe call.
+fn device_for_unsafe_call(state: &'static State) -> Result<usize, Code> {
     let device = context::current(state)?;
-    state.engine.lock().forbid_unsafe(context::thread())?;
+    state.engine.lock().forbid_unsafe(context::thread_number())?;
     Ok(device)
 }
 
-/// Waits for all work of all devices. Work that failed has ended, too.
-fn settle(state: &'static State) {
+/// Waits for all work of all devices, including work that failed.
+fn synchronize_all_devices(state: &'static State) {
     for device in 0..state.contexts.len() {
-        // An error here belongs to the work, and its stream goes on reporting it.
+        // An error here belongs to the work, and its stream still reports it.
         let _ = stream::synchronize_device(state, device);
     }
 }
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) ->
 pub unsafe extern "C" fn cuMemAlloc_v2(pointer: *mut CUdeviceptr, bytes: usize) -> Code {
     enter(Call::cuMemAlloc_v2, bytes as u64, |state| {
         let out = Out::new(pointer)?;
-        let device = current_unsafe(state)?;
+        let device = device_for_unsafe_call(state)?;
         let address = state.memory.write().allocate(device, bytes as u64)?;
         out.put(address);
         Ok(())
@@ -52,17 +52,17 @@ pub unsafe extern "C" fn cuMemAlloc_v2(pointer: *mut CUdeviceptr, bytes: usize) 
 }
 
 pub unsafe extern "C" fn cuMemFree_v2(pointer: CUdeviceptr) -> Code {
-    let known = state::get().ok();
-    let bytes = known.and_then(|state| state.memory.read().allocations.get(&pointer).map(|one| one.bytes));
+    let state = state::get().ok();
+    let bytes = state.and_then(|state| state.memory.read().allocations.get(&pointer).map(|one| one.bytes));
     enter(Call::cuMemFree_v2, bytes.unwrap_or(0), |state| {
-        let current = current_unsafe(state)?;
+        let current = device_for_unsafe_call(state)?;
         if pointer == 0 {
             return Ok(());
         }
         let device =
             state.memory.read().allocations.get(&pointer).map(|allocation| allocation.device).ok_or(INVALID)?;
         for waited in [Some(device), (device != current).then_some(current)].into_iter().flatten() {
-            // An error here belongs to the work, and its stream goes on reporting it.
+            // An error here belongs to the work, and its stream still reports it.
             let _ = stream::synchronize_device(state, waited);
         }
         state.memory.write().deallocate(pointer).map(drop)
@@ -77,8 +77,8 @@ pub unsafe extern "C" fn cuMemGetAddressRange_v2(
     enter(Call::cuMemGetAddressRange_v2, 0, |state| {
         context::current(state)?;
         let (start, size) = state.memory.read().address_range(pointer)?;
-        super::put_if_wanted(base, start);
-        super::put_if_wanted(bytes, size as usize);
+        super::put_optional(base, start);
+        super::put_optional(bytes, size as usize);
         Ok(())
     })
 }
@@ -89,8 +89,8 @@ pub unsafe extern "C" fn cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize,
         if flags & !HOST_FLAGS != 0 {
             return Err(INVALID);
         }
-        let device = current_unsafe(state)?;
-        let address = state.memory.write().pin_new(bytes as u64, device)?;
+        let device = device_for_unsafe_call(state)?;
+        let address = state.memory.write().allocate_pinned(bytes as u64, device)?;
         out.put(address as *mut c_void);
         Ok(())
     })
@@ -98,12 +98,12 @@ pub unsafe extern "C" fn cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize,
 
 pub unsafe extern "C" fn cuMemFreeHost(pointer: *mut c_void) -> Code {
     enter(Call::cuMemFreeHost, 0, |state| {
-        current_unsafe(state)?;
+        device_for_unsafe_call(state)?;
         if pointer.is_null() {
             return Ok(());
         }
-        settle(state);
-        state.memory.write().unpin(pointer as u64).map(drop)
+        synchronize_all_devices(state);
+        state.memory.write().free_pinned(pointer as u64).map(drop)
     })
 }
 
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn cuMemAllocManaged(pointer: *mut CUdeviceptr, bytes: usi
         if !matches!(flags, CU_MEM_ATTACH_GLOBAL | CU_MEM_ATTACH_HOST) {
             return Err(INVALID);
         }
-        let device = current_unsafe(state)?;
+        let device = device_for_unsafe_call(state)?;
         let address = state.memory.write().allocate_managed(device, bytes as u64)?;
         out.put(address);
         Ok(())
@@ -125,20 +125,20 @@ pub unsafe extern "C" fn cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize
         if flags & !HOST_FLAGS != 0 {
             return Err(INVALID);
         }
-        let device = current_unsafe(state)?;
+        let device = device_for_unsafe_call(state)?;
         state.memory.write().register(pointer as u64, bytes as u64, device)
     })
 }
 
 pub unsafe extern "C" fn cuMemHostUnregister(pointer: *mut c_void) -> Code {
     enter(Call::cuMemHostUnregister, 0, |state| {
-        current_unsafe(state)?;
-        settle(state);
+        device_for_unsafe_call(state)?;
+        synchronize_all_devices(state);
         state.memory.write().unregister(pointer as u64).map(drop)
     })
 }
 
-/// One attribute of a pointer, in the size that CUDA writes it in.
+/// A value of a pointer attribute, in the type that CUDA documents.
 enum Value {
     Pointer(u64),
     Number(c_ulonglong),
@@ -148,23 +148,26 @@ enum Value {
 }
 
 impl Value {
+    /// Writes the value.
+    ///
     /// # Safety
-    /// `place` has room for this attribute's value.
-    unsafe fn write(self, place: *mut c_void) {
-        // SAFETY: the caller promises the room; CUDA documents the type of each attribute.
+    /// `output` has room for this attribute's value.
+    unsafe fn write(self, output: *mut c_void) {
+        // SAFETY: the caller guarantees the room; CUDA documents the type of each attribute.
         unsafe {
             match self {
-                Value::Pointer(value) => place.cast::<u64>().write(value),
-                Value::Number(value) => place.cast::<c_ulonglong>().write(value),
-                Value::Unsigned(value) => place.cast::<c_uint>().write(value),
-                Value::Signed(value) => place.cast::<c_int>().write(value),
-                Value::Size(value) => place.cast::<usize>().write(value),
+                Value::Pointer(value) => output.cast::<u64>().write(value),
+                Value::Number(value) => output.cast::<c_ulonglong>().write(value),
+                Value::Unsigned(value) => output.cast::<c_uint>().write(value),
+                Value::Signed(value) => output.cast::<c_int>().write(value),
+                Value::Size(value) => output.cast::<usize>().write(value),
             }
         }
     }
 }
 
-/// Programs read a boolean attribute as an `unsigned int` or as a `bool`; a whole word serves both.
+/// Returns an attribute. Programs read a boolean attribute as an `unsigned int` or as a `bool`; a whole word serves
+/// both.
 fn attribute(state: &State, attribute: c_uint, address: u64, pointee: Option<Pointee>) -> Result<Value, Code> {
     let value = match attribute {
         CU_POINTER_ATTRIBUTE_CONTEXT => {
@@ -176,11 +179,11 @@ fn attribute(state: &State, attribute: c_uint, address: u64, pointee: Option<Poi
             Some(one) if one.host => CU_MEMORYTYPE_HOST,
             Some(_) => CU_MEMORYTYPE_DEVICE,
         }),
-        // The address by which kernels of the current context use the memory: none without access to it.
+        // The address by which kernels of the current context access the memory; 0 without access.
         CU_POINTER_ATTRIBUTE_DEVICE_POINTER => {
             let reached = pointee.is_some_and(|one| one.host || one.managed) || {
                 let memory = state.memory.read();
-                pointee.is_some() && context::current(state).is_ok_and(|device| memory.is_reached(address, device))
+                pointee.is_some() && context::current(state).is_ok_and(|device| memory.is_readable(address, device))
             };
             Value::Pointer(if reached { address } else { 0 })
         }
@@ -204,12 +207,12 @@ pub unsafe extern "C" fn cuPointerGetAttribute(data: *mut c_void, kind: c_uint, 
             return Err(INVALID);
         }
         let pointee = state.memory.read().pointee(pointer).ok_or(INVALID)?;
-        // The host sees a device's memory only where the device's driver says so, which this one never does.
+        // The host can access a device's memory only where the driver reports so, which this one never does.
         if kind == CU_POINTER_ATTRIBUTE_HOST_POINTER && !pointee.host && !pointee.managed {
             return Err(INVALID);
         }
         let value = attribute(state, kind, pointer, Some(pointee))?;
-        // SAFETY: the caller gave room for this attribute.
+        // SAFETY: the caller passed room for this attribute.
         unsafe { value.write(data) };
         Ok(())
     })
@@ -226,18 +229,18 @@ pub unsafe extern "C" fn cuPointerGetAttributes(
             return Err(INVALID);
         }
         let pointee = state.memory.read().pointee(pointer);
-        let mut answers = Vec::with_capacity(count as usize);
+        let mut values = Vec::with_capacity(count as usize);
         for index in 0..count as usize {
-            // SAFETY: the caller gave `count` attributes and `count` places.
-            let (kind, place) = unsafe { (attributes.add(index).read(), data.add(index).read()) };
-            if place.is_null() {
+            // SAFETY: the caller passed `count` attributes and `count` pointers.
+            let (kind, output) = unsafe { (attributes.add(index).read(), data.add(index).read()) };
+            if output.is_null() {
                 return Err(INVALID);
             }
-            answers.push((attribute(state, kind, pointer, pointee)?, place));
+            values.push((attribute(state, kind, pointer, pointee)?, output));
         }
-        for (value, place) in answers {
-            // SAFETY: each place has room for its attribute, as the caller promised.
-            unsafe { value.write(place) };
+        for (value, output) in values {
+            // SAFETY: the caller guarantees room for the attribute's value behind each pointer.
+            unsafe { value.write(output) };
         }
         Ok(())
     })

@@ -1,6 +1,6 @@
 //! Modules and kernels.
 
-use super::{INVALID, Out, enter, stream::after_launch};
+use super::{INVALID, Out, enter, stream::finish_launch};
 use crate::{
     compiled, context,
     driver::{
@@ -22,11 +22,11 @@ use std::{
 };
 
 pub unsafe extern "C" fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void) -> Code {
-    // SAFETY: the caller gave the same to this call, without options.
+    // SAFETY: this call has the same contract, without options.
     unsafe { load(Call::cuModuleLoadData, module, image) }
 }
 
-/// The options are of the compiler of PTX, which there is none of here.
+/// The options are for the PTX compiler, which does not exist here.
 pub unsafe extern "C" fn cuModuleLoadDataEx(
     module: *mut CUmodule,
     image: *const c_void,
@@ -37,13 +37,15 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
     if count > 0 && (options.is_null() || values.is_null()) {
         return INVALID;
     }
-    // SAFETY: the caller gave what this call takes.
+    // SAFETY: the caller passed what this call requires.
     unsafe { load(Call::cuModuleLoadDataEx, module, image) }
 }
 
+/// Loads a module.
+///
 /// # Safety
-/// `image` is null or an image: PTX, text that ends in a NUL; a shared library; or an image for real devices, whose first
-/// bytes are its kind and end no later than its first zero byte.
+/// `image` is null or an image: PTX as text that ends in a NUL; a shared library; or an image for real devices, whose
+/// first bytes are its kind and end no later than its first zero byte.
 unsafe fn load(call: Call, module: *mut CUmodule, image: *const c_void) -> Code {
     enter(call, 0, |state| {
         let out = Out::new(module)?;
@@ -51,11 +53,11 @@ unsafe fn load(call: Call, module: *mut CUmodule, image: *const c_void) -> Code 
             return Err(INVALID);
         }
         let device = context::current(state)?;
-        // SAFETY: the caller's promise.
-        let image = unsafe { compiled::image(image) };
-        state.engine.lock().forbid_unsafe(context::thread())?;
-        // Loading a library may take a while, and needs nothing that is behind the lock.
-        let library = if image.starts_with(compiled::MAGIC) { Some(compiled::load(image)?) } else { None };
+        // SAFETY: guaranteed by the caller.
+        let image = unsafe { compiled::read_image(image) };
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
+        // Loading a library may take a while and accesses nothing behind the lock, so the lock is not held.
+        let library = if image.starts_with(compiled::MAGIC) { Some(compiled::load_library(image)?) } else { None };
         out.put(state.engine.lock().load_module(device, image, library)? as CUmodule);
         Ok(())
     })
@@ -64,7 +66,7 @@ unsafe fn load(call: Call, module: *mut CUmodule, image: *const c_void) -> Code 
 pub unsafe extern "C" fn cuModuleUnload(module: CUmodule) -> Code {
     enter(Call::cuModuleUnload, 0, |state| {
         let mut engine = state.engine.lock();
-        engine.forbid_unsafe(context::thread())?;
+        engine.forbid_unsafe(context::thread_number())?;
         engine.unload_module(module as Id)
     })
 }
@@ -75,7 +77,7 @@ pub unsafe extern "C" fn cuModuleGetFunction(function: *mut CUfunction, module: 
         if name.is_null() {
             return Err(INVALID);
         }
-        // SAFETY: the caller gave a text that ends in a NUL.
+        // SAFETY: the caller passed a string that ends in a NUL.
         let name = unsafe { CStr::from_ptr(name) };
         out.put(state.engine.lock().find_function(module as Id, name.to_bytes())? as CUfunction);
         Ok(())
@@ -92,8 +94,7 @@ pub unsafe extern "C" fn cuFuncGetName(name: *mut *const c_char, function: CUfun
     })
 }
 
-/// One of the last things that a table of a model's would say: a kernel here is a function of the CPU's, without registers
-/// or shared memory of its own.
+/// Returns an attribute of a kernel. A kernel here is a CPU function, without registers or static shared memory.
 pub unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_uint, function: CUfunction) -> Code {
     enter(Call::cuFuncGetAttribute, 0, |state| {
         let out = Out::new(value)?;
@@ -142,7 +143,7 @@ pub unsafe extern "C" fn cuFuncGetParamInfo(
         let sizes = found.kernel.parameter_sizes;
         let size = *sizes.get(index).ok_or(INVALID)?;
         out.put(sizes[..index].iter().sum());
-        // The size may be left out.
+        // The size is an optional output.
         if let Ok(out) = Out::new(bytes) {
             out.put(size);
         }
@@ -173,7 +174,7 @@ pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
     })
 }
 
-/// A kernel's name as C reads it, which stays for ever: there are only so many kernels.
+/// Returns a kernel's name as a C string, which is never freed: the number of kernels is bounded.
 fn c_name(name: &'static str) -> Result<&'static CStr, Code> {
     static NAMES: Mutex<BTreeMap<&str, &CStr>> = Mutex::new(BTreeMap::new());
     let mut names = NAMES.lock();
@@ -185,11 +186,12 @@ fn c_name(name: &'static str) -> Result<&'static CStr, Code> {
     Ok(text)
 }
 
-/// A launch of a kernel with the parameters that the program points to, of its own copying.
+/// Creates a launch of a kernel with copies of the parameters that the program points to.
 ///
 /// # Safety
-/// `parameters` is null or leads to a pointer for each of the kernel's parameters, which is null or leads to its value.
-pub(super) unsafe fn launch_of(
+/// `parameters` is null or points to a pointer for each of the kernel's parameters, which is null or points to its
+/// value.
+pub(super) unsafe fn build_launch(
     function: Function,
     grid: [c_uint; 3],
     block: [c_uint; 3],
@@ -198,7 +200,7 @@ pub(super) unsafe fn launch_of(
     extra: *mut *mut c_void,
 ) -> Result<Launch, Code> {
     if !extra.is_null() {
-        // The older way to pass parameters, as one buffer, which plinth's own kernels do not use.
+        // The older way to pass parameters, in one buffer, which plinth's kernels do not use.
         return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
     }
     let mut launch = Launch::new(function, grid, block, shared_bytes)?;
@@ -206,12 +208,12 @@ pub(super) unsafe fn launch_of(
         if parameters.is_null() {
             return Err(INVALID);
         }
-        // SAFETY: the caller promises a pointer for each of the kernel's parameters.
+        // SAFETY: the caller guarantees a pointer for each of the kernel's parameters.
         let parameter = unsafe { parameters.add(index).read() };
         if parameter.is_null() {
             return Err(INVALID);
         }
-        // SAFETY: each parameter's pointer leads to a value of the kernel's type, hence of this size.
+        // SAFETY: each parameter's pointer points to a value of the kernel's type, hence of this size.
         launch.push(unsafe { std::slice::from_raw_parts(parameter.cast::<u8>(), *size) });
     }
     Ok(launch)
@@ -231,12 +233,14 @@ pub unsafe extern "C" fn cuLaunchKernel(
     extra: *mut *mut c_void,
 ) -> Code {
     let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-    // SAFETY: the caller gave what a launch takes.
+    // SAFETY: the caller passed what a launch requires.
     unsafe { launch(Call::cuLaunchKernel, function, grid, block, shared_bytes, stream, parameters, extra) }
 }
 
+/// Launches a kernel in a stream.
+///
 /// # Safety
-/// As [`launch_of`].
+/// As [`build_launch`].
 #[allow(clippy::too_many_arguments)] // those of the driver's call
 unsafe fn launch(
     call: Call,
@@ -255,17 +259,18 @@ unsafe fn launch(
         if engine.stream_device(id)? != function.device {
             return Err(codes::CUDA_ERROR_INVALID_HANDLE);
         }
-        // SAFETY: the caller gave a pointer for each of the kernel's parameters.
-        let launch = unsafe { launch_of(function, grid, block, shared_bytes, parameters, extra) }?;
+        // SAFETY: the caller passed a pointer for each of the kernel's parameters.
+        let launch = unsafe { build_launch(function, grid, block, shared_bytes, parameters, extra) }?;
         engine.forbid_implicit(id)?;
         let capturing = engine.capture_of(id)?.is_some();
-        engine.act(id, Action::Work(Work::Kernel(Arc::new(launch))))?;
+        engine.submit_action(id, Action::Work(Work::Kernel(Arc::new(launch))))?;
         drop(engine);
-        after_launch(state, stream, capturing)
+        finish_launch(state, stream, capturing)
     })
 }
 
-/// Blocks do not run beside each other here, so what asks for that, a cooperative launch or one of clusters, cannot be.
+/// Launches a kernel. Blocks do not run concurrently here, so attributes that require it (cooperative launch, clusters)
+/// are not supported.
 pub unsafe extern "C" fn cuLaunchKernelEx(
     config: *const CUlaunchConfig,
     function: CUfunction,
@@ -275,14 +280,14 @@ pub unsafe extern "C" fn cuLaunchKernelEx(
     if config.is_null() {
         return INVALID;
     }
-    // SAFETY: the caller gave a configuration, and the pointer is not null.
+    // SAFETY: the caller passed a configuration, and the pointer is not null.
     let config = unsafe { &*config };
     if config.numAttrs > 0 {
         return codes::CUDA_ERROR_NOT_SUPPORTED;
     }
     let (grid, block) =
         ([config.gridDimX, config.gridDimY, config.gridDimZ], [config.blockDimX, config.blockDimY, config.blockDimZ]);
-    // SAFETY: the caller gave what a launch takes.
+    // SAFETY: the caller passed what a launch requires.
     unsafe {
         launch(Call::cuLaunchKernelEx, function, grid, block, config.sharedMemBytes, config.hStream, parameters, extra)
     }

@@ -1,6 +1,6 @@
-//! The driver's own pools, and allocations in stream order.
+//! The driver's memory pools, and stream-ordered allocation.
 
-use super::{INVALID, Out, enter, stream::after_launch, vmm};
+use super::{INVALID, Out, enter, stream::finish_launch, vmm};
 use crate::{
     context,
     driver::{
@@ -13,7 +13,7 @@ use crate::{
 };
 use std::ffi::{c_int, c_uint, c_void};
 
-/// Whether an attribute is an `int`; the others are 64-bit numbers.
+/// Returns whether an attribute is an `int`; the others are 64-bit numbers.
 fn is_flag(attribute: c_uint) -> bool {
     attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES
 }
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: c_
         let memory = state.memory.read();
         let device = memory.pool_device(pool as Id)?;
         let found = memory.pools[device].attribute(attribute).ok_or(INVALID)?;
-        // SAFETY: the caller passes a place of the type that CUDA documents for the attribute.
+        // SAFETY: the caller passes room for the type that CUDA documents for the attribute.
         unsafe {
             if is_flag(attribute) {
                 value.cast::<c_int>().write(found as c_int)
@@ -81,8 +81,8 @@ pub unsafe extern "C" fn cuMemPoolSetAccess(pool: CUmemoryPool, access: *const C
         let device = memory.pool_device(pool as Id)?;
         let (mut set, mut clear) = (0, 0);
         for index in 0..count {
-            // SAFETY: the caller passes as many descriptions as it says.
-            let one = unsafe { vmm::access_of(state, access.add(index)) }?;
+            // SAFETY: the caller passes `count` access descriptions.
+            let one = unsafe { vmm::read_access(state, access.add(index)) }?;
             let bit = 1_u64 << one.device;
             if one.device == device && !one.write {
                 return Err(INVALID);
@@ -101,11 +101,11 @@ pub unsafe extern "C" fn cuMemAllocAsync(pointer: *mut CUdeviceptr, bytes: usize
         let id = engine.find_stream(stream, context::current(state))?;
         engine.forbid_implicit(id)?;
         if engine.capture_of(id)?.is_some() {
-            // Graphs have no nodes of memory here.
+            // The host device has no memory nodes in graphs.
             return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
         }
         let device = engine.stream_device(id)?;
-        // With the engine locked, so that what the stream freed is still what it was.
+        // The engine stays locked, so that blocks that the stream freed are still pending in it.
         out.put(state.memory.write().allocate_from_pool(device, bytes as u64, id)?);
         Ok(())
     })
@@ -122,9 +122,9 @@ pub unsafe extern "C" fn cuMemFreeAsync(pointer: CUdeviceptr, stream: CUstream) 
         if let Some(stream) = engine.streams.get(&id) {
             stream.check()?;
         }
-        let (device, number) = state.memory.write().free_to_pool(pointer, id)?;
-        engine.submit(id, Op::Free(device, number));
+        let (device, ticket) = state.memory.write().free_to_pool(pointer, id)?;
+        engine.submit(id, Op::Free(device, ticket));
         drop(engine);
-        after_launch(state, stream, false)
+        finish_launch(state, stream, false)
     })
 }

@@ -1,9 +1,9 @@
-//! Profilers.
+//! Profiler control.
 
 use super::{contexts, enter};
 use crate::driver::table::{Call, Code};
 
-/// No profiler ever listens to the host device: there is nothing to begin, but the call is one.
+/// Only checks the context, since no profiler can attach to the host device.
 pub unsafe extern "C" fn cuProfilerStart() -> Code {
     enter(Call::cuProfilerStart, 0, |state| contexts::current(state).map(drop))
 }

@@ -17,23 +17,23 @@ use crate::{
 };
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 
-/// Lets a launch finish before the call returns, where the program asked for that.
-pub(super) fn after_launch(state: &'static State, handle: CUstream, capturing: bool) -> Result<(), Code> {
+/// Waits for a launch before the call returns, if CUDA_LAUNCH_BLOCKING is set.
+pub(super) fn finish_launch(state: &'static State, handle: CUstream, capturing: bool) -> Result<(), Code> {
     if state.config.launch_blocking && !capturing {
         return stream::synchronize_stream(state, handle);
     }
     Ok(())
 }
 
-/// Reads something of a stream. A stream that is capturing may be asked, too.
+/// Reads a property of a stream, which may be capturing.
 fn read<T>(state: &'static State, handle: CUstream, get: impl FnOnce(&Stream) -> T) -> Result<T, Code> {
     let mut engine = state.engine.lock();
     let id = engine.find_stream(handle, context::current(state))?;
     engine.streams.get(&id).map(get).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)
 }
 
-/// Reads something of a stream that the driver does not tell of one that is capturing: the question invalidates the capture,
-/// whatever its mode and the thread's.
+/// Reads a property that the driver does not return for a capturing stream: the query invalidates the capture, whatever
+/// the modes of the capture and the thread are.
 fn read_outside_capture<T>(state: &'static State, handle: CUstream, get: impl FnOnce(&Stream) -> T) -> Result<T, Code> {
     let mut engine = state.engine.lock();
     let id = engine.find_stream(handle, context::current(state))?;
@@ -41,12 +41,12 @@ fn read_outside_capture<T>(state: &'static State, handle: CUstream, get: impl Fn
     engine.streams.get(&id).map(get).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)
 }
 
-/// Finds a stream that may be asked about or waited for.
-fn find_to_wait(engine: &mut Engine, state: &'static State, handle: CUstream) -> Result<Id, Code> {
+/// Finds a stream that may be queried or waited for.
+fn find_queryable(engine: &mut Engine, state: &'static State, handle: CUstream) -> Result<Id, Code> {
     let id = engine.find_stream(handle, context::current(state))?;
     engine.forbid_capturing(id)?;
     engine.forbid_implicit(id)?;
-    engine.forbid_unsafe(context::thread())?;
+    engine.forbid_unsafe(context::thread_number())?;
     Ok(id)
 }
 
@@ -86,14 +86,14 @@ pub unsafe extern "C" fn cuStreamDestroy_v2(stream: CUstream) -> Code {
 pub unsafe extern "C" fn cuStreamQuery(stream: CUstream) -> Code {
     enter(Call::cuStreamQuery, 0, |state| {
         let mut engine = state.engine.lock();
-        let id = find_to_wait(&mut engine, state, stream)?;
+        let id = find_queryable(&mut engine, state, stream)?;
         engine.query_stream(id)
     })
 }
 
 pub unsafe extern "C" fn cuStreamSynchronize(stream: CUstream) -> Code {
     enter(Call::cuStreamSynchronize, 0, |state| {
-        find_to_wait(&mut state.engine.lock(), state, stream)?;
+        find_queryable(&mut state.engine.lock(), state, stream)?;
         stream::synchronize_stream(state, stream)
     })
 }
@@ -150,6 +150,6 @@ pub unsafe extern "C" fn cuLaunchHostFunc(stream: CUstream, function: CUhostFn, 
         let mut engine = state.engine.lock();
         let id = engine.find_stream(stream, context::current(state))?;
         engine.forbid_implicit(id)?;
-        engine.act(id, Action::Host(HostCall { function, data: data as usize }))
+        engine.submit_action(id, Action::Host(HostCall { function, data: data as usize }))
     })
 }

@@ -11,7 +11,7 @@ use crate::{
 };
 use std::ffi::{c_uint, c_void};
 
-/// A number of references: CUDA takes no more than an `int` holds.
+/// Checks a number of references: CUDA accepts 1 to the maximum of an `int`.
 fn references(count: c_uint) -> Result<c_uint, Code> {
     if count == 0 || count > i32::MAX as c_uint { Err(INVALID) } else { Ok(count) }
 }
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn cuGraphRetainUserObject(
         if flags & !CU_GRAPH_USER_OBJECT_MOVE != 0 {
             return Err(INVALID);
         }
-        let (count, moved) = (references(count)?, flags & CU_GRAPH_USER_OBJECT_MOVE != 0);
-        state.engine.lock().retain_object(graph as Id, object as Id, count, moved)
+        let (count, is_move) = (references(count)?, flags & CU_GRAPH_USER_OBJECT_MOVE != 0);
+        state.engine.lock().retain_object(graph as Id, object as Id, count, is_move)
     })
 }

@@ -1,4 +1,4 @@
-//! Addresses and physical memory apart.
+//! Virtual memory management.
 
 use super::{INVALID, Out, enter, enter_at};
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 };
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 
-/// CUDA's structures with plain integers for the enumerations: a program may put any number there.
+/// CUDA's structures with plain integers instead of enumerations, since a program may pass any number.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Location {
@@ -51,19 +51,19 @@ impl Location {
                 let index = usize::try_from(self.id).map_err(|_| codes::CUDA_ERROR_INVALID_DEVICE)?;
                 if index < state.contexts.len() { Ok(index) } else { Err(codes::CUDA_ERROR_INVALID_DEVICE) }
             }
-            // Host memory under a handle, by NUMA node or not: 2 to 4.
+            // Host memory with a handle, with or without a NUMA node: 2 to 4.
             CU_MEM_LOCATION_TYPE_HOST..=4 => Err(codes::CUDA_ERROR_NOT_SUPPORTED),
             _ => Err(INVALID),
         }
     }
 }
 
-/// The device that properties name, and whether the memory is to be shared.
+/// Returns the device of the properties, and whether the memory is to be shared.
 fn properties(state: &State, properties: *const CUmemAllocationProp) -> Result<(usize, bool), Code> {
     if properties.is_null() {
         return Err(INVALID);
     }
-    // SAFETY: the caller gave a structure of this layout, and any bits are a valid value of the one read here.
+    // SAFETY: the caller passed a structure of this layout, and any bits are a valid value of the one read here.
     let properties = unsafe { properties.cast::<Properties>().read() };
     if properties.kind != CU_MEM_ALLOCATION_TYPE_PINNED {
         return Err(INVALID);
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn cuMemAddressReserve(
     pointer: *mut CUdeviceptr,
     bytes: usize,
     alignment: usize,
-    wanted: CUdeviceptr,
+    hint: CUdeviceptr,
     flags: c_ulonglong,
 ) -> Code {
     enter(Call::cuMemAddressReserve, bytes as u64, |state| {
@@ -88,13 +88,13 @@ pub unsafe extern "C" fn cuMemAddressReserve(
         if flags != 0 {
             return Err(INVALID);
         }
-        out.put(state.memory.write().reserve(bytes as u64, alignment as u64, wanted, true)?);
+        out.put(state.memory.write().reserve(bytes as u64, alignment as u64, hint, true)?);
         Ok(())
     })
 }
 
 pub unsafe extern "C" fn cuMemAddressFree(pointer: CUdeviceptr, bytes: usize) -> Code {
-    enter(Call::cuMemAddressFree, bytes as u64, |state| state.memory.write().free_addresses(pointer, bytes as u64))
+    enter(Call::cuMemAddressFree, bytes as u64, |state| state.memory.write().free_reservation(pointer, bytes as u64))
 }
 
 pub unsafe extern "C" fn cuMemCreate(
@@ -120,12 +120,12 @@ pub unsafe extern "C" fn cuMemRelease(handle: CUmemGenericAllocationHandle) -> C
     enter(Call::cuMemRelease, bytes, |state| state.memory.write().release(handle as Id).map(drop))
 }
 
-/// The size of a handle's memory, for the price; 0 for a wrong handle.
+/// Returns the size of a handle's memory, for the price; 0 for an invalid handle.
 fn handle_bytes(handle: CUmemGenericAllocationHandle) -> u64 {
     state::get().ok().and_then(|state| state.memory.read().physical.get(&handle).map(|one| one.bytes)).unwrap_or(0)
 }
 
-/// What a call costs that pays for each mapping in a range.
+/// Returns the price of a call that is charged for each mapping in a range.
 fn range_price(call: Call, pointer: CUdeviceptr, bytes: usize) -> u64 {
     let end = pointer.saturating_add(bytes as u64);
     let Ok(state) = state::get() else { return cost::price(call, 0) };
@@ -155,12 +155,12 @@ pub unsafe extern "C" fn cuMemUnmap(pointer: CUdeviceptr, bytes: usize) -> Code 
     })
 }
 
-/// What a description says.
+/// Reads an access description.
 ///
 /// # Safety
-/// `access` is a structure of CUDA's.
-pub(super) unsafe fn access_of(state: &State, access: *const CUmemAccessDesc) -> Result<Access, Code> {
-    // SAFETY: the structures have one layout, and any bits are a valid value of the one read.
+/// `access` points to a structure of CUDA's.
+pub(super) unsafe fn read_access(state: &State, access: *const CUmemAccessDesc) -> Result<Access, Code> {
+    // SAFETY: the structures have the same layout, and any bits are a valid value of the one read.
     let one = unsafe { access.cast::<AccessDescription>().read() };
     let device = one.location.device(state)?;
     let (read, write) = match one.flags {
@@ -182,12 +182,12 @@ pub unsafe extern "C" fn cuMemSetAccess(
         if access.is_null() || count == 0 {
             return Err(INVALID);
         }
-        let mut wanted = Vec::new();
+        let mut accesses = Vec::new();
         for index in 0..count {
-            // SAFETY: the caller gave `count` structures.
-            wanted.push(unsafe { access_of(state, access.add(index)) }?);
+            // SAFETY: the caller passed `count` structures.
+            accesses.push(unsafe { read_access(state, access.add(index)) }?);
         }
-        state.memory.write().set_access(pointer, bytes as u64, &wanted)
+        state.memory.write().set_access(pointer, bytes as u64, &accesses)
     })
 }
 
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn cuMemGetAccess(
         if location.is_null() {
             return Err(INVALID);
         }
-        // SAFETY: the caller gave a structure of this layout; any bits are a valid value of the one read here.
+        // SAFETY: the caller passed a structure of this layout; any bits are a valid value of the one read here.
         let device = unsafe { location.cast::<Location>().read() }.device(state)?;
         out.put(state.memory.read().access(device, pointer)?);
         Ok(())
@@ -253,7 +253,7 @@ pub unsafe extern "C" fn cuMemImportFromShareableHandle(
         if kind != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR {
             return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
         }
-        // A file descriptor travels as the pointer's value.
+        // A file descriptor is passed as the pointer's value.
         let fd = c_int::try_from(shareable as isize).map_err(|_| INVALID)?;
         out.put(state.memory.write().import(fd, &state.config.visible)?);
         Ok(())

@@ -1,4 +1,4 @@
-//! Collectives: what kernels/collective.cu does with a table of pieces, with the same roundings.
+//! Collectives: the operations of kernels/collective.cu on a table of chunks, with the same rounding.
 
 use super::{elements, parameter};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 
 const INVALID: Code = codes::CUDA_ERROR_INVALID_VALUE;
 
-/// The launch's table, if there are as many blocks as it asks for.
+/// Returns the launch's table, if the grid has the number of blocks that the table requires.
 fn table(launch: &Launch) -> Result<Table, Code> {
     let table = parameter::<Table>(launch, 0)?;
     let chunk = u64::from(table.chunk());
@@ -25,8 +25,9 @@ fn table(launch: &Launch) -> Result<Table, Code> {
     if blocks == u64::from(launch.grid[0]) && table.sources > 0 { Ok(table) } else { Err(INVALID) }
 }
 
-/// Runs `body` for each piece: its length, where it is read, where it is written, and what comes behind the addresses.
-fn each_piece(
+/// Runs `body` for each chunk, with its length, its source addresses, its destination addresses, and the words after
+/// the addresses.
+fn for_each_chunk(
     launch: &Launch,
     body: impl Fn(&Table, u64, &[u64], &[u64], &[u64]) -> Result<(), Code>,
 ) -> Result<(), Code> {
@@ -40,16 +41,16 @@ fn each_piece(
     Ok(())
 }
 
-/// Copies runs of bytes, each to some places.
+/// Copies contiguous chunks, each to several destinations.
 pub fn copy(launch: &Launch) {
-    let run = each_piece(launch, |_, length, from, to, _| {
+    let run = for_each_chunk(launch, |_, length, from, to, _| {
         if length == 0 {
             return Ok(());
         }
         let source = launch.memory(from[0], length, false)?;
         for address in to {
             let destination = launch.memory(*address, length, true)?;
-            // SAFETY: both were found usable for so many bytes; a piece may be copied onto itself.
+            // SAFETY: both were checked to be accessible for that many bytes; a chunk may be copied onto itself.
             unsafe { source.copy_to(destination, length as usize) };
         }
         Ok(())
@@ -57,7 +58,7 @@ pub fn copy(launch: &Launch) {
     run.unwrap_or_else(|error| launch.fail(error));
 }
 
-/// The least and the greatest distance from the first unit, in bytes.
+/// Returns the minimum and the maximum distance from the first unit, in bytes.
 fn extent(dimensions: &[u64], which: usize) -> Option<(i64, i64)> {
     let mut ends = (0_i64, 0_i64);
     for dimension in dimensions.chunks_exact(3) {
@@ -67,9 +68,9 @@ fn extent(dimensions: &[u64], which: usize) -> Option<(i64, i64)> {
     Some(ends)
 }
 
-/// Copies units that lie anywhere.
+/// Copies units with arbitrary strides.
 pub fn strided(launch: &Launch) {
-    let run = each_piece(launch, |table, length, from, to, dimensions| {
+    let run = for_each_chunk(launch, |table, length, from, to, dimensions| {
         let width = u64::from(table.width);
         let units = dimensions.chunks_exact(3).try_fold(1_u64, |product, dimension| product.checked_mul(dimension[0]));
         if !matches!(width, 1 | 2 | 4 | 8 | 16)
@@ -94,12 +95,13 @@ pub fn strided(launch: &Launch) {
         for index in 0..length {
             let (mut rest, mut source, mut destination) = (index, from[0], to[0]);
             for dimension in dimensions.chunks_exact(3) {
-                let place = (rest % dimension[0]) as i64;
+                let position = (rest % dimension[0]) as i64;
                 rest /= dimension[0];
-                source = source.wrapping_add_signed(place * dimension[1] as i64);
-                destination = destination.wrapping_add_signed(place * dimension[2] as i64);
+                source = source.wrapping_add_signed(position * dimension[1] as i64);
+                destination = destination.wrapping_add_signed(position * dimension[2] as i64);
             }
-            // SAFETY: all places from the least to the greatest were found usable, and the unit may be copied onto itself.
+            // SAFETY: all addresses from the minimum to the maximum were checked to be accessible, and the unit may be
+            // copied onto itself.
             unsafe { (source as *const u8).copy_to(destination as *mut u8, width as usize) };
         }
         Ok(())
@@ -107,7 +109,7 @@ pub fn strided(launch: &Launch) {
     run.unwrap_or_else(|error| launch.fail(error));
 }
 
-/// What elements are added up in, and how.
+/// An element type: the type in which it is reduced, and the operations.
 pub trait Summed: Copy {
     /// The type of a sum.
     type Sum: Copy;
@@ -172,18 +174,18 @@ summed_integers! {
     u64, i64;
 }
 
-/// A bool, of which any byte but 0 is true.
+/// A bool in memory; any byte except 0 is true.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
-pub struct Truth(u8);
+pub struct Bool(u8);
 
-impl Summed for Truth {
+impl Summed for Bool {
     type Sum = bool;
     fn load(self) -> bool {
         self.0 != 0
     }
     fn store(sum: bool) -> Self {
-        Truth(u8::from(sum))
+        Bool(u8::from(sum))
     }
     fn add(left: bool, right: bool) -> bool {
         left | right
@@ -213,9 +215,9 @@ fn combine<E: Summed>(operation: Operation, is_signed: bool, left: E::Sum, right
     }
 }
 
-/// Combines the elements of all sources, and writes them to all destinations.
+/// Reduces the elements of all sources, and writes the results to all destinations.
 pub fn reduce<E: Summed>(launch: &Launch) {
-    let run = each_piece(launch, |table, length, from, to, _| {
+    let run = for_each_chunk(launch, |table, length, from, to, _| {
         let operation = Operation::numbered(table.operation).ok_or(INVALID)?;
         let is_signed = table.is_signed != 0;
         if length == 0 {
@@ -227,7 +229,7 @@ pub fn reduce<E: Summed>(launch: &Launch) {
         let sources = from.iter().map(read).collect::<Result<Vec<*mut E>, Code>>()?;
         let destinations = to.iter().map(write).collect::<Result<Vec<*mut E>, Code>>()?;
         for index in 0..length as usize {
-            // SAFETY: all elements of all sources were found readable.
+            // SAFETY: all elements of all sources were checked to be readable.
             let mut values = sources.iter().map(|source| unsafe { source.add(index).read() }.load());
             let first = values.next().ok_or(INVALID)?;
             let mut sum = values.fold(first, |sum, value| combine::<E>(operation, is_signed, sum, value));
@@ -235,7 +237,7 @@ pub fn reduce<E: Summed>(launch: &Launch) {
                 sum = E::divide(is_signed, sum, table.divisor);
             }
             for destination in &destinations {
-                // SAFETY: all elements of all destinations were found writable.
+                // SAFETY: all elements of all destinations were checked to be writable.
                 unsafe { destination.add(index).write(E::store(sum)) };
             }
         }
@@ -255,8 +257,9 @@ mod tests {
     }
 
     #[test]
-    fn halves_are_rounded_once_or_each_time() {
-        // 2048 + 1 is no half, and goes to the even neighbour: 2048 each time, but 2050 in all.
+    fn half_sums_are_rounded_once_or_each_time() {
+        // 2049 is not representable in f16 and rounds to the even neighbour, 2048. Rounding after each addition gives
+        // 2048, rounding once gives 2050.
         let values = [2048.0, 1.0, 1.0].map(F16::from_f32);
         assert_eq!(sum(Operation::Sum, &values).to_f32(), 2050.0);
         assert_eq!(sum(Operation::RoundedSum, &values).to_f32(), 2048.0);
@@ -266,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_win_over_nan() {
+    fn comparisons_ignore_nan() {
         for operation in [Operation::Minimum, Operation::Maximum] {
             assert_eq!(sum(operation, &[f32::NAN, 1.0]), 1.0);
             assert_eq!(sum(operation, &[1.0, f32::NAN]), 1.0);
@@ -276,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_matter_to_comparisons_and_averages() {
+    fn comparisons_and_averages_depend_on_signedness() {
         assert!(u8::less(true, 0xFF, 1));
         assert!(!u8::less(false, 0xFF, 1));
         assert_eq!(u16::divide(true, -7_i16 as u16, 2) as i16, -3);
@@ -285,11 +288,11 @@ mod tests {
     }
 
     #[test]
-    fn integers_wrap_and_bools_are_true_or_false() {
+    fn integers_wrap_and_bools_are_normalized() {
         assert_eq!(sum(Operation::Sum, &[200_u8, 100]), 44);
         assert_eq!(sum(Operation::Product, &[200_u8, 3]), 88);
-        assert_eq!(sum(Operation::Sum, &[Truth(0), Truth(7)]).0, 1);
-        assert_eq!(sum(Operation::Product, &[Truth(9), Truth(7)]).0, 1);
-        assert_eq!(sum(Operation::Minimum, &[Truth(9), Truth(0)]).0, 0);
+        assert_eq!(sum(Operation::Sum, &[Bool(0), Bool(7)]).0, 1);
+        assert_eq!(sum(Operation::Product, &[Bool(9), Bool(7)]).0, 1);
+        assert_eq!(sum(Operation::Minimum, &[Bool(9), Bool(0)]).0, 0);
     }
 }

@@ -1,12 +1,13 @@
-//! Numbers that ranks combine: what each type is computed in, and what its operations are. As kernels/group/number.cuh.
+//! Element types that ranks reduce: the type of the computation and the operations of each, as in
+//! kernels/group/number.cuh.
 
 use crate::driver::half::{Bf16, F16};
 
-/// A type of numbers.
+/// An element type.
 pub trait Number {
-    /// A number in memory.
+    /// The representation in memory.
     type Raw: Copy;
-    /// A number that is computed with.
+    /// The type of the computation.
     type Wide: Copy;
     fn widen(raw: Self::Raw) -> Self::Wide;
     fn narrow(wide: Self::Wide) -> Self::Raw;
@@ -17,7 +18,7 @@ pub trait Number {
     fn divide(a: Self::Wide, n: u32) -> Self::Wide;
 }
 
-/// The least and the greatest are numbers, if one of the two is none; of equal ones they are the first.
+/// The minimum and the maximum ignore a NaN if the other operand is a number; of equal operands they return the first.
 macro_rules! real {
     ($name:ident, $raw:ty, $wide:ty, $widen:expr, $narrow:expr) => {
         pub struct $name;
@@ -55,8 +56,8 @@ real!(Brain, Bf16, f32, Bf16::to_f32, Bf16::from_f32);
 real!(Single, f32, f32, |raw| raw, |wide| wide);
 real!(Double, f64, f64, |raw| raw, |wide| wide);
 
-/// Whole numbers wrap.
-macro_rules! whole {
+/// Integers wrap.
+macro_rules! integer {
     ($($type:ty)*) => { $(
         impl Number for $type {
             type Raw = $type;
@@ -86,12 +87,12 @@ macro_rules! whole {
     )* };
 }
 
-whole!(u8 i8 u16 i16 u32 i32 u64 i64);
+integer!(u8 i8 u16 i16 u32 i32 u64 i64);
 
-/// A sum is whether any is, a product whether all are.
-pub struct Truth;
+/// Bools: a sum is the logical or, a product the logical and.
+pub struct Bool;
 
-impl Number for Truth {
+impl Number for Bool {
     type Raw = u8;
     type Wide = bool;
     fn widen(raw: u8) -> bool {
@@ -117,7 +118,7 @@ impl Number for Truth {
     }
 }
 
-/// There is no order among complex numbers.
+/// Complex numbers have no order, so the minimum and the maximum are the first operand.
 macro_rules! complex {
     ($name:ident, $part:ty) => {
         pub struct $name;
@@ -153,8 +154,8 @@ macro_rules! complex {
 complex!(Complex64, f32);
 complex!(Complex128, f64);
 
-/// Combines what lies in `sources`, in their order; `op` is the number of a `ReduceOp`. The elements that are whole in `out`
-/// are made.
+/// Reduces the elements at `sources`, in their order, into the whole elements of `out`. `op` is the number of a
+/// `ReduceOp`.
 ///
 /// # Safety
 /// As many bytes as `out` has can be read at each source.
@@ -166,16 +167,16 @@ pub unsafe fn combine<N: Number>(sources: &[*const u8], out: &mut [u8], op: u32)
         _ => N::sum,
     };
     let size = size_of::<N::Raw>();
-    for (index, place) in out.chunks_exact_mut(size).enumerate() {
-        // SAFETY: the caller answers for as many elements as fit into `out`.
+    for (index, chunk) in out.chunks_exact_mut(size).enumerate() {
+        // SAFETY: the caller guarantees that as many bytes as `out` has are readable.
         let number =
             |source: &*const u8| N::widen(unsafe { source.add(index * size).cast::<N::Raw>().read_unaligned() });
         let Some(mut value) = sources.iter().map(number).reduce(operation) else { return };
         if op == 4 {
             value = N::divide(value, sources.len() as u32);
         }
-        // SAFETY: the place has as many bytes as such an element.
-        unsafe { place.as_mut_ptr().cast::<N::Raw>().write_unaligned(N::narrow(value)) };
+        // SAFETY: the chunk has exactly the size of such an element.
+        unsafe { chunk.as_mut_ptr().cast::<N::Raw>().write_unaligned(N::narrow(value)) };
     }
 }
 
@@ -193,20 +194,20 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_made_in_order_and_rounded_once() {
+    fn sums_are_ordered_and_rounded_once() {
         assert_eq!(of::<Single, 3>([1e30, -1e30, 1.0], 0), 1.0);
         assert_eq!(of::<Single, 3>([1.0, 1e30, -1e30], 0), 0.0);
-        // Rounded after each addition it would stay 2048.
+        // With rounding after each addition the result would be 2048.
         let half = F16::from_f32;
         assert_eq!(of::<Half, 3>([half(2048.0), half(1.0), half(1.0)], 0).0, half(2050.0).0);
         assert_eq!(of::<Brain, 3>([Bf16::from_f32(256.0), Bf16::from_f32(1.0), Bf16::from_f32(1.0)], 0).0, 0x4381);
     }
 
     #[test]
-    fn every_operation_of_each_kind() {
+    fn all_operations_of_all_kinds() {
         assert_eq!([0, 1, 2, 3, 4].map(|op| of::<i8, 3>([100, 100, -7], op)), [-63, -112, -7, 100, -21]);
         assert_eq!([0, 1, 2, 3, 4].map(|op| of::<u16, 2>([65535, 3], op)), [2, 65533, 3, 65535, 1]);
-        assert_eq!([0, 1, 2, 3].map(|op| of::<Truth, 2>([0, 7], op)), [1, 0, 0, 1]);
+        assert_eq!([0, 1, 2, 3].map(|op| of::<Bool, 2>([0, 7], op)), [1, 0, 0, 1]);
         assert_eq!(
             [0, 1, 4].map(|op| of::<Complex64, 2>([[1.0, 2.0], [3.0, 4.0]], op)),
             [[4.0, 6.0], [-5.0, 10.0], [2.0, 3.0]]
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_wins_over_none_and_equal_zeros_keep_their_order() {
+    fn comparisons_ignore_nan_and_keep_the_first_of_equal_zeros() {
         for op in [2, 3] {
             assert_eq!(of::<Single, 2>([f32::NAN, 1.0], op), 1.0);
             assert_eq!(of::<Single, 2>([1.0, f32::NAN], op), 1.0);

@@ -1,11 +1,11 @@
-//! Bernoulli numbers of a probability each.
+//! Bernoulli numbers with a probability for each element.
 
 use super::{
     element::Element,
     elements, origin, parameter,
     philox::{self, WIDTH, Words},
     real::fraction,
-    walk::{Places, extent},
+    walk::{Offsets, extent},
 };
 use crate::driver::half::{Bf16, F16};
 use crate::{
@@ -17,21 +17,21 @@ use crate::{
     kernels::Launch,
 };
 
-/// Reads a probability: from an address, so many elements on. There must be one.
+/// Reads the probability at an address plus an index in elements, which must exist.
 type Read = unsafe fn(u64, i64) -> f64;
 
-/// Reads element `index` of those from `address` on.
+/// Reads element `index` of an array at `address`.
 ///
 /// # Safety
-/// There is one, and it is aligned.
+/// The element exists and is aligned.
 unsafe fn read<P: Copy>(address: u64, index: i64) -> P {
-    // SAFETY: the caller answers for it.
+    // SAFETY: guaranteed by the caller.
     unsafe { (address as *const P).offset(index as isize).read() }
 }
 
-/// How to read probabilities of a type, all of which the launch may read.
+/// Returns the function that reads probabilities of a type, after checking that the launch may read all of them.
 fn probabilities(launch: &Launch, kind: u64, address: u64, extent: (i64, i64)) -> Result<Read, Code> {
-    // SAFETY: of all four, whoever calls them answers for the place.
+    // SAFETY: for all four functions, their caller guarantees that the element exists.
     let read: Read = match kind {
         0 => |address, index| f64::from(unsafe { read::<F16>(address, index) }.to_f32()),
         1 => |address, index| f64::from(unsafe { read::<Bf16>(address, index) }.to_f32()),
@@ -47,7 +47,7 @@ fn probabilities(launch: &Launch, kind: u64, address: u64, extent: (i64, i64)) -
     Ok(read)
 }
 
-/// The twin for elements of a type, which compares in f32, or with DOUBLE in f64.
+/// The CPU kernel for one element type. It compares in f32, or with DOUBLE in f64.
 pub fn run<E: Element, const DOUBLE: bool>(launch: &Launch) {
     fill::<E, DOUBLE>(launch).unwrap_or_else(|error| launch.fail(error));
 }
@@ -65,20 +65,20 @@ fn fill<E: Element, const DOUBLE: bool>(launch: &Launch) -> Result<(), Code> {
     let data = elements::<E>(launch, fill.data(), extent(&to)?, true)?;
     let read = probabilities(launch, kind, address, extent(&from)?)?;
     let one = E::from_i64(one as i64);
-    let (mut words, mut known) = (Words::ZERO, None);
-    for ((index, to), from) in (0..numel).zip(Places::new(&to, 0)).zip(Places::new(&from, 0)) {
-        // Four elements in a row take the four numbers of one lane's call.
+    let (mut words, mut block_start) = (Words::ZERO, None);
+    for ((index, to), from) in (0..numel).zip(Offsets::new(&to, 0)).zip(Offsets::new(&from, 0)) {
+        // Four consecutive elements use the four numbers of one lane's call.
         let number = first.wrapping_add(index);
         let (lane, component) = (number / 4, (number % 4) as usize);
-        let place = (lane % WIDTH as u64) as usize;
-        if known != Some(lane - place as u64) {
-            known = Some(lane - place as u64);
-            philox::words(seed, offset / 4, lane - place as u64, &mut words);
+        let position = (lane % WIDTH as u64) as usize;
+        if block_start != Some(lane - position as u64) {
+            block_start = Some(lane - position as u64);
+            philox::words(seed, offset / 4, lane - position as u64, &mut words);
         }
-        // SAFETY: `probabilities` has found all places of the layout usable and aligned.
-        let (u, p) = (fraction(words.0[component][place]), unsafe { read(address, from) });
+        // SAFETY: `probabilities` checked that all elements of the layout are accessible and aligned.
+        let (u, p) = (fraction(words.0[component][position]), unsafe { read(address, from) });
         let chosen = if DOUBLE { f64::from(u) <= p } else { u <= p as f32 };
-        // SAFETY: all places of the layout were found usable.
+        // SAFETY: all elements of the layout were checked to be accessible.
         unsafe { data.offset(to as isize).write(if chosen { one } else { E::default() }) };
     }
     Ok(())

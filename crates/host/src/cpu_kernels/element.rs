@@ -1,12 +1,12 @@
-//! The types of elements.
+//! Element types.
 
 use crate::driver::half::{Bf16, F16};
 
-/// A type that tensors are filled with.
+/// An element type that tensors are filled with.
 pub trait Element: Copy + Default + PartialEq {
-    /// The number as this type; integers lose the fraction, and what does not fit in them.
+    /// Converts a number to this type. Integers lose the fraction and the bits that do not fit.
     fn from_f32(value: f32) -> Self;
-    /// Of integers the low bits, else the nearest.
+    /// Converts an integer to this type: the low bits for integers, otherwise the nearest value.
     fn from_i64(value: i64) -> Self;
 }
 
@@ -34,7 +34,7 @@ impl Element for Bf16 {
     }
 }
 
-/// Implements the trait by `as`, f32 going through the type that a GPU converts it to.
+/// Implements the trait with `as`; f32 is converted through the type that a GPU uses.
 macro_rules! by_as {
     ($($type:ty: $through:ty),*) => {$(
         impl Element for $type {
@@ -69,9 +69,9 @@ mod tests {
     }
 
     #[test]
-    fn halves_of_integers_are_rounded_by_way_of_f32() {
+    fn integers_are_converted_to_halves_through_f32() {
         assert_eq!(F16::from_i64(2049).0, F16::from_f32(2048.0).0);
-        // Above the middle of two by no more than f32 has no room for.
+        // Above the midpoint of two halves by less than f32 can represent.
         assert_eq!(Bf16::from_i64(0x1_0100_0001).0, Bf16::from_f32(4_294_967_296.0).0);
         assert_eq!(f64::from_i64(-7), -7.0);
     }

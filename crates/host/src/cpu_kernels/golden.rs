@@ -1,8 +1,8 @@
-//! Numbers of PyTorch 2.11 on an H200, for the twins to make again.
+//! Results of PyTorch 2.11 on an H200, which the CPU kernels must reproduce.
 
 use super::tests::{device, double, fill, hex, single};
 
-/// 0.3 of 2^32 and of 2^53, as the least numbers whose fractions are not below it.
+/// The thresholds of probability 0.3, of 2^32 and of 2^53: the smallest integers whose fractions are not below 0.3.
 const P32: u64 = 1_288_490_176;
 const P53: u64 = 2_702_159_776_422_297;
 
@@ -15,11 +15,11 @@ const fn wide_divisor(divisor: u64, base: i64) -> [u64; 3] {
     [divisor, base as u64, ((1 << 64) / divisor as u128) as u64]
 }
 
-/// A kernel, its arguments, the first elements and the last of 257 after `manual_seed(42)`, and how many units of the
-/// last place the twin's may differ: something where a GPU's functions are fast ones.
+/// A kernel, its arguments, the first elements and the last of 257 after `manual_seed(42)`, and the permitted
+/// difference of the CPU kernel in units of the last place, which is nonzero where a GPU uses fast functions.
 type Case = (&'static str, &'static [u64], &'static str, &'static str, u64);
 
-/// The bits of an element, such that those of neighbouring numbers are neighbours.
+/// Returns the bits of an element as an integer, such that neighbouring numbers have neighbouring integers.
 fn ordinal(element: &[u8]) -> i64 {
     let mut bytes = [0; 8];
     bytes[8 - element.len()..].copy_from_slice(element);
@@ -27,22 +27,22 @@ fn ordinal(element: &[u8]) -> i64 {
     (if bits < 0 { i64::MIN.wrapping_sub(bits) } else { bits }) >> (64 - 8 * element.len())
 }
 
-fn check(kernel: &str, made: &[u8], golden: &[u8], size: usize, units: u64) {
-    for (one, other) in made.chunks_exact(size).zip(golden.chunks_exact(size)) {
+fn check(kernel: &str, output: &[u8], golden: &[u8], size: usize, units: u64) {
+    for (one, other) in output.chunks_exact(size).zip(golden.chunks_exact(size)) {
         let apart = ordinal(one).abs_diff(ordinal(other));
         assert!(apart <= units, "{kernel}: {one:02x?} is {apart} units from {other:02x?}");
     }
-    assert_eq!(made.len(), golden.len());
+    assert_eq!(output.len(), golden.len());
 }
 
 #[test]
-fn elements_are_those_of_a_gpu() {
+fn elements_match_a_gpu() {
     let t = device();
     for (kernel, arguments, first, last, units) in CASES {
         let (first, last) = (hex(first), hex(last));
-        let made = fill(&t, kernel, 42, 0, (257, 512), last.len(), arguments);
-        check(kernel, &made[..first.len()], &first, last.len(), *units);
-        check(kernel, &made[256 * last.len()..], &last, last.len(), *units);
+        let output = fill(&t, kernel, 42, 0, (257, 512), last.len(), arguments);
+        check(kernel, &output[..first.len()], &first, last.len(), *units);
+        check(kernel, &output[256 * last.len()..], &last, last.len(), *units);
     }
 }
 
@@ -51,7 +51,7 @@ fn the_last_elements_of_large_tensors() {
     const ONE: &[u64] = &[single(0.0), single(1.0), single(1.0)];
     const DOUBLE: &[u64] = &[double(0.0), double(1.0)];
     let t = device();
-    // All of one call, and the first of another.
+    // All elements of one call, and the first of the next.
     for (kernel, numel, arguments, last, units) in [
         ("plinth_uniform_f32", 1 << 20, ONE, "5bcda73e331f703f9ec6203f8e35e73e", 0),
         ("plinth_uniform_f32", 1_081_345, ONE, "8d08a43e95322d3fb0352b3e21db7c3f", 0),
@@ -61,8 +61,8 @@ fn the_last_elements_of_large_tensors() {
         ("plinth_normal_f64", 1_081_345, DOUBLE, "09c32669e247f0bf1d06eae2f498e1bf2c8e27a1bcf0ecbf", 4),
     ] {
         let (last, size) = (hex(last), if kernel.ends_with("f64") { 8 } else { 4 });
-        let made = fill(&t, kernel, 42, 0, (numel, 270_336), size, arguments);
-        check(kernel, &made[made.len() - last.len()..], &last, size, units);
+        let output = fill(&t, kernel, 42, 0, (numel, 270_336), size, arguments);
+        check(kernel, &output[output.len() - last.len()..], &last, size, units);
     }
 }
 

@@ -1,7 +1,8 @@
-//! Collectives between processes: the same windows and the same waiting as kernels/group.cu, where the protocol is told.
+//! Collectives between processes, with the same symmetric buffers and the same synchronization as kernels/group.cu,
+//! which documents the protocol.
 //!
-//! A launch is one thread, which does what all blocks would: so only the flags of block 0 are used. The twins may wait for
-//! other processes, and have threads of their own for that.
+//! A launch is one thread that does the work of all blocks, so only the flags of block 0 are used. These CPU kernels
+//! may wait for other processes and run on threads that may block.
 
 use super::{
     Parameter,
@@ -34,7 +35,7 @@ type Combine = unsafe fn(&[*const u8], &mut [u8], u32);
 
 macro_rules! group {
     ($( $name:literal $combine:expr; )*) => {
-        /// The kernels that may wait.
+        /// The kernels that may wait for other ranks.
         pub static KERNELS: &[HostKernel] = &[
             $( HostKernel {
                 name: $name,
@@ -68,48 +69,49 @@ group! {
     "plinth_group_i32" of::<i32>();
     "plinth_group_u64" of::<u64>();
     "plinth_group_i64" of::<i64>();
-    "plinth_group_bool" of::<combine::Truth>();
+    "plinth_group_bool" of::<combine::Bool>();
     "plinth_group_c64" of::<combine::Complex64>();
     "plinth_group_c128" of::<combine::Complex128>();
 }
 
-/// The group was broken: the launch ends, and has told why.
-struct Broken;
+/// The group was aborted. The launch ends, and the reason was reported.
+struct Aborted;
 
 type Header = [u64; 4];
 
-/// The windows of a group, all of which this launch may use.
-struct Windows<'a>(&'a Circle);
+/// The symmetric buffers of a group, all of which this launch may access.
+struct SymmetricBuffers<'a>(&'a Circle);
 
-impl Windows<'_> {
-    fn of<'a>(launch: &Launch, circle: &'a Circle) -> Result<Windows<'a>, Code> {
+impl SymmetricBuffers<'_> {
+    fn of<'a>(launch: &Launch, circle: &'a Circle) -> Result<SymmetricBuffers<'a>, Code> {
         let size = circle.size as usize;
-        let least = place::STAGING + u64::from(circle.size) * 2 * u64::from(circle.slot);
+        let staging_end = place::STAGING + u64::from(circle.size) * 2 * u64::from(circle.slot);
         let ring = u64::from(circle.size * LANES * ENTRIES) * u64::from(circle.entry);
-        if size > MAX_RANKS || circle.rank >= circle.size || circle.window_bytes < least + ring {
+        if size > MAX_RANKS || circle.rank >= circle.size || circle.window_bytes < staging_end + ring {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
         for window in &circle.windows[..size] {
             launch.memory(*window, circle.window_bytes, true)?;
         }
         launch.memory(circle.report, size_of::<ReportPage>() as u64, true)?;
-        Ok(Windows(circle))
+        Ok(SymmetricBuffers(circle))
     }
 
-    fn half(&self, rank: u32, at: u64) -> &AtomicU32 {
+    fn word32(&self, rank: u32, at: u64) -> &AtomicU32 {
         let address = self.0.windows[rank as usize] + at;
-        // SAFETY: it lies in a window, which `of` found usable, at a multiple of 4; everybody uses it as an atomic.
+        // SAFETY: the address is in a buffer that `of` found accessible, at a multiple of 4; all ranks use it as an
+        // atomic.
         unsafe { AtomicU32::from_ptr(address as *mut u32) }
     }
 
-    fn word(&self, rank: u32, at: u64) -> &AtomicU64 {
+    fn word64(&self, rank: u32, at: u64) -> &AtomicU64 {
         let address = self.0.windows[rank as usize] + at;
         // SAFETY: as above, at a multiple of 8.
         unsafe { AtomicU64::from_ptr(address as *mut u64) }
     }
 
     fn report(&self) -> &ReportPage {
-        // SAFETY: `of` found the report usable; everybody uses its fields as atomics.
+        // SAFETY: `of` found the report accessible; all accesses to its fields are atomic.
         unsafe { &*(self.0.report as *const ReportPage) }
     }
 
@@ -118,9 +120,9 @@ impl Windows<'_> {
         (self.0.windows[at as usize] + place::STAGING + index * u64::from(self.0.slot)) as *mut u8
     }
 
-    /// Breaks the group. The first one to find a reason reports it and tells the others.
-    fn fail(&self, word: u32, by: u32, headers: Option<(&Header, &Header)>) {
-        let failed = self.half(self.0.rank, place::FAILED);
+    /// Aborts the group. The first call reports its reason and notifies the other ranks.
+    fn abort(&self, word: u32, by: u32, headers: Option<(&Header, &Header)>) {
+        let failed = self.word32(self.0.rank, place::FAILED);
         if failed.compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return;
         }
@@ -134,23 +136,24 @@ impl Windows<'_> {
         }
         report.word.store(word, Ordering::Release);
         for peer in (0..self.0.size).filter(|peer| *peer != self.0.rank) {
-            self.half(peer, place::POISON + u64::from(self.0.rank) * 4).store(word, Ordering::Release);
+            self.word32(peer, place::POISON + u64::from(self.0.rank) * 4).store(word, Ordering::Release);
         }
     }
 
-    /// Fails if the group is broken, here or as another rank found. Parts that came before their rank gave up would
-    /// otherwise let this one go on without it.
-    fn check(&self) -> Result<(), Broken> {
+    /// Fails if the group was aborted, here or by another rank. Otherwise data that arrived before its rank failed
+    /// would let this rank continue without it.
+    fn check(&self) -> Result<(), Aborted> {
         let circle = self.0;
-        let poison = |rank: &u32| self.half(circle.rank, place::POISON + u64::from(*rank) * 4).load(Ordering::Acquire);
+        let poison =
+            |rank: &u32| self.word32(circle.rank, place::POISON + u64::from(*rank) * 4).load(Ordering::Acquire);
         if let Some(rank) = (0..circle.size).find(|rank| poison(rank) != 0) {
-            self.fail(poison(&rank), rank, None);
+            self.abort(poison(&rank), rank, None);
         }
-        if self.half(circle.rank, place::FAILED).load(Ordering::Acquire) != 0 { Err(Broken) } else { Ok(()) }
+        if self.word32(circle.rank, place::FAILED).load(Ordering::Acquire) != 0 { Err(Aborted) } else { Ok(()) }
     }
 
-    /// Fails if what waits for `peer` since `start` is to give up.
-    fn go_on(&self, start: Instant, peer: u32) -> Result<(), Broken> {
+    /// Fails if a wait for `peer` since `start` must end: by an abort, a stop request or the timeout.
+    fn check_wait(&self, start: Instant, peer: u32) -> Result<(), Aborted> {
         self.check()?;
         let circle = self.0;
         let mut word = self.report().stop.load(Ordering::Acquire);
@@ -160,54 +163,55 @@ impl Windows<'_> {
         if word == 0 {
             return Ok(());
         }
-        self.fail(word, circle.rank, None);
-        Err(Broken)
+        self.abort(word, circle.rank, None);
+        Err(Aborted)
     }
 
     /// Waits until a number that `peer` writes is at least `value`.
-    fn wait(&self, number: &AtomicU64, value: u64, peer: u32) -> Result<(), Broken> {
-        let mut rest = Rest::new();
+    fn wait(&self, number: &AtomicU64, value: u64, peer: u32) -> Result<(), Aborted> {
+        let mut backoff = Backoff::new();
         while number.load(Ordering::Acquire) < value {
-            rest.take(|start| self.go_on(start, peer))?;
+            backoff.pause(|start| self.check_wait(start, peer))?;
         }
         Ok(())
     }
 
     fn write_header(&self, rank: u32, at: u64, header: &Header) {
         for (index, word) in header.iter().enumerate() {
-            self.word(rank, at + index as u64 * 8).store(*word, Ordering::Relaxed);
+            self.word64(rank, at + index as u64 * 8).store(*word, Ordering::Relaxed);
         }
     }
 
-    /// Breaks the group if another rank means something else.
-    fn compare(&self, at: u64, header: &Header, peer: u32) -> Result<(), Broken> {
-        let other = std::array::from_fn(|index| self.word(self.0.rank, at + index as u64 * 8).load(Ordering::Relaxed));
+    /// Aborts the group if another rank's header differs.
+    fn compare(&self, at: u64, header: &Header, peer: u32) -> Result<(), Aborted> {
+        let other =
+            std::array::from_fn(|index| self.word64(self.0.rank, at + index as u64 * 8).load(Ordering::Relaxed));
         if other == *header {
             return Ok(());
         }
-        self.fail(Reason::Mismatch.word(peer), self.0.rank, Some((header, &other)));
-        Err(Broken)
+        self.abort(Reason::Mismatch.word(peer), self.0.rank, Some((header, &other)));
+        Err(Aborted)
     }
 }
 
-/// How a thread waits: it spins a little, lets others run a little, and then sleeps now and then.
-struct Rest {
-    turns: u32,
+/// Backoff of a waiting thread: it spins, then yields, then sleeps for short intervals.
+struct Backoff {
+    pauses: u32,
     start: Option<Instant>,
 }
 
-impl Rest {
-    fn new() -> Rest {
-        Rest { turns: 0, start: None }
+impl Backoff {
+    fn new() -> Backoff {
+        Backoff { pauses: 0, start: None }
     }
 
-    fn take(&mut self, look: impl FnOnce(Instant) -> Result<(), Broken>) -> Result<(), Broken> {
-        self.turns += 1;
-        match self.turns {
+    fn pause(&mut self, check: impl FnOnce(Instant) -> Result<(), Aborted>) -> Result<(), Aborted> {
+        self.pauses += 1;
+        match self.pauses {
             0..32 => std::hint::spin_loop(),
             32..128 => std::thread::yield_now(),
             _ => {
-                look(*self.start.get_or_insert_with(Instant::now))?;
+                check(*self.start.get_or_insert_with(Instant::now))?;
                 std::thread::sleep(Duration::from_micros(40));
             }
         }
@@ -215,14 +219,14 @@ impl Rest {
     }
 }
 
-/// Copies between a program's memory and a window.
+/// Copies between a program's memory and a symmetric buffer.
 fn copy(from: *const u8, to: *mut u8, bytes: u64) {
-    // SAFETY: both were found usable by the launch for the whole of what it was told; a window and a program's memory do not
-    // overlap.
+    // SAFETY: the launch checked access to both for all of its parameters; a symmetric buffer and a program's memory do
+    // not overlap.
     unsafe { std::ptr::copy_nonoverlapping(from, to, bytes as usize) };
 }
 
-/// The bytes of a rank's part of a piece.
+/// Returns the number of bytes of a rank's part of a chunk.
 fn part_bytes(bytes: u64, each: u64, rank: u32) -> u64 {
     bytes.saturating_sub(each * u64::from(rank)).min(each)
 }
@@ -230,7 +234,7 @@ fn part_bytes(bytes: u64, each: u64, rank: u32) -> u64 {
 fn collective(launch: &Launch, combine: Option<Combine>) {
     let run = || {
         let c = parameter::<Collective>(launch, 0)?;
-        let windows = Windows::of(launch, &c.circle)?;
+        let buffers = SymmetricBuffers::of(launch, &c.circle)?;
         let mode = *Mode::ALL.get(c.mode as usize).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
         let (read, written) = mode.rows(c.circle.rank, c.root, c.circle.size);
         let (from, to) = c.memory();
@@ -240,9 +244,9 @@ fn collective(launch: &Launch, combine: Option<Combine>) {
                 launch.memory(address, bytes, write)?;
             }
         }
-        if windows.check().is_ok() {
-            let call = Call { c: &c, windows: &windows, mode, combine, blocks: launch.grid[0] };
-            // Why the group is broken was reported.
+        if buffers.check().is_ok() {
+            let call = Call { c: &c, buffers: &buffers, mode, combine, blocks: launch.grid[0] };
+            // An abort was already reported.
             let _ = call.run();
         }
         Ok(())
@@ -250,66 +254,66 @@ fn collective(launch: &Launch, combine: Option<Combine>) {
     run().unwrap_or_else(|error| launch.fail(error));
 }
 
-/// A launch of a collective.
+/// One call of a collective.
 struct Call<'a> {
     c: &'a Collective,
-    windows: &'a Windows<'a>,
+    buffers: &'a SymmetricBuffers<'a>,
     mode: Mode,
     combine: Option<Combine>,
     blocks: u32,
 }
 
 impl Call<'_> {
-    fn run(&self) -> Result<(), Broken> {
-        let (c, windows) = (self.c, self.windows);
+    fn run(&self) -> Result<(), Aborted> {
+        let (c, buffers) = (self.c, self.buffers);
         let (rank, size) = (c.circle.rank, c.circle.size);
-        let steps = windows.word(rank, place::STEPS);
-        let calls = windows.word(rank, place::CALLS);
+        let steps = buffers.word64(rank, place::STEPS);
+        let calls = buffers.word64(rank, place::CALLS);
         let (mut step, call) = (steps.load(Ordering::Relaxed), calls.load(Ordering::Relaxed));
         let (from, to) = c.memory();
         let is_root = rank == c.root;
         let to_root = matches!(self.mode, Mode::Reduce | Mode::ReduceParts);
-        let gives = !matches!(self.mode, Mode::Broadcast | Mode::BroadcastParts) || is_root;
-        let gets = !to_root || is_root;
+        let sends_data = !matches!(self.mode, Mode::Broadcast | Mode::BroadcastParts) || is_root;
+        let receives_data = !to_root || is_root;
         let ranks = if to_root { c.root..c.root + 1 } else { 0..size };
         let by_rows = matches!(self.mode, Mode::AllToAll | Mode::ReduceScatter);
         let slot = u64::from(c.circle.slot);
-        let most = if self.mode.has_parts() { slot * u64::from(size) } else { slot };
+        let max_bytes = if self.mode.has_parts() { slot * u64::from(size) } else { slot };
         let mut offset = 0;
         loop {
-            let bytes = (c.bytes - offset).min(most);
+            let bytes = (c.bytes - offset).min(max_bytes);
             let each = bytes.div_ceil(u64::from(size)).next_multiple_of(16);
             let begins = offset == 0;
-            let place = |row: u32| from + offset + if by_rows { u64::from(row) * c.bytes } else { 0 };
+            let row_address = |row: u32| from + offset + if by_rows { u64::from(row) * c.bytes } else { 0 };
             if self.mode.has_parts() {
-                for peer in (0..size).filter(|_| gives) {
+                for peer in (0..size).filter(|_| sends_data) {
                     let part = from + offset + each * u64::from(peer);
-                    copy(part as *const u8, windows.slot(peer, step, rank), part_bytes(bytes, each, peer));
+                    copy(part as *const u8, buffers.slot(peer, step, rank), part_bytes(bytes, each, peer));
                 }
-                self.meet(step, begins, call)?;
+                self.synchronize(step, begins, call)?;
                 let part = self.own_part(step, part_bytes(bytes, each, rank));
                 step += 1;
                 for peer in ranks.clone() {
-                    copy(part.as_ptr(), windows.slot(peer, step, rank), part.len() as u64);
+                    copy(part.as_ptr(), buffers.slot(peer, step, rank), part.len() as u64);
                 }
-                self.meet(step, false, call)?;
-                for peer in (0..size).filter(|_| gets) {
+                self.synchronize(step, false, call)?;
+                for peer in (0..size).filter(|_| receives_data) {
                     let part = to + offset + each * u64::from(peer);
-                    copy(windows.slot(rank, step, peer), part as *mut u8, part_bytes(bytes, each, peer));
+                    copy(buffers.slot(rank, step, peer), part as *mut u8, part_bytes(bytes, each, peer));
                 }
             } else {
-                for peer in ranks.clone().filter(|_| gives) {
-                    copy(place(peer) as *const u8, windows.slot(peer, step, rank), bytes);
+                for peer in ranks.clone().filter(|_| sends_data) {
+                    copy(row_address(peer) as *const u8, buffers.slot(peer, step, rank), bytes);
                 }
-                self.meet(step, begins, call)?;
+                self.synchronize(step, begins, call)?;
                 match self.mode {
                     Mode::Gather | Mode::AllToAll => {
                         for peer in 0..size {
                             let row = to + u64::from(peer) * c.bytes + offset;
-                            copy(windows.slot(rank, step, peer), row as *mut u8, bytes);
+                            copy(buffers.slot(rank, step, peer), row as *mut u8, bytes);
                         }
                     }
-                    _ if gets => copy(self.own_part(step, bytes).as_ptr(), (to + offset) as *mut u8, bytes),
+                    _ if receives_data => copy(self.own_part(step, bytes).as_ptr(), (to + offset) as *mut u8, bytes),
                     _ => {}
                 }
             }
@@ -324,52 +328,52 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// What all ranks have brought, combined; or the root's.
+    /// Returns this rank's part: the reduction of all ranks' data, or the root's data.
     fn own_part(&self, step: u64, bytes: u64) -> Vec<u8> {
         let rank = self.c.circle.rank;
         let mut part = vec![0; bytes as usize];
         match self.combine {
-            None => copy(self.windows.slot(rank, step, self.c.root), part.as_mut_ptr(), bytes),
+            None => copy(self.buffers.slot(rank, step, self.c.root), part.as_mut_ptr(), bytes),
             Some(combine) => {
                 let slots: Vec<*const u8> =
-                    (0..self.c.circle.size).map(|peer| self.windows.slot(rank, step, peer).cast_const()).collect();
-                // SAFETY: a slot has room for as many bytes as a step has.
+                    (0..self.c.circle.size).map(|peer| self.buffers.slot(rank, step, peer).cast_const()).collect();
+                // SAFETY: a slot has room for the bytes of a step.
                 unsafe { combine(&slots, &mut part, self.c.op) };
             }
         }
         part
     }
 
-    /// Says that this rank has brought its part of a step, and waits for the others' parts.
-    fn meet(&self, step: u64, begins: bool, call: u64) -> Result<(), Broken> {
-        let (c, windows) = (self.c, self.windows);
+    /// Signals that this rank's part of a step is written, and waits for the other ranks' parts.
+    fn synchronize(&self, step: u64, begins: bool, call: u64) -> Result<(), Aborted> {
+        let (c, buffers) = (self.c, self.buffers);
         let rank = u64::from(c.circle.rank);
         let headers = place::HEADERS + (call & 1) * u64::from(crate::driver::group::MAX_BLOCKS) * MAX_RANKS as u64 * 32;
         let kind = u64::from(c.mode | c.op << 8 | c.element << 16) | u64::from(self.blocks) << 32;
         let header = [kind, c.count, u64::from(c.root), u64::from(c.circle.slot)];
         for peer in 0..c.circle.size {
             if begins {
-                windows.write_header(peer, headers + rank * 32, &header);
+                buffers.write_header(peer, headers + rank * 32, &header);
             }
-            windows.word(peer, place::FLAGS + rank * 8).store(step + 1, Ordering::Release);
+            buffers.word64(peer, place::FLAGS + rank * 8).store(step + 1, Ordering::Release);
         }
         for peer in 0..c.circle.size {
-            let flag = windows.word(c.circle.rank, place::FLAGS + u64::from(peer) * 8);
-            windows.wait(flag, step + 1, peer)?;
+            let flag = buffers.word64(c.circle.rank, place::FLAGS + u64::from(peer) * 8);
+            buffers.wait(flag, step + 1, peer)?;
             if begins {
-                windows.compare(headers + u64::from(peer) * 32, &header, peer)?;
+                buffers.compare(headers + u64::from(peer) * 32, &header, peer)?;
             }
         }
         Ok(())
     }
 }
 
-/// The pieces of a transfer that go through one lane.
+/// The chunks of a transfer that go through one lane.
 struct Lane<'a> {
-    windows: &'a Windows<'a>,
+    buffers: &'a SymmetricBuffers<'a>,
     transfer: &'a Transfer,
     lane: u32,
-    /// How many pieces the lane has had.
+    /// The number of chunks that the lane has transferred.
     number: u64,
     offset: u64,
     ended: bool,
@@ -377,10 +381,10 @@ struct Lane<'a> {
 
 fn transfers(launch: &Launch) -> Result<(), Code> {
     let all = parameter::<Transfers>(launch, 0)?;
-    let windows = Windows::of(launch, &all.circle)?;
-    let told = all.transfers.get(..launch.grid[1] as usize).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
+    let buffers = SymmetricBuffers::of(launch, &all.circle)?;
+    let launched = all.transfers.get(..launch.grid[1] as usize).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
     let mut lanes = Vec::new();
-    for transfer in told {
+    for transfer in launched {
         if transfer.peer >= all.circle.size || transfer.lanes > LANES {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
@@ -389,32 +393,32 @@ fn transfers(launch: &Launch) -> Result<(), Code> {
         }
         for lane in 0..transfer.lanes {
             let offset = u64::from(lane) * u64::from(all.circle.entry);
-            let mut lane = Lane { windows: &windows, transfer, lane, number: 0, offset, ended: false };
+            let mut lane = Lane { buffers: &buffers, transfer, lane, number: 0, offset, ended: false };
             lane.number = lane.counter().load(Ordering::Relaxed);
             lanes.push(lane);
         }
     }
-    if windows.check().is_err() {
+    if buffers.check().is_err() {
         return Ok(());
     }
-    // Why the group is broken was reported.
-    let _ = carry(&mut lanes);
+    // An abort was already reported.
+    let _ = run_lanes(&mut lanes);
     Ok(())
 }
 
-/// Carries the pieces of all lanes, none waiting for another.
-fn carry(lanes: &mut [Lane<'_>]) -> Result<(), Broken> {
-    let mut rest = Rest::new();
+/// Transfers the chunks of all lanes; no lane waits for another.
+fn run_lanes(lanes: &mut [Lane<'_>]) -> Result<(), Aborted> {
+    let mut backoff = Backoff::new();
     loop {
-        let mut moved = false;
+        let mut progressed = false;
         for lane in lanes.iter_mut().filter(|lane| !lane.ended) {
-            moved |= lane.carry()?;
+            progressed |= lane.transfer_chunk()?;
         }
         let Some(waiting) = lanes.iter().find(|lane| !lane.ended) else { return Ok(()) };
-        if moved {
-            rest = Rest::new();
+        if progressed {
+            backoff = Backoff::new();
         } else {
-            rest.take(|start| waiting.windows.go_on(start, waiting.transfer.peer))?;
+            backoff.pause(|start| waiting.buffers.check_wait(start, waiting.transfer.peer))?;
         }
     }
 }
@@ -426,38 +430,40 @@ impl Lane<'_> {
 
     fn counter(&self) -> &AtomicU64 {
         let base = if self.sends() { place::SENT } else { place::RECEIVED };
-        self.windows.word(self.windows.0.rank, base + u64::from(self.transfer.peer * LANES + self.lane) * 8)
+        self.buffers.word64(self.buffers.0.rank, base + u64::from(self.transfer.peer * LANES + self.lane) * 8)
     }
 
-    /// Carries a piece, if the other side is ready for that.
-    fn carry(&mut self) -> Result<bool, Broken> {
-        let (windows, t) = (self.windows, self.transfer);
-        let (rank, entry) = (windows.0.rank, u64::from(windows.0.entry));
-        let (heard, told) = if self.sends() { (place::TAKEN, place::ARRIVED) } else { (place::ARRIVED, place::TAKEN) };
-        let heard = windows.word(rank, heard + u64::from(t.peer * LANES + self.lane) * 8).load(Ordering::Acquire);
+    /// Transfers one chunk if the peer is ready. Returns whether it did.
+    fn transfer_chunk(&mut self) -> Result<bool, Aborted> {
+        let (buffers, t) = (self.buffers, self.transfer);
+        let (rank, entry) = (buffers.0.rank, u64::from(buffers.0.entry));
+        let (peer_counter, own_counter) =
+            if self.sends() { (place::TAKEN, place::ARRIVED) } else { (place::ARRIVED, place::TAKEN) };
+        let peer_count =
+            buffers.word64(rank, peer_counter + u64::from(t.peer * LANES + self.lane) * 8).load(Ordering::Acquire);
         let entries = u64::from(ENTRIES);
         let needed = if self.sends() { (self.number + 1).saturating_sub(entries) } else { self.number + 1 };
-        if heard < needed {
+        if peer_count < needed {
             return Ok(false);
         }
         let (from, at) = if self.sends() { (rank, t.peer) } else { (t.peer, rank) };
         let index = u64::from(from * LANES + self.lane) * entries + self.number % entries;
-        let staged = u64::from(windows.0.size) * 2 * u64::from(windows.0.slot);
-        let piece = (windows.0.windows[at as usize] + place::STAGING + staged + index * entry) as *mut u8;
-        let described = place::RING_HEADERS + index * 32;
+        let staged = u64::from(buffers.0.size) * 2 * u64::from(buffers.0.slot);
+        let chunk = (buffers.0.windows[at as usize] + place::STAGING + staged + index * entry) as *mut u8;
+        let header_offset = place::RING_HEADERS + index * 32;
         let header = [u64::from(TRANSFER) | u64::from(t.element) << 16, t.bytes, u64::from(t.lanes), entry];
         let bytes = t.bytes.saturating_sub(self.offset).min(entry);
         let memory = t.address().wrapping_add(self.offset);
         if self.sends() {
-            copy(memory as *const u8, piece, bytes);
-            windows.write_header(t.peer, described, &header);
+            copy(memory as *const u8, chunk, bytes);
+            buffers.write_header(t.peer, header_offset, &header);
         } else {
-            windows.compare(described, &header, t.peer)?;
-            copy(piece, memory as *mut u8, bytes);
+            buffers.compare(header_offset, &header, t.peer)?;
+            copy(chunk, memory as *mut u8, bytes);
         }
         self.number += 1;
-        let told = windows.word(t.peer, told + u64::from(rank * LANES + self.lane) * 8);
-        told.store(self.number, Ordering::Release);
+        let own_count = buffers.word64(t.peer, own_counter + u64::from(rank * LANES + self.lane) * 8);
+        own_count.store(self.number, Ordering::Release);
         self.offset += u64::from(t.lanes) * entry;
         self.ended = self.offset >= t.bytes;
         if self.ended {

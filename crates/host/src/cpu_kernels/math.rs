@@ -1,28 +1,28 @@
-//! The functions of the distributions, as polynomials without branches, so that loops of them become vectors; and so
-//! that every machine has the same numbers, as the system's functions do not promise.
+//! The functions of the distributions, as polynomials without branches. So loops can be vectorized, and the results are
+//! the same on every machine, which the system's functions do not guarantee.
 //!
-//! The polynomials interpolate the functions at Chebyshev's nodes. `tests` measures the errors.
+//! The polynomials interpolate the functions at Chebyshev nodes. `tests` measures the errors.
 
 use std::ops::Mul;
 
-/// The square, that of a sum too.
+/// Returns the square, also of an expression, which is evaluated once.
 #[inline(always)]
 fn square<T: Copy + Mul<Output = T>>(x: T) -> T {
     x * x
 }
 
-/// Of f32. What a GPU's fast functions round is rounded here, too.
+/// f32 functions. They round where a GPU's fast functions round.
 pub mod single {
     use super::square;
 
     const SQRT_HALF: u32 = 0x3F35_04F3;
-    /// Its product with an exponent is exact.
+    /// The product of this constant and an exponent is exact.
     const LN2_HIGH: f32 = 0.693_145_75;
     const LN2_LOW: f32 = 1.428_606_8e-6;
-    /// A number to which small ones are added to be rounded to integers, which are then its low bits.
+    /// A number to which small numbers are added to round them to integers, which are then its low bits.
     const ROUNDER: f32 = 12_582_912.0;
 
-    /// By Horner's rule, the constant first.
+    /// Evaluates a polynomial by Horner's rule; the constant coefficient is first.
     #[inline(always)]
     fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
         let mut sum = coefficients[N - 1];
@@ -32,10 +32,10 @@ pub mod single {
         sum
     }
 
-    /// The natural logarithm of a normal number that is greater than 0.
+    /// Returns the natural logarithm of a positive normal number.
     #[inline(always)]
     pub fn ln(x: f32) -> f32 {
-        // x is 2^exponent (1 + f), with 1 + f between the roots of 1/2 and 2.
+        // x is 2^exponent (1 + f), with 1 + f between the square roots of 1/2 and 2.
         let shifted = x.to_bits().wrapping_sub(SQRT_HALF);
         let exponent = (shifted as i32 >> 23) as f32;
         let f = f32::from_bits((shifted & 0x007F_FFFF) + SQRT_HALF) - 1.0;
@@ -57,7 +57,7 @@ pub mod single {
         exponent.mul_add(LN2_HIGH, f + exponent.mul_add(LN2_LOW, tail))
     }
 
-    /// Sine and cosine of the angle of `turns` times 2 pi, for 0 to 1.
+    /// Returns the sine and cosine of 2 pi `turns`, for 0 to 1.
     #[inline(always)]
     pub fn sin_cos_turns(turns: f32) -> (f32, f32) {
         let rounded = turns.mul_add(4.0, ROUNDER);
@@ -71,7 +71,7 @@ pub mod single {
         (signed(sin, quarters), signed(cos, quarters.wrapping_add(1)))
     }
 
-    /// An angle in turns, for the fast sine of a GPU: it multiplies by 1/(2 pi) and rounds towards 0.
+    /// Converts an angle to turns as a GPU's fast sine does: it multiplies by 1/(2 pi) and rounds towards 0.
     #[inline(always)]
     pub fn turns(angle: f32) -> f32 {
         const TURN: f32 = 0.159_154_94;
@@ -80,14 +80,14 @@ pub mod single {
         f32::from_bits(product.to_bits() - u32::from(excess))
     }
 
-    /// The tangent by way of the fast sine and cosine, for -pi/2 to pi/2.
+    /// Returns the tangent through the fast sine and cosine, for -pi/2 to pi/2.
     #[inline(always)]
     pub fn tan(angle: f32) -> f32 {
         let (sin, cos) = sin_cos_turns(turns(angle.abs()));
         (sin / cos).copysign(angle)
     }
 
-    /// e^x, by way of 2^x.
+    /// Returns e^x, through 2^x.
     #[inline(always)]
     pub fn exp(x: f32) -> f32 {
         let y = (x * std::f32::consts::LOG2_E).clamp(-151.0, 129.0);
@@ -97,14 +97,14 @@ pub mod single {
             rest,
             [1.0, std::f32::consts::LN_2, 0.240_226_5, 0.055_503_57, 0.009_618_083, 0.001_339_086_3, 0.000_154_531_63],
         );
-        // By two factors, for what is between the least normal number and 0.
+        // Two factors are needed for results between the smallest normal number and 0.
         let exponent = rounded.to_bits().wrapping_sub(ROUNDER.to_bits()) as i32;
         let scale = |n: i32| f32::from_bits((n.wrapping_add(127) as u32) << 23);
         power * scale(exponent >> 1) * scale(exponent.wrapping_sub(exponent >> 1))
     }
 }
 
-/// Of f64, to some units of the last place, as a GPU's are.
+/// f64 functions, accurate to a few units of the last place, as a GPU's are.
 pub mod double {
     use super::square;
 
@@ -113,7 +113,7 @@ pub mod double {
     const LN2_LOW: f64 = 1.908_214_929_270_588e-10;
     const ROUNDER: f64 = 6_755_399_441_055_744.0;
 
-    /// By Horner's rule, the constant first.
+    /// Evaluates a polynomial by Horner's rule; the constant coefficient is first.
     #[inline(always)]
     fn polynomial<const N: usize>(x: f64, coefficients: [f64; N]) -> f64 {
         let mut sum = coefficients[N - 1];
@@ -123,11 +123,11 @@ pub mod double {
         sum
     }
 
-    /// The natural logarithm of a normal number that is greater than 0.
+    /// Returns the natural logarithm of a positive normal number.
     #[inline(always)]
     pub fn ln(x: f64) -> f64 {
         let shifted = x.to_bits().wrapping_sub(SQRT_HALF);
-        // The exponent by way of the low bits of ROUNDER: a vector unit need not know how to convert 64-bit integers.
+        // The exponent is converted with the low bits of ROUNDER, since a vector unit may not convert 64-bit integers.
         let exponent = shifted.wrapping_add(1023 << 52) >> 52;
         let exponent = f64::from_bits(ROUNDER.to_bits() + exponent) - (ROUNDER + 1023.0);
         let f = f64::from_bits((shifted & 0x000F_FFFF_FFFF_FFFF) + SQRT_HALF) - 1.0;
@@ -152,7 +152,7 @@ pub mod double {
         exponent.mul_add(LN2_HIGH, f - tail)
     }
 
-    /// Sine and cosine of pi times `halves`, for -2 to 2.
+    /// Returns the sine and cosine of pi times `halves`, for -2 to 2.
     #[inline(always)]
     pub fn sin_cos_pi(halves: f64) -> (f64, f64) {
         let rounded = halves.mul_add(2.0, ROUNDER);
@@ -191,12 +191,12 @@ pub mod double {
         (signed(sin, quarters), signed(cos, quarters.wrapping_add(1)))
     }
 
-    /// The tangent, for -pi/2 to pi/2.
+    /// Returns the tangent, for -pi/2 to pi/2.
     #[inline(always)]
     pub fn tan(angle: f64) -> f64 {
         const QUARTER_HIGH: f64 = std::f64::consts::FRAC_PI_2;
         const QUARTER_LOW: f64 = 6.123_233_995_736_766e-17;
-        // An eighth of a turn from pi/2 or less, the tangent is that of what is missing, turned over.
+        // Within an eighth of a turn of pi/2, the tangent is the reciprocal of the complement's tangent.
         let magnitude = angle.abs();
         let near = magnitude > std::f64::consts::FRAC_PI_4;
         let rest = if near { (QUARTER_HIGH - magnitude) + QUARTER_LOW } else { magnitude };
@@ -204,7 +204,7 @@ pub mod double {
         (if near { cos / sin } else { sin / cos }).copysign(angle)
     }
 
-    /// e^x.
+    /// Returns e^x.
     #[inline(always)]
     pub fn exp(x: f64) -> f64 {
         let x = x.clamp(-750.0, 720.0);
@@ -240,7 +240,7 @@ pub mod double {
 mod tests {
     use super::{double, single};
 
-    /// How many units of the last place two numbers of one sign are apart.
+    /// Returns the distance of two numbers of the same sign in units of the last place.
     fn units_single(one: f32, other: f64) -> f64 {
         let other = other as f32;
         (f64::from(one.to_bits()) - f64::from(other.to_bits())).abs()
@@ -250,7 +250,7 @@ mod tests {
         one.to_bits().abs_diff(other.to_bits())
     }
 
-    /// Numbers of which every part of the range (0, 1] has its share, the first being 1.
+    /// Returns numbers spread over the range (0, 1], the first being 1.
     fn fractions() -> impl Iterator<Item = f64> {
         let powers = (0..33).map(|power| 0.5_f64.powi(power));
         let steps = (1..60_000).map(|step| 1.0 - f64::from(step) / 60_000.0);
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn single_exponential() {
         for x in fractions().flat_map(|x| [x as f32, -x as f32, 88.0 * x as f32, -87.0 * x as f32]) {
-            // The argument is rounded once more, as a GPU's fast function rounds it.
+            // The argument is rounded once more, as in a GPU's fast function.
             let y = f64::from(x * std::f32::consts::LOG2_E);
             assert!(units_single(single::exp(x), y.exp2()) <= 1.0, "{x}");
         }
@@ -331,7 +331,7 @@ mod tests {
             assert!(units_double(sin, exact_sin) <= 3, "{halves}: {sin} {exact_sin}");
             assert!(units_double(cos, exact_cos) <= 1, "{halves}: {cos} {exact_cos}");
         }
-        // Every other part of the circle is the first one, turned.
+        // Every other part of the circle is a rotation of the first.
         for step in 0..=1000 {
             let halves = f64::from(step) / 4096.0;
             let (sin, cos) = double::sin_cos_pi(halves);

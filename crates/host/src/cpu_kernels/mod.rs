@@ -1,12 +1,12 @@
-//! What the host device runs in place of the library's kernels: of the random ones here, the same numbers, made by the CPU;
-//! those of [`group`] are collectives, and compute as [`combine`] says.
+//! CPU kernels: what the host device runs in place of the library's CUDA kernels. The random kernels produce the same
+//! numbers on the CPU. The kernels of [`group`] are collectives, and compute as [`combine`] specifies.
 //!
-//! [`philox`] makes the numbers, [`walk`] gives each element its own, and the distributions ([`real`], [`whole`]) make
-//! elements of them, for the types of [`element`] and with the functions of [`math`]. [`each`] is the one
-//! kernel that reads a tensor, too, and has an order of its own.
+//! [`philox`] generates the numbers, [`walk`] assigns them to elements, and the distributions ([`real`], [`whole`])
+//! convert them to elements, for the types of [`element`] and with the functions of [`math`]. [`each`] is the one
+//! kernel that also reads a tensor, and has its own order.
 //!
-//! Integers, uniform and Bernoulli numbers are a GPU's bit by bit. The others differ in the last places where a GPU's
-//! fast functions do.
+//! Integers, uniform and Bernoulli numbers match a GPU's bit by bit. The others differ in the last places where a GPU
+//! uses fast functions.
 
 pub mod collective;
 pub mod combine;
@@ -38,28 +38,28 @@ use real::{
     Cauchy, CauchyDouble, Exponential, ExponentialDouble, Geometric, GeometricDouble, Normal, NormalDouble, Uniform,
     UniformDouble,
 };
-use walk::{Distribution, Places, Sink, Walk};
+use walk::{Distribution, Offsets, Sink, Walk};
 use whole::{Bernoulli, BernoulliDouble, Integers, WideIntegers};
 
-/// The parameters' sizes of a fill of elements side by side, of elements anywhere, and of one that reads a tensor.
+/// The parameter sizes of a fill of contiguous elements, of a strided fill, and of one that reads a tensor.
 const DENSE: &[usize] = &[size_of::<Fill>()];
 const STRIDED: &[usize] = &[size_of::<Fill>(), size_of::<Strided>()];
 const EACH: &[usize] = &[size_of::<Fill>(), size_of::<Strided>(), size_of::<Strided>()];
-/// Those of the kernels of permutations, and of those among them that make keys.
+/// The parameter sizes of the permutation kernels; those that generate keys use `KEYS`.
 const PERMUTATION: &[usize] = &[size_of::<Permutation>()];
-/// That of the kernels of collectives.
+/// The parameter sizes of the collective kernels.
 const TABLE: &[usize] = &[size_of::<Table>()];
 const KEYS: &[usize] = &[size_of::<Permutation>(), size_of::<u32>()];
 
-/// The list of twins: of kernels for elements side by side; of those for elements anywhere, each by the types that it is
-/// told of; and others.
-macro_rules! twins {
+/// Defines the list of CPU kernels: those for contiguous elements; those for strided elements, each with the types that
+/// it supports; and others.
+macro_rules! cpu_kernels {
     (
         dense: $( $name:literal: $distribution:ty, )*
         any: $( $any:literal: { $( $code:ident: $of_code:ty, )* } )*
         others: $( $other:literal $parameters:ident: $run:expr, )*
     ) => {
-        pub static TWINS: &[HostKernel] = &[
+        pub static CPU_KERNELS: &[HostKernel] = &[
             $( HostKernel { name: $name, parameter_sizes: DENSE, run: dense::<$distribution, _> }, )*
             $( HostKernel {
                 name: $any,
@@ -71,7 +71,7 @@ macro_rules! twins {
     };
 }
 
-twins! {
+cpu_kernels! {
     dense:
     "plinth_standard_uniform_f32": Uniform<f32>,
     "plinth_standard_uniform_f16": Uniform<F16>,
@@ -163,13 +163,13 @@ twins! {
     "plinth_comm_reduce_b16" TABLE: collective::reduce::<u16>,
     "plinth_comm_reduce_b32" TABLE: collective::reduce::<u32>,
     "plinth_comm_reduce_b64" TABLE: collective::reduce::<u64>,
-    "plinth_comm_reduce_bool" TABLE: collective::reduce::<collective::Truth>,
+    "plinth_comm_reduce_bool" TABLE: collective::reduce::<collective::Bool>,
 }
 
-/// A parameter that is a structure.
+/// A structure that is a kernel parameter.
 ///
 /// # Safety
-/// Every pattern of bits is a value of the type.
+/// Every bit pattern is a value of the type.
 unsafe trait Parameter: Copy {}
 
 // SAFETY: all of its fields are integers.
@@ -183,14 +183,14 @@ unsafe impl Parameter for Table {}
 
 fn parameter<T: Parameter>(launch: &Launch, index: usize) -> Result<T, Code> {
     match launch.bytes(index) {
-        // SAFETY: these are as many bytes as the type has, and any are a value of it.
+        // SAFETY: the bytes have the size of the type, and any bits are a value of it.
         Some(bytes) if bytes.len() == size_of::<T>() => Ok(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }),
         _ => Err(codes::CUDA_ERROR_INVALID_VALUE),
     }
 }
 
-/// The place of the element at an address, if the launch may use all of `numel` elements that lie from the least to the
-/// greatest distance from it.
+/// Returns a pointer to the element at an address, if the launch may access all elements from the minimum to the
+/// maximum distance from it, in elements.
 fn elements<E>(launch: &Launch, address: u64, (low, high): (i64, i64), write: bool) -> Result<*mut E, Code> {
     let size = size_of::<E>() as u64;
     if !address.is_multiple_of(align_of::<E>() as u64) {
@@ -205,14 +205,14 @@ fn elements<E>(launch: &Launch, address: u64, (low, high): (i64, i64), write: bo
     Ok(address as *mut E)
 }
 
-/// A number in the device's memory.
+/// Reads a number in the device's memory.
 fn number(launch: &Launch, address: u64) -> Result<u64, Code> {
-    let place = elements::<u64>(launch, address, (0, 0), false)?;
-    // SAFETY: found usable and aligned.
-    Ok(unsafe { place.read() })
+    let pointer = elements::<u64>(launch, address, (0, 0), false)?;
+    // SAFETY: checked to be accessible and aligned.
+    Ok(unsafe { pointer.read() })
 }
 
-/// Seed and offset, as they are now.
+/// Returns the current seed and offset.
 fn origin(launch: &Launch, state: &PhiloxState) -> Result<(u64, u64), Code> {
     if state.captured == 0 {
         return Ok((state.seed, state.offset));
@@ -220,7 +220,7 @@ fn origin(launch: &Launch, state: &PhiloxState) -> Result<(u64, u64), Code> {
     Ok((number(launch, state.seed)?, number(launch, state.offset)?.wrapping_add(state.graph_offset)))
 }
 
-/// What a fill's parameters say of its order.
+/// Returns the order of a fill's elements from its parameters.
 fn walk(launch: &Launch, fill: &Fill) -> Result<Walk, Code> {
     let (seed, offset) = origin(launch, &fill.philox)?;
     let lanes = u64::from(fill.lanes);
@@ -230,13 +230,13 @@ fn walk(launch: &Launch, fill: &Fill) -> Result<Walk, Code> {
     Ok(Walk { seed, call: offset / 4, numel: u64::from(fill.numel), lanes })
 }
 
-/// Elements side by side.
+/// Contiguous elements.
 struct Dense<E>(*mut E);
 
 impl<E: Copy> Sink<E> for Dense<E> {
     #[inline(always)]
     fn put(&mut self, start: u64, elements: &[E]) {
-        // SAFETY: a walk puts no element but those that it has, which were found usable.
+        // SAFETY: a walk writes only its elements, which were checked to be accessible.
         unsafe { elements.as_ptr().copy_to_nonoverlapping(self.0.add(start as usize), elements.len()) };
     }
 }
@@ -247,33 +247,33 @@ fn dense<D: Distribution<N>, const N: usize>(launch: &Launch) {
         let walk = walk(launch, &fill)?;
         if fill.numel > 0 {
             let data = elements::<D::Element>(launch, fill.data(), (0, i64::from(fill.numel) - 1), true)?;
-            walk.fill(&D::of(&fill.arguments), &mut Dense(data));
+            walk.fill(&D::new(&fill.arguments), &mut Dense(data));
         }
         Ok(())
     };
     run().unwrap_or_else(|error| launch.fail(error));
 }
 
-/// Elements anywhere.
+/// Strided elements.
 struct Scattered<'a, E>(*mut E, &'a Strided);
 
 impl<E: Copy> Sink<E> for Scattered<'_, E> {
     #[inline(always)]
     fn put(&mut self, start: u64, elements: &[E]) {
-        for (element, place) in elements.iter().zip(Places::new(self.1, start)) {
-            // SAFETY: a walk puts no element but those that it has, and all places of the layout were found usable.
-            unsafe { self.0.offset(place as isize).write(*element) };
+        for (element, offset) in elements.iter().zip(Offsets::new(self.1, start)) {
+            // SAFETY: a walk writes only its elements, and all elements of the layout were checked to be accessible.
+            unsafe { self.0.offset(offset as isize).write(*element) };
         }
     }
 }
 
-/// What a kernel for elements anywhere is for a type.
-type OfCode = (ElementCode, fn(&Launch));
+/// The implementation of a strided kernel for one element type.
+type TypedKernel = (ElementCode, fn(&Launch));
 
-/// Runs what is for the type that the launch tells.
-fn typed(launch: &Launch, of_codes: &[OfCode]) {
-    let told = parameter::<Fill>(launch, 0).map(|fill| fill.code);
-    match of_codes.iter().find(|(code, _)| Ok(*code as u32) == told) {
+/// Runs the implementation for the element type of the launch.
+fn typed(launch: &Launch, kernels: &[TypedKernel]) {
+    let launched = parameter::<Fill>(launch, 0).map(|fill| fill.code);
+    match kernels.iter().find(|(code, _)| Ok(*code as u32) == launched) {
         Some((_, run)) => run(launch),
         None => launch.fail(codes::CUDA_ERROR_INVALID_VALUE),
     }
@@ -286,7 +286,7 @@ fn strided<D: Distribution<N>, const N: usize>(launch: &Launch) {
         if fill.numel > 0 {
             let extent = walk::extent(&layout, walk.numel).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
             let data = elements::<D::Element>(launch, fill.data(), extent, true)?;
-            walk.fill(&D::of(&fill.arguments), &mut Scattered(data, &layout));
+            walk.fill(&D::new(&fill.arguments), &mut Scattered(data, &layout));
         }
         Ok(())
     };

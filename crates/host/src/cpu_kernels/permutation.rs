@@ -1,4 +1,4 @@
-//! Random permutations: all keys are made, sorted, and islands of equal ones shuffled, by the kernel that sorts.
+//! Random permutations: the kernel that sorts generates all keys, sorts them, and shuffles runs of equal keys.
 
 use super::{elements, origin, parameter, philox::philox};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     kernels::Launch,
 };
 
-/// The keys' kernels have nothing to do here, but to be launched rightly.
+/// The key kernels only check their parameters here.
 pub fn run_keys(launch: &Launch) {
     if let Err(error) = parameter::<Permutation>(launch, 0).and_then(|permutation| check(&permutation)) {
         launch.fail(error);
@@ -21,16 +21,16 @@ pub fn run_keys(launch: &Launch) {
 
 fn check(permutation: &Permutation) -> Result<(), Code> {
     let chunks = permutation.chunks as usize;
-    let sound = (1..=MAX_CHUNKS).contains(&chunks)
+    let is_valid = (1..=MAX_CHUNKS).contains(&chunks)
         && permutation.lanes[..chunks].iter().all(|lanes| *lanes > 0)
         && permutation.begins[..=chunks].is_sorted()
         && permutation.begins[0] == 0
         && permutation.begins[chunks] == permutation.n
         && (1..=64).contains(&permutation.bits);
-    if sound { Ok(()) } else { Err(codes::CUDA_ERROR_INVALID_VALUE) }
+    if is_valid { Ok(()) } else { Err(codes::CUDA_ERROR_INVALID_VALUE) }
 }
 
-/// Number `count` of a subsequence from a call on.
+/// Returns number `count` of a subsequence, counted from a call.
 fn number(seed: u64, call: u64, subsequence: u64, count: u64) -> u32 {
     let call = call.wrapping_add(count / 4);
     let counter = [call as u32, (call >> 32) as u32, subsequence as u32, (subsequence >> 32) as u32];
@@ -61,12 +61,12 @@ pub fn run(launch: &Launch) {
         sorted.sort_unstable();
         let shuffle = call.wrapping_add(permutation.shuffle_calls);
         let mut first = 0;
-        for island in sorted.chunk_by_mut(|left, right| left.0 == right.0) {
-            for (used, last) in (1..island.len()).rev().enumerate() {
+        for run_of_equal in sorted.chunk_by_mut(|left, right| left.0 == right.0) {
+            for (used, last) in (1..run_of_equal.len()).rev().enumerate() {
                 let other = number(seed, shuffle, first, used as u64) as usize % (last + 1);
-                island.swap(last, other);
+                run_of_equal.swap(last, other);
             }
-            first += island.len() as u64;
+            first += run_of_equal.len() as u64;
         }
         write(launch, &permutation, &sorted)
     };
@@ -100,9 +100,9 @@ fn put<E>(
 ) -> Result<(), Code> {
     let last = permutation.stride.checked_mul(sorted.len() as i64 - 1).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
     let data = elements::<E>(launch, permutation.data(), (last.min(0), last.max(0)), true)?;
-    for (place, (_, index)) in sorted.iter().enumerate() {
-        // SAFETY: the places from the first to the last were found usable.
-        unsafe { data.offset(place as isize * permutation.stride as isize).write(element(*index)) };
+    for (position, (_, index)) in sorted.iter().enumerate() {
+        // SAFETY: the elements from the first to the last were checked to be accessible.
+        unsafe { data.offset(position as isize * permutation.stride as isize).write(element(*index)) };
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! Philox4x32-10: the generator of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 //!
-//! A fill asks for one call of many subsequences at once: 128 neighbouring lanes, whose counters are (n, n's high half,
-//! lane, lane's high half). Two of the four products of the first two rounds, and some of their words, are then the same
-//! for every lane.
+//! A fill requests one call of many subsequences at once: 128 neighbouring lanes, whose counters are (n, n's high half,
+//! lane, lane's high half). Two of the four products of the first two rounds, and some of their words, are then the
+//! same for every lane.
 
-/// How many lanes a block has.
+/// The number of lanes of a block.
 pub const WIDTH: usize = 128;
 
 const M0: u64 = 0xD251_1F53;
@@ -12,7 +12,7 @@ const M1: u64 = 0xCD9E_8D57;
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
 
-/// A block of numbers: word k of each lane's call side by side.
+/// A block of numbers: word k of all lanes' calls is contiguous.
 #[repr(C, align(64))]
 pub struct Words(pub [[u32; WIDTH]; 4]);
 
@@ -20,7 +20,7 @@ impl Words {
     pub const ZERO: Words = Words([[0; WIDTH]; 4]);
 }
 
-/// The key of each round.
+/// Returns the key of each round.
 fn schedule(seed: u64) -> [[u32; 2]; ROUNDS] {
     let mut key = [seed as u32, (seed >> 32) as u32];
     let mut keys = [key; ROUNDS];
@@ -40,22 +40,22 @@ fn round(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [high(p1) ^ counter[1] ^ key[0], p1 as u32, high(p0) ^ counter[3] ^ key[1], p0 as u32]
 }
 
-/// The four numbers of a counter.
+/// Returns the four numbers of a counter.
 pub fn philox(counter: [u32; 4], seed: u64) -> [u32; 4] {
     schedule(seed).into_iter().fold(counter, round)
 }
 
-/// Call `call` of the lanes from `lane` on, a multiple of the width.
+/// Computes call `call` of the lanes from `lane` on, a multiple of the width.
 pub fn words(seed: u64, call: u64, lane: u64, out: &mut Words) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor was just asked.
+        // SAFETY: the processor's support was just checked.
         return unsafe { words_avx2(seed, call, lane, out) };
     }
     words_plain(seed, call, lane, out);
 }
 
-/// The same on any processor. One copy is enough for all kernels.
+/// Computes the same on any processor. One copy is enough for all kernels.
 #[inline(never)]
 pub fn words_plain(seed: u64, call: u64, lane: u64, out: &mut Words) {
     for index in 0..WIDTH {
@@ -74,10 +74,11 @@ mod avx2 {
     use super::{M0, M1, ROUNDS, WIDTH, Words, high, schedule};
     use std::arch::x86_64::*;
 
-    /// The words of four lanes, each in the low half of 64 bits. Above them lies anything: the multiplication ignores it.
+    /// The words of four lanes, each in the low half of 64 bits. The high halves are arbitrary: the multiplication
+    /// ignores them.
     type State = [__m256i; 4];
 
-    /// A key of a round, in the low halves.
+    /// The key of a round, in the low halves.
     type Key = [__m256i; 2];
 
     #[target_feature(enable = "avx2")]
@@ -90,7 +91,7 @@ mod avx2 {
         [_mm256_mul_epu32(counter[0], splat(M0 as u32)), _mm256_mul_epu32(counter[2], splat(M1 as u32))]
     }
 
-    /// The key is not put to the product, which is the last to be there.
+    /// Combines the key with the word first, since the product is available last.
     #[target_feature(enable = "avx2")]
     fn mix(product: __m256i, word: __m256i, key: __m256i) -> __m256i {
         _mm256_xor_si256(_mm256_srli_epi64::<32>(product), _mm256_xor_si256(word, key))
@@ -102,7 +103,7 @@ mod avx2 {
         _mm256_xor_si256(product, _mm256_slli_epi64::<32>(_mm256_xor_si256(word, key)))
     }
 
-    /// What the first three rounds need to know that is the same in every lane.
+    /// The values of the first three rounds that are the same in every lane.
     struct Start {
         /// For word 0 after the first round.
         first: __m256i,
@@ -112,8 +113,8 @@ mod avx2 {
         third: Key,
     }
 
-    /// All rounds but the last, of four lanes twice, of which `product` is M1 times the lane: side by side, for a round
-    /// of one alone would wait for its products.
+    /// Computes all rounds but the last, of two groups of four lanes, where `product` is M1 times the lane. Two groups
+    /// are interleaved, since the rounds of one alone would wait for their products.
     #[target_feature(enable = "avx2")]
     fn nine_rounds(product: [__m256i; 2], start: &Start, keys: &[Key; ROUNDS]) -> [State; 2] {
         let mut counters = product.map(|product| {
@@ -142,7 +143,7 @@ mod avx2 {
     pub fn words(seed: u64, call: u64, lane: u64, out: &mut Words) {
         let scalar = schedule(seed);
         let keys = scalar.map(|key| key.map(|word| splat(word)));
-        // Of the first round, M0 times n; of the second, M1 times what becomes of it.
+        // M0 times n in the first round; M1 times its result in the second.
         let p0 = M0 * u64::from(call as u32);
         let p1 = M1 * u64::from(high(p0) ^ high(lane) ^ scalar[0][1]);
         let start = Start {
@@ -172,7 +173,8 @@ mod avx2 {
                 _mm256_blend_epi32::<0xAA>(a0, _mm256_slli_epi64::<32>(b0)),
             ];
             for (row, words) in out.0.iter_mut().zip(rows) {
-                // SAFETY: index is less than the width, a multiple of 8, and each row begins at a multiple of 64 bytes.
+                // SAFETY: the index is less than the width, a multiple of 8, and each row begins at a multiple of 64
+                // bytes.
                 unsafe { _mm256_store_si256(row.as_mut_ptr().add(index).cast(), words) };
             }
             (even, odd) = (_mm256_add_epi64(even, step), _mm256_add_epi64(odd, step));
@@ -185,7 +187,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The known answers that come with the paper's own implementation.
+    /// The known-answer tests of the paper's implementation.
     #[test]
     fn known_answers() {
         assert_eq!(philox([0; 4], 0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
@@ -209,7 +211,7 @@ mod tests {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") {
             *out = Words::ZERO;
-            // SAFETY: the processor was just asked.
+            // SAFETY: the processor's support was just checked.
             unsafe { words_avx2(seed, call, lane, &mut out) };
             compare(&out, "AVX2");
         }
@@ -218,7 +220,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
-        fn blocks_hold_what_the_counters_say(seed: u64, call: u64, block in 0..u64::MAX / 128) {
+        fn blocks_match_single_counters(seed: u64, call: u64, block in 0..u64::MAX / 128) {
             check(seed, call, block * 128);
         }
     }

@@ -1,6 +1,7 @@
-//! Real numbers: what becomes of a call's four numbers in PyTorch's kernels, step by step with the same roundings.
+//! Real distributions: the conversion of a call's four numbers in PyTorch's kernels, step by step with the same
+//! rounding.
 //!
-//! f32 stands for half-precision types too, whose elements are rounded at the end. f64 takes 53 bits of two numbers.
+//! f32 is also used for half-precision types, whose elements are rounded at the end. f64 uses 53 bits of two numbers.
 
 use super::{
     element::Element,
@@ -10,20 +11,20 @@ use super::{
 };
 use std::marker::PhantomData;
 
-/// A number as a fraction, above 0 and up to 1.
+/// Converts a number to a fraction greater than 0 and at most 1.
 #[inline(always)]
 pub fn fraction(word: u32) -> f32 {
     const UNIT: f32 = 1.0 / 4_294_967_296.0;
     (word as f32).mul_add(UNIT, UNIT / 2.0)
 }
 
-/// 53 bits of two numbers.
+/// Returns 53 bits of two numbers.
 #[inline(always)]
 pub fn wide(x: u32, y: u32) -> u64 {
     u64::from(x) ^ u64::from(y) << 21
 }
 
-/// An integer of 53 bits as f64. It goes by way of the bits, in halves, so that loops of it become vectors.
+/// Converts an integer of 53 bits to f64, through the bits of its halves, so that loops can be vectorized.
 #[inline(always)]
 fn exact(z: u64) -> f64 {
     const LOW: f64 = 4_503_599_627_370_496.0;
@@ -32,7 +33,7 @@ fn exact(z: u64) -> f64 {
     (high - (HIGH + LOW)) + low
 }
 
-/// Two numbers as a fraction, above 0 and up to 1.
+/// Converts two numbers to a fraction greater than 0 and at most 1.
 #[inline(always)]
 fn fraction_double(x: u32, y: u32) -> f64 {
     const UNIT: f64 = 1.0 / 9_007_199_254_740_992.0;
@@ -43,7 +44,7 @@ fn single_of(argument: u64) -> f32 {
     f32::from_bits(argument as u32)
 }
 
-/// From `low` up to `high`, which becomes `low` instead.
+/// Uniform numbers in [low, high): the conversion maps `high` to `low`.
 pub struct Uniform<T> {
     low: f32,
     range: f32,
@@ -54,7 +55,7 @@ pub struct Uniform<T> {
 impl<T: Element> Distribution<4> for Uniform<T> {
     type Element = T;
 
-    fn of([low, range, high, _]: &[u64; 4]) -> Self {
+    fn new([low, range, high, _]: &[u64; 4]) -> Self {
         Uniform { low: single_of(*low), range: single_of(*range), high: single_of(*high), of: PhantomData }
     }
 
@@ -68,7 +69,7 @@ impl<T: Element> Distribution<4> for Uniform<T> {
     }
 }
 
-/// The same in f64.
+/// The f64 variant.
 pub struct UniformDouble {
     low: f64,
     range: f64,
@@ -78,7 +79,7 @@ pub struct UniformDouble {
 impl Distribution<2> for UniformDouble {
     type Element = f64;
 
-    fn of([low, range, high, _]: &[u64; 4]) -> Self {
+    fn new([low, range, high, _]: &[u64; 4]) -> Self {
         UniformDouble { low: f64::from_bits(*low), range: f64::from_bits(*range), high: f64::from_bits(*high) }
     }
 
@@ -91,7 +92,7 @@ impl Distribution<2> for UniformDouble {
     }
 }
 
-/// Two independent normal numbers of two uniform ones, by the transform of Box and Muller.
+/// Converts two uniform numbers to two independent normal numbers by the Box-Muller transform.
 #[inline(always)]
 fn box_muller(x: u32, y: u32) -> [f32; 2] {
     const TURN: f32 = 6.283_185_5 / 4_294_967_296.0;
@@ -119,7 +120,7 @@ pub struct Normal<T, const EXP: bool> {
 impl<T: Element, const EXP: bool> Distribution<4> for Normal<T, EXP> {
     type Element = T;
 
-    fn of([mean, std, _, _]: &[u64; 4]) -> Self {
+    fn new([mean, std, _, _]: &[u64; 4]) -> Self {
         Normal { mean: single_of(*mean), std: single_of(*std), of: PhantomData }
     }
 
@@ -134,7 +135,7 @@ impl<T: Element, const EXP: bool> Distribution<4> for Normal<T, EXP> {
     }
 }
 
-/// The same in f64.
+/// The f64 variant.
 pub struct NormalDouble<const EXP: bool> {
     mean: f64,
     std: f64,
@@ -143,7 +144,7 @@ pub struct NormalDouble<const EXP: bool> {
 impl<const EXP: bool> Distribution<2> for NormalDouble<EXP> {
     type Element = f64;
 
-    fn of([mean, std, _, _]: &[u64; 4]) -> Self {
+    fn new([mean, std, _, _]: &[u64; 4]) -> Self {
         NormalDouble { mean: f64::from_bits(*mean), std: f64::from_bits(*std) }
     }
 
@@ -160,7 +161,7 @@ impl<const EXP: bool> Distribution<2> for NormalDouble<EXP> {
     }
 }
 
-/// Times between events of which `-1 / factor` happen in a unit of time.
+/// Exponential distribution with the rate `-1 / factor`.
 pub struct Exponential<T> {
     factor: f32,
     of: PhantomData<T>,
@@ -169,7 +170,7 @@ pub struct Exponential<T> {
 impl<T: Element> Distribution<4> for Exponential<T> {
     type Element = T;
 
-    fn of([factor, ..]: &[u64; 4]) -> Self {
+    fn new([factor, ..]: &[u64; 4]) -> Self {
         Exponential { factor: single_of(*factor), of: PhantomData }
     }
 
@@ -177,7 +178,7 @@ impl<T: Element> Distribution<4> for Exponential<T> {
     fn make(&self, words: &Words, out: &mut Rows<T, 4>, rows: usize) {
         const LEAST: f32 = -f32::EPSILON / 2.0;
         each_word(words, out, rows, |word| {
-            // Never 0: the largest fractions count as less than 1.
+            // Never 0: the largest fractions are treated as less than 1.
             let u = fraction(word);
             let log = if u >= 1.0 + LEAST { LEAST } else { single::ln(u) };
             T::from_f32(self.factor * log)
@@ -185,7 +186,7 @@ impl<T: Element> Distribution<4> for Exponential<T> {
     }
 }
 
-/// The same in f64.
+/// The f64 variant.
 pub struct ExponentialDouble {
     factor: f64,
 }
@@ -193,7 +194,7 @@ pub struct ExponentialDouble {
 impl Distribution<2> for ExponentialDouble {
     type Element = f64;
 
-    fn of([factor, ..]: &[u64; 4]) -> Self {
+    fn new([factor, ..]: &[u64; 4]) -> Self {
         ExponentialDouble { factor: f64::from_bits(*factor) }
     }
 
@@ -208,7 +209,7 @@ impl Distribution<2> for ExponentialDouble {
     }
 }
 
-/// Cauchy's distribution around `median`.
+/// Cauchy distribution around `median`.
 pub struct Cauchy<T> {
     median: f32,
     sigma: f32,
@@ -218,14 +219,14 @@ pub struct Cauchy<T> {
 impl<T: Element> Distribution<4> for Cauchy<T> {
     type Element = T;
 
-    fn of([median, sigma, _, _]: &[u64; 4]) -> Self {
+    fn new([median, sigma, _, _]: &[u64; 4]) -> Self {
         Cauchy { median: single_of(*median), sigma: single_of(*sigma), of: PhantomData }
     }
 
     #[inline(always)]
     fn make(&self, words: &Words, out: &mut Rows<T, 4>, rows: usize) {
         each_word(words, out, rows, |word| {
-            // Not so near to the ends that the tangent has no value there.
+            // Limited to fractions for which the tangent is finite.
             let u = fraction(word).clamp(f32::EPSILON, 1.0 - f32::EPSILON);
             let tan = single::tan(std::f32::consts::PI * (u - 0.5));
             T::from_f32(self.sigma.mul_add(tan, self.median))
@@ -233,7 +234,7 @@ impl<T: Element> Distribution<4> for Cauchy<T> {
     }
 }
 
-/// The same in f64.
+/// The f64 variant.
 pub struct CauchyDouble {
     median: f64,
     sigma: f64,
@@ -242,7 +243,7 @@ pub struct CauchyDouble {
 impl Distribution<2> for CauchyDouble {
     type Element = f64;
 
-    fn of([median, sigma, _, _]: &[u64; 4]) -> Self {
+    fn new([median, sigma, _, _]: &[u64; 4]) -> Self {
         CauchyDouble { median: f64::from_bits(*median), sigma: f64::from_bits(*sigma) }
     }
 
@@ -255,7 +256,7 @@ impl Distribution<2> for CauchyDouble {
     }
 }
 
-/// How many trials it takes to the first success, of a chance of p each.
+/// Geometric distribution: the number of trials up to the first success, with the probability p each.
 pub struct Geometric<T> {
     /// ln(1 - p).
     failure: f32,
@@ -265,7 +266,7 @@ pub struct Geometric<T> {
 impl<T: Element> Distribution<4> for Geometric<T> {
     type Element = T;
 
-    fn of([p, ..]: &[u64; 4]) -> Self {
+    fn new([p, ..]: &[u64; 4]) -> Self {
         Geometric { failure: f64::from(1.0 - single_of(*p)).ln() as f32, of: PhantomData }
     }
 
@@ -275,7 +276,7 @@ impl<T: Element> Distribution<4> for Geometric<T> {
     }
 }
 
-/// The same in f64.
+/// The f64 variant.
 pub struct GeometricDouble {
     failure: f64,
 }
@@ -283,7 +284,7 @@ pub struct GeometricDouble {
 impl Distribution<2> for GeometricDouble {
     type Element = f64;
 
-    fn of([p, ..]: &[u64; 4]) -> Self {
+    fn new([p, ..]: &[u64; 4]) -> Self {
         GeometricDouble { failure: (-f64::from_bits(*p)).ln_1p() }
     }
 

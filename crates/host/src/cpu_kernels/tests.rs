@@ -1,4 +1,4 @@
-//! Tests of the twins: launched as a stream launches them, on memory of the device.
+//! Tests of the CPU kernels, launched as a stream launches them, on device memory.
 
 use super::*;
 use crate::{
@@ -32,17 +32,17 @@ fn bytes<T: Parameter>(parameter: &T) -> &[u8] {
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(parameter).cast(), size_of::<T>()) }
 }
 
-/// A launch of a twin, to be run.
+/// Creates a launch of a CPU kernel.
 fn launch(name: &str, parameters: &[&[u8]]) -> Launch {
-    let kernel = TWINS.iter().find(|kernel| kernel.name == name).unwrap();
+    let kernel = CPU_KERNELS.iter().find(|kernel| kernel.name == name).unwrap();
     let mut launch = Launch::new(Function { kernel, device: 0, shared_bytes: 0 }, [1; 3], [256, 1, 1], 0).unwrap();
     assert_eq!(kernel.parameter_sizes, parameters.iter().map(|bytes| bytes.len()).collect::<Vec<_>>());
     parameters.iter().for_each(|bytes| launch.push(bytes));
     launch
 }
 
-/// The kernel for elements anywhere that makes what one for elements side by side does, and the type that it is told of.
-fn anywhere(name: &str) -> (String, ElementCode) {
+/// Returns the strided kernel that corresponds to a kernel for contiguous elements, and its element type.
+fn strided_kernel(name: &str) -> (String, ElementCode) {
     let (distribution, element) = name.rsplit_once('_').unwrap();
     let code = match element {
         "f16" => ElementCode::F16,
@@ -58,20 +58,20 @@ fn anywhere(name: &str) -> (String, ElementCode) {
     (format!("{distribution}_any{double}"), code)
 }
 
-/// A fill of elements from an address on.
+/// Creates a fill of elements at an address.
 fn fill_at(address: u64, numel: u32, lanes: u32, seed: u64, offset: u64, arguments: &[u64]) -> Fill {
-    // SAFETY: a twin looks at the memory itself before it uses it.
+    // SAFETY: a CPU kernel checks the memory itself before it uses it.
     let mut fill = Fill::of(unsafe { Span::new(address, 0) }, numel, lanes);
     (fill.philox.seed, fill.philox.offset) = (seed, offset);
     fill.arguments[..arguments.len()].copy_from_slice(arguments);
     fill
 }
 
-/// Memory of the device, for as long as a test uses it.
+/// Device memory that is freed at the end of a test.
 struct Memory<'a>(&'a Table, u64, usize);
 
 impl<'a> Memory<'a> {
-    /// Of which every byte is 0xEE.
+    /// Allocates memory in which every byte is 0xEE.
     fn new(t: &'a Table, bytes: usize) -> Self {
         let memory = Memory(t, alloc(t, bytes), bytes);
         memory.put(0, &vec![0xEE; bytes]);
@@ -97,7 +97,7 @@ impl Drop for Memory<'_> {
     }
 }
 
-/// What a twin makes of elements of `size` bytes side by side.
+/// Returns what a CPU kernel writes to contiguous elements of `size` bytes.
 pub fn fill(
     t: &Table,
     name: &str,
@@ -111,27 +111,27 @@ pub fn fill(
     let memory = Memory::new(t, bytes_made + 8);
     let fill = fill_at(memory.1, numel, lanes, seed, offset, arguments);
     assert_eq!(launch(name, &[bytes(&fill)]).run(), Ok(()));
-    let mut made = memory.get();
-    assert_eq!(made.split_off(bytes_made), [0xEE; 8], "{name} writes behind the end");
-    made
+    let mut elements = memory.get();
+    assert_eq!(elements.split_off(bytes_made), [0xEE; 8], "{name} writes behind the end");
+    elements
 }
 
-fn words_of(made: &[u8]) -> Vec<u32> {
-    made.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
+fn words_of(elements: &[u8]) -> Vec<u32> {
+    elements.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
 }
 
-fn longs_of(made: &[u8]) -> Vec<u64> {
-    made.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
+fn longs_of(elements: &[u8]) -> Vec<u64> {
+    elements.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
 }
 
-/// The call that an element is made of, and which of its parts.
+/// Returns the numbers of the call that an element uses, and the index of the element's number.
 fn call_of(index: u64, seed: u64, offset: u64, lanes: u64, unroll: u64) -> ([u32; 4], usize) {
     let (lane, row) = (index % lanes, index / lanes);
     let call = (offset / 4).wrapping_add(row / unroll);
     (philox([call as u32, (call >> 32) as u32, lane as u32, 0], seed), (row % unroll) as usize)
 }
 
-/// A divisor that leaves all numbers of 32 bits as they are, but one.
+/// A divisor that leaves all 32-bit numbers unchanged, except one.
 const ALL: [u64; 3] = [u32::MAX as u64, 0, 1];
 
 const SOME: [(&str, usize, &[u64]); 4] = [
@@ -149,11 +149,11 @@ proptest! {
         numel in 1_u32..6000, blocks in 1_u32..4, seed: u64, offset in prop_oneof![0..100_u64, any::<u64>()],
     ) {
         let (t, lanes, offset) = (device(), 256 * blocks, offset & !3);
-        let made = words_of(&fill(&t, "plinth_integers_b32", seed, offset, (numel, lanes), 4, &ALL));
+        let elements = words_of(&fill(&t, "plinth_integers_b32", seed, offset, (numel, lanes), 4, &ALL));
         let wide = longs_of(&fill(&t, "plinth_integers64_b64", seed, offset, (numel, lanes), 8, &[]));
         for index in 0..u64::from(numel) {
             let (call, component) = call_of(index, seed, offset, lanes.into(), 4);
-            prop_assert_eq!(made[index as usize], call[component] % u32::MAX);
+            prop_assert_eq!(elements[index as usize], call[component] % u32::MAX);
             let (call, component) = call_of(index, seed, offset, lanes.into(), 2);
             let (high, low) = (call[2 * component], call[2 * component + 1]);
             prop_assert_eq!(wide[index as usize], u64::from(high) << 32 | u64::from(low));
@@ -166,7 +166,7 @@ proptest! {
     ) {
         let t = device();
         let (name, size, arguments) = SOME[which];
-        // The dimensions lie in memory in some other order, with gaps, some of them backwards.
+        // The dimensions have an arbitrary order in memory, with gaps, and some have negative strides.
         let mut order: Vec<usize> = (0..shape.len()).collect();
         order.sort_by_key(|dimension| swaps.rotate_left(11 * *dimension as u32) & 0xFF);
         let mut layout = Strided { rank: shape.len() as u32, ..Strided::default() };
@@ -182,9 +182,9 @@ proptest! {
         let dense = fill(&t, name, 7, 4, (numel, 256), size, arguments);
         let memory = Memory::new(&t, stride as usize * size);
         let mut fill = fill_at(memory.1 + start as u64 * size as u64, numel, 256, 7, 4, arguments);
-        let (anywhere, code) = anywhere(name);
+        let (strided, code) = strided_kernel(name);
         fill.code = code as u32;
-        let strided = launch(&anywhere, &[bytes(&fill), bytes(&layout)]);
+        let strided = launch(&strided, &[bytes(&fill), bytes(&layout)]);
         prop_assert_eq!(strided.run(), Ok(()));
         let mut expected = vec![0xEE; stride as usize * size];
         for index in 0..numel {
@@ -203,8 +203,8 @@ proptest! {
     fn integers_are_remainders(divisor in prop_oneof![1..1000_u64, 1..1_u64 << 32], base: i64, seed: u64) {
         let t = device();
         let arguments = [divisor, base as u64, ((1 << 32) / divisor).min(u64::from(u32::MAX))];
-        let made = longs_of(&fill(&t, "plinth_integers_b64", seed, 0, (2000, 256), 8, &arguments));
-        for (index, number) in made.into_iter().enumerate() {
+        let elements = longs_of(&fill(&t, "plinth_integers_b64", seed, 0, (2000, 256), 8, &arguments));
+        for (index, number) in elements.into_iter().enumerate() {
             let (call, component) = call_of(index as u64, seed, 0, 256, 4);
             prop_assert_eq!(number, (u64::from(call[component]) % divisor).wrapping_add(base as u64));
         }
@@ -215,8 +215,8 @@ proptest! {
         let t = device();
         let reciprocal = ((1_u128 << 64) / u128::from(divisor)).min(u128::from(u64::MAX)) as u64;
         let arguments = [divisor, base as u64, reciprocal];
-        let made = longs_of(&fill(&t, "plinth_integers64_b64", seed, 0, (1000, 256), 8, &arguments));
-        for (index, number) in made.into_iter().enumerate() {
+        let elements = longs_of(&fill(&t, "plinth_integers64_b64", seed, 0, (1000, 256), 8, &arguments));
+        for (index, number) in elements.into_iter().enumerate() {
             let (call, component) = call_of(index as u64, seed, 0, 256, 2);
             let word = u64::from(call[2 * component]) << 32 | u64::from(call[2 * component + 1]);
             prop_assert_eq!(number, (word % divisor).wrapping_add(base as u64));
@@ -226,11 +226,11 @@ proptest! {
     #[test]
     fn bernoulli_numbers_are_below_a_threshold(threshold in 0..=1_u64 << 32, seed: u64) {
         let t = device();
-        let made = fill(&t, "plinth_bernoulli_b8", seed, 0, (2000, 256), 1, &[threshold, 1]);
+        let elements = fill(&t, "plinth_bernoulli_b8", seed, 0, (2000, 256), 1, &[threshold, 1]);
         let wide = longs_of(&fill(&t, "plinth_bernoulli_f64", seed, 0, (2000, 256), 8, &[threshold << 21, 5]));
         for index in 0..2000 {
             let (call, component) = call_of(index, seed, 0, 256, 4);
-            prop_assert_eq!(made[index as usize], u8::from(u64::from(call[component]) < threshold));
+            prop_assert_eq!(elements[index as usize], u8::from(u64::from(call[component]) < threshold));
             let (call, component) = call_of(index, seed, 0, 256, 2);
             let bits = u64::from(call[2 * component]) ^ u64::from(call[2 * component + 1]) << 21;
             prop_assert_eq!(wide[index as usize], if bits < threshold << 21 { 5 } else { 0 });
@@ -238,13 +238,14 @@ proptest! {
     }
 
     #[test]
-    fn each_element_by_its_own_probability(
+    fn bernoulli_probabilities_per_element(
         numel in 1_u32..3000, first in prop_oneof![0..5000_u64, any::<u64>()], seed: u64, kind in 0_u64..4, double: bool,
     ) {
         let t = device();
         let (name, size) = if double { ("plinth_bernoulli_each_f64", 8) } else { ("plinth_bernoulli_each_b16", 2) };
         let (p_size, count) = ([2, 2, 4, 8][kind as usize], numel as usize);
-        // Every other element of the probabilities, the output backwards; some probabilities are the number itself.
+        // Every other element of the probabilities, with the output reversed; some probabilities are equal to the
+        // number itself.
         let (output, input) = (Memory::new(&t, count * size), Memory::new(&t, 2 * count * p_size));
         let layout = |stride| {
             let mut layout = Strided { rank: 1, ..Strided::default() };
@@ -262,7 +263,7 @@ proptest! {
                 0 => (F16::from_f32(p).0.to_le_bytes().to_vec(), f64::from(F16::from_f32(p).to_f32())),
                 1 => (Bf16::from_f32(p).0.to_le_bytes().to_vec(), f64::from(Bf16::from_f32(p).to_f32())),
                 2 => (p.to_le_bytes().to_vec(), f64::from(p)),
-                // Of which f32 knows nothing.
+                // A difference that f32 cannot represent.
                 _ => ((f64::from(p) * (1.0 - 1e-12)).to_le_bytes().to_vec(), f64::from(p) * (1.0 - 1e-12)),
             };
             input.put((2 * index * p_size) as u64, &data);
@@ -280,7 +281,7 @@ proptest! {
 }
 
 #[test]
-fn a_capture_reads_seed_and_offset_when_it_runs() {
+fn captured_fills_read_seed_and_offset_at_run_time() {
     let t = device();
     let (memory, state) = (Memory::new(&t, 4096), Memory::new(&t, 16));
     let mut fill_captured = fill_at(memory.1, 1024, 256, state.1, state.1 + 8, &ALL);
@@ -329,7 +330,7 @@ fn memory_and_parameters_are_checked() {
     };
     assert_eq!(strided(memory.1, 2, 2, 1023).run(), Ok(()));
     assert_eq!(strided(end - 4, 2, 2, -1023).run(), Ok(()));
-    // Whole granules are mapped: what lies before them is not, nor much that lies behind.
+    // Whole granules are mapped: the memory before them is not mapped, and little after them.
     assert_eq!(strided(memory.1, 2, 2, 1 << 40).run(), Err(CUDA_ERROR_ILLEGAL_ADDRESS));
     assert_eq!(strided(memory.1, 2, 2, -(1 << 40)).run(), Err(CUDA_ERROR_ILLEGAL_ADDRESS));
     assert_eq!(strided(memory.1, 2, 2, i64::MAX).run(), Err(CUDA_ERROR_ILLEGAL_ADDRESS));
@@ -340,7 +341,7 @@ fn memory_and_parameters_are_checked() {
     layout.sizes = [1; 25];
     let wrong = launch("plinth_uniform_any", &[bytes(&float_at(memory.1, 1)), bytes(&layout)]);
     assert_eq!(wrong.run(), Err(CUDA_ERROR_INVALID_VALUE));
-    // A type that the kernel is not for.
+    // A type that the kernel does not support.
     let unknown = coded(memory.1, 1, ElementCode::I64);
     let wrong = launch("plinth_uniform_any", &[bytes(&unknown), bytes(&layout)]);
     assert_eq!(wrong.run(), Err(CUDA_ERROR_INVALID_VALUE));
@@ -356,7 +357,7 @@ fn memory_and_parameters_are_checked() {
 }
 
 #[test]
-fn a_stream_launches_them() {
+fn streams_launch_cpu_kernels() {
     let t = device();
     let (memory, stream) = (Memory::new(&t, 4000), new_stream(&t, CU_STREAM_NON_BLOCKING));
     let arguments = [single(0.0), single(1.0), single(1.0)];
@@ -370,19 +371,19 @@ fn a_stream_launches_them() {
 }
 
 #[test]
-fn every_name_is_there_once() {
-    let mut names: Vec<_> = TWINS.iter().map(|kernel| kernel.name).collect();
+fn kernel_names_are_unique() {
+    let mut names: Vec<_> = CPU_KERNELS.iter().map(|kernel| kernel.name).collect();
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names.len(), TWINS.len());
+    assert_eq!(names.len(), CPU_KERNELS.len());
 }
 
-/// What the ends of the numbers become, for which no seed need be looked for.
+/// The results of the extreme numbers, tested directly instead of with seeds that produce them.
 #[test]
-fn the_ends_of_the_range() {
+fn extreme_numbers_stay_in_range() {
     fn made_of<D: Distribution<N>, const N: usize>(words: [u32; 4], arguments: &[u64; 4]) -> D::Element {
         let mut out = walk::Rows([[D::Element::default(); philox::WIDTH]; N]);
-        D::of(arguments).make(&philox::Words(words.map(|word| [word; philox::WIDTH])), &mut out, N);
+        D::new(arguments).make(&philox::Words(words.map(|word| [word; philox::WIDTH])), &mut out, N);
         out.0[0][0]
     }
     fn made<D: Distribution<4>>(word: u32, arguments: &[u64; 4]) -> D::Element {
@@ -391,13 +392,13 @@ fn the_ends_of_the_range() {
     // All 53 bits of a wide number.
     const WIDEST: [u32; 4] = [0x001F_FFFF, u32::MAX, 0x001F_FFFF, u32::MAX];
     let (zero, one) = (0.0_f32.to_bits().into(), 1.0_f32.to_bits().into());
-    // The upper end is not in the range, the lower one is.
+    // The upper bound is not in the range, the lower bound is.
     assert_eq!(made::<Uniform<f32>>(u32::MAX, &[zero, one, one, 0]), 0.0);
     assert_eq!(made::<Uniform<F16>>(u32::MAX - (1 << 19), &[zero, one, one, 0]).0, 0);
     assert_eq!(made_of::<UniformDouble, _>(WIDEST, &[0, double(1.0), double(1.0), 0]), 0.0);
     assert!(made::<Uniform<f32>>(0, &[zero, one, one, 0]) > 0.0);
     assert_eq!(made::<Uniform<f32>>(1 << 31, &[single(2.0), zero, single(2.0), 0]), 2.0);
-    // A time between events is never 0, nor infinite.
+    // An exponential number is never 0 or infinite.
     assert_eq!(made::<Exponential<f32>>(u32::MAX, &[single(-1.0), 0, 0, 0]), f32::EPSILON / 2.0);
     assert!(made::<Exponential<f32>>(0, &[single(-1.0), 0, 0, 0]) < 23.0);
     assert_eq!(made_of::<ExponentialDouble, _>(WIDEST, &[double(-1.0), 0, 0, 0]), f64::EPSILON / 2.0);
@@ -408,7 +409,7 @@ fn the_ends_of_the_range() {
         assert!(made::<Cauchy<f32>>(word, &[zero, one, 0, 0]).is_finite());
         assert!(made_of::<CauchyDouble, _>([word; 4], &[0, double(1.0), 0, 0]).is_finite());
     }
-    // All but the very largest fraction need a trial at least.
+    // All fractions except the largest need at least one trial.
     assert_eq!(made::<Geometric<i64>>(u32::MAX - 256, &[single(0.5), 0, 0, 0]), 1);
     assert_eq!(made::<Geometric<u8>>(0, &[single(0.5), 0, 0, 0]), 33);
 }

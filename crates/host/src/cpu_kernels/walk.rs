@@ -1,4 +1,4 @@
-//! The order of a fill's elements: which number of which subsequence each one is made of, and where it goes.
+//! The order of a fill's elements: which number of which subsequence each element uses, and where it is written.
 
 use super::{
     element::Element,
@@ -6,32 +6,32 @@ use super::{
 };
 use crate::driver::random::{MAX_RANK, Strided};
 
-/// A block of elements: what component k of each lane's call becomes, side by side.
+/// A block of elements: the elements of component k of all lanes' calls are contiguous.
 #[repr(C, align(64))]
 pub struct Rows<E, const N: usize>(pub [[E; WIDTH]; N]);
 
-/// A distribution of which a call of four numbers makes N elements.
+/// A distribution that converts a call of four numbers to N elements.
 pub trait Distribution<const N: usize>: Sized {
     type Element: Element;
 
-    /// With the parameters of its kernel.
-    fn of(arguments: &[u64; 4]) -> Self;
+    /// Creates the distribution from the arguments of its kernel.
+    fn new(arguments: &[u64; 4]) -> Self;
 
-    /// Makes the first `rows` rows, and others if it likes.
+    /// Computes the first `rows` rows, and possibly more.
     fn make(&self, words: &Words, out: &mut Rows<Self::Element, N>, rows: usize);
 }
 
-/// Makes an element of each number.
+/// Converts each number to an element.
 #[inline(always)]
 pub fn each_word<E, const N: usize>(words: &Words, out: &mut Rows<E, N>, rows: usize, element: impl Fn(u32) -> E) {
     for (from, to) in words.0.iter().zip(&mut out.0).take(rows) {
-        for (word, place) in from.iter().zip(to) {
-            *place = element(*word);
+        for (word, out) in from.iter().zip(to) {
+            *out = element(*word);
         }
     }
 }
 
-/// Makes N/2 elements of each pair of numbers.
+/// Converts each pair of numbers to N/2 elements.
 #[inline(always)]
 pub fn each_pair<E, const N: usize, const OUT: usize>(
     words: &Words,
@@ -48,34 +48,34 @@ pub fn each_pair<E, const N: usize, const OUT: usize>(
     }
 }
 
-/// Where a fill's numbers come from, and how many it needs.
+/// The source of a fill's numbers, and how many it needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Walk {
     pub seed: u64,
-    /// The first call.
+    /// The number of the first call.
     pub call: u64,
     pub numel: u64,
-    /// A multiple of the width.
+    /// The number of lanes, a multiple of the width.
     pub lanes: u64,
 }
 
-/// Takes the elements from `start` on.
+/// A destination of elements.
 pub trait Sink<E> {
     fn put(&mut self, start: u64, elements: &[E]);
 }
 
 impl Walk {
-    /// Makes all elements.
+    /// Computes all elements.
     pub fn fill<D: Distribution<N>, const N: usize>(&self, distribution: &D, sink: &mut dyn Sink<D::Element>) {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            // SAFETY: the processor was just asked.
+            // SAFETY: the processor's support was just checked.
             return unsafe { self.fill_avx2(distribution, sink) };
         }
         self.fill_by(distribution, sink, philox::words_plain);
     }
 
-    /// The same with wider vectors: everything that is inlined is compiled for them.
+    /// As `fill`, with wider vectors: all inlined functions are compiled for them.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma")]
     fn fill_avx2<D: Distribution<N>, const N: usize>(&self, distribution: &D, sink: &mut dyn Sink<D::Element>) {
@@ -110,35 +110,35 @@ impl Walk {
     }
 }
 
-/// Where element i of a layout lies, for i rising one by one.
-pub struct Places<'a> {
+/// An iterator over the offsets of a layout's elements, in elements.
+pub struct Offsets<'a> {
     layout: &'a Strided,
     digits: [u32; MAX_RANK],
     /// The distance from element 0, in elements.
     distance: i64,
 }
 
-impl<'a> Places<'a> {
-    /// From element `start` on.
-    pub fn new(layout: &'a Strided, start: u64) -> Places<'a> {
-        let mut places = Places { layout, digits: [0; MAX_RANK], distance: 0 };
+impl<'a> Offsets<'a> {
+    /// Starts at element `start`.
+    pub fn new(layout: &'a Strided, start: u64) -> Offsets<'a> {
+        let mut offsets = Offsets { layout, digits: [0; MAX_RANK], distance: 0 };
         let mut rest = start;
         for dimension in 0..layout.rank as usize {
             let size = u64::from(layout.sizes[dimension]);
-            places.digits[dimension] = (rest % size) as u32;
-            places.distance += (rest % size) as i64 * layout.strides[dimension];
+            offsets.digits[dimension] = (rest % size) as u32;
+            offsets.distance += (rest % size) as i64 * layout.strides[dimension];
             rest /= size;
         }
-        places
+        offsets
     }
 }
 
-impl Iterator for Places<'_> {
+impl Iterator for Offsets<'_> {
     type Item = i64;
 
     #[inline(always)]
     fn next(&mut self) -> Option<i64> {
-        let place = self.distance;
+        let offset = self.distance;
         for dimension in 0..self.layout.rank as usize {
             let (size, stride) = (self.layout.sizes[dimension], self.layout.strides[dimension]);
             self.digits[dimension] += 1;
@@ -149,12 +149,12 @@ impl Iterator for Places<'_> {
             self.digits[dimension] = 0;
             self.distance = self.distance.wrapping_sub(stride.wrapping_mul(i64::from(size)));
         }
-        Some(place)
+        Some(offset)
     }
 }
 
-/// The least and the greatest distance from element 0, in elements, that a layout of `numel` elements has; nothing if
-/// it has another number of them, or cannot be counted in 64 bits.
+/// Returns the minimum and the maximum distance from element 0, in elements, of a layout of `numel` elements. Returns
+/// `None` if the layout has another number of elements, or on overflow.
 pub fn extent(layout: &Strided, numel: u64) -> Option<(i64, i64)> {
     let rank = layout.rank as usize;
     let (sizes, strides) = (layout.sizes.get(..rank)?, layout.strides.get(..rank)?);
@@ -184,18 +184,18 @@ mod tests {
         }
     }
 
-    /// A processor without wide vectors has the same numbers, to the last bit.
+    /// Checks that the results do not depend on wide vectors, to the last bit.
     fn check<D: Distribution<N>, const N: usize>(arguments: [u64; 4]) {
         let walk = Walk { seed: 11, call: 5, numel: 5000, lanes: 512 };
         let [mut wide, mut plain] = [0; 2].map(|_| Kept(vec![D::Element::default(); 5000]));
-        walk.fill(&D::of(&arguments), &mut wide);
-        walk.fill_by(&D::of(&arguments), &mut plain, philox::words_plain);
+        walk.fill(&D::new(&arguments), &mut wide);
+        walk.fill_by(&D::new(&arguments), &mut plain, philox::words_plain);
         assert!(wide.0 == plain.0);
         assert!(wide.0.iter().any(|element| *element != wide.0[0]));
     }
 
     #[test]
-    fn every_processor_has_the_same_numbers() {
+    fn results_do_not_depend_on_the_processor() {
         let (one, two) = (u64::from(1.0_f32.to_bits()), u64::from(2.0_f32.to_bits()));
         check::<Uniform<f32>, _>([one, two, one, 0]);
         check::<Uniform<F16>, _>([one, two, one, 0]);

@@ -1,4 +1,4 @@
-//! Integers, and elements that are there or not.
+//! Integer and Bernoulli distributions.
 
 use super::{
     element::Element,
@@ -8,7 +8,7 @@ use super::{
 };
 use std::marker::PhantomData;
 
-/// Of all numbers that are less than the threshold, a one.
+/// Bernoulli numbers: `one` for all numbers below the threshold.
 pub struct Bernoulli<T> {
     /// At most 2^32.
     threshold: u64,
@@ -18,19 +18,19 @@ pub struct Bernoulli<T> {
 impl<T: Element> Distribution<4> for Bernoulli<T> {
     type Element = T;
 
-    fn of([threshold, one, _, _]: &[u64; 4]) -> Self {
+    fn new([threshold, one, _, _]: &[u64; 4]) -> Self {
         Bernoulli { threshold: *threshold, one: T::from_i64(*one as i64) }
     }
 
     #[inline(always)]
     fn make(&self, words: &Words, out: &mut Rows<T, 4>, rows: usize) {
-        // In 32 bits, with what does not fit in them apart.
+        // Compares in 32 bits; a threshold that does not fit is handled separately.
         let (always, threshold) = (self.threshold > u64::from(u32::MAX), self.threshold as u32);
         each_word(words, out, rows, |word| if always | (word < threshold) { self.one } else { T::default() });
     }
 }
 
-/// The same of 53 bits.
+/// The variant with 53 bits.
 pub struct BernoulliDouble {
     threshold: u64,
     one: u64,
@@ -39,7 +39,7 @@ pub struct BernoulliDouble {
 impl Distribution<2> for BernoulliDouble {
     type Element = u64;
 
-    fn of([threshold, one, _, _]: &[u64; 4]) -> Self {
+    fn new([threshold, one, _, _]: &[u64; 4]) -> Self {
         BernoulliDouble { threshold: *threshold, one: *one }
     }
 
@@ -49,7 +49,7 @@ impl Distribution<2> for BernoulliDouble {
     }
 }
 
-/// Remainders by a divisor, from `base` on.
+/// Integers: remainders by a divisor, plus `base`.
 pub struct Integers<T> {
     divisor: u32,
     /// 2^32 / divisor, but less than 2^32.
@@ -61,7 +61,7 @@ pub struct Integers<T> {
 impl<T: Element> Distribution<4> for Integers<T> {
     type Element = T;
 
-    fn of([divisor, base, reciprocal, _]: &[u64; 4]) -> Self {
+    fn new([divisor, base, reciprocal, _]: &[u64; 4]) -> Self {
         let (divisor, reciprocal) = (*divisor as u32, *reciprocal as u32);
         Integers { divisor, reciprocal, base: *base as i64, of: PhantomData }
     }
@@ -69,7 +69,7 @@ impl<T: Element> Distribution<4> for Integers<T> {
     #[inline(always)]
     fn make(&self, words: &Words, out: &mut Rows<T, 4>, rows: usize) {
         each_word(words, out, rows, |word| {
-            // At most one too small.
+            // The quotient is at most one too small.
             let quotient = ((u64::from(word) * u64::from(self.reciprocal)) >> 32) as u32;
             let rest = word.wrapping_sub(quotient.wrapping_mul(self.divisor));
             let rest = if rest >= self.divisor { rest - self.divisor } else { rest };
@@ -78,7 +78,7 @@ impl<T: Element> Distribution<4> for Integers<T> {
     }
 }
 
-/// The same of 64 bits; divisor 0 stands for 2^64.
+/// The variant with 64 bits; divisor 0 means 2^64.
 pub struct WideIntegers<T> {
     divisor: u64,
     /// 2^64 / divisor, but less than 2^64.
@@ -90,7 +90,7 @@ pub struct WideIntegers<T> {
 impl<T: Element> Distribution<2> for WideIntegers<T> {
     type Element = T;
 
-    fn of([divisor, base, reciprocal, _]: &[u64; 4]) -> Self {
+    fn new([divisor, base, reciprocal, _]: &[u64; 4]) -> Self {
         WideIntegers { divisor: *divisor, reciprocal: *reciprocal, base: *base as i64, of: PhantomData }
     }
 

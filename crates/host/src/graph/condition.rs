@@ -1,6 +1,6 @@
-//! The conditions that conditional nodes ask: a value each, which kernels set while a graph runs.
+//! The conditions of conditional nodes: one value each, which kernels set while a graph runs.
 
-use super::Choice;
+use super::ConditionalNode;
 use crate::{
     driver::{codes, table::Code, types::*},
     engine::Engine,
@@ -12,19 +12,19 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
-/// The most bodies that a conditional node can have here: far more than anybody writes.
-const MOST_BODIES: u32 = 1 << 12;
+/// The maximum number of bodies of a conditional node here, far above practical use.
+const MAX_BODIES: u32 = 1 << 12;
 
 pub struct Condition {
     pub handle: Id,
-    /// The graph that it was created for: its node is in there or in a part of it.
+    /// The graph that it was created for. Its node is in this graph or in a graph inside it.
     pub graph: Id,
     pub device: usize,
     pub default: u32,
-    /// Whether each launch begins with the default value.
+    /// Whether each launch resets the value to the default.
     pub is_assigned: bool,
     value: AtomicU32,
-    /// Whether a node asks it; no second one may.
+    /// Whether a node uses it; a second node may not.
     used: AtomicBool,
 }
 
@@ -33,8 +33,8 @@ impl Condition {
         self.used.load(Ordering::Acquire)
     }
 
-    /// Which of `size` bodies a conditional node of this kind carries out now, if any.
-    pub fn pick(&self, kind: u32, size: usize) -> Option<usize> {
+    /// Returns which of `size` bodies a conditional node of this kind runs now, if any.
+    pub fn select_body(&self, kind: u32, size: usize) -> Option<usize> {
         let value = self.value.load(Ordering::Acquire) as usize;
         let body = match kind {
             CU_GRAPH_COND_TYPE_SWITCH => value,
@@ -43,7 +43,7 @@ impl Condition {
         (body < size).then_some(body)
     }
 
-    /// Begins a launch.
+    /// Resets the value at the beginning of a launch, if the condition was created with a default.
     pub fn reset(&self) {
         if self.is_assigned {
             self.value.store(self.default, Ordering::Release);
@@ -51,7 +51,8 @@ impl Condition {
     }
 }
 
-/// What the device function `cudaGraphSetConditional` is to a kernel on a GPU: a kernel's twin calls it while it runs.
+/// Sets the value of a condition. It is to CPU kernels what the device function `cudaGraphSetConditional` is to kernels
+/// on a GPU.
 pub fn set_conditional(handle: CUgraphConditionalHandle, value: u32) -> Result<(), Code> {
     let engine = state::get()?.engine.lock();
     let condition = engine.conditions.get(&handle).and_then(std::sync::Weak::upgrade);
@@ -62,7 +63,7 @@ pub fn set_conditional(handle: CUgraphConditionalHandle, value: u32) -> Result<(
 impl Engine {
     pub fn create_condition(&mut self, graph: Id, device: usize, default: u32, is_assigned: bool) -> Result<Id, Code> {
         self.graph(graph)?;
-        // Those of graphs that are gone, and of no executable graph either.
+        // Drop the conditions whose graphs and executable graphs are all destroyed.
         self.conditions.retain(|_, condition| condition.strong_count() > 0);
         let handle = ids::next();
         let (value, used) = (AtomicU32::new(0), AtomicBool::new(false));
@@ -72,12 +73,19 @@ impl Engine {
         Ok(handle)
     }
 
-    /// The condition for a new conditional node of a graph, with `size` bodies for it.
-    pub fn choose_by(&mut self, graph: Id, handle: Id, kind: u32, size: u32, device: usize) -> Result<Choice, Code> {
+    /// Creates the action of a new conditional node of a graph, with `size` empty bodies.
+    pub fn create_conditional_node(
+        &mut self,
+        graph: Id,
+        handle: Id,
+        kind: u32,
+        size: u32,
+        device: usize,
+    ) -> Result<ConditionalNode, Code> {
         let fits = match kind {
             CU_GRAPH_COND_TYPE_IF => size == 1 || size == 2,
             CU_GRAPH_COND_TYPE_WHILE => size == 1,
-            CU_GRAPH_COND_TYPE_SWITCH => (1..=MOST_BODIES).contains(&size),
+            CU_GRAPH_COND_TYPE_SWITCH => (1..=MAX_BODIES).contains(&size),
             _ => false,
         };
         let condition = self.conditions.get(&handle).and_then(std::sync::Weak::upgrade).filter(|_| fits);
@@ -88,6 +96,6 @@ impl Engine {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
         let bodies = (0..size).map(|_| self.create_graph(Some(graph))).collect();
-        Ok(Choice { condition, kind, bodies })
+        Ok(ConditionalNode { condition, kind, bodies })
     }
 }

@@ -1,15 +1,15 @@
-//! Drawing a graph: a text for Graphviz, with a cluster for the graph and one for each graph inside it.
+//! Output of a graph as Graphviz text, with a cluster for the graph and one for each graph inside it.
 
-use super::{Action, Choice, Node};
+use super::{Action, ConditionalNode, Node};
 use crate::{
     driver::{table::Code, types::*},
     engine::Engine,
     ids::Id,
-    work::{Copying, Fill, Work},
+    work::{CopyWork, Fill, Work},
 };
 use std::fmt::Write;
 
-/// What is written about each node beside its type and its place.
+/// The details of each node in the output, beside its type and index.
 #[derive(Clone, Copy)]
 struct Detail(u32);
 
@@ -22,7 +22,7 @@ impl Detail {
 /// One line of a node's label: a name and a value.
 type Line = (&'static str, String);
 
-/// The text with everything that means something in a record's label made to mean itself.
+/// Escapes all characters that have a meaning in a record's label.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -48,7 +48,7 @@ fn type_name(action: &Action) -> &'static str {
         Action::Wait(_) => "EVENT_WAIT",
         Action::Empty => "EMPTY",
         Action::Child(_) => "CHILD_GRAPH",
-        Action::Choose(_) => "CONDITIONAL",
+        Action::Conditional(_) => "CONDITIONAL",
     }
 }
 
@@ -56,7 +56,7 @@ fn dimensions(size: [u32; 3]) -> String {
     format!("{{{},{},{}}}", size[0], size[1], size[2])
 }
 
-fn copy_lines(copy: &Copying) -> Vec<Line> {
+fn copy_lines(copy: &CopyWork) -> Vec<Line> {
     vec![("dst", hex(copy.to)), ("src", hex(copy.from)), ("bytes", copy.bytes.to_string())]
 }
 
@@ -71,21 +71,21 @@ fn fill_lines(fill: &Fill) -> Vec<Line> {
     ]
 }
 
-fn choice_lines(choice: &Choice) -> Vec<Line> {
-    let kind = match choice.kind {
+fn conditional_lines(conditional: &ConditionalNode) -> Vec<Line> {
+    let kind = match conditional.kind {
         CU_GRAPH_COND_TYPE_IF => "IF",
         CU_GRAPH_COND_TYPE_WHILE => "WHILE",
         _ => "SWITCH",
     };
     vec![
         ("type", kind.to_owned()),
-        ("size", choice.bodies.len().to_string()),
-        ("conditionalHandle", hex(choice.condition.handle)),
-        ("defaultLaunchValue", choice.condition.default.to_string()),
+        ("size", conditional.bodies.len().to_string()),
+        ("conditionalHandle", hex(conditional.condition.handle)),
+        ("defaultLaunchValue", conditional.condition.default.to_string()),
     ]
 }
 
-/// What a node's label says below its type.
+/// Returns the lines of a node's label below its type.
 fn lines(node: &Node, detail: Detail) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut add = |flag, more: Vec<Line>| {
@@ -112,7 +112,9 @@ fn lines(node: &Node, detail: Detail) -> Vec<Line> {
         Action::Record(event) | Action::Wait(event) => {
             add(CU_GRAPH_DEBUG_DOT_FLAGS_EVENT_NODE_PARAMS, vec![("event", hex(*event))]);
         }
-        Action::Choose(choice) => add(CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS, choice_lines(choice)),
+        Action::Conditional(conditional) => {
+            add(CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS, conditional_lines(conditional))
+        }
         Action::Work(Work::Staged { .. }) | Action::Empty | Action::Child(_) => {}
     }
     lines
@@ -134,7 +136,7 @@ fn label(node: &Node, index: usize, detail: Detail) -> String {
 }
 
 impl Engine {
-    /// A graph as Graphviz reads it. `flags` are `CU_GRAPH_DEBUG_DOT_FLAGS_...`.
+    /// Returns a graph as Graphviz text. `flags` are `CU_GRAPH_DEBUG_DOT_FLAGS_...`.
     pub fn draw(&self, graph: Id, flags: u32) -> Result<String, Code> {
         self.graph(graph)?;
         let mut text = String::from("digraph dot {\ncompound=\"true\";\n");
@@ -163,10 +165,10 @@ impl Engine {
         }
         text.push_str("}\n");
         for (index, node) in graph.nodes.iter().enumerate() {
-            for inner in node.action.inner() {
+            for inner in node.action.inner_graphs() {
                 let next = *number + 1;
                 self.draw_graph(text, number, *inner, detail)?;
-                // An edge needs a node at its end, so a graph of no nodes has none.
+                // An edge needs a node at its end, so an empty graph gets no edge.
                 if self.graphs.get(inner).is_some_and(|inner| !inner.nodes.is_empty()) {
                     let target = format!("\"graph_{next}_node_0\" [style=\"dashed\" lhead=\"cluster_{next}\"]");
                     writeln!(text, "\"{name}_node_{index}\" -> {target};")?;

@@ -1,13 +1,12 @@
-//! Executable graphs: made, launched and destroyed.
+//! Executable graphs: instantiation, launch and destruction.
 //!
-//! A launch puts every node into a stream, with signals where branches meet, so independent nodes run at the same
-//! time, as far as the device has room for them. Only a conditional node waits for its turn: when a stream gets to
-//! it, what the body is made of goes in front of the rest of that stream. Launches of one executable graph follow
-//! each other.
+//! A launch pushes every node to a stream, with signals between branches, so independent nodes run concurrently as far
+//! as the device has workers. Only a conditional node is deferred: when a stream reaches it, the operations of the
+//! selected body are inserted before the rest of that stream's queue. Launches of one executable graph are serialized.
 
 use super::{
     Action,
-    plan::{Layout, Place, Program, Shape, Step},
+    plan::{Layout, PlanIndex, Program, Shape, Step},
 };
 use crate::{
     driver::{codes, table::Code, types::*},
@@ -19,18 +18,18 @@ use crate::{
 use std::{ffi::c_ulonglong, sync::Arc};
 
 pub struct Exec {
-    /// Shared with launches that are not over: whoever changes it makes a copy for the launches to come.
+    /// Shared with launches in progress. A change makes a copy for later launches.
     pub program: Arc<Program>,
     pub shape: Shape,
-    pub places: IdMap<Place>,
+    pub plan_indices: IdMap<PlanIndex>,
     pub flags: c_ulonglong,
-    /// The user objects that it holds.
+    /// The user objects that it retains.
     pub objects: Vec<(Id, u32)>,
-    /// The end of the last launch.
+    /// The signal at the end of the last launch.
     pub last: Option<Arc<Signal>>,
 }
 
-/// What an executable graph leaves behind.
+/// The resources to release after the last launch of an executable graph.
 pub struct Retired {
     streams: Vec<Id>,
     objects: Vec<(Id, u32)>,
@@ -49,16 +48,16 @@ impl Engine {
         if self.graph(id)?.parent.is_some() {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
-        let Layout { program, shape, places } = self.lay_out(id)?;
+        let Layout { program, shape, plan_indices } = self.lay_out(id)?;
         let objects = self.all_objects(id);
-        self.hold_objects(&objects);
+        self.retain_graph_objects(&objects);
         let exec = ids::next();
         let program = Arc::new(program);
-        self.execs.insert(exec, Exec { program, shape, places, flags, objects, last: None });
+        self.execs.insert(exec, Exec { program, shape, plan_indices, flags, objects, last: None });
         Ok(exec)
     }
 
-    /// Destroys an executable graph, which finishes its work first.
+    /// Destroys an executable graph. Its resources are released after its last launch.
     pub fn destroy_exec(&mut self, id: Id) -> Result<(), Code> {
         let exec = self.execs.remove(&id).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
         let retired = Retired { streams: exec.program.streams(), objects: exec.objects };
@@ -66,9 +65,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives up what an executable graph held, once its last launch is over.
+    /// Releases resources of an executable graph after its last launch is complete.
     pub fn retire_after(&mut self, last: Option<Arc<Signal>>, retired: Retired) {
-        let Some(last) = last.filter(|last| !last.is_reached()) else { return self.retire(retired) };
+        let Some(last) = last.filter(|last| !last.is_complete()) else { return self.retire(retired) };
         let stream = self.create_stream(0, Kind::Branch, CU_STREAM_NON_BLOCKING, 0);
         self.push(stream, Op::Wait(last));
         self.push(stream, Op::Retire(retired));
@@ -79,7 +78,7 @@ impl Engine {
         for stream in retired.streams {
             self.destroy_stream(stream);
         }
-        self.let_go_of_objects(&retired.objects);
+        self.release_graph_objects(&retired.objects);
     }
 
     /// Launches an executable graph, or adds its nodes to the capture that the stream is part of.
@@ -87,7 +86,7 @@ impl Engine {
         let exec = self.exec(id)?;
         let (program, last) = (exec.program.clone(), exec.last.clone());
         if let Some(capture) = self.capture_of(stream)? {
-            let added = self.add_nodes_of(id, stream);
+            let added = self.capture_nodes_of(id, stream);
             if added.is_err() {
                 self.invalidate(capture);
             }
@@ -101,21 +100,21 @@ impl Engine {
         if let Some(stream) = self.streams.get(&stream) {
             stream.check()?;
         }
-        self.order(stream);
-        self.note_submission(stream);
-        if let Some(last) = last.filter(|last| !last.is_reached()) {
+        self.order_with_legacy(stream);
+        self.count_submission(stream);
+        if let Some(last) = last.filter(|last| !last.is_complete()) {
             self.push(stream, Op::Wait(last));
         }
         if !program.conditions.is_empty() {
-            self.push(stream, Op::Reset(program.clone()));
+            self.push(stream, Op::ResetConditions(program.clone()));
         }
-        self.spread(&program, 0, stream)?;
-        let end = self.mark(stream);
+        self.push_plan(&program, 0, stream)?;
+        let end = self.push_signal(stream);
         self.exec_mut(id)?.last = Some(end);
         Ok(())
     }
 
-    /// Readies an executable graph for its launches, of which there is nothing to do here but to keep the order.
+    /// Implements `cuGraphUpload`. A host device has nothing to upload; only the order after the last launch is kept.
     pub fn upload(&mut self, id: Id, stream: Id) -> Result<(), Code> {
         let last = self.exec(id)?.last.clone();
         if let Some(capture) = self.capture_of(stream)? {
@@ -125,15 +124,15 @@ impl Engine {
         if let Some(stream) = self.streams.get(&stream) {
             stream.check()?;
         }
-        if let Some(last) = last.filter(|last| !last.is_reached()) {
+        if let Some(last) = last.filter(|last| !last.is_complete()) {
             self.submit(stream, Op::Wait(last));
         }
         Ok(())
     }
 
-    /// Puts a plan into streams: the first branch into this one, if it is of the same device, and the others into
-    /// their own, which begin and end within it.
-    fn spread(&mut self, program: &Arc<Program>, index: usize, stream: Id) -> Result<(), Code> {
+    /// Pushes a plan to streams: the first branch to `stream`, if that is of the same device, and the others to their
+    /// own streams, which are forked from `stream` and joined to it.
+    fn push_plan(&mut self, program: &Arc<Program>, index: usize, stream: Id) -> Result<(), Code> {
         let device = self.stream_device(stream)?;
         let plan = &program.plans[index];
         let mut targets: Vec<Id> = plan.branches.iter().map(|branch| branch.stream).collect();
@@ -144,11 +143,11 @@ impl Engine {
         }
         let others: Vec<Id> = targets.iter().copied().filter(|target| *target != stream).collect();
         for other in &others {
-            let start = self.mark(stream);
-            self.push(*other, Op::Begin(start));
+            let start = self.push_signal(stream);
+            self.push(*other, Op::Fork(start));
         }
         let mut signals: Vec<Option<Arc<Signal>>> = vec![None; plan.nodes.len()];
-        for (place, node) in plan.nodes.iter().enumerate() {
+        for (position, node) in plan.nodes.iter().enumerate() {
             let target = targets[node.branch];
             for before in node.before.iter().filter(|before| plan.nodes[**before].branch != node.branch) {
                 if let Some(signal) = &signals[*before] {
@@ -159,46 +158,46 @@ impl Engine {
                 Step::Work(work) if node.enabled => self.push(target, Op::Work(work.clone())),
                 Step::Work(_) | Step::Empty => {}
                 Step::Host(call) => self.push(target, Op::Host(*call)),
-                Step::Record(event) => self.record_now(*event, target),
-                Step::Wait(event) => self.wait_now(target, *event)?,
-                Step::Choose { .. } => self.push(target, Op::Choose(program.clone(), (index, place))),
+                Step::Record(event) => self.push_record(*event, target),
+                Step::Wait(event) => self.push_wait(target, *event)?,
+                Step::Conditional { .. } => self.push(target, Op::Conditional(program.clone(), (index, position))),
             }
             if node.awaited {
-                signals[place] = Some(self.mark(target));
+                signals[position] = Some(self.push_signal(target));
             }
         }
         for other in others {
-            let end = self.mark(other);
+            let end = self.push_signal(other);
             self.push(stream, Op::Join(end));
         }
         Ok(())
     }
 
-    /// Carries a conditional node out: what its condition picks goes in front of the rest of the stream, which a thread
-    /// has taken the node from. A loop goes there again, behind its body.
-    pub fn choose(&mut self, stream: Id, program: &Arc<Program>, place: Place) -> Result<(), Code> {
-        let Some(Step::Choose { condition, kind, bodies }) = program.at(place).map(|node| &node.step) else {
+    /// Executes a conditional node that a thread has removed from the stream's queue. The selected body's operations
+    /// are inserted before the rest of the queue. A while node is inserted again after its body.
+    pub fn run_conditional(&mut self, stream: Id, program: &Arc<Program>, index: PlanIndex) -> Result<(), Code> {
+        let Some(Step::Conditional { condition, kind, bodies }) = program.node(index).map(|node| &node.step) else {
             return Ok(());
         };
-        let Some(body) = condition.pick(*kind, bodies.len()) else { return Ok(()) };
-        let taken = self.streams.get_mut(&stream).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
-        let rest = std::mem::take(&mut taken.queue);
-        let spread = self.spread(program, bodies[body], stream);
+        let Some(body) = condition.select_body(*kind, bodies.len()) else { return Ok(()) };
+        let target = self.streams.get_mut(&stream).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        let rest = std::mem::take(&mut target.queue);
+        let result = self.push_plan(program, bodies[body], stream);
         if *kind == CU_GRAPH_COND_TYPE_WHILE {
-            self.push(stream, Op::Choose(program.clone(), place));
+            self.push(stream, Op::Conditional(program.clone(), index));
         }
         if let Some(stream) = self.streams.get_mut(&stream) {
             stream.queue.extend(rest);
         }
-        spread
+        result
     }
 
-    /// Adds the nodes of an executable graph as it is now to a capture, after the stream's frontier.
-    fn add_nodes_of(&mut self, id: Id, stream: Id) -> Result<(), Code> {
+    /// Adds the nodes of an executable graph, in its current state, to a capture, after the stream's frontier.
+    fn capture_nodes_of(&mut self, id: Id, stream: Id) -> Result<(), Code> {
         let exec = self.exec(id)?;
         let (program, objects) = (exec.program.clone(), exec.objects.clone());
         let graph = self.captured_graph(stream).ok_or(codes::CUDA_ERROR_ILLEGAL_STATE)?;
-        // A conditional node's bodies are the graph's that it is in, and cannot be copied.
+        // The bodies of a conditional node belong to its graph and cannot be copied.
         let [plan] = program.plans.as_slice() else { return Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) };
         let frontier = self.frontier(stream);
         let mut added: Vec<usize> = Vec::with_capacity(plan.nodes.len());
@@ -214,22 +213,22 @@ impl Engine {
                 Step::Host(call) => Action::Host(*call),
                 Step::Record(event) => Action::Record(*event),
                 Step::Wait(event) => Action::Wait(*event),
-                Step::Work(_) | Step::Empty | Step::Choose { .. } => Action::Empty,
+                Step::Work(_) | Step::Empty | Step::Conditional { .. } => Action::Empty,
             };
             added.push(self.push_node(graph, action, dependencies, node.device, node.priority)?);
         }
         if !added.is_empty() {
-            let leaves = added.into_iter().zip(is_leaf).filter_map(|(place, leaf)| leaf.then_some(place));
+            let leaves = added.into_iter().zip(is_leaf).filter_map(|(node, leaf)| leaf.then_some(node));
             self.set_frontier(stream, leaves.collect());
         }
-        self.hold_objects(&objects);
+        self.retain_graph_objects(&objects);
         self.graph_mut(graph)?.objects.extend(objects);
         Ok(())
     }
 }
 
 impl Retired {
-    /// Only user objects, for the streams serve on.
+    /// Retires only user objects; the streams remain in use.
     pub fn objects(objects: Vec<(Id, u32)>) -> Retired {
         Retired { streams: Vec::new(), objects }
     }

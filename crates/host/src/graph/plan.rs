@@ -1,10 +1,10 @@
-//! Laying a graph out for execution.
+//! Layout of a graph for execution.
 //!
-//! A program is a list of plans: the graph's own, then one for each body of each conditional node, for only their
-//! launch tells whether they are carried out at all. Child graphs become part of the plan around them. In a plan the
-//! nodes stand in an order in which they may run, and in branches: a node follows on the branch of a node that it
-//! depends on, and otherwise opens one. Each branch has a stream of its own; a launch puts the first one into the
-//! launching stream instead.
+//! A program is a list of plans: the plan of the graph itself, then one for each body of each conditional node, since
+//! only a launch decides whether a body runs. Child graphs become part of the plan that contains them. The nodes of a
+//! plan are in an order in which they may run, and divided into branches: a node continues the branch of a node that it
+//! depends on, or starts a new one. Each branch has its own stream. A launch uses the launching stream instead of the
+//! first branch's.
 
 use super::{Action, Graph, Node, condition::Condition};
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
-/// What a planned node does.
+/// The operation of a planned node.
 #[derive(Clone)]
 pub enum Step {
     Work(Work),
@@ -24,8 +24,8 @@ pub enum Step {
     Record(Id),
     Wait(Id),
     Empty,
-    /// One of these plans, all of them in turn, or none.
-    Choose {
+    /// A conditional node, with the plans of its bodies.
+    Conditional {
         condition: Arc<Condition>,
         kind: u32,
         bodies: Vec<usize>,
@@ -33,14 +33,14 @@ pub enum Step {
 }
 
 #[derive(Clone)]
-pub struct Planned {
+pub struct PlannedNode {
     pub step: Step,
-    /// The nodes of the same plan that it waits for.
+    /// The indices of the nodes of the same plan that it waits for.
     pub before: Vec<usize>,
     pub branch: usize,
     /// Whether another branch waits for it.
     pub awaited: bool,
-    /// Whether it does anything.
+    /// Whether it is enabled; a disabled node does nothing.
     pub enabled: bool,
     pub device: usize,
     pub priority: i32,
@@ -50,24 +50,24 @@ pub struct Planned {
 pub struct Branch {
     pub device: usize,
     pub stream: Id,
-    /// The last node so far, while nodes are laid out.
+    /// The last node so far, while the branches are assigned.
     tail: usize,
 }
 
 #[derive(Clone, Default)]
 pub struct Plan {
-    pub nodes: Vec<Planned>,
+    pub nodes: Vec<PlannedNode>,
     pub branches: Vec<Branch>,
 }
 
 #[derive(Clone, Default)]
 pub struct Program {
     pub plans: Vec<Plan>,
-    /// What conditional nodes ask, all of which a launch resets.
+    /// The conditions of all conditional nodes, which a launch resets.
     pub conditions: Vec<Arc<Condition>>,
 }
 
-/// The graph that a program was made from: what an update compares another with.
+/// The structure of the graph that a program was made from, which an update compares with another graph.
 #[derive(Default)]
 pub struct Shape {
     pub nodes: Vec<ShapeNode>,
@@ -76,51 +76,51 @@ pub struct Shape {
 pub struct ShapeNode {
     pub node_type: u32,
     pub dependencies: Vec<usize>,
-    /// The plan and the place there; a child graph has none of its own.
-    pub place: Option<Place>,
+    /// The index of the planned node; `None` for a child graph node.
+    pub index: Option<PlanIndex>,
     pub inner: Vec<Shape>,
 }
 
-/// A plan of a program, and a node of that.
-pub type Place = (usize, usize);
+/// The index of a plan in a program, and of a node in that plan.
+pub type PlanIndex = (usize, usize);
 
-/// A graph laid out.
+/// The layout of a graph.
 #[derive(Default)]
 pub struct Layout {
     pub program: Program,
     pub shape: Shape,
-    /// Where each node of the graph and its parts went.
-    pub places: IdMap<Place>,
+    /// The index of the planned node of each node of the graph and of the graphs inside it.
+    pub plan_indices: IdMap<PlanIndex>,
 }
 
 impl Program {
-    pub fn at(&self, place: Place) -> Option<&Planned> {
-        self.plans.get(place.0)?.nodes.get(place.1)
+    pub fn node(&self, index: PlanIndex) -> Option<&PlannedNode> {
+        self.plans.get(index.0)?.nodes.get(index.1)
     }
 
-    pub fn at_mut(&mut self, place: Place) -> Option<&mut Planned> {
-        self.plans.get_mut(place.0)?.nodes.get_mut(place.1)
+    pub fn node_mut(&mut self, index: PlanIndex) -> Option<&mut PlannedNode> {
+        self.plans.get_mut(index.0)?.nodes.get_mut(index.1)
     }
 
-    /// Collects what the conditional nodes ask.
+    /// Collects the conditions of the conditional nodes.
     pub fn collect_conditions(&mut self) {
         let steps = self.plans.iter().flat_map(|plan| &plan.nodes).map(|node| &node.step);
         self.conditions = steps
             .filter_map(|step| match step {
-                Step::Choose { condition, .. } => Some(condition.clone()),
+                Step::Conditional { condition, .. } => Some(condition.clone()),
                 _ => None,
             })
             .collect();
     }
 
-    /// The streams of all branches.
+    /// Returns the streams of all branches.
     pub fn streams(&self) -> Vec<Id> {
         self.plans.iter().flat_map(|plan| &plan.branches).map(|branch| branch.stream).collect()
     }
 }
 
-/// The places of a graph's nodes, each after those that it depends on, and otherwise as they were added; an error when
-/// there is a cycle.
+/// Returns the indices of a graph's nodes in topological order, and otherwise in the order of their addition. A cycle
+/// is an error.
 fn order(graph: &Graph) -> Result<Vec<usize>, Code> {
     let nodes = &graph.nodes;
     if graph.edges().all(|(from, to)| from < to) {
@@ -144,8 +144,8 @@ fn order(graph: &Graph) -> Result<Vec<usize>, Code> {
 }
 
 impl Layout {
-    /// Adds a graph to a plan, after the nodes `before` of that; returns its shape and the nodes at its end. In the
-    /// body of a conditional node, `within` is the device that all of it is to run on.
+    /// Adds a graph to a plan, after the nodes `before` of the plan. Returns the graph's shape and its last nodes. In
+    /// the body of a conditional node, `within` is the device on which the whole body must run.
     fn add(
         &mut self,
         engine: &Engine,
@@ -158,7 +158,7 @@ impl Layout {
         if graph.capturing {
             return Err(codes::CUDA_ERROR_ILLEGAL_STATE);
         }
-        // A condition that nothing asks is a mistake.
+        // A condition that no node uses is an error.
         if graph.conditions.iter().any(|condition| !condition.is_used()) {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
@@ -176,7 +176,7 @@ impl Layout {
             let mut shape = ShapeNode {
                 node_type: node.action.node_type(),
                 dependencies: node.dependencies.clone(),
-                place: None,
+                index: None,
                 inner: Vec::new(),
             };
             if let Action::Child(child) = &node.action {
@@ -187,11 +187,11 @@ impl Layout {
                 let step = self.step(engine, node, &mut shape.inner)?;
                 let nodes = &mut self.program.plans[plan].nodes;
                 ends[index] = vec![nodes.len()];
-                shape.place = Some((plan, nodes.len()));
-                self.places.insert(node.id, (plan, nodes.len()));
+                shape.index = Some((plan, nodes.len()));
+                self.plan_indices.insert(node.id, (plan, nodes.len()));
                 let (device, priority) = (node.device, node.priority);
                 let (branch, awaited, enabled) = (0, false, true);
-                nodes.push(Planned { step, before: after, branch, awaited, enabled, device, priority });
+                nodes.push(PlannedNode { step, before: after, branch, awaited, enabled, device, priority });
             }
             shapes[index] = Some(shape);
         }
@@ -200,37 +200,36 @@ impl Layout {
         Ok((Shape { nodes: shapes.into_iter().flatten().collect() }, leaves))
     }
 
-    /// What a node that is no child graph does; the bodies of a conditional node get plans.
+    /// Returns the step of a node that is not a child graph. The bodies of a conditional node get plans.
     fn step(&mut self, engine: &Engine, node: &Node, inner: &mut Vec<Shape>) -> Result<Step, Code> {
-        let Action::Choose(choice) = &node.action else { return Ok(plain_step(&node.action)) };
-        let mut bodies = Vec::with_capacity(choice.bodies.len());
-        for body in choice.bodies.iter() {
+        let Action::Conditional(conditional) = &node.action else { return Ok(plain_step(&node.action)) };
+        let mut bodies = Vec::with_capacity(conditional.bodies.len());
+        for body in conditional.bodies.iter() {
             let plan = self.program.plans.len();
             self.program.plans.push(Plan::default());
-            inner.push(self.add(engine, *body, plan, &[], Some(choice.condition.device))?.0);
+            inner.push(self.add(engine, *body, plan, &[], Some(conditional.condition.device))?.0);
             bodies.push(plan);
         }
-        Ok(Step::Choose { condition: choice.condition.clone(), kind: choice.kind, bodies })
+        Ok(Step::Conditional { condition: conditional.condition.clone(), kind: conditional.kind, bodies })
     }
 }
 
-/// What a node that has no graphs inside does.
+/// Returns the step of a node that contains no graphs.
 pub fn plain_step(action: &Action) -> Step {
     match action {
         Action::Work(work) => Step::Work(work.clone()),
         Action::Host(call) => Step::Host(*call),
         Action::Record(event) => Step::Record(*event),
         Action::Wait(event) => Step::Wait(*event),
-        Action::Empty | Action::Child(_) | Action::Choose(_) => Step::Empty,
+        Action::Empty | Action::Child(_) | Action::Conditional(_) => Step::Empty,
     }
 }
 
-/// Refuses what must not be in the body of a conditional node: work of another device, and whatever the CPU or another
-/// stream has to do with.
+/// Refuses nodes that a body of a conditional node must not contain: work of another device, host functions and events.
 fn check_body(node: &Node, within: Option<usize>) -> Result<(), Code> {
     let Some(device) = within else { return Ok(()) };
     let fits = match &node.action {
-        Action::Work(_) | Action::Choose(_) => node.device == device,
+        Action::Work(_) | Action::Conditional(_) => node.device == device,
         Action::Empty | Action::Child(_) => true,
         Action::Host(_) | Action::Record(_) | Action::Wait(_) => false,
     };
@@ -238,20 +237,20 @@ fn check_body(node: &Node, within: Option<usize>) -> Result<(), Code> {
 }
 
 impl Engine {
-    /// Lays a graph out, with streams for its branches.
+    /// Lays a graph out, and creates streams for its branches.
     pub fn lay_out(&mut self, graph: Id) -> Result<Layout, Code> {
         let mut layout = Layout::default();
         layout.program.plans.push(Plan::default());
         layout.shape = layout.add(self, graph, 0, &[], None)?.0;
         layout.program.collect_conditions();
         for plan in &mut layout.program.plans {
-            self.branch_out(plan);
+            self.assign_branches(plan);
         }
         Ok(layout)
     }
 
-    /// Gives each node of a plan a branch.
-    fn branch_out(&mut self, plan: &mut Plan) {
+    /// Assigns each node of a plan to a branch.
+    fn assign_branches(&mut self, plan: &mut Plan) {
         for index in 0..plan.nodes.len() {
             let (before, rest) = plan.nodes.split_at_mut(index);
             let Some(node) = rest.first_mut() else { return };

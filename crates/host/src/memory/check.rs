@@ -1,84 +1,89 @@
-//! What an address is, and who may use it.
+//! Classification of addresses, and access checks.
 
-use super::{Mapping, Memory, Rights, containing, overlaps};
+use super::{AccessRights, Mapping, Memory, containing, overlaps};
 use crate::driver::{codes, table::Code};
 
-/// What a range of addresses is.
+/// The kind of memory in an address range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// The program's own memory, of which devices know nothing.
+pub enum MemoryKind {
+    /// The program's own memory, which is unknown to devices.
     Pageable,
     Pinned,
-    /// Memory of this device, mapped throughout.
+    /// Memory of this device, mapped throughout the range.
     Device(usize),
-    /// Reserved for devices, but not mapped throughout.
-    Hole,
+    /// Reserved for devices, but not mapped throughout the range.
+    Unmapped,
 }
 
 impl Mapping {
-    /// The device whose context has the memory.
+    /// Returns the device whose context owns the memory.
     fn home(&self) -> usize {
         match self.rights {
-            Rights::Opened { by } => by,
+            AccessRights::Opened { by } => by,
             _ => self.device,
         }
     }
 }
 
-/// On whose authority memory is used.
+/// Whose access rights apply to a use of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
+pub enum Accessor {
     /// Work that runs on this device.
     Device(usize),
-    /// A copy that this device carries out: where it has no right itself, the device whose context has the memory helps.
+    /// A copy that this device executes. Where it has no access itself, the rights of the device whose context owns the
+    /// memory apply.
     Copy(usize),
-    /// What was the program's own memory when the copy was asked for. An end that was not must not become so: memory
-    /// that was freed under a copy is an illegal address, and not to be touched.
+    /// Memory that was the program's own when the copy was requested. An end that was device or pinned memory then must
+    /// not change to this: memory that was freed during a copy is an illegal address, and must not be accessed.
     Program,
 }
 
 impl Memory {
-    /// Whether a device may read or write a mapping.
-    pub fn may(&self, mapping: &Mapping, device: usize, write: bool) -> bool {
+    /// Returns whether a device may read or write a mapping.
+    pub fn can_access(&self, mapping: &Mapping, device: usize, write: bool) -> bool {
         let bit = 1_u64 << device;
         match mapping.rights {
-            Rights::Set { read, write: writers } => (if write { writers } else { read }) & bit != 0,
-            Rights::Whole { also } => {
+            AccessRights::Set { read, write: writers } => (if write { writers } else { read }) & bit != 0,
+            AccessRights::Whole { also } => {
                 device == mapping.device || also & bit != 0 || self.peers[device] & (1 << mapping.device) != 0
             }
-            Rights::Opened { by } => device == by,
+            AccessRights::Opened { by } => device == by,
         }
     }
 
-    /// What `bytes` at `address` are. The range must not overflow.
-    pub fn place_of(&self, address: u64, bytes: u64) -> Place {
+    /// Returns the kind of the memory in a range. The range must not overflow.
+    pub fn kind_of(&self, address: u64, bytes: u64) -> MemoryKind {
         match containing(&self.mappings, address, |mapping| mapping.bytes) {
             Some((_, mapping)) => {
                 let device = mapping.device;
-                if self.walk(address, bytes, |_| true) { Place::Device(device) } else { Place::Hole }
+                if self.is_covered(address, bytes, |_| true) {
+                    MemoryKind::Device(device)
+                } else {
+                    MemoryKind::Unmapped
+                }
             }
-            None if overlaps(&self.reservations, address, bytes.max(1), |range| range.bytes) => Place::Hole,
-            None if self.is_pinned(address, bytes) => Place::Pinned,
-            None => Place::Pageable,
+            None if overlaps(&self.reservations, address, bytes.max(1), |range| range.bytes) => MemoryKind::Unmapped,
+            None if self.is_pinned(address, bytes) => MemoryKind::Pinned,
+            None => MemoryKind::Pageable,
         }
     }
 
-    /// Whether an address is in an allocation that a device has no access to: a fill there is refused when it is asked
-    /// for, as CUDA refuses it, and does not fail when it runs.
-    pub fn is_out_of_reach(&self, address: u64, device: usize) -> bool {
+    /// Returns whether an address is in an allocation that a device cannot write. Such a fill is refused when it is
+    /// submitted, as CUDA does, instead of failing when it runs.
+    pub fn lacks_write_access(&self, address: u64, device: usize) -> bool {
         containing(&self.mappings, address, |mapping| mapping.bytes).is_some_and(|(_, mapping)| {
-            !matches!(mapping.rights, Rights::Set { .. }) && !self.may(mapping, device, true)
+            !matches!(mapping.rights, AccessRights::Set { .. }) && !self.can_access(mapping, device, true)
         })
     }
 
-    /// Whether kernels of a device may read the device memory at an address.
-    pub fn is_reached(&self, address: u64, device: usize) -> bool {
+    /// Returns whether kernels of a device may read the device memory at an address.
+    pub fn is_readable(&self, address: u64, device: usize) -> bool {
         containing(&self.mappings, address, |mapping| mapping.bytes)
-            .is_some_and(|(_, mapping)| self.may(mapping, device, false))
+            .is_some_and(|(_, mapping)| self.can_access(mapping, device, false))
     }
 
-    /// Whether mappings that pass `test` cover a range.
-    fn walk(&self, address: u64, bytes: u64, test: impl Fn(&Mapping) -> bool) -> bool {
+    /// Returns whether mappings that pass `test` cover a range.
+    fn is_covered(&self, address: u64, bytes: u64, test: impl Fn(&Mapping) -> bool) -> bool {
         let Some(end) = address.checked_add(bytes) else { return false };
         let mut at = address;
         while at < end {
@@ -90,21 +95,23 @@ impl Memory {
         true
     }
 
-    /// Whether a range may be used now; if so, it stays usable while the memory is locked for reading.
-    pub fn usable(&self, address: u64, bytes: u64, write: bool, by: By) -> Result<(), Code> {
+    /// Checks whether a range may be accessed now. If so, it stays accessible while the memory is locked for reading.
+    pub fn check_access(&self, address: u64, bytes: u64, write: bool, accessor: Accessor) -> Result<(), Code> {
         if address.checked_add(bytes.max(1)).is_none() {
             return Err(codes::CUDA_ERROR_ILLEGAL_ADDRESS);
         }
-        let usable = match self.place_of(address, bytes) {
-            Place::Pinned => true,
-            Place::Pageable => by == By::Program,
-            Place::Hole => false,
-            Place::Device(_) => self.walk(address, bytes, |mapping| match by {
-                By::Device(device) => self.may(mapping, device, write),
-                By::Copy(device) => self.may(mapping, device, write) || self.may(mapping, mapping.home(), write),
-                By::Program => false,
+        let is_accessible = match self.kind_of(address, bytes) {
+            MemoryKind::Pinned => true,
+            MemoryKind::Pageable => accessor == Accessor::Program,
+            MemoryKind::Unmapped => false,
+            MemoryKind::Device(_) => self.is_covered(address, bytes, |mapping| match accessor {
+                Accessor::Device(device) => self.can_access(mapping, device, write),
+                Accessor::Copy(device) => {
+                    self.can_access(mapping, device, write) || self.can_access(mapping, mapping.home(), write)
+                }
+                Accessor::Program => false,
             }),
         };
-        if usable { Ok(()) } else { Err(codes::CUDA_ERROR_ILLEGAL_ADDRESS) }
+        if is_accessible { Ok(()) } else { Err(codes::CUDA_ERROR_ILLEGAL_ADDRESS) }
     }
 }

@@ -1,15 +1,15 @@
 //! Device memory shared between processes.
 //!
-//! A file descriptor for a handle is a new open file description of the device's memory file, whose position marks a
-//! header just before the memory. The description holds a shared lock on the memory's bytes, and so does the
-//! importer's own; locks die with the descriptions they belong to, so the owner learns from the kernel when nobody
-//! holds the memory any more, even if a holder crashed.
+//! The file descriptor exported for a handle is a new open file description of the device's memory file. Its file
+//! position marks a header just before the memory. The description holds a shared lock on the memory's bytes, and so
+//! does the importer's own description. Locks are released with their descriptions, so the owner learns from the kernel
+//! when no process holds the memory any more, even if a holder crashed.
 //!
-//! The older handles of 64 bytes name a process, its descriptor and a place in the file; they are opened through
+//! The older handles of 64 bytes contain a process, its descriptor and an offset in the file. They are opened through
 //! `/proc`, so both processes must belong to one user and see each other.
 
 use super::{
-    Memory, Rights, os_error,
+    AccessRights, Memory, os_error,
     physical::{FILE_NAME, Physical},
     sys,
 };
@@ -26,14 +26,14 @@ use std::{
     sync::Arc,
 };
 
-/// Another process's allocation, under the address that it has in the context which opened it.
-pub struct Opened {
+/// Another process's allocation, opened here. The map's key is its address in the context that opened it.
+pub struct OpenedAllocation {
     pub device: usize,
     /// The device of that context.
     pub by: usize,
     pub bytes: u64,
     pub buffer: u64,
-    /// Where the mapping under it starts.
+    /// The start of the mapping that contains it.
     mapping: u64,
     handle: [u8; 64],
     count: u32,
@@ -43,7 +43,7 @@ const INVALID: Code = codes::CUDA_ERROR_INVALID_VALUE;
 const FILE_MAGIC: u64 = u64::from_le_bytes(*b"plinthMF");
 const HANDLE_MAGIC: u64 = u64::from_le_bytes(*b"plinthMH");
 
-/// A few numbers with a checksum behind them, so that no other bytes are taken for them.
+/// Packs numbers with a checksum, so that other bytes are not mistaken for them.
 pub fn seal<const N: usize>(numbers: &[u64]) -> [u8; N] {
     let mut bytes = [0; N];
     let sum = checksum(numbers);
@@ -53,7 +53,7 @@ pub fn seal<const N: usize>(numbers: &[u64]) -> [u8; N] {
     bytes
 }
 
-/// The numbers that [`seal`] packed, if these bytes are such.
+/// Returns the numbers that [`seal`] packed, or `None` if the checksum or the magic number does not match.
 pub fn unseal<const M: usize>(bytes: &[u8], magic: u64) -> Option<[u64; M]> {
     let mut numbers = [0; M];
     let mut words = bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes));
@@ -69,7 +69,7 @@ fn checksum(numbers: &[u64]) -> u64 {
         .fold(0x9e37_79b9_7f4a_7c15, |sum, number| (sum ^ number).rotate_left(23).wrapping_mul(0x2545_f491_4f6c_dd1d))
 }
 
-/// This process's number and start time.
+/// Returns this process's ID and start time.
 pub fn this_process() -> Result<(i32, u64), Code> {
     let process = std::process::id() as i32;
     let start = sys::start_time(process).ok_or(codes::CUDA_ERROR_OPERATING_SYSTEM)?;
@@ -77,7 +77,7 @@ pub fn this_process() -> Result<(i32, u64), Code> {
 }
 
 impl Memory {
-    /// A file descriptor for shareable memory, which holds the memory until it is closed.
+    /// Exports shareable memory as a file descriptor, which keeps the memory in use until it is closed.
     pub fn export(&mut self, id: Id, physical_ordinals: &[usize]) -> Result<RawFd, Code> {
         let physical = self.handle(id)?;
         if !physical.shareable {
@@ -91,13 +91,13 @@ impl Memory {
             let writer = std::fs::File::from(file.try_clone().map_err(os_error)?);
             writer.write_all_at(&bytes, header).map_err(os_error)?;
         }
-        sys::hold(&file, physical.offset, physical.bytes).map_err(os_error)?;
+        sys::lock_shared(&file, physical.offset, physical.bytes).map_err(os_error)?;
         sys::seek(&file, header).map_err(os_error)?;
         physical.exported = true;
         Ok(file.into_raw_fd())
     }
 
-    /// A handle for the memory behind a file descriptor, which stays the caller's.
+    /// Creates a handle for the memory behind a file descriptor, which the caller keeps.
     pub fn import(&mut self, fd: RawFd, physical_ordinals: &[usize]) -> Result<Id, Code> {
         if fd < 0 || !sys::is_memory_file(fd, FILE_NAME) {
             return Err(INVALID);
@@ -112,21 +112,37 @@ impl Memory {
         }
         let device = physical_ordinals.iter().position(|known| *known as u64 == ordinal);
         let device = device.ok_or(codes::CUDA_ERROR_INVALID_DEVICE)?;
-        self.adopt(file.into(), device, offset, size, true)
+        self.add_foreign_physical(file.into(), device, offset, size, true)
     }
 
-    /// Makes another process's memory known here, held once.
-    fn adopt(&mut self, file: OwnedFd, device: usize, offset: u64, bytes: u64, shareable: bool) -> Result<Id, Code> {
-        sys::hold(&file, offset, bytes).map_err(os_error)?;
+    /// Adds another process's memory, with one reference to its handle.
+    fn add_foreign_physical(
+        &mut self,
+        file: OwnedFd,
+        device: usize,
+        offset: u64,
+        bytes: u64,
+        shareable: bool,
+    ) -> Result<Id, Code> {
+        sys::lock_shared(&file, offset, bytes).map_err(os_error)?;
         let id = ids::next();
         let file = Arc::new(file);
-        let physical =
-            Physical { device, bytes, file, offset, holds: 1, maps: 0, shareable, exported: false, imported: true };
+        let physical = Physical {
+            device,
+            bytes,
+            file,
+            offset,
+            references: 1,
+            mapping_count: 0,
+            shareable,
+            exported: false,
+            imported: true,
+        };
         self.physical.insert(id, physical);
         Ok(id)
     }
 
-    /// The handle of the whole allocation that an address lies in.
+    /// Returns the IPC handle of the whole allocation that contains an address.
     pub fn ipc_handle(&mut self, address: u64, physical_ordinals: &[usize]) -> Result<[u8; 64], Code> {
         let pointee = self.pointee(address).ok_or(INVALID)?;
         let allocation = self.allocations.get(&pointee.start).ok_or(INVALID)?;
@@ -137,11 +153,13 @@ impl Memory {
         let (process, start) = this_process()?;
         physical.exported = true;
         let place = (process as u64) << 32 | physical.file.as_raw_fd() as u64;
-        // Chunks are whole granules, so 32 bits for where an allocation starts in one, and 32 for the device.
+        // Chunks are whole granules, so 32 bits suffice for the offset of an allocation in its chunk, and 32 for the
+        // device.
         Ok(seal(&[HANDLE_MAGIC, place, start, physical.offset, physical.bytes, within << 32 | ordinal, pointee.bytes]))
     }
 
-    /// Maps another process's allocation for the current device; the same handle opened there again gives the same address.
+    /// Maps another process's allocation for the current device. Opening the same handle there again returns the same
+    /// address.
     pub fn ipc_open(&mut self, handle: [u8; 64], current: usize, physical_ordinals: &[usize]) -> Result<u64, Code> {
         let [_, place, start, offset, bytes, within_ordinal, size] = unseal(&handle, HANDLE_MAGIC).ok_or(INVALID)?;
         let (process, fd) = ((place >> 32) as i32, place as u32 as RawFd);
@@ -163,35 +181,36 @@ impl Memory {
         if !sys::is_memory_file(file.as_raw_fd(), FILE_NAME) {
             return Err(INVALID);
         }
-        let id = self.adopt(file, device, offset, bytes, false)?;
+        let id = self.add_foreign_physical(file, device, offset, bytes, false)?;
         let mapped = self.reserve(bytes, GRANULE, 0, false).and_then(|address| {
-            self.place(address, id, Rights::Opened { by: current })
-                .inspect_err(|_| self.drop_addresses(address))
+            self.map_at(address, id, AccessRights::Opened { by: current })
+                .inspect_err(|_| self.release_reservation(address))
                 .map(|()| address)
         });
-        // From here on the mapping holds the memory, or nothing does.
+        // From here on the mapping keeps the memory in use, or nothing does.
         let released = self.release(id);
         let mapping = mapped?;
         released?;
         let buffer = self.next_buffer();
         let address = mapping + within;
-        self.opened.insert(address, Opened { device, by: current, bytes: size, buffer, mapping, handle, count: 1 });
+        self.opened
+            .insert(address, OpenedAllocation { device, by: current, bytes: size, buffer, mapping, handle, count: 1 });
         Ok(address)
     }
 
-    /// Whether a device has opened what is at an address.
+    /// Returns whether a device has opened the allocation at an address.
     pub fn ipc_has(&self, address: u64, current: usize) -> bool {
         self.opened.get(&address).is_some_and(|opened| opened.by == current)
     }
 
-    /// Undoes one opening; the last one unmaps.
+    /// Closes an allocation once. The last close unmaps it.
     pub fn ipc_close(&mut self, address: u64, current: usize) -> Result<(), Code> {
         let opened = self.opened.get_mut(&address).filter(|opened| opened.by == current).ok_or(INVALID)?;
         opened.count -= 1;
         if opened.count == 0 {
             let mapping = opened.mapping;
             self.opened.remove(&address);
-            self.displace(mapping);
+            self.unmap_allocation(mapping);
         }
         Ok(())
     }

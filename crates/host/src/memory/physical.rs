@@ -1,7 +1,8 @@
 //! Physical memory: ranges of a sparse memory file for each device, counted against the device's limit.
 //!
-//! File offsets only grow, so an offset means the same memory for ever and other processes may name it. A range that
-//! another process still holds when its last user here lets go waits in limbo, and still counts: on a GPU it would.
+//! File offsets only grow, so an offset always refers to the same memory, and other processes may refer to it. If
+//! another process still holds a range when its last local user releases it, its release is pending, and it still
+//! counts against the limit, as on a GPU.
 
 use super::{Memory, os_error, sys};
 use crate::{
@@ -16,16 +17,16 @@ pub struct DeviceMemory {
     pub total: u64,
     pub used: u64,
     file: Option<Arc<OwnedFd>>,
-    /// Where the next range starts in the file.
+    /// The start of the next range in the file.
     next: u64,
-    limbo: Vec<Range>,
+    pending_release: Vec<Range>,
 }
 
 #[derive(Clone, Copy)]
 struct Range {
     offset: u64,
     bytes: u64,
-    /// The room before it that holds its header, if it can be shared.
+    /// The size of the space before it for its header, if it can be shared, else 0.
     header: u64,
 }
 
@@ -35,17 +36,17 @@ impl Range {
     }
 }
 
-/// One piece of physical memory.
+/// One allocation of physical memory.
 pub struct Physical {
     pub device: usize,
     pub bytes: u64,
     pub file: Arc<OwnedFd>,
     pub offset: u64,
-    /// How often the program holds its handle: once for creating it, once for each retaining.
-    pub holds: u32,
-    /// At how many addresses it is mapped.
-    pub maps: u32,
-    /// Whether it was made to be shared as a file descriptor: then a header's room lies before it in the file.
+    /// The number of the program's references to its handle: one for creating it, and one for each retain.
+    pub references: u32,
+    /// The number of addresses at which it is mapped.
+    pub mapping_count: u32,
+    /// Whether it was created to be shared as a file descriptor. Then space for a header precedes it in the file.
     pub shareable: bool,
     /// Whether other processes may hold it.
     pub exported: bool,
@@ -53,12 +54,12 @@ pub struct Physical {
     pub imported: bool,
 }
 
-/// What all the memory files are called.
+/// The name of all the memory files.
 pub const FILE_NAME: &str = "plinth-host-memory";
 
 impl DeviceMemory {
     pub fn new(total: u64) -> DeviceMemory {
-        DeviceMemory { total, used: 0, file: None, next: 0, limbo: Vec::new() }
+        DeviceMemory { total, used: 0, file: None, next: 0, pending_release: Vec::new() }
     }
 
     fn file(&mut self) -> Result<Arc<OwnedFd>, Code> {
@@ -70,24 +71,24 @@ impl DeviceMemory {
         Ok(file)
     }
 
-    /// Gives back what other processes have let go of.
-    pub fn sweep(&mut self) {
+    /// Releases the ranges that other processes no longer hold.
+    pub fn reclaim(&mut self) {
         let Some(file) = &self.file else { return };
         let used = &mut self.used;
-        self.limbo.retain(|range| {
-            let held = sys::is_held(file, range.offset, range.bytes);
-            if !held {
+        self.pending_release.retain(|range| {
+            let locked = sys::is_locked(file, range.offset, range.bytes);
+            if !locked {
                 range.punch(file);
                 *used -= range.bytes;
             }
-            held
+            locked
         });
     }
 
-    fn give_back(&mut self, range: Range, exported: bool) {
+    fn release_range(&mut self, range: Range, exported: bool) {
         let Some(file) = &self.file else { return };
-        if exported && sys::is_held(file, range.offset, range.bytes) {
-            self.limbo.push(range);
+        if exported && sys::is_locked(file, range.offset, range.bytes) {
+            self.pending_release.push(range);
         } else {
             range.punch(file);
             self.used -= range.bytes;
@@ -96,11 +97,11 @@ impl DeviceMemory {
 }
 
 impl Memory {
-    /// Takes `bytes` (a multiple of the granule) of a device's memory.
+    /// Allocates `bytes` (a multiple of the granule) of a device's memory.
     pub fn create(&mut self, device: usize, bytes: u64, shareable: bool) -> Result<Id, Code> {
         let owner = self.devices.get_mut(device).ok_or(codes::CUDA_ERROR_INVALID_DEVICE)?;
         if bytes > owner.total - owner.used {
-            owner.sweep();
+            owner.reclaim();
             if bytes > owner.total - owner.used {
                 return Err(codes::CUDA_ERROR_OUT_OF_MEMORY);
             }
@@ -111,37 +112,46 @@ impl Memory {
         owner.next = offset + bytes;
         owner.used += bytes;
         let id = ids::next();
-        let physical =
-            Physical { device, bytes, file, offset, holds: 1, maps: 0, shareable, exported: false, imported: false };
+        let physical = Physical {
+            device,
+            bytes,
+            file,
+            offset,
+            references: 1,
+            mapping_count: 0,
+            shareable,
+            exported: false,
+            imported: false,
+        };
         self.physical.insert(id, physical);
         Ok(id)
     }
 
-    /// The memory behind a handle that the program still holds.
+    /// Returns the memory of a handle to which the program still has a reference.
     pub fn handle(&mut self, id: Id) -> Result<&mut Physical, Code> {
-        self.physical.get_mut(&id).filter(|physical| physical.holds > 0).ok_or(codes::CUDA_ERROR_INVALID_VALUE)
+        self.physical.get_mut(&id).filter(|physical| physical.references > 0).ok_or(codes::CUDA_ERROR_INVALID_VALUE)
     }
 
-    /// Lets go of a handle once; the memory stays while it is mapped.
+    /// Releases one reference to a handle. The memory remains while it is mapped.
     pub fn release(&mut self, id: Id) -> Result<u64, Code> {
         let physical = self.handle(id)?;
-        physical.holds -= 1;
+        physical.references -= 1;
         let bytes = physical.bytes;
-        self.collect(id);
+        self.free_if_unused(id);
         Ok(bytes)
     }
 
-    /// Notes that memory is mapped at one address fewer.
-    pub fn unmapped(&mut self, id: Id) {
+    /// Records that one mapping of the memory was removed.
+    pub fn release_mapping(&mut self, id: Id) {
         if let Some(physical) = self.physical.get_mut(&id) {
-            physical.maps -= 1;
+            physical.mapping_count -= 1;
         }
-        self.collect(id);
+        self.free_if_unused(id);
     }
 
-    /// Gives memory back if nothing here uses it any more.
-    fn collect(&mut self, id: Id) {
-        if !self.physical.get(&id).is_some_and(|physical| physical.holds == 0 && physical.maps == 0) {
+    /// Frees memory that has no handle references and no mappings here.
+    fn free_if_unused(&mut self, id: Id) {
+        if !self.physical.get(&id).is_some_and(|physical| physical.references == 0 && physical.mapping_count == 0) {
             return;
         }
         if let Some(physical) = self.physical.remove(&id)
@@ -149,14 +159,14 @@ impl Memory {
             && let Some(owner) = self.devices.get_mut(physical.device)
         {
             let header = if physical.shareable { GRANULE } else { 0 };
-            owner.give_back(Range { offset: physical.offset, bytes: physical.bytes, header }, physical.exported);
+            owner.release_range(Range { offset: physical.offset, bytes: physical.bytes, header }, physical.exported);
         }
     }
 
-    /// Free and total bytes of a device.
+    /// Returns the free and total bytes of a device.
     pub fn info(&mut self, device: usize) -> Result<(u64, u64), Code> {
         let owner = self.devices.get_mut(device).ok_or(codes::CUDA_ERROR_INVALID_DEVICE)?;
-        owner.sweep();
+        owner.reclaim();
         Ok((owner.total - owner.used, owner.total))
     }
 }

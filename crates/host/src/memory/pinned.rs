@@ -1,4 +1,4 @@
-//! Host memory that devices may use: allocated pinned, or the program's own and registered.
+//! Host memory that devices may use: allocated as pinned memory, or the program's own and registered.
 
 use super::{Memory, containing, overlaps, sys};
 use crate::driver::{codes, table::Code};
@@ -6,7 +6,7 @@ use crate::driver::{codes, table::Code};
 /// A range of pinned memory.
 pub struct Pinned {
     pub bytes: u64,
-    /// Whether the program brought the memory.
+    /// Whether the memory is the program's own and was registered.
     pub registered: bool,
     /// The device that was current when it was pinned.
     pub device: usize,
@@ -16,19 +16,19 @@ pub struct Pinned {
 const PAGE: u64 = 4096;
 
 impl Memory {
-    pub fn pin_new(&mut self, bytes: u64, device: usize) -> Result<u64, Code> {
+    pub fn allocate_pinned(&mut self, bytes: u64, device: usize) -> Result<u64, Code> {
         if bytes == 0 {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
         let rounded = bytes.checked_next_multiple_of(PAGE).ok_or(codes::CUDA_ERROR_OUT_OF_MEMORY)?;
-        let address = sys::pinned(rounded).ok_or(codes::CUDA_ERROR_OUT_OF_MEMORY)?;
+        let address = sys::map_pinned(rounded).ok_or(codes::CUDA_ERROR_OUT_OF_MEMORY)?;
         let buffer = self.next_buffer();
         self.pinned.insert(address, Pinned { bytes, registered: false, device, buffer });
         Ok(address)
     }
 
-    /// Frees what [`pin_new`](Memory::pin_new) returned. Its work must have finished.
-    pub fn unpin(&mut self, address: u64) -> Result<u64, Code> {
+    /// Frees what [`allocate_pinned`](Memory::allocate_pinned) returned. The work on it must be complete.
+    pub fn free_pinned(&mut self, address: u64) -> Result<u64, Code> {
         match self.pinned.get(&address) {
             Some(range) if !range.registered => {
                 let bytes = range.bytes;
@@ -69,7 +69,7 @@ impl Memory {
         }
     }
 
-    /// Whether a range lies in pinned memory.
+    /// Returns whether a range lies in pinned memory.
     pub fn is_pinned(&self, address: u64, bytes: u64) -> bool {
         containing(&self.pinned, address, |range| range.bytes)
             .is_some_and(|(start, range)| bytes <= range.bytes - (address - start))

@@ -1,6 +1,6 @@
-//! What is known of a pointer.
+//! Attributes of pointers.
 
-use super::{Memory, Rights, containing};
+use super::{AccessRights, Memory, containing};
 use crate::driver::{codes, table::Code};
 
 /// The memory that a pointer points into.
@@ -19,7 +19,7 @@ pub struct Pointee {
 }
 
 impl Memory {
-    /// What device or pinned memory an address lies in, if any.
+    /// Returns the device or pinned memory that contains an address, if any.
     pub fn pointee(&self, address: u64) -> Option<Pointee> {
         let of_context = |device, start, bytes, buffer| Pointee {
             device,
@@ -38,7 +38,7 @@ impl Memory {
             return Some(of_context(one.device, start, one.bytes, one.buffer));
         }
         if let Some((start, one)) = containing(&self.mappings, address, |one| one.bytes)
-            && matches!(one.rights, Rights::Set { .. })
+            && matches!(one.rights, AccessRights::Set { .. })
         {
             let mapped = of_context(one.device, start, one.bytes, one.buffer);
             return Some(Pointee { owned_by_context: false, ..mapped });
@@ -47,7 +47,7 @@ impl Memory {
         Some(Pointee { host: true, ..of_context(one.device, start, one.bytes, one.buffer) })
     }
 
-    /// The allocation or mapping of device memory that an address lies in.
+    /// Returns the start and size of the allocation or mapping that contains an address.
     pub fn address_range(&self, address: u64) -> Result<(u64, u64), Code> {
         let pointee = self.pointee(address).ok_or(codes::CUDA_ERROR_NOT_FOUND)?;
         Ok((pointee.start, pointee.bytes))

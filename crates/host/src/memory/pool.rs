@@ -1,25 +1,26 @@
-//! The pools that the driver allocates from in stream order.
+//! The driver's pools for stream-ordered allocation.
 //!
-//! A piece that is freed is pending until its stream comes to the free. Until then later requests of the same stream may have
-//! it, as the stream's order protects them, and nobody else; then everybody may, and it may go back to the device.
+//! A freed block is pending until its stream reaches the free. Until then only later requests of the same stream may
+//! reuse it, as the stream's order protects them. Afterwards every stream may reuse it, and it may be returned to the
+//! device.
 
-use super::{Memory, Rights};
+use super::{AccessRights, Memory};
 use crate::{
     driver::{codes, table::Code, types::*},
     ids::{self, Id},
 };
 use std::collections::BTreeMap;
 
-/// The unit of what a pool gives out.
+/// The allocation unit of a pool.
 const ALIGNMENT: u64 = 512;
 
 /// The default pool of one device.
 pub struct Pool {
     /// The handle.
     pub id: Id,
-    /// How much may stay free when something waits.
+    /// The release threshold: how many bytes a pool may keep reserved when a stream reaches a free.
     threshold: u64,
-    /// The three ways to use freed memory again, which are all kept to in any case.
+    /// The three reuse policies. They are stored but have no effect: all settings permit the pool's behaviour.
     reuse: [i32; 3],
     reserved: u64,
     reserved_high: u64,
@@ -27,10 +28,10 @@ pub struct Pool {
     used_high: u64,
     /// The other devices that may use its memory, one bit each.
     readers: u64,
-    /// What the program has, by address.
+    /// The sizes of the blocks that the program has, by address.
     live: BTreeMap<u64, u64>,
-    /// What nobody uses: address and bytes.
-    idle: Vec<(u64, u64)>,
+    /// The free blocks: address and bytes.
+    free: Vec<(u64, u64)>,
     pending: Vec<Pending>,
     ticket: u64,
 }
@@ -42,9 +43,9 @@ struct Pending {
     ticket: u64,
 }
 
-/// The place of the smallest piece that is large enough, and not much larger.
-fn fitting(pieces: impl Iterator<Item = (usize, u64)>, bytes: u64) -> Option<usize> {
-    pieces
+/// Returns the index of the smallest block that is large enough and at most twice as large.
+fn find_best_fit(blocks: impl Iterator<Item = (usize, u64)>, bytes: u64) -> Option<usize> {
+    blocks
         .filter(|(_, size)| (bytes..=bytes.saturating_mul(2)).contains(size))
         .min_by_key(|(_, size)| *size)
         .map(|one| one.0)
@@ -62,7 +63,7 @@ impl Default for Pool {
             used_high: 0,
             readers: 0,
             live: BTreeMap::new(),
-            idle: Vec::new(),
+            free: Vec::new(),
             pending: Vec::new(),
             ticket: 0,
         }
@@ -70,26 +71,26 @@ impl Default for Pool {
 }
 
 impl Pool {
-    fn use_piece(&mut self, address: u64, bytes: u64) -> u64 {
+    fn mark_used(&mut self, address: u64, bytes: u64) -> u64 {
         self.live.insert(address, bytes);
         self.used += bytes;
         self.used_high = self.used_high.max(self.used);
         address
     }
 
-    /// A piece that a stream may have without new memory.
-    fn again(&mut self, bytes: u64, stream: Id) -> Option<u64> {
-        let own = self.pending.iter().enumerate().filter(|(_, piece)| piece.stream == stream);
-        if let Some(index) = fitting(own.map(|(index, piece)| (index, piece.bytes)), bytes) {
-            let piece = self.pending.swap_remove(index);
-            return Some(self.use_piece(piece.address, piece.bytes));
+    /// Allocates a block that a stream may reuse, without new memory.
+    fn reuse_block(&mut self, bytes: u64, stream: Id) -> Option<u64> {
+        let own = self.pending.iter().enumerate().filter(|(_, block)| block.stream == stream);
+        if let Some(index) = find_best_fit(own.map(|(index, block)| (index, block.bytes)), bytes) {
+            let block = self.pending.swap_remove(index);
+            return Some(self.mark_used(block.address, block.bytes));
         }
-        let index = fitting(self.idle.iter().enumerate().map(|(index, piece)| (index, piece.1)), bytes)?;
-        let (address, bytes) = self.idle.swap_remove(index);
-        Some(self.use_piece(address, bytes))
+        let index = find_best_fit(self.free.iter().enumerate().map(|(index, block)| (index, block.1)), bytes)?;
+        let (address, bytes) = self.free.swap_remove(index);
+        Some(self.mark_used(address, bytes))
     }
 
-    /// An attribute.
+    /// Returns an attribute, or `None` if there is no such attribute.
     pub fn attribute(&self, attribute: u32) -> Option<u64> {
         Some(match attribute {
             CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES..=CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
@@ -104,7 +105,7 @@ impl Pool {
         })
     }
 
-    /// Sets an attribute, if it can be set to this.
+    /// Sets an attribute. Returns `None` if it cannot be set to this value.
     pub fn set_attribute(&mut self, attribute: u32, value: u64) -> Option<()> {
         match attribute {
             CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES..=CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
@@ -120,18 +121,18 @@ impl Pool {
 }
 
 impl Memory {
-    /// The device whose pool has this handle.
+    /// Returns the device whose pool has this handle.
     pub fn pool_device(&self, id: Id) -> Result<usize, Code> {
         self.pools.iter().position(|pool| pool.id == id).ok_or(codes::CUDA_ERROR_INVALID_VALUE)
     }
 
-    /// Allocates for work that comes later in a stream.
+    /// Allocates a block for later work in a stream.
     pub fn allocate_from_pool(&mut self, device: usize, bytes: u64, stream: Id) -> Result<u64, Code> {
         if bytes == 0 {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
         let bytes = bytes.checked_next_multiple_of(ALIGNMENT).ok_or(codes::CUDA_ERROR_OUT_OF_MEMORY)?;
-        if let Some(address) = self.pools[device].again(bytes, stream) {
+        if let Some(address) = self.pools[device].reuse_block(bytes, stream) {
             return Ok(address);
         }
         let address = match self.allocate_pooled(device, bytes) {
@@ -142,14 +143,15 @@ impl Memory {
             result => result?,
         };
         let readers = self.pools[device].readers;
-        self.let_read(address, readers);
+        self.set_mapping_readers(address, readers);
         let pool = &mut self.pools[device];
         pool.reserved += bytes;
         pool.reserved_high = pool.reserved_high.max(pool.reserved);
-        Ok(pool.use_piece(address, bytes))
+        Ok(pool.mark_used(address, bytes))
     }
 
-    /// Notes that a piece is freed behind what is in a stream now. Gives what [`reach_free`](Self::reach_free) takes.
+    /// Frees a block after the work that is now in a stream. Returns the arguments of
+    /// [`complete_free`](Self::complete_free).
     pub fn free_to_pool(&mut self, address: u64, stream: Id) -> Result<(usize, u64), Code> {
         let found = self.pools.iter().position(|pool| pool.live.contains_key(&address));
         let device = found.ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
@@ -162,39 +164,39 @@ impl Memory {
         Ok((device, ticket))
     }
 
-    /// Notes that a stream has come to a free. The piece may have been given out again meanwhile.
-    pub fn reach_free(&mut self, device: usize, ticket: u64) {
+    /// Records that a stream has reached a free. The block may have been reused meanwhile.
+    pub fn complete_free(&mut self, device: usize, ticket: u64) {
         let pool = &mut self.pools[device];
-        let Some(index) = pool.pending.iter().position(|piece| piece.ticket == ticket) else { return };
-        let piece = pool.pending.swap_remove(index);
-        pool.idle.push((piece.address, piece.bytes));
+        let Some(index) = pool.pending.iter().position(|block| block.ticket == ticket) else { return };
+        let block = pool.pending.swap_remove(index);
+        pool.free.push((block.address, block.bytes));
         let threshold = pool.threshold;
         if pool.reserved > threshold {
             self.trim_pool(device, threshold);
         }
     }
 
-    /// Gives free memory of a pool back until no more than `least` bytes are held.
+    /// Returns free blocks of a pool to the device until at most `least` bytes are reserved.
     pub fn trim_pool(&mut self, device: usize, least: u64) {
         while self.pools[device].reserved > least
-            && let Some((address, bytes)) = self.pools[device].idle.pop()
+            && let Some((address, bytes)) = self.pools[device].free.pop()
         {
             self.pools[device].reserved -= bytes;
-            // It is an allocation until now, and nobody else frees it.
+            // A free block is an allocation that only the pool frees, so this cannot fail.
             let _ = self.drop_allocation(address);
         }
     }
 
-    /// Takes a piece out of its pool that is freed as a whole allocation is. What the program has not is none to free.
-    pub fn leave_pool(&mut self, address: u64) -> Result<(), Code> {
+    /// Removes a block from its pool when it is freed as a whole allocation. A block that is already free is an error.
+    pub fn remove_from_pool(&mut self, address: u64) -> Result<(), Code> {
         for pool in &mut self.pools {
             if let Some(bytes) = pool.live.remove(&address) {
                 pool.used -= bytes;
                 pool.reserved -= bytes;
                 return Ok(());
             }
-            let freed = pool.idle.iter().any(|piece| piece.0 == address)
-                || pool.pending.iter().any(|piece| piece.address == address);
+            let freed = pool.free.iter().any(|block| block.0 == address)
+                || pool.pending.iter().any(|block| block.address == address);
             if freed {
                 return Err(codes::CUDA_ERROR_INVALID_VALUE);
             }
@@ -202,23 +204,23 @@ impl Memory {
         Ok(())
     }
 
-    /// Lets devices use what a pool has and will have, or no longer.
+    /// Sets and clears devices' access to all current and future blocks of a pool.
     pub fn set_pool_readers(&mut self, device: usize, set: u64, clear: u64) {
         let pool = &mut self.pools[device];
         pool.readers = pool.readers & !clear | set;
         let readers = pool.readers;
-        let pieces: Vec<u64> = pool.live.keys().copied().chain(pool.idle.iter().map(|piece| piece.0)).collect();
-        let pending: Vec<u64> = pool.pending.iter().map(|piece| piece.address).collect();
-        for address in pieces.into_iter().chain(pending) {
-            self.let_read(address, readers);
+        let blocks: Vec<u64> = pool.live.keys().copied().chain(pool.free.iter().map(|block| block.0)).collect();
+        let pending: Vec<u64> = pool.pending.iter().map(|block| block.address).collect();
+        for address in blocks.into_iter().chain(pending) {
+            self.set_mapping_readers(address, readers);
         }
     }
 
-    /// Lets devices use the mapping that a piece is in, which has pieces of the same pool only.
-    fn let_read(&mut self, address: u64, readers: u64) {
+    /// Sets the devices with access to the mapping that contains a block; it contains only blocks of the same pool.
+    fn set_mapping_readers(&mut self, address: u64, readers: u64) {
         let Some(mapping) = self.allocations.get(&address).map(|one| one.mapping) else { return };
         if let Some(mapping) = self.mappings.get_mut(&mapping) {
-            mapping.rights = Rights::Whole { also: readers };
+            mapping.rights = AccessRights::Whole { also: readers };
         }
     }
 }

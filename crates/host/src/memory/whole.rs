@@ -1,13 +1,13 @@
-//! Whole allocations, as `cuMemAlloc` makes them: large ones have granules of their own, small ones share.
+//! Whole allocations, as `cuMemAlloc` makes them: large ones have granules of their own, small ones share a granule.
 
-use super::{Memory, Rights};
+use super::{AccessRights, Memory};
 use crate::{
     config::GRANULE,
     driver::{codes, table::Code},
 };
 use std::collections::BTreeMap;
 
-/// From this size on, an allocation has granules of its own.
+/// The size from which an allocation has granules of its own.
 const LARGE: u64 = 1 << 20;
 /// The alignment of what `cuMemAlloc` returns, and the unit of small allocations.
 const ALIGNMENT: u64 = 512;
@@ -15,18 +15,18 @@ const ALIGNMENT: u64 = 512;
 /// A granule that small allocations share.
 pub struct Chunk {
     device: usize,
-    /// Whether they are pieces of the device's pool.
+    /// Whether they are blocks of the device's pool.
     pooled: bool,
-    /// The free stretches: where each starts, counted from the chunk's start, and its size. Never two adjacent.
+    /// The free ranges: the offset from the chunk's start, and the size. No two are adjacent.
     free: BTreeMap<u64, u64>,
 }
 
-/// One allocation, under the address where it starts.
+/// One allocation. The map's key is its address.
 pub struct Allocation {
     pub device: usize,
-    /// The size that was asked for.
+    /// The requested size.
     pub bytes: u64,
-    /// Where the mapping under it starts.
+    /// The start of the mapping that contains it.
     pub mapping: u64,
     pub buffer: u64,
     /// Whether every device and the host may use it.
@@ -64,7 +64,7 @@ impl Memory {
         self.allocate_for(device, bytes, false)
     }
 
-    /// The same for a piece of the device's pool.
+    /// Allocates a block for the device's pool; otherwise as [`allocate`](Memory::allocate).
     pub fn allocate_pooled(&mut self, device: usize, bytes: u64) -> Result<u64, Code> {
         self.allocate_for(device, bytes, true)
     }
@@ -85,7 +85,7 @@ impl Memory {
         Ok(address)
     }
 
-    /// Allocates memory that every device and the host may use. It stays where it is: the host's processors and this
+    /// Allocates memory that every device and the host may use. It never migrates: the host's processors and this
     /// device are the same.
     pub fn allocate_managed(&mut self, device: usize, bytes: u64) -> Result<u64, Code> {
         if bytes == 0 {
@@ -112,41 +112,41 @@ impl Memory {
         Ok((start, start))
     }
 
-    /// New memory at new addresses, which the devices of `also` may use, too.
+    /// Allocates memory at new addresses, which the devices of `also` may use, too.
     fn map_whole(&mut self, device: usize, bytes: u64, also: u64) -> Result<u64, Code> {
         let id = self.create(device, bytes, false)?;
         let address = self.reserve(bytes, GRANULE, 0, false).inspect_err(|_| drop_handle(self, id))?;
-        let placed = self.place(address, id, Rights::Whole { also });
-        // The mapping keeps the memory from here on, or nothing does.
+        let placed = self.map_at(address, id, AccessRights::Whole { also });
+        // From here on the mapping keeps the memory in use, or nothing does.
         drop_handle(self, id);
-        placed.inspect_err(|_| self.drop_addresses(address))?;
+        placed.inspect_err(|_| self.release_reservation(address))?;
         Ok(address)
     }
 
-    /// Frees what [`allocate`](Memory::allocate) returned. Its work must have finished.
+    /// Frees what [`allocate`](Memory::allocate) returned. The work on it must be complete.
     pub fn deallocate(&mut self, address: u64) -> Result<u64, Code> {
-        self.leave_pool(address)?;
+        self.remove_from_pool(address)?;
         self.drop_allocation(address)
     }
 
-    /// The same for what is in no pool any more.
+    /// Frees an allocation that is not in a pool.
     pub fn drop_allocation(&mut self, address: u64) -> Result<u64, Code> {
         let allocation = self.allocations.remove(&address).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
         let start = allocation.mapping;
         let Some(chunk) = self.chunks.get_mut(&start) else {
-            self.displace(start);
+            self.unmap_allocation(start);
             return Ok(allocation.bytes);
         };
         chunk.put(address - start, allocation.bytes.next_multiple_of(ALIGNMENT));
         if chunk.free.get(&0) == Some(&GRANULE) {
             self.chunks.remove(&start);
-            self.displace(start);
+            self.unmap_allocation(start);
         }
         Ok(allocation.bytes)
     }
 }
 
 fn drop_handle(memory: &mut Memory, id: u64) {
-    // The handle was created a moment ago and is held once, so that this cannot fail.
+    // The handle was just created and has one reference, so this cannot fail.
     let _ = memory.release(id);
 }

@@ -1,4 +1,4 @@
-//! Captures and graphs. A capture forbids calls to the whole process, so each test has one of its own.
+//! Captures and graphs. A capture prohibits calls in the whole process, so each test runs in a separate process.
 
 use super::*;
 use crate::driver::codes::*;
@@ -72,7 +72,7 @@ fn a_capture_replays() {
         ok!(t.cuStreamSynchronize(stream));
         assert_eq!(log.entries(), [1, 2, 4, 1, 2, 4, 1, 2, 4]);
         assert_eq!(read(&t, pointer, 4096), vec![3; 4096]);
-        // Into another capture: the nodes are added.
+        // A launch in another capture adds the nodes.
         ok!(t.cuStreamBeginCapture_v2(stream, RELAXED));
         ok!(t.cuGraphLaunch(exec, stream));
         log.note(&t, stream, 5);
@@ -93,12 +93,12 @@ fn branches_run_at_the_same_time() {
     in_child("capture::branches_run_at_the_same_time", &[], || {
         let t = setup(0);
         let (stream, side) = (new_stream(&t, CU_STREAM_NON_BLOCKING), new_stream(&t, CU_STREAM_NON_BLOCKING));
-        let (fork, join, slow) = (new_event(&t, 2), new_event(&t, 2), super::kernel::sleeper(&t));
+        let (fork, join, sleep_kernel) = (new_event(&t, 2), new_event(&t, 2), super::kernel::sleep_kernel(&t));
         ok!(t.cuStreamBeginCapture_v2(stream, GLOBAL));
         ok!(t.cuEventRecord(fork, stream));
         ok!(t.cuStreamWaitEvent(side, fork, 0));
-        super::kernel::sleep(&t, slow, stream, Duration::from_millis(400));
-        super::kernel::sleep(&t, slow, side, Duration::from_millis(400));
+        super::kernel::sleep(&t, sleep_kernel, stream, Duration::from_millis(400));
+        super::kernel::sleep(&t, sleep_kernel, side, Duration::from_millis(400));
         ok!(t.cuEventRecord(join, side));
         ok!(t.cuStreamWaitEvent(stream, join, 0));
         let (graph, mut exec) = (end(&t, stream), std::ptr::null_mut());
@@ -108,7 +108,7 @@ fn branches_run_at_the_same_time() {
         ok!(t.cuStreamSynchronize(stream));
         let time = start.elapsed();
         assert!((400..790).contains(&time.as_millis()), "{time:?}");
-        // Launched twice, the second follows the first, even from another stream.
+        // A second launch waits for the first, even in another stream.
         let start = Instant::now();
         ok!(t.cuGraphLaunch(exec, stream));
         ok!(t.cuGraphLaunch(exec, side));
@@ -118,8 +118,8 @@ fn branches_run_at_the_same_time() {
 }
 
 #[test]
-fn captures_end_where_they_began() {
-    in_child("capture::captures_end_where_they_began", &[], || {
+fn captures_end_in_their_origin() {
+    in_child("capture::captures_end_in_their_origin", &[], || {
         let t = setup(0);
         let (stream, side) = (new_stream(&t, CU_STREAM_NON_BLOCKING), new_stream(&t, CU_STREAM_NON_BLOCKING));
         let (event, log) = (new_event(&t, 2), Log::default());
@@ -142,12 +142,12 @@ fn captures_end_where_they_began() {
         ok!(t.cuStreamWaitEvent(side, event, 0));
         assert_eq!(end_code(&t, side), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
         assert_eq!(end_code(&t, stream), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-        // The wrong thread, unless the capture does not mind.
+        // The wrong thread, unless the capture is relaxed.
         for (mode, expected) in [(GLOBAL, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD), (RELAXED, 0)] {
             ok!(t.cuStreamBeginCapture_v2(stream, mode));
             let handle = stream as usize;
             let other = std::thread::spawn(move || end_code(&setup(0), handle as CUstream));
-            assert_eq!(other.join().expect("the thread ends well"), expected);
+            assert_eq!(other.join().expect("the thread succeeds"), expected);
             if expected != 0 {
                 ok!(t.cuGraphDestroy(end(&t, stream)));
             }
@@ -167,14 +167,14 @@ fn dependencies_stay_inside() {
         assert_eq!(code!(t.cuStreamWaitEvent(stream, outside, 0)), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
         assert_eq!(status(&t, stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
         assert_eq!(end_code(&t, stream), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-        // Two captures do not become one.
+        // Two captures cannot be merged.
         ok!(t.cuStreamBeginCapture_v2(stream, RELAXED));
         ok!(t.cuStreamBeginCapture_v2(other, RELAXED));
         ok!(t.cuEventRecord(inside, stream));
         assert_eq!(code!(t.cuStreamWaitEvent(other, inside, 0)), CUDA_ERROR_STREAM_CAPTURE_MERGE);
         assert_eq!(end_code(&t, stream), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
         assert_eq!(end_code(&t, other), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-        // Nobody may ask about what has not happened.
+        // A captured event cannot be queried.
         ok!(t.cuStreamBeginCapture_v2(stream, RELAXED));
         ok!(t.cuEventRecord(inside, stream));
         let mut mode = RELAXED;
@@ -185,7 +185,7 @@ fn dependencies_stay_inside() {
         ok!(t.cuStreamBeginCapture_v2(stream, RELAXED));
         assert_eq!(code!(t.cuStreamSynchronize(stream)), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         assert_eq!(end_code(&t, stream), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-        // The event works again once it is recorded outside.
+        // The event is valid again once it is recorded outside a capture.
         ok!(t.cuEventRecord(inside, stream));
         ok!(t.cuEventSynchronize(inside));
     });
@@ -209,7 +209,7 @@ fn unsafe_calls_are_forbidden_by_mode() {
             assert_eq!(code, forbidden);
             assert_eq!(end_code(&t, stream), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
         }
-        // Another thread is bound by a global capture, and not by one of this thread alone.
+        // Another thread is restricted by a global capture, and not by a thread-local one.
         for (mode, expected) in [(GLOBAL, forbidden), (CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 0)] {
             ok!(t.cuStreamBeginCapture_v2(stream, mode));
             let handle = event as usize;
@@ -217,11 +217,11 @@ fn unsafe_calls_are_forbidden_by_mode() {
                 let t = setup(0);
                 code!(t.cuEventQuery(handle as CUevent))
             });
-            assert_eq!(asked.join().expect("the thread ends well"), expected);
+            assert_eq!(asked.join().expect("the thread succeeds"), expected);
             let ended = end_code(&t, stream);
             assert_eq!(ended != 0, expected != 0);
         }
-        // Moving memory about, and events elsewhere, are legal always; a relaxed thread may do anything.
+        // Copies, and events of other streams, are always legal; a relaxed thread may make any call.
         ok!(t.cuStreamBeginCapture_v2(stream, GLOBAL));
         let (addresses, handle) = (reserve(&t, GRANULE), create(&t, 0, GRANULE, 0));
         ok!(t.cuMemMap(addresses, GRANULE, 0, handle, 0));
@@ -240,13 +240,13 @@ fn unsafe_calls_are_forbidden_by_mode() {
 }
 
 #[test]
-fn the_legacy_stream_is_out_of_bounds() {
-    in_child("capture::the_legacy_stream_is_out_of_bounds", &[], || {
+fn the_legacy_stream_cannot_be_used_during_a_capture() {
+    in_child("capture::the_legacy_stream_cannot_be_used_during_a_capture", &[], || {
         let t = setup(0);
         let (blocking, free) = (new_stream(&t, 0), new_stream(&t, CU_STREAM_NON_BLOCKING));
         let (pointer, legacy) = (alloc(&t, 64), std::ptr::null_mut());
         ok!(t.cuStreamBeginCapture_v2(blocking, RELAXED));
-        // Asking does no harm; using does.
+        // A query does not invalidate the capture; a use does.
         let mut capturing = 0;
         assert_eq!(code!(t.cuStreamIsCapturing(legacy, &mut capturing)), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
         assert_eq!(status(&t, blocking), CU_STREAM_CAPTURE_STATUS_ACTIVE);
@@ -304,7 +304,7 @@ fn a_branch_that_fails_fails_the_launch() {
         assert_eq!(code!(t.cuStreamSynchronize(stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
         assert_eq!(code!(t.cuGraphLaunch(exec, stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
         assert!(!log.entries().contains(&3));
-        // The graph itself is sound.
+        // The graph itself is valid.
         ok!(t.cuMemSetAccess(pointer, GRANULE, &access(0, 3), 1));
         ok!(t.cuGraphLaunch(exec, side));
         ok!(t.cuStreamSynchronize(side));

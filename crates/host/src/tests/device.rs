@@ -56,9 +56,9 @@ fn nothing_works_before_initialisation() {
 }
 
 #[test]
-fn a_wrong_configuration_says_why() {
+fn a_wrong_configuration_states_the_reason() {
     let wrong = [("PLINTH_HOST_MEMORY", "lots".to_owned())];
-    in_child("device::a_wrong_configuration_says_why", &wrong, || {
+    in_child("device::a_wrong_configuration_states_the_reason", &wrong, || {
         let t = crate::table();
         assert_eq!(code!(t.cuInit(0)), CUDA_ERROR_INVALID_VALUE);
         assert!(crate::config_error().is_some_and(|reason| reason.contains("lots")));
@@ -87,7 +87,7 @@ fn contexts_are_current_by_thread() {
         assert!(current.is_null());
     })
     .join()
-    .expect("the thread ends well");
+    .expect("the thread succeeds");
     assert_eq!(code!(t.cuCtxSetCurrent(0x1234 as CUcontext)), CUDA_ERROR_INVALID_CONTEXT);
     ok!(t.cuCtxSetCurrent(std::ptr::null_mut()));
     assert_eq!(code!(t.cuCtxGetDevice(&mut device)), CUDA_ERROR_INVALID_CONTEXT);

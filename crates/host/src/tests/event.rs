@@ -4,7 +4,7 @@ use super::*;
 use crate::driver::codes::*;
 
 #[test]
-fn an_event_stands_for_its_last_recording() {
+fn an_event_refers_to_its_last_recording() {
     let t = setup(0);
     let (stream, event) = (new_stream(&t, CU_STREAM_NON_BLOCKING), new_event(&t, CU_EVENT_DISABLE_TIMING));
     ok!(t.cuEventQuery(event));
@@ -12,7 +12,7 @@ fn an_event_stands_for_its_last_recording() {
     let gate = Gate::close(&t, stream);
     ok!(t.cuEventRecord(event, stream));
     assert_eq!(code!(t.cuEventQuery(event)), CUDA_ERROR_NOT_READY);
-    // A wait refers to the recording that was the last when it was asked for.
+    // A wait refers to the recording that was the last when the wait was submitted.
     let (other, log) = (new_stream(&t, CU_STREAM_NON_BLOCKING), Log::default());
     ok!(t.cuStreamWaitEvent(other, event, 0));
     log.note(&t, other, 1);
@@ -38,7 +38,7 @@ fn elapsed_time_is_measured() {
     assert_eq!(code!(t.cuEventElapsedTime(&mut time, start, end)), CUDA_ERROR_INVALID_HANDLE);
     ok!(t.cuEventRecord(start, stream));
     ok!(t.cuEventRecord(untimed, stream));
-    super::kernel::sleep(&t, super::kernel::sleeper(&t), stream, Duration::from_millis(20));
+    super::kernel::sleep(&t, super::kernel::sleep_kernel(&t), stream, Duration::from_millis(20));
     let gate = Gate::close(&t, stream);
     ok!(t.cuEventRecord(end, stream));
     assert_eq!(code!(t.cuEventElapsedTime(&mut time, start, end)), CUDA_ERROR_NOT_READY);
@@ -66,7 +66,7 @@ fn flags_and_contexts_are_checked() {
     ok!(t.cuCtxSetCurrent(context(&t, 1)));
     let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
     assert_eq!(code!(t.cuEventRecord(event, stream)), CUDA_ERROR_INVALID_HANDLE);
-    // Waiting across devices is fine.
+    // Waiting across devices is allowed.
     ok!(t.cuStreamWaitEvent(stream, event, 0));
     ok!(t.cuStreamDestroy_v2(stream));
     ok!(t.cuEventDestroy_v2(event));
@@ -83,7 +83,7 @@ fn streams_of_different_devices_wait_for_each_other() {
     let there = new_stream(&t, CU_STREAM_NON_BLOCKING);
     ok!(t.cuStreamWaitEvent(there, event, 0));
     log.note(&t, there, 2);
-    // The event may go: those who wait still know.
+    // The event may be destroyed: the waits keep its signal.
     ok!(t.cuEventDestroy_v2(event));
     gate.open();
     ok!(t.cuStreamSynchronize(there));

@@ -1,8 +1,8 @@
-//! Captures through the driver's methods, and captures into graphs that are there. A capture forbids calls to the whole
-//! process, so each test has one of its own.
+//! Captures through the driver's methods, and captures into existing graphs. A capture prohibits calls in the whole
+//! process, so each test runs in a separate process.
 
 use super::{
-    graph::{Rig, code, span},
+    graph::{Fixture, code, span},
     graph_exec::{add, word},
     *,
 };
@@ -11,64 +11,64 @@ use crate::driver::{ConditionalKind, FillNode, NodeType, codes::*};
 const RELAXED: u32 = CU_STREAM_CAPTURE_MODE_RELAXED;
 
 #[test]
-fn a_capture_tells_of_itself() {
-    in_child("graph_capture::a_capture_tells_of_itself", &[], || {
-        let (rig, log) = (Rig::new(), Log::default());
-        let (driver, stream) = (&rig.driver, rig.stream.handle() as CUstream);
-        let info = driver.stream_capture_info(rig.stream).expect("the stream is live");
+fn a_capture_returns_its_info() {
+    in_child("graph_capture::a_capture_returns_its_info", &[], || {
+        let (fixture, log) = (Fixture::new(), Log::default());
+        let (driver, stream) = (&fixture.driver, fixture.stream.handle() as CUstream);
+        let info = driver.stream_capture_info(fixture.stream).expect("the stream is live");
         assert_eq!((info.status, info.graph), (CU_STREAM_CAPTURE_STATUS_NONE, None));
-        driver.stream_begin_capture(rig.stream, RELAXED).expect("the stream can be captured");
-        log.note(&rig.t, stream, 1);
-        log.note(&rig.t, stream, 2);
-        let info = driver.stream_capture_info(rig.stream).expect("the stream is live");
-        let graph = info.graph.expect("there is a graph already");
-        let nodes = driver.graph_nodes(graph).expect("the graph can be looked at");
+        driver.stream_begin_capture(fixture.stream, RELAXED).expect("the stream can be captured");
+        log.note(&fixture.t, stream, 1);
+        log.note(&fixture.t, stream, 2);
+        let info = driver.stream_capture_info(fixture.stream).expect("the stream is live");
+        let graph = info.graph.expect("the capture has a graph");
+        let nodes = driver.graph_nodes(graph).expect("the graph can be queried");
         assert_eq!((info.status, info.dependencies.as_slice()), (CU_STREAM_CAPTURE_STATUS_ACTIVE, &nodes[1..]));
         assert!(info.id > 0);
-        // It can be added to, but neither be destroyed nor launched.
-        let extra = rig.note(graph, &nodes[1..], &log, 3);
+        // Nodes can be added to it, but it can be neither destroyed nor launched.
+        let extra = fixture.note(graph, &nodes[1..], &log, 3);
         assert_eq!(code(driver.graph_destroy(graph)), CUDA_ERROR_ILLEGAL_STATE);
         assert_eq!(code(driver.graph_instantiate(graph, 0)), CUDA_ERROR_ILLEGAL_STATE);
-        assert_eq!(driver.stream_end_capture(rig.stream), Ok(graph));
+        assert_eq!(driver.stream_end_capture(fixture.stream), Ok(graph));
         assert!(driver.graph_nodes(graph).expect("the graph is live").contains(&extra));
-        rig.launch(graph).expect("the graph runs");
+        fixture.launch(graph).expect("the graph runs");
         assert_eq!(log.entries(), [1, 2, 3]);
         driver.graph_destroy(graph).expect("the graph is live");
-        assert_eq!(code(driver.stream_end_capture(rig.stream)), CUDA_ERROR_ILLEGAL_STATE);
-        // An upload has no place in a capture.
-        let empty = rig.graph();
-        let exec = driver.graph_instantiate(empty, 0).expect("the graph is sound");
-        driver.stream_begin_capture(rig.stream, RELAXED).expect("the stream can be captured");
-        assert_eq!(code(driver.graph_upload(exec, rig.stream)), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-        let info = driver.stream_capture_info(rig.stream).expect("the stream is live");
+        assert_eq!(code(driver.stream_end_capture(fixture.stream)), CUDA_ERROR_ILLEGAL_STATE);
+        // An upload cannot be captured.
+        let empty = fixture.graph();
+        let exec = driver.graph_instantiate(empty, 0).expect("the graph is valid");
+        driver.stream_begin_capture(fixture.stream, RELAXED).expect("the stream can be captured");
+        assert_eq!(code(driver.graph_upload(exec, fixture.stream)), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        let info = driver.stream_capture_info(fixture.stream).expect("the stream is live");
         assert_eq!((info.status, info.graph), (CU_STREAM_CAPTURE_STATUS_INVALIDATED, None));
-        assert_eq!(code(driver.stream_end_capture(rig.stream)), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        assert_eq!(code(driver.stream_end_capture(fixture.stream)), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     });
 }
 
 #[test]
-fn captures_go_into_graphs_that_are_there() {
-    in_child("graph_capture::captures_go_into_graphs_that_are_there", &[], || {
-        let (rig, log) = (Rig::new(), Log::default());
-        let (driver, stream, graph) = (&rig.driver, rig.stream.handle() as CUstream, rig.graph());
-        let first = rig.note(graph, &[], &log, 1);
-        let begin = |graph, before: &[_]| driver.stream_begin_capture_to_graph(rig.stream, graph, before, RELAXED);
+fn captures_can_extend_existing_graphs() {
+    in_child("graph_capture::captures_can_extend_existing_graphs", &[], || {
+        let (fixture, log) = (Fixture::new(), Log::default());
+        let (driver, stream, graph) = (&fixture.driver, fixture.stream.handle() as CUstream, fixture.graph());
+        let first = fixture.note(graph, &[], &log, 1);
+        let begin = |graph, before: &[_]| driver.stream_begin_capture_to_graph(fixture.stream, graph, before, RELAXED);
         begin(graph, &[first]).expect("the graph is live");
-        log.note(&rig.t, stream, 2);
-        let other = driver.stream_create(0).expect("streams can be made");
+        log.note(&fixture.t, stream, 2);
+        let other = driver.stream_create(0).expect("a stream can be created");
         let twice = driver.stream_begin_capture_to_graph(other, graph, &[], RELAXED);
         assert_eq!(code(twice), CUDA_ERROR_ILLEGAL_STATE);
-        assert_eq!(driver.stream_end_capture(rig.stream), Ok(graph));
-        rig.launch(graph).expect("the graph runs");
+        assert_eq!(driver.stream_end_capture(fixture.stream), Ok(graph));
+        fixture.launch(graph).expect("the graph runs");
         assert_eq!(log.entries(), [1, 2]);
         // A capture that fails leaves the graph to the program.
         begin(graph, &[]).expect("the graph is live");
-        let event = driver.event_create(CU_EVENT_DISABLE_TIMING).expect("events can be made");
+        let event = driver.event_create(CU_EVENT_DISABLE_TIMING).expect("an event can be created");
         driver.event_record(event, other).expect("both are live");
-        assert_eq!(code(driver.stream_wait_event(rig.stream, event, 0)), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
-        assert_eq!(code(driver.stream_end_capture(rig.stream)), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        assert_eq!(code(driver.stream_wait_event(fixture.stream, event, 0)), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+        assert_eq!(code(driver.stream_end_capture(fixture.stream)), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
         assert_eq!(driver.graph_nodes(graph).expect("the graph is live").len(), 2);
-        let foreign = rig.graph();
+        let foreign = fixture.graph();
         assert_eq!(code(begin(foreign, &[first])), CUDA_ERROR_INVALID_VALUE);
         driver.graph_destroy(foreign).expect("the graph is live");
         assert_eq!(code(begin(foreign, &[])), CUDA_ERROR_INVALID_VALUE);
@@ -79,57 +79,58 @@ fn captures_go_into_graphs_that_are_there() {
 #[test]
 fn bodies_can_be_captured() {
     in_child("graph_capture::bodies_can_be_captured", &[], || {
-        let rig = Rig::new();
-        let (driver, t) = (&rig.driver, &rig.t);
-        let (stream, memory) = (rig.stream.handle() as CUstream, alloc(t, 8));
-        driver.stream_begin_capture(rig.stream, RELAXED).expect("the stream can be captured");
+        let fixture = Fixture::new();
+        let (driver, t) = (&fixture.driver, &fixture.t);
+        let (stream, memory) = (fixture.stream.handle() as CUstream, alloc(t, 8));
+        driver.stream_begin_capture(fixture.stream, RELAXED).expect("the stream can be captured");
         ok!(t.cuMemsetD32Async(memory, 1, 2, stream));
-        // As PyTorch does it: the node goes behind what is captured so far, and its body is captured in another stream.
-        let info = driver.stream_capture_info(rig.stream).expect("the stream is live");
-        let graph = info.graph.expect("there is a graph already");
-        let condition = driver.graph_create_conditional(graph, rig.context, Some(1)).expect("conditions can be made");
+        // As in PyTorch: the node depends on what is captured so far, and its body is captured in another stream.
+        let info = driver.stream_capture_info(fixture.stream).expect("the stream is live");
+        let graph = info.graph.expect("the capture has a graph");
+        let condition =
+            driver.graph_create_conditional(graph, fixture.context, Some(1)).expect("a condition can be created");
         let kind = ConditionalKind::If;
-        let added = driver.graph_add_conditional(graph, &info.dependencies, condition, kind, 1, rig.context);
-        let (_, bodies) = added.expect("a conditional is a node");
-        let side = driver.stream_create(0).expect("streams can be made");
+        let added = driver.graph_add_conditional(graph, &info.dependencies, condition, kind, 1, fixture.context);
+        let (_, bodies) = added.expect("a conditional node can be added");
+        let side = driver.stream_create(0).expect("a stream can be created");
         driver.stream_begin_capture_to_graph(side, bodies[0], &[], RELAXED).expect("the body is live");
         ok!(t.cuMemsetD32Async(memory, 7, 1, side.handle() as CUstream));
         assert_eq!(driver.stream_end_capture(side), Ok(bodies[0]));
-        assert_eq!(driver.stream_end_capture(rig.stream), Ok(graph));
-        rig.launch(graph).expect("the graph runs");
-        assert_eq!((word(&rig, memory), word(&rig, memory + 4)), (7, 1));
-        // Under capture, a body keeps the graph around it, too.
+        assert_eq!(driver.stream_end_capture(fixture.stream), Ok(graph));
+        fixture.launch(graph).expect("the graph runs");
+        assert_eq!((word(&fixture, memory), word(&fixture, memory + 4)), (7, 1));
+        // While a body is captured, the graph that contains it cannot be destroyed or launched either.
         driver.stream_begin_capture_to_graph(side, bodies[0], &[], RELAXED).expect("the body is live");
         assert_eq!(code(driver.graph_destroy(graph)), CUDA_ERROR_ILLEGAL_STATE);
         assert_eq!(code(driver.graph_instantiate(graph, 0)), CUDA_ERROR_ILLEGAL_STATE);
         assert_eq!(driver.stream_end_capture(side), Ok(bodies[0]));
-        // A graph with such a node cannot become a part of a capture.
-        let exec = driver.graph_instantiate(graph, 0).expect("the graph is sound");
-        driver.stream_begin_capture(rig.stream, RELAXED).expect("the stream can be captured");
-        assert_eq!(code(driver.graph_launch(exec, rig.stream)), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-        assert_eq!(code(driver.stream_end_capture(rig.stream)), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        // A graph with such a node cannot be added to a capture.
+        let exec = driver.graph_instantiate(graph, 0).expect("the graph is valid");
+        driver.stream_begin_capture(fixture.stream, RELAXED).expect("the stream can be captured");
+        assert_eq!(code(driver.graph_launch(exec, fixture.stream)), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        assert_eq!(code(driver.stream_end_capture(fixture.stream)), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     });
 }
 
 #[test]
-fn a_captured_launch_is_as_the_executable_graph_is() {
-    in_child("graph_capture::a_captured_launch_is_as_the_executable_graph_is", &[], || {
-        let rig = Rig::new();
-        let (driver, memory, inner) = (&rig.driver, alloc(&rig.t, 4), rig.graph());
+fn a_captured_launch_copies_the_executable_graph() {
+    in_child("graph_capture::a_captured_launch_copies_the_executable_graph", &[], || {
+        let fixture = Fixture::new();
+        let (driver, memory, inner) = (&fixture.driver, alloc(&fixture.t, 4), fixture.graph());
         let zero = FillNode::new(span(memory, 4), 40, 4);
-        let fill = driver.graph_add_fill(inner, &[], &zero, rig.context).expect("a fill is a node");
-        let kernel = add(&rig, inner, &[fill], memory, 2);
-        let exec = driver.graph_instantiate(inner, 0).expect("the graph is sound");
-        driver.graph_node_set_enabled(exec, kernel, false).expect("kernels have a switch");
-        driver.stream_begin_capture(rig.stream, RELAXED).expect("the stream can be captured");
-        driver.graph_launch(exec, rig.stream).expect("launches can be captured");
-        let graph = driver.stream_end_capture(rig.stream).expect("the capture is sound");
-        driver.graph_exec_destroy(exec).expect("it is live");
+        let fill = driver.graph_add_fill(inner, &[], &zero, fixture.context).expect("a fill node can be added");
+        let kernel = add(&fixture, inner, &[fill], memory, 2);
+        let exec = driver.graph_instantiate(inner, 0).expect("the graph is valid");
+        driver.graph_node_set_enabled(exec, kernel, false).expect("kernel nodes can be disabled");
+        driver.stream_begin_capture(fixture.stream, RELAXED).expect("the stream can be captured");
+        driver.graph_launch(exec, fixture.stream).expect("a launch can be captured");
+        let graph = driver.stream_end_capture(fixture.stream).expect("the capture is valid");
+        driver.graph_exec_destroy(exec).expect("the handle is live");
         driver.graph_destroy(inner).expect("the graph is live");
         let nodes = driver.graph_nodes(graph).expect("the graph is live");
         let kinds: Vec<_> = nodes.iter().map(|node| driver.graph_node_type(*node)).collect();
         assert_eq!(kinds, [Ok(NodeType::Memset), Ok(NodeType::Empty)]);
-        rig.launch(graph).expect("the graph runs");
-        assert_eq!(word(&rig, memory), 40);
+        fixture.launch(graph).expect("the graph runs");
+        assert_eq!(word(&fixture, memory), 40);
     });
 }

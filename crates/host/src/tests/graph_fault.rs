@@ -1,27 +1,34 @@
-//! Every driver call of a graph's life failing in turn.
+//! Tests that fail every driver call in the lifecycle of a graph in turn.
 
-use super::{graph::Rig, graph_exec::with_add, *};
+use super::{graph::Fixture, graph_exec::with_add, *};
 use crate::driver::{
     Answer, Call, ConditionalKind, Context, Driver, Failure, FillNode, Graph, GraphExec, HostFunction, KernelNode,
     Kind, codes::*, fault_injection,
 };
 
-/// What a life has made so far, for whoever cleans up after it.
+/// The objects that a lifecycle has created so far, for clean-up.
 #[derive(Default)]
-struct Made {
+struct Created {
     graphs: Vec<Graph>,
     execs: Vec<GraphExec>,
 }
 
-/// A graph with a kernel, a fill and a conditional, copied, drawn, made executable, changed and launched.
-fn life(driver: &Driver, rig: &Rig, context: Context, memory: u64, kernel: &KernelNode, made: &mut Made) -> Answer<()> {
+/// Creates, copies, draws, instantiates, updates and launches a graph with a kernel, a fill and a conditional.
+fn run_lifecycle(
+    driver: &Driver,
+    fixture: &Fixture,
+    context: Context,
+    memory: u64,
+    kernel: &KernelNode,
+    created: &mut Created,
+) -> Answer<()> {
     let graph = driver.graph_create()?;
-    made.graphs.push(graph);
+    created.graphs.push(graph);
     let fill = FillNode::new(super::graph::span(memory, 4), 0, 4);
     let fill = driver.graph_add_fill(graph, &[], &fill, context)?;
     let add = driver.graph_add_kernel(graph, &[fill], kernel)?;
     let clone = driver.graph_clone(graph)?;
-    made.graphs.push(clone);
+    created.graphs.push(clone);
     driver.graph_node_in_clone(add, clone)?;
     driver.function_name(driver.graph_kernel(add)?.function.expect("the kernel has a handle"))?;
     assert_eq!(driver.graph_edges(graph)?, [(fill, add)]);
@@ -37,30 +44,36 @@ fn life(driver: &Driver, rig: &Rig, context: Context, memory: u64, kernel: &Kern
         return Err(failure);
     }
     let exec = driver.graph_instantiate(graph, 0)?;
-    made.execs.push(exec);
+    created.execs.push(exec);
     driver.graph_exec_set_kernel(exec, add, kernel)?;
     driver.graph_node_set_enabled(exec, fill, true)?;
-    driver.graph_upload(exec, rig.stream)?;
-    driver.graph_launch(exec, rig.stream)?;
-    driver.graph_exec_update(exec, graph)?.expect("a graph fits what was made of it");
-    driver.stream_synchronize(rig.stream)
+    driver.graph_upload(exec, fixture.stream)?;
+    driver.graph_launch(exec, fixture.stream)?;
+    driver.graph_exec_update(exec, graph)?.expect("a graph matches its executable graph");
+    driver.stream_synchronize(fixture.stream)
 }
 
 #[test]
-fn a_call_that_fails_is_told_and_leaves_nothing() {
-    in_child("graph_fault::a_call_that_fails_is_told_and_leaves_nothing", &[], || {
-        let rig = Rig::new();
-        let (driver, memory) = (Driver::new(Kind::Host, crate::table(), true), alloc(&rig.t, 4));
+fn a_failing_call_is_reported_and_leaks_nothing() {
+    in_child("graph_fault::a_failing_call_is_reported_and_leaks_nothing", &[], || {
+        let fixture = Fixture::new();
+        let (driver, memory) = (Driver::new(Kind::Host, crate::table(), true), alloc(&fixture.t, 4));
         let mut failed: Vec<Call> = Vec::new();
-        with_add(&rig, memory, 1, |kernel| {
+        with_add(&fixture, memory, 1, |kernel| {
             for nth in 1.. {
-                let (before, mut made) = (crate::live(), Made::default());
+                let (before, mut created) = (crate::live(), Created::default());
                 fault_injection::arm(nth, CUDA_ERROR_EXTERNAL_DEVICE);
-                let answer = life(&driver, &rig, rig.context, memory, kernel, &mut made);
+                let answer = run_lifecycle(&driver, &fixture, fixture.context, memory, kernel, &mut created);
                 fault_injection::arm(0, CUDA_SUCCESS);
-                rig.driver.stream_synchronize(rig.stream).expect("what was launched ends well");
-                made.execs.into_iter().for_each(|exec| rig.driver.graph_exec_destroy(exec).expect("it is live"));
-                made.graphs.into_iter().for_each(|graph| rig.driver.graph_destroy(graph).expect("it is live"));
+                fixture.driver.stream_synchronize(fixture.stream).expect("the launched work succeeds");
+                created
+                    .execs
+                    .into_iter()
+                    .for_each(|exec| fixture.driver.graph_exec_destroy(exec).expect("the handle is live"));
+                created
+                    .graphs
+                    .into_iter()
+                    .for_each(|graph| fixture.driver.graph_destroy(graph).expect("the handle is live"));
                 let after = crate::live();
                 assert_eq!((after.graphs, after.execs, after.objects), (before.graphs, before.execs, before.objects));
                 let Err(Failure { call, code }) = answer else { break };
@@ -68,10 +81,10 @@ fn a_call_that_fails_is_told_and_leaves_nothing() {
                 failed.push(call);
             }
         });
-        // The launch and what is around it were all met.
+        // The launch and the calls around it were all reached.
         for call in [Call::cuGraphCreate, Call::cuGraphAddNode_v2, Call::cuGraphExecUpdate_v2, Call::cuGraphLaunch] {
             assert!(failed.contains(&call), "{failed:?}");
         }
-        assert_eq!(read(&rig.t, memory, 4), 1_u32.to_le_bytes());
+        assert_eq!(read(&fixture.t, memory, 4), 1_u32.to_le_bytes());
     });
 }

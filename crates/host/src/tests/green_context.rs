@@ -1,4 +1,4 @@
-//! Green contexts: parts, what they are as contexts, and their streams.
+//! Green contexts: partitions, context handles, and streams.
 
 use super::*;
 use crate::driver::codes::*;
@@ -10,9 +10,9 @@ fn whole(t: &Table, device: i32) -> DevResource {
     whole
 }
 
-fn split(t: &Table, whole: &DevResource, wanted: u32, least: u32) -> Result<Vec<u32>, u32> {
+fn split(t: &Table, whole: &DevResource, requested: u32, least: u32) -> Result<Vec<u32>, u32> {
     let mut parts = [DevResource::NOTHING; 32];
-    let (mut count, mut rest) = (wanted, DevResource::NOTHING);
+    let (mut count, mut rest) = (requested, DevResource::NOTHING);
     match code!(t.cuDevSmResourceSplitByCount(parts.as_mut_ptr(), &mut count, whole, &mut rest, 0, least)) {
         0 => {
             assert_eq!(parts[..count as usize].iter().map(|part| part.count).sum::<u32>() + rest.count, whole.count);
@@ -34,7 +34,7 @@ fn new_green(t: &Table, device: i32, least: u32) -> CUgreenCtx {
 }
 
 #[test]
-fn parts_are_rounded_as_on_the_gpu() {
+fn partitions_are_rounded_as_on_the_gpu() {
     let t = setup(0);
     let whole = whole(&t, 0);
     assert_eq!((whole.count, whole.least_partition, whole.alignment), (132, 8, 8));

@@ -12,27 +12,27 @@ fn text(bytes: &[c_char; 64]) -> String {
 }
 
 fn bytes(name: &str) -> [c_char; 64] {
-    let text = std::env::var(name).expect("the parent gave a handle");
+    let text = std::env::var(name).expect("the parent passed a handle");
     std::array::from_fn(|index| u8::from_str_radix(&text[2 * index..2 * index + 2], 16).expect("hexadecimal") as c_char)
 }
 
-/// Waits until a child says that it is ready.
-fn await_ready(child: &mut Child) {
+/// Waits until a child reports that it is ready.
+fn wait_until_ready(child: &mut Child) {
     let mut reader = BufReader::new(child.stdout.take().expect("a pipe"));
     let mut line = String::new();
     while !line.contains("ready") {
         line.clear();
-        assert_ne!(reader.read_line(&mut line).expect("the child speaks"), 0, "the child ended early");
+        assert_ne!(reader.read_line(&mut line).expect("the child writes"), 0, "the child ended early");
     }
     child.stdout = Some(reader.into_inner());
 }
 
-/// In a child: says that it is ready, and waits until the parent is done.
-fn say_ready_and_wait() {
+/// Reports in a child that it is ready, and waits until the parent is done.
+fn report_ready_and_wait() {
     let mut out = std::io::stdout();
-    out.write_all(b"ready\n").and_then(|()| out.flush()).expect("the parent listens");
+    out.write_all(b"ready\n").and_then(|()| out.flush()).expect("the parent reads");
     let mut line = String::new();
-    std::io::stdin().read_line(&mut line).expect("the parent ends");
+    std::io::stdin().read_line(&mut line).expect("the parent exits");
 }
 
 #[test]
@@ -50,11 +50,11 @@ fn file_descriptors_share_memory() {
         let stream = new_stream(&t, 0);
         ok!(t.cuMemsetD8Async(pointer, 6, 4, stream));
         ok!(t.cuStreamSynchronize(stream));
-        // SAFETY: the parent's descriptor was inherited, and nothing here uses it any more.
+        // SAFETY: the parent's descriptor was inherited, and nothing else here uses it.
         unsafe { libc::close(fd as i32) };
-        // The limit is the exporter's: nothing of this device is in use here.
+        // The memory counts against the exporter's limit: this device uses none.
         assert_eq!(crate::live().device_bytes[0], 0);
-        say_ready_and_wait();
+        report_ready_and_wait();
         return;
     }
     in_child(NAME, &[], || {
@@ -66,16 +66,16 @@ fn file_descriptors_share_memory() {
         ok!(t.cuStreamSynchronize(stream));
         let mut fd = -1;
         ok!(t.cuMemExportToShareableHandle(std::ptr::from_mut(&mut fd).cast(), handle, 1, 0));
-        // SAFETY: a plain call on a descriptor of this test's; the child is to inherit it.
+        // SAFETY: a plain call on this test's descriptor, which the child is to inherit.
         assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETFD, 0) }, 0);
         let mut importer = child(NAME, "importer", &[("FD", fd.to_string())]);
-        await_ready(&mut importer);
+        wait_until_ready(&mut importer);
         assert_eq!(read(&t, pointer, 4), [6; 4]);
         ok!(t.cuMemUnmap(pointer, GRANULE));
         ok!(t.cuMemRelease(handle));
         // SAFETY: this test's own descriptor.
         unsafe { libc::close(fd) };
-        // The child holds the memory, so it still counts, until the child is gone, however it goes.
+        // The child holds the memory, so it still counts until the child has ended, however it ends.
         assert_eq!(crate::live().device_bytes[0], GRANULE as u64);
         importer.kill().expect("it lives");
         importer.wait().expect("it ends");
@@ -96,7 +96,7 @@ fn wrong_descriptors_are_refused() {
     let place: *mut c_void = std::ptr::from_mut(&mut fd).cast();
     assert_eq!(code!(t.cuMemExportToShareableHandle(place, private, 1, 0)), CUDA_ERROR_INVALID_VALUE);
     ok!(t.cuMemRelease(private));
-    // A descriptor may come back to the process that made it.
+    // A descriptor may be imported by the process that exported it.
     let own = create(&t, 0, GRANULE, 1);
     ok!(t.cuMemExportToShareableHandle(place, own, 1, 0));
     ok!(t.cuMemImportFromShareableHandle(&mut handle, fd as isize as *mut c_void, 1));
@@ -134,7 +134,7 @@ fn whole_allocations_are_shared_by_handle() {
     share_with_importer(&t, NAME);
 }
 
-/// Runs the test's other half on memory of this one, 1000 bytes that are all 4.
+/// Runs the test's other half in a child, on memory of this process: 1000 bytes that are all 4.
 fn share_with_importer(t: &Table, name: &str) {
     let (_first, pointer) = (alloc(t, 1000), alloc(t, 1000));
     let stream = new_stream(t, CU_STREAM_NON_BLOCKING);
@@ -145,15 +145,15 @@ fn share_with_importer(t: &Table, name: &str) {
     let mut opened = 0;
     assert_eq!(code!(t.cuIpcOpenMemHandle_v2(&mut opened, handle, 1)), CUDA_ERROR_INVALID_CONTEXT);
     let output = child(name, "importer", &[("HANDLE", text(&handle.reserved))]).wait_with_output();
-    let output = output.expect("the child ends");
+    let output = output.expect("the child exits");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     ok!(t.cuMemFree_v2(pointer));
     ok!(t.cuStreamDestroy_v2(stream));
 }
 
 #[test]
-fn opened_memory_is_its_opener_s() {
-    const NAME: &str = "ipc::opened_memory_is_its_opener_s";
+fn opened_memory_is_accessible_to_its_opener_only() {
+    const NAME: &str = "ipc::opened_memory_is_accessible_to_its_opener_only";
     let t = setup(0);
     if role().as_deref() != Some("importer") {
         return share_with_importer(&t, NAME);
@@ -175,7 +175,7 @@ fn opened_memory_is_its_opener_s() {
         ok!(t.cuMemsetD8Async(own, value, 1000, streams[device]));
         assert_eq!(code!(t.cuMemsetD8Async(other, 9, 1000, streams[device])), CUDA_ERROR_INVALID_VALUE);
         ok!(t.cuStreamSynchronize(streams[device]));
-        // It is the same memory all the same, and a copy finds out which context has which end.
+        // It is still the same memory, and a copy determines which context owns which end.
         assert_eq!(read(&t, other, 1000), vec![value; 1000]);
         assert_eq!(code!(t.cuIpcCloseMemHandle(other)), CUDA_ERROR_INVALID_VALUE);
     }
@@ -198,18 +198,18 @@ fn events_are_shared_by_handle() {
         ok!(t.cuStreamWaitEvent(stream, event, 0));
         assert_eq!(code!(t.cuStreamQuery(stream)), CUDA_ERROR_NOT_READY);
         let mut out = std::io::stdout();
-        out.write_all(b"ready\n").and_then(|()| out.flush()).expect("the parent listens");
+        out.write_all(b"ready\n").and_then(|()| out.flush()).expect("the parent reads");
         ok!(t.cuStreamSynchronize(stream));
         ok!(t.cuEventSynchronize(event));
         return;
     }
     if role().as_deref() == Some("recorder") {
-        // Records a point that is never reached, and goes.
+        // Records a point that never completes, and exits.
         let (mut event, stream) = (std::ptr::null_mut(), new_stream(&t, 0));
         ok!(t.cuIpcOpenEventHandle(&mut event, CUipcEventHandle { reserved: bytes("HANDLE") }));
         let _gate = Gate::close(&t, stream);
         ok!(t.cuEventRecord(event, stream));
-        say_ready_and_wait();
+        report_ready_and_wait();
         #[allow(clippy::disallowed_methods)] // not the library: a process made for this test
         std::process::exit(0);
     }
@@ -220,12 +220,12 @@ fn events_are_shared_by_handle() {
         let gate = Gate::close(&t, stream);
         ok!(t.cuEventRecord(event, stream));
         let mut waiter = child(NAME, "waiter", &[("HANDLE", text(&handle.reserved))]);
-        await_ready(&mut waiter);
+        wait_until_ready(&mut waiter);
         gate.open();
-        assert!(waiter.wait().expect("the child ends").success());
-        // A recorder that is gone will never reach its point.
+        assert!(waiter.wait().expect("the child exits").success());
+        // A recorder that has ended never reaches its point.
         let mut recorder = child(NAME, "recorder", &[("HANDLE", text(&handle.reserved))]);
-        await_ready(&mut recorder);
+        wait_until_ready(&mut recorder);
         assert_eq!(code!(t.cuEventQuery(event)), CUDA_ERROR_NOT_READY);
         let waiting = new_stream(&t, CU_STREAM_NON_BLOCKING);
         ok!(t.cuStreamWaitEvent(waiting, event, 0));

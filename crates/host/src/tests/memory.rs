@@ -58,7 +58,7 @@ fn freeing_waits_for_work() {
 }
 
 #[test]
-fn copies_from_pageable_memory_have_taken_it() {
+fn copies_from_pageable_memory_are_staged() {
     let t = setup(0);
     let pointer = alloc(&t, 64 << 10);
     let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
@@ -116,7 +116,7 @@ fn host_memory_is_registered_once() {
 }
 
 #[test]
-fn pointers_tell_what_they_are() {
+fn pointers_have_attributes() {
     let t = setup(1);
     let pointer = alloc(&t, 1000);
     let (mut kind, mut ordinal, mut start, mut size, mut owner) = (0_u32, 0_i32, 0_u64, 0_usize, 0_u64);

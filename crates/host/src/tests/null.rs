@@ -1,4 +1,4 @@
-//! Calls with nothing but nulls and zeros: a table of every one, so that a new call cannot be forgotten.
+//! Calls with only nulls and zeros: a list of every call, so that a new call cannot be forgotten.
 
 use super::*;
 use crate::driver::table::Call;
@@ -155,8 +155,8 @@ fn nulls_and_zeros_never_crash() {
         call!(cuLaunchKernelEx(null(), null_mut(), null_mut(), null_mut()));
         call!(cuLaunchKernel(null_mut(), 0, 0, 0, 0, 0, 0, 0, null_mut(), null_mut(), null_mut()));
         call!(cuCtxSetCurrent(null_mut()));
-        // These ask for nothing, or for nothing to be done.
-        let fine = [
+        // These request nothing, or an operation that has no effect.
+        let successful = [
             Call::cuCtxGetStreamPriorityRange,
             Call::cuCtxSetCurrent,
             Call::cuCtxSynchronize,
@@ -173,7 +173,7 @@ fn nulls_and_zeros_never_crash() {
             Call::cuStreamSynchronize,
         ];
         for (call, code) in &codes {
-            assert_eq!(*code == 0, fine.contains(call), "{call:?} answers {code}");
+            assert_eq!(*code == 0, successful.contains(call), "{call:?} returns {code}");
         }
         assert_eq!(codes.len(), Call::ALL.len());
     });

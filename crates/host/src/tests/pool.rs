@@ -1,4 +1,4 @@
-//! Pools of the driver's, in stream order.
+//! The driver's memory pools.
 
 use super::*;
 use crate::driver::codes::*;
@@ -35,7 +35,7 @@ fn frees_take_effect_in_stream_order() {
         let first = alloc_async(&t, 4 * MIB, one);
         let gate = Gate::close(&t, one);
         ok!(t.cuMemFreeAsync(first, one));
-        // Another stream must not have it yet; its own may, behind the free.
+        // Another stream must not reuse it yet; its own stream may, after the free.
         let second = alloc_async(&t, 4 * MIB, other);
         assert_ne!(second, first);
         let again = alloc_async(&t, 4 * MIB, one);
@@ -59,8 +59,8 @@ fn frees_take_effect_in_stream_order() {
 }
 
 #[test]
-fn without_a_threshold_nothing_is_kept() {
-    in_child("pool::without_a_threshold_nothing_is_kept", &[], || {
+fn without_a_threshold_all_memory_is_released() {
+    in_child("pool::without_a_threshold_all_memory_is_released", &[], || {
         let t = setup(0);
         let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
         let pointers: Vec<u64> = [1, 512, MIB, 3 * MIB].map(|bytes| alloc_async(&t, bytes, stream)).into();

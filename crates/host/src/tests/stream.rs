@@ -35,7 +35,7 @@ fn wrong_handles_are_errors() {
 }
 
 #[test]
-fn streams_tell_what_they_are() {
+fn streams_return_their_attributes() {
     let t = setup(1);
     let mut stream = std::ptr::null_mut();
     ok!(t.cuStreamCreateWithPriority(&mut stream, CU_STREAM_NON_BLOCKING, -99));
@@ -54,7 +54,7 @@ fn streams_tell_what_they_are() {
 }
 
 #[test]
-fn destroying_lets_the_work_finish() {
+fn destroyed_streams_finish_their_work() {
     let t = setup(0);
     let (stream, log) = (new_stream(&t, CU_STREAM_NON_BLOCKING), Log::default());
     let gate = Gate::close(&t, stream);
@@ -62,7 +62,7 @@ fn destroying_lets_the_work_finish() {
     ok!(t.cuStreamDestroy_v2(stream));
     assert_eq!(code!(t.cuStreamQuery(stream)), CUDA_ERROR_INVALID_HANDLE);
     gate.open();
-    eventually("the work of a destroyed stream", || log.entries() == [1]);
+    wait_until("the work of a destroyed stream", || log.entries() == [1]);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn each_thread_has_a_default_stream() {
         ok!(t.cuStreamQuery(own));
     })
     .join()
-    .expect("the thread ends well");
+    .expect("the thread succeeds");
     assert_eq!(code!(t.cuStreamQuery(own)), CUDA_ERROR_NOT_READY);
     gate.open();
     ok!(t.cuStreamSynchronize(own));
@@ -123,11 +123,11 @@ fn each_thread_has_a_default_stream() {
 fn higher_priorities_go_first() {
     in_child("stream::higher_priorities_go_first", &[], || {
         let t = setup(0);
-        let slow = super::kernel::sleeper(&t);
+        let sleep_kernel = super::kernel::sleep_kernel(&t);
         kernels::register(&super::kernel::HOLD);
         let (hold, none) = (super::kernel::function(&t, c"test_hold"), std::ptr::null_mut());
-        // Every slot is taken, so that what follows has to queue: the least urgent first.
-        for _ in 0..crate::scheduler::SLOTS {
+        // All workers are busy, so later work has to queue; the lowest priority is submitted first.
+        for _ in 0..crate::scheduler::WORKERS_PER_DEVICE {
             let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
             ok!(t.cuLaunchKernel(hold, 1, 1, 1, 1, 1, 1, 0, stream, none, none));
         }
@@ -135,7 +135,7 @@ fn higher_priorities_go_first() {
         for priority in [0, 0, 0, 0, -5, -5, -5, -5] {
             let mut stream = std::ptr::null_mut();
             ok!(t.cuStreamCreateWithPriority(&mut stream, CU_STREAM_NON_BLOCKING, priority));
-            super::kernel::sleep(&t, slow, stream, Duration::from_millis(150));
+            super::kernel::sleep(&t, sleep_kernel, stream, Duration::from_millis(150));
             log.note(&t, stream, priority.unsigned_abs() as usize);
         }
         *super::kernel::HELD.0.lock() = true;
@@ -146,7 +146,7 @@ fn higher_priorities_go_first() {
 }
 
 #[test]
-fn host_functions_take_no_slot_and_may_not_call() {
+fn host_functions_occupy_no_worker_and_may_not_call() {
     let t = setup(0);
     let streams: Vec<CUstream> = (0..12).map(|_| new_stream(&t, CU_STREAM_NON_BLOCKING)).collect();
     let gates: Vec<Gate> = streams.iter().map(|stream| Gate::close(&t, *stream)).collect();
@@ -160,14 +160,14 @@ fn host_functions_take_no_slot_and_may_not_call() {
     }
     unsafe extern "C" fn call(data: *mut c_void) {
         let (t, mut device) = (crate::table(), 0);
-        let code = code!(t.cuCtxGetDevice(&mut device));
+        let result = code!(t.cuCtxGetDevice(&mut device));
         // SAFETY: the test waits for this function before its local goes.
-        unsafe { data.cast::<u32>().write(code) };
+        unsafe { data.cast::<u32>().write(result) };
     }
-    let mut answer = 0_u32;
-    ok!(t.cuLaunchHostFunc(other, Some(call), std::ptr::from_mut(&mut answer).cast()));
+    let mut code = 0_u32;
+    ok!(t.cuLaunchHostFunc(other, Some(call), std::ptr::from_mut(&mut code).cast()));
     ok!(t.cuStreamSynchronize(other));
-    assert_eq!(answer, CUDA_ERROR_NOT_PERMITTED);
+    assert_eq!(code, CUDA_ERROR_NOT_PERMITTED);
     ok!(t.cuMemFree_v2(pointer));
     ok!(t.cuStreamDestroy_v2(other));
 }
@@ -180,7 +180,7 @@ fn idle_threads_end() {
         ok!(t.cuMemsetD8Async(pointer, 1, 64, stream));
         ok!(t.cuStreamSynchronize(stream));
         assert!(crate::live().threads > 0);
-        eventually("threads that have nothing to do end", || crate::live().threads == 0);
+        wait_until("threads that have nothing to do end", || crate::live().threads == 0);
         ok!(t.cuMemsetD8Async(pointer, 2, 64, stream));
         ok!(t.cuStreamSynchronize(stream));
     });
@@ -190,8 +190,8 @@ fn idle_threads_end() {
 fn launches_may_block() {
     in_child("stream::launches_may_block", &[("CUDA_LAUNCH_BLOCKING", "1".into())], || {
         let t = setup(0);
-        let (stream, slow) = (new_stream(&t, 0), super::kernel::sleeper(&t));
-        super::kernel::sleep(&t, slow, stream, Duration::from_millis(30));
+        let (stream, sleep_kernel) = (new_stream(&t, 0), super::kernel::sleep_kernel(&t));
+        super::kernel::sleep(&t, sleep_kernel, stream, Duration::from_millis(30));
         ok!(t.cuStreamQuery(stream));
     });
 }

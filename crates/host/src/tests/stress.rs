@@ -1,14 +1,14 @@
-//! Many threads, many streams, everything at once.
+//! Stress tests with many threads and many streams.
 
 use super::{
     conditional::add_below,
-    graph::{Rig, span},
+    graph::{Fixture, span},
     graph_exec::{add, word},
     *,
 };
 use crate::driver::{ConditionalKind, FillNode, Graph, codes::*};
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers that are the same in every run.
 pub struct Numbers(pub u64);
 
 impl Numbers {
@@ -54,12 +54,12 @@ fn work(seed: u64) {
 }
 
 #[test]
-fn everything_at_once() {
-    in_child("stress::everything_at_once", &[], || {
+fn all_operations_concurrently() {
+    in_child("stress::all_operations_concurrently", &[], || {
         let before = crate::live();
         let threads: Vec<_> = (1..9).map(|seed| std::thread::spawn(move || work(seed))).collect();
         for thread in threads {
-            thread.join().expect("the thread ends well");
+            thread.join().expect("the thread succeeds");
         }
         let after = crate::live();
         assert_eq!((after.streams, after.events), (before.streams, before.events));
@@ -68,59 +68,60 @@ fn everything_at_once() {
     });
 }
 
-/// A loop of `rounds` rounds over a graph with branches, and a note at the end.
-fn looping(rig: &Rig, log: &Log, memory: u64, rounds: u32) -> Graph {
-    let (driver, graph) = (&rig.driver, rig.graph());
-    let condition = driver.graph_create_conditional(graph, rig.context, Some(1)).expect("conditions can be made");
+/// Creates a loop of `rounds` iterations over a graph with branches, and a note at the end.
+fn looping(fixture: &Fixture, log: &Log, memory: u64, rounds: u32) -> Graph {
+    let (driver, graph) = (&fixture.driver, fixture.graph());
+    let condition =
+        driver.graph_create_conditional(graph, fixture.context, Some(1)).expect("a condition can be created");
     let zero = FillNode::new(span(memory, 4), 0, 4);
-    let first = driver.graph_add_fill(graph, &[], &zero, rig.context).expect("a fill is a node");
-    let added = driver.graph_add_conditional(graph, &[first], condition, ConditionalKind::While, 1, rig.context);
-    let (node, bodies) = added.expect("a conditional is a node");
-    let step = add(rig, bodies[0], &[], memory, 1);
+    let first = driver.graph_add_fill(graph, &[], &zero, fixture.context).expect("a fill node can be added");
+    let added = driver.graph_add_conditional(graph, &[first], condition, ConditionalKind::While, 1, fixture.context);
+    let (node, bodies) = added.expect("a conditional node can be added");
+    let step = add(fixture, bodies[0], &[], memory, 1);
     let other = FillNode::new(span(memory + 4, 4), rounds, 4);
-    let other = driver.graph_add_fill(bodies[0], &[], &other, rig.context).expect("a fill is a node");
-    let both = driver.graph_add_empty(bodies[0], &[step, other]).expect("nothing is a node");
-    add_below(rig, bodies[0], &[both], condition, memory, rounds);
-    rig.note(graph, &[node], log, rounds as usize);
+    let other = driver.graph_add_fill(bodies[0], &[], &other, fixture.context).expect("a fill node can be added");
+    let both = driver.graph_add_empty(bodies[0], &[step, other]).expect("an empty node can be added");
+    add_below(fixture, bodies[0], &[both], condition, memory, rounds);
+    fixture.note(graph, &[node], log, rounds as usize);
     graph
 }
 
 fn graph_work(seed: u64) {
-    let (rig, log, mut numbers) = (super::conditional::rig(), Log::default(), Numbers(seed));
-    let (driver, memory, mut expected) = (&rig.driver, alloc(&rig.t, 8), Vec::new());
-    let other = driver.stream_create(0).expect("streams can be made");
+    let (fixture, log, mut numbers) = (super::conditional::fixture(), Log::default(), Numbers(seed));
+    let (driver, memory, mut expected) = (&fixture.driver, alloc(&fixture.t, 8), Vec::new());
+    let other = driver.stream_create(0).expect("a stream can be created");
     for _ in 0..25 {
         let rounds = 1 + numbers.below(6) as u32;
-        let graph = looping(&rig, &log, memory, rounds);
-        let exec = driver.graph_instantiate(graph, 0).expect("the graph is sound");
-        driver.graph_launch(exec, rig.stream).expect("it can be launched");
-        // Launches of one executable graph follow each other, wherever they are.
+        let graph = looping(&fixture, &log, memory, rounds);
+        let exec = driver.graph_instantiate(graph, 0).expect("the graph is valid");
+        driver.graph_launch(exec, fixture.stream).expect("it can be launched");
+        // Launches of one executable graph are serialized, in all streams.
         driver.graph_launch(exec, other).expect("it can be launched");
-        let more = looping(&rig, &log, memory, rounds + 10);
+        let more = looping(&fixture, &log, memory, rounds + 10);
         driver.graph_exec_update(exec, more).expect("both are live").expect("they differ in parameters only");
-        driver.graph_launch(exec, rig.stream).expect("it can be launched");
+        driver.graph_launch(exec, fixture.stream).expect("it can be launched");
         expected.extend([rounds as usize, rounds as usize, rounds as usize + 10]);
         for graph in [graph, more] {
             driver.graph_destroy(graph).expect("the graph is live");
         }
-        driver.graph_exec_destroy(exec).expect("it is live");
-        driver.stream_synchronize(rig.stream).expect("it ends well");
-        assert_eq!((word(&rig, memory), word(&rig, memory + 4)), (rounds + 10, rounds + 10));
+        driver.graph_exec_destroy(exec).expect("the handle is live");
+        driver.stream_synchronize(fixture.stream).expect("the work succeeds");
+        assert_eq!((word(&fixture, memory), word(&fixture, memory + 4)), (rounds + 10, rounds + 10));
     }
     assert_eq!(log.entries(), expected);
-    rig.free(memory);
-    for stream in [rig.stream, other] {
-        driver.stream_destroy(stream).expect("it is live");
+    fixture.free(memory);
+    for stream in [fixture.stream, other] {
+        driver.stream_destroy(stream).expect("the handle is live");
     }
 }
 
 #[test]
-fn graphs_at_once() {
-    in_child("stress::graphs_at_once", &[], || {
+fn graphs_concurrently() {
+    in_child("stress::graphs_concurrently", &[], || {
         let before = (setup(0), crate::live()).1;
         let threads: Vec<_> = (1..9).map(|seed| std::thread::spawn(move || graph_work(seed))).collect();
         for thread in threads {
-            thread.join().expect("the thread ends well");
+            thread.join().expect("the thread succeeds");
         }
         let after = crate::live();
         assert_eq!((after.streams, after.graphs, after.execs), (before.streams, 0, 0));
@@ -145,7 +146,7 @@ fn copies_race_with_unmapping() {
             }
         });
         while !mapper.is_finished() {
-            // Refused, failed or done, as it happens, but never a crash.
+            // Refused, failed or complete, but never a crash.
             let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
             let code = match code!(t.cuMemcpyAsync(target, pointer, GRANULE, stream)) {
                 0 => code!(t.cuStreamSynchronize(stream)),
@@ -154,6 +155,6 @@ fn copies_race_with_unmapping() {
             assert!(matches!(code, 0 | CUDA_ERROR_ILLEGAL_ADDRESS | CUDA_ERROR_INVALID_VALUE), "{code}");
             ok!(t.cuStreamDestroy_v2(stream));
         }
-        mapper.join().expect("the thread ends well");
+        mapper.join().expect("the thread succeeds");
     });
 }

@@ -1,10 +1,10 @@
-//! Addresses apart from memory.
+//! Virtual memory management.
 
 use super::*;
 use crate::driver::codes::*;
 use std::os::unix::process::ExitStatusExt;
 
-/// Two granules of addresses with one handle mapped at the start, accessible to device 0.
+/// Reserves two granules of addresses, with one handle mapped at the start, accessible to device 0.
 fn mapped(t: &Table) -> (u64, u64) {
     let (pointer, handle) = (reserve(t, 2 * GRANULE), create(t, 0, GRANULE, 0));
     ok!(t.cuMemMap(pointer, GRANULE, 0, handle, 0));
@@ -45,7 +45,7 @@ fn sizes_and_ranges_are_checked() {
 }
 
 #[test]
-fn one_handle_shows_at_two_addresses() {
+fn one_handle_can_be_mapped_at_two_addresses() {
     let t = setup(0);
     let (pointer, handle) = mapped(&t);
     let second = pointer + GRANULE as u64;
@@ -55,7 +55,7 @@ fn one_handle_shows_at_two_addresses() {
     ok!(t.cuMemsetD32Async(pointer + 8, 0xdead_beef, 1, stream));
     ok!(t.cuStreamSynchronize(stream));
     assert_eq!(read(&t, second + 8, 4), 0xdead_beef_u32.to_le_bytes());
-    // Released while mapped: the memory stays until the last unmapping.
+    // Released while mapped: the memory remains until the last unmapping.
     ok!(t.cuMemRelease(handle));
     let mut again = 0;
     ok!(t.cuMemRetainAllocationHandle(&mut again, second as *mut c_void));
@@ -69,8 +69,8 @@ fn one_handle_shows_at_two_addresses() {
 }
 
 #[test]
-fn rights_are_those_that_were_set() {
-    in_child("virt::rights_are_those_that_were_set", &[], || {
+fn access_rights_are_enforced() {
+    in_child("virt::access_rights_are_enforced", &[], || {
         let t = setup(0);
         let (pointer, handle) = mapped(&t);
         let mut flags = 9;
@@ -78,7 +78,7 @@ fn rights_are_those_that_were_set() {
         assert_eq!(flags, 3);
         ok!(t.cuMemGetAccess(&mut flags, &access(1, 0).location, pointer));
         assert_eq!(flags, 0);
-        // Device 1 has no right, so a fill that it executes fails, and its stream remembers.
+        // Device 1 has no access, so a fill that it executes fails, and its stream keeps the error.
         ok!(t.cuCtxSetCurrent(context(&t, 1)));
         let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
         ok!(t.cuMemsetD8Async(pointer, 1, 16, stream));
@@ -99,7 +99,7 @@ fn rights_are_those_that_were_set() {
 }
 
 #[test]
-fn copies_into_a_hole_are_refused() {
+fn copies_to_unmapped_addresses_are_refused() {
     let t = setup(0);
     let (pointer, handle) = mapped(&t);
     let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
@@ -114,8 +114,8 @@ fn copies_into_a_hole_are_refused() {
 }
 
 #[test]
-fn work_on_memory_that_is_gone_fails() {
-    in_child("virt::work_on_memory_that_is_gone_fails", &[], || {
+fn work_on_unmapped_memory_fails() {
+    in_child("virt::work_on_unmapped_memory_fails", &[], || {
         let t = setup(0);
         let (pointer, handle) = mapped(&t);
         let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
@@ -137,13 +137,13 @@ fn touching_unmapped_memory_faults() {
         unsafe { (pointer as *mut u8).write_volatile(1) };
         ok!(t.cuMemUnmap(pointer, GRANULE));
         ok!(t.cuMemRelease(handle));
-        // SAFETY: not at all: this process is here to die of it.
+        // SAFETY: deliberately unsound: this process must die of the fault.
         unsafe { (pointer as *mut u8).write_volatile(1) };
         #[allow(clippy::disallowed_methods)] // not the library: a process made for this test
         std::process::exit(0);
     }
     let output = child("virt::touching_unmapped_memory_faults", "fault", &[]).wait_with_output();
-    assert_eq!(output.expect("the child ends").status.signal(), Some(libc::SIGSEGV));
+    assert_eq!(output.expect("the child exits").status.signal(), Some(libc::SIGSEGV));
 }
 
 #[test]
