@@ -166,7 +166,7 @@ fn extent(tensor: &Tensor) -> Result<(i64, usize)> {
 /// A tensor's memory as one piece.
 fn whole(tensor: &Tensor) -> Result<Span> {
     let (offset, bytes) = extent(tensor)?;
-    Ok(tensor.memory.moved(offset).of_length(bytes))
+    Ok(tensor.memory.offset_by(offset).with_length(bytes))
 }
 
 /// Allocates tensors side by side, as `shapes` are, in the stream; their blocks go to `blocks`.

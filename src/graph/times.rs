@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     fn node(number: usize) -> GraphNode {
-        GraphNode::nowhere(number)
+        GraphNode::dangling(number)
     }
 
     #[test]

@@ -278,7 +278,7 @@ pub fn alloc(kind: Kind, runtime: &'static Runtime, number: i32, stream: Stream,
         config: &config,
         request: Request { size, requested: bytes },
     };
-    let (address, owner) = observer::unseen(|| place.alloc(kind))?;
+    let (address, owner) = observer::run_unobserved(|| place.alloc(kind))?;
     let block = Block { owner, own: place.own_use(), size, requested: bytes, uses: Vec::new() };
     if sanitizer::is_on() {
         // The driver waited for the device when it got this memory back, whoever had it then.
@@ -302,7 +302,7 @@ pub fn free(address: u64) -> Option<Result<()>> {
     if sanitizer::is_on() {
         sanitizer::freed(block.owned(address));
     }
-    Some(observer::unseen(|| {
+    Some(observer::run_unobserved(|| {
         let later = finish_later(runtime);
         give_back(runtime, address, block).and(later)
     }))

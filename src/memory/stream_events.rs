@@ -9,7 +9,7 @@ use super::{
     ipc,
 };
 use crate::{
-    driver::{Answer, Driver, Failure, Stream, codes, observer, types::*},
+    driver::{Driver, DriverResult, Failure, Stream, codes, observer, types::*},
     error::{Context, Error, Result},
     runtime::{Runtime, device::Device},
     status::Status,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Makes a call that undoes another: again if it fails. Whether it succeeded.
-pub fn insist(mut call: impl FnMut() -> Answer<()>) -> bool {
+pub fn insist(mut call: impl FnMut() -> DriverResult<()>) -> bool {
     (0..3).any(|_| call().is_ok())
 }
 
@@ -47,7 +47,7 @@ pub fn order(runtime: &Runtime, device: &Device, waiting: Stream, arena: &Arena)
         if is_capturing(driver, waiting) || is_capturing(driver, awaited) {
             return Ok(false);
         }
-        observer::unseen(|| {
+        observer::run_unobserved(|| {
             driver.event_record(event, awaited)?;
             driver.stream_wait_event(waiting, event, CU_EVENT_WAIT_DEFAULT)
         })?;
@@ -100,7 +100,7 @@ pub(super) fn is_passed(runtime: &Runtime, slot: &mut Mark, wait: bool) -> bool 
     let done = device.with_context(&runtime.driver, |driver| {
         Ok(driver.with_relaxed_capture(|| {
             if wait {
-                observer::unseen(|| driver.event_synchronize(event)).map(|()| true)
+                observer::run_unobserved(|| driver.event_synchronize(event)).map(|()| true)
             } else {
                 driver.event_query(event)
             }
@@ -137,7 +137,7 @@ pub(super) fn finish_stream(
     let event = event_pool::take(device, driver, 0)?;
     let recorded = driver.event_record(event, stream);
     drop(held);
-    let waited = recorded.and_then(|()| observer::unseen(|| driver.event_synchronize(event)));
+    let waited = recorded.and_then(|()| observer::run_unobserved(|| driver.event_synchronize(event)));
     event_pool::give_back(device, 0, event);
     waited.map(|()| true).map_err(Error::from)
 }

@@ -1,7 +1,7 @@
 //! What a device is: its name, size and geometry.
 
 use crate::{
-    driver::{Answer, Driver, codes, types::*},
+    driver::{Driver, DriverResult, codes, types::*},
     error::{Context, Error, Result},
     status::Status,
 };
@@ -41,7 +41,7 @@ pub fn read(driver: &Driver, device: i32) -> Result<Properties> {
     collect(driver, device).context(|| format!("reading the properties of device {device}"))
 }
 
-fn collect(driver: &Driver, device: i32) -> Answer<Properties> {
+fn collect(driver: &Driver, device: i32) -> DriverResult<Properties> {
     let attribute = |attribute| driver.device_attribute(attribute, device);
     let bytes = |number| Ok(u64::try_from(attribute(number)?).unwrap_or(0));
     Ok(Properties {
@@ -74,7 +74,7 @@ fn collect(driver: &Driver, device: i32) -> Answer<Properties> {
 }
 
 /// What a driver answers that may be too old to know the question.
-fn where_supported<T>(answer: Answer<T>) -> Answer<Option<T>> {
+fn where_supported<T>(answer: DriverResult<T>) -> DriverResult<Option<T>> {
     match answer {
         Ok(value) => Ok(Some(value)),
         Err(failure) if matches!(failure.code, codes::CUDA_ERROR_NOT_SUPPORTED | codes::CUDA_ERROR_INVALID_VALUE) => {

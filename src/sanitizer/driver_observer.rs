@@ -12,7 +12,7 @@ use super::{
 use crate::{
     driver::{
         Driver, Event, Graph, GraphExec, GraphNode, NodeType, Stream as RawStream,
-        observer::{AtEnd, Watcher},
+        observer::{Observer, OnWaitEnd},
         types::CU_STREAM_CAPTURE_STATUS_NONE,
     },
     runtime::{self, thread},
@@ -96,18 +96,18 @@ fn template(graph: Graph) -> u64 {
     graph.handle() as u64 | TEMPLATE
 }
 
-impl Watcher for Watch {
-    fn stream_awaited(&self, driver: &Driver, stream: RawStream) -> AtEnd {
+impl Observer for Watch {
+    fn stream_awaited(&self, driver: &Driver, stream: RawStream) -> OnWaitEnd {
         let ahead = hooks::stream_ahead(of(driver, stream));
         Box::new(move || ahead.finish())
     }
 
-    fn event_awaited(&self, event: Event) -> AtEnd {
+    fn event_awaited(&self, event: Event) -> OnWaitEnd {
         let ahead = hooks::event_ahead(event);
         Box::new(move || ahead.finish())
     }
 
-    fn context_awaited(&self, driver: &Driver) -> AtEnd {
+    fn context_awaited(&self, driver: &Driver) -> OnWaitEnd {
         let ahead = hooks::device_ahead(current_device(driver));
         Box::new(move || ahead.finish())
     }
@@ -139,7 +139,7 @@ impl Watcher for Watch {
         with(|state| state.forget_accesses(address, bytes));
     }
 
-    fn fresh(&self, address: u64, bytes: u64) {
+    fn allocated(&self, address: u64, bytes: u64) {
         with(|state| state.forget_memory(address, bytes));
     }
 

@@ -85,7 +85,7 @@ pub fn set_mode(mode: Mode) -> Result<()> {
     let (was_on, is_on) = (self::is_on(), mode != Mode::Off);
     if is_on && !was_on {
         *STATE.lock() = Some(Box::default());
-        observer::begin(&WATCHER);
+        observer::enable(&WATCHER);
     }
     MODE.store(mode as u8, Ordering::Release);
     if was_on != is_on {
@@ -101,7 +101,7 @@ pub fn set_mode(mode: Mode) -> Result<()> {
         }
     }
     if was_on && !is_on {
-        observer::end();
+        observer::disable();
         driver_observer::forget();
         *STATE.lock() = None;
     }

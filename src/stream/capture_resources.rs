@@ -6,7 +6,7 @@
 //! aside, and dropped when somebody next asks for memory to work with.
 
 use crate::{
-    driver::{Ticket, codes},
+    driver::{ReleaseCallback, codes},
     error::{Context, Result},
     runtime::Runtime,
     stream::Stream,
@@ -70,7 +70,7 @@ static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 struct GraphTicket;
 
-impl Ticket for GraphTicket {
+impl ReleaseCallback for GraphTicket {
     fn released(number: u64) {
         if let Some(thing) = take(number) {
             RELEASED.lock().push(thing);
@@ -98,7 +98,7 @@ pub fn keep_by_graph(runtime: &Runtime, stream: Stream, capture: u64, thing: Thi
     }
     let kept = runtime.in_stream(stream, |driver, raw| {
         let Some(graph) = driver.stream_capture_info(raw)?.graph else { return Ok(()) };
-        Ok(driver.graph_keep_ticket::<GraphTicket>(graph, number)?)
+        Ok(driver.graph_attach_release_callback::<GraphTicket>(graph, number)?)
     });
     match kept {
         // An old driver, or a graph that may hold nothing.

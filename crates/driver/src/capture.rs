@@ -1,6 +1,6 @@
 //! The driver's stream capture: work that becomes a graph instead of being done.
 
-use super::{Answer, Driver, Graph, GraphNode, Stream, call, graph_node::raw_nodes, observer, types::*};
+use super::{Driver, DriverResult, Graph, GraphNode, Stream, call, graph_node::raw_nodes, observer, types::*};
 use std::{ffi::c_uint, ptr};
 
 /// What the driver tells of a stream's capture.
@@ -18,11 +18,11 @@ pub struct CaptureInfo {
 
 impl Driver {
     /// Begins a capture in a stream. `mode` is one of `CU_STREAM_CAPTURE_MODE_...`.
-    pub fn stream_begin_capture(&self, stream: Stream, mode: c_uint) -> Answer<()> {
+    pub fn stream_begin_capture(&self, stream: Stream, mode: c_uint) -> DriverResult<()> {
         // SAFETY: the stream is live, and a wrong mode is answered with a code.
         unsafe { call!(self, cuStreamBeginCapture_v2(stream.raw(), mode)) }?;
-        if let Some(watcher) = observer::watcher() {
-            watcher.capture_begun(self, stream, false);
+        if let Some(observer) = observer::current() {
+            observer.capture_begun(self, stream, false);
         }
         Ok(())
     }
@@ -35,7 +35,7 @@ impl Driver {
         graph: Graph,
         dependencies: &[GraphNode],
         mode: c_uint,
-    ) -> Answer<()> {
+    ) -> DriverResult<()> {
         // SAFETY: stream and graph are live, the list of nodes is as long as is said, and edges need no data.
         unsafe {
             call!(
@@ -50,26 +50,26 @@ impl Driver {
                 )
             )
         }?;
-        if let Some(watcher) = observer::watcher() {
-            watcher.capture_begun(self, stream, true);
+        if let Some(observer) = observer::current() {
+            observer.capture_begun(self, stream, true);
         }
         Ok(())
     }
 
     /// Ends the capture that began in a stream, whatever comes of it; returns its graph.
-    pub fn stream_end_capture(&self, stream: Stream) -> Answer<Graph> {
+    pub fn stream_end_capture(&self, stream: Stream) -> DriverResult<Graph> {
         let mut graph: CUgraph = ptr::null_mut();
         // SAFETY: the output is a live local, and the stream is live.
         let ended = unsafe { call!(self, cuStreamEndCapture(stream.raw(), &mut graph)) };
-        let ended = ended.map(|()| Graph::found(graph));
-        if let Some(watcher) = observer::watcher() {
-            watcher.capture_ended(self, stream, ended.ok());
+        let ended = ended.map(|()| Graph::from_raw(graph));
+        if let Some(observer) = observer::current() {
+            observer.capture_ended(self, stream, ended.ok());
         }
         ended
     }
 
     /// What is known of the capture that a stream takes part in.
-    pub fn stream_capture_info(&self, stream: Stream) -> Answer<CaptureInfo> {
+    pub fn stream_capture_info(&self, stream: Stream) -> DriverResult<CaptureInfo> {
         let (mut status, mut id, mut graph) = (CU_STREAM_CAPTURE_STATUS_NONE, 0, ptr::null_mut());
         let (mut nodes, mut count): (*const CUgraphNode, usize) = (ptr::null(), 0);
         // SAFETY: the outputs are live locals, and the stream is live.
@@ -84,7 +84,7 @@ impl Driver {
         }
         // SAFETY: the driver said that there are `count` nodes at this address; they stay until the stream is used next,
         // which is after they are copied here.
-        let dependencies = (0..count).map(|index| GraphNode::found(unsafe { nodes.add(index).read() })).collect();
-        Ok(CaptureInfo { status, id, graph: Some(Graph::found(graph)), dependencies })
+        let dependencies = (0..count).map(|index| GraphNode::from_raw(unsafe { nodes.add(index).read() })).collect();
+        Ok(CaptureInfo { status, id, graph: Some(Graph::from_raw(graph)), dependencies })
     }
 }

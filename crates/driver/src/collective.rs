@@ -1,6 +1,6 @@
 //! What the kernels of collectives are told, as kernels/collective.cu declares it, and their launch.
 
-use super::{Answer, Driver, Function, Span, Stream};
+use super::{Driver, DriverResult, Function, Span, Stream};
 use std::ffi::c_void;
 
 /// The threads of a block.
@@ -58,7 +58,7 @@ pub enum Operation {
 
 impl Operation {
     /// The one with this number.
-    pub fn numbered(number: u16) -> Option<Operation> {
+    pub fn from_number(number: u16) -> Option<Operation> {
         use Operation::*;
         [Sum, Product, Minimum, Maximum, RoundedSum].into_iter().find(|one| *one as u16 == number)
     }
@@ -127,7 +127,7 @@ impl Table {
 
     /// Says what a block does of a piece, and numbers the first block of each; how many blocks that makes. `chunk` is made
     /// larger where there would be too many.
-    pub fn settle(&mut self, chunk: u32) -> u32 {
+    pub fn finish(&mut self, chunk: u32) -> u32 {
         let words = self.piece_words();
         let lengths = |table: &Table| (0..table.count as usize).map(|i| table.words[i * words] & MOST_LENGTH).collect();
         let lengths: Vec<u64> = lengths(self);
@@ -148,7 +148,13 @@ impl Table {
 
 impl Driver {
     /// Launches a kernel of collectives on the pieces of a table that is settled.
-    pub fn launch_collective(&self, function: Function, table: &Table, blocks: u32, stream: Stream) -> Answer<()> {
+    pub fn launch_collective(
+        &self,
+        function: Function,
+        table: &Table,
+        blocks: u32,
+        stream: Stream,
+    ) -> DriverResult<()> {
         let pointers = [std::ptr::from_ref(table).cast::<c_void>()];
         // SAFETY: the pointer leads to what all of these kernels take, and outlives the call; the addresses in the table were
         // vouched for when their spans were made, and are as long as the pieces are.
@@ -164,20 +170,20 @@ mod tests {
     fn a_table_is_what_a_launch_can_take() {
         assert_eq!(size_of::<Table>(), 4096);
         for number in 0..6 {
-            assert_eq!(Operation::numbered(number).map(|one| one as u16), (number < 5).then_some(number));
+            assert_eq!(Operation::from_number(number).map(|one| one as u16), (number < 5).then_some(number));
         }
     }
 
     #[test]
     fn pieces_are_kept_until_the_table_is_full() {
         let mut table = Table::new(1, 3, 0);
-        let spans = |index: u64| (0..4).map(move |place| Span::nowhere(1000 * index + place));
+        let spans = |index: u64| (0..4).map(move |place| Span::dangling(1000 * index + place));
         let mut pushed = 0;
         while table.push(pushed + 1, spans(pushed), &[]) {
             pushed += 1;
         }
         assert_eq!(pushed as usize, WORDS / 5);
-        assert_eq!(table.settle(10) as u64, (1..=pushed).map(|length: u64| length.div_ceil(10)).sum::<u64>());
+        assert_eq!(table.finish(10) as u64, (1..=pushed).map(|length: u64| length.div_ceil(10)).sum::<u64>());
         for index in 0..pushed {
             let (length, addresses) = table.piece(index as usize).unwrap();
             assert_eq!(length, index + 1);
@@ -189,15 +195,15 @@ mod tests {
     #[test]
     fn chunks_grow_where_there_would_be_too_many() {
         let mut table = Table::new(1, 1, 0);
-        assert!(table.push(1 << 39, (0..2).map(Span::nowhere), &[]));
-        assert!(table.settle(1) < MOST_BLOCKS as u32);
+        assert!(table.push(1 << 39, (0..2).map(Span::dangling), &[]));
+        assert!(table.finish(1) < MOST_BLOCKS as u32);
         assert!(table.chunk() >= 1 << 15);
     }
 
     #[test]
     fn dimensions_follow_the_addresses() {
         let mut table = Table::new(1, 1, 2);
-        assert!(table.push(6, (1..3).map(Span::nowhere), &[(2, 8, -16), (3, 100, 200)]));
+        assert!(table.push(6, (1..3).map(Span::dangling), &[(2, 8, -16), (3, 100, 200)]));
         assert_eq!(table.piece(0).unwrap().1, [1, 2, 2, 8, (-16_i64) as u64, 3, 100, 200]);
         assert_eq!(table.piece(WORDS / 9), None);
     }

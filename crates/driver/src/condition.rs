@@ -1,6 +1,6 @@
 //! The kernel of this library's that sets the condition of a conditional node, as kernels/condition.cu declares it.
 
-use super::{Answer, Conditional, Driver, Function, Graph, GraphNode, KernelNode, Span, Stream};
+use super::{Conditional, Driver, DriverResult, Function, Graph, GraphNode, KernelNode, Span, Stream};
 use std::ffi::c_void;
 
 impl Driver {
@@ -11,7 +11,7 @@ impl Driver {
         condition: Conditional,
         value: Span,
         stream: Stream,
-    ) -> Answer<()> {
+    ) -> DriverResult<()> {
         let (condition, value) = (condition.handle(), value.address());
         let pointers = [(&raw const condition).cast::<c_void>(), (&raw const value).cast()];
         // SAFETY: the pointers lead to the two 64-bit integers that the kernel takes, and outlive the call; whoever made
@@ -27,7 +27,7 @@ impl Driver {
         function: Function,
         condition: Conditional,
         value: Span,
-    ) -> Answer<GraphNode> {
+    ) -> DriverResult<GraphNode> {
         let (condition, value) = (condition.handle(), value.address());
         let pointers = [(&raw const condition).cast::<c_void>(), (&raw const value).cast()];
         // SAFETY: as above; adding the node copies what the pointers lead to.

@@ -8,7 +8,7 @@
 use super::{
     Span, Stream,
     calls::calls,
-    library::{Library, Sought},
+    library::{Library, LibrarySpec},
     math::{self, failed},
 };
 use crate::{error::Result, status::Status};
@@ -45,7 +45,7 @@ calls! {
     required 11000 cublasSetAtomicsMode(handle: RawHandle, mode: c_int);
 }
 
-const LIBRARY: Sought = Sought {
+const LIBRARY: LibrarySpec = LibrarySpec {
     what: "cuBLAS",
     variable: "PLINTH_CUBLAS_LIBRARY",
     names: &[(13, c"libcublas.so.13"), (12, c"libcublas.so.12"), (11, c"libcublas.so.11")],

@@ -5,7 +5,7 @@
 use super::{
     Span, Stream,
     calls::calls,
-    library::{Library, Sought},
+    library::{Library, LibrarySpec},
     math::{self, failed},
 };
 use crate::{error::Result, status::Status};
@@ -51,7 +51,7 @@ calls! {
     required 11000 cufftXtExec(plan: RawPlan, input: *mut c_void, output: *mut c_void, direction: c_int);
 }
 
-const LIBRARY: Sought = Sought {
+const LIBRARY: LibrarySpec = LibrarySpec {
     what: "cuFFT",
     variable: "PLINTH_CUFFT_LIBRARY",
     names: &[(13, c"libcufft.so.12"), (12, c"libcufft.so.11"), (11, c"libcufft.so.10")],

@@ -5,7 +5,7 @@
 use super::{
     Stream,
     calls::calls,
-    library::{Library, Sought},
+    library::{Library, LibrarySpec},
     math::{self, failed},
 };
 use crate::{error::Result, status::Status};
@@ -31,7 +31,7 @@ calls! {
     required 11000 cusolverDnSetStream(handle: RawHandle, stream: RawStream);
 }
 
-const LIBRARY: Sought = Sought {
+const LIBRARY: LibrarySpec = LibrarySpec {
     what: "cuSOLVER",
     variable: "PLINTH_CUSOLVER_LIBRARY",
     names: &[(13, c"libcusolver.so.12"), (12, c"libcusolver.so.11")],

@@ -1,17 +1,17 @@
 //! Devices: how many there are, and what each is.
 
-use super::{Answer, Driver, call, types::*};
+use super::{Driver, DriverResult, call, types::*};
 use std::ffi::{CStr, c_char, c_uint};
 
 impl Driver {
     /// Initialises the driver.
-    pub fn init(&self) -> Answer<()> {
+    pub fn init(&self) -> DriverResult<()> {
         // SAFETY: flags must be 0.
         unsafe { call!(self, cuInit(0)) }
     }
 
     /// The newest CUDA version that the driver knows, as CUDA counts: 13000 is 13.0.
-    pub fn version(&self) -> Answer<i32> {
+    pub fn version(&self) -> DriverResult<i32> {
         let mut version = 0;
         // SAFETY: the output is a live local.
         unsafe { call!(self, cuDriverGetVersion(&mut version)) }?;
@@ -19,7 +19,7 @@ impl Driver {
     }
 
     /// How many devices the process may see.
-    pub fn device_count(&self) -> Answer<i32> {
+    pub fn device_count(&self) -> DriverResult<i32> {
         let mut count = 0;
         // SAFETY: the output is a live local.
         unsafe { call!(self, cuDeviceGetCount(&mut count)) }?;
@@ -27,7 +27,7 @@ impl Driver {
     }
 
     /// The device with this number.
-    pub fn device(&self, ordinal: i32) -> Answer<CUdevice> {
+    pub fn device(&self, ordinal: i32) -> DriverResult<CUdevice> {
         let mut device = 0;
         // SAFETY: the output is a live local.
         unsafe { call!(self, cuDeviceGet(&mut device, ordinal)) }?;
@@ -35,7 +35,7 @@ impl Driver {
     }
 
     /// The device's name.
-    pub fn device_name(&self, device: CUdevice) -> Answer<String> {
+    pub fn device_name(&self, device: CUdevice) -> DriverResult<String> {
         let mut name = [0 as c_char; 256];
         // SAFETY: the buffer has the length that the call is told.
         unsafe { call!(self, cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, device)) }?;
@@ -43,7 +43,7 @@ impl Driver {
     }
 
     /// The device's memory in bytes.
-    pub fn device_total_memory(&self, device: CUdevice) -> Answer<usize> {
+    pub fn device_total_memory(&self, device: CUdevice) -> DriverResult<usize> {
         let mut bytes = 0;
         // SAFETY: the output is a live local.
         unsafe { call!(self, cuDeviceTotalMem_v2(&mut bytes, device)) }?;
@@ -51,7 +51,7 @@ impl Driver {
     }
 
     /// One attribute of the device, a `CU_DEVICE_ATTRIBUTE_...` of [`types`](super::types).
-    pub fn device_attribute(&self, attribute: c_uint, device: CUdevice) -> Answer<i32> {
+    pub fn device_attribute(&self, attribute: c_uint, device: CUdevice) -> DriverResult<i32> {
         let mut value = 0;
         // SAFETY: the output is a live local, and an unknown attribute is answered with a code.
         unsafe { call!(self, cuDeviceGetAttribute(&mut value, attribute, device)) }?;
@@ -59,7 +59,7 @@ impl Driver {
     }
 
     /// The device's place on the PCI bus, "0000:3b:00.0".
-    pub fn device_pci_bus_id(&self, device: CUdevice) -> Answer<String> {
+    pub fn device_pci_bus_id(&self, device: CUdevice) -> DriverResult<String> {
         let mut name = [0 as c_char; 32];
         // SAFETY: the buffer has the length that the call is told.
         unsafe { call!(self, cuDeviceGetPCIBusId(name.as_mut_ptr(), name.len() as i32, device)) }?;
@@ -67,7 +67,7 @@ impl Driver {
     }
 
     /// The device's 16-byte identity.
-    pub fn device_uuid(&self, device: CUdevice) -> Answer<[u8; 16]> {
+    pub fn device_uuid(&self, device: CUdevice) -> DriverResult<[u8; 16]> {
         let mut uuid = CUuuid { bytes: [0; 16] };
         // SAFETY: the output is a live local.
         unsafe { call!(self, cuDeviceGetUuid_v2(&mut uuid, device)) }?;
@@ -75,7 +75,7 @@ impl Driver {
     }
 
     /// Whether `device` can be given access to the memory of `peer`.
-    pub fn can_access_peer(&self, device: CUdevice, peer: CUdevice) -> Answer<bool> {
+    pub fn can_access_peer(&self, device: CUdevice, peer: CUdevice) -> DriverResult<bool> {
         let mut can_access = 0;
         // SAFETY: the output is a live local.
         unsafe { call!(self, cuDeviceCanAccessPeer(&mut can_access, device, peer)) }?;

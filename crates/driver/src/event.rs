@@ -1,6 +1,6 @@
 //! The driver's events.
 
-use super::{Answer, Driver, Stream, call, codes, observer, types::*};
+use super::{Driver, DriverResult, Stream, call, codes, observer, types::*};
 use std::{
     ffi::c_uint,
     ptr,
@@ -48,7 +48,7 @@ impl EventCell {
 
 impl Driver {
     /// Makes an event in the calling thread's context. `flags` are `CU_EVENT_...`.
-    pub fn event_create(&self, flags: c_uint) -> Answer<Event> {
+    pub fn event_create(&self, flags: c_uint) -> DriverResult<Event> {
         let mut event: CUevent = ptr::null_mut();
         // SAFETY: the output is a live local, and wrong flags are answered with a code.
         unsafe { call!(self, cuEventCreate(&mut event, flags)) }?;
@@ -56,39 +56,39 @@ impl Driver {
     }
 
     /// Destroys an event.
-    pub fn event_destroy(&self, event: Event) -> Answer<()> {
+    pub fn event_destroy(&self, event: Event) -> DriverResult<()> {
         // SAFETY: an `Event` is live until this call, after which its owner forgets it.
         unsafe { call!(self, cuEventDestroy_v2(event.raw())) }?;
-        if let Some(watcher) = observer::watcher() {
-            watcher.event_ended(event);
+        if let Some(observer) = observer::current() {
+            observer.event_ended(event);
         }
         Ok(())
     }
 
     /// Records an event in a stream.
     #[inline]
-    pub fn event_record(&self, event: Event, stream: Stream) -> Answer<()> {
+    pub fn event_record(&self, event: Event, stream: Stream) -> DriverResult<()> {
         // SAFETY: both are live objects of the driver's.
         unsafe { call!(self, cuEventRecord(event.raw(), stream.raw())) }?;
-        if let Some(watcher) = observer::watcher() {
-            watcher.recorded(self, event, stream, false);
+        if let Some(observer) = observer::current() {
+            observer.recorded(self, event, stream, false);
         }
         Ok(())
     }
 
     /// Records an event in a capturing stream as a node of its own.
-    pub fn event_record_external(&self, event: Event, stream: Stream) -> Answer<()> {
+    pub fn event_record_external(&self, event: Event, stream: Stream) -> DriverResult<()> {
         // SAFETY: both are live objects of the driver's.
         unsafe { call!(self, cuEventRecordWithFlags(event.raw(), stream.raw(), CU_EVENT_RECORD_EXTERNAL)) }?;
-        if let Some(watcher) = observer::watcher() {
-            watcher.recorded(self, event, stream, true);
+        if let Some(observer) = observer::current() {
+            observer.recorded(self, event, stream, true);
         }
         Ok(())
     }
 
     /// Whether what an event recorded is complete.
     #[inline]
-    pub fn event_query(&self, event: Event) -> Answer<bool> {
+    pub fn event_query(&self, event: Event) -> DriverResult<bool> {
         // SAFETY: the event is a live object of the driver's.
         match unsafe { call!(self, cuEventQuery(event.raw())) } {
             Ok(()) => Ok(true),
@@ -98,16 +98,16 @@ impl Driver {
     }
 
     /// Waits until what an event recorded is complete.
-    pub fn event_synchronize(&self, event: Event) -> Answer<()> {
-        observer::awaiting(
-            |watcher| watcher.event_awaited(event),
+    pub fn event_synchronize(&self, event: Event) -> DriverResult<()> {
+        observer::observe_wait(
+            |observer| observer.event_awaited(event),
             // SAFETY: the event is a live object of the driver's.
             || unsafe { call!(self, cuEventSynchronize(event.raw())) },
         )
     }
 
     /// Milliseconds from `start` to `end`.
-    pub fn event_elapsed_time(&self, start: Event, end: Event) -> Answer<f32> {
+    pub fn event_elapsed_time(&self, start: Event, end: Event) -> DriverResult<f32> {
         let mut milliseconds = 0.0;
         // SAFETY: the output is a live local, and both events are live objects of the driver's.
         unsafe { call!(self, cuEventElapsedTime(&mut milliseconds, start.raw(), end.raw())) }?;
@@ -115,7 +115,7 @@ impl Driver {
     }
 
     /// What another process needs to open an event.
-    pub fn event_ipc_handle(&self, event: Event) -> Answer<[u8; 64]> {
+    pub fn event_ipc_handle(&self, event: Event) -> DriverResult<[u8; 64]> {
         let mut handle = CUipcEventHandle { reserved: [0; 64] };
         // SAFETY: the output is a live local, and the event is a live object of the driver's.
         unsafe { call!(self, cuIpcGetEventHandle(&mut handle, event.raw())) }?;
@@ -123,7 +123,7 @@ impl Driver {
     }
 
     /// Opens another process's event in the calling thread's context.
-    pub fn event_open_ipc(&self, handle: [u8; 64]) -> Answer<Event> {
+    pub fn event_open_ipc(&self, handle: [u8; 64]) -> DriverResult<Event> {
         let handle = CUipcEventHandle { reserved: handle.map(|byte| byte as std::ffi::c_char) };
         let mut event: CUevent = ptr::null_mut();
         // SAFETY: the output is a live local, and a handle that is wrong is answered with a code.

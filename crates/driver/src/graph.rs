@@ -1,7 +1,7 @@
 //! The driver's graphs, and the executable graphs that are made of them. Their nodes are added in
 //! [`graph_node`](super::graph_node) and looked at in [`graph_view`](super::graph_view).
 
-use super::{Answer, Driver, HostFunction, Stream, call, codes, graph_node::KernelNode, observer, types::*};
+use super::{Driver, DriverResult, HostFunction, Stream, call, codes, graph_node::KernelNode, observer, types::*};
 use std::{
     ffi::{CStr, c_uint, c_void},
     panic, ptr,
@@ -73,7 +73,7 @@ macro_rules! handle {
             }
 
             /// One that the driver named.
-            pub(super) fn found(raw: $raw) -> Self {
+            pub(super) fn from_raw(raw: $raw) -> Self {
                 $name(raw as usize)
             }
 
@@ -90,12 +90,12 @@ handle!(GraphNode, CUgraphNode);
 handle!(UserObject, CUuserObject);
 
 /// What is to be told when the last graph that holds one of its numbers is gone.
-pub trait Ticket {
+pub trait ReleaseCallback {
     /// The number is back, on a thread of the driver's, and the driver must not be called.
     fn released(number: u64);
 }
 
-extern "C" fn released<T: Ticket>(data: *mut c_void) {
+extern "C" fn released<T: ReleaseCallback>(data: *mut c_void) {
     // There is nobody to tell of a panic.
     let _ = panic::catch_unwind(|| T::released(data as u64));
 }
@@ -103,7 +103,7 @@ extern "C" fn released<T: Ticket>(data: *mut c_void) {
 #[cfg(any(test, feature = "test-util"))]
 impl GraphNode {
     /// A node that the test at hand never gives to a driver.
-    pub fn nowhere(number: usize) -> Self {
+    pub fn dangling(number: usize) -> Self {
         GraphNode(number)
     }
 }
@@ -124,87 +124,87 @@ impl UpdateError {
 }
 
 fn exec_changed(exec: GraphExec) {
-    if let Some(watcher) = observer::watcher() {
-        watcher.exec_changed(exec);
+    if let Some(observer) = observer::current() {
+        observer.exec_changed(exec);
     }
 }
 
 impl Driver {
     /// Makes a graph without nodes.
-    pub fn graph_create(&self) -> Answer<Graph> {
+    pub fn graph_create(&self) -> DriverResult<Graph> {
         let mut graph: CUgraph = ptr::null_mut();
         // SAFETY: the output is a live local, and flags must be 0.
         unsafe { call!(self, cuGraphCreate(&mut graph, 0)) }?;
-        Ok(Graph::found(graph))
+        Ok(Graph::from_raw(graph))
     }
 
     /// Destroys a graph, with its nodes. Executable graphs made of it stay.
-    pub fn graph_destroy(&self, graph: Graph) -> Answer<()> {
+    pub fn graph_destroy(&self, graph: Graph) -> DriverResult<()> {
         // SAFETY: the graph is live until this call, after which its owner forgets it.
         unsafe { call!(self, cuGraphDestroy(graph.raw())) }?;
-        if let Some(watcher) = observer::watcher() {
-            watcher.graph_ended(graph);
+        if let Some(observer) = observer::current() {
+            observer.graph_ended(graph);
         }
         Ok(())
     }
 
     /// Copies a graph and its child graphs.
-    pub fn graph_clone(&self, graph: Graph) -> Answer<Graph> {
+    pub fn graph_clone(&self, graph: Graph) -> DriverResult<Graph> {
         let mut clone: CUgraph = ptr::null_mut();
         // SAFETY: the output is a live local, and the graph is live.
         unsafe { call!(self, cuGraphClone(&mut clone, graph.raw())) }?;
-        let clone = Graph::found(clone);
-        if let Some(watcher) = observer::watcher() {
-            watcher.graph_copied(graph, clone);
+        let clone = Graph::from_raw(clone);
+        if let Some(observer) = observer::current() {
+            observer.graph_copied(graph, clone);
         }
         Ok(clone)
     }
 
     /// The node that a node of the original became in a clone.
-    pub fn graph_node_in_clone(&self, original: GraphNode, clone: Graph) -> Answer<GraphNode> {
+    pub fn graph_node_in_clone(&self, original: GraphNode, clone: Graph) -> DriverResult<GraphNode> {
         let mut node: CUgraphNode = ptr::null_mut();
         // SAFETY: the output is a live local; node and graph are live.
         unsafe { call!(self, cuGraphNodeFindInClone(&mut node, original.raw(), clone.raw())) }?;
-        Ok(GraphNode::found(node))
+        Ok(GraphNode::from_raw(node))
     }
 
     /// Makes a graph ready to be launched. `flags` are `CUDA_GRAPH_INSTANTIATE_FLAG_...`.
-    pub fn graph_instantiate(&self, graph: Graph, flags: u64) -> Answer<GraphExec> {
+    pub fn graph_instantiate(&self, graph: Graph, flags: u64) -> DriverResult<GraphExec> {
         let mut exec: CUgraphExec = ptr::null_mut();
         // SAFETY: the output is a live local, the graph is live, and wrong flags are answered with a code.
         unsafe { call!(self, cuGraphInstantiateWithFlags(&mut exec, graph.raw(), flags)) }?;
-        let exec = GraphExec::found(exec);
-        if let Some(watcher) = observer::watcher() {
-            watcher.exec_made(self, exec, graph);
+        let exec = GraphExec::from_raw(exec);
+        if let Some(observer) = observer::current() {
+            observer.exec_made(self, exec, graph);
         }
         Ok(exec)
     }
 
     /// Brings an executable graph to its device, so that the first launch need not.
-    pub fn graph_upload(&self, exec: GraphExec, stream: Stream) -> Answer<()> {
+    pub fn graph_upload(&self, exec: GraphExec, stream: Stream) -> DriverResult<()> {
         // SAFETY: both are live objects of the driver's.
         unsafe { call!(self, cuGraphUpload(exec.raw(), stream.raw())) }
     }
 
     /// Launches an executable graph in a stream, behind its launches before.
     #[inline]
-    pub fn graph_launch(&self, exec: GraphExec, stream: Stream) -> Answer<()> {
+    pub fn graph_launch(&self, exec: GraphExec, stream: Stream) -> DriverResult<()> {
         // SAFETY: both are live objects of the driver's.
         unsafe { call!(self, cuGraphLaunch(exec.raw(), stream.raw())) }
     }
 
     /// Destroys an executable graph, which finishes its work first.
-    pub fn graph_exec_destroy(&self, exec: GraphExec) -> Answer<()> {
+    pub fn graph_exec_destroy(&self, exec: GraphExec) -> DriverResult<()> {
         // SAFETY: the executable graph is live until this call, after which its owner forgets it.
         unsafe { call!(self, cuGraphExecDestroy(exec.raw())) }?;
-        if let Some(watcher) = observer::watcher() {
-            watcher.exec_ended(exec);
+        if let Some(observer) = observer::current() {
+            observer.exec_ended(exec);
         }
         Ok(())
     }
 
     /// The flags that an executable graph was made with.
-    pub fn graph_exec_flags(&self, exec: GraphExec) -> Answer<u64> {
+    pub fn graph_exec_flags(&self, exec: GraphExec) -> DriverResult<u64> {
         let mut flags = 0;
         // SAFETY: the output is a live local, and the executable graph is live.
         unsafe { call!(self, cuGraphExecGetFlags(exec.raw(), &mut flags)) }?;
@@ -213,19 +213,19 @@ impl Driver {
 
     /// Makes the launches of an executable graph from now on do what a graph says, if that differs in no more than may be
     /// changed. Otherwise the inner result tells what is in the way.
-    pub fn graph_exec_update(&self, exec: GraphExec, graph: Graph) -> Answer<Result<(), UpdateRefusal>> {
+    pub fn graph_exec_update(&self, exec: GraphExec, graph: Graph) -> DriverResult<Result<(), UpdateRefusal>> {
         let (error_node, error_from_node) = (ptr::null_mut(), ptr::null_mut());
         let mut info = ExecUpdateInfo { result: CU_GRAPH_EXEC_UPDATE_ERROR, error_node, error_from_node };
         // SAFETY: the output is a live local; both graphs are live.
         match unsafe { call!(self, cuGraphExecUpdate_v2(exec.raw(), graph.raw(), &mut info)) } {
             Ok(()) => {
-                if let Some(watcher) = observer::watcher() {
-                    watcher.exec_made(self, exec, graph);
+                if let Some(observer) = observer::current() {
+                    observer.exec_made(self, exec, graph);
                 }
                 Ok(Ok(()))
             }
             Err(failure) if failure.code == codes::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE => {
-                let named = |node: CUgraphNode| (!node.is_null()).then(|| GraphNode::found(node));
+                let named = |node: CUgraphNode| (!node.is_null()).then(|| GraphNode::from_raw(node));
                 let (node, from) = (named(info.error_node), named(info.error_from_node));
                 Ok(Err(UpdateRefusal { error: UpdateError::new(info.result), node, from }))
             }
@@ -235,7 +235,7 @@ impl Driver {
 
     /// Gives a kernel's node other parameters for the launches of an executable graph from now on. `node` is one of the
     /// graph that it was made of, which is not changed.
-    pub fn graph_exec_set_kernel(&self, exec: GraphExec, node: GraphNode, kernel: &KernelNode) -> Answer<()> {
+    pub fn graph_exec_set_kernel(&self, exec: GraphExec, node: GraphNode, kernel: &KernelNode) -> DriverResult<()> {
         let parameters = kernel.raw();
         // SAFETY: executable graph and node are live, and a `KernelNode` was vouched for when it was made.
         unsafe { call!(self, cuGraphExecKernelNodeSetParams_v2(exec.raw(), node.raw(), &parameters)) }?;
@@ -245,7 +245,7 @@ impl Driver {
 
     /// Switches a kernel, copy or fill on or off for the launches of an executable graph from now on. `node` is one of the
     /// graph that it was made of.
-    pub fn graph_node_set_enabled(&self, exec: GraphExec, node: GraphNode, enabled: bool) -> Answer<()> {
+    pub fn graph_node_set_enabled(&self, exec: GraphExec, node: GraphNode, enabled: bool) -> DriverResult<()> {
         // SAFETY: executable graph and node are live.
         unsafe { call!(self, cuGraphNodeSetEnabled(exec.raw(), node.raw(), c_uint::from(enabled))) }?;
         exec_changed(exec);
@@ -253,7 +253,7 @@ impl Driver {
     }
 
     /// Whether a kernel, copy or fill is switched on.
-    pub fn graph_node_enabled(&self, exec: GraphExec, node: GraphNode) -> Answer<bool> {
+    pub fn graph_node_enabled(&self, exec: GraphExec, node: GraphNode) -> DriverResult<bool> {
         let mut enabled = 0;
         // SAFETY: the output is a live local; executable graph and node are live.
         unsafe { call!(self, cuGraphNodeGetEnabled(exec.raw(), node.raw(), &mut enabled)) }?;
@@ -261,24 +261,24 @@ impl Driver {
     }
 
     /// Draws a graph into a file, for Graphviz. `flags` are `CU_GRAPH_DEBUG_DOT_FLAGS_...`.
-    pub fn graph_draw(&self, graph: Graph, path: &CStr, flags: c_uint) -> Answer<()> {
+    pub fn graph_draw(&self, graph: Graph, path: &CStr, flags: c_uint) -> DriverResult<()> {
         // SAFETY: the graph is live, and the path is NUL-terminated.
         unsafe { call!(self, cuGraphDebugDotPrint(graph.raw(), path.as_ptr(), flags)) }
     }
 
     /// Makes an object with `references` references of the program's. `destructor` runs when the last one is gone, on a
     /// thread of the driver's, and must not call the driver.
-    pub fn user_object_create(&self, destructor: HostFunction, references: u32) -> Answer<UserObject> {
+    pub fn user_object_create(&self, destructor: HostFunction, references: u32) -> DriverResult<UserObject> {
         let mut object: CUuserObject = ptr::null_mut();
         let (function, data) = destructor.parts();
         let flags = CU_USER_OBJECT_NO_DESTRUCTOR_SYNC;
         // SAFETY: the output is a live local, and a `HostFunction` was vouched for when it was made.
         unsafe { call!(self, cuUserObjectCreate(&mut object, data, Some(function), references, flags)) }?;
-        Ok(UserObject::found(object))
+        Ok(UserObject::from_raw(object))
     }
 
     /// Gives references of the program's back.
-    pub fn user_object_release(&self, object: UserObject, references: u32) -> Answer<()> {
+    pub fn user_object_release(&self, object: UserObject, references: u32) -> DriverResult<()> {
         // SAFETY: the program has these references, as its core sees to, so the object is live.
         unsafe { call!(self, cuUserObjectRelease(object.raw(), references)) }
     }
@@ -291,14 +291,14 @@ impl Driver {
         object: UserObject,
         references: u32,
         moved: bool,
-    ) -> Answer<()> {
+    ) -> DriverResult<()> {
         let flags = if moved { CU_GRAPH_USER_OBJECT_MOVE } else { 0 };
         // SAFETY: the graph is live, and so is the object, of which the program has a reference.
         unsafe { call!(self, cuGraphRetainUserObject(graph.raw(), object.raw(), references, flags)) }
     }
 
     /// Makes a graph, and what will be made of it, hold a number, which comes back when the last of them is gone.
-    pub fn graph_keep_ticket<T: Ticket>(&self, graph: Graph, number: u64) -> Answer<()> {
+    pub fn graph_attach_release_callback<T: ReleaseCallback>(&self, graph: Graph, number: u64) -> DriverResult<()> {
         // SAFETY: the function takes the number for what it is and never follows it, may be called from any thread, and
         // lets no panic out.
         let destructor = unsafe { HostFunction::new(released::<T>, number as *mut c_void) };

@@ -1,6 +1,6 @@
 //! Adding to the driver's graphs: nodes of every type that plinth knows, and edges.
 
-use super::{Answer, Context, Driver, Event, Function, Graph, GraphNode, Span, call, observer, types::*};
+use super::{Context, Driver, DriverResult, Event, Function, Graph, GraphNode, Span, call, observer, types::*};
 use std::{
     ffi::{c_uint, c_void},
     marker::PhantomData,
@@ -98,7 +98,7 @@ impl FillNode {
     }
 
     /// A fill that the driver told of.
-    pub(super) fn found(raw: &CUDA_MEMSET_NODE_PARAMS) -> FillNode {
+    pub(super) fn from_raw(raw: &CUDA_MEMSET_NODE_PARAMS) -> FillNode {
         FillNode {
             address: raw.dst,
             value: raw.value,
@@ -180,28 +180,33 @@ pub(super) fn raw_nodes(nodes: &[GraphNode]) -> *const CUgraphNode {
 }
 
 fn graph_changed(graph: Graph) {
-    if let Some(watcher) = observer::watcher() {
-        watcher.graph_changed(graph);
+    if let Some(observer) = observer::current() {
+        observer.graph_changed(graph);
     }
 }
 
 fn event_node_added(graph: Graph, node: GraphNode, event: Event) {
-    if let Some(watcher) = observer::watcher() {
-        watcher.graph_changed(graph);
-        watcher.event_node_added(graph, node, event);
+    if let Some(observer) = observer::current() {
+        observer.graph_changed(graph);
+        observer.event_node_added(graph, node, event);
     }
 }
 
 impl Driver {
     /// Adds a kernel to a graph, behind `dependencies`.
-    pub fn graph_add_kernel(&self, graph: Graph, dependencies: &[GraphNode], kernel: &KernelNode) -> Answer<GraphNode> {
+    pub fn graph_add_kernel(
+        &self,
+        graph: Graph,
+        dependencies: &[GraphNode],
+        kernel: &KernelNode,
+    ) -> DriverResult<GraphNode> {
         let (before, count) = (raw_nodes(dependencies), dependencies.len());
         let (mut node, parameters) = (ptr::null_mut(), kernel.raw());
         // SAFETY: the output is a live local, graph and nodes are live, and a `KernelNode` was vouched for when it was
         // made.
         unsafe { call!(self, cuGraphAddKernelNode_v2(&mut node, graph.raw(), before, count, &parameters)) }?;
         graph_changed(graph);
-        Ok(GraphNode::found(node))
+        Ok(GraphNode::from_raw(node))
     }
 
     /// Adds a copy of as many bytes as `destination` has, between whatever memories the two addresses lie in.
@@ -212,7 +217,7 @@ impl Driver {
         destination: Span,
         source: Span,
         context: Context,
-    ) -> Answer<GraphNode> {
+    ) -> DriverResult<GraphNode> {
         let (before, count) = (raw_nodes(dependencies), dependencies.len());
         let mut node: CUgraphNode = ptr::null_mut();
         // One row needs no pitch, which could not be as large as a copy can.
@@ -227,7 +232,7 @@ impl Driver {
             call!(self, cuGraphAddMemcpyNode(&mut node, graph.raw(), before, count, &parameters, context.raw()))
         }?;
         graph_changed(graph);
-        Ok(GraphNode::found(node))
+        Ok(GraphNode::from_raw(node))
     }
 
     /// Adds a fill.
@@ -237,7 +242,7 @@ impl Driver {
         dependencies: &[GraphNode],
         fill: &FillNode,
         context: Context,
-    ) -> Answer<GraphNode> {
+    ) -> DriverResult<GraphNode> {
         let (before, count) = (raw_nodes(dependencies), dependencies.len());
         let mut node: CUgraphNode = ptr::null_mut();
         let parameters = CUDA_MEMSET_NODE_PARAMS {
@@ -254,7 +259,7 @@ impl Driver {
             call!(self, cuGraphAddMemsetNode(&mut node, graph.raw(), before, count, &parameters, context.raw()))
         }?;
         graph_changed(graph);
-        Ok(GraphNode::found(node))
+        Ok(GraphNode::from_raw(node))
     }
 
     /// Adds a call of a function of the program's.
@@ -263,7 +268,7 @@ impl Driver {
         graph: Graph,
         dependencies: &[GraphNode],
         function: NodeFunction,
-    ) -> Answer<GraphNode> {
+    ) -> DriverResult<GraphNode> {
         let (before, count) = (raw_nodes(dependencies), dependencies.len());
         let mut node: CUgraphNode = ptr::null_mut();
         let parameters = CUDA_HOST_NODE_PARAMS { fn_: Some(function.function), userData: function.data };
@@ -271,53 +276,63 @@ impl Driver {
         // made.
         unsafe { call!(self, cuGraphAddHostNode(&mut node, graph.raw(), before, count, &parameters)) }?;
         graph_changed(graph);
-        Ok(GraphNode::found(node))
+        Ok(GraphNode::from_raw(node))
     }
 
     /// Adds a copy of another graph as one node.
-    pub fn graph_add_child(&self, graph: Graph, dependencies: &[GraphNode], child: Graph) -> Answer<GraphNode> {
+    pub fn graph_add_child(&self, graph: Graph, dependencies: &[GraphNode], child: Graph) -> DriverResult<GraphNode> {
         let (before, count) = (raw_nodes(dependencies), dependencies.len());
         let mut node: CUgraphNode = ptr::null_mut();
         // SAFETY: the output is a live local; graphs and nodes are live.
         unsafe { call!(self, cuGraphAddChildGraphNode(&mut node, graph.raw(), before, count, child.raw())) }?;
         graph_changed(graph);
-        Ok(GraphNode::found(node))
+        Ok(GraphNode::from_raw(node))
     }
 
     /// Adds a node that does nothing but wait for others.
-    pub fn graph_add_empty(&self, graph: Graph, dependencies: &[GraphNode]) -> Answer<GraphNode> {
+    pub fn graph_add_empty(&self, graph: Graph, dependencies: &[GraphNode]) -> DriverResult<GraphNode> {
         let (before, count) = (raw_nodes(dependencies), dependencies.len());
         let mut node: CUgraphNode = ptr::null_mut();
         // SAFETY: the output is a live local; graph and nodes are live.
         unsafe { call!(self, cuGraphAddEmptyNode(&mut node, graph.raw(), before, count)) }?;
         graph_changed(graph);
-        Ok(GraphNode::found(node))
+        Ok(GraphNode::from_raw(node))
     }
 
     /// Adds a recording of an event.
-    pub fn graph_add_event_record(&self, graph: Graph, dependencies: &[GraphNode], event: Event) -> Answer<GraphNode> {
+    pub fn graph_add_event_record(
+        &self,
+        graph: Graph,
+        dependencies: &[GraphNode],
+        event: Event,
+    ) -> DriverResult<GraphNode> {
         let (before, count) = (raw_nodes(dependencies), dependencies.len());
         let mut node: CUgraphNode = ptr::null_mut();
         // SAFETY: the output is a live local; graph, nodes and event are live.
         unsafe { call!(self, cuGraphAddEventRecordNode(&mut node, graph.raw(), before, count, event.raw())) }?;
-        let node = GraphNode::found(node);
+        let node = GraphNode::from_raw(node);
         event_node_added(graph, node, event);
         Ok(node)
     }
 
     /// Adds a wait for what an event recorded last.
-    pub fn graph_add_event_wait(&self, graph: Graph, dependencies: &[GraphNode], event: Event) -> Answer<GraphNode> {
+    pub fn graph_add_event_wait(
+        &self,
+        graph: Graph,
+        dependencies: &[GraphNode],
+        event: Event,
+    ) -> DriverResult<GraphNode> {
         let (before, count) = (raw_nodes(dependencies), dependencies.len());
         let mut node: CUgraphNode = ptr::null_mut();
         // SAFETY: the output is a live local; graph, nodes and event are live.
         unsafe { call!(self, cuGraphAddEventWaitNode(&mut node, graph.raw(), before, count, event.raw())) }?;
-        let node = GraphNode::found(node);
+        let node = GraphNode::from_raw(node);
         event_node_added(graph, node, event);
         Ok(node)
     }
 
     /// Makes the second node of each pair wait for the first.
-    pub fn graph_add_dependencies(&self, graph: Graph, edges: &[(GraphNode, GraphNode)]) -> Answer<()> {
+    pub fn graph_add_dependencies(&self, graph: Graph, edges: &[(GraphNode, GraphNode)]) -> DriverResult<()> {
         let (from, to): (Vec<GraphNode>, Vec<GraphNode>) = edges.iter().copied().unzip();
         // SAFETY: graph and nodes are live, and both lists are as long as is said.
         unsafe { call!(self, cuGraphAddDependencies(graph.raw(), raw_nodes(&from), raw_nodes(&to), edges.len())) }?;
@@ -332,7 +347,7 @@ impl Driver {
         graph: Graph,
         context: Context,
         default: Option<u32>,
-    ) -> Answer<Conditional> {
+    ) -> DriverResult<Conditional> {
         let mut handle = 0;
         let flags = if default.is_some() { CU_GRAPH_COND_ASSIGN_DEFAULT } else { 0 };
         let value = default.unwrap_or(0);
@@ -351,7 +366,7 @@ impl Driver {
         kind: ConditionalKind,
         size: u32,
         context: Context,
-    ) -> Answer<(GraphNode, Vec<Graph>)> {
+    ) -> DriverResult<(GraphNode, Vec<Graph>)> {
         let (before, count) = (raw_nodes(dependencies), dependencies.len());
         let mut node: CUgraphNode = ptr::null_mut();
         let mut parameters = ConditionalNodeParams {
@@ -369,8 +384,8 @@ impl Driver {
         // are of the size that they have for every type, with zeros in what this type does not use.
         unsafe { call!(self, cuGraphAddNode_v2(&mut node, graph.raw(), before, ptr::null(), count, &mut parameters)) }?;
         // SAFETY: the driver put the address of an array there that has a graph for each body and lives with the node.
-        let bodies = (0..size as usize).map(|index| Graph::found(unsafe { parameters.bodies.add(index).read() }));
+        let bodies = (0..size as usize).map(|index| Graph::from_raw(unsafe { parameters.bodies.add(index).read() }));
         graph_changed(graph);
-        Ok((GraphNode::found(node), bodies.collect()))
+        Ok((GraphNode::from_raw(node), bodies.collect()))
     }
 }

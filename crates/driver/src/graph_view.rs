@@ -1,6 +1,6 @@
 //! Looking at the driver's graphs: what nodes there are, and what each of them does.
 
-use super::{Answer, Driver, Failure, Function, Graph, GraphNode, call, graph_node::FillNode, types::*};
+use super::{Driver, DriverResult, Failure, Function, Graph, GraphNode, call, graph_node::FillNode, types::*};
 use std::{
     ffi::{CStr, c_uint, c_void},
     mem::MaybeUninit,
@@ -90,7 +90,7 @@ impl NodeType {
 }
 
 /// Lists nodes by a call that tells the count when there is no place for them.
-fn list(ask: impl Fn(*mut CUgraphNode, &mut usize) -> Result<(), Failure>) -> Answer<Vec<GraphNode>> {
+fn list(ask: impl Fn(*mut CUgraphNode, &mut usize) -> Result<(), Failure>) -> DriverResult<Vec<GraphNode>> {
     let mut count = 0;
     ask(ptr::null_mut(), &mut count)?;
     let mut nodes: Vec<CUgraphNode> = vec![ptr::null_mut(); count];
@@ -98,7 +98,7 @@ fn list(ask: impl Fn(*mut CUgraphNode, &mut usize) -> Result<(), Failure>) -> An
         ask(nodes.as_mut_ptr(), &mut count)?;
     }
     nodes.truncate(count);
-    Ok(nodes.into_iter().map(GraphNode::found).collect())
+    Ok(nodes.into_iter().map(GraphNode::from_raw).collect())
 }
 
 /// The end of a copy: the pointer that its type names.
@@ -112,13 +112,13 @@ fn end(kind: c_uint, host: *const c_void, device: u64, offset: usize) -> u64 {
 
 impl Driver {
     /// A graph's nodes, without those of the graphs inside it.
-    pub fn graph_nodes(&self, graph: Graph) -> Answer<Vec<GraphNode>> {
+    pub fn graph_nodes(&self, graph: Graph) -> DriverResult<Vec<GraphNode>> {
         // SAFETY: the graph is live, and there is room for as many nodes as is said.
         list(|nodes, count| unsafe { call!(self, cuGraphGetNodes(graph.raw(), nodes, count)) })
     }
 
     /// How many nodes a graph has, without those of the graphs inside it.
-    pub fn graph_node_count(&self, graph: Graph) -> Answer<usize> {
+    pub fn graph_node_count(&self, graph: Graph) -> DriverResult<usize> {
         let mut count = 0;
         // SAFETY: the graph is live; without a place for nodes, only their count is told.
         unsafe { call!(self, cuGraphGetNodes(graph.raw(), ptr::null_mut(), &mut count)) }?;
@@ -126,7 +126,7 @@ impl Driver {
     }
 
     /// A graph's edges: each second node waits for the first.
-    pub fn graph_edges(&self, graph: Graph) -> Answer<Vec<(GraphNode, GraphNode)>> {
+    pub fn graph_edges(&self, graph: Graph) -> DriverResult<Vec<(GraphNode, GraphNode)>> {
         let mut count = 0;
         // SAFETY: the graph is live; without a place for them, only the count is told.
         unsafe { call!(self, cuGraphGetEdges(graph.raw(), ptr::null_mut(), ptr::null_mut(), &mut count)) }?;
@@ -137,17 +137,17 @@ impl Driver {
             unsafe { call!(self, cuGraphGetEdges(graph.raw(), from.as_mut_ptr(), to.as_mut_ptr(), &mut count)) }?;
         }
         let pairs = from.into_iter().zip(to).take(count);
-        Ok(pairs.map(|(from, to)| (GraphNode::found(from), GraphNode::found(to))).collect())
+        Ok(pairs.map(|(from, to)| (GraphNode::from_raw(from), GraphNode::from_raw(to))).collect())
     }
 
     /// The nodes that a node waits for.
-    pub fn graph_node_dependencies(&self, node: GraphNode) -> Answer<Vec<GraphNode>> {
+    pub fn graph_node_dependencies(&self, node: GraphNode) -> DriverResult<Vec<GraphNode>> {
         // SAFETY: the node is live, and there is room for as many nodes as is said.
         list(|nodes, count| unsafe { call!(self, cuGraphNodeGetDependencies(node.raw(), nodes, count)) })
     }
 
     /// What a node is.
-    pub fn graph_node_type(&self, node: GraphNode) -> Answer<NodeType> {
+    pub fn graph_node_type(&self, node: GraphNode) -> DriverResult<NodeType> {
         let mut kind = 0;
         // SAFETY: the output is a live local, and the node is live.
         unsafe { call!(self, cuGraphNodeGetType(node.raw(), &mut kind)) }?;
@@ -155,14 +155,14 @@ impl Driver {
     }
 
     /// What a kernel's node launches.
-    pub fn graph_kernel(&self, node: GraphNode) -> Answer<KernelView> {
+    pub fn graph_kernel(&self, node: GraphNode) -> DriverResult<KernelView> {
         let mut place = MaybeUninit::<CUDA_KERNEL_NODE_PARAMS>::zeroed();
         // SAFETY: the output is a live local, and the node is live.
         unsafe { call!(self, cuGraphKernelNodeGetParams_v2(node.raw(), place.as_mut_ptr())) }?;
         // SAFETY: the structure is made of integers and pointers, of which zeros are values, too.
         let found = unsafe { place.assume_init() };
         Ok(KernelView {
-            function: (!found.func.is_null()).then(|| Function::found(found.func)),
+            function: (!found.func.is_null()).then(|| Function::from_raw(found.func)),
             grid: [found.gridDimX, found.gridDimY, found.gridDimZ],
             block: [found.blockDimX, found.blockDimY, found.blockDimZ],
             shared_bytes: found.sharedMemBytes,
@@ -171,7 +171,7 @@ impl Driver {
     }
 
     /// A kernel's name, as its module has it.
-    pub fn function_name(&self, function: Function) -> Answer<String> {
+    pub fn function_name(&self, function: Function) -> DriverResult<String> {
         let mut name = ptr::null();
         // SAFETY: the output is a live local, and the function is live.
         unsafe { call!(self, cuFuncGetName(&mut name, function.raw())) }?;
@@ -183,7 +183,7 @@ impl Driver {
     }
 
     /// What a copy's node copies.
-    pub fn graph_copy(&self, node: GraphNode) -> Answer<CopyView> {
+    pub fn graph_copy(&self, node: GraphNode) -> DriverResult<CopyView> {
         let mut found = MemcpyNodeParams::ROW;
         // SAFETY: the output is a live local, and the node is live.
         unsafe { call!(self, cuGraphMemcpyNodeGetParams(node.raw(), &mut found)) }?;
@@ -193,15 +193,15 @@ impl Driver {
     }
 
     /// What a fill's node fills.
-    pub fn graph_fill(&self, node: GraphNode) -> Answer<FillNode> {
+    pub fn graph_fill(&self, node: GraphNode) -> DriverResult<FillNode> {
         let mut found = CUDA_MEMSET_NODE_PARAMS { dst: 0, pitch: 0, value: 0, elementSize: 0, width: 0, height: 0 };
         // SAFETY: the output is a live local, and the node is live.
         unsafe { call!(self, cuGraphMemsetNodeGetParams(node.raw(), &mut found)) }?;
-        Ok(FillNode::found(&found))
+        Ok(FillNode::from_raw(&found))
     }
 
     /// What a host function's node calls.
-    pub fn graph_host(&self, node: GraphNode) -> Answer<HostView> {
+    pub fn graph_host(&self, node: GraphNode) -> DriverResult<HostView> {
         let mut found = CUDA_HOST_NODE_PARAMS { fn_: None, userData: ptr::null_mut() };
         // SAFETY: the output is a live local, and the node is live.
         unsafe { call!(self, cuGraphHostNodeGetParams(node.raw(), &mut found)) }?;
@@ -210,10 +210,10 @@ impl Driver {
     }
 
     /// The graph inside a node of the type [`NodeType::Graph`], which lives as long as the node.
-    pub fn graph_child(&self, node: GraphNode) -> Answer<Graph> {
+    pub fn graph_child(&self, node: GraphNode) -> DriverResult<Graph> {
         let mut graph: CUgraph = ptr::null_mut();
         // SAFETY: the output is a live local, and the node is live.
         unsafe { call!(self, cuGraphChildGraphNodeGetGraph(node.raw(), &mut graph)) }?;
-        Ok(Graph::found(graph))
+        Ok(Graph::from_raw(graph))
     }
 }

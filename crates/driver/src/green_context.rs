@@ -1,6 +1,6 @@
 //! Green contexts: parts of a device's multiprocessors, and streams whose kernels run on such a part.
 
-use super::{Answer, Context, Driver, Stream, call, types::*};
+use super::{Context, Driver, DriverResult, Stream, call, types::*};
 use std::{ffi::c_uint, ptr};
 
 /// A green context of the driver's. Whoever destroys it forgets it.
@@ -28,16 +28,16 @@ impl Multiprocessors {
         self.0.count
     }
 
-    /// How many a part of them that is to have `wanted` will have, where the driver tells its rules.
-    pub fn rounded(&self, wanted: u32) -> u32 {
-        let wanted = wanted.max(self.0.least_partition);
-        wanted.checked_next_multiple_of(self.0.alignment.max(1)).unwrap_or(u32::MAX)
+    /// How many a part of them that is to have `requested` will have, where the driver tells its rules.
+    pub fn round_up(&self, requested: u32) -> u32 {
+        let requested = requested.max(self.0.least_partition);
+        requested.checked_next_multiple_of(self.0.alignment.max(1)).unwrap_or(u32::MAX)
     }
 }
 
 impl Driver {
     /// All multiprocessors of a device.
-    pub fn multiprocessors(&self, device: CUdevice) -> Answer<Multiprocessors> {
+    pub fn multiprocessors(&self, device: CUdevice) -> DriverResult<Multiprocessors> {
         let mut resource = DevResource::NOTHING;
         // SAFETY: the output is a live local, and any device number is answered with a code.
         unsafe { call!(self, cuDeviceGetDevResource(device, &mut resource, CU_DEV_RESOURCE_TYPE_SM)) }?;
@@ -45,7 +45,7 @@ impl Driver {
     }
 
     /// A part of at least so many; `None` where the driver makes none.
-    pub fn part_of(&self, whole: &Multiprocessors, least: u32) -> Answer<Option<Multiprocessors>> {
+    pub fn split_multiprocessors(&self, whole: &Multiprocessors, least: u32) -> DriverResult<Option<Multiprocessors>> {
         let (mut part, mut count): (DevResource, c_uint) = (DevResource::NOTHING, 1);
         let rest = ptr::null_mut();
         // SAFETY: the outputs are live locals, room for one part is what the count says, and the rest may be null.
@@ -54,7 +54,7 @@ impl Driver {
     }
 
     /// Makes a green context over multiprocessors of a device.
-    pub fn green_context_create(&self, device: CUdevice, mut part: Multiprocessors) -> Answer<GreenContext> {
+    pub fn green_context_create(&self, device: CUdevice, mut part: Multiprocessors) -> DriverResult<GreenContext> {
         let (mut description, mut green): (CUdevResourceDesc, CUgreenCtx) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: the output is a live local, and there is one resource. The driver has no call to free a description.
         unsafe { call!(self, cuDevResourceGenerateDesc(&mut description, &mut part.0, 1)) }?;
@@ -64,22 +64,22 @@ impl Driver {
     }
 
     /// Destroys one that has no streams.
-    pub fn green_context_destroy(&self, green: GreenContext) -> Answer<()> {
+    pub fn green_context_destroy(&self, green: GreenContext) -> DriverResult<()> {
         // SAFETY: it is live until this call, after which its owner forgets it.
         unsafe { call!(self, cuGreenCtxDestroy(green.raw())) }
     }
 
     /// A green context as a context that can be current.
-    pub fn green_context_as_context(&self, green: GreenContext) -> Answer<Context> {
+    pub fn green_context_as_context(&self, green: GreenContext) -> DriverResult<Context> {
         let mut context: CUcontext = ptr::null_mut();
         // SAFETY: the output is a live local, and the green context is live.
         unsafe { call!(self, cuCtxFromGreenCtx(&mut context, green.raw())) }?;
-        Ok(Context::found(context))
+        Ok(Context::from_raw(context))
     }
 
     /// Makes a stream that does not wait for the default stream, whose kernels run on the green context's
     /// multiprocessors.
-    pub fn green_context_stream(&self, green: GreenContext, priority: i32) -> Answer<Stream> {
+    pub fn green_context_stream(&self, green: GreenContext, priority: i32) -> DriverResult<Stream> {
         let mut stream: CUstream = ptr::null_mut();
         // SAFETY: the output is a live local, and the green context is live; a priority out of range is clamped.
         unsafe { call!(self, cuGreenCtxStreamCreate(&mut stream, green.raw(), CU_STREAM_NON_BLOCKING, priority)) }?;

@@ -1,7 +1,7 @@
 //! What the kernels of a group of processes are told, how the memory that the group shares is laid out, and where they
 //! report. kernels/group.cu declares the same.
 
-use super::{Answer, Driver, Function, Span, Stream};
+use super::{Driver, DriverResult, Function, Span, Stream};
 use std::{
     ffi::c_void,
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
@@ -21,7 +21,7 @@ pub const ENTRIES: u32 = 4;
 pub const MAX_TRANSFERS: usize = 32;
 
 /// Where things are in a rank's window. What is not said to be of the owner's is written by the other ranks.
-pub mod place {
+pub mod offsets {
     use super::{ENTRIES, LANES, MAX_BLOCKS, MAX_RANKS};
 
     /// Of the owner: a `u32`, not 0 once the group is broken.
@@ -121,7 +121,7 @@ pub const TRANSFER: u32 = 0x40;
 /// What a kernel needs to know of the group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
-pub struct Circle {
+pub struct GroupInfo {
     /// Where each rank's window is here, the own one included.
     pub windows: [u64; MAX_RANKS],
     /// The bytes of each.
@@ -145,7 +145,7 @@ pub struct Circle {
 #[repr(C)]
 pub struct Collective {
     /// The group.
-    pub circle: Circle,
+    pub group_info: GroupInfo,
     /// What is read: private, for whoever makes one answers for the memory.
     from: u64,
     /// What is written.
@@ -186,16 +186,16 @@ pub struct Transfer {
 #[repr(C)]
 pub struct Transfers {
     /// The group.
-    pub circle: Circle,
+    pub group_info: GroupInfo,
     /// The transfers, no two of them alike in rank and direction.
     pub transfers: [Transfer; MAX_TRANSFERS],
 }
 
 impl Collective {
     /// A collective that reads one piece of memory and writes another.
-    pub fn of(circle: Circle, from: Span, to: Span) -> Collective {
+    pub fn of(group_info: GroupInfo, from: Span, to: Span) -> Collective {
         let (from, to) = (from.address(), to.address());
-        Collective { circle, from, to, bytes: 0, count: 0, mode: 0, op: 0, element: 0, root: 0 }
+        Collective { group_info, from, to, bytes: 0, count: 0, mode: 0, op: 0, element: 0, root: 0 }
     }
 
     /// What is read, and what is written.
@@ -258,7 +258,7 @@ impl Reason {
 
 /// What a report tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
+pub struct FailureReport {
     /// Why the group is broken, and which rank that is about.
     pub word: u32,
     /// The rank that found it.
@@ -276,13 +276,13 @@ pub struct ReportPage {
     pub stop: AtomicU32,
     /// The kernels': not 0 once the rest is written.
     pub word: AtomicU32,
-    /// See [`Told`].
+    /// See [`FailureReport`].
     pub by: AtomicU32,
     /// 0.
     pub reserved: AtomicU32,
-    /// See [`Told`].
+    /// See [`FailureReport`].
     pub own: [AtomicU64; 4],
-    /// See [`Told`].
+    /// See [`FailureReport`].
     pub other: [AtomicU64; 4],
 }
 
@@ -313,11 +313,11 @@ impl Report {
     }
 
     /// What a kernel has reported.
-    pub fn read(&self) -> Option<Told> {
+    pub fn read(&self) -> Option<FailureReport> {
         let page = self.page();
         let word = page.word.load(Ordering::Acquire);
         let words = |of: &[AtomicU64; 4]| std::array::from_fn(|index| of[index].load(Ordering::Relaxed));
-        (word != 0).then(|| Told {
+        (word != 0).then(|| FailureReport {
             word,
             by: page.by.load(Ordering::Relaxed),
             own: words(&page.own),
@@ -328,7 +328,7 @@ impl Report {
 
 impl Driver {
     /// Makes a report with nothing in it, for kernels of any device.
-    pub fn report_alloc(&self) -> Answer<Report> {
+    pub fn report_alloc(&self) -> DriverResult<Report> {
         let address = self.pinned_alloc(size_of::<ReportPage>())?;
         // SAFETY: the memory was just allocated, of this size and a page's alignment, and nobody else knows of it.
         unsafe { std::ptr::write_bytes(address as *mut u8, 0, size_of::<ReportPage>()) };
@@ -336,12 +336,18 @@ impl Driver {
     }
 
     /// Gives up a report that no kernel uses any more.
-    pub fn report_free(&self, report: Report) -> Answer<()> {
+    pub fn report_free(&self, report: Report) -> DriverResult<()> {
         self.pinned_free(Span::owned(report.0, size_of::<ReportPage>()))
     }
 
     /// Launches a kernel of collectives.
-    pub fn launch_group(&self, function: Function, blocks: u32, collective: &Collective, stream: Stream) -> Answer<()> {
+    pub fn launch_group(
+        &self,
+        function: Function,
+        blocks: u32,
+        collective: &Collective,
+        stream: Stream,
+    ) -> DriverResult<()> {
         let pointer = std::ptr::from_ref(collective).cast::<c_void>();
         // SAFETY: the pointer leads to what such kernels take, and outlives the call; the memory was vouched for when the
         // parameters were made.
@@ -355,7 +361,7 @@ impl Driver {
         count: u32,
         transfers: &Transfers,
         stream: Stream,
-    ) -> Answer<()> {
+    ) -> DriverResult<()> {
         let pointer = std::ptr::from_ref(transfers).cast::<c_void>();
         // SAFETY: as above.
         unsafe { self.launch(function, [LANES, count, 1], [THREADS, 1, 1], 0, &[pointer], stream) }
@@ -392,19 +398,19 @@ mod tests {
             ("kLanes", u64::from(LANES)),
             ("kEntries", u64::from(ENTRIES)),
             ("kTransfers", MAX_TRANSFERS as u64),
-            ("kFailed", place::FAILED),
-            ("kDone", place::DONE),
-            ("kCalls", place::CALLS),
-            ("kSteps", place::STEPS),
-            ("kSent", place::SENT),
-            ("kReceived", place::RECEIVED),
-            ("kPoison", place::POISON),
-            ("kArrived", place::ARRIVED),
-            ("kTaken", place::TAKEN),
-            ("kFlags", place::FLAGS),
-            ("kRingHeaders", place::RING_HEADERS),
-            ("kHeaders", place::HEADERS),
-            ("kStaging", place::STAGING),
+            ("kFailed", offsets::FAILED),
+            ("kDone", offsets::DONE),
+            ("kCalls", offsets::CALLS),
+            ("kSteps", offsets::STEPS),
+            ("kSent", offsets::SENT),
+            ("kReceived", offsets::RECEIVED),
+            ("kPoison", offsets::POISON),
+            ("kArrived", offsets::ARRIVED),
+            ("kTaken", offsets::TAKEN),
+            ("kFlags", offsets::FLAGS),
+            ("kRingHeaders", offsets::RING_HEADERS),
+            ("kHeaders", offsets::HEADERS),
+            ("kStaging", offsets::STAGING),
             ("kTimeout", Reason::Timeout as u64),
             ("kMismatch", Reason::Mismatch as u64),
         ] {

@@ -16,11 +16,11 @@ impl Image {
     /// # Safety
     /// The bytes are an image as compilers make them: drivers find its end by what it says of itself.
     pub unsafe fn new(bytes: &[u8]) -> Image {
-        Image::built(bytes.to_vec())
+        Image::from_compiler(bytes.to_vec())
     }
 
     /// An image that a compiler made, now or, with a checksum over it, in an earlier run.
-    pub fn built(mut bytes: Vec<u8>) -> Image {
+    pub fn from_compiler(mut bytes: Vec<u8>) -> Image {
         // Text ends in a NUL.
         if bytes.last() != Some(&0) {
             bytes.push(0);

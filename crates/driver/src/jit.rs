@@ -1,6 +1,6 @@
 //! What a jiterated kernel is told, as kernels/jit/walk.h declares it, and its launch.
 
-use super::{Answer, Driver, Function, Span, Stream};
+use super::{Driver, DriverResult, Function, Span, Stream};
 use std::{ffi::c_void, mem::MaybeUninit};
 
 /// The threads of a block.
@@ -101,7 +101,13 @@ impl Default for Parameters {
 
 impl Driver {
     /// Launches blocks of [`THREADS`] threads of a jiterated kernel.
-    pub fn launch_jit(&self, function: Function, blocks: u32, parameters: &Parameters, stream: Stream) -> Answer<()> {
+    pub fn launch_jit(
+        &self,
+        function: Function,
+        blocks: u32,
+        parameters: &Parameters,
+        stream: Stream,
+    ) -> DriverResult<()> {
         let pointer = parameters.words.as_ptr().cast::<c_void>();
         // SAFETY: the words that were written are as many as the kernel's one parameter has, which the driver copies before it
         // returns: those of its tensors, of its dimensions and of its scalars. Whoever made the spans among them answers for
@@ -119,7 +125,7 @@ mod tests {
         let (sizes, strides) = ([2_u32; 25], [[8; MOST_ARRAYS]; 25]);
         let layout = Strided { most: 25, sizes: &sizes, strides: &strides, repeats: 0 };
         let mut parameters = Parameters::new();
-        parameters.strided(&layout, &[Span::nowhere(64); MOST_ARRAYS]);
+        parameters.strided(&layout, &[Span::dangling(64); MOST_ARRAYS]);
         (0..MOST_SCALARS * 2).for_each(|word| parameters.push(word as u64));
         assert!(parameters.used <= WORDS, "{}", parameters.used);
         // The least that every GPU takes.

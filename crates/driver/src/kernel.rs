@@ -1,6 +1,6 @@
 //! The driver's modules and kernels.
 
-use super::{Answer, Driver, Failure, Image, Stream, call, codes, types::*};
+use super::{Driver, DriverResult, Failure, Image, Stream, call, codes, types::*};
 use std::{
     ffi::{CStr, c_uint, c_void},
     ptr,
@@ -25,7 +25,7 @@ impl Function {
 
     /// A kernel that the test at hand never launches.
     #[cfg(any(test, feature = "test-util"))]
-    pub fn nowhere() -> Self {
+    pub fn dangling() -> Self {
         Function(0)
     }
 
@@ -35,7 +35,7 @@ impl Function {
     }
 
     /// A kernel that the driver named.
-    pub(super) fn found(function: CUfunction) -> Self {
+    pub(super) fn from_raw(function: CUfunction) -> Self {
         Function(function as usize)
     }
 
@@ -46,7 +46,7 @@ impl Function {
 
 impl Driver {
     /// Loads PTX text into the calling thread's context.
-    pub fn module_load(&self, ptx: &CStr) -> Answer<Module> {
+    pub fn module_load(&self, ptx: &CStr) -> DriverResult<Module> {
         let mut module: CUmodule = ptr::null_mut();
         // SAFETY: the output is a live local, and the image is NUL-terminated PTX text.
         unsafe { call!(self, cuModuleLoadData(&mut module, ptx.as_ptr().cast())) }?;
@@ -54,7 +54,7 @@ impl Driver {
     }
 
     /// Finds a kernel of a module by name.
-    pub fn module_function(&self, module: Module, name: &CStr) -> Answer<Function> {
+    pub fn module_function(&self, module: Module, name: &CStr) -> DriverResult<Function> {
         let mut function: CUfunction = ptr::null_mut();
         // SAFETY: the output is a live local, the module stays loaded, and the name is NUL-terminated.
         unsafe { call!(self, cuModuleGetFunction(&mut function, module.0 as CUmodule, name.as_ptr())) }?;
@@ -62,7 +62,7 @@ impl Driver {
     }
 
     /// Launches one block of one thread of a kernel that takes one 64-bit integer.
-    pub fn launch_scalar(&self, function: Function, argument: u64, stream: Stream) -> Answer<()> {
+    pub fn launch_scalar(&self, function: Function, argument: u64, stream: Stream) -> DriverResult<()> {
         let argument = (&raw const argument).cast::<c_void>();
         // SAFETY: the kernel takes exactly one 64-bit integer, as its callers in the core see to, and that outlives the
         // call.
@@ -82,7 +82,7 @@ impl Driver {
         shared_bytes: u32,
         parameters: &[*const c_void],
         stream: Stream,
-    ) -> Answer<()> {
+    ) -> DriverResult<()> {
         // SAFETY: the caller answers for the parameters, which the driver only reads; function and stream are live.
         unsafe {
             call!(
@@ -156,7 +156,7 @@ impl Arguments {
 
 impl Driver {
     /// Loads an image into the calling thread's context.
-    pub fn module_load_image(&self, image: &Image) -> Answer<Module> {
+    pub fn module_load_image(&self, image: &Image) -> DriverResult<Module> {
         let mut module: CUmodule = ptr::null_mut();
         // SAFETY: the output is a live local, and the image is whole.
         unsafe { call!(self, cuModuleLoadData(&mut module, image.bytes().as_ptr().cast())) }?;
@@ -188,13 +188,13 @@ impl Driver {
     }
 
     /// Unloads a module, whose kernels nobody uses any more.
-    pub fn module_unload(&self, module: Module) -> Answer<()> {
+    pub fn module_unload(&self, module: Module) -> DriverResult<()> {
         // SAFETY: the module is live, and its holder gives it up.
         unsafe { call!(self, cuModuleUnload(module.0 as CUmodule)) }
     }
 
     /// An attribute of a kernel, one of `CU_FUNC_ATTRIBUTE_...`.
-    pub fn function_attribute(&self, function: Function, attribute: c_uint) -> Answer<i32> {
+    pub fn function_attribute(&self, function: Function, attribute: c_uint) -> DriverResult<i32> {
         let mut value = 0;
         // SAFETY: the output is a live local, and the kernel's module is loaded.
         unsafe { call!(self, cuFuncGetAttribute(&mut value, attribute, function.raw())) }?;
@@ -202,13 +202,13 @@ impl Driver {
     }
 
     /// Sets an attribute of a kernel.
-    pub fn set_function_attribute(&self, function: Function, attribute: c_uint, value: i32) -> Answer<()> {
+    pub fn set_function_attribute(&self, function: Function, attribute: c_uint, value: i32) -> DriverResult<()> {
         // SAFETY: the kernel's module is loaded.
         unsafe { call!(self, cuFuncSetAttribute(function.raw(), attribute, value)) }
     }
 
     /// How many blocks of a kernel one multiprocessor runs at once.
-    pub fn occupancy(&self, function: Function, threads: i32, shared_bytes: usize) -> Answer<i32> {
+    pub fn occupancy(&self, function: Function, threads: i32, shared_bytes: usize) -> DriverResult<i32> {
         let mut blocks = 0;
         // SAFETY: the output is a live local, and the kernel's module is loaded.
         unsafe {
@@ -218,7 +218,7 @@ impl Driver {
     }
 
     /// The bytes of each parameter of a kernel, if the driver tells them.
-    pub fn parameter_sizes(&self, function: Function) -> Answer<Option<Vec<usize>>> {
+    pub fn parameter_sizes(&self, function: Function) -> DriverResult<Option<Vec<usize>>> {
         let mut sizes = Vec::new();
         loop {
             let (mut offset, mut bytes) = (0, 0);
@@ -234,13 +234,13 @@ impl Driver {
     }
 
     /// Launches a kernel of a program's own.
-    pub fn launch_own(
+    pub fn launch_user_kernel(
         &self,
         function: Function,
         shape: &LaunchShape,
         arguments: &Arguments,
         stream: Stream,
-    ) -> Answer<()> {
+    ) -> DriverResult<()> {
         let pointers = arguments.pointers();
         if shape.cluster == [0; 3] && !shape.cooperative {
             // SAFETY: whoever pushed the arguments answers for them; they outlive the call.

@@ -58,7 +58,7 @@ mod virtual_memory;
 pub use capture::CaptureInfo;
 pub use context::Context;
 pub use event::{Event, EventCell};
-pub use graph::{Graph, GraphExec, GraphNode, Ticket, UpdateError, UpdateRefusal, UserObject};
+pub use graph::{Graph, GraphExec, GraphNode, ReleaseCallback, UpdateError, UpdateRefusal, UserObject};
 pub use graph_node::{Conditional, ConditionalKind, FillNode, KernelNode, NodeFunction};
 pub use graph_view::{CopyView, HostView, KernelView, NodeType};
 pub use green_context::{GreenContext, Multiprocessors};
@@ -83,7 +83,7 @@ pub struct Failure {
 }
 
 /// What a driver call gives.
-pub type Answer<T> = Result<T, Failure>;
+pub type DriverResult<T> = Result<T, Failure>;
 
 /// Which kind of device a driver drives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl Driver {
 
 /// Turns a code into a result.
 #[inline]
-fn check(call: Call, code: Code) -> Answer<()> {
+fn check(call: Call, code: Code) -> DriverResult<()> {
     if code == codes::CUDA_SUCCESS { Ok(()) } else { Err(Failure { call, code }) }
 }
 

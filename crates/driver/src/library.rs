@@ -79,7 +79,7 @@ impl Library {
 
 /// A library that is looked for, and where.
 #[derive(Debug, Clone, Copy)]
-pub struct Sought {
+pub struct LibrarySpec {
     /// What people call it.
     pub what: &'static str,
     /// The variable that names its file. Where it is set, only that file is tried.
@@ -92,12 +92,12 @@ pub struct Sought {
     pub in_packages: &'static [&'static str],
 }
 
-impl Sought {
+impl LibrarySpec {
     /// Finds and loads it: the file that the variable names; else one that the process has loaded already, whatever its
     /// path; else what the system finds by name; else in CUDA's toolkit; else among Python's packages. The error is a
     /// sentence that tells what was tried. What is too new for the driver comes last.
     pub fn find(&self) -> Result<Library, String> {
-        let Sought { what, variable, .. } = *self;
+        let LibrarySpec { what, variable, .. } = *self;
         let names = suitable(self.names, DRIVER.load(Ordering::Relaxed));
         if let Some(path) = env::var_os(variable).filter(|path| !path.is_empty()) {
             return Library::open_path(&path)

@@ -2,7 +2,7 @@
 
 use super::{
     calls::CallInfo,
-    library::{Library, Sought},
+    library::{Library, LibrarySpec},
 };
 use crate::{
     error::{Error, Result},
@@ -13,7 +13,7 @@ use std::ffi::CStr;
 /// Finds a library and fills its table; whether it works on the host device, too. NVIDIA's do not: the mark is an exported
 /// symbol of stand-ins. `fill` gives the table, and the first call that is required and missing.
 pub(super) fn load<T>(
-    sought: &Sought,
+    sought: &LibrarySpec,
     mark: &CStr,
     fill: impl FnOnce(Library) -> (T, Option<&'static CallInfo>),
 ) -> Result<(T, bool)> {

@@ -1,6 +1,6 @@
 //! Memory as the driver sees it: allocations, copies and fills, and what a pointer is.
 
-use super::{Answer, Context, Driver, Stream, call, observer, types::*};
+use super::{Context, Driver, DriverResult, Stream, call, observer, types::*};
 use std::{
     ffi::{c_int, c_uint, c_void},
     ptr,
@@ -24,7 +24,7 @@ impl Span {
 
     /// A span of an address that the test at hand never follows.
     #[cfg(any(test, feature = "test-util"))]
-    pub fn nowhere(address: u64) -> Self {
+    pub fn dangling(address: u64) -> Self {
         Span { address, bytes: 0 }
     }
 
@@ -41,12 +41,12 @@ impl Span {
     }
 
     /// The same, begun elsewhere: what was vouched for was the whole of which both are parts.
-    pub fn moved(self, bytes: i64) -> Self {
+    pub fn offset_by(self, bytes: i64) -> Self {
         Span { address: self.address.wrapping_add_signed(bytes), bytes: self.bytes }
     }
 
     /// The same with the length that its shape tells: what was vouched for is the whole tensor that begins there.
-    pub fn of_length(self, bytes: usize) -> Self {
+    pub fn with_length(self, bytes: usize) -> Self {
         Span { bytes, ..self }
     }
 
@@ -104,7 +104,7 @@ pub struct PointerDetails {
 
 impl Driver {
     /// Free and total bytes of the device of the calling thread's context.
-    pub fn memory_info(&self) -> Answer<(usize, usize)> {
+    pub fn memory_info(&self) -> DriverResult<(usize, usize)> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: both outputs are live locals.
         unsafe { call!(self, cuMemGetInfo_v2(&mut free, &mut total)) }?;
@@ -112,58 +112,58 @@ impl Driver {
     }
 
     /// Allocates memory in the calling thread's context; returns its address.
-    pub fn memory_alloc(&self, bytes: usize) -> Answer<u64> {
+    pub fn memory_alloc(&self, bytes: usize) -> DriverResult<u64> {
         let mut address = 0;
         // SAFETY: the output is a live local.
         unsafe { call!(self, cuMemAlloc_v2(&mut address, bytes)) }?;
-        observer::fresh(address, bytes as u64);
+        observer::notify_allocated(address, bytes as u64);
         Ok(address)
     }
 
     /// Frees what [`memory_alloc`](Self::memory_alloc) gave, and waits for the work of its context.
-    pub fn memory_free(&self, span: Span) -> Answer<()> {
+    pub fn memory_free(&self, span: Span) -> DriverResult<()> {
         // SAFETY: the caller vouched for the span, and hands it over.
         unsafe { call!(self, cuMemFree_v2(span.address)) }
     }
 
     /// Allocates pinned host memory that every context may use.
-    pub fn pinned_alloc(&self, bytes: usize) -> Answer<u64> {
+    pub fn pinned_alloc(&self, bytes: usize) -> DriverResult<u64> {
         let mut pointer: *mut c_void = ptr::null_mut();
         // SAFETY: the output is a live local.
         unsafe { call!(self, cuMemHostAlloc(&mut pointer, bytes, CU_MEMHOSTALLOC_PORTABLE)) }?;
-        observer::fresh(pointer as u64, bytes as u64);
+        observer::notify_allocated(pointer as u64, bytes as u64);
         Ok(pointer as u64)
     }
 
     /// Frees what [`pinned_alloc`](Self::pinned_alloc) gave.
-    pub fn pinned_free(&self, span: Span) -> Answer<()> {
+    pub fn pinned_free(&self, span: Span) -> DriverResult<()> {
         // SAFETY: the caller vouched for the span, and hands it over.
         unsafe { call!(self, cuMemFreeHost(span.address as *mut c_void)) }
     }
 
     /// Pins memory of the program's own, and lets devices use it. `flags` are `CU_MEMHOSTREGISTER_...`.
-    pub fn host_register(&self, span: Span, flags: c_uint) -> Answer<()> {
+    pub fn host_register(&self, span: Span, flags: c_uint) -> DriverResult<()> {
         // SAFETY: the caller vouched for the span until it is registered no more, and wrong flags are answered with a code.
         unsafe { call!(self, cuMemHostRegister_v2(span.address as *mut c_void, span.bytes, flags)) }
     }
 
     /// Undoes [`host_register`](Self::host_register) for what begins at the span's address.
-    pub fn host_unregister(&self, span: Span) -> Answer<()> {
+    pub fn host_unregister(&self, span: Span) -> DriverResult<()> {
         // SAFETY: the address is looked up, not followed, and the caller vouched that the devices are done with the span.
         unsafe { call!(self, cuMemHostUnregister(span.address as *mut c_void)) }
     }
 
     /// Allocates managed memory in the calling thread's context, which every device and the host may use.
-    pub fn managed_alloc(&self, bytes: usize) -> Answer<u64> {
+    pub fn managed_alloc(&self, bytes: usize) -> DriverResult<u64> {
         let mut address = 0;
         // SAFETY: the output is a live local.
         unsafe { call!(self, cuMemAllocManaged(&mut address, bytes, CU_MEM_ATTACH_GLOBAL)) }?;
-        observer::fresh(address, bytes as u64);
+        observer::notify_allocated(address, bytes as u64);
         Ok(address)
     }
 
     /// All that the driver knows of the memory at an address. Any number may be asked about.
-    pub fn pointer_details(&self, address: u64) -> Answer<PointerDetails> {
+    pub fn pointer_details(&self, address: u64) -> DriverResult<PointerDetails> {
         let info = self.pointer_info(address)?;
         let (mut device, mut host, mut start, mut bytes, mut mapped): (u64, u64, u64, usize, c_uint) = (0, 0, 0, 0, 0);
         let mut attributes = [
@@ -205,7 +205,7 @@ impl Driver {
     }
 
     /// What the driver knows of the memory at an address. Any number may be asked about.
-    pub fn pointer_info(&self, address: u64) -> Answer<PointerInfo> {
+    pub fn pointer_info(&self, address: u64) -> DriverResult<PointerInfo> {
         let (mut memory_type, mut ordinal, mut managed): (c_uint, c_int, c_uint) = (0, -1, 0);
         let mut attributes =
             [CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_IS_MANAGED];
@@ -224,13 +224,13 @@ impl Driver {
 
     /// Copies as many bytes as `destination` has, in a stream, between whatever memories the two addresses lie in.
     #[inline]
-    pub fn copy(&self, destination: Span, source: Span, stream: Stream) -> Answer<()> {
+    pub fn copy(&self, destination: Span, source: Span, stream: Stream) -> DriverResult<()> {
         // SAFETY: the caller vouched for both spans and they are of one length; the stream is live.
         unsafe { call!(self, cuMemcpyAsync(destination.address, source.address, destination.bytes, stream.raw())) }
     }
 
     /// Copies bytes of the program's to a span, and waits for them.
-    pub fn copy_from_host(&self, destination: Span, source: &[u8], stream: Stream) -> Answer<()> {
+    pub fn copy_from_host(&self, destination: Span, source: &[u8], stream: Stream) -> DriverResult<()> {
         let bytes = destination.bytes.min(source.len());
         // SAFETY: the caller vouched for the span; the bytes are borrowed until the copy is done, here or in what waits.
         unsafe {
@@ -240,7 +240,7 @@ impl Driver {
     }
 
     /// Copies a span to bytes of the program's, and waits for them.
-    pub fn copy_to_host(&self, destination: &mut [u8], source: Span, stream: Stream) -> Answer<()> {
+    pub fn copy_to_host(&self, destination: &mut [u8], source: Span, stream: Stream) -> DriverResult<()> {
         let bytes = source.bytes.min(destination.len());
         // SAFETY: as in `copy_from_host`.
         unsafe {
@@ -257,7 +257,7 @@ impl Driver {
         source: Span,
         source_context: Context,
         stream: Stream,
-    ) -> Answer<()> {
+    ) -> DriverResult<()> {
         // SAFETY: the caller vouched for both spans and they are of one length; contexts and stream are live.
         unsafe {
             call!(
@@ -275,7 +275,7 @@ impl Driver {
     }
 
     /// Copies as many bytes of the device's memory as `bytes` has to there, in a stream, and waits for them.
-    pub fn read_back(&self, source: Span, bytes: &mut [u8], stream: Stream) -> Answer<()> {
+    pub fn read_back(&self, source: Span, bytes: &mut [u8], stream: Stream) -> DriverResult<()> {
         let count = bytes.len().min(source.bytes);
         // SAFETY: the caller vouched for the span; the bytes are borrowed until the copy is done, which is waited for
         // here. Where waiting fails the device is lost, and writes no more.
@@ -284,19 +284,19 @@ impl Driver {
     }
 
     /// Fills a span with one byte.
-    pub fn fill_8(&self, span: Span, value: u8, stream: Stream) -> Answer<()> {
+    pub fn fill_8(&self, span: Span, value: u8, stream: Stream) -> DriverResult<()> {
         // SAFETY: the caller vouched for the span; the stream is live.
         unsafe { call!(self, cuMemsetD8Async(span.address, value, span.bytes, stream.raw())) }
     }
 
     /// Fills a span with a 2-byte pattern; its address and length are multiples of 2.
-    pub fn fill_16(&self, span: Span, value: u16, stream: Stream) -> Answer<()> {
+    pub fn fill_16(&self, span: Span, value: u16, stream: Stream) -> DriverResult<()> {
         // SAFETY: the caller vouched for the span; the stream is live.
         unsafe { call!(self, cuMemsetD16Async(span.address, value, span.bytes / 2, stream.raw())) }
     }
 
     /// Fills a span with a 4-byte pattern; its address and length are multiples of 4.
-    pub fn fill_32(&self, span: Span, value: u32, stream: Stream) -> Answer<()> {
+    pub fn fill_32(&self, span: Span, value: u32, stream: Stream) -> DriverResult<()> {
         // SAFETY: the caller vouched for the span; the stream is live.
         unsafe { call!(self, cuMemsetD32Async(span.address, value, span.bytes / 4, stream.raw())) }
     }

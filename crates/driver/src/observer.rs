@@ -11,16 +11,16 @@ use std::{
 };
 
 /// To be called when a wait is over.
-pub type AtEnd = Box<dyn FnOnce()>;
+pub type OnWaitEnd = Box<dyn FnOnce()>;
 
 /// Is told of calls that have succeeded, by the thread that made them, and of waits before they begin.
-pub trait Watcher: Sync {
+pub trait Observer: Sync {
     /// The CPU is about to wait until a stream has nothing left to do.
-    fn stream_awaited(&self, driver: &Driver, stream: Stream) -> AtEnd;
+    fn stream_awaited(&self, driver: &Driver, stream: Stream) -> OnWaitEnd;
     /// The CPU is about to wait for what an event recorded last.
-    fn event_awaited(&self, event: Event) -> AtEnd;
+    fn event_awaited(&self, event: Event) -> OnWaitEnd;
     /// The CPU is about to wait until the calling thread's context has nothing left to do.
-    fn context_awaited(&self, driver: &Driver) -> AtEnd;
+    fn context_awaited(&self, driver: &Driver) -> OnWaitEnd;
     /// An event was recorded in a stream; with `external`, as a node of the graph that the stream captures.
     fn recorded(&self, driver: &Driver, event: Event, stream: Stream, external: bool);
     /// Later work of a stream waits for an event; with `external`, as a node of the graph that the stream captures.
@@ -30,7 +30,7 @@ pub trait Watcher: Sync {
     /// Nothing is mapped at some addresses any more, and nothing that used them runs.
     fn unmapped(&self, address: u64, bytes: u64);
     /// The driver has given addresses out, and nothing that used them before runs.
-    fn fresh(&self, address: u64, bytes: u64);
+    fn allocated(&self, address: u64, bytes: u64);
     /// A stream begins to capture; with `part`, into a graph that is a part of another.
     fn capture_begun(&self, driver: &Driver, stream: Stream, part: bool);
     /// The capture that began in a stream has ended, with this graph if with any.
@@ -51,47 +51,47 @@ pub trait Watcher: Sync {
     fn exec_ended(&self, exec: GraphExec);
 }
 
-static WATCHER: OnceCell<&'static dyn Watcher> = OnceCell::new();
-static WATCHING: AtomicBool = AtomicBool::new(false);
+static OBSERVER: OnceCell<&'static dyn Observer> = OnceCell::new();
+static ENABLED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// Whether what this thread does is told to nobody.
-    static UNSEEN: Cell<bool> = const { Cell::new(false) };
+    static UNOBSERVED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Lets a watcher watch, the same one each time.
-pub fn begin(watcher: &'static dyn Watcher) {
-    WATCHER.get_or_init(|| watcher);
-    WATCHING.store(true, Ordering::Release);
+/// Lets a observer watch, the same one each time.
+pub fn enable(observer: &'static dyn Observer) {
+    OBSERVER.get_or_init(|| observer);
+    ENABLED.store(true, Ordering::Release);
 }
 
 /// Lets nobody watch.
-pub fn end() {
-    WATCHING.store(false, Ordering::Release);
+pub fn disable() {
+    ENABLED.store(false, Ordering::Release);
 }
 
 /// Runs `body`, of which nobody is told: the allocator's own order, which is not what a program may rely on.
-pub fn unseen<T>(body: impl FnOnce() -> T) -> T {
-    if !WATCHING.load(Ordering::Relaxed) {
+pub fn run_unobserved<T>(body: impl FnOnce() -> T) -> T {
+    if !ENABLED.load(Ordering::Relaxed) {
         return body();
     }
     struct Leave(bool);
     impl Drop for Leave {
         fn drop(&mut self) {
-            UNSEEN.with(|unseen| unseen.set(self.0));
+            UNOBSERVED.with(|flag| flag.set(self.0));
         }
     }
-    let _leave = Leave(UNSEEN.with(|unseen| unseen.replace(true)));
+    let _leave = Leave(UNOBSERVED.with(|flag| flag.replace(true)));
     body()
 }
 
 /// Makes a call by which the CPU waits.
 #[inline]
-pub(super) fn awaiting<T, E>(
-    begin: impl FnOnce(&'static dyn Watcher) -> AtEnd,
+pub(super) fn observe_wait<T, E>(
+    begin: impl FnOnce(&'static dyn Observer) -> OnWaitEnd,
     wait: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, E> {
-    let end = watcher().map(begin);
+    let end = current().map(begin);
     let answer = wait()?;
     if let Some(end) = end {
         end();
@@ -100,19 +100,19 @@ pub(super) fn awaiting<T, E>(
 }
 
 /// Tells of addresses that the driver has given out.
-pub(super) fn fresh(address: u64, bytes: u64) {
-    if let Some(watcher) = watcher() {
-        watcher.fresh(address, bytes);
+pub(super) fn notify_allocated(address: u64, bytes: u64) {
+    if let Some(observer) = current() {
+        observer.allocated(address, bytes);
     }
 }
 
 /// Whoever watches this thread.
 #[inline]
-pub(super) fn watcher() -> Option<&'static dyn Watcher> {
-    if WATCHING.load(Ordering::Relaxed) { seen() } else { None }
+pub(super) fn current() -> Option<&'static dyn Observer> {
+    if ENABLED.load(Ordering::Relaxed) { current_of_thread() } else { None }
 }
 
 #[cold]
-fn seen() -> Option<&'static dyn Watcher> {
-    if UNSEEN.with(Cell::get) { None } else { WATCHER.get().copied() }
+fn current_of_thread() -> Option<&'static dyn Observer> {
+    if UNOBSERVED.with(Cell::get) { None } else { OBSERVER.get().copied() }
 }

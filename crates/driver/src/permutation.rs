@@ -1,6 +1,6 @@
 //! What the kernels of random permutations are told, as kernels/permutation.cu declares it, and their launches.
 
-use super::{Answer, Driver, Function, Span, Stream, random::PhiloxState};
+use super::{Driver, DriverResult, Function, Span, Stream, random::PhiloxState};
 use std::ffi::c_void;
 
 /// The most parts that the keys can come in.
@@ -82,7 +82,7 @@ impl Driver {
         spread: Spread,
         parameters: &Permutation,
         stream: Stream,
-    ) -> Answer<()> {
+    ) -> DriverResult<()> {
         let pointers = [std::ptr::from_ref(parameters).cast::<c_void>(), (&raw const spread.calls).cast()];
         let blocks = [spread.blocks[0], spread.blocks[1], 1];
         // SAFETY: the pointers lead to what the counting and the dealing kernel take, and outlive the call; the memory was
@@ -97,7 +97,7 @@ impl Driver {
         buckets: u32,
         parameters: &Permutation,
         stream: Stream,
-    ) -> Answer<()> {
+    ) -> DriverResult<()> {
         let pointers = [std::ptr::from_ref(parameters).cast::<c_void>()];
         // SAFETY: as above.
         unsafe { self.launch(function, [buckets, 1, 1], [256, 1, 1], BINS_BYTES, &pointers, stream) }

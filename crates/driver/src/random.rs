@@ -1,7 +1,7 @@
 //! What the random kernels are told: the structures that go with a launch, as kernels/random/fill.cuh declares them, and
 //! the launch itself.
 
-use super::{Answer, Driver, Function, Span, Stream};
+use super::{Driver, DriverResult, Function, Span, Stream};
 
 /// Where a launch takes its numbers: the seed and the place in the sequence, or, in a capture, where a replay will find
 /// them.
@@ -132,7 +132,7 @@ impl Driver {
         seed: u64,
         offset: u64,
         stream: Stream,
-    ) -> Answer<()> {
+    ) -> DriverResult<()> {
         let place = place.address();
         let of = |value: &u64| std::ptr::from_ref(value).cast::<std::ffi::c_void>();
         let pointers = [of(&place), of(&seed), of(&offset)];
@@ -148,7 +148,7 @@ impl Driver {
         blocks: [u32; 2],
         parameters: &Parameters,
         stream: Stream,
-    ) -> Answer<()> {
+    ) -> DriverResult<()> {
         let of = |fill: &Fill| std::ptr::from_ref(fill).cast::<std::ffi::c_void>();
         let at = |layout: &Strided| std::ptr::from_ref(layout).cast::<std::ffi::c_void>();
         let pointers: &[*const std::ffi::c_void] = match parameters {

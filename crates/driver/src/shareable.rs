@@ -2,7 +2,7 @@
 //!
 //! As in [`virtual_memory`](super::virtual_memory), addresses and handles are plain numbers that the driver checks.
 
-use super::{Answer, Driver, Physical, call, types::*, virtual_memory};
+use super::{Driver, DriverResult, Physical, call, types::*, virtual_memory};
 use cudarc::driver::sys::CUmemAllocationHandleType;
 use std::{
     ffi::{c_char, c_int, c_void},
@@ -11,7 +11,7 @@ use std::{
 
 impl Driver {
     /// Makes physical memory on a device that can be exported.
-    pub fn memory_create_shareable(&self, bytes: u64, device: c_int) -> Answer<Physical> {
+    pub fn memory_create_shareable(&self, bytes: u64, device: c_int) -> DriverResult<Physical> {
         let mut properties = virtual_memory::pinned_on(device);
         properties.requestedHandleTypes = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
         let mut handle = 0;
@@ -22,7 +22,7 @@ impl Driver {
 
     /// A descriptor by which another process can import memory that was made for that. It keeps the memory as long as it
     /// is open anywhere.
-    pub fn memory_export(&self, physical: Physical) -> Answer<OwnedFd> {
+    pub fn memory_export(&self, physical: Physical) -> DriverResult<OwnedFd> {
         let mut descriptor: c_int = -1;
         // SAFETY: the output is a live local of the size that this kind of handle has; a handle that cannot be exported is
         // answered with a code.
@@ -45,7 +45,7 @@ impl Driver {
     }
 
     /// The memory behind a descriptor, held once. The descriptor is not needed any more then.
-    pub fn memory_import(&self, descriptor: &OwnedFd) -> Answer<Physical> {
+    pub fn memory_import(&self, descriptor: &OwnedFd) -> DriverResult<Physical> {
         let mut handle = 0;
         // A descriptor travels as the pointer's value.
         let shareable = descriptor.as_raw_fd() as usize as *mut c_void;
@@ -61,7 +61,7 @@ impl Driver {
     }
 
     /// The whole allocation of the driver's that an address lies in: where it begins, and its bytes.
-    pub fn memory_range(&self, address: u64) -> Answer<(u64, u64)> {
+    pub fn memory_range(&self, address: u64) -> DriverResult<(u64, u64)> {
         let (mut base, mut bytes) = (0, 0);
         // SAFETY: both outputs are live locals; the address is looked up, not followed.
         unsafe { call!(self, cuMemGetAddressRange_v2(&mut base, &mut bytes, address)) }?;
@@ -69,7 +69,7 @@ impl Driver {
     }
 
     /// What another process needs to open the whole allocation that an address lies in.
-    pub fn memory_ipc_handle(&self, address: u64) -> Answer<[u8; 64]> {
+    pub fn memory_ipc_handle(&self, address: u64) -> DriverResult<[u8; 64]> {
         let mut handle = CUipcMemHandle { reserved: [0; 64] };
         // SAFETY: the output is a live local; an address that is not of such memory is answered with a code.
         unsafe { call!(self, cuIpcGetMemHandle(&mut handle, address)) }?;
@@ -78,7 +78,7 @@ impl Driver {
 
     /// Opens another process's allocation in the calling thread's context, and returns its address here: the same for the
     /// same handle, which is to be closed as often as it was opened.
-    pub fn memory_open_ipc(&self, handle: [u8; 64]) -> Answer<u64> {
+    pub fn memory_open_ipc(&self, handle: [u8; 64]) -> DriverResult<u64> {
         let handle = CUipcMemHandle { reserved: handle.map(|byte| byte as c_char) };
         let mut address = 0;
         // SAFETY: the output is a live local, and a handle that is wrong is answered with a code.
@@ -87,7 +87,7 @@ impl Driver {
     }
 
     /// Closes what [`memory_open_ipc`](Self::memory_open_ipc) opened, in the same context. Waits for the context's work.
-    pub fn memory_close_ipc(&self, address: u64) -> Answer<()> {
+    pub fn memory_close_ipc(&self, address: u64) -> DriverResult<()> {
         // SAFETY: an address that was not opened is answered with a code.
         unsafe { call!(self, cuIpcCloseMemHandle(address)) }
     }

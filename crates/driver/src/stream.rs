@@ -1,6 +1,6 @@
 //! The driver's streams.
 
-use super::{Answer, Context, Driver, Event, call, codes, observer, types::*};
+use super::{Context, Driver, DriverResult, Event, call, codes, observer, types::*};
 use std::{
     ffi::{c_int, c_uint, c_void},
     panic::{self, AssertUnwindSafe},
@@ -106,7 +106,7 @@ unsafe extern "C" fn run_followed(data: *mut c_void) {
 
 impl Driver {
     /// Makes a stream that does not wait for the default stream, in the calling thread's context.
-    pub fn stream_create(&self, priority: c_int) -> Answer<Stream> {
+    pub fn stream_create(&self, priority: c_int) -> DriverResult<Stream> {
         let mut stream: CUstream = ptr::null_mut();
         // SAFETY: the output is a live local; a priority out of range is clamped by the driver.
         unsafe { call!(self, cuStreamCreateWithPriority(&mut stream, CU_STREAM_NON_BLOCKING, priority)) }?;
@@ -114,7 +114,7 @@ impl Driver {
     }
 
     /// Destroys a stream that [`stream_create`](Self::stream_create) gave and nobody uses any more. Its work still runs.
-    pub fn stream_destroy(&self, stream: Stream) -> Answer<()> {
+    pub fn stream_destroy(&self, stream: Stream) -> DriverResult<()> {
         // SAFETY: the stream is live until this call, after which its owner forgets it.
         unsafe { call!(self, cuStreamDestroy_v2(stream.raw())) }
     }
@@ -122,7 +122,7 @@ impl Driver {
     /// The stream's number, which no other stream of the process ever has; of the calling thread's where the handle means
     /// that. A stream that is capturing answers with an error, and its capture becomes invalid.
     #[inline]
-    pub fn stream_number(&self, stream: Stream) -> Answer<u64> {
+    pub fn stream_number(&self, stream: Stream) -> DriverResult<u64> {
         let mut number = 0;
         // SAFETY: the stream is live, and the output is a live local.
         unsafe { call!(self, cuStreamGetId(stream.raw(), &mut number)) }?;
@@ -131,7 +131,7 @@ impl Driver {
 
     /// Whether all work of a stream is done.
     #[inline]
-    pub fn stream_query(&self, stream: Stream) -> Answer<bool> {
+    pub fn stream_query(&self, stream: Stream) -> DriverResult<bool> {
         // SAFETY: the stream is live.
         match unsafe { call!(self, cuStreamQuery(stream.raw())) } {
             Ok(()) => Ok(true),
@@ -141,9 +141,9 @@ impl Driver {
     }
 
     /// Waits until all work of a stream is done.
-    pub fn stream_synchronize(&self, stream: Stream) -> Answer<()> {
-        observer::awaiting(
-            |watcher| watcher.stream_awaited(self, stream),
+    pub fn stream_synchronize(&self, stream: Stream) -> DriverResult<()> {
+        observer::observe_wait(
+            |observer| observer.stream_awaited(self, stream),
             // SAFETY: the stream is live.
             || unsafe { call!(self, cuStreamSynchronize(stream.raw())) },
         )
@@ -151,17 +151,17 @@ impl Driver {
 
     /// Lets later work of a stream wait for what an event recorded.
     #[inline]
-    pub fn stream_wait_event(&self, stream: Stream, event: Event, flags: c_uint) -> Answer<()> {
+    pub fn stream_wait_event(&self, stream: Stream, event: Event, flags: c_uint) -> DriverResult<()> {
         // SAFETY: both are live objects of the driver's.
         unsafe { call!(self, cuStreamWaitEvent(stream.raw(), event.raw(), flags)) }?;
-        if let Some(watcher) = observer::watcher() {
-            watcher.waits(self, stream, event, flags == CU_EVENT_WAIT_EXTERNAL);
+        if let Some(observer) = observer::current() {
+            observer.waits(self, stream, event, flags == CU_EVENT_WAIT_EXTERNAL);
         }
         Ok(())
     }
 
     /// The priority with which a stream was made.
-    pub fn stream_priority(&self, stream: Stream) -> Answer<i32> {
+    pub fn stream_priority(&self, stream: Stream) -> DriverResult<i32> {
         let mut priority = 0;
         // SAFETY: the output is a live local, and the stream is live.
         unsafe { call!(self, cuStreamGetPriority(stream.raw(), &mut priority)) }?;
@@ -170,7 +170,7 @@ impl Driver {
 
     /// Whether a stream and the default stream wait for each other. A stream that is capturing answers with an error, and its
     /// capture becomes invalid.
-    pub fn stream_is_blocking(&self, stream: Stream) -> Answer<bool> {
+    pub fn stream_is_blocking(&self, stream: Stream) -> DriverResult<bool> {
         let mut flags = 0;
         // SAFETY: the output is a live local, and the stream is live.
         unsafe { call!(self, cuStreamGetFlags(stream.raw(), &mut flags)) }?;
@@ -178,16 +178,16 @@ impl Driver {
     }
 
     /// The context of a stream.
-    pub fn stream_context(&self, stream: Stream) -> Answer<Context> {
+    pub fn stream_context(&self, stream: Stream) -> DriverResult<Context> {
         let mut context: CUcontext = ptr::null_mut();
         // SAFETY: the output is a live local, and the stream is live.
         unsafe { call!(self, cuStreamGetCtx(stream.raw(), &mut context)) }?;
-        Ok(Context::found(context))
+        Ok(Context::from_raw(context))
     }
 
     /// Whether a stream is capturing: one of `CU_STREAM_CAPTURE_STATUS_...`.
     #[inline]
-    pub fn stream_capture_status(&self, stream: Stream) -> Answer<c_uint> {
+    pub fn stream_capture_status(&self, stream: Stream) -> DriverResult<c_uint> {
         let mut status = CU_STREAM_CAPTURE_STATUS_NONE;
         // SAFETY: the output is a live local, and the stream is live.
         unsafe { call!(self, cuStreamIsCapturing(stream.raw(), &mut status)) }?;
@@ -195,7 +195,7 @@ impl Driver {
     }
 
     /// The number of the capture that a stream takes part in, if it takes part in one that is still valid.
-    pub fn stream_capture_id(&self, stream: Stream) -> Answer<Option<u64>> {
+    pub fn stream_capture_id(&self, stream: Stream) -> DriverResult<Option<u64>> {
         let (mut status, mut id) = (CU_STREAM_CAPTURE_STATUS_NONE, 0);
         // SAFETY: the outputs are live locals, the others may be null, and the stream is live.
         unsafe {
@@ -216,7 +216,7 @@ impl Driver {
 
     /// Runs `body` with the calling thread's captures told to mind nothing, for work that has to be done at first use
     /// and that a capture under way would otherwise forbid, and be made invalid by.
-    pub fn with_relaxed_capture<T>(&self, body: impl FnOnce() -> T) -> Answer<T> {
+    pub fn with_relaxed_capture<T>(&self, body: impl FnOnce() -> T) -> DriverResult<T> {
         let mut mode = CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: the mode is a live local, which gets the mode that was.
         unsafe { call!(self, cuThreadExchangeStreamCaptureMode(&mut mode)) }?;
@@ -232,7 +232,7 @@ impl Driver {
     }
 
     /// Lets a stream call a function of the caller's.
-    pub fn launch_host_function(&self, stream: Stream, function: HostFunction) -> Answer<()> {
+    pub fn launch_host_function(&self, stream: Stream, function: HostFunction) -> DriverResult<()> {
         // SAFETY: the stream is live, and a `HostFunction` was vouched for when it was made.
         unsafe { call!(self, cuLaunchHostFunc(stream.raw(), Some(function.function), function.data)) }
     }
@@ -243,7 +243,7 @@ impl Driver {
         stream: Stream,
         first: Arc<dyn Fn() + Send + Sync>,
         then: HostFunction,
-    ) -> Answer<()> {
+    ) -> DriverResult<()> {
         let data = Box::into_raw(Box::new(Followed { first, then })).cast::<c_void>();
         // SAFETY: the stream is live, and the function takes what it gets, which lives until it is called once.
         unsafe { call!(self, cuLaunchHostFunc(stream.raw(), Some(run_followed), data)) }.inspect_err(|_| {

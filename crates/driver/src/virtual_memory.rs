@@ -5,7 +5,7 @@
 //! is not one, with a code, and no memory of the host is ever touched through them: that is why these calls are safe. What
 //! can go wrong goes wrong on the device, where work that still uses an unmapped address is lost.
 
-use super::{Answer, Driver, call, observer, types::*};
+use super::{Driver, DriverResult, call, observer, types::*};
 use cudarc::driver::sys::CUmemAccess_flags;
 use std::ffi::c_int;
 
@@ -16,7 +16,7 @@ pub struct Physical(pub(super) CUmemGenericAllocationHandle);
 impl Physical {
     /// A handle that no driver gave, for tests of what only keeps handles.
     #[cfg(any(test, feature = "test-util"))]
-    pub fn pretend(number: u64) -> Self {
+    pub fn dangling(number: u64) -> Self {
         Physical(number)
     }
 }
@@ -59,7 +59,7 @@ pub(super) fn read_write(devices: &[c_int]) -> Vec<CUmemAccessDesc> {
 
 impl Driver {
     /// The size of which physical memory of a device comes in multiples.
-    pub fn memory_granularity(&self, device: c_int) -> Answer<u64> {
+    pub fn memory_granularity(&self, device: c_int) -> DriverResult<u64> {
         let mut bytes = 0;
         // SAFETY: the output is a live local and the properties live for the call.
         unsafe {
@@ -69,22 +69,22 @@ impl Driver {
     }
 
     /// Reserves a range of addresses, aligned to `alignment`.
-    pub fn memory_reserve(&self, bytes: u64, alignment: u64) -> Answer<u64> {
+    pub fn memory_reserve(&self, bytes: u64, alignment: u64) -> DriverResult<u64> {
         let mut address = 0;
         // SAFETY: the output is a live local; sizes that make no sense are answered with a code.
         unsafe { call!(self, cuMemAddressReserve(&mut address, bytes as usize, alignment as usize, 0, 0)) }?;
-        observer::fresh(address, bytes);
+        observer::notify_allocated(address, bytes);
         Ok(address)
     }
 
     /// Gives a whole reserved range back; nothing is mapped in it any more.
-    pub fn memory_unreserve(&self, address: u64, bytes: u64) -> Answer<()> {
+    pub fn memory_unreserve(&self, address: u64, bytes: u64) -> DriverResult<()> {
         // SAFETY: see the module's comment.
         unsafe { call!(self, cuMemAddressFree(address, bytes as usize)) }
     }
 
     /// Makes physical memory on a device.
-    pub fn memory_create(&self, bytes: u64, device: c_int) -> Answer<Physical> {
+    pub fn memory_create(&self, bytes: u64, device: c_int) -> DriverResult<Physical> {
         let mut handle = 0;
         // SAFETY: the output is a live local and the properties live for the call.
         unsafe { call!(self, cuMemCreate(&mut handle, bytes as usize, &pinned_on(device), 0)) }?;
@@ -92,50 +92,50 @@ impl Driver {
     }
 
     /// Gives physical memory back, as soon as it is mapped nowhere.
-    pub fn memory_release(&self, physical: Physical) -> Answer<()> {
+    pub fn memory_release(&self, physical: Physical) -> DriverResult<()> {
         // SAFETY: see the module's comment.
         unsafe { call!(self, cuMemRelease(physical.0)) }
     }
 
     /// Maps a handle of `bytes` bytes at an address. Nobody may touch it before [`memory_allow`](Self::memory_allow).
-    pub fn memory_map(&self, address: u64, bytes: u64, physical: Physical) -> Answer<()> {
+    pub fn memory_map(&self, address: u64, bytes: u64, physical: Physical) -> DriverResult<()> {
         // SAFETY: see the module's comment.
         unsafe { call!(self, cuMemMap(address, bytes as usize, 0, physical.0, 0)) }
     }
 
     /// Unmaps a range that covers whole mappings.
-    pub fn memory_unmap(&self, address: u64, bytes: u64) -> Answer<()> {
+    pub fn memory_unmap(&self, address: u64, bytes: u64) -> DriverResult<()> {
         // SAFETY: see the module's comment.
         unsafe { call!(self, cuMemUnmap(address, bytes as usize)) }?;
-        if let Some(watcher) = observer::watcher() {
-            watcher.unmapped(address, bytes);
+        if let Some(observer) = observer::current() {
+            observer.unmapped(address, bytes);
         }
         Ok(())
     }
 
     /// Lets devices read and write a mapped range.
-    pub fn memory_allow(&self, address: u64, bytes: u64, devices: &[c_int]) -> Answer<()> {
+    pub fn memory_allow(&self, address: u64, bytes: u64, devices: &[c_int]) -> DriverResult<()> {
         self.memory_access(address, bytes, devices, CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
     }
 
     /// Lets devices read and write a mapped range no longer.
-    pub fn memory_forbid(&self, address: u64, bytes: u64, devices: &[c_int]) -> Answer<()> {
+    pub fn memory_forbid(&self, address: u64, bytes: u64, devices: &[c_int]) -> DriverResult<()> {
         self.memory_access(address, bytes, devices, CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE)
     }
 
-    fn memory_access(&self, address: u64, bytes: u64, devices: &[c_int], flags: CUmemAccess_flags) -> Answer<()> {
+    fn memory_access(&self, address: u64, bytes: u64, devices: &[c_int], flags: CUmemAccess_flags) -> DriverResult<()> {
         let access = descriptions(devices, flags);
         // SAFETY: the descriptions live for the call and are as many as it is told.
         unsafe { call!(self, cuMemSetAccess(address, bytes as usize, access.as_ptr(), access.len())) }
     }
 
     /// Allocates memory whose address the driver chooses, in the calling thread's context.
-    pub fn segment_alloc(&self, bytes: u64) -> Answer<Segment> {
+    pub fn segment_alloc(&self, bytes: u64) -> DriverResult<Segment> {
         self.memory_alloc(bytes as usize).map(Segment)
     }
 
     /// Frees a segment, and waits for the work of its context.
-    pub fn segment_free(&self, segment: Segment) -> Answer<()> {
+    pub fn segment_free(&self, segment: Segment) -> DriverResult<()> {
         // SAFETY: a segment comes from the driver, and its owner forgets it with this call.
         unsafe { call!(self, cuMemFree_v2(segment.0)) }
     }

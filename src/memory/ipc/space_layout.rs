@@ -43,7 +43,7 @@ mod tests {
         space.add_region(1 << 40, 64 * MIB, Zone::Large);
         let spot = space.spots(Zone::Large, 8 * MIB, 2 * MIB)[0];
         let site = space.hold(spot);
-        let pieces = [(Physical::pretend(1), 4 * MIB), (Physical::pretend(2), 4 * MIB)];
+        let pieces = [(Physical::dangling(1), 4 * MIB), (Physical::dangling(2), 4 * MIB)];
         let first = space.fill(site, &pieces, 3 * MIB, 3 * MIB);
         let second = space.take(3 * MIB, 3 * MIB).unwrap();
         let id = space.live_around(first + 1).unwrap();

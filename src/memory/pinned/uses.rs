@@ -7,7 +7,7 @@
 
 use super::{class, map, with_shelf};
 use crate::{
-    driver::{Graph, Ticket, codes, types::*},
+    driver::{Graph, ReleaseCallback, codes, types::*},
     error::{Context, Error, Result},
     memory::{
         arena::{Mark, Use},
@@ -112,7 +112,7 @@ pub fn note(runtime: &Runtime, address: u64, stream: Stream) -> Result<()> {
 /// What the graphs of a capture hold for a block.
 struct HostTicket;
 
-impl Ticket for HostTicket {
+impl ReleaseCallback for HostTicket {
     fn released(number: u64) {
         release(number);
     }
@@ -145,7 +145,7 @@ fn note_capture(runtime: &Runtime, address: u64, stream: Stream) -> Result<()> {
 }
 
 fn keep(runtime: &Runtime, graph: Graph, ticket: u64) -> Result<()> {
-    match runtime.in_any_context(|driver| Ok(driver.graph_keep_ticket::<HostTicket>(graph, ticket)?)) {
+    match runtime.in_any_context(|driver| Ok(driver.graph_attach_release_callback::<HostTicket>(graph, ticket)?)) {
         // An old driver, or a graph that may hold nothing.
         Err(error)
             if matches!(error.driver_code(), codes::CUDA_ERROR_NOT_SUPPORTED | codes::CUDA_ERROR_INVALID_VALUE) =>

@@ -10,12 +10,12 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    library::Sought,
+    library::LibrarySpec,
     status::Status,
 };
 use std::ffi::{CStr, c_int, c_void};
 
-const LIBRARY: Sought = Sought {
+const LIBRARY: LibrarySpec = LibrarySpec {
     what: "NCCL",
     variable: "PLINTH_NCCL_LIBRARY",
     names: &[(0, c"libnccl.so.2")],

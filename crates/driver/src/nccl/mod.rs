@@ -55,12 +55,12 @@ impl Comm {
 /// write to it, and for ever if nobody found out that it is done.
 pub struct CommCell {
     place: Option<Box<AtomicPtr<c_void>>>,
-    settled: AtomicBool,
+    complete: AtomicBool,
 }
 
 impl CommCell {
     fn new() -> CommCell {
-        CommCell { place: Some(Box::new(AtomicPtr::new(ptr::null_mut()))), settled: AtomicBool::new(false) }
+        CommCell { place: Some(Box::new(AtomicPtr::new(ptr::null_mut()))), complete: AtomicBool::new(false) }
     }
 
     fn as_output(&self) -> *mut RawComm {
@@ -74,14 +74,14 @@ impl CommCell {
     }
 
     /// Notes that NCCL writes here no more: it said that it is done, or the communicator was aborted.
-    pub fn settle(&self) {
-        self.settled.store(true, Ordering::Release);
+    pub fn mark_complete(&self) {
+        self.complete.store(true, Ordering::Release);
     }
 }
 
 impl Drop for CommCell {
     fn drop(&mut self) {
-        if !self.settled.load(Ordering::Acquire)
+        if !self.complete.load(Ordering::Acquire)
             && let Some(place) = self.place.take()
         {
             Box::leak(place);
@@ -95,7 +95,7 @@ pub enum Progress {
     /// It is done.
     Done,
     /// NCCL works on it; [`Nccl::progress`] tells when it is done.
-    Going,
+    InProgress,
 }
 
 /// The one NCCL of the process, loaded by now at the latest.
@@ -165,7 +165,7 @@ impl Nccl {
     fn check(&self, call: Call, code: Code) -> Result<Progress> {
         match code {
             table::SUCCESS => Ok(Progress::Done),
-            table::IN_PROGRESS => Ok(Progress::Going),
+            table::IN_PROGRESS => Ok(Progress::InProgress),
             code => Err(self.failure(call, code)),
         }
     }
@@ -220,7 +220,7 @@ impl Nccl {
             )
         };
         // What was refused at once is not worked on.
-        let progress = self.check(Call::ncclCommInitRankConfig, code).inspect_err(|_| cell.settle())?;
+        let progress = self.check(Call::ncclCommInitRankConfig, code).inspect_err(|_| cell.mark_complete())?;
         Ok((cell, progress))
     }
 
@@ -232,7 +232,7 @@ impl Nccl {
         let color = color.map_or(table::SPLIT_NO_COLOR, |color| color as c_int);
         // SAFETY: as in `init_rank`; the communicator is live.
         let code = unsafe { (self.table.ncclCommSplit)(comm.raw(), color, key, cell.as_output(), &mut config) };
-        let progress = self.check(Call::ncclCommSplit, code).inspect_err(|_| cell.settle())?;
+        let progress = self.check(Call::ncclCommSplit, code).inspect_err(|_| cell.mark_complete())?;
         Ok((cell, progress))
     }
 
@@ -247,7 +247,7 @@ impl Nccl {
     }
 
     /// A communicator's own rank, and how many there are.
-    pub fn place(&self, comm: Comm) -> Result<(u32, u32)> {
+    pub fn rank_and_size(&self, comm: Comm) -> Result<(u32, u32)> {
         let (mut rank, mut ranks) = (0, 0);
         // SAFETY: the communicator is live, and the output is a live local.
         self.check(Call::ncclCommUserRank, unsafe { (self.table.ncclCommUserRank)(comm.raw(), &mut rank) })?;
@@ -286,7 +286,7 @@ impl Nccl {
         &self,
         from: Span,
         to: Span,
-        what: What,
+        elements: Elements,
         op: c_int,
         comm: Comm,
         stream: Stream,
@@ -294,7 +294,7 @@ impl Nccl {
         // SAFETY: the caller vouched for the spans; communicator and stream are live. So it is in each call below.
         let code = unsafe {
             let (from, to) = (source(from), destination(to));
-            (self.table.ncclAllReduce)(from, to, what.count, what.kind, op, comm.raw(), raw(stream))
+            (self.table.ncclAllReduce)(from, to, elements.count, elements.kind, op, comm.raw(), raw(stream))
         };
         self.check(Call::ncclAllReduce, code)
     }
@@ -305,7 +305,7 @@ impl Nccl {
         &self,
         from: Span,
         to: Span,
-        what: What,
+        elements: Elements,
         op: c_int,
         root: u32,
         comm: Comm,
@@ -314,7 +314,7 @@ impl Nccl {
         // SAFETY: see `all_reduce`.
         let code = unsafe {
             let (from, to, root) = (source(from), destination(to), root as c_int);
-            (self.table.ncclReduce)(from, to, what.count, what.kind, op, root, comm.raw(), raw(stream))
+            (self.table.ncclReduce)(from, to, elements.count, elements.kind, op, root, comm.raw(), raw(stream))
         };
         self.check(Call::ncclReduce, code)
     }
@@ -324,7 +324,7 @@ impl Nccl {
         &self,
         from: Span,
         to: Span,
-        what: What,
+        elements: Elements,
         root: u32,
         comm: Comm,
         stream: Stream,
@@ -332,16 +332,23 @@ impl Nccl {
         // SAFETY: see `all_reduce`.
         let code = unsafe {
             let (from, to, root) = (source(from), destination(to), root as c_int);
-            (self.table.ncclBroadcast)(from, to, what.count, what.kind, root, comm.raw(), raw(stream))
+            (self.table.ncclBroadcast)(from, to, elements.count, elements.kind, root, comm.raw(), raw(stream))
         };
         self.check(Call::ncclBroadcast, code)
     }
 
     /// Gathers from all ranks, for all of them.
-    pub fn all_gather(&self, from: Span, to: Span, what: What, comm: Comm, stream: Stream) -> Result<Progress> {
+    pub fn all_gather(&self, from: Span, to: Span, elements: Elements, comm: Comm, stream: Stream) -> Result<Progress> {
         // SAFETY: see `all_reduce`.
         let code = unsafe {
-            (self.table.ncclAllGather)(source(from), destination(to), what.count, what.kind, comm.raw(), raw(stream))
+            (self.table.ncclAllGather)(
+                source(from),
+                destination(to),
+                elements.count,
+                elements.kind,
+                comm.raw(),
+                raw(stream),
+            )
         };
         self.check(Call::ncclAllGather, code)
     }
@@ -351,7 +358,7 @@ impl Nccl {
         &self,
         from: Span,
         to: Span,
-        what: What,
+        elements: Elements,
         op: c_int,
         comm: Comm,
         stream: Stream,
@@ -359,34 +366,55 @@ impl Nccl {
         // SAFETY: see `all_reduce`.
         let code = unsafe {
             let (from, to) = (source(from), destination(to));
-            (self.table.ncclReduceScatter)(from, to, what.count, what.kind, op, comm.raw(), raw(stream))
+            (self.table.ncclReduceScatter)(from, to, elements.count, elements.kind, op, comm.raw(), raw(stream))
         };
         self.check(Call::ncclReduceScatter, code)
     }
 
     /// Sends to one rank.
-    pub fn send(&self, from: Span, what: What, peer: u32, comm: Comm, stream: Stream) -> Result<Progress> {
+    pub fn send(&self, from: Span, elements: Elements, peer: u32, comm: Comm, stream: Stream) -> Result<Progress> {
         // SAFETY: see `all_reduce`.
         let code = unsafe {
-            (self.table.ncclSend)(source(from), what.count, what.kind, peer as c_int, comm.raw(), raw(stream))
+            (self.table.ncclSend)(source(from), elements.count, elements.kind, peer as c_int, comm.raw(), raw(stream))
         };
         self.check(Call::ncclSend, code)
     }
 
     /// Receives from one rank.
-    pub fn receive(&self, to: Span, what: What, peer: u32, comm: Comm, stream: Stream) -> Result<Progress> {
+    pub fn receive(&self, to: Span, elements: Elements, peer: u32, comm: Comm, stream: Stream) -> Result<Progress> {
         // SAFETY: see `all_reduce`.
         let code = unsafe {
-            (self.table.ncclRecv)(destination(to), what.count, what.kind, peer as c_int, comm.raw(), raw(stream))
+            (self.table.ncclRecv)(
+                destination(to),
+                elements.count,
+                elements.kind,
+                peer as c_int,
+                comm.raw(),
+                raw(stream),
+            )
         };
         self.check(Call::ncclRecv, code)
     }
 
     /// Sends a part to each rank, and receives one from each; `None` where this NCCL has no call for it.
-    pub fn all_to_all(&self, from: Span, to: Span, what: What, comm: Comm, stream: Stream) -> Result<Option<Progress>> {
+    pub fn all_to_all(
+        &self,
+        from: Span,
+        to: Span,
+        elements: Elements,
+        comm: Comm,
+        stream: Stream,
+    ) -> Result<Option<Progress>> {
         // SAFETY: see `all_reduce`.
         let code = unsafe {
-            (self.table.ncclAlltoAll)(source(from), destination(to), what.count, what.kind, comm.raw(), raw(stream))
+            (self.table.ncclAlltoAll)(
+                source(from),
+                destination(to),
+                elements.count,
+                elements.kind,
+                comm.raw(),
+                raw(stream),
+            )
         };
         if code == table::ABSENT {
             return Ok(None);
@@ -397,7 +425,7 @@ impl Nccl {
 
 /// How many elements of which of NCCL's types.
 #[derive(Debug, Clone, Copy)]
-pub struct What {
+pub struct Elements {
     /// How many.
     pub count: usize,
     /// One of [`table::data_type`].

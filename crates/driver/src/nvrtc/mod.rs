@@ -5,7 +5,7 @@ pub mod table;
 
 use super::{
     image::Image,
-    library::{Library, Sought},
+    library::{Library, LibrarySpec},
 };
 use crate::{
     error::{Error, Result},
@@ -21,7 +21,7 @@ use std::{
 };
 use table::{COMPILATION, Call, Code, ErrorString, RawProgram, SUCCESS, Table};
 
-const LIBRARY: Sought = Sought {
+const LIBRARY: LibrarySpec = LibrarySpec {
     what: "NVRTC",
     variable: "PLINTH_NVRTC_LIBRARY",
     names: &[(13, c"libnvrtc.so.13"), (12, c"libnvrtc.so.12"), (11, c"libnvrtc.so.11.2"), (0, c"libnvrtc.so")],
@@ -264,6 +264,6 @@ impl Program<'_> {
             get(self.raw, image.as_mut_ptr().cast())
         };
         self.nvrtc.check(filled, code)?;
-        Ok(Image::built(image))
+        Ok(Image::from_compiler(image))
     }
 }

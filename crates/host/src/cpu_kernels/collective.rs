@@ -216,7 +216,7 @@ fn combine<E: Summed>(operation: Operation, is_signed: bool, left: E::Sum, right
 /// Combines the elements of all sources, and writes them to all destinations.
 pub fn reduce<E: Summed>(launch: &Launch) {
     let run = each_piece(launch, |table, length, from, to, _| {
-        let operation = Operation::numbered(table.operation).ok_or(INVALID)?;
+        let operation = Operation::from_number(table.operation).ok_or(INVALID)?;
         let is_signed = table.is_signed != 0;
         if length == 0 {
             return Ok(());

@@ -12,8 +12,8 @@ use crate::{
     driver::{
         codes,
         group::{
-            Circle, Collective, ENTRIES, LANES, MAX_RANKS, Mode, Reason, ReportPage, TRANSFER, Transfer, Transfers,
-            place,
+            Collective, ENTRIES, GroupInfo, LANES, MAX_RANKS, Mode, Reason, ReportPage, TRANSFER, Transfer, Transfers,
+            offsets,
         },
         table::Code,
     },
@@ -79,21 +79,21 @@ struct Broken;
 type Header = [u64; 4];
 
 /// The windows of a group, all of which this launch may use.
-struct Windows<'a>(&'a Circle);
+struct Windows<'a>(&'a GroupInfo);
 
 impl Windows<'_> {
-    fn of<'a>(launch: &Launch, circle: &'a Circle) -> Result<Windows<'a>, Code> {
-        let size = circle.size as usize;
-        let least = place::STAGING + u64::from(circle.size) * 2 * u64::from(circle.slot);
-        let ring = u64::from(circle.size * LANES * ENTRIES) * u64::from(circle.entry);
-        if size > MAX_RANKS || circle.rank >= circle.size || circle.window_bytes < least + ring {
+    fn of<'a>(launch: &Launch, group_info: &'a GroupInfo) -> Result<Windows<'a>, Code> {
+        let size = group_info.size as usize;
+        let least = offsets::STAGING + u64::from(group_info.size) * 2 * u64::from(group_info.slot);
+        let ring = u64::from(group_info.size * LANES * ENTRIES) * u64::from(group_info.entry);
+        if size > MAX_RANKS || group_info.rank >= group_info.size || group_info.window_bytes < least + ring {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
-        for window in &circle.windows[..size] {
-            launch.memory(*window, circle.window_bytes, true)?;
+        for window in &group_info.windows[..size] {
+            launch.memory(*window, group_info.window_bytes, true)?;
         }
-        launch.memory(circle.report, size_of::<ReportPage>() as u64, true)?;
-        Ok(Windows(circle))
+        launch.memory(group_info.report, size_of::<ReportPage>() as u64, true)?;
+        Ok(Windows(group_info))
     }
 
     fn half(&self, rank: u32, at: u64) -> &AtomicU32 {
@@ -115,12 +115,12 @@ impl Windows<'_> {
 
     fn slot(&self, at: u32, step: u64, from: u32) -> *mut u8 {
         let index = (step & 1) * u64::from(self.0.size) + u64::from(from);
-        (self.0.windows[at as usize] + place::STAGING + index * u64::from(self.0.slot)) as *mut u8
+        (self.0.windows[at as usize] + offsets::STAGING + index * u64::from(self.0.slot)) as *mut u8
     }
 
     /// Breaks the group. The first one to find a reason reports it and tells the others.
     fn fail(&self, word: u32, by: u32, headers: Option<(&Header, &Header)>) {
-        let failed = self.half(self.0.rank, place::FAILED);
+        let failed = self.half(self.0.rank, offsets::FAILED);
         if failed.compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return;
         }
@@ -134,33 +134,34 @@ impl Windows<'_> {
         }
         report.word.store(word, Ordering::Release);
         for peer in (0..self.0.size).filter(|peer| *peer != self.0.rank) {
-            self.half(peer, place::POISON + u64::from(self.0.rank) * 4).store(word, Ordering::Release);
+            self.half(peer, offsets::POISON + u64::from(self.0.rank) * 4).store(word, Ordering::Release);
         }
     }
 
     /// Fails if the group is broken, here or as another rank found. Parts that came before their rank gave up would
     /// otherwise let this one go on without it.
     fn check(&self) -> Result<(), Broken> {
-        let circle = self.0;
-        let poison = |rank: &u32| self.half(circle.rank, place::POISON + u64::from(*rank) * 4).load(Ordering::Acquire);
-        if let Some(rank) = (0..circle.size).find(|rank| poison(rank) != 0) {
+        let group_info = self.0;
+        let poison =
+            |rank: &u32| self.half(group_info.rank, offsets::POISON + u64::from(*rank) * 4).load(Ordering::Acquire);
+        if let Some(rank) = (0..group_info.size).find(|rank| poison(rank) != 0) {
             self.fail(poison(&rank), rank, None);
         }
-        if self.half(circle.rank, place::FAILED).load(Ordering::Acquire) != 0 { Err(Broken) } else { Ok(()) }
+        if self.half(group_info.rank, offsets::FAILED).load(Ordering::Acquire) != 0 { Err(Broken) } else { Ok(()) }
     }
 
     /// Fails if what waits for `peer` since `start` is to give up.
     fn go_on(&self, start: Instant, peer: u32) -> Result<(), Broken> {
         self.check()?;
-        let circle = self.0;
+        let group_info = self.0;
         let mut word = self.report().stop.load(Ordering::Acquire);
-        if word == 0 && circle.timeout != 0 && start.elapsed() > Duration::from_nanos(circle.timeout) {
+        if word == 0 && group_info.timeout != 0 && start.elapsed() > Duration::from_nanos(group_info.timeout) {
             word = Reason::Timeout.word(peer);
         }
         if word == 0 {
             return Ok(());
         }
-        self.fail(word, circle.rank, None);
+        self.fail(word, group_info.rank, None);
         Err(Broken)
     }
 
@@ -230,9 +231,9 @@ fn part_bytes(bytes: u64, each: u64, rank: u32) -> u64 {
 fn collective(launch: &Launch, combine: Option<Combine>) {
     let run = || {
         let c = parameter::<Collective>(launch, 0)?;
-        let windows = Windows::of(launch, &c.circle)?;
+        let windows = Windows::of(launch, &c.group_info)?;
         let mode = *Mode::ALL.get(c.mode as usize).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
-        let (read, written) = mode.rows(c.circle.rank, c.root, c.circle.size);
+        let (read, written) = mode.rows(c.group_info.rank, c.root, c.group_info.size);
         let (from, to) = c.memory();
         for (address, rows, write) in [(from, read, false), (to, written, true)] {
             let bytes = rows.checked_mul(c.bytes).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
@@ -262,9 +263,9 @@ struct Call<'a> {
 impl Call<'_> {
     fn run(&self) -> Result<(), Broken> {
         let (c, windows) = (self.c, self.windows);
-        let (rank, size) = (c.circle.rank, c.circle.size);
-        let steps = windows.word(rank, place::STEPS);
-        let calls = windows.word(rank, place::CALLS);
+        let (rank, size) = (c.group_info.rank, c.group_info.size);
+        let steps = windows.word(rank, offsets::STEPS);
+        let calls = windows.word(rank, offsets::CALLS);
         let (mut step, call) = (steps.load(Ordering::Relaxed), calls.load(Ordering::Relaxed));
         let (from, to) = c.memory();
         let is_root = rank == c.root;
@@ -273,7 +274,7 @@ impl Call<'_> {
         let gets = !to_root || is_root;
         let ranks = if to_root { c.root..c.root + 1 } else { 0..size };
         let by_rows = matches!(self.mode, Mode::AllToAll | Mode::ReduceScatter);
-        let slot = u64::from(c.circle.slot);
+        let slot = u64::from(c.group_info.slot);
         let most = if self.mode.has_parts() { slot * u64::from(size) } else { slot };
         let mut offset = 0;
         loop {
@@ -326,13 +327,13 @@ impl Call<'_> {
 
     /// What all ranks have brought, combined; or the root's.
     fn own_part(&self, step: u64, bytes: u64) -> Vec<u8> {
-        let rank = self.c.circle.rank;
+        let rank = self.c.group_info.rank;
         let mut part = vec![0; bytes as usize];
         match self.combine {
             None => copy(self.windows.slot(rank, step, self.c.root), part.as_mut_ptr(), bytes),
             Some(combine) => {
                 let slots: Vec<*const u8> =
-                    (0..self.c.circle.size).map(|peer| self.windows.slot(rank, step, peer).cast_const()).collect();
+                    (0..self.c.group_info.size).map(|peer| self.windows.slot(rank, step, peer).cast_const()).collect();
                 // SAFETY: a slot has room for as many bytes as a step has.
                 unsafe { combine(&slots, &mut part, self.c.op) };
             }
@@ -343,18 +344,19 @@ impl Call<'_> {
     /// Says that this rank has brought its part of a step, and waits for the others' parts.
     fn meet(&self, step: u64, begins: bool, call: u64) -> Result<(), Broken> {
         let (c, windows) = (self.c, self.windows);
-        let rank = u64::from(c.circle.rank);
-        let headers = place::HEADERS + (call & 1) * u64::from(crate::driver::group::MAX_BLOCKS) * MAX_RANKS as u64 * 32;
+        let rank = u64::from(c.group_info.rank);
+        let headers =
+            offsets::HEADERS + (call & 1) * u64::from(crate::driver::group::MAX_BLOCKS) * MAX_RANKS as u64 * 32;
         let kind = u64::from(c.mode | c.op << 8 | c.element << 16) | u64::from(self.blocks) << 32;
-        let header = [kind, c.count, u64::from(c.root), u64::from(c.circle.slot)];
-        for peer in 0..c.circle.size {
+        let header = [kind, c.count, u64::from(c.root), u64::from(c.group_info.slot)];
+        for peer in 0..c.group_info.size {
             if begins {
                 windows.write_header(peer, headers + rank * 32, &header);
             }
-            windows.word(peer, place::FLAGS + rank * 8).store(step + 1, Ordering::Release);
+            windows.word(peer, offsets::FLAGS + rank * 8).store(step + 1, Ordering::Release);
         }
-        for peer in 0..c.circle.size {
-            let flag = windows.word(c.circle.rank, place::FLAGS + u64::from(peer) * 8);
+        for peer in 0..c.group_info.size {
+            let flag = windows.word(c.group_info.rank, offsets::FLAGS + u64::from(peer) * 8);
             windows.wait(flag, step + 1, peer)?;
             if begins {
                 windows.compare(headers + u64::from(peer) * 32, &header, peer)?;
@@ -377,18 +379,18 @@ struct Lane<'a> {
 
 fn transfers(launch: &Launch) -> Result<(), Code> {
     let all = parameter::<Transfers>(launch, 0)?;
-    let windows = Windows::of(launch, &all.circle)?;
+    let windows = Windows::of(launch, &all.group_info)?;
     let told = all.transfers.get(..launch.grid[1] as usize).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
     let mut lanes = Vec::new();
     for transfer in told {
-        if transfer.peer >= all.circle.size || transfer.lanes > LANES {
+        if transfer.peer >= all.group_info.size || transfer.lanes > LANES {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
         if transfer.bytes > 0 {
             launch.memory(transfer.address(), transfer.bytes, transfer.sends == 0)?;
         }
         for lane in 0..transfer.lanes {
-            let offset = u64::from(lane) * u64::from(all.circle.entry);
+            let offset = u64::from(lane) * u64::from(all.group_info.entry);
             let mut lane = Lane { windows: &windows, transfer, lane, number: 0, offset, ended: false };
             lane.number = lane.counter().load(Ordering::Relaxed);
             lanes.push(lane);
@@ -425,7 +427,7 @@ impl Lane<'_> {
     }
 
     fn counter(&self) -> &AtomicU64 {
-        let base = if self.sends() { place::SENT } else { place::RECEIVED };
+        let base = if self.sends() { offsets::SENT } else { offsets::RECEIVED };
         self.windows.word(self.windows.0.rank, base + u64::from(self.transfer.peer * LANES + self.lane) * 8)
     }
 
@@ -433,7 +435,8 @@ impl Lane<'_> {
     fn carry(&mut self) -> Result<bool, Broken> {
         let (windows, t) = (self.windows, self.transfer);
         let (rank, entry) = (windows.0.rank, u64::from(windows.0.entry));
-        let (heard, told) = if self.sends() { (place::TAKEN, place::ARRIVED) } else { (place::ARRIVED, place::TAKEN) };
+        let (heard, told) =
+            if self.sends() { (offsets::TAKEN, offsets::ARRIVED) } else { (offsets::ARRIVED, offsets::TAKEN) };
         let heard = windows.word(rank, heard + u64::from(t.peer * LANES + self.lane) * 8).load(Ordering::Acquire);
         let entries = u64::from(ENTRIES);
         let needed = if self.sends() { (self.number + 1).saturating_sub(entries) } else { self.number + 1 };
@@ -443,8 +446,8 @@ impl Lane<'_> {
         let (from, at) = if self.sends() { (rank, t.peer) } else { (t.peer, rank) };
         let index = u64::from(from * LANES + self.lane) * entries + self.number % entries;
         let staged = u64::from(windows.0.size) * 2 * u64::from(windows.0.slot);
-        let piece = (windows.0.windows[at as usize] + place::STAGING + staged + index * entry) as *mut u8;
-        let described = place::RING_HEADERS + index * 32;
+        let piece = (windows.0.windows[at as usize] + offsets::STAGING + staged + index * entry) as *mut u8;
+        let described = offsets::RING_HEADERS + index * 32;
         let header = [u64::from(TRANSFER) | u64::from(t.element) << 16, t.bytes, u64::from(t.lanes), entry];
         let bytes = t.bytes.saturating_sub(self.offset).min(entry);
         let memory = t.address().wrapping_add(self.offset);

@@ -2,8 +2,8 @@
 
 use super::{graph::Rig, graph_exec::with_add, *};
 use crate::driver::{
-    Answer, Call, ConditionalKind, Context, Driver, Failure, FillNode, Graph, GraphExec, HostFunction, KernelNode,
-    Kind, codes::*, fault_injection,
+    Call, ConditionalKind, Context, Driver, DriverResult, Failure, FillNode, Graph, GraphExec, HostFunction,
+    KernelNode, Kind, codes::*, fault_injection,
 };
 
 /// What a life has made so far, for whoever cleans up after it.
@@ -14,7 +14,14 @@ struct Made {
 }
 
 /// A graph with a kernel, a fill and a conditional, copied, drawn, made executable, changed and launched.
-fn life(driver: &Driver, rig: &Rig, context: Context, memory: u64, kernel: &KernelNode, made: &mut Made) -> Answer<()> {
+fn life(
+    driver: &Driver,
+    rig: &Rig,
+    context: Context,
+    memory: u64,
+    kernel: &KernelNode,
+    made: &mut Made,
+) -> DriverResult<()> {
     let graph = driver.graph_create()?;
     made.graphs.push(graph);
     let fill = FillNode::new(super::graph::span(memory, 4), 0, 4);
