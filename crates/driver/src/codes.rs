@@ -14,8 +14,8 @@ macro_rules! codes {
     };
 }
 
-// The numbers are written out: CUDA adds codes in each version, and the declarations that this crate is built with have
-// those of one version only.
+// The numbers are literals because CUDA adds codes in each version, and the declarations that this crate builds with
+// cover only one version.
 codes! {
     CUDA_SUCCESS = 0: "no error",
     CUDA_ERROR_INVALID_VALUE = 1: "an argument is out of range or wrong",
@@ -125,12 +125,12 @@ codes! {
     CUDA_ERROR_UNKNOWN = 999: "an unknown error",
 }
 
-/// The name of a code and one sentence about it, both ending in a NUL; `None` for a code that is not listed.
+/// Returns the name of a code and one sentence about it, both NUL-terminated; `None` for a code that is not listed.
 pub fn lookup(code: Code) -> Option<(&'static str, &'static str)> {
     NAMES.iter().find(|(known, ..)| *known == code).map(|(_, name, text)| (*name, *text))
 }
 
-/// "CUDA_ERROR_OUT_OF_MEMORY (2)", or "CUDA error 1234" for a code that is not listed.
+/// Formats a code as "CUDA_ERROR_OUT_OF_MEMORY (2)", or as "CUDA error 1234" if it is not listed.
 pub fn describe(code: Code) -> String {
     match lookup(code) {
         Some((name, _)) => format!("{} ({code})", name.trim_end_matches('\0')),

@@ -1,49 +1,50 @@
-//! What the kernels of collectives are told, as kernels/collective.cu declares it, and their launch.
+//! The parameters of the collective kernels, as kernels/collective.cu declares them, and their launch.
 
 use super::{Driver, DriverResult, Function, Span, Stream};
 use std::ffi::c_void;
 
-/// The threads of a block.
+/// The number of threads per block.
 pub const THREADS: u32 = 256;
-/// The words of a table: with what stands before them, all that a launch can take along.
+/// The number of words of a table: with its header, it fills the 4 KiB of parameters that every launch supports.
 pub const WORDS: usize = 508;
-/// The most bytes, elements or units of a piece: what its word has bits for.
+/// The maximum length of a chunk in bytes, elements or units: its word has 40 bits for the length.
 pub const MOST_LENGTH: u64 = (1 << 40) - 1;
-/// The most blocks of a launch, for the same reason.
+/// The maximum number of blocks of a launch: the word has 24 bits for a block index.
 const MOST_BLOCKS: u64 = 1 << 24;
-/// The most dimensions of a piece that does not lie in one run.
+/// The maximum number of dimensions of a strided chunk.
 pub const MOST_DIMENSIONS: usize = super::random::MAX_RANK + 1;
 
-/// One dimension of a piece: its extent, and the distances of neighbours where it comes from and where it goes, in bytes.
+/// One dimension of a chunk: its extent, and the strides of the source and the destination in bytes.
 pub type Dimension = (u32, i64, i64);
 
-/// Pieces for one launch. A piece takes a word for its length, one for each address, and three for each dimension; then
-/// comes the next. All pieces of a table have as many of each.
+/// The chunks of one launch. A chunk has one word for its length, one for each address, and three for each dimension.
+/// All chunks of a table have the same number of addresses and dimensions.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Table {
-    /// How many pieces there are.
+    /// The number of chunks.
     count: u32,
-    /// How many addresses each is read from.
+    /// The number of source addresses of each chunk.
     pub sources: u32,
-    /// How many each is written to.
+    /// The number of destination addresses of each chunk.
     pub destinations: u32,
-    /// What a block does of a piece: bytes of a copy, elements of a reduction, units of a strided copy.
+    /// The amount of a chunk that one block processes: bytes of a copy, elements of a reduction, units of a strided
+    /// copy.
     chunk: u32,
-    /// The dimensions of each piece of a strided copy.
+    /// The number of dimensions of each chunk of a strided copy.
     pub rank: u32,
-    /// The bytes of a unit of a strided copy: 1, 2, 4, 8 or 16.
+    /// The size of a unit of a strided copy: 1, 2, 4, 8 or 16 bytes.
     pub width: u32,
-    /// What a reduction does: an [`Operation`].
+    /// The [`Operation`] of a reduction.
     pub operation: u16,
-    /// Whether a reduction's integers have a sign: 1 or 0.
+    /// Whether a reduction's integers are signed: 1 or 0.
     pub is_signed: u16,
-    /// What an average divides by; 0 for none.
+    /// The divisor of an average; 0 for none.
     pub divisor: u32,
     words: [u64; WORDS],
 }
 
-/// What a reduction does with two elements.
+/// The operation of a reduction on two elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 #[allow(missing_docs)]
@@ -52,12 +53,12 @@ pub enum Operation {
     Product = 1,
     Minimum = 2,
     Maximum = 3,
-    /// A sum that is rounded to the elements' type after every addition.
+    /// A sum that is rounded to the element type after each addition.
     RoundedSum = 4,
 }
 
 impl Operation {
-    /// The one with this number.
+    /// Returns the operation with this number.
     pub fn from_number(number: u16) -> Option<Operation> {
         use Operation::*;
         [Sum, Product, Minimum, Maximum, RoundedSum].into_iter().find(|one| *one as u16 == number)
@@ -65,7 +66,7 @@ impl Operation {
 }
 
 impl Table {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new(sources: usize, destinations: usize, rank: usize) -> Table {
         Table {
             count: 0,
@@ -81,30 +82,30 @@ impl Table {
         }
     }
 
-    /// How many pieces there are.
+    /// Returns the number of chunks.
     pub fn count(&self) -> usize {
         self.count as usize
     }
 
-    /// The words of a piece.
+    /// Returns the number of words of a chunk.
     pub fn piece_words(&self) -> usize {
         1 + self.sources as usize + self.destinations as usize + 3 * self.rank as usize
     }
 
-    /// What a block does of a piece.
+    /// Returns the amount of a chunk that one block processes.
     pub fn chunk(&self) -> u32 {
         self.chunk
     }
 
-    /// The words of piece `index`: its length, then its addresses, then its dimensions.
+    /// Returns the length of chunk `index`, and its other words: addresses, then dimensions.
     pub fn piece(&self, index: usize) -> Option<(u64, &[u64])> {
         let words = self.piece_words();
         let piece = self.words.get(index * words..(index + 1) * words)?;
         Some((piece[0] & MOST_LENGTH, &piece[1..]))
     }
 
-    /// Adds a piece, whose addresses are those that it is read from, then those that it is written to. False if the table
-    /// is full, or has never room for it.
+    /// Adds a chunk. `addresses` are the sources followed by the destinations. Returns false if the table is full or if
+    /// the chunk is too long.
     pub fn push(&mut self, length: u64, addresses: impl Iterator<Item = Span>, dimensions: &[Dimension]) -> bool {
         let (words, at) = (self.piece_words(), self.count as usize * self.piece_words());
         let Some(piece) = self.words.get_mut(at..at + words) else { return false };
@@ -113,7 +114,7 @@ impl Table {
         }
         piece[0] = length;
         let mut places = piece[1..].iter_mut();
-        // As many as the table says, whatever there are: the kernel never reads a piece past its end.
+        // Limit to the table's count: the kernel must never read past the end of a chunk.
         for (place, address) in places.by_ref().take((self.sources + self.destinations) as usize).zip(addresses) {
             *place = address.address();
         }
@@ -125,8 +126,8 @@ impl Table {
         true
     }
 
-    /// Says what a block does of a piece, and numbers the first block of each; how many blocks that makes. `chunk` is made
-    /// larger where there would be too many.
+    /// Sets the amount that one block processes, and stores the index of the first block of each chunk. Returns the
+    /// number of blocks. `chunk` is increased if there would be too many blocks.
     pub fn finish(&mut self, chunk: u32) -> u32 {
         let words = self.piece_words();
         let lengths = |table: &Table| (0..table.count as usize).map(|i| table.words[i * words] & MOST_LENGTH).collect();
@@ -147,7 +148,7 @@ impl Table {
 }
 
 impl Driver {
-    /// Launches a kernel of collectives on the pieces of a table that is settled.
+    /// Launches a collective kernel on the chunks of a finished table.
     pub fn launch_collective(
         &self,
         function: Function,
@@ -156,8 +157,8 @@ impl Driver {
         stream: Stream,
     ) -> DriverResult<()> {
         let pointers = [std::ptr::from_ref(table).cast::<c_void>()];
-        // SAFETY: the pointer leads to what all of these kernels take, and outlives the call; the addresses in the table were
-        // vouched for when their spans were made, and are as long as the pieces are.
+        // SAFETY: the pointer refers to the parameter type of all of these kernels and outlives the call; the
+        // constructors of the spans in the table guarantee their memory, and the spans are as long as the chunks.
         unsafe { self.launch(function, [blocks, 1, 1], [THREADS, 1, 1], 0, &pointers, stream) }
     }
 }

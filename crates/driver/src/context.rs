@@ -1,19 +1,19 @@
-//! Contexts: a device's primary context, and which context the calling thread has.
+//! Contexts: a device's primary context, and the current context of the calling thread.
 
 use super::{Driver, DriverResult, call, observer, types::*};
 use std::ptr;
 
-/// A device's primary context, or another that was current when plinth came. Never destroyed by plinth.
+/// A device's primary context, or another context that was current when plinth was called. plinth never destroys it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Context(usize);
 
 impl Context {
-    /// A context that the driver named.
+    /// Wraps a context that the driver returned.
     pub(super) fn from_raw(context: CUcontext) -> Self {
         Context(context as usize)
     }
 
-    /// The driver's handle.
+    /// Returns the driver's handle.
     pub fn handle(self) -> usize {
         self.0
     }
@@ -24,23 +24,24 @@ impl Context {
 }
 
 impl Driver {
-    /// Retains the primary context of a device, and makes it if it does not exist. It stays until the process ends.
+    /// Retains the primary context of a device and creates it if it does not exist. It stays retained until the process
+    /// ends.
     pub fn primary_context(&self, device: CUdevice) -> DriverResult<Context> {
         let mut context: CUcontext = ptr::null_mut();
-        // SAFETY: the output is a live local, and any device number is answered with a code.
+        // SAFETY: the output is a live local, and any device number returns an error code.
         unsafe { call!(self, cuDevicePrimaryCtxRetain(&mut context, device)) }?;
         Ok(Context::from_raw(context))
     }
 
-    /// Whether the primary context of a device exists already.
+    /// Returns whether the primary context of a device already exists.
     pub fn primary_context_is_active(&self, device: CUdevice) -> DriverResult<bool> {
         let (mut flags, mut active) = (0, 0);
-        // SAFETY: both outputs are live locals, and any device number is answered with a code.
+        // SAFETY: both outputs are live locals, and any device number returns an error code.
         unsafe { call!(self, cuDevicePrimaryCtxGetState(device, &mut flags, &mut active)) }?;
         Ok(active != 0)
     }
 
-    /// The calling thread's context.
+    /// Returns the calling thread's current context.
     pub fn current_context(&self) -> DriverResult<Option<Context>> {
         let mut context: CUcontext = ptr::null_mut();
         // SAFETY: the output is a live local.
@@ -48,14 +49,14 @@ impl Driver {
         Ok((!context.is_null()).then(|| Context::from_raw(context)))
     }
 
-    /// Makes `context` the calling thread's.
+    /// Makes `context` current in the calling thread.
     pub fn set_current_context(&self, context: Context) -> DriverResult<()> {
-        // SAFETY: a `Context` comes from the driver; primary contexts stay retained, and one found current belongs to
-        // whoever made it current, who keeps it alive while plinth's call lasts.
+        // SAFETY: a `Context` comes from the driver. Primary contexts stay retained. A context that was found current
+        // belongs to the code that made it current, which keeps it alive during plinth's call.
         unsafe { call!(self, cuCtxSetCurrent(context.raw())) }
     }
 
-    /// The device of the calling thread's context.
+    /// Returns the device of the calling thread's context.
     pub fn context_device(&self) -> DriverResult<CUdevice> {
         let mut device = 0;
         // SAFETY: the output is a live local.
@@ -63,7 +64,7 @@ impl Driver {
         Ok(device)
     }
 
-    /// Waits for all work of the calling thread's context.
+    /// Waits for all work in the calling thread's context.
     pub fn context_synchronize(&self) -> DriverResult<()> {
         observer::observe_wait(
             |observer| observer.context_awaited(self),
@@ -72,19 +73,20 @@ impl Driver {
         )
     }
 
-    /// Lets a profiler that was told to wait for this begin to record.
+    /// Starts recording in a profiler that was configured to wait for this call.
     pub fn profiler_start(&self) -> DriverResult<()> {
         // SAFETY: the call takes no arguments.
         unsafe { call!(self, cuProfilerStart()) }
     }
 
-    /// Lets it end.
+    /// Stops recording.
     pub fn profiler_stop(&self) -> DriverResult<()> {
         // SAFETY: the call takes no arguments.
         unsafe { call!(self, cuProfilerStop()) }
     }
 
-    /// The least and the greatest stream priority of the calling thread's context; greater ones are lower numbers.
+    /// Returns the least and the greatest stream priority of the calling thread's context. Greater priorities are lower
+    /// numbers.
     pub fn stream_priority_range(&self) -> DriverResult<(i32, i32)> {
         let (mut least, mut greatest) = (0, 0);
         // SAFETY: both outputs are live locals.
@@ -92,15 +94,15 @@ impl Driver {
         Ok((least, greatest))
     }
 
-    /// Lets the calling thread's context access the memory of `peer`.
+    /// Gives the calling thread's context access to the memory of `peer`.
     pub fn enable_peer_access(&self, peer: Context) -> DriverResult<()> {
-        // SAFETY: `peer` is a context of the driver's, and flags must be 0.
+        // SAFETY: `peer` is a driver context, and flags must be 0.
         unsafe { call!(self, cuCtxEnablePeerAccess(peer.raw(), 0)) }
     }
 
-    /// Takes back what [`enable_peer_access`](Self::enable_peer_access) gave.
+    /// Revokes the access of [`enable_peer_access`](Self::enable_peer_access).
     pub fn disable_peer_access(&self, peer: Context) -> DriverResult<()> {
-        // SAFETY: `peer` is a context of the driver's.
+        // SAFETY: `peer` is a driver context.
         unsafe { call!(self, cuCtxDisablePeerAccess(peer.raw())) }
     }
 }

@@ -1,16 +1,16 @@
-//! Devices: how many there are, and what each is.
+//! Devices: their count and attributes.
 
 use super::{Driver, DriverResult, call, types::*};
 use std::ffi::{CStr, c_char, c_uint};
 
 impl Driver {
-    /// Initialises the driver.
+    /// Initializes the driver.
     pub fn init(&self) -> DriverResult<()> {
         // SAFETY: flags must be 0.
         unsafe { call!(self, cuInit(0)) }
     }
 
-    /// The newest CUDA version that the driver knows, as CUDA counts: 13000 is 13.0.
+    /// Returns the newest CUDA version that the driver supports, in CUDA's encoding: 13000 is 13.0.
     pub fn version(&self) -> DriverResult<i32> {
         let mut version = 0;
         // SAFETY: the output is a live local.
@@ -18,7 +18,7 @@ impl Driver {
         Ok(version)
     }
 
-    /// How many devices the process may see.
+    /// Returns the number of devices that are visible to the process.
     pub fn device_count(&self) -> DriverResult<i32> {
         let mut count = 0;
         // SAFETY: the output is a live local.
@@ -26,7 +26,7 @@ impl Driver {
         Ok(count)
     }
 
-    /// The device with this number.
+    /// Returns the device with this ordinal.
     pub fn device(&self, ordinal: i32) -> DriverResult<CUdevice> {
         let mut device = 0;
         // SAFETY: the output is a live local.
@@ -34,15 +34,15 @@ impl Driver {
         Ok(device)
     }
 
-    /// The device's name.
+    /// Returns the device's name.
     pub fn device_name(&self, device: CUdevice) -> DriverResult<String> {
         let mut name = [0 as c_char; 256];
-        // SAFETY: the buffer has the length that the call is told.
+        // SAFETY: the call receives the buffer's length.
         unsafe { call!(self, cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, device)) }?;
         Ok(text(&name))
     }
 
-    /// The device's memory in bytes.
+    /// Returns the device's memory in bytes.
     pub fn device_total_memory(&self, device: CUdevice) -> DriverResult<usize> {
         let mut bytes = 0;
         // SAFETY: the output is a live local.
@@ -50,23 +50,23 @@ impl Driver {
         Ok(bytes)
     }
 
-    /// One attribute of the device, a `CU_DEVICE_ATTRIBUTE_...` of [`types`](super::types).
+    /// Returns one attribute of the device, a `CU_DEVICE_ATTRIBUTE_...` of [`types`](super::types).
     pub fn device_attribute(&self, attribute: c_uint, device: CUdevice) -> DriverResult<i32> {
         let mut value = 0;
-        // SAFETY: the output is a live local, and an unknown attribute is answered with a code.
+        // SAFETY: the output is a live local, and an unknown attribute returns an error code.
         unsafe { call!(self, cuDeviceGetAttribute(&mut value, attribute, device)) }?;
         Ok(value)
     }
 
-    /// The device's place on the PCI bus, "0000:3b:00.0".
+    /// Returns the device's PCI bus address, such as "0000:3b:00.0".
     pub fn device_pci_bus_id(&self, device: CUdevice) -> DriverResult<String> {
         let mut name = [0 as c_char; 32];
-        // SAFETY: the buffer has the length that the call is told.
+        // SAFETY: the call receives the buffer's length.
         unsafe { call!(self, cuDeviceGetPCIBusId(name.as_mut_ptr(), name.len() as i32, device)) }?;
         Ok(text(&name))
     }
 
-    /// The device's 16-byte identity.
+    /// Returns the device's 16-byte UUID.
     pub fn device_uuid(&self, device: CUdevice) -> DriverResult<[u8; 16]> {
         let mut uuid = CUuuid { bytes: [0; 16] };
         // SAFETY: the output is a live local.
@@ -74,7 +74,7 @@ impl Driver {
         Ok(uuid.bytes.map(|byte| byte as u8))
     }
 
-    /// Whether `device` can be given access to the memory of `peer`.
+    /// Returns whether `device` can be given access to the memory of `peer`.
     pub fn can_access_peer(&self, device: CUdevice, peer: CUdevice) -> DriverResult<bool> {
         let mut can_access = 0;
         // SAFETY: the output is a live local.
@@ -83,7 +83,7 @@ impl Driver {
     }
 }
 
-/// The text in a buffer that a call filled; all of it, should the call have left no end.
+/// Returns the NUL-terminated string in a buffer; the whole buffer if there is no NUL.
 fn text(buffer: &[c_char]) -> String {
     let bytes: Vec<u8> = buffer.iter().map(|&byte| byte as u8).collect();
     match CStr::from_bytes_until_nul(&bytes) {
