@@ -7,31 +7,31 @@ use std::ffi::c_void;
 pub const THREADS: u32 = 256;
 /// The number of words of a table: with its header, it fills the 4 KiB of parameters that every launch supports.
 pub const WORDS: usize = 508;
-/// The maximum length of a chunk in bytes, elements or units: its word has 40 bits for the length.
+/// The maximum length of a piece in bytes, elements or units: its word has 40 bits for the length.
 pub const MOST_LENGTH: u64 = (1 << 40) - 1;
 /// The maximum number of blocks of a launch: the word has 24 bits for a block index.
 const MOST_BLOCKS: u64 = 1 << 24;
-/// The maximum number of dimensions of a strided chunk.
+/// The maximum number of dimensions of a strided piece.
 pub const MOST_DIMENSIONS: usize = super::random::MAX_RANK + 1;
 
-/// One dimension of a chunk: its extent, and the strides of the source and the destination in bytes.
+/// One dimension of a piece: its extent, and the strides of the source and the destination in bytes.
 pub type Dimension = (u32, i64, i64);
 
-/// The chunks of one launch. A chunk has one word for its length, one for each address, and three for each dimension.
-/// All chunks of a table have the same number of addresses and dimensions.
+/// The pieces of one launch. A piece has one word for its length, one for each address, and three for each dimension.
+/// All pieces of a table have the same number of addresses and dimensions.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Table {
-    /// The number of chunks.
+    /// The number of pieces.
     count: u32,
-    /// The number of source addresses of each chunk.
+    /// The number of source addresses of each piece.
     pub sources: u32,
-    /// The number of destination addresses of each chunk.
+    /// The number of destination addresses of each piece.
     pub destinations: u32,
-    /// The amount of a chunk that one block processes: bytes of a copy, elements of a reduction, units of a strided
+    /// The amount of a piece that one block processes: bytes of a copy, elements of a reduction, units of a strided
     /// copy.
     chunk: u32,
-    /// The number of dimensions of each chunk of a strided copy.
+    /// The number of dimensions of each piece of a strided copy.
     pub rank: u32,
     /// The size of a unit of a strided copy: 1, 2, 4, 8 or 16 bytes.
     pub width: u32,
@@ -82,30 +82,30 @@ impl Table {
         }
     }
 
-    /// Returns the number of chunks.
+    /// Returns the number of pieces.
     pub fn count(&self) -> usize {
         self.count as usize
     }
 
-    /// Returns the number of words of a chunk.
+    /// Returns the number of words of a piece.
     pub fn piece_words(&self) -> usize {
         1 + self.sources as usize + self.destinations as usize + 3 * self.rank as usize
     }
 
-    /// Returns the amount of a chunk that one block processes.
+    /// Returns the amount of a piece that one block processes.
     pub fn chunk(&self) -> u32 {
         self.chunk
     }
 
-    /// Returns the length of chunk `index`, and its other words: addresses, then dimensions.
+    /// Returns the length of piece `index`, and its other words: addresses, then dimensions.
     pub fn piece(&self, index: usize) -> Option<(u64, &[u64])> {
         let words = self.piece_words();
         let piece = self.words.get(index * words..(index + 1) * words)?;
         Some((piece[0] & MOST_LENGTH, &piece[1..]))
     }
 
-    /// Adds a chunk. `addresses` are the sources followed by the destinations. Returns false if the table is full or if
-    /// the chunk is too long.
+    /// Adds a piece. `addresses` are the sources followed by the destinations. Returns false if the table is full or if
+    /// the piece is too long.
     pub fn push(&mut self, length: u64, addresses: impl Iterator<Item = Span>, dimensions: &[Dimension]) -> bool {
         let (words, at) = (self.piece_words(), self.count as usize * self.piece_words());
         let Some(piece) = self.words.get_mut(at..at + words) else { return false };
@@ -114,7 +114,7 @@ impl Table {
         }
         piece[0] = length;
         let mut places = piece[1..].iter_mut();
-        // Limit to the table's count: the kernel must never read past the end of a chunk.
+        // Limit to the table's count: the kernel must never read past the end of a piece.
         for (place, address) in places.by_ref().take((self.sources + self.destinations) as usize).zip(addresses) {
             *place = address.address();
         }
@@ -126,7 +126,7 @@ impl Table {
         true
     }
 
-    /// Sets the amount that one block processes, and stores the index of the first block of each chunk. Returns the
+    /// Sets the amount that one block processes, and stores the index of the first block of each piece. Returns the
     /// number of blocks. `chunk` is increased if there would be too many blocks.
     pub fn finish(&mut self, chunk: u32) -> u32 {
         let words = self.piece_words();
@@ -148,7 +148,7 @@ impl Table {
 }
 
 impl Driver {
-    /// Launches a collective kernel on the chunks of a finished table.
+    /// Launches a collective kernel on the pieces of a finished table.
     pub fn launch_collective(
         &self,
         function: Function,
@@ -158,7 +158,7 @@ impl Driver {
     ) -> DriverResult<()> {
         let pointers = [std::ptr::from_ref(table).cast::<c_void>()];
         // SAFETY: the pointer refers to the parameter type of all of these kernels and outlives the call; the
-        // constructors of the spans in the table guarantee their memory, and the spans are as long as the chunks.
+        // constructors of the spans in the table guarantee their memory, and the spans are as long as the pieces.
         unsafe { self.launch(function, [blocks, 1, 1], [THREADS, 1, 1], 0, &pointers, stream) }
     }
 }
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_what_a_launch_can_take() {
+    fn table_fills_the_parameter_limit() {
         assert_eq!(size_of::<Table>(), 4096);
         for number in 0..6 {
             assert_eq!(Operation::from_number(number).map(|one| one as u16), (number < 5).then_some(number));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_kept_until_the_table_is_full() {
+    fn table_accepts_pieces_until_full() {
         let mut table = Table::new(1, 3, 0);
         let spans = |index: u64| (0..4).map(move |place| Span::dangling(1000 * index + place));
         let mut pushed = 0;
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_grow_where_there_would_be_too_many() {
+    fn chunks_grow_to_limit_the_blocks() {
         let mut table = Table::new(1, 1, 0);
         assert!(table.push(1 << 39, (0..2).map(Span::dangling), &[]));
         assert!(table.finish(1) < MOST_BLOCKS as u32);

@@ -8,7 +8,7 @@ use super::{
     Span, Stream,
     calls::calls,
     library::{Library, LibrarySpec},
-    math::{self, failed},
+    math::{self, call_error},
 };
 use crate::{error::Result, status::Status};
 use once_cell::sync::OnceCell;
@@ -104,7 +104,7 @@ fn check(call: Call, code: Code) -> Result<()> {
         16 => ("CUBLAS_STATUS_LICENSE_ERROR", Status::LIBRARY),
         _ => ("", Status::LIBRARY),
     };
-    Err(failed(call.info().symbol, code, name, status))
+    Err(call_error(call.info().symbol, code, name, status))
 }
 
 impl Cublas {

@@ -37,7 +37,7 @@ pub fn load(faulty: bool) -> Result<Driver> {
             // SAFETY: the output is a live local. The call works before the driver is initialized; if it fails, the
             // version stays 0.
             unsafe { (table.cuDriverGetVersion)(&mut version) };
-            library::note_driver(version);
+            library::record_driver_version(version);
             Ok(Driver::new(Kind::Cuda, table, faulty))
         }
         Some(call) => Err(Error::new(

@@ -6,7 +6,7 @@ use super::{
     Span, Stream,
     calls::calls,
     library::{Library, LibrarySpec},
-    math::{self, failed},
+    math::{self, call_error},
 };
 use crate::{error::Result, status::Status};
 use once_cell::sync::OnceCell;
@@ -134,7 +134,7 @@ fn check(call: Call, code: Code) -> Result<()> {
         16 => ("CUFFT_NOT_SUPPORTED", Status::NOT_SUPPORTED),
         _ => ("", Status::LIBRARY),
     };
-    Err(failed(call.info().symbol, code, name, status))
+    Err(call_error(call.info().symbol, code, name, status))
 }
 
 impl Cufft {

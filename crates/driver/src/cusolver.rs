@@ -6,7 +6,7 @@ use super::{
     Stream,
     calls::calls,
     library::{Library, LibrarySpec},
-    math::{self, failed},
+    math::{self, call_error},
 };
 use crate::{error::Result, status::Status};
 use once_cell::sync::OnceCell;
@@ -85,7 +85,7 @@ fn check(call: Call, code: Code) -> Result<()> {
         9 => ("CUSOLVER_STATUS_NOT_SUPPORTED", Status::NOT_SUPPORTED),
         _ => ("", Status::LIBRARY),
     };
-    Err(failed(call.info().symbol, code, name, status))
+    Err(call_error(call.info().symbol, code, name, status))
 }
 
 impl Cusolver {

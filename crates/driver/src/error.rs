@@ -124,19 +124,19 @@ mod tests {
     use crate::Call;
 
     #[test]
-    fn a_failed_call_is_named_with_its_code() {
+    fn message_names_the_call_and_its_code() {
         let error = Error::from(Failure { call: Call::cuMemAlloc_v2, code: 2 }).context("allocating 1.00 GiB");
         assert_eq!(error.status(), Status::OUT_OF_MEMORY);
         assert_eq!(error.driver_code(), 2);
         assert_eq!(
             error.message(),
             "allocating 1.00 GiB: cuMemAlloc_v2 failed with CUDA_ERROR_OUT_OF_MEMORY (2), \
-             the device has no memory left for this"
+             the device has not enough free memory"
         );
     }
 
     #[test]
-    fn an_unheard_of_code_is_kept() {
+    fn unknown_code_is_preserved() {
         let error = Error::from(Failure { call: Call::cuInit, code: 54_321 });
         assert_eq!((error.status(), error.driver_code()), (Status::DRIVER, 54_321));
         assert_eq!(error.message(), "cuInit failed with CUDA error 54321");

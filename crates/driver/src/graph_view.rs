@@ -90,19 +90,19 @@ impl NodeType {
 }
 
 /// Lists nodes with a driver call that returns only the count if the output is null.
-fn list(ask: impl Fn(*mut CUgraphNode, &mut usize) -> Result<(), Failure>) -> DriverResult<Vec<GraphNode>> {
+fn list(query: impl Fn(*mut CUgraphNode, &mut usize) -> Result<(), Failure>) -> DriverResult<Vec<GraphNode>> {
     let mut count = 0;
-    ask(ptr::null_mut(), &mut count)?;
+    query(ptr::null_mut(), &mut count)?;
     let mut nodes: Vec<CUgraphNode> = vec![ptr::null_mut(); count];
     if count > 0 {
-        ask(nodes.as_mut_ptr(), &mut count)?;
+        query(nodes.as_mut_ptr(), &mut count)?;
     }
     nodes.truncate(count);
     Ok(nodes.into_iter().map(GraphNode::from_raw).collect())
 }
 
 /// Returns the address of one end of a copy, from the field that its memory type selects.
-fn end(kind: c_uint, host: *const c_void, device: u64, offset: usize) -> u64 {
+fn endpoint_address(kind: c_uint, host: *const c_void, device: u64, offset: usize) -> u64 {
     match kind {
         CU_MEMORYTYPE_HOST => (host as u64).wrapping_add(offset as u64),
         CU_MEMORYTYPE_DEVICE | CU_MEMORYTYPE_UNIFIED => device.wrapping_add(offset as u64),
@@ -156,17 +156,17 @@ impl Driver {
 
     /// Returns the parameters of a kernel node.
     pub fn graph_kernel(&self, node: GraphNode) -> DriverResult<KernelView> {
-        let mut place = MaybeUninit::<CUDA_KERNEL_NODE_PARAMS>::zeroed();
+        let mut output = MaybeUninit::<CUDA_KERNEL_NODE_PARAMS>::zeroed();
         // SAFETY: the output is a live local, and the node is live.
-        unsafe { call!(self, cuGraphKernelNodeGetParams_v2(node.raw(), place.as_mut_ptr())) }?;
+        unsafe { call!(self, cuGraphKernelNodeGetParams_v2(node.raw(), output.as_mut_ptr())) }?;
         // SAFETY: the struct consists of integers and pointers, for which zeros are valid.
-        let found = unsafe { place.assume_init() };
+        let parameters = unsafe { output.assume_init() };
         Ok(KernelView {
-            function: (!found.func.is_null()).then(|| Function::from_raw(found.func)),
-            grid: [found.gridDimX, found.gridDimY, found.gridDimZ],
-            block: [found.blockDimX, found.blockDimY, found.blockDimZ],
-            shared_bytes: found.sharedMemBytes,
-            parameters: found.kernelParams as usize,
+            function: (!parameters.func.is_null()).then(|| Function::from_raw(parameters.func)),
+            grid: [parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ],
+            block: [parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ],
+            shared_bytes: parameters.sharedMemBytes,
+            parameters: parameters.kernelParams as usize,
         })
     }
 
@@ -184,29 +184,46 @@ impl Driver {
 
     /// Returns the parameters of a copy node.
     pub fn graph_copy(&self, node: GraphNode) -> DriverResult<CopyView> {
-        let mut found = MemcpyNodeParams::ROW;
+        let mut parameters = MemcpyNodeParams::ROW;
         // SAFETY: the output is a live local, and the node is live.
-        unsafe { call!(self, cuGraphMemcpyNodeGetParams(node.raw(), &mut found)) }?;
-        let to = end(found.destination_type, found.destination_host, found.destination_device, found.destination_x);
-        let from = end(found.source_type, found.source_host, found.source_device, found.source_x);
-        Ok(CopyView { destination: to, source: from, width: found.width, height: found.height, depth: found.depth })
+        unsafe { call!(self, cuGraphMemcpyNodeGetParams(node.raw(), &mut parameters)) }?;
+        let to = endpoint_address(
+            parameters.destination_type,
+            parameters.destination_host,
+            parameters.destination_device,
+            parameters.destination_x,
+        );
+        let from = endpoint_address(
+            parameters.source_type,
+            parameters.source_host,
+            parameters.source_device,
+            parameters.source_x,
+        );
+        Ok(CopyView {
+            destination: to,
+            source: from,
+            width: parameters.width,
+            height: parameters.height,
+            depth: parameters.depth,
+        })
     }
 
     /// Returns the parameters of a fill node.
     pub fn graph_fill(&self, node: GraphNode) -> DriverResult<FillNode> {
-        let mut found = CUDA_MEMSET_NODE_PARAMS { dst: 0, pitch: 0, value: 0, elementSize: 0, width: 0, height: 0 };
+        let mut parameters =
+            CUDA_MEMSET_NODE_PARAMS { dst: 0, pitch: 0, value: 0, elementSize: 0, width: 0, height: 0 };
         // SAFETY: the output is a live local, and the node is live.
-        unsafe { call!(self, cuGraphMemsetNodeGetParams(node.raw(), &mut found)) }?;
-        Ok(FillNode::from_raw(&found))
+        unsafe { call!(self, cuGraphMemsetNodeGetParams(node.raw(), &mut parameters)) }?;
+        Ok(FillNode::from_raw(&parameters))
     }
 
     /// Returns the parameters of a host function node.
     pub fn graph_host(&self, node: GraphNode) -> DriverResult<HostView> {
-        let mut found = CUDA_HOST_NODE_PARAMS { fn_: None, userData: ptr::null_mut() };
+        let mut parameters = CUDA_HOST_NODE_PARAMS { fn_: None, userData: ptr::null_mut() };
         // SAFETY: the output is a live local, and the node is live.
-        unsafe { call!(self, cuGraphHostNodeGetParams(node.raw(), &mut found)) }?;
-        let function = found.fn_.map_or(0, |function| function as usize);
-        Ok(HostView { function, data: found.userData as usize })
+        unsafe { call!(self, cuGraphHostNodeGetParams(node.raw(), &mut parameters)) }?;
+        let function = parameters.fn_.map_or(0, |function| function as usize);
+        Ok(HostView { function, data: parameters.userData as usize })
     }
 
     /// Returns the child graph of a node of type [`NodeType::Graph`]. It lives as long as the node.

@@ -219,7 +219,7 @@ impl Transfer {
     }
 
     /// Returns the number of chunks in the first lane; no other lane has more.
-    pub fn pieces(&self, entry: u64) -> u64 {
+    pub fn chunks(&self, entry: u64) -> u64 {
         self.bytes.div_ceil(u64::from(self.lanes) * entry).max(1)
     }
 }
@@ -374,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_go_through_their_words() {
+    fn reasons_round_trip_through_words() {
         for reason in [Reason::Timeout, Reason::Aborted, Reason::Lost, Reason::Mismatch] {
             assert_eq!(Reason::read(reason.word(13)), Some((reason, 13)));
         }
@@ -383,13 +383,13 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_has_a_piece_at_least_and_no_lane_more_than_the_first() {
-        let pieces = |bytes| Transfer::of(Span::owned(4096, bytes), 1, true, 0).pieces(4096);
-        assert_eq!([0, 1, 4096, 4097, 1 << 16, (1 << 16) + 1, 1 << 17].map(pieces), [1, 1, 1, 2, 16, 5, 8]);
+    fn first_lane_has_most_chunks_and_at_least_one() {
+        let chunks = |bytes| Transfer::of(Span::owned(4096, bytes), 1, true, 0).chunks(4096);
+        assert_eq!([0, 1, 4096, 4097, 1 << 16, (1 << 16) + 1, 1 << 17].map(chunks), [1, 1, 1, 2, 16, 5, 8]);
     }
 
     #[test]
-    fn the_kernels_have_the_same_numbers() {
+    fn constants_match_the_kernels() {
         let source =
             concat!(include_str!("../../../kernels/group.cu"), include_str!("../../../kernels/group/window.cuh"));
         for (name, value) in [

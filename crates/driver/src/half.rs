@@ -140,18 +140,18 @@ mod tests {
     }
 
     #[test]
-    fn halves() {
+    fn f16_conversions_match_the_model() {
         check(5, |bits| F16(bits).to_f32(), |value| F16::from_f32(value).0);
     }
 
     #[test]
-    fn brain_floats() {
+    fn bf16_conversions_match_the_model() {
         check(8, |bits| Bf16(bits).to_f32(), |value| Bf16::from_f32(value).0);
     }
 
     /// Compares the result's error with that of its neighbours, for numbers over the whole range of an F16.
     #[test]
-    fn rounding_goes_to_the_nearest() {
+    fn f16_rounds_to_nearest() {
         for bits in (0..65_504_f32.to_bits()).step_by(977) {
             let value = f32::from_bits(bits);
             let nearest = F16::from_f32(value).0;
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn equality_is_that_of_numbers() {
+    fn equality_compares_values() {
         for one in (0..=u16::MAX).step_by(7).chain([0x8000, 0x7C00, 0x7C01, 0x7F80, 0x7F81, NAN]) {
             for other in [one, one ^ 0x8000, one.wrapping_add(1), 0, 0x8000, NAN] {
                 assert_eq!(F16(one) == F16(other), F16(one).to_f32() == F16(other).to_f32());

@@ -86,8 +86,8 @@ impl Parameters {
 
     /// Appends a word of a scalar.
     pub fn push(&mut self, word: u64) {
-        if let Some(place) = self.words.get_mut(self.used) {
-            place.write(word);
+        if let Some(slot) = self.words.get_mut(self.used) {
+            slot.write(word);
             self.used += 1;
         }
     }
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_launch_has_room() {
+    fn largest_launch_fits_the_parameters() {
         let (sizes, strides) = ([2_u32; 25], [[8; MOST_ARRAYS]; 25]);
         let layout = Strided { most: 25, sizes: &sizes, strides: &strides, repeats: 0 };
         let mut parameters = Parameters::new();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_threads_are_the_kernels() {
+    fn thread_count_matches_the_kernel() {
         let text = include_str!("../../../kernels/jit/walk.h");
         assert!(text.contains(&format!("THREADS = {THREADS};")));
     }

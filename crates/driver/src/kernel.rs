@@ -225,8 +225,9 @@ impl Driver {
         loop {
             let (mut offset, mut bytes) = (0, 0);
             // SAFETY: the outputs are live locals, and the kernel's module is loaded.
-            let told = unsafe { call!(self, cuFuncGetParamInfo(function.raw(), sizes.len(), &mut offset, &mut bytes)) };
-            match told {
+            let result =
+                unsafe { call!(self, cuFuncGetParamInfo(function.raw(), sizes.len(), &mut offset, &mut bytes)) };
+            match result {
                 Ok(()) => sizes.push(bytes),
                 Err(Failure { code: codes::CUDA_ERROR_INVALID_VALUE, .. }) => return Ok(Some(sizes)),
                 Err(Failure { code: codes::CUDA_ERROR_NOT_SUPPORTED, .. }) => return Ok(None),

@@ -49,7 +49,7 @@ impl Library {
     /// Returns the program itself and the libraries loaded with it.
     pub fn program() -> Result<Library, String> {
         // SAFETY: NULL denotes the program.
-        Self::checked(unsafe { libc::dlopen(std::ptr::null(), libc::RTLD_NOW | libc::RTLD_LOCAL) })
+        Self::from_dlopen(unsafe { libc::dlopen(std::ptr::null(), libc::RTLD_NOW | libc::RTLD_LOCAL) })
     }
 
     /// Returns the address of a symbol, if the library has it.
@@ -61,11 +61,11 @@ impl Library {
 
     fn dlopen(name: &CStr, flags: c_int) -> Result<Library, String> {
         // SAFETY: the name is NUL-terminated. Loading runs the library's constructors, which the caller requests.
-        Self::checked(unsafe { libc::dlopen(name.as_ptr(), flags) })
+        Self::from_dlopen(unsafe { libc::dlopen(name.as_ptr(), flags) })
     }
 
     /// Converts the result of this thread's last dlopen call.
-    fn checked(library: *mut c_void) -> Result<Library, String> {
+    fn from_dlopen(library: *mut c_void) -> Result<Library, String> {
         if !library.is_null() {
             return Ok(Library(library));
         }
@@ -100,7 +100,7 @@ impl LibrarySpec {
     /// that are too new for the driver come last. The error is a sentence that lists what was tried.
     pub fn find(&self) -> Result<Library, String> {
         let LibrarySpec { what, variable, .. } = *self;
-        let names = suitable(self.names, DRIVER.load(Ordering::Relaxed));
+        let names = order_by_driver(self.names, DRIVER.load(Ordering::Relaxed));
         if let Some(path) = env::var_os(variable).filter(|path| !path.is_empty()) {
             return Library::open_path(&path)
                 .map_err(|reason| format!("{what} is needed, and {variable} cannot be loaded ({reason})"));
@@ -128,9 +128,9 @@ impl LibrarySpec {
             }
         }
         let name = names.first().map(|name| name.to_string_lossy()).unwrap_or_default();
-        let toolkit = if self.in_toolkit { ", nor in a toolkit of CUDA's" } else { "" };
+        let toolkit = if self.in_toolkit { ", nor in a CUDA toolkit" } else { "" };
         Err(format!(
-            "{what} is needed, and not found: {name} is neither where the system finds libraries ({}){toolkit}, nor in any \
+            "{what} is needed, and not found: {name} is neither in the system's library path ({}){toolkit}, nor in any \
              of {} folders of Python packages; install {what}, or name its file in {variable}",
             reason.unwrap_or_default(),
             packages.len()
@@ -142,12 +142,12 @@ impl LibrarySpec {
 static DRIVER: AtomicU32 = AtomicU32::new(0);
 
 /// Records the driver's version, which limits the libraries that can run: 13000 is 13.0.
-pub(super) fn note_driver(version: c_int) {
+pub(super) fn record_driver_version(version: c_int) {
     DRIVER.store(u32::try_from(version / 1000).unwrap_or(0), Ordering::Relaxed);
 }
 
 /// Returns the names in the order in which to try them; `driver` is 0 if unknown.
-fn suitable(names: &[(u32, &'static CStr)], driver: u32) -> Vec<&'static CStr> {
+fn order_by_driver(names: &[(u32, &'static CStr)], driver: u32) -> Vec<&'static CStr> {
     let is_new = |major: u32| driver != 0 && major > driver;
     let mut sorted = names.to_vec();
     sorted.sort_by_key(|(major, _)| is_new(*major));
@@ -183,10 +183,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_new_for_the_driver_comes_last() {
+    fn libraries_too_new_for_the_driver_come_last() {
         const NAMES: &[(u32, &CStr)] = &[(13, c"x.13"), (12, c"x.12"), (11, c"x.11"), (0, c"x")];
-        assert_eq!(suitable(NAMES, 0), [c"x.13", c"x.12", c"x.11", c"x"]);
-        assert_eq!(suitable(NAMES, 13), [c"x.13", c"x.12", c"x.11", c"x"]);
-        assert_eq!(suitable(NAMES, 12), [c"x.12", c"x.11", c"x", c"x.13"]);
+        assert_eq!(order_by_driver(NAMES, 0), [c"x.13", c"x.12", c"x.11", c"x"]);
+        assert_eq!(order_by_driver(NAMES, 13), [c"x.13", c"x.12", c"x.11", c"x"]);
+        assert_eq!(order_by_driver(NAMES, 12), [c"x.12", c"x.11", c"x", c"x.13"]);
     }
 }

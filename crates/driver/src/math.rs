@@ -13,15 +13,15 @@ use std::ffi::CStr;
 /// Locates a library and fills its table. Also returns whether the library works on the host device: NVIDIA's do not;
 /// test doubles export the symbol `mark`. `fill` returns the table and the first required call that is missing.
 pub(super) fn load<T>(
-    sought: &LibrarySpec,
+    spec: &LibrarySpec,
     mark: &CStr,
     fill: impl FnOnce(Library) -> (T, Option<&'static CallInfo>),
 ) -> Result<(T, bool)> {
-    let library = sought.find().map_err(unavailable)?;
+    let library = spec.find().map_err(unavailable)?;
     let (table, missing) = fill(library);
     match missing {
         None => Ok((table, library.symbol(mark).is_some())),
-        Some(call) => Err(too_old(sought.what, call)),
+        Some(call) => Err(too_old(spec.what, call)),
     }
 }
 
@@ -40,7 +40,7 @@ fn too_old(what: &str, call: &CallInfo) -> Error {
 
 /// Creates the error of a failed call. `name` is the library's name of the code, or empty.
 #[cold]
-pub(super) fn failed(symbol: &str, code: i32, name: &str, status: Status) -> Error {
+pub(super) fn call_error(symbol: &str, code: i32, name: &str, status: Status) -> Error {
     let name = if name.is_empty() { String::new() } else { format!(", {name}") };
     Error::new(status, format!("{symbol} failed with {code}{name}"))
 }

@@ -23,30 +23,30 @@ const VERSION: u32 = 3;
 /// The number of slots of each module, including the unused slot 0: core, CUDA driver, OpenCL, CUDA runtime, domains,
 /// synchronization.
 const MODULES: [usize; 7] = [0, 16, 9, 15, 7, 16, 7];
-const MOST: usize = 16;
+const MAX_SLOTS: usize = 16;
 const CORE: usize = 1;
 const DOMAINS: usize = 5;
 
-type Place = AtomicPtr<c_void>;
+type Slot = AtomicPtr<c_void>;
 
-static PLACES: [[Place; MOST]; MODULES.len()] =
-    [const { [const { AtomicPtr::new(ptr::null_mut()) }; MOST] }; MODULES.len()];
+static SLOTS: [[Slot; MAX_SLOTS]; MODULES.len()] =
+    [const { [const { AtomicPtr::new(ptr::null_mut()) }; MAX_SLOTS] }; MODULES.len()];
 
 /// The tables of slot addresses as the tool receives them: a null entry, the module's slots, and a null entry.
-struct Tables([[*const Place; MOST + 1]; MODULES.len()]);
+struct Tables([[*const Slot; MAX_SLOTS + 1]; MODULES.len()]);
 
 // SAFETY: the pointers refer to statics that consist of atomics.
 unsafe impl Sync for Tables {}
 
 static TABLES: Tables = Tables(tables());
 
-const fn tables() -> [[*const Place; MOST + 1]; MODULES.len()] {
-    let mut tables = [[ptr::null(); MOST + 1]; MODULES.len()];
+const fn tables() -> [[*const Slot; MAX_SLOTS + 1]; MODULES.len()] {
+    let mut tables = [[ptr::null(); MAX_SLOTS + 1]; MODULES.len()];
     let mut module = 0;
     while module < MODULES.len() {
         let mut number = 1;
         while number < MODULES[module] {
-            tables[module][number] = &raw const PLACES[module][number];
+            tables[module][number] = &raw const SLOTS[module][number];
             number += 1;
         }
         module += 1;
@@ -57,7 +57,7 @@ const fn tables() -> [[*const Place; MOST + 1]; MODULES.len()] {
 #[repr(C)]
 struct Callbacks {
     size: usize,
-    module_table: unsafe extern "C" fn(c_int, *mut *const *const Place, *mut u32) -> c_int,
+    module_table: unsafe extern "C" fn(c_int, *mut *const *const Slot, *mut u32) -> c_int,
 }
 
 #[repr(C)]
@@ -72,7 +72,7 @@ static CALLBACKS: Callbacks = Callbacks { size: size_of::<Callbacks>(), module_t
 static VERSION_INFO: VersionInfo =
     VersionInfo { size: size_of::<VersionInfo>(), version: VERSION, reserved: 0, set_tool_version };
 
-unsafe extern "C" fn module_table(module: c_int, table: *mut *const *const Place, size: *mut u32) -> c_int {
+unsafe extern "C" fn module_table(module: c_int, table: *mut *const *const Slot, size: *mut u32) -> c_int {
     let Some(index) = usize::try_from(module).ok().filter(|index| (1..MODULES.len()).contains(index)) else { return 0 };
     // SAFETY: the tool passes NULL or a valid output pointer, as the protocol requires.
     unsafe {
@@ -100,31 +100,31 @@ type ExportTable = unsafe extern "C" fn(u32) -> *const c_void;
 type Initialize = unsafe extern "C" fn(ExportTable) -> c_int;
 
 const UNKNOWN: u8 = 0;
-const NOBODY: u8 = 1;
-const TOOL: u8 = 2;
-static LISTENER: AtomicU8 = AtomicU8::new(UNKNOWN);
+const DETACHED: u8 = 1;
+const ATTACHED: u8 = 2;
+static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
 /// Returns whether a tool is attached. Looks for one on the first call.
 #[inline]
 pub fn listens() -> bool {
-    match LISTENER.load(Ordering::Acquire) {
-        NOBODY => false,
-        TOOL => true,
-        _ => look(),
+    match STATE.load(Ordering::Acquire) {
+        DETACHED => false,
+        ATTACHED => true,
+        _ => attach_once(),
     }
 }
 
 /// Returns whether an earlier search found no tool.
 #[inline]
 pub fn is_silent() -> bool {
-    LISTENER.load(Ordering::Acquire) == NOBODY
+    STATE.load(Ordering::Acquire) == DETACHED
 }
 
 #[cold]
-fn look() -> bool {
+fn attach_once() -> bool {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| LISTENER.store(if attach().is_some() { TOOL } else { NOBODY }, Ordering::Release));
-    LISTENER.load(Ordering::Acquire) == TOOL
+    ONCE.call_once(|| STATE.store(if attach().is_some() { ATTACHED } else { DETACHED }, Ordering::Release));
+    STATE.load(Ordering::Acquire) == ATTACHED
 }
 
 /// Loads the tool's library, which stays loaded, and lets it fill the slots.
@@ -138,7 +138,7 @@ fn attach() -> Option<()> {
     let accepted = unsafe { std::mem::transmute::<*const c_void, Initialize>(symbol)(export_table) };
     if accepted == 0 {
         // A tool that fails to initialize may have filled slots already. They must not be called.
-        PLACES.iter().flatten().for_each(|place| place.store(ptr::null_mut(), Ordering::Relaxed));
+        SLOTS.iter().flatten().for_each(|slot| slot.store(ptr::null_mut(), Ordering::Relaxed));
     }
     (accepted != 0).then_some(())
 }
@@ -214,7 +214,7 @@ impl Domain {
 /// Returns the function that the tool stored in a slot, if there is one.
 macro_rules! function {
     ($module:ident, $number:literal, fn($($argument:ty),*) $(-> $result:ty)?) => {{
-        let pointer = PLACES[$module][$number].load(Ordering::Relaxed);
+        let pointer = SLOTS[$module][$number].load(Ordering::Relaxed);
         // SAFETY: the protocol requires the tool to store a function of this signature in this slot.
         (!pointer.is_null()).then(|| unsafe {
             std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>(pointer)
@@ -303,13 +303,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_layout_is_nvtxs() {
+    fn attributes_layout_matches_nvtx() {
         assert_eq!((size_of::<Attributes>(), std::mem::offset_of!(Attributes, payload)), (48, 24));
         assert_eq!(std::mem::offset_of!(Attributes, message), 40);
     }
 
     #[test]
-    fn tables_lead_to_every_place_but_the_first() {
+    fn tables_refer_to_every_slot_but_the_first() {
         for (module, count) in MODULES.iter().enumerate().skip(1) {
             let (mut table, mut size) = (ptr::null(), 0);
             // SAFETY: both outputs are live locals.
@@ -319,7 +319,7 @@ mod tests {
             let entries = unsafe { std::slice::from_raw_parts(table, *count + 1) };
             assert!(entries[0].is_null() && entries[*count].is_null());
             for (number, entry) in entries.iter().enumerate().take(*count).skip(1) {
-                assert_eq!(*entry, &raw const PLACES[module][number]);
+                assert_eq!(*entry, &raw const SLOTS[module][number]);
             }
         }
         for module in [-1, 0, 7] {

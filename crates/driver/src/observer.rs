@@ -93,11 +93,11 @@ pub(super) fn observe_wait<T, E>(
     wait: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, E> {
     let end = current().map(begin);
-    let answer = wait()?;
+    let value = wait()?;
     if let Some(end) = end {
         end();
     }
-    Ok(answer)
+    Ok(value)
 }
 
 /// Notifies the observer of an allocated range of addresses.

@@ -15,7 +15,7 @@ impl Pages {
     /// Maps new pages; `None` if the system has none.
     pub fn map(bytes: usize) -> Option<Pages> {
         // A system that overcommits grants more than it has, and kills the process when all of it is touched.
-        if bytes > physical() {
+        if bytes > physical_memory() {
             return None;
         }
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -64,7 +64,7 @@ impl Pages {
 }
 
 /// Returns the machine's physical memory in bytes; `usize::MAX` if the system does not report it.
-fn physical() -> usize {
+fn physical_memory() -> usize {
     // SAFETY: the call takes no pointer, and returns -1 for an unknown name.
     let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
     usize::try_from(pages).map_or(usize::MAX, |pages| pages.saturating_mul(PAGE))
@@ -90,14 +90,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_than_there_is_is_refused() {
-        assert!(Pages::map(physical() + PAGE).is_none());
+    fn map_fails_beyond_physical_memory() {
+        assert!(Pages::map(physical_memory() + PAGE).is_none());
         assert!(Pages::map(1 << 46).is_none());
         assert!(Pages::map(PAGE).is_some());
     }
 
     #[test]
-    fn pages_are_touched_by_all_threads() {
+    fn touch_makes_all_pages_resident() {
         for (bytes, threads) in [(PAGE, 1), (64 * PAGE, 3), (7 * PAGE, 16), (100 * PAGE, 4)] {
             let pages = Pages::map(bytes).unwrap();
             pages.touch(threads);

@@ -83,19 +83,19 @@ fn empty_table(length: usize) -> Box<[Slot]> {
     (0..length).map(|_| Slot { handle: AtomicUsize::new(0), info: AtomicU64::new(0) }).collect()
 }
 
-fn known(slot: &Slot, handle: usize) -> (Stream, StreamInfo) {
+fn stream_in(slot: &Slot, handle: usize) -> (Stream, StreamInfo) {
     // SAFETY: a handle is in the table because `add` received the stream.
     let stream = unsafe { Stream::from_handle(handle) };
     (stream, StreamInfo::unpack(slot.info.load(Ordering::Relaxed)))
 }
 
-fn home(handle: usize, length: usize) -> usize {
+fn first_slot(handle: usize, length: usize) -> usize {
     // Handles are addresses; the multiplication spreads their regular distances over the table.
     (handle as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) as usize >> (usize::BITS - length.ilog2())
 }
 
-fn window(table: &[Slot], handle: usize) -> impl Iterator<Item = &Slot> {
-    let start = home(handle, table.len());
+fn probe(table: &[Slot], handle: usize) -> impl Iterator<Item = &Slot> {
+    let start = first_slot(handle, table.len());
     (0..PROBES).filter_map(move |step| table.get((start + step) & (table.len() - 1)))
 }
 
@@ -113,9 +113,9 @@ impl StreamTable {
     #[inline]
     pub fn find(&self, handle: usize) -> Option<(Stream, StreamInfo)> {
         // Nearly every stream is in the first slot that is probed.
-        let slot = self.first.get(home(handle, FIRST_TABLE))?;
+        let slot = self.first.get(first_slot(handle, FIRST_TABLE))?;
         if slot.handle.load(Ordering::Acquire) == handle && handle != 0 {
-            Some(known(slot, handle))
+            Some(stream_in(slot, handle))
         } else {
             self.search(handle)
         }
@@ -123,10 +123,10 @@ impl StreamTable {
 
     fn search(&self, handle: usize) -> Option<(Stream, StreamInfo)> {
         for table in self.tables() {
-            for slot in window(table, handle) {
+            for slot in probe(table, handle) {
                 match slot.handle.load(Ordering::Acquire) {
                     0 => return None,
-                    found if found == handle => return Some(known(slot, handle)),
+                    found if found == handle => return Some(stream_in(slot, handle)),
                     _ => {}
                 }
             }
@@ -146,7 +146,7 @@ impl StreamTable {
         let later = self.later.iter().enumerate();
         let later = later.map(|(number, table)| &**table.get_or_init(|| empty_table(FIRST_TABLE << (number + 1))));
         for table in std::iter::once(&*self.first).chain(later) {
-            for slot in window(table, handle) {
+            for slot in probe(table, handle) {
                 let found = slot.handle.load(Ordering::Relaxed);
                 if found == handle || found == 0 {
                     slot.info.store(info.pack(), Ordering::Relaxed);
@@ -155,7 +155,7 @@ impl StreamTable {
                 }
             }
         }
-        Err(Error::new(Status::OUT_OF_MEMORY, "too many external streams are known to the library"))
+        Err(Error::new(Status::OUT_OF_MEMORY, "registering a stream: the table of external streams is full"))
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn packing_loses_nothing(device in 0u32..64, priority in -8i8..=0, index in 0u8..32, external: bool) {
+        fn info_round_trips_through_bits(device in 0u32..64, priority in -8i8..=0, index in 0u8..32, external: bool) {
             let blocking = [None, Some(false), Some(true)][usize::from(index % 3)];
             let origin =
                 if external { StreamOrigin::External { blocking } } else { StreamOrigin::Pool { priority, index } };
@@ -187,7 +187,7 @@ mod tests {
         }
 
         #[test]
-        fn behaves_like_a_map(handles in proptest::collection::vec((1usize..1 << 20, 0u32..64), 1..3000)) {
+        fn lookups_match_a_map(handles in proptest::collection::vec((1usize..1 << 20, 0u32..64), 1..3000)) {
             let table = StreamTable::new();
             let mut model = HashMap::new();
             for (handle, device) in handles {

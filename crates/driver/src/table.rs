@@ -297,14 +297,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base_names_lose_their_version() {
+    fn base_names_drop_the_version_suffix() {
         assert_eq!(Call::cuMemAlloc_v2.info().base_name(), "cuMemAlloc");
         assert_eq!(Call::cuStreamQuery.info().base_name(), "cuStreamQuery");
         assert_eq!(Call::cuStreamGetCaptureInfo_v2.info().base_name(), "cuStreamGetCaptureInfo");
     }
 
     #[test]
-    fn calls_number_the_table() {
+    fn calls_index_the_table() {
         for (index, call) in Call::ALL.iter().enumerate() {
             assert_eq!(*call as usize, index);
             assert_eq!(format!("{call:?}"), CALLS[index].symbol);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_call_says_so() {
+    fn missing_call_returns_not_supported() {
         // SAFETY: no pointer is supplied.
         let (table, missing) = unsafe { Table::from_symbols(|_| None) };
         assert_eq!(missing, Some(Call::cuInit));

@@ -25,7 +25,10 @@ impl Folder {
                 Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
             }
         }
-        Err(io::Error::other(format!("{} is full of folders of plinth's", root.display())))
+        Err(io::Error::other(format!(
+            "creating a temporary folder in {}: 1000 names are in use; remove old plinth-* folders",
+            root.display()
+        )))
     }
 
     /// Returns its path.
@@ -47,7 +50,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn folders_are_private_and_go() {
+    fn folders_are_private_and_removed_on_drop() {
         let (one, other) = (Folder::new().unwrap(), Folder::new().unwrap());
         assert_ne!(one.path(), other.path());
         assert_eq!(fs::metadata(one.path()).unwrap().permissions().mode() & 0o777, 0o700);

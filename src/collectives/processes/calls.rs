@@ -337,7 +337,7 @@ impl Group {
         }
         let sequence = |(transfer, told): (&Transfer, &driver::group::Transfer)| {
             let of = if transfer.sends { Sequence::Sends } else { Sequence::Receives };
-            (of(transfer.peer), told.pieces(self.tuning().entry))
+            (of(transfer.peer), told.chunks(self.tuning().entry))
         };
         let sequences: Vec<(Sequence, u64)> = transfers.iter().zip(&told.transfers).map(sequence).collect();
         let count = transfers.len() as u32;

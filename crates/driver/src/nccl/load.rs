@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_as_nccl_counts_them() {
+    fn versions_decode_both_encodings() {
         for (code, text) in [(2708, "2.7.8"), (2804, "2.8.4"), (20900, "2.9.0"), (22907, "2.29.7"), (23203, "2.32.3")] {
             assert_eq!(Version(code).to_string(), text);
         }

@@ -54,22 +54,22 @@ impl Comm {
 /// The location to which NCCL writes a new communicator, immediately or when initialization completes. The allocation
 /// stays for as long as NCCL may write to it, and is leaked if completion was never observed.
 pub struct CommCell {
-    place: Option<Box<AtomicPtr<c_void>>>,
+    output: Option<Box<AtomicPtr<c_void>>>,
     complete: AtomicBool,
 }
 
 impl CommCell {
     fn new() -> CommCell {
-        CommCell { place: Some(Box::new(AtomicPtr::new(ptr::null_mut()))), complete: AtomicBool::new(false) }
+        CommCell { output: Some(Box::new(AtomicPtr::new(ptr::null_mut()))), complete: AtomicBool::new(false) }
     }
 
     fn as_output(&self) -> *mut RawComm {
-        self.place.as_ref().map_or(ptr::null_mut(), |place| place.as_ptr())
+        self.output.as_ref().map_or(ptr::null_mut(), |output| output.as_ptr())
     }
 
     /// Returns the communicator, if NCCL has written it.
     pub fn get(&self) -> Option<Comm> {
-        let comm = self.place.as_ref()?.load(Ordering::Acquire);
+        let comm = self.output.as_ref()?.load(Ordering::Acquire);
         (!comm.is_null()).then_some(Comm(comm as usize))
     }
 
@@ -83,9 +83,9 @@ impl CommCell {
 impl Drop for CommCell {
     fn drop(&mut self) {
         if !self.complete.load(Ordering::Acquire)
-            && let Some(place) = self.place.take()
+            && let Some(output) = self.output.take()
         {
-            Box::leak(place);
+            Box::leak(output);
         }
     }
 }
@@ -142,13 +142,13 @@ fn config(version: c_int, blocking: bool) -> Config {
 /// Returns the status and the description of an NCCL error.
 fn describe(code: Code) -> (Status, &'static str) {
     match code {
-        table::UNHANDLED_CUDA_ERROR => (Status::NCCL, "a call of CUDA's failed in it"),
-        table::SYSTEM_ERROR => (Status::NCCL, "a call to the system failed in it, or a connection was lost"),
+        table::UNHANDLED_CUDA_ERROR => (Status::NCCL, "a CUDA call failed inside NCCL"),
+        table::SYSTEM_ERROR => (Status::NCCL, "a system call failed inside NCCL, or a connection was lost"),
         table::INVALID_ARGUMENT => (Status::INVALID_VALUE, "an argument is wrong"),
-        table::INVALID_USAGE => (Status::NCCL, "it was not called as it must be"),
-        table::REMOTE_ERROR => (Status::PEER_LOST, "another rank failed, or the way to it was lost"),
-        table::TIMEOUT => (Status::TIMED_OUT, "its time ran out"),
-        _ => (Status::NCCL, "it failed inside"),
+        table::INVALID_USAGE => (Status::NCCL, "the call is not valid in this state"),
+        table::REMOTE_ERROR => (Status::PEER_LOST, "another rank failed, or the connection to it was lost"),
+        table::TIMEOUT => (Status::TIMED_OUT, "the operation timed out"),
+        _ => (Status::NCCL, "an internal error occurred"),
     }
 }
 
@@ -186,12 +186,12 @@ impl Nccl {
         // SAFETY: NCCL returns a static string for every number.
         if let Some(text) = self.error_string.map(|call| unsafe { call(code) }) {
             // SAFETY: the pointer is NULL or a static string of NCCL.
-            message += &unsafe { quoted(text) };
+            message += &unsafe { message_suffix(text) };
         }
         // SAFETY: NCCL ignores the communicator here and accepts NULL.
         if let Some(text) = self.last_error.map(|call| unsafe { call(ptr::null_mut()) }) {
             // SAFETY: the pointer is NULL or a string that stays valid until this thread's next NCCL call.
-            message += &unsafe { quoted(text) };
+            message += &unsafe { message_suffix(text) };
         }
         Error::new(status, message)
     }
@@ -451,7 +451,7 @@ fn raw(stream: Stream) -> RawStream {
 ///
 /// # Safety
 /// `text` is NULL or a NUL-terminated string.
-unsafe fn quoted(text: *const c_char) -> String {
+unsafe fn message_suffix(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }

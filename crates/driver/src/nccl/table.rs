@@ -148,7 +148,7 @@ mod tests {
     use std::mem::offset_of;
 
     #[test]
-    fn the_config_lies_as_in_c() {
+    fn config_layout_matches_c() {
         // The layout in the header of 2.32.3 on a 64-bit machine.
         let offsets = [
             (offset_of!(Config, blocking), 16),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_call_says_so() {
+    fn missing_call_returns_absent() {
         // SAFETY: no pointer is supplied.
         let (table, missing) = unsafe { Table::from_symbols(|_| None) };
         assert_eq!(missing, Some(Call::ncclGetVersion));

@@ -105,13 +105,13 @@ fn load() -> Result<Nvrtc> {
     nvrtc.check(Call::nvrtcGetSupportedArchs, unsafe { (table.nvrtcGetSupportedArchs)(archs.as_mut_ptr()) })?;
     archs.sort_unstable();
     nvrtc.archs = archs;
-    nvrtc.folder = folder_of(table.nvrtcVersion as *const c_void);
-    nvrtc.bring_builtins();
+    nvrtc.folder = library_folder(table.nvrtcVersion as *const c_void);
+    nvrtc.load_builtins();
     Ok(nvrtc)
 }
 
 /// Returns the folder of the library that contains a function.
-fn folder_of(function: *const c_void) -> Option<PathBuf> {
+fn library_folder(function: *const c_void) -> Option<PathBuf> {
     let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: the output is a live local, whose fields are set on success. The file name in it belongs to a library
     // that stays loaded.
@@ -127,7 +127,7 @@ fn folder_of(function: *const c_void) -> Option<PathBuf> {
 impl Nvrtc {
     /// Loads the builtins library from NVRTC's folder. NVRTC opens it by file name only, so it finds the loaded one
     /// wherever it is located.
-    fn bring_builtins(&self) {
+    fn load_builtins(&self) {
         let (major, minor) = self.version;
         let name = format!("libnvrtc-builtins.so.{major}.{minor}");
         if let Some(folder) = &self.folder
