@@ -113,10 +113,10 @@ impl Table {
             return false;
         }
         piece[0] = length;
-        let mut places = piece[1..].iter_mut();
+        let mut slots = piece[1..].iter_mut();
         // Limit to the table's count: the kernel must never read past the end of a piece.
-        for (place, address) in places.by_ref().take((self.sources + self.destinations) as usize).zip(addresses) {
-            *place = address.address();
+        for (slot, address) in slots.by_ref().take((self.sources + self.destinations) as usize).zip(addresses) {
+            *slot = address.address();
         }
         for (index, (extent, from, to)) in dimensions.iter().enumerate().take(self.rank as usize) {
             let base = 1 + (self.sources + self.destinations) as usize + 3 * index;
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn table_accepts_pieces_until_full() {
         let mut table = Table::new(1, 3, 0);
-        let spans = |index: u64| (0..4).map(move |place| Span::dangling(1000 * index + place));
+        let spans = |index: u64| (0..4).map(move |offset| Span::dangling(1000 * index + offset));
         let mut pushed = 0;
         while table.push(pushed + 1, spans(pushed), &[]) {
             pushed += 1;

@@ -45,7 +45,7 @@ calls! {
 }
 
 const LIBRARY: LibrarySpec = LibrarySpec {
-    what: "cuBLAS",
+    name: "cuBLAS",
     variable: "PLINTH_CUBLAS_LIBRARY",
     names: &[(13, c"libcublas.so.13"), (12, c"libcublas.so.12"), (11, c"libcublas.so.11")],
     in_toolkit: true,

@@ -96,8 +96,8 @@ impl Resolver {
         if let Some(get_proc_address) = self.get_proc_address {
             let name = CString::new(info.base_name()).ok()?;
             let (mut pointer, mut status) = (ptr::null_mut(), 0);
-            // SAFETY: the name is NUL-terminated, the outputs are live locals, and flags 0 requests the variants for
-            // the legacy default stream.
+            // SAFETY: the name is NUL-terminated, the outputs are live locals, and flags 0 request the variants for the
+            // legacy default stream.
             let code = unsafe { get_proc_address(name.as_ptr(), &mut pointer, info.since, 0, &mut status) };
             if code == codes::CUDA_SUCCESS && !pointer.is_null() {
                 return Some(pointer.cast_const());

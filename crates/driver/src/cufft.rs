@@ -52,7 +52,7 @@ calls! {
 }
 
 const LIBRARY: LibrarySpec = LibrarySpec {
-    what: "cuFFT",
+    name: "cuFFT",
     variable: "PLINTH_CUFFT_LIBRARY",
     names: &[(13, c"libcufft.so.12"), (12, c"libcufft.so.11"), (11, c"libcufft.so.10")],
     in_toolkit: true,
@@ -195,7 +195,7 @@ impl Cufft {
 
     /// Destroys a plan that is no longer used.
     pub fn destroy(&self, plan: NativePlan) -> Result<()> {
-        // SAFETY: the plan is live until this call, and its owner must not use it afterwards.
+        // SAFETY: the plan is live until this call, and its owner does not use it afterwards.
         check(Call::cufftDestroy, unsafe { (self.table.cufftDestroy)(plan.0) })
     }
 

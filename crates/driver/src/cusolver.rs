@@ -32,7 +32,7 @@ calls! {
 }
 
 const LIBRARY: LibrarySpec = LibrarySpec {
-    what: "cuSOLVER",
+    name: "cuSOLVER",
     variable: "PLINTH_CUSOLVER_LIBRARY",
     names: &[(13, c"libcusolver.so.12"), (12, c"libcusolver.so.11")],
     in_toolkit: true,

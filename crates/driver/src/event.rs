@@ -57,7 +57,7 @@ impl Driver {
 
     /// Destroys an event.
     pub fn event_destroy(&self, event: Event) -> DriverResult<()> {
-        // SAFETY: an `Event` is live until this call, and its owner must not use it afterwards.
+        // SAFETY: an `Event` is live until this call, and its owner does not use it afterwards.
         unsafe { call!(self, cuEventDestroy_v2(event.raw())) }?;
         if let Some(observer) = observer::current() {
             observer.event_ended(event);

@@ -141,7 +141,7 @@ impl Driver {
 
     /// Destroys a graph and its nodes. Executable graphs created from it stay valid.
     pub fn graph_destroy(&self, graph: Graph) -> DriverResult<()> {
-        // SAFETY: the graph is live until this call, and its owner must not use it afterwards.
+        // SAFETY: the graph is live until this call, and its owner does not use it afterwards.
         unsafe { call!(self, cuGraphDestroy(graph.raw())) }?;
         if let Some(observer) = observer::current() {
             observer.graph_ended(graph);
@@ -196,7 +196,7 @@ impl Driver {
 
     /// Destroys an executable graph. Its running work completes first.
     pub fn graph_exec_destroy(&self, exec: GraphExec) -> DriverResult<()> {
-        // SAFETY: the executable graph is live until this call, and its owner must not use it afterwards.
+        // SAFETY: the executable graph is live until this call, and its owner does not use it afterwards.
         unsafe { call!(self, cuGraphExecDestroy(exec.raw())) }?;
         if let Some(observer) = observer::current() {
             observer.exec_ended(exec);

@@ -45,13 +45,17 @@ impl Driver {
         Ok(Multiprocessors(resource))
     }
 
-    /// Splits off a partition of at least `least` multiprocessors; `None` if the driver creates none.
-    pub fn split_multiprocessors(&self, whole: &Multiprocessors, least: u32) -> DriverResult<Option<Multiprocessors>> {
+    /// Splits off a partition of at least `min_count` multiprocessors; `None` if the driver creates none.
+    pub fn split_multiprocessors(
+        &self,
+        whole: &Multiprocessors,
+        min_count: u32,
+    ) -> DriverResult<Option<Multiprocessors>> {
         let (mut part, mut count): (DevResource, c_uint) = (DevResource::NOTHING, 1);
         let rest = ptr::null_mut();
         // SAFETY: the outputs are live locals with room for the one partition that the count requests, and the rest may
         // be null.
-        unsafe { call!(self, cuDevSmResourceSplitByCount(&mut part, &mut count, &whole.0, rest, 0, least)) }?;
+        unsafe { call!(self, cuDevSmResourceSplitByCount(&mut part, &mut count, &whole.0, rest, 0, min_count)) }?;
         Ok((count == 1).then_some(Multiprocessors(part)))
     }
 
@@ -68,7 +72,7 @@ impl Driver {
 
     /// Destroys a green context that has no streams.
     pub fn green_context_destroy(&self, green: GreenContext) -> DriverResult<()> {
-        // SAFETY: it is live until this call, and its owner must not use it afterwards.
+        // SAFETY: it is live until this call, and its owner does not use it afterwards.
         unsafe { call!(self, cuGreenCtxDestroy(green.raw())) }
     }
 

@@ -25,8 +25,8 @@ pub struct Parameters {
 /// The layout of non-contiguous elements, the fastest dimension first.
 pub struct Strided<'a> {
     /// The dimension capacity of the kernel, one of [`RANKS`].
-    pub most: usize,
-    /// The extents: at most `most` of them, none 0, with a product below 2^31.
+    pub max_rank: usize,
+    /// The extents: at most `max_rank` of them, none 0, with a product below 2^31.
     pub sizes: &'a [u32],
     /// The stride of each dimension of each tensor, in bytes.
     pub strides: &'a [[i64; MOST_ARRAYS]],
@@ -59,7 +59,7 @@ impl Parameters {
 
     /// Starts the parameters of strided elements.
     pub fn strided(&mut self, layout: &Strided, arrays: &[Span]) {
-        let rank = layout.sizes.len().min(layout.most);
+        let rank = layout.sizes.len().min(layout.max_rank);
         self.begin(layout.sizes.iter().product(), rank, layout.repeats, arrays);
         let mut halves = [0_u32; 3 * RANKS[1] + 1];
         for (dimension, size) in layout.sizes[..rank].iter().enumerate() {
@@ -67,13 +67,13 @@ impl Parameters {
             let shift = size.next_power_of_two().trailing_zeros();
             let magic = ((((1_u64 << shift) - u64::from(*size)) << 32) / u64::from(*size) + 1) as u32;
             halves[dimension] = *size;
-            halves[layout.most + dimension] = magic;
-            halves[2 * layout.most + dimension] = shift;
+            halves[layout.max_rank + dimension] = magic;
+            halves[2 * layout.max_rank + dimension] = shift;
         }
-        let halves = &halves[..(3 * layout.most).next_multiple_of(2)];
+        let halves = &halves[..(3 * layout.max_rank).next_multiple_of(2)];
         halves.as_chunks::<2>().0.iter().for_each(|[low, high]| self.push(pair(*low, *high)));
         let none = [0; MOST_ARRAYS];
-        let strides = layout.strides[..rank].iter().chain(std::iter::repeat(&none)).take(layout.most);
+        let strides = layout.strides[..rank].iter().chain(std::iter::repeat(&none)).take(layout.max_rank);
         strides.flat_map(|each| &each[..arrays.len()]).for_each(|stride| self.push(*stride as u64));
     }
 
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn largest_launch_fits_the_parameters() {
         let (sizes, strides) = ([2_u32; 25], [[8; MOST_ARRAYS]; 25]);
-        let layout = Strided { most: 25, sizes: &sizes, strides: &strides, repeats: 0 };
+        let layout = Strided { max_rank: 25, sizes: &sizes, strides: &strides, repeats: 0 };
         let mut parameters = Parameters::new();
         parameters.strided(&layout, &[Span::dangling(64); MOST_ARRAYS]);
         (0..MOST_SCALARS * 2).for_each(|word| parameters.push(word as u64));

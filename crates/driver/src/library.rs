@@ -83,7 +83,7 @@ impl Library {
 #[derive(Debug, Clone, Copy)]
 pub struct LibrarySpec {
     /// The name in messages.
-    pub what: &'static str,
+    pub name: &'static str,
     /// The environment variable that names its file. If it is set, only that file is tried.
     pub variable: &'static str,
     /// The file names, newest first, each with the major version of the CUDA release that it belongs to; 0 for any.
@@ -99,11 +99,11 @@ impl LibrarySpec {
     /// has already loaded, whatever its path; the system's library path; the CUDA toolkit; Python packages. Versions
     /// that are too new for the driver come last. The error is a sentence that lists what was tried.
     pub fn find(&self) -> Result<Library, String> {
-        let LibrarySpec { what, variable, .. } = *self;
+        let LibrarySpec { name: library_name, variable, .. } = *self;
         let names = order_by_driver(self.names, DRIVER.load(Ordering::Relaxed));
         if let Some(path) = env::var_os(variable).filter(|path| !path.is_empty()) {
             return Library::open_path(&path)
-                .map_err(|reason| format!("{what} is needed, and {variable} cannot be loaded ({reason})"));
+                .map_err(|reason| format!("{library_name} is needed, and {variable} cannot be loaded ({reason})"));
         }
         if let Some(library) = names.iter().find_map(|name| Library::loaded(name)) {
             return Ok(library);
@@ -112,7 +112,7 @@ impl LibrarySpec {
         for name in &names {
             match Library::open(name) {
                 Ok(library) => return Ok(library),
-                Err(why) => reason = reason.or(Some(why)),
+                Err(error) => reason = reason.or(Some(error)),
             }
         }
         let toolkits = if self.in_toolkit { toolkit_folders() } else { Vec::new() };
@@ -130,8 +130,9 @@ impl LibrarySpec {
         let name = names.first().map(|name| name.to_string_lossy()).unwrap_or_default();
         let toolkit = if self.in_toolkit { ", nor in a CUDA toolkit" } else { "" };
         Err(format!(
-            "{what} is needed, and not found: {name} is neither in the system's library path ({}){toolkit}, nor in any \
-             of {} folders of Python packages; install {what}, or name its file in {variable}",
+            "{library_name} is needed, and not found: {name} is neither in the system's library path \
+             ({}){toolkit}, nor in any of {} folders of Python packages; \
+             install {library_name}, or name its file in {variable}",
             reason.unwrap_or_default(),
             packages.len()
         ))

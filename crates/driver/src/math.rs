@@ -21,7 +21,7 @@ pub(super) fn load<T>(
     let (table, missing) = fill(library);
     match missing {
         None => Ok((table, library.symbol(mark).is_some())),
-        Some(call) => Err(too_old(spec.what, call)),
+        Some(call) => Err(too_old(spec.name, call)),
     }
 }
 
@@ -31,10 +31,10 @@ fn unavailable(reason: impl Into<String>) -> Error {
 }
 
 #[cold]
-fn too_old(what: &str, call: &CallInfo) -> Error {
+fn too_old(library: &str, call: &CallInfo) -> Error {
     let (symbol, major, minor) = (call.symbol, call.since / 1000, call.since % 1000 / 10);
     unavailable(format!(
-        "the {what} found has no {symbol}, which came with CUDA {major}.{minor}; a newer one is needed"
+        "the {library} found has no {symbol}, which came with CUDA {major}.{minor}; a newer one is needed"
     ))
 }
 
@@ -47,6 +47,6 @@ pub(super) fn call_error(symbol: &str, code: i32, name: &str, status: Status) ->
 
 /// Creates the error of a library that only supports GPUs.
 #[cold]
-pub fn not_on_host_device(what: &str) -> Error {
-    unavailable(format!("{what} works with NVIDIA's GPUs, and not with the built-in host device"))
+pub fn not_on_host_device(library: &str) -> Error {
+    unavailable(format!("{library} works with NVIDIA's GPUs, and not with the built-in host device"))
 }

@@ -31,9 +31,9 @@ impl Driver {
 
     /// Enables one of the attributes in [`REUSE`] for a pool.
     pub fn memory_pool_allow_reuse(&self, pool: MemoryPool, which: c_uint) -> DriverResult<()> {
-        let mut yes: c_int = 1;
+        let mut enabled: c_int = 1;
         // SAFETY: the pool comes from the driver, and the value is a live local of the size of these attributes.
-        unsafe { call!(self, cuMemPoolSetAttribute(pool.raw(), which, (&raw mut yes).cast::<c_void>())) }
+        unsafe { call!(self, cuMemPoolSetAttribute(pool.raw(), which, (&raw mut enabled).cast::<c_void>())) }
     }
 
     /// Sets an attribute that is a number of bytes.
@@ -54,10 +54,10 @@ impl Driver {
         Ok(bytes)
     }
 
-    /// Releases free memory of a pool to the system, keeping at least `least` bytes reserved.
-    pub fn memory_pool_trim(&self, pool: MemoryPool, least: u64) -> DriverResult<()> {
+    /// Releases free memory of a pool to the system, keeping at least `min_reserved` bytes reserved.
+    pub fn memory_pool_trim(&self, pool: MemoryPool, min_reserved: u64) -> DriverResult<()> {
         // SAFETY: the pool comes from the driver.
-        unsafe { call!(self, cuMemPoolTrimTo(pool.raw(), least as usize)) }
+        unsafe { call!(self, cuMemPoolTrimTo(pool.raw(), min_reserved as usize)) }
     }
 
     /// Gives devices read and write access to a pool's memory.

@@ -237,7 +237,7 @@ impl Domain {
         if self != Domain::DEFAULT
             && let Some(destroy) = function!(DOMAINS, 14, fn(*mut c_void))
         {
-            // SAFETY: a domain comes from the tool, and its owner must not use it after this call.
+            // SAFETY: a domain comes from the tool, and its owner does not use it after this call.
             unsafe { destroy(self.0) }
         }
     }

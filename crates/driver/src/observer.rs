@@ -86,7 +86,7 @@ pub fn run_unobserved<T>(body: impl FnOnce() -> T) -> T {
     body()
 }
 
-/// Makes a call that blocks the CPU, with notifications before and after.
+/// Makes a call that blocks the CPU. Notifies the observer before the wait, and after it if it succeeds.
 #[inline]
 pub(super) fn observe_wait<T, E>(
     begin: impl FnOnce(&'static dyn Observer) -> OnWaitEnd,

@@ -117,7 +117,7 @@ impl Driver {
     /// Destroys a stream from [`stream_create`](Self::stream_create) that is no longer used. Its queued work still
     /// runs.
     pub fn stream_destroy(&self, stream: Stream) -> DriverResult<()> {
-        // SAFETY: the stream is live until this call, and its owner must not use it afterwards.
+        // SAFETY: the stream is live until this call, and its owner does not use it afterwards.
         unsafe { call!(self, cuStreamDestroy_v2(stream.raw())) }
     }
 

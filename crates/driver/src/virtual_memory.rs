@@ -137,7 +137,7 @@ impl Driver {
 
     /// Frees a segment, and waits for the work of its context.
     pub fn segment_free(&self, segment: Segment) -> DriverResult<()> {
-        // SAFETY: a segment comes from the driver, and its owner must not use it after this call.
+        // SAFETY: a segment comes from the driver, and its owner does not use it after this call.
         unsafe { call!(self, cuMemFree_v2(segment.0)) }
     }
 }

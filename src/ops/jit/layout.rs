@@ -273,7 +273,8 @@ impl Walk {
         strides[0].iter_mut().for_each(|stride| *stride *= vector as i64);
         let repeats = (self.outputs..self.arrays).filter(|array| self.repeats(*array));
         let repeats = repeats.fold(0, |bits, array| bits | 1 << (array - self.outputs));
-        let layout = Strided { most: class.rank as usize, sizes: &sizes[..rank], strides: &strides[..rank], repeats };
+        let layout =
+            Strided { max_rank: class.rank as usize, sizes: &sizes[..rank], strides: &strides[..rank], repeats };
         parameters.strided(&layout, &self.data[..self.arrays]);
         launch(units.div_ceil(a_block) as u32, &mut parameters)
     }

@@ -16,7 +16,7 @@ use crate::{
 use std::ffi::{CStr, c_int, c_void};
 
 const LIBRARY: LibrarySpec = LibrarySpec {
-    what: "NCCL",
+    name: "NCCL",
     variable: "PLINTH_NCCL_LIBRARY",
     names: &[(0, c"libnccl.so.2")],
     in_toolkit: false,

@@ -22,7 +22,7 @@ use std::{
 use table::{COMPILATION, Call, Code, ErrorString, RawProgram, SUCCESS, Table};
 
 const LIBRARY: LibrarySpec = LibrarySpec {
-    what: "NVRTC",
+    name: "NVRTC",
     variable: "PLINTH_NVRTC_LIBRARY",
     names: &[(13, c"libnvrtc.so.13"), (12, c"libnvrtc.so.12"), (11, c"libnvrtc.so.11.2"), (0, c"libnvrtc.so")],
     in_toolkit: true,
@@ -112,14 +112,14 @@ fn load() -> Result<Nvrtc> {
 
 /// Returns the folder of the library that contains a function.
 fn library_folder(function: *const c_void) -> Option<PathBuf> {
-    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: the output is a live local, whose fields are set on success. The file name in it belongs to a library
     // that stays loaded.
     unsafe {
-        if libc::dladdr(function, found.as_mut_ptr()) == 0 || found.assume_init_ref().dli_fname.is_null() {
+        if libc::dladdr(function, info.as_mut_ptr()) == 0 || info.assume_init_ref().dli_fname.is_null() {
             return None;
         }
-        let name = CStr::from_ptr(found.assume_init_ref().dli_fname);
+        let name = CStr::from_ptr(info.assume_init_ref().dli_fname);
         Path::new(OsStr::from_bytes(name.to_bytes())).parent().map(Path::to_owned)
     }
 }
