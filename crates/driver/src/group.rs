@@ -75,11 +75,11 @@ pub enum Mode {
     ReduceScatter = 4,
     /// Every rank gets the same reduced row, and computes all of it.
     AllReduce = 5,
-    /// The same by parts, each of which a rank reduces.
+    /// An all-reduce in parts, each of which one rank reduces.
     AllReduceParts = 6,
     /// The root gets the reduced row.
     Reduce = 7,
-    /// The same by parts, each of which a rank reduces.
+    /// A reduce in parts, each of which one rank reduces.
     ReduceParts = 8,
 }
 
