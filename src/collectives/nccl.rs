@@ -216,7 +216,7 @@ mod tests {
     use crate::{driver::Span, runtime::tensor::ElementType};
 
     fn tensor(device: u32, shape: &[i64], strides: Option<&[i64]>) -> Tensor {
-        Tensor::new(Span::nowhere(4096), ElementType::F32, device, shape, strides).unwrap()
+        Tensor::new(Span::dangling(4096), ElementType::F32, device, shape, strides).unwrap()
     }
 
     #[test]

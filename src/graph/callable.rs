@@ -168,7 +168,7 @@ fn extent(tensor: &Tensor) -> Result<(i64, usize)> {
 /// Returns a tensor's memory as one range.
 fn memory_range(tensor: &Tensor) -> Result<Span> {
     let (offset, bytes) = extent(tensor)?;
-    Ok(tensor.memory.moved(offset).of_length(bytes))
+    Ok(tensor.memory.offset_by(offset).with_length(bytes))
 }
 
 /// Allocates contiguous tensors of these shapes in the stream, and appends their blocks to `blocks`.

@@ -156,7 +156,7 @@ pub fn set_from(condition: u64, value: Span, stream_handle: usize) -> Result<()>
         ));
     }
     let function = runtime.device(known.device as i32)?.kernel(&runtime.driver, Kernel::ConditionSet)?;
-    sanitizer::access(runtime, stream, &[sanitizer::read(value.of_length(size_of::<u32>()))])?;
+    sanitizer::access(runtime, stream, &[sanitizer::read(value.with_length(size_of::<u32>()))])?;
     runtime
         .in_stream(stream, |driver, raw| Ok(driver.launch_condition_set(function, known.condition, value, raw)?))
         .context(|| "launching plinth_condition_set")

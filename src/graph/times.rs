@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     fn node(number: usize) -> GraphNode {
-        GraphNode::nowhere(number)
+        GraphNode::dangling(number)
     }
 
     #[test]

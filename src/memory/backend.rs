@@ -281,7 +281,7 @@ pub fn alloc(kind: Kind, runtime: &'static Runtime, number: i32, stream: Stream,
         config: &config,
         request: Request { size, requested: bytes },
     };
-    let (address, owner) = observer::unseen(|| backend_request.alloc(kind))?;
+    let (address, owner) = observer::run_unobserved(|| backend_request.alloc(kind))?;
     let block = Block { owner, own: backend_request.stream_use(), size, requested: bytes, uses: Vec::new() };
     if sanitizer::is_on() {
         // The driver waited for the device when this memory was freed before, so its earlier accesses are ordered.
@@ -305,7 +305,7 @@ pub fn free(address: u64) -> Option<Result<()>> {
     if sanitizer::is_on() {
         sanitizer::on_free(block.block_info(address));
     }
-    Some(observer::unseen(|| {
+    Some(observer::run_unobserved(|| {
         let later = free_deferred(runtime);
         give_back(runtime, address, block).and(later)
     }))

@@ -1,7 +1,7 @@
 //! Peer access: access of one device to the memory of another.
 
 use crate::{
-    driver::{Answer, Code, Context as Peer, Driver, codes},
+    driver::{Code, Context as Peer, Driver, DriverResult, codes},
     error::{Context, Result},
     memory::{self, reach},
     runtime,
@@ -33,7 +33,7 @@ pub fn disable(device: i32, peer: i32) -> Result<()> {
 
 /// Makes `call` in the context of `device` with that of `peer`. Ignores the code `nothing_to_do`, which means that the
 /// call was made before.
-fn change(device: i32, peer: i32, call: fn(&Driver, Peer) -> Answer<()>, nothing_to_do: Code) -> Result<()> {
+fn change(device: i32, peer: i32, call: fn(&Driver, Peer) -> DriverResult<()>, nothing_to_do: Code) -> Result<()> {
     let runtime = runtime::ready()?;
     let (device, peer) = (runtime.device(device)?, runtime.device(peer)?);
     if device.ordinal == peer.ordinal {

@@ -3,7 +3,7 @@
 
 use super::{arena::Arena, ipc, mapped::Backing};
 use crate::{
-    driver::{Answer, Driver},
+    driver::{Driver, DriverResult},
     error::Result,
     runtime::{self, device::Device},
 };
@@ -74,7 +74,11 @@ pub fn remove_peer(device: i32, peer: i32) -> Result<()> {
 
 /// Calls a function for every mapping of a device. Holding `growth` keeps the arena itself from unmapping any of them
 /// meanwhile.
-fn for_each_mapping(driver: &Driver, device: &Device, call: impl Fn(&Driver, u64, u64) -> Answer<()>) -> Result<()> {
+fn for_each_mapping(
+    driver: &Driver,
+    device: &Device,
+    call: impl Fn(&Driver, u64, u64) -> DriverResult<()>,
+) -> Result<()> {
     for arena in device.memory().arenas() {
         let _growing = arena.growth.lock();
         for (address, bytes) in mappings(arena) {

@@ -185,7 +185,7 @@ impl Program {
 }
 
 fn new_handle() -> Physical {
-    Physical::pretend(HANDLES.fetch_add(1, Ordering::Relaxed))
+    Physical::dangling(HANDLES.fetch_add(1, Ordering::Relaxed))
 }
 
 proptest! {

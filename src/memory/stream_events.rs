@@ -9,7 +9,7 @@ use super::{
     ipc,
 };
 use crate::{
-    driver::{Answer, Driver, Failure, Stream, codes, observer, types::*},
+    driver::{Driver, DriverResult, Failure, Stream, codes, observer, types::*},
     error::{Context, Error, Result},
     runtime::{Runtime, device::Device},
     status::Status,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Makes a call that undoes another one, and retries it on failure. Returns whether it succeeded.
-pub fn retry(mut call: impl FnMut() -> Answer<()>) -> bool {
+pub fn retry(mut call: impl FnMut() -> DriverResult<()>) -> bool {
     (0..3).any(|_| call().is_ok())
 }
 
@@ -49,7 +49,7 @@ pub fn order_after(runtime: &Runtime, device: &Device, waiting: Stream, arena: &
         if is_capturing(driver, waiting) || is_capturing(driver, awaited) {
             return Ok(false);
         }
-        observer::unseen(|| {
+        observer::run_unobserved(|| {
             driver.event_record(event, awaited)?;
             driver.stream_wait_event(waiting, event, CU_EVENT_WAIT_DEFAULT)
         })?;
@@ -102,7 +102,7 @@ pub(super) fn is_complete(runtime: &Runtime, event: &mut StreamEvent, wait: bool
     let done = device.with_context(&runtime.driver, |driver| {
         Ok(driver.with_relaxed_capture(|| {
             if wait {
-                observer::unseen(|| driver.event_synchronize(event)).map(|()| true)
+                observer::run_unobserved(|| driver.event_synchronize(event)).map(|()| true)
             } else {
                 driver.event_query(event)
             }
@@ -141,7 +141,7 @@ pub(super) fn finish_stream(
     let event = event_pool::acquire(device, driver, 0)?;
     let recorded = driver.event_record(event, stream);
     drop(held);
-    let waited = recorded.and_then(|()| observer::unseen(|| driver.event_synchronize(event)));
+    let waited = recorded.and_then(|()| observer::run_unobserved(|| driver.event_synchronize(event)));
     event_pool::release(device, 0, event);
     waited.map(|()| true).map_err(Error::from)
 }

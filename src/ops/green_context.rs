@@ -127,7 +127,11 @@ fn make(runtime: &Runtime, device: &Device, wanted: i32) -> Result<&'static Part
 
 fn make_here(driver: &Driver, device: &Device, whole: Multiprocessors, wanted: u32) -> Result<&'static Part> {
     // Where parts are rounded up beyond the whole, the whole is what there is.
-    let part = if whole.rounded(wanted) >= whole.count() { Some(whole) } else { driver.part_of(&whole, wanted)? };
+    let part = if whole.round_up(wanted) >= whole.count() {
+        Some(whole)
+    } else {
+        driver.split_multiprocessors(&whole, wanted)?
+    };
     let part = part.ok_or_else(|| {
         Error::new(Status::NOT_SUPPORTED, format!("the driver makes no part of {wanted} multiprocessors"))
     })?;

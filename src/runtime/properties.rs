@@ -1,7 +1,7 @@
 //! Device properties: name, size and geometry.
 
 use crate::{
-    driver::{Answer, Driver, codes, types::*},
+    driver::{Driver, DriverResult, codes, types::*},
     error::{Context, Error, Result},
     status::Status,
 };
@@ -41,7 +41,7 @@ pub fn read(driver: &Driver, device: i32) -> Result<Properties> {
     collect(driver, device).context(|| format!("reading the properties of device {device}"))
 }
 
-fn collect(driver: &Driver, device: i32) -> Answer<Properties> {
+fn collect(driver: &Driver, device: i32) -> DriverResult<Properties> {
     let attribute = |attribute| driver.device_attribute(attribute, device);
     let bytes = |number| Ok(u64::try_from(attribute(number)?).unwrap_or(0));
     Ok(Properties {
@@ -74,7 +74,7 @@ fn collect(driver: &Driver, device: i32) -> Answer<Properties> {
 }
 
 /// Converts the error of a driver that is too old to support a query to `None`.
-fn where_supported<T>(result: Answer<T>) -> Answer<Option<T>> {
+fn where_supported<T>(result: DriverResult<T>) -> DriverResult<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(failure) if matches!(failure.code, codes::CUDA_ERROR_NOT_SUPPORTED | codes::CUDA_ERROR_INVALID_VALUE) => {

@@ -197,7 +197,7 @@ impl Tensor {
             size => self.numel / size as u64 * length as u64,
         };
         let elements = start.wrapping_mul(self.strides[dimension]);
-        part.memory = self.memory.moved(elements.wrapping_mul(self.element.bytes() as i64));
+        part.memory = self.memory.offset_by(elements.wrapping_mul(self.element.bytes() as i64));
         part
     }
 }
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     fn tensor(shape: &[i64], strides: Option<&[i64]>) -> Result<Tensor> {
-        Tensor::new(Span::nowhere(4096), ElementType::F32, 0, shape, strides)
+        Tensor::new(Span::dangling(4096), ElementType::F32, 0, shape, strides)
     }
 
     #[test]
@@ -259,9 +259,9 @@ mod tests {
             assert!(tensor(shape, None).unwrap_err().message().contains(part));
         }
         assert_eq!(tensor(&[i64::MAX, i64::MAX, 0], None).unwrap().numel, 0);
-        let misaligned = Tensor::new(Span::nowhere(4098), ElementType::F32, 0, &[1], None);
+        let misaligned = Tensor::new(Span::dangling(4098), ElementType::F32, 0, &[1], None);
         assert!(misaligned.unwrap_err().message().contains("not aligned to its float32 elements"));
-        let null = Tensor::new(Span::nowhere(0), ElementType::F32, 0, &[1], None);
+        let null = Tensor::new(Span::dangling(0), ElementType::F32, 0, &[1], None);
         assert_eq!(null.unwrap_err().status(), Status::NULL_POINTER);
     }
 }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     driver::{
         Driver, Event, Graph, GraphExec, GraphNode, NodeType, Stream as RawStream,
-        observer::{AtEnd, Watcher},
+        observer::{Observer, OnWaitEnd},
         types::CU_STREAM_CAPTURE_STATUS_NONE,
     },
     runtime::{self, thread},
@@ -97,18 +97,18 @@ fn template(graph: Graph) -> u64 {
     graph.handle() as u64 | TEMPLATE
 }
 
-impl Watcher for DriverObserver {
-    fn stream_awaited(&self, driver: &Driver, stream: RawStream) -> AtEnd {
+impl Observer for DriverObserver {
+    fn stream_awaited(&self, driver: &Driver, stream: RawStream) -> OnWaitEnd {
         let pending = hooks::pending_stream(name_of(driver, stream));
         Box::new(move || pending.finish())
     }
 
-    fn event_awaited(&self, event: Event) -> AtEnd {
+    fn event_awaited(&self, event: Event) -> OnWaitEnd {
         let pending = hooks::pending_event(event);
         Box::new(move || pending.finish())
     }
 
-    fn context_awaited(&self, driver: &Driver) -> AtEnd {
+    fn context_awaited(&self, driver: &Driver) -> OnWaitEnd {
         let pending = hooks::pending_device(current_device(driver));
         Box::new(move || pending.finish())
     }
@@ -140,7 +140,7 @@ impl Watcher for DriverObserver {
         with(|state| state.forget_accesses(address, bytes));
     }
 
-    fn fresh(&self, address: u64, bytes: u64) {
+    fn allocated(&self, address: u64, bytes: u64) {
         with(|state| state.forget_memory(address, bytes));
     }
 

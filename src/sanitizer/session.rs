@@ -86,7 +86,7 @@ pub fn set_mode(mode: Mode) -> Result<()> {
     let (was_on, is_on) = (self::is_on(), mode != Mode::Off);
     if is_on && !was_on {
         *STATE.lock() = Some(Box::default());
-        observer::begin(&OBSERVER);
+        observer::enable(&OBSERVER);
     }
     MODE.store(mode as u8, Ordering::Release);
     if was_on != is_on {
@@ -102,7 +102,7 @@ pub fn set_mode(mode: Mode) -> Result<()> {
         }
     }
     if was_on && !is_on {
-        observer::end();
+        observer::disable();
         driver_observer::forget();
         *STATE.lock() = None;
     }

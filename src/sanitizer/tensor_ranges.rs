@@ -56,7 +56,7 @@ mod tests {
     use crate::{driver::Span, runtime::tensor::ElementType};
 
     fn runs(shape: &[i64], strides: &[i64]) -> Vec<(u64, u64)> {
-        let tensor = Tensor::new(Span::nowhere(4096), ElementType::F32, 0, shape, Some(strides)).unwrap();
+        let tensor = Tensor::new(Span::dangling(4096), ElementType::F32, 0, shape, Some(strides)).unwrap();
         let mut found = Vec::new();
         operands(&tensor, Kind::Write, &mut found);
         found.iter().map(|operand| (operand.start - 4000, operand.end - operand.start)).collect()

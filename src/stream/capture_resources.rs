@@ -7,7 +7,7 @@
 //! queue.
 
 use crate::{
-    driver::{Ticket, codes},
+    driver::{ReleaseCallback, codes},
     error::{Context, Result},
     runtime::Runtime,
     stream::Stream,
@@ -71,7 +71,7 @@ static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 struct GraphTicket;
 
-impl Ticket for GraphTicket {
+impl ReleaseCallback for GraphTicket {
     fn released(number: u64) {
         if let Some(resource) = take(number) {
             RELEASED.lock().push(resource);
@@ -101,7 +101,7 @@ pub fn attach_to_graph(runtime: &Runtime, stream: Stream, capture: u64, resource
     }
     let attached = runtime.in_stream(stream, |driver, raw| {
         let Some(graph) = driver.stream_capture_info(raw)?.graph else { return Ok(()) };
-        Ok(driver.graph_keep_ticket::<GraphTicket>(graph, number)?)
+        Ok(driver.graph_attach_release_callback::<GraphTicket>(graph, number)?)
     });
     match attached {
         // An old driver, or a graph that does not accept user objects.

@@ -1,4 +1,4 @@
-//! How a table of a library's calls is made: each line names a call once.
+//! A macro that builds the table of a library's calls: each line names a call once.
 //!
 //! ```text
 //! calls! {
@@ -8,27 +8,27 @@
 //! }
 //! ```
 //!
-//! `Code` is what each call returns, `ABSENT` what the stand-in of a call returns that the library found does not have.
-//! From the lines come, in the module that writes them: `Table`, the struct of function pointers, none of them ever null;
-//! `Call`, the calls by number; and `CALLS`, the list as data.
+//! `Code` is the return type of each call. `ABSENT` is the code that the stub of a missing call returns. The macro
+//! defines, in the module that invokes it: `Table`, the struct of function pointers, none of them null; `Call`, the
+//! enumeration of the calls; and `CALLS`, the list as data.
 
 use std::ffi::{CStr, c_int};
 
 /// One line of a table, as data.
 #[derive(Debug, Clone, Copy)]
 pub struct CallInfo {
-    /// The exported symbol, with its `_v2`-like suffix: what `dlsym` finds.
+    /// The exported symbol, with its `_v2`-like suffix, as passed to `dlsym`.
     pub symbol: &'static str,
-    /// The same, as C reads it.
+    /// The same as a C string.
     pub c_symbol: &'static CStr,
-    /// The version that brought it, as the library counts: 12000 is CUDA 12.0, 21800 is NCCL 2.18.0.
+    /// The version that introduced the call, in the library's encoding: 12000 is CUDA 12.0, 21800 is NCCL 2.18.0.
     pub since: c_int,
-    /// Whether a library without this call is too old for plinth.
+    /// Whether plinth requires the call. A library without it is too old.
     pub required: bool,
 }
 
 impl CallInfo {
-    /// The symbol without its version suffix.
+    /// Returns the symbol without its version suffix.
     pub fn base_name(&self) -> &'static str {
         let end = self.symbol.len().saturating_sub(3);
         match self.symbol.get(end..) {
@@ -38,7 +38,7 @@ impl CallInfo {
     }
 }
 
-/// Whether a line's first word says that the call is required.
+/// Evaluates to whether a line's first word says that the call is required.
 macro_rules! requirement {
     (required) => {
         true
@@ -48,18 +48,18 @@ macro_rules! requirement {
     };
 }
 
-/// See the module's comment.
+/// Defines `Table`, `Call` and `CALLS`; see the module documentation.
 macro_rules! calls {
     ($code:ty, $absent:expr; $( $need:ident $since:literal $name:ident ( $($arg:ident : $ty:ty),* $(,)? ); )*) => {
-        /// The function pointers of one library. A call that it lacks is present as a stand-in that says so by its code,
-        /// so no pointer is ever null.
+        /// The function pointers of one library. A call that the library lacks has a stub that returns the `ABSENT`
+        /// code, so no pointer is ever null.
         #[derive(Clone, Copy)]
         #[allow(non_snake_case)]
         pub struct Table {
             $( pub $name: unsafe extern "C" fn($($ty),*) -> $code, )*
         }
 
-        /// The calls by number, in the table's order.
+        /// The calls, numbered in the table's order.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[allow(non_camel_case_types)]
         #[repr(u16)]
@@ -81,18 +81,19 @@ macro_rules! calls {
             /// Every call, in the table's order.
             pub const ALL: &[Call] = &[ $( Call::$name, )* ];
 
-            /// The call's line of the table.
+            /// Returns the call's line of the table.
             pub fn info(self) -> &'static $crate::calls::CallInfo {
                 &CALLS[self as usize]
             }
         }
 
         impl Table {
-            /// Fills a table from `find`, which is asked once for each call; a call it does not find gets its
-            /// stand-in. Beside the table stands the first call that is required and was not found.
+            /// Fills a table with the functions that `find` returns. `find` is called once per call; a call that it
+            /// does not find gets its stub. Also returns the first required call that was not found.
             ///
             /// # Safety
-            /// Each pointer that `find` returns is a function of that call's signature, valid for ever.
+            /// Each pointer that `find` returns is a function of that call's signature and stays valid for the life of
+            /// the process.
             pub unsafe fn from_symbols(
                 mut find: impl FnMut(Call) -> Option<*const std::ffi::c_void>,
             ) -> (Table, Option<Call>) {
@@ -121,7 +122,7 @@ macro_rules! calls {
             }
         }
 
-        /// Stand-ins for calls that the library lacks.
+        /// Stubs for calls that the library lacks.
         #[allow(non_snake_case)]
         mod absent {
             use super::*;

@@ -14,13 +14,13 @@ macro_rules! codes {
     };
 }
 
-// The numbers are written out: CUDA adds codes in each version, and the declarations that this crate is built with have
-// those of one version only.
+// The numbers are literals because CUDA adds codes in each version, and the declarations that this crate builds with
+// cover only one version.
 codes! {
     CUDA_SUCCESS = 0: "no error",
     CUDA_ERROR_INVALID_VALUE = 1: "an argument is out of range or wrong",
-    CUDA_ERROR_OUT_OF_MEMORY = 2: "the device has no memory left for this",
-    CUDA_ERROR_NOT_INITIALIZED = 3: "the driver has not been initialised",
+    CUDA_ERROR_OUT_OF_MEMORY = 2: "the device has not enough free memory",
+    CUDA_ERROR_NOT_INITIALIZED = 3: "the driver has not been initialized",
     CUDA_ERROR_DEINITIALIZED = 4: "the driver is shutting down",
     CUDA_ERROR_PROFILER_DISABLED = 5: "the profiler is not initialized for this run",
     CUDA_ERROR_PROFILER_NOT_INITIALIZED = 6: "the profiler is not initialized",
@@ -39,13 +39,13 @@ codes! {
     CUDA_ERROR_MAP_FAILED = 205: "a mapping failed",
     CUDA_ERROR_UNMAP_FAILED = 206: "an unmapping failed",
     CUDA_ERROR_ARRAY_IS_MAPPED = 207: "the array is mapped and cannot be destroyed",
-    CUDA_ERROR_ALREADY_MAPPED = 208: "it is mapped already",
+    CUDA_ERROR_ALREADY_MAPPED = 208: "the resource is mapped already",
     CUDA_ERROR_NO_BINARY_FOR_GPU = 209: "the module has no code for this device",
     CUDA_ERROR_ALREADY_ACQUIRED = 210: "the resource is acquired already",
-    CUDA_ERROR_NOT_MAPPED = 211: "it is not mapped",
+    CUDA_ERROR_NOT_MAPPED = 211: "the resource is not mapped",
     CUDA_ERROR_NOT_MAPPED_AS_ARRAY = 212: "the resource is not mapped as an array",
     CUDA_ERROR_NOT_MAPPED_AS_POINTER = 213: "the resource is not mapped as a pointer",
-    CUDA_ERROR_ECC_UNCORRECTABLE = 214: "the device met an uncorrectable memory error",
+    CUDA_ERROR_ECC_UNCORRECTABLE = 214: "the device encountered an uncorrectable memory error",
     CUDA_ERROR_UNSUPPORTED_LIMIT = 215: "the limit is not supported",
     CUDA_ERROR_CONTEXT_ALREADY_IN_USE = 216: "the context is in use by another thread",
     CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217: "the two devices cannot access each other",
@@ -66,10 +66,10 @@ codes! {
     CUDA_ERROR_OPERATING_SYSTEM = 304: "a call to the operating system failed",
     CUDA_ERROR_INVALID_HANDLE = 400: "a handle is not valid",
     CUDA_ERROR_ILLEGAL_STATE = 401: "an object is in the wrong state",
-    CUDA_ERROR_LOSSY_QUERY = 402: "the answer would lose information",
-    CUDA_ERROR_NOT_FOUND = 500: "the named thing was not found",
+    CUDA_ERROR_LOSSY_QUERY = 402: "the result would lose information",
+    CUDA_ERROR_NOT_FOUND = 500: "the named object was not found",
     CUDA_ERROR_NOT_READY = 600: "the work has not finished",
-    CUDA_ERROR_ILLEGAL_ADDRESS = 700: "the device touched memory that it may not",
+    CUDA_ERROR_ILLEGAL_ADDRESS = 700: "the device accessed an illegal address",
     CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES = 701: "the launch needs more resources than there are",
     CUDA_ERROR_LAUNCH_TIMEOUT = 702: "a kernel ran too long",
     CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING = 703: "the launch uses an incompatible texturing mode",
@@ -78,11 +78,11 @@ codes! {
     CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE = 708: "the primary context is active already",
     CUDA_ERROR_CONTEXT_IS_DESTROYED = 709: "the context was destroyed",
     CUDA_ERROR_ASSERT = 710: "a device-side assertion failed",
-    CUDA_ERROR_TOO_MANY_PEERS = 711: "no more peers can be enabled",
+    CUDA_ERROR_TOO_MANY_PEERS = 711: "the limit of enabled peers is reached",
     CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712: "the host memory is registered already",
     CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713: "the host memory is not registered",
     CUDA_ERROR_HARDWARE_STACK_ERROR = 714: "the device's call stack is corrupt",
-    CUDA_ERROR_ILLEGAL_INSTRUCTION = 715: "the device met an illegal instruction",
+    CUDA_ERROR_ILLEGAL_INSTRUCTION = 715: "the device encountered an illegal instruction",
     CUDA_ERROR_MISALIGNED_ADDRESS = 716: "the device used a misaligned address",
     CUDA_ERROR_INVALID_ADDRESS_SPACE = 717: "an instruction used an address in the wrong address space",
     CUDA_ERROR_INVALID_PC = 718: "the device's program counter left its address space",
@@ -97,8 +97,8 @@ codes! {
     CUDA_ERROR_MPS_CONNECTION_FAILED = 805: "the connection to the MPS control daemon or server failed",
     CUDA_ERROR_MPS_RPC_FAILURE = 806: "a call between the MPS server and this client failed",
     CUDA_ERROR_MPS_SERVER_NOT_READY = 807: "the MPS server is not ready",
-    CUDA_ERROR_MPS_MAX_CLIENTS_REACHED = 808: "the MPS server takes no more clients",
-    CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED = 809: "the MPS server takes no more connections",
+    CUDA_ERROR_MPS_MAX_CLIENTS_REACHED = 808: "the MPS server has reached its client limit",
+    CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED = 809: "the MPS server has reached its connection limit",
     CUDA_ERROR_MPS_CLIENT_TERMINATED = 810: "the MPS server terminated this client",
     CUDA_ERROR_CDP_NOT_SUPPORTED = 811: "a kernel uses dynamic parallelism, which the device does not support",
     CUDA_ERROR_CDP_VERSION_MISMATCH = 812: "modules use incompatible versions of dynamic parallelism",
@@ -112,12 +112,12 @@ codes! {
     CUDA_ERROR_CAPTURED_EVENT = 907: "the event was last recorded in a capture",
     CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD = 908: "the capture was begun in another thread",
     CUDA_ERROR_TIMEOUT = 909: "the operation timed out",
-    CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE = 910: "the graph cannot be updated to this",
+    CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE = 910: "the executable graph cannot be updated to this graph",
     CUDA_ERROR_EXTERNAL_DEVICE = 911: "an external device failed",
     CUDA_ERROR_INVALID_CLUSTER_SIZE = 912: "the cluster size is not valid for this grid or device",
     CUDA_ERROR_FUNCTION_NOT_LOADED = 913: "the function is not loaded",
     CUDA_ERROR_INVALID_RESOURCE_TYPE = 914: "the resource is of another type",
-    CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION = 915: "the resources cannot be divided so",
+    CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION = 915: "the resources cannot be divided in this way",
     CUDA_ERROR_KEY_ROTATION = 916: "a key was rotated while confidential computing used it",
     CUDA_ERROR_STREAM_DETACHED = 917: "the stream is detached from its context",
     CUDA_ERROR_GRAPH_RECAPTURE_FAILURE = 918: "a graph could not be captured again",
@@ -125,12 +125,12 @@ codes! {
     CUDA_ERROR_UNKNOWN = 999: "an unknown error",
 }
 
-/// The name of a code and one sentence about it, both ending in a NUL; `None` for a code that is not listed.
+/// Returns the name of a code and one sentence about it, both NUL-terminated; `None` for a code that is not listed.
 pub fn lookup(code: Code) -> Option<(&'static str, &'static str)> {
     NAMES.iter().find(|(known, ..)| *known == code).map(|(_, name, text)| (*name, *text))
 }
 
-/// "CUDA_ERROR_OUT_OF_MEMORY (2)", or "CUDA error 1234" for a code that is not listed.
+/// Formats a code as "CUDA_ERROR_OUT_OF_MEMORY (2)", or as "CUDA error 1234" if it is not listed.
 pub fn describe(code: Code) -> String {
     match lookup(code) {
         Some((name, _)) => format!("{} ({code})", name.trim_end_matches('\0')),
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_have_cudas_numbers() {
+    fn codes_match_cuda() {
         use cudarc::driver::sys::cudaError_enum as declared;
         assert_eq!(CUDA_ERROR_INVALID_CONTEXT, declared::CUDA_ERROR_INVALID_CONTEXT as Code);
         assert_eq!(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, declared::CUDA_ERROR_STREAM_CAPTURE_ISOLATION as Code);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn each_code_is_listed_once() {
+    fn codes_are_sorted_and_unique() {
         assert!(NAMES.is_sorted_by(|(one, ..), (next, ..)| one < next));
     }
 }

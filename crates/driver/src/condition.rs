@@ -1,25 +1,26 @@
-//! The kernel of this library's that sets the condition of a conditional node, as kernels/condition.cu declares it.
+//! The kernel that sets the condition of a conditional node, as kernels/condition.cu declares it.
 
-use super::{Answer, Conditional, Driver, Function, Graph, GraphNode, KernelNode, Span, Stream};
+use super::{Conditional, Driver, DriverResult, Function, Graph, GraphNode, KernelNode, Span, Stream};
 use std::ffi::c_void;
 
 impl Driver {
-    /// Launches `plinth_condition_set`, which gives a condition the 32-bit value that is at `value` when it runs.
+    /// Launches `plinth_condition_set`, which sets a condition to the 32-bit value that `value` contains when the
+    /// kernel runs.
     pub fn launch_condition_set(
         &self,
         function: Function,
         condition: Conditional,
         value: Span,
         stream: Stream,
-    ) -> Answer<()> {
+    ) -> DriverResult<()> {
         let (condition, value) = (condition.handle(), value.address());
         let pointers = [(&raw const condition).cast::<c_void>(), (&raw const value).cast()];
-        // SAFETY: the pointers lead to the two 64-bit integers that the kernel takes, and outlive the call; whoever made
-        // the span answers for the memory.
+        // SAFETY: the pointers refer to the two 64-bit integers that the kernel takes and outlive the call; the
+        // constructor of the span guarantees its memory.
         unsafe { self.launch(function, [1; 3], [1; 3], 0, &pointers, stream) }
     }
 
-    /// Adds the same to a graph as a node.
+    /// Adds the same kernel to a graph as a node.
     pub fn graph_add_condition_set(
         &self,
         graph: Graph,
@@ -27,10 +28,10 @@ impl Driver {
         function: Function,
         condition: Conditional,
         value: Span,
-    ) -> Answer<GraphNode> {
+    ) -> DriverResult<GraphNode> {
         let (condition, value) = (condition.handle(), value.address());
         let pointers = [(&raw const condition).cast::<c_void>(), (&raw const value).cast()];
-        // SAFETY: as above; adding the node copies what the pointers lead to.
+        // SAFETY: as above; adding the node copies the values that the pointers refer to.
         let kernel = unsafe { KernelNode::new(function, &pointers) };
         self.graph_add_kernel(graph, dependencies, &kernel)
     }

@@ -1,19 +1,19 @@
-//! Contexts: a device's primary context, and which context the calling thread has.
+//! Contexts: a device's primary context, and the current context of the calling thread.
 
-use super::{Answer, Driver, call, observer, types::*};
+use super::{Driver, DriverResult, call, observer, types::*};
 use std::ptr;
 
-/// A device's primary context, or another that was current when plinth came. Never destroyed by plinth.
+/// A device's primary context, or another context that was current when plinth was called. plinth never destroys it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Context(usize);
 
 impl Context {
-    /// A context that the driver named.
-    pub(super) fn found(context: CUcontext) -> Self {
+    /// Wraps a context that the driver returned.
+    pub(super) fn from_raw(context: CUcontext) -> Self {
         Context(context as usize)
     }
 
-    /// The driver's handle.
+    /// Returns the driver's handle.
     pub fn handle(self) -> usize {
         self.0
     }
@@ -24,83 +24,85 @@ impl Context {
 }
 
 impl Driver {
-    /// Retains the primary context of a device, and makes it if it does not exist. It stays until the process ends.
-    pub fn primary_context(&self, device: CUdevice) -> Answer<Context> {
+    /// Retains the primary context of a device and creates it if it does not exist. It stays retained until the process
+    /// ends.
+    pub fn primary_context(&self, device: CUdevice) -> DriverResult<Context> {
         let mut context: CUcontext = ptr::null_mut();
-        // SAFETY: the output is a live local, and any device number is answered with a code.
+        // SAFETY: the output is a live local, and any device number returns an error code.
         unsafe { call!(self, cuDevicePrimaryCtxRetain(&mut context, device)) }?;
-        Ok(Context::found(context))
+        Ok(Context::from_raw(context))
     }
 
-    /// Whether the primary context of a device exists already.
-    pub fn primary_context_is_active(&self, device: CUdevice) -> Answer<bool> {
+    /// Returns whether the primary context of a device already exists.
+    pub fn primary_context_is_active(&self, device: CUdevice) -> DriverResult<bool> {
         let (mut flags, mut active) = (0, 0);
-        // SAFETY: both outputs are live locals, and any device number is answered with a code.
+        // SAFETY: both outputs are live locals, and any device number returns an error code.
         unsafe { call!(self, cuDevicePrimaryCtxGetState(device, &mut flags, &mut active)) }?;
         Ok(active != 0)
     }
 
-    /// The calling thread's context.
-    pub fn current_context(&self) -> Answer<Option<Context>> {
+    /// Returns the calling thread's current context.
+    pub fn current_context(&self) -> DriverResult<Option<Context>> {
         let mut context: CUcontext = ptr::null_mut();
         // SAFETY: the output is a live local.
         unsafe { call!(self, cuCtxGetCurrent(&mut context)) }?;
-        Ok((!context.is_null()).then(|| Context::found(context)))
+        Ok((!context.is_null()).then(|| Context::from_raw(context)))
     }
 
-    /// Makes `context` the calling thread's.
-    pub fn set_current_context(&self, context: Context) -> Answer<()> {
-        // SAFETY: a `Context` comes from the driver; primary contexts stay retained, and one found current belongs to
-        // whoever made it current, who keeps it alive while plinth's call lasts.
+    /// Makes `context` current in the calling thread.
+    pub fn set_current_context(&self, context: Context) -> DriverResult<()> {
+        // SAFETY: a `Context` comes from the driver. Primary contexts stay retained. A context that was found current
+        // belongs to the code that made it current, which keeps it alive during plinth's call.
         unsafe { call!(self, cuCtxSetCurrent(context.raw())) }
     }
 
-    /// The device of the calling thread's context.
-    pub fn context_device(&self) -> Answer<CUdevice> {
+    /// Returns the device of the calling thread's context.
+    pub fn context_device(&self) -> DriverResult<CUdevice> {
         let mut device = 0;
         // SAFETY: the output is a live local.
         unsafe { call!(self, cuCtxGetDevice(&mut device)) }?;
         Ok(device)
     }
 
-    /// Waits for all work of the calling thread's context.
-    pub fn context_synchronize(&self) -> Answer<()> {
-        observer::awaiting(
-            |watcher| watcher.context_awaited(self),
+    /// Waits for all work in the calling thread's context.
+    pub fn context_synchronize(&self) -> DriverResult<()> {
+        observer::observe_wait(
+            |observer| observer.context_awaited(self),
             // SAFETY: the call takes no arguments.
             || unsafe { call!(self, cuCtxSynchronize()) },
         )
     }
 
-    /// Lets a profiler that was told to wait for this begin to record.
-    pub fn profiler_start(&self) -> Answer<()> {
+    /// Starts recording in a profiler that was configured to wait for this call.
+    pub fn profiler_start(&self) -> DriverResult<()> {
         // SAFETY: the call takes no arguments.
         unsafe { call!(self, cuProfilerStart()) }
     }
 
-    /// Lets it end.
-    pub fn profiler_stop(&self) -> Answer<()> {
+    /// Stops recording.
+    pub fn profiler_stop(&self) -> DriverResult<()> {
         // SAFETY: the call takes no arguments.
         unsafe { call!(self, cuProfilerStop()) }
     }
 
-    /// The least and the greatest stream priority of the calling thread's context; greater ones are lower numbers.
-    pub fn stream_priority_range(&self) -> Answer<(i32, i32)> {
+    /// Returns the least and the greatest stream priority of the calling thread's context. Greater priorities are lower
+    /// numbers.
+    pub fn stream_priority_range(&self) -> DriverResult<(i32, i32)> {
         let (mut least, mut greatest) = (0, 0);
         // SAFETY: both outputs are live locals.
         unsafe { call!(self, cuCtxGetStreamPriorityRange(&mut least, &mut greatest)) }?;
         Ok((least, greatest))
     }
 
-    /// Lets the calling thread's context access the memory of `peer`.
-    pub fn enable_peer_access(&self, peer: Context) -> Answer<()> {
-        // SAFETY: `peer` is a context of the driver's, and flags must be 0.
+    /// Gives the calling thread's context access to the memory of `peer`.
+    pub fn enable_peer_access(&self, peer: Context) -> DriverResult<()> {
+        // SAFETY: `peer` is a driver context, and flags must be 0.
         unsafe { call!(self, cuCtxEnablePeerAccess(peer.raw(), 0)) }
     }
 
-    /// Takes back what [`enable_peer_access`](Self::enable_peer_access) gave.
-    pub fn disable_peer_access(&self, peer: Context) -> Answer<()> {
-        // SAFETY: `peer` is a context of the driver's.
+    /// Revokes the access of [`enable_peer_access`](Self::enable_peer_access).
+    pub fn disable_peer_access(&self, peer: Context) -> DriverResult<()> {
+        // SAFETY: `peer` is a driver context.
         unsafe { call!(self, cuCtxDisablePeerAccess(peer.raw())) }
     }
 }

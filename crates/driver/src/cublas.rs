@@ -1,15 +1,14 @@
-//! cuBLAS, loaded at run time: handles, their streams and their workspaces. The products themselves are their user's
-//! calls.
+//! cuBLAS, loaded at run time: handles, their streams and their workspaces. The program calls the operations itself.
 //!
-//! A handle of cuBLAS is one of cuBLASLt, too.
+//! A cuBLAS handle is also a cuBLASLt handle.
 
 #![allow(missing_docs)]
 
 use super::{
     Span, Stream,
     calls::calls,
-    library::{Library, Sought},
-    math::{self, failed},
+    library::{Library, LibrarySpec},
+    math::{self, call_error},
 };
 use crate::{error::Result, status::Status};
 use once_cell::sync::OnceCell;
@@ -18,14 +17,14 @@ use std::{
     ptr,
 };
 
-/// What a call of cuBLAS's returns: 0, or one of its `cublasStatus_t`.
+/// The return type of a cuBLAS call: 0, or another `cublasStatus_t`.
 pub type Code = c_int;
 
 const SUCCESS: Code = 0;
 const ALLOC_FAILED: Code = 3;
 const INVALID_VALUE: Code = 7;
 const NOT_SUPPORTED: Code = 15;
-/// No code of cuBLAS's: what the stand-in of an absent call returns.
+/// Not a cuBLAS code: the stub of a missing call returns it.
 const ABSENT: Code = -1;
 
 const POINTER_MODE_HOST: c_int = 0;
@@ -45,26 +44,26 @@ calls! {
     required 11000 cublasSetAtomicsMode(handle: RawHandle, mode: c_int);
 }
 
-const LIBRARY: Sought = Sought {
-    what: "cuBLAS",
+const LIBRARY: LibrarySpec = LibrarySpec {
+    name: "cuBLAS",
     variable: "PLINTH_CUBLAS_LIBRARY",
     names: &[(13, c"libcublas.so.13"), (12, c"libcublas.so.12"), (11, c"libcublas.so.11")],
     in_toolkit: true,
     in_packages: &["nvidia/cu13/lib", "nvidia/cublas/lib"],
 };
 
-/// A loaded cuBLAS.
+/// A loaded cuBLAS library.
 pub struct Cublas {
     table: Table,
     on_host_device: bool,
 }
 
-/// A handle of cuBLAS's. Never destroyed.
+/// A cuBLAS handle. Never destroyed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handle(usize);
 
 impl Handle {
-    /// What cuBLAS's own calls take.
+    /// Returns the value that cuBLAS calls take.
     pub fn value(self) -> usize {
         self.0
     }
@@ -74,13 +73,13 @@ impl Handle {
     }
 }
 
-/// The one cuBLAS of the process, loaded by now at the latest.
+/// Returns the process's cuBLAS, and loads it on the first call.
 pub fn get() -> Result<&'static Cublas> {
     static CUBLAS: OnceCell<Cublas> = OnceCell::new();
     CUBLAS.get_or_try_init(|| {
         let fill = |library: Library| {
-            // SAFETY: each call is looked for under its own symbol, whose signature the table states and which the
-            // versions that are looked for all have. The library is never closed.
+            // SAFETY: each call is looked up under its own symbol, whose signature the table declares and all supported
+            // versions share. The library is never closed.
             let (table, missing) = unsafe { Table::from_symbols(|call| library.symbol(call.info().c_symbol)) };
             (table, missing.map(Call::info))
         };
@@ -105,16 +104,16 @@ fn check(call: Call, code: Code) -> Result<()> {
         16 => ("CUBLAS_STATUS_LICENSE_ERROR", Status::LIBRARY),
         _ => ("", Status::LIBRARY),
     };
-    Err(failed(call.info().symbol, code, name, status))
+    Err(call_error(call.info().symbol, code, name, status))
 }
 
 impl Cublas {
-    /// Whether it works on the host device, as a stand-in for tests does.
+    /// Returns whether the library works on the host device, as test doubles do.
     pub fn works_on_host_device(&self) -> bool {
         self.on_host_device
     }
 
-    /// Makes a handle for the device whose context is current.
+    /// Creates a handle for the device whose context is current.
     pub fn create(&self) -> Result<Handle> {
         let mut handle: RawHandle = ptr::null_mut();
         // SAFETY: the output is a live local.
@@ -122,26 +121,27 @@ impl Cublas {
         Ok(Handle(handle as usize))
     }
 
-    /// Lets a handle be as it was made, whatever its last user set.
+    /// Resets a handle to its initial state, whatever its last user set.
     pub fn reset(&self, handle: Handle) -> Result<()> {
         let (raw, table) = (handle.raw(), &self.table);
-        // SAFETY: the handle is live and, being in nobody's hands, used by this thread alone; so it is below.
+        // SAFETY: the handle is live, and because it has no current user, only this thread uses it. The same holds
+        // below.
         check(Call::cublasSetPointerMode_v2, unsafe { (table.cublasSetPointerMode_v2)(raw, POINTER_MODE_HOST) })?;
-        // SAFETY: the same.
+        // SAFETY: as above.
         check(Call::cublasSetMathMode, unsafe { (table.cublasSetMathMode)(raw, DEFAULT_MATH) })?;
-        // SAFETY: the same.
+        // SAFETY: as above.
         check(Call::cublasSetAtomicsMode, unsafe { (table.cublasSetAtomicsMode)(raw, ATOMICS_NOT_ALLOWED) })
     }
 
-    /// Lets a handle of this thread's work in a stream, with a workspace. The stream goes first: it takes the workspace
-    /// away.
+    /// Sets the stream and the workspace of a handle that belongs to this thread. The stream comes first because
+    /// setting it resets the workspace.
     pub fn set(&self, handle: Handle, stream: Stream, workspace: Span) -> Result<()> {
         let (raw, table) = (handle.raw(), &self.table);
-        // SAFETY: the handle is live and this thread's, and the stream is the driver's own.
+        // SAFETY: the handle is live and belongs to this thread, and the stream is a driver stream.
         let code = unsafe { (table.cublasSetStream_v2)(raw, stream.handle() as RawStream) };
         check(Call::cublasSetStream_v2, code)?;
-        // SAFETY: the workspace is a block of the allocator's for this stream, which its owner keeps until the handle
-        // gets another or the program says that nothing uses it.
+        // SAFETY: the workspace is a block of the allocator for this stream, which its owner keeps until the handle
+        // gets another one or the program declares it unused.
         let code = unsafe { (table.cublasSetWorkspace_v2)(raw, workspace.address() as *mut c_void, workspace.bytes()) };
         check(Call::cublasSetWorkspace_v2, code)
     }

@@ -1,9 +1,9 @@
-//! The `cuda` provider: libcuda, found at run time.
+//! The `cuda` provider: libcuda, located at run time.
 //!
-//! The library has no link-time need of CUDA. It looks for a libcuda that the process has loaded already, then for
-//! `libcuda.so.1` where the system finds libraries; `PLINTH_CUDA_LIBRARY` names another file. Each call is resolved
-//! through `cuGetProcAddress`, at the version whose calling convention [`table`](super::table) means, or by `dlsym`
-//! where the driver is older than that.
+//! The library does not link CUDA. It uses a libcuda that the process has already loaded; otherwise it loads
+//! `libcuda.so.1` from the system's library path. `PLINTH_CUDA_LIBRARY` names another file. Each call is resolved
+//! through `cuGetProcAddress`, at the version whose calling convention [`table`](super::table) declares, or through
+//! `dlsym` if the driver is older than that version.
 
 use super::{
     Code, Driver, Kind, codes,
@@ -19,24 +19,25 @@ use std::{
     ptr,
 };
 
-/// The name under which every installation of the driver provides it.
+/// The file name that every driver installation provides.
 const LIBRARY: &CStr = c"libcuda.so.1";
 
 type GetProcAddress = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, c_ulonglong, *mut c_uint) -> Code;
 
-/// Finds libcuda and fills the table from it. Does not initialise the driver.
+/// Locates libcuda and fills the table from it. Does not initialize the driver.
 pub fn load(faulty: bool) -> Result<Driver> {
     let library = open()?;
     let resolver = Resolver::new(library);
-    // SAFETY: the resolver asks the driver for each call under its own name and version, whose signature the table
-    // states. The library is never closed.
+    // SAFETY: the resolver requests each call under its own name and version, whose signature the table declares. The
+    // library is never closed.
     let (table, missing) = unsafe { Table::from_symbols(|call| resolver.find(call)) };
     match missing {
         None => {
             let mut version = 0;
-            // SAFETY: the output is a live local. The call needs no initialised driver, and one that fails leaves 0.
+            // SAFETY: the output is a live local. The call works before the driver is initialized; if it fails, the
+            // version stays 0.
             unsafe { (table.cuDriverGetVersion)(&mut version) };
-            library::note_driver(version);
+            library::record_driver_version(version);
             Ok(Driver::new(Kind::Cuda, table, faulty))
         }
         Some(call) => Err(Error::new(
@@ -52,20 +53,21 @@ pub fn load(faulty: bool) -> Result<Driver> {
     }
 }
 
-/// Opens libcuda. The system alone finds it: a driver belongs to a machine's kernel, not to a folder.
+/// Opens libcuda through the system's loader only: a driver belongs to the machine's kernel, so toolkit folders and
+/// Python packages are not searched.
 fn open() -> Result<Library> {
     if let Some(path) = std::env::var_os("PLINTH_CUDA_LIBRARY").filter(|path| !path.is_empty()) {
         return Library::open_path(&path)
             .map_err(|reason| no_driver(&format!("PLINTH_CUDA_LIBRARY cannot be loaded ({reason})")));
     }
-    // The one that the process uses already, whatever its path, is the one to share.
+    // Share the libcuda that the process already uses, whatever its path.
     if let Some(library) = Library::loaded(LIBRARY) {
         return Ok(library);
     }
     Library::open(LIBRARY).map_err(|reason| no_driver(&format!("no NVIDIA driver was found ({reason})")))
 }
 
-/// The error of a machine without a driver, which always says what to do about it.
+/// Creates the error for a machine without a driver. Its message always names the alternative.
 pub fn no_driver(reason: &str) -> Error {
     Error::new(
         Status::NO_DEVICE,
@@ -73,7 +75,7 @@ pub fn no_driver(reason: &str) -> Error {
     )
 }
 
-/// Finds the driver's calls.
+/// Resolves the driver's calls.
 struct Resolver {
     library: Library,
     get_proc_address: Option<GetProcAddress>,
@@ -83,7 +85,7 @@ impl Resolver {
     fn new(library: Library) -> Self {
         let mut resolver = Resolver { library, get_proc_address: None };
         resolver.get_proc_address = library.symbol(c"cuGetProcAddress_v2").map(|pointer| {
-            // SAFETY: this is the signature that CUDA 12.0 gave the call, under a symbol that no other version has.
+            // SAFETY: this is the signature of the call since CUDA 12.0, and no other version uses this symbol.
             unsafe { std::mem::transmute::<*const c_void, GetProcAddress>(pointer) }
         });
         resolver
@@ -94,7 +96,7 @@ impl Resolver {
         if let Some(get_proc_address) = self.get_proc_address {
             let name = CString::new(info.base_name()).ok()?;
             let (mut pointer, mut status) = (ptr::null_mut(), 0);
-            // SAFETY: the name is NUL-terminated, the outputs are live locals, and flags 0 asks for the calls of the
+            // SAFETY: the name is NUL-terminated, the outputs are live locals, and flags 0 request the variants for the
             // legacy default stream.
             let code = unsafe { get_proc_address(name.as_ptr(), &mut pointer, info.since, 0, &mut status) };
             if code == codes::CUDA_SUCCESS && !pointer.is_null() {

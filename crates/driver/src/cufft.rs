@@ -1,12 +1,12 @@
-//! cuFFT, loaded at run time: plans, and carrying them out.
+//! cuFFT, loaded at run time: plans and their execution.
 
 #![allow(missing_docs)]
 
 use super::{
     Span, Stream,
     calls::calls,
-    library::{Library, Sought},
-    math::{self, failed},
+    library::{Library, LibrarySpec},
+    math::{self, call_error},
 };
 use crate::{error::Result, status::Status};
 use once_cell::sync::OnceCell;
@@ -15,18 +15,18 @@ use std::{
     ptr,
 };
 
-/// What a call of cuFFT's returns: 0, or one of its `cufftResult`.
+/// The return type of a cuFFT call: 0, or another `cufftResult`.
 pub type Code = c_int;
 
 const SUCCESS: Code = 0;
-/// No code of cuFFT's: what the stand-in of an absent call returns.
+/// Not a cuFFT code: the stub of a missing call returns it.
 const ABSENT: Code = -1;
 
-/// What cuFFT calls a plan.
+/// The `cufftHandle` of a plan.
 pub type RawPlan = c_int;
 pub type RawStream = *mut c_void;
 
-/// CUDA's `cudaDataType`, as far as transforms have them.
+/// The values of CUDA's `cudaDataType` that transforms support.
 pub mod data_type {
     use super::c_int;
     pub const R_32F: c_int = 0;
@@ -51,61 +51,61 @@ calls! {
     required 11000 cufftXtExec(plan: RawPlan, input: *mut c_void, output: *mut c_void, direction: c_int);
 }
 
-const LIBRARY: Sought = Sought {
-    what: "cuFFT",
+const LIBRARY: LibrarySpec = LibrarySpec {
+    name: "cuFFT",
     variable: "PLINTH_CUFFT_LIBRARY",
     names: &[(13, c"libcufft.so.12"), (12, c"libcufft.so.11"), (11, c"libcufft.so.10")],
     in_toolkit: true,
     in_packages: &["nvidia/cu13/lib", "nvidia/cufft/lib"],
 };
 
-/// A loaded cuFFT.
+/// A loaded cuFFT library.
 pub struct Cufft {
     table: Table,
     on_host_device: bool,
 }
 
-/// A plan of cuFFT's. Whoever destroys it forgets it.
+/// A cuFFT plan. The caller of `destroy` must not use it afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NativePlan(RawPlan);
 
 impl NativePlan {
-    /// What cuFFT's own calls take.
+    /// Returns the value that cuFFT calls take.
     pub fn number(self) -> i32 {
         self.0
     }
 }
 
-/// How the elements of one side lie: what cuFFT calls an advanced layout.
+/// The element layout of the input or the output: cuFFT's advanced data layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// The extents of the array that the signal lies in.
+    /// The dimensions of the array that contains the signal.
     pub embed: [i64; 3],
-    /// The distance of neighbours in the last dimension.
+    /// The stride of the innermost dimension, in elements.
     pub stride: i64,
-    /// The distance of one signal to the next.
+    /// The distance between two signals of a batch, in elements.
     pub distance: i64,
 }
 
-/// What a plan is for.
+/// The parameters of a plan.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     pub rank: usize,
     pub sizes: [i64; 3],
     pub batch: i64,
-    /// How both sides lie; `None` for elements side by side.
+    /// The layouts of input and output; `None` for contiguous elements.
     pub layouts: Option<(Layout, Layout)>,
-    /// The types of both sides, and that of the computation.
+    /// The types of the input, the output and the computation.
     pub types: [c_int; 3],
 }
 
-/// The one cuFFT of the process, loaded by now at the latest.
+/// Returns the process's cuFFT, and loads it on the first call.
 pub fn get() -> Result<&'static Cufft> {
     static CUFFT: OnceCell<Cufft> = OnceCell::new();
     CUFFT.get_or_try_init(|| {
         let fill = |library: Library| {
-            // SAFETY: each call is looked for under its own symbol, whose signature the table states and which the
-            // versions that are looked for all have. The library is never closed.
+            // SAFETY: each call is looked up under its own symbol, whose signature the table declares and all supported
+            // versions share. The library is never closed.
             let (table, missing) = unsafe { Table::from_symbols(|call| library.symbol(call.info().c_symbol)) };
             (table, missing.map(Call::info))
         };
@@ -134,16 +134,16 @@ fn check(call: Call, code: Code) -> Result<()> {
         16 => ("CUFFT_NOT_SUPPORTED", Status::NOT_SUPPORTED),
         _ => ("", Status::LIBRARY),
     };
-    Err(failed(call.info().symbol, code, name, status))
+    Err(call_error(call.info().symbol, code, name, status))
 }
 
 impl Cufft {
-    /// Whether it works on the host device, as a stand-in for tests does.
+    /// Returns whether the library works on the host device, as test doubles do.
     pub fn works_on_host_device(&self) -> bool {
         self.on_host_device
     }
 
-    /// Makes a plan for the device whose context is current, and tells how many bytes of memory it needs to work with.
+    /// Creates a plan for the device whose context is current. Also returns the size of its work area in bytes.
     pub fn plan(&self, shape: &Shape) -> Result<(NativePlan, usize)> {
         let mut plan: RawPlan = 0;
         // SAFETY: the output is a live local.
@@ -152,7 +152,7 @@ impl Cufft {
         match self.fill(plan, shape) {
             Ok(work) => Ok((plan, work)),
             Err(error) => {
-                // The error that counts is why there is no plan.
+                // The error to report is why the plan could not be created.
                 let _ = self.destroy(plan);
                 Err(error)
             }
@@ -160,17 +160,17 @@ impl Cufft {
     }
 
     fn fill(&self, plan: NativePlan, shape: &Shape) -> Result<usize> {
-        // SAFETY: the plan was made and is this thread's alone; so it is below.
+        // SAFETY: the plan was created above, and only this thread uses it. The same holds below.
         check(Call::cufftSetAutoAllocation, unsafe { (self.table.cufftSetAutoAllocation)(plan.0, 0) })?;
         let (mut sizes, mut work) = (shape.sizes, 0);
-        // Without extents cuFFT does not look at the distances.
+        // Without `embed` arrays cuFFT ignores the strides and distances.
         let plain = Layout { embed: [0; 3], stride: 1, distance: 1 };
         let (mut input, mut output) = shape.layouts.unwrap_or((plain, plain));
         let embed = |layout: &mut Layout| match shape.layouts {
             Some(_) => layout.embed.as_mut_ptr(),
             None => ptr::null_mut(),
         };
-        // SAFETY: the arrays have three numbers, at least as many as the rank; the output is a live local.
+        // SAFETY: the arrays have three elements, and the rank is at most 3; the output is a live local.
         let code = unsafe {
             (self.table.cufftXtMakePlanMany)(
                 plan.0,
@@ -193,30 +193,30 @@ impl Cufft {
         Ok(work)
     }
 
-    /// Destroys a plan that nobody uses any more.
+    /// Destroys a plan that is no longer used.
     pub fn destroy(&self, plan: NativePlan) -> Result<()> {
-        // SAFETY: the plan is live until this call, after which its owner forgets it.
+        // SAFETY: the plan is live until this call, and its owner does not use it afterwards.
         check(Call::cufftDestroy, unsafe { (self.table.cufftDestroy)(plan.0) })
     }
 
-    /// Lets a plan that this thread has alone work in a stream, with memory of the stream's.
+    /// Sets the stream of a plan that only this thread uses, and a work area allocated for that stream.
     pub fn set(&self, plan: NativePlan, stream: Stream, area: Span) -> Result<()> {
-        // SAFETY: the plan is live and this thread's, and the stream is the driver's own.
+        // SAFETY: the plan is live and belongs to this thread, and the stream is a driver stream.
         let code = unsafe { (self.table.cufftSetStream)(plan.0, stream.handle() as RawStream) };
         check(Call::cufftSetStream, code)?;
         if area.bytes() == 0 {
             return Ok(());
         }
-        // SAFETY: the memory is a block of the allocator's for this stream, as large as the plan asked for, which is
-        // freed behind the plan's work in the stream.
+        // SAFETY: the memory is a block of the allocator for this stream, of the size that the plan requires, and is
+        // freed after the plan's work in the stream.
         check(Call::cufftSetWorkArea, unsafe { (self.table.cufftSetWorkArea)(plan.0, area.address() as *mut c_void) })
     }
 
-    /// Carries a plan out that this thread has alone.
+    /// Executes a plan that only this thread uses.
     pub fn execute(&self, plan: NativePlan, input: Span, output: Span, direction: c_int) -> Result<()> {
         let (input, output) = (input.address() as *mut c_void, output.address() as *mut c_void);
-        // SAFETY: the plan is live and this thread's, and who made the spans vouched for as much memory as the plan's
-        // shape has.
+        // SAFETY: the plan is live and belongs to this thread, and the constructors of the spans guarantee the memory
+        // that the plan's shape requires.
         check(Call::cufftXtExec, unsafe { (self.table.cufftXtExec)(plan.0, input, output, direction) })
     }
 }

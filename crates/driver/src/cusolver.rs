@@ -1,12 +1,12 @@
-//! cuSOLVER's dense part, loaded at run time: handles and their streams. The work itself is their user's calls.
+//! cuSOLVER's dense API, loaded at run time: handles and their streams. The program calls the operations itself.
 
 #![allow(missing_docs)]
 
 use super::{
     Stream,
     calls::calls,
-    library::{Library, Sought},
-    math::{self, failed},
+    library::{Library, LibrarySpec},
+    math::{self, call_error},
 };
 use crate::{error::Result, status::Status};
 use once_cell::sync::OnceCell;
@@ -15,11 +15,11 @@ use std::{
     ptr,
 };
 
-/// What a call of cuSOLVER's returns: 0, or one of its `cusolverStatus_t`.
+/// The return type of a cuSOLVER call: 0, or another `cusolverStatus_t`.
 pub type Code = c_int;
 
 const SUCCESS: Code = 0;
-/// No code of cuSOLVER's: what the stand-in of an absent call returns.
+/// Not a cuSOLVER code: the stub of a missing call returns it.
 const ABSENT: Code = -1;
 
 pub type RawHandle = *mut c_void;
@@ -31,15 +31,15 @@ calls! {
     required 11000 cusolverDnSetStream(handle: RawHandle, stream: RawStream);
 }
 
-const LIBRARY: Sought = Sought {
-    what: "cuSOLVER",
+const LIBRARY: LibrarySpec = LibrarySpec {
+    name: "cuSOLVER",
     variable: "PLINTH_CUSOLVER_LIBRARY",
     names: &[(13, c"libcusolver.so.12"), (12, c"libcusolver.so.11")],
     in_toolkit: true,
     in_packages: &["nvidia/cu13/lib", "nvidia/cusolver/lib"],
 };
 
-/// A loaded cuSOLVER.
+/// A loaded cuSOLVER library.
 pub struct Cusolver {
     table: Table,
     on_host_device: bool,
@@ -50,19 +50,19 @@ pub struct Cusolver {
 pub struct Handle(usize);
 
 impl Handle {
-    /// What cuSOLVER's own calls take.
+    /// Returns the value that cuSOLVER calls take.
     pub fn value(self) -> usize {
         self.0
     }
 }
 
-/// The one cuSOLVER of the process, loaded by now at the latest.
+/// Returns the process's cuSOLVER, and loads it on the first call.
 pub fn get() -> Result<&'static Cusolver> {
     static CUSOLVER: OnceCell<Cusolver> = OnceCell::new();
     CUSOLVER.get_or_try_init(|| {
         let fill = |library: Library| {
-            // SAFETY: each call is looked for under its own symbol, whose signature the table states and which the
-            // versions that are looked for all have. The library is never closed.
+            // SAFETY: each call is looked up under its own symbol, whose signature the table declares and all supported
+            // versions share. The library is never closed.
             let (table, missing) = unsafe { Table::from_symbols(|call| library.symbol(call.info().c_symbol)) };
             (table, missing.map(Call::info))
         };
@@ -85,16 +85,16 @@ fn check(call: Call, code: Code) -> Result<()> {
         9 => ("CUSOLVER_STATUS_NOT_SUPPORTED", Status::NOT_SUPPORTED),
         _ => ("", Status::LIBRARY),
     };
-    Err(failed(call.info().symbol, code, name, status))
+    Err(call_error(call.info().symbol, code, name, status))
 }
 
 impl Cusolver {
-    /// Whether it works on the host device, as a stand-in for tests does.
+    /// Returns whether the library works on the host device, as test doubles do.
     pub fn works_on_host_device(&self) -> bool {
         self.on_host_device
     }
 
-    /// Makes a handle for the device whose context is current.
+    /// Creates a handle for the device whose context is current.
     pub fn create(&self) -> Result<Handle> {
         let mut handle: RawHandle = ptr::null_mut();
         // SAFETY: the output is a live local.
@@ -102,9 +102,9 @@ impl Cusolver {
         Ok(Handle(handle as usize))
     }
 
-    /// Lets a handle of this thread's work in a stream.
+    /// Sets the stream of a handle that belongs to this thread.
     pub fn set_stream(&self, handle: Handle, stream: Stream) -> Result<()> {
-        // SAFETY: the handle is live and this thread's, and the stream is the driver's own.
+        // SAFETY: the handle is live and belongs to this thread, and the stream is a driver stream.
         let code = unsafe { (self.table.cusolverDnSetStream)(handle.0 as RawHandle, stream.handle() as RawStream) };
         check(Call::cusolverDnSetStream, code)
     }

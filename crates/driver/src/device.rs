@@ -1,81 +1,81 @@
-//! Devices: how many there are, and what each is.
+//! Devices: their count and attributes.
 
-use super::{Answer, Driver, call, types::*};
+use super::{Driver, DriverResult, call, types::*};
 use std::ffi::{CStr, c_char, c_uint};
 
 impl Driver {
-    /// Initialises the driver.
-    pub fn init(&self) -> Answer<()> {
+    /// Initializes the driver.
+    pub fn init(&self) -> DriverResult<()> {
         // SAFETY: flags must be 0.
         unsafe { call!(self, cuInit(0)) }
     }
 
-    /// The newest CUDA version that the driver knows, as CUDA counts: 13000 is 13.0.
-    pub fn version(&self) -> Answer<i32> {
+    /// Returns the newest CUDA version that the driver supports, in CUDA's encoding: 13000 is 13.0.
+    pub fn version(&self) -> DriverResult<i32> {
         let mut version = 0;
         // SAFETY: the output is a live local.
         unsafe { call!(self, cuDriverGetVersion(&mut version)) }?;
         Ok(version)
     }
 
-    /// How many devices the process may see.
-    pub fn device_count(&self) -> Answer<i32> {
+    /// Returns the number of devices that are visible to the process.
+    pub fn device_count(&self) -> DriverResult<i32> {
         let mut count = 0;
         // SAFETY: the output is a live local.
         unsafe { call!(self, cuDeviceGetCount(&mut count)) }?;
         Ok(count)
     }
 
-    /// The device with this number.
-    pub fn device(&self, ordinal: i32) -> Answer<CUdevice> {
+    /// Returns the device with this ordinal.
+    pub fn device(&self, ordinal: i32) -> DriverResult<CUdevice> {
         let mut device = 0;
         // SAFETY: the output is a live local.
         unsafe { call!(self, cuDeviceGet(&mut device, ordinal)) }?;
         Ok(device)
     }
 
-    /// The device's name.
-    pub fn device_name(&self, device: CUdevice) -> Answer<String> {
+    /// Returns the device's name.
+    pub fn device_name(&self, device: CUdevice) -> DriverResult<String> {
         let mut name = [0 as c_char; 256];
-        // SAFETY: the buffer has the length that the call is told.
+        // SAFETY: the call receives the buffer's length.
         unsafe { call!(self, cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, device)) }?;
         Ok(text(&name))
     }
 
-    /// The device's memory in bytes.
-    pub fn device_total_memory(&self, device: CUdevice) -> Answer<usize> {
+    /// Returns the device's memory in bytes.
+    pub fn device_total_memory(&self, device: CUdevice) -> DriverResult<usize> {
         let mut bytes = 0;
         // SAFETY: the output is a live local.
         unsafe { call!(self, cuDeviceTotalMem_v2(&mut bytes, device)) }?;
         Ok(bytes)
     }
 
-    /// One attribute of the device, a `CU_DEVICE_ATTRIBUTE_...` of [`types`](super::types).
-    pub fn device_attribute(&self, attribute: c_uint, device: CUdevice) -> Answer<i32> {
+    /// Returns one attribute of the device, a `CU_DEVICE_ATTRIBUTE_...` of [`types`](super::types).
+    pub fn device_attribute(&self, attribute: c_uint, device: CUdevice) -> DriverResult<i32> {
         let mut value = 0;
-        // SAFETY: the output is a live local, and an unknown attribute is answered with a code.
+        // SAFETY: the output is a live local, and an unknown attribute returns an error code.
         unsafe { call!(self, cuDeviceGetAttribute(&mut value, attribute, device)) }?;
         Ok(value)
     }
 
-    /// The device's place on the PCI bus, "0000:3b:00.0".
-    pub fn device_pci_bus_id(&self, device: CUdevice) -> Answer<String> {
+    /// Returns the device's PCI bus address, such as "0000:3b:00.0".
+    pub fn device_pci_bus_id(&self, device: CUdevice) -> DriverResult<String> {
         let mut name = [0 as c_char; 32];
-        // SAFETY: the buffer has the length that the call is told.
+        // SAFETY: the call receives the buffer's length.
         unsafe { call!(self, cuDeviceGetPCIBusId(name.as_mut_ptr(), name.len() as i32, device)) }?;
         Ok(text(&name))
     }
 
-    /// The device's 16-byte identity.
-    pub fn device_uuid(&self, device: CUdevice) -> Answer<[u8; 16]> {
+    /// Returns the device's 16-byte UUID.
+    pub fn device_uuid(&self, device: CUdevice) -> DriverResult<[u8; 16]> {
         let mut uuid = CUuuid { bytes: [0; 16] };
         // SAFETY: the output is a live local.
         unsafe { call!(self, cuDeviceGetUuid_v2(&mut uuid, device)) }?;
         Ok(uuid.bytes.map(|byte| byte as u8))
     }
 
-    /// Whether `device` can be given access to the memory of `peer`.
-    pub fn can_access_peer(&self, device: CUdevice, peer: CUdevice) -> Answer<bool> {
+    /// Returns whether `device` can be given access to the memory of `peer`.
+    pub fn can_access_peer(&self, device: CUdevice, peer: CUdevice) -> DriverResult<bool> {
         let mut can_access = 0;
         // SAFETY: the output is a live local.
         unsafe { call!(self, cuDeviceCanAccessPeer(&mut can_access, device, peer)) }?;
@@ -83,7 +83,7 @@ impl Driver {
     }
 }
 
-/// The text in a buffer that a call filled; all of it, should the call have left no end.
+/// Returns the NUL-terminated string in a buffer; the whole buffer if there is no NUL.
 fn text(buffer: &[c_char]) -> String {
     let bytes: Vec<u8> = buffer.iter().map(|&byte| byte as u8).collect();
     match CStr::from_bytes_until_nul(&bytes) {

@@ -1,9 +1,9 @@
-//! Errors: a status, a message that names the request, and the driver's code where the driver was asked.
+//! Errors: a status, a message that names the request, and the driver's code if a driver call failed.
 
 use crate::{Failure, codes, status::Status};
 use std::fmt;
 
-/// What goes wrong in the core. It is one pointer wide, so that a successful call pays nothing for it.
+/// An error of the library. It is one pointer wide, so that a successful call pays nothing for it.
 pub struct Error(Box<Parts>);
 
 struct Parts {
@@ -12,48 +12,48 @@ struct Parts {
     driver_code: u32,
 }
 
-/// The result of a call of the core.
+/// The result of a library call.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error of the library's own.
+    /// Creates an error that no driver call caused.
     #[cold]
     pub fn new(status: Status, message: impl Into<String>) -> Self {
         Error(Box::new(Parts { status, message: message.into(), driver_code: codes::CUDA_SUCCESS }))
     }
 
-    /// The same error with what was being attempted put before its message.
+    /// Prepends a description of the attempted operation to the message.
     #[cold]
     pub fn context(mut self, attempt: impl fmt::Display) -> Self {
         self.0.message = format!("{attempt}: {}", self.0.message);
         self
     }
 
-    /// The same error under another status, where the call knows better than the driver's code what it means.
+    /// Replaces the status, for callers that know the cause better than the driver's code tells.
     #[cold]
     pub fn with_status(mut self, status: Status) -> Self {
         self.0.status = status;
         self
     }
 
-    /// The same error with the code of a driver call that failed earlier.
+    /// Sets the code of a driver call that failed earlier.
     #[cold]
     pub fn with_driver_code(mut self, code: u32) -> Self {
         self.0.driver_code = code;
         self
     }
 
-    /// The status that a caller branches on.
+    /// Returns the status that callers branch on.
     pub fn status(&self) -> Status {
         self.0.status
     }
 
-    /// The sentence that a person reads.
+    /// Returns the message for people.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The raw code of the driver call that failed, or 0.
+    /// Returns the raw code of the failed driver call, or 0.
     pub fn driver_code(&self) -> u32 {
         self.0.driver_code
     }
@@ -106,9 +106,9 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// Adds what was being attempted to the error of a result.
+/// Adds a description of the attempted operation to the error of a result.
 pub trait Context<T> {
-    /// Puts `attempt`'s sentence before the message of an error; a success is passed on untouched.
+    /// Prepends the text that `attempt` returns to the message of an error. A success is returned unchanged.
     fn context<D: fmt::Display>(self, attempt: impl FnOnce() -> D) -> Result<T>;
 }
 
@@ -124,19 +124,19 @@ mod tests {
     use crate::Call;
 
     #[test]
-    fn a_failed_call_is_named_with_its_code() {
+    fn message_names_the_call_and_its_code() {
         let error = Error::from(Failure { call: Call::cuMemAlloc_v2, code: 2 }).context("allocating 1.00 GiB");
         assert_eq!(error.status(), Status::OUT_OF_MEMORY);
         assert_eq!(error.driver_code(), 2);
         assert_eq!(
             error.message(),
             "allocating 1.00 GiB: cuMemAlloc_v2 failed with CUDA_ERROR_OUT_OF_MEMORY (2), \
-             the device has no memory left for this"
+             the device has not enough free memory"
         );
     }
 
     #[test]
-    fn an_unheard_of_code_is_kept() {
+    fn unknown_code_is_preserved() {
         let error = Error::from(Failure { call: Call::cuInit, code: 54_321 });
         assert_eq!((error.status(), error.driver_code()), (Status::DRIVER, 54_321));
         assert_eq!(error.message(), "cuInit failed with CUDA error 54321");

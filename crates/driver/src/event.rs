@@ -1,18 +1,18 @@
-//! The driver's events.
+//! CUDA events.
 
-use super::{Answer, Driver, Stream, call, codes, observer, types::*};
+use super::{Driver, DriverResult, Stream, call, codes, observer, types::*};
 use std::{
     ffi::c_uint,
     ptr,
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// An event of the driver's. plinth destroys an event only when no handle leads to it any more.
+/// A CUDA event. plinth destroys an event only after the last handle that refers to it is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event(usize);
 
 impl Event {
-    /// The driver's own pointer, for programs that call CUDA themselves.
+    /// Returns the driver's pointer, for programs that call CUDA directly.
     pub fn native(self) -> usize {
         self.0
     }
@@ -22,24 +22,24 @@ impl Event {
     }
 }
 
-/// A place that holds an event or none, for many threads to read without a lock.
+/// An atomic cell that contains an event or none, so that many threads can read it without a lock.
 #[derive(Debug, Default)]
 pub struct EventCell(AtomicUsize);
 
 impl EventCell {
-    /// The event in it.
+    /// Returns the event.
     #[inline]
     pub fn get(&self) -> Option<Event> {
         let bits = self.0.load(Ordering::Acquire);
         (bits != 0).then_some(Event(bits))
     }
 
-    /// Puts an event in, in place of what was there.
+    /// Replaces the event.
     pub fn set(&self, event: Event) {
         self.0.store(event.0, Ordering::Release);
     }
 
-    /// Takes the event out.
+    /// Removes and returns the event.
     pub fn take(&self) -> Option<Event> {
         let bits = self.0.swap(0, Ordering::AcqRel);
         (bits != 0).then_some(Event(bits))
@@ -47,49 +47,49 @@ impl EventCell {
 }
 
 impl Driver {
-    /// Makes an event in the calling thread's context. `flags` are `CU_EVENT_...`.
-    pub fn event_create(&self, flags: c_uint) -> Answer<Event> {
+    /// Creates an event in the calling thread's context. `flags` are `CU_EVENT_...`.
+    pub fn event_create(&self, flags: c_uint) -> DriverResult<Event> {
         let mut event: CUevent = ptr::null_mut();
-        // SAFETY: the output is a live local, and wrong flags are answered with a code.
+        // SAFETY: the output is a live local, and wrong flags return an error code.
         unsafe { call!(self, cuEventCreate(&mut event, flags)) }?;
         Ok(Event(event as usize))
     }
 
     /// Destroys an event.
-    pub fn event_destroy(&self, event: Event) -> Answer<()> {
-        // SAFETY: an `Event` is live until this call, after which its owner forgets it.
+    pub fn event_destroy(&self, event: Event) -> DriverResult<()> {
+        // SAFETY: an `Event` is live until this call, and its owner does not use it afterwards.
         unsafe { call!(self, cuEventDestroy_v2(event.raw())) }?;
-        if let Some(watcher) = observer::watcher() {
-            watcher.event_ended(event);
+        if let Some(observer) = observer::current() {
+            observer.event_ended(event);
         }
         Ok(())
     }
 
     /// Records an event in a stream.
     #[inline]
-    pub fn event_record(&self, event: Event, stream: Stream) -> Answer<()> {
-        // SAFETY: both are live objects of the driver's.
+    pub fn event_record(&self, event: Event, stream: Stream) -> DriverResult<()> {
+        // SAFETY: both are live driver objects.
         unsafe { call!(self, cuEventRecord(event.raw(), stream.raw())) }?;
-        if let Some(watcher) = observer::watcher() {
-            watcher.recorded(self, event, stream, false);
+        if let Some(observer) = observer::current() {
+            observer.recorded(self, event, stream, false);
         }
         Ok(())
     }
 
-    /// Records an event in a capturing stream as a node of its own.
-    pub fn event_record_external(&self, event: Event, stream: Stream) -> Answer<()> {
-        // SAFETY: both are live objects of the driver's.
+    /// Records an event in a capturing stream as a separate node of the graph.
+    pub fn event_record_external(&self, event: Event, stream: Stream) -> DriverResult<()> {
+        // SAFETY: both are live driver objects.
         unsafe { call!(self, cuEventRecordWithFlags(event.raw(), stream.raw(), CU_EVENT_RECORD_EXTERNAL)) }?;
-        if let Some(watcher) = observer::watcher() {
-            watcher.recorded(self, event, stream, true);
+        if let Some(observer) = observer::current() {
+            observer.recorded(self, event, stream, true);
         }
         Ok(())
     }
 
-    /// Whether what an event recorded is complete.
+    /// Returns whether the work that the event captured is complete.
     #[inline]
-    pub fn event_query(&self, event: Event) -> Answer<bool> {
-        // SAFETY: the event is a live object of the driver's.
+    pub fn event_query(&self, event: Event) -> DriverResult<bool> {
+        // SAFETY: the event is a live driver object.
         match unsafe { call!(self, cuEventQuery(event.raw())) } {
             Ok(()) => Ok(true),
             Err(failure) if failure.code == codes::CUDA_ERROR_NOT_READY => Ok(false),
@@ -97,36 +97,36 @@ impl Driver {
         }
     }
 
-    /// Waits until what an event recorded is complete.
-    pub fn event_synchronize(&self, event: Event) -> Answer<()> {
-        observer::awaiting(
-            |watcher| watcher.event_awaited(event),
-            // SAFETY: the event is a live object of the driver's.
+    /// Waits until the work that the event captured is complete.
+    pub fn event_synchronize(&self, event: Event) -> DriverResult<()> {
+        observer::observe_wait(
+            |observer| observer.event_awaited(event),
+            // SAFETY: the event is a live driver object.
             || unsafe { call!(self, cuEventSynchronize(event.raw())) },
         )
     }
 
-    /// Milliseconds from `start` to `end`.
-    pub fn event_elapsed_time(&self, start: Event, end: Event) -> Answer<f32> {
+    /// Returns the milliseconds between `start` and `end`.
+    pub fn event_elapsed_time(&self, start: Event, end: Event) -> DriverResult<f32> {
         let mut milliseconds = 0.0;
-        // SAFETY: the output is a live local, and both events are live objects of the driver's.
+        // SAFETY: the output is a live local, and both events are live driver objects.
         unsafe { call!(self, cuEventElapsedTime(&mut milliseconds, start.raw(), end.raw())) }?;
         Ok(milliseconds)
     }
 
-    /// What another process needs to open an event.
-    pub fn event_ipc_handle(&self, event: Event) -> Answer<[u8; 64]> {
+    /// Returns the IPC handle with which another process can open the event.
+    pub fn event_ipc_handle(&self, event: Event) -> DriverResult<[u8; 64]> {
         let mut handle = CUipcEventHandle { reserved: [0; 64] };
-        // SAFETY: the output is a live local, and the event is a live object of the driver's.
+        // SAFETY: the output is a live local, and the event is a live driver object.
         unsafe { call!(self, cuIpcGetEventHandle(&mut handle, event.raw())) }?;
         Ok(handle.reserved.map(|byte| byte as u8))
     }
 
-    /// Opens another process's event in the calling thread's context.
-    pub fn event_open_ipc(&self, handle: [u8; 64]) -> Answer<Event> {
+    /// Opens an event of another process in the calling thread's context.
+    pub fn event_open_ipc(&self, handle: [u8; 64]) -> DriverResult<Event> {
         let handle = CUipcEventHandle { reserved: handle.map(|byte| byte as std::ffi::c_char) };
         let mut event: CUevent = ptr::null_mut();
-        // SAFETY: the output is a live local, and a handle that is wrong is answered with a code.
+        // SAFETY: the output is a live local, and a handle that is wrong returns an error code.
         unsafe { call!(self, cuIpcOpenEventHandle(&mut event, handle)) }?;
         Ok(Event(event as usize))
     }

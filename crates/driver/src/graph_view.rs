@@ -1,13 +1,13 @@
-//! Looking at the driver's graphs: what nodes there are, and what each of them does.
+//! Inspection of graphs: their nodes, and the parameters of each node.
 
-use super::{Answer, Driver, Failure, Function, Graph, GraphNode, call, graph_node::FillNode, types::*};
+use super::{Driver, DriverResult, Failure, Function, Graph, GraphNode, call, graph_node::FillNode, types::*};
 use std::{
     ffi::{CStr, c_uint, c_void},
     mem::MaybeUninit,
     ptr,
 };
 
-/// What a node is.
+/// The type of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NodeType {
     /// A kernel.
@@ -16,54 +16,54 @@ pub enum NodeType {
     Memcpy,
     /// A fill.
     Memset,
-    /// A call of a function of the program's.
+    /// A host function.
     Host,
-    /// A graph of its own.
+    /// A child graph.
     Graph,
-    /// Nothing but a point to wait for.
+    /// An empty node, which only orders others.
     Empty,
     /// A wait for an event.
     WaitEvent,
     /// A recording of an event.
     EventRecord,
-    /// Graphs that are carried out as a condition says.
+    /// A conditional node.
     Conditional,
-    /// Another of `CU_GRAPH_NODE_TYPE_...`.
+    /// Another type: one of `CU_GRAPH_NODE_TYPE_...`.
     Other(c_uint),
 }
 
-/// What the driver tells of a kernel's node.
+/// The parameters of a kernel node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelView {
-    /// The kernel, if the driver names it so: it may have been launched by another kind of handle.
+    /// The kernel; `None` if the driver returns no function, as for kernels launched through another kind of handle.
     pub function: Option<Function>,
-    /// How many blocks, along each axis.
+    /// The number of blocks along each axis.
     pub grid: [u32; 3],
-    /// How many threads a block has, along each axis.
+    /// The number of threads per block along each axis.
     pub block: [u32; 3],
-    /// Dynamic shared memory, in bytes a block.
+    /// Dynamic shared memory per block, in bytes.
     pub shared_bytes: u32,
-    /// The address of an array with the address of each parameter; 0 if they were given otherwise. Both live as long as
-    /// the node.
+    /// The address of an array of the addresses of the parameters; 0 if they were passed in another form. Both live as
+    /// long as the node.
     pub parameters: usize,
 }
 
-/// What the driver tells of a copy's node.
+/// The parameters of a copy node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyView {
-    /// The first byte written; 0 for an array.
+    /// The destination address; 0 for an array.
     pub destination: u64,
-    /// The first byte read; 0 for an array.
+    /// The source address; 0 for an array.
     pub source: u64,
-    /// The bytes of a row.
+    /// The size of a row in bytes.
     pub width: usize,
-    /// How many rows there are.
+    /// The number of rows.
     pub height: usize,
-    /// How many layers of rows there are.
+    /// The number of layers of rows.
     pub depth: usize,
 }
 
-/// What the driver tells of a host function's node.
+/// The parameters of a host function node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostView {
     /// The function's address.
@@ -89,20 +89,20 @@ impl NodeType {
     }
 }
 
-/// Lists nodes by a call that tells the count when there is no place for them.
-fn list(ask: impl Fn(*mut CUgraphNode, &mut usize) -> Result<(), Failure>) -> Answer<Vec<GraphNode>> {
+/// Lists nodes with a driver call that returns only the count if the output is null.
+fn list(query: impl Fn(*mut CUgraphNode, &mut usize) -> Result<(), Failure>) -> DriverResult<Vec<GraphNode>> {
     let mut count = 0;
-    ask(ptr::null_mut(), &mut count)?;
+    query(ptr::null_mut(), &mut count)?;
     let mut nodes: Vec<CUgraphNode> = vec![ptr::null_mut(); count];
     if count > 0 {
-        ask(nodes.as_mut_ptr(), &mut count)?;
+        query(nodes.as_mut_ptr(), &mut count)?;
     }
     nodes.truncate(count);
-    Ok(nodes.into_iter().map(GraphNode::found).collect())
+    Ok(nodes.into_iter().map(GraphNode::from_raw).collect())
 }
 
-/// The end of a copy: the pointer that its type names.
-fn end(kind: c_uint, host: *const c_void, device: u64, offset: usize) -> u64 {
+/// Returns the address of one end of a copy, from the field that its memory type selects.
+fn endpoint_address(kind: c_uint, host: *const c_void, device: u64, offset: usize) -> u64 {
     match kind {
         CU_MEMORYTYPE_HOST => (host as u64).wrapping_add(offset as u64),
         CU_MEMORYTYPE_DEVICE | CU_MEMORYTYPE_UNIFIED => device.wrapping_add(offset as u64),
@@ -111,109 +111,126 @@ fn end(kind: c_uint, host: *const c_void, device: u64, offset: usize) -> u64 {
 }
 
 impl Driver {
-    /// A graph's nodes, without those of the graphs inside it.
-    pub fn graph_nodes(&self, graph: Graph) -> Answer<Vec<GraphNode>> {
-        // SAFETY: the graph is live, and there is room for as many nodes as is said.
+    /// Returns the nodes of a graph, without those of child graphs.
+    pub fn graph_nodes(&self, graph: Graph) -> DriverResult<Vec<GraphNode>> {
+        // SAFETY: the graph is live, and the output has room for the stated number of nodes.
         list(|nodes, count| unsafe { call!(self, cuGraphGetNodes(graph.raw(), nodes, count)) })
     }
 
-    /// How many nodes a graph has, without those of the graphs inside it.
-    pub fn graph_node_count(&self, graph: Graph) -> Answer<usize> {
+    /// Returns the number of nodes of a graph, without those of child graphs.
+    pub fn graph_node_count(&self, graph: Graph) -> DriverResult<usize> {
         let mut count = 0;
-        // SAFETY: the graph is live; without a place for nodes, only their count is told.
+        // SAFETY: the graph is live; with a null output the call writes only the count.
         unsafe { call!(self, cuGraphGetNodes(graph.raw(), ptr::null_mut(), &mut count)) }?;
         Ok(count)
     }
 
-    /// A graph's edges: each second node waits for the first.
-    pub fn graph_edges(&self, graph: Graph) -> Answer<Vec<(GraphNode, GraphNode)>> {
+    /// Returns the edges of a graph as pairs; the second node depends on the first.
+    pub fn graph_edges(&self, graph: Graph) -> DriverResult<Vec<(GraphNode, GraphNode)>> {
         let mut count = 0;
-        // SAFETY: the graph is live; without a place for them, only the count is told.
+        // SAFETY: the graph is live; with null outputs the call writes only the count.
         unsafe { call!(self, cuGraphGetEdges(graph.raw(), ptr::null_mut(), ptr::null_mut(), &mut count)) }?;
         let mut from: Vec<CUgraphNode> = vec![ptr::null_mut(); count];
         let mut to = from.clone();
         if count > 0 {
-            // SAFETY: the graph is live, and there is room for `count` nodes twice.
+            // SAFETY: the graph is live, and both outputs have room for `count` nodes.
             unsafe { call!(self, cuGraphGetEdges(graph.raw(), from.as_mut_ptr(), to.as_mut_ptr(), &mut count)) }?;
         }
         let pairs = from.into_iter().zip(to).take(count);
-        Ok(pairs.map(|(from, to)| (GraphNode::found(from), GraphNode::found(to))).collect())
+        Ok(pairs.map(|(from, to)| (GraphNode::from_raw(from), GraphNode::from_raw(to))).collect())
     }
 
-    /// The nodes that a node waits for.
-    pub fn graph_node_dependencies(&self, node: GraphNode) -> Answer<Vec<GraphNode>> {
-        // SAFETY: the node is live, and there is room for as many nodes as is said.
+    /// Returns the dependencies of a node.
+    pub fn graph_node_dependencies(&self, node: GraphNode) -> DriverResult<Vec<GraphNode>> {
+        // SAFETY: the node is live, and the output has room for the stated number of nodes.
         list(|nodes, count| unsafe { call!(self, cuGraphNodeGetDependencies(node.raw(), nodes, count)) })
     }
 
-    /// What a node is.
-    pub fn graph_node_type(&self, node: GraphNode) -> Answer<NodeType> {
+    /// Returns the type of a node.
+    pub fn graph_node_type(&self, node: GraphNode) -> DriverResult<NodeType> {
         let mut kind = 0;
         // SAFETY: the output is a live local, and the node is live.
         unsafe { call!(self, cuGraphNodeGetType(node.raw(), &mut kind)) }?;
         Ok(NodeType::new(kind))
     }
 
-    /// What a kernel's node launches.
-    pub fn graph_kernel(&self, node: GraphNode) -> Answer<KernelView> {
-        let mut place = MaybeUninit::<CUDA_KERNEL_NODE_PARAMS>::zeroed();
+    /// Returns the parameters of a kernel node.
+    pub fn graph_kernel(&self, node: GraphNode) -> DriverResult<KernelView> {
+        let mut output = MaybeUninit::<CUDA_KERNEL_NODE_PARAMS>::zeroed();
         // SAFETY: the output is a live local, and the node is live.
-        unsafe { call!(self, cuGraphKernelNodeGetParams_v2(node.raw(), place.as_mut_ptr())) }?;
-        // SAFETY: the structure is made of integers and pointers, of which zeros are values, too.
-        let found = unsafe { place.assume_init() };
+        unsafe { call!(self, cuGraphKernelNodeGetParams_v2(node.raw(), output.as_mut_ptr())) }?;
+        // SAFETY: the struct consists of integers and pointers, for which zeros are valid.
+        let parameters = unsafe { output.assume_init() };
         Ok(KernelView {
-            function: (!found.func.is_null()).then(|| Function::found(found.func)),
-            grid: [found.gridDimX, found.gridDimY, found.gridDimZ],
-            block: [found.blockDimX, found.blockDimY, found.blockDimZ],
-            shared_bytes: found.sharedMemBytes,
-            parameters: found.kernelParams as usize,
+            function: (!parameters.func.is_null()).then(|| Function::from_raw(parameters.func)),
+            grid: [parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ],
+            block: [parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ],
+            shared_bytes: parameters.sharedMemBytes,
+            parameters: parameters.kernelParams as usize,
         })
     }
 
-    /// A kernel's name, as its module has it.
-    pub fn function_name(&self, function: Function) -> Answer<String> {
+    /// Returns the name of a kernel in its module.
+    pub fn function_name(&self, function: Function) -> DriverResult<String> {
         let mut name = ptr::null();
         // SAFETY: the output is a live local, and the function is live.
         unsafe { call!(self, cuFuncGetName(&mut name, function.raw())) }?;
         if name.is_null() {
             return Ok(String::new());
         }
-        // SAFETY: the driver gave a text that ends in a NUL and stays while the kernel's module is loaded.
+        // SAFETY: the driver returned a NUL-terminated string that stays valid while the kernel's module is loaded.
         Ok(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
 
-    /// What a copy's node copies.
-    pub fn graph_copy(&self, node: GraphNode) -> Answer<CopyView> {
-        let mut found = MemcpyNodeParams::ROW;
+    /// Returns the parameters of a copy node.
+    pub fn graph_copy(&self, node: GraphNode) -> DriverResult<CopyView> {
+        let mut parameters = MemcpyNodeParams::ROW;
         // SAFETY: the output is a live local, and the node is live.
-        unsafe { call!(self, cuGraphMemcpyNodeGetParams(node.raw(), &mut found)) }?;
-        let to = end(found.destination_type, found.destination_host, found.destination_device, found.destination_x);
-        let from = end(found.source_type, found.source_host, found.source_device, found.source_x);
-        Ok(CopyView { destination: to, source: from, width: found.width, height: found.height, depth: found.depth })
+        unsafe { call!(self, cuGraphMemcpyNodeGetParams(node.raw(), &mut parameters)) }?;
+        let to = endpoint_address(
+            parameters.destination_type,
+            parameters.destination_host,
+            parameters.destination_device,
+            parameters.destination_x,
+        );
+        let from = endpoint_address(
+            parameters.source_type,
+            parameters.source_host,
+            parameters.source_device,
+            parameters.source_x,
+        );
+        Ok(CopyView {
+            destination: to,
+            source: from,
+            width: parameters.width,
+            height: parameters.height,
+            depth: parameters.depth,
+        })
     }
 
-    /// What a fill's node fills.
-    pub fn graph_fill(&self, node: GraphNode) -> Answer<FillNode> {
-        let mut found = CUDA_MEMSET_NODE_PARAMS { dst: 0, pitch: 0, value: 0, elementSize: 0, width: 0, height: 0 };
+    /// Returns the parameters of a fill node.
+    pub fn graph_fill(&self, node: GraphNode) -> DriverResult<FillNode> {
+        let mut parameters =
+            CUDA_MEMSET_NODE_PARAMS { dst: 0, pitch: 0, value: 0, elementSize: 0, width: 0, height: 0 };
         // SAFETY: the output is a live local, and the node is live.
-        unsafe { call!(self, cuGraphMemsetNodeGetParams(node.raw(), &mut found)) }?;
-        Ok(FillNode::found(&found))
+        unsafe { call!(self, cuGraphMemsetNodeGetParams(node.raw(), &mut parameters)) }?;
+        Ok(FillNode::from_raw(&parameters))
     }
 
-    /// What a host function's node calls.
-    pub fn graph_host(&self, node: GraphNode) -> Answer<HostView> {
-        let mut found = CUDA_HOST_NODE_PARAMS { fn_: None, userData: ptr::null_mut() };
+    /// Returns the parameters of a host function node.
+    pub fn graph_host(&self, node: GraphNode) -> DriverResult<HostView> {
+        let mut parameters = CUDA_HOST_NODE_PARAMS { fn_: None, userData: ptr::null_mut() };
         // SAFETY: the output is a live local, and the node is live.
-        unsafe { call!(self, cuGraphHostNodeGetParams(node.raw(), &mut found)) }?;
-        let function = found.fn_.map_or(0, |function| function as usize);
-        Ok(HostView { function, data: found.userData as usize })
+        unsafe { call!(self, cuGraphHostNodeGetParams(node.raw(), &mut parameters)) }?;
+        let function = parameters.fn_.map_or(0, |function| function as usize);
+        Ok(HostView { function, data: parameters.userData as usize })
     }
 
-    /// The graph inside a node of the type [`NodeType::Graph`], which lives as long as the node.
-    pub fn graph_child(&self, node: GraphNode) -> Answer<Graph> {
+    /// Returns the child graph of a node of type [`NodeType::Graph`]. It lives as long as the node.
+    pub fn graph_child(&self, node: GraphNode) -> DriverResult<Graph> {
         let mut graph: CUgraph = ptr::null_mut();
         // SAFETY: the output is a live local, and the node is live.
         unsafe { call!(self, cuGraphChildGraphNodeGetGraph(node.raw(), &mut graph)) }?;
-        Ok(Graph::found(graph))
+        Ok(Graph::from_raw(graph))
     }
 }

@@ -1,14 +1,14 @@
-//! Green contexts: parts of a device's multiprocessors, and streams whose kernels run on such a part.
+//! Green contexts: partitions of a device's multiprocessors, and streams whose kernels run on a partition.
 
-use super::{Answer, Context, Driver, Stream, call, types::*};
+use super::{Context, Driver, DriverResult, Stream, call, types::*};
 use std::{ffi::c_uint, ptr};
 
-/// A green context of the driver's. Whoever destroys it forgets it.
+/// A green context. The caller of `green_context_destroy` must not use it afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GreenContext(usize);
 
 impl GreenContext {
-    /// The driver's handle.
+    /// Returns the driver's handle.
     pub fn handle(self) -> usize {
         self.0
     }
@@ -18,72 +18,78 @@ impl GreenContext {
     }
 }
 
-/// Multiprocessors of a device: all, or a part.
+/// The multiprocessors of a device: all of them, or a partition.
 #[derive(Debug, Clone, Copy)]
 pub struct Multiprocessors(DevResource);
 
 impl Multiprocessors {
-    /// How many they are.
+    /// Returns their number.
     pub fn count(&self) -> u32 {
         self.0.count
     }
 
-    /// How many a part of them that is to have `wanted` will have, where the driver tells its rules.
-    pub fn rounded(&self, wanted: u32) -> u32 {
-        let wanted = wanted.max(self.0.least_partition);
-        wanted.checked_next_multiple_of(self.0.alignment.max(1)).unwrap_or(u32::MAX)
+    /// Rounds a requested partition size up to a size that the driver can create, as far as the driver reports its
+    /// constraints.
+    pub fn round_up(&self, requested: u32) -> u32 {
+        let requested = requested.max(self.0.least_partition);
+        requested.checked_next_multiple_of(self.0.alignment.max(1)).unwrap_or(u32::MAX)
     }
 }
 
 impl Driver {
-    /// All multiprocessors of a device.
-    pub fn multiprocessors(&self, device: CUdevice) -> Answer<Multiprocessors> {
+    /// Returns all multiprocessors of a device.
+    pub fn multiprocessors(&self, device: CUdevice) -> DriverResult<Multiprocessors> {
         let mut resource = DevResource::NOTHING;
-        // SAFETY: the output is a live local, and any device number is answered with a code.
+        // SAFETY: the output is a live local, and any device number is allowed: an invalid one returns an error code.
         unsafe { call!(self, cuDeviceGetDevResource(device, &mut resource, CU_DEV_RESOURCE_TYPE_SM)) }?;
         Ok(Multiprocessors(resource))
     }
 
-    /// A part of at least so many; `None` where the driver makes none.
-    pub fn part_of(&self, whole: &Multiprocessors, least: u32) -> Answer<Option<Multiprocessors>> {
+    /// Splits off a partition of at least `min_count` multiprocessors; `None` if the driver creates none.
+    pub fn split_multiprocessors(
+        &self,
+        whole: &Multiprocessors,
+        min_count: u32,
+    ) -> DriverResult<Option<Multiprocessors>> {
         let (mut part, mut count): (DevResource, c_uint) = (DevResource::NOTHING, 1);
         let rest = ptr::null_mut();
-        // SAFETY: the outputs are live locals, room for one part is what the count says, and the rest may be null.
-        unsafe { call!(self, cuDevSmResourceSplitByCount(&mut part, &mut count, &whole.0, rest, 0, least)) }?;
+        // SAFETY: the outputs are live locals with room for the one partition that the count requests, and the rest may
+        // be null.
+        unsafe { call!(self, cuDevSmResourceSplitByCount(&mut part, &mut count, &whole.0, rest, 0, min_count)) }?;
         Ok((count == 1).then_some(Multiprocessors(part)))
     }
 
-    /// Makes a green context over multiprocessors of a device.
-    pub fn green_context_create(&self, device: CUdevice, mut part: Multiprocessors) -> Answer<GreenContext> {
+    /// Creates a green context over multiprocessors of a device.
+    pub fn green_context_create(&self, device: CUdevice, mut part: Multiprocessors) -> DriverResult<GreenContext> {
         let (mut description, mut green): (CUdevResourceDesc, CUgreenCtx) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the output is a live local, and there is one resource. The driver has no call to free a description.
+        // SAFETY: the output is a live local, and there is one resource. The driver has no call that frees a
+        // descriptor.
         unsafe { call!(self, cuDevResourceGenerateDesc(&mut description, &mut part.0, 1)) }?;
-        // SAFETY: the output is a live local, and the driver gave the description.
+        // SAFETY: the output is a live local, and the descriptor comes from the driver.
         unsafe { call!(self, cuGreenCtxCreate(&mut green, description, device, CU_GREEN_CTX_DEFAULT_STREAM)) }?;
         Ok(GreenContext(green as usize))
     }
 
-    /// Destroys one that has no streams.
-    pub fn green_context_destroy(&self, green: GreenContext) -> Answer<()> {
-        // SAFETY: it is live until this call, after which its owner forgets it.
+    /// Destroys a green context that has no streams.
+    pub fn green_context_destroy(&self, green: GreenContext) -> DriverResult<()> {
+        // SAFETY: it is live until this call, and its owner does not use it afterwards.
         unsafe { call!(self, cuGreenCtxDestroy(green.raw())) }
     }
 
-    /// A green context as a context that can be current.
-    pub fn green_context_as_context(&self, green: GreenContext) -> Answer<Context> {
+    /// Converts a green context to a context that can be made current.
+    pub fn green_context_as_context(&self, green: GreenContext) -> DriverResult<Context> {
         let mut context: CUcontext = ptr::null_mut();
         // SAFETY: the output is a live local, and the green context is live.
         unsafe { call!(self, cuCtxFromGreenCtx(&mut context, green.raw())) }?;
-        Ok(Context::found(context))
+        Ok(Context::from_raw(context))
     }
 
-    /// Makes a stream that does not wait for the default stream, whose kernels run on the green context's
-    /// multiprocessors.
-    pub fn green_context_stream(&self, green: GreenContext, priority: i32) -> Answer<Stream> {
+    /// Creates a non-blocking stream whose kernels run on the green context's multiprocessors.
+    pub fn green_context_stream(&self, green: GreenContext, priority: i32) -> DriverResult<Stream> {
         let mut stream: CUstream = ptr::null_mut();
         // SAFETY: the output is a live local, and the green context is live; a priority out of range is clamped.
         unsafe { call!(self, cuGreenCtxStreamCreate(&mut stream, green.raw(), CU_STREAM_NON_BLOCKING, priority)) }?;
-        // SAFETY: the driver just made this stream.
+        // SAFETY: the driver just created this stream.
         Ok(unsafe { Stream::from_handle(stream as usize) })
     }
 }

@@ -1,54 +1,55 @@
-//! What the kernels of a group of processes are told, how the memory that the group shares is laid out, and where they
-//! report. kernels/group.cu declares the same.
+//! The parameters of a process group's kernels, the layout of the memory that the group shares, and the page through
+//! which kernels report failures. kernels/group.cu declares the same.
 
-use super::{Answer, Driver, Function, Span, Stream};
+use super::{Driver, DriverResult, Function, Span, Stream};
 use std::{
     ffi::c_void,
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
-/// The most ranks of a group.
+/// The maximum number of ranks of a group.
 pub const MAX_RANKS: usize = 16;
-/// The most blocks of a launch of a collective: few enough to run at the same time on any device.
+/// The maximum number of blocks of a collective's launch: few enough to run at the same time on any device.
 pub const MAX_BLOCKS: u32 = 64;
-/// The threads of a block.
+/// The number of threads per block.
 pub const THREADS: u32 = 512;
-/// How many blocks share one transfer that is not small.
+/// The number of blocks (lanes) that share a large transfer.
 pub const LANES: u32 = 4;
-/// How many pieces of a transfer are under way in a lane.
+/// The number of chunks that are in flight per lane of a transfer.
 pub const ENTRIES: u32 = 4;
-/// The most transfers of a launch.
+/// The maximum number of transfers of a launch.
 pub const MAX_TRANSFERS: usize = 32;
 
-/// Where things are in a rank's window. What is not said to be of the owner's is written by the other ranks.
-pub mod place {
+/// Offsets in a rank's symmetric buffer, in bytes. "Owner" marks fields that the buffer's rank writes; the other ranks
+/// write the other fields.
+pub mod offsets {
     use super::{ENTRIES, LANES, MAX_BLOCKS, MAX_RANKS};
 
-    /// Of the owner: a `u32`, not 0 once the group is broken.
+    /// Owner: a `u32`, nonzero once the group is broken.
     pub const FAILED: u64 = 0;
-    /// Of the owner: a `u32`, the blocks of the launch that have ended.
+    /// Owner: a `u32`, the number of blocks of the current launch that have finished.
     pub const DONE: u64 = 4;
-    /// Of the owner: a `u64`, the collectives so far.
+    /// Owner: a `u64`, the number of collectives so far.
     pub const CALLS: u64 = 8;
-    /// Of the owner: a `u64`, the steps of all collectives so far.
+    /// Owner: a `u64`, the number of steps of all collectives so far.
     pub const STEPS: u64 = 16;
-    /// Of the owner: a `u64` for each rank and lane, the pieces sent to it so far.
+    /// Owner: a `u64` for each rank and lane, the number of chunks sent to it so far.
     pub const SENT: u64 = 1024;
-    /// Of the owner: the same of those received.
+    /// Owner: a `u64` for each rank and lane, the number of chunks received from it so far.
     pub const RECEIVED: u64 = 1536;
-    /// A `u32` for each rank, not 0 once that one has broken the group.
+    /// A `u32` for each rank, nonzero once that rank has broken the group.
     pub const POISON: u64 = 2048;
-    /// A `u64` for each rank and lane: the pieces that the rank has sent.
+    /// A `u64` for each rank and lane: the number of chunks that the rank has sent.
     pub const ARRIVED: u64 = 4096;
-    /// A `u64` for each rank and lane: the pieces that the rank has received.
+    /// A `u64` for each rank and lane: the number of chunks that the rank has received.
     pub const TAKEN: u64 = 4608;
-    /// A `u64` for each block and rank: the steps of which that one has brought its part.
+    /// A `u64` for each block and rank: the number of steps for which that rank has written its part.
     pub const FLAGS: u64 = 8192;
-    /// What each piece of each lane from each rank belongs to: four `u64`.
+    /// The header of each chunk of each lane from each rank: four `u64` that describe its transfer.
     pub const RING_HEADERS: u64 = 16384;
-    /// What each block of each rank was launched for, in even and odd collectives: four `u64`.
+    /// The header of each block of each rank, in even and odd collectives: four `u64` that describe the launch.
     pub const HEADERS: u64 = 65536;
-    /// A slot for each rank in even and in odd steps; then the pieces of each lane from each rank.
+    /// A slot for each rank in even and in odd steps, followed by the chunks of each lane from each rank.
     pub const STAGING: u64 = 131_072;
 
     const _: () = assert!(SENT + (MAX_RANKS * LANES as usize * 8) as u64 <= RECEIVED);
@@ -58,32 +59,32 @@ pub mod place {
     const _: () = assert!(HEADERS + (2 * MAX_BLOCKS as usize * MAX_RANKS * 32) as u64 <= STAGING);
 }
 
-/// What a collective does.
+/// The operation of a collective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Mode {
-    /// Everybody gets the row of each.
+    /// Every rank gets the row of each rank.
     Gather = 0,
-    /// Everybody gets a row of each.
+    /// Every rank gets one row of each rank.
     AllToAll = 1,
-    /// Everybody gets the root's row.
+    /// Every rank gets the root's row.
     Broadcast = 2,
-    /// The same by parts, each of which a rank passes on.
+    /// A broadcast in parts, each of which one rank forwards.
     BroadcastParts = 3,
-    /// Everybody gets a row, reduced.
+    /// Every rank gets one reduced row.
     ReduceScatter = 4,
-    /// Everybody gets the one row, reduced by everybody.
+    /// Every rank gets the same reduced row, and computes all of it.
     AllReduce = 5,
-    /// The same by parts, each of which a rank reduces.
+    /// An all-reduce in parts, each of which one rank reduces.
     AllReduceParts = 6,
-    /// The root gets the one row, reduced.
+    /// The root gets the reduced row.
     Reduce = 7,
-    /// The same by parts, each of which a rank reduces.
+    /// A reduce in parts, each of which one rank reduces.
     ReduceParts = 8,
 }
 
 impl Mode {
-    /// Every mode.
+    /// All modes.
     pub const ALL: [Mode; 9] = [
         Mode::Gather,
         Mode::AllToAll,
@@ -96,12 +97,12 @@ impl Mode {
         Mode::ReduceParts,
     ];
 
-    /// Whether the row is cut into a part for each rank.
+    /// Returns whether the row is split into one part per rank.
     pub fn has_parts(self) -> bool {
         matches!(self, Mode::BroadcastParts | Mode::AllReduceParts | Mode::ReduceParts)
     }
 
-    /// How many rows the kernel reads, and how many it writes, on `rank` of `size`.
+    /// Returns how many rows the kernel reads, and how many it writes, on `rank` of `size`.
     pub fn rows(self, rank: u32, root: u32, size: u32) -> (u64, u64) {
         let (all, own) = (u64::from(size), u64::from(rank == root));
         match self {
@@ -115,135 +116,135 @@ impl Mode {
     }
 }
 
-/// What stands in the place of a [`Mode`] where a transfer tells what it was launched for.
+/// The value that a transfer's header contains where a collective's contains its [`Mode`].
 pub const TRANSFER: u32 = 0x40;
 
-/// What a kernel needs to know of the group.
+/// The group as its kernels see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
-pub struct Circle {
-    /// Where each rank's window is here, the own one included.
+pub struct GroupInfo {
+    /// The address in this process of each rank's symmetric buffer, including this rank's.
     pub windows: [u64; MAX_RANKS],
-    /// The bytes of each.
+    /// The size of each symmetric buffer in bytes.
     pub window_bytes: u64,
-    /// Where the kernel reports: a [`Report`]'s address.
+    /// The address of the [`Report`] page that the kernel writes to.
     pub report: u64,
-    /// How many nanoseconds it waits for others; 0 is for ever.
+    /// The timeout of waits for other ranks in nanoseconds; 0 for none.
     pub timeout: u64,
-    /// The own number.
+    /// This rank.
     pub rank: u32,
-    /// How many ranks there are.
+    /// The number of ranks.
     pub size: u32,
-    /// The bytes of a slot: a multiple of 16.
+    /// The size of a slot in bytes: a multiple of 16.
     pub slot: u32,
-    /// The bytes of a piece: a multiple of 16.
+    /// The size of a chunk in bytes: a multiple of 16.
     pub entry: u32,
 }
 
-/// A launch of a collective.
+/// The parameters of a collective's launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Collective {
     /// The group.
-    pub circle: Circle,
-    /// What is read: private, for whoever makes one answers for the memory.
+    pub group_info: GroupInfo,
+    /// The source address. Private, because the constructor takes a [`Span`], which guarantees the memory.
     from: u64,
-    /// What is written.
+    /// The destination address.
     to: u64,
-    /// The bytes of a row.
+    /// The size of a row in bytes.
     pub bytes: u64,
-    /// Its elements.
+    /// The number of elements of a row.
     pub count: u64,
     /// A [`Mode`].
     pub mode: u32,
-    /// A `ReduceOp`, by its number.
+    /// The number of a `ReduceOp`.
     pub op: u32,
-    /// An element type, by its number.
+    /// The number of an element type.
     pub element: u32,
-    /// The rank that the others give to, or get from.
+    /// The root rank.
     pub root: u32,
 }
 
-/// Something that goes to a rank, or comes from it.
+/// A transfer to or from another rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Transfer {
     address: u64,
-    /// How many bytes.
+    /// The size in bytes.
     pub bytes: u64,
     /// The other rank.
     pub peer: u32,
-    /// 1 if it goes there, 0 if it comes.
+    /// 1 to send, 0 to receive.
     pub sends: u32,
-    /// An element type, by its number.
+    /// The number of an element type.
     pub element: u32,
-    /// How many lanes it takes.
+    /// The number of lanes it uses.
     pub lanes: u32,
 }
 
-/// A launch of transfers.
+/// The parameters of a launch of transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Transfers {
     /// The group.
-    pub circle: Circle,
-    /// The transfers, no two of them alike in rank and direction.
+    pub group_info: GroupInfo,
+    /// The transfers. No two of them have the same peer and direction.
     pub transfers: [Transfer; MAX_TRANSFERS],
 }
 
 impl Collective {
-    /// A collective that reads one piece of memory and writes another.
-    pub fn of(circle: Circle, from: Span, to: Span) -> Collective {
+    /// Creates a collective that reads one span and writes another.
+    pub fn of(group_info: GroupInfo, from: Span, to: Span) -> Collective {
         let (from, to) = (from.address(), to.address());
-        Collective { circle, from, to, bytes: 0, count: 0, mode: 0, op: 0, element: 0, root: 0 }
+        Collective { group_info, from, to, bytes: 0, count: 0, mode: 0, op: 0, element: 0, root: 0 }
     }
 
-    /// What is read, and what is written.
+    /// Returns the source and the destination address.
     pub fn memory(&self) -> (u64, u64) {
         (self.from, self.to)
     }
 }
 
 impl Transfer {
-    /// A transfer of some memory.
+    /// Creates a transfer of a span.
     pub fn of(memory: Span, peer: u32, sends: bool, element: u32) -> Transfer {
         let bytes = memory.bytes() as u64;
         let lanes = if bytes <= 1 << 16 { 1 } else { LANES };
         Transfer { address: memory.address(), bytes, peer, sends: u32::from(sends), element, lanes }
     }
 
-    /// What is read or written.
+    /// Returns the address that is read or written.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// How many pieces go through the first lane, which has as many as any other.
-    pub fn pieces(&self, entry: u64) -> u64 {
+    /// Returns the number of chunks in the first lane; no other lane has more.
+    pub fn chunks(&self, entry: u64) -> u64 {
         self.bytes.div_ceil(u64::from(self.lanes) * entry).max(1)
     }
 }
 
-/// Why a group is broken.
+/// The reason why a group is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Reason {
-    /// A rank did not do its part in time.
+    /// A rank did not make progress in time.
     Timeout = 1,
-    /// A rank gave up the group.
+    /// A rank aborted the group.
     Aborted = 2,
-    /// A rank is gone.
+    /// The process of a rank ended.
     Lost = 3,
     /// Ranks made different calls.
     Mismatch = 4,
 }
 
 impl Reason {
-    /// The word by which a reason, and the rank that it is about, are told.
+    /// Encodes a reason and the rank that it concerns in one word.
     pub fn word(self, rank: u32) -> u32 {
         self as u32 | rank << 8
     }
 
-    /// What a word tells.
+    /// Decodes a word into the reason and the rank.
     pub fn read(word: u32) -> Option<(Reason, u32)> {
         let reason = match word & 0xFF {
             1 => Reason::Timeout,
@@ -256,68 +257,68 @@ impl Reason {
     }
 }
 
-/// What a report tells.
+/// The failure that a kernel reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
-    /// Why the group is broken, and which rank that is about.
+pub struct FailureReport {
+    /// The encoded [`Reason`] and the rank that it concerns.
     pub word: u32,
-    /// The rank that found it.
+    /// The rank that detected the failure.
     pub by: u32,
-    /// What this rank was launched for, where the reason is a mismatch.
+    /// The header of this rank's launch, if the reason is a mismatch.
     pub own: [u64; 4],
-    /// What the other was launched for.
+    /// The header of the other rank's launch, if the reason is a mismatch.
     pub other: [u64; 4],
 }
 
-/// The page of pinned memory through which host and kernels of a rank talk.
+/// The page of pinned memory through which the host and the kernels of a rank communicate.
 #[repr(C)]
 pub struct ReportPage {
-    /// The host's: not 0 when kernels are to give up.
+    /// Written by the host: nonzero when kernels must stop.
     pub stop: AtomicU32,
-    /// The kernels': not 0 once the rest is written.
+    /// Written by kernels: nonzero once the other fields are written.
     pub word: AtomicU32,
-    /// See [`Told`].
+    /// See [`FailureReport`].
     pub by: AtomicU32,
     /// 0.
     pub reserved: AtomicU32,
-    /// See [`Told`].
+    /// See [`FailureReport`].
     pub own: [AtomicU64; 4],
-    /// See [`Told`].
+    /// See [`FailureReport`].
     pub other: [AtomicU64; 4],
 }
 
-/// A [`ReportPage`] that is there.
+/// An allocated [`ReportPage`].
 #[derive(Debug)]
 pub struct Report(u64);
 
 impl Report {
-    /// Where it is, for the host and for kernels.
+    /// Returns its address, which is the same for the host and for kernels.
     pub fn address(&self) -> u64 {
         self.0
     }
 
     fn page(&self) -> &ReportPage {
-        // SAFETY: the pinned memory is of this size and alignment, was zeroed, and stays until `report_free` takes the
-        // report; whoever else touches it does so as atomically.
+        // SAFETY: the pinned memory has this size and alignment, was zeroed, and stays allocated until `report_free`
+        // consumes the report; every access to it is atomic.
         unsafe { &*(self.0 as *const ReportPage) }
     }
 
-    /// Tells kernels to give up. The first reason stays.
+    /// Makes kernels stop. The first word stays.
     pub fn stop(&self, word: u32) {
         let _ = self.page().stop.compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// What kernels were told to give up for.
+    /// Returns the word with which kernels were stopped.
     pub fn stopped(&self) -> Option<u32> {
         Some(self.page().stop.load(Ordering::Acquire)).filter(|word| *word != 0)
     }
 
-    /// What a kernel has reported.
-    pub fn read(&self) -> Option<Told> {
+    /// Returns the failure that a kernel reported.
+    pub fn read(&self) -> Option<FailureReport> {
         let page = self.page();
         let word = page.word.load(Ordering::Acquire);
         let words = |of: &[AtomicU64; 4]| std::array::from_fn(|index| of[index].load(Ordering::Relaxed));
-        (word != 0).then(|| Told {
+        (word != 0).then(|| FailureReport {
             word,
             by: page.by.load(Ordering::Relaxed),
             own: words(&page.own),
@@ -327,35 +328,41 @@ impl Report {
 }
 
 impl Driver {
-    /// Makes a report with nothing in it, for kernels of any device.
-    pub fn report_alloc(&self) -> Answer<Report> {
+    /// Allocates an empty report, usable by kernels of any device.
+    pub fn report_alloc(&self) -> DriverResult<Report> {
         let address = self.pinned_alloc(size_of::<ReportPage>())?;
-        // SAFETY: the memory was just allocated, of this size and a page's alignment, and nobody else knows of it.
+        // SAFETY: the memory was just allocated with this size and page alignment, and no other code has its address.
         unsafe { std::ptr::write_bytes(address as *mut u8, 0, size_of::<ReportPage>()) };
         Ok(Report(address))
     }
 
-    /// Gives up a report that no kernel uses any more.
-    pub fn report_free(&self, report: Report) -> Answer<()> {
+    /// Frees a report that no kernel uses any more.
+    pub fn report_free(&self, report: Report) -> DriverResult<()> {
         self.pinned_free(Span::owned(report.0, size_of::<ReportPage>()))
     }
 
-    /// Launches a kernel of collectives.
-    pub fn launch_group(&self, function: Function, blocks: u32, collective: &Collective, stream: Stream) -> Answer<()> {
+    /// Launches a collective kernel.
+    pub fn launch_group(
+        &self,
+        function: Function,
+        blocks: u32,
+        collective: &Collective,
+        stream: Stream,
+    ) -> DriverResult<()> {
         let pointer = std::ptr::from_ref(collective).cast::<c_void>();
-        // SAFETY: the pointer leads to what such kernels take, and outlives the call; the memory was vouched for when the
-        // parameters were made.
+        // SAFETY: the pointer refers to the parameter type of these kernels and outlives the call; the constructors of
+        // the spans in it guarantee their memory.
         unsafe { self.launch(function, [blocks, 1, 1], [THREADS, 1, 1], 0, &[pointer], stream) }
     }
 
-    /// Launches the kernel of transfers, of which there are `count`.
+    /// Launches the transfer kernel for the first `count` of `transfers`.
     pub fn launch_transfers(
         &self,
         function: Function,
         count: u32,
         transfers: &Transfers,
         stream: Stream,
-    ) -> Answer<()> {
+    ) -> DriverResult<()> {
         let pointer = std::ptr::from_ref(transfers).cast::<c_void>();
         // SAFETY: as above.
         unsafe { self.launch(function, [LANES, count, 1], [THREADS, 1, 1], 0, &[pointer], stream) }
@@ -367,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_go_through_their_words() {
+    fn reasons_round_trip_through_words() {
         for reason in [Reason::Timeout, Reason::Aborted, Reason::Lost, Reason::Mismatch] {
             assert_eq!(Reason::read(reason.word(13)), Some((reason, 13)));
         }
@@ -376,13 +383,13 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_has_a_piece_at_least_and_no_lane_more_than_the_first() {
-        let pieces = |bytes| Transfer::of(Span::owned(4096, bytes), 1, true, 0).pieces(4096);
-        assert_eq!([0, 1, 4096, 4097, 1 << 16, (1 << 16) + 1, 1 << 17].map(pieces), [1, 1, 1, 2, 16, 5, 8]);
+    fn first_lane_has_most_chunks_and_at_least_one() {
+        let chunks = |bytes| Transfer::of(Span::owned(4096, bytes), 1, true, 0).chunks(4096);
+        assert_eq!([0, 1, 4096, 4097, 1 << 16, (1 << 16) + 1, 1 << 17].map(chunks), [1, 1, 1, 2, 16, 5, 8]);
     }
 
     #[test]
-    fn the_kernels_have_the_same_numbers() {
+    fn constants_match_the_kernels() {
         let source =
             concat!(include_str!("../../../kernels/group.cu"), include_str!("../../../kernels/group/window.cuh"));
         for (name, value) in [
@@ -392,19 +399,19 @@ mod tests {
             ("kLanes", u64::from(LANES)),
             ("kEntries", u64::from(ENTRIES)),
             ("kTransfers", MAX_TRANSFERS as u64),
-            ("kFailed", place::FAILED),
-            ("kDone", place::DONE),
-            ("kCalls", place::CALLS),
-            ("kSteps", place::STEPS),
-            ("kSent", place::SENT),
-            ("kReceived", place::RECEIVED),
-            ("kPoison", place::POISON),
-            ("kArrived", place::ARRIVED),
-            ("kTaken", place::TAKEN),
-            ("kFlags", place::FLAGS),
-            ("kRingHeaders", place::RING_HEADERS),
-            ("kHeaders", place::HEADERS),
-            ("kStaging", place::STAGING),
+            ("kFailed", offsets::FAILED),
+            ("kDone", offsets::DONE),
+            ("kCalls", offsets::CALLS),
+            ("kSteps", offsets::STEPS),
+            ("kSent", offsets::SENT),
+            ("kReceived", offsets::RECEIVED),
+            ("kPoison", offsets::POISON),
+            ("kArrived", offsets::ARRIVED),
+            ("kTaken", offsets::TAKEN),
+            ("kFlags", offsets::FLAGS),
+            ("kRingHeaders", offsets::RING_HEADERS),
+            ("kHeaders", offsets::HEADERS),
+            ("kStaging", offsets::STAGING),
             ("kTimeout", Reason::Timeout as u64),
             ("kMismatch", Reason::Mismatch as u64),
         ] {

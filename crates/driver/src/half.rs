@@ -1,48 +1,48 @@
-//! Numbers of 16 bits: IEEE's half, and the upper half of an f32.
+//! 16-bit floating point: IEEE binary16, and bfloat16, the upper half of an f32.
 
-/// IEEE's binary16, as bits.
+/// IEEE binary16, stored as bits.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(transparent)]
 pub struct F16(pub u16);
 
-/// bfloat16, as bits.
+/// bfloat16, stored as bits.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(transparent)]
 pub struct Bf16(pub u16);
 
-/// What a GPU makes of every NaN.
+/// The NaN that GPUs produce for every NaN.
 const NAN: u16 = 0x7FFF;
 
 const SIGN: u32 = 1 << 31;
 const INFINITY: u32 = 0x7F80_0000;
-/// The least f32 that is too large for an F16: 2^16.
+/// The smallest f32 that overflows an F16: 2^16.
 const LARGE: u32 = (127 + 16) << 23;
-/// The least f32 that is a normal F16: 2^-14.
+/// The smallest f32 that is a normal F16: 2^-14.
 const SMALL: u32 = (127 - 14) << 23;
-/// How much larger the bias of an f32's exponent is than that of an F16's.
+/// The difference between the exponent biases of an f32 and an F16.
 const BIAS: u32 = 127 - 15;
 
 impl F16 {
-    /// The nearest one, the even one of two. No branches, so that loops of it become vectors.
+    /// Rounds to the nearest value, ties to even. Has no branches, so that the compiler can vectorize loops over it.
     #[inline(always)]
     pub fn from_f32(value: f32) -> F16 {
         let magnitude = value.to_bits() & !SIGN;
         let sign = ((value.to_bits() & SIGN) >> 16) as u16;
-        // What is rounded up out of the fraction goes on into the exponent, and from the largest one to infinity.
+        // A carry out of the fraction increments the exponent, and turns the largest exponent into infinity.
         let odd = (magnitude >> 13) & 1;
         let normal = (magnitude.wrapping_add(0xFFF + odd).wrapping_sub(BIAS << 23) >> 13) as u16;
-        // The unit of 0.5's last place is that of a subnormal F16, so this addition rounds to one.
+        // The last place of 0.5 as an f32 has the value of a subnormal F16's last place, so this addition rounds to it.
         let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5_f32.to_bits()) as u16;
         let finite = if magnitude < SMALL { subnormal } else { normal };
         let bits = if magnitude < LARGE { finite } else { 0x7C00 };
         F16(if magnitude > INFINITY { NAN } else { bits | sign })
     }
 
-    /// The same number.
+    /// Converts the value exactly.
     #[inline(always)]
     pub fn to_f32(self) -> f32 {
         let (sign, magnitude) = (u32::from(self.0 & 0x8000) << 16, u32::from(self.0 & 0x7FFF));
-        // With the exponent's bias of an F16, times the difference: exact, and right for subnormal numbers, too.
+        // Scales from the exponent bias of an F16 to that of an f32: exact, and correct for subnormal numbers, too.
         let finite = f32::from_bits(magnitude << 13) * f32::from_bits((127 + BIAS) << 23);
         let bits = if magnitude < 0x7C00 { finite.to_bits() } else { INFINITY | magnitude << 13 };
         f32::from_bits(sign | bits)
@@ -50,7 +50,7 @@ impl F16 {
 }
 
 impl Bf16 {
-    /// The nearest one, the even one of two.
+    /// Rounds to the nearest value, ties to even.
     #[inline(always)]
     pub fn from_f32(value: f32) -> Bf16 {
         let bits = value.to_bits();
@@ -58,14 +58,14 @@ impl Bf16 {
         Bf16(if bits & !SIGN > INFINITY { NAN } else { nearest })
     }
 
-    /// The same number.
+    /// Converts the value exactly.
     #[inline(always)]
     pub fn to_f32(self) -> f32 {
         f32::from_bits(u32::from(self.0) << 16)
     }
 }
 
-/// Equality of numbers, not of bits: 0 is -0, and a NaN is not even itself.
+/// Compares values, not bits: 0 equals -0, and a NaN does not equal itself.
 #[inline(always)]
 fn equal(one: u16, other: u16, infinity: u16) -> bool {
     one == other && one & 0x7FFF <= infinity || (one | other) & 0x7FFF == 0
@@ -89,7 +89,7 @@ impl PartialEq for Bf16 {
 mod tests {
     use super::*;
 
-    /// The value of 16 bits by their meaning.
+    /// Returns the value that the bits represent.
     fn model(bits: u16, exponent_bits: i32) -> f64 {
         let fraction_bits = 15 - exponent_bits;
         let (exponent, fraction) =
@@ -118,8 +118,8 @@ mod tests {
             assert_eq!(f64::from(to(bits)).to_bits(), value(bits).to_bits(), "{bits:#06x}");
             assert_eq!(from(to(bits)), bits);
         }
-        // Between each two neighbours the middle, which goes to the even one, and what is just beside it. Beyond the
-        // largest lies infinity, where the next number would be.
+        // Tests the midpoint of each two neighbours, which rounds to the even one, and the values just beside it.
+        // Beyond the largest number, infinity takes the place of the next number.
         for bits in 0..infinity {
             let (low, step) = (value(bits), value(bits) - if bits == 0 { -value(1) } else { value(bits - 1) });
             let high = if bits + 1 == infinity { low + step } else { value(bits + 1) };
@@ -140,18 +140,18 @@ mod tests {
     }
 
     #[test]
-    fn halves() {
+    fn f16_conversions_match_the_model() {
         check(5, |bits| F16(bits).to_f32(), |value| F16::from_f32(value).0);
     }
 
     #[test]
-    fn brain_floats() {
+    fn bf16_conversions_match_the_model() {
         check(8, |bits| Bf16(bits).to_f32(), |value| Bf16::from_f32(value).0);
     }
 
-    /// Numbers of every size that an F16 has, against the distance of its neighbours.
+    /// Compares the result's error with that of its neighbours, for numbers over the whole range of an F16.
     #[test]
-    fn rounding_goes_to_the_nearest() {
+    fn f16_rounds_to_nearest() {
         for bits in (0..65_504_f32.to_bits()).step_by(977) {
             let value = f32::from_bits(bits);
             let nearest = F16::from_f32(value).0;
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn equality_is_that_of_numbers() {
+    fn equality_compares_values() {
         for one in (0..=u16::MAX).step_by(7).chain([0x8000, 0x7C00, 0x7C01, 0x7F80, 0x7F81, NAN]) {
             for other in [one, one ^ 0x8000, one.wrapping_add(1), 0, 0x8000, NAN] {
                 assert_eq!(F16(one) == F16(other), F16(one).to_f32() == F16(other).to_f32());

@@ -1,4 +1,4 @@
-//! Images of modules: what a compiler made, for a driver to load.
+//! Module images: compiler output that a driver loads.
 
 /// The code of a module: PTX, a cubin or a fatbin for a GPU, a shared library for the host device.
 #[derive(Clone, PartialEq, Eq)]
@@ -11,24 +11,24 @@ impl std::fmt::Debug for Image {
 }
 
 impl Image {
-    /// An image that somebody vouches for.
+    /// Copies an image from memory.
     ///
     /// # Safety
-    /// The bytes are an image as compilers make them: drivers find its end by what it says of itself.
+    /// The bytes are a complete image as a compiler emits it: drivers find its end from its own header.
     pub unsafe fn new(bytes: &[u8]) -> Image {
-        Image::built(bytes.to_vec())
+        Image::from_compiler(bytes.to_vec())
     }
 
-    /// An image that a compiler made, now or, with a checksum over it, in an earlier run.
-    pub fn built(mut bytes: Vec<u8>) -> Image {
-        // Text ends in a NUL.
+    /// Wraps the output of a compiler, from this run or, verified by a checksum, from an earlier one.
+    pub fn from_compiler(mut bytes: Vec<u8>) -> Image {
+        // PTX text must be NUL-terminated.
         if bytes.last() != Some(&0) {
             bytes.push(0);
         }
         Image(bytes)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }

@@ -1,36 +1,36 @@
-//! What a jiterated kernel is told, as kernels/jit/walk.h declares it, and its launch.
+//! The parameters of a jiterated kernel, as kernels/jit/walk.h declares them, and its launch.
 
-use super::{Answer, Driver, Function, Span, Stream};
+use super::{Driver, DriverResult, Function, Span, Stream};
 use std::{ffi::c_void, mem::MaybeUninit};
 
-/// The threads of a block.
+/// The number of threads per block.
 pub const THREADS: u32 = 128;
-/// The most tensors of a kernel: eight inputs and eight outputs.
+/// The maximum number of tensors of a kernel: eight inputs and eight outputs.
 pub const MOST_ARRAYS: usize = 16;
-/// The most scalars that a jiterated function takes beside its tensors; complex ones take two words.
+/// The maximum number of scalars of a jiterated function; complex scalars take two words.
 pub const MOST_SCALARS: usize = 16;
-/// The most dimensions of kernels for elements anywhere: mostly few are left once those that go on in each other are one.
+/// The dimension capacities of the strided kernels. Most layouts have few dimensions after contiguous ones are merged.
 pub const RANKS: [usize; 2] = [4, 25];
 
-/// As many words as a launch can take.
+/// The capacity of a launch in 64-bit words.
 const WORDS: usize = 512;
 
-/// The one parameter of a launch: where the tensors are, how their elements lie, and the scalars. Only the words that are used
-/// are ever written: most launches need few.
+/// The single parameter of a launch: the tensor addresses, their layout, and the scalars. Only the used words are
+/// written, because most launches need few.
 pub struct Parameters {
     words: [MaybeUninit<u64>; WORDS],
     used: usize,
 }
 
-/// How elements lie that do not lie side by side, the fastest dimension first.
+/// The layout of non-contiguous elements, the fastest dimension first.
 pub struct Strided<'a> {
-    /// The dimensions that the kernel has room for, one of [`RANKS`].
-    pub most: usize,
-    /// The extents, fewer than `most`, none of them 0, their product below 2^31.
+    /// The dimension capacity of the kernel, one of [`RANKS`].
+    pub max_rank: usize,
+    /// The extents: at most `max_rank` of them, none 0, with a product below 2^31.
     pub sizes: &'a [u32],
-    /// The distance of neighbours in each dimension, in bytes, of each tensor.
+    /// The stride of each dimension of each tensor, in bytes.
     pub strides: &'a [[i64; MOST_ARRAYS]],
-    /// A bit for each input of which all elements of a row are one.
+    /// One bit per input: set if all elements of a row are the same element.
     pub repeats: u32,
 }
 
@@ -39,7 +39,7 @@ fn pair(low: u32, high: u32) -> u64 {
 }
 
 impl Parameters {
-    /// A place for some.
+    /// Creates empty parameters.
     #[inline]
     pub fn new() -> Parameters {
         Parameters { words: [const { MaybeUninit::uninit() }; WORDS], used: 0 }
@@ -52,14 +52,14 @@ impl Parameters {
         arrays.iter().for_each(|array| self.push(array.address()));
     }
 
-    /// Begins with so many elements side by side, from the beginning of each array on.
+    /// Starts the parameters of `numel` contiguous elements, from the beginning of each array.
     pub fn dense(&mut self, numel: u32, arrays: &[Span]) {
         self.begin(numel, 0, 0, arrays);
     }
 
-    /// Begins with elements anywhere.
+    /// Starts the parameters of strided elements.
     pub fn strided(&mut self, layout: &Strided, arrays: &[Span]) {
-        let rank = layout.sizes.len().min(layout.most);
+        let rank = layout.sizes.len().min(layout.max_rank);
         self.begin(layout.sizes.iter().product(), rank, layout.repeats, arrays);
         let mut halves = [0_u32; 3 * RANKS[1] + 1];
         for (dimension, size) in layout.sizes[..rank].iter().enumerate() {
@@ -67,27 +67,27 @@ impl Parameters {
             let shift = size.next_power_of_two().trailing_zeros();
             let magic = ((((1_u64 << shift) - u64::from(*size)) << 32) / u64::from(*size) + 1) as u32;
             halves[dimension] = *size;
-            halves[layout.most + dimension] = magic;
-            halves[2 * layout.most + dimension] = shift;
+            halves[layout.max_rank + dimension] = magic;
+            halves[2 * layout.max_rank + dimension] = shift;
         }
-        let halves = &halves[..(3 * layout.most).next_multiple_of(2)];
+        let halves = &halves[..(3 * layout.max_rank).next_multiple_of(2)];
         halves.as_chunks::<2>().0.iter().for_each(|[low, high]| self.push(pair(*low, *high)));
         let none = [0; MOST_ARRAYS];
-        let strides = layout.strides[..rank].iter().chain(std::iter::repeat(&none)).take(layout.most);
+        let strides = layout.strides[..rank].iter().chain(std::iter::repeat(&none)).take(layout.max_rank);
         strides.flat_map(|each| &each[..arrays.len()]).for_each(|stride| self.push(*stride as u64));
     }
 
-    /// How many elements, or vectors, the launch is for.
+    /// Returns the number of elements, or vectors, of the launch.
     #[cfg(any(test, feature = "test-util"))]
     pub fn count(&self) -> u64 {
-        // SAFETY: whoever asks has begun, and that wrote the first word.
+        // SAFETY: callers start the parameters first, which writes the first word.
         unsafe { self.words[0].assume_init() & u64::from(u32::MAX) }
     }
 
-    /// Adds a word of a scalar.
+    /// Appends a word of a scalar.
     pub fn push(&mut self, word: u64) {
-        if let Some(place) = self.words.get_mut(self.used) {
-            place.write(word);
+        if let Some(slot) = self.words.get_mut(self.used) {
+            slot.write(word);
             self.used += 1;
         }
     }
@@ -101,11 +101,17 @@ impl Default for Parameters {
 
 impl Driver {
     /// Launches blocks of [`THREADS`] threads of a jiterated kernel.
-    pub fn launch_jit(&self, function: Function, blocks: u32, parameters: &Parameters, stream: Stream) -> Answer<()> {
+    pub fn launch_jit(
+        &self,
+        function: Function,
+        blocks: u32,
+        parameters: &Parameters,
+        stream: Stream,
+    ) -> DriverResult<()> {
         let pointer = parameters.words.as_ptr().cast::<c_void>();
-        // SAFETY: the words that were written are as many as the kernel's one parameter has, which the driver copies before it
-        // returns: those of its tensors, of its dimensions and of its scalars. Whoever made the spans among them answers for
-        // the memory.
+        // SAFETY: the written words cover the kernel's one parameter, which the driver copies before it returns: the
+        // words of its tensors, its dimensions and its scalars. The constructors of the spans among them guarantee
+        // their memory.
         unsafe { self.launch(function, [blocks, 1, 1], [THREADS, 1, 1], 0, &[pointer], stream) }
     }
 }
@@ -115,28 +121,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_launch_has_room() {
+    fn largest_launch_fits_the_parameters() {
         let (sizes, strides) = ([2_u32; 25], [[8; MOST_ARRAYS]; 25]);
-        let layout = Strided { most: 25, sizes: &sizes, strides: &strides, repeats: 0 };
+        let layout = Strided { max_rank: 25, sizes: &sizes, strides: &strides, repeats: 0 };
         let mut parameters = Parameters::new();
-        parameters.strided(&layout, &[Span::nowhere(64); MOST_ARRAYS]);
+        parameters.strided(&layout, &[Span::dangling(64); MOST_ARRAYS]);
         (0..MOST_SCALARS * 2).for_each(|word| parameters.push(word as u64));
         assert!(parameters.used <= WORDS, "{}", parameters.used);
-        // The least that every GPU takes.
+        // Every GPU supports at least this many bytes.
         assert!(parameters.used * 8 <= 4096, "{}", parameters.used * 8);
-        // SAFETY: so many words were written.
+        // SAFETY: `used` words were written.
         let words: Vec<u64> =
             parameters.words[..parameters.used].iter().map(|word| unsafe { word.assume_init() }).collect();
         assert_eq!(words[0], pair(1 << 25, 25));
         assert_eq!(words[2..18], [64; 16]);
         assert_eq!(words[18], pair(2, 2));
-        // 76 halves, and the strides.
+        // 76 halves, followed by the strides.
         assert_eq!(words[18 + 38..18 + 38 + 25 * 16], [8; 25 * 16]);
         assert_eq!(words[18 + 38 + 25 * 16..], std::array::from_fn::<u64, 32, _>(|word| word as u64));
     }
 
     #[test]
-    fn the_threads_are_the_kernels() {
+    fn thread_count_matches_the_kernel() {
         let text = include_str!("../../../kernels/jit/walk.h");
         assert!(text.contains(&format!("THREADS = {THREADS};")));
     }

@@ -1,6 +1,6 @@
-//! The driver's modules and kernels.
+//! Modules and kernels.
 
-use super::{Answer, Driver, Failure, Image, Stream, call, codes, types::*};
+use super::{Driver, DriverResult, Failure, Image, Stream, call, codes, types::*};
 use std::{
     ffi::{CStr, c_uint, c_void},
     ptr,
@@ -15,27 +15,27 @@ pub struct Module(usize);
 pub struct Function(usize);
 
 impl Function {
-    /// The kernel with this handle.
+    /// Wraps a kernel handle.
     ///
     /// # Safety
-    /// The handle is a live one of the driver's.
+    /// The handle is a live one of the driver.
     pub unsafe fn from_handle(handle: usize) -> Self {
         Function(handle)
     }
 
-    /// A kernel that the test at hand never launches.
+    /// Creates an invalid handle for tests that never launch it.
     #[cfg(any(test, feature = "test-util"))]
-    pub fn nowhere() -> Self {
+    pub fn dangling() -> Self {
         Function(0)
     }
 
-    /// The driver's own pointer, for programs that call CUDA themselves.
+    /// Returns the driver's pointer, for programs that call CUDA directly.
     pub fn handle(self) -> usize {
         self.0
     }
 
-    /// A kernel that the driver named.
-    pub(super) fn found(function: CUfunction) -> Self {
+    /// Wraps a kernel that the driver returned.
+    pub(super) fn from_raw(function: CUfunction) -> Self {
         Function(function as usize)
     }
 
@@ -46,7 +46,7 @@ impl Function {
 
 impl Driver {
     /// Loads PTX text into the calling thread's context.
-    pub fn module_load(&self, ptx: &CStr) -> Answer<Module> {
+    pub fn module_load(&self, ptx: &CStr) -> DriverResult<Module> {
         let mut module: CUmodule = ptr::null_mut();
         // SAFETY: the output is a live local, and the image is NUL-terminated PTX text.
         unsafe { call!(self, cuModuleLoadData(&mut module, ptx.as_ptr().cast())) }?;
@@ -54,7 +54,7 @@ impl Driver {
     }
 
     /// Finds a kernel of a module by name.
-    pub fn module_function(&self, module: Module, name: &CStr) -> Answer<Function> {
+    pub fn module_function(&self, module: Module, name: &CStr) -> DriverResult<Function> {
         let mut function: CUfunction = ptr::null_mut();
         // SAFETY: the output is a live local, the module stays loaded, and the name is NUL-terminated.
         unsafe { call!(self, cuModuleGetFunction(&mut function, module.0 as CUmodule, name.as_ptr())) }?;
@@ -62,18 +62,18 @@ impl Driver {
     }
 
     /// Launches one block of one thread of a kernel that takes one 64-bit integer.
-    pub fn launch_scalar(&self, function: Function, argument: u64, stream: Stream) -> Answer<()> {
+    pub fn launch_scalar(&self, function: Function, argument: u64, stream: Stream) -> DriverResult<()> {
         let argument = (&raw const argument).cast::<c_void>();
-        // SAFETY: the kernel takes exactly one 64-bit integer, as its callers in the core see to, and that outlives the
-        // call.
+        // SAFETY: the kernel takes exactly one 64-bit integer, which the library's callers ensure, and the argument
+        // outlives the call.
         unsafe { self.launch(function, [1; 3], [1; 3], 0, &[argument], stream) }
     }
 
     /// Launches a kernel.
     ///
     /// # Safety
-    /// Each of `parameters` leads to a value of the type that the kernel takes in that place; the driver copies it before
-    /// it returns. What the kernel does with the addresses among them is right.
+    /// Each of `parameters` points to a value of the type that the kernel takes at that position; the driver copies it
+    /// before it returns. The kernel's accesses through the addresses among them are valid.
     pub unsafe fn launch(
         &self,
         function: Function,
@@ -82,8 +82,8 @@ impl Driver {
         shared_bytes: u32,
         parameters: &[*const c_void],
         stream: Stream,
-    ) -> Answer<()> {
-        // SAFETY: the caller answers for the parameters, which the driver only reads; function and stream are live.
+    ) -> DriverResult<()> {
+        // SAFETY: the caller guarantees the parameters, which the driver only reads; function and stream are live.
         unsafe {
             call!(
                 self,
@@ -105,35 +105,36 @@ impl Driver {
     }
 }
 
-/// How a kernel is launched, beside what it is given.
+/// The launch configuration of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaunchShape {
-    /// How many blocks, along each axis.
+    /// The number of blocks along each axis.
     pub grid: [u32; 3],
-    /// How many threads a block has, along each axis.
+    /// The number of threads per block along each axis.
     pub block: [u32; 3],
-    /// How many blocks a cluster has, along each axis; all 0 for no clusters.
+    /// The number of blocks per cluster along each axis; all 0 for no clusters.
     pub cluster: [u32; 3],
-    /// Dynamic shared memory, in bytes a block.
+    /// Dynamic shared memory per block, in bytes.
     pub shared_bytes: u32,
-    /// Whether all blocks run at the same time and may wait for each other.
+    /// Whether the launch is cooperative: all blocks run at the same time and may wait for each other.
     pub cooperative: bool,
 }
 
-/// What a kernel of a program's own is given: copies of the values.
+/// The arguments of a user kernel, stored as copies.
 #[derive(Debug, Default)]
 pub struct Arguments {
-    /// Every value begins in a word of its own, so it is aligned as any type wants it.
+    /// Each value begins in a separate 16-byte word, so that it is aligned for any type.
     words: Vec<u128>,
     starts: Vec<usize>,
     sizes: Vec<usize>,
 }
 
 impl Arguments {
-    /// Adds a value.
+    /// Appends a value.
     ///
     /// # Safety
-    /// What the kernel does with it, the memory it leads to included, is right until the launches that it is given are done.
+    /// The kernel's use of the value, including the memory that it refers to, is valid until the launches that receive
+    /// it are complete.
     pub unsafe fn push(&mut self, value: &[u8]) {
         self.starts.push(self.words.len());
         self.sizes.push(value.len());
@@ -144,7 +145,7 @@ impl Arguments {
         }
     }
 
-    /// The bytes of each.
+    /// Returns the size of each value in bytes.
     pub fn sizes(&self) -> &[usize] {
         &self.sizes
     }
@@ -156,21 +157,22 @@ impl Arguments {
 
 impl Driver {
     /// Loads an image into the calling thread's context.
-    pub fn module_load_image(&self, image: &Image) -> Answer<Module> {
+    pub fn module_load_image(&self, image: &Image) -> DriverResult<Module> {
         let mut module: CUmodule = ptr::null_mut();
-        // SAFETY: the output is a live local, and the image is whole.
+        // SAFETY: the output is a live local, and the image is complete.
         unsafe { call!(self, cuModuleLoadData(&mut module, image.bytes().as_ptr().cast())) }?;
         Ok(Module(module as usize))
     }
 
-    /// The same; beside a failure, what the driver's compiler says of PTX.
+    /// Loads an image like [`module_load_image`](Self::module_load_image). A failure also returns the log of the
+    /// driver's PTX compiler.
     pub fn module_load_logged(&self, image: &Image) -> Result<Module, (Failure, String)> {
         const ROOM: usize = 16 << 10;
         let (mut module, mut log): (CUmodule, _) = (ptr::null_mut(), vec![0_u8; ROOM]);
         let mut options = [CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
         let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(ROOM)];
-        // SAFETY: the output is a live local, the image is whole, and there are as many options as values: room for a log, and
-        // its size.
+        // SAFETY: the output is a live local, the image is complete, and there are as many options as values: a log
+        // buffer and its size.
         let loaded = unsafe {
             call!(
                 self,
@@ -187,14 +189,14 @@ impl Driver {
         loaded.map(|()| Module(module as usize)).map_err(|failure| (failure, text.trim_end().to_owned()))
     }
 
-    /// Unloads a module, whose kernels nobody uses any more.
-    pub fn module_unload(&self, module: Module) -> Answer<()> {
-        // SAFETY: the module is live, and its holder gives it up.
+    /// Unloads a module whose kernels are no longer used.
+    pub fn module_unload(&self, module: Module) -> DriverResult<()> {
+        // SAFETY: the module is live, and the caller passes on its ownership.
         unsafe { call!(self, cuModuleUnload(module.0 as CUmodule)) }
     }
 
-    /// An attribute of a kernel, one of `CU_FUNC_ATTRIBUTE_...`.
-    pub fn function_attribute(&self, function: Function, attribute: c_uint) -> Answer<i32> {
+    /// Returns an attribute of a kernel. `attribute` is one of `CU_FUNC_ATTRIBUTE_...`.
+    pub fn function_attribute(&self, function: Function, attribute: c_uint) -> DriverResult<i32> {
         let mut value = 0;
         // SAFETY: the output is a live local, and the kernel's module is loaded.
         unsafe { call!(self, cuFuncGetAttribute(&mut value, attribute, function.raw())) }?;
@@ -202,13 +204,13 @@ impl Driver {
     }
 
     /// Sets an attribute of a kernel.
-    pub fn set_function_attribute(&self, function: Function, attribute: c_uint, value: i32) -> Answer<()> {
+    pub fn set_function_attribute(&self, function: Function, attribute: c_uint, value: i32) -> DriverResult<()> {
         // SAFETY: the kernel's module is loaded.
         unsafe { call!(self, cuFuncSetAttribute(function.raw(), attribute, value)) }
     }
 
-    /// How many blocks of a kernel one multiprocessor runs at once.
-    pub fn occupancy(&self, function: Function, threads: i32, shared_bytes: usize) -> Answer<i32> {
+    /// Returns how many blocks of a kernel one multiprocessor can run at the same time.
+    pub fn occupancy(&self, function: Function, threads: i32, shared_bytes: usize) -> DriverResult<i32> {
         let mut blocks = 0;
         // SAFETY: the output is a live local, and the kernel's module is loaded.
         unsafe {
@@ -217,14 +219,15 @@ impl Driver {
         Ok(blocks)
     }
 
-    /// The bytes of each parameter of a kernel, if the driver tells them.
-    pub fn parameter_sizes(&self, function: Function) -> Answer<Option<Vec<usize>>> {
+    /// Returns the size of each parameter of a kernel in bytes; `None` if the driver does not support the query.
+    pub fn parameter_sizes(&self, function: Function) -> DriverResult<Option<Vec<usize>>> {
         let mut sizes = Vec::new();
         loop {
             let (mut offset, mut bytes) = (0, 0);
             // SAFETY: the outputs are live locals, and the kernel's module is loaded.
-            let told = unsafe { call!(self, cuFuncGetParamInfo(function.raw(), sizes.len(), &mut offset, &mut bytes)) };
-            match told {
+            let result =
+                unsafe { call!(self, cuFuncGetParamInfo(function.raw(), sizes.len(), &mut offset, &mut bytes)) };
+            match result {
                 Ok(()) => sizes.push(bytes),
                 Err(Failure { code: codes::CUDA_ERROR_INVALID_VALUE, .. }) => return Ok(Some(sizes)),
                 Err(Failure { code: codes::CUDA_ERROR_NOT_SUPPORTED, .. }) => return Ok(None),
@@ -233,21 +236,22 @@ impl Driver {
         }
     }
 
-    /// Launches a kernel of a program's own.
-    pub fn launch_own(
+    /// Launches a user kernel.
+    pub fn launch_user_kernel(
         &self,
         function: Function,
         shape: &LaunchShape,
         arguments: &Arguments,
         stream: Stream,
-    ) -> Answer<()> {
+    ) -> DriverResult<()> {
         let pointers = arguments.pointers();
         if shape.cluster == [0; 3] && !shape.cooperative {
-            // SAFETY: whoever pushed the arguments answers for them; they outlive the call.
+            // SAFETY: the caller of `Arguments::push` guarantees the arguments; they outlive the call.
             return unsafe { self.launch(function, shape.grid, shape.block, shape.shared_bytes, &pointers, stream) };
         }
         let mut attributes: Vec<CUlaunchAttribute> = Vec::new();
-        // SAFETY: an attribute is integers, of which none at all is one that says nothing.
+        // SAFETY: the struct consists of integers, for which zeros are valid; an all-zero attribute is the one to
+        // ignore.
         let empty: CUlaunchAttribute = unsafe { std::mem::zeroed() };
         if shape.cooperative {
             let mut attribute = empty;

@@ -1,11 +1,11 @@
-//! The gate to the device: nothing else in the tree calls CUDA.
+//! The only interface to the device: no other crate calls CUDA.
 //!
 //! [`table`] lists the driver calls once. Three providers fill it: [`cuda`] from libcuda at run time, the crate of
 //! the host device, and [`fault_injection`], which wraps either and makes the n-th call fail.
 //!
-//! Around the table, [`Driver`] gives the core safe methods, a file a noun. They are safe because what they take can
-//! only be made here: a [`Stream`], [`Event`], [`Context`] or [`Function`] comes from the driver itself, or through an
-//! unsafe constructor by whose call the C surface passes on its caller's promise.
+//! [`Driver`] wraps the table in safe methods, one file per kind of object. The methods are safe because their
+//! arguments can only be constructed here: a [`Stream`], [`Event`], [`Context`] or [`Function`] comes from the driver,
+//! or from an unsafe constructor whose contract the C interface passes on to its caller.
 
 #![warn(missing_docs)]
 
@@ -58,7 +58,7 @@ mod virtual_memory;
 pub use capture::CaptureInfo;
 pub use context::Context;
 pub use event::{Event, EventCell};
-pub use graph::{Graph, GraphExec, GraphNode, Ticket, UpdateError, UpdateRefusal, UserObject};
+pub use graph::{Graph, GraphExec, GraphNode, ReleaseCallback, UpdateError, UpdateRefusal, UserObject};
 pub use graph_node::{Conditional, ConditionalKind, FillNode, KernelNode, NodeFunction};
 pub use graph_view::{CopyView, HostView, KernelView, NodeType};
 pub use green_context::{GreenContext, Multiprocessors};
@@ -73,19 +73,19 @@ pub use stream_table::{StreamInfo, StreamOrigin, StreamTable};
 pub use table::{Call, Code, Table};
 pub use virtual_memory::{Physical, Segment};
 
-/// A driver call that failed, and the code it failed with.
+/// A failed driver call and its error code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
     /// The call.
     pub call: Call,
-    /// CUDA's error code, or one that nobody here has heard of.
+    /// CUDA's error code. A newer driver may return codes that are not listed in [`codes`].
     pub code: Code,
 }
 
-/// What a driver call gives.
-pub type Answer<T> = Result<T, Failure>;
+/// The result of a driver call.
+pub type DriverResult<T> = Result<T, Failure>;
 
-/// Which kind of device a driver drives.
+/// The kind of device that a driver controls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// NVIDIA GPUs, through libcuda.
@@ -94,7 +94,7 @@ pub enum Kind {
     Host,
 }
 
-/// A filled table, with safe methods over it.
+/// A filled table of driver calls, with safe methods over it.
 pub struct Driver {
     table: Table,
     kind: Kind,
@@ -102,35 +102,35 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// The driver of `kind` over `table`. With `faulty`, calls are counted and can be made to fail.
+    /// Creates a driver of `kind` over `table`. With `faulty`, calls are counted and can be made to fail.
     pub fn new(kind: Kind, table: Table, faulty: bool) -> Self {
         Driver { table: if faulty { fault_injection::wrap(table) } else { table }, kind, faulty }
     }
 
-    /// Which kind of device this drives.
+    /// Returns the kind of device.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Whether calls go through the faulty provider.
+    /// Returns whether calls go through fault injection.
     pub fn is_faulty(&self) -> bool {
         self.faulty
     }
 
-    /// The table itself, for programs that call the driver on their own.
+    /// Returns the table, for code that calls the driver directly.
     pub fn table(&self) -> &Table {
         &self.table
     }
 }
 
-/// Turns a code into a result.
+/// Converts an error code to a result.
 #[inline]
-fn check(call: Call, code: Code) -> Answer<()> {
+fn check(call: Call, code: Code) -> DriverResult<()> {
     if code == codes::CUDA_SUCCESS { Ok(()) } else { Err(Failure { call, code }) }
 }
 
-/// Makes one call of the table and turns its code into an [`Answer`]. The caller stands in an unsafe block and says
-/// why the arguments are good.
+/// Makes one call of the table and converts its code to a [`DriverResult`]. The caller supplies the unsafe block and
+/// states in its SAFETY comment why the arguments are valid.
 macro_rules! call {
     ($driver:expr, $name:ident ( $($argument:expr),* $(,)? )) => {
         $crate::check($crate::Call::$name, ($driver.table.$name)($($argument),*))

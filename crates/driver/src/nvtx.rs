@@ -1,10 +1,10 @@
-//! NVTX's protocol: how a profiler hears of ranges and marks.
+//! NVTX's injection protocol, through which a profiler receives ranges and marks.
 //!
-//! A tool that wants to hear names a library in `NVTX_INJECTION64_PATH`. Whoever speaks NVTX loads that library when
-//! it has something to say for the first time, and calls its `InitializeInjectionNvtx2` with a function that gives away
-//! tables: of places for functions, by module and number. The tool writes the functions that it wants called into the
-//! places, and a place that stays empty is a call that nobody wants. NVTX's headers (version 3), which define this, do the
-//! same in every library that includes them, and a tool listens to all of these speakers.
+//! A tool names its library in `NVTX_INJECTION64_PATH`. A client of NVTX loads that library at its first NVTX call, and
+//! calls the library's `InitializeInjectionNvtx2` with a function that returns tables of function slots, by module and
+//! index. The tool stores the functions that it implements in the slots; calls with an empty slot are ignored. NVTX's
+//! headers (version 3), which define this protocol, do the same in every library that includes them, and a tool
+//! receives the calls of all of these clients.
 
 use super::library::Library;
 use std::{
@@ -16,37 +16,37 @@ use std::{
     },
 };
 
-/// The variable by which tools name their library.
+/// The environment variable that names the tool's library.
 const VARIABLE: &str = "NVTX_INJECTION64_PATH";
 const VERSION: u32 = 3;
 
-/// How many places each module has, with the one of number 0 that none uses: the core, CUDA's driver, OpenCL, CUDA's
-/// runtime, the domains, synchronization.
+/// The number of slots of each module, including the unused slot 0: core, CUDA driver, OpenCL, CUDA runtime, domains,
+/// synchronization.
 const MODULES: [usize; 7] = [0, 16, 9, 15, 7, 16, 7];
-const MOST: usize = 16;
+const MAX_SLOTS: usize = 16;
 const CORE: usize = 1;
 const DOMAINS: usize = 5;
 
-type Place = AtomicPtr<c_void>;
+type Slot = AtomicPtr<c_void>;
 
-static PLACES: [[Place; MOST]; MODULES.len()] =
-    [const { [const { AtomicPtr::new(ptr::null_mut()) }; MOST] }; MODULES.len()];
+static SLOTS: [[Slot; MAX_SLOTS]; MODULES.len()] =
+    [const { [const { AtomicPtr::new(ptr::null_mut()) }; MAX_SLOTS] }; MODULES.len()];
 
-/// The tables of addresses of places, as the tool gets them: an empty one, those of the module, and an empty one.
-struct Tables([[*const Place; MOST + 1]; MODULES.len()]);
+/// The tables of slot addresses as the tool receives them: a null entry, the module's slots, and a null entry.
+struct Tables([[*const Slot; MAX_SLOTS + 1]; MODULES.len()]);
 
-// SAFETY: what the pointers lead to are statics of atomics.
+// SAFETY: the pointers refer to statics that consist of atomics.
 unsafe impl Sync for Tables {}
 
 static TABLES: Tables = Tables(tables());
 
-const fn tables() -> [[*const Place; MOST + 1]; MODULES.len()] {
-    let mut tables = [[ptr::null(); MOST + 1]; MODULES.len()];
+const fn tables() -> [[*const Slot; MAX_SLOTS + 1]; MODULES.len()] {
+    let mut tables = [[ptr::null(); MAX_SLOTS + 1]; MODULES.len()];
     let mut module = 0;
     while module < MODULES.len() {
         let mut number = 1;
         while number < MODULES[module] {
-            tables[module][number] = &raw const PLACES[module][number];
+            tables[module][number] = &raw const SLOTS[module][number];
             number += 1;
         }
         module += 1;
@@ -57,7 +57,7 @@ const fn tables() -> [[*const Place; MOST + 1]; MODULES.len()] {
 #[repr(C)]
 struct Callbacks {
     size: usize,
-    module_table: unsafe extern "C" fn(c_int, *mut *const *const Place, *mut u32) -> c_int,
+    module_table: unsafe extern "C" fn(c_int, *mut *const *const Slot, *mut u32) -> c_int,
 }
 
 #[repr(C)]
@@ -72,9 +72,9 @@ static CALLBACKS: Callbacks = Callbacks { size: size_of::<Callbacks>(), module_t
 static VERSION_INFO: VersionInfo =
     VersionInfo { size: size_of::<VersionInfo>(), version: VERSION, reserved: 0, set_tool_version };
 
-unsafe extern "C" fn module_table(module: c_int, table: *mut *const *const Place, size: *mut u32) -> c_int {
+unsafe extern "C" fn module_table(module: c_int, table: *mut *const *const Slot, size: *mut u32) -> c_int {
     let Some(index) = usize::try_from(module).ok().filter(|index| (1..MODULES.len()).contains(index)) else { return 0 };
-    // SAFETY: the tool passes NULL or a place for the answer, as the protocol asks of it.
+    // SAFETY: the tool passes NULL or a valid output pointer, as the protocol requires.
     unsafe {
         if !size.is_null() {
             size.write(MODULES[index] as u32);
@@ -100,49 +100,50 @@ type ExportTable = unsafe extern "C" fn(u32) -> *const c_void;
 type Initialize = unsafe extern "C" fn(ExportTable) -> c_int;
 
 const UNKNOWN: u8 = 0;
-const NOBODY: u8 = 1;
-const TOOL: u8 = 2;
-static LISTENER: AtomicU8 = AtomicU8::new(UNKNOWN);
+const DETACHED: u8 = 1;
+const ATTACHED: u8 = 2;
+static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-/// Whether a tool listens. Looks for one the first time.
+/// Returns whether a tool is attached. Looks for one on the first call.
 #[inline]
 pub fn listens() -> bool {
-    match LISTENER.load(Ordering::Acquire) {
-        NOBODY => false,
-        TOOL => true,
-        _ => look(),
+    match STATE.load(Ordering::Acquire) {
+        DETACHED => false,
+        ATTACHED => true,
+        _ => attach_once(),
     }
 }
 
-/// Whether it is known that no tool listens: it was looked for, and not found.
+/// Returns whether an earlier search found no tool.
 #[inline]
 pub fn is_silent() -> bool {
-    LISTENER.load(Ordering::Acquire) == NOBODY
+    STATE.load(Ordering::Acquire) == DETACHED
 }
 
 #[cold]
-fn look() -> bool {
+fn attach_once() -> bool {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| LISTENER.store(if attach().is_some() { TOOL } else { NOBODY }, Ordering::Release));
-    LISTENER.load(Ordering::Acquire) == TOOL
+    ONCE.call_once(|| STATE.store(if attach().is_some() { ATTACHED } else { DETACHED }, Ordering::Release));
+    STATE.load(Ordering::Acquire) == ATTACHED
 }
 
-/// Loads the tool's library, which stays loaded, and lets it fill in the places.
+/// Loads the tool's library, which stays loaded, and lets it fill the slots.
 fn attach() -> Option<()> {
     let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty())?;
     let path = CString::new(path.into_encoded_bytes()).ok()?;
     let library = Library::open_lazily(&path).ok()?;
     let symbol = library.symbol(c"InitializeInjectionNvtx2")?;
-    // SAFETY: under this name the protocol has a function of this signature, which the variable's author vouched for.
+    // SAFETY: the protocol defines this signature for the symbol, and the user who set the variable guarantees the
+    // library.
     let accepted = unsafe { std::mem::transmute::<*const c_void, Initialize>(symbol)(export_table) };
     if accepted == 0 {
-        // What it may have written before it gave up must not be called.
-        PLACES.iter().flatten().for_each(|place| place.store(ptr::null_mut(), Ordering::Relaxed));
+        // A tool that fails to initialize may have filled slots already. They must not be called.
+        SLOTS.iter().flatten().for_each(|slot| slot.store(ptr::null_mut(), Ordering::Relaxed));
     }
     (accepted != 0).then_some(())
 }
 
-/// What a tool is told of a mark or a range, in NVTX's layout.
+/// The attributes of a mark or a range, in NVTX's layout.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct Attributes {
@@ -158,16 +159,16 @@ struct Attributes {
     message: *const c_char,
 }
 
-/// A mark, or what a range begins with.
+/// The annotation of a mark or a range.
 #[derive(Debug, Clone, Copy)]
 pub struct Annotation<'a> {
     /// Its text.
     pub message: &'a CStr,
-    /// The number of its category in the domain; 0 for none.
+    /// The id of its category in the domain; 0 for none.
     pub category: u32,
-    /// Its colour as 0xAARRGGBB, where it has one.
+    /// Its color as 0xAARRGGBB, if it has one.
     pub color: Option<u32>,
-    /// A number that goes with it, where there is one.
+    /// Its numeric payload, if it has one.
     pub payload: Option<i64>,
 }
 
@@ -188,33 +189,33 @@ impl Annotation<'_> {
     }
 }
 
-/// A domain of a tool's: a name space for categories and ranges.
+/// A domain of the tool: a namespace for categories and ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Domain(*mut c_void);
 
 impl Domain {
-    /// The domain of those who name none.
+    /// The default domain.
     pub const DEFAULT: Domain = Domain(ptr::null_mut());
 
-    /// A domain by the pointer that a program has of it.
+    /// Wraps a domain pointer.
     ///
     /// # Safety
-    /// The pointer is NULL, or one that [`create`](Self::create) gave and that was not destroyed since.
+    /// The pointer is NULL, or came from [`create`](Self::create) and was not destroyed since.
     pub unsafe fn from_raw(pointer: *mut c_void) -> Self {
         Domain(pointer)
     }
 
-    /// The pointer.
+    /// Returns the pointer.
     pub fn raw(self) -> *mut c_void {
         self.0
     }
 }
 
-/// The function that the tool put in a place, if it put one there.
+/// Returns the function that the tool stored in a slot, if there is one.
 macro_rules! function {
     ($module:ident, $number:literal, fn($($argument:ty),*) $(-> $result:ty)?) => {{
-        let pointer = PLACES[$module][$number].load(Ordering::Relaxed);
-        // SAFETY: whoever fills this place puts a function of this signature there: so the protocol says.
+        let pointer = SLOTS[$module][$number].load(Ordering::Relaxed);
+        // SAFETY: the protocol requires the tool to store a function of this signature in this slot.
         (!pointer.is_null()).then(|| unsafe {
             std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>(pointer)
         })
@@ -222,42 +223,42 @@ macro_rules! function {
 }
 
 impl Domain {
-    /// Makes a domain; the default one where no tool cares.
+    /// Creates a domain; returns the default one if no tool is attached.
     pub fn create(name: &CStr) -> Domain {
         match function!(DOMAINS, 12, fn(*const c_char) -> *mut c_void) {
-            // SAFETY: the tool's function takes a NUL-terminated text.
+            // SAFETY: the tool's function takes a NUL-terminated string.
             Some(create) if listens() => Domain(unsafe { create(name.as_ptr()) }),
             _ => Domain::DEFAULT,
         }
     }
 
-    /// Destroys one.
+    /// Destroys a domain.
     pub fn destroy(self) {
         if self != Domain::DEFAULT
             && let Some(destroy) = function!(DOMAINS, 14, fn(*mut c_void))
         {
-            // SAFETY: a domain comes from the tool, and its owner forgets it with this call.
+            // SAFETY: a domain comes from the tool, and its owner does not use it after this call.
             unsafe { destroy(self.0) }
         }
     }
 
-    /// Gives a category of the domain a name.
+    /// Names a category of the domain.
     pub fn name_category(self, category: u32, name: &CStr) {
         if let Some(call) = function!(DOMAINS, 8, fn(*mut c_void, u32, *const c_char)) {
-            // SAFETY: the domain is NULL or the tool's, and the name is NUL-terminated.
+            // SAFETY: the domain is NULL or comes from the tool, and the name is NUL-terminated.
             unsafe { call(self.0, category, name.as_ptr()) }
         }
     }
 
-    /// Tells of a moment.
+    /// Marks a moment.
     pub fn mark(self, annotation: &Annotation) {
         if let Some(call) = function!(DOMAINS, 1, fn(*mut c_void, *const Attributes)) {
-            // SAFETY: the domain is NULL or the tool's, and the attributes and their text live for the call.
+            // SAFETY: the domain is NULL or comes from the tool, and the attributes and their text live for the call.
             unsafe { call(self.0, &annotation.attributes()) }
         }
     }
 
-    /// Begins a range that may end in another thread; its number, 0 where no tool wants to know.
+    /// Starts a range that may end in another thread. Returns its id; 0 if no tool handles ranges.
     pub fn range_start(self, annotation: &Annotation) -> u64 {
         match function!(DOMAINS, 2, fn(*mut c_void, *const Attributes) -> u64) {
             // SAFETY: as for a mark.
@@ -266,33 +267,33 @@ impl Domain {
         }
     }
 
-    /// Ends it.
+    /// Ends a range.
     pub fn range_end(self, range: u64) {
         if let Some(call) = function!(DOMAINS, 3, fn(*mut c_void, u64)) {
-            // SAFETY: the domain is NULL or the tool's; to the tool a range is a number that it looks up.
+            // SAFETY: the domain is NULL or comes from the tool, which looks the range up by its id.
             unsafe { call(self.0, range) }
         }
     }
 
-    /// Begins a range in the thread's nest of them: how deep it lies, where the tool tells.
+    /// Pushes a range on the thread's stack of ranges. Returns its depth, if the tool reports it.
     pub fn range_push(self, annotation: &Annotation) -> Option<i32> {
         let call = function!(DOMAINS, 4, fn(*mut c_void, *const Attributes) -> c_int)?;
         // SAFETY: as for a mark.
         Some(unsafe { call(self.0, &annotation.attributes()) }).filter(|depth| *depth >= 0)
     }
 
-    /// Ends the innermost: how deep it lay, where the tool tells.
+    /// Pops the innermost range. Returns its depth, if the tool reports it.
     pub fn range_pop(self) -> Option<i32> {
         let call = function!(DOMAINS, 5, fn(*mut c_void) -> c_int)?;
-        // SAFETY: the domain is NULL or the tool's.
+        // SAFETY: the domain is NULL or comes from the tool.
         Some(unsafe { call(self.0) }).filter(|depth| *depth >= 0)
     }
 }
 
-/// Gives the calling thread a name.
+/// Names the calling thread.
 pub fn name_thread(name: &CStr) {
     if let Some(call) = function!(CORE, 14, fn(u32, *const c_char)) {
-        // SAFETY: the calling thread has a number, and the name is NUL-terminated.
+        // SAFETY: the calling thread has an id, and the name is NUL-terminated.
         unsafe { call(libc::gettid() as u32, name.as_ptr()) }
     }
 }
@@ -302,23 +303,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_layout_is_nvtxs() {
+    fn attributes_layout_matches_nvtx() {
         assert_eq!((size_of::<Attributes>(), std::mem::offset_of!(Attributes, payload)), (48, 24));
         assert_eq!(std::mem::offset_of!(Attributes, message), 40);
     }
 
     #[test]
-    fn tables_lead_to_every_place_but_the_first() {
+    fn tables_refer_to_every_slot_but_the_first() {
         for (module, count) in MODULES.iter().enumerate().skip(1) {
             let (mut table, mut size) = (ptr::null(), 0);
             // SAFETY: both outputs are live locals.
             assert_eq!(unsafe { module_table(module as c_int, &mut table, &mut size) }, 1);
             assert_eq!(size as usize, *count);
-            // SAFETY: a table has one more entry than its size says, and the empty one in front.
+            // SAFETY: a table has one more entry than its size, and a null entry in front.
             let entries = unsafe { std::slice::from_raw_parts(table, *count + 1) };
             assert!(entries[0].is_null() && entries[*count].is_null());
             for (number, entry) in entries.iter().enumerate().take(*count).skip(1) {
-                assert_eq!(*entry, &raw const PLACES[module][number]);
+                assert_eq!(*entry, &raw const SLOTS[module][number]);
             }
         }
         for module in [-1, 0, 7] {

@@ -1,7 +1,8 @@
-//! Who is told of what orders work: events, waits of streams and of the CPU, captures, and the graphs that come of them.
+//! Notifications about operations that order work: events, waits of streams and of the CPU, captures, and the graphs
+//! that captures create.
 //!
-//! All of it goes through the calls of this folder, whoever makes them, so that is where it is told. Nothing is told but
-//! while somebody watches, and looking whether anybody does is one load.
+//! Every such operation goes through this crate, so the notifications are sent here. They are sent only while an
+//! observer is enabled; the check costs one load.
 
 use super::{Driver, Event, Graph, GraphExec, GraphNode, Stream};
 use once_cell::sync::OnceCell;
@@ -10,109 +11,109 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// To be called when a wait is over.
-pub type AtEnd = Box<dyn FnOnce()>;
+/// Called when a wait is over.
+pub type OnWaitEnd = Box<dyn FnOnce()>;
 
-/// Is told of calls that have succeeded, by the thread that made them, and of waits before they begin.
-pub trait Watcher: Sync {
-    /// The CPU is about to wait until a stream has nothing left to do.
-    fn stream_awaited(&self, driver: &Driver, stream: Stream) -> AtEnd;
-    /// The CPU is about to wait for what an event recorded last.
-    fn event_awaited(&self, event: Event) -> AtEnd;
-    /// The CPU is about to wait until the calling thread's context has nothing left to do.
-    fn context_awaited(&self, driver: &Driver) -> AtEnd;
+/// Receives notifications of successful calls, in the thread that made them, and of waits before they begin.
+pub trait Observer: Sync {
+    /// The CPU is about to wait until a stream is idle.
+    fn stream_awaited(&self, driver: &Driver, stream: Stream) -> OnWaitEnd;
+    /// The CPU is about to wait for an event's last recording.
+    fn event_awaited(&self, event: Event) -> OnWaitEnd;
+    /// The CPU is about to wait until the calling thread's context is idle.
+    fn context_awaited(&self, driver: &Driver) -> OnWaitEnd;
     /// An event was recorded in a stream; with `external`, as a node of the graph that the stream captures.
     fn recorded(&self, driver: &Driver, event: Event, stream: Stream, external: bool);
-    /// Later work of a stream waits for an event; with `external`, as a node of the graph that the stream captures.
+    /// Later work in a stream waits for an event; with `external`, as a node of the graph that the stream captures.
     fn waits(&self, driver: &Driver, stream: Stream, event: Event, external: bool);
-    /// An event is no more.
+    /// An event was destroyed.
     fn event_ended(&self, event: Event);
-    /// Nothing is mapped at some addresses any more, and nothing that used them runs.
+    /// A range of addresses was unmapped, and no running work uses it.
     fn unmapped(&self, address: u64, bytes: u64);
-    /// The driver has given addresses out, and nothing that used them before runs.
-    fn fresh(&self, address: u64, bytes: u64);
-    /// A stream begins to capture; with `part`, into a graph that is a part of another.
+    /// The driver allocated a range of addresses, and no running work uses an earlier allocation at them.
+    fn allocated(&self, address: u64, bytes: u64);
+    /// A stream began to capture; with `part`, into a part of another graph.
     fn capture_begun(&self, driver: &Driver, stream: Stream, part: bool);
-    /// The capture that began in a stream has ended, with this graph if with any.
+    /// The capture that began in a stream ended, with its graph if it produced one.
     fn capture_ended(&self, driver: &Driver, stream: Stream, graph: Option<Graph>);
-    /// A graph has other nodes than before.
+    /// The nodes of a graph changed.
     fn graph_changed(&self, graph: Graph);
-    /// A node of a graph records an event, or waits for it.
+    /// A node that records an event or waits for it was added to a graph.
     fn event_node_added(&self, graph: Graph, node: GraphNode, event: Event);
-    /// A graph is a copy of another.
+    /// A graph was cloned.
     fn graph_copied(&self, from: Graph, to: Graph);
-    /// A graph is no more.
+    /// A graph was destroyed.
     fn graph_ended(&self, graph: Graph);
-    /// Launches of an executable graph do what a graph says.
+    /// An executable graph was instantiated from a graph, or updated to it.
     fn exec_made(&self, driver: &Driver, exec: GraphExec, graph: Graph);
-    /// Launches of an executable graph do something else than its graph says.
+    /// The launches of an executable graph no longer match its graph.
     fn exec_changed(&self, exec: GraphExec);
-    /// An executable graph is no more.
+    /// An executable graph was destroyed.
     fn exec_ended(&self, exec: GraphExec);
 }
 
-static WATCHER: OnceCell<&'static dyn Watcher> = OnceCell::new();
-static WATCHING: AtomicBool = AtomicBool::new(false);
+static OBSERVER: OnceCell<&'static dyn Observer> = OnceCell::new();
+static ENABLED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// Whether what this thread does is told to nobody.
-    static UNSEEN: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread's operations are hidden from the observer.
+    static UNOBSERVED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Lets a watcher watch, the same one each time.
-pub fn begin(watcher: &'static dyn Watcher) {
-    WATCHER.get_or_init(|| watcher);
-    WATCHING.store(true, Ordering::Release);
+/// Enables notifications to an observer. Every call must pass the same observer.
+pub fn enable(observer: &'static dyn Observer) {
+    OBSERVER.get_or_init(|| observer);
+    ENABLED.store(true, Ordering::Release);
 }
 
-/// Lets nobody watch.
-pub fn end() {
-    WATCHING.store(false, Ordering::Release);
+/// Disables notifications.
+pub fn disable() {
+    ENABLED.store(false, Ordering::Release);
 }
 
-/// Runs `body`, of which nobody is told: the allocator's own order, which is not what a program may rely on.
-pub fn unseen<T>(body: impl FnOnce() -> T) -> T {
-    if !WATCHING.load(Ordering::Relaxed) {
+/// Runs `body` without notifications. The allocator uses this for its own ordering, on which a program must not rely.
+pub fn run_unobserved<T>(body: impl FnOnce() -> T) -> T {
+    if !ENABLED.load(Ordering::Relaxed) {
         return body();
     }
     struct Leave(bool);
     impl Drop for Leave {
         fn drop(&mut self) {
-            UNSEEN.with(|unseen| unseen.set(self.0));
+            UNOBSERVED.with(|flag| flag.set(self.0));
         }
     }
-    let _leave = Leave(UNSEEN.with(|unseen| unseen.replace(true)));
+    let _leave = Leave(UNOBSERVED.with(|flag| flag.replace(true)));
     body()
 }
 
-/// Makes a call by which the CPU waits.
+/// Makes a call that blocks the CPU. Notifies the observer before the wait, and after it if it succeeds.
 #[inline]
-pub(super) fn awaiting<T, E>(
-    begin: impl FnOnce(&'static dyn Watcher) -> AtEnd,
+pub(super) fn observe_wait<T, E>(
+    begin: impl FnOnce(&'static dyn Observer) -> OnWaitEnd,
     wait: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, E> {
-    let end = watcher().map(begin);
-    let answer = wait()?;
+    let end = current().map(begin);
+    let value = wait()?;
     if let Some(end) = end {
         end();
     }
-    Ok(answer)
+    Ok(value)
 }
 
-/// Tells of addresses that the driver has given out.
-pub(super) fn fresh(address: u64, bytes: u64) {
-    if let Some(watcher) = watcher() {
-        watcher.fresh(address, bytes);
+/// Notifies the observer of an allocated range of addresses.
+pub(super) fn notify_allocated(address: u64, bytes: u64) {
+    if let Some(observer) = current() {
+        observer.allocated(address, bytes);
     }
 }
 
-/// Whoever watches this thread.
+/// Returns the observer if it is enabled for the calling thread.
 #[inline]
-pub(super) fn watcher() -> Option<&'static dyn Watcher> {
-    if WATCHING.load(Ordering::Relaxed) { seen() } else { None }
+pub(super) fn current() -> Option<&'static dyn Observer> {
+    if ENABLED.load(Ordering::Relaxed) { current_of_thread() } else { None }
 }
 
 #[cold]
-fn seen() -> Option<&'static dyn Watcher> {
-    if UNSEEN.with(Cell::get) { None } else { WATCHER.get().copied() }
+fn current_of_thread() -> Option<&'static dyn Observer> {
+    if UNOBSERVED.with(Cell::get) { None } else { OBSERVER.get().copied() }
 }

@@ -1,21 +1,21 @@
-//! Pages of the process's own, for memory that is registered with the driver.
+//! Anonymous pages of the process, to be registered with the driver as pinned memory.
 
 use super::Span;
 use std::{ptr, thread};
 
 const PAGE: usize = 4096;
 
-/// Pages that are unmapped when this is dropped, unless they are kept.
+/// Pages that are unmapped on drop unless [`keep`](Self::keep) is called.
 #[derive(Debug)]
 pub struct Pages {
     span: Span,
 }
 
 impl Pages {
-    /// New pages; `None` if the system has none.
+    /// Maps new pages; `None` if the system has none.
     pub fn map(bytes: usize) -> Option<Pages> {
-        // A system may promise more than it has, and end who touches it all.
-        if bytes > physical() {
+        // A system that overcommits grants more than it has, and kills the process when all of it is touched.
+        if bytes > physical_memory() {
             return None;
         }
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -24,17 +24,17 @@ impl Pages {
         (address != libc::MAP_FAILED).then(|| Pages { span: Span::owned(address as u64, bytes) })
     }
 
-    /// Pages that [`keep`](Self::keep) let stay, and that nothing uses any more.
+    /// Takes over pages that were released by [`keep`](Self::keep) and are no longer used.
     pub fn of(span: Span) -> Pages {
         Pages { span }
     }
 
-    /// Where they are.
+    /// Returns their address range.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// Brings every page in, by so many threads, this one among them.
+    /// Touches every page, with `threads` threads including the calling one.
     pub fn touch(&self, threads: u32) {
         let threads = threads.max(1) as usize;
         let part = self.span.bytes().div_ceil(threads).next_multiple_of(PAGE);
@@ -42,44 +42,45 @@ impl Pages {
             let mut helpers = Vec::with_capacity(threads);
             for index in 1..threads {
                 let mine = self.span.part(index * part, part);
-                // Where the system has no thread to give, the driver brings the pages in.
+                // If no thread can be created, the driver populates the pages during registration.
                 helpers.extend(thread::Builder::new().spawn_scoped(scope, move || touch(mine)));
             }
             touch(self.span.part(0, part));
-            // The scope waits for what they do only. They are to be gone: a fork would find them half-way.
+            // The scope waits only for the closures. Join the threads too: a fork would copy a process in which they
+            // are half-way through exiting.
             for helper in helpers {
                 let _ = helper.join();
             }
         });
     }
 
-    /// Lets the pages stay.
+    /// Leaves the pages mapped.
     pub fn keep(self) {
         std::mem::forget(self);
     }
 
-    /// Gives the pages back to the system.
+    /// Unmaps the pages.
     pub fn unmap(self) {}
 }
 
-/// The bytes of memory of the machine; the largest number where it does not tell.
-fn physical() -> usize {
-    // SAFETY: it takes no pointer, and answers -1 to what it does not know.
+/// Returns the machine's physical memory in bytes; `usize::MAX` if the system does not report it.
+fn physical_memory() -> usize {
+    // SAFETY: the call takes no pointer, and returns -1 for an unknown name.
     let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
     usize::try_from(pages).map_or(usize::MAX, |pages| pages.saturating_mul(PAGE))
 }
 
 fn touch(span: Span) {
     for offset in (0..span.bytes()).step_by(PAGE) {
-        // SAFETY: the byte lies in pages that were just mapped for writing and that nobody else knows of yet.
+        // SAFETY: the byte is in pages that were just mapped for writing and whose address no other code has yet.
         unsafe { ((span.address() as usize + offset) as *mut u8).write_volatile(0) };
     }
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the pages came from `map`, and whoever had them is done with them: they were not registered, or are so
-        // no more. A failure would mean that they are not mapped.
+        // SAFETY: the pages came from `map`, and their owner no longer uses them: they were never registered, or are
+        // unregistered. A failure would mean that they are not mapped.
         unsafe { libc::munmap(self.span.address() as *mut _, self.span.bytes()) };
     }
 }
@@ -89,14 +90,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_than_there_is_is_refused() {
-        assert!(Pages::map(physical() + PAGE).is_none());
+    fn map_fails_beyond_physical_memory() {
+        assert!(Pages::map(physical_memory() + PAGE).is_none());
         assert!(Pages::map(1 << 46).is_none());
         assert!(Pages::map(PAGE).is_some());
     }
 
     #[test]
-    fn pages_are_touched_by_all_threads() {
+    fn touch_makes_all_pages_resident() {
         for (bytes, threads) in [(PAGE, 1), (64 * PAGE, 3), (7 * PAGE, 16), (100 * PAGE, 4)] {
             let pages = Pages::map(bytes).unwrap();
             pages.touch(threads);
@@ -106,7 +107,7 @@ mod tests {
             assert_eq!(unsafe { libc::mincore(span.address() as *mut _, bytes, resident.as_mut_ptr()) }, 0);
             assert!(resident.iter().all(|byte| byte & 1 == 1), "{bytes} {threads}");
             pages.unmap();
-            // SAFETY: only asks.
+            // SAFETY: the call only queries.
             assert_ne!(unsafe { libc::mincore(span.address() as *mut _, bytes, resident.as_mut_ptr()) }, 0);
         }
         assert!(Pages::map(1 << 60).is_none());

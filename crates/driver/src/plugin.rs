@@ -1,8 +1,8 @@
-//! Allocators of other people's: functions that the program named or gave, called by torch's signatures of
+//! User-supplied allocators: functions that the program passes or names, with the signatures of torch's
 //! CUDAPluggableAllocator.
 //!
-//! Whoever makes a [`Plugin`] vouches for its functions: that they have those signatures, may be called from any thread with
-//! no lock of the library's held, and do not unwind.
+//! The caller that creates a [`Plugin`] guarantees for its functions that they have these signatures, may be called
+//! from any thread without a lock of the library, and do not unwind.
 
 use super::{Stream, library::Library};
 use crate::{
@@ -15,7 +15,7 @@ use std::{
     path::Path,
 };
 
-/// A pool's name, as such functions take it: like C++'s pair of two 64-bit numbers, it travels in two registers.
+/// A pool id as these functions take it. Like C++'s pair of two 64-bit integers, it is passed in two registers.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct PoolPair {
@@ -25,12 +25,12 @@ pub struct PoolPair {
     pub index: u64,
 }
 
-/// Allocates: size, device, stream.
+/// Allocates memory. Parameters: size, device, stream.
 pub type AllocFn = unsafe extern "C" fn(usize, c_int, usize) -> *mut c_void;
-/// Frees: pointer, and the size, device and stream of the allocation.
+/// Frees memory. Parameters: pointer, and the size, device and stream of the allocation.
 pub type FreeFn = unsafe extern "C" fn(*mut c_void, usize, c_int, usize);
 
-/// The functions that an allocator may have.
+/// The optional functions of an allocator.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Hooks {
     /// Called once, with the number of devices, before the first allocation.
@@ -39,19 +39,19 @@ pub struct Hooks {
     pub reset: Option<unsafe extern "C" fn()>,
     /// Called when the fraction of a device is set.
     pub memory_fraction: Option<unsafe extern "C" fn(f64, c_int)>,
-    /// Gives the base of the allocation that a pointer is in, and its size.
+    /// Returns the base of the allocation that contains a pointer, and stores its size.
     pub base_alloc: Option<unsafe extern "C" fn(*mut c_void, *mut usize) -> *mut c_void>,
     /// Called with a pointer and a stream that uses it.
     pub record_stream: Option<unsafe extern "C" fn(*mut c_void, usize)>,
-    /// Called with device, pool and a C++ function object, when requests begin to go to a pool.
+    /// Called with device, pool and a C++ function object, when allocations start to use a pool.
     pub begin_allocate_to_pool: Option<unsafe extern "C" fn(c_int, PoolPair, *mut c_void)>,
-    /// Called when they do so no longer.
+    /// Called when allocations stop using a pool.
     pub end_allocate_to_pool: Option<unsafe extern "C" fn(c_int, PoolPair)>,
     /// Called when a pool loses a user.
     pub release_pool: Option<unsafe extern "C" fn(c_int, PoolPair)>,
 }
 
-/// An allocator of somebody else's.
+/// A user-supplied allocator.
 #[derive(Debug)]
 pub struct Plugin {
     alloc: AllocFn,
@@ -59,15 +59,16 @@ pub struct Plugin {
     hooks: Mutex<Hooks>,
 }
 
-/// What the filter of `begin_allocate_to_pool` is here: an empty `std::function`, which is all zeros.
+/// The filter argument of `begin_allocate_to_pool`: an empty `std::function`, which is all zeros.
 #[repr(C, align(16))]
 struct EmptyFunction([u64; 4]);
 
 impl Plugin {
-    /// Loads a library, which stays loaded, and finds the two functions in it by their names. No path is the program itself.
+    /// Loads a library, which stays loaded, and looks up the two functions by name. Without a path, looks in the
+    /// program itself.
     ///
     /// # Safety
-    /// What has these names is as the module's comment says, and the library's constructors may run.
+    /// The functions satisfy the contract in the module documentation, and the library's constructors may run.
     pub unsafe fn load(path: Option<&Path>, alloc: &str, free: &str) -> Result<Self> {
         let name = |text: &str| {
             CString::new(text).map_err(|_| Error::new(Status::INVALID_VALUE, format!("{text:?} holds a NUL")))
@@ -83,17 +84,18 @@ impl Plugin {
             })
         };
         let (alloc, free) = (find(&alloc_name)?, find(&free_name)?);
-        // SAFETY: the caller vouched for the signatures, and function pointers have the size of data pointers here.
+        // SAFETY: the caller guarantees the signatures, and function pointers have the size of data pointers on this
+        // platform.
         let (alloc, free) = unsafe {
             (std::mem::transmute::<*const c_void, AllocFn>(alloc), std::mem::transmute::<*const c_void, FreeFn>(free))
         };
         Ok(Plugin { alloc, free, hooks: Mutex::new(Hooks::default()) })
     }
 
-    /// Puts other hooks in place of those that were there.
+    /// Replaces the hooks.
     ///
     /// # Safety
-    /// Each is as the module's comment says.
+    /// Each hook satisfies the contract in the module documentation.
     pub unsafe fn set_hooks(&self, hooks: Hooks) {
         *self.hooks.lock() = hooks;
     }
@@ -102,20 +104,20 @@ impl Plugin {
         *self.hooks.lock()
     }
 
-    /// Allocates; `None` where there is no memory.
+    /// Allocates memory; `None` if the allocator has none.
     pub fn alloc(&self, bytes: u64, device: u32, stream: Stream) -> Option<u64> {
-        // SAFETY: whoever made this vouched for the function.
+        // SAFETY: the contract of `load` covers the function.
         let pointer = unsafe { (self.alloc)(bytes as usize, device as c_int, stream.handle()) };
         (!pointer.is_null()).then_some(pointer as u64)
     }
 
-    /// Frees what [`alloc`](Self::alloc) gave with the same arguments.
+    /// Frees memory from [`alloc`](Self::alloc). The other arguments must be the same.
     pub fn free(&self, address: u64, bytes: u64, device: u32, stream: Stream) {
-        // SAFETY: as above; the caller gives back what this allocator gave, once.
+        // SAFETY: as above; the caller frees memory of this allocator, once.
         unsafe { (self.free)(address as *mut c_void, bytes as usize, device as c_int, stream.handle()) };
     }
 
-    /// Tells that there are so many devices.
+    /// Calls the `init` hook with the number of devices.
     pub fn init(&self, devices: usize) {
         if let Some(hook) = self.hooks().init {
             // SAFETY: as above.
@@ -123,7 +125,7 @@ impl Plugin {
         }
     }
 
-    /// Asks for the cache to be emptied.
+    /// Calls the hook that empties the cache.
     pub fn reset(&self) {
         if let Some(hook) = self.hooks().reset {
             // SAFETY: as above.
@@ -131,7 +133,7 @@ impl Plugin {
         }
     }
 
-    /// Tells the fraction of a device that may be used.
+    /// Calls the hook that sets the usable memory fraction of a device.
     pub fn set_fraction(&self, fraction: f64, device: u32) {
         if let Some(hook) = self.hooks().memory_fraction {
             // SAFETY: as above.
@@ -139,7 +141,8 @@ impl Plugin {
         }
     }
 
-    /// Where the allocation that an address is in begins, and its bytes; `None` where the allocator cannot tell.
+    /// Returns the start and the bytes of the allocation that contains an address; `None` if the allocator cannot
+    /// determine it.
     pub fn base(&self, address: u64) -> Option<(u64, u64)> {
         let mut bytes = 0;
         let hook = self.hooks().base_alloc?;
@@ -148,7 +151,7 @@ impl Plugin {
         (!base.is_null()).then_some((base as u64, bytes as u64))
     }
 
-    /// Tells that a stream uses an allocation. Whether the allocator wants to know.
+    /// Calls the hook that records a stream's use of an allocation. Returns whether the allocator has this hook.
     pub fn record_stream(&self, address: u64, stream: Stream) -> bool {
         let Some(hook) = self.hooks().record_stream else { return false };
         // SAFETY: as above.
@@ -156,17 +159,17 @@ impl Plugin {
         true
     }
 
-    /// Tells that requests of a device go to a pool from now on.
+    /// Calls the hook for the start of allocations from a pool of a device.
     pub fn begin_pool(&self, device: u32, pool: PoolPair) {
         if let Some(hook) = self.hooks().begin_allocate_to_pool {
             let mut empty = EmptyFunction([0; 4]);
-            // SAFETY: as above. A function object is passed by its address, and belongs to this frame; all zeros is one
-            // that is empty, for the callee to copy, to move from and to ignore.
+            // SAFETY: as above. C++ passes a function object by its address. It belongs to this frame; all zeros is an
+            // empty object, which the callee may copy, move from or ignore.
             unsafe { hook(device as c_int, pool, (&raw mut empty).cast()) };
         }
     }
 
-    /// Tells that they do so no longer.
+    /// Calls the hook for the end of allocations from a pool.
     pub fn end_pool(&self, device: u32, pool: PoolPair) {
         if let Some(hook) = self.hooks().end_allocate_to_pool {
             // SAFETY: as above.
@@ -174,7 +177,7 @@ impl Plugin {
         }
     }
 
-    /// Tells that a pool has lost a user.
+    /// Calls the hook for a pool that loses a user.
     pub fn release_pool(&self, device: u32, pool: PoolPair) {
         if let Some(hook) = self.hooks().release_pool {
             // SAFETY: as above.

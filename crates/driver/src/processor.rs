@@ -1,8 +1,8 @@
-//! The processor's time that threads take.
+//! CPU time of threads.
 
 use std::time::Duration;
 
-/// What the calling thread has taken so far.
+/// Returns the CPU time of the calling thread.
 pub fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the output is a live local of the type that the call fills, and every thread has this clock.

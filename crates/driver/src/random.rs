@@ -1,19 +1,18 @@
-//! What the random kernels are told: the structures that go with a launch, as kernels/random/fill.cuh declares them, and
-//! the launch itself.
+//! The parameters of the random kernels, as kernels/random/fill.cuh declares them, and their launch.
 
-use super::{Answer, Driver, Function, Span, Stream};
+use super::{Driver, DriverResult, Function, Span, Stream};
 
-/// Where a launch takes its numbers: the seed and the place in the sequence, or, in a capture, where a replay will find
+/// The state of the Philox generator: the seed and the offset, or, in a capture, the addresses at which a replay finds
 /// them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct PhiloxState {
     /// The seed; in a capture the address of a `u64` on the device that holds it.
     pub seed: u64,
-    /// How many 32-bit numbers each subsequence has given, a multiple of 4; in a capture the address of a `u64` on the
-    /// device that holds it.
+    /// The number of 32-bit numbers that each subsequence has produced, a multiple of 4; in a capture the address of a
+    /// `u64` on the device that holds it.
     pub offset: u64,
-    /// In a capture, what the graph itself has used before this launch; added to the offset.
+    /// In a capture, the numbers that the graph has used before this launch; added to the offset.
     pub graph_offset: u64,
     /// 1 in a capture, else 0.
     pub captured: u32,
@@ -21,29 +20,29 @@ pub struct PhiloxState {
     pub reserved: u32,
 }
 
-/// A fill: `numel` elements, element i being number `(i / lanes) % unroll` of the call `i / (lanes * unroll)` of
-/// subsequence `i % lanes`, where unroll is 4, or 2 for kernels that make 64 bits of a number.
+/// A fill of `numel` elements. Element i is number `(i / lanes) % unroll` of call `i / (lanes * unroll)` of subsequence
+/// `i % lanes`, where unroll is 4, or 2 for kernels that use 64 bits per number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Fill {
-    /// The numbers.
+    /// The generator state.
     pub philox: PhiloxState,
-    /// The address of element 0: private, for whoever makes one answers for the memory.
+    /// The address of element 0. Private, because the constructor takes a [`Span`], which guarantees the memory.
     data: u64,
-    /// How many elements, less than 2^31.
+    /// The number of elements, less than 2^31.
     pub numel: u32,
-    /// How many subsequences are used: the threads of the launch that PyTorch would make, a multiple of 256.
+    /// The number of subsequences used: the threads of the launch that PyTorch would make, a multiple of 256.
     pub lanes: u32,
-    /// How many consecutive calls of its subsequences each thread of this launch makes.
+    /// The number of consecutive calls that each thread of this launch makes in its subsequences.
     pub steps: u32,
-    /// The type of the elements, for kernels that fill any: an [`ElementCode`].
+    /// The element type, for kernels that support several: an [`ElementCode`].
     pub code: u32,
-    /// The distribution's own parameters: bits of an f32, an f64 or an integer, as each kernel says.
+    /// The distribution's parameters: the bits of an f32, an f64 or an integer, as each kernel defines.
     pub arguments: [u64; 4],
 }
 
-/// The types of elements that the kernels for any type tell apart. An integer's sign matters where a number is rounded to
-/// it, not where bits are stored.
+/// The element types that the multi-type kernels distinguish. Signedness matters when a number is rounded to an
+/// integer, not when bits are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 #[allow(missing_docs)]
@@ -59,39 +58,40 @@ pub enum ElementCode {
     I64 = 8,
 }
 
-/// The threads of a block of the random kernels.
+/// The number of threads per block of the random kernels.
 pub const THREADS: u32 = 128;
 
-/// The most dimensions that a tensor can have: PyTorch's limit.
+/// The maximum number of dimensions of a tensor: PyTorch's limit.
 pub const MAX_RANK: usize = 25;
 
-/// How the elements of a tensor lie, the fastest dimension first.
+/// The layout of a tensor's elements, the fastest dimension first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Strided {
-    /// How many dimensions are used.
+    /// The number of dimensions.
     pub rank: u32,
     /// 0.
     pub reserved: u32,
-    /// The extent of each.
+    /// The extent of each dimension.
     pub sizes: [u32; MAX_RANK],
-    /// With `shifts`: the quotient of n < 2^31 by the extent is `(((n * magic) >> 32) + n) >> shift`.
+    /// Multipliers for division by the extents, used with `shifts`: the quotient of n < 2^31 is `(((n * magic) >> 32) +
+    /// n) >> shift`.
     pub magics: [u32; MAX_RANK],
     /// See `magics`.
     pub shifts: [u32; MAX_RANK],
     /// 0.
     pub padding: u32,
-    /// The distance of neighbours in each dimension, in elements.
+    /// The stride of each dimension, in elements.
     pub strides: [i64; MAX_RANK],
 }
 
 impl Fill {
-    /// A fill of `numel` elements of which number 0 lies at the beginning of `memory`, and the others within it.
+    /// Creates a fill of `numel` elements. Element 0 is at the beginning of `memory`, and the others are within it.
     pub fn of(memory: Span, numel: u32, lanes: u32) -> Fill {
         Fill { data: memory.address(), numel, lanes, ..Fill::default() }
     }
 
-    /// The address of element 0.
+    /// Returns the address of element 0.
     pub fn data(&self) -> u64 {
         self.data
     }
@@ -111,44 +111,44 @@ impl Default for Strided {
     }
 }
 
-/// What a random kernel takes.
+/// The parameters of a random kernel.
 #[derive(Debug)]
 pub enum Parameters<'a> {
-    /// A fill of elements side by side.
+    /// A fill of contiguous elements.
     Dense(&'a Fill),
-    /// A fill of elements anywhere.
+    /// A fill of strided elements.
     Strided(&'a Fill, &'a Strided),
-    /// A fill that reads an element of another tensor for each that it writes: where those lie, then where these do.
+    /// A fill that reads one element of another tensor per element that it writes: the layout of the written tensor,
+    /// then that of the read one.
     Each(&'a Fill, &'a Strided, &'a Strided),
 }
 
 impl Driver {
-    /// Launches `plinth_philox_set`, which writes the seed and the offset of a replay to the beginning of `place`, 16 bytes
-    /// at least.
+    /// Launches `plinth_philox_set`, which writes the seed and the offset of a replay to the first 16 bytes of `state`.
     pub fn launch_philox_set(
         &self,
         function: Function,
-        place: Span,
+        state: Span,
         seed: u64,
         offset: u64,
         stream: Stream,
-    ) -> Answer<()> {
-        let place = place.address();
+    ) -> DriverResult<()> {
+        let state = state.address();
         let of = |value: &u64| std::ptr::from_ref(value).cast::<std::ffi::c_void>();
-        let pointers = [of(&place), of(&seed), of(&offset)];
-        // SAFETY: the pointers lead to the three 64-bit integers that the kernel takes, and outlive the call; whoever made
-        // the span answers for the memory.
+        let pointers = [of(&state), of(&seed), of(&offset)];
+        // SAFETY: the pointers refer to the three 64-bit integers that the kernel takes and outlive the call; the
+        // constructor of the span guarantees its memory.
         unsafe { self.launch(function, [1; 3], [1; 3], 0, &pointers, stream) }
     }
 
-    /// Launches blocks of [`THREADS`] threads of a random kernel, in two dimensions.
+    /// Launches blocks of [`THREADS`] threads of a random kernel, in a two-dimensional grid.
     pub fn launch_random(
         &self,
         function: Function,
         blocks: [u32; 2],
         parameters: &Parameters,
         stream: Stream,
-    ) -> Answer<()> {
+    ) -> DriverResult<()> {
         let of = |fill: &Fill| std::ptr::from_ref(fill).cast::<std::ffi::c_void>();
         let at = |layout: &Strided| std::ptr::from_ref(layout).cast::<std::ffi::c_void>();
         let pointers: &[*const std::ffi::c_void] = match parameters {
@@ -156,8 +156,8 @@ impl Driver {
             Parameters::Strided(fill, layout) => &[of(fill), at(layout)],
             Parameters::Each(fill, layout, other) => &[of(fill), at(layout), at(other)],
         };
-        // SAFETY: the pointers lead to the structures that the kernel takes, as its name's suffix says, and outlive the
-        // call.
+        // SAFETY: the pointers refer to the structs that the kernel takes, as the suffix of its name states, and
+        // outlive the call.
         unsafe { self.launch(function, [blocks[0], blocks[1], 1], [THREADS, 1, 1], 0, pointers, stream) }
     }
 }

@@ -1,8 +1,8 @@
-//! Physical memory that other processes can have, too: as a file descriptor, or by the older handles of 64 bytes.
+//! Physical memory that other processes can map: shared by a file descriptor, or by the older 64-byte IPC handles.
 //!
-//! As in [`virtual_memory`](super::virtual_memory), addresses and handles are plain numbers that the driver checks.
+//! As in [`virtual_memory`](super::virtual_memory), addresses and handles are plain integers that the driver validates.
 
-use super::{Answer, Driver, Physical, call, types::*, virtual_memory};
+use super::{Driver, DriverResult, Physical, call, types::*, virtual_memory};
 use cudarc::driver::sys::CUmemAllocationHandleType;
 use std::{
     ffi::{c_char, c_int, c_void},
@@ -10,8 +10,8 @@ use std::{
 };
 
 impl Driver {
-    /// Makes physical memory on a device that can be exported.
-    pub fn memory_create_shareable(&self, bytes: u64, device: c_int) -> Answer<Physical> {
+    /// Creates exportable physical memory on a device.
+    pub fn memory_create_shareable(&self, bytes: u64, device: c_int) -> DriverResult<Physical> {
         let mut properties = virtual_memory::pinned_on(device);
         properties.requestedHandleTypes = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
         let mut handle = 0;
@@ -20,12 +20,12 @@ impl Driver {
         Ok(Physical(handle))
     }
 
-    /// A descriptor by which another process can import memory that was made for that. It keeps the memory as long as it
-    /// is open anywhere.
-    pub fn memory_export(&self, physical: Physical) -> Answer<OwnedFd> {
+    /// Exports memory from [`memory_create_shareable`](Self::memory_create_shareable) as a file descriptor that another
+    /// process can import. The memory stays allocated while any copy of the descriptor is open.
+    pub fn memory_export(&self, physical: Physical) -> DriverResult<OwnedFd> {
         let mut descriptor: c_int = -1;
-        // SAFETY: the output is a live local of the size that this kind of handle has; a handle that cannot be exported is
-        // answered with a code.
+        // SAFETY: the output is a live local of the size of this kind of handle; a handle that cannot be exported
+        // returns an error code.
         unsafe {
             call!(
                 self,
@@ -37,20 +37,20 @@ impl Driver {
                 )
             )
         }?;
-        // A program that this one starts must not keep the memory. Where this fails, it may.
-        // SAFETY: a plain call on the descriptor that was just made.
+        // A child program must not keep the memory allocated. If this call fails, it may.
+        // SAFETY: the call only changes a flag of the descriptor that was just created.
         unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
-        // SAFETY: the driver just made this descriptor for the caller, and nobody else owns it.
+        // SAFETY: the driver just created this descriptor for the caller, and it has no other owner.
         Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
     }
 
-    /// The memory behind a descriptor, held once. The descriptor is not needed any more then.
-    pub fn memory_import(&self, descriptor: &OwnedFd) -> Answer<Physical> {
+    /// Imports the memory of a descriptor, with one reference. The descriptor may be closed afterwards.
+    pub fn memory_import(&self, descriptor: &OwnedFd) -> DriverResult<Physical> {
         let mut handle = 0;
-        // A descriptor travels as the pointer's value.
+        // The driver takes the descriptor as the pointer's value.
         let shareable = descriptor.as_raw_fd() as usize as *mut c_void;
-        // SAFETY: the output is a live local, and the borrow keeps the descriptor open; one of another kind is answered
-        // with a code.
+        // SAFETY: the output is a live local, and the borrow keeps the descriptor open; a descriptor of another kind
+        // returns an error code.
         unsafe {
             call!(
                 self,
@@ -60,35 +60,36 @@ impl Driver {
         Ok(Physical(handle))
     }
 
-    /// The whole allocation of the driver's that an address lies in: where it begins, and its bytes.
-    pub fn memory_range(&self, address: u64) -> Answer<(u64, u64)> {
+    /// Returns the start and the bytes of the driver's allocation that contains an address.
+    pub fn memory_range(&self, address: u64) -> DriverResult<(u64, u64)> {
         let (mut base, mut bytes) = (0, 0);
-        // SAFETY: both outputs are live locals; the address is looked up, not followed.
+        // SAFETY: both outputs are live locals; the address is looked up, not dereferenced.
         unsafe { call!(self, cuMemGetAddressRange_v2(&mut base, &mut bytes, address)) }?;
         Ok((base, bytes as u64))
     }
 
-    /// What another process needs to open the whole allocation that an address lies in.
-    pub fn memory_ipc_handle(&self, address: u64) -> Answer<[u8; 64]> {
+    /// Returns the IPC handle with which another process can open the allocation that contains an address.
+    pub fn memory_ipc_handle(&self, address: u64) -> DriverResult<[u8; 64]> {
         let mut handle = CUipcMemHandle { reserved: [0; 64] };
-        // SAFETY: the output is a live local; an address that is not of such memory is answered with a code.
+        // SAFETY: the output is a live local; an address that is not of such memory returns an error code.
         unsafe { call!(self, cuIpcGetMemHandle(&mut handle, address)) }?;
         Ok(handle.reserved.map(|byte| byte as u8))
     }
 
-    /// Opens another process's allocation in the calling thread's context, and returns its address here: the same for the
-    /// same handle, which is to be closed as often as it was opened.
-    pub fn memory_open_ipc(&self, handle: [u8; 64]) -> Answer<u64> {
+    /// Opens an allocation of another process in the calling thread's context, and returns its address in this process.
+    /// The same handle returns the same address, and must be closed once for each time it was opened.
+    pub fn memory_open_ipc(&self, handle: [u8; 64]) -> DriverResult<u64> {
         let handle = CUipcMemHandle { reserved: handle.map(|byte| byte as c_char) };
         let mut address = 0;
-        // SAFETY: the output is a live local, and a handle that is wrong is answered with a code.
+        // SAFETY: the output is a live local, and a handle that is wrong returns an error code.
         unsafe { call!(self, cuIpcOpenMemHandle_v2(&mut address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) }?;
         Ok(address)
     }
 
-    /// Closes what [`memory_open_ipc`](Self::memory_open_ipc) opened, in the same context. Waits for the context's work.
-    pub fn memory_close_ipc(&self, address: u64) -> Answer<()> {
-        // SAFETY: an address that was not opened is answered with a code.
+    /// Closes an address from [`memory_open_ipc`](Self::memory_open_ipc), in the same context. Waits for the context's
+    /// work.
+    pub fn memory_close_ipc(&self, address: u64) -> DriverResult<()> {
+        // SAFETY: an address that was not opened returns an error code.
         unsafe { call!(self, cuIpcCloseMemHandle(address)) }
     }
 }

@@ -1,17 +1,17 @@
-//! Statuses: the open integers that every call of the library returns.
+//! Status codes: the open set of integers that every call of the library returns.
 
-/// What a call came to. 0 is success; the other numbers are never reused, and newer versions add more.
+/// The status of a call. 0 is success; other numbers are never reused, and newer versions add more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Status(pub i32);
 
-/// A line of the list of statuses.
+/// An entry of the list of statuses.
 #[derive(Debug)]
 pub struct StatusInfo {
     /// The number.
     pub status: Status,
-    /// The name that the C header gives it, NUL-terminated.
+    /// The name in the C header, NUL-terminated.
     pub name: &'static str,
-    /// One sentence, NUL-terminated.
+    /// A one-sentence description, NUL-terminated.
     pub text: &'static str,
 }
 
@@ -21,7 +21,7 @@ macro_rules! statuses {
             $( #[doc = $text] pub const $name: Status = Status($number); )*
         }
 
-        /// Every status, in order of its number.
+        /// All statuses, in ascending order.
         pub const STATUSES: &[StatusInfo] = &[
             $( StatusInfo {
                 status: Status::$name,
@@ -96,7 +96,7 @@ statuses! {
 }
 
 impl Status {
-    /// The line of the list with this number.
+    /// Returns the list entry of this status.
     pub fn info(self) -> Option<&'static StatusInfo> {
         STATUSES.iter().find(|info| info.status == self)
     }

@@ -1,8 +1,8 @@
-//! The streams whose handles are known.
+//! The registry of known stream handles.
 //!
-//! A stream's handle is the driver's own pointer, so it cannot be checked by its looks; it is looked up here before
-//! anything follows it. Streams are added and never removed, so a look-up takes no lock: it reads a few neighbouring
-//! slots of an open-addressed table, and goes on to the next, larger table only where all of them are taken.
+//! A stream's handle is the driver's pointer, so its value cannot be validated; it is looked up here before anything
+//! dereferences it. Streams are added and never removed, so a lookup takes no lock: it probes a few neighbouring slots
+//! of an open-addressed table, and continues in the next, larger table only if all of them are occupied.
 
 use super::Stream;
 use crate::{
@@ -13,35 +13,35 @@ use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Slots that a handle may lie in, in each table.
+/// The number of slots per table that a handle may occupy.
 const PROBES: usize = 8;
 const FIRST_TABLE: usize = 1024;
-/// Tables that may follow the first, each twice as long as the one before.
+/// The number of tables after the first. Each is twice as long as the previous one.
 const LATER_TABLES: usize = 11;
 
-/// What is known of a stream.
+/// The registered properties of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamInfo {
-    /// The number of its device.
+    /// The index of its device.
     pub device: u32,
     /// Its origin.
     pub origin: StreamOrigin,
 }
 
-/// Where a stream comes from.
+/// The origin of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamOrigin {
-    /// One of plinth's pool for a priority.
+    /// A stream of plinth's pool for a priority.
     Pool {
-        /// The priority; lower numbers go first.
+        /// The priority; lower numbers run first.
         priority: i8,
-        /// Its number in its pool.
+        /// Its index in the pool.
         index: u8,
     },
-    /// A stream that somebody else made and owns.
+    /// A stream that other code created and owns.
     External {
-        /// Whether it and the default stream wait for each other. `None` while that is unknown: the stream was capturing when it
-        /// was made known, and the driver must not be asked then.
+        /// Whether it synchronizes with the legacy default stream. `None` while that is unknown: the stream was
+        /// capturing when it was registered, and the driver must not be queried then.
         blocking: Option<bool>,
     },
 }
@@ -72,7 +72,7 @@ struct Slot {
     info: AtomicU64,
 }
 
-/// The table.
+/// The registry.
 pub struct StreamTable {
     first: Box<[Slot]>,
     later: [OnceCell<Box<[Slot]>>; LATER_TABLES],
@@ -83,24 +83,24 @@ fn empty_table(length: usize) -> Box<[Slot]> {
     (0..length).map(|_| Slot { handle: AtomicUsize::new(0), info: AtomicU64::new(0) }).collect()
 }
 
-fn known(slot: &Slot, handle: usize) -> (Stream, StreamInfo) {
-    // SAFETY: a handle is in the table because `add` was given the stream.
+fn stream_in(slot: &Slot, handle: usize) -> (Stream, StreamInfo) {
+    // SAFETY: a handle is in the table because `add` received the stream.
     let stream = unsafe { Stream::from_handle(handle) };
     (stream, StreamInfo::unpack(slot.info.load(Ordering::Relaxed)))
 }
 
-fn home(handle: usize, length: usize) -> usize {
-    // Handles are addresses; the multiplication spreads their equal distances over the table.
+fn first_slot(handle: usize, length: usize) -> usize {
+    // Handles are addresses; the multiplication spreads their regular distances over the table.
     (handle as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) as usize >> (usize::BITS - length.ilog2())
 }
 
-fn window(table: &[Slot], handle: usize) -> impl Iterator<Item = &Slot> {
-    let start = home(handle, table.len());
+fn probe(table: &[Slot], handle: usize) -> impl Iterator<Item = &Slot> {
+    let start = first_slot(handle, table.len());
     (0..PROBES).filter_map(move |step| table.get((start + step) & (table.len() - 1)))
 }
 
 impl StreamTable {
-    /// An empty table.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         StreamTable {
             first: empty_table(FIRST_TABLE),
@@ -109,13 +109,13 @@ impl StreamTable {
         }
     }
 
-    /// The stream of a handle, if it is known.
+    /// Returns the stream of a handle, if it is registered.
     #[inline]
     pub fn find(&self, handle: usize) -> Option<(Stream, StreamInfo)> {
-        // Nearly every stream lies where it is looked for first.
-        let slot = self.first.get(home(handle, FIRST_TABLE))?;
+        // Nearly every stream is in the first slot that is probed.
+        let slot = self.first.get(first_slot(handle, FIRST_TABLE))?;
         if slot.handle.load(Ordering::Acquire) == handle && handle != 0 {
-            Some(known(slot, handle))
+            Some(stream_in(slot, handle))
         } else {
             self.search(handle)
         }
@@ -123,10 +123,10 @@ impl StreamTable {
 
     fn search(&self, handle: usize) -> Option<(Stream, StreamInfo)> {
         for table in self.tables() {
-            for slot in window(table, handle) {
+            for slot in probe(table, handle) {
                 match slot.handle.load(Ordering::Acquire) {
                     0 => return None,
-                    found if found == handle => return Some(known(slot, handle)),
+                    found if found == handle => return Some(stream_in(slot, handle)),
                     _ => {}
                 }
             }
@@ -134,19 +134,19 @@ impl StreamTable {
         None
     }
 
-    /// The tables that there are, in the order in which they were made.
+    /// Returns the allocated tables, in the order of their creation.
     fn tables(&self) -> impl Iterator<Item = &[Slot]> {
         std::iter::once(&*self.first).chain(self.later.iter().map_while(|table| table.get().map(|table| &**table)))
     }
 
-    /// Makes a stream known, or changes what is known of it: an address can come back as another stream.
+    /// Registers a stream, or replaces its properties: the driver can reuse an address for another stream.
     pub fn add(&self, stream: Stream, info: StreamInfo) -> Result<()> {
         let handle = stream.handle();
         let _adding = self.adding.lock();
         let later = self.later.iter().enumerate();
         let later = later.map(|(number, table)| &**table.get_or_init(|| empty_table(FIRST_TABLE << (number + 1))));
         for table in std::iter::once(&*self.first).chain(later) {
-            for slot in window(table, handle) {
+            for slot in probe(table, handle) {
                 let found = slot.handle.load(Ordering::Relaxed);
                 if found == handle || found == 0 {
                     slot.info.store(info.pack(), Ordering::Relaxed);
@@ -155,7 +155,7 @@ impl StreamTable {
                 }
             }
         }
-        Err(Error::new(Status::OUT_OF_MEMORY, "too many external streams are known to the library"))
+        Err(Error::new(Status::OUT_OF_MEMORY, "registering a stream: the table of external streams is full"))
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn packing_loses_nothing(device in 0u32..64, priority in -8i8..=0, index in 0u8..32, external: bool) {
+        fn info_round_trips_through_bits(device in 0u32..64, priority in -8i8..=0, index in 0u8..32, external: bool) {
             let blocking = [None, Some(false), Some(true)][usize::from(index % 3)];
             let origin =
                 if external { StreamOrigin::External { blocking } } else { StreamOrigin::Pool { priority, index } };
@@ -187,7 +187,7 @@ mod tests {
         }
 
         #[test]
-        fn behaves_like_a_map(handles in proptest::collection::vec((1usize..1 << 20, 0u32..64), 1..3000)) {
+        fn lookups_match_a_map(handles in proptest::collection::vec((1usize..1 << 20, 0u32..64), 1..3000)) {
             let table = StreamTable::new();
             let mut model = HashMap::new();
             for (handle, device) in handles {

@@ -1,19 +1,19 @@
-//! The table of CUDA driver calls: the one gate between plinth and a device.
+//! The table of CUDA driver calls, the only interface between plinth and a device.
 //!
-//! Each line of `driver_calls!` names a call once: whether plinth can live without it, the CUDA version whose
-//! calling convention is meant, the symbol, and its parameters. Everything else that must know the list is made from
-//! it here: the struct of function pointers, the numbering, the stand-ins for calls that a driver lacks, the host
-//! device's table, and the table whose calls can be told to fail.
+//! Each line of `driver_calls!` lists one call: whether plinth requires it, the CUDA version whose calling convention
+//! is used, the symbol, and the parameters. Everything else that depends on the list is generated from it here: the
+//! struct of function pointers, the numbering, the stubs for calls that a driver lacks, the host device's table, and
+//! the fault injection table.
 //!
-//! Every call returns a plain integer, never a closed enum: a newer driver may answer with codes that nobody here has
-//! heard of. Enumerations travel as `c_uint` for the same reason.
+//! Every call returns a plain integer, never a closed enum: a newer driver may return unknown codes. Enumerations are
+//! passed as `c_uint` for the same reason.
 
 #![allow(missing_docs)]
 
 use super::{calls::calls, codes, types::*};
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
-/// What a driver call returns: 0 or one of CUDA's error codes.
+/// The return type of a driver call: 0 or another CUDA error code.
 pub type Code = c_uint;
 
 macro_rules! driver_calls {
@@ -24,7 +24,8 @@ macro_rules! driver_calls {
     };
 }
 
-/// Lets other crates repeat something for each call; `$` is passed in, because a macro cannot write the `$` of another one.
+/// Exports a macro with which other crates repeat something for each call. `$` is a parameter, because a macro cannot
+/// write the `$` of another macro.
 macro_rules! exported {
     (($d:tt) $( $need:ident $since:literal $name:ident ( $($arg:ident : $ty:ty),* $(,)? ); )*) => {
         /// Passes the names of all calls, in the table's order, to a macro: `for_each_call!(callback)`.
@@ -35,30 +36,30 @@ macro_rules! exported {
     };
 }
 
-/// Defines what only the driver's table has: the calls that can be made to fail.
+/// Defines the parts that only the driver's table has: the calls that can be made to fail.
 macro_rules! provided {
     ($( $need:ident $since:literal $name:ident ( $($arg:ident : $ty:ty),* $(,)? ); )*) => {
         impl Table {
-            /// A table that passes each call to `faulty`'s inner table unless that call is to fail.
+            /// Creates a table that forwards each call to the wrapped table unless the call is to fail.
             pub fn faulty() -> Table {
                 Table { $( $name: faulty::$name, )* }
             }
 
-            /// The call's function as an untyped pointer, for programs that call the driver themselves.
+            /// Returns the call's function as an untyped pointer, for programs that call the driver directly.
             pub fn address(&self, call: Call) -> *const c_void {
                 match call { $( Call::$name => self.$name as *const c_void, )* }
             }
         }
 
-        /// Calls that count themselves and fail on request; see [`crate::fault_injection`].
+        /// Calls that are counted and fail on request; see [`crate::fault_injection`].
         #[allow(non_snake_case)]
         mod faulty {
             use super::*;
             $( pub unsafe extern "C" fn $name($( $arg: $ty ),*) -> Code {
                 match crate::fault_injection::enter(Call::$name) {
                     Ok(inner) => {
-                        // SAFETY: the arguments are the caller's own, passed on unchanged to the call that the
-                        // caller meant.
+                        // SAFETY: the arguments are the caller's, forwarded unchanged to the call that the caller
+                        // requested.
                         unsafe { (inner.$name)($( $arg ),*) }
                     }
                     Err(code) => code,
@@ -69,7 +70,7 @@ macro_rules! provided {
 }
 
 driver_calls! {
-    // The driver itself and its devices.
+    // The driver and its devices.
     required  2000 cuInit(flags: c_uint);
     required  2020 cuDriverGetVersion(version: *mut c_int);
     required  6000 cuGetErrorName(code: Code, name: *mut *const c_char);
@@ -94,7 +95,7 @@ driver_calls! {
     required  4000 cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint);
     required  4000 cuCtxDisablePeerAccess(peer: CUcontext);
 
-    // Green contexts: parts of a device's multiprocessors, with streams of their own.
+    // Green contexts: partitions of a device's multiprocessors, with their own streams.
     optional 12040 cuDeviceGetDevResource(device: CUdevice, resource: *mut DevResource, kind: c_uint);
     optional 12040 cuDevSmResourceSplitByCount(
         parts: *mut DevResource, count: *mut c_uint, whole: *const DevResource, rest: *mut DevResource, flags: c_uint,
@@ -108,7 +109,7 @@ driver_calls! {
     optional 12050 cuGreenCtxStreamCreate(
         stream: *mut CUstream, green: CUgreenCtx, flags: c_uint, priority: c_int);
 
-    // Memory: whole allocations, pinned host memory, and what a pointer is.
+    // Memory: allocations, pinned host memory, and pointer attributes.
     required  3020 cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     required  3020 cuMemAlloc_v2(pointer: *mut CUdeviceptr, bytes: usize);
     required  3020 cuMemFree_v2(pointer: CUdeviceptr);
@@ -122,7 +123,7 @@ driver_calls! {
     required  7000 cuPointerGetAttributes(
         count: c_uint, attributes: *mut c_uint, data: *mut *mut c_void, pointer: CUdeviceptr);
 
-    // Memory: addresses and physical memory apart.
+    // Memory: virtual addresses and physical memory.
     optional 10020 cuMemAddressReserve(
         pointer: *mut CUdeviceptr, bytes: usize, alignment: usize, wanted: CUdeviceptr, flags: c_ulonglong);
     optional 10020 cuMemAddressFree(pointer: CUdeviceptr, bytes: usize);
@@ -143,7 +144,7 @@ driver_calls! {
         handle: *mut CUmemGenericAllocationHandle, shareable: *mut c_void, kind: c_uint);
     optional 11000 cuMemRetainAllocationHandle(handle: *mut CUmemGenericAllocationHandle, pointer: *mut c_void);
 
-    // Memory: the driver's own pools, in stream order.
+    // Memory: stream-ordered pools.
     optional 11020 cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice);
     optional 11020 cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void);
     optional 11020 cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void);
@@ -180,7 +181,7 @@ driver_calls! {
     optional 12000 cuStreamGetId(stream: CUstream, id: *mut c_ulonglong);
     required 10000 cuLaunchHostFunc(stream: CUstream, function: CUhostFn, data: *mut c_void);
 
-    // Stream capture, and the graphs that come of it.
+    // Stream capture.
     required 10000 cuStreamIsCapturing(stream: CUstream, status: *mut c_uint);
     required 10010 cuStreamBeginCapture_v2(stream: CUstream, mode: c_uint);
     required 10000 cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph);
@@ -192,8 +193,8 @@ driver_calls! {
         mode: c_uint);
     required 10010 cuThreadExchangeStreamCaptureMode(mode: *mut c_uint);
 
-    // Graphs: built by hand. Where CUDA 12.3 added data to the edges, the calls without them are meant, which every
-    // driver still has.
+    // Graphs: construction. CUDA 12.3 added variants with edge data; the table uses the variants without it, which
+    // every driver still has.
     required 10000 cuGraphCreate(graph: *mut CUgraph, flags: c_uint);
     required 10000 cuGraphDestroy(graph: CUgraph);
     optional 12000 cuGraphAddKernelNode_v2(
@@ -220,12 +221,12 @@ driver_calls! {
         graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, count: usize);
     optional 12030 cuGraphConditionalHandleCreate(
         handle: *mut CUgraphConditionalHandle, graph: CUgraph, context: CUcontext, default: c_uint, flags: c_uint);
-    // For conditional nodes only; the other types have calls of their own, in older drivers, too.
+    // Only for conditional nodes; the other types have separate calls, which older drivers also have.
     optional 12030 cuGraphAddNode_v2(
         node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, data: *const CUgraphEdgeData,
         count: usize, parameters: *mut ConditionalNodeParams);
 
-    // Graphs: looked at and copied.
+    // Graphs: inspection and cloning.
     required 10000 cuGraphGetNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
     required 10000 cuGraphGetEdges(
         graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, count: *mut usize);
@@ -240,7 +241,7 @@ driver_calls! {
     required 10000 cuGraphClone(clone: *mut CUgraph, graph: CUgraph);
     required 10000 cuGraphNodeFindInClone(node: *mut CUgraphNode, original: CUgraphNode, clone: CUgraph);
 
-    // Graphs: made executable, launched and changed.
+    // Graphs: instantiation, launch and update.
     optional 11040 cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong);
     optional 11010 cuGraphUpload(exec: CUgraphExec, stream: CUstream);
     required 10000 cuGraphLaunch(exec: CUgraphExec, stream: CUstream);
@@ -252,7 +253,7 @@ driver_calls! {
     optional 11060 cuGraphNodeGetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: *mut c_uint);
     optional 12000 cuGraphExecGetFlags(exec: CUgraphExec, flags: *mut c_ulonglong);
 
-    // What graphs keep alive.
+    // User objects.
     optional 11030 cuUserObjectCreate(
         object: *mut CUuserObject, data: *mut c_void, destroy: CUhostFn, count: c_uint, flags: c_uint);
     optional 11030 cuUserObjectRelease(object: CUuserObject, count: c_uint);
@@ -296,14 +297,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base_names_lose_their_version() {
+    fn base_names_drop_the_version_suffix() {
         assert_eq!(Call::cuMemAlloc_v2.info().base_name(), "cuMemAlloc");
         assert_eq!(Call::cuStreamQuery.info().base_name(), "cuStreamQuery");
         assert_eq!(Call::cuStreamGetCaptureInfo_v2.info().base_name(), "cuStreamGetCaptureInfo");
     }
 
     #[test]
-    fn calls_number_the_table() {
+    fn calls_index_the_table() {
         for (index, call) in Call::ALL.iter().enumerate() {
             assert_eq!(*call as usize, index);
             assert_eq!(format!("{call:?}"), CALLS[index].symbol);
@@ -311,11 +312,11 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_call_says_so() {
-        // SAFETY: no pointer is supplied, so there is none to be wrong.
+    fn missing_call_returns_not_supported() {
+        // SAFETY: no pointer is supplied.
         let (table, missing) = unsafe { Table::from_symbols(|_| None) };
         assert_eq!(missing, Some(Call::cuInit));
-        // SAFETY: the stand-in ignores its arguments.
+        // SAFETY: the stub ignores its arguments.
         assert_eq!(unsafe { (table.cuInit)(0) }, codes::CUDA_ERROR_NOT_SUPPORTED);
     }
 }

@@ -1,4 +1,4 @@
-//! Folders for what is needed for a moment: private to the user, and gone with the value that stands for them.
+//! Temporary folders: private to the user, and removed when their value is dropped.
 
 use std::{
     fs, io,
@@ -7,15 +7,15 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// A folder below the system's one for temporary files (`TMPDIR`), which nobody else can look into.
+/// A folder in the system's folder for temporary files (`TMPDIR`), without access for other users.
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// A new one, empty.
+    /// Creates an empty folder.
     pub fn new() -> io::Result<Folder> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let (root, process) = (std::env::temp_dir(), std::process::id());
-        // A process of the same number may have ended without cleaning up.
+        // A process with the same id may have ended without removing its folder.
         for _ in 0..1000 {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let path = root.join(format!("plinth-{process}-{number}"));
@@ -25,10 +25,13 @@ impl Folder {
                 Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
             }
         }
-        Err(io::Error::other(format!("{} is full of folders of plinth's", root.display())))
+        Err(io::Error::other(format!(
+            "creating a temporary folder in {}: 1000 names are in use; remove old plinth-* folders",
+            root.display()
+        )))
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -36,7 +39,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed is left to whoever cleans the system's folder.
+        // If the folder cannot be removed, the system's clean-up of temporary files has to do it.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -47,7 +50,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn folders_are_private_and_go() {
+    fn folders_are_private_and_removed_on_drop() {
         let (one, other) = (Folder::new().unwrap(), Folder::new().unwrap());
         assert_ne!(one.path(), other.path());
         assert_eq!(fs::metadata(one.path()).unwrap().permissions().mode() & 0o777, 0o700);

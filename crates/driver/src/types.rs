@@ -1,4 +1,4 @@
-//! The driver's types, as cudarc declares them, and its constants as the plain integers that the table takes.
+//! The driver's types, as cudarc declares them, and its constants as the plain integers that the table uses.
 
 #![allow(missing_docs)]
 
@@ -133,32 +133,33 @@ constants! {
     CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH = CUdevice_attribute_enum;
 }
 
-/// Physical memory that is not shared with other processes.
+/// Physical memory that cannot be shared with other processes.
 pub const CU_MEM_HANDLE_TYPE_NONE: std::ffi::c_uint = 0;
-/// Physical memory that travels to other processes as a file descriptor.
+/// Physical memory that is shared with other processes as a file descriptor.
 pub const CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: std::ffi::c_uint = 1;
 
-/// The flags of pinned memory: preprocessor constants in CUDA's header.
+/// Flags of pinned memory. They are preprocessor constants in CUDA's header.
 pub const CU_MEMHOSTALLOC_PORTABLE: std::ffi::c_uint = 1;
-/// Mapped into the devices' address space: on by default where addressing is unified.
+/// Mapped into the devices' address space: the default with unified addressing.
 pub const CU_MEMHOSTALLOC_DEVICEMAP: std::ffi::c_uint = 2;
 /// Visible to every context of the process.
 pub const CU_MEMHOSTREGISTER_PORTABLE: std::ffi::c_uint = 1;
-/// Managed memory that every device may use.
+/// Managed memory that every device may access.
 pub const CU_MEM_ATTACH_GLOBAL: std::ffi::c_uint = 1;
-/// Managed memory that no device may use until a stream attaches it.
+/// Managed memory that no device may access until it is attached to a stream.
 pub const CU_MEM_ATTACH_HOST: std::ffi::c_uint = 2;
 
-/// How a graph is made executable: memory that it allocates is freed when it is launched again.
+/// Graph instantiation flag: memory that the graph allocates is freed when it is launched again.
 pub const CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH: std::ffi::c_ulonglong = 1;
-/// It is brought to the device at once.
+/// Graph instantiation flag: the graph is uploaded to the device immediately.
 pub const CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD: std::ffi::c_ulonglong = 2;
-/// It can be launched by kernels.
+/// Graph instantiation flag: kernels can launch the graph.
 pub const CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH: std::ffi::c_ulonglong = 4;
-/// Its nodes run with their own priorities.
+/// Graph instantiation flag: nodes run with their own priorities.
 pub const CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY: std::ffi::c_ulonglong = 8;
 
-/// The condition of a graph gets its default value at each launch: a preprocessor constant in CUDA's header.
+/// The condition of a graph is set to its default value at each launch. This is a preprocessor constant in CUDA's
+/// header.
 pub const CU_GRAPH_COND_ASSIGN_DEFAULT: std::ffi::c_uint = 1;
 
 /// CUDA's `CUDA_MEMCPY3D`, with its enumerations as plain integers.
@@ -193,7 +194,7 @@ pub struct MemcpyNodeParams {
 }
 
 impl MemcpyNodeParams {
-    /// A copy of one row, of no bytes from nowhere to nowhere.
+    /// An empty copy of one row, with null addresses.
     pub const ROW: MemcpyNodeParams = MemcpyNodeParams {
         source_x: 0,
         source_y: 0,
@@ -223,29 +224,29 @@ impl MemcpyNodeParams {
     };
 }
 
-/// The streaming multiprocessors among a device's resources.
+/// The resource type of streaming multiprocessors.
 pub const CU_DEV_RESOURCE_TYPE_SM: std::ffi::c_uint = 1;
-/// A green context has a default stream of its own; the one flag there is, and it must be set.
+/// The green context has its own default stream. This is the only flag, and it is required.
 pub const CU_GREEN_CTX_DEFAULT_STREAM: std::ffi::c_uint = 1;
 
-/// CUDA's `CUdevResource` as it is for multiprocessors, with its enumeration as a plain integer. Drivers before CUDA 13 fill
-/// in the count only.
+/// CUDA's `CUdevResource` for multiprocessors, with its enumeration as a plain integer. Drivers before CUDA 13 set only
+/// the count.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct DevResource {
     pub kind: std::ffi::c_uint,
-    /// The driver's own; the host device keeps the number of the device here.
+    /// Reserved for the driver; the host device stores the device number here.
     pub hidden: [std::ffi::c_uint; 23],
     pub count: std::ffi::c_uint,
     pub least_partition: std::ffi::c_uint,
     pub alignment: std::ffi::c_uint,
-    /// What other types of resource use of the union, and what newer drivers have behind it.
+    /// The rest of the union, which other resource types use, and fields that newer drivers append.
     pub unused: [std::ffi::c_uint; 5],
     pub more: [u64; 2],
 }
 
 impl DevResource {
-    /// A place for the driver to fill in.
+    /// An empty output value.
     pub const NOTHING: DevResource = DevResource {
         kind: 0,
         hidden: [0; 23],
@@ -266,7 +267,7 @@ pub struct ExecUpdateInfo {
     pub error_from_node: CUgraphNode,
 }
 
-/// CUDA's `CUgraphNodeParams` as it is for a conditional node, with its enumerations as plain integers.
+/// CUDA's `CUgraphNodeParams` for a conditional node, with its enumerations as plain integers.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct ConditionalNodeParams {
@@ -277,7 +278,7 @@ pub struct ConditionalNodeParams {
     pub size: std::ffi::c_uint,
     pub bodies: *mut CUgraph,
     pub context: CUcontext,
-    /// What other types of node use of the union, to be zero.
+    /// The rest of the union, which other node types use. Must be zero.
     pub unused: [u64; 25],
     pub reserved2: u64,
 }
@@ -300,7 +301,7 @@ const _: () = {
     );
 };
 
-/// The special stream handles that need no creation, as CUDA defines them.
+/// CUDA's special stream handles, which need no creation.
 pub const CU_STREAM_LEGACY: usize = 1;
 /// The per-thread default stream.
 pub const CU_STREAM_PER_THREAD: usize = 2;

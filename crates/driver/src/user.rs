@@ -1,7 +1,7 @@
-//! The user in whose name the process acts.
+//! The user that the process runs as.
 
-/// The effective user's number.
+/// Returns the effective user id.
 pub fn effective() -> u32 {
-    // SAFETY: the call takes nothing, touches no memory and cannot fail.
+    // SAFETY: the call takes no arguments, accesses no memory and cannot fail.
     unsafe { libc::geteuid() }
 }

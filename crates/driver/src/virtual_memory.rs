@@ -1,39 +1,39 @@
-//! Addresses and physical memory apart: ranges are reserved, handles are created, and a handle is mapped whole at an
-//! address of a range.
+//! Virtual memory: address ranges are reserved, physical handles are created, and a handle is mapped as a whole at an
+//! address in a range.
 //!
-//! Addresses here are plain numbers. The driver answers one that is not a reservation of this process, or a handle that
-//! is not one, with a code, and no memory of the host is ever touched through them: that is why these calls are safe. What
-//! can go wrong goes wrong on the device, where work that still uses an unmapped address is lost.
+//! Addresses are plain integers here. For an address that this process has not reserved, or an invalid handle, the
+//! driver returns an error code, and host memory is never accessed through them. Therefore these calls are safe. Misuse
+//! only affects the device, where work that still uses an unmapped address fails.
 
-use super::{Answer, Driver, call, observer, types::*};
+use super::{Driver, DriverResult, call, observer, types::*};
 use cudarc::driver::sys::CUmemAccess_flags;
 use std::ffi::c_int;
 
-/// Physical memory of a device, without an address of its own.
+/// Physical memory of a device, without an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Physical(pub(super) CUmemGenericAllocationHandle);
 
 impl Physical {
-    /// A handle that no driver gave, for tests of what only keeps handles.
+    /// Creates an invalid handle, for tests that only store handles.
     #[cfg(any(test, feature = "test-util"))]
-    pub fn pretend(number: u64) -> Self {
+    pub fn dangling(number: u64) -> Self {
         Physical(number)
     }
 }
 
-/// Memory that came from the driver with its address.
+/// Memory whose address the driver chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Segment(CUdeviceptr);
 
 impl Segment {
-    /// Where it begins.
+    /// Returns the address.
     pub fn address(self) -> u64 {
         self.0
     }
 }
 
 pub(super) fn pinned_on(device: c_int) -> CUmemAllocationProp {
-    // SAFETY: the struct is plain numbers, and CUDA asks for unused parts to be zero.
+    // SAFETY: the struct consists of integers, for which zeros are valid, and CUDA requires unused fields to be zero.
     let mut properties: CUmemAllocationProp = unsafe { std::mem::zeroed() };
     properties.type_ = cudarc::driver::sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location = location(device);
@@ -52,14 +52,14 @@ fn descriptions(devices: &[c_int], flags: CUmemAccess_flags) -> Vec<CUmemAccessD
     devices.iter().map(|device| CUmemAccessDesc { location: location(*device), flags }).collect()
 }
 
-/// Descriptions that let devices read and write.
+/// Creates descriptors of read and write access.
 pub(super) fn read_write(devices: &[c_int]) -> Vec<CUmemAccessDesc> {
     descriptions(devices, CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
 }
 
 impl Driver {
-    /// The size of which physical memory of a device comes in multiples.
-    pub fn memory_granularity(&self, device: c_int) -> Answer<u64> {
+    /// Returns the allocation granularity of a device's physical memory in bytes.
+    pub fn memory_granularity(&self, device: c_int) -> DriverResult<u64> {
         let mut bytes = 0;
         // SAFETY: the output is a live local and the properties live for the call.
         unsafe {
@@ -69,74 +69,75 @@ impl Driver {
     }
 
     /// Reserves a range of addresses, aligned to `alignment`.
-    pub fn memory_reserve(&self, bytes: u64, alignment: u64) -> Answer<u64> {
+    pub fn memory_reserve(&self, bytes: u64, alignment: u64) -> DriverResult<u64> {
         let mut address = 0;
-        // SAFETY: the output is a live local; sizes that make no sense are answered with a code.
+        // SAFETY: the output is a live local; invalid sizes return an error code.
         unsafe { call!(self, cuMemAddressReserve(&mut address, bytes as usize, alignment as usize, 0, 0)) }?;
-        observer::fresh(address, bytes);
+        observer::notify_allocated(address, bytes);
         Ok(address)
     }
 
-    /// Gives a whole reserved range back; nothing is mapped in it any more.
-    pub fn memory_unreserve(&self, address: u64, bytes: u64) -> Answer<()> {
-        // SAFETY: see the module's comment.
+    /// Frees a whole reserved range. Nothing may be mapped in it.
+    pub fn memory_unreserve(&self, address: u64, bytes: u64) -> DriverResult<()> {
+        // SAFETY: see the module documentation.
         unsafe { call!(self, cuMemAddressFree(address, bytes as usize)) }
     }
 
-    /// Makes physical memory on a device.
-    pub fn memory_create(&self, bytes: u64, device: c_int) -> Answer<Physical> {
+    /// Creates physical memory on a device.
+    pub fn memory_create(&self, bytes: u64, device: c_int) -> DriverResult<Physical> {
         let mut handle = 0;
         // SAFETY: the output is a live local and the properties live for the call.
         unsafe { call!(self, cuMemCreate(&mut handle, bytes as usize, &pinned_on(device), 0)) }?;
         Ok(Physical(handle))
     }
 
-    /// Gives physical memory back, as soon as it is mapped nowhere.
-    pub fn memory_release(&self, physical: Physical) -> Answer<()> {
-        // SAFETY: see the module's comment.
+    /// Releases physical memory. It is freed once it is no longer mapped.
+    pub fn memory_release(&self, physical: Physical) -> DriverResult<()> {
+        // SAFETY: see the module documentation.
         unsafe { call!(self, cuMemRelease(physical.0)) }
     }
 
-    /// Maps a handle of `bytes` bytes at an address. Nobody may touch it before [`memory_allow`](Self::memory_allow).
-    pub fn memory_map(&self, address: u64, bytes: u64, physical: Physical) -> Answer<()> {
-        // SAFETY: see the module's comment.
+    /// Maps a handle of `bytes` bytes at an address. The range must not be accessed before
+    /// [`memory_allow`](Self::memory_allow).
+    pub fn memory_map(&self, address: u64, bytes: u64, physical: Physical) -> DriverResult<()> {
+        // SAFETY: see the module documentation.
         unsafe { call!(self, cuMemMap(address, bytes as usize, 0, physical.0, 0)) }
     }
 
     /// Unmaps a range that covers whole mappings.
-    pub fn memory_unmap(&self, address: u64, bytes: u64) -> Answer<()> {
-        // SAFETY: see the module's comment.
+    pub fn memory_unmap(&self, address: u64, bytes: u64) -> DriverResult<()> {
+        // SAFETY: see the module documentation.
         unsafe { call!(self, cuMemUnmap(address, bytes as usize)) }?;
-        if let Some(watcher) = observer::watcher() {
-            watcher.unmapped(address, bytes);
+        if let Some(observer) = observer::current() {
+            observer.unmapped(address, bytes);
         }
         Ok(())
     }
 
-    /// Lets devices read and write a mapped range.
-    pub fn memory_allow(&self, address: u64, bytes: u64, devices: &[c_int]) -> Answer<()> {
+    /// Gives devices read and write access to a mapped range.
+    pub fn memory_allow(&self, address: u64, bytes: u64, devices: &[c_int]) -> DriverResult<()> {
         self.memory_access(address, bytes, devices, CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
     }
 
-    /// Lets devices read and write a mapped range no longer.
-    pub fn memory_forbid(&self, address: u64, bytes: u64, devices: &[c_int]) -> Answer<()> {
+    /// Revokes the access of devices to a mapped range.
+    pub fn memory_forbid(&self, address: u64, bytes: u64, devices: &[c_int]) -> DriverResult<()> {
         self.memory_access(address, bytes, devices, CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE)
     }
 
-    fn memory_access(&self, address: u64, bytes: u64, devices: &[c_int], flags: CUmemAccess_flags) -> Answer<()> {
+    fn memory_access(&self, address: u64, bytes: u64, devices: &[c_int], flags: CUmemAccess_flags) -> DriverResult<()> {
         let access = descriptions(devices, flags);
-        // SAFETY: the descriptions live for the call and are as many as it is told.
+        // SAFETY: the descriptors live for the call, and their count is correct.
         unsafe { call!(self, cuMemSetAccess(address, bytes as usize, access.as_ptr(), access.len())) }
     }
 
     /// Allocates memory whose address the driver chooses, in the calling thread's context.
-    pub fn segment_alloc(&self, bytes: u64) -> Answer<Segment> {
+    pub fn segment_alloc(&self, bytes: u64) -> DriverResult<Segment> {
         self.memory_alloc(bytes as usize).map(Segment)
     }
 
     /// Frees a segment, and waits for the work of its context.
-    pub fn segment_free(&self, segment: Segment) -> Answer<()> {
-        // SAFETY: a segment comes from the driver, and its owner forgets it with this call.
+    pub fn segment_free(&self, segment: Segment) -> DriverResult<()> {
+        // SAFETY: a segment comes from the driver, and its owner does not use it after this call.
         unsafe { call!(self, cuMemFree_v2(segment.0)) }
     }
 }

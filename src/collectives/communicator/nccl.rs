@@ -11,7 +11,7 @@ use crate::{
     driver::{
         self, Span,
         nccl::{
-            self, Comm, CommCell, ID_BYTES, Nccl, Progress, What,
+            self, Comm, CommCell, Elements, ID_BYTES, Nccl, Progress,
             table::{data_type, reduction},
         },
     },
@@ -101,7 +101,7 @@ impl Rank {
         let Some(comm) = self.cell.get() else { return Ok(false) };
         let done = self.nccl.progress(comm)? == Progress::Done;
         if done {
-            self.cell.settle();
+            self.cell.mark_complete();
         }
         Ok(done)
     }
@@ -181,7 +181,7 @@ impl Rank {
         let Some(comm) = self.cell.get() else { return Ok(()) };
         let device = runtime.device(self.device as i32)?;
         let ended = device.with_context(&runtime.driver, |_| end(self.nccl, comm));
-        self.cell.settle();
+        self.cell.mark_complete();
         ended
     }
 }
@@ -189,16 +189,16 @@ impl Rank {
 /// An operation in NCCL's terms.
 struct Prepared {
     comm: Comm,
-    what: What,
+    what: Elements,
     /// Which reduction, if it is one.
     op: c_int,
 }
 
 /// The operation's elements as NCCL may take them where they are only moved: it knows fewer types than there are.
-fn moving(operation: &Operation) -> What {
+fn moving(operation: &Operation) -> Elements {
     match data_kind(operation.element) {
-        Some(kind) => What { count: operation.count as usize, kind },
-        None => What { count: operation.bytes() as usize, kind: data_type::UINT8 },
+        Some(kind) => Elements { count: operation.count as usize, kind },
+        None => Elements { count: operation.bytes() as usize, kind: data_type::UINT8 },
     }
 }
 
@@ -219,7 +219,7 @@ fn data_kind(element: ElementType) -> Option<c_int> {
 }
 
 /// The operation's elements and reduction as NCCL knows them. The sum of truths is "or", their product "and".
-fn reducing(operation: &Operation, op: ReduceOp) -> Result<(What, c_int)> {
+fn reducing(operation: &Operation, op: ReduceOp) -> Result<(Elements, c_int)> {
     let Some(kind) = data_kind(operation.element) else {
         return Err(Error::new(
             Status::NOT_SUPPORTED,
@@ -235,7 +235,7 @@ fn reducing(operation: &Operation, op: ReduceOp) -> Result<(What, c_int)> {
         (ReduceOp::Maximum, _) => reduction::MAXIMUM,
         (ReduceOp::Average, _) => reduction::AVERAGE,
     };
-    Ok((What { count: operation.count as usize, kind }, op))
+    Ok((Elements { count: operation.count as usize, kind }, op))
 }
 
 /// Keeps other threads' calls away from communicators, whatever the order in which these were named.
@@ -346,11 +346,11 @@ pub fn split(
     }
     let finish = |(part, (_, color, _)): (Rank, &(&Rank, Option<u32>, i32))| {
         if color.is_none() {
-            part.cell.settle();
+            part.cell.mark_complete();
             return Ok(None);
         }
         part.wait_until_ready(limit, "NCCL worked at a part of a split")?;
-        let (number, size) = part.nccl.place(part.comm()?)?;
+        let (number, size) = part.nccl.rank_and_size(part.comm()?)?;
         Ok(Some(Part { rank: part, number, size }))
     };
     parts.into_iter().zip(batch).map(finish).collect::<Result<Vec<_>>>().map_err(Issued::Failed)

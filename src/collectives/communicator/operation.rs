@@ -125,7 +125,7 @@ impl Operation {
 
     fn checked(&self, span: Span, shares: u64, what: &str) -> Result<Span> {
         if shares == 0 || self.count == 0 {
-            return Ok(span.of_length(0));
+            return Ok(span.with_length(0));
         }
         if span.address() == 0 {
             return Err(Error::new(Status::NULL_POINTER, format!("{what} is NULL")));
@@ -133,7 +133,7 @@ impl Operation {
         if !span.address().is_multiple_of(self.element.bytes()) {
             return Err(invalid(format!("{what}, at {:#x}, is not aligned to its {}", span.address(), self.element)));
         }
-        Ok(span.of_length((self.bytes() * shares) as usize))
+        Ok(span.with_length((self.bytes() * shares) as usize))
     }
 }
 

@@ -26,7 +26,7 @@ pub struct Place {
 impl Place {
     /// The same from another byte on.
     pub fn moved(self, bytes: u64) -> Place {
-        Place { span: self.span.moved(bytes as i64), ..self }
+        Place { span: self.span.offset_by(bytes as i64), ..self }
     }
 }
 
@@ -185,7 +185,7 @@ impl Pieces {
         sanitizer::access_with(runtime, stream, |operands| {
             for (length, places) in self.each() {
                 let (sources, destinations) = places.split_at(self.sources);
-                let whole = |place: &Place| place.span.of_length(length as usize);
+                let whole = |place: &Place| place.span.with_length(length as usize);
                 operands.extend(sources.iter().map(|place| sanitizer::read(whole(place))));
                 operands.extend(destinations.iter().map(|place| sanitizer::write(whole(place))));
             }
@@ -302,7 +302,7 @@ impl Pieces {
 
 /// Copies from one device to another, or within one, by the driver.
 pub fn bring(runtime: &Runtime, stream: Stream, from: Place, to: Place, bytes: u64) -> Result<()> {
-    let (source, destination) = (from.span.of_length(bytes as usize), to.span.of_length(bytes as usize));
+    let (source, destination) = (from.span.with_length(bytes as usize), to.span.with_length(bytes as usize));
     if source.address() == destination.address() {
         return Ok(());
     }
@@ -317,7 +317,7 @@ pub fn bring(runtime: &Runtime, stream: Stream, from: Place, to: Place, bytes: u
 /// Launches a table's pieces.
 pub fn launch(runtime: &Runtime, stream: Stream, kernel: Kernel, table: &mut Table, chunk: u32) -> Result<()> {
     let function = runtime.device(stream.device as i32)?.kernel(&runtime.driver, kernel)?;
-    let blocks = table.settle(chunk);
+    let blocks = table.finish(chunk);
     runtime
         .in_stream(stream, |driver, raw| Ok(driver.launch_collective(function, table, blocks, raw)?))
         .context(|| format!("launching {}", kernel.entry()))
@@ -353,7 +353,7 @@ mod tests {
     use super::*;
 
     fn at(address: u64) -> Place {
-        Place { span: Span::nowhere(address), device: 0 }
+        Place { span: Span::dangling(address), device: 0 }
     }
 
     /// Two pieces with a source and a destination each, of 1000 and 600 bytes.

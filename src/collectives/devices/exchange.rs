@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn channels_stay_last_if_all_have_them_so() {
         let tensor = |shape: &[i64], strides: Option<&[i64]>| {
-            Tensor::new(Span::nowhere(4096), ElementType::F32, 0, shape, strides).unwrap()
+            Tensor::new(Span::dangling(4096), ElementType::F32, 0, shape, strides).unwrap()
         };
         let (last, first) = (tensor(&[2, 3, 4, 5], Some(&[60, 1, 15, 3])), tensor(&[2, 3, 4, 5], None));
         assert_eq!(channels_last(&[last, last], &[4, 3, 4, 5]), Some(vec![60, 1, 15, 3]));

@@ -22,8 +22,8 @@ pub fn holds(tensor: &Tensor) -> bool {
 
 /// Copies a run of bytes between CPU and device.
 fn copy(runtime: &Runtime, stream: Stream, one: &Move, offsets: (i64, i64), bytes: u64) -> Result<()> {
-    let from = one.from.memory.moved(offsets.0).of_length(bytes as usize);
-    let to = one.to.memory.moved(offsets.1).of_length(bytes as usize);
+    let from = one.from.memory.offset_by(offsets.0).with_length(bytes as usize);
+    let to = one.to.memory.offset_by(offsets.1).with_length(bytes as usize);
     sanitizer::copy(runtime, stream, to, from)?;
     runtime
         .in_stream(stream, |driver, raw| Ok(driver.copy(to, from, raw)?))
@@ -74,9 +74,9 @@ pub fn upload(runtime: &Runtime, stream: Stream, from: &Tensor, to: &Tensor) -> 
     if bytes / 2 <= from.bytes() {
         let scratch = Scratch::alloc(bytes, stream)?;
         let mut near = *from;
-        (near.memory, near.device) = (scratch.memory().moved(low.wrapping_neg()), stream.device);
+        (near.memory, near.device) = (scratch.memory().offset_by(low.wrapping_neg()), stream.device);
         let begin = scratch.memory();
-        let whole = from.memory.moved(low).of_length(bytes as usize);
+        let whole = from.memory.offset_by(low).with_length(bytes as usize);
         sanitizer::copy(runtime, stream, begin, whole)?;
         runtime
             .in_stream(stream, |driver, raw| Ok(driver.copy(begin, whole, raw)?))
@@ -117,7 +117,7 @@ mod tests {
             (&[4, 6], &[0, 2], (0, 44)),
             (&[], &[], (0, 4)),
         ] {
-            let tensor = Tensor::new(Span::nowhere(4096), ElementType::F32, PINNED, shape, Some(strides)).unwrap();
+            let tensor = Tensor::new(Span::dangling(4096), ElementType::F32, PINNED, shape, Some(strides)).unwrap();
             assert!(holds(&tensor));
             assert_eq!(extent(&tensor), expected);
         }

@@ -126,7 +126,7 @@ impl Strided {
             let mut dimensions = self.dimensions.clone();
             dimensions[outermost].0 = length;
             let moved = |place: Place, stride: i64| Place {
-                span: place.span.moved(stride.wrapping_mul(begin as i64)),
+                span: place.span.offset_by(stride.wrapping_mul(begin as i64)),
                 ..place
             };
             let (from, to) = (moved(self.from, from), moved(self.to, to));
@@ -142,7 +142,7 @@ pub fn in_stream(runtime: &Runtime, stream: Stream, moves: &[Move]) -> Result<()
     for one in moves.iter().filter(|one| !one.is_nothing()) {
         let bytes = one.from.bytes();
         if one.is_run() && bytes >= engine {
-            let span = |tensor: &Tensor| tensor.memory.of_length(bytes as usize);
+            let span = |tensor: &Tensor| tensor.memory.with_length(bytes as usize);
             let used = [sanitizer::read(span(one.from)), sanitizer::write(span(one.to))];
             sanitizer::access(runtime, stream, &used)?;
             runtime
@@ -246,7 +246,7 @@ mod tests {
     use crate::{driver::Span, runtime::tensor::ElementType};
 
     fn tensor(address: u64, shape: &[i64], strides: &[i64]) -> &'static Tensor {
-        Box::leak(Box::new(Tensor::new(Span::nowhere(address), ElementType::F32, 0, shape, Some(strides)).unwrap()))
+        Box::leak(Box::new(Tensor::new(Span::dangling(address), ElementType::F32, 0, shape, Some(strides)).unwrap()))
     }
 
     fn of(shape: &[i64], from: &[i64], to: &[i64]) -> Move<'static> {

@@ -5,7 +5,7 @@ use crate::{
     collectives::devices::ReduceOp,
     driver::{
         self, Driver, Event, Span,
-        group::{Collective, ENTRIES, MAX_TRANSFERS, Mode, Reason, TRANSFER, Told, Transfers},
+        group::{Collective, ENTRIES, FailureReport, MAX_TRANSFERS, Mode, Reason, TRANSFER, Transfers},
         types::{CU_EVENT_WAIT_DEFAULT, CU_STREAM_PER_THREAD},
     },
     error::{Context, Error, Result},
@@ -330,14 +330,14 @@ impl Group {
     }
 
     fn exchange_once(&self, transfers: &[Transfer], stream: Stream) -> Result<()> {
-        let mut told = Transfers { circle: self.circle(), transfers: [Default::default(); MAX_TRANSFERS] };
+        let mut told = Transfers { group_info: self.group_info(), transfers: [Default::default(); MAX_TRANSFERS] };
         for (place, transfer) in told.transfers.iter_mut().zip(transfers) {
             let (number, _) = number_of(transfer.element)?;
             *place = driver::group::Transfer::of(transfer.memory, transfer.peer, transfer.sends, number);
         }
         let sequence = |(transfer, told): (&Transfer, &driver::group::Transfer)| {
             let of = if transfer.sends { Sequence::Sends } else { Sequence::Receives };
-            (of(transfer.peer), told.pieces(self.tuning().entry))
+            (of(transfer.peer), told.chunks(self.tuning().entry))
         };
         let sequences: Vec<(Sequence, u64)> = transfers.iter().zip(&told.transfers).map(sequence).collect();
         let count = transfers.len() as u32;
@@ -377,7 +377,7 @@ impl Group {
                 check_overlap(mode, u64::from(self.rank()) * bytes, from, to)?;
             }
             let used = [sanitizer::read(from), sanitizer::write(to)];
-            let mut told = Collective::of(self.circle(), from, to);
+            let mut told = Collective::of(self.group_info(), from, to);
             (told.bytes, told.count, told.mode, told.element, told.root) = (bytes, count, mode as u32, number, root);
             told.op = OPS.iter().position(|(known, _)| Some(*known) == op).unwrap_or(0) as u32;
             let step = if mode.has_parts() { bytes.div_ceil(u64::from(self.size())) } else { bytes };
@@ -510,7 +510,7 @@ fn describe(header: &[u64; 4]) -> String {
 }
 
 /// The error that a report tells, at a rank of a group.
-pub fn explain(rank: u32, size: u32, told: &Told) -> Error {
+pub fn explain(rank: u32, size: u32, told: &FailureReport) -> Error {
     let Some((reason, about)) = Reason::read(told.word) else {
         return Error::new(Status::PANIC, format!("the group's kernels reported {:#x}", told.word));
     };

@@ -17,7 +17,7 @@ pub mod tuning;
 use crate::{
     driver::{
         self,
-        group::{Circle, LANES, MAX_RANKS, Reason, Report, Told, place},
+        group::{FailureReport, GroupInfo, LANES, MAX_RANKS, Reason, Report, offsets},
     },
     error::{Error, Result},
     runtime::{self, Runtime},
@@ -173,7 +173,7 @@ impl Group {
         // hears of it through its link, or waits in vain for as long as it was told.
         let marks = self.windows.iter().enumerate().map(|(peer, window)| {
             let own = peer as u32 == self.rank;
-            window.part(if own { place::FAILED } else { place::POISON + u64::from(self.rank) * 4 }, 4)
+            window.part(if own { offsets::FAILED } else { offsets::POISON + u64::from(self.rank) * 4 }, 4)
         });
         let _ = runtime.driver.with_relaxed_capture(|| {
             for mark in marks {
@@ -187,7 +187,7 @@ impl Group {
         let report = self.report.as_ref()?;
         let told = match (report.read(), report.stopped()) {
             (Some(told), _) => told,
-            (None, Some(word)) => Told { word, by: self.rank, own: [0; 4], other: [0; 4] },
+            (None, Some(word)) => FailureReport { word, by: self.rank, own: [0; 4], other: [0; 4] },
             (None, None) => return None,
         };
         Some(calls::explain(self.rank, self.size, &told))
@@ -229,12 +229,12 @@ impl Group {
 
     /// What this rank has done for each other one, as the kernels have counted, so with all replays. None of them runs.
     fn done(&self, runtime: &Runtime) -> Option<Vec<Done>> {
-        let mut counts = [0; place::POISON as usize];
+        let mut counts = [0; offsets::POISON as usize];
         let window = self.windows.get(self.rank as usize)?;
         let read = runtime.driver.with_relaxed_capture(|| {
             let device = runtime.device(self.device as i32)?;
             device.with_context(&runtime.driver, |driver| {
-                Ok(driver.copy_to_host(&mut counts, window.part(0, place::POISON), self.stream)?)
+                Ok(driver.copy_to_host(&mut counts, window.part(0, offsets::POISON), self.stream)?)
             })
         });
         read.ok()?.ok()?;
@@ -242,20 +242,20 @@ impl Group {
         let word = |at: u64| words.get(at as usize / 8).map_or(0, |word| u64::from_le_bytes(*word));
         let lane = |base: u64, peer: u64| word(base + peer * u64::from(LANES) * 8);
         let of = |peer: u64| Done {
-            collectives: word(place::CALLS),
-            sent: lane(place::SENT, peer),
-            received: lane(place::RECEIVED, peer),
+            collectives: word(offsets::CALLS),
+            sent: lane(offsets::SENT, peer),
+            received: lane(offsets::RECEIVED, peer),
         };
         Some((0..u64::from(self.size)).map(of).collect())
     }
 
     /// What the kernels are to know.
-    fn circle(&self) -> Circle {
+    fn group_info(&self) -> GroupInfo {
         let mut windows = [0; MAX_RANKS];
         for (place, window) in windows.iter_mut().zip(&self.windows) {
             *place = window.address();
         }
-        Circle {
+        GroupInfo {
             windows,
             window_bytes: self.windows.first().map_or(0, Window::bytes),
             report: self.report.as_ref().map_or(0, Report::address),

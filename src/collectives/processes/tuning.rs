@@ -4,7 +4,7 @@
 //! joined by switches, and not measured yet; `PLINTH_GROUP_TUNING` has others, as "one_shot=65536,blocks=32".
 
 use crate::{
-    driver::group::{ENTRIES, LANES, MAX_BLOCKS, place},
+    driver::group::{ENTRIES, LANES, MAX_BLOCKS, offsets},
     error::{Error, Result},
     status::Status,
 };
@@ -79,7 +79,7 @@ impl Tuning {
     /// The bytes of a window of each of `size` ranks.
     pub fn window(&self, size: u32) -> u64 {
         let ring = u64::from(LANES * ENTRIES) * self.entry;
-        place::STAGING + u64::from(size) * (2 * self.slot(size) + ring)
+        offsets::STAGING + u64::from(size) * (2 * self.slot(size) + ring)
     }
 
     /// How many blocks a collective gets that brings so many bytes to each slot.
@@ -124,6 +124,6 @@ mod tests {
         let tuning = plain();
         assert_eq!([0, 16, 17, 1 << 30].map(|bytes| tuning.blocks_for(bytes, 2)), [1, 1, 2, 4]);
         assert_eq!(tuning.slot(3), 1360);
-        assert_eq!(tuning.window(3), place::STAGING + 3 * (2 * 1360 + 16 * 16));
+        assert_eq!(tuning.window(3), offsets::STAGING + 3 * (2 * 1360 + 16 * 16));
     }
 }

@@ -43,7 +43,7 @@ mod tests {
         space.add_region(1 << 40, 64 * MIB, Zone::Large);
         let spot = space.growth_candidates(Zone::Large, 8 * MIB, 2 * MIB)[0];
         let site = space.reserve_site(spot);
-        let chunks = [(Physical::pretend(1), 4 * MIB), (Physical::pretend(2), 4 * MIB)];
+        let chunks = [(Physical::dangling(1), 4 * MIB), (Physical::dangling(2), 4 * MIB)];
         let first = space.commit_site(site, &chunks, 3 * MIB, 3 * MIB);
         let second = space.allocate(3 * MIB, 3 * MIB).unwrap();
         let id = space.live_block_containing(first + 1).unwrap();

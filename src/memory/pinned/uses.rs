@@ -8,7 +8,7 @@
 
 use super::{class, map, with_slab_cache};
 use crate::{
-    driver::{Graph, Ticket, codes, types::*},
+    driver::{Graph, ReleaseCallback, codes, types::*},
     error::{Context, Error, Result},
     memory::{
         arena::{StreamEvent, StreamUse},
@@ -115,7 +115,7 @@ pub fn record(runtime: &Runtime, address: u64, stream: Stream) -> Result<()> {
 /// The user object that keeps a block alive for the graphs of a capture.
 struct HostTicket;
 
-impl Ticket for HostTicket {
+impl ReleaseCallback for HostTicket {
     fn released(number: u64) {
         on_ticket_released(number);
     }
@@ -149,7 +149,7 @@ fn record_capture(runtime: &Runtime, address: u64, stream: Stream) -> Result<()>
 }
 
 fn attach_ticket(runtime: &Runtime, graph: Graph, ticket: u64) -> Result<()> {
-    match runtime.in_any_context(|driver| Ok(driver.graph_keep_ticket::<HostTicket>(graph, ticket)?)) {
+    match runtime.in_any_context(|driver| Ok(driver.graph_attach_release_callback::<HostTicket>(graph, ticket)?)) {
         // The driver is too old, or the graph cannot hold user objects.
         Err(error)
             if matches!(error.driver_code(), codes::CUDA_ERROR_NOT_SUPPORTED | codes::CUDA_ERROR_INVALID_VALUE) =>

@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn keys_tell_everything_apart() {
-        let tensor = |element| Tensor::new(Span::nowhere(4096), element, 0, &[3], None).unwrap();
+        let tensor = |element| Tensor::new(Span::dangling(4096), element, 0, &[3], None).unwrap();
         let (dense, any) = (Class { vector: 4, rank: 0 }, Class { vector: 4, rank: 25 });
         let value = |kind| Value { kind, ..Value::default() };
         let key = |device, class, inputs: &[ElementType], kinds: &[Kind]| {

@@ -138,7 +138,7 @@ impl HostCompiler {
         }
         let bytes = fs::read(folder.path().join("kernel.so"))
             .map_err(|error| system("reading what a compiler made", error.to_string()))?;
-        Ok(Image::built(bytes))
+        Ok(Image::from_compiler(bytes))
     }
 }
 

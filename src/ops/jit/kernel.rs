@@ -433,7 +433,7 @@ impl Kernel {
         if !operands.is_empty() {
             sanitizer::operation(runtime, stream, &self.name, operands)?;
         }
-        runtime.in_stream(stream, |driver, raw| Ok(driver.launch_own(self.function, shape, arguments, raw)?))
+        runtime.in_stream(stream, |driver, raw| Ok(driver.launch_user_kernel(self.function, shape, arguments, raw)?))
     }
 }
 
@@ -460,7 +460,7 @@ mod tests {
     #[test]
     fn arguments_are_what_parameters_are() {
         let kernel = |parameters: Option<Vec<usize>>| Kernel {
-            function: Function::nowhere(),
+            function: Function::dangling(),
             device: 0,
             name: "f".to_owned(),
             parameters,

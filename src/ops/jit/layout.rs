@@ -162,7 +162,7 @@ impl Walk {
                 let last = self.sizes[dimension] - 1;
                 for array in 0..self.arrays {
                     let stride = &mut self.strides[dimension][array];
-                    self.data[array] = self.data[array].moved(*stride * last);
+                    self.data[array] = self.data[array].offset_by(*stride * last);
                     *stride = stride.wrapping_neg();
                 }
             }
@@ -249,7 +249,7 @@ impl Walk {
                 let count = MOST.min(numel - first);
                 let mut data = self.data;
                 for (data, bytes) in data.iter_mut().zip(self.bytes) {
-                    *data = data.moved((first * bytes) as i64);
+                    *data = data.offset_by((first * bytes) as i64);
                 }
                 let blocks = count.div_ceil(a_block * vector) as u32;
                 parameters.dense(count as u32, &data[..self.arrays]);
@@ -273,7 +273,8 @@ impl Walk {
         strides[0].iter_mut().for_each(|stride| *stride *= vector as i64);
         let repeats = (self.outputs..self.arrays).filter(|array| self.repeats(*array));
         let repeats = repeats.fold(0, |bits, array| bits | 1 << (array - self.outputs));
-        let layout = Strided { most: class.rank as usize, sizes: &sizes[..rank], strides: &strides[..rank], repeats };
+        let layout =
+            Strided { max_rank: class.rank as usize, sizes: &sizes[..rank], strides: &strides[..rank], repeats };
         parameters.strided(&layout, &self.data[..self.arrays]);
         launch(units.div_ceil(a_block) as u32, &mut parameters)
     }
@@ -287,7 +288,7 @@ impl Walk {
         first.sizes[slowest] = half;
         second.sizes[slowest] -= half;
         for (array, data) in second.data.iter_mut().enumerate() {
-            *data = data.moved(half.wrapping_mul(self.strides[slowest][array]));
+            *data = data.offset_by(half.wrapping_mul(self.strides[slowest][array]));
         }
         [first, second]
     }
@@ -304,7 +305,7 @@ mod tests {
     use crate::runtime::tensor::ElementType::{self, Complex128, F16, F32, F64, U8};
 
     fn at(address: u64, element: ElementType, shape: &[i64], strides: Option<&[i64]>) -> Tensor {
-        Tensor::new(Span::nowhere(address), element, 0, shape, strides).unwrap()
+        Tensor::new(Span::dangling(address), element, 0, shape, strides).unwrap()
     }
 
     fn tensor(element: ElementType, shape: &[i64], strides: Option<&[i64]>) -> Tensor {

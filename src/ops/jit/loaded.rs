@@ -34,7 +34,8 @@ pub fn kernel(runtime: &Runtime, device: &Device, source: &str, name: &str) -> R
     }
     let file = file_name(name, compiler.target(), &made_for);
     // A kept image that is whole, and that the driver will not take, was made for another driver: it is made anew.
-    let kept = disk().read(&file, &made_for).and_then(|bytes| load(runtime, device, &Image::built(bytes), name).ok());
+    let kept =
+        disk().read(&file, &made_for).and_then(|bytes| load(runtime, device, &Image::from_compiler(bytes), name).ok());
     let function = match kept {
         Some(function) => function,
         None => {

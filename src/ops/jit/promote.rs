@@ -73,7 +73,7 @@ mod tests {
     use crate::driver::Span;
 
     fn tensor(element: ElementType, dimensions: usize) -> Tensor {
-        Tensor::new(Span::nowhere(4096), element, 0, &[3, 3][..dimensions], None).unwrap()
+        Tensor::new(Span::dangling(4096), element, 0, &[3, 3][..dimensions], None).unwrap()
     }
 
     /// torch.promote_types of version 2.11, a row a type.

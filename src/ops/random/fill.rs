@@ -87,7 +87,7 @@ pub fn fill(tensor: &Tensor, plan: &Plan, generator: u64, stream: usize) -> Resu
 fn launch_part(place: &Place, tensor: &Tensor, plan: &Plan, part: &Layout, philox: PhiloxState) -> Result<()> {
     let numel = part.numel();
     let bytes = tensor.element.bytes();
-    let memory = tensor.memory.moved(part.start * bytes as i64);
+    let memory = tensor.memory.offset_by(part.start * bytes as i64);
     let lanes = place.geometry.lanes(numel);
     let mut fill = Fill::of(memory, numel as u32, lanes);
     (fill.philox, fill.code, fill.arguments) = (philox, plan.code as u32, plan.arguments);
@@ -164,9 +164,9 @@ pub fn bernoulli_each(tensor: &Tensor, probabilities: &Tensor, generator: u64, s
         for first in (0..tensor.numel).step_by(MOST_EACH as usize) {
             let numel = (tensor.numel - first).min(MOST_EACH) as u32;
             let of_read = if read.is_dense() { first as i64 * read_bytes } else { 0 };
-            let mut fill = Fill::of(tensor.memory.moved(first as i64 * bytes), numel, 0);
+            let mut fill = Fill::of(tensor.memory.offset_by(first as i64 * bytes), numel, 0);
             fill.philox = philox;
-            let source = probabilities.memory.moved(of_read).address();
+            let source = probabilities.memory.offset_by(of_read).address();
             fill.arguments = [code_of(probabilities.element) as u64, one(tensor.element), source, first];
             let (written, read) = (written.strided(), read.strided());
             let blocks = [numel.div_ceil(4 * THREADS), 1];

@@ -223,7 +223,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn tensor(shape: &[i64], strides: Option<&[i64]>, element: ElementType) -> Tensor {
-        Tensor::new(Span::nowhere(1 << 20), element, 0, shape, strides).unwrap()
+        Tensor::new(Span::dangling(1 << 20), element, 0, shape, strides).unwrap()
     }
 
     fn layout(shape: &[i64], strides: Option<&[i64]>) -> Layout {

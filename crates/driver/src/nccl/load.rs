@@ -1,8 +1,8 @@
-//! Finds libnccl at run time.
+//! Locates libnccl at run time.
 //!
-//! One that the process has loaded already is taken, whatever its path; then `libnccl.so.2` where the system finds
-//! libraries; then the places where Python's packages put it. `PLINTH_NCCL_LIBRARY` names another file, and then only
-//! that one is tried.
+//! A library that the process has already loaded is used, whatever its path. Otherwise `libnccl.so.2` is searched for
+//! in the system's library path, then in the folders of Python packages. `PLINTH_NCCL_LIBRARY` names another file; then
+//! only that file is tried.
 
 use super::{
     Nccl,
@@ -10,28 +10,28 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    library::Sought,
+    library::LibrarySpec,
     status::Status,
 };
 use std::ffi::{CStr, c_int, c_void};
 
-const LIBRARY: Sought = Sought {
-    what: "NCCL",
+const LIBRARY: LibrarySpec = LibrarySpec {
+    name: "NCCL",
     variable: "PLINTH_NCCL_LIBRARY",
     names: &[(0, c"libnccl.so.2")],
     in_toolkit: false,
     in_packages: &["nvidia/nccl/lib"],
 };
-/// A library that exports this works on the host device. NVIDIA's does not: it is for stand-ins.
+/// A library that exports this symbol works on the host device. NVIDIA's does not; test doubles do.
 const ON_HOST_DEVICE: &CStr = c"plinth_nccl_on_host_device";
 
-/// Loads NCCL. The library is never closed: threads of its own may run in it.
+/// Loads NCCL. The library is never closed: its own threads may be running in it.
 pub fn load() -> Result<Nccl> {
     let library = LIBRARY.find().map_err(unavailable)?;
-    // SAFETY: each call is looked for under its own symbol, whose signature the table states and NCCL never changes.
+    // SAFETY: each call is looked up under its own symbol, whose signature the table declares and NCCL never changes.
     // The library is never closed.
     let (table, missing) = unsafe { Table::from_symbols(|call| library.symbol(call.info().c_symbol)) };
-    // SAFETY: the symbols have these signatures in every version that has them.
+    // SAFETY: the symbols have these signatures in every version that exports them.
     let (error_string, last_error) = unsafe {
         (
             library
@@ -60,11 +60,11 @@ fn unavailable(reason: impl Into<String>) -> Error {
     Error::new(Status::NCCL_UNAVAILABLE, reason)
 }
 
-/// A version as NCCL counts them: up to 2.8 in hundreds, then in ten thousands.
+/// A version in NCCL's encoding: up to 2.8 the major version is in thousands, then in ten thousands.
 pub struct Version(pub c_int);
 
 impl Version {
-    /// Major, minor and patch.
+    /// Returns major, minor and patch version.
     pub fn parts(&self) -> (i32, i32, i32) {
         let major = if self.0 < 10_000 { 1_000 } else { 10_000 };
         (self.0 / major, self.0 % major / 100, self.0 % 100)
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_as_nccl_counts_them() {
+    fn versions_decode_both_encodings() {
         for (code, text) in [(2708, "2.7.8"), (2804, "2.8.4"), (20900, "2.9.0"), (22907, "2.29.7"), (23203, "2.32.3")] {
             assert_eq!(Version(code).to_string(), text);
         }

@@ -1,10 +1,10 @@
-//! NCCL, loaded at run time: the gate to its calls, as [`table`](super::table) is to the driver's.
+//! NCCL, loaded at run time. The interface to its calls, as [`table`](super::table) is for the driver.
 //!
-//! [`table`] lists the calls, [`load`] finds the library, and [`Nccl`] gives the core safe methods. They are safe because a
-//! [`Comm`] can only be made here, spans are vouched for by who made them, and a stream is the driver's own. What an NCCL
-//! call must have besides, the context of the communicator's device, its caller gives.
+//! [`table`] lists the calls, [`load`] locates the library, and [`Nccl`] provides safe methods. They are safe because a
+//! [`Comm`] can only be created here, the constructors of spans guarantee their memory, and a stream is a driver
+//! stream. In addition, the caller must make the context of the communicator's device current.
 //!
-//! NCCL's calls answer "in progress" where a communicator does not block; [`Progress`] passes that on.
+//! NCCL calls return "in progress" for a nonblocking communicator; [`Progress`] represents that.
 
 pub mod load;
 pub mod table;
@@ -23,16 +23,16 @@ use std::{
 };
 use table::{Call, Code, Config, ErrorString, LastError, RawComm, RawStream, Table, UniqueId};
 
-/// The bytes of an id that ranks meet by.
+/// The size of a unique id, with which ranks find each other.
 pub const ID_BYTES: usize = 128;
-/// What NCCL calls a number that was not given.
+/// NCCL's value of an undefined config field.
 const UNDEFINED: c_int = c_int::MIN;
-/// What marks a config as one.
+/// The magic number of a config.
 const CONFIG_MAGIC: c_uint = 0xcafe_beef;
-/// The first NCCL whose config can turn NVLink multicast off.
+/// The first NCCL version whose config can disable NVLink multicast.
 const HAS_MULTICAST_SWITCH: c_int = 23_200;
 
-/// A loaded NCCL.
+/// A loaded NCCL library.
 pub struct Nccl {
     table: Table,
     error_string: Option<ErrorString>,
@@ -41,7 +41,7 @@ pub struct Nccl {
     on_host_device: bool,
 }
 
-/// A communicator of NCCL's. Who destroys or aborts it forgets it.
+/// An NCCL communicator. The caller of `destroy` or `abort` must not use it afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Comm(usize);
 
@@ -51,61 +51,62 @@ impl Comm {
     }
 }
 
-/// Where NCCL puts a communicator that it makes: at once, or when it is ready. It stays in its place for as long as NCCL may
-/// write to it, and for ever if nobody found out that it is done.
+/// The location to which NCCL writes a new communicator, immediately or when initialization completes. The allocation
+/// stays for as long as NCCL may write to it, and is leaked if completion was never observed.
 pub struct CommCell {
-    place: Option<Box<AtomicPtr<c_void>>>,
-    settled: AtomicBool,
+    output: Option<Box<AtomicPtr<c_void>>>,
+    complete: AtomicBool,
 }
 
 impl CommCell {
     fn new() -> CommCell {
-        CommCell { place: Some(Box::new(AtomicPtr::new(ptr::null_mut()))), settled: AtomicBool::new(false) }
+        CommCell { output: Some(Box::new(AtomicPtr::new(ptr::null_mut()))), complete: AtomicBool::new(false) }
     }
 
     fn as_output(&self) -> *mut RawComm {
-        self.place.as_ref().map_or(ptr::null_mut(), |place| place.as_ptr())
+        self.output.as_ref().map_or(ptr::null_mut(), |output| output.as_ptr())
     }
 
-    /// The communicator, if it is there.
+    /// Returns the communicator, if NCCL has written it.
     pub fn get(&self) -> Option<Comm> {
-        let comm = self.place.as_ref()?.load(Ordering::Acquire);
+        let comm = self.output.as_ref()?.load(Ordering::Acquire);
         (!comm.is_null()).then_some(Comm(comm as usize))
     }
 
-    /// Notes that NCCL writes here no more: it said that it is done, or the communicator was aborted.
-    pub fn settle(&self) {
-        self.settled.store(true, Ordering::Release);
+    /// Records that NCCL will not write here any more: initialization has completed or failed, or the communicator was
+    /// aborted.
+    pub fn mark_complete(&self) {
+        self.complete.store(true, Ordering::Release);
     }
 }
 
 impl Drop for CommCell {
     fn drop(&mut self) {
-        if !self.settled.load(Ordering::Acquire)
-            && let Some(place) = self.place.take()
+        if !self.complete.load(Ordering::Acquire)
+            && let Some(output) = self.output.take()
         {
-            Box::leak(place);
+            Box::leak(output);
         }
     }
 }
 
-/// How far a call of NCCL's got.
+/// The progress of an NCCL call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// It is done.
+    /// The call is complete.
     Done,
-    /// NCCL works on it; [`Nccl::progress`] tells when it is done.
-    Going,
+    /// The call is in progress; [`Nccl::progress`] returns when it is complete.
+    InProgress,
 }
 
-/// The one NCCL of the process, loaded by now at the latest.
+/// Returns the process's NCCL, and loads it on the first call.
 pub fn get() -> Result<&'static Nccl> {
     static NCCL: OnceCell<Nccl> = OnceCell::new();
     NCCL.get_or_try_init(load::load)
 }
 
-/// The config of a new communicator: one without NVLink multicast, where NCCL lets that be said. An older NCCL gets the
-/// config of 2.18, of which a still older one reads the beginning.
+/// Creates the config of a new communicator, with NVLink multicast disabled if this NCCL version supports that. An
+/// older NCCL gets the config of 2.18, of which still older versions read a prefix.
 fn config(version: c_int, blocking: bool) -> Config {
     let whole = version >= HAS_MULTICAST_SWITCH;
     Config {
@@ -138,26 +139,26 @@ fn config(version: c_int, blocking: bool) -> Config {
     }
 }
 
-/// The sentence of an error of NCCL's, and the status that a caller branches on.
+/// Returns the status and the description of an NCCL error.
 fn describe(code: Code) -> (Status, &'static str) {
     match code {
-        table::UNHANDLED_CUDA_ERROR => (Status::NCCL, "a call of CUDA's failed in it"),
-        table::SYSTEM_ERROR => (Status::NCCL, "a call to the system failed in it, or a connection was lost"),
+        table::UNHANDLED_CUDA_ERROR => (Status::NCCL, "a CUDA call failed inside NCCL"),
+        table::SYSTEM_ERROR => (Status::NCCL, "a system call failed inside NCCL, or a connection was lost"),
         table::INVALID_ARGUMENT => (Status::INVALID_VALUE, "an argument is wrong"),
-        table::INVALID_USAGE => (Status::NCCL, "it was not called as it must be"),
-        table::REMOTE_ERROR => (Status::PEER_LOST, "another rank failed, or the way to it was lost"),
-        table::TIMEOUT => (Status::TIMED_OUT, "its time ran out"),
-        _ => (Status::NCCL, "it failed inside"),
+        table::INVALID_USAGE => (Status::NCCL, "the call is not valid in this state"),
+        table::REMOTE_ERROR => (Status::PEER_LOST, "another rank failed, or the connection to it was lost"),
+        table::TIMEOUT => (Status::TIMED_OUT, "the operation timed out"),
+        _ => (Status::NCCL, "an internal error occurred"),
     }
 }
 
 impl Nccl {
-    /// Its version, as NCCL counts.
+    /// Returns the version in NCCL's encoding.
     pub fn version(&self) -> Version {
         Version(self.version)
     }
 
-    /// Whether it works on the host device, as a stand-in for tests does.
+    /// Returns whether the library works on the host device, as test doubles do.
     pub fn works_on_host_device(&self) -> bool {
         self.on_host_device
     }
@@ -165,7 +166,7 @@ impl Nccl {
     fn check(&self, call: Call, code: Code) -> Result<Progress> {
         match code {
             table::SUCCESS => Ok(Progress::Done),
-            table::IN_PROGRESS => Ok(Progress::Going),
+            table::IN_PROGRESS => Ok(Progress::InProgress),
             code => Err(self.failure(call, code)),
         }
     }
@@ -182,20 +183,21 @@ impl Nccl {
         }
         let (status, sentence) = describe(code);
         let mut message = format!("{symbol} failed with {code}, {sentence}");
-        // SAFETY: NCCL returns a text of its own for every number.
+        // SAFETY: NCCL returns a static string for every number.
         if let Some(text) = self.error_string.map(|call| unsafe { call(code) }) {
-            // SAFETY: it is NULL or a static text of NCCL's.
-            message += &unsafe { quoted(text) };
+            // SAFETY: the pointer is NULL or a static string of NCCL.
+            message += &unsafe { message_suffix(text) };
         }
-        // SAFETY: NCCL looks at no communicator here, and takes NULL.
+        // SAFETY: NCCL ignores the communicator here and accepts NULL.
         if let Some(text) = self.last_error.map(|call| unsafe { call(ptr::null_mut()) }) {
-            // SAFETY: it is NULL or a text that stays until this thread's next call of NCCL.
-            message += &unsafe { quoted(text) };
+            // SAFETY: the pointer is NULL or a string that stays valid until this thread's next NCCL call.
+            message += &unsafe { message_suffix(text) };
         }
         Error::new(status, message)
     }
 
-    /// A new id for ranks to meet by. It leads to this process, where NCCL waits for them.
+    /// Creates a unique id for ranks to find each other. It contains the address of this process, in which NCCL listens
+    /// for them.
     pub fn unique_id(&self) -> Result<[u8; ID_BYTES]> {
         let mut id = UniqueId { internal: [0; ID_BYTES] };
         // SAFETY: the output is a live local.
@@ -203,13 +205,13 @@ impl Nccl {
         Ok(id.internal)
     }
 
-    /// Begins a communicator on the device of the calling thread's context. Unless `blocking`, it may come back before it is
-    /// ready.
+    /// Begins the initialization of a communicator on the device of the calling thread's context. Unless `blocking`,
+    /// the call may return before the communicator is ready.
     pub fn init_rank(&self, ranks: u32, id: [u8; ID_BYTES], rank: u32, blocking: bool) -> Result<(CommCell, Progress)> {
         let cell = CommCell::new();
         let mut config = config(self.version, blocking);
-        // SAFETY: the place of the communicator stays until NCCL is done with it, and the config is a live local, which
-        // NCCL copies.
+        // SAFETY: the communicator's location stays allocated until NCCL no longer writes to it, and the config is a
+        // live local, which NCCL copies.
         let code = unsafe {
             (self.table.ncclCommInitRankConfig)(
                 cell.as_output(),
@@ -219,24 +221,24 @@ impl Nccl {
                 &mut config,
             )
         };
-        // What was refused at once is not worked on.
-        let progress = self.check(Call::ncclCommInitRankConfig, code).inspect_err(|_| cell.settle())?;
+        // After an immediate error NCCL does not continue the initialization.
+        let progress = self.check(Call::ncclCommInitRankConfig, code).inspect_err(|_| cell.mark_complete())?;
         Ok((cell, progress))
     }
 
-    /// Begins to make a communicator of the ranks of one that give the same color, ordered by key. `None` is the color of
-    /// who is to be in none.
+    /// Begins to split a communicator: ranks that pass the same color form a new communicator, ordered by key. A rank
+    /// that passes `None` joins none.
     pub fn split(&self, comm: Comm, color: Option<u32>, key: i32, blocking: bool) -> Result<(CommCell, Progress)> {
         let cell = CommCell::new();
         let mut config = config(self.version, blocking);
         let color = color.map_or(table::SPLIT_NO_COLOR, |color| color as c_int);
         // SAFETY: as in `init_rank`; the communicator is live.
         let code = unsafe { (self.table.ncclCommSplit)(comm.raw(), color, key, cell.as_output(), &mut config) };
-        let progress = self.check(Call::ncclCommSplit, code).inspect_err(|_| cell.settle())?;
+        let progress = self.check(Call::ncclCommSplit, code).inspect_err(|_| cell.mark_complete())?;
         Ok((cell, progress))
     }
 
-    /// How far a communicator is with what it was asked last; its error if it has one.
+    /// Returns the progress of a communicator's last operation, or its asynchronous error.
     pub fn progress(&self, comm: Comm) -> Result<Progress> {
         let mut state = table::SUCCESS;
         // SAFETY: the communicator is live, and the output is a live local.
@@ -246,66 +248,67 @@ impl Nccl {
             .map_err(|error| error.context("the communicator failed while it worked"))
     }
 
-    /// A communicator's own rank, and how many there are.
-    pub fn place(&self, comm: Comm) -> Result<(u32, u32)> {
+    /// Returns the communicator's rank and size.
+    pub fn rank_and_size(&self, comm: Comm) -> Result<(u32, u32)> {
         let (mut rank, mut ranks) = (0, 0);
         // SAFETY: the communicator is live, and the output is a live local.
         self.check(Call::ncclCommUserRank, unsafe { (self.table.ncclCommUserRank)(comm.raw(), &mut rank) })?;
-        // SAFETY: the same.
+        // SAFETY: as above.
         self.check(Call::ncclCommCount, unsafe { (self.table.ncclCommCount)(comm.raw(), &mut ranks) })?;
         Ok((rank as u32, ranks as u32))
     }
 
-    /// Destroys a communicator, which is to be forgotten.
+    /// Destroys a communicator. It must not be used afterwards.
     pub fn destroy(&self, comm: Comm) -> Result<()> {
         // SAFETY: the communicator is live until this call.
         self.check(Call::ncclCommDestroy, unsafe { (self.table.ncclCommDestroy)(comm.raw()) }).map(drop)
     }
 
-    /// Ends a communicator and what it still does on the device; it is to be forgotten.
+    /// Aborts a communicator and its running work on the device. It must not be used afterwards.
     pub fn abort(&self, comm: Comm) -> Result<()> {
         // SAFETY: the communicator is live until this call.
         self.check(Call::ncclCommAbort, unsafe { (self.table.ncclCommAbort)(comm.raw()) }).map(drop)
     }
 
-    /// Runs `body`, whose calls NCCL takes as one. The group is ended, too, where the body fails; the body's error is the
-    /// one that counts.
+    /// Runs `body` in an NCCL group, whose calls NCCL launches together. The group is ended even if the body fails;
+    /// then the body's error is returned.
     pub fn group<T>(&self, body: impl FnOnce() -> Result<T>) -> Result<(T, Progress)> {
         // SAFETY: the call takes no arguments.
         self.check(Call::ncclGroupStart, unsafe { (self.table.ncclGroupStart)() })?;
         let result = body();
-        // SAFETY: as before, and a group is open.
+        // SAFETY: the call takes no arguments, and a group is open.
         let ended = self.check(Call::ncclGroupEnd, unsafe { (self.table.ncclGroupEnd)() });
         let value = result?;
         Ok((value, ended?))
     }
 
-    /// Reduces over all ranks, for all of them.
+    /// Reduces over all ranks; every rank receives the result.
     #[allow(clippy::too_many_arguments)]
     pub fn all_reduce(
         &self,
         from: Span,
         to: Span,
-        what: What,
+        elements: Elements,
         op: c_int,
         comm: Comm,
         stream: Stream,
     ) -> Result<Progress> {
-        // SAFETY: the caller vouched for the spans; communicator and stream are live. So it is in each call below.
+        // SAFETY: the constructors of the spans guarantee their memory; communicator and stream are live. The same
+        // holds in each call below.
         let code = unsafe {
             let (from, to) = (source(from), destination(to));
-            (self.table.ncclAllReduce)(from, to, what.count, what.kind, op, comm.raw(), raw(stream))
+            (self.table.ncclAllReduce)(from, to, elements.count, elements.kind, op, comm.raw(), raw(stream))
         };
         self.check(Call::ncclAllReduce, code)
     }
 
-    /// Reduces over all ranks, for one.
+    /// Reduces over all ranks; only the root receives the result.
     #[allow(clippy::too_many_arguments)]
     pub fn reduce(
         &self,
         from: Span,
         to: Span,
-        what: What,
+        elements: Elements,
         op: c_int,
         root: u32,
         comm: Comm,
@@ -314,17 +317,17 @@ impl Nccl {
         // SAFETY: see `all_reduce`.
         let code = unsafe {
             let (from, to, root) = (source(from), destination(to), root as c_int);
-            (self.table.ncclReduce)(from, to, what.count, what.kind, op, root, comm.raw(), raw(stream))
+            (self.table.ncclReduce)(from, to, elements.count, elements.kind, op, root, comm.raw(), raw(stream))
         };
         self.check(Call::ncclReduce, code)
     }
 
-    /// Copies from one rank to all.
+    /// Copies from one rank to all ranks.
     pub fn broadcast(
         &self,
         from: Span,
         to: Span,
-        what: What,
+        elements: Elements,
         root: u32,
         comm: Comm,
         stream: Stream,
@@ -332,26 +335,33 @@ impl Nccl {
         // SAFETY: see `all_reduce`.
         let code = unsafe {
             let (from, to, root) = (source(from), destination(to), root as c_int);
-            (self.table.ncclBroadcast)(from, to, what.count, what.kind, root, comm.raw(), raw(stream))
+            (self.table.ncclBroadcast)(from, to, elements.count, elements.kind, root, comm.raw(), raw(stream))
         };
         self.check(Call::ncclBroadcast, code)
     }
 
-    /// Gathers from all ranks, for all of them.
-    pub fn all_gather(&self, from: Span, to: Span, what: What, comm: Comm, stream: Stream) -> Result<Progress> {
+    /// Gathers from all ranks; every rank receives the result.
+    pub fn all_gather(&self, from: Span, to: Span, elements: Elements, comm: Comm, stream: Stream) -> Result<Progress> {
         // SAFETY: see `all_reduce`.
         let code = unsafe {
-            (self.table.ncclAllGather)(source(from), destination(to), what.count, what.kind, comm.raw(), raw(stream))
+            (self.table.ncclAllGather)(
+                source(from),
+                destination(to),
+                elements.count,
+                elements.kind,
+                comm.raw(),
+                raw(stream),
+            )
         };
         self.check(Call::ncclAllGather, code)
     }
 
-    /// Reduces over all ranks, a part for each.
+    /// Reduces over all ranks; each rank receives one part of the result.
     pub fn reduce_scatter(
         &self,
         from: Span,
         to: Span,
-        what: What,
+        elements: Elements,
         op: c_int,
         comm: Comm,
         stream: Stream,
@@ -359,34 +369,55 @@ impl Nccl {
         // SAFETY: see `all_reduce`.
         let code = unsafe {
             let (from, to) = (source(from), destination(to));
-            (self.table.ncclReduceScatter)(from, to, what.count, what.kind, op, comm.raw(), raw(stream))
+            (self.table.ncclReduceScatter)(from, to, elements.count, elements.kind, op, comm.raw(), raw(stream))
         };
         self.check(Call::ncclReduceScatter, code)
     }
 
     /// Sends to one rank.
-    pub fn send(&self, from: Span, what: What, peer: u32, comm: Comm, stream: Stream) -> Result<Progress> {
+    pub fn send(&self, from: Span, elements: Elements, peer: u32, comm: Comm, stream: Stream) -> Result<Progress> {
         // SAFETY: see `all_reduce`.
         let code = unsafe {
-            (self.table.ncclSend)(source(from), what.count, what.kind, peer as c_int, comm.raw(), raw(stream))
+            (self.table.ncclSend)(source(from), elements.count, elements.kind, peer as c_int, comm.raw(), raw(stream))
         };
         self.check(Call::ncclSend, code)
     }
 
     /// Receives from one rank.
-    pub fn receive(&self, to: Span, what: What, peer: u32, comm: Comm, stream: Stream) -> Result<Progress> {
+    pub fn receive(&self, to: Span, elements: Elements, peer: u32, comm: Comm, stream: Stream) -> Result<Progress> {
         // SAFETY: see `all_reduce`.
         let code = unsafe {
-            (self.table.ncclRecv)(destination(to), what.count, what.kind, peer as c_int, comm.raw(), raw(stream))
+            (self.table.ncclRecv)(
+                destination(to),
+                elements.count,
+                elements.kind,
+                peer as c_int,
+                comm.raw(),
+                raw(stream),
+            )
         };
         self.check(Call::ncclRecv, code)
     }
 
-    /// Sends a part to each rank, and receives one from each; `None` where this NCCL has no call for it.
-    pub fn all_to_all(&self, from: Span, to: Span, what: What, comm: Comm, stream: Stream) -> Result<Option<Progress>> {
+    /// Sends one part to each rank, and receives one from each; `None` if this NCCL version lacks the call.
+    pub fn all_to_all(
+        &self,
+        from: Span,
+        to: Span,
+        elements: Elements,
+        comm: Comm,
+        stream: Stream,
+    ) -> Result<Option<Progress>> {
         // SAFETY: see `all_reduce`.
         let code = unsafe {
-            (self.table.ncclAlltoAll)(source(from), destination(to), what.count, what.kind, comm.raw(), raw(stream))
+            (self.table.ncclAlltoAll)(
+                source(from),
+                destination(to),
+                elements.count,
+                elements.kind,
+                comm.raw(),
+                raw(stream),
+            )
         };
         if code == table::ABSENT {
             return Ok(None);
@@ -395,12 +426,12 @@ impl Nccl {
     }
 }
 
-/// How many elements of which of NCCL's types.
+/// A number of elements of an NCCL data type.
 #[derive(Debug, Clone, Copy)]
-pub struct What {
-    /// How many.
+pub struct Elements {
+    /// The number of elements.
     pub count: usize,
-    /// One of [`table::data_type`].
+    /// The data type, one of [`table::data_type`].
     pub kind: c_int,
 }
 
@@ -416,15 +447,15 @@ fn raw(stream: Stream) -> RawStream {
     stream.handle() as RawStream
 }
 
-/// A text of NCCL's, to be put behind a sentence; nothing if there is none.
+/// Formats a string of NCCL to be appended to a message; empty if there is none.
 ///
 /// # Safety
-/// `text` is NULL or a NUL-terminated text.
-unsafe fn quoted(text: *const c_char) -> String {
+/// `text` is NULL or a NUL-terminated string.
+unsafe fn message_suffix(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: it is not NULL, so the caller promises that it is a text.
+    // SAFETY: the pointer is not NULL, so the caller guarantees that it is a string.
     let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
     let text = text.trim();
     if text.is_empty() { String::new() } else { format!("; {text}") }

@@ -1,15 +1,14 @@
 //! The table of NCCL's calls.
 //!
-//! Each line names a call once, with the version of NCCL that brought it and whether plinth can use an
-//! NCCL without it. The types are those of nccl.h, written by hand: a communicator is an address, an enumeration an
-//! integer.
+//! Each line lists one call, with the NCCL version that introduced it and whether plinth requires it. The types are
+//! those of nccl.h, declared by hand: a communicator is a pointer, an enumeration an integer.
 
 #![allow(missing_docs)]
 
 use crate::calls::calls;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// What a call of NCCL returns: 0, or one of its `ncclResult_t`.
+/// The return type of an NCCL call: 0, or another `ncclResult_t`.
 pub type Code = c_int;
 
 pub const SUCCESS: Code = 0;
@@ -20,7 +19,7 @@ pub const INVALID_USAGE: Code = 5;
 pub const REMOTE_ERROR: Code = 6;
 pub const IN_PROGRESS: Code = 7;
 pub const TIMEOUT: Code = 8;
-/// No code of NCCL's: what the stand-in of an absent call returns.
+/// Not an NCCL code: the stub of a missing call returns it.
 pub const ABSENT: Code = -1;
 
 /// NCCL's data types.
@@ -48,22 +47,22 @@ pub mod reduction {
     pub const AVERAGE: c_int = 4;
 }
 
-/// The color of a rank that is to be in no part of a split.
+/// The color of a rank that joins no part of a split.
 pub const SPLIT_NO_COLOR: c_int = -1;
 
-/// What NCCL calls a communicator: an address that only NCCL follows.
+/// An `ncclComm_t`: a pointer that only NCCL dereferences.
 pub type RawComm = *mut c_void;
-/// A stream, as CUDA's runtime and the driver both have it.
+/// A stream: the CUDA runtime and the driver use the same handles.
 pub type RawStream = *mut c_void;
 
-/// NCCL's `ncclUniqueId`, which goes by value.
+/// NCCL's `ncclUniqueId`, which is passed by value.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct UniqueId {
     pub internal: [u8; 128],
 }
 
-/// NCCL's `ncclConfig_t` of version 2.32; older ones are its beginning.
+/// NCCL's `ncclConfig_t` of version 2.32; the older versions are prefixes of it.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Config {
@@ -117,7 +116,7 @@ calls! {
     required 20000 ncclGroupStart();
     required 20000 ncclGroupEnd();
 
-    // What ranks do together.
+    // Collectives and point-to-point operations.
     required 20000 ncclAllReduce(
         from: *const c_void, to: *mut c_void, count: usize, kind: c_int, op: c_int, comm: RawComm, stream: RawStream);
     required 20000 ncclReduce(
@@ -138,9 +137,9 @@ calls! {
         from: *const c_void, to: *mut c_void, count: usize, kind: c_int, comm: RawComm, stream: RawStream);
 }
 
-/// The two calls that return texts.
+/// The type of `ncclGetErrorString`, which like `ncclGetLastError` returns a string and is therefore not in the table.
 pub type ErrorString = unsafe extern "C" fn(Code) -> *const c_char;
-/// See [`ErrorString`]; since 2.13.
+/// The type of `ncclGetLastError`, available since 2.13.
 pub type LastError = unsafe extern "C" fn(RawComm) -> *const c_char;
 
 #[cfg(test)]
@@ -149,8 +148,8 @@ mod tests {
     use std::mem::offset_of;
 
     #[test]
-    fn the_config_lies_as_in_c() {
-        // As the header of 2.32.3 lays it out on a 64-bit machine.
+    fn config_layout_matches_c() {
+        // The layout in the header of 2.32.3 on a 64-bit machine.
         let offsets = [
             (offset_of!(Config, blocking), 16),
             (offset_of!(Config, net_name), 32),
@@ -166,11 +165,11 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_call_says_so() {
-        // SAFETY: no pointer is supplied, so there is none to be wrong.
+    fn missing_call_returns_absent() {
+        // SAFETY: no pointer is supplied.
         let (table, missing) = unsafe { Table::from_symbols(|_| None) };
         assert_eq!(missing, Some(Call::ncclGetVersion));
-        // SAFETY: the stand-in ignores its arguments.
+        // SAFETY: the stub ignores its arguments.
         assert_eq!(unsafe { (table.ncclGroupStart)() }, ABSENT);
     }
 }

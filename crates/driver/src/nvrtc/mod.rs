@@ -1,11 +1,11 @@
-//! NVRTC, CUDA's compiler as a library, loaded at run time: the gate to its calls, as [`table`](super::table) is to the
-//! driver's. It needs no device.
+//! NVRTC, CUDA's runtime compiler, loaded at run time. The interface to its calls, as [`table`](super::table) is for
+//! the driver. It needs no device.
 
 pub mod table;
 
 use super::{
     image::Image,
-    library::{Library, Sought},
+    library::{Library, LibrarySpec},
 };
 use crate::{
     error::{Error, Result},
@@ -21,51 +21,51 @@ use std::{
 };
 use table::{COMPILATION, Call, Code, ErrorString, RawProgram, SUCCESS, Table};
 
-const LIBRARY: Sought = Sought {
-    what: "NVRTC",
+const LIBRARY: LibrarySpec = LibrarySpec {
+    name: "NVRTC",
     variable: "PLINTH_NVRTC_LIBRARY",
     names: &[(13, c"libnvrtc.so.13"), (12, c"libnvrtc.so.12"), (11, c"libnvrtc.so.11.2"), (0, c"libnvrtc.so")],
     in_toolkit: true,
     in_packages: &["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"],
 };
 
-/// A loaded NVRTC.
+/// A loaded NVRTC library.
 pub struct Nvrtc {
     table: Table,
     error_string: Option<ErrorString>,
     version: (c_int, c_int),
     archs: Vec<c_int>,
-    /// The library's folder, as far as the loader knows it.
+    /// The library's folder, if the loader reports it.
     folder: Option<PathBuf>,
 }
 
-/// What is to be compiled.
+/// A compilation request.
 #[derive(Debug)]
 pub struct Request<'a> {
     /// The source.
     pub source: &'a str,
-    /// What the log calls it.
+    /// The name of the source in the log.
     pub name: &'a str,
-    /// The options, the architecture's among them.
+    /// The options, including the architecture.
     pub options: &'a [String],
-    /// Whether that architecture is a real one, so that the outcome is a cubin and not PTX.
+    /// Whether the architecture is a real one, so that the result is a cubin and not PTX.
     pub real: bool,
-    /// A kernel, as the source writes its name, arguments of a template included.
+    /// The kernel's name as in the source, including template arguments.
     pub entry: Option<&'a str>,
 }
 
-/// What came of it.
+/// The result of a compilation.
 #[derive(Debug)]
 pub struct Compiled {
     /// PTX or a cubin.
     pub image: Image,
-    /// The name of the kernel in it; empty if none was asked for.
+    /// The lowered (mangled) name of the kernel; empty if none was requested.
     pub lowered: String,
-    /// What the compiler said beside.
+    /// The compiler's log.
     pub log: String,
 }
 
-/// The one NVRTC of the process, loaded by now at the latest.
+/// Returns the process's NVRTC, and loads it on the first call.
 pub fn get() -> Result<&'static Nvrtc> {
     static NVRTC: OnceCell<Nvrtc> = OnceCell::new();
     NVRTC.get_or_try_init(load)
@@ -78,8 +78,8 @@ fn unavailable(reason: impl Into<String>) -> Error {
 
 fn load() -> Result<Nvrtc> {
     let library = LIBRARY.find().map_err(unavailable)?;
-    // SAFETY: each call is looked for under its own symbol, whose signature NVRTC has never changed. The library is never
-    // closed.
+    // SAFETY: each call is looked up under its own symbol, whose signature NVRTC has never changed. The library is
+    // never closed.
     let (table, missing) = unsafe { Table::from_symbols(|call| library.symbol(call.info().c_symbol)) };
     if let Some(call) = missing {
         let (symbol, since) = (call.info().symbol, call.info().since);
@@ -101,57 +101,57 @@ fn load() -> Result<Nvrtc> {
     // SAFETY: the output is a live local.
     nvrtc.check(Call::nvrtcGetNumSupportedArchs, unsafe { (table.nvrtcGetNumSupportedArchs)(&mut count) })?;
     let mut archs = vec![0; usize::try_from(count).unwrap_or(0)];
-    // SAFETY: there is room for as many numbers as the library said that it has.
+    // SAFETY: the output has room for as many numbers as the library reported.
     nvrtc.check(Call::nvrtcGetSupportedArchs, unsafe { (table.nvrtcGetSupportedArchs)(archs.as_mut_ptr()) })?;
     archs.sort_unstable();
     nvrtc.archs = archs;
-    nvrtc.folder = folder_of(table.nvrtcVersion as *const c_void);
-    nvrtc.bring_builtins();
+    nvrtc.folder = library_folder(table.nvrtcVersion as *const c_void);
+    nvrtc.load_builtins();
     Ok(nvrtc)
 }
 
-/// The folder of the library that has a function.
-fn folder_of(function: *const c_void) -> Option<PathBuf> {
-    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: the output is a live local, whose fields are filled on success. The name in it is that of a library that stays
-    // loaded.
+/// Returns the folder of the library that contains a function.
+fn library_folder(function: *const c_void) -> Option<PathBuf> {
+    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: the output is a live local, whose fields are set on success. The file name in it belongs to a library
+    // that stays loaded.
     unsafe {
-        if libc::dladdr(function, found.as_mut_ptr()) == 0 || found.assume_init_ref().dli_fname.is_null() {
+        if libc::dladdr(function, info.as_mut_ptr()) == 0 || info.assume_init_ref().dli_fname.is_null() {
             return None;
         }
-        let name = CStr::from_ptr(found.assume_init_ref().dli_fname);
+        let name = CStr::from_ptr(info.assume_init_ref().dli_fname);
         Path::new(OsStr::from_bytes(name.to_bytes())).parent().map(Path::to_owned)
     }
 }
 
 impl Nvrtc {
-    /// Loads the library of builtin functions beside NVRTC's own, which NVRTC asks for by its name alone: so it finds it
-    /// loaded, wherever it is.
-    fn bring_builtins(&self) {
+    /// Loads the builtins library from NVRTC's folder. NVRTC opens it by file name only, so it finds the loaded one
+    /// wherever it is located.
+    fn load_builtins(&self) {
         let (major, minor) = self.version;
         let name = format!("libnvrtc-builtins.so.{major}.{minor}");
         if let Some(folder) = &self.folder
             && folder.join(&name).is_file()
         {
-            // Where that fails NVRTC says so itself, when it compiles.
+            // If this fails, NVRTC reports it when it compiles.
             let _ = Library::open_path(folder.join(&name).as_os_str());
         }
     }
 
-    /// Major and minor version.
+    /// Returns the major and minor version.
     pub fn version(&self) -> (i32, i32) {
         self.version
     }
 
-    /// The architectures that it compiles for, as CUDA numbers them, the oldest first.
+    /// Returns the supported architectures in CUDA's numbering, oldest first.
     pub fn archs(&self) -> &[i32] {
         &self.archs
     }
 
-    /// The folder of headers that belongs to it, if there is one.
+    /// Returns the folder of headers that belongs to this NVRTC, if there is one.
     pub fn headers(&self) -> Option<PathBuf> {
         let folder = self.folder.as_ref()?.parent()?;
-        // A toolkit may have its libraries one folder deeper.
+        // A toolkit may store its libraries one folder deeper.
         [folder.join("include"), folder.join("../include")]
             .into_iter()
             .find(|path| path.join("cuda_runtime.h").is_file())
@@ -162,14 +162,14 @@ impl Nvrtc {
             return Ok(());
         }
         let text = match self.error_string {
-            // SAFETY: the call returns a static text for every number.
+            // SAFETY: the call returns a static string for every number.
             Some(error_string) => unsafe { CStr::from_ptr(error_string(code)) }.to_string_lossy().into_owned(),
             None => format!("error {code}"),
         };
         Err(Error::new(Status::COMPILATION_FAILED, format!("{} failed with {text}", call.info().symbol)))
     }
 
-    /// Compiles a source.
+    /// Compiles a source file.
     pub fn compile(&self, request: &Request) -> Result<Compiled> {
         let text = |text: &str, what: &str| {
             CString::new(text).map_err(|_| Error::new(Status::INVALID_VALUE, format!("{what} holds a NUL")))
@@ -179,7 +179,7 @@ impl Nvrtc {
         let options: Vec<CString> =
             request.options.iter().map(|option| text(option, "an option")).collect::<Result<_>>()?;
         let mut raw = ptr::null_mut();
-        // SAFETY: the output is a live local, the texts are NUL-terminated, and there are no headers.
+        // SAFETY: the output is a live local, the strings are NUL-terminated, and there are no headers.
         let code = unsafe {
             (self.table.nvrtcCreateProgram)(&mut raw, source.as_ptr(), name.as_ptr(), 0, ptr::null(), ptr::null())
         };
@@ -191,7 +191,7 @@ impl Nvrtc {
     }
 }
 
-/// A program of NVRTC's, which goes with it.
+/// An NVRTC program, destroyed on drop.
 struct Program<'a> {
     nvrtc: &'a Nvrtc,
     raw: RawProgram,
@@ -199,7 +199,7 @@ struct Program<'a> {
 
 impl Drop for Program<'_> {
     fn drop(&mut self) {
-        // SAFETY: the program is live, and nobody uses it any more.
+        // SAFETY: the program is live, and nothing uses it afterwards.
         unsafe { (self.nvrtc.table.nvrtcDestroyProgram)(&mut self.raw) };
     }
 }
@@ -213,7 +213,7 @@ impl Program<'_> {
             self.nvrtc.check(Call::nvrtcAddNameExpression, code)?;
         }
         let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
-        // SAFETY: the program is live, and there are as many options as is said, each NUL-terminated.
+        // SAFETY: the program is live, and `options` has the stated number of NUL-terminated strings.
         let code = unsafe { (table.nvrtcCompileProgram)(self.raw, options.len() as c_int, options.as_ptr()) };
         match code {
             COMPILATION => Err(Error::new(Status::COMPILATION_FAILED, self.log())),
@@ -231,7 +231,7 @@ impl Program<'_> {
             return String::new();
         }
         let mut log = vec![0_u8; bytes];
-        // SAFETY: there is room for as many bytes as the log has.
+        // SAFETY: the buffer has the size of the log.
         if unsafe { (table.nvrtcGetProgramLog)(self.raw, log.as_mut_ptr().cast()) } != SUCCESS {
             return String::new();
         }
@@ -243,7 +243,7 @@ impl Program<'_> {
         // SAFETY: the program is live and compiled, the name is NUL-terminated, and the output a live local.
         let code = unsafe { (self.nvrtc.table.nvrtcGetLoweredName)(self.raw, entry.as_ptr(), &mut name) };
         self.nvrtc.check(Call::nvrtcGetLoweredName, code)?;
-        // SAFETY: the call succeeded, so it is a text of the program's, which lives.
+        // SAFETY: the call succeeded, so the pointer is a string that lives as long as the program.
         Ok(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
 
@@ -258,12 +258,12 @@ impl Program<'_> {
         self.nvrtc.check(sized, code)?;
         let mut image = vec![0_u8; bytes];
         let filled = if real { Call::nvrtcGetCUBIN } else { Call::nvrtcGetPTX };
-        // SAFETY: there is room for as many bytes as the image has.
+        // SAFETY: the buffer has the size of the image.
         let code = unsafe {
             let get = if real { table.nvrtcGetCUBIN } else { table.nvrtcGetPTX };
             get(self.raw, image.as_mut_ptr().cast())
         };
         self.nvrtc.check(filled, code)?;
-        Ok(Image::built(image))
+        Ok(Image::from_compiler(image))
     }
 }

@@ -5,15 +5,15 @@
 use crate::calls::calls;
 use std::ffi::{c_char, c_int, c_void};
 
-/// What a call of NVRTC returns: 0, or one of its `nvrtcResult`.
+/// The return type of an NVRTC call: 0, or another `nvrtcResult`.
 pub type Code = c_int;
 
 pub const SUCCESS: Code = 0;
 pub const COMPILATION: Code = 6;
-/// No code of NVRTC's: what the stand-in of an absent call returns.
+/// Not an NVRTC code: the stub of a missing call returns it.
 pub const ABSENT: Code = -1;
 
-/// What NVRTC calls a program: an address that only it follows.
+/// An `nvrtcProgram`: a pointer that only NVRTC dereferences.
 pub type RawProgram = *mut c_void;
 
 calls! {
@@ -36,5 +36,5 @@ calls! {
     required 8000 nvrtcGetLoweredName(program: RawProgram, name: *const c_char, lowered: *mut *const c_char);
 }
 
-/// The one call that returns a text.
+/// The type of `nvrtcGetErrorString`, which returns a string and is therefore not in the table.
 pub type ErrorString = unsafe extern "C" fn(Code) -> *const c_char;

@@ -218,7 +218,7 @@ fn combine<E: Summed>(operation: Operation, is_signed: bool, left: E::Sum, right
 /// Reduces the elements of all sources, and writes the results to all destinations.
 pub fn reduce<E: Summed>(launch: &Launch) {
     let run = for_each_chunk(launch, |table, length, from, to, _| {
-        let operation = Operation::numbered(table.operation).ok_or(INVALID)?;
+        let operation = Operation::from_number(table.operation).ok_or(INVALID)?;
         let is_signed = table.is_signed != 0;
         if length == 0 {
             return Ok(());

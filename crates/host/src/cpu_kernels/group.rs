@@ -13,8 +13,8 @@ use crate::{
     driver::{
         codes,
         group::{
-            Circle, Collective, ENTRIES, LANES, MAX_RANKS, Mode, Reason, ReportPage, TRANSFER, Transfer, Transfers,
-            place,
+            Collective, ENTRIES, GroupInfo, LANES, MAX_RANKS, Mode, Reason, ReportPage, TRANSFER, Transfer, Transfers,
+            offsets,
         },
         table::Code,
     },
@@ -80,21 +80,21 @@ struct Aborted;
 type Header = [u64; 4];
 
 /// The symmetric buffers of a group, all of which this launch may access.
-struct SymmetricBuffers<'a>(&'a Circle);
+struct SymmetricBuffers<'a>(&'a GroupInfo);
 
 impl SymmetricBuffers<'_> {
-    fn of<'a>(launch: &Launch, circle: &'a Circle) -> Result<SymmetricBuffers<'a>, Code> {
-        let size = circle.size as usize;
-        let staging_end = place::STAGING + u64::from(circle.size) * 2 * u64::from(circle.slot);
-        let ring = u64::from(circle.size * LANES * ENTRIES) * u64::from(circle.entry);
-        if size > MAX_RANKS || circle.rank >= circle.size || circle.window_bytes < staging_end + ring {
+    fn of<'a>(launch: &Launch, group_info: &'a GroupInfo) -> Result<SymmetricBuffers<'a>, Code> {
+        let size = group_info.size as usize;
+        let staging_end = offsets::STAGING + u64::from(group_info.size) * 2 * u64::from(group_info.slot);
+        let ring = u64::from(group_info.size * LANES * ENTRIES) * u64::from(group_info.entry);
+        if size > MAX_RANKS || group_info.rank >= group_info.size || group_info.window_bytes < staging_end + ring {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
-        for window in &circle.windows[..size] {
-            launch.memory(*window, circle.window_bytes, true)?;
+        for window in &group_info.windows[..size] {
+            launch.memory(*window, group_info.window_bytes, true)?;
         }
-        launch.memory(circle.report, size_of::<ReportPage>() as u64, true)?;
-        Ok(SymmetricBuffers(circle))
+        launch.memory(group_info.report, size_of::<ReportPage>() as u64, true)?;
+        Ok(SymmetricBuffers(group_info))
     }
 
     fn word32(&self, rank: u32, at: u64) -> &AtomicU32 {
@@ -117,12 +117,12 @@ impl SymmetricBuffers<'_> {
 
     fn slot(&self, at: u32, step: u64, from: u32) -> *mut u8 {
         let index = (step & 1) * u64::from(self.0.size) + u64::from(from);
-        (self.0.windows[at as usize] + place::STAGING + index * u64::from(self.0.slot)) as *mut u8
+        (self.0.windows[at as usize] + offsets::STAGING + index * u64::from(self.0.slot)) as *mut u8
     }
 
     /// Aborts the group. The first call reports its reason and notifies the other ranks.
     fn abort(&self, word: u32, by: u32, headers: Option<(&Header, &Header)>) {
-        let failed = self.word32(self.0.rank, place::FAILED);
+        let failed = self.word32(self.0.rank, offsets::FAILED);
         if failed.compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return;
         }
@@ -136,34 +136,34 @@ impl SymmetricBuffers<'_> {
         }
         report.word.store(word, Ordering::Release);
         for peer in (0..self.0.size).filter(|peer| *peer != self.0.rank) {
-            self.word32(peer, place::POISON + u64::from(self.0.rank) * 4).store(word, Ordering::Release);
+            self.word32(peer, offsets::POISON + u64::from(self.0.rank) * 4).store(word, Ordering::Release);
         }
     }
 
     /// Fails if the group was aborted, here or by another rank. Otherwise data that arrived before its rank failed
     /// would let this rank continue without it.
     fn check(&self) -> Result<(), Aborted> {
-        let circle = self.0;
+        let group_info = self.0;
         let poison =
-            |rank: &u32| self.word32(circle.rank, place::POISON + u64::from(*rank) * 4).load(Ordering::Acquire);
-        if let Some(rank) = (0..circle.size).find(|rank| poison(rank) != 0) {
+            |rank: &u32| self.word32(group_info.rank, offsets::POISON + u64::from(*rank) * 4).load(Ordering::Acquire);
+        if let Some(rank) = (0..group_info.size).find(|rank| poison(rank) != 0) {
             self.abort(poison(&rank), rank, None);
         }
-        if self.word32(circle.rank, place::FAILED).load(Ordering::Acquire) != 0 { Err(Aborted) } else { Ok(()) }
+        if self.word32(group_info.rank, offsets::FAILED).load(Ordering::Acquire) != 0 { Err(Aborted) } else { Ok(()) }
     }
 
     /// Fails if a wait for `peer` since `start` must end: by an abort, a stop request or the timeout.
     fn check_wait(&self, start: Instant, peer: u32) -> Result<(), Aborted> {
         self.check()?;
-        let circle = self.0;
+        let group_info = self.0;
         let mut word = self.report().stop.load(Ordering::Acquire);
-        if word == 0 && circle.timeout != 0 && start.elapsed() > Duration::from_nanos(circle.timeout) {
+        if word == 0 && group_info.timeout != 0 && start.elapsed() > Duration::from_nanos(group_info.timeout) {
             word = Reason::Timeout.word(peer);
         }
         if word == 0 {
             return Ok(());
         }
-        self.abort(word, circle.rank, None);
+        self.abort(word, group_info.rank, None);
         Err(Aborted)
     }
 
@@ -234,9 +234,9 @@ fn part_bytes(bytes: u64, each: u64, rank: u32) -> u64 {
 fn collective(launch: &Launch, combine: Option<Combine>) {
     let run = || {
         let c = parameter::<Collective>(launch, 0)?;
-        let buffers = SymmetricBuffers::of(launch, &c.circle)?;
+        let buffers = SymmetricBuffers::of(launch, &c.group_info)?;
         let mode = *Mode::ALL.get(c.mode as usize).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
-        let (read, written) = mode.rows(c.circle.rank, c.root, c.circle.size);
+        let (read, written) = mode.rows(c.group_info.rank, c.root, c.group_info.size);
         let (from, to) = c.memory();
         for (address, rows, write) in [(from, read, false), (to, written, true)] {
             let bytes = rows.checked_mul(c.bytes).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
@@ -266,9 +266,9 @@ struct Call<'a> {
 impl Call<'_> {
     fn run(&self) -> Result<(), Aborted> {
         let (c, buffers) = (self.c, self.buffers);
-        let (rank, size) = (c.circle.rank, c.circle.size);
-        let steps = buffers.word64(rank, place::STEPS);
-        let calls = buffers.word64(rank, place::CALLS);
+        let (rank, size) = (c.group_info.rank, c.group_info.size);
+        let steps = buffers.word64(rank, offsets::STEPS);
+        let calls = buffers.word64(rank, offsets::CALLS);
         let (mut step, call) = (steps.load(Ordering::Relaxed), calls.load(Ordering::Relaxed));
         let (from, to) = c.memory();
         let is_root = rank == c.root;
@@ -277,7 +277,7 @@ impl Call<'_> {
         let receives_data = !to_root || is_root;
         let ranks = if to_root { c.root..c.root + 1 } else { 0..size };
         let by_rows = matches!(self.mode, Mode::AllToAll | Mode::ReduceScatter);
-        let slot = u64::from(c.circle.slot);
+        let slot = u64::from(c.group_info.slot);
         let max_bytes = if self.mode.has_parts() { slot * u64::from(size) } else { slot };
         let mut offset = 0;
         loop {
@@ -330,13 +330,13 @@ impl Call<'_> {
 
     /// Returns this rank's part: the reduction of all ranks' data, or the root's data.
     fn own_part(&self, step: u64, bytes: u64) -> Vec<u8> {
-        let rank = self.c.circle.rank;
+        let rank = self.c.group_info.rank;
         let mut part = vec![0; bytes as usize];
         match self.combine {
             None => copy(self.buffers.slot(rank, step, self.c.root), part.as_mut_ptr(), bytes),
             Some(combine) => {
                 let slots: Vec<*const u8> =
-                    (0..self.c.circle.size).map(|peer| self.buffers.slot(rank, step, peer).cast_const()).collect();
+                    (0..self.c.group_info.size).map(|peer| self.buffers.slot(rank, step, peer).cast_const()).collect();
                 // SAFETY: a slot has room for the bytes of a step.
                 unsafe { combine(&slots, &mut part, self.c.op) };
             }
@@ -347,18 +347,19 @@ impl Call<'_> {
     /// Signals that this rank's part of a step is written, and waits for the other ranks' parts.
     fn synchronize(&self, step: u64, begins: bool, call: u64) -> Result<(), Aborted> {
         let (c, buffers) = (self.c, self.buffers);
-        let rank = u64::from(c.circle.rank);
-        let headers = place::HEADERS + (call & 1) * u64::from(crate::driver::group::MAX_BLOCKS) * MAX_RANKS as u64 * 32;
+        let rank = u64::from(c.group_info.rank);
+        let headers =
+            offsets::HEADERS + (call & 1) * u64::from(crate::driver::group::MAX_BLOCKS) * MAX_RANKS as u64 * 32;
         let kind = u64::from(c.mode | c.op << 8 | c.element << 16) | u64::from(self.blocks) << 32;
-        let header = [kind, c.count, u64::from(c.root), u64::from(c.circle.slot)];
-        for peer in 0..c.circle.size {
+        let header = [kind, c.count, u64::from(c.root), u64::from(c.group_info.slot)];
+        for peer in 0..c.group_info.size {
             if begins {
                 buffers.write_header(peer, headers + rank * 32, &header);
             }
-            buffers.word64(peer, place::FLAGS + rank * 8).store(step + 1, Ordering::Release);
+            buffers.word64(peer, offsets::FLAGS + rank * 8).store(step + 1, Ordering::Release);
         }
-        for peer in 0..c.circle.size {
-            let flag = buffers.word64(c.circle.rank, place::FLAGS + u64::from(peer) * 8);
+        for peer in 0..c.group_info.size {
+            let flag = buffers.word64(c.group_info.rank, offsets::FLAGS + u64::from(peer) * 8);
             buffers.wait(flag, step + 1, peer)?;
             if begins {
                 buffers.compare(headers + u64::from(peer) * 32, &header, peer)?;
@@ -381,18 +382,18 @@ struct Lane<'a> {
 
 fn transfers(launch: &Launch) -> Result<(), Code> {
     let all = parameter::<Transfers>(launch, 0)?;
-    let buffers = SymmetricBuffers::of(launch, &all.circle)?;
+    let buffers = SymmetricBuffers::of(launch, &all.group_info)?;
     let launched = all.transfers.get(..launch.grid[1] as usize).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
     let mut lanes = Vec::new();
     for transfer in launched {
-        if transfer.peer >= all.circle.size || transfer.lanes > LANES {
+        if transfer.peer >= all.group_info.size || transfer.lanes > LANES {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
         if transfer.bytes > 0 {
             launch.memory(transfer.address(), transfer.bytes, transfer.sends == 0)?;
         }
         for lane in 0..transfer.lanes {
-            let offset = u64::from(lane) * u64::from(all.circle.entry);
+            let offset = u64::from(lane) * u64::from(all.group_info.entry);
             let mut lane = Lane { buffers: &buffers, transfer, lane, number: 0, offset, ended: false };
             lane.number = lane.counter().load(Ordering::Relaxed);
             lanes.push(lane);
@@ -429,7 +430,7 @@ impl Lane<'_> {
     }
 
     fn counter(&self) -> &AtomicU64 {
-        let base = if self.sends() { place::SENT } else { place::RECEIVED };
+        let base = if self.sends() { offsets::SENT } else { offsets::RECEIVED };
         self.buffers.word64(self.buffers.0.rank, base + u64::from(self.transfer.peer * LANES + self.lane) * 8)
     }
 
@@ -438,7 +439,7 @@ impl Lane<'_> {
         let (buffers, t) = (self.buffers, self.transfer);
         let (rank, entry) = (buffers.0.rank, u64::from(buffers.0.entry));
         let (peer_counter, own_counter) =
-            if self.sends() { (place::TAKEN, place::ARRIVED) } else { (place::ARRIVED, place::TAKEN) };
+            if self.sends() { (offsets::TAKEN, offsets::ARRIVED) } else { (offsets::ARRIVED, offsets::TAKEN) };
         let peer_count =
             buffers.word64(rank, peer_counter + u64::from(t.peer * LANES + self.lane) * 8).load(Ordering::Acquire);
         let entries = u64::from(ENTRIES);
@@ -449,8 +450,8 @@ impl Lane<'_> {
         let (from, at) = if self.sends() { (rank, t.peer) } else { (t.peer, rank) };
         let index = u64::from(from * LANES + self.lane) * entries + self.number % entries;
         let staged = u64::from(buffers.0.size) * 2 * u64::from(buffers.0.slot);
-        let chunk = (buffers.0.windows[at as usize] + place::STAGING + staged + index * entry) as *mut u8;
-        let header_offset = place::RING_HEADERS + index * 32;
+        let chunk = (buffers.0.windows[at as usize] + offsets::STAGING + staged + index * entry) as *mut u8;
+        let header_offset = offsets::RING_HEADERS + index * 32;
         let header = [u64::from(TRANSFER) | u64::from(t.element) << 16, t.bytes, u64::from(t.lanes), entry];
         let bytes = t.bytes.saturating_sub(self.offset).min(entry);
         let memory = t.address().wrapping_add(self.offset);

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::driver::{
-    Answer, Context, Driver, FillNode, Function, Graph, GraphNode, KernelNode, Kind, NodeFunction, NodeType, Span,
-    Stream, codes::*,
+    Context, Driver, DriverResult, FillNode, Function, Graph, GraphNode, KernelNode, Kind, NodeFunction, NodeType,
+    Span, Stream, codes::*,
 };
 
 /// A driver of the host device, with a stream and the context of device 0.
@@ -48,7 +48,7 @@ impl Fixture {
     }
 
     /// Launches a graph once in the stream, and waits for it.
-    pub fn launch(&self, graph: Graph) -> Answer<()> {
+    pub fn launch(&self, graph: Graph) -> DriverResult<()> {
         let exec = self.driver.graph_instantiate(graph, 0)?;
         self.driver.graph_launch(exec, self.stream)?;
         self.driver.graph_exec_destroy(exec)?;
@@ -63,7 +63,7 @@ pub fn span(address: u64, bytes: usize) -> Span {
 }
 
 /// Returns the code of a call that must fail.
-pub fn code<T>(answer: Answer<T>) -> u32 {
+pub fn code<T>(answer: DriverResult<T>) -> u32 {
     answer.err().map_or(CUDA_SUCCESS, |failure| failure.code)
 }
 

@@ -2,8 +2,8 @@
 
 use super::{graph::Fixture, graph_exec::with_add, *};
 use crate::driver::{
-    Answer, Call, ConditionalKind, Context, Driver, Failure, FillNode, Graph, GraphExec, HostFunction, KernelNode,
-    Kind, codes::*, fault_injection,
+    Call, ConditionalKind, Context, Driver, DriverResult, Failure, FillNode, Graph, GraphExec, HostFunction,
+    KernelNode, Kind, codes::*, fault_injection,
 };
 
 /// The objects that a lifecycle has created so far, for clean-up.
@@ -21,7 +21,7 @@ fn run_lifecycle(
     memory: u64,
     kernel: &KernelNode,
     created: &mut Created,
-) -> Answer<()> {
+) -> DriverResult<()> {
     let graph = driver.graph_create()?;
     created.graphs.push(graph);
     let fill = FillNode::new(super::graph::span(memory, 4), 0, 4);
