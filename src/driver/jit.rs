@@ -119,7 +119,7 @@ mod tests {
         let layout = Strided { most: 25, sizes: &sizes, strides: &strides, repeats: 0 };
         let mut parameters = Parameters::new();
         parameters.strided(&layout, &[Span::nowhere(64); MOST_ARRAYS]);
-        (0..scalar::MOST * 2).for_each(|word| parameters.push(word as u64));
+        (0..scalar::MAX_SCALARS * 2).for_each(|word| parameters.push(word as u64));
         assert!(parameters.used <= WORDS, "{}", parameters.used);
         // The least that every GPU takes.
         assert!(parameters.used * 8 <= 4096, "{}", parameters.used * 8);

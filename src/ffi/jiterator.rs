@@ -12,8 +12,8 @@ use crate::{
         tensor::{DLDataType, DLTensor, tensor},
     },
     ops::jit::{
-        function::{self, MOST_TENSORS},
-        scalar::{Kind, MOST, Named, Value},
+        function::{self, MAX_TENSORS},
+        scalar::{Kind, MAX_SCALARS, NamedScalar, Value},
     },
     runtime::tensor::Tensor,
     status::Status,
@@ -68,7 +68,7 @@ pub struct plinth_jit_scalar_t {
     pub imaginary: f64,
 }
 
-const _: () = assert!(PLINTH_JIT_MAX_TENSORS == MOST_TENSORS && PLINTH_JIT_MAX_SCALARS == MOST);
+const _: () = assert!(PLINTH_JIT_MAX_TENSORS == MAX_TENSORS && PLINTH_JIT_MAX_SCALARS == MAX_SCALARS);
 
 #[cold]
 fn invalid(message: String) -> Error {
@@ -103,28 +103,30 @@ unsafe fn list<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a
 ///
 /// # Safety
 /// As [`list`]; their names are NULL or strings.
-unsafe fn declared(scalars: *const plinth_jit_scalar_t, count: usize) -> Result<Vec<Named>> {
-    if count > MOST {
-        return Err(invalid(format!("a jiterated function has at most {MOST} scalars, not {count}")));
+unsafe fn declared(scalars: *const plinth_jit_scalar_t, count: usize) -> Result<Vec<NamedScalar>> {
+    if count > MAX_SCALARS {
+        return Err(invalid(format!("a jiterated function has at most {MAX_SCALARS} scalars, not {count}")));
     }
     // SAFETY: the caller's promise.
     let scalars = unsafe { list(scalars, count, "scalars") }?;
     // SAFETY: the caller's promise.
     scalars
         .iter()
-        .map(|scalar| Ok(Named { name: unsafe { string(scalar.name, "a scalar's name") }?, value: value(scalar)? }))
+        .map(|scalar| {
+            Ok(NamedScalar { name: unsafe { string(scalar.name, "a scalar's name") }?, value: value(scalar)? })
+        })
         .collect()
 }
 
 /// Some tensors, in a place of their own: too large to be passed on.
 struct Tensors {
-    tensors: [MaybeUninit<Tensor>; MOST_TENSORS],
+    tensors: [MaybeUninit<Tensor>; MAX_TENSORS],
     count: usize,
 }
 
 impl Tensors {
     fn new() -> Tensors {
-        Tensors { tensors: [const { MaybeUninit::uninit() }; MOST_TENSORS], count: 0 }
+        Tensors { tensors: [const { MaybeUninit::uninit() }; MAX_TENSORS], count: 0 }
     }
 
     /// Takes those at some pointers.
@@ -133,8 +135,8 @@ impl Tensors {
     /// As [`list`]; each is as [`tensor`] wants it.
     #[inline]
     unsafe fn take(&mut self, pointers: *const *const DLTensor, count: usize, name: &str) -> Result<()> {
-        if count > MOST_TENSORS {
-            return Err(invalid(format!("the jiterator only supports up to {MOST_TENSORS} {name}, got {count}")));
+        if count > MAX_TENSORS {
+            return Err(invalid(format!("the jiterator only supports up to {MAX_TENSORS} {name}, got {count}")));
         }
         // SAFETY: the caller's promise.
         let pointers = unsafe { list(pointers, count, name) }?;

@@ -186,11 +186,11 @@ pub unsafe extern "C" fn plinth_nvtx_range_end(range: u64) -> plinth_status_t {
 }
 
 unsafe extern "C" fn stream_range_begins(number: *mut c_void) {
-    nvtx::stream_range_begins(number as u64);
+    nvtx::on_stream_range_begin(number as u64);
 }
 
 unsafe extern "C" fn stream_range_ends(number: *mut c_void) {
-    nvtx::stream_range_ends(number as u64);
+    nvtx::on_stream_range_end(number as u64);
 }
 
 /// Lets a stream begin a range when its work so far is done: the device's side of a range, by a host function in the stream.

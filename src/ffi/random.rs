@@ -10,7 +10,7 @@ use crate::{
         tensor::{DLTensor, tensor},
     },
     ops::random::{
-        distribution::{self, Plan},
+        distribution::{self, FillPlan},
         fill, integers, permutation,
     },
     runtime::tensor::ElementType,
@@ -24,7 +24,7 @@ unsafe fn fill_with(
     pointer: *const DLTensor,
     generator: plinth_generator_t,
     stream: plinth_stream_t,
-    plan: impl FnOnce(ElementType) -> Result<Plan>,
+    plan: impl FnOnce(ElementType) -> Result<FillPlan>,
 ) -> Result<()> {
     // SAFETY: the caller's promise.
     let tensor = unsafe { tensor(pointer, "tensor") }?;
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn plinth_random(
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a tensor.
-        unsafe { fill_with(tensor, generator, stream, integers::whole) }
+        unsafe { fill_with(tensor, generator, stream, integers::full_range) }
     })
 }
 
@@ -285,7 +285,7 @@ pub unsafe extern "C" fn plinth_random_from(
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a tensor.
-        unsafe { fill_with(tensor, generator, stream, |element| integers::from(element, low)) }
+        unsafe { fill_with(tensor, generator, stream, |element| integers::from_low(element, low)) }
     })
 }
 

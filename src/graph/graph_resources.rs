@@ -6,7 +6,7 @@ use crate::{
     driver::{Function, Span},
     error::{Context, Error, Result},
     memory::{self, PoolId},
-    ops::{blas, random::generator::State},
+    ops::{blas, random::generator::GeneratorState},
     runtime::{self, Runtime, device::Device},
     status::Status,
     stream::{Stream, kernel::Kernel},
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// A generator of a graph, and where the graph's nodes read the seed and the offset of a replay.
 #[derive(Debug)]
 struct Numbers {
-    state: Arc<State>,
+    state: Arc<GeneratorState>,
     place: Span,
     /// How many numbers of each subsequence a replay uses.
     used: u64,
@@ -49,7 +49,7 @@ const PLACE: u64 = 16;
 
 impl Kept {
     /// What a capture in a stream begins with.
-    pub fn new(device: &Device, stream: Stream, pool: PoolId, mut states: Vec<Arc<State>>) -> Result<Kept> {
+    pub fn new(device: &Device, stream: Stream, pool: PoolId, mut states: Vec<Arc<GeneratorState>>) -> Result<Kept> {
         states.sort_by_key(|state| Arc::as_ptr(state).addr());
         states.dedup_by(|one, other| Arc::ptr_eq(one, other));
         if let Some(other) = states.iter().find(|state| state.device != device.ordinal) {
@@ -130,13 +130,13 @@ impl Kept {
         launch: &dyn Fn() -> Result<()>,
     ) -> Result<()> {
         let (Some(numbers), Some(set)) = (self.numbers.get(index), self.set) else { return launch() };
-        let replaying = numbers.state.begin_replay(numbers.used);
-        let (seed, offset) = replaying.begins();
+        let reservation = numbers.state.begin_replay(numbers.used);
+        let (seed, offset) = reservation.start();
         runtime
             .in_stream(stream, |driver, raw| Ok(driver.launch_philox_set(set, numbers.place, seed, offset, raw)?))
             .context(|| "launching plinth_philox_set")?;
         self.launch_from(index + 1, runtime, stream, launch)?;
-        replaying.commit();
+        reservation.commit();
         Ok(())
     }
 }

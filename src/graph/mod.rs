@@ -32,7 +32,7 @@ use crate::{
     driver,
     error::{Context, Error, Result},
     memory::PoolId,
-    ops::random::generator::{self, State},
+    ops::random::generator::{self, GeneratorState},
     runtime::{self, Runtime},
     status::Status,
 };
@@ -59,7 +59,7 @@ pub struct Body {
     debug: bool,
     overlap: Overlap,
     /// Generators that the program registered.
-    registered: Vec<Arc<State>>,
+    registered: Vec<Arc<GeneratorState>>,
     stage: Stage,
 }
 

@@ -85,7 +85,7 @@ fn initialize() -> Result<&'static Runtime> {
     match STATE.compare_exchange(LOADED, READY, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
             sanitizer::begin(sanitizer)?;
-            random::seed::apply_waiting(runtime)?;
+            random::seed::apply_pending(runtime)?;
             Ok(runtime)
         }
         Err(READY) => Ok(runtime),
