@@ -3,7 +3,7 @@
 use crate::{
     collectives::{
         communicator::{self, Options, group},
-        nccl::{self, Means},
+        nccl::{self, Overrides},
     },
     driver,
     error::{Error, Result},
@@ -35,7 +35,7 @@ unsafe fn tensors(tensors: *const DLTensor, count: usize, name: &str) -> Result<
     (0..count).map(|index| unsafe { tensor(tensors.add(index), &format!("{name}[{index}]")) }).collect()
 }
 
-/// The same, where NULL means tensors that are there already.
+/// The same, where NULL overrides tensors that are there already.
 ///
 /// # Safety
 /// As [`tensors`].
@@ -51,14 +51,14 @@ unsafe fn tensors_or(outputs: *const DLTensor, inputs: &[Tensor], name: &str) ->
 ///
 /// # Safety
 /// Each is NULL or leads to `count` of its kind, for as long as what is returned is used.
-unsafe fn means<'a>(
+unsafe fn overrides<'a>(
     streams: *const plinth_stream_t,
     communicators: *const plinth_communicator_t,
     count: usize,
-) -> Means<'a> {
+) -> Overrides<'a> {
     // SAFETY: the caller's promise; both handles are pointers in C and as wide as these numbers here.
     unsafe {
-        Means {
+        Overrides {
             streams: (!streams.is_null()).then(|| std::slice::from_raw_parts(streams.cast(), count)),
             communicators: (!communicators.is_null()).then(|| std::slice::from_raw_parts(communicators.cast(), count)),
         }
@@ -188,12 +188,13 @@ pub unsafe extern "C" fn plinth_nccl_all_reduce(
     communicators: *const plinth_communicator_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::ask(|| {
+        group::run_request(|| {
             // SAFETY: the caller passes NULL or `count` of each.
-            let (inputs, means) = unsafe { (tensors(inputs, count, "inputs")?, means(streams, communicators, count)) };
+            let (inputs, overrides) =
+                unsafe { (tensors(inputs, count, "inputs")?, overrides(streams, communicators, count)) };
             // SAFETY: the same.
             let outputs = unsafe { tensors_or(outputs, &inputs, "outputs") }?;
-            nccl::all_reduce(&inputs, &outputs, reduction(op)?, &means)
+            nccl::all_reduce(&inputs, &outputs, reduction(op)?, &overrides)
         })
     })
 }
@@ -219,15 +220,16 @@ pub unsafe extern "C" fn plinth_nccl_reduce(
     communicators: *const plinth_communicator_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::ask(|| {
+        group::run_request(|| {
             // SAFETY: the caller passes NULL or `count` of each.
-            let (inputs, means) = unsafe { (tensors(inputs, count, "inputs")?, means(streams, communicators, count)) };
+            let (inputs, overrides) =
+                unsafe { (tensors(inputs, count, "inputs")?, overrides(streams, communicators, count)) };
             let output = match inputs.get(root as usize) {
                 Some(input) if output.is_null() => *input,
                 // SAFETY: the caller passes NULL or a tensor; the core answers for a root that is none.
                 _ => unsafe { tensor(output, "output") }?,
             };
-            nccl::reduce(&inputs, &output, root, reduction(op)?, &means)
+            nccl::reduce(&inputs, &output, root, reduction(op)?, &overrides)
         })
     })
 }
@@ -249,11 +251,11 @@ pub unsafe extern "C" fn plinth_nccl_broadcast(
     communicators: *const plinth_communicator_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::ask(|| {
+        group::run_request(|| {
             // SAFETY: the caller passes NULL or `count` of each.
-            let (tensors, means) =
-                unsafe { (self::tensors(tensors, count, "tensors")?, means(streams, communicators, count)) };
-            nccl::broadcast(&tensors, root, &means)
+            let (tensors, overrides) =
+                unsafe { (self::tensors(tensors, count, "tensors")?, overrides(streams, communicators, count)) };
+            nccl::broadcast(&tensors, root, &overrides)
         })
     })
 }
@@ -275,13 +277,13 @@ pub unsafe extern "C" fn plinth_nccl_all_gather(
     communicators: *const plinth_communicator_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::ask(|| {
+        group::run_request(|| {
             // SAFETY: the caller passes NULL or `count` of each.
-            let (inputs, outputs, means) = unsafe {
+            let (inputs, outputs, overrides) = unsafe {
                 let outputs = tensors(outputs, count, "outputs")?;
-                (tensors(inputs, count, "inputs")?, outputs, means(streams, communicators, count))
+                (tensors(inputs, count, "inputs")?, outputs, overrides(streams, communicators, count))
             };
-            nccl::all_gather(&inputs, &outputs, &means)
+            nccl::all_gather(&inputs, &outputs, &overrides)
         })
     })
 }
@@ -305,13 +307,13 @@ pub unsafe extern "C" fn plinth_nccl_reduce_scatter(
     communicators: *const plinth_communicator_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::ask(|| {
+        group::run_request(|| {
             // SAFETY: the caller passes NULL or `count` of each.
-            let (inputs, outputs, means) = unsafe {
+            let (inputs, outputs, overrides) = unsafe {
                 let outputs = tensors(outputs, count, "outputs")?;
-                (tensors(inputs, count, "inputs")?, outputs, means(streams, communicators, count))
+                (tensors(inputs, count, "inputs")?, outputs, overrides(streams, communicators, count))
             };
-            nccl::reduce_scatter(&inputs, &outputs, reduction(op)?, &means)
+            nccl::reduce_scatter(&inputs, &outputs, reduction(op)?, &overrides)
         })
     })
 }
