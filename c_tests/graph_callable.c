@@ -244,7 +244,7 @@ TEST(mistakes_are_named) {
   CHECK_STATUS(plinth_make_graphed_callables(&wrong, 1, NULL, 3, &none), PLINTH_ERROR_GRAPH_EMPTY);
   self.fails = PLINTH_ERROR_SYSTEM;
   CHECK_STATUS(plinth_make_graphed_callables(&callable, 1, NULL, 3, &none), PLINTH_ERROR_SYSTEM);
-  CHECK_MESSAGE("warming callables[0] up");
+  CHECK_MESSAGE("warming up callables[0]");
   CHECK_STATUS(plinth_make_graphed_callables(&callable, 1, NULL, 0, &none), PLINTH_ERROR_SYSTEM);
   CHECK_MESSAGE("capturing the forward pass of callables[0]");
   CHECK(!capturing_here());

@@ -197,7 +197,7 @@ TEST(a_body_is_nothing_for_itself) {
   CHECK_STATUS(plinth_graph_reset(body), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_graph_destroy(body), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_graph_add_if(graph, NULL, 0, condition, &copy, &other), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_MESSAGE("each needs its own");
+  CHECK_MESSAGE("create one for each node");
   CHECK_STATUS(plinth_graph_add_if(graph, NULL, 0, condition + 1, &copy, &other), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_graph_add_condition_set(graph, NULL, 0, condition, (char *)memory + 1, &other),
                PLINTH_ERROR_INVALID_VALUE);

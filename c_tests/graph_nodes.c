@@ -196,7 +196,7 @@ TEST(an_update_that_cannot_be_says_why) {
   plinth_graph_t smaller = graph_of_fill(memory, 5, BYTES, stream, PLINTH_GRAPH_KEEP_GRAPH);
   plinth_graph_t unkept = of_two_fills(memory, 5, stream, 0);
   CHECK_STATUS(plinth_graph_update(graph, smaller), PLINTH_ERROR_GRAPH_UPDATE_REFUSED);
-  CHECK_MESSAGE("the graph is as it was");
+  CHECK_MESSAGE("the graph is unchanged");
   CHECK_STATUS(plinth_graph_update(graph, graph), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_graph_update(graph, unkept), PLINTH_ERROR_GRAPH_NOT_KEPT);
   CHECK_STATUS(plinth_graph_update(graph, NULL), PLINTH_ERROR_NULL_POINTER);

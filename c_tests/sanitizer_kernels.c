@@ -220,7 +220,7 @@ TEST(what_a_node_does_is_told_of_nodes) {
   CHECK_OK(plinth_graph_create_empty(0, &graph));
   CHECK_OK(plinth_graph_add_event_record(graph, NULL, 0, event, &node));
   CHECK_STATUS(tell(graph, READ), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_MESSAGE("is a graph or an event");
+  CHECK_MESSAGE("is a child graph or an event node");
   CHECK_OK(plinth_graph_add_host(graph, NULL, 0, nothing, NULL, &node));
   CHECK_STATUS(tell(graph, 0), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(tell(NULL, READ), PLINTH_ERROR_NULL_POINTER);

@@ -1,28 +1,28 @@
-//! plinth: `torch.cuda` without libtorch, behind a C ABI.
+//! plinth (`torch.cuda` without libtorch, behind a C ABI) consists of these layers, from the lowest to the highest:
+//! [`driver`], [`base`], [`runtime`], [`stream`], [`memory`], [`ops`], [`graph`], [`collectives`], [`sanitizer`],
+//! [`init`] and [`ffi`].
 //!
-//! Two layers, one direction:
+//! - [`driver`] is the only access to the device: a table of CUDA driver calls, filled from libcuda or by the built-in
+//!   host device. Nothing else calls the CUDA driver. [`error`], [`status`], [`half`] and [`temporary`] belong to it.
+//! - [`base`] has utilities: units, checked handles, clocks, call stacks, deadlines.
+//! - [`runtime`] is the state of the process, its devices and its threads.
+//! - [`stream`] has streams, events, the library's kernels, and the state of captures.
+//! - [`memory`] has the caching allocators of device memory and, in [`memory::pinned`], of pinned host memory.
+//! - [`ops`] has copies, random numbers, the jiterator, telemetry, and handles and plans of CUDA's libraries.
+//! - [`graph`] captures, builds and replays graphs.
+//! - [`collectives`] has collectives over the devices of a process and over ranks.
+//! - [`sanitizer`] observes the other layers and detects memory accesses that nothing orders.
+//! - [`init`] connects the library to its process: exit, fork, panics, support for tests.
+//! - [`ffi`] has every exported function. Each validates and converts its arguments and makes one call into a lower
+//!   layer, inside a guard that converts errors and panics to statuses.
 //!
-//! - **The core** (everything but [`ffi`] and [`driver`]) is safe Rust with [`Result`](error::Result), and knows
-//!   nothing of C. Each noun is a file: [`device`], [`stream`], [`event`], [`copy`], [`kernel`], [`tensor`]; or a folder:
-//!   [`memory`] is the caching allocator, from what a request meets first to what is done when memory is out, and
-//!   in [`memory::pinned`] that of pinned host memory;
-//!   [`random`] are generators and fills; [`comm`] are collectives over devices, [`communicator`] those over ranks, wherever
-//!   they are; [`graph`] is what is captured and replayed; [`blas`], [`solver`] and [`fft`] lend handles and plans of CUDA's
-//!   libraries; [`jit`] makes kernels from source. docs/ tells how each works and why.
-//! - **[`ffi`]** holds every exported function, a file a noun, with the same names. Each function checks what came
-//!   from C, converts it, and makes one call into the core inside one guard that turns errors and panics into
-//!   statuses.
-//! - **[`driver`]** is the one gate to the device: a table of CUDA driver calls that is filled from libcuda, or by
-//!   the built-in host device. Nothing else in the tree calls CUDA.
+//! A layer should import only lower layers. Exceptions remain, for example where [`runtime`] owns per-device state of
+//! [`memory`] and [`graph`], and where lower layers call the hooks of [`sanitizer`].
 //!
-//! [`runtime`] is the state of the process (which driver, which devices), [`thread`] that of a thread (current
-//! device, current streams, the arenas of memory that it used last), [`handle`] the scheme by which a wrong handle is
-//! recognised instead of followed, [`stack`] who called, [`clock`] when. [`sanitizer`] is told of what all of these do, and
-//! finds accesses to memory that nothing orders.
-//!
-//! Unsafe code is allowed in [`ffi`] and [`driver`], where C is, in [`stack`], which reads the callers' stacks, in the one
-//! instruction of [`clock`], in two locks of a few lines, [`memory::lock`], which a model checker has tried, and
-//! [`memory::biased`], and around the system calls by which processes share: [`unix_socket`] and those of [`memory::ipc`].
+//! Unsafe code is allowed in [`ffi`] and [`driver`], which interface with C; in [`base::stack`], which reads the
+//! callers' stacks; for one instruction in [`base::clock`]; in two short locks, [`memory::lock`], which was tested with
+//! a model checker, and [`memory::biased`]; and around the system calls of [`base::unix_socket`], [`memory::ipc`] and
+//! [`init::process`]. docs/ explains how each part works and why.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]

@@ -16,7 +16,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// The tool on the host device, with nothing of plinth's or NVIDIA's set that the test did not set.
+/// Returns a command that runs the tool on the host device, without variables of plinth or NVIDIA from the environment.
 fn tool(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
     for (name, _) in std::env::vars_os() {
@@ -35,11 +35,11 @@ fn output(command: &mut Command) -> (i32, String, String) {
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 
-/// What the tool prints, having ended well and without a word on standard error.
+/// Returns what the tool prints; it must succeed and print nothing on standard error.
 fn text(arguments: &[&str]) -> String {
     let (status, stdout, stderr) = output(&mut tool(arguments));
     assert_eq!((status, stderr.as_str()), (0, ""), "{arguments:?}: {stdout}");
-    // Here is no terminal: no colours, no bars.
+    // Standard output is not a terminal here, so there are no colours.
     assert!(!stdout.contains('\x1b'), "{stdout}");
     stdout
 }
@@ -62,19 +62,19 @@ fn contains(text: &str, words: &[&str]) {
 }
 
 #[test]
-fn info_tells_what_is_here() {
-    let told = text(&["info"]);
-    let heads = ["Devices", "Access to each other's memory", "Libraries", "Host device", "Settings"];
-    contains(&told, &heads);
+fn info_shows_devices_libraries_and_settings() {
+    let printed = text(&["info"]);
+    let heads = ["Devices", "Peer access", "Libraries", "Host device", "Settings"];
+    contains(&printed, &heads);
     contains(
-        &told,
+        &printed,
         &["The host device, on the CPU", "NVIDIA H200", "4.00 GiB", "132", "9.0", "libcuda", "NVRTC", "NCCL"],
     );
-    contains(&told, &["PLINTH_DEVICE", "the kind of device"]);
+    contains(&printed, &["PLINTH_DEVICE", "the kind of device"]);
 }
 
 #[test]
-fn info_is_json_for_programs() {
+fn info_prints_json() {
     let value = json(&["info", "--json"]);
     assert_eq!(value["driver"]["kind"], "host");
     assert_eq!(value["devices"].as_array().unwrap().len(), 2);
@@ -95,16 +95,16 @@ fn info_is_json_for_programs() {
 }
 
 #[test]
-fn info_shows_settings_and_what_is_wrong_with_them() {
+fn info_shows_invalid_settings() {
     let mut command = tool(&["info"]);
     command.env("PLINTH_HOST_DEVICES", "none").env("PLINTH_OTHER", "1");
     let (status, stdout, _) = output(&mut command);
     assert_eq!(status, 0);
-    contains(&stdout, &["No device: PLINTH_HOST_DEVICES is \"none\"", "Cannot be used", "plinth does not know it"]);
+    contains(&stdout, &["No device: PLINTH_HOST_DEVICES is \"none\"", "Invalid configuration", "unknown to plinth"]);
 }
 
 #[test]
-fn a_library_that_is_not_there_is_told_with_the_reason() {
+fn a_missing_library_is_reported_with_the_reason() {
     let mut command = tool(&["info", "--json"]);
     command.env("PLINTH_NCCL_LIBRARY", "/nowhere/libnccl.so").env("PLINTH_CUDA_LIBRARY", "/nowhere/libcuda.so");
     command.env("PLINTH_NVML_LIBRARY", "/nowhere/libnvidia-ml.so");
@@ -121,7 +121,7 @@ fn a_library_that_is_not_there_is_told_with_the_reason() {
 #[test]
 fn top_shows_readings() {
     contains(&text(&["top", "--once"]), &["busy", "NVIDIA H200", "4.00 GiB", "process", "plinth"]);
-    // Where nobody watches, it ends by itself.
+    // Without a terminal it ends after one reading.
     contains(&text(&["top"]), &["busy"]);
     let value = json(&["top", "--once", "--json"]);
     let device = &value["devices"][0];
@@ -130,11 +130,11 @@ fn top_shows_readings() {
     assert_eq!(device["processes"][0]["name"], "plinth");
     let (status, _, stderr) = output(&mut tool(&["top", "--interval", "0"]));
     assert_eq!(status, 2);
-    contains(&stderr, &["plinth: --interval 0 is no time"]);
+    contains(&stderr, &["plinth: --interval 0 is invalid"]);
 }
 
 #[test]
-fn top_goes_on_at_its_interval() {
+fn top_repeats_at_its_interval() {
     let mut child = tool(&["top", "--json", "--interval", "0.05"]).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let times = lines.take(3).map(|line| {
@@ -148,9 +148,9 @@ fn top_goes_on_at_its_interval() {
 }
 
 #[test]
-fn doctor_finds_nothing_that_stops_the_host_device() {
-    let told = text(&["doctor"]);
-    contains(&told, &["the host device, on the CPU, was chosen", "Memory of device 1 was allocated and freed"]);
+fn doctor_finds_no_problem_on_the_host_device() {
+    let printed = text(&["doctor"]);
+    contains(&printed, &["the host device, on the CPU, was chosen", "Memory of device 1 was allocated and freed"]);
     let value = json(&["doctor", "--json"]);
     assert_eq!(value["works"], true);
     let trials =
@@ -160,26 +160,26 @@ fn doctor_finds_nothing_that_stops_the_host_device() {
 }
 
 #[test]
-fn doctor_says_what_stops_work() {
+fn doctor_reports_problems() {
     let mut command = tool(&["doctor", "--device", "cuda"]);
     let (status, stdout, _) = output(command.env("PLINTH_CUDA_LIBRARY", "/nowhere/libcuda.so.1"));
     assert_eq!(status, 1);
-    contains(&stdout, &["problem", "/nowhere/libcuda.so.1", "Take PLINTH_CUDA_LIBRARY away", "It does not work"]);
-    // The same is no harm to a program that takes what there is.
+    contains(&stdout, &["problem", "/nowhere/libcuda.so.1", "Unset PLINTH_CUDA_LIBRARY", "plinth does not work"]);
+    // With auto the same is not a problem, because a program falls back to the host device.
     let mut command = tool(&["doctor", "--device", "auto", "--json"]);
     let (status, stdout, _) = output(command.env("PLINTH_CUDA_LIBRARY", "/nowhere/libcuda.so.1"));
     let value: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((status, &value["works"]), (0, &Value::Bool(true)));
 }
 
-/// A libcuda of CUDA 12.8 that starts with the code in `FAKE_CODE`, and has as many devices as `FAKE_DEVICES` says.
+/// Builds a libcuda of CUDA 12.8 whose cuInit returns `FAKE_CODE`, with `FAKE_DEVICES` devices.
 fn fake_cuda() -> PathBuf {
     const SPECIAL: &str = "
         #include <stdlib.h>
-        static int told(const char *name) { const char *text = getenv(name); return text ? atoi(text) : 0; }
-        int cuInit(unsigned flags) { return told(\"FAKE_CODE\"); }
+        static int setting(const char *name) { const char *text = getenv(name); return text ? atoi(text) : 0; }
+        int cuInit(unsigned flags) { return setting(\"FAKE_CODE\"); }
         int cuDriverGetVersion(int *version) { *version = 12080; return 0; }
-        int cuDeviceGetCount(int *count) { *count = told(\"FAKE_DEVICES\"); return 0; }\n";
+        int cuDeviceGetCount(int *count) { *count = setting(\"FAKE_DEVICES\"); return 0; }\n";
     let folder = folder("fake");
     let (source, library) = (folder.join("fake.c"), folder.join("libcuda.so.1"));
     let plain = CALLS.iter().filter(|call| !SPECIAL.contains(&format!("{}(", call.symbol)));
@@ -193,7 +193,7 @@ fn fake_cuda() -> PathBuf {
 }
 
 #[test]
-fn doctor_tells_a_driver_that_does_not_start_by_its_code() {
+fn doctor_explains_a_driver_that_does_not_start() {
     let library = fake_cuda();
     let doctor = |code: &str, devices: &str, visible: &str| {
         let mut command = tool(&["doctor", "--device", "cuda", "--no-trial"]);
@@ -201,30 +201,30 @@ fn doctor_tells_a_driver_that_does_not_start_by_its_code() {
         let (status, stdout, _) = output(command.env("CUDA_VISIBLE_DEVICES", visible));
         (status, stdout)
     };
-    let (status, told) = doctor("802", "0", "0");
+    let (status, printed) = doctor("802", "0", "0");
     assert_eq!(status, 1);
-    contains(&told, &["CUDA_ERROR_SYSTEM_NOT_READY", "nvidia-fabricmanager"]);
+    contains(&printed, &["CUDA_ERROR_SYSTEM_NOT_READY", "nvidia-fabricmanager"]);
     for (code, devices) in [("100", "0"), ("0", "0")] {
-        let (status, told) = doctor(code, devices, "9");
+        let (status, printed) = doctor(code, devices, "9");
         assert_eq!(status, 1);
-        contains(&told, &["CUDA_VISIBLE_DEVICES=\"9\" leaves no device"]);
+        contains(&printed, &["CUDA_VISIBLE_DEVICES=\"9\" excludes all its devices"]);
     }
-    let (_, told) = doctor("0", "1", "0");
-    contains(&told, &["CUDA 12.8, shows 1 device."]);
-    assert!(!told.contains("problem  driver"), "{told}");
+    let (_, printed) = doctor("0", "1", "0");
+    contains(&printed, &["CUDA 12.8, with 1 device."]);
+    assert!(!printed.contains("problem  driver"), "{printed}");
 }
 
 #[test]
-fn doctor_reads_the_settings() {
+fn doctor_checks_the_settings() {
     let (status, stdout, _) = output(tool(&["doctor"]).env("PLINTH_ALLOC_CONF", "nonsense:1"));
     assert_eq!(status, 1);
     contains(&stdout, &["nonsense", "Correct the variable"]);
     let (status, stdout, _) = output(tool(&["doctor"]).env("PLINTH_DEVISE", "cuda"));
     assert_eq!(status, 0);
-    contains(&stdout, &["plinth knows no variable PLINTH_DEVISE", "Perhaps it should be PLINTH_DEVICE"]);
+    contains(&stdout, &["PLINTH_DEVISE is not a variable of plinth", "Did you mean PLINTH_DEVICE?"]);
 }
 
-/// A trace: blocks of a MiB on two streams, `most` of them live at once.
+/// Writes a trace: blocks of 1 MiB on two streams, at most `most` of them live at once.
 fn trace(path: &Path, blocks: u32, most: u32) {
     let mut bytes = Vec::new();
     let mut event = |id: u32, operation: u16, stream: u16| {
@@ -254,9 +254,9 @@ fn a_trace_is_replayed() {
     assert!(value["first"]["nanoseconds"].as_u64() > value["worst"]["nanoseconds"].as_u64());
     assert_eq!(value["rounds"].as_array().unwrap().len(), 3);
     assert_eq!(value["out_of_memory"], Value::Null);
-    let told = text(&["replay", path, "--rounds", "3", "--on", "1"]);
+    let printed = text(&["replay", path, "--rounds", "3", "--on", "1"]);
     contains(
-        &told,
+        &printed,
         &[
             "1936 events on 2 streams, on the host device, as NVIDIA H200",
             "median of 3 more",
@@ -267,13 +267,13 @@ fn a_trace_is_replayed() {
 }
 
 #[test]
-fn a_replay_that_runs_out_of_memory_says_where() {
+fn a_replay_reports_where_memory_ran_out() {
     let path = folder("limit").join("trace");
     trace(&path, 200, 100);
     let path = path.to_str().unwrap();
     let (status, stdout, _) = output(&mut tool(&["replay", path, "--limit", "0.5"]));
     assert_eq!(status, 1);
-    contains(&stdout, &["Out of memory", "asks for 1.00 MiB while", "are live"]);
+    contains(&stdout, &["Out of memory", "requests 1.00 MiB while", "are live"]);
     let (status, stdout, _) = output(&mut tool(&["replay", path, "--limit", "0.5", "--json"]));
     let value: Value = serde_json::from_str(&stdout).unwrap();
     let out = &value["out_of_memory"];
@@ -283,7 +283,7 @@ fn a_replay_that_runs_out_of_memory_says_where() {
 }
 
 #[test]
-fn what_is_no_trace_is_refused() {
+fn invalid_traces_are_refused() {
     let folder = folder("refused");
     for (name, bytes, words) in [
         ("short", &b"sixteen bytes and more"[..], "22 bytes are not a multiple of 16"),
@@ -306,7 +306,7 @@ fn what_is_no_trace_is_refused() {
     contains(&stderr, &["there is no device 7; this process sees devices 0 to 1"]);
 }
 
-/// A snapshot of this process, in which memory ran out once.
+/// Takes a snapshot of this process after one allocation ran out of memory.
 fn take_snapshot() -> Snapshot {
     runtime::choose_kind(DeviceKind::Host).unwrap();
     history::record(history::Options {
@@ -346,36 +346,36 @@ fn a_snapshot_is_viewed() {
     assert_eq!(value["peaks"][0]["live"], 60_u64 << 20);
     let out = &value["out_of_memory"][0];
     assert_eq!((&out["request"], &out["live"]), (&(1_u64 << 45).into(), &(40_u64 << 20).into()));
-    let told = text(&["view", path, "--html", page, "--frames", "60"]);
+    let printed = text(&["view", path, "--html", page, "--frames", "60"]);
     contains(
-        &told,
+        &printed,
         &[
             "Devices",
             "Pools and streams",
-            "Who has most",
+            "Allocated bytes by stack",
             "40.00 MiB",
-            "Most in use",
+            "Peak",
             "60.00 MiB",
             "Out of memory",
             "32.00 TiB",
         ],
     );
-    contains(&told, &["take_snapshot", &format!("The page is {page}.")]);
-    // Nothing is lost on the way through the file: the page is the library's own, to the byte.
+    contains(&printed, &["take_snapshot", &format!("The page is {page}.")]);
+    // The file preserves everything: the page equals the library's own, byte for byte.
     let mut expected = Vec::new();
     snapshot::page::write(&taken, &mut expected).unwrap();
     assert!(fs::read(page).unwrap() == expected, "the pages differ");
 }
 
 #[test]
-fn what_is_no_snapshot_is_refused() {
+fn invalid_snapshots_are_refused() {
     let folder = folder("no-snapshot");
     for (bytes, words) in [
         (&b"\x80\x04rest"[..], "it is a pickle"),
-        (b"<!doctype html>", "it is a page already"),
-        (b"{\"segments\": []}", "it is no snapshot that plinth wrote: missing field"),
-        (b"hello", "it is no JSON"),
-        (b"", "it is no JSON"),
+        (b"<!doctype html>", "it is an HTML page"),
+        (b"{\"segments\": []}", "it is not a snapshot written by plinth: missing field"),
+        (b"hello", "it is not JSON"),
+        (b"", "it is not JSON"),
     ] {
         let path = folder.join("file");
         fs::write(&path, bytes).unwrap();
@@ -398,12 +398,12 @@ fn arguments_are_explained() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_told() {
+fn failed_output_is_reported() {
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let (status, _, stderr) = output(tool(&["info"]).stdout(full));
     assert_eq!(status, 3);
     contains(&stderr, &["plinth: writing the output: No space left"]);
-    // A reader that has enough, as `head` does, is no failure.
+    // A reader that closes the pipe, as `head` does, is not a failure.
     let mut child = tool(&["info"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let ended = child.wait_with_output().unwrap();
@@ -411,7 +411,7 @@ fn output_that_cannot_be_written_is_told() {
 }
 
 #[test]
-fn colours_come_only_if_they_are_asked_for() {
+fn colours_are_used_only_on_request() {
     let (_, coloured, _) = output(tool(&["info"]).env("CLICOLOR_FORCE", "1"));
     assert!(coloured.contains("\x1b["), "{coloured}");
 }

@@ -1,8 +1,11 @@
-//! The time of things that happen every few nanoseconds: ticks now, and microseconds when somebody asks.
+//! Timestamps for events that happen every few nanoseconds: ticks when the event happens, microseconds when it is
+//! read.
 //!
-//! Where the processor counts its time stamp at one rate and alike on all cores, a tick is one of those: reading it costs
-//! a third of what the system's clock costs. Now and then a tick and the system's time are noted together, and what lies
-//! between two such notes is told by the straight line through them; so an entry has one time, whenever it is read.
+//! Where the processor's time stamp counter is invariant (one rate, the same on all cores), a tick is one count of
+//! it.
+//! Reading it costs a third of a read of the system clock. From time to time the module records an anchor, a tick and
+//! the system time read together. A time between two anchors is interpolated linearly, so an entry has the same time
+//! whenever it is read.
 
 use parking_lot::Mutex;
 use std::{
@@ -10,20 +13,20 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// A moment, by both clocks.
+/// A moment on both clocks.
 #[derive(Debug, Clone, Copy)]
 struct Anchor {
     ticks: u64,
     nanoseconds: u64,
 }
 
-/// More notes than this are thinned out.
-const MOST: usize = 256;
+/// Anchors kept; beyond this number every second one is dropped.
+const MAX_ANCHORS: usize = 256;
 
 static ANCHORS: Mutex<Vec<Anchor>> = Mutex::new(Vec::new());
 
-fn system() -> u64 {
-    // Before 1970 all clocks stand still.
+fn system_time() -> u64 {
+    // A system time before 1970 reads as 0.
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
@@ -35,7 +38,7 @@ fn has_time_stamps() -> bool {
     *HAS.get_or_init(|| __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & INVARIANT != 0)
 }
 
-/// The present moment.
+/// Returns the current tick.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub fn ticks() -> u64 {
@@ -43,36 +46,37 @@ pub fn ticks() -> u64 {
         // SAFETY: every processor of this architecture has the instruction, and it touches no memory.
         unsafe { std::arch::x86_64::_rdtsc() }
     } else {
-        system()
+        system_time()
     }
 }
 
-/// The present moment.
+/// Returns the current tick.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn ticks() -> u64 {
-    system()
+    system_time()
 }
 
-/// Notes what time it is: before the first moment that is to be told.
-pub fn note() {
-    // The system's time between two readings of the other belongs to the middle of them; of three tries the shortest.
+/// Records an anchor. Must be called before the first tick that is to be converted.
+pub fn record_anchor() {
+    // The system time read between two ticks belongs to their middle. Of three tries the one with the shortest gap is
+    // used.
     let tries = (0..3).map(|_| {
         let before = ticks();
-        let nanoseconds = system();
+        let nanoseconds = system_time();
         let after = ticks();
         (after.wrapping_sub(before), Anchor { ticks: before + after.wrapping_sub(before) / 2, nanoseconds })
     });
     let Some((_, anchor)) = tries.min_by_key(|(width, _)| *width) else { return };
     let mut anchors = ANCHORS.lock();
     if anchors.last().is_some_and(|last| last.ticks >= anchor.ticks || last.nanoseconds >= anchor.nanoseconds) {
-        // The system's clock was set back, or another thread was faster.
+        // The system clock was set back, or another thread recorded a later anchor first.
         if anchors.last().is_some_and(|last| last.ticks < anchor.ticks) {
             anchors.clear();
             anchors.push(anchor);
         }
         return;
     }
-    if anchors.len() >= MOST {
+    if anchors.len() >= MAX_ANCHORS {
         let mut index = 0;
         anchors.retain(|_| {
             index += 1;
@@ -82,17 +86,17 @@ pub fn note() {
     anchors.push(anchor);
 }
 
-/// Tells ticks in microseconds since 1970.
-pub struct Reader(Vec<Anchor>);
+/// Converts ticks to microseconds since 1970.
+pub struct TickConverter(Vec<Anchor>);
 
-impl Reader {
-    /// For moments up to now.
+impl TickConverter {
+    /// Creates a converter for ticks up to now.
     pub fn new() -> Self {
-        note();
-        Reader(ANCHORS.lock().clone())
+        record_anchor();
+        TickConverter(ANCHORS.lock().clone())
     }
 
-    /// The microseconds of a moment.
+    /// Returns the time of a tick in microseconds since 1970.
     pub fn microseconds(&self, ticks: u64) -> u64 {
         let above = self.0.partition_point(|anchor| anchor.ticks <= ticks);
         let pair = match self.0.len() {
@@ -107,7 +111,7 @@ impl Reader {
     }
 }
 
-impl Default for Reader {
+impl Default for TickConverter {
     fn default() -> Self {
         Self::new()
     }
@@ -119,31 +123,31 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn ticks_are_told_in_the_systems_time() {
-        note();
+    fn ticks_convert_to_system_time() {
+        record_anchor();
         let moments: Vec<(u64, u64)> = (0..5)
             .map(|_| {
                 std::thread::sleep(Duration::from_millis(3));
-                (ticks(), system() / 1000)
+                (ticks(), system_time() / 1000)
             })
             .collect();
-        let reader = Reader::new();
-        let told: Vec<u64> = moments.iter().map(|(ticks, _)| reader.microseconds(*ticks)).collect();
-        for (told, (_, expected)) in told.iter().zip(&moments) {
-            // A thread may lose its processor between the two readings.
-            assert!(told.abs_diff(*expected) < 2000, "{told} {expected}");
+        let reader = TickConverter::new();
+        let converted: Vec<u64> = moments.iter().map(|(ticks, _)| reader.microseconds(*ticks)).collect();
+        for (converted, (_, expected)) in converted.iter().zip(&moments) {
+            // The scheduler may preempt the thread between the two readings.
+            assert!(converted.abs_diff(*expected) < 2000, "{converted} {expected}");
         }
         std::thread::sleep(Duration::from_millis(3));
-        let again = Reader::new();
-        assert!(moments.iter().zip(&told).all(|((ticks, _), told)| again.microseconds(*ticks) == *told));
+        let again = TickConverter::new();
+        assert!(moments.iter().zip(&converted).all(|((ticks, _), converted)| again.microseconds(*ticks) == *converted));
     }
 
     #[test]
-    fn lines_go_through_the_notes() {
+    fn conversion_interpolates_between_anchors() {
         let anchor = |ticks, nanoseconds| Anchor { ticks, nanoseconds };
-        let reader = Reader(vec![anchor(1000, 1_000_000), anchor(2000, 3_000_000), anchor(3000, 4_000_000)]);
-        let told: Vec<u64> = [500, 1000, 1500, 2000, 2500, 4000].map(|ticks| reader.microseconds(ticks)).into();
-        assert_eq!(told, [0, 1000, 2000, 3000, 3500, 5000]);
-        assert_eq!(Reader(vec![anchor(7, 9000)]).microseconds(1), 9);
+        let reader = TickConverter(vec![anchor(1000, 1_000_000), anchor(2000, 3_000_000), anchor(3000, 4_000_000)]);
+        let converted: Vec<u64> = [500, 1000, 1500, 2000, 2500, 4000].map(|ticks| reader.microseconds(ticks)).into();
+        assert_eq!(converted, [0, 1000, 2000, 3000, 3500, 5000]);
+        assert_eq!(TickConverter(vec![anchor(7, 9000)]).microseconds(1), 9);
     }
 }

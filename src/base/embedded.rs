@@ -1,29 +1,29 @@
-//! Texts that the library carries: kernels, what the jiterator compiles functions with, the page of a snapshot. They are
-//! most of the library's constants, and seldom needed, so they are compressed when it is built (build.rs).
+//! Texts embedded in the library: kernels, the headers that the jiterator compiles functions with, and the HTML page
+//! of a snapshot. They are most of the library's constants and are seldom needed, so build.rs compresses them.
 
 use crate::{
     error::{Error, Result},
     status::Status,
 };
 
-/// A text, as zlib's format has it.
+/// A text in zlib's compressed format.
 #[derive(Debug, Clone, Copy)]
-pub struct Packed(pub &'static [u8]);
+pub struct CompressedText(pub &'static [u8]);
 
-impl Packed {
-    /// The text.
-    pub fn text(self) -> Result<String> {
+impl CompressedText {
+    /// Decompresses the text.
+    pub fn decompress(self) -> Result<String> {
         let text = miniz_oxide::inflate::decompress_to_vec_zlib(self.0).ok();
         text.and_then(|bytes| String::from_utf8(bytes).ok())
-            .ok_or_else(|| Error::new(Status::PANIC, "a text of the library's is damaged"))
+            .ok_or_else(|| Error::new(Status::PANIC, "an embedded text is damaged"))
     }
 }
 
-/// The text of a file that build.rs packs, by its name alone.
-macro_rules! packed {
+/// Embeds a file that build.rs compressed, by its name alone.
+macro_rules! embedded_text {
     ($file:literal) => {
-        $crate::base::embedded::Packed(include_bytes!(concat!(env!("OUT_DIR"), "/", $file, ".z")))
+        $crate::base::embedded::CompressedText(include_bytes!(concat!(env!("OUT_DIR"), "/", $file, ".z")))
     };
 }
 
-pub(crate) use packed;
+pub(crate) use embedded_text;

@@ -1,11 +1,11 @@
-//! Handles that can be checked without being followed.
+//! Handles that are validated without being dereferenced.
 //!
-//! What C holds as an opaque pointer is a number: a magic byte, the kind of the object, the generation of its slot,
-//! and the slot's index. A handle that was destroyed, is of another kind, or is a random integer fails the check;
-//! nothing that comes from a caller is ever dereferenced.
+//! A handle, which C holds as an opaque pointer, is a number: a magic byte, the kind of the object, the generation of
+//! its slot, and the slot's index. A handle that was destroyed, that is of another kind, or that is a random integer
+//! fails the check. Nothing that comes from a caller is ever dereferenced.
 //!
-//! Slots live in chunks that are never freed or moved, so a check is a few loads and no lock. An object is made new in
-//! place when its slot is taken again, under the next generation.
+//! Slots live in chunks that are never freed or moved, so a check is a few loads and takes no lock. When a slot is
+//! reused, its object is initialised in place, under the next generation.
 
 use crate::{
     error::{Error, Result},
@@ -19,7 +19,7 @@ const MAGIC: u64 = 0x9D;
 const INDEX_BITS: u32 = 24;
 const GENERATION_BITS: u32 = 28;
 const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
-/// Slots in the first chunk; each later chunk has as many as all before it together.
+/// Slots in the first chunk; each later chunk has as many as all earlier ones together.
 const FIRST_CHUNK: u32 = 64;
 const CHUNKS: usize = (INDEX_BITS - FIRST_CHUNK.ilog2() + 1) as usize;
 
@@ -33,17 +33,17 @@ pub enum Kind {
     Generator = 2,
     /// A [`Graph`](crate::graph::Graph).
     Graph = 3,
-    /// A [`Graphed`](crate::graph::callable::Graphed) callable.
+    /// A [`GraphedCallable`](crate::graph::callable::GraphedCallable).
     GraphedCallable = 4,
     /// A [`Communicator`](crate::collectives::communicator::Communicator).
     Communicator = 5,
     /// A [`Sampler`](crate::ops::telemetry::sampler::Sampler).
     Sampler = 6,
-    /// An allocator of the program's own.
+    /// An allocator that the program supplies.
     Allocator = 8,
     /// A [`Jiterated`](crate::ops::jit::function::Jiterated) function.
     JitFunction = 9,
-    /// A [`Kernel`](crate::ops::jit::kernel::Kernel) that was compiled from a program's own source.
+    /// A [`Kernel`](crate::ops::jit::kernel::Kernel) that was compiled from the program's source.
     CompiledKernel = 10,
     /// A [`Module`](crate::ops::jit::kernel::Module) that was loaded from an image.
     KernelModule = 11,
@@ -53,7 +53,7 @@ pub enum Kind {
     FftPlan = 13,
     /// A [`GreenContext`](crate::ops::green_context::GreenContext).
     GreenContext = 14,
-    /// A second kind, for the tests here.
+    /// A second kind, for the tests of this module.
     #[cfg(test)]
     Other = 15,
 }
@@ -82,7 +82,7 @@ impl Kind {
 }
 
 struct Slot<T> {
-    /// Odd while the slot is in use; a handle carries the odd value that it was given.
+    /// Odd while the slot is in use; a handle carries the odd value of its slot at creation.
     generation: AtomicU32,
     value: T,
 }
@@ -99,8 +99,8 @@ struct FreeSlots {
     next: u32,
 }
 
-/// Where a slot lies: its chunk, and its place in that.
-fn place(index: u32) -> (usize, usize) {
+/// Returns the chunk of a slot and its offset in that chunk.
+fn locate(index: u32) -> (usize, usize) {
     if index < FIRST_CHUNK {
         return (0, index as usize);
     }
@@ -113,7 +113,7 @@ fn chunk_length(chunk: usize) -> usize {
 }
 
 impl<T: Default> HandleTable<T> {
-    /// An empty table.
+    /// Creates an empty table.
     pub const fn new(kind: Kind) -> Self {
         HandleTable {
             kind,
@@ -123,18 +123,18 @@ impl<T: Default> HandleTable<T> {
     }
 
     fn slot(&self, index: u32) -> Option<&Slot<T>> {
-        let (chunk, offset) = place(index);
+        let (chunk, offset) = locate(index);
         self.chunks.get(chunk)?.get()?.get(offset)
     }
 
-    /// Takes a slot, lets `prepare` set up the object in it, and returns the new handle.
+    /// Allocates a slot, initialises its object with `prepare`, and returns the new handle.
     pub fn insert(&self, prepare: impl FnOnce(&T)) -> Result<u64> {
         let mut free = self.free.lock();
         let index = match free.indices.pop() {
             Some(index) => index,
             None if free.next < 1 << INDEX_BITS => {
                 let index = free.next;
-                let (chunk, _) = place(index);
+                let (chunk, _) = locate(index);
                 self.chunks[chunk].get_or_init(|| {
                     (0..chunk_length(chunk))
                         .map(|_| Slot { generation: AtomicU32::new(0), value: T::default() })
@@ -156,12 +156,12 @@ impl<T: Default> HandleTable<T> {
         Ok(MAGIC << 56 | (self.kind as u64) << 52 | u64::from(generation) << INDEX_BITS | u64::from(index))
     }
 
-    /// The object of a handle.
+    /// Returns the object of a handle.
     #[inline]
     pub fn get(&self, handle: u64) -> Result<&T> {
         match self.find(handle) {
             Some(slot) => Ok(&slot.value),
-            None => Err(self.wrong(handle)),
+            None => Err(self.invalid_handle(handle)),
         }
     }
 
@@ -175,35 +175,35 @@ impl<T: Default> HandleTable<T> {
         (generation % 2 == 1 && slot.generation.load(Ordering::Acquire) == generation).then_some(slot)
     }
 
-    /// Ends a handle: lets `retire` clear the object, and frees its slot. Of two threads that end the same handle
-    /// one succeeds.
+    /// Destroys a handle: clears the object with `retire` and frees its slot. If two threads destroy the same handle,
+    /// one of them succeeds.
     pub fn remove(&self, handle: u64, retire: impl FnOnce(&T)) -> Result<()> {
-        let slot = self.find(handle).ok_or_else(|| self.wrong(handle))?;
+        let slot = self.find(handle).ok_or_else(|| self.invalid_handle(handle))?;
         let generation = (handle >> INDEX_BITS) as u32 & GENERATION_MASK;
         let next = generation.wrapping_add(1) & GENERATION_MASK;
         if slot.generation.compare_exchange(generation, next, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            return Err(self.wrong(handle));
+            return Err(self.invalid_handle(handle));
         }
         retire(&slot.value);
         self.free.lock().indices.push(handle as u32 & ((1 << INDEX_BITS) - 1));
         Ok(())
     }
 
-    /// How many handles are live.
+    /// Returns the number of live handles.
     pub fn live(&self) -> usize {
         let free = self.free.lock();
         free.next as usize - free.indices.len()
     }
 
     #[cold]
-    fn wrong(&self, handle: u64) -> Error {
-        let wanted = Kind::describe(self.kind as u64).unwrap_or("an object");
+    fn invalid_handle(&self, handle: u64) -> Error {
+        let expected = Kind::describe(self.kind as u64).unwrap_or("an object");
         let message = match (handle >> 56 == MAGIC).then(|| Kind::describe(handle >> 52 & 0xF)).flatten() {
             Some(_) if handle >> 52 & 0xF == self.kind as u64 => {
-                format!("{handle:#x} was {wanted}, but is destroyed")
+                format!("{handle:#x} was {expected}, but is destroyed")
             }
-            Some(other) => format!("{handle:#x} is {other}, not {wanted}"),
-            None => format!("{handle:#x} is not {wanted} that plinth gave out"),
+            Some(other) => format!("{handle:#x} is {other}, not {expected}"),
+            None => format!("{handle:#x} is not {expected} that plinth gave out"),
         };
         Error::new(Status::INVALID_HANDLE, message)
     }
@@ -220,21 +220,21 @@ mod tests {
     }
 
     #[test]
-    fn slots_lie_side_by_side() {
+    fn slot_indices_fill_the_chunks_in_order() {
         let mut expected = (0, 0);
         for index in 0..10_000 {
-            assert_eq!(place(index), expected, "{index}");
+            assert_eq!(locate(index), expected, "{index}");
             expected.1 += 1;
             if expected.1 == chunk_length(expected.0) {
                 expected = (expected.0 + 1, 0);
             }
         }
-        let last = place((1 << INDEX_BITS) - 1);
+        let last = locate((1 << INDEX_BITS) - 1);
         assert_eq!(last, (CHUNKS - 1, chunk_length(CHUNKS - 1) - 1));
     }
 
     #[test]
-    fn wrong_handles_are_told_apart() {
+    fn errors_distinguish_kinds_of_invalid_handle() {
         let table = table();
         let handle = table.insert(|_| {}).unwrap();
         table.remove(handle, |_| {}).unwrap();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_two_threads_destroys() {
+    fn one_of_two_racing_removes_succeeds() {
         let table = table();
         for _ in 0..1000 {
             let handle = table.insert(|_| {}).unwrap();

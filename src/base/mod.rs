@@ -1,4 +1,5 @@
-//! What every layer uses: units, checked handles, clocks, stacks, deadlines, and descriptors sent over Unix sockets.
+//! Utilities for every layer: byte units, checked handles, clocks, call stacks, deadlines, embedded texts, and
+//! descriptor passing over Unix sockets.
 
 #[allow(unsafe_code)]
 pub mod clock;

@@ -1,10 +1,10 @@
-//! Byte counts as people write and read them.
+//! Human-readable byte counts.
 
 use std::fmt;
 
 const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
-/// Shows a byte count in the largest unit that it fills, with two decimals: "1.31 GiB", "512 bytes".
+/// Formats a byte count in the largest unit that it fills, with two decimals: "1.31 GiB", "512 bytes".
 pub struct Bytes(pub u64);
 
 impl fmt::Display for Bytes {
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_read_well() {
+    fn formats_with_the_largest_unit() {
         assert_eq!(Bytes(0).to_string(), "0 bytes");
         assert_eq!(Bytes(1023).to_string(), "1023 bytes");
         assert_eq!(Bytes(1536).to_string(), "1.50 KiB");

@@ -12,10 +12,10 @@ use crate::{
         status::{PLINTH_OK, plinth_status_t},
         stream::plinth_stream_context_t,
     },
-    graph::{self, capture::Mode, context::Block, replay_order::Overlap},
+    graph::{self, capture::Mode, context::CaptureContext, replay_order::Overlap},
     memory::PoolId,
     status::Status,
-    stream::Saved,
+    stream::SavedStreams,
 };
 use std::ffi::{c_char, c_void};
 
@@ -580,7 +580,7 @@ pub unsafe extern "C" fn plinth_graph_end(
     guard(|| {
         // SAFETY: the caller passes NULL or what plinth_graph_begin filled.
         let context = unsafe { context.as_ref() }.ok_or_else(|| null("context"))?;
-        let block = Block { graph: handle(context.graph)?, saved: Saved::try_from(&context.streams)? };
+        let block = CaptureContext { graph: handle(context.graph)?, saved: SavedStreams::try_from(&context.streams)? };
         if body == PLINTH_OK {
             return graph::context::end(block);
         }

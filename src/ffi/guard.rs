@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn panics_become_a_status() {
-        process::quiet_panics();
+        process::install_panic_hook();
         let index = message().len() + 5;
         let status = guard(|| {
             let empty: [i32; 0] = [];

@@ -402,7 +402,7 @@ pub unsafe extern "C" fn plinth_sanitizer_graph_operation(
         let name = unsafe { string(name, "name") }?;
         // SAFETY: the caller passes NULL or as many as is said.
         let operands = unsafe { operands(accesses, access_count) }?;
-        node::tell(super::graph::handle(graph)?, node as usize, &name, &operands)
+        node::declare_accesses(super::graph::handle(graph)?, node as usize, &name, &operands)
     })
 }
 

@@ -5,7 +5,7 @@ use crate::{
     error::{Error, Result},
     ffi::{CUstream_st, Output, guard::guard, null, plinth_stream_t, status::plinth_status_t},
     status::Status,
-    stream::{self, Saved, kernel},
+    stream::{self, SavedStreams, kernel},
 };
 use std::ffi::c_void;
 
@@ -125,8 +125,8 @@ pub struct plinth_stream_context_t {
     pub entered_stream: plinth_stream_t,
 }
 
-impl From<Saved> for plinth_stream_context_t {
-    fn from(saved: Saved) -> plinth_stream_context_t {
+impl From<SavedStreams> for plinth_stream_context_t {
+    fn from(saved: SavedStreams) -> plinth_stream_context_t {
         plinth_stream_context_t {
             device: saved.device as i32,
             entered_device: saved.entered_device as i32,
@@ -136,14 +136,14 @@ impl From<Saved> for plinth_stream_context_t {
     }
 }
 
-impl TryFrom<&plinth_stream_context_t> for Saved {
+impl TryFrom<&plinth_stream_context_t> for SavedStreams {
     type Error = Error;
 
-    fn try_from(saved: &plinth_stream_context_t) -> Result<Saved> {
+    fn try_from(saved: &plinth_stream_context_t) -> Result<SavedStreams> {
         if saved.device < 0 || saved.entered_device < 0 {
             return Err(Error::new(Status::INVALID_DEVICE, "the saved context names no device"));
         }
-        Ok(Saved {
+        Ok(SavedStreams {
             device: saved.device as u32,
             stream: handle(saved.stream),
             entered_device: saved.entered_device as u32,

@@ -25,7 +25,7 @@ use std::{
 /// @return PLINTH_OK; PLINTH_ERROR_ALREADY_INITIALIZED if it is too late.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_enable_fault_injection() -> plinth_status_t {
-    guard(testing::want_faults)
+    guard(testing::enable_faults)
 }
 
 /// Makes one driver call fail, before it has any effect: the nth from now on, of all threads. It happens once.
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn plinth_host_usage(usage: *mut plinth_host_usage_t) -> p
         if usage.is_null() {
             return Err(null("usage"));
         }
-        let live = testing::live()?;
+        let live = testing::live_resources()?;
         let found = plinth_host_usage_t {
             struct_size: mem::size_of::<plinth_host_usage_t>(),
             device_bytes: live.device_bytes.iter().sum(),

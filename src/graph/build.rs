@@ -1,9 +1,9 @@
-//! Graphs that are not captured but built, node by node.
+//! Graphs that are built node by node instead of captured.
 //!
-//! A built graph is one that kept its nodes, so nodes can be added to a captured one just so. What is added is in the replays
-//! after the graph is instantiated next.
+//! A built graph is a graph that keeps its nodes, so nodes can be added to a captured graph in the same way. Added
+//! nodes become part of the replays at the next instantiation.
 
-use super::{Body, Ready, Stage, destroy_native, graph_resources::Kept, insert, lock, parts::Parts};
+use super::{GraphState, Ready, Stage, destroy_native, graph_resources::GraphResources, insert, lock, parts::Parts};
 use crate::{
     base::units::Bytes,
     driver::{Context as DriverContext, Driver, FillNode, Graph, GraphNode, KernelNode, NodeFunction, Span},
@@ -16,27 +16,27 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Makes a graph without nodes on a device, as a handle.
+/// Creates a graph without nodes on a device, and returns its handle.
 pub fn create(number: i32) -> Result<u64> {
     let runtime = runtime::ready()?;
     let device = runtime.device(number)?;
     let stream = stream::current_on(runtime, device.ordinal)?;
-    let kept = Arc::new(Kept::new(device, stream, pool::new_capture_id(), Vec::new())?);
+    let resources = Arc::new(GraphResources::new(device, stream, pool::new_capture_id(), Vec::new())?);
     let native =
-        device.with_context(&runtime.driver, |driver| Ok(driver.graph_create()?)).context(|| "making a graph")?;
-    let ready = Ready { exec: None, native: Some(native), kept, parts: Parts::default() };
+        device.with_context(&runtime.driver, |driver| Ok(driver.graph_create()?)).context(|| "creating a graph")?;
+    let ready = Ready { exec: None, native: Some(native), resources, parts: Parts::default() };
     insert_ready(ready).inspect_err(|_| {
-        // The error that counts is the table's.
+        // The error of the handle table is returned.
         let _ = destroy_native(runtime, native);
     })
 }
 
 pub(super) fn insert_ready(ready: Ready) -> Result<u64> {
-    insert(Body { keep: true, stage: Stage::Ready(ready), ..Body::default() })
+    insert(GraphState { keep: true, stage: Stage::Ready(ready), ..GraphState::default() })
 }
 
-/// What a new node is made with.
-pub(super) struct Place<'a> {
+/// The arguments for the creation of a node.
+pub(super) struct NodeTarget<'a> {
     pub driver: &'a Driver,
     pub graph: Graph,
     pub device: u32,
@@ -44,16 +44,16 @@ pub(super) struct Place<'a> {
     pub dependencies: &'a [GraphNode],
 }
 
-/// Adds what `make` makes to a graph, behind nodes of it.
+/// Adds the node that `make` creates to a graph, after its dependencies.
 pub(super) fn add(
     handle: u64,
     dependencies: &[usize],
     what: &str,
-    make: impl FnOnce(&Place) -> Result<GraphNode>,
+    make: impl FnOnce(&NodeTarget) -> Result<GraphNode>,
 ) -> Result<GraphNode> {
     let runtime = runtime::ready()?;
-    let mut body = lock(handle)?;
-    let ready = body.ready_mut(&format!("adding {what}"))?;
+    let mut graph_state = lock(handle)?;
+    let ready = graph_state.ready_mut(&format!("adding {what}"))?;
     ready.add(runtime, dependencies, make).context(|| format!("adding {what} to a graph"))
 }
 
@@ -62,24 +62,24 @@ impl Ready {
         &mut self,
         runtime: &Runtime,
         dependencies: &[usize],
-        make: impl FnOnce(&Place) -> Result<GraphNode>,
+        make: impl FnOnce(&NodeTarget) -> Result<GraphNode>,
     ) -> Result<GraphNode> {
         let graph = self.nodes()?;
         let dependencies = self.dependencies(runtime, dependencies)?;
-        let device = runtime.device(self.kept.device as i32)?;
+        let device = runtime.device(self.resources.device as i32)?;
         let context = device.context(&runtime.driver)?;
         let node = device.with_context(&runtime.driver, |driver| {
-            make(&Place { driver, graph, device: device.ordinal, context, dependencies: &dependencies })
+            make(&NodeTarget { driver, graph, device: device.ordinal, context, dependencies: &dependencies })
         })?;
-        self.parts.add(node);
+        self.parts.add_node(node);
         Ok(node)
     }
 }
 
-/// Adds a launch of a kernel.
+/// Adds a kernel launch.
 pub fn add_kernel(handle: u64, dependencies: &[usize], kernel: &KernelNode) -> Result<GraphNode> {
-    add(handle, dependencies, "a kernel", |place| {
-        Ok(place.driver.graph_add_kernel(place.graph, place.dependencies, kernel)?)
+    add(handle, dependencies, "a kernel", |target| {
+        Ok(target.driver.graph_add_kernel(target.graph, target.dependencies, kernel)?)
     })
 }
 
@@ -91,21 +91,21 @@ fn check_memory(span: Span, what: &str) -> Result<()> {
         let (bytes, address) = (span.bytes(), span.address());
         return Err(Error::new(
             Status::INVALID_VALUE,
-            format!("{what}: {bytes} bytes from {address:#x} on is not a range of memory"),
+            format!("{what}: {bytes} bytes from {address:#x} on are not a valid range of memory"),
         ));
     }
     Ok(())
 }
 
-/// Adds a copy, between whatever memories the two addresses lie in.
+/// Adds a copy between two addresses in any kinds of memory.
 pub fn add_copy(handle: u64, dependencies: &[usize], destination: Span, source: Span) -> Result<GraphNode> {
     let what = format!("a copy of {}", Bytes(destination.bytes() as u64));
-    add(handle, dependencies, &what, |place| {
+    add(handle, dependencies, &what, |target| {
         check_memory(destination, "destination")?;
         check_memory(source, "source")?;
         let mut node = None;
-        copy::with_peer_access(place.device, &[destination, source], || {
-            let Place { driver, graph, context, dependencies, .. } = *place;
+        copy::with_peer_access(target.device, &[destination, source], || {
+            let NodeTarget { driver, graph, context, dependencies, .. } = *target;
             node = Some(driver.graph_add_copy(graph, dependencies, destination, source, context)?);
             Ok(())
         })?;
@@ -113,7 +113,7 @@ pub fn add_copy(handle: u64, dependencies: &[usize], destination: Span, source: 
     })
 }
 
-/// Adds a fill of elements of 1, 2 or 4 bytes.
+/// Adds a fill with elements of 1, 2 or 4 bytes.
 pub fn add_fill(
     handle: u64,
     dependencies: &[usize],
@@ -121,11 +121,11 @@ pub fn add_fill(
     value: u32,
     element_size: usize,
 ) -> Result<GraphNode> {
-    add(handle, dependencies, "a fill", |place| {
+    add(handle, dependencies, "a fill", |target| {
         if !matches!(element_size, 1 | 2 | 4) {
             return Err(Error::new(
                 Status::INVALID_VALUE,
-                format!("element_size is {element_size}; it can be 1, 2 or 4 bytes"),
+                format!("element_size is {element_size}; it must be 1, 2 or 4 bytes"),
             ));
         }
         check_memory(memory, "pointer")?;
@@ -137,8 +137,8 @@ pub fn add_fill(
         }
         let fill = FillNode::new(memory, value, element_size as u32);
         let mut node = None;
-        copy::with_peer_access(place.device, &[memory], || {
-            let Place { driver, graph, context, dependencies, .. } = *place;
+        copy::with_peer_access(target.device, &[memory], || {
+            let NodeTarget { driver, graph, context, dependencies, .. } = *target;
             node = Some(driver.graph_add_fill(graph, dependencies, &fill, context)?);
             Ok(())
         })?;
@@ -146,94 +146,97 @@ pub fn add_fill(
     })
 }
 
-/// Adds a call of a function of the program's.
+/// Adds a call of a host function of the program.
 pub fn add_host(handle: u64, dependencies: &[usize], function: NodeFunction) -> Result<GraphNode> {
-    add(handle, dependencies, "a host function", |place| {
-        Ok(place.driver.graph_add_host(place.graph, place.dependencies, function)?)
+    add(handle, dependencies, "a host function", |target| {
+        Ok(target.driver.graph_add_host(target.graph, target.dependencies, function)?)
     })
 }
 
-/// Adds a copy of another graph that kept its nodes, as one node. Both share the other's memory then.
+/// Adds a copy of another graph that kept its nodes, as one node. Both graphs then share the other one's memory.
 pub fn add_child(handle: u64, dependencies: &[usize], child: u64) -> Result<GraphNode> {
     const WHAT: &str = "a child graph";
     let runtime = runtime::ready()?;
-    // A copy is what is added: so only one of the two graphs is locked at a time, and they can be one and the same.
-    let (native, device, kept) = {
-        let mut body = lock(child).context(|| "child")?;
-        let ready = body.ready_mut("adding a child graph")?;
-        if ready.kept.is_random() {
+    // The child is cloned first, so that only one graph is locked at a time. The two graphs may be the same.
+    let (native, device, resources) = {
+        let mut graph_state = lock(child).context(|| "child")?;
+        let ready = graph_state.ready_mut("adding a child graph")?;
+        if ready.resources.is_random() {
             return Err(Error::new(
                 Status::INVALID_VALUE,
-                "adding a child graph to a graph: the child takes random numbers, whose place only its own replays know",
+                "adding a child graph to a graph: the child uses random numbers, which only its own replays can supply",
             ));
         }
         let nodes = ready.nodes()?;
         let native = runtime.in_any_context(|driver| Ok(driver.graph_clone(nodes)?)).context(|| "copying the child")?;
-        let mut kept = ready.parts.all_kept();
-        kept.push(Arc::clone(&ready.kept));
-        (native, ready.kept.device, kept)
+        let mut resources = ready.parts.part_resources();
+        resources.push(Arc::clone(&ready.resources));
+        (native, ready.resources.device, resources)
     };
     let added = (|| {
-        let mut body = lock(handle)?;
-        let ready = body.ready_mut("adding a child graph")?;
-        if ready.kept.device != device {
+        let mut graph_state = lock(handle)?;
+        let ready = graph_state.ready_mut("adding a child graph")?;
+        if ready.resources.device != device {
             return Err(Error::new(
                 Status::DEVICE_MISMATCH,
-                format!("the child is on device {device}, the graph on device {}", ready.kept.device),
+                format!("the child is on device {device}, the graph on device {}", ready.resources.device),
             ));
         }
-        let node = ready.add(runtime, dependencies, |place| {
-            Ok(place.driver.graph_add_child(place.graph, place.dependencies, native)?)
+        let node = ready.add(runtime, dependencies, |target| {
+            Ok(target.driver.graph_add_child(target.graph, target.dependencies, native)?)
         })?;
-        let own = Arc::clone(&ready.kept);
-        kept.into_iter().filter(|kept| !Arc::ptr_eq(kept, &own)).for_each(|kept| ready.parts.keep(kept));
+        let own = Arc::clone(&ready.resources);
+        resources
+            .into_iter()
+            .filter(|resources| !Arc::ptr_eq(resources, &own))
+            .for_each(|resources| ready.parts.add_resources(resources));
         Ok(node)
     })();
-    // The node has a copy of its own.
+    // The node has its own copy.
     if destroy_native(runtime, native).is_err() {
         let _ = destroy_native(runtime, native);
     }
     added.map_err(|error: Error| error.context(format_args!("adding {WHAT} to a graph")))
 }
 
-/// Adds a node that does nothing but wait for others.
+/// Adds a node that only waits for its dependencies.
 pub fn add_empty(handle: u64, dependencies: &[usize]) -> Result<GraphNode> {
-    add(handle, dependencies, "an empty node", |place| {
-        Ok(place.driver.graph_add_empty(place.graph, place.dependencies)?)
+    add(handle, dependencies, "an empty node", |target| {
+        Ok(target.driver.graph_add_empty(target.graph, target.dependencies)?)
     })
 }
 
-/// Adds a recording of an event, which each replay makes anew.
+/// Adds a record of an event, which is repeated in each replay.
 pub fn add_event_record(handle: u64, dependencies: &[usize], recorded: u64) -> Result<GraphNode> {
-    add(handle, dependencies, "a recording of an event", |place| {
-        let native = event::for_graph(recorded, place.device, true)?;
-        Ok(place.driver.graph_add_event_record(place.graph, place.dependencies, native)?)
+    add(handle, dependencies, "an event record", |target| {
+        let native = event::for_graph(recorded, target.device, true)?;
+        Ok(target.driver.graph_add_event_record(target.graph, target.dependencies, native)?)
     })
 }
 
-/// Adds a wait for what an event recorded last before a replay.
+/// Adds a wait for the last record of an event before a replay.
 pub fn add_event_wait(handle: u64, dependencies: &[usize], awaited: u64) -> Result<GraphNode> {
-    add(handle, dependencies, "a wait for an event", |place| {
-        let native = event::for_graph(awaited, place.device, false)?;
-        Ok(place.driver.graph_add_event_wait(place.graph, place.dependencies, native)?)
+    add(handle, dependencies, "an event wait", |target| {
+        let native = event::for_graph(awaited, target.device, false)?;
+        Ok(target.driver.graph_add_event_wait(target.graph, target.dependencies, native)?)
     })
 }
 
-/// Makes a node wait for another one.
+/// Makes a node depend on another one.
 pub fn add_dependency(handle: u64, from: usize, to: usize) -> Result<()> {
     let attempt = "adding a dependency";
     let runtime = runtime::ready()?;
-    let mut body = lock(handle)?;
-    let ready = body.ready_mut(attempt)?;
+    let mut graph_state = lock(handle)?;
+    let ready = graph_state.ready_mut(attempt)?;
     let native = ready.nodes()?;
     let from = ready.node(runtime, from).context(|| "from")?;
     let to = ready.node(runtime, to).context(|| "to")?;
     if from == to {
-        return Err(Error::new(Status::INVALID_VALUE, "a node cannot wait for itself"));
+        return Err(Error::new(Status::INVALID_VALUE, "a node cannot depend on itself"));
     }
     let before = runtime.in_any_context(|driver| Ok(driver.graph_node_dependencies(to)?)).context(|| attempt)?;
     if before.contains(&from) {
-        return Err(Error::new(Status::INVALID_VALUE, "the node waits for that one already"));
+        return Err(Error::new(Status::INVALID_VALUE, "the node depends on that one already"));
     }
     runtime
         .in_any_context(|driver| Ok(driver.graph_add_dependencies(native, &[(from, to)])?))

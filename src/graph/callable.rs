@@ -1,8 +1,9 @@
-//! Functions of a program's as graphs: torch's make_graphed_callables.
+//! GraphedCallable callables: functions of a program captured as graphs, like torch's make_graphed_callables.
 //!
-//! Each function is run a few times for warming up, then captured over inputs that stay where they are: first all forward
-//! passes in their order, then all backward passes in the reverse order, as a training step runs them, so that the memory of
-//! one pool serves all. A call copies the inputs that are elsewhere, replays, and gives the outputs, always the same ones.
+//! Each function runs a few times for warm-up. Then it is captured with inputs at fixed addresses: first all forward
+//! passes in order, then all backward passes in reverse order, as in a training step, so that all passes can share
+//! one pool. A call copies inputs that are at other addresses, replays, and returns the outputs, which are always the
+//! same tensors.
 
 use super::{capture::Mode, context};
 use crate::{
@@ -18,59 +19,59 @@ use crate::{
 };
 use parking_lot::Mutex;
 
-/// The most times that functions are run for warming up.
-pub const MOST_WARMUPS: u32 = 1000;
+/// The most warm-up runs per function.
+pub const MAX_WARMUPS: u32 = 1000;
 
-/// A pass: it reads the first tensors and writes the second ones, in a stream.
+/// A pass: it reads the first tensors and writes the second ones, in the stream with this handle.
 pub type Pass<'a> = &'a dyn Fn(&[Tensor], &[Tensor], usize) -> Result<()>;
 
-/// Is shown what a call writes to; the tensors stay where they are until the callable is reset. An error ends the call before
-/// anything was launched.
-pub type Give<'a> = &'a mut dyn FnMut(&[Tensor]) -> Result<()>;
+/// A visitor of the outputs of a call. The tensors stay valid until the callable is reset. An error ends the call
+/// before anything is launched.
+pub type OutputVisitor<'a> = &'a mut dyn FnMut(&[Tensor]) -> Result<()>;
 
-/// A function to be captured.
+/// A function to capture.
 pub struct Callable<'a> {
-    /// From the inputs to the outputs.
+    /// Computes the outputs from the inputs.
     pub forward: Pass<'a>,
-    /// From the outputs' gradients to the inputs'.
+    /// Computes the gradients of the inputs from those of the outputs.
     pub backward: Option<Pass<'a>>,
-    /// The inputs that are captured. Their memory stays the program's.
+    /// The inputs of the capture. The program owns their memory.
     pub inputs: Vec<Tensor>,
-    /// For which inputs there is a gradient.
+    /// Whether each input has a gradient.
     pub differentiable: Vec<bool>,
-    /// What the outputs are; they have no memory yet.
+    /// The shapes and types of the outputs, without memory.
     pub outputs: Vec<Tensor>,
 }
 
-/// A pass that is captured.
+/// A captured pass.
 #[derive(Default)]
 struct Captured {
-    /// The graph; 0 once it was given up.
+    /// The graph; 0 after its destruction.
     graph: u64,
     inputs: Vec<Tensor>,
     outputs: Vec<Tensor>,
-    /// The blocks that are its own.
+    /// The memory blocks that the pass owns.
     blocks: Vec<u64>,
 }
 
-/// What the table of callables holds.
+/// A slot of the table of callables.
 #[derive(Default)]
-pub struct Graphed(Mutex<Body>);
+pub struct GraphedCallable(Mutex<CallableState>);
 
 #[derive(Default)]
-struct Body {
+struct CallableState {
     forward: Option<Captured>,
     backward: Option<Captured>,
     device: u32,
     /// Whether a forward pass has run whose backward pass has not.
     pending: bool,
-    /// The stream of the last call, which may read the inputs still, and the thread whose it is.
+    /// The stream of the last call, which may still read the inputs, and the thread that called.
     last: Option<(Stream, u64)>,
 }
 
-static CALLABLES: HandleTable<Graphed> = HandleTable::new(Kind::GraphedCallable);
+static CALLABLES: HandleTable<GraphedCallable> = HandleTable::new(Kind::GraphedCallable);
 
-/// Warms functions up, captures them, and gives a handle for each.
+/// Warms functions up, captures them, and returns a handle for each.
 pub fn make(callables: &[Callable], pool: PoolId, warmups: u32) -> Result<Vec<u64>> {
     let runtime = runtime::ready()?;
     let device = check(runtime, callables, warmups)?;
@@ -80,9 +81,10 @@ pub fn make(callables: &[Callable], pool: PoolId, warmups: u32) -> Result<Vec<u6
     }
     let pool = if pool == PoolId::DEFAULT { pool::new_id() } else { pool };
     warm_up(runtime, device, callables, warmups)?;
-    let mut bodies: Vec<Body> = callables.iter().map(|_| Body { device, ..Body::default() }).collect();
+    let mut bodies: Vec<CallableState> =
+        callables.iter().map(|_| CallableState { device, ..CallableState::default() }).collect();
     if let Err(error) = capture_all(device, callables, pool, &mut bodies) {
-        // The error that counts is why there are no graphs.
+        // The capture's error is returned; errors of the cleanup are ignored.
         bodies.iter_mut().for_each(|body| drop(body.reset()));
         return Err(error);
     }
@@ -90,13 +92,13 @@ pub fn make(callables: &[Callable], pool: PoolId, warmups: u32) -> Result<Vec<u6
     let mut outcome = Ok(());
     for mut body in bodies {
         if outcome.is_ok() {
-            let slot = &mut body;
-            match CALLABLES.insert(|graphed| *graphed.0.lock() = std::mem::take(slot)) {
+            let taken = &mut body;
+            match CALLABLES.insert(|graphed| *graphed.0.lock() = std::mem::take(taken)) {
                 Ok(handle) => handles.push(handle),
                 Err(error) => outcome = Err(error),
             }
         }
-        // What did not get a handle goes.
+        // A body that got no handle is released; the others were taken and are empty here.
         drop(body.reset());
     }
     if let Err(error) = outcome {
@@ -111,10 +113,10 @@ fn check(runtime: &Runtime, callables: &[Callable], warmups: u32) -> Result<u32>
     if callables.is_empty() {
         return Err(Error::new(Status::INVALID_VALUE, "there are no callables"));
     }
-    if warmups > MOST_WARMUPS {
+    if warmups > MAX_WARMUPS {
         return Err(Error::new(
             Status::INVALID_VALUE,
-            format!("warmup_count is {warmups}; it can be {MOST_WARMUPS} at most"),
+            format!("warmup_count is {warmups}; it can be {MAX_WARMUPS} at most"),
         ));
     }
     for (number, callable) in callables.iter().enumerate() {
@@ -136,7 +138,7 @@ fn check(runtime: &Runtime, callables: &[Callable], warmups: u32) -> Result<u32>
     Ok(device)
 }
 
-/// Where a tensor's elements lie, if they fill one piece of memory, each in a place of its own.
+/// Returns the byte offset and length of a tensor's memory. The elements must fill one range without overlap.
 fn extent(tensor: &Tensor) -> Result<(i64, usize)> {
     let mut dimensions: Vec<(i64, i64)> = (0..tensor.rank)
         .filter(|dimension| tensor.sizes[*dimension] != 1)
@@ -152,7 +154,7 @@ fn extent(tensor: &Tensor) -> Result<(i64, usize)> {
         if stride.unsigned_abs() != expected.unsigned_abs() {
             return Err(Error::new(
                 Status::INVALID_VALUE,
-                "its elements do not fill one piece of memory, each in its own place; copy it to where they do",
+                "the elements do not fill one range of memory without gaps or overlap; pass a contiguous copy",
             ));
         }
         if stride < 0 {
@@ -163,26 +165,26 @@ fn extent(tensor: &Tensor) -> Result<(i64, usize)> {
     Ok((before * bytes as i64, (tensor.numel * bytes) as usize))
 }
 
-/// A tensor's memory as one piece.
-fn whole(tensor: &Tensor) -> Result<Span> {
+/// Returns a tensor's memory as one range.
+fn memory_range(tensor: &Tensor) -> Result<Span> {
     let (offset, bytes) = extent(tensor)?;
     Ok(tensor.memory.moved(offset).of_length(bytes))
 }
 
-/// Allocates tensors side by side, as `shapes` are, in the stream; their blocks go to `blocks`.
+/// Allocates contiguous tensors of these shapes in the stream, and appends their blocks to `blocks`.
 fn allocate(shapes: &[Tensor], stream: Stream, blocks: &mut Vec<u64>) -> Result<Vec<Tensor>> {
-    let mut made = Vec::with_capacity(shapes.len());
+    let mut tensors = Vec::with_capacity(shapes.len());
     for (index, shape) in shapes.iter().enumerate() {
         let bytes = shape.numel * shape.element.bytes();
         let block = memory::caching_alloc(bytes, stream.device as i32, stream.raw)
             .context(|| format!("allocating output {index}"))?;
         blocks.push(block);
-        made.push(dense(shape, Span::owned(block, bytes as usize)));
+        tensors.push(dense(shape, Span::owned(block, bytes as usize)));
     }
-    Ok(made)
+    Ok(tensors)
 }
 
-/// A tensor of the same shape whose elements lie side by side.
+/// Returns a contiguous tensor of the same shape.
 fn dense(shape: &Tensor, memory: Span) -> Tensor {
     let mut tensor = Tensor { memory, ..*shape };
     let mut stride = 1_i64;
@@ -194,17 +196,19 @@ fn dense(shape: &Tensor, memory: Span) -> Tensor {
 }
 
 fn free(blocks: &mut Vec<u64>) {
-    // They were allocated here, and each is given back once.
+    // Each block was allocated here and is freed once, so the free cannot fail.
     blocks.drain(..).for_each(|block| drop(memory::caching_free(block)));
 }
 
-/// The gradients that a backward pass writes: those of no use have no elements.
+/// Returns the gradients that a backward pass writes; inputs without a gradient get no elements.
 fn gradients(callable: &Callable) -> Vec<Tensor> {
-    let wanted = callable.inputs.iter().zip(&callable.differentiable);
-    wanted.map(|(input, wanted)| Tensor { numel: if *wanted { input.numel } else { 0 }, ..*input }).collect()
+    let inputs = callable.inputs.iter().zip(&callable.differentiable);
+    inputs
+        .map(|(input, differentiable)| Tensor { numel: if *differentiable { input.numel } else { 0 }, ..*input })
+        .collect()
 }
 
-/// Runs each function a few times in a stream of its own.
+/// Runs each function a few times in a side stream.
 fn warm_up(runtime: &Runtime, device: u32, callables: &[Callable], warmups: u32) -> Result<()> {
     let synchronize =
         || runtime.device(device as i32)?.with_context(&runtime.driver, |driver| Ok(driver.context_synchronize()?));
@@ -219,14 +223,14 @@ fn warm_up(runtime: &Runtime, device: u32, callables: &[Callable], warmups: u32)
                 let outputs = allocate(&callable.outputs, side, &mut blocks)?;
                 (callable.forward)(&callable.inputs, &outputs, handle)?;
                 if let Some(backward) = callable.backward {
-                    let given = allocate(&callable.outputs, side, &mut blocks)?;
-                    let wanted = allocate(&gradients(callable), side, &mut blocks)?;
-                    backward(&given, &wanted, handle)?;
+                    let output_gradients = allocate(&callable.outputs, side, &mut blocks)?;
+                    let input_gradients = allocate(&gradients(callable), side, &mut blocks)?;
+                    backward(&output_gradients, &input_gradients, handle)?;
                 }
                 Ok(())
             })();
             free(&mut blocks);
-            ran.map_err(|error: Error| error.context(format_args!("warming callables[{number}] up")))
+            ran.map_err(|error: Error| error.context(format_args!("warming up callables[{number}]")))
         })
     });
     let exited = stream::exit(saved);
@@ -234,7 +238,7 @@ fn warm_up(runtime: &Runtime, device: u32, callables: &[Callable], warmups: u32)
     synchronize()
 }
 
-fn capture_all(device: u32, callables: &[Callable], pool: PoolId, bodies: &mut [Body]) -> Result<()> {
+fn capture_all(device: u32, callables: &[Callable], pool: PoolId, bodies: &mut [CallableState]) -> Result<()> {
     for (number, (callable, body)) in callables.iter().zip(bodies.iter_mut()).enumerate() {
         let forward = body.forward.insert(Captured { inputs: callable.inputs.clone(), ..Captured::default() });
         forward
@@ -244,7 +248,7 @@ fn capture_all(device: u32, callables: &[Callable], pool: PoolId, bodies: &mut [
     for (number, (callable, body)) in callables.iter().zip(bodies.iter_mut()).enumerate().rev() {
         let Some(pass) = callable.backward else { continue };
         let backward = body.backward.insert(Captured::default());
-        // What calls write to, beside the pool: torch's do the same.
+        // The gradients that calls write to are allocated outside the pool, as in torch.
         let stream = stream::current_on(runtime::ready()?, device)?;
         backward.inputs = allocate(&callable.outputs, stream, &mut backward.blocks)?;
         backward
@@ -266,28 +270,28 @@ impl Captured {
         match captured {
             Ok(()) => context::end(block),
             Err(error) => {
-                // The error that counts is the pass's.
+                // The error of the pass is returned.
                 let _ = context::cancel(block);
                 Err(error)
             }
         }
     }
 
-    /// Copies what is elsewhere, and replays.
-    fn run(&self, given: &[Tensor], stream: Stream, give: Give) -> Result<()> {
-        if given.len() != self.inputs.len() {
+    /// Copies the inputs that are at other addresses, and replays.
+    fn run(&self, inputs: &[Tensor], stream: Stream, visit_outputs: OutputVisitor) -> Result<()> {
+        if inputs.len() != self.inputs.len() {
             return Err(Error::new(
                 Status::INVALID_VALUE,
-                format!("{} inputs were given, and {} captured", given.len(), self.inputs.len()),
+                format!("the callable was captured with {} inputs, but got {}", self.inputs.len(), inputs.len()),
             ));
         }
         let mut copies = Vec::new();
-        for (index, (given, own)) in given.iter().zip(&self.inputs).enumerate() {
-            if let Some(copy) = copy_of(given, own).context(|| format!("inputs[{index}]"))? {
+        for (index, (input, captured)) in inputs.iter().zip(&self.inputs).enumerate() {
+            if let Some(copy) = input_copy(input, captured).context(|| format!("inputs[{index}]"))? {
                 copies.push(copy);
             }
         }
-        give(&self.outputs)?;
+        visit_outputs(&self.outputs)?;
         let runtime = runtime::ready()?;
         for (to, from) in copies {
             sanitizer::access(runtime, stream, &[sanitizer::read(from), sanitizer::write(to)])?;
@@ -304,10 +308,10 @@ impl Captured {
             super::destroy(self.graph)?;
             self.graph = 0;
         }
-        // What calls have written to is reused behind the last one.
+        // The stream of the last call may still use these blocks, so they are reused only after it.
         for block in self.blocks.iter().filter(|block| **block != 0) {
             let Some((last, owner)) = last else { break };
-            let last = reachable(last, owner);
+            let last = ordered_stream(last, owner);
             let _ = memory::record_stream(*block, last.raw, last.device);
         }
         free(&mut self.blocks);
@@ -315,75 +319,77 @@ impl Captured {
     }
 }
 
-/// What has to be copied so that a captured input is what was given: nothing if it is that.
-fn copy_of(given: &Tensor, own: &Tensor) -> Result<Option<(Span, Span)>> {
-    let differs = |what: &str| Err(Error::new(Status::INVALID_VALUE, format!("its {what} is not the captured one's")));
-    if given.device != own.device {
+/// Returns the copy that an input needs to its captured address; `None` if it is there already.
+fn input_copy(input: &Tensor, captured: &Tensor) -> Result<Option<(Span, Span)>> {
+    let differs =
+        |what: &str| Err(Error::new(Status::INVALID_VALUE, format!("its {what} differs from the captured one")));
+    if input.device != captured.device {
         return Err(Error::new(
             Status::DEVICE_MISMATCH,
-            format!("it is on device {}, the captured one on device {}", given.device, own.device),
+            format!("it is on device {}, the captured one is on device {}", input.device, captured.device),
         ));
     }
-    if given.element != own.element {
+    if input.element != captured.element {
         return differs("type");
     }
-    if given.sizes[..given.rank] != own.sizes[..own.rank] {
+    if input.sizes[..input.rank] != captured.sizes[..captured.rank] {
         return differs("shape");
     }
-    let of_size = |dimension: &usize| own.sizes[*dimension] > 1;
-    let same = (0..own.rank).filter(of_size).all(|dimension| given.strides[dimension] == own.strides[dimension]);
-    if own.numel > 0 && !same {
+    let of_size = |dimension: &usize| captured.sizes[*dimension] > 1;
+    let same =
+        (0..captured.rank).filter(of_size).all(|dimension| input.strides[dimension] == captured.strides[dimension]);
+    if captured.numel > 0 && !same {
         return differs("order of elements in memory");
     }
-    if own.numel == 0 || given.memory.address() == own.memory.address() {
+    if captured.numel == 0 || input.memory.address() == captured.memory.address() {
         return Ok(None);
     }
-    Ok(Some((whole(own)?, whole(given)?)))
+    Ok(Some((memory_range(captured)?, memory_range(input)?)))
 }
 
-/// A stream, or one that comes after it: another thread's own default stream has no name here, and the legacy one waits for
-/// it.
-fn reachable(stream: Stream, owner: u64) -> Stream {
+/// Returns the stream, or a stream that is ordered after it: another thread's per-thread default stream has no handle
+/// here, but the legacy default stream waits for it.
+fn ordered_stream(stream: Stream, owner: u64) -> Stream {
     let is_anothers = stream.raw.handle() == CU_STREAM_PER_THREAD && owner != thread::number();
     if is_anothers { stream.legacy() } else { stream }
 }
 
-impl Body {
-    /// Lets the current stream of the device follow the last call, which may still read what is written now.
-    fn follow(&mut self) -> Result<Stream> {
+impl CallableState {
+    /// Makes the device's current stream wait for the last call, which may still read what the next one overwrites.
+    fn order_after_last_call(&mut self) -> Result<Stream> {
         let runtime = runtime::ready()?;
         let stream = stream::current_on(runtime, self.device)?;
-        let _held = capture_lock::hold_off();
-        if stream::is_capturing_checked(runtime, stream)? {
+        let _held = capture_lock::lock_shared();
+        if stream::is_validated_capturing(runtime, stream)? {
             return Err(Error::new(Status::CAPTURE_FORBIDS, "the current stream is capturing"));
         }
         if let Some((last, owner)) = self.last {
-            let last = reachable(last, owner);
+            let last = ordered_stream(last, owner);
             if last.raw != stream.raw {
-                if stream::is_capturing_checked(runtime, last)? {
+                if stream::is_validated_capturing(runtime, last)? {
                     return Err(Error::new(Status::CAPTURE_FORBIDS, "the stream of the last call is capturing"));
                 }
-                stream::order_outside(runtime, stream, last)?;
+                stream::make_wait_uncaptured(runtime, stream, last)?;
             }
         }
         self.last = Some((stream, thread::number()));
         Ok(stream)
     }
 
-    fn call(&mut self, inputs: &[Tensor], give: Give) -> Result<()> {
+    fn call(&mut self, inputs: &[Tensor], visit_outputs: OutputVisitor) -> Result<()> {
         if self.forward.is_none() {
-            return Err(gone());
+            return Err(reset_error());
         }
-        let stream = self.follow()?;
-        let Some(forward) = &self.forward else { return Err(gone()) };
-        forward.run(inputs, stream, give)?;
+        let stream = self.order_after_last_call()?;
+        let Some(forward) = &self.forward else { return Err(reset_error()) };
+        forward.run(inputs, stream, visit_outputs)?;
         self.pending = true;
         Ok(())
     }
 
-    fn backward(&mut self, given: &[Tensor], give: Give) -> Result<()> {
+    fn backward(&mut self, gradients: &[Tensor], visit_outputs: OutputVisitor) -> Result<()> {
         if self.forward.is_none() {
-            return Err(gone());
+            return Err(reset_error());
         }
         if self.backward.is_none() {
             return Err(Error::new(Status::INVALID_VALUE, "the callable was made without a backward pass"));
@@ -391,12 +397,12 @@ impl Body {
         if !self.pending {
             return Err(Error::new(
                 Status::INVALID_VALUE,
-                "no forward pass has run since the last backward pass, which used up what that had left",
+                "no forward pass has run since the last backward pass, which consumed the saved results",
             ));
         }
-        let stream = self.follow()?;
-        let Some(backward) = &self.backward else { return Err(gone()) };
-        backward.run(given, stream, give)?;
+        let stream = self.order_after_last_call()?;
+        let Some(backward) = &self.backward else { return Err(reset_error()) };
+        backward.run(gradients, stream, visit_outputs)?;
         self.pending = false;
         Ok(())
     }
@@ -416,38 +422,38 @@ impl Body {
 }
 
 #[cold]
-fn gone() -> Error {
+fn reset_error() -> Error {
     Error::new(Status::GRAPH_NOT_CAPTURED, "the callable was reset")
 }
 
 /// Runs a forward pass in the current stream.
-pub fn call(handle: u64, inputs: &[Tensor], give: Give) -> Result<()> {
-    CALLABLES.get(handle)?.0.lock().call(inputs, give).context(|| "calling a graphed callable")
+pub fn call(handle: u64, inputs: &[Tensor], visit_outputs: OutputVisitor) -> Result<()> {
+    CALLABLES.get(handle)?.0.lock().call(inputs, visit_outputs).context(|| "calling a graphed callable")
 }
 
 /// Runs the backward pass of the last forward pass in the current stream.
-pub fn backward(handle: u64, gradients: &[Tensor], give: Give) -> Result<()> {
+pub fn backward(handle: u64, gradients: &[Tensor], visit_outputs: OutputVisitor) -> Result<()> {
     CALLABLES
         .get(handle)?
         .0
         .lock()
-        .backward(gradients, give)
+        .backward(gradients, visit_outputs)
         .context(|| "calling the backward pass of a graphed callable")
 }
 
-/// The pool that the callable shares with those that were made with it.
+/// Returns the pool that the callable shares with those created in the same call.
 pub fn pool(handle: u64) -> Result<PoolId> {
     let body = CALLABLES.get(handle)?.0.lock();
-    super::pool(body.forward.as_ref().ok_or_else(gone)?.graph)
+    super::pool(body.forward.as_ref().ok_or_else(reset_error)?.graph)
 }
 
-/// Gives up graphs and memory of a callable.
+/// Releases the graphs and the memory of a callable.
 pub fn reset(handle: u64) -> Result<()> {
     CALLABLES.get(handle)?.0.lock().reset().context(|| "resetting a graphed callable")
 }
 
-/// The same, and ends the handle.
+/// Resets a callable and destroys its handle.
 pub fn destroy(handle: u64) -> Result<()> {
     reset(handle)?;
-    CALLABLES.remove(handle, |graphed| *graphed.0.lock() = Body::default())
+    CALLABLES.remove(handle, |graphed| *graphed.0.lock() = CallableState::default())
 }

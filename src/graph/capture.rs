@@ -1,6 +1,8 @@
-//! Capturing: from the begin to the end in one stream, or to where it is given up.
+//! Stream capture: the begin, the end and the cancellation.
 
-use super::{Body, Ready, Stage, destroy_native, graph_resources::Kept, lock, parts::Parts, replay, replay_order};
+use super::{
+    GraphState, Ready, Stage, destroy_native, graph_resources::GraphResources, lock, parts::Parts, replay, replay_order,
+};
 use crate::{
     driver::{self, Driver, Failure, codes, types::*},
     error::{Context, Error, Result},
@@ -12,38 +14,39 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// What a capture forbids while it goes on.
+/// The calls that a capture forbids while it is in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Unsafe calls of every thread.
+    /// Potentially unsafe calls of every thread.
     Global,
-    /// Unsafe calls of its own thread.
+    /// Potentially unsafe calls of the capturing thread.
     ThreadLocal,
-    /// Nothing.
+    /// No calls.
     Relaxed,
 }
 
-/// A capture that goes on.
+/// A capture in progress.
 pub struct Capture {
-    /// Its number.
+    /// The capture's ID.
     id: u64,
     stream: Stream,
     mode: Mode,
-    /// The thread that began it.
+    /// The thread that began the capture.
     thread: u64,
-    pub(super) kept: Kept,
-    /// Whether it fills the body of a conditional node, a graph that was there before.
+    pub(super) resources: GraphResources,
+    /// Whether the capture fills the body of a conditional node, which is an existing graph.
     fills_body: bool,
-    /// That graph.
+    /// The body graph, while the capture into it is in progress.
     pub(super) before: Option<Ready>,
 }
 
-/// Begins to capture a graph in the thread's current stream. Its memory comes from a pool, its own if none is named.
+/// Begins to capture a graph in the thread's current stream. The memory comes from `pool`; from a new pool if that is
+/// the default pool's ID.
 pub fn begin(handle: u64, pool: PoolId, mode: Mode) -> Result<()> {
     lock(handle)?.begin_capture(pool, mode).context(|| "beginning a capture")
 }
 
-/// Ends the capture of a graph, in the stream that it began in.
+/// Ends the capture of a graph, in the stream in which it began.
 pub fn end(handle: u64) -> Result<()> {
     lock(handle)?.end_capture().context(|| "ending a capture")
 }
@@ -65,7 +68,7 @@ fn check_pool(pool: PoolId) -> Result<PoolId> {
     Ok(if pool == PoolId::DEFAULT { pool::new_capture_id() } else { pool })
 }
 
-impl Body {
+impl GraphState {
     fn begin_capture(&mut self, pool: PoolId, mode: Mode) -> Result<()> {
         let fills_body = self.is_body();
         if !fills_body {
@@ -78,7 +81,7 @@ impl Body {
         if stream.is_default() {
             return Err(Error::new(
                 Status::GRAPH_DEFAULT_STREAM,
-                "graphs must be captured in a stream other than the default one; replays may be in any",
+                "graphs must be captured in a stream other than the default stream; replays may use any stream",
             ));
         }
         if runtime.in_stream(stream, |driver, raw| Ok(driver.stream_capture_status(raw)?))?
@@ -87,36 +90,37 @@ impl Body {
             return Err(Error::new(Status::CAPTURE_FORBIDS, "the current stream is capturing already"));
         }
         let mut states = self.registered.clone();
-        // A body is carried out any number of times, so that its numbers have no place in a sequence.
+        // A body runs any number of times per replay, so its random numbers cannot be part of a generator's sequence.
         if !fills_body {
             states.push(generator::get(seed::default_generator(device.ordinal as i32)?)?);
         }
-        let kept = Kept::new(device, stream, pool, states)?;
-        replay_order::keep_marks(runtime, stream).context(|| "marking the end of the stream's replays")?;
-        capture_lock::begin(|| {
+        let resources = GraphResources::new(device, stream, pool, states)?;
+        replay_order::record_replay_ends(runtime, stream).context(|| "recording the end of the stream's replays")?;
+        capture_lock::begin_capture(|| {
             if fills_body {
                 self.ready("the capture")?.begin_capture_of_body(runtime, stream, mode.native())
             } else {
                 runtime.in_stream(stream, |driver, raw| Ok(driver.stream_begin_capture(raw, mode.native())?))
             }
         })?;
-        let mut capture = Capture { id: 0, stream, mode, thread: thread::number(), kept, fills_body, before: None };
+        let mut capture =
+            Capture { id: 0, stream, mode, thread: thread::number(), resources, fills_body, before: None };
         match capture.start(runtime) {
             Ok(()) => {
-                self.go_on_with(capture);
+                self.set_capturing(capture);
                 Ok(())
             }
             Err(error) => {
-                // The error that counts is the one that is told; a capture that will not end ends with the next reset.
+                // The first error is returned. If the capture cannot be ended here, the next reset ends it.
                 if capture.abandon(runtime).is_err() {
-                    self.go_on_with(capture);
+                    self.set_capturing(capture);
                 }
                 Err(error)
             }
         }
     }
 
-    fn go_on_with(&mut self, mut capture: Capture) {
+    fn set_capturing(&mut self, mut capture: Capture) {
         if let Stage::Ready(ready) = std::mem::take(&mut self.stage) {
             capture.before = Some(ready);
         }
@@ -127,15 +131,15 @@ impl Body {
         let Stage::Capturing(capture) = &mut self.stage else {
             return Err(Error::new(
                 Status::GRAPH_NOT_CAPTURING,
-                "the graph is not being captured; plinth_graph_capture_begin begins that",
+                "the graph is not being captured; call plinth_graph_capture_begin first",
             ));
         };
         let runtime = runtime::ready()?;
-        capture.check_place()?;
-        let native = match end_in(runtime, capture.stream) {
+        capture.check_stream_and_thread()?;
+        let native = match end_stream_capture(runtime, capture.stream) {
             Ok(native) => native,
             Err(error) => {
-                // If the capture goes on, so does the graph's.
+                // If the stream is still capturing, the graph stays in that state as well.
                 if !is_capturing(&runtime.driver, capture.stream.raw) {
                     capture.close(runtime);
                     let before = capture.before.take();
@@ -147,17 +151,18 @@ impl Body {
         capture.close(runtime);
         let Stage::Capturing(capture) = std::mem::take(&mut self.stage) else { return Ok(()) };
         if let Some(body) = capture.before {
-            body.parts.keep(capture.kept);
+            body.parts.add_resources(capture.resources);
             self.stage = Stage::Ready(body);
             return Ok(());
         }
-        match self.finish(runtime, native, capture.kept) {
+        match self.finish(runtime, native, capture.resources) {
             Ok(ready) => {
                 self.stage = Stage::Ready(ready);
                 Ok(())
             }
             Err(error) => {
-                // The error that counts is why there is no graph.
+                // The error of `finish` is returned; that of destroying the driver's graph is ignored after a second
+                // try.
                 if destroy_native(runtime, native).is_err() {
                     let _ = destroy_native(runtime, native);
                 }
@@ -166,22 +171,22 @@ impl Body {
         }
     }
 
-    /// Makes of what was captured what can be replayed.
-    fn finish(&self, runtime: &Runtime, native: driver::Graph, mut kept: Kept) -> Result<Ready> {
+    /// Makes the captured graph replayable.
+    fn finish(&self, runtime: &Runtime, native: driver::Graph, mut resources: GraphResources) -> Result<Ready> {
         let empty = runtime.in_any_context(|driver| Ok(driver.graph_node_count(native)? == 0))?;
         if empty {
             return Err(Error::new(
                 Status::GRAPH_EMPTY,
-                "the graph is empty; this usually means that the work went to another device or another stream than the \
-                 one that was captured",
+                "the graph is empty; this usually means that the work was launched on another device or stream than \
+                 the one that was captured",
             ));
         }
-        kept.settle(runtime)?;
-        let exec = if self.keep { None } else { Some(replay::instantiate_native(runtime, kept.device, native)?) };
-        let mut ready = Ready { exec, native: Some(native), kept: Arc::new(kept), parts: Parts::default() };
+        resources.finish_capture(runtime)?;
+        let exec = if self.keep { None } else { Some(replay::instantiate_native(runtime, resources.device, native)?) };
+        let mut ready = Ready { exec, native: Some(native), resources: Arc::new(resources), parts: Parts::default() };
         if !self.keep && !self.debug {
             if destroy_native(runtime, native).is_err() {
-                // It is of no use any more, and costs some memory until the graph is reset.
+                // The graph is not needed any more; it occupies some memory until the reset.
                 return Ok(ready);
             }
             ready.native = None;
@@ -194,12 +199,12 @@ fn is_capturing(driver: &Driver, stream: driver::Stream) -> bool {
     !matches!(driver.stream_capture_status(stream), Ok(CU_STREAM_CAPTURE_STATUS_NONE))
 }
 
-/// Ends the capture in a stream, and gives what there is of its graph.
-fn end_in(runtime: &Runtime, stream: Stream) -> Result<driver::Graph> {
+/// Ends the capture in a stream, and returns its graph.
+fn end_stream_capture(runtime: &Runtime, stream: Stream) -> Result<driver::Graph> {
     runtime.in_stream(stream, |driver, raw| {
         let wrong_thread = |failure: &Failure| failure.code == codes::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
         match driver.stream_end_capture(raw) {
-            // The call may have failed before it came to anything.
+            // The call may have failed before it had any effect.
             Err(failure) if !wrong_thread(&failure) && is_capturing(driver, raw) => Ok(driver.stream_end_capture(raw)?),
             outcome => Ok(outcome?),
         }
@@ -207,21 +212,22 @@ fn end_in(runtime: &Runtime, stream: Stream) -> Result<driver::Graph> {
 }
 
 impl Capture {
-    /// Asks for the capture's number, and lets its requests and its numbers be the graph's.
+    /// Gets the capture's ID, and routes its memory requests and random numbers to the graph.
     fn start(&mut self, runtime: &Runtime) -> Result<()> {
         let id = runtime.in_stream(self.stream, |driver, raw| Ok(driver.stream_capture_id(raw)?))?;
-        self.id = id.ok_or_else(|| Error::new(Status::CAPTURE_INVALIDATED, "the capture ended as it began"))?;
-        self.kept.begin(runtime, self.id)
+        self.id =
+            id.ok_or_else(|| Error::new(Status::CAPTURE_INVALIDATED, "the capture was invalidated as it began"))?;
+        self.resources.begin(runtime, self.id)
     }
 
-    /// Whether this is where the capture may end.
-    fn check_place(&self) -> Result<()> {
+    /// Checks that the capture may end in the current stream and thread.
+    fn check_stream_and_thread(&self) -> Result<()> {
         let current = thread::stream(self.stream.device);
         if current != self.stream.raw {
             return Err(Error::new(
                 Status::GRAPH_WRONG_STREAM,
                 format!(
-                    "a capture must end in the stream that it began in: that is {:#x}, and the current one is {:#x}",
+                    "a capture must end in the stream in which it began: that is {:#x}, and the current one is {:#x}",
                     self.stream.raw.handle(),
                     current.handle()
                 ),
@@ -234,23 +240,23 @@ impl Capture {
         if self.mode != Mode::Relaxed && self.thread != thread::number() {
             return Err(Error::new(
                 Status::GRAPH_WRONG_THREAD,
-                "a capture that is not relaxed must end in the thread that it began in",
+                "a capture that is not relaxed must end in the thread in which it began",
             ));
         }
         Ok(())
     }
 
-    /// The stream captures no more.
+    /// Cleans up after the stream has stopped capturing.
     fn close(&mut self, runtime: &Runtime) {
-        capture_lock::end();
-        self.kept.end(runtime, self.id);
+        capture_lock::end_capture();
+        self.resources.end(runtime, self.id);
     }
 
-    /// Ends the capture and throws away what came of it.
+    /// Ends the capture and discards its graph.
     pub(super) fn abandon(&mut self, runtime: &Runtime) -> Result<()> {
         self.check_thread()?;
-        match end_in(runtime, self.stream) {
-            // What came into a body stays there.
+        match end_stream_capture(runtime, self.stream) {
+            // Nodes that were captured into a body stay there.
             Ok(_) if self.fills_body => {}
             Ok(native) => {
                 if destroy_native(runtime, native).is_err() {
@@ -258,7 +264,7 @@ impl Capture {
                 }
             }
             Err(error) if is_capturing(&runtime.driver, self.stream.raw) => return Err(error),
-            // It was invalid, and there is no graph.
+            // The capture was invalid, and there is no graph.
             Err(_) => {}
         }
         self.close(runtime);

@@ -1,4 +1,4 @@
-//! Looking at a graph: a drawing by Graphviz, and a table of its nodes.
+//! Descriptions of a graph: a Graphviz drawing, and a table of its nodes.
 
 use super::lock;
 use crate::{
@@ -10,11 +10,11 @@ use crate::{
 };
 use std::{collections::HashMap, ffi::CString, fmt::Write, os::unix::ffi::OsStrExt, path::Path};
 
-/// Writes a graph to a file, in the language of Graphviz.
+/// Writes a graph to a file in the DOT language of Graphviz.
 pub fn debug_dump(handle: u64, path: &Path) -> Result<()> {
     let runtime = runtime::ready()?;
-    let body = lock(handle)?;
-    let native = body.ready("drawing a graph")?.nodes()?;
+    let graph_state = lock(handle)?;
+    let native = graph_state.ready("drawing a graph")?.nodes()?;
     let file = CString::new(path.as_os_str().as_bytes())
         .map_err(|_| Error::new(Status::INVALID_VALUE, "a path cannot hold a NUL"))?;
     runtime
@@ -22,12 +22,12 @@ pub fn debug_dump(handle: u64, path: &Path) -> Result<()> {
         .context(|| format!("drawing a graph into {}", path.display()))
 }
 
-/// A table of a graph's nodes: a line each, with tabs between a node's number, its layer, its place in that layer, its type,
-/// what it does, and the numbers of the nodes that it waits for.
+/// Returns a table of a graph's nodes. Each line has, separated by tabs, a node's number, its layer, its position in
+/// that layer, its type, what it does, and the numbers of the nodes that it depends on.
 pub fn summary(handle: u64) -> Result<String> {
     let runtime = runtime::ready()?;
-    let body = lock(handle)?;
-    let native = body.ready("describing a graph")?.nodes()?;
+    let graph_state = lock(handle)?;
+    let native = graph_state.ready("describing a graph")?.nodes()?;
     let nodes = runtime.in_any_context(|driver| read(driver, native)).context(|| "describing a graph")?;
     Ok(table(&nodes))
 }
@@ -57,7 +57,7 @@ fn read(driver: &Driver, graph: Graph) -> Result<Vec<Node>> {
     Ok(nodes)
 }
 
-/// What a node is, in a word, and what it does.
+/// Returns the type of a node as a word, and what the node does.
 pub(super) fn describe(driver: &Driver, node: GraphNode) -> Result<(&'static str, String)> {
     Ok(match driver.graph_node_type(node)? {
         NodeType::Kernel => {
@@ -88,10 +88,10 @@ pub(super) fn describe(driver: &Driver, node: GraphNode) -> Result<(&'static str
     })
 }
 
-/// For each node the length of the longest way to it.
+/// Returns for each node the length of the longest path to it.
 fn layers(nodes: &[Node]) -> Vec<usize> {
     let mut layers = vec![0; nodes.len()];
-    // Captured nodes come after those that they wait for, so that one round suffices; others may take more.
+    // Captured nodes follow their dependencies, so one pass suffices; built nodes may need more.
     for _ in 0..nodes.len() {
         let mut changed = false;
         for (number, node) in nodes.iter().enumerate() {
@@ -112,7 +112,7 @@ fn table(nodes: &[Node]) -> String {
     for ((number, node), layer) in nodes.iter().enumerate().zip(layers(nodes)) {
         let place = used.entry(layer).or_default();
         let waits_for: Vec<String> = node.waits_for.iter().map(ToString::to_string).collect();
-        // Writing to a text does not fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(text, "{number}\t{layer}\t{place}\t{}\t{}\t{}", node.kind, node.what, waits_for.join(","));
         *place += 1;
     }
@@ -124,9 +124,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_lie_below_what_they_wait_for() {
+    fn layers_follow_dependencies() {
         let node = |waits_for: &[usize]| Node { kind: "empty", what: String::new(), waits_for: waits_for.to_vec() };
-        // Listed in an order that is none of theirs: 3 is first, then 0 and 1, then 2.
+        // The list is not in topological order: 3 comes first, then 0 and 1, then 2.
         let nodes = [node(&[3]), node(&[3]), node(&[0, 3]), node(&[])];
         assert_eq!(layers(&nodes), [1, 1, 2, 0]);
         let text = table(&nodes);

@@ -1,7 +1,7 @@
-//! What a graph keeps for its replays: the memory that it was captured with, and the generators whose numbers it uses.
+//! The resources that a graph holds for its replays: the memory of its capture, and the generators that it uses.
 
-use super::replay_order::{self, Shared};
-use crate::stream::capture_resources::{self, Thing};
+use super::replay_order::{self, SharedPool};
+use crate::stream::capture_resources::{self, Resource};
 use crate::{
     driver::{Function, Span},
     error::{Context, Error, Result},
@@ -13,43 +13,48 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// A generator of a graph, and where the graph's nodes read the seed and the offset of a replay.
+/// A generator of a graph, and the address at which the graph's nodes read the seed and the offset of a replay.
 #[derive(Debug)]
-struct Numbers {
+struct CapturedGenerator {
     state: Arc<GeneratorState>,
-    place: Span,
-    /// How many numbers of each subsequence a replay uses.
+    seed_and_offset: Span,
+    /// The random numbers of each subsequence that a replay consumes.
     used: u64,
 }
 
-/// See the module's comment. Graphs that were cloned or updated share it.
+/// The resources of a graph. Clones and updated graphs share them.
 #[derive(Debug)]
-pub struct Kept {
+pub struct GraphResources {
     /// The number of the device that the graph was captured on.
     pub device: u32,
     /// The pool.
-    pub pool: Arc<Shared>,
-    /// Whether the pool counts this as a user.
+    pub pool: Arc<SharedPool>,
+    /// Whether the pool counts this object as a user.
     is_user: bool,
-    /// The generators; once the capture is over only those that it used, in the order of their addresses, so that threads
-    /// that lock several never wait for each other in a circle.
-    numbers: Vec<Numbers>,
-    /// The block that the places are in; 0 if there is none.
+    /// The generators. After the capture only those that it used, ordered by address, so that threads that lock
+    /// several cannot deadlock.
+    generators: Vec<CapturedGenerator>,
+    /// The memory block for the seeds and offsets; 0 if there is none.
     block: u64,
     /// The stream that the block was allocated for.
     stream: Stream,
-    /// The kernel that writes the places, once the capture is over and has used any.
-    set: Option<Function>,
-    /// What else the graph's nodes use.
-    things: Vec<Thing>,
+    /// The kernel that writes seeds and offsets; set after a capture that used generators.
+    set_kernel: Option<Function>,
+    /// Other resources that the graph's nodes use.
+    others: Vec<Resource>,
 }
 
-/// The bytes of a place: a seed and an offset.
-const PLACE: u64 = 16;
+/// The bytes of a seed and an offset.
+const SEED_AND_OFFSET_BYTES: u64 = 16;
 
-impl Kept {
-    /// What a capture in a stream begins with.
-    pub fn new(device: &Device, stream: Stream, pool: PoolId, mut states: Vec<Arc<GeneratorState>>) -> Result<Kept> {
+impl GraphResources {
+    /// Creates the resources for a capture in a stream.
+    pub fn new(
+        device: &Device,
+        stream: Stream,
+        pool: PoolId,
+        mut states: Vec<Arc<GeneratorState>>,
+    ) -> Result<GraphResources> {
         states.sort_by_key(|state| Arc::as_ptr(state).addr());
         states.dedup_by(|one, other| Arc::ptr_eq(one, other));
         if let Some(other) = states.iter().find(|state| state.device != device.ordinal) {
@@ -61,63 +66,74 @@ impl Kept {
                 ),
             ));
         }
-        let bytes = states.len() as u64 * PLACE;
+        let bytes = states.len() as u64 * SEED_AND_OFFSET_BYTES;
         let block = memory::caching_alloc(bytes, device.ordinal as i32, stream.raw)
-            .context(|| "allocating the places of a graph's seeds")?;
-        let numbers = states.into_iter().enumerate().map(|(index, state)| {
-            let place = Span::owned(block + index as u64 * PLACE, PLACE as usize);
-            Numbers { state, place, used: 0 }
+            .context(|| "allocating the seeds and offsets of a graph")?;
+        let generators = states.into_iter().enumerate().map(|(index, state)| {
+            let seed_and_offset =
+                Span::owned(block + index as u64 * SEED_AND_OFFSET_BYTES, SEED_AND_OFFSET_BYTES as usize);
+            CapturedGenerator { state, seed_and_offset, used: 0 }
         });
-        let numbers = numbers.collect();
-        let pool = replay_order::join(pool);
-        Ok(Kept { device: device.ordinal, pool, is_user: false, numbers, block, stream, set: None, things: Vec::new() })
+        let generators = generators.collect();
+        let pool = replay_order::shared_pool(pool);
+        Ok(GraphResources {
+            device: device.ordinal,
+            pool,
+            is_user: false,
+            generators,
+            block,
+            stream,
+            set_kernel: None,
+            others: Vec::new(),
+        })
     }
 
-    /// Lets a capture's requests go to the pool, and its random numbers be the graph's.
+    /// Routes the capture's memory requests to the pool, and its random numbers to the graph.
     pub fn begin(&mut self, runtime: &Runtime, capture: u64) -> Result<()> {
         memory::begin_capture_to_pool(runtime, self.pool.id, capture)?;
         self.is_user = true;
         capture_resources::begin(capture);
-        for numbers in &self.numbers {
-            let address = numbers.place.address();
-            numbers.state.begin_capture(capture, address, address + 8)?;
+        for generator in &self.generators {
+            let address = generator.seed_and_offset.address();
+            generator.state.begin_capture(capture, address, address + 8)?;
         }
         Ok(())
     }
 
-    /// Ends that, as far as it was begun.
+    /// Undoes what [`begin`](Self::begin) did, also if that failed midway.
     pub fn end(&mut self, runtime: &Runtime, capture: u64) {
-        self.things = capture_resources::end(capture);
+        self.others = capture_resources::end(capture);
         blas::capture_ended(capture);
         if self.is_user {
             memory::end_capture_to_pool(runtime, self.pool.id);
         }
-        for numbers in &mut self.numbers {
-            numbers.used = numbers.state.end_capture(capture);
+        for generator in &mut self.generators {
+            generator.used = generator.state.end_capture(capture);
         }
-        self.pool.turn().pass_on(runtime, self.stream);
+        self.pool.lock_last_replay().set_after_capture(runtime, self.stream);
     }
 
-    /// Makes ready what replays need, and gives back what they do not.
-    pub fn settle(&mut self, runtime: &Runtime) -> Result<()> {
-        self.numbers.retain(|numbers| numbers.used > 0);
-        if self.numbers.is_empty() {
-            // Nothing in the stream has used it yet.
+    /// Prepares for replays after the capture, and releases unused generators.
+    pub fn finish_capture(&mut self, runtime: &Runtime) -> Result<()> {
+        self.generators.retain(|generator| generator.used > 0);
+        if self.generators.is_empty() {
+            // No work in the stream has used the block yet.
             let _ = memory::caching_free(std::mem::take(&mut self.block));
             return Ok(());
         }
         let device = runtime.device(self.device as i32)?;
-        self.set = Some(device.kernel(&runtime.driver, Kernel::PhiloxSet)?);
+        self.set_kernel = Some(device.kernel(&runtime.driver, Kernel::PhiloxSet)?);
         Ok(())
     }
 
-    /// Whether replays use random numbers.
+    /// Returns whether replays use random numbers.
     #[inline]
     pub fn is_random(&self) -> bool {
-        self.set.is_some()
+        self.set_kernel.is_some()
     }
 
-    /// Launches in a stream what tells the nodes their numbers, then the graph. If anything fails, no numbers were taken.
+    /// Launches the kernels that write the seeds and offsets into a stream, then the graph. After a failure no random
+    /// numbers are consumed.
     pub fn launch_random(&self, runtime: &Runtime, stream: Stream, launch: &dyn Fn() -> Result<()>) -> Result<()> {
         self.launch_from(0, runtime, stream, launch)
     }
@@ -129,11 +145,15 @@ impl Kept {
         stream: Stream,
         launch: &dyn Fn() -> Result<()>,
     ) -> Result<()> {
-        let (Some(numbers), Some(set)) = (self.numbers.get(index), self.set) else { return launch() };
-        let reservation = numbers.state.begin_replay(numbers.used);
+        let (Some(generator), Some(set_kernel)) = (self.generators.get(index), self.set_kernel) else {
+            return launch();
+        };
+        let reservation = generator.state.begin_replay(generator.used);
         let (seed, offset) = reservation.start();
         runtime
-            .in_stream(stream, |driver, raw| Ok(driver.launch_philox_set(set, numbers.place, seed, offset, raw)?))
+            .in_stream(stream, |driver, raw| {
+                Ok(driver.launch_philox_set(set_kernel, generator.seed_and_offset, seed, offset, raw)?)
+            })
             .context(|| "launching plinth_philox_set")?;
         self.launch_from(index + 1, runtime, stream, launch)?;
         reservation.commit();
@@ -141,23 +161,23 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
-    /// Gives everything back behind the last replay.
+impl Drop for GraphResources {
+    /// Releases the resources, ordered after the last replay.
     fn drop(&mut self) {
-        // A child of a fork and an exiting process leave it to the operating system.
+        // In a forked child or an exiting process the operating system reclaims the memory.
         let Some(runtime) = runtime::usable() else { return };
-        let turn = self.pool.turn();
+        let last_replay = self.pool.lock_last_replay();
         if self.is_user {
-            turn.let_follow(runtime, &memory::streams_of_pool(runtime, self.pool.id));
+            last_replay.make_streams_wait(runtime, &memory::streams_of_pool(runtime, self.pool.id));
         }
         if self.block != 0 {
-            if let Some(last) = turn.last_stream() {
+            if let Some(last) = last_replay.last_stream() {
                 let _ = memory::record_stream(self.block, last.raw, last.device);
             }
-            // It was allocated here and is given back once.
+            // The block was allocated here and is freed once, so the free cannot fail.
             let _ = memory::caching_free(self.block);
         }
-        drop(turn);
+        drop(last_replay);
         if self.is_user {
             memory::release_captured_pool(runtime, self.pool.id);
         }

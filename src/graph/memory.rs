@@ -1,4 +1,4 @@
-//! What the pool of a graph holds, and how it sleeps: its physical memory goes back, its addresses stay.
+//! The memory of a graph's pool: usage, and sleep, which releases physical memory and keeps the addresses.
 
 use super::lock;
 use crate::{
@@ -7,20 +7,20 @@ use crate::{
     runtime::{self, sync_debug},
 };
 
-/// The bytes that are allocated and held in a graph's pool, on all devices.
+/// Returns the bytes that are allocated and reserved in a graph's pool, on all devices.
 pub fn usage(handle: u64) -> Result<(u64, u64)> {
     let runtime = runtime::ready()?;
     Ok(memory::pool_memory_in_all(runtime, super::pool(handle)?))
 }
 
-/// A name for a pool that graphs are to share.
+/// Returns a new ID for a pool that graphs share.
 pub fn pool_handle() -> PoolId {
     pool::new_id()
 }
 
-/// Gives the physical memory of a graph's pool back to the driver. Waits for the work of the devices.
+/// Releases the physical memory of a graph's pool to the driver. Waits for the work of the devices.
 pub fn sleep(handle: u64) -> Result<()> {
-    // Trackers may ask for anything, this graph too: they hear of it when neither it nor its pool is locked any more.
+    // Trackers may call back into this graph, so they run after the graph and its pool are unlocked.
     let slept = put_to_sleep(handle);
     trackers::deliver();
     slept
@@ -28,16 +28,16 @@ pub fn sleep(handle: u64) -> Result<()> {
 
 fn put_to_sleep(handle: u64) -> Result<()> {
     let runtime = runtime::ready()?;
-    let body = lock(handle)?;
-    let kept = &body.ready("letting a graph's memory sleep")?.kept;
+    let graph_state = lock(handle)?;
+    let resources = &graph_state.ready("putting a graph's memory to sleep")?.resources;
     sync_debug::check("plinth_graph_sleep")?;
-    // No replay is launched while the memory goes.
-    let mut turn = kept.pool.turn();
-    turn.interrupt();
-    memory::pool_sleep(runtime, kept.pool.id).context(|| "letting a graph's memory sleep")
+    // Held so that no replay is launched while the memory is released.
+    let mut last_replay = resources.pool.lock_last_replay();
+    last_replay.disable_fast_path();
+    memory::pool_sleep(runtime, resources.pool.id).context(|| "putting a graph's memory to sleep")
 }
 
-/// Gives a graph's pool memory again, at the addresses that it had.
+/// Maps physical memory for a graph's pool again, at the same addresses.
 pub fn wake(handle: u64) -> Result<()> {
     let woken = wake_up(handle);
     trackers::deliver();
@@ -46,13 +46,13 @@ pub fn wake(handle: u64) -> Result<()> {
 
 fn wake_up(handle: u64) -> Result<()> {
     let runtime = runtime::ready()?;
-    let body = lock(handle)?;
-    let kept = &body.ready("waking a graph's memory")?.kept;
-    let _turn = kept.pool.turn();
-    memory::pool_wake(runtime, kept.pool.id).context(|| "waking a graph's memory")
+    let graph_state = lock(handle)?;
+    let resources = &graph_state.ready("waking a graph's memory")?.resources;
+    let _last_replay = resources.pool.lock_last_replay();
+    memory::pool_wake(runtime, resources.pool.id).context(|| "waking a graph's memory")
 }
 
-/// Whether the memory of a graph's pool sleeps.
+/// Returns whether the memory of a graph's pool is asleep.
 pub fn is_asleep(handle: u64) -> Result<bool> {
     Ok(pool::is_asleep(super::pool(handle)?))
 }

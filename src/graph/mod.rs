@@ -1,16 +1,18 @@
-//! Graphs: work that is captured once, and launched as a whole again and again.
+//! Graphs: work that is captured once and then launched as a whole, any number of times.
 //!
-//! A [`capture`] begins in the thread's current stream and ends in it. Meanwhile the memory that its streams ask for comes
-//! from the graph's pool, and its random numbers have their place in the graph instead of in a sequence: both are
-//! [`graph_resources`] for the replays. A [`replay`] is one launch in the thread's current stream; [`replay_order`] keeps graphs of one pool from
-//! running at once. [`context`] is a capture as a block of a program, [`memory`] what the pool of a graph holds, and how it
-//! sleeps; [`draw`] and [`update`] look at a graph's nodes and change what it does.
+//! A [`capture`] begins and ends in the thread's current stream. During the capture, memory requests of its streams
+//! are served from the graph's pool, and its random numbers are part of the graph instead of the generator's
+//! sequence; both are [`graph_resources`] for the replays. A [`replay`] is one launch in the thread's current stream.
+//! [`replay_order`] keeps graphs that share a pool from running at the same time. [`context`] wraps a capture as a
+//! scope. [`memory`] reports the memory of a graph's pool and puts it to sleep. [`draw`] shows the nodes, and
+//! [`update`] changes what a graph does.
 //!
-//! [`build`] makes graphs without a capture, node by node, and [`condition`] those whose parts are carried out or not as the
-//! device decides; [`node`] looks at single nodes and changes them, and [`parts`] is what has to be known for that. [`times`]
-//! measures the nodes. [`callable`] captures a program's functions as torch's make_graphed_callables does.
+//! [`build`] creates graphs node by node, without a capture. [`condition`] adds nodes whose bodies run only if, or as
+//! long as, the device decides so. [`node`] inspects and changes single nodes, and [`parts`] tracks the nodes, bodies
+//! and resources for that. [`times`] measures the nodes. [`callable`] captures a program's functions like torch's
+//! make_graphed_callables.
 //!
-//! docs/graph.md tells what a program has to know of this.
+//! docs/graph.md is the guide for programs.
 
 pub mod build;
 pub mod callable;
@@ -37,133 +39,133 @@ use crate::{
     status::Status,
 };
 use capture::Capture;
-use graph_resources::Kept;
+use graph_resources::GraphResources;
 use parking_lot::{Mutex, MutexGuard};
 use parts::Parts;
 use replay_order::Overlap;
 use std::sync::Arc;
 
-/// The nodes stay after the end of the capture, and the program says when the graph is made ready.
+/// Flag: keep the nodes after the end of the capture, and instantiate only on request.
 pub const KEEP_GRAPH: u32 = 1;
 
 /// A slot of the table of graphs.
 #[derive(Default)]
-pub struct Graph(Mutex<Body>);
+pub struct Graph(Mutex<GraphState>);
 
-/// What a graph is. A call holds its lock to the end.
+/// The state of a graph. A call holds its lock until it returns.
 #[derive(Default)]
-pub struct Body {
-    /// Whether the nodes stay, and the graph is made ready when the program says so.
+pub struct GraphState {
+    /// Whether the nodes are kept, and the graph is instantiated only on request.
     keep: bool,
-    /// Whether the nodes stay for a drawing.
+    /// Whether the nodes are kept for debug output.
     debug: bool,
     overlap: Overlap,
-    /// Generators that the program registered.
+    /// The generators that the program registered.
     registered: Vec<Arc<GeneratorState>>,
     stage: Stage,
 }
 
-/// How far a graph is.
+/// The stage of a graph.
 #[derive(Default)]
 enum Stage {
-    /// Nothing is captured.
+    /// No capture has begun.
     #[default]
     Empty,
-    /// A capture goes on.
+    /// A capture is in progress.
     Capturing(Box<Capture>),
-    /// A capture has succeeded.
+    /// A capture has succeeded, or the graph was built.
     Ready(Ready),
 }
 
-/// A graph that can be replayed, or made ready for that.
+/// A graph that can be replayed, or instantiated for that.
 struct Ready {
     exec: Option<driver::GraphExec>,
     native: Option<driver::Graph>,
-    kept: Arc<Kept>,
+    resources: Arc<GraphResources>,
     parts: Parts,
 }
 
 static GRAPHS: HandleTable<Graph> = HandleTable::new(Kind::Graph);
 
-/// Makes a graph with nothing captured, as a handle. Needs no device.
+/// Creates an empty graph and returns its handle. Needs no device.
 pub fn create(flags: u32) -> Result<u64> {
     if flags & !KEEP_GRAPH != 0 {
-        return Err(Error::new(Status::INVALID_VALUE, format!("{flags:#x} are not flags of a graph")));
+        return Err(Error::new(Status::INVALID_VALUE, format!("creating a graph: {flags:#x} has undefined flags")));
     }
-    insert(Body { keep: flags & KEEP_GRAPH != 0, ..Body::default() })
+    insert(GraphState { keep: flags & KEEP_GRAPH != 0, ..GraphState::default() })
 }
 
-fn insert(body: Body) -> Result<u64> {
-    GRAPHS.insert(|graph| *graph.0.lock() = body)
+fn insert(graph_state: GraphState) -> Result<u64> {
+    GRAPHS.insert(|graph| *graph.0.lock() = graph_state)
 }
 
-/// The graph behind a handle, locked.
+/// Locks the graph of a handle.
 #[inline]
-fn lock(handle: u64) -> Result<MutexGuard<'static, Body>> {
-    let body = GRAPHS.get(handle)?.0.lock();
-    // Another thread may have ended it meanwhile, and its slot may be another graph's.
+fn lock(handle: u64) -> Result<MutexGuard<'static, GraphState>> {
+    let graph_state = GRAPHS.get(handle)?.0.lock();
+    // Another thread may have destroyed it meanwhile, and its slot may hold another graph.
     GRAPHS.get(handle)?;
-    Ok(body)
+    Ok(graph_state)
 }
 
-/// Ends a graph; a capture that goes on is thrown away. What still runs of it finishes.
+/// Destroys a graph and discards a capture in progress. Replays that are running finish.
 pub fn destroy(handle: u64) -> Result<()> {
-    let mut body = lock(handle)?;
-    body.reset().context(|| "destroying a graph")?;
-    *body = Body::default();
-    drop(body);
+    let mut graph_state = lock(handle)?;
+    graph_state.reset().context(|| "destroying a graph")?;
+    *graph_state = GraphState::default();
+    drop(graph_state);
     GRAPHS.remove(handle, |_| {})
 }
 
-/// Makes a graph one with nothing captured; a capture that goes on is thrown away. What still runs of it finishes.
+/// Makes a graph empty again and discards a capture in progress. Replays that are running finish.
 pub fn reset(handle: u64) -> Result<()> {
     lock(handle)?.reset().context(|| "resetting a graph")
 }
 
-/// Lets a graph's captures use a generator beside the device's own.
+/// Registers a generator that captures of the graph may use beside the device's default generator.
 pub fn register_generator(handle: u64, generator: u64) -> Result<()> {
-    let mut body = lock(handle)?;
-    body.check_new("registering a generator")?;
+    let mut graph_state = lock(handle)?;
+    graph_state.check_new("registering a generator")?;
     let state = if generator == 0 { None } else { Some(generator::get(generator)?) };
-    // The device's own is registered with every capture.
-    if let Some(state) = state.filter(|state| !body.registered.iter().any(|known| Arc::ptr_eq(known, state))) {
-        body.registered.push(state);
+    // The default generator is registered with every capture.
+    if let Some(state) = state.filter(|state| !graph_state.registered.iter().any(|known| Arc::ptr_eq(known, state))) {
+        graph_state.registered.push(state);
     }
     Ok(())
 }
 
-/// Lets a graph keep its nodes for a drawing from its next capture on.
+/// Makes a graph keep its nodes for debug output, from its next capture on.
 pub fn enable_debug_mode(handle: u64) -> Result<()> {
     lock(handle)?.debug = true;
     Ok(())
 }
 
-/// Says what happens when a replay would overlap with another of the pool.
+/// Sets the behaviour of a replay that would overlap with another one of the pool.
 pub fn set_overlap(handle: u64, overlap: Overlap) -> Result<()> {
     lock(handle)?.overlap = overlap;
     Ok(())
 }
 
-/// The pool of a graph that is captured, or is being captured.
+/// Returns the pool of a graph that is captured or being captured.
 pub fn pool(handle: u64) -> Result<PoolId> {
-    Ok(lock(handle)?.kept()?.pool.id)
+    Ok(lock(handle)?.resources()?.pool.id)
 }
 
-/// The driver's graph.
+/// Returns the driver's graph.
 pub fn native(handle: u64) -> Result<driver::Graph> {
-    lock(handle)?.ready("asking for the driver's graph")?.nodes()
+    lock(handle)?.ready("getting the driver's graph")?.nodes()
 }
 
-/// The driver's executable graph.
+/// Returns the driver's executable graph.
 pub fn exec_native(handle: u64) -> Result<driver::GraphExec> {
-    let body = lock(handle)?;
-    let ready = body.ready("asking for the driver's executable graph")?;
+    let graph_state = lock(handle)?;
+    let ready = graph_state.ready("getting the driver's executable graph")?;
     ready.exec.ok_or_else(|| {
-        Error::new(Status::GRAPH_NOT_CAPTURED, "the graph is not instantiated yet; plinth_graph_instantiate does that")
+        Error::new(Status::GRAPH_NOT_CAPTURED, "the graph is not instantiated; call plinth_graph_instantiate first")
     })
 }
 
-/// How many graphs are live.
+/// Returns the number of live graphs.
 pub fn live() -> usize {
     GRAPHS.live()
 }
@@ -173,12 +175,12 @@ fn capturing(attempt: &str) -> Error {
     Error::new(Status::GRAPH_CAPTURING, format!("{attempt}: the graph is being captured"))
 }
 
-impl Body {
-    /// What a graph that is captured, or is being captured, keeps.
-    fn kept(&self) -> Result<&Kept> {
+impl GraphState {
+    /// Returns the resources of a graph that is captured or being captured.
+    fn resources(&self) -> Result<&GraphResources> {
         match &self.stage {
-            Stage::Capturing(capture) => Ok(&capture.kept),
-            _ => Ok(&self.ready("asking for the pool of a graph")?.kept),
+            Stage::Capturing(capture) => Ok(&capture.resources),
+            _ => Ok(&self.ready("getting the pool of a graph")?.resources),
         }
     }
 
@@ -189,7 +191,7 @@ impl Body {
             Stage::Ready(_) => Err(Error::new(
                 Status::GRAPH_CAPTURED,
                 format!(
-                    "{attempt}: the graph already owns a capture; plinth_graph_reset makes it new, or make another graph"
+                    "{attempt}: the graph already owns a capture; call plinth_graph_reset, or create another graph"
                 ),
             )),
         }
@@ -220,14 +222,16 @@ impl Body {
             Stage::Capturing(_) => capturing(attempt),
             _ => Error::new(
                 Status::GRAPH_NOT_CAPTURED,
-                format!("{attempt}: there was no successful capture before, by plinth_graph_capture_begin and _end"),
+                format!(
+                    "{attempt}: the graph has no successful capture; call plinth_graph_capture_begin and _end first"
+                ),
             ),
         }
     }
 
     fn reset(&mut self) -> Result<()> {
         let Some(runtime) = runtime::usable() else {
-            // Nothing of the driver's may be touched any more.
+            // The driver must not be called any more.
             self.stage = Stage::Empty;
             return Ok(());
         };
@@ -248,28 +252,28 @@ impl Body {
 }
 
 impl Ready {
-    /// The driver's graph, where it was kept.
+    /// Returns the driver's graph, if it was kept.
     fn nodes(&self) -> Result<driver::Graph> {
         self.native.ok_or_else(|| {
             Error::new(
                 Status::GRAPH_NOT_KEPT,
-                "the graph kept no nodes: that needs PLINTH_GRAPH_KEEP_GRAPH, or plinth_graph_enable_debug_mode before \
-                 the end of the capture",
+                "the graph has not kept its nodes; create it with PLINTH_GRAPH_KEEP_GRAPH, or call \
+                 plinth_graph_enable_debug_mode before the end of the capture",
             )
         })
     }
 
-    /// Gives the driver's objects back. What fails can be tried again.
+    /// Destroys the driver's objects. After a failure the call can be repeated.
     fn destroy(&mut self, runtime: &Runtime) -> Result<()> {
-        self.parts.check_whole()?;
-        self.parts.end_captures(runtime)?;
+        self.parts.check_not_body()?;
+        self.parts.abandon_captures(runtime)?;
         if let Some(exec) = self.exec {
             destroy_exec(runtime, exec)?;
             self.exec = None;
         }
         if let Some(native) = self.native {
-            // The bodies go with it, and nobody may find them afterwards.
-            self.parts.end();
+            // The conditional bodies are destroyed with the graph, so their handles are destroyed first.
+            self.parts.destroy_bodies();
             destroy_native(runtime, native)?;
             self.native = None;
         }

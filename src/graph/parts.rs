@@ -1,9 +1,11 @@
-//! What is known of a graph beside its memory: its nodes, the bodies of its conditional nodes, and what these keep.
+//! The parts of a graph: its nodes, the bodies of its conditional nodes, and the resources of both.
 //!
-//! A node is the driver's own pointer, so that programs can give it to CUDA. One that comes from a program is looked up among
-//! the graph's nodes before it is used, and never followed.
+//! A node is the driver's pointer, so that programs can pass it to CUDA. A pointer from a program is looked up among
+//! the graph's nodes before it is used, and never dereferenced.
 
-use super::{Body, GRAPHS, Ready, Stage, condition, graph_resources::Kept, lock, replay_order::Shared};
+use super::{
+    GRAPHS, GraphState, Ready, Stage, condition, graph_resources::GraphResources, lock, replay_order::SharedPool,
+};
 use crate::{
     driver::{self, GraphNode},
     error::{Context, Error, Result},
@@ -20,95 +22,96 @@ use std::{
     },
 };
 
-/// See the module's comment.
+/// The parts of one graph.
 #[derive(Default)]
 pub struct Parts {
-    /// Nodes by their handles. There may be more in the graph.
-    known: HashMap<usize, GraphNode>,
+    /// Nodes by their handles; the graph may have further nodes.
+    nodes: HashMap<usize, GraphNode>,
     is_body: bool,
     /// The handles of the bodies of its conditional nodes.
     bodies: Vec<u64>,
-    /// The conditions that were made for it.
+    /// The conditions that were created for it.
     conditions: Vec<u64>,
-    more: Arc<More>,
+    from_parts: Arc<PartResources>,
 }
 
-/// What children and bodies of a graph were captured with, which the graph shares with its bodies.
+/// The resources of a graph's children and bodies, which the graph shares with its bodies.
 #[derive(Default)]
-struct More {
+struct PartResources {
     any: AtomicBool,
-    kept: Mutex<Vec<Arc<Kept>>>,
+    resources: Mutex<Vec<Arc<GraphResources>>>,
 }
 
 impl Parts {
-    /// What a body of the graph begins with.
-    pub fn of_body(&self) -> Parts {
-        Parts { is_body: true, more: Arc::clone(&self.more), ..Parts::default() }
+    /// Creates the parts of a new body of the graph.
+    pub fn for_body(&self) -> Parts {
+        Parts { is_body: true, from_parts: Arc::clone(&self.from_parts), ..Parts::default() }
     }
 
-    /// What a copy of the graph begins with: other nodes, over the same memory.
-    pub fn of_copy(&self) -> Parts {
-        Parts { more: Arc::clone(&self.more), ..Parts::default() }
+    /// Creates the parts of a copy of the graph, which has other nodes over the same memory.
+    pub fn for_copy(&self) -> Parts {
+        Parts { from_parts: Arc::clone(&self.from_parts), ..Parts::default() }
     }
 
-    /// Refuses what can be done with whole graphs only.
-    pub fn check_whole(&self) -> Result<()> {
+    /// Fails for the body of a conditional node; for operations on whole graphs only.
+    pub fn check_not_body(&self) -> Result<()> {
         if !self.is_body {
             return Ok(());
         }
         Err(Error::new(
             Status::INVALID_VALUE,
-            "the graph is the body of a conditional node: it runs, and goes, with the graph that the node is in",
+            "the graph is the body of a conditional node; call this for the graph that contains the node",
         ))
     }
 
-    /// Keeps what a part of the graph was captured with.
-    pub fn keep(&self, kept: impl Into<Arc<Kept>>) {
-        let kept = kept.into();
-        let mut all = self.more.kept.lock();
-        if !all.iter().any(|other| Arc::ptr_eq(other, &kept)) {
-            all.push(kept);
+    /// Adds the resources of a part of the graph.
+    pub fn add_resources(&self, resources: impl Into<Arc<GraphResources>>) {
+        let resources = resources.into();
+        let mut all = self.from_parts.resources.lock();
+        if !all.iter().any(|other| Arc::ptr_eq(other, &resources)) {
+            all.push(resources);
         }
-        self.more.any.store(true, Ordering::Release);
+        self.from_parts.any.store(true, Ordering::Release);
     }
 
-    /// All that its parts keep.
-    pub fn all_kept(&self) -> Vec<Arc<Kept>> {
-        self.more.kept.lock().clone()
+    /// Returns the resources of all parts.
+    pub fn part_resources(&self) -> Vec<Arc<GraphResources>> {
+        self.from_parts.resources.lock().clone()
     }
 
-    /// Whether parts keep anything.
+    /// Returns whether any part has resources.
     #[inline]
-    pub fn has_more(&self) -> bool {
-        self.more.any.load(Ordering::Acquire)
+    pub fn has_part_resources(&self) -> bool {
+        self.from_parts.any.load(Ordering::Acquire)
     }
 
-    /// The pools of the graph and its parts, each once, in an order that is the same for every graph.
-    pub fn pools(&self, own: &Arc<Shared>) -> Vec<Arc<Shared>> {
-        let mut pools: Vec<Arc<Shared>> = self.more.kept.lock().iter().map(|kept| Arc::clone(&kept.pool)).collect();
+    /// Returns the distinct pools of the graph and its parts, in an order that is the same for every graph.
+    pub fn pools(&self, own: &Arc<SharedPool>) -> Vec<Arc<SharedPool>> {
+        let mut pools: Vec<Arc<SharedPool>> =
+            self.from_parts.resources.lock().iter().map(|resources| Arc::clone(&resources.pool)).collect();
         pools.push(Arc::clone(own));
         pools.sort_by_key(|pool| Arc::as_ptr(pool).addr());
         pools.dedup_by(|one, other| Arc::ptr_eq(one, other));
         pools
     }
 
-    /// Notes a node that was added.
-    pub fn add(&mut self, node: GraphNode) {
-        self.known.insert(node.handle(), node);
+    /// Adds a node.
+    pub fn add_node(&mut self, node: GraphNode) {
+        self.nodes.insert(node.handle(), node);
     }
 
-    /// Notes a body.
+    /// Adds a body.
     pub fn add_body(&mut self, handle: u64) {
         self.bodies.push(handle);
     }
 
-    /// Notes a condition.
+    /// Adds a condition.
     pub fn add_condition(&mut self, condition: u64) {
         self.conditions.push(condition);
     }
 
-    /// Throws away the captures into bodies that go on.
-    pub fn end_captures(&self, runtime: &Runtime) -> Result<()> {
+    /// Discards the captures into bodies that are in progress.
+    pub fn abandon_captures(&self, runtime: &Runtime) -> Result<()> {
         self.bodies.iter().try_for_each(|handle| {
             let Ok(mut body) = lock(*handle) else { return Ok(()) };
             if let Stage::Capturing(capture) = &mut body.stage {
@@ -117,31 +120,31 @@ impl Parts {
                 body.stage = before.map_or(Stage::Empty, Stage::Ready);
             }
             match &body.stage {
-                Stage::Ready(ready) => ready.parts.end_captures(runtime),
+                Stage::Ready(ready) => ready.parts.abandon_captures(runtime),
                 _ => Ok(()),
             }
         })
     }
 
-    /// Ends the handles of the bodies, which are gone, and forgets the conditions.
-    pub fn end(&mut self) {
+    /// Destroys the handles of the bodies, whose graphs are about to be destroyed, and removes the conditions.
+    pub fn destroy_bodies(&mut self) {
         for handle in self.bodies.drain(..) {
             let Ok(mut body) = lock(handle) else { continue };
             if let Stage::Ready(ready) = &mut body.stage {
-                ready.parts.end();
+                ready.parts.destroy_bodies();
             }
-            *body = Body::default();
+            *body = GraphState::default();
             drop(body);
             let _ = GRAPHS.remove(handle, |_| {});
         }
-        condition::forget(&self.conditions);
+        condition::remove(&self.conditions);
         self.conditions.clear();
-        self.known.clear();
+        self.nodes.clear();
     }
 }
 
-impl Body {
-    /// Whether the graph is the body of a conditional node.
+impl GraphState {
+    /// Returns whether the graph is the body of a conditional node.
     pub(super) fn is_body(&self) -> bool {
         match &self.stage {
             Stage::Ready(ready) => ready.parts.is_body,
@@ -152,20 +155,20 @@ impl Body {
 }
 
 impl Ready {
-    /// A node of the graph, by what a program calls it.
+    /// Returns the node of the graph with this handle.
     pub(super) fn node(&mut self, runtime: &Runtime, handle: usize) -> Result<GraphNode> {
         let native = self.nodes()?;
-        if let Some(node) = self.parts.known.get(&handle) {
+        if let Some(node) = self.parts.nodes.get(&handle) {
             return Ok(*node);
         }
-        // It may have come by a capture, or by the program's own calls of the driver.
+        // A capture, or the program's own calls of the driver, may have added the node.
         let nodes = runtime.in_any_context(|driver| Ok(driver.graph_nodes(native)?))?;
-        self.parts.known = nodes.into_iter().map(|node| (node.handle(), node)).collect();
-        let found = self.parts.known.get(&handle).copied();
+        self.parts.nodes = nodes.into_iter().map(|node| (node.handle(), node)).collect();
+        let found = self.parts.nodes.get(&handle).copied();
         found.ok_or_else(|| Error::new(Status::INVALID_HANDLE, format!("{handle:#x} is not a node of this graph")))
     }
 
-    /// The nodes that another is to wait for.
+    /// Returns the nodes of a list of dependencies.
     pub(super) fn dependencies(&mut self, runtime: &Runtime, handles: &[usize]) -> Result<Vec<GraphNode>> {
         let mut nodes = Vec::with_capacity(handles.len());
         for (index, handle) in handles.iter().enumerate() {
@@ -174,17 +177,23 @@ impl Ready {
         let mut sorted = handles.to_vec();
         sorted.sort_unstable();
         if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Error::new(Status::INVALID_VALUE, format!("dependencies: {:#x} is there twice", twice[0])));
+            return Err(Error::new(
+                Status::INVALID_VALUE,
+                format!("dependencies: node {:#x} is listed twice", twice[0]),
+            ));
         }
         Ok(nodes)
     }
 
-    /// Begins a capture into this body, behind what is there.
+    /// Begins a capture into this body, after the existing nodes.
     pub(super) fn begin_capture_of_body(&self, runtime: &Runtime, stream: Stream, mode: u32) -> Result<()> {
-        if stream.device != self.kept.device {
+        if stream.device != self.resources.device {
             return Err(Error::new(
                 Status::DEVICE_MISMATCH,
-                format!("the body is of device {}, the current stream of device {}", self.kept.device, stream.device),
+                format!(
+                    "the body is on device {}, the current stream on device {}",
+                    self.resources.device, stream.device
+                ),
             ));
         }
         let native = self.nodes()?;
@@ -195,7 +204,7 @@ impl Ready {
     }
 }
 
-/// The nodes that no other waits for.
+/// Returns the nodes that no other node depends on.
 pub fn leaves(driver: &driver::Driver, graph: driver::Graph) -> Result<Vec<GraphNode>> {
     let mut leaves = driver.graph_nodes(graph)?;
     let awaited: std::collections::HashSet<GraphNode> =

@@ -1,6 +1,6 @@
-//! Replaying: one launch in the thread's current stream, and what has to be done before the first.
+//! Replays: launches of a graph in the thread's current stream, and instantiation before the first.
 
-use super::{Body, Ready, destroy_exec, lock, replay_order::Overlap};
+use super::{GraphState, Ready, destroy_exec, lock, replay_order::Overlap};
 use crate::{
     driver::{self, GraphExec, types::*},
     error::{Context, Error, Result},
@@ -10,8 +10,8 @@ use crate::{
     stream::{self, Stream, capture_lock},
 };
 
-/// What torch makes its graphs ready with: memory that the graph allocates by nodes is freed when it is launched again, and
-/// nodes keep the priorities of the streams that they were captured in.
+/// The flags that torch instantiates its graphs with: memory allocated by the graph's own nodes is freed when it is
+/// launched again, and nodes keep the priorities of the streams that they were captured in.
 const FLAGS: u64 = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
 /// Launches a graph in the thread's current stream on the graph's device.
@@ -21,32 +21,32 @@ pub fn replay(handle: u64) -> Result<()> {
     lock(handle)?.replay(runtime)
 }
 
-/// Makes a graph that kept its nodes ready for replays, anew if it was.
+/// Instantiates a graph that kept its nodes; replaces an earlier instance.
 pub fn instantiate(handle: u64) -> Result<()> {
-    let mut body = lock(handle)?;
-    let keep = body.keep;
-    let ready = body.ready_mut("instantiating a graph")?;
+    let mut graph_state = lock(handle)?;
+    let keep = graph_state.keep;
+    let ready = graph_state.ready_mut("instantiating a graph")?;
     if !keep {
         return Err(Error::new(
             Status::GRAPH_NOT_KEPT,
-            "instantiating a graph is for one that was made with PLINTH_GRAPH_KEEP_GRAPH; this one was instantiated at \
-             the end of its capture",
+            "instantiating a graph: it was instantiated at the end of its capture; create graphs with \
+                         PLINTH_GRAPH_KEEP_GRAPH to instantiate them on request",
         ));
     }
     ready.instantiate(runtime::ready()?).map(drop)
 }
 
-/// Brings a graph to its device, so that its first replay need not.
+/// Uploads a graph to its device, so that its first replay does not have to.
 pub fn upload(handle: u64) -> Result<()> {
     let runtime = runtime::ready()?;
-    let mut body = lock(handle)?;
-    let ready = body.ready_mut("uploading a graph")?;
+    let mut graph_state = lock(handle)?;
+    let ready = graph_state.ready_mut("uploading a graph")?;
     let exec = ready.executable(runtime)?;
-    let stream = stream::current_on(runtime, ready.kept.device)?;
+    let stream = stream::current_on(runtime, ready.resources.device)?;
     runtime.in_stream(stream, |driver, raw| Ok(driver.graph_upload(exec, raw)?)).context(|| "uploading a graph")
 }
 
-/// Makes a graph of the driver's ready.
+/// Instantiates a driver graph.
 pub(super) fn instantiate_native(runtime: &Runtime, device: u32, native: driver::Graph) -> Result<GraphExec> {
     let device = runtime.device(device as i32)?;
     device
@@ -57,14 +57,14 @@ pub(super) fn instantiate_native(runtime: &Runtime, device: u32, native: driver:
 }
 
 impl Ready {
-    /// Makes the graph ready, in place of what was.
+    /// Instantiates the graph, and destroys the earlier instance.
     pub(super) fn instantiate(&mut self, runtime: &Runtime) -> Result<GraphExec> {
-        self.parts.check_whole()?;
-        let exec = instantiate_native(runtime, self.kept.device, self.nodes()?)?;
+        self.parts.check_not_body()?;
+        let exec = instantiate_native(runtime, self.resources.device, self.nodes()?)?;
         if let Some(before) = self.exec.replace(exec)
             && destroy_exec(runtime, before).is_err()
         {
-            // The new one is there, and the old one is in nobody's way.
+            // The new instance is in use. If the old one cannot be destroyed, it only occupies memory.
             let _ = destroy_exec(runtime, before);
         }
         Ok(exec)
@@ -79,7 +79,7 @@ impl Ready {
     }
 }
 
-impl Body {
+impl GraphState {
     #[inline]
     fn replay(&mut self, runtime: &Runtime) -> Result<()> {
         let overlap = self.overlap;
@@ -90,46 +90,46 @@ impl Body {
 }
 
 impl Ready {
-    /// Launches an executable graph that has this one's memory and generators, as a replay.
+    /// Replays an executable graph that uses this graph's memory and generators.
     #[inline]
     pub(super) fn run(&self, runtime: &Runtime, exec: GraphExec, overlap: Overlap) -> Result<()> {
-        let kept = &*self.kept;
-        let raw = thread::stream(kept.device);
-        if capture_lock::any() {
-            refuse_capturing(runtime, raw, kept.device)?;
+        let resources = &*self.resources;
+        let raw = thread::stream(resources.device);
+        if capture_lock::is_any_capturing() {
+            refuse_capturing(runtime, raw, resources.device)?;
         }
-        if self.parts.has_more() {
-            let stream = stream::known(runtime, raw, kept.device);
-            return self.run_with_more(runtime, exec, stream, overlap);
+        if self.parts.has_part_resources() {
+            let stream = stream::from_validated(runtime, raw, resources.device);
+            return self.run_with_parts(runtime, exec, stream, overlap);
         }
-        // Held until the launch is made: no other graph of the pool comes between.
-        let mut turn = kept.pool.turn();
-        if !turn.goes_on_in(raw) {
-            let stream = stream::known(runtime, raw, kept.device);
-            turn.give(runtime, kept.pool.id, stream, overlap).context(|| "replaying a graph")?;
+        // Held until the launch returns, so that no other graph of the pool is launched in between.
+        let mut last_replay = resources.pool.lock_last_replay();
+        if !last_replay.is_in(raw) {
+            let stream = stream::from_validated(runtime, raw, resources.device);
+            last_replay.set_ordered(runtime, resources.pool.id, stream, overlap).context(|| "replaying a graph")?;
         }
-        if kept.is_random() {
-            let stream = stream::known(runtime, raw, kept.device);
-            return kept
-                .launch_random(runtime, stream, &|| launch(runtime, kept.device, exec, raw))
+        if resources.is_random() {
+            let stream = stream::from_validated(runtime, raw, resources.device);
+            return resources
+                .launch_random(runtime, stream, &|| launch(runtime, resources.device, exec, raw))
                 .context(|| "replaying a graph");
         }
-        launch(runtime, kept.device, exec, raw)
+        launch(runtime, resources.device, exec, raw)
     }
 
-    /// The same where parts of the graph have pools of their own: none of them is used by another graph meanwhile.
+    /// Replays a graph whose parts have pools of their own. Locks all of them for the launch.
     #[cold]
-    fn run_with_more(&self, runtime: &Runtime, exec: GraphExec, stream: Stream, overlap: Overlap) -> Result<()> {
-        let pools = self.parts.pools(&self.kept.pool);
-        // Always in the same order: other threads may want several of them, too.
-        let mut turns: Vec<_> = pools.iter().map(|pool| (pool.id, pool.turn())).collect();
-        for (id, turn) in &mut turns {
-            if !turn.goes_on_in(stream.raw) {
-                turn.give(runtime, *id, stream, overlap).context(|| "replaying a graph")?;
+    fn run_with_parts(&self, runtime: &Runtime, exec: GraphExec, stream: Stream, overlap: Overlap) -> Result<()> {
+        let pools = self.parts.pools(&self.resources.pool);
+        // Always in the same order, because other threads may lock several of the pools too.
+        let mut replays: Vec<_> = pools.iter().map(|pool| (pool.id, pool.lock_last_replay())).collect();
+        for (id, last_replay) in &mut replays {
+            if !last_replay.is_in(stream.raw) {
+                last_replay.set_ordered(runtime, *id, stream, overlap).context(|| "replaying a graph")?;
             }
         }
-        self.kept
-            .launch_random(runtime, stream, &|| launch(runtime, self.kept.device, exec, stream.raw))
+        self.resources
+            .launch_random(runtime, stream, &|| launch(runtime, self.resources.device, exec, stream.raw))
             .context(|| "replaying a graph")
     }
 }
@@ -140,17 +140,18 @@ fn launch(runtime: &Runtime, device: u32, exec: GraphExec, stream: driver::Strea
     if stream.handle() > CU_STREAM_PER_THREAD {
         return runtime.in_any_context(|driver| driver.graph_launch(exec, stream).context(|| "replaying a graph"));
     }
-    // A default stream is that of whichever context is current.
+    // A default stream belongs to the current context.
     runtime
         .device(device as i32)?
         .with_context(&runtime.driver, |driver| driver.graph_launch(exec, stream).context(|| "replaying a graph"))
 }
 
-/// A replay is not captured: its memory is not that of the graph that is being captured, and its numbers are those of now.
+/// Fails if the stream is capturing. A replay cannot be captured: its memory does not belong to the graph that is
+/// being captured, and its random numbers are chosen at the launch.
 #[cold]
 fn refuse_capturing(runtime: &Runtime, raw: driver::Stream, device: u32) -> Result<()> {
-    let stream = stream::known(runtime, raw, device);
-    if stream::is_capturing_checked(runtime, stream)? {
+    let stream = stream::from_validated(runtime, raw, device);
+    if stream::is_validated_capturing(runtime, stream)? {
         return Err(Error::new(
             Status::CAPTURE_FORBIDS,
             "replaying a graph: the current stream is capturing, and a replay cannot be a part of another graph",

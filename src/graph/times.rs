@@ -1,7 +1,7 @@
-//! The times of a graph's nodes, each for itself.
+//! Measurement of the time that each node of a graph takes by itself.
 //!
-//! A copy of the graph is made serial: its nodes one after the other, in an order that their dependencies allow, with the
-//! recording of an event before, between and behind them. That is replayed, and the events tell the times.
+//! The nodes of a copy of the graph are chained in a topological order, with event records before, between and after
+//! them. The copy is replayed, and the events give the times.
 
 use super::{Ready, destroy_exec, destroy_native, draw, lock, replay, replay_order::Overlap};
 use crate::{
@@ -18,46 +18,47 @@ use std::{
 };
 
 /// The most repeats of a measurement.
-pub const MOST_REPEATS: u32 = 10_000;
+pub const MAX_REPEATS: u32 = 10_000;
 
-/// How long a node takes.
+/// The time of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeTime {
     /// The node.
     pub node: GraphNode,
-    /// What it is.
+    /// The type of the node.
     pub kind: NodeType,
-    /// The same as a word.
+    /// The type as a word.
     pub kind_name: &'static str,
-    /// What it does: for a kernel its name and its launch.
+    /// What the node does: for a kernel its name and its launch.
     pub what: String,
-    /// The median of its times.
+    /// The median of the node's times.
     pub microseconds: f64,
 }
 
-/// Runs a graph `repeats` times and once before that, its nodes one after the other, and tells their times in the order
-/// in which they ran.
+/// Runs a graph once for warm-up and then `repeats` times, with its nodes one after the other. Returns the nodes'
+/// times in the order in which they ran.
 pub fn measure(handle: u64, repeats: u32) -> Result<Vec<NodeTime>> {
     let attempt = "timing the nodes of a graph";
-    if repeats == 0 || repeats > MOST_REPEATS {
+    if repeats == 0 || repeats > MAX_REPEATS {
         return Err(Error::new(
             Status::INVALID_VALUE,
-            format!("{attempt}: repeats is {repeats}; it can be 1 to {MOST_REPEATS}"),
+            format!("{attempt}: repeats is {repeats}; it can be 1 to {MAX_REPEATS}"),
         ));
     }
     let runtime = runtime::ready()?;
-    let body = lock(handle)?;
-    let ready = body.ready(attempt)?;
-    ready.parts.check_whole()?;
+    let graph_state = lock(handle)?;
+    let ready = graph_state.ready(attempt)?;
+    ready.parts.check_not_body()?;
     sync_debug::check("plinth_graph_node_times")?;
     measure_ready(runtime, ready, repeats).context(|| attempt)
 }
 
-/// The same as a text: a line for each node, with tabs between the time, the type, and what it does, then their sum.
+/// Formats times as a text: a line for each node with the time, the type and what it does, separated by tabs, then a
+/// line with the sum.
 pub fn table(times: &[NodeTime]) -> String {
     let mut text = String::from("microseconds\ttype\twhat\n");
     for time in times {
-        // Writing to a text does not fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(text, "{:.2}\t{}\t{}", time.microseconds, time.kind_name, time.what);
     }
     let sum: f64 = times.iter().map(|time| time.microseconds).sum();
@@ -68,24 +69,24 @@ pub fn table(times: &[NodeTime]) -> String {
 fn measure_ready(runtime: &Runtime, ready: &Ready, repeats: u32) -> Result<Vec<NodeTime>> {
     let native = ready.nodes()?;
     let mut times = runtime.in_any_context(|driver| {
-        let nodes = order(&driver.graph_nodes(native)?, &driver.graph_edges(native)?)?;
+        let nodes = topological_order(&driver.graph_nodes(native)?, &driver.graph_edges(native)?)?;
         nodes.into_iter().map(|node| describe(driver, node)).collect::<Result<Vec<_>>>()
     })?;
     if times.iter().any(|time| time.kind == NodeType::Conditional) {
         return Err(Error::new(
             Status::NOT_SUPPORTED,
-            "the graph has a conditional node, and the driver does not copy such graphs, which this would have to",
+            "the graph has a conditional node; timing copies the graph, and the driver cannot copy such graphs",
         ));
     }
     if times.is_empty() {
         return Ok(times);
     }
-    let device = runtime.device(ready.kept.device as i32)?;
+    let device = runtime.device(ready.resources.device as i32)?;
     let mut events = Vec::with_capacity(times.len() + 1);
     let samples = take_events(runtime, device, times.len() + 1, &mut events)
         .and_then(|()| with_serial(runtime, ready, native, &times, &events, repeats));
     for event in events {
-        event_pool::give_back(device, event_pool::TIMING, event);
+        event_pool::release(device, event_pool::TIMING, event);
     }
     for (time, mut samples) in times.iter_mut().zip(samples?) {
         samples.sort_by(f64::total_cmp);
@@ -96,7 +97,7 @@ fn measure_ready(runtime: &Runtime, ready: &Ready, repeats: u32) -> Result<Vec<N
 
 fn take_events(runtime: &Runtime, device: &Device, count: usize, events: &mut Vec<Event>) -> Result<()> {
     for _ in 0..count {
-        events.push(event_pool::take(device, &runtime.driver, event_pool::TIMING)?);
+        events.push(event_pool::acquire(device, &runtime.driver, event_pool::TIMING)?);
     }
     Ok(())
 }
@@ -106,29 +107,30 @@ fn describe(driver: &Driver, node: GraphNode) -> Result<NodeTime> {
     Ok(NodeTime { node, kind: driver.graph_node_type(node)?, kind_name, what, microseconds: 0.0 })
 }
 
-/// The nodes in an order in which they can run: that of the list where that is one.
-fn order(nodes: &[GraphNode], edges: &[(GraphNode, GraphNode)]) -> Result<Vec<GraphNode>> {
+/// Returns the nodes in a topological order, which keeps the order of the list where possible.
+fn topological_order(nodes: &[GraphNode], edges: &[(GraphNode, GraphNode)]) -> Result<Vec<GraphNode>> {
     let mut waits: HashMap<GraphNode, usize> = HashMap::new();
     let mut next: HashMap<GraphNode, Vec<GraphNode>> = HashMap::new();
     for (from, to) in edges {
         *waits.entry(*to).or_default() += 1;
         next.entry(*from).or_default().push(*to);
     }
-    let place: HashMap<GraphNode, usize> = nodes.iter().enumerate().map(|(place, node)| (*node, place)).collect();
+    let positions: HashMap<GraphNode, usize> =
+        nodes.iter().enumerate().map(|(position, node)| (*node, position)).collect();
     let mut ready: BinaryHeap<Reverse<usize>> = nodes
         .iter()
         .enumerate()
         .filter(|(_, node)| !waits.contains_key(node))
-        .map(|(place, _)| Reverse(place))
+        .map(|(position, _)| Reverse(position))
         .collect();
     let mut order = Vec::with_capacity(nodes.len());
     while let Some(Reverse(first)) = ready.pop() {
         order.push(nodes[first]);
         for follower in next.get(&nodes[first]).into_iter().flatten() {
-            if let (Some(left), Some(place)) = (waits.get_mut(follower), place.get(follower)) {
+            if let (Some(left), Some(position)) = (waits.get_mut(follower), positions.get(follower)) {
                 *left -= 1;
                 if *left == 0 {
-                    ready.push(Reverse(*place));
+                    ready.push(Reverse(*position));
                 }
             }
         }
@@ -136,10 +138,10 @@ fn order(nodes: &[GraphNode], edges: &[(GraphNode, GraphNode)]) -> Result<Vec<Gr
     if order.len() == nodes.len() {
         return Ok(order);
     }
-    Err(Error::new(Status::INVALID_VALUE, "the graph's nodes wait for each other in a circle"))
+    Err(Error::new(Status::INVALID_VALUE, "the graph's nodes depend on each other in a cycle"))
 }
 
-/// Makes the serial copy, runs it, and gives the times of each node.
+/// Creates the serial copy, runs it, and returns the times of each node.
 fn with_serial(
     runtime: &Runtime,
     ready: &Ready,
@@ -150,8 +152,8 @@ fn with_serial(
 ) -> Result<Vec<Vec<f64>>> {
     let serial = runtime.in_any_context(|driver| Ok(driver.graph_clone(native)?))?;
     let samples = runtime
-        .in_any_context(|driver| chain(driver, serial, times, events))
-        .and_then(|()| replay::instantiate_native(runtime, ready.kept.device, serial))
+        .in_any_context(|driver| chain_nodes(driver, serial, times, events))
+        .and_then(|()| replay::instantiate_native(runtime, ready.resources.device, serial))
         .and_then(|exec| {
             let samples = run(runtime, ready, exec, events, repeats);
             let destroyed = destroy_exec(runtime, exec);
@@ -161,8 +163,8 @@ fn with_serial(
     samples.and_then(|samples| destroyed.map(|()| samples))
 }
 
-/// Puts the nodes of a copy one behind the other, with a recording between any two.
-fn chain(driver: &Driver, serial: Graph, times: &[NodeTime], events: &[Event]) -> Result<()> {
+/// Chains the nodes of a copy, with an event record before, between and after them.
+fn chain_nodes(driver: &Driver, serial: Graph, times: &[NodeTime], events: &[Event]) -> Result<()> {
     let mut last: Option<GraphNode> = None;
     for (time, event) in times.iter().zip(events) {
         let node = driver.graph_node_in_clone(time.node, serial)?;
@@ -176,14 +178,14 @@ fn chain(driver: &Driver, serial: Graph, times: &[NodeTime], events: &[Event]) -
     Ok(())
 }
 
-/// Replays the copy, and asks the events after each replay.
+/// Replays the copy, and reads the events after each replay.
 fn run(runtime: &Runtime, ready: &Ready, exec: GraphExec, events: &[Event], repeats: u32) -> Result<Vec<Vec<f64>>> {
     let mut samples = vec![Vec::with_capacity(repeats as usize); events.len() - 1];
     for round in 0..=repeats {
         ready.run(runtime, exec, Overlap::Order)?;
-        let stream = stream::current_on(runtime, ready.kept.device)?;
+        let stream = stream::current_on(runtime, ready.resources.device)?;
         runtime.in_stream(stream, |driver, raw| Ok(driver.stream_synchronize(raw)?))?;
-        // The first one brings the graph to the device.
+        // The first replay uploads the graph to the device.
         if round > 0 {
             for (samples, pair) in samples.iter_mut().zip(events.windows(2)) {
                 let elapsed = runtime.in_any_context(|driver| Ok(driver.event_elapsed_time(pair[0], pair[1])?))?;
@@ -203,13 +205,13 @@ mod tests {
     }
 
     #[test]
-    fn nodes_run_behind_what_they_wait_for() {
+    fn nodes_run_after_their_dependencies() {
         let nodes = [node(1), node(2), node(3), node(4)];
-        assert_eq!(order(&nodes, &[]).unwrap(), nodes);
+        assert_eq!(topological_order(&nodes, &[]).unwrap(), nodes);
         let edges = [(node(4), node(1)), (node(3), node(1)), (node(2), node(3))];
-        assert_eq!(order(&nodes, &edges).unwrap(), [node(2), node(3), node(4), node(1)]);
-        let circle = [(node(1), node(2)), (node(2), node(1))];
-        assert!(order(&nodes, &circle).unwrap_err().message().contains("in a circle"));
+        assert_eq!(topological_order(&nodes, &edges).unwrap(), [node(2), node(3), node(4), node(1)]);
+        let cycle = [(node(1), node(2)), (node(2), node(1))];
+        assert!(topological_order(&nodes, &cycle).unwrap_err().message().contains("in a cycle"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What connects the library to its process: exit, fork, panics, and what tests ask for.
+//! Integration with the process: exit, fork, panics, and support for tests.
 
 pub mod process;
 pub mod testing;

@@ -1,5 +1,4 @@
-//! What a library must arrange with its process: to know that exit has begun, that it woke up in a fork's child, and
-//! that a panic it will catch must not print.
+//! Process hooks: detection of exit and of forked children, and silence for panics that the library catches.
 
 #![allow(unsafe_code)]
 
@@ -9,34 +8,35 @@ use crate::{
 };
 use std::{panic, sync::Once};
 
-extern "C" fn exiting() {
+extern "C" fn on_exit() {
     memory::pinned::background::stop();
     memory::forget_arenas();
     runtime::mark_exiting();
 }
 
-unsafe extern "C" fn forked() {
+unsafe extern "C" fn on_forked_child() {
     memory::forget_arenas();
     runtime::mark_forked();
 }
 
-/// Registers for exit and fork, once a process. Either registration can fail for want of memory; the library then
-/// works as before, without the clear error that it would have given.
+/// Registers the handlers for exit and fork, once per process. Either registration can fail if memory is exhausted;
+/// the library then works without the clear errors for these cases.
 pub fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: both functions live as long as the library, which is linked not to be unloaded. In the child of a fork
-        // there are a few stores to atomics, which is allowed there; an exit handler may also end a thread.
+        // SAFETY: both functions live as long as the library, which is linked so that it is never unloaded. The fork
+        // handler only stores to a few atomics in the child, which is allowed there; an exit handler may also end a
+        // thread.
         unsafe {
-            libc::atexit(exiting);
-            libc::pthread_atfork(None, None, Some(forked));
+            libc::atexit(on_exit);
+            libc::pthread_atfork(None, None, Some(on_forked_child));
         }
     });
 }
 
-/// Puts a hook before the process's panic hook that drops what happens in a call from C, where the panic is caught and
-/// its message kept, and passes on everything else.
-pub extern "C" fn quiet_panics() {
+/// Installs a panic hook before the process's own. It ignores panics in a call from C, which are caught and whose
+/// message is kept, and forwards all others.
+pub extern "C" fn install_panic_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let previous = panic::take_hook();
@@ -48,7 +48,7 @@ pub extern "C" fn quiet_panics() {
     });
 }
 
-/// Runs when the library is loaded, so that no call has to ask whether the hook is there.
+/// Installs the hook when the library is loaded, so that no call needs to check for it.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static AT_LOAD: extern "C" fn() = quiet_panics;
+static AT_LOAD: extern "C" fn() = install_panic_hook;

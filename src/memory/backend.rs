@@ -219,7 +219,7 @@ impl Place<'_> {
         }
         self.device.with_context(&self.runtime.driver, |driver| {
             // The driver's own allocation belongs to the capture that its stream is in.
-            let _held = (kind == Kind::Async).then(capture_lock::hold_off);
+            let _held = (kind == Kind::Async).then(capture_lock::lock_shared);
             self.check_capture(kind)?;
             driver.with_relaxed_capture(|| match kind {
                 Kind::Async => asynchronous::alloc(self),

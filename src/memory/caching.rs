@@ -32,7 +32,7 @@ pub fn caching_alloc(bytes: u64, number: i32, stream: Stream) -> Result<u64> {
     }
     let device = if number == -1 { thread::device() } else { number as u32 };
     let Some(size) = round(bytes) else { return Err(too_large(bytes)) };
-    let (arena, generation) = match thread::arena(stream.handle(), device, route::epoch()) {
+    let (arena, generation) = match thread::cached_arena(stream.handle(), device, route::epoch()) {
         Some(found) => found,
         None => return alloc_unremembered(number, stream, bytes),
     };
@@ -128,7 +128,7 @@ fn find_arena(number: i32, stream: Stream) -> Result<(&'static Arena, u32)> {
     let plain = backend::chosen(runtime)? == backend::Kind::Native && !config::get()?.rounds();
     if lasting && plain && route::may_remember(epoch) {
         // By the name that was asked for: it is looked up by that.
-        thread::remember_arena(stream.handle(), device.ordinal, epoch, arena, generation);
+        thread::cache_arena(stream.handle(), device.ordinal, epoch, arena, generation);
     }
     Ok((arena, generation))
 }

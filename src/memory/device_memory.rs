@@ -347,5 +347,5 @@ pub fn device(runtime: &crate::runtime::Runtime, number: u32) -> Result<&Device>
     runtime
         .devices()
         .get(number as usize)
-        .ok_or_else(|| properties::no_such_device(number as i32, runtime.devices().len()))
+        .ok_or_else(|| properties::no_such_device_error(number as i32, runtime.devices().len()))
 }

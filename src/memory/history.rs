@@ -225,7 +225,7 @@ pub fn record(options: Options) -> Result<()> {
     let _changing = CHANGING.lock();
     let off = options.enabled == Enabled::Off;
     if !off {
-        clock::note();
+        clock::record_anchor();
     }
     let forget = off || options.clear_history;
     // The lists first, so that no arena appears meanwhile.
@@ -314,7 +314,7 @@ impl Frozen {
         found.extend(self.loose);
         // Stable: what has one time keeps its order.
         found.sort_by_key(|loose| loose.raw.ticks);
-        let reader = clock::Reader::new();
+        let reader = clock::TickConverter::new();
         let names = tags::names();
         found[found.len().saturating_sub(self.most)..].iter().map(|loose| loose.tell(&reader, &names)).collect()
     }
@@ -343,7 +343,7 @@ fn collect(found: &mut Vec<Loose>, listener: &Listener, log: &Log) {
 }
 
 impl Loose {
-    fn tell(&self, reader: &clock::Reader, names: &[Arc<str>]) -> Entry {
+    fn tell(&self, reader: &clock::TickConverter, names: &[Arc<str>]) -> Entry {
         let Raw { ticks, address, size, stack, thread, tag, action } = self.raw;
         Entry {
             action,
@@ -362,7 +362,7 @@ impl Loose {
 /// The annotations, the oldest first.
 pub fn annotations() -> Vec<Annotation> {
     let remarks: Vec<Remark> = with(|kept| kept.remarks.iter().cloned().collect());
-    let reader = clock::Reader::new();
+    let reader = clock::TickConverter::new();
     let tell = |remark: Remark| Annotation {
         device: remark.device,
         time_us: reader.microseconds(remark.ticks),

@@ -30,10 +30,10 @@ impl Scratch {
         let address = caching_alloc(bytes, stream.device as i32, stream.raw)
             .context(|| format!("allocating {} to work with", Bytes(bytes)))?;
         let block = Arc::new(Block(Span::owned(address, bytes as usize)));
-        if let Some(capture) = stream::capture(runtime, stream)?
-            && !capture_resources::goes_on(capture)
+        if let Some(capture) = stream::capture_id(runtime, stream)?
+            && !capture_resources::is_active(capture)
         {
-            capture_resources::keep_by_graph(runtime, stream, capture, block.clone())?;
+            capture_resources::attach_to_graph(runtime, stream, capture, block.clone())?;
         }
         Ok(Scratch(block))
     }

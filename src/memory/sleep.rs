@@ -93,7 +93,7 @@ impl Space {
 pub fn sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
     let _changing = CHANGING.lock();
     // The driver would refuse to wait, too, but not without making the capture invalid, which may be another thread's.
-    if capture_lock::any() {
+    if capture_lock::is_any_capturing() {
         return Err(Error::new(Status::CAPTURE_FORBIDS, "memory cannot sleep while a stream captures"));
     }
     let homes = homes(runtime, id);

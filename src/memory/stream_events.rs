@@ -29,7 +29,7 @@ pub fn is_capturing(driver: &Driver, stream: Stream) -> bool {
 /// Whether everything that was given to the arena's stream is done.
 pub fn is_idle(runtime: &Runtime, arena: &Arena) -> bool {
     let (driver, own) = (&runtime.driver, arena.own_use());
-    let _held = capture_lock::hold_off();
+    let _held = capture_lock::lock_shared();
     own.can_be_named() && !is_capturing(driver, own.stream) && driver.stream_query(own.stream).unwrap_or(false)
 }
 
@@ -43,7 +43,7 @@ pub fn can_mark(runtime: &Runtime, arena: &Arena) -> bool {
 pub fn order(runtime: &Runtime, device: &Device, waiting: Stream, arena: &Arena) -> Result<bool> {
     let (driver, awaited) = (&runtime.driver, arena.own_use().stand_in());
     event_pool::with(runtime, device.ordinal, |event| {
-        let _held = capture_lock::hold_off();
+        let _held = capture_lock::lock_shared();
         if is_capturing(driver, waiting) || is_capturing(driver, awaited) {
             return Ok(false);
         }
@@ -58,7 +58,7 @@ pub fn order(runtime: &Runtime, device: &Device, waiting: Stream, arena: &Arena)
 /// The stream behind which an arena's memory goes.
 pub fn stream_of(runtime: &Runtime, arena: &Arena) -> stream::Stream {
     let own = arena.own_use();
-    stream::known(runtime, own.stand_in(), own.device)
+    stream::from_validated(runtime, own.stand_in(), own.device)
 }
 
 /// Marks where a stream is now, if it can be marked.
@@ -68,15 +68,15 @@ pub(super) fn mark(runtime: &Runtime, wanted: Use) -> Mark {
     let Ok(device) = super::device_memory::device(runtime, wanted.device) else { return unmarked };
     let marked = device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| {
-            let _held = capture_lock::hold_off();
+            let _held = capture_lock::lock_shared();
             if is_capturing(driver, stream) {
                 return Err(Error::new(Status::CAPTURE_FORBIDS, "the stream is capturing"));
             }
-            let event = event_pool::take(device, driver, 0)?;
+            let event = event_pool::acquire(device, driver, 0)?;
             match driver.event_record(event, stream) {
                 Ok(()) => Ok(Mark::Event(event, wanted.device)),
                 Err(failure) => {
-                    event_pool::give_back(device, 0, event);
+                    event_pool::release(device, 0, event);
                     Err(failure.into())
                 }
             }
@@ -107,7 +107,7 @@ pub(super) fn is_passed(runtime: &Runtime, slot: &mut Mark, wait: bool) -> bool 
         })??)
     });
     if matches!(done, Ok(true)) {
-        event_pool::give_back(device, 0, event);
+        event_pool::release(device, 0, event);
         return true;
     }
     false
@@ -123,7 +123,7 @@ pub(super) fn finish_stream(
     stream: Stream,
     may_wait: impl FnOnce() -> Result<()>,
 ) -> Result<bool> {
-    let held = capture_lock::hold_off();
+    let held = capture_lock::lock_shared();
     match driver.stream_capture_status(stream) {
         Ok(CU_STREAM_CAPTURE_STATUS_NONE) => {}
         // The error is that of the legacy default stream, when a stream captures that it would wait for.
@@ -134,11 +134,11 @@ pub(super) fn finish_stream(
         return Ok(true);
     }
     may_wait()?;
-    let event = event_pool::take(device, driver, 0)?;
+    let event = event_pool::acquire(device, driver, 0)?;
     let recorded = driver.event_record(event, stream);
     drop(held);
     let waited = recorded.and_then(|()| observer::unseen(|| driver.event_synchronize(event)));
-    event_pool::give_back(device, 0, event);
+    event_pool::release(device, 0, event);
     waited.map(|()| true).map_err(Error::from)
 }
 
@@ -153,7 +153,7 @@ pub fn wait_for(runtime: &Runtime, arena: &Arena) {
         && let Mark::Event(event, number) = end
         && let Ok(device) = super::device_memory::device(runtime, number)
     {
-        event_pool::give_back(device, 0, event);
+        event_pool::release(device, 0, event);
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
     runtime::{
         self, Runtime,
         device::Device,
-        handle_pool::{Held, Pool, ending},
+        handle_pool::{HandlePool, ThreadHandles, thread_ending_error},
     },
     status::Status,
     stream::{self, Stream, capture_resources},
@@ -54,10 +54,10 @@ struct Handle {
     workspaces: Mutex<Vec<Workspace>>,
 }
 
-static HANDLES: Pool<Handle> = Pool::new();
+static HANDLES: HandlePool<Handle> = HandlePool::new();
 
 thread_local! {
-    static THREAD_HANDLES: Held<Handle> = const { Held::new(&HANDLES, drop_thread_stream_workspaces) };
+    static THREAD_HANDLES: ThreadHandles<Handle> = const { ThreadHandles::new(&HANDLES, drop_thread_stream_workspaces) };
 }
 
 /// Drops the workspaces of the per-thread default stream when a thread releases a handle, because that stream ends with
@@ -135,9 +135,9 @@ fn blas_bytes(device: &Device, runtime: &Runtime) -> Result<u64> {
 }
 
 fn purpose(runtime: &Runtime, stream: Stream) -> Result<Purpose> {
-    Ok(match stream::capture(runtime, stream)? {
+    Ok(match stream::capture_id(runtime, stream)? {
         None => Purpose::Eager,
-        Some(capture) if capture_resources::goes_on(capture) => Purpose::Capture(capture),
+        Some(capture) if capture_resources::is_active(capture) => Purpose::Capture(capture),
         Some(capture) => Purpose::Foreign(capture),
     })
 }
@@ -198,7 +198,9 @@ fn with_handle<T>(body: impl FnOnce(&Cublas, Operands) -> Result<T>) -> Result<T
             let native = made.context(|| format!("making a handle of cuBLAS's for device {}", device.ordinal))?;
             Ok(Handle { native, workspaces: Mutex::default() })
         };
-        let handle = THREAD_HANDLES.try_with(|handles| handles.get(device.ordinal, renew, make)).map_err(ending)??;
+        let handle = THREAD_HANDLES
+            .try_with(|handles| handles.get(device.ordinal, renew, make))
+            .map_err(thread_ending_error)??;
         body(library, Operands { runtime, device, stream, handle })
     })
 }

@@ -164,12 +164,12 @@ fn copy_across(runtime: &Runtime, destination: Span, to: u32, source: Span, from
     let (copying, receiving) = (stream::current_on(runtime, from)?, stream::current_on(runtime, to)?);
     let destination_context = runtime.device(to as i32)?.context(&runtime.driver)?;
     let source_context = runtime.device(from as i32)?.context(&runtime.driver)?;
-    stream::order(runtime, copying, receiving)?;
+    stream::make_wait(runtime, copying, receiving)?;
     sanitizer::copy(runtime, copying, destination, source)?;
     runtime.in_stream(copying, |driver, raw| {
         Ok(driver.copy_peer(destination, destination_context, source, source_context, raw)?)
     })?;
-    stream::order(runtime, receiving, copying)
+    stream::make_wait(runtime, receiving, copying)
 }
 
 /// Copies from host to host after the work that is in the current device's current stream now, and waits for the copy,

@@ -16,7 +16,7 @@ use crate::{
     error::{Context, Error, Result},
     runtime::{self, Runtime, device::Device, thread},
     status::Status,
-    stream::{self, Saved, Stream},
+    stream::{self, SavedStreams, Stream},
 };
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
@@ -61,7 +61,7 @@ static IDLE: Mutex<Vec<&'static Partition>> = Mutex::new(Vec::new());
 struct Entry {
     handle: u64,
     partition: &'static Partition,
-    saved: Saved,
+    saved: SavedStreams,
     /// The stream that was current on the partition's device.
     parent: Stream,
 }
@@ -234,7 +234,7 @@ pub fn set_context(handle: u64) -> Result<()> {
     // Count it before anything else, so that no other thread can destroy it in the meantime.
     partition.set.fetch_add(1, Ordering::AcqRel);
     let device = thread::device();
-    let saved = Saved {
+    let saved = SavedStreams {
         device,
         stream: thread::stream(device).handle(),
         entered_device: partition.device,
@@ -242,9 +242,9 @@ pub fn set_context(handle: u64) -> Result<()> {
     };
     let entry = Entry { handle, partition, saved, parent };
     CONTEXTS.get(handle)?;
-    let green = stream::known(runtime, own, partition.device);
+    let green = stream::from_validated(runtime, own, partition.device);
     if own != parent.raw {
-        stream::order(runtime, green, parent)?;
+        stream::make_wait(runtime, green, parent)?;
     }
     with_entries(|entries| entries.push(entry))?;
     let entered = stream::set(own.handle());
@@ -268,7 +268,7 @@ pub fn pop_context(handle: u64) -> Result<()> {
     };
     let green = stream::current_on(runtime, parent.device)?;
     if green.raw != parent.raw {
-        stream::order(runtime, parent, green)?;
+        stream::make_wait(runtime, parent, green)?;
     }
     stream::exit(saved)?;
     with_entries(Vec::pop).map(drop)

@@ -9,15 +9,15 @@ use crate::{
     error::{Context, Result},
     runtime::{
         self, Runtime,
-        handle_pool::{Held, Pool, ending},
+        handle_pool::{HandlePool, ThreadHandles, thread_ending_error},
     },
     stream,
 };
 
-static HANDLES: Pool<Handle> = Pool::new();
+static HANDLES: HandlePool<Handle> = HandlePool::new();
 
 thread_local! {
-    static THREAD_HANDLES: Held<Handle> = const { Held::new(&HANDLES, |_| {}) };
+    static THREAD_HANDLES: ThreadHandles<Handle> = const { ThreadHandles::new(&HANDLES, |_| {}) };
 }
 
 fn library(runtime: &Runtime) -> Result<&'static Cusolver> {
@@ -39,8 +39,9 @@ pub fn current_handle() -> Result<usize> {
             let made = driver.with_relaxed_capture(|| library.create())?;
             made.context(|| format!("making a handle of cuSOLVER's for device {}", device.ordinal))
         };
-        let handle =
-            THREAD_HANDLES.try_with(|handles| handles.get(device.ordinal, |_| Ok(()), make)).map_err(ending)??;
+        let handle = THREAD_HANDLES
+            .try_with(|handles| handles.get(device.ordinal, |_| Ok(()), make))
+            .map_err(thread_ending_error)??;
         library.set_stream(*handle, stream.raw)?;
         Ok(handle.value())
     })

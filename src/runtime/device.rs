@@ -1,4 +1,4 @@
-//! Devices: choosing one, and what belongs to each.
+//! Devices: the state of each device, and the current device.
 
 use crate::{
     driver::{self, Driver},
@@ -16,30 +16,30 @@ use crate::{
 };
 use once_cell::sync::OnceCell;
 
-/// A device and what plinth keeps for it. Its context and everything in it come into being at first use.
+/// The state of one device. Its context and everything in it are created at first use.
 pub struct Device {
-    /// Its number in this process.
+    /// The device's number in this process.
     pub ordinal: u32,
-    /// The driver's own number for it.
+    /// The driver's number for the device.
     pub native: i32,
     context: OnceCell<driver::Context>,
     properties: OnceCell<Properties>,
-    /// The streams that are handed out in turn.
+    /// The pools from which streams are assigned round-robin.
     pub streams: StreamPools,
-    /// The stream that graphs are captured in for which none is named.
+    /// The stream for captures that name no stream.
     pub capture_stream: CaptureStream,
-    /// Events that wait to be used again.
+    /// Driver events for reuse.
     pub events: EventPool,
-    /// The library's own kernels, loaded at first use.
+    /// The library's kernels, loaded at first use.
     pub kernels: Kernels,
-    /// The memory that plinth holds on it.
+    /// The state of the caching allocator on the device.
     pub memory: DeviceMemory,
-    /// Its own generator of random numbers.
+    /// The default generator of random numbers.
     pub generator: DefaultGenerator,
 }
 
 impl Device {
-    /// A device of which nothing but its number is known yet.
+    /// Creates the state of a device; calls nothing of the driver.
     pub fn new(ordinal: u32, native: i32) -> Self {
         Device {
             ordinal,
@@ -55,7 +55,7 @@ impl Device {
         }
     }
 
-    /// The device's primary context, made if need be.
+    /// Returns the device's primary context, and retains it first if necessary.
     pub fn context(&self, driver: &Driver) -> Result<driver::Context> {
         self.context
             .get_or_try_init(|| {
@@ -63,21 +63,21 @@ impl Device {
                 Ok(context)
             })
             .copied()
-            .map_err(|error: Error| error.context(format_args!("making a context on device {}", self.ordinal)))
+            .map_err(|error: Error| error.context(format_args!("creating a context on device {}", self.ordinal)))
     }
 
-    /// Whether the device has its context already, made by anyone.
+    /// Returns whether the device's primary context is active, in this library or elsewhere in the process.
     pub fn has_context(&self, driver: &Driver) -> Result<bool> {
         Ok(self.context.get().is_some() || driver.primary_context_is_active(self.native)?)
     }
 
-    /// Everything that is known of the device.
+    /// Returns the device's properties, read at first use.
     pub fn properties(&self, driver: &Driver) -> Result<&Properties> {
         self.properties.get_or_try_init(|| properties::read(driver, self.native))
     }
 
-    /// Runs `body` with the device's context current, and leaves the thread with the context that it came with. A
-    /// thread that came with none keeps this one: there is nobody to surprise, and its next call is cheaper.
+    /// Runs `body` with the device's context current, then restores the thread's previous context. If there was none,
+    /// the device's context stays current: that surprises no other code and makes the thread's next call cheaper.
     pub fn with_context<T>(&self, driver: &Driver, body: impl FnOnce(&Driver) -> Result<T>) -> Result<T> {
         let context = self.context(driver)?;
         let previous = driver.current_context()?;
@@ -89,15 +89,15 @@ impl Device {
         if let Some(previous) = previous
             && driver.set_current_context(previous).is_err()
         {
-            // What was asked for is done, or has failed for its own reason, and saying otherwise would lose it. A
-            // context that was current a moment ago can be set again unless the driver itself is lost, and then the
-            // next call says so.
+            // The result of `body` is returned in every case, because an error here would hide it. A context that was
+            // current a moment ago can be set again unless the driver has failed, and then the next call reports
+            // that.
             let _ = driver.set_current_context(previous);
         }
         result
     }
 
-    /// Makes this the thread's current device, to plinth and to the driver.
+    /// Makes this the thread's current device, for plinth and for the driver.
     pub fn make_current(&self, driver: &Driver) -> Result<()> {
         let context = self.context(driver)?;
         if driver.current_context()? != Some(context) {
@@ -108,7 +108,7 @@ impl Device {
     }
 }
 
-/// How many devices there are; 0, and no error, where there is no driver.
+/// Returns the number of devices; 0 without an error if there is no driver.
 pub fn count() -> Result<usize> {
     match runtime::loaded() {
         Ok(runtime) => Ok(runtime.devices().len()),
@@ -117,19 +117,19 @@ pub fn count() -> Result<usize> {
     }
 }
 
-/// The thread's current device.
+/// Returns the thread's current device.
 #[inline]
 pub fn current() -> Result<i32> {
     runtime::ready()?;
     Ok(thread::device() as i32)
 }
 
-/// Makes a device current; a negative number does nothing.
+/// Makes a device current; a negative number has no effect.
 pub fn set(number: i32) -> Result<()> {
     exchange(number).map(drop)
 }
 
-/// Makes a device current and returns the one that was; a negative number changes nothing and returns -1.
+/// Makes a device current and returns the previous one; a negative number has no effect and returns -1.
 pub fn exchange(number: i32) -> Result<i32> {
     if number < 0 {
         return Ok(-1);
@@ -140,8 +140,8 @@ pub fn exchange(number: i32) -> Result<i32> {
     Ok(previous)
 }
 
-/// As [`exchange`], but never makes a context: where the device has none yet, only plinth's own idea of the current
-/// device changes, and the driver follows at the first use.
+/// Does the same as [`exchange`], but never creates a context. If the device has none, only plinth's current device
+/// changes, and the driver's context changes at the first use.
 pub fn maybe_exchange(number: i32) -> Result<i32> {
     if number < 0 {
         return Ok(-1);
@@ -167,20 +167,20 @@ pub fn synchronize(number: i32) -> Result<()> {
         .context(|| format!("synchronizing device {}", device.ordinal))
 }
 
-/// Lets a profiler that waits for this record the current device's work, or end recording.
+/// Starts or stops recording by a profiler that is attached and waits for this.
 pub fn profile(start: bool) -> Result<()> {
     let runtime = runtime::ready()?;
     let record = |driver: &driver::Driver| if start { driver.profiler_start() } else { driver.profiler_stop() };
-    let context = || if start { "beginning to profile" } else { "ending to profile" };
+    let context = || if start { "starting the profiler" } else { "stopping the profiler" };
     runtime.current_device()?.with_context(&runtime.driver, |driver| Ok(record(driver)?)).context(context)
 }
 
-/// Free and total bytes of a device, all processes counted.
+/// Returns the free and total bytes of a device, counting all processes.
 pub fn memory_info(number: i32) -> Result<(usize, usize)> {
     with(number, |_, driver| Ok(driver.memory_info()?))
 }
 
-/// Runs `body` in the context of the device with this number.
+/// Runs `body` in the context of the device with this number; -1 means the current device.
 pub fn with<T>(number: i32, body: impl FnOnce(&'static Runtime, &Driver) -> Result<T>) -> Result<T> {
     let runtime = runtime::ready()?;
     runtime.device(number)?.with_context(&runtime.driver, |driver| body(runtime, driver))

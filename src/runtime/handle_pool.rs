@@ -1,8 +1,9 @@
-//! Handles of CUDA's libraries: one for each thread and device that asks.
+//! Pools of CUDA library handles: one handle per thread and device.
 //!
-//! A handle is dear to make, and no two threads may use one at once. A thread keeps those that it was given until it
-//! ends; then they wait for the next thread, so that there are never more than there were threads at work at once. They
-//! are never destroyed: that would wait for the device, and must not happen while the process exits.
+//! A handle is expensive to create, and two threads must not use one at the same time. A thread keeps its handles
+//! until it ends. Then they return to the pool, so that the number of handles never exceeds the highest number of
+//! threads that used them at once. Handles are never destroyed, because destroying one waits for the device and must
+//! not happen while the process exits.
 
 use crate::{
     error::{Error, Result},
@@ -12,20 +13,20 @@ use crate::{
 use parking_lot::Mutex;
 use std::cell::RefCell;
 
-/// All handles of one kind.
-pub struct Pool<T: 'static> {
+/// All handles of one library.
+pub struct HandlePool<T: 'static> {
     all: Mutex<Vec<&'static T>>,
-    /// Those that no thread has, by device.
+    /// The handles that no thread owns, with their devices.
     idle: Mutex<Vec<(u32, &'static T)>>,
 }
 
-impl<T> Pool<T> {
-    /// A pool without any.
+impl<T> HandlePool<T> {
+    /// Creates an empty pool.
     pub const fn new() -> Self {
-        Pool { all: Mutex::new(Vec::new()), idle: Mutex::new(Vec::new()) }
+        HandlePool { all: Mutex::new(Vec::new()), idle: Mutex::new(Vec::new()) }
     }
 
-    /// Every handle that was made.
+    /// Returns every handle that was created.
     pub fn all(&self) -> Vec<&'static T> {
         self.all.lock().clone()
     }
@@ -37,28 +38,29 @@ impl<T> Pool<T> {
     }
 }
 
-impl<T> Default for Pool<T> {
+impl<T> Default for HandlePool<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-/// The handles that a thread has of a pool, by device: a variable of the thread's.
-pub struct Held<T: 'static> {
-    pool: &'static Pool<T>,
+/// A thread's handles from one pool, with their devices. Belongs in a thread-local variable.
+pub struct ThreadHandles<T: 'static> {
+    pool: &'static HandlePool<T>,
     handles: RefCell<Vec<(u32, &'static T)>>,
     /// Called with each handle when the thread ends.
-    part: fn(&T),
+    on_thread_exit: fn(&T),
 }
 
-impl<T> Held<T> {
-    /// None yet. When the thread ends, `part` is called with each, before other threads may have it.
-    pub const fn new(pool: &'static Pool<T>, part: fn(&T)) -> Self {
-        Held { pool, handles: RefCell::new(Vec::new()), part }
+impl<T> ThreadHandles<T> {
+    /// Creates an empty set. When the thread ends, it calls `on_thread_exit` with each handle before other threads
+    /// can get it.
+    pub const fn new(pool: &'static HandlePool<T>, on_thread_exit: fn(&T)) -> Self {
+        ThreadHandles { pool, handles: RefCell::new(Vec::new()), on_thread_exit }
     }
 
-    /// The thread's handle for a device. One that another thread had is made like new by `renew`; where there is none,
-    /// `make` makes one.
+    /// Returns the thread's handle for a device. Reuses an idle handle of the pool after `renew` resets it; if there
+    /// is none, creates one with `make`.
     pub fn get(
         &self,
         device: u32,
@@ -88,22 +90,22 @@ impl<T> Held<T> {
     }
 }
 
-impl<T> Drop for Held<T> {
+impl<T> Drop for ThreadHandles<T> {
     fn drop(&mut self) {
-        // In the child of a fork the pool's lock may be held by a thread that is not there.
+        // In a forked child the pool's lock may be held by a thread that does not exist there.
         if runtime::usable().is_none() {
             return;
         }
         for (device, handle) in self.handles.take() {
-            (self.part)(handle);
+            (self.on_thread_exit)(handle);
             self.pool.idle.lock().push((device, handle));
         }
     }
 }
 
-/// The error of a thread whose variables are gone already.
+/// Creates the error for a thread whose thread-local variables are already destroyed.
 #[cold]
-pub fn ending<E>(_: E) -> Error {
+pub fn thread_ending_error<E>(_: E) -> Error {
     Error::new(Status::SHUTTING_DOWN, "the thread is ending")
 }
 
@@ -112,25 +114,25 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    static POOL: Pool<AtomicU32> = Pool::new();
+    static POOL: HandlePool<AtomicU32> = HandlePool::new();
 
-    fn held() -> Held<AtomicU32> {
-        Held::new(&POOL, |handle| {
+    fn thread_handles() -> ThreadHandles<AtomicU32> {
+        ThreadHandles::new(&POOL, |handle| {
             handle.fetch_add(100, Ordering::Relaxed);
         })
     }
 
-    fn get(held: &Held<AtomicU32>, device: u32) -> &'static AtomicU32 {
+    fn get(handles: &ThreadHandles<AtomicU32>, device: u32) -> &'static AtomicU32 {
         let renew = |handle: &AtomicU32| {
             handle.fetch_add(1, Ordering::Relaxed);
             Ok(())
         };
-        held.get(device, renew, || Ok(AtomicU32::new(device))).unwrap()
+        handles.get(device, renew, || Ok(AtomicU32::new(device))).unwrap()
     }
 
     #[test]
     fn a_thread_keeps_its_handle_for_each_device() {
-        let (one, two) = (held(), held());
+        let (one, two) = (thread_handles(), thread_handles());
         let first = get(&one, 70);
         assert!(std::ptr::eq(first, get(&one, 70)));
         assert!(!std::ptr::eq(first, get(&one, 71)));
@@ -140,8 +142,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_or_renewed_is_not_kept() {
-        let one = held();
+    fn a_handle_that_cannot_be_created_or_renewed_is_not_kept() {
+        let one = thread_handles();
         let fail = || Err::<(), _>(Error::new(Status::LIBRARY, "no"));
         assert!(one.get(80, |_| fail(), || fail().map(|()| AtomicU32::new(0))).is_err());
         let made = get(&one, 80);

@@ -1,7 +1,7 @@
-//! The state of the process: which driver, which devices, and whether they may be used.
+//! The state of the process: which driver, which devices, and whether they are usable.
 //!
-//! Loading and initialising are told apart, as torch tells them apart: asking whether there is a device loads the
-//! driver; using one initialises the library.
+//! Loading and initialization are separate steps, as in torch. Asking whether there is a device loads the driver;
+//! using one initializes the library.
 
 pub mod device;
 pub mod handle_pool;
@@ -22,24 +22,24 @@ use device::Device;
 use once_cell::sync::OnceCell;
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 
-/// Everything that stands once the driver is loaded. It is never dropped: a driver must not be called while the
-/// process exits.
+/// The process-wide state that exists once the driver is loaded. It is never dropped, because the driver must not be
+/// called while the process exits.
 pub struct Runtime {
-    /// The gate to the devices.
+    /// The table of driver calls.
     pub driver: Driver,
     /// The streams whose handles are known.
     pub streams: StreamTable,
     devices: Box<[Device]>,
 }
 
-/// How the process chooses its kind of device.
+/// The kind of device that the process uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceKind {
     /// NVIDIA GPUs.
     Cuda = 0,
     /// The built-in CPU device.
     Host = 1,
-    /// GPUs where there are any, else the CPU device.
+    /// GPUs if there are any, otherwise the CPU device.
     Auto = 2,
 }
 
@@ -51,10 +51,10 @@ const EXITING: u8 = 4;
 
 static RUNTIME: OnceCell<Runtime> = OnceCell::new();
 static STATE: AtomicU8 = AtomicU8::new(UNLOADED);
-/// What [`choose_kind`] was told; -1 while it was not.
+/// The argument of [`choose_kind`]; -1 if it was not called.
 static CHOSEN: AtomicI32 = AtomicI32::new(-1);
 
-/// The runtime, initialised by now at the latest.
+/// Returns the runtime, and initializes the library first if necessary.
 #[inline]
 pub fn ready() -> Result<&'static Runtime> {
     if STATE.load(Ordering::Acquire) == READY
@@ -65,12 +65,12 @@ pub fn ready() -> Result<&'static Runtime> {
     initialize()
 }
 
-/// The runtime if it may be used at this moment, for those who would only give something back.
+/// Returns the runtime if the driver may be called now; for code that only releases resources.
 pub fn usable() -> Option<&'static Runtime> {
     matches!(STATE.load(Ordering::Acquire), LOADED | READY).then(|| RUNTIME.get()).flatten()
 }
 
-/// Whether the library is initialised and usable.
+/// Returns whether the library is initialized and usable.
 pub fn is_initialized() -> bool {
     STATE.load(Ordering::Acquire) == READY
 }
@@ -93,7 +93,7 @@ fn initialize() -> Result<&'static Runtime> {
     }
 }
 
-/// The runtime with the driver loaded. Uses no device and makes no context.
+/// Returns the runtime with the driver loaded. Uses no device and creates no context.
 pub fn loaded() -> Result<&'static Runtime> {
     match STATE.load(Ordering::Acquire) {
         UNLOADED | LOADED | READY => {}
@@ -108,7 +108,7 @@ pub fn loaded() -> Result<&'static Runtime> {
     })
 }
 
-/// Fails where the library can never be used any more: in a forked child, and in a process that is exiting.
+/// Fails if the library can never be used again: in a forked child, and in a process that is exiting.
 pub fn check_usable() -> Result<()> {
     match STATE.load(Ordering::Acquire) {
         UNLOADED | LOADED | READY => Ok(()),
@@ -128,19 +128,19 @@ fn unusable(state: u8) -> Error {
     }
 }
 
-/// Notes that the process is exiting: from now on the driver is left alone.
+/// Records that the process is exiting, so that the driver is no longer called.
 pub fn mark_exiting() {
     STATE.store(EXITING, Ordering::Release);
 }
 
-/// Notes that this is a child of a fork, if its parent had loaded the driver.
+/// Records that this is a forked child, if its parent had loaded the driver.
 pub fn mark_forked() {
     if matches!(STATE.load(Ordering::Acquire), LOADED | READY) {
         STATE.store(FORKED, Ordering::Release);
     }
 }
 
-/// Chooses the kind of device before the first use; see `PLINTH_DEVICE` for the choice by environment.
+/// Chooses the kind of device. Must be called before the first use, and overrides `PLINTH_DEVICE`.
 pub fn choose_kind(kind: DeviceKind) -> Result<()> {
     if let Some(runtime) = RUNTIME.get() {
         let same = match kind {
@@ -192,7 +192,7 @@ impl Runtime {
     }
 
     fn load_cuda() -> Result<Runtime> {
-        let driver = driver::cuda::load(testing::faults_wanted())?;
+        let driver = driver::cuda::load(testing::are_faults_enabled())?;
         match driver.init() {
             Ok(()) => Self::with(driver),
             Err(failure) if failure.code == codes::CUDA_ERROR_STUB_LIBRARY => Err(Error::from(failure).context(
@@ -207,7 +207,7 @@ impl Runtime {
     }
 
     fn load_host() -> Result<Runtime> {
-        let driver = Driver::new(Kind::Host, driver::Table::host(), testing::faults_wanted());
+        let driver = Driver::new(Kind::Host, driver::Table::host(), testing::are_faults_enabled());
         if let Err(failure) = driver.init() {
             return Err(match driver::host::config_error() {
                 Some(reason) => Error::new(Status::INVALID_CONFIGURATION, reason),
@@ -230,24 +230,25 @@ impl Runtime {
         Ok(Runtime { driver, streams: StreamTable::new(), devices })
     }
 
-    /// The devices that the process may see.
+    /// Returns the devices that are visible to the process.
     pub fn devices(&self) -> &[Device] {
         &self.devices
     }
 
-    /// The device with this number; -1 is the thread's current one.
+    /// Returns the device with this number; -1 means the thread's current one.
     pub fn device(&self, number: i32) -> Result<&Device> {
         let index = if number == -1 { thread::device() as usize } else { number as usize };
-        self.devices.get(index).ok_or_else(|| properties::no_such_device(number, self.devices.len()))
+        self.devices.get(index).ok_or_else(|| properties::no_such_device_error(number, self.devices.len()))
     }
 
-    /// The thread's current device.
+    /// Returns the thread's current device.
     pub fn current_device(&self) -> Result<&Device> {
         self.device(-1)
     }
 
-    /// Runs `body`, which needs some driver context, no matter which. A thread that has none gets that of its current
-    /// device, and `body` a second chance: asking first would cost every call, and most drivers do not even mind.
+    /// Runs `body`, which needs any driver context. If it fails because the thread has none, makes the context of the
+    /// current device current and runs `body` again. A check in advance would cost every call, and most driver calls
+    /// do not need a context.
     #[inline]
     pub fn in_any_context<T>(&self, mut body: impl FnMut(&Driver) -> Result<T>) -> Result<T> {
         match body(&self.driver) {
@@ -259,7 +260,8 @@ impl Runtime {
         }
     }
 
-    /// Gives the thread a context if it has none; if it has one, `error` was about something else.
+    /// Makes the current device's context current if the thread has none; otherwise returns `error`, which has
+    /// another cause.
     #[cold]
     fn attach(&self, error: Error) -> Result<()> {
         if self.driver.current_context()?.is_some() {
@@ -269,13 +271,13 @@ impl Runtime {
         Ok(self.driver.set_current_context(context)?)
     }
 
-    /// What the driver knows of the memory at an address.
+    /// Returns what the driver reports about the memory at an address.
     pub fn pointer_info(&self, address: u64) -> Result<PointerInfo> {
         self.in_any_context(|driver| Ok(driver.pointer_info(address)?))
     }
 
-    /// Runs `body` in the right context for work in `stream`: any will do for a stream with an identity of its own,
-    /// but a default stream is that of whichever context is current.
+    /// Runs `body` in the right context for work in `stream`. Any context works for a stream that is not a default
+    /// stream; a default stream belongs to the current context.
     #[inline]
     pub fn in_stream<T>(
         &self,

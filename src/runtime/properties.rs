@@ -1,4 +1,4 @@
-//! What a device is: its name, size and geometry.
+//! Device properties: name, size and geometry.
 
 use crate::{
     driver::{Answer, Driver, codes, types::*},
@@ -6,7 +6,7 @@ use crate::{
     status::Status,
 };
 
-/// Everything that torch tells about a device, and the little more that identifies it.
+/// The device properties that torch has, and a few more that identify the device.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Properties {
@@ -36,7 +36,7 @@ pub struct Properties {
     pub has_virtual_memory: bool,
 }
 
-/// Asks the driver for all of it.
+/// Reads all properties from the driver.
 pub fn read(driver: &Driver, device: i32) -> Result<Properties> {
     collect(driver, device).context(|| format!("reading the properties of device {device}"))
 }
@@ -73,9 +73,9 @@ fn collect(driver: &Driver, device: i32) -> Answer<Properties> {
     })
 }
 
-/// What a driver answers that may be too old to know the question.
-fn where_supported<T>(answer: Answer<T>) -> Answer<Option<T>> {
-    match answer {
+/// Converts the error of a driver that is too old to support a query to `None`.
+fn where_supported<T>(result: Answer<T>) -> Answer<Option<T>> {
+    match result {
         Ok(value) => Ok(Some(value)),
         Err(failure) if matches!(failure.code, codes::CUDA_ERROR_NOT_SUPPORTED | codes::CUDA_ERROR_INVALID_VALUE) => {
             Ok(None)
@@ -84,9 +84,9 @@ fn where_supported<T>(answer: Answer<T>) -> Answer<Option<T>> {
     }
 }
 
-/// The error for a device number that is out of range.
+/// Creates the error for a device number that is out of range.
 #[cold]
-pub fn no_such_device(number: i32, count: usize) -> Error {
+pub fn no_such_device_error(number: i32, count: usize) -> Error {
     let range = match count {
         1 => "only device 0".to_owned(),
         _ => format!("devices 0 to {}", count.saturating_sub(1)),

@@ -1,6 +1,6 @@
-//! The sync debug mode: a word, or an error, for each call that makes the CPU wait for the device.
+//! The sync debug mode: a warning or an error for each call that makes the CPU wait for the device.
 //!
-//! torch's mode knows two such calls; here every call of the library that waits asks first, before it has done
+//! torch's mode covers two such calls. Here every waiting call of the library checks the mode first, before it does
 //! anything.
 
 use crate::{
@@ -10,18 +10,18 @@ use crate::{
 use parking_lot::RwLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// What happens when a call would wait.
+/// The effect of the mode on a call that would wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// It waits.
+    /// The call waits.
     Default = 0,
-    /// The callback is told, and the call waits.
+    /// The callback receives a warning, and the call waits.
     Warn = 1,
     /// The call fails.
     Error = 2,
 }
 
-/// Who is told of a warning. It gets the sentence.
+/// A callback that receives the text of a warning.
 pub type Callback = Box<dyn Fn(&str) + Send + Sync>;
 
 static MODE: AtomicU8 = AtomicU8::new(Mode::Default as u8);
@@ -33,7 +33,7 @@ pub fn set_mode(mode: Mode) {
     MODE.store(mode as u8, Ordering::Relaxed);
 }
 
-/// The mode.
+/// Returns the mode.
 pub fn mode() -> Mode {
     match MODE.load(Ordering::Relaxed) {
         1 => Mode::Warn,
@@ -42,23 +42,23 @@ pub fn mode() -> Mode {
     }
 }
 
-/// Sets who is told of warnings; `None` for nobody.
+/// Sets the callback for warnings; `None` removes it.
 pub fn set_callback(callback: Option<Callback>) {
     *CALLBACK.write() = callback.map(std::sync::Arc::new);
 }
 
-/// How many warnings there were, told or not.
+/// Returns the number of warnings, including those without a callback.
 pub fn warnings() -> u64 {
     WARNINGS.load(Ordering::Relaxed)
 }
 
-/// Whether anything but the default mode is set.
+/// Returns whether a mode other than the default is set.
 #[inline]
 pub fn is_on() -> bool {
     MODE.load(Ordering::Relaxed) != Mode::Default as u8
 }
 
-/// To be called, with its name, by each call that is about to wait.
+/// Checks the mode for a call that is about to wait; `call` is its name. Each such call must do this first.
 #[inline]
 pub fn check(call: &str) -> Result<()> {
     if is_on() { report(call) } else { Ok(()) }
@@ -71,7 +71,7 @@ fn report(call: &str) -> Result<()> {
         Mode::Default => Ok(()),
         Mode::Warn => {
             WARNINGS.fetch_add(1, Ordering::Relaxed);
-            // The lock is let go first: the callback may set another callback.
+            // The lock is released before the call, because the callback may set another callback.
             let callback = CALLBACK.read().clone();
             if let Some(callback) = callback {
                 callback(&sentence);

@@ -7,7 +7,7 @@ use crate::{
 };
 use std::fmt;
 
-/// The types of elements.
+/// Element types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ElementType {
@@ -29,7 +29,7 @@ pub enum ElementType {
 }
 
 impl ElementType {
-    /// The bytes of an element.
+    /// Returns the size of an element in bytes.
     pub fn bytes(self) -> u64 {
         match self {
             ElementType::U8 | ElementType::I8 | ElementType::Bool => 1,
@@ -40,17 +40,17 @@ impl ElementType {
         }
     }
 
-    /// What the address of an element is a multiple of: a complex number is two real ones.
+    /// Returns the required alignment of an element in bytes; a complex number is aligned like its real part.
     pub fn alignment(self) -> u64 {
         if self.is_complex() { self.bytes() / 2 } else { self.bytes() }
     }
 
-    /// Whether elements have a fraction.
+    /// Returns whether the type is a real floating-point type.
     pub fn is_float(self) -> bool {
         matches!(self, ElementType::F16 | ElementType::Bf16 | ElementType::F32 | ElementType::F64)
     }
 
-    /// Whether elements are pairs of a real and an imaginary part.
+    /// Returns whether elements are pairs of a real and an imaginary part.
     pub fn is_complex(self) -> bool {
         matches!(self, ElementType::Complex64 | ElementType::Complex128)
     }
@@ -78,29 +78,30 @@ impl fmt::Display for ElementType {
     }
 }
 
-/// A tensor in a device's memory.
+/// A tensor in device memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Tensor {
-    /// Its memory, from element 0 on. Where strides are negative, elements lie before it.
+    /// The memory from element 0 on. With negative strides, elements lie before it.
     pub memory: Span,
-    /// The type of its elements.
+    /// The element type.
     pub element: ElementType,
-    /// The number of its device.
+    /// The number of the device.
     pub device: u32,
-    /// How many dimensions it has.
+    /// The number of dimensions.
     pub rank: usize,
-    /// Their extents.
+    /// The extents of the dimensions.
     pub sizes: [i64; MAX_RANK],
-    /// The distance of neighbours in each, in elements.
+    /// The strides of the dimensions, in elements.
     pub strides: [i64; MAX_RANK],
-    /// How many elements there are.
+    /// The number of elements.
     pub numel: u64,
 }
 
 impl Tensor {
-    /// A tensor of a shape. Without strides its elements lie side by side, the last dimension's fastest. `memory` is
-    /// where element 0 is; how long it is follows from the shape.
-    // Inlined, as what calls it: a tensor is some hundred bytes, which are so written where they are wanted.
+    /// Creates a tensor. Without strides it is contiguous, with the last dimension varying fastest. `memory` starts
+    /// at element 0; its length follows from the shape.
+    // Inlined, as are its callers: a tensor is some hundred bytes, which are then written directly to their
+    // destination.
     #[inline]
     pub fn new(
         memory: Span,
@@ -151,17 +152,17 @@ impl Tensor {
         Ok(tensor)
     }
 
-    /// The extents of its dimensions.
+    /// Returns the extents of the dimensions.
     pub fn shape(&self) -> &[i64] {
         &self.sizes[..self.rank]
     }
 
-    /// The bytes of its elements.
+    /// Returns the size of all elements in bytes.
     pub fn bytes(&self) -> u64 {
         self.numel * self.element.bytes()
     }
 
-    /// Whether its elements lie side by side, the last dimension's fastest.
+    /// Returns whether the tensor is contiguous in row-major order.
     pub fn is_contiguous(&self) -> bool {
         let mut stride = 1;
         self.numel == 0
@@ -173,7 +174,7 @@ impl Tensor {
             })
     }
 
-    /// Whether its elements fill one run of memory, in any order.
+    /// Returns whether the elements fill one range of memory, in any order of dimensions.
     pub fn is_dense(&self) -> bool {
         let mut order: Vec<usize> = (0..self.rank).filter(|dimension| self.sizes[*dimension] != 1).collect();
         order.sort_by_key(|dimension| self.strides[*dimension]);
@@ -186,7 +187,8 @@ impl Tensor {
             })
     }
 
-    /// The part of it whose index in one dimension is from `start` on, for `length`; both lie within the dimension.
+    /// Returns the part with `length` indices from `start` on in one dimension. The range must lie within the
+    /// dimension.
     pub fn narrow(&self, dimension: usize, start: i64, length: i64) -> Tensor {
         let mut part = *self;
         part.sizes[dimension] = length;
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn without_strides_the_last_dimension_is_the_fastest() {
+    fn default_strides_are_row_major() {
         let dense = tensor(&[2, 3, 4], None).unwrap();
         assert_eq!(dense.strides[..3], [12, 4, 1]);
         assert_eq!(dense.numel, 24);
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn how_elements_lie() {
+    fn contiguous_and_dense_layouts() {
         for (shape, strides, contiguous, dense) in [
             (&[2, 3][..], &[3, 1][..], true, true),
             (&[2, 3], &[1, 2], false, true),
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_begins_where_it_should() {
+    fn narrow_moves_the_start() {
         let whole = tensor(&[4, 6], Some(&[-6, 1])).unwrap();
         let part = whole.narrow(0, 1, 2).narrow(1, 3, 3);
         assert_eq!(part.memory.address(), 4096 - 4 * 3);
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_tensors_are_refused() {
         for (shape, part) in [
             (&[3, -1][..], "dimension 1 of the tensor has -1 elements"),
             (&[i64::MAX, 2], "more elements than there are addresses"),

@@ -1,9 +1,9 @@
-//! The state of a thread: its current device, its current stream on each device, the arenas that it last allocated
-//! from, and how its last call from C ended.
+//! The state of a thread: its current device, its current stream on each device, the arenas that it used last, and
+//! the result of its last call from C.
 //!
-//! All of it sits in one constant-initialised block without a destructor, so a call finds it with one address
-//! computation, also while the thread is ending. In a shared library that computation is a call of its own, and the
-//! dearest part of the shortest functions: that is why there is one block and not a variable for each.
+//! All of it is one constant-initialised block without a destructor, so a call finds it with one address computation,
+//! even while the thread is ending. In a shared library that computation is a function call and the most expensive
+//! part of the shortest functions; hence one block instead of a variable for each.
 
 use crate::{driver::Stream, memory::Arena};
 use std::{
@@ -14,12 +14,12 @@ use std::{
 /// The most devices that the library manages in one process.
 pub const MAX_DEVICES: usize = 64;
 
-/// Arenas that a thread remembers, by stream.
-const REMEMBERED: usize = 8;
+/// The number of arenas that a thread caches, by stream.
+const CACHED_ARENAS: usize = 8;
 
-/// An arena that the thread found for a stream, and the epoch of routing in which that was.
+/// A cached arena of a stream, with the routing epoch in which it was looked up.
 #[derive(Debug, Clone, Copy)]
-pub struct Remembered {
+pub struct CachedArena {
     stream: usize,
     device: u32,
     epoch: u32,
@@ -27,11 +27,15 @@ pub struct Remembered {
     arena: Option<&'static Arena>,
 }
 
+impl CachedArena {
+    const NONE: CachedArena = CachedArena { stream: 0, device: 0, epoch: 0, generation: 0, arena: None };
+}
+
 static THREADS: AtomicU64 = AtomicU64::new(1);
 
 struct State {
     number: Cell<u64>,
-    arenas: [Cell<Remembered>; REMEMBERED],
+    arenas: [Cell<CachedArena>; CACHED_ARENAS],
     guarded: Cell<bool>,
     failed: Cell<bool>,
     driver_code: Cell<u32>,
@@ -44,7 +48,7 @@ thread_local! {
     static STATE: State = const {
         State {
             number: Cell::new(0),
-            arenas: [const { Cell::new(Remembered { stream: 0, device: 0, epoch: 0, generation: 0, arena: None }) }; REMEMBERED],
+            arenas: [const { Cell::new(CachedArena::NONE) }; CACHED_ARENAS],
             guarded: Cell::new(false),
             failed: Cell::new(false),
             driver_code: Cell::new(0),
@@ -55,7 +59,7 @@ thread_local! {
     };
 }
 
-/// The thread's number: no other thread of the process has it, nor ever had it.
+/// Returns the thread's number, which no other thread of the process has or ever had.
 #[inline]
 pub fn number() -> u64 {
     STATE.with(|state| match state.number.get() {
@@ -70,29 +74,29 @@ fn first_number(state: &State) -> u64 {
     state.number.get()
 }
 
-fn place_of(stream: usize) -> usize {
-    // Handles are addresses; the multiplication spreads their equal distances.
-    ((stream as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61) as usize % REMEMBERED
+fn cache_index(stream: usize) -> usize {
+    // Handles are addresses at regular distances; the multiplication spreads them.
+    ((stream as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61) as usize % CACHED_ARENAS
 }
 
-/// The arena that the thread remembers for a stream of a device, if it was found in this epoch, and the generation in
-/// which it was found.
+/// Returns the cached arena of a stream on a device and its generation at the lookup, if the lookup was in this
+/// epoch.
 #[inline]
-pub fn arena(stream: usize, device: u32, epoch: u32) -> Option<(&'static Arena, u32)> {
+pub fn cached_arena(stream: usize, device: u32, epoch: u32) -> Option<(&'static Arena, u32)> {
     STATE.with(|state| {
-        let remembered = state.arenas[place_of(stream)].get();
-        let same = remembered.stream == stream && remembered.device == device && remembered.epoch == epoch;
-        if same { remembered.arena.map(|arena| (arena, remembered.generation)) } else { None }
+        let cached = state.arenas[cache_index(stream)].get();
+        let same = cached.stream == stream && cached.device == device && cached.epoch == epoch;
+        if same { cached.arena.map(|arena| (arena, cached.generation)) } else { None }
     })
 }
 
-/// Remembers an arena.
-pub fn remember_arena(stream: usize, device: u32, epoch: u32, arena: &'static Arena, generation: u32) {
-    let remembered = Remembered { stream, device, epoch, generation, arena: Some(arena) };
-    STATE.with(|state| state.arenas[place_of(stream)].set(remembered));
+/// Caches an arena.
+pub fn cache_arena(stream: usize, device: u32, epoch: u32, arena: &'static Arena, generation: u32) {
+    let cached = CachedArena { stream, device, epoch, generation, arena: Some(arena) };
+    STATE.with(|state| state.arenas[cache_index(stream)].set(cached));
 }
 
-/// The thread's current device; 0 until it is set.
+/// Returns the thread's current device; 0 until one is set.
 #[inline]
 pub fn device() -> u32 {
     STATE.with(|state| state.device.get())
@@ -103,7 +107,7 @@ pub fn set_device(device: u32) {
     STATE.with(|state| state.device.set(device));
 }
 
-/// The thread's current stream on `device`; the default stream until it is set.
+/// Returns the thread's current stream on `device`; the default stream until one is set.
 #[inline]
 pub fn stream(device: u32) -> Stream {
     STATE.with(|state| state.streams.get(device as usize).map_or(Stream::DEFAULT, Cell::get))
@@ -112,19 +116,19 @@ pub fn stream(device: u32) -> Stream {
 /// Makes a stream the thread's current one on `device`.
 pub fn set_stream(device: u32, stream: Stream) {
     STATE.with(|state| {
-        if let Some(slot) = state.streams.get(device as usize) {
-            slot.set(stream);
+        if let Some(current) = state.streams.get(device as usize) {
+            current.set(stream);
         }
     });
 }
 
-/// Counts a range that the thread pushed; how many there were before.
+/// Counts a pushed NVTX range. Returns the number of open ranges before.
 #[inline]
 pub fn push_range() -> i32 {
     STATE.with(|state| state.ranges.replace(state.ranges.get() + 1))
 }
 
-/// Counts one that it popped; how many there are now, or `None` if there was none.
+/// Counts a popped NVTX range. Returns the number of open ranges after, or `None` if none was open.
 #[inline]
 pub fn pop_range() -> Option<i32> {
     STATE.with(|state| {
@@ -136,29 +140,29 @@ pub fn pop_range() -> Option<i32> {
     })
 }
 
-/// Notes that a call from C begins: a panic from now on is caught, and must not print.
+/// Records that a call from C begins. Panics are caught until it ends, and must not print.
 #[inline]
 pub fn begin_call() {
     STATE.with(|state| state.guarded.set(true));
 }
 
-/// As [`begin_call`], for a call that says nothing of success or failure; returns what [`leave`] puts back.
+/// Does the same as [`begin_call`] for a call that reports no status. Returns the value for [`leave`] to restore.
 pub fn enter() -> bool {
     STATE.with(|state| state.guarded.replace(true))
 }
 
-/// Ends what [`enter`] began.
+/// Ends a call that [`enter`] began.
 pub fn leave(outer: bool) {
     STATE.with(|state| state.guarded.set(outer));
 }
 
-/// Notes that a call from C succeeded that never began: it had nothing to do.
+/// Records success for a call from C that had nothing to do and did not use [`begin_call`].
 #[inline]
 pub fn succeed() {
     STATE.with(|state| state.failed.set(false));
 }
 
-/// Notes that a call from C succeeded.
+/// Records that a call from C succeeded.
 #[inline]
 pub fn end_call() {
     STATE.with(|state| {
@@ -167,7 +171,7 @@ pub fn end_call() {
     });
 }
 
-/// Notes that a call from C failed, with the driver's code if the driver had a part in it.
+/// Records that a call from C failed, with the driver's error code, or 0 if the driver did not cause the failure.
 pub fn fail_call(driver_code: u32) {
     STATE.with(|state| {
         state.guarded.set(false);
@@ -176,12 +180,12 @@ pub fn fail_call(driver_code: u32) {
     });
 }
 
-/// Whether the thread is in a call from C.
+/// Returns whether the thread is in a call from C.
 pub fn in_call() -> bool {
     STATE.with(|state| state.guarded.get())
 }
 
-/// The driver's code of the thread's last call from C, if that call failed.
+/// Returns the driver's error code of the thread's last call from C, if that call failed.
 pub fn failure() -> Option<u32> {
     STATE.with(|state| state.failed.get().then(|| state.driver_code.get()))
 }

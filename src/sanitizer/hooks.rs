@@ -96,7 +96,7 @@ pub fn operation(runtime: &Runtime, stream: stream::Stream, name: &str, operands
     let own = of(stream);
     let call = Call { name, stack: caller() };
     // A capture that the program began by calls of its own is not known here, and nothing that goes into it is done now.
-    let captures = stream::is_capturing_checked(runtime, stream)?;
+    let captures = stream::is_validated_capturing(runtime, stream)?;
     let reports = with(|state| {
         if captures && !state.captures(own) {
             return Vec::new();
@@ -200,7 +200,7 @@ pub(super) fn device_ahead(device: u32) -> Ahead {
 /// For a host function that a stream is about to get: what it is to call before. None where nobody wants to know, and in a
 /// capture, whose functions are called at each replay.
 pub fn before_host_function(runtime: &Runtime, stream: stream::Stream) -> Result<Option<Arc<dyn Fn() + Send + Sync>>> {
-    if !is_on() || stream::is_capturing_checked(runtime, stream)? {
+    if !is_on() || stream::is_validated_capturing(runtime, stream)? {
         return Ok(None);
     }
     let own = of(stream);

@@ -1,56 +1,59 @@
-//! Streams that begin to capture while somebody else looks at them.
+//! The capture lock: keeps streams from starting to capture while the library queries or uses them.
 //!
-//! To ask whether a stream's work is done makes a capture in it invalid, whichever thread asks and in whatever mode. What is
-//! recorded in it, or waits there for something, becomes a part of the capture or makes it invalid, too. The allocator and
-//! the replays have to do with streams of other threads, so they ask first whether such a stream captures, which disturbs
-//! nothing, and from the question to the last call [`hold_off`] what would make the answer wrong: a capture that begins,
-//! and a stream that becomes part of one since it waits for it.
+//! Querying whether a stream's work is done invalidates a capture in it, whichever thread asks and in whatever
+//! capture mode. Recording an event in a capturing stream, or waiting in it, becomes part of the capture or
+//! invalidates it too. The allocator and graph replays use streams of other threads. They first ask whether such a
+//! stream is capturing, which has no side effect. From that query to their last call they hold the lock shared, so
+//! that its result stays true: no capture begins, and no stream joins one by waiting for it.
 //!
-//! Captures that a program begins by the driver's own calls cannot be held off.
+//! The lock does not cover captures that a program begins with the driver's own calls.
 
 use crate::error::Result;
 use parking_lot::{RwLock, RwLockReadGuard};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Many may look at streams at once; whoever lets a stream capture is alone. Nobody takes it twice.
-static LOOKING: RwLock<()> = RwLock::new(());
-/// How many captures go on that were begun here.
-static GOING_ON: AtomicUsize = AtomicUsize::new(0);
+/// Held shared by code that uses possibly uncaptured streams; held exclusively to begin or join a capture. Not
+/// reentrant.
+static CAPTURE_LOCK: RwLock<()> = RwLock::new(());
+/// The number of captures in progress that [`begin_capture`] began.
+static CAPTURES: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether a stream may be capturing by a call of this library's.
+/// Returns whether a capture that this library began is in progress.
 #[inline]
-pub fn any() -> bool {
-    GOING_ON.load(Ordering::Relaxed) != 0
+pub fn is_any_capturing() -> bool {
+    CAPTURES.load(Ordering::Relaxed) != 0
 }
 
-/// While this lives, a stream that does not capture will not. For a few calls of the driver's that do not wait.
+/// Locks out new captures: while the guard lives, a stream that is not capturing stays so. Hold it only for a few
+/// driver calls that do not block.
 #[must_use = "captures may begin again as soon as it is dropped"]
-pub fn hold_off() -> RwLockReadGuard<'static, ()> {
-    LOOKING.read()
+pub fn lock_shared() -> RwLockReadGuard<'static, ()> {
+    CAPTURE_LOCK.read()
 }
 
-/// Begins a capture by `body`, while nobody looks at its stream.
-pub fn begin(body: impl FnOnce() -> Result<()>) -> Result<()> {
-    let _alone = LOOKING.write();
+/// Begins a capture with `body`, under the exclusive lock.
+pub fn begin_capture(body: impl FnOnce() -> Result<()>) -> Result<()> {
+    let _exclusive = CAPTURE_LOCK.write();
     body()?;
-    GOING_ON.fetch_add(1, Ordering::Relaxed);
+    CAPTURES.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
 
-/// Notes that a capture has ended.
-pub fn end() {
-    GOING_ON.fetch_sub(1, Ordering::Relaxed);
+/// Records that a capture has ended.
+pub fn end_capture() {
+    CAPTURES.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Lets a stream wait by `body` for what may be a part of a capture, which it joins then, while nobody looks at it.
+/// Runs `body`, which makes a stream wait for other work: if that work is part of a capture, the stream joins it.
+/// Holds the lock exclusively if any capture is in progress.
 #[inline]
-pub fn join<T>(body: impl FnOnce() -> T) -> T {
-    if any() { join_alone(body) } else { body() }
+pub fn run_exclusive<T>(body: impl FnOnce() -> T) -> T {
+    if is_any_capturing() { run_locked(body) } else { body() }
 }
 
 #[cold]
-fn join_alone<T>(body: impl FnOnce() -> T) -> T {
-    let _alone = LOOKING.write();
+fn run_locked<T>(body: impl FnOnce() -> T) -> T {
+    let _exclusive = CAPTURE_LOCK.write();
     body()
 }
 
@@ -60,14 +63,14 @@ mod tests {
     use crate::{error::Error, status::Status};
     use std::{sync::atomic::AtomicBool, thread, time::Duration};
 
-    /// Whether `deed`, in a thread of its own, is put off while somebody looks, and done afterwards.
-    fn is_put_off(deed: impl FnOnce() + Send) -> bool {
+    /// Returns whether `action`, run in another thread, is delayed until the shared lock is released.
+    fn waits_for_shared_lock(action: impl FnOnce() + Send) -> bool {
         let done = AtomicBool::new(false);
         let mut early = true;
         thread::scope(|scope| {
-            let held = hold_off();
+            let held = lock_shared();
             scope.spawn(|| {
-                deed();
+                action();
                 done.store(true, Ordering::Release);
             });
             thread::sleep(Duration::from_millis(50));
@@ -78,14 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn no_stream_comes_into_a_capture_while_somebody_looks() {
-        let refused = begin(|| Err(Error::new(Status::INVALID_VALUE, "refused")));
+    fn captures_wait_for_the_shared_lock() {
+        let refused = begin_capture(|| Err(Error::new(Status::INVALID_VALUE, "refused")));
         assert_eq!(refused.unwrap_err().status(), Status::INVALID_VALUE);
-        assert!(!any());
-        assert!(is_put_off(|| begin(|| Ok(())).unwrap()));
-        assert!(any());
-        assert!(is_put_off(|| join(|| ())));
-        end();
-        assert!(!any());
+        assert!(!is_any_capturing());
+        assert!(waits_for_shared_lock(|| begin_capture(|| Ok(())).unwrap()));
+        assert!(is_any_capturing());
+        assert!(waits_for_shared_lock(|| run_exclusive(|| ())));
+        end_capture();
+        assert!(!is_any_capturing());
     }
 }

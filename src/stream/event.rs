@@ -1,8 +1,8 @@
-//! Events: marks in streams that can be waited for, asked, and timed.
+//! Events: points in streams to wait for, query and time.
 //!
-//! An event costs nothing until its first record, which decides its device. The driver's events behind destroyed ones
-//! are kept and used again, so that making and destroying events does not go through the driver; an event that other
-//! processes may have opened is the exception.
+//! Creating an event calls no driver function. Its first record decides its device and gets a driver event. The
+//! driver events of destroyed events are pooled, so that creating and destroying events does not call the driver.
+//! Interprocess events are not pooled.
 
 use crate::{
     base::handle::{HandleTable, Kind},
@@ -18,29 +18,29 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 pub use event_pool::{BLOCKING, EXTERNAL, INTERPROCESS, TIMING};
 
-/// An event. Its fields are read without a lock; `creation` orders the threads that would make the driver's event.
+/// An event. Its fields are read without a lock; `creation` serializes the threads that create the driver event.
 #[derive(Default)]
 pub struct Event {
     flags: AtomicU32,
     device: AtomicI32,
     recorded: AtomicBool,
     native: EventCell,
-    /// See [`Event::wait_through_relay`].
+    /// The stream of [`Event::wait_through_relay`].
     relay: StreamCell,
     creation: Mutex<()>,
 }
 
 static EVENTS: HandleTable<Event> = HandleTable::new(Kind::Event);
 
-/// Makes an event that is not recorded, as a handle. Needs no device.
+/// Creates an event that is not recorded, and returns its handle. Needs no device.
 pub fn create(flags: u32) -> Result<u64> {
     if flags & !(TIMING | BLOCKING | INTERPROCESS | EXTERNAL) != 0 {
-        return Err(Error::new(Status::INVALID_VALUE, format!("{flags:#x} are not flags of an event")));
+        return Err(Error::new(Status::INVALID_VALUE, format!("creating an event: {flags:#x} has undefined flags")));
     }
     if flags & INTERPROCESS != 0 && flags & TIMING != 0 {
         return Err(Error::new(
             Status::INVALID_VALUE,
-            "an event cannot have both PLINTH_EVENT_INTERPROCESS and PLINTH_EVENT_TIMING",
+            "creating an event: PLINTH_EVENT_INTERPROCESS and PLINTH_EVENT_TIMING exclude each other",
         ));
     }
     EVENTS.insert(|event| {
@@ -50,14 +50,15 @@ pub fn create(flags: u32) -> Result<u64> {
     })
 }
 
-/// Ends an event. Work that waits for it goes on waiting for what it had recorded. If the driver refuses to destroy its
-/// event, which only one for other processes comes to, the event stays as it was.
+/// Destroys an event. Work that waits for it continues to wait for its last record. If the driver fails to destroy
+/// its event, which is possible only for an interprocess event, the event stays valid.
 pub fn destroy(handle: u64) -> Result<()> {
     let event = EVENTS.get(handle)?;
     let _creation = event.creation.lock();
-    // Another thread may have ended it meanwhile, and its slot may be another event's. From here on only this thread can.
+    // Another thread may have destroyed it meanwhile, and its slot may hold another event. From here on only this
+    // thread can destroy it.
     EVENTS.get(handle)?;
-    // In a forked child or an exiting process the driver's objects are left to the operating system.
+    // In a forked child or an exiting process the operating system reclaims the driver's objects.
     if let Some(runtime) = runtime::usable()
         && let Some(relay) = event.relay.take()
         && let Err(error) = runtime.in_any_context(|driver| Ok(driver.stream_destroy(relay)?))
@@ -78,13 +79,13 @@ pub fn destroy(handle: u64) -> Result<()> {
             && let Some(runtime) = runtime::usable()
             && let Ok(device) = runtime.device(event.device.load(Ordering::Relaxed))
         {
-            event_pool::give_back(device, event.flags.load(Ordering::Relaxed), native);
+            event_pool::release(device, event.flags.load(Ordering::Relaxed), native);
         }
     })
 }
 
 impl Event {
-    /// The driver's event, made on `device` if there is none yet.
+    /// Returns the driver event, and gets one on `device` first if there is none.
     #[inline]
     fn native_on(&self, runtime: &Runtime, device: u32) -> Result<driver::Event> {
         match self.native.get() {
@@ -105,7 +106,7 @@ impl Event {
             )),
             None => {
                 let flags = self.flags.load(Ordering::Relaxed);
-                let native = event_pool::take(runtime.device(device as i32)?, &runtime.driver, flags)?;
+                let native = event_pool::acquire(runtime.device(device as i32)?, &runtime.driver, flags)?;
                 self.device.store(device as i32, Ordering::Relaxed);
                 self.native.set(native);
                 Ok(native)
@@ -113,14 +114,14 @@ impl Event {
         }
     }
 
-    /// Whether work with this event in `stream` is to become a node of a graph.
+    /// Returns whether operations on this event in `stream` become nodes of a graph.
     #[inline]
-    fn is_external_in(&self, runtime: &Runtime, stream: Stream) -> Result<bool> {
-        if self.flags.load(Ordering::Relaxed) & EXTERNAL == 0 { Ok(false) } else { Self::is_active(runtime, stream) }
+    fn is_node_in(&self, runtime: &Runtime, stream: Stream) -> Result<bool> {
+        if self.flags.load(Ordering::Relaxed) & EXTERNAL == 0 { Ok(false) } else { Self::is_capturing(runtime, stream) }
     }
 
     #[cold]
-    fn is_active(runtime: &Runtime, stream: Stream) -> Result<bool> {
+    fn is_capturing(runtime: &Runtime, stream: Stream) -> Result<bool> {
         runtime
             .in_stream(stream, |driver, raw| Ok(driver.stream_capture_status(raw)? == CU_STREAM_CAPTURE_STATUS_ACTIVE))
     }
@@ -128,19 +129,20 @@ impl Event {
 
 impl Event {
     #[cold]
-    fn wait_specially(&self, runtime: &Runtime, native: driver::Event, stream: Stream) -> Result<()> {
+    fn wait_with_flags(&self, runtime: &Runtime, native: driver::Event, stream: Stream) -> Result<()> {
         let device = self.device.load(Ordering::Relaxed);
         if self.flags.load(Ordering::Relaxed) & INTERPROCESS != 0 && device != stream.device as i32 {
             return self.wait_through_relay(runtime, runtime.device(device)?, native, stream);
         }
-        let external = self.is_external_in(runtime, stream)?;
+        let external = self.is_node_in(runtime, stream)?;
         let flags = if external { CU_EVENT_WAIT_EXTERNAL } else { CU_EVENT_WAIT_DEFAULT };
         runtime.in_stream(stream, |driver, raw| Ok(driver.stream_wait_event(raw, native, flags)?))
     }
 
-    /// Lets a stream of another device wait for an interprocess event. The driver (580, CUDA 13.0) crashes when asked
-    /// for that, so a stream of the event's own device waits in its place, and is waited for by an ordinary event. The
-    /// stream is this event's alone: shared, it would make one event's waiters wait for another's.
+    /// Makes a stream of another device wait for an interprocess event. The driver (580, CUDA 13.0) crashes on a
+    /// direct wait. Therefore a relay stream of the event's device waits for it and records an ordinary event, and
+    /// `stream` waits for that one. Each event has its own relay stream, because in a shared one the waits for one
+    /// event would also wait for another.
     fn wait_through_relay(
         &self,
         runtime: &Runtime,
@@ -176,7 +178,7 @@ pub fn record(handle: u64, stream_handle: usize) -> Result<()> {
     let event = EVENTS.get(handle)?;
     let stream = stream::resolve(runtime, stream_handle)?;
     let native = event.native_on(runtime, stream.device)?;
-    if event.is_external_in(runtime, stream)? {
+    if event.is_node_in(runtime, stream)? {
         runtime.in_stream(stream, |driver, raw| Ok(driver.event_record_external(native, raw)?))?;
     } else {
         runtime.in_stream(stream, |driver, raw| Ok(driver.event_record(native, raw)?))?;
@@ -185,7 +187,7 @@ pub fn record(handle: u64, stream_handle: usize) -> Result<()> {
     Ok(())
 }
 
-/// The driver's event behind one that nodes of a graph on a device record or wait for.
+/// Returns the driver event for graph nodes on a device that record it or wait for it.
 pub fn for_graph(handle: u64, device: u32, records: bool) -> Result<driver::Event> {
     let runtime = runtime::ready()?;
     let event = EVENTS.get(handle)?;
@@ -200,7 +202,7 @@ pub fn for_graph(handle: u64, device: u32, records: bool) -> Result<driver::Even
     Ok(native)
 }
 
-/// Lets later work of a stream wait for what an event recorded last; nothing happens if it never was recorded.
+/// Makes later work of a stream wait for the last record of an event; has no effect if it was never recorded.
 #[inline]
 pub fn wait(handle: u64, stream_handle: usize) -> Result<()> {
     let runtime = runtime::ready()?;
@@ -208,14 +210,14 @@ pub fn wait(handle: u64, stream_handle: usize) -> Result<()> {
     let stream = stream::resolve(runtime, stream_handle)?;
     let Some(native) = event.native.get() else { return Ok(()) };
     if event.flags.load(Ordering::Relaxed) & (EXTERNAL | INTERPROCESS) != 0 {
-        return capture_lock::join(|| event.wait_specially(runtime, native, stream));
+        return capture_lock::run_exclusive(|| event.wait_with_flags(runtime, native, stream));
     }
-    capture_lock::join(|| {
+    capture_lock::run_exclusive(|| {
         runtime.in_stream(stream, |driver, raw| Ok(driver.stream_wait_event(raw, native, CU_EVENT_WAIT_DEFAULT)?))
     })
 }
 
-/// Whether what an event recorded last is complete; true if it never was recorded.
+/// Returns whether the last record of an event is complete; true if it was never recorded.
 #[inline]
 pub fn query(handle: u64) -> Result<bool> {
     let event = EVENTS.get(handle)?;
@@ -229,7 +231,7 @@ pub fn query(handle: u64) -> Result<bool> {
     Ok(done)
 }
 
-/// Waits on the CPU for what an event recorded last; returns at once if it never was recorded.
+/// Blocks the CPU until the last record of an event is complete; returns at once if it was never recorded.
 pub fn synchronize(handle: u64) -> Result<()> {
     let event = EVENTS.get(handle)?;
     let Some(native) = event.native.get() else { return Ok(()) };
@@ -238,21 +240,21 @@ pub fn synchronize(handle: u64) -> Result<()> {
     runtime.in_any_context(|driver| Ok(driver.event_synchronize(native)?)).context(|| "synchronizing an event")
 }
 
-/// Milliseconds from one event to another.
+/// Returns the milliseconds from one event to another.
 pub fn elapsed_time(start: u64, end: u64) -> Result<f32> {
     let (start, end) = (EVENTS.get(start)?, EVENTS.get(end)?);
     let both = |condition: fn(&Event) -> bool| condition(start) && condition(end);
     if !both(|event| event.flags.load(Ordering::Relaxed) & TIMING != 0) {
         return Err(Error::new(
             Status::EVENT_TIMING_DISABLED,
-            "both events must be created with PLINTH_EVENT_TIMING to measure the time between them",
+            "measuring the time between events: both events must be created with PLINTH_EVENT_TIMING",
         ));
     }
     let recorded = both(|event| event.recorded.load(Ordering::Acquire));
     let (Some(start_native), Some(end_native), true) = (start.native.get(), end.native.get(), recorded) else {
         return Err(Error::new(
             Status::EVENT_NOT_RECORDED,
-            "both events must be recorded before the time between them is asked",
+            "measuring the time between events: both events must be recorded first",
         ));
     };
     let devices = (start.device.load(Ordering::Relaxed), end.device.load(Ordering::Relaxed));
@@ -270,30 +272,32 @@ pub fn elapsed_time(start: u64, end: u64) -> Result<f32> {
     }
     elapsed.map_err(|error| match error.driver_code() {
         codes::CUDA_ERROR_NOT_READY => {
-            Error::new(Status::EVENT_NOT_COMPLETE, "both events must be complete before the time between them is asked")
+            let reason = "measuring the time between events: both events must be complete; synchronize them first";
+            Error::new(Status::EVENT_NOT_COMPLETE, reason)
         }
         _ => error,
     })
 }
 
-/// The number of the device that an event belongs to; `None` before its first record.
+/// Returns the number of the device that an event belongs to; `None` before its first record.
 pub fn device(handle: u64) -> Result<Option<u32>> {
     let event = EVENTS.get(handle)?;
     Ok(event.native.get().and_then(|_| u32::try_from(event.device.load(Ordering::Relaxed)).ok()))
 }
 
-/// The driver's own handle of an event; 0 before its first record.
+/// Returns the driver's handle of an event; 0 before its first record.
 pub fn native(handle: u64) -> Result<usize> {
     Ok(EVENTS.get(handle)?.native.get().map_or(0, driver::Event::native))
 }
 
-/// What another process needs to open an event. Makes the event on the current device if it has none.
+/// Returns the IPC handle with which another process can open an event. Creates a driver event on the current device
+/// if there is none.
 pub fn ipc_handle(handle: u64) -> Result<[u8; 64]> {
     let event = EVENTS.get(handle)?;
     if event.flags.load(Ordering::Relaxed) & INTERPROCESS == 0 {
         return Err(Error::new(
             Status::INVALID_VALUE,
-            "only an event created with PLINTH_EVENT_INTERPROCESS can be opened by other processes",
+            "sharing an event with other processes: the event must be created with PLINTH_EVENT_INTERPROCESS",
         ));
     }
     let runtime = runtime::ready()?;
@@ -306,14 +310,14 @@ pub fn ipc_handle(handle: u64) -> Result<[u8; 64]> {
         .context(|| "sharing an event with other processes")
 }
 
-/// Opens another process's event on a device, as a handle.
+/// Opens another process's event on a device, and returns its handle.
 pub fn from_ipc_handle(number: i32, shared: [u8; 64]) -> Result<u64> {
     let runtime = runtime::ready()?;
     let device = runtime.device(number)?;
     let native = device
         .with_context(&runtime.driver, |driver| Ok(driver.event_open_ipc(shared)?))
         .map_err(|error| match error.driver_code() {
-            // The driver tries to map whatever memory the bytes name.
+            // The driver tries to map whatever memory the bytes of the handle name.
             codes::CUDA_ERROR_MAP_FAILED => error.with_status(Status::INVALID_VALUE),
             _ => error,
         })
@@ -325,12 +329,12 @@ pub fn from_ipc_handle(number: i32, shared: [u8; 64]) -> Result<u64> {
         event.native.set(native);
     });
     opened.inspect_err(|_| {
-        // The handle table is full: give the driver's event back; the error that counts is the table's.
+        // The handle table is full. Its error is returned, and that of destroying the driver event is ignored.
         let _ = runtime.driver.event_destroy(native);
     })
 }
 
-/// How many events are live.
+/// Returns the number of live events.
 pub fn live() -> usize {
     EVENTS.live()
 }

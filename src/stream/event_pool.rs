@@ -1,8 +1,7 @@
-//! The driver's events that wait to be used again, on each device by kind.
+//! Pools of driver events for reuse, per device and kind.
 //!
-//! Events are made and destroyed at a high rate, by programs and by the library's own ordering of streams; the driver's
-//! calls for that take its locks. An event that other processes may have opened never comes here: it is really
-//! destroyed.
+//! Programs and the library itself create and destroy events at a high rate, and the driver's calls for that take its
+//! locks. Interprocess events are not pooled, but destroyed.
 
 use crate::{
     driver::{self, Driver, types::*},
@@ -20,16 +19,16 @@ pub const INTERPROCESS: u32 = 4;
 /// In a capture, the event becomes a node of the graph instead of an edge.
 pub const EXTERNAL: u32 = 8;
 
-/// The driver's events of one device that wait to be used again, by kind.
+/// The pool of one device, by kind of event.
 pub struct EventPool([Mutex<Vec<driver::Event>>; 4]);
 
 impl EventPool {
-    /// An empty pool.
+    /// Creates an empty pool.
     pub const fn new() -> Self {
         EventPool([const { Mutex::new(Vec::new()) }; 4])
     }
 
-    fn shelf(&self, flags: u32) -> &Mutex<Vec<driver::Event>> {
+    fn events(&self, flags: u32) -> &Mutex<Vec<driver::Event>> {
         &self.0[(flags & (TIMING | BLOCKING)) as usize]
     }
 }
@@ -54,10 +53,10 @@ fn native_flags(flags: u32) -> u32 {
     native
 }
 
-/// Takes an event of the driver's from the pool of a device, or makes one.
-pub fn take(device: &Device, driver: &Driver, flags: u32) -> Result<driver::Event> {
+/// Takes a driver event from the pool of a device, or creates one.
+pub fn acquire(device: &Device, driver: &Driver, flags: u32) -> Result<driver::Event> {
     if flags & INTERPROCESS == 0
-        && let Some(event) = device.events.shelf(flags).lock().pop()
+        && let Some(event) = device.events.events(flags).lock().pop()
     {
         return Ok(event);
     }
@@ -66,17 +65,17 @@ pub fn take(device: &Device, driver: &Driver, flags: u32) -> Result<driver::Even
         .context(|| format!("making an event on device {}", device.ordinal))
 }
 
-/// Puts an event that [`take`] gave with these flags back for the next one. It may still be pending, and streams may still
-/// wait for what it recorded: a wait is for the record that was the last when it was asked for.
-pub fn give_back(device: &Device, flags: u32, event: driver::Event) {
-    device.events.shelf(flags).lock().push(event);
+/// Returns an event to the pool; `flags` are those passed to [`acquire`]. The event may still be pending, and streams
+/// may still wait for its record, because a wait refers to the last record at the time of the call.
+pub fn release(device: &Device, flags: u32, event: driver::Event) {
+    device.events.events(flags).lock().push(event);
 }
 
 /// Runs `body` with an event without timing from the pool of a device.
 pub fn with<T>(runtime: &Runtime, device: u32, body: impl FnOnce(driver::Event) -> Result<T>) -> Result<T> {
     let device = runtime.device(device as i32)?;
-    let event = take(device, &runtime.driver, 0)?;
+    let event = acquire(device, &runtime.driver, 0)?;
     let result = body(event);
-    give_back(device, 0, event);
+    release(device, 0, event);
     result
 }

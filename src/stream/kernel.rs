@@ -1,11 +1,12 @@
-//! The library's own kernels: PTX, embedded, compiled by the driver for whichever device loads it.
+//! The library's own kernels: embedded PTX that the driver compiles for the device that loads it.
 //!
-//! A kernel is loaded when it is first launched on a device, and alone: the driver compiles whatever it is given, and the
-//! dozens that are never used would take it seconds. So the text that it gets is a source's with all the other kernels
-//! left out. The texts are most of the library, so it has them compressed.
+//! Each kernel is loaded separately, at its first launch on a device. The driver compiles the whole text that it
+//! receives, and compiling the dozens of kernels that a program never uses would take seconds. Therefore the text
+//! contains only one kernel; the others are removed. The sources are most of the library's size, so they are embedded
+//! compressed.
 
 use crate::{
-    base::embedded::{Packed, packed},
+    base::embedded::{CompressedText, embedded_text},
     driver::{Driver, Function},
     error::{Error, Result},
     runtime::{self, device::Device},
@@ -14,18 +15,18 @@ use crate::{
 use once_cell::sync::OnceCell;
 use std::ffi::CString;
 
-/// A text of kernels, compiled for a virtual architecture as CUDA numbers them: 75 is compute_75, and is understood by
-/// every device from compute capability 7.5 on.
+/// A PTX source, compiled for a virtual architecture in CUDA's numbering: 75 is compute_75, which every device of
+/// compute capability 7.5 or newer supports.
 struct Source {
     architecture: u32,
-    ptx: Packed,
+    ptx: CompressedText,
 }
 
 macro_rules! sources {
     ($( $name:ident = $file:literal for $architecture:literal; )*) => {
         $( const $name: Source = Source {
             architecture: $architecture,
-            ptx: packed!($file),
+            ptx: embedded_text!($file),
         }; )*
         #[cfg(test)]
         const SOURCES: &[Source] = &[ $( $name, )* ];
@@ -45,7 +46,7 @@ sources! {
 
 macro_rules! kernels {
     ($( $name:ident = $entry:literal in $source:ident; )*) => {
-        /// The kernels.
+        /// The library's kernels.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Kernel {
@@ -53,10 +54,10 @@ macro_rules! kernels {
         }
 
         impl Kernel {
-            /// Each of them.
+            /// All kernels.
             pub const ALL: &[Kernel] = &[ $( Kernel::$name, )* ];
 
-            /// Its name.
+            /// Returns the name of the entry point.
             pub fn entry(self) -> &'static str {
                 match self { $( Kernel::$name => $entry, )* }
             }
@@ -175,13 +176,13 @@ kernels! {
 
 const COUNT: usize = Kernel::ALL.len();
 
-/// The kernels of one device that are loaded.
+/// The loaded kernels of one device.
 pub struct Kernels {
     functions: [OnceCell<Function>; COUNT],
 }
 
 impl Kernels {
-    /// No kernels yet.
+    /// Creates an empty table.
     pub const fn new() -> Self {
         Kernels { functions: [const { OnceCell::new() }; COUNT] }
     }
@@ -194,7 +195,7 @@ impl Default for Kernels {
 }
 
 impl Device {
-    /// A kernel, loaded by now at the latest.
+    /// Returns a kernel, and loads it first if necessary.
     #[inline]
     pub fn kernel(&self, driver: &Driver, kernel: Kernel) -> Result<Function> {
         match self.kernels.functions[kernel as usize].get() {
@@ -206,8 +207,8 @@ impl Device {
     #[cold]
     fn load_kernel(&self, driver: &Driver, kernel: Kernel) -> Result<Function> {
         let function = self.kernels.functions[kernel as usize].get_or_try_init(|| {
-            let ptx = text(alone(&kernel.source().ptx.text()?, kernel.entry()));
-            let name = text(kernel.entry().to_string());
+            let ptx = c_text(extract_kernel(&kernel.source().ptx.decompress()?, kernel.entry()));
+            let name = c_text(kernel.entry().to_string());
             self.with_context(driver, |driver| {
                 let module = driver.with_relaxed_capture(|| driver.module_load(&ptx))??;
                 Ok::<_, Error>(driver.module_function(module, &name)?)
@@ -216,28 +217,28 @@ impl Device {
         function.copied().map_err(|error: Error| error.context(format_args!("loading {}", kernel.entry())))
     }
 
-    /// Whether the driver can compile a kernel for this device.
-    pub fn understands(&self, driver: &Driver, kernel: Kernel) -> Result<bool> {
+    /// Returns whether the driver can compile a kernel for this device.
+    pub fn supports_kernel(&self, driver: &Driver, kernel: Kernel) -> Result<bool> {
         let properties = self.properties(driver)?;
         Ok(properties.major * 10 + properties.minor >= kernel.source().architecture as i32)
     }
 }
 
-/// A text for the driver. The sources have no NUL, as a test sees to.
-fn text(text: String) -> CString {
+/// Converts a text for the driver. A test checks that the sources contain no NUL.
+fn c_text(text: String) -> CString {
     CString::new(text).unwrap_or_default()
 }
 
-/// A text of kernels without any but one.
-fn alone(ptx: &str, entry: &str) -> String {
-    const MARK: &str = ".visible .entry ";
+/// Returns a PTX source with only one of its kernels.
+fn extract_kernel(ptx: &str, entry: &str) -> String {
+    const ENTRY: &str = ".visible .entry ";
     let mut kept = String::with_capacity(ptx.len() / 8);
     let mut rest = ptx;
-    while let Some(start) = rest.find(MARK) {
+    while let Some(start) = rest.find(ENTRY) {
         let (before, kernel) = rest.split_at(start);
         kept.push_str(before);
         let (kernel, after) = kernel.split_at(end_of_kernel(kernel));
-        let name = &kernel[MARK.len()..];
+        let name = &kernel[ENTRY.len()..];
         if name.strip_prefix(entry).is_some_and(|after_name| after_name.starts_with('(')) {
             kept.push_str(kernel);
         }
@@ -247,7 +248,7 @@ fn alone(ptx: &str, entry: &str) -> String {
     kept
 }
 
-/// Where a kernel ends: after the brace that closes its body.
+/// Returns the end of a kernel: after the brace that closes its body.
 fn end_of_kernel(text: &str) -> usize {
     let mut depth = 0;
     for (at, byte) in text.bytes().enumerate() {
@@ -271,7 +272,7 @@ pub fn sleep(cycles: u64, handle: usize) -> Result<()> {
         .map_err(|error| error.context("launching plinth_sleep"))
 }
 
-/// The virtual architectures that kernels are compiled for.
+/// Returns the virtual architectures that the kernels are compiled for.
 pub fn architectures() -> Vec<u32> {
     let mut all: Vec<u32> = Kernel::ALL.iter().map(|kernel| kernel.source().architecture).collect();
     all.sort_unstable();
@@ -279,12 +280,12 @@ pub fn architectures() -> Vec<u32> {
     all
 }
 
-/// The architectures as torch lists them.
+/// Returns the architectures in the form of torch.cuda.get_arch_list.
 pub fn arch_list() -> Vec<String> {
     architectures().iter().map(|number| format!("compute_{number}")).collect()
 }
 
-/// The compiler flags of the architectures, in the form that torch gives them.
+/// Returns the compiler flags for the architectures, in the form of torch.cuda.get_gencode_flags.
 pub fn gencode_flags() -> String {
     let flags: Vec<String> = architectures()
         .iter()
@@ -299,25 +300,25 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn each_source_is_for_its_architecture_and_has_the_listed_kernels() {
+    fn sources_match_their_architecture_and_the_listed_kernels() {
         let mut listed = BTreeSet::new();
         for kernel in Kernel::ALL {
             let source = kernel.source();
-            let ptx = source.ptx.text().unwrap();
+            let ptx = source.ptx.decompress().unwrap();
             assert!(ptx.contains(&format!(".target sm_{}", source.architecture)));
             assert!(!ptx.contains('\0'));
             assert_eq!(ptx.matches(&format!(".entry {}(", kernel.entry())).count(), 1, "{}", kernel.entry());
             listed.insert(kernel.entry());
         }
-        let count = |source: &Source| source.ptx.text().unwrap().matches(".entry ").count();
+        let count = |source: &Source| source.ptx.decompress().unwrap().matches(".entry ").count();
         assert_eq!(SOURCES.iter().map(count).sum::<usize>(), listed.len());
         assert_eq!(listed.len(), Kernel::ALL.len());
     }
 
     #[test]
-    fn a_kernel_alone_is_whole() {
+    fn an_extracted_kernel_is_complete() {
         for kernel in Kernel::ALL {
-            let ptx = alone(&kernel.source().ptx.text().unwrap(), kernel.entry());
+            let ptx = extract_kernel(&kernel.source().ptx.decompress().unwrap(), kernel.entry());
             assert_eq!(ptx.matches(".entry ").count(), 1, "{}", kernel.entry());
             assert!(ptx.contains(&format!(".entry {}(", kernel.entry())));
             assert_eq!(ptx.matches('{').count(), ptx.matches('}').count());
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_in_torchs_form() {
+    fn flags_have_the_form_of_torch() {
         assert_eq!(
             gencode_flags(),
             "-gencode compute=compute_75,code=compute_75 -gencode compute=compute_80,code=compute_80"

@@ -1,8 +1,8 @@
-//! Streams: handed out from pools, current for a thread, ordered after one another.
+//! Streams: pools of streams, each thread's current streams, and the order between streams.
 //!
-//! A stream is the driver's own handle, so that kernels and every CUDA library take it as it is. plinth knows a stream
-//! if it comes from a pool or was made known with [`from_external`]; any other handle is refused. 0 is the current
-//! device's default stream, and so are CUDA's special handles 1 (legacy) and 2 (per thread).
+//! A stream is the driver's handle, so kernels and every CUDA library accept it directly. plinth knows the streams of
+//! its pools and those registered with [`from_external`], and refuses any other handle. 0 is the current device's
+//! default stream; CUDA's special handles 1 (legacy) and 2 (per thread) are default streams too.
 
 pub mod capture_lock;
 pub mod capture_resources;
@@ -22,10 +22,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Streams in the pool of one priority.
 pub const POOL_SIZE: usize = 32;
-/// The most priorities that are told apart.
+/// The most distinct priorities.
 const MAX_PRIORITIES: usize = 16;
 
-/// A stream whose handle was checked.
+/// A stream whose handle was validated.
 #[derive(Debug, Clone, Copy)]
 pub struct Stream {
     /// The driver's stream.
@@ -36,13 +36,13 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Whether it is a default stream, which means another stream in another context.
+    /// Returns whether it is a default stream, which is a different stream in each context.
     #[inline]
     pub fn is_default(self) -> bool {
         self.origin.is_none()
     }
 
-    /// The legacy default stream of the same device.
+    /// Returns the legacy default stream of the same device.
     pub fn legacy(self) -> Stream {
         Stream { raw: driver::Stream::DEFAULT, device: self.device, origin: None }
     }
@@ -56,7 +56,7 @@ impl Stream {
     }
 }
 
-/// Checks a handle.
+/// Validates a handle.
 #[inline]
 pub fn resolve(runtime: &Runtime, handle: usize) -> Result<Stream> {
     if handle <= CU_STREAM_PER_THREAD {
@@ -64,11 +64,11 @@ pub fn resolve(runtime: &Runtime, handle: usize) -> Result<Stream> {
     }
     match runtime.streams.find(handle) {
         Some((raw, info)) => Ok(Stream { raw, device: info.device, origin: Some(info.origin) }),
-        None => Err(unknown(handle)),
+        None => Err(unknown_stream(handle)),
     }
 }
 
-/// Checks a handle that is to be of the device with this number; -1 is the current one.
+/// Validates a handle that must belong to the device with this number; -1 means the current one.
 #[inline]
 pub fn of_device(handle: usize, number: i32) -> Result<driver::Stream> {
     if handle <= CU_STREAM_PER_THREAD
@@ -77,11 +77,11 @@ pub fn of_device(handle: usize, number: i32) -> Result<driver::Stream> {
         return Ok(stream);
     }
     let stream = resolve(runtime::ready()?, handle)?;
-    let wanted = if number == -1 { thread::device() } else { number as u32 };
-    if stream.device == wanted { Ok(stream.raw) } else { Err(elsewhere(handle, stream.device, wanted)) }
+    let expected = if number == -1 { thread::device() } else { number as u32 };
+    if stream.device == expected { Ok(stream.raw) } else { Err(wrong_device(handle, stream.device, expected)) }
 }
 
-/// Resolves an external stream without a device to check it against, and makes it known if it was not. The stream may be
+/// Resolves an external stream without checking its device, and registers it if necessary. The stream may be
 /// capturing; its capture stays valid.
 pub fn from_unchecked(stream: driver::Stream) -> Result<Stream> {
     let runtime = runtime::ready()?;
@@ -101,22 +101,22 @@ pub fn from_unchecked(stream: driver::Stream) -> Result<Stream> {
 }
 
 fn default_stream(handle: usize) -> Result<Stream> {
-    let raw = driver::Stream::special(handle).ok_or_else(|| unknown(handle))?;
+    let raw = driver::Stream::special(handle).ok_or_else(|| unknown_stream(handle))?;
     Ok(Stream { raw, device: thread::device(), origin: None })
 }
 
 #[cold]
-fn unknown(handle: usize) -> Error {
+fn unknown_stream(handle: usize) -> Error {
     Error::new(
         Status::INVALID_HANDLE,
         format!(
-            "{handle:#x} is not a stream that plinth knows; make a stream of your own known with \
+            "{handle:#x} is not a stream known to plinth; register a stream of your own with \
              plinth_stream_from_external"
         ),
     )
 }
 
-/// The streams of one device, made as they are first handed out.
+/// The stream pools of one device; streams are created when they are first returned.
 pub struct StreamPools {
     range: OnceCell<(i32, i32)>,
     pools: [Pool; MAX_PRIORITIES],
@@ -128,7 +128,7 @@ struct Pool {
 }
 
 impl StreamPools {
-    /// Pools with nothing in them.
+    /// Creates empty pools.
     pub fn new() -> Self {
         StreamPools {
             range: OnceCell::new(),
@@ -145,7 +145,7 @@ impl Default for StreamPools {
 }
 
 impl Device {
-    /// The least and the greatest priority; greater priorities are lower numbers.
+    /// Returns the least and the greatest priority; greater priorities are lower numbers.
     fn priority_range(&self, driver: &Driver) -> Result<(i32, i32)> {
         let range = self.streams.range.get_or_try_init(|| {
             self.with_context(driver, |driver| {
@@ -157,13 +157,14 @@ impl Device {
     }
 }
 
-/// The least and the greatest stream priority of a device.
+/// Returns the least and the greatest stream priority of a device.
 pub fn priority_range(device: i32) -> Result<(i32, i32)> {
     let runtime = runtime::ready()?;
     runtime.device(device)?.priority_range(&runtime.driver)
 }
 
-/// The next stream of a device's pool for a priority, as a handle. Priorities out of range become the nearest in it.
+/// Returns the handle of the next stream of a device's pool for a priority. Clamps the priority to the device's
+/// range.
 pub fn create(device: i32, priority: i32) -> Result<usize> {
     let runtime = runtime::ready()?;
     let device = runtime.device(device)?;
@@ -178,7 +179,7 @@ pub fn create(device: i32, priority: i32) -> Result<usize> {
                 &runtime.driver,
                 |driver| Ok(driver.with_relaxed_capture(|| driver.stream_create(priority))??),
             )
-            .context(|| format!("making a stream of priority {priority} on device {}", device.ordinal))?;
+            .context(|| format!("creating a stream of priority {priority} on device {}", device.ordinal))?;
         let origin = StreamOrigin::Pool { priority: priority as i8, index: index as u8 };
         runtime.streams.add(stream, StreamInfo { device: device.ordinal, origin })?;
         Ok::<_, Error>(stream)
@@ -186,23 +187,24 @@ pub fn create(device: i32, priority: i32) -> Result<usize> {
     Ok(stream?.handle())
 }
 
-/// Makes a stream known that somebody else made.
+/// Registers a stream that was created outside of plinth.
 pub fn from_external(stream: driver::Stream, number: i32) -> Result<usize> {
     let runtime = runtime::ready()?;
-    let wanted = runtime.device(number)?;
+    let claimed = runtime.device(number)?;
     let handle = stream.handle();
     if handle <= CU_STREAM_PER_THREAD {
         return Ok(handle);
     }
     if let Some((_, StreamInfo { device, origin: StreamOrigin::Pool { .. } })) = runtime.streams.find(handle) {
-        return if device == wanted.ordinal { Ok(handle) } else { Err(elsewhere(handle, device, wanted.ordinal)) };
+        return if device == claimed.ordinal { Ok(handle) } else { Err(wrong_device(handle, device, claimed.ordinal)) };
     }
     let driver = &runtime.driver;
     let context = runtime
         .in_any_context(|driver| Ok(driver.stream_context(stream)?))
-        .context(|| format!("asking whose stream {handle:#x} is"))?;
-    if context != wanted.context(driver)? {
-        // Not the primary context, so a green context or one that the program made: ask it for its device.
+        .context(|| format!("finding the device of stream {handle:#x}"))?;
+    if context != claimed.context(driver)? {
+        // This is not the primary context, but a green context or one that the program created: ask it for its
+        // device.
         let previous = driver.current_context()?;
         driver.set_current_context(context)?;
         let native = driver.context_device();
@@ -210,22 +212,22 @@ pub fn from_external(stream: driver::Stream, number: i32) -> Result<usize> {
             driver.set_current_context(previous)?;
         }
         let native = native?;
-        if native != wanted.native {
+        if native != claimed.native {
             let actual = runtime.devices().iter().find(|device| device.native == native);
-            return Err(elsewhere(handle, actual.map_or(native as u32, |device| device.ordinal), wanted.ordinal));
+            return Err(wrong_device(handle, actual.map_or(native as u32, |device| device.ordinal), claimed.ordinal));
         }
     }
     let blocking = runtime
         .in_any_context(|driver| is_blocking(driver, stream))
-        .context(|| format!("asking whether stream {handle:#x} synchronizes with the default stream"))?;
-    runtime.streams.add(stream, StreamInfo { device: wanted.ordinal, origin: StreamOrigin::External { blocking } })?;
+        .context(|| format!("querying whether stream {handle:#x} synchronizes with the default stream"))?;
+    runtime.streams.add(stream, StreamInfo { device: claimed.ordinal, origin: StreamOrigin::External { blocking } })?;
     Ok(handle)
 }
 
-/// Whether a stream and the default stream wait for each other; `None` for one that is capturing, which the question would
-/// disturb.
+/// Returns whether a stream and the default stream wait for each other; `None` if it is capturing, because the query
+/// would invalidate the capture.
 fn is_blocking(driver: &Driver, stream: driver::Stream) -> Result<Option<bool>> {
-    let _held = capture_lock::hold_off();
+    let _held = capture_lock::lock_shared();
     if driver.stream_capture_status(stream)? != CU_STREAM_CAPTURE_STATUS_NONE {
         return Ok(None);
     }
@@ -233,11 +235,11 @@ fn is_blocking(driver: &Driver, stream: driver::Stream) -> Result<Option<bool>> 
 }
 
 #[cold]
-fn elsewhere(handle: usize, actual: u32, claimed: u32) -> Error {
+fn wrong_device(handle: usize, actual: u32, claimed: u32) -> Error {
     Error::new(Status::DEVICE_MISMATCH, format!("stream {handle:#x} belongs to device {actual}, not {claimed}"))
 }
 
-/// The handle of the thread's current stream on a device.
+/// Returns the handle of the thread's current stream on a device.
 #[inline]
 pub fn current(device: i32) -> Result<usize> {
     let runtime = runtime::ready()?;
@@ -245,12 +247,12 @@ pub fn current(device: i32) -> Result<usize> {
         return Ok(thread::stream(thread::device()).handle());
     }
     if device as usize >= runtime.devices().len() {
-        return Err(properties::no_such_device(device, runtime.devices().len()));
+        return Err(properties::no_such_device_error(device, runtime.devices().len()));
     }
     Ok(thread::stream(device as u32).handle())
 }
 
-/// The handle of a device's default stream, which is 0 for each.
+/// Returns the handle of a device's default stream, which is 0 on every device.
 pub fn default(device: i32) -> Result<usize> {
     runtime::ready()?.device(device)?;
     Ok(driver::Stream::DEFAULT.handle())
@@ -268,25 +270,25 @@ pub fn set(handle: usize) -> Result<()> {
     Ok(())
 }
 
-/// What a stream context must put back.
+/// The state that a stream context restores on exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Saved {
+pub struct SavedStreams {
     /// The device that was current.
     pub device: u32,
-    /// The stream that was current on it.
+    /// The stream that was current on that device.
     pub stream: usize,
     /// The device of the stream that was entered.
     pub entered_device: u32,
-    /// The stream that was current on that.
+    /// The stream that was current on the entered device.
     pub entered_stream: usize,
 }
 
-/// Makes a stream and its device current, and returns what was.
-pub fn enter(handle: usize) -> Result<Saved> {
+/// Makes a stream and its device current, and returns the previous state.
+pub fn enter(handle: usize) -> Result<SavedStreams> {
     let runtime = runtime::ready()?;
     let entered_device = resolve(runtime, handle)?.device;
     let device = thread::device();
-    let saved = Saved {
+    let saved = SavedStreams {
         device,
         stream: thread::stream(device).handle(),
         entered_device,
@@ -296,8 +298,9 @@ pub fn enter(handle: usize) -> Result<Saved> {
     Ok(saved)
 }
 
-/// Puts back what [`enter`] found: first the entered device's stream, then the device that was current and its own.
-pub fn exit(saved: Saved) -> Result<()> {
+/// Restores the state that [`enter`] returned: first the stream of the entered device, then the previous device and
+/// its stream.
+pub fn exit(saved: SavedStreams) -> Result<()> {
     let runtime = runtime::ready()?;
     let device = runtime.device(saved.device as i32)?;
     runtime.device(saved.entered_device as i32)?;
@@ -310,7 +313,7 @@ pub fn exit(saved: Saved) -> Result<()> {
     Ok(())
 }
 
-/// Whether all work of a stream is done.
+/// Returns whether all work of a stream is done.
 #[inline]
 pub fn query(handle: usize) -> Result<bool> {
     let runtime = runtime::ready()?;
@@ -333,33 +336,33 @@ pub fn synchronize(handle: usize) -> Result<()> {
         .context(|| format!("synchronizing {}", stream.describe()))
 }
 
-/// Lets later work of one stream wait for the work that another has now.
+/// Makes later work of one stream wait for the work that another has now.
 pub fn wait_stream(handle: usize, other: usize) -> Result<()> {
     let runtime = runtime::ready()?;
     let (waiting, awaited) = (resolve(runtime, handle)?, resolve(runtime, other)?);
     if handle == other && waiting.device == awaited.device {
         return Ok(());
     }
-    order(runtime, waiting, awaited)
+    make_wait(runtime, waiting, awaited)
 }
 
-/// Lets later work of `waiting` wait for the work that `awaited` has now, and become part of the capture that `awaited` is
-/// part of.
-pub fn order(runtime: &Runtime, waiting: Stream, awaited: Stream) -> Result<()> {
-    capture_lock::join(|| order_outside(runtime, waiting, awaited))
+/// Makes later work of `waiting` wait for the work that `awaited` has now. If `awaited` is capturing, `waiting` joins
+/// the capture.
+pub fn make_wait(runtime: &Runtime, waiting: Stream, awaited: Stream) -> Result<()> {
+    capture_lock::run_exclusive(|| make_wait_uncaptured(runtime, waiting, awaited))
 }
 
-/// The same for streams of which it is known that they do not capture, by an event that is taken from the pool of `awaited`'s
-/// device for that long.
-pub fn order_outside(runtime: &Runtime, waiting: Stream, awaited: Stream) -> Result<()> {
+/// Does the same for streams that are known not to be capturing, through an event from the pool of `awaited`'s
+/// device.
+pub fn make_wait_uncaptured(runtime: &Runtime, waiting: Stream, awaited: Stream) -> Result<()> {
     event_pool::with(runtime, awaited.device, |event| {
         runtime.in_stream(awaited, |driver, raw| Ok(driver.event_record(event, raw)?))?;
         runtime.in_stream(waiting, |driver, raw| Ok(driver.stream_wait_event(raw, event, CU_EVENT_WAIT_DEFAULT)?))
     })
-    .context(|| format!("letting {} wait for {}", waiting.describe(), awaited.describe()))
+    .context(|| format!("making {} wait for {}", waiting.describe(), awaited.describe()))
 }
 
-/// The priority of a stream.
+/// Returns the priority of a stream.
 pub fn priority(handle: usize) -> Result<i32> {
     let runtime = runtime::ready()?;
     let stream = resolve(runtime, handle)?;
@@ -372,8 +375,8 @@ pub fn priority(handle: usize) -> Result<i32> {
     }
 }
 
-/// The number that torch would give the stream: 0 for a default stream; for one of a pool its index, its priority
-/// and a low bit of 1; for an external one its handle.
+/// Returns the stream ID in torch's encoding: 0 for a default stream; for a pooled stream its index, its priority and
+/// a low bit of 1; for an external stream its handle.
 pub fn id(handle: usize) -> Result<u64> {
     let stream = resolve(runtime::ready()?, handle)?;
     Ok(match stream.origin {
@@ -385,12 +388,12 @@ pub fn id(handle: usize) -> Result<u64> {
     })
 }
 
-/// The number of a stream's device.
+/// Returns the number of a stream's device.
 pub fn device(handle: usize) -> Result<u32> {
     Ok(resolve(runtime::ready()?, handle)?.device)
 }
 
-/// Lets a stream call a function once its earlier work is done.
+/// Launches a host function in a stream, which calls it once its earlier work is done.
 pub fn launch_host_function(handle: usize, function: HostFunction) -> Result<()> {
     let runtime = runtime::ready()?;
     let stream = resolve(runtime, handle)?;
@@ -405,23 +408,23 @@ pub fn launch_host_function(handle: usize, function: HostFunction) -> Result<()>
         .context(|| format!("launching a host function on {}", stream.describe()))
 }
 
-/// Whether a stream is capturing. A default stream never is.
+/// Returns whether a stream is capturing. The legacy default stream never is.
 #[inline]
 pub fn is_capturing(handle: usize) -> Result<bool> {
     let runtime = runtime::ready()?;
-    is_capturing_checked(runtime, resolve(runtime, handle)?)
+    is_validated_capturing(runtime, resolve(runtime, handle)?)
 }
 
-/// The same for a stream that was checked.
+/// Does the same for a validated stream.
 #[inline]
-pub fn is_capturing_checked(runtime: &Runtime, stream: Stream) -> Result<bool> {
+pub fn is_validated_capturing(runtime: &Runtime, stream: Stream) -> Result<bool> {
     if stream.is_default() && stream.raw.handle() != CU_STREAM_PER_THREAD {
         return Ok(false);
     }
     runtime.in_stream(stream, |driver, raw| Ok(driver.stream_capture_status(raw)? != CU_STREAM_CAPTURE_STATUS_NONE))
 }
 
-/// Whether the thread's current stream is capturing. Makes no context.
+/// Returns whether the thread's current stream is capturing. Creates no context.
 #[inline]
 pub fn is_current_capturing() -> Result<bool> {
     let runtime = runtime::ready()?;
@@ -432,9 +435,9 @@ pub fn is_current_capturing() -> Result<bool> {
     runtime.in_any_context(|driver| Ok(driver.stream_capture_status(raw)? != CU_STREAM_CAPTURE_STATUS_NONE))
 }
 
-/// The number of the capture that a stream takes part in, if it takes part in one that is still valid; 0 where the driver
-/// tells no numbers.
-pub fn capture(runtime: &Runtime, stream: Stream) -> Result<Option<u64>> {
+/// Returns the ID of the valid capture that a stream is part of, if there is one; 0 if the driver does not report
+/// IDs.
+pub fn capture_id(runtime: &Runtime, stream: Stream) -> Result<Option<u64>> {
     if stream.raw.handle() <= CU_STREAM_LEGACY {
         return Ok(None);
     }
@@ -446,13 +449,13 @@ pub fn capture(runtime: &Runtime, stream: Stream) -> Result<Option<u64>> {
     })
 }
 
-/// The thread's current stream on a device.
+/// Returns the thread's current stream on a device.
 pub fn current_on(runtime: &Runtime, device: u32) -> Result<Stream> {
-    Ok(known(runtime, thread::stream(device), device))
+    Ok(from_validated(runtime, thread::stream(device), device))
 }
 
-/// A stream of a device's that was checked before.
-pub fn known(runtime: &Runtime, raw: driver::Stream, device: u32) -> Stream {
+/// Creates a [`Stream`] from a driver stream that was validated before.
+pub fn from_validated(runtime: &Runtime, raw: driver::Stream, device: u32) -> Stream {
     let origin = runtime.streams.find(raw.handle()).map(|(_, info)| info.origin);
     Stream { raw, device, origin }
 }

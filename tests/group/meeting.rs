@@ -187,7 +187,7 @@ fn leak() {
             group.gather_bytes(b"").unwrap();
         }
         drop(group);
-        let mut live = testing::live().unwrap();
+        let mut live = testing::live_resources().unwrap();
         // This rank's memory counts until the others release it.
         live.device_bytes = Vec::new();
         // Threads end with a delay.

@@ -235,14 +235,14 @@ fn replays() {
         let other = new_stream(device);
         group.all_reduce(sums.span, sums.span, count, element, op, stream).unwrap();
         // To the other stream of the capture and back.
-        plinth::stream::order(runtime, other, stream).unwrap();
+        plinth::stream::make_wait(runtime, other, stream).unwrap();
         group.broadcast(sums.span, moved.span, count, element, 1, other).unwrap();
         let transfers = [
             Transfer { peer: next, sends: true, memory: sums.span, element },
             Transfer { peer: before, sends: false, memory: moved.span, element },
         ];
         group.exchange(&transfers, other).unwrap();
-        plinth::stream::order(runtime, stream, other).unwrap();
+        plinth::stream::make_wait(runtime, stream, other).unwrap();
         let graph = driver.stream_end_capture(stream.raw).unwrap();
         let exec = driver.graph_instantiate(graph, 0).unwrap();
         driver.graph_destroy(graph).unwrap();

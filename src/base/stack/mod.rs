@@ -1,9 +1,9 @@
-//! Call stacks of C and C++ callers: taken in nanoseconds, told in words when somebody asks.
+//! Call stacks of C and C++ callers: captured in nanoseconds, symbolized when they are read.
 //!
-//! [`capture`] walks up the calling thread's stack, by rules that the compilers leave beside their code (`rules`) and that
-//! every thread remembers for each return address it has met (`walk`). A stack that is met again has the number that it
-//! had before, which the thread remembers, too. What a return address means is found out at reading, from the files
-//! of the program (`symbols`).
+//! [`capture`] walks up the calling thread's stack with the compilers' unwinding rules (`rules`), which each thread
+//! caches by return address (`walk`). A stack that was captured before keeps its number (`table`), which the thread
+//! caches as well. Return addresses are symbolized only when a stack is read, from the files of the program
+//! (`symbols`).
 
 mod images;
 mod rules;

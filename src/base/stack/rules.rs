@@ -1,4 +1,5 @@
-//! How to get from a function to its caller: the compilers write it down for every instruction, for exceptions' sake.
+//! Rules for stepping from a function to its caller, from the unwinding information that compilers emit for
+//! exceptions.
 
 use super::images::{self, Image};
 use gimli::{
@@ -6,39 +7,40 @@ use gimli::{
     UnwindContext, UnwindSection, X86_64,
 };
 
-/// What the caller's stack pointer is counted from.
+/// The value from which the caller's stack pointer is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Base {
-    /// Nothing: the stack ends here, or nobody knows.
+    /// None: the stack ends here, or the rule is unknown.
     End,
     /// The stack pointer.
     Stack,
     /// The frame pointer.
     Frame,
-    /// What lies where the frame pointer and the offset lead.
-    BehindFrame,
+    /// The word in memory at the frame pointer plus the offset.
+    AtFrame,
 }
 
-/// The rule for a return address. It takes 8 bytes, so that with its address it takes 16.
+/// The rule for a return address. It takes 8 bytes, so that a cache entry with the address takes 16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rule {
-    /// What is added to the base. The return address lies below the sum.
+    /// The offset from the base to the canonical frame address; the return address lies below that.
     pub offset: i32,
-    /// Where, from the sum, the caller's frame pointer lies; 0 if it is still in its register.
+    /// The offset from the canonical frame address to the caller's saved frame pointer; 0 if that is still in its
+    /// register.
     pub frame: i16,
     /// See [`Base`].
     pub base: Base,
 }
 
 impl Rule {
-    /// The stack ends here.
+    /// The rule that ends a walk.
     pub const END: Rule = Rule { offset: 0, frame: 0, base: Base::End };
 }
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// The rule for an instruction, [`Rule::END`] where there is none that can be followed.
+/// Returns the rule for an instruction; [`Rule::END`] if there is none that this walker can follow.
 #[cold]
 pub(super) fn rule(address: u64) -> Rule {
     images::find(address, |image| read(image, address)).flatten().unwrap_or(Rule::END)
@@ -58,7 +60,7 @@ fn read(image: &Image, address: u64) -> Option<Rule> {
         Some(RegisterRule::Offset(offset)) => Some(offset),
         _ => None,
     };
-    // Everything else is the end of a stack, or code that was written by hand.
+    // Any other rule marks the end of a stack, or handwritten assembly.
     if saved(X86_64::RA) != Some(-8) {
         return None;
     }
@@ -70,15 +72,15 @@ fn read(image: &Image, address: u64) -> Option<Rule> {
     let (base, offset) = match row.cfa() {
         CfaRule::RegisterAndOffset { register, offset } if *register == X86_64::RSP => (Base::Stack, *offset),
         CfaRule::RegisterAndOffset { register, offset } if *register == X86_64::RBP => (Base::Frame, *offset),
-        CfaRule::Expression(expression) => (Base::BehindFrame, behind_frame(expression.get(&rules).ok()?)?),
+        CfaRule::Expression(expression) => (Base::AtFrame, at_frame_offset(expression.get(&rules).ok()?)?),
         CfaRule::RegisterAndOffset { .. } => return None,
     };
     Some(Rule { offset: i32::try_from(offset).ok()?, frame, base })
 }
 
-/// The offset of an expression that says "what lies at the frame pointer and an offset": so do functions that align their
-/// stack anew.
-fn behind_frame(expression: gimli::Expression<Slice>) -> Option<i64> {
+/// Returns the offset of an expression of the form "the word at the frame pointer plus an offset". Compilers emit it
+/// for functions that realign their stack.
+fn at_frame_offset(expression: gimli::Expression<Slice>) -> Option<i64> {
     let encoding = gimli::Encoding { format: gimli::Format::Dwarf32, version: 4, address_size: 8 };
     let mut operations = expression.operations(encoding);
     let Ok(Some(Operation::RegisterOffset { register: X86_64::RBP, offset, .. })) = operations.next() else {

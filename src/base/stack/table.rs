@@ -1,4 +1,4 @@
-//! The stacks that were met: each once, under a number.
+//! The table of captured stacks: it stores each distinct stack once and numbers it.
 
 use super::symbols::{self, Frame};
 use parking_lot::Mutex;
@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// The number of a call stack; 0 is none.
+/// The number of a call stack; 0 means no stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct StackId(pub u32);
 
@@ -20,8 +20,8 @@ impl StackId {
 struct Table {
     numbers: HashMap<Arc<[u64]>, u32>,
     stacks: Vec<Arc<[u64]>>,
-    /// What was read already, by number.
-    told: HashMap<u32, Arc<[Frame]>>,
+    /// The frames of each stack that was symbolized before, by number.
+    symbolized: HashMap<u32, Arc<[Frame]>>,
 }
 
 static TABLE: OnceLock<Mutex<Table>> = OnceLock::new();
@@ -30,7 +30,7 @@ fn table() -> &'static Mutex<Table> {
     TABLE.get_or_init(Mutex::default)
 }
 
-/// The number of a stack of return addresses, the innermost first.
+/// Returns the number of a stack of return addresses, innermost first. Adds the stack if it is new.
 #[cold]
 pub(super) fn number(addresses: &[u64]) -> StackId {
     let mut table = table().lock();
@@ -38,31 +38,31 @@ pub(super) fn number(addresses: &[u64]) -> StackId {
         return StackId(*number);
     }
     let stack: Arc<[u64]> = addresses.into();
-    // As many as numbers: what comes after them has no stack.
+    // When the numbers are used up, further stacks are not recorded.
     let Ok(number) = u32::try_from(table.stacks.len() + 1) else { return StackId::NONE };
     table.stacks.push(stack.clone());
     table.numbers.insert(stack, number);
     StackId(number)
 }
 
-/// The functions of a call stack, innermost first; none for the stack 0, and none for a number that no stack has.
+/// Returns the functions of a call stack, innermost first; none for stack 0 or an unknown number.
 pub fn frames(stack: StackId) -> Arc<[Frame]> {
     let addresses = {
         let table = table().lock();
-        if let Some(told) = table.told.get(&stack.0) {
-            return told.clone();
+        if let Some(frames) = table.symbolized.get(&stack.0) {
+            return frames.clone();
         }
         let Some(index) = (stack.0 as usize).checked_sub(1) else { return Arc::new([]) };
         let Some(addresses) = table.stacks.get(index) else { return Arc::new([]) };
         addresses.clone()
     };
-    // Without the lock: files are read, and others take stacks meanwhile.
-    let told = symbols::tell(&addresses);
-    table().lock().told.insert(stack.0, told.clone());
-    told
+    // The lock is released, because this reads files and other threads capture stacks meanwhile.
+    let frames = symbols::symbolize(&addresses);
+    table().lock().symbolized.insert(stack.0, frames.clone());
+    frames
 }
 
-/// The return addresses of a stack.
+/// Returns the return addresses of a stack.
 #[cfg(test)]
 pub(super) fn addresses(stack: StackId) -> Arc<[u64]> {
     let table = table().lock();

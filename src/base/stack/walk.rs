@@ -1,10 +1,10 @@
-//! Walking up the calling thread's stack.
+//! Stack walks of the calling thread.
 //!
-//! A step from a function to its caller takes the rule for the return address and two words of the stack. Rules are found
-//! once and remembered by the thread, so a step costs some nanoseconds. Nothing is read but what lies in the thread's stack,
-//! above where the walk is: a rule that went wrong, as one of a library that was unloaded may, ends the walk or gives
-//! a wrong name, and does nothing worse. Where the stack pointer is elsewhere, as in coroutines, and on processors other
-//! than x86-64, the compiler's own unwinder walks, which takes some hundred nanoseconds a step.
+//! A step from a function to its caller needs the rule for the return address and two words of the stack. Each thread
+//! caches its rules, so a step takes a few nanoseconds. The walk reads only the thread's stack, above the current
+//! frame. A stale rule, for example of a library that was unloaded, ends the walk or yields a wrong name, and does no
+//! other harm. Where the stack pointer lies outside the thread's stack, as in coroutines, and on processors other
+//! than x86-64, the compiler's unwinder walks instead, at some hundred nanoseconds per step.
 
 use super::{
     images, rules,
@@ -17,19 +17,19 @@ use std::{
     sync::OnceLock,
 };
 
-/// Functions of a stack that are kept: the innermost.
+/// The most frames of a stack that are kept, counted from the innermost.
 const DEPTH: usize = 128;
-/// Rules that a thread remembers.
+/// Rules in a thread's cache.
 const RULES: usize = 1024;
-/// Stacks that a thread remembers.
+/// Stacks in a thread's cache.
 const STACKS: usize = 512;
 
 struct Walker {
-    /// The thread's stack.
+    /// The address range of the thread's stack.
     stack: Range<u64>,
-    /// Rules with their return addresses, each at the place that the address leads to.
+    /// The cache of rules: return addresses with their rules, indexed by a hash of the address.
     rules: Box<[(u64, rules::Rule); RULES]>,
-    /// The numbers of stacks with a hash of all their addresses.
+    /// The cache of stacks: hashes of all addresses of a stack, with its number.
     stacks: Box<[(u64, StackId); STACKS]>,
     frames: Box<[u64; DEPTH]>,
 }
@@ -38,7 +38,7 @@ thread_local! {
     static WALKER: RefCell<Option<Walker>> = const { RefCell::new(None) };
 }
 
-/// The library's own code; nothing where it is a part of the program's image.
+/// Returns the range of the library's code; empty if the library is part of the program's image.
 fn own_code() -> &'static Range<u64> {
     static OWN: OnceLock<Range<u64>> = OnceLock::new();
     OWN.get_or_init(|| {
@@ -47,26 +47,26 @@ fn own_code() -> &'static Range<u64> {
     })
 }
 
-/// Spreads addresses that differ little. The highest bits are the best.
+/// Mixes an address into a hash. The highest bits are distributed best.
 #[inline]
 fn mix(hash: u64, address: u64) -> u64 {
     (hash.rotate_left(5) ^ address).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// The number of the calling thread's stack, from the function that called the library. [`StackId::NONE`] where nothing is
-/// known of it, as at the end of a thread.
-#[inline(never)] // it is a frame that the walk begins in
+/// Returns the number of the calling thread's stack, from the function that called the library. Returns
+/// [`StackId::NONE`] if the stack cannot be walked, for example at the end of a thread.
+#[inline(never)] // the walk begins in this function's frame
 pub fn capture() -> StackId {
     let start = Start::here();
     let captured = WALKER.try_with(|walker| {
-        // A signal's handler could come here while the thread is at it.
+        // A signal handler may interrupt a capture and call this function.
         let mut walker = walker.try_borrow_mut().ok()?;
         Some(walker.get_or_insert_with(Walker::new).capture(start))
     });
     captured.ok().flatten().unwrap_or_default()
 }
 
-/// The system's number of the calling thread.
+/// Returns the kernel's ID of the calling thread.
 #[inline]
 pub fn thread_id() -> u32 {
     thread_local! {
@@ -74,14 +74,14 @@ pub fn thread_id() -> u32 {
     }
     NUMBER.with(|number| {
         if number.get() == 0 {
-            // SAFETY: the call takes nothing, and touches no memory.
+            // SAFETY: the call has no arguments and touches no memory.
             number.set(unsafe { libc::gettid() } as u32);
         }
         number.get()
     })
 }
 
-/// Where a walk begins.
+/// The registers with which a walk begins.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 struct Start {
@@ -95,7 +95,7 @@ impl Start {
     #[inline(always)]
     fn here() -> Start {
         let (instruction, stack, frame);
-        // SAFETY: three registers are copied; no memory and no flag is touched.
+        // SAFETY: the instructions copy three registers and touch neither memory nor flags.
         unsafe {
             std::arch::asm!(
                 "lea {instruction}, [rip]",
@@ -132,15 +132,15 @@ impl Walker {
         if count == 0 {
             return StackId::NONE;
         }
-        // Two stacks of one hash in 64 bits are nothing that happens.
-        let place = &mut self.stacks[(hash >> 32) as usize % STACKS];
-        if place.0 != hash {
-            *place = (hash, table::number(&self.frames[..count]));
+        // Collisions of the 64-bit hash are improbable enough to ignore.
+        let entry = &mut self.stacks[(hash >> 32) as usize % STACKS];
+        if entry.0 != hash {
+            *entry = (hash, table::number(&self.frames[..count]));
         }
-        place.1
+        entry.1
     }
 
-    /// Writes the return addresses from the library's caller on. Returns how many there are, and their hash.
+    /// Collects the return addresses from the library's caller on. Returns their number and their hash.
     fn walk(&mut self, start: Start) -> (usize, u64) {
         let own = own_code();
         let Start { mut instruction, mut stack, mut frame } = start;
@@ -151,16 +151,16 @@ impl Walker {
                 rules::Base::End => break,
                 rules::Base::Stack => stack,
                 rules::Base::Frame => frame,
-                rules::Base::BehindFrame => frame,
+                rules::Base::AtFrame => frame,
             };
             let mut top = base.wrapping_add_signed(i64::from(rule.offset));
-            if rule.base == rules::Base::BehindFrame {
+            if rule.base == rules::Base::AtFrame {
                 match self.word(top) {
                     Some(word) => top = word,
                     None => break,
                 }
             }
-            // A caller's frame is above: so the walk ends.
+            // A caller's frame lies above its callee's; any other result ends the walk.
             if top <= stack {
                 break;
             }
@@ -185,33 +185,35 @@ impl Walker {
         (count, hash)
     }
 
-    /// The rule for a return address: that of the instruction before it, which called.
+    /// Returns the rule for a return address: that of the call instruction before it.
     #[inline]
     fn rule(&mut self, address: u64) -> rules::Rule {
-        let place = &mut self.rules[(mix(0, address) >> 54) as usize % RULES];
-        if place.0 != address {
-            *place = (address, rules::rule(address.wrapping_sub(1)));
+        let entry = &mut self.rules[(mix(0, address) >> 54) as usize % RULES];
+        if entry.0 != address {
+            *entry = (address, rules::rule(address.wrapping_sub(1)));
         }
-        place.1
+        entry.1
     }
 
-    /// A word of the thread's stack.
+    /// Reads a word of the thread's stack.
     #[inline]
     fn word(&self, address: u64) -> Option<u64> {
         if address < self.stack.start || address.wrapping_add(8) > self.stack.end || !address.is_multiple_of(8) {
             return None;
         }
-        // SAFETY: the eight bytes lie in the calling thread's stack and are aligned. They are above the stack pointer, where
-        // the walk began, or below it in memory that the thread's stack has or grows into; what they mean does not
-        // matter, any bits are a number, and no other code of this thread runs meanwhile.
+        // SAFETY: the eight bytes lie in the calling thread's stack and are aligned. They are above the stack pointer
+        // at which the walk began, or below it in memory that belongs to the thread's stack or that it grows into.
+        // Any bits are a valid number, so their meaning does not matter, and no other code of this thread runs during
+        // the read.
         Some(unsafe { (address as *const u64).read_volatile() })
     }
 
-    /// As [`walk`](Self::walk), by the compiler's unwinder.
+    /// Does the same as [`walk`](Self::walk) with the compiler's unwinder.
     #[cold]
     fn walk_slowly(&mut self) -> (usize, u64) {
         let mut visit = Visit { frames: &mut self.frames, count: 0, hash: 0 };
-        // SAFETY: the unwinder calls `step` with this pointer while the call lasts, and `step` has the type that it calls.
+        // SAFETY: the unwinder passes this pointer to `step` only during the call, and `step` has the type that it
+        // requires.
         unsafe { _Unwind_Backtrace(step, (&raw mut visit).cast()) };
         (visit.count, visit.hash)
     }
@@ -230,30 +232,31 @@ unsafe extern "C" {
 }
 
 extern "C" fn step(context: *mut c_void, visit: *mut c_void) -> i32 {
-    const GO_ON: i32 = 0;
+    const CONTINUE: i32 = 0;
     const END: i32 = 5;
-    // SAFETY: `walk_slowly` gave the pointer, and uses what it points to for nothing else meanwhile.
+    // SAFETY: `walk_slowly` passed this pointer, and uses its target for nothing else during the call.
     let visit = unsafe { &mut *visit.cast::<Visit>() };
-    // SAFETY: the unwinder's own context, which is valid during this call.
+    // SAFETY: the unwinder passes its own context, which is valid during this call.
     let address = unsafe { _Unwind_GetIP(context) } as u64;
     if visit.count == DEPTH || address == 0 {
         return END;
     }
     let in_program = own_code().is_empty();
-    // The first is this library's `walk_slowly`.
+    // The first address lies in this library's `walk_slowly`.
     if visit.count > 0 || in_program || !own_code().contains(&address) {
         visit.frames[visit.count] = address;
         visit.hash = mix(visit.hash, address);
         visit.count += 1;
     }
-    GO_ON
+    CONTINUE
 }
 
-/// Where the calling thread's stack lies; nowhere if the system does not say.
+/// Returns the address range of the calling thread's stack; an empty range if the system does not report it.
 fn stack_of_this_thread() -> Range<u64> {
     let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
     let (mut start, mut bytes) = (std::ptr::null_mut(), 0);
-    // SAFETY: the first call fills the attributes of the thread that makes it, and only then are they read and destroyed.
+    // SAFETY: the first call initialises the attributes of the calling thread; only after its success are they read
+    // and destroyed.
     let known = unsafe {
         if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
             return 0..0;
@@ -280,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_has_one_number_and_every_caller() {
+    fn equal_stacks_have_one_number_and_all_callers() {
         let twice = |depth| {
             recurse(depth, &|| {
                 let mut both = Vec::new();
@@ -299,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_compilers_unwinder_walks_the_same_way() {
+    fn both_unwinders_return_the_same_callers() {
         let both = recurse(10, &|| {
             let start = Start::here();
             let mut walker = Walker::new();
@@ -307,7 +310,7 @@ mod tests {
             let fast = walker.frames[..count].to_vec();
             let (count, _) = walker.walk_slowly();
             let slow = &walker.frames[..count];
-            // They begin in different places, and have the callers in common.
+            // The walks begin in different functions and share the callers.
             let common = fast.len() - 1;
             assert!(common > 10, "{common}");
             assert!(slow.len() >= common);
@@ -319,10 +322,10 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_is_wrong_ends_the_walk() {
+    fn an_invalid_rule_ends_the_walk() {
         let mut walker = Walker::new();
         let start = Start::here();
-        for base in [rules::Base::Stack, rules::Base::Frame, rules::Base::BehindFrame] {
+        for base in [rules::Base::Stack, rules::Base::Frame, rules::Base::AtFrame] {
             for offset in [0, -8, 3, i32::MAX, i32::MIN, 16] {
                 for frame in [-16, 5, i16::MAX] {
                     let rule = rules::Rule { offset, frame, base };

@@ -1,4 +1,4 @@
-//! How the tool ends when it does not end well.
+//! Failures and exit statuses of the tool.
 
 use plinth::{error::Error, status::Status};
 use std::{
@@ -8,37 +8,37 @@ use std::{
     process::ExitCode,
 };
 
-/// What a subcommand gives.
+/// The result of a subcommand.
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// Why the tool ends with another status than 0.
+/// The reason for which the tool ends early or with a status other than 0.
 #[derive(Debug)]
 pub enum Failure {
-    /// What was found is wrong, and was told already: status 1.
-    Found,
-    /// Arguments, settings or a file that make no sense: status 2.
-    Senseless(String),
-    /// Something could not be done: status 3.
-    Undone(String),
-    /// Nobody reads on, as in `plinth info | head`, and that is nobody's fault: status 0.
-    Unread,
+    /// A problem was found and already reported: status 1.
+    ProblemFound,
+    /// The arguments, settings or a file are invalid: status 2.
+    Invalid(String),
+    /// The requested operation failed: status 3.
+    Failed(String),
+    /// The reader closed the pipe, as in `plinth info | head`, which is not an error: status 0.
+    ClosedPipe,
 }
 
 impl Failure {
-    /// A file that cannot be read or makes no sense.
+    /// Creates the failure of a file that is unreadable or invalid.
     pub fn file(path: &Path, reason: impl Display) -> Failure {
-        Failure::Senseless(format!("{}: {reason}", path.display()))
+        Failure::Invalid(format!("{}: {reason}", path.display()))
     }
 
-    /// Tells it on standard error, and gives the status to end with.
-    pub fn tell(self) -> ExitCode {
+    /// Prints the message on standard error, and returns the exit status.
+    pub fn report(self) -> ExitCode {
         let (message, status) = match self {
-            Failure::Found => return ExitCode::from(1),
-            Failure::Unread => return ExitCode::SUCCESS,
-            Failure::Senseless(message) => (message, 2),
-            Failure::Undone(message) => (message, 3),
+            Failure::ProblemFound => return ExitCode::from(1),
+            Failure::ClosedPipe => return ExitCode::SUCCESS,
+            Failure::Invalid(message) => (message, 2),
+            Failure::Failed(message) => (message, 3),
         };
-        // If that cannot be written, there is nobody left to tell.
+        // If standard error cannot be written either, the message is lost.
         let _ = writeln!(io::stderr(), "plinth: {message}");
         ExitCode::from(status)
     }
@@ -47,18 +47,18 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error.status() {
-            Status::INVALID_CONFIGURATION | Status::INVALID_DEVICE => Failure::Senseless(error.message().to_owned()),
-            _ => Failure::Undone(error.message().to_owned()),
+            Status::INVALID_CONFIGURATION | Status::INVALID_DEVICE => Failure::Invalid(error.message().to_owned()),
+            _ => Failure::Failed(error.message().to_owned()),
         }
     }
 }
 
-/// Of writing to standard output: files are told with their paths, by [`Failure::file`].
+/// For writes to standard output; errors of files get their path from [`Failure::file`].
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Failure::Unread,
-            _ => Failure::Undone(format!("writing the output: {error}")),
+            io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
+            _ => Failure::Failed(format!("writing the output: {error}")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `plinth info`: what is here.
+//! `plinth info`: driver, devices, peer access, libraries and settings.
 
 use super::{
     failure::Result,
@@ -17,14 +17,14 @@ use plinth::{
 use serde_json::{Value, json};
 use std::{fs, thread};
 
-/// What was found of devices: why there are none, or the driver and each of them.
+/// The driver with its devices, or the reason why there is none.
 type Found = std::result::Result<Driver, String>;
 
 struct Driver {
     kind: Kind,
-    /// The newest CUDA that it knows.
+    /// The newest CUDA version that the driver supports.
     cuda: Option<String>,
-    /// What NVIDIA calls it.
+    /// NVIDIA's release number of the driver.
     release: Option<String>,
     devices: Vec<Properties>,
     connections: Vec<Connections>,
@@ -37,7 +37,7 @@ fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// The number of NVIDIA's release, by its kernel module or by NVML.
+/// Returns NVIDIA's release number, from the kernel module or NVML.
 pub fn release() -> Option<String> {
     let module = fs::read_to_string("/sys/module/nvidia/version").ok().map(|text| text.trim().to_owned());
     module.or_else(|| libraries::nvml().ok()?.sys_driver_version().ok())
@@ -70,7 +70,7 @@ fn processors() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(output: &Output) -> Result<()> {
     let (found, libraries) = (find()?, libraries::all());
     if output.json { output.value(&as_json(&found, &libraries)) } else { output.text(&as_text(&found, &libraries)) }
@@ -162,7 +162,7 @@ fn driver_text(driver: &Driver) -> String {
     }
     text += &format!("\n{}{}", heading("Devices"), devices.text());
     if driver.devices.len() > 1 {
-        text += &format!("\n{}{}", heading("Access to each other's memory"), peers_text(driver));
+        text += &format!("\n{}{}", heading("Peer access"), peers_text(driver));
     }
     text
 }
@@ -194,13 +194,13 @@ fn peers_text(driver: &Driver) -> String {
     }
     let mut text = table.text();
     if driver.connections.iter().flat_map(|one| &one.paths).any(Option::is_some) {
-        text += "What lies between on PCI Express, from near to far: board, switch, switches, bridge, node, system.\n";
+        text += "Paths on PCI Express, from near to far: board, switch, switches, bridge, node, system.\n";
     }
     text
 }
 
 fn libraries_text(libraries: &[Library]) -> String {
-    let mut table = Columns::new(&["library", "version", "for", "where, or why not"]);
+    let mut table = Columns::new(&["library", "version", "used for", "path, or why it is unavailable"]);
     for library in libraries {
         let (version, place) = match &library.found {
             Ok(version) => (version.number.clone(), or_dash(version.path.as_ref().map(|path| path.display()))),
@@ -220,20 +220,20 @@ fn host_text() -> String {
             bytes(config.memory),
             processors(),
             if config.peers { "peers" } else { "no peers" },
-            if config.costs == Costs::Spin { "; calls take the time that they take on a GPU" } else { "" },
+            if config.costs == Costs::Spin { "; calls take as long as on a GPU" } else { "" },
         ),
-        Err(reason) => format!("Cannot be used: {reason}.\n"),
+        Err(reason) => format!("Invalid configuration: {reason}.\n"),
     }
 }
 
 fn settings_text() -> String {
     let set = settings::set();
     if set.is_empty() {
-        return "None is set: neither PLINTH_... nor what the driver and NCCL read.\n".to_owned();
+        return "No variable of plinth, the driver or NCCL is set.\n".to_owned();
     }
-    let mut table = Columns::new(&["variable", "value", "for"]);
+    let mut table = Columns::new(&["variable", "value", "purpose"]);
     for (name, value) in &set {
-        let purpose = settings::purpose(name).unwrap_or("plinth does not know it");
+        let purpose = settings::purpose(name).unwrap_or("unknown to plinth");
         table.row([name.as_str(), value, purpose]);
     }
     table.text()

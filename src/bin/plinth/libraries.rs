@@ -1,4 +1,4 @@
-//! The libraries that plinth uses or that are used beside it: whether they are here, which, and why not.
+//! The libraries that plinth and programs use: whether they were found, their versions, and reasons for failure.
 
 use nvml_wrapper::{Nvml, error::NvmlError};
 use plinth::{
@@ -12,33 +12,33 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The folder of toolkit libraries that NVIDIA's installer makes.
+/// The folder in which NVIDIA's installer creates the toolkit folders.
 const TOOLKITS: &str = "/usr/local";
 
-/// A library, found or not.
+/// A library, available or not.
 pub struct Library {
-    /// What it is called.
+    /// The name of the library.
     pub name: &'static str,
-    /// What plinth, or what is used beside it, has it for.
+    /// What plinth or programs use it for.
     pub purpose: &'static str,
-    /// Which it is, or why it cannot be used.
+    /// Its version, or why it is unavailable.
     pub found: Result<Version, String>,
 }
 
-/// Which one was found.
+/// The version of an available library.
 pub struct Version {
-    /// As its makers count.
+    /// The version in the library's own numbering.
     pub number: String,
-    /// Its file, if that is known.
+    /// The path of its file, if known.
     pub path: Option<PathBuf>,
 }
 
-/// CUDA's way of writing a version in a number: 13000 is 13.0.
+/// Converts a CUDA version number to text: 13000 is 13.0.
 pub fn cuda_version(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
-/// The file that is mapped into this process under such a name.
+/// Returns the path of the file mapped into this process whose name begins with `name`.
 fn mapped(name: &str) -> Option<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     let mut paths = maps.lines().filter_map(|line| Some(Path::new(&line[line.find('/')?..])));
@@ -46,7 +46,7 @@ fn mapped(name: &str) -> Option<PathBuf> {
     paths.find(named).map(Path::to_owned)
 }
 
-/// NVML, for what the library's own readings do not tell. It is found as the library finds it.
+/// Loads NVML, from the same path as the library does, for values that the library's telemetry lacks.
 pub fn nvml() -> Result<Nvml, String> {
     let named = env::var_os("PLINTH_NVML_LIBRARY").filter(|path| !path.is_empty());
     let library = named.unwrap_or_else(|| OsString::from("libnvidia-ml.so.1"));
@@ -56,28 +56,29 @@ pub fn nvml() -> Result<Nvml, String> {
     })
 }
 
-/// Why a library cannot be used, as a part of a sentence: plinth's own begins with who needs it, and ends with advice.
+/// Returns why a library is unavailable, as a part of a sentence. Removes plinth's "... is needed, and" and the
+/// advice.
 pub fn why_not(what: &str, error: &Error) -> String {
     let message = error.message();
     let reason = message.strip_prefix(&format!("{what} is needed, and ")).unwrap_or(message);
     reason.split_once(&format!("; install {what}")).map_or(reason, |(reason, _)| reason).to_owned()
 }
 
-/// One of CUDA's mathematical libraries, which tells its version by the name of its file.
-fn mathematical<T>(what: &str, file: &str, loaded: plinth::error::Result<T>) -> Result<Version, String> {
+/// Returns the version of a CUDA math library, from its file name.
+fn math_library<T>(what: &str, file: &str, loaded: plinth::error::Result<T>) -> Result<Version, String> {
     loaded.map_err(|error| why_not(what, &error))?;
     let path = mapped(&format!("{file}.so"));
     let number = path.as_deref().map_or_else(|| "unknown".to_owned(), |path| version_of(file, path));
     Ok(Version { number, path })
 }
 
-/// Why there is no libcuda, without the advice that the library adds for programs.
+/// Returns why libcuda is unavailable, without the advice for programs.
 fn why_no_cuda(error: &Error) -> String {
     let message = error.message();
     message.split_once("; set PLINTH_DEVICE").map_or(message, |(reason, _)| reason).to_owned()
 }
 
-/// All of them.
+/// Returns all libraries.
 pub fn all() -> Vec<Library> {
     let cuda = cuda::load(false).map_err(|error| why_no_cuda(&error)).map(|driver| Version {
         number: driver
@@ -94,7 +95,7 @@ pub fn all() -> Vec<Library> {
         .map(|nccl| Version { number: nccl.version().to_string(), path: mapped("libnccl.so") });
     let cudart = match newest("libcudart", &folders()) {
         Some(path) => Ok(Version { number: version_of("libcudart", &path), path: Some(path) }),
-        None => Err("no file libcudart.so was found; only what uses it needs it".to_owned()),
+        None => Err("libcudart.so was not found; only programs that link to it need it".to_owned()),
     };
     let nvrtc = nvrtc::get().map_err(|error| why_not("NVRTC", &error)).map(|nvrtc| {
         let (major, minor) = nvrtc.version();
@@ -104,15 +105,15 @@ pub fn all() -> Vec<Library> {
         Library { name: "libcuda", purpose: "GPUs", found: cuda },
         Library { name: "NVML", purpose: "telemetry", found: nvml },
         Library { name: "NCCL", purpose: "large collectives, several machines", found: nccl },
-        Library { name: "NVRTC", purpose: "kernels made at run time", found: nvrtc },
-        Library { name: "cuBLAS", purpose: "its handles", found: mathematical("cuBLAS", "libcublas", cublas::get()) },
+        Library { name: "NVRTC", purpose: "run-time compilation", found: nvrtc },
+        Library { name: "cuBLAS", purpose: "its handles", found: math_library("cuBLAS", "libcublas", cublas::get()) },
         Library {
             name: "cuSOLVER",
             purpose: "its handles",
-            found: mathematical("cuSOLVER", "libcusolver", cusolver::get()),
+            found: math_library("cuSOLVER", "libcusolver", cusolver::get()),
         },
-        Library { name: "cuFFT", purpose: "its plans", found: mathematical("cuFFT", "libcufft", cufft::get()) },
-        Library { name: "cudart", purpose: "programs that are built by nvcc", found: cudart },
+        Library { name: "cuFFT", purpose: "its plans", found: math_library("cuFFT", "libcufft", cufft::get()) },
+        Library { name: "cudart", purpose: "programs built with nvcc", found: cudart },
     ]
 }
 
@@ -121,7 +122,7 @@ fn subfolders(folder: &Path) -> Vec<PathBuf> {
     entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
-/// The folders where libraries of CUDA's toolkit may be: the loader's, the toolkit's own, and those of Python's packages.
+/// Returns the folders to search for toolkit libraries: the loader's, the toolkit's, and those of Python packages.
 pub fn folders() -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> =
         env::var_os("LD_LIBRARY_PATH").map(|paths| env::split_paths(&paths).collect()).unwrap_or_default();
@@ -148,7 +149,7 @@ fn loader_folders(configurations: &Path) -> Vec<PathBuf> {
     lines.iter().map(|line| line.trim()).filter(|line| line.starts_with('/')).map(PathBuf::from).collect()
 }
 
-/// The newest file of a library in some folders, by the version in its name.
+/// Returns the newest file of a library in some folders, by the version in its name.
 pub fn newest(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
     let prefix = format!("{name}.so.");
     let mut found = Vec::new();
@@ -161,7 +162,7 @@ pub fn newest(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
     found.into_iter().max_by_key(|path| numbers(&version_of(name, path)))
 }
 
-/// The version that a file's name ends with, that of what it links to if it is a link: "12.8.93", or only "12".
+/// Returns the version at the end of a file's name, after resolving links: "12.8.93", or only "12".
 pub fn version_of(name: &str, path: &Path) -> String {
     let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let prefix = format!("{name}.so.");
@@ -169,7 +170,7 @@ pub fn version_of(name: &str, path: &Path) -> String {
     of(&whole).or_else(|| of(path)).unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// The numbers of a version, to compare it by.
+/// Returns the numbers of a version, for comparison.
 pub fn numbers(version: &str) -> Vec<u32> {
     version.split('.').map_while(|part| part.parse().ok()).collect()
 }
@@ -179,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_library_is_found_by_its_name() {
+    fn the_newest_file_wins_by_version() {
         let folder = env::temp_dir().join(format!("plinth-libraries-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join("other")).unwrap();
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_numbers() {
+    fn versions_compare_numerically() {
         assert!(numbers("12.8.93") > numbers("9.0.1"));
         assert!(numbers("unknown").is_empty());
         assert_eq!(cuda_version(12080), "12.8");

@@ -1,7 +1,7 @@
-//! `plinth`: what the library knows, asked from the command line.
+//! The command-line tool `plinth`.
 //!
-//! A file a subcommand. What they share is in [`output`], how they end in [`failure`]. The tool is safe code over the crate's
-//! public modules, and prints as text what it would give a program as JSON.
+//! Each subcommand is a module. [`output`] has the shared formats, and [`failure`] the exit statuses. The tool is
+//! safe code over the crate's public modules. It prints the same information as text or as JSON.
 
 #![forbid(unsafe_code)]
 
@@ -24,19 +24,19 @@ use std::process::ExitCode;
 
 const STATUSES: &str = "\
 Exit status:
-  0  done, and nothing is wrong
-  1  doctor found what stops work; replay ran out of memory
-  2  arguments, settings or a file that make no sense
-  3  what was asked for could not be done; the reason is on standard error";
+  0  success, and no problem was found
+  1  doctor found a problem; replay ran out of memory
+  2  invalid arguments, settings or file
+  3  the requested operation failed; the reason is on standard error";
 
-/// GPUs as plinth sees them: what is there, what it does, what is wrong, and what its memory is used for.
+/// Shows GPUs, their activity, problems of the installation, and the use of GPU memory
 #[derive(Parser)]
 #[command(name = "plinth", version, after_help = STATUSES, disable_help_subcommand = true)]
 struct Arguments {
-    /// Write JSON, for programs
+    /// Write JSON instead of text
     #[arg(long, global = true)]
     json: bool,
-    /// The kind of device; without it PLINTH_DEVICE says it, and where that is not set it is auto
+    /// The kind of device; without it PLINTH_DEVICE selects the kind, and if that is not set, auto
     #[arg(long, global = true, value_enum)]
     device: Option<Kind>,
     #[command(subcommand)]
@@ -47,29 +47,29 @@ struct Arguments {
 enum Kind {
     /// NVIDIA GPUs
     Cuda,
-    /// The device that is built into the library, on the CPU
+    /// The built-in device, on the CPU
     Host,
-    /// GPUs where there are any, else the host device
+    /// GPUs if there are any, otherwise the host device
     Auto,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// What is here: driver, devices, links, libraries, settings
+    /// Show driver, devices, peer access, libraries and settings
     Info,
-    /// What the devices do, refreshed in place
+    /// Show the activity of the devices, refreshed in place
     Top(top::Options),
-    /// What is wrong with this machine's CUDA, and what to do about it
+    /// Diagnose this machine's CUDA installation and say what to do
     Doctor(doctor::Options),
     /// Replay a recorded trace of allocations through the allocator
     Replay(replay::Options),
-    /// What a snapshot of the allocator says
+    /// Analyse a snapshot of the allocator
     View(view::Options),
 }
 
-/// Follows `--device`; without it and without the variable, a tool shows what there is.
-fn choose_device(asked: Option<Kind>) -> Result<()> {
-    let kind = match asked {
+/// Applies `--device`. Without it and without PLINTH_DEVICE the tool uses the available kind.
+fn choose_device(requested: Option<Kind>) -> Result<()> {
+    let kind = match requested {
         Some(Kind::Cuda) => DeviceKind::Cuda,
         Some(Kind::Host) => DeviceKind::Host,
         Some(Kind::Auto) => DeviceKind::Auto,
@@ -92,9 +92,9 @@ fn run(arguments: Arguments) -> Result<()> {
 }
 
 fn main() -> ExitCode {
-    // Wrong arguments end with 2 by themselves.
+    // clap ends the process with status 2 for invalid arguments.
     match run(Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.tell(),
+        Err(failure) => failure.report(),
     }
 }

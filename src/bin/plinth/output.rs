@@ -1,4 +1,4 @@
-//! What all subcommands print by: tables for people, JSON for programs, bars for those who wait.
+//! Output formats of all subcommands: text tables, JSON, and progress bars.
 
 use super::failure::Result;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
@@ -8,14 +8,14 @@ use plinth::base::units::Bytes;
 use serde_json::Value;
 use std::io::{self, Write};
 
-/// Where the output goes, and in which form.
+/// The format of the output.
 pub struct Output {
-    /// Whether JSON is wanted.
+    /// Whether the output is JSON instead of text.
     pub json: bool,
 }
 
 impl Output {
-    /// An output of one of the two forms.
+    /// Creates an output in one of the two formats.
     pub fn new(json: bool) -> Output {
         Output { json }
     }
@@ -27,18 +27,19 @@ impl Output {
         Ok(out.flush()?)
     }
 
-    /// Writes text, which ends with a line's end.
+    /// Writes text, which ends with a newline.
     pub fn text(&self, text: &str) -> Result<()> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
     }
 
-    /// A bar for work of so many steps. It is not there where standard error is no terminal, and goes when it is dropped.
+    /// Creates a progress bar for a number of steps. It is hidden if standard error is not a terminal, and removed
+    /// when dropped.
     pub fn progress(&self, what: &'static str, steps: u64) -> ProgressBar {
         let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(10))
             .with_finish(ProgressFinish::AndClear);
-        // The template is a constant, and without a template there is still a bar.
+        // The template is a constant. If it were invalid, the default style would be used.
         if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:40}] {percent}% {eta}") {
             bar.set_style(style.progress_chars("=> "));
         }
@@ -47,11 +48,11 @@ impl Output {
     }
 }
 
-/// A table without lines, under a header; columns that are numbers stand to the right.
+/// A table with a header and without lines; columns of numbers are right-aligned.
 pub struct Columns(Table);
 
 impl Columns {
-    /// A table of these columns. A name that begins with `>` is that of a column of numbers.
+    /// Creates a table. A name that begins with `>` marks a column of numbers.
     pub fn new(names: &[&str]) -> Columns {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -76,7 +77,7 @@ impl Columns {
         self.0.add_row(cells.into_iter().map(Into::into).collect::<Vec<Cell>>());
     }
 
-    /// The table's text: its header in bold where that can be seen.
+    /// Returns the table's text, with the header in bold on a terminal.
     pub fn text(&self) -> String {
         let text = self.0.trim_fmt();
         match text.split_once('\n') {
@@ -86,37 +87,38 @@ impl Columns {
     }
 }
 
-/// A heading over a part of the output.
+/// Returns a heading of a part of the output.
 pub fn heading(text: &str) -> String {
     format!("{}\n", Style::new().bold().cyan().apply_to(text))
 }
 
-/// Bytes as people read them.
+/// Formats a byte count for reading.
 pub fn bytes(count: u64) -> String {
     Bytes(count).to_string()
 }
 
-/// What is known, or a dash.
+/// Formats a value, or a dash if there is none.
 pub fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// Whether somebody watches.
-pub fn is_watched() -> bool {
+/// Returns whether standard output is a terminal.
+pub fn is_terminal() -> bool {
     Term::stdout().is_term()
 }
 
-/// The columns of the terminal, where somebody watches. Elsewhere lines are as long as they are.
+/// Returns the terminal's width, if standard output is a terminal. Otherwise lines are not wrapped.
 fn width() -> Option<u16> {
-    is_watched().then(|| Term::stdout().size().1)
+    is_terminal().then(|| Term::stdout().size().1)
 }
 
-/// A sentence whose lines begin at a column, as many as the terminal needs; the first one's beginning is there already.
+/// Wraps a sentence to the terminal's width. Continuation lines are indented to `column`, where the first line
+/// begins.
 pub fn paragraph(text: &str, column: usize) -> String {
-    broken(text, column, width().map_or(usize::MAX, usize::from))
+    wrapped(text, column, width().map_or(usize::MAX, usize::from))
 }
 
-fn broken(text: &str, column: usize, width: usize) -> String {
+fn wrapped(text: &str, column: usize, width: usize) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let line = lines.last().map_or(0, |line| line.chars().count());
@@ -138,9 +140,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sentences_are_broken_between_words() {
-        assert_eq!(broken("one two three", 4, 12), "one two\n    three");
-        assert_eq!(broken("one two three", 4, usize::MAX), "one two three");
-        assert_eq!(broken("a-long-word and", 4, 6), "a-long-word\n    and");
+    fn sentences_wrap_between_words() {
+        assert_eq!(wrapped("one two three", 4, 12), "one two\n    three");
+        assert_eq!(wrapped("one two three", 4, usize::MAX), "one two three");
+        assert_eq!(wrapped("a-long-word and", 4, 6), "a-long-word\n    and");
     }
 }

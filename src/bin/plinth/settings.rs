@@ -1,42 +1,42 @@
-//! The variables that the library reads, and those of others that change what it finds.
+//! The environment variables that the library reads, and others that affect it.
 
 use std::collections::BTreeMap;
 
-/// What plinth reads, and what it is for.
+/// The variables that plinth reads, and their purpose.
 pub const KNOWN: [(&str, &str); 30] = [
     ("PLINTH_ALLOC_CONF", "settings of the allocator"),
-    ("PLINTH_COMMUNICATOR_ENGINE", "what carries communicators out: auto, nccl, local, shared"),
-    ("PLINTH_COMMUNICATOR_NCCL_FROM", "bytes from which NCCL takes collectives over"),
+    ("PLINTH_COMMUNICATOR_ENGINE", "the engine of communicators: auto, nccl, local, shared"),
+    ("PLINTH_COMMUNICATOR_NCCL_FROM", "bytes from which collectives use NCCL"),
     ("PLINTH_COMM_CONF", "settings of collectives"),
     ("PLINTH_CUBLAS_LIBRARY", "the file of cuBLAS"),
     ("PLINTH_CUDA_LIBRARY", "the file of libcuda"),
     ("PLINTH_CUFFT_LIBRARY", "the file of cuFFT"),
     ("PLINTH_CUSOLVER_LIBRARY", "the file of cuSOLVER"),
-    ("PLINTH_CXX", "the compiler of the host device's kernels"),
+    ("PLINTH_CXX", "the compiler for the host device's kernels"),
     ("PLINTH_DEVICE", "the kind of device: cuda, host, auto"),
-    ("PLINTH_FAULT_INJECTION", "1: tests can make driver calls fail"),
+    ("PLINTH_FAULT_INJECTION", "1: enables injection of driver errors for tests"),
     ("PLINTH_GROUP_TUNING", "settings of collectives between processes"),
-    ("PLINTH_HOST_COSTS", "the host device's prices: count, spin"),
-    ("PLINTH_HOST_DEVICES", "how many host devices there are"),
-    ("PLINTH_HOST_MEMORY", "memory of each host device"),
-    ("PLINTH_HOST_MODEL", "whose geometry host devices have"),
-    ("PLINTH_HOST_PEERS", "whether host devices are peers: all, none"),
-    ("PLINTH_IPC", "how memory is shared between processes"),
-    ("PLINTH_KERNEL_CACHE_PATH", "the folder of kept kernels"),
-    ("PLINTH_MEMORY_DEBUG", "1: the allocator looks for wrong use of its memory"),
+    ("PLINTH_HOST_COSTS", "the host device's cost model: count, spin"),
+    ("PLINTH_HOST_DEVICES", "the number of host devices"),
+    ("PLINTH_HOST_MEMORY", "the memory of each host device"),
+    ("PLINTH_HOST_MODEL", "the GPU model of host devices"),
+    ("PLINTH_HOST_PEERS", "peer access between host devices: all, none"),
+    ("PLINTH_IPC", "the method of sharing memory between processes"),
+    ("PLINTH_KERNEL_CACHE_PATH", "the folder of the kernel cache"),
+    ("PLINTH_MEMORY_DEBUG", "1: the allocator checks for invalid use of its memory"),
     ("PLINTH_NCCL_LIBRARY", "the file of NCCL"),
-    ("PLINTH_NO_CUDA_MEMORY_CACHING", "1: memory straight from the driver"),
+    ("PLINTH_NO_CUDA_MEMORY_CACHING", "1: allocations bypass the cache"),
     ("PLINTH_NVML_LIBRARY", "the file of NVML"),
     ("PLINTH_NVRTC_LIBRARY", "the file of NVRTC"),
-    ("PLINTH_RENDEZVOUS_DIR", "the folder where processes meet"),
+    ("PLINTH_RENDEZVOUS_DIR", "the folder for the rendezvous of processes"),
     ("PLINTH_SANITIZER", "the stream sanitizer: off, collect, warn, error"),
-    ("PLINTH_SANITIZER_LOG", "where its reports go: stderr, or a file"),
+    ("PLINTH_SANITIZER_LOG", "the destination of its reports: stderr, or a file"),
     ("PLINTH_TEST_ROLE", "set by plinth's own tests"),
-    ("PLINTH_USE_KERNEL_CACHE", "0: no kernels are kept on disk"),
-    ("PLINTH_USE_PYTORCH_ALLOC_CONF", "1: PyTorch's settings are the allocator's, too"),
+    ("PLINTH_USE_KERNEL_CACHE", "0: disables the kernel cache on disk"),
+    ("PLINTH_USE_PYTORCH_ALLOC_CONF", "1: the allocator also reads PyTorch's settings"),
 ];
 
-/// What others read before plinth can.
+/// Variables that the system, the driver or other libraries read.
 const OTHERS: [&str; 8] = [
     "CUDA_DEVICE_MAX_CONNECTIONS",
     "CUDA_DEVICE_ORDER",
@@ -48,7 +48,7 @@ const OTHERS: [&str; 8] = [
     "PYTORCH_CUDA_ALLOC_CONF",
 ];
 
-/// Those of the environment that matter, by name.
+/// Returns the relevant variables of the environment, sorted by name.
 pub fn set() -> BTreeMap<String, String> {
     of(std::env::vars_os().map(|(name, value)| (lossy(name), lossy(value))))
 }
@@ -62,26 +62,26 @@ fn of(variables: impl Iterator<Item = (String, String)>) -> BTreeMap<String, Str
     variables.filter(|(name, _)| matters(name)).collect()
 }
 
-/// What a variable is for; `None` for one that plinth does not know, though it has its prefix.
+/// Returns the purpose of a variable; `None` for an unknown one with plinth's prefix.
 pub fn purpose(name: &str) -> Option<&'static str> {
     match KNOWN.iter().find(|(known, _)| *known == name) {
         Some((_, purpose)) => Some(purpose),
         None if name.starts_with("PLINTH_") => None,
         None if name.starts_with("NCCL_") => Some("NCCL's"),
         None if name.starts_with("NVIDIA_") => Some("the container toolkit's"),
-        None if name.starts_with("LD_") => Some("where the system looks for libraries"),
+        None if name.starts_with("LD_") => Some("the loader's search path for libraries"),
         None if name.starts_with("PYTORCH_") => Some("PyTorch's"),
         None => Some("the driver's"),
     }
 }
 
-/// The known name that is nearest to a wrong one, if any is near.
-pub fn meant(wrong: &str) -> Option<&'static str> {
+/// Returns the known name that is most similar to a wrong one, if any is similar.
+pub fn most_similar(wrong: &str) -> Option<&'static str> {
     let (distance, name) = KNOWN.iter().map(|(known, _)| (distance(wrong, known), *known)).min()?;
     (distance <= 3).then_some(name)
 }
 
-/// How many letters one has to change, leave out or put in to make one text the other.
+/// Returns the Levenshtein distance of two texts: the number of letters to change, insert or delete.
 fn distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (i, a) in one.bytes().enumerate() {
@@ -102,14 +102,14 @@ mod tests {
     use std::{collections::BTreeSet, fs, path::Path};
 
     #[test]
-    fn a_slip_of_the_pen_is_recognised() {
+    fn a_misspelled_name_is_recognised() {
         assert_eq!(distance("kitten", "sitting"), 3);
-        assert_eq!(meant("PLINTH_DEVISE"), Some("PLINTH_DEVICE"));
-        assert_eq!(meant("PLINTH_HOST_DEVICE"), Some("PLINTH_HOST_DEVICES"));
-        assert_eq!(meant("PLINTH_SOMETHING_ELSE"), None);
+        assert_eq!(most_similar("PLINTH_DEVISE"), Some("PLINTH_DEVICE"));
+        assert_eq!(most_similar("PLINTH_HOST_DEVICE"), Some("PLINTH_HOST_DEVICES"));
+        assert_eq!(most_similar("PLINTH_SOMETHING_ELSE"), None);
     }
 
-    /// The names in quotes in the library's sources.
+    /// Collects the quoted names in the library's sources.
     fn read_by(folder: &Path, names: &mut BTreeSet<String>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -126,20 +126,20 @@ mod tests {
     }
 
     #[test]
-    fn all_that_the_library_reads_is_known() {
+    fn all_variables_that_the_library_reads_are_known() {
         let mut read = BTreeSet::new();
         read_by(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut read);
         let unknown: Vec<_> = read.iter().filter(|name| purpose(name).is_none()).collect();
         assert!(read.contains("PLINTH_DEVICE") && unknown.is_empty(), "{unknown:?}");
         let gone: Vec<_> = KNOWN.iter().filter(|(name, _)| !read.contains(*name)).collect();
-        assert!(gone.is_empty(), "nobody reads {gone:?}");
+        assert!(gone.is_empty(), "no code reads {gone:?}");
     }
 
     #[test]
-    fn only_what_matters_is_told() {
+    fn only_relevant_variables_are_returned() {
         let some = [("HOME", "/"), ("PLINTH_X", "1"), ("NCCL_DEBUG", "INFO"), ("CUDA_VISIBLE_DEVICES", "0")];
-        let told = of(some.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
-        assert_eq!(told.keys().collect::<Vec<_>>(), ["CUDA_VISIBLE_DEVICES", "NCCL_DEBUG", "PLINTH_X"]);
+        let relevant = of(some.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert_eq!(relevant.keys().collect::<Vec<_>>(), ["CUDA_VISIBLE_DEVICES", "NCCL_DEBUG", "PLINTH_X"]);
         assert_eq!(purpose("PLINTH_X"), None);
         assert_eq!(purpose("NCCL_DEBUG"), Some("NCCL's"));
     }

@@ -1,8 +1,8 @@
-//! `plinth top`: what the devices do.
+//! `plinth top`: the activity of the devices.
 
 use super::{
     failure::{Failure, Result},
-    output::{Columns, Output, bytes, is_watched, or_dash},
+    output::{Columns, Output, bytes, is_terminal, or_dash},
 };
 use clap::Args;
 use console::Term;
@@ -13,30 +13,30 @@ use plinth::{
 use serde_json::{Value, json};
 use std::{fs, thread, time::Duration};
 
-/// What `plinth top` is told.
+/// The options of `plinth top`.
 #[derive(Args)]
 pub struct Options {
-    /// Show one reading and end; that is also what happens where the output is no terminal
+    /// Show one reading and end; this is the default if the output is not a terminal
     #[arg(long)]
     once: bool,
-    /// Seconds between readings, 1 if nothing is said; if given, readings go on where the output is no terminal, too
+    /// Seconds between readings, by default 1; if set, readings continue even if the output is not a terminal
     #[arg(long, value_name = "SECONDS")]
     interval: Option<f64>,
 }
 
-/// Seconds between readings where nobody says.
+/// The default for the seconds between readings.
 const INTERVAL: f64 = 1.0;
 
-struct Shown {
+struct DeviceReading {
     number: usize,
     name: String,
     total: u64,
     telemetry: Telemetry,
-    /// Why there are none, or the processes.
+    /// The processes, or why they are unknown.
     processes: std::result::Result<Vec<Process>, String>,
 }
 
-impl Shown {
+impl DeviceReading {
     fn value(&self, reading: Reading) -> Option<u64> {
         self.telemetry.values[reading as usize]
     }
@@ -47,12 +47,12 @@ impl Shown {
     }
 }
 
-fn read() -> Result<Vec<Shown>> {
+fn read() -> Result<Vec<DeviceReading>> {
     let runtime = runtime::ready()?;
     let mut all = Vec::new();
     for (number, device) in runtime.devices().iter().enumerate() {
         let properties = device.properties(&runtime.driver)?;
-        all.push(Shown {
+        all.push(DeviceReading {
             number,
             name: properties.name.clone(),
             total: properties.total_memory,
@@ -63,34 +63,34 @@ fn read() -> Result<Vec<Shown>> {
     Ok(all)
 }
 
-/// What a process calls itself. One in another container has no name here.
+/// Returns the name of a process; `None` for one in another container.
 fn process_name(pid: u32) -> Option<String> {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(name.trim_end().to_owned())
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(options: &Options, output: &Output) -> Result<()> {
     let seconds = options.interval.unwrap_or(INTERVAL);
     let interval = match Duration::try_from_secs_f64(seconds) {
         Ok(interval) if seconds >= 0.05 => interval,
-        _ => return Err(Failure::Senseless(format!("--interval {seconds} is no time of 0.05 seconds or more"))),
+        _ => return Err(Failure::Invalid(format!("--interval {seconds} is invalid; the minimum is 0.05 seconds"))),
     };
-    let watched = is_watched() && !output.json;
-    let once = options.once || (!watched && options.interval.is_none());
+    let refreshed = is_terminal() && !output.json;
+    let once = options.once || (!refreshed && options.interval.is_none());
     let mut lines = 0;
     loop {
         let shown = read()?;
         if output.json {
-            // A line each, so that a program can read on while more come.
+            // One line per reading, so that a program can process each one as it arrives.
             let value = as_json(&shown);
             if once { output.value(&value)? } else { output.text(&format!("{value}\n"))? }
         } else {
             let text = as_text(&shown);
-            if watched && lines > 0 {
+            if refreshed && lines > 0 {
                 Term::stdout().clear_last_lines(lines)?;
             }
-            lines = fitted(&text, output)?;
+            lines = write_fitting(&text, output)?;
         }
         if once {
             return Ok(());
@@ -99,8 +99,8 @@ pub fn run(options: &Options, output: &Output) -> Result<()> {
     }
 }
 
-/// Writes as much of a text as a terminal shows, so that it can be written over; how many lines that is.
-fn fitted(text: &str, output: &Output) -> Result<usize> {
+/// Writes the part of a text that fits on the terminal, so that it can be overwritten. Returns the number of lines.
+fn write_fitting(text: &str, output: &Output) -> Result<usize> {
     let term = Term::stdout();
     let Some((rows, columns)) = term.size_checked().filter(|_| term.is_term()) else {
         output.text(text)?;
@@ -112,7 +112,7 @@ fn fitted(text: &str, output: &Output) -> Result<usize> {
     Ok(lines.len())
 }
 
-fn as_json(all: &[Shown]) -> Value {
+fn as_json(all: &[DeviceReading]) -> Value {
     let devices: Vec<Value> = all
         .iter()
         .map(|one| {
@@ -143,19 +143,19 @@ fn as_json(all: &[Shown]) -> Value {
     json!({ "devices": devices })
 }
 
-fn as_text(all: &[Shown]) -> String {
+fn as_text(all: &[DeviceReading]) -> String {
     let mut table = Columns::new(&[
         "device",
         "name",
         ">busy",
         ">memory",
         ">of",
-        ">moved",
+        ">memory busy",
         ">temperature",
         ">power",
         ">clock",
         ">memory clock",
-        "held down by",
+        "throttled by",
     ]);
     for one in all {
         let with = |reading, unit: &str| or_dash(one.value(reading).map(|value| format!("{value}{unit}")));
@@ -190,9 +190,9 @@ fn as_text(all: &[Shown]) -> String {
                     ]);
                 }
             }
-            Err(reason) => notes += &format!("The processes on device {} are not known: {reason}.\n", one.number),
+            Err(reason) => notes += &format!("The processes on device {} are unknown: {reason}.\n", one.number),
         }
     }
-    let processes = if any { processes.text() } else { "No process computes on them.\n".to_owned() };
+    let processes = if any { processes.text() } else { "No process uses the devices.\n".to_owned() };
     format!("{}\n{processes}{notes}", table.text())
 }

@@ -1,4 +1,4 @@
-//! How devices are connected: who reaches whose memory, and by what.
+//! The connections between devices: peer access, PCI Express paths and NVLinks.
 
 use super::{failure::Result, libraries};
 use nvml_wrapper::{Device as Card, Nvml, enum_wrappers::device::TopologyLevel};
@@ -8,27 +8,27 @@ use plinth::{
     runtime::{Runtime, properties::Properties},
 };
 
-/// The most NVLinks that a card has.
+/// The most NVLinks of a GPU.
 const LINKS: u32 = 18;
 
-/// A device's connections.
+/// The connections of a device.
 pub struct Connections {
-    /// Whether it can be given access to the memory of each device; `None` for itself.
+    /// Whether it can access the memory of each device; `None` for itself.
     pub peers: Vec<Option<bool>>,
-    /// What lies between it and each device, where NVML tells.
+    /// The path to each device, if NVML reports it.
     pub paths: Vec<Option<&'static str>>,
-    /// How many NVLinks of it are up, where NVML tells.
+    /// The number of its active NVLinks, if NVML reports it.
     pub links: Option<u32>,
 }
 
-/// A card by what it is called everywhere: a number of NVML's own means nothing to CUDA.
+/// Finds a GPU in NVML by its UUID or bus ID, because NVML's device numbers differ from CUDA's.
 pub fn card<'nvml>(nvml: &'nvml Nvml, properties: &Properties) -> Option<Card<'nvml>> {
     let uuid = uuid_text(&properties.uuid);
     let named = ["GPU-", "MIG-"].iter().find_map(|prefix| nvml.device_by_uuid(format!("{prefix}{uuid}")).ok());
     named.or_else(|| nvml.device_by_pci_bus_id(properties.pci_bus_id_text.as_str()).ok())
 }
 
-/// A UUID as everybody writes it.
+/// Formats a UUID in its usual notation.
 pub fn uuid_text(uuid: &[u8; 16]) -> String {
     let digits: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|range| &digits[range]);
@@ -51,7 +51,7 @@ fn active_links(card: &Card<'_>) -> Option<u32> {
     (!states.is_empty()).then(|| states.iter().filter(|active| **active).count() as u32)
 }
 
-/// The connections of all devices.
+/// Returns the connections of all devices.
 pub fn connections(runtime: &Runtime) -> Result<Vec<Connections>> {
     let nvml = (runtime.driver.kind() == Kind::Cuda).then(|| libraries::nvml().ok()).flatten();
     let mut cards = Vec::new();
@@ -67,7 +67,7 @@ pub fn connections(runtime: &Runtime) -> Result<Vec<Connections>> {
         for other in 0..count {
             let apart = one != other;
             connections.peers.push(if apart { Some(peer::can_access(one as i32, other as i32)?) } else { None });
-            // NVML takes the other card away from who asks.
+            // `topology_common_ancestor` consumes the other device, so a second handle is opened.
             let others = nvml.as_ref().zip(cards[other].as_ref());
             let others = others.and_then(|(nvml, other)| nvml.device_by_uuid(other.uuid().ok()?).ok());
             let level =

@@ -11,7 +11,7 @@ use super::{
     operation::{Kind, Operation},
     sticky_error::StickyError,
 };
-use crate::base::deadline::Patience;
+use crate::base::deadline::Deadline;
 use crate::{
     collectives::devices::local::{self, RankOperands},
     driver::nccl::Nccl,
@@ -77,13 +77,13 @@ pub enum Outcome {
 /// A request that is submitted.
 struct Submission<'a> {
     rank_handle: &'a InProcessRank,
-    requests: Request,
+    request: Request,
     result: Arc<ResultSlot>,
 }
 
 /// A request that waits for the other ranks.
 struct PendingRequest {
-    requests: Request,
+    request: Request,
     result: Arc<ResultSlot>,
 }
 
@@ -173,10 +173,10 @@ pub fn create(runtime: &Runtime, devices: &[u32], engine: EngineKind, limit: Dur
 /// group are queued together, so that those of two threads do not interleave. After an error no request stays queued,
 /// because its owner may reuse the memory.
 pub fn submit(runtime: &Runtime, batch: &[(InProcessRank, Request)], limit: Duration) -> Result<Vec<Outcome>> {
-    let patience = Patience::new(limit);
+    let deadline = Deadline::new(limit);
     let parts: Vec<Submission> = batch
         .iter()
-        .map(|(rank_handle, requests)| Submission { rank_handle, requests: *requests, result: Arc::default() })
+        .map(|(rank_handle, request)| Submission { rank_handle, request: *request, result: Arc::default() })
         .collect();
     let mut groups: Vec<&Arc<InProcessGroup>> = Vec::new();
     for part in &parts {
@@ -185,7 +185,7 @@ pub fn submit(runtime: &Runtime, batch: &[(InProcessRank, Request)], limit: Dura
         }
     }
     let mut outcomes = Vec::with_capacity(parts.len());
-    let Err(error) = execute(runtime, &parts, &groups, &patience, &mut outcomes) else { return Ok(outcomes) };
+    let Err(error) = execute(runtime, &parts, &groups, &deadline, &mut outcomes) else { return Ok(outcomes) };
     for group in groups {
         group.withdraw(&parts);
     }
@@ -203,7 +203,7 @@ fn execute(
     runtime: &Runtime,
     parts: &[Submission],
     groups: &[&Arc<InProcessGroup>],
-    patience: &Patience,
+    deadline: &Deadline,
     outcomes: &mut Vec<Outcome>,
 ) -> Result<()> {
     // Check first, so that an aborted group does not let the work of the others begin.
@@ -213,7 +213,7 @@ fn execute(
         group.execute(runtime);
     }
     for part in parts {
-        outcomes.push(part.wait(patience)?);
+        outcomes.push(part.wait(deadline)?);
     }
     Ok(())
 }
@@ -225,7 +225,7 @@ impl State {
 }
 
 impl Submission<'_> {
-    fn wait(&self, patience: &Patience) -> Result<Outcome> {
+    fn wait(&self, deadline: &Deadline) -> Result<Outcome> {
         let (rank_handle, group) = (self.rank_handle, &self.rank_handle.group);
         let mut state = group.state.lock();
         loop {
@@ -233,7 +233,7 @@ impl Submission<'_> {
                 return outcome.map_err(|sticky_error| sticky_error.error());
             }
             state.check()?;
-            let over = match patience.end() {
+            let over = match deadline.end() {
                 Some(end) => group.changed.wait_until(&mut state, end).timed_out(),
                 None => {
                     group.changed.wait(&mut state);
@@ -241,8 +241,8 @@ impl Submission<'_> {
                 }
             };
             if over && self.result.0.lock().is_none() {
-                let missing = rank_handle.missing(&state, &self.requests);
-                let error = patience.error(format_args!("rank {} waited for {missing}", rank_handle.rank));
+                let missing = rank_handle.missing(&state, &self.request);
+                let error = deadline.error(format_args!("rank {} waited for {missing}", rank_handle.rank));
                 // The other ranks would wait for this rank until their deadline.
                 state.sticky_error.get_or_insert_with(|| StickyError::aborted_by(&error));
                 group.changed.notify_all();
@@ -254,8 +254,8 @@ impl Submission<'_> {
 
 impl InProcessRank {
     /// Describes the ranks that this rank waits for.
-    fn missing(&self, state: &State, requests: &Request) -> String {
-        match requests {
+    fn missing(&self, state: &State, request: &Request) -> String {
+        match request {
             Request::Operation(Operation { kind: Kind::Send { peer } | Kind::Receive { peer }, .. }) => {
                 format!("rank {peer}")
             }
@@ -282,11 +282,11 @@ impl InProcessGroup {
     fn queue(self: &Arc<InProcessGroup>, parts: &[Submission]) -> Result<()> {
         let mut state = self.state.lock();
         state.check()?;
-        for Submission { rank_handle, requests, result } in
+        for Submission { rank_handle, request, result } in
             parts.iter().filter(|part| Arc::ptr_eq(&part.rank_handle.group, self))
         {
-            let pending = PendingRequest { requests: *requests, result: result.clone() };
-            let list = match *requests {
+            let pending = PendingRequest { request: *request, result: result.clone() };
+            let list = match *request {
                 Request::Operation(Operation { kind: Kind::Send { peer }, .. }) => {
                     state.sends.entry((rank_handle.rank, peer)).or_default()
                 }
@@ -340,7 +340,7 @@ impl InProcessGroup {
         let mut operations = Vec::new();
         let mut splits = Vec::new();
         for pending in round {
-            match pending.requests {
+            match pending.request {
                 Request::Operation(operation) => operations.push(operation),
                 Request::Split { color, key } => splits.push((color, key)),
             }
@@ -441,7 +441,7 @@ impl InProcessGroup {
         send: &PendingRequest,
         receive: &PendingRequest,
     ) -> Result<()> {
-        let (Request::Operation(send), Request::Operation(receive)) = (send.requests, receive.requests) else {
+        let (Request::Operation(send), Request::Operation(receive)) = (send.request, receive.request) else {
             return Ok(());
         };
         if (send.count, send.element) != (receive.count, receive.element) {
@@ -457,12 +457,12 @@ impl InProcessGroup {
         let (to, from) = (context(pair.1)?, context(pair.0)?);
         let apart = (send.stream.raw, send.stream.device) != (receive.stream.raw, receive.stream.device);
         if apart {
-            stream::order(runtime, send.stream, receive.stream)?;
+            stream::make_wait(runtime, send.stream, receive.stream)?;
         }
         sanitizer::access(runtime, send.stream, &[sanitizer::read(send.from), sanitizer::write(receive.to)])?;
         runtime.in_stream(send.stream, |driver, raw| Ok(driver.copy_peer(receive.to, to, send.from, from, raw)?))?;
         if apart {
-            stream::order(runtime, receive.stream, send.stream)?;
+            stream::make_wait(runtime, receive.stream, send.stream)?;
         }
         Ok(())
     }
@@ -481,7 +481,7 @@ impl InProcessGroup {
         if self.nccl.get().is_none() {
             // NCCL allocates while it connects, which a capture forbids.
             for operation in operations {
-                if stream::is_capturing_checked(runtime, operation.stream)? {
+                if stream::is_validated_capturing(runtime, operation.stream)? {
                     return Ok(None);
                 }
             }

@@ -15,7 +15,7 @@ pub mod operation;
 pub mod shared;
 pub mod sticky_error;
 
-use crate::base::deadline::Patience;
+use crate::base::deadline::Deadline;
 use crate::{
     base::handle::{HandleTable, Kind as HandleKind},
     collectives::processes::ProcessGroup,
@@ -309,10 +309,10 @@ impl Communicator {
         sync_debug::check("plinth_communicator_wait")?;
         let runtime = runtime::ready()?;
         let raw = stream::of_device(handle, self.device as i32)?;
-        let stream = stream::known(runtime, raw, self.device);
+        let stream = stream::from_validated(runtime, raw, self.device);
         let done = |driver: &crate::driver::Driver, raw| Ok(driver.stream_query(raw)?);
         let ahead = sanitizer::end_of_stream(stream);
-        Patience::new(limit).until(
+        Deadline::new(limit).until(
             || format!("rank {} of {} waited for its work", self.rank, self.size),
             // Query the stream first: work that waited in an aborted group ends as if it were done.
             || {
@@ -359,7 +359,7 @@ pub fn operate(handle: u64, kind: Kind, buffers: RankBuffers, stream: usize) -> 
 pub fn operate_on(communicator: &Arc<Communicator>, kind: Kind, buffers: RankBuffers, stream: usize) -> Result<()> {
     let runtime = runtime::ready()?;
     let raw = stream::of_device(stream, communicator.device as i32)?;
-    let stream = stream::known(runtime, raw, communicator.device);
+    let stream = stream::from_validated(runtime, raw, communicator.device);
     let RankBuffers { from, to, count, element } = buffers;
     let operation = Operation { kind, count, element, from, to, stream };
     let operation = operation.check(communicator.rank, communicator.size).context(|| operation)?;

@@ -5,7 +5,7 @@
 //! its own thread, which costs some microseconds; the caller can request the blocking mode instead.
 
 use super::operation::{Kind, Operation};
-use crate::base::deadline::Patience;
+use crate::base::deadline::Deadline;
 use crate::{
     collectives::devices::ReduceOp,
     driver::{
@@ -108,14 +108,14 @@ impl NcclRank {
     }
 
     /// Waits until all calls are complete.
-    fn wait_until_settled(&self, patience: Patience, what: &str) -> Result<()> {
-        patience.until(|| what, || Ok(self.poll()?.then_some(())))
+    fn wait_until_settled(&self, deadline: Deadline, what: &str) -> Result<()> {
+        deadline.until(|| what, || Ok(self.poll()?.then_some(())))
     }
 
     /// Waits until all calls are complete. No other thread may use the communicator yet.
     pub fn wait_until_ready(&self, limit: Duration, what: &str) -> Result<()> {
         let _calls = self.calls.lock();
-        self.wait_until_settled(Patience::new(limit), what)
+        self.wait_until_settled(Deadline::new(limit), what)
     }
 
     /// Checks what can be checked of an operation before NCCL receives anything of its batch.
@@ -303,7 +303,7 @@ pub fn issue(
     let mut settled = Ok(());
     for (index, (rank, _, operation)) in batch.iter().enumerate().filter(|(_, (rank, ..))| !rank.blocking) {
         settled = settled.and_then(|()| match issued.is_ok() || index < issued_count {
-            true => rank.wait_until_settled(Patience::new(limit), &format!("NCCL worked at {operation}")),
+            true => rank.wait_until_settled(Deadline::new(limit), &format!("NCCL worked at {operation}")),
             false => rank.poll().map(drop),
         });
     }
@@ -346,7 +346,7 @@ pub fn split(
     };
     let (parts, _) = first.nccl.group(all).map_err(IssueError::Refused)?;
     for rank in ranks {
-        rank.wait_until_settled(Patience::new(limit), "NCCL worked at a split").map_err(IssueError::Failed)?;
+        rank.wait_until_settled(Deadline::new(limit), "NCCL worked at a split").map_err(IssueError::Failed)?;
     }
     let finish = |(part, (_, color, _)): (NcclRank, &(&NcclRank, Option<u32>, i32))| {
         if color.is_none() {

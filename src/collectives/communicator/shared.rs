@@ -9,7 +9,7 @@ use super::{
     nccl,
     operation::{Kind, Operation},
 };
-use crate::base::deadline::Patience;
+use crate::base::deadline::Deadline;
 use crate::{
     collectives::processes::{Candidate, GatherRow, ProcessGroup, Transfer},
     driver::group::MAX_RANKS,
@@ -262,7 +262,7 @@ fn exchange(
     runtime.in_stream(stream, |driver, raw| Ok(driver.copy_from_host(from, row, raw)?))?;
     let operation = Operation { kind: Kind::AllGather, count: ROW as u64, element: ElementType::U8, from, to, stream };
     nccl::issue(runtime, &[(rank, rank_and_size.1, &operation)], limit).map_err(nccl::IssueError::into_error)?;
-    Patience::new(limit).until(
+    Deadline::new(limit).until(
         || "this rank waited for the others",
         || {
             rank.check_health()?;

@@ -99,7 +99,7 @@ pub fn download(runtime: &Runtime, stream: Stream, from: &Tensor, to: &Tensor) -
     if one.is_noop() {
         return Ok(());
     }
-    let waits = to.device == PAGEABLE && !stream::is_capturing_checked(runtime, stream)?;
+    let waits = to.device == PAGEABLE && !stream::is_validated_capturing(runtime, stream)?;
     if waits {
         sync_debug::check("a collective to pageable host memory")?;
     }

@@ -60,7 +60,7 @@ impl<'a> StreamGroup<'a> {
         }
         let mut capturing = Vec::new();
         for stream in &all {
-            if stream::is_capturing_checked(runtime, *stream)? {
+            if stream::is_validated_capturing(runtime, *stream)? {
                 capturing.push(*stream);
             }
         }
@@ -124,7 +124,7 @@ impl<'a> StreamGroup<'a> {
         let synchronized = (|| {
             for stream in &streams {
                 let device = self.runtime.device(stream.device as i32)?;
-                let event = event_pool::take(device, &self.runtime.driver, 0)?;
+                let event = event_pool::acquire(device, &self.runtime.driver, 0)?;
                 events.push(event);
                 self.runtime.in_stream(*stream, |driver, raw| Ok(driver.event_record(event, raw)?))?;
             }
@@ -142,7 +142,7 @@ impl<'a> StreamGroup<'a> {
         })();
         for (stream, event) in streams.iter().zip(events) {
             if let Ok(device) = self.runtime.device(stream.device as i32) {
-                event_pool::give_back(device, 0, event);
+                event_pool::release(device, 0, event);
             }
         }
         synchronized.map_err(|error: Error| error.context("letting the streams of a collective wait for each other"))

@@ -122,8 +122,8 @@ impl LaunchOrders {
         let index = match self.0.iter().position(|order| order.of == of) {
             Some(index) => index,
             None => {
-                let event = event_pool::take(device, driver, 0)?;
-                let captured_event = event_pool::take(device, driver, 0)?;
+                let event = event_pool::acquire(device, driver, 0)?;
+                let captured_event = event_pool::acquire(device, driver, 0)?;
                 self.0.push(LaunchOrder { of, stream: None, event, parts: 0, captured: None, captured_event });
                 self.0.len() - 1
             }
@@ -156,8 +156,8 @@ impl LaunchOrders {
     /// Returns the events to the pool.
     pub fn release_events(&mut self, device: &Device) {
         for order in self.0.drain(..) {
-            event_pool::give_back(device, 0, order.event);
-            event_pool::give_back(device, 0, order.captured_event);
+            event_pool::release(device, 0, order.event);
+            event_pool::release(device, 0, order.captured_event);
         }
     }
 }

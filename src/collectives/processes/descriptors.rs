@@ -13,13 +13,13 @@ use std::{
 };
 
 /// The maximum number of descriptors of a message: a buffer and a link for each other rank.
-const MOST_DESCRIPTORS: usize = 2 * crate::driver::group::MAX_RANKS;
+const MAX_DESCRIPTORS: usize = 2 * crate::driver::group::MAX_RANKS;
 /// Size of a message's header: the status, and the number of bytes.
 pub const HEAD: usize = 8;
 /// The maximum bytes of a message: the infos of all ranks, or an error's text.
 const MOST_BYTES: usize = 1 << 16;
 
-const _: () = assert!(MOST_DESCRIPTORS <= unix_socket::MOST_DESCRIPTORS);
+const _: () = assert!(MAX_DESCRIPTORS <= unix_socket::MAX_DESCRIPTORS);
 
 /// A message.
 pub struct Message {

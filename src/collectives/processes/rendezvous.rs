@@ -243,7 +243,7 @@ fn admit(pending: &mut Vec<PendingConnection>, socket: UnixStream) -> bool {
         let oldest = pending.iter().position(|connection| !connection.is_own).unwrap_or(0);
         pending.remove(oldest);
     }
-    let is_own = unix_socket::is_own(socket.as_raw_fd());
+    let is_own = unix_socket::is_same_user(socket.as_raw_fd());
     pending.push(PendingConnection { socket, is_own, checked: [0; INTRODUCTION], bytes: 0, descriptors: Vec::new() });
     true
 }

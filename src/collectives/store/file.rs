@@ -3,7 +3,7 @@
 //! ends.
 
 use super::{number, system};
-use crate::{base::deadline::Patience, error::Result};
+use crate::{base::deadline::Deadline, error::Result};
 use std::{
     fmt::Write as _,
     fs::{self, File, OpenOptions, TryLockError},
@@ -80,13 +80,13 @@ impl Folder {
     }
 
     /// See [`Store::add`](super::Store::add).
-    pub fn add(&self, name: &str, amount: i64, patience: &Patience) -> Result<i64> {
+    pub fn add(&self, name: &str, amount: i64, deadline: &Deadline) -> Result<i64> {
         let lock = OpenOptions::new()
             .create(true)
             .append(true)
             .open(self.path.join("lock"))
             .map_err(|error| system("opening the lock's file", &error))?;
-        lock_file(&lock, patience)?;
+        lock_file(&lock, deadline)?;
         let sum = self.find(name)?.map_or(0, |bytes| number(&bytes)).wrapping_add(amount);
         self.set(name, &sum.to_le_bytes())?;
         Ok(sum)
@@ -101,8 +101,8 @@ fn random_name() -> io::Result<String> {
 }
 
 /// Locks a file until it is closed.
-fn lock_file(lock: &File, patience: &Patience) -> Result<()> {
-    patience.rest().until(
+fn lock_file(lock: &File, deadline: &Deadline) -> Result<()> {
+    deadline.with_reset_backoff().until(
         || "the lock of a folder was waited for",
         || match lock.try_lock() {
             Ok(()) => Ok(Some(())),

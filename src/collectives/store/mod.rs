@@ -9,7 +9,7 @@ pub mod tcp;
 
 use crate::{
     base::{
-        deadline::Patience,
+        deadline::Deadline,
         handle::{HandleTable, Kind},
     },
     driver::nccl::ID_BYTES,
@@ -54,7 +54,7 @@ pub fn open(address: &str, serves: bool, limit: Duration) -> Result<u64> {
         if serves {
             Server::listen(location).map(|server| Backend::Server(Mutex::new(server)))
         } else {
-            Client::connect(location, Patience::new(limit)).map(|client| Backend::Client(Mutex::new(client)))
+            Client::connect(location, Deadline::new(limit)).map(|client| Backend::Client(Mutex::new(client)))
         }
     } else if let Some(path) = address.strip_prefix("file://") {
         Folder::open(path).map(Backend::Folder)
@@ -84,46 +84,46 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 /// Locks a mutex that another thread may hold for the duration of its call.
-fn lock<'a, T>(mutex: &'a Mutex<T>, patience: &Patience) -> Result<MutexGuard<'a, T>> {
-    let guard = mutex.try_lock_for(patience.left());
-    guard.ok_or_else(|| patience.error("another thread's call with the store was waited for"))
+fn lock<'a, T>(mutex: &'a Mutex<T>, deadline: &Deadline) -> Result<MutexGuard<'a, T>> {
+    let guard = mutex.try_lock_for(deadline.remaining());
+    guard.ok_or_else(|| deadline.error("another thread's call with the store was waited for"))
 }
 
 impl Backend {
-    fn set(&self, name: &str, value: &[u8], patience: &Patience) -> Result<()> {
+    fn set(&self, name: &str, value: &[u8], deadline: &Deadline) -> Result<()> {
         match self {
             Backend::Folder(folder) => folder.set(name, value),
             Backend::Server(server) => {
-                let mut server = lock(server, patience)?;
+                let mut server = lock(server, deadline)?;
                 server.set(name, value);
                 server.serve()
             }
-            Backend::Client(client) => lock(client, patience)?.set(name, value, patience),
+            Backend::Client(client) => lock(client, deadline)?.set(name, value, deadline),
         }
     }
 
-    fn find(&self, name: &str, patience: &Patience) -> Result<Option<Vec<u8>>> {
+    fn find(&self, name: &str, deadline: &Deadline) -> Result<Option<Vec<u8>>> {
         match self {
             Backend::Folder(folder) => folder.find(name),
             Backend::Server(server) => {
-                let mut server = lock(server, patience)?;
+                let mut server = lock(server, deadline)?;
                 server.serve()?;
                 Ok(server.find(name))
             }
-            Backend::Client(client) => lock(client, patience)?.find(name, patience),
+            Backend::Client(client) => lock(client, deadline)?.find(name, deadline),
         }
     }
 
-    fn add(&self, name: &str, amount: i64, patience: &Patience) -> Result<i64> {
+    fn add(&self, name: &str, amount: i64, deadline: &Deadline) -> Result<i64> {
         match self {
-            Backend::Folder(folder) => folder.add(name, amount, patience),
+            Backend::Folder(folder) => folder.add(name, amount, deadline),
             Backend::Server(server) => {
-                let mut server = lock(server, patience)?;
+                let mut server = lock(server, deadline)?;
                 let sum = server.add(name, amount);
                 server.serve()?;
                 Ok(sum)
             }
-            Backend::Client(client) => lock(client, patience)?.add(name, amount, patience),
+            Backend::Client(client) => lock(client, deadline)?.add(name, amount, deadline),
         }
     }
 }
@@ -132,27 +132,27 @@ impl Backend {
 impl Store {
     /// Sets the value of a key.
     pub fn set(&self, name: &str, value: &[u8], limit: Duration) -> Result<()> {
-        self.set_within(name, value, &Patience::new(limit))
+        self.set_within(name, value, &Deadline::new(limit))
     }
 
-    fn set_within(&self, name: &str, value: &[u8], patience: &Patience) -> Result<()> {
+    fn set_within(&self, name: &str, value: &[u8], deadline: &Deadline) -> Result<()> {
         check_name(name)?;
         if value.len() > MAX_VALUE {
             return Err(invalid(format!("a value in a store has at most {MAX_VALUE} bytes, not {}", value.len())));
         }
-        self.0.set(name, value, patience).context(|| format!("setting {name:?} in a store"))
+        self.0.set(name, value, deadline).context(|| format!("setting {name:?} in a store"))
     }
 
     /// Returns the value of a key, and waits until it is set.
     pub fn wait(&self, name: &str, limit: Duration) -> Result<Vec<u8>> {
-        self.wait_within(name, &Patience::new(limit))
+        self.wait_within(name, &Deadline::new(limit))
     }
 
-    fn wait_within(&self, name: &str, patience: &Patience) -> Result<Vec<u8>> {
+    fn wait_within(&self, name: &str, deadline: &Deadline) -> Result<Vec<u8>> {
         check_name(name)?;
         let mut has_response = false;
         // Each attempt takes the lock again, so that another thread can set the key in the meantime.
-        let mut attempt = || match self.0.find(name, patience) {
+        let mut attempt = || match self.0.find(name, deadline) {
             Ok(found) => {
                 has_response = true;
                 Ok(found)
@@ -161,8 +161,8 @@ impl Store {
             Err(error) if has_response && error.status() == Status::TIMED_OUT => Ok(None),
             Err(error) => Err(error),
         };
-        patience
-            .rest()
+        deadline
+            .with_reset_backoff()
             .until(|| format!("{name:?} was waited for in a store"), &mut attempt)
             .context(|| format!("getting {name:?} from a store"))
     }
@@ -170,42 +170,42 @@ impl Store {
     /// Adds to the integer of a key, which starts at 0, and returns the sum.
     pub fn add(&self, name: &str, amount: i64, limit: Duration) -> Result<i64> {
         check_name(name)?;
-        self.add_within(name, amount, &Patience::new(limit))
+        self.add_within(name, amount, &Deadline::new(limit))
     }
 
-    fn add_within(&self, name: &str, amount: i64, patience: &Patience) -> Result<i64> {
-        self.0.add(name, amount, patience).context(|| format!("adding to {name:?} in a store"))
+    fn add_within(&self, name: &str, amount: i64, deadline: &Deadline) -> Result<i64> {
+        self.0.add(name, amount, deadline).context(|| format!("adding to {name:?} in a store"))
     }
 
     /// Waits until `count` participants have entered the barrier of a name. A name is good for one barrier.
     pub fn barrier(&self, name: &str, count: i64, limit: Duration) -> Result<()> {
-        self.barrier_within(name, count, &Patience::new(limit))
+        self.barrier_within(name, count, &Deadline::new(limit))
     }
 
-    fn barrier_within(&self, name: &str, count: i64, patience: &Patience) -> Result<()> {
+    fn barrier_within(&self, name: &str, count: i64, deadline: &Deadline) -> Result<()> {
         check_name(name)?;
         if count < 1 {
             return Err(invalid(format!("a barrier of {count} cannot be")));
         }
         let (arrived, seen) = (format!("{name}/come"), format!("{name}/seen"));
-        let missing = Cell::new(count - self.add_within(&arrived, 1, patience)?);
+        let missing = Cell::new(count - self.add_within(&arrived, 1, deadline)?);
         let attempt = |counter: &str| {
-            let found = self.0.find(counter, patience)?;
+            let found = self.0.find(counter, deadline)?;
             missing.set(count - found.map_or(0, |bytes| number(&bytes)));
             Ok((missing.get() <= 0).then_some(()))
         };
-        let met = patience.rest().until(|| "the others were waited for", || attempt(&arrived));
+        let met = deadline.with_reset_backoff().until(|| "the others were waited for", || attempt(&arrived));
         met.context(|| format!("{} of {count} did not come to the barrier {name:?}", missing.get()))?;
-        self.add_within(&seen, 1, patience)?;
+        self.add_within(&seen, 1, deadline)?;
         // The server must not leave before all clients have received their responses.
         if let Backend::Server(server) = &self.0 {
-            patience.rest().until(|| "the others were waited for", || attempt(&seen))?;
+            deadline.with_reset_backoff().until(|| "the others were waited for", || attempt(&seen))?;
             let replies_sent = || {
-                let mut server = lock(server, patience)?;
+                let mut server = lock(server, deadline)?;
                 server.serve()?;
                 Ok((!server.has_unsent_sum()).then_some(()))
             };
-            patience.rest().until(|| "the others were waited for", replies_sent)?;
+            deadline.with_reset_backoff().until(|| "the others were waited for", replies_sent)?;
         }
         Ok(())
     }
@@ -232,13 +232,13 @@ impl Store {
         if rank < 0 || rank >= ranks {
             return Err(invalid(format!("there is no rank {rank} among {ranks}")));
         }
-        let (key, patience) = (format!("{name}/id"), Patience::new(limit));
+        let (key, deadline) = (format!("{name}/id"), Deadline::new(limit));
         if rank == 0 {
-            self.set_within(&key, &make()?, &patience)?;
+            self.set_within(&key, &make()?, &deadline)?;
         }
-        let value = self.wait_within(&key, &patience)?;
+        let value = self.wait_within(&key, &deadline)?;
         let id = value.try_into().map_err(|_| invalid(format!("what is under {key:?} is no id")))?;
-        self.barrier_within(name, ranks.into(), &patience)?;
+        self.barrier_within(name, ranks.into(), &deadline)?;
         Ok(id)
     }
 }

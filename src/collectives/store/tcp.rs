@@ -7,7 +7,7 @@
 
 use super::{MAX_NAME, MAX_VALUE, invalid, number, system};
 use crate::{
-    base::deadline::Patience,
+    base::deadline::Deadline,
     error::{Error, Result},
     status::Status,
 };
@@ -274,13 +274,13 @@ pub struct Client {
 
 impl Client {
     /// Connects to a server, which may not be listening yet.
-    pub fn connect(location: &str, patience: Patience) -> Result<Client> {
+    pub fn connect(location: &str, deadline: Deadline) -> Result<Client> {
         let mut client = Client { location: location.to_owned(), stream: None };
-        client.connected_stream(&patience)?;
+        client.connected_stream(&deadline)?;
         Ok(client)
     }
 
-    fn connected_stream(&mut self, patience: &Patience) -> Result<&mut TcpStream> {
+    fn connected_stream(&mut self, deadline: &Deadline) -> Result<&mut TcpStream> {
         let stream = match self.stream.take() {
             Some(stream) => stream,
             None => {
@@ -288,7 +288,7 @@ impl Client {
                 let mut reason = String::new();
                 let mut connect = || {
                     for address in &addresses {
-                        let remaining = patience.left().clamp(Duration::from_millis(1), Duration::from_secs(5));
+                        let remaining = deadline.remaining().clamp(Duration::from_millis(1), Duration::from_secs(5));
                         match TcpStream::connect_timeout(address, remaining) {
                             Ok(stream) => return Ok(Some(stream)),
                             Err(error) => reason = error.to_string(),
@@ -296,7 +296,7 @@ impl Client {
                     }
                     Ok(None)
                 };
-                let connected = patience.rest().until(|| "a server was waited for", &mut connect);
+                let connected = deadline.with_reset_backoff().until(|| "a server was waited for", &mut connect);
                 let mut stream =
                     connected.map_err(|error| error.context(format_args!("no server answers ({reason})")))?;
                 stream
@@ -309,18 +309,18 @@ impl Client {
         Ok(self.stream.insert(stream))
     }
 
-    fn request(&mut self, operation: u8, name: &str, value: &[u8], patience: &Patience) -> Result<Option<Vec<u8>>> {
-        if patience.is_over() {
+    fn request(&mut self, operation: u8, name: &str, value: &[u8], deadline: &Deadline) -> Result<Option<Vec<u8>>> {
+        if deadline.is_expired() {
             // Nothing was sent, so the connection remains valid.
-            return Err(patience.error("a server was waited for"));
+            return Err(deadline.error("a server was waited for"));
         }
         let mut request = vec![operation];
         request.extend((name.len() as u32).to_le_bytes());
         request.extend((value.len() as u32).to_le_bytes());
         request.extend(name.as_bytes());
         request.extend(value);
-        let stream = self.connected_stream(patience)?;
-        let reply = exchange(stream, &request, patience);
+        let stream = self.connected_stream(deadline)?;
+        let reply = exchange(stream, &request, deadline);
         if reply.is_err() {
             self.stream = None;
         }
@@ -328,27 +328,27 @@ impl Client {
     }
 
     /// See [`Store::set`](super::Store::set).
-    pub fn set(&mut self, name: &str, value: &[u8], patience: &Patience) -> Result<()> {
-        self.request(SET, name, value, patience).map(drop)
+    pub fn set(&mut self, name: &str, value: &[u8], deadline: &Deadline) -> Result<()> {
+        self.request(SET, name, value, deadline).map(drop)
     }
 
     /// Returns the value of a key.
-    pub fn find(&mut self, name: &str, patience: &Patience) -> Result<Option<Vec<u8>>> {
-        self.request(FIND, name, &[], patience)
+    pub fn find(&mut self, name: &str, deadline: &Deadline) -> Result<Option<Vec<u8>>> {
+        self.request(FIND, name, &[], deadline)
     }
 
     /// See [`Store::add`](super::Store::add).
-    pub fn add(&mut self, name: &str, amount: i64, patience: &Patience) -> Result<i64> {
-        Ok(self.request(ADD, name, &amount.to_le_bytes(), patience)?.map_or(0, |bytes| number(&bytes)))
+    pub fn add(&mut self, name: &str, amount: i64, deadline: &Deadline) -> Result<i64> {
+        Ok(self.request(ADD, name, &amount.to_le_bytes(), deadline)?.map_or(0, |bytes| number(&bytes)))
     }
 }
 
-fn exchange(stream: &mut TcpStream, request: &[u8], patience: &Patience) -> Result<Option<Vec<u8>>> {
+fn exchange(stream: &mut TcpStream, request: &[u8], deadline: &Deadline) -> Result<Option<Vec<u8>>> {
     let lost = |error: io::Error| match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => patience.error("an answer of the server was waited for"),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => deadline.error("an answer of the server was waited for"),
         _ => Error::new(Status::PEER_LOST, format!("the server of the store is gone ({error})")),
     };
-    let mut limited = Limited { stream, patience };
+    let mut limited = Limited { stream, deadline };
     limited.write_all(request).map_err(lost)?;
     let mut head = [0; RESPONSE_HEADER];
     limited.read_exact(&mut head).map_err(lost)?;
@@ -364,12 +364,12 @@ fn exchange(stream: &mut TcpStream, request: &[u8], patience: &Patience) -> Resu
 /// A connection whose reads and writes share one deadline.
 struct Limited<'a> {
     stream: &'a mut TcpStream,
-    patience: &'a Patience,
+    deadline: &'a Deadline,
 }
 
 impl Limited<'_> {
     fn remaining(&self) -> io::Result<Duration> {
-        let remaining = self.patience.left();
+        let remaining = self.deadline.remaining();
         if remaining.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(remaining) }
     }
 }
@@ -445,8 +445,8 @@ mod tests {
         for _ in 0..10 {
             server.serve().unwrap();
         }
-        let mut client = Client::connect(&location, Patience::new(Duration::from_secs(20))).unwrap();
-        let sum = serve_while(&mut server, || client.add("sum", 4, &Patience::new(Duration::from_secs(20))));
+        let mut client = Client::connect(&location, Deadline::new(Duration::from_secs(20))).unwrap();
+        let sum = serve_while(&mut server, || client.add("sum", 4, &Deadline::new(Duration::from_secs(20))));
         assert_eq!(sum.unwrap(), 4);
         assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
         assert_eq!(server.connections.iter().filter(|connection| connection.pending.is_some()).count(), 3);

@@ -77,7 +77,7 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
 }
 
 pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Block) -> Result<()> {
-    let held = capture_lock::hold_off();
+    let held = capture_lock::lock_shared();
     if block.waits_for_a_capture(runtime) {
         return later(address, block);
     }
@@ -127,7 +127,7 @@ pub(super) fn empty(runtime: &Runtime) -> Result<()> {
             driver.with_relaxed_capture(|| {
                 // To wait for a device makes every capture on it invalid, whosever it is and in whatever mode. What is free
                 // by now goes all the same.
-                if !capture_lock::any() {
+                if !capture_lock::is_any_capturing() {
                     let _ = driver.context_synchronize();
                 }
                 Ok(driver.memory_pool_trim(*pool, 0)?)

@@ -151,7 +151,7 @@ pub(super) fn alloc(place: &Place) -> Result<Option<(u64, Owner)>> {
     };
     let filled = {
         // While the memory was made, another thread may have begun to capture the stream.
-        let _held = capture_lock::hold_off();
+        let _held = capture_lock::lock_shared();
         place.check_capture(Kind::Debug).and_then(|()| {
             fill().map_err(|failure: Failure| {
                 // What was begun must end before the memory goes.

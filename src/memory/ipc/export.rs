@@ -403,8 +403,8 @@ fn event(runtime: &Runtime, device: &Device, serial: u64) -> Result<Option<[u8; 
                 return if waited { Ok(None) } else { Err(forbidden()) };
             }
             // The stream may be other threads', too.
-            let _held = capture_lock::hold_off();
-            if stream::is_capturing_checked(runtime, current)? {
+            let _held = capture_lock::lock_shared();
+            if stream::is_validated_capturing(runtime, current)? {
                 return Err(forbidden());
             }
             if driver.stream_query(current.raw)? {
@@ -413,7 +413,7 @@ fn event(runtime: &Runtime, device: &Device, serial: u64) -> Result<Option<[u8; 
             let spare = EXPORTS.lock().spare_events.get_mut(&device.ordinal).and_then(Vec::pop);
             let event = match spare {
                 Some(event) => event,
-                None => event_pool::take(device, driver, event_pool::INTERPROCESS)?,
+                None => event_pool::acquire(device, driver, event_pool::INTERPROCESS)?,
             };
             let outcome = driver.event_record(event, current.raw).and_then(|()| driver.event_ipc_handle(event));
             let mut exports = EXPORTS.lock();

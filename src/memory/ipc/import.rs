@@ -224,7 +224,7 @@ impl Taker {
             if let Some(reader) = reader {
                 let (waiting, awaited) =
                     (stream::current_on(runtime, reader.ordinal)?, stream::current_on(runtime, device.ordinal)?);
-                stream::order(runtime, waiting, awaited)?;
+                stream::make_wait(runtime, waiting, awaited)?;
             }
         }
         let user = reader.unwrap_or(device);

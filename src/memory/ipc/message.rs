@@ -1,6 +1,6 @@
 //! What goes from one process to the other about a block: bytes that are checked before any of them is believed.
 
-use crate::base::unix_socket::MOST_DESCRIPTORS;
+use crate::base::unix_socket::MAX_DESCRIPTORS;
 use crate::{
     error::{Error, Result},
     status::Status,
@@ -11,7 +11,7 @@ pub const HEAD: usize = 256;
 /// The bytes of a piece.
 pub const PIECE: usize = 16;
 /// How many pieces go in one part of a message, each with its descriptor.
-pub const BATCH: usize = MOST_DESCRIPTORS;
+pub const BATCH: usize = MAX_DESCRIPTORS;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"plinthIP");
 const VERSION: u32 = 1;

@@ -13,7 +13,7 @@ use super::{
     },
     Snapshot, json, stream_number,
 };
-use crate::base::embedded::{Packed, packed};
+use crate::base::embedded::{CompressedText, embedded_text};
 use std::{
     collections::HashMap,
     hash::Hash,
@@ -21,24 +21,24 @@ use std::{
 };
 
 /// What the page consists of, in its order. `read.js` and what follows are one script.
-const HEAD: Packed = packed!("head.html");
-const STYLE: Packed = packed!("style.css");
-const BODY: Packed = packed!("body.html");
-const SCRIPTS: [Packed; 8] = [
-    packed!("read.js"),
-    packed!("model.js"),
-    packed!("common.js"),
-    packed!("timeline.js"),
-    packed!("map.js"),
-    packed!("tables.js"),
-    packed!("events.js"),
-    packed!("main.js"),
+const HEAD: CompressedText = embedded_text!("head.html");
+const STYLE: CompressedText = embedded_text!("style.css");
+const BODY: CompressedText = embedded_text!("body.html");
+const SCRIPTS: [CompressedText; 8] = [
+    embedded_text!("read.js"),
+    embedded_text!("model.js"),
+    embedded_text!("common.js"),
+    embedded_text!("timeline.js"),
+    embedded_text!("map.js"),
+    embedded_text!("tables.js"),
+    embedded_text!("events.js"),
+    embedded_text!("main.js"),
 ];
 
 /// Writes the page.
 pub fn write(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     let tables = Tables::new(snapshot);
-    let text = |part: Packed| part.text().map_err(|error| io::Error::other(error.message().to_owned()));
+    let text = |part: CompressedText| part.decompress().map_err(|error| io::Error::other(error.message().to_owned()));
     let (head, style, body) = (text(HEAD)?, text(STYLE)?, text(BODY)?);
     write!(out, "{head}<style>\n{style}</style>\n</head>\n<body>\n{body}")?;
     out.write_all(b"<script type=\"application/json\" id=\"tables\">")?;

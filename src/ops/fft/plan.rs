@@ -18,7 +18,7 @@ use crate::{
     status::Status,
     stream::{
         self, Stream,
-        capture_resources::{self, Thing},
+        capture_resources::{self, Resource},
     },
 };
 use parking_lot::{Condvar, Mutex};
@@ -235,12 +235,12 @@ impl Plan {
 
     /// Makes the graph of an active capture keep the plan, because each replay reads the plan's memory.
     fn keep_for_capture(runtime: &Runtime, stream: Stream, shared: &Arc<Plan>) -> Result<()> {
-        let Some(capture) = stream::capture(runtime, stream)? else { return Ok(()) };
-        let thing: Thing = shared.clone();
-        if capture_resources::keep(capture, &thing) {
+        let Some(capture) = stream::capture_id(runtime, stream)? else { return Ok(()) };
+        let resource: Resource = shared.clone();
+        if capture_resources::add(capture, &resource) {
             Ok(())
         } else {
-            capture_resources::keep_by_graph(runtime, stream, capture, thing)
+            capture_resources::attach_to_graph(runtime, stream, capture, resource)
         }
     }
 

@@ -6,17 +6,17 @@ use super::{
     scalar::{Kind, MAX_SCALARS},
 };
 use crate::{
-    base::embedded::{Packed, packed},
+    base::embedded::{CompressedText, embedded_text},
     error::Result,
     runtime::tensor::ElementType,
 };
 use std::fmt::Write;
 
-const BASE: Packed = packed!("base.h");
-const HOST: Packed = packed!("host.h");
-const COMPLEX: Packed = packed!("complex.h");
-const WALK: Packed = packed!("walk.h");
-const LAUNCH: Packed = packed!("launch.h");
+const BASE: CompressedText = embedded_text!("base.h");
+const HOST: CompressedText = embedded_text!("host.h");
+const COMPLEX: CompressedText = embedded_text!("complex.h");
+const WALK: CompressedText = embedded_text!("walk.h");
+const LAUNCH: CompressedText = embedded_text!("launch.h");
 
 /// The file name of the user's source in the compilers' messages.
 pub const NAME: &str = "jiterator";
@@ -79,11 +79,11 @@ impl KernelSpec<'_> {
 
     /// Returns the source, for both compilers.
     pub fn source(&self) -> Result<String> {
-        let mut text = BASE.text()?;
+        let mut text = BASE.decompress()?;
         let entry = kernel_name(self.entry);
-        text += &HOST.text()?;
-        text += &COMPLEX.text()?;
-        text += &WALK.text()?;
+        text += &HOST.decompress()?;
+        text += &COMPLEX.decompress()?;
+        text += &WALK.decompress()?;
         // Writing to a String cannot fail.
         let _ = write!(text, "#line 1 \"{NAME}\"\n{}\n#line 1 \"{entry}\"\n", self.code);
         let _ = write!(text, "#define PLINTH_ENTRY {entry}\n#define PLINTH_ENTRY_BYTES {entry}_bytes\n");
@@ -113,7 +113,7 @@ impl KernelSpec<'_> {
         text += if self.scalars.is_empty() { "    u64 plinth_none;\n  };\n" } else { "  };\n" };
         self.group(&mut text);
         text += "};\n}  // namespace plinth_jit\n";
-        text += &LAUNCH.text()?;
+        text += &LAUNCH.decompress()?;
         Ok(text)
     }
 

@@ -99,7 +99,7 @@ fn launch_part(
     (fill.philox, fill.code, fill.arguments) = (philox, plan.code as u32, plan.arguments);
     let dense = match plan.dense {
         Some(dense) if part.is_dense() && memory.address().is_multiple_of(u64::from(dense.width) * bytes) => {
-            target.device.understands(&target.runtime.driver, dense.kernel)?.then_some(dense)
+            target.device.supports_kernel(&target.runtime.driver, dense.kernel)?.then_some(dense)
         }
         _ => None,
     };

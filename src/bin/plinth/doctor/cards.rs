@@ -1,13 +1,13 @@
-//! The cards: how they are set up, as NVML tells.
+//! Checks of the GPUs' configuration, from NVML.
 
 use super::{
     super::{libraries, topology},
-    Finding, Weight,
+    Finding, Severity,
 };
 use nvml_wrapper::{Device as Card, bitmasks::device::ThrottleReasons, enum_wrappers::device::ComputeMode};
 use plinth::{driver::Driver, runtime::properties};
 
-/// What there is to say. Without NVML that is nothing, which [`libraries`](super::libraries) tells.
+/// Returns the findings; none without NVML, which [`libraries`](super::libraries) reports.
 pub fn check(driver: &Driver) -> Vec<Finding> {
     let Ok(nvml) = libraries::nvml() else { return Vec::new() };
     let mut findings = Vec::new();
@@ -17,7 +17,7 @@ pub fn check(driver: &Driver) -> Vec<Finding> {
             findings.extend(check_card(&format!("Device {ordinal}"), &card));
         }
     }
-    // Cards that are cut into parts, of which there are none, are no devices of CUDA's.
+    // GPUs in MIG mode without instances do not appear as CUDA devices.
     for index in 0..nvml.device_count().unwrap_or(0) {
         let Ok(card) = nvml.device_by_index(index) else { continue };
         let parted = card.mig_mode().is_ok_and(|mode| mode.current == 1);
@@ -25,10 +25,10 @@ pub fn check(driver: &Driver) -> Vec<Finding> {
         let any = (0..parts).any(|part| card.mig_device_by_index(part).is_ok());
         if parted && !any {
             findings.push(Finding::new(
-                Weight::Warning,
+                Severity::Warning,
                 "MIG",
-                format!("Card {index} is to be cut into parts (MIG), but has none, and so is no device"),
-                "Make parts (nvidia-smi mig -cgi ... -C), or turn MIG off (nvidia-smi -mig 0)",
+                format!("GPU {index} is in MIG mode but has no instances, so it is not a CUDA device"),
+                "Create instances (nvidia-smi mig -cgi ... -C), or turn MIG off (nvidia-smi -mig 0)",
             ));
         }
     }
@@ -39,42 +39,44 @@ fn check_card(name: &str, card: &Card<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     if card.mig_is_mig_device_handle().unwrap_or(false) {
         findings.push(Finding {
-            weight: Weight::Note,
+            severity: Severity::Note,
             about: "MIG",
-            says: format!("{name} is a part of a card: it has no peers, and not all readings"),
+            says: format!("{name} is a MIG instance: it has no peers, and only some telemetry"),
             advice: None,
         });
         return findings;
     }
     match card.compute_mode() {
         Ok(ComputeMode::Prohibited) => findings.push(Finding::new(
-            Weight::Problem,
+            Severity::Problem,
             "card",
-            format!("{name} is set to let nobody compute"),
-            "nvidia-smi -c 0, as root",
+            format!("{name} is in compute mode Prohibited, so no process can use it"),
+            "Run nvidia-smi -c 0 as root",
         )),
         Ok(ComputeMode::ExclusiveThread | ComputeMode::ExclusiveProcess) => findings.push(Finding::new(
-            Weight::Note,
+            Severity::Note,
             "card",
-            format!("{name} takes one process at a time"),
-            "nvidia-smi -c 0, as root, if several are to use it",
+            format!("{name} is in an exclusive compute mode: one process can use it at a time"),
+            "Run nvidia-smi -c 0 as root if several processes are to use it",
         )),
         _ => {}
     }
     if !card.is_in_persistent_mode().unwrap_or(true) {
         findings.push(Finding::new(
-            Weight::Note,
+            Severity::Note,
             "card",
-            format!("{name} is not kept ready: the first program after a pause waits seconds for it"),
-            "Start nvidia-persistenced, or nvidia-smi -pm 1, as root",
+            format!(
+                "{name} has persistence mode off: the first program after a pause waits seconds for initialization"
+            ),
+            "Start nvidia-persistenced, or run nvidia-smi -pm 1 as root",
         ));
     }
     if card.are_pages_pending_retired().unwrap_or(false) {
         findings.push(Finding::new(
-            Weight::Warning,
+            Severity::Warning,
             "card",
-            format!("{name} has memory with errors, which it leaves out from its next start on"),
-            "Start it anew when nobody uses it; if it goes on, have the card exchanged",
+            format!("{name} has memory pages with errors, which are retired at its next reset"),
+            "Reset it when no process uses it; if errors recur, have the GPU replaced",
         ));
     }
     let hot = ThrottleReasons::SW_THERMAL_SLOWDOWN
@@ -82,16 +84,16 @@ fn check_card(name: &str, card: &Card<'_>) -> Vec<Finding> {
         | ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN;
     if card.current_throttle_reasons().is_ok_and(|reasons| reasons.intersects(hot)) {
         findings.push(Finding::new(
-            Weight::Warning,
+            Severity::Warning,
             "card",
-            format!("{name} is slowed down, being too warm or short of power"),
-            "See to its cooling and power; plinth top tells which it is",
+            format!("{name} is throttled by heat or by lack of power"),
+            "Check its cooling and power supply; plinth top shows the reason",
         ));
     }
     if findings.is_empty() {
         findings.push(Finding::fine(
             "card",
-            format!("{name} is kept ready, is not slowed down, and has no memory to leave out"),
+            format!("{name} has persistence mode on, is not throttled, and has no pages to retire"),
         ));
     }
     findings

@@ -1,8 +1,8 @@
-//! The driver: whether it is there and starts, and if not, what stands in its way.
+//! Checks of the driver: whether it is installed and starts, and if not, why.
 
 use super::{
     super::{Kind, libraries::cuda_version},
-    Finding, Machine, Weight,
+    Finding, Machine, Severity,
 };
 use plinth::{
     driver::{Code, Driver, codes, cuda},
@@ -13,28 +13,26 @@ use std::io;
 
 const ABOUT: &str = "driver";
 
-/// What there is to say, and the driver if it starts and has a device.
-pub fn check(wanted: Kind, machine: &Machine) -> (Vec<Finding>, Option<Driver>) {
-    if wanted == Kind::Host {
-        let says = "GPUs are not looked for: the host device, on the CPU, was chosen";
+/// Returns the findings, and the driver if it starts and has a device.
+pub fn check(kind: Kind, machine: &Machine) -> (Vec<Finding>, Option<Driver>) {
+    if kind == Kind::Host {
+        let says = "GPUs were not checked: the host device, on the CPU, was chosen";
         return (vec![Finding::fine(ABOUT, says)], None);
     }
     let mut findings = Vec::new();
     let driver = match start(machine) {
         Ok((driver, devices)) => {
             let version = driver.version().map_or_else(|_| "unknown".to_owned(), cuda_version);
-            let release = machine.module().unwrap_or_else(|| "of an unknown release".to_owned());
+            let release = machine.module().unwrap_or_else(|| "of unknown release".to_owned());
             let plural = if devices == 1 { "" } else { "s" };
-            findings.push(Finding::fine(
-                ABOUT,
-                format!("Driver {release}, CUDA {version}, shows {devices} device{plural}"),
-            ));
+            findings
+                .push(Finding::fine(ABOUT, format!("Driver {release}, CUDA {version}, with {devices} device{plural}")));
             Some(driver)
         }
         Err(mut finding) => {
-            if wanted == Kind::Auto {
-                // Programs go on without.
-                finding.weight = Weight::Note;
+            if kind == Kind::Auto {
+                // Programs fall back to the host device.
+                finding.severity = Severity::Note;
             }
             findings.push(finding);
             None
@@ -49,31 +47,31 @@ fn start(machine: &Machine) -> Result<(Driver, i32), Finding> {
     driver.init().map_err(|failure| not_started(failure.code, Error::from(failure).message(), machine))?;
     let count = driver.device_count();
     match count.map_err(|failure| not_started(failure.code, Error::from(failure).message(), machine))? {
-        0 => Err(not_started(codes::CUDA_ERROR_NO_DEVICE, "it shows this process no device", machine)),
+        0 => Err(not_started(codes::CUDA_ERROR_NO_DEVICE, "it reports no device for this process", machine)),
         count => Ok((driver, count)),
     }
 }
 
 fn problem(says: impl Into<String>, advice: impl Into<String>) -> Finding {
-    Finding::new(Weight::Problem, ABOUT, says, advice)
+    Finding::new(Severity::Problem, ABOUT, says, advice)
 }
 
-/// How a container is given GPUs.
-fn give_gpus(container: &str) -> &'static str {
+/// Returns how to make GPUs available to a container.
+fn gpu_advice(container: &str) -> &'static str {
     match container {
         "Kubernetes" => {
-            "Ask for GPUs in the container's resource limits (nvidia.com/gpu: 1), on nodes that have NVIDIA's \
-             device plugin"
+            "Request GPUs in the container's resource limits (nvidia.com/gpu: 1), on nodes with NVIDIA's device \
+                         plugin"
         }
         "Podman" => "Start it with --device nvidia.com/gpu=all, with NVIDIA's container toolkit on the host",
         _ => "Start it with --gpus all, with NVIDIA's container toolkit on the host",
     }
 }
 
-/// Why libcuda cannot be loaded.
+/// Explains why libcuda cannot be loaded.
 fn not_loaded(error: &Error, machine: &Machine) -> Finding {
     if machine.variable("PLINTH_CUDA_LIBRARY").is_some_and(|path| !path.is_empty()) {
-        return problem(error.message(), "Take PLINTH_CUDA_LIBRARY away, or let it name the libcuda.so.1 of a driver");
+        return problem(error.message(), "Unset PLINTH_CUDA_LIBRARY, or set it to the libcuda.so.1 of a driver");
     }
     if error.status() == Status::DRIVER_TOO_OLD {
         return problem(error.message(), "Install a newer driver");
@@ -82,67 +80,62 @@ fn not_loaded(error: &Error, machine: &Machine) -> Finding {
     match (machine.container(), visible, machine.module(), machine.cards()) {
         (Some(container), None, ..) => problem(
             format!(
-                "This {container} container was given no GPU: there is no libcuda, and NVIDIA_VISIBLE_DEVICES is \
-                 not set"
+                "This {container} container has no GPU: there is no libcuda, and NVIDIA_VISIBLE_DEVICES is not set"
             ),
-            give_gpus(container),
+            gpu_advice(container),
         ),
         (Some(container), Some(_), ..) => problem(
-            format!("This {container} container was given GPUs, but no libcuda"),
-            "Let NVIDIA_DRIVER_CAPABILITIES contain compute (or all), and see that the host has NVIDIA's container \
-             toolkit",
+            format!("This {container} container has GPUs, but no libcuda"),
+            "Set NVIDIA_DRIVER_CAPABILITIES to compute or all, and install NVIDIA's container toolkit on the host",
         ),
         (None, _, Some(release), _) => problem(
+            format!("NVIDIA's kernel module {release} is loaded, but the loader does not find libcuda.so.1"),
             format!(
-                "The kernel has NVIDIA's module {release}, but libcuda.so.1 is not where the system finds libraries"
-            ),
-            format!(
-                "Install the driver's user part of the same release, {release} (Debian: libcuda1; Ubuntu: \
-                 libnvidia-compute)"
+                "Install the driver's libraries of the same release, {release} (Debian: libcuda1; Ubuntu: \
+                                 libnvidia-compute)"
             ),
         ),
         (None, _, None, 0) => problem(
-            "There is no NVIDIA card in this machine, and no driver",
-            "Set PLINTH_DEVICE=host, or auto, to run on the CPU with the built-in host device",
+            "This machine has no NVIDIA GPU and no driver",
+            "Set PLINTH_DEVICE to host or auto to use the built-in host device, on the CPU",
         ),
         (None, _, None, cards) => problem(
-            format!("There are {cards} NVIDIA cards in this machine, but there is no driver"),
+            format!("This machine has NVIDIA GPUs ({cards}), but no driver"),
             "Install NVIDIA's driver, and load its module (modprobe nvidia)",
         ),
     }
 }
 
-/// Why a driver that is there does not start, or shows no device.
-fn not_started(found: Code, message: &str, machine: &Machine) -> Finding {
-    let says = format!("The driver is there, but does not work: {message}");
-    match found {
+/// Explains why an installed driver does not start, or reports no device.
+fn not_started(code: Code, message: &str, machine: &Machine) -> Finding {
+    let says = format!("The driver is installed, but does not work: {message}");
+    match code {
         codes::CUDA_ERROR_STUB_LIBRARY => problem(
-            "The libcuda that was found is the stub that the toolkit has for linking",
-            "Take the toolkit's stubs folder out of LD_LIBRARY_PATH",
+            "The loader finds the toolkit's stub of libcuda, which is only for linking",
+            "Remove the toolkit's stubs folder from LD_LIBRARY_PATH",
         ),
         codes::CUDA_ERROR_NO_DEVICE => no_device(machine),
         codes::CUDA_ERROR_SYSTEM_NOT_READY => problem(
             says,
-            "Cards that are joined by NVSwitch need NVIDIA's fabric manager: start nvidia-fabricmanager, of the \
-             driver's release",
+            "GPUs with NVSwitch need NVIDIA's fabric manager: start nvidia-fabricmanager of the driver's release",
         ),
         codes::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
-            problem(says, "The kernel's module and libcuda are of two releases: reboot, or load the module again")
+            problem(says, "The kernel module and libcuda have different releases: reboot, or reload the module")
         }
         codes::CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE => problem(
             says,
-            "The forward compatibility package (cuda-compat) works on data centre cards only: take it out of \
-             LD_LIBRARY_PATH",
+            "The forward compatibility package (cuda-compat) works only on data centre GPUs: remove it from \
+                         LD_LIBRARY_PATH",
         ),
         codes::CUDA_ERROR_DEVICE_UNAVAILABLE => {
-            problem(says, "Another process has the card for itself: end it, or let nvidia-smi -c 0")
+            problem(says, "Another process uses the GPU exclusively: end it, or run nvidia-smi -c 0")
         }
         codes::CUDA_ERROR_OPERATING_SYSTEM | codes::CUDA_ERROR_UNKNOWN => problem(
             says,
-            "Load the module nvidia-uvm (modprobe nvidia-uvm; nvidia-modprobe -u makes its file), and look into \
-             dmesg for NVRM",
+            "Load the module nvidia-uvm (modprobe nvidia-uvm; nvidia-modprobe -u creates its file), and check dmesg \
+                         for NVRM",
         ),
-        _ => problem(says, "See what nvidia-smi says, and dmesg of NVRM"),
+        _ => problem(says, "Check nvidia-smi, and dmesg for NVRM"),
     }
 }
 
@@ -150,51 +143,51 @@ fn no_device(machine: &Machine) -> Finding {
     let hidden = machine.variable("CUDA_VISIBLE_DEVICES");
     match (hidden, machine.container(), machine.cards()) {
         (Some(list), ..) => problem(
-            format!("The driver works, but CUDA_VISIBLE_DEVICES={list:?} leaves no device of it"),
-            "Take the variable away, or name devices that there are: numbers from 0, or UUIDs; the list ends at its \
-             first wrong name",
+            format!("The driver works, but CUDA_VISIBLE_DEVICES={list:?} excludes all its devices"),
+            "Unset the variable, or list existing devices, by numbers from 0 or by UUIDs; the list ends at its first \
+                         invalid name",
         ),
         (None, Some(container), _) => problem(
-            format!("The driver is there, but this {container} container was given no GPU"),
-            give_gpus(container),
+            format!("The driver is installed, but this {container} container has no GPU"),
+            gpu_advice(container),
         ),
         (None, None, 0) => {
-            problem("The driver is there, but no NVIDIA card", "See whether the card is on the bus: lspci -d 10de:")
+            problem("The driver is installed, but there is no NVIDIA GPU", "Check the PCI bus: lspci -d 10de:")
         }
         (None, None, cards) => problem(
-            format!("The driver is there, and {cards} cards, but it can use none of them"),
-            "Look into dmesg for NVRM: the card may be too old for the driver, or fallen off the bus",
+            format!("The driver is installed, but can use none of the GPUs ({cards})"),
+            "Check dmesg for NVRM: the driver may not support the GPU, or the GPU may have failed",
         ),
     }
 }
 
-/// The files under /dev.
+/// Checks the device files.
 fn nodes(machine: &Machine, works: bool) -> Vec<Finding> {
     let nodes = machine.nodes();
-    let weight = if works { Weight::Warning } else { Weight::Problem };
+    let severity = if works { Severity::Warning } else { Severity::Problem };
     let mut findings = Vec::new();
     let refused =
         |opened: &io::Result<()>| opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
     let closed: Vec<&str> = nodes.iter().filter(|(_, opened)| refused(opened)).map(|(name, _)| name.as_str()).collect();
     if !closed.is_empty() {
         findings.push(Finding::new(
-            weight,
+            severity,
             "/dev/nvidia",
-            format!("This user may not open {}", closed.join(", ")),
+            format!("This user has no permission to open {}", closed.join(", ")),
             "Join the group that owns the files (often video or render), or give them mode 666",
         ));
     }
-    let has = |wanted: &str| nodes.iter().any(|(name, _)| name == wanted);
+    let has = |path: &str| nodes.iter().any(|(name, _)| name == path);
     if !nodes.is_empty() && !has("/dev/nvidia-uvm") {
         findings.push(Finding::new(
-            weight,
+            severity,
             "/dev/nvidia",
-            "/dev/nvidia-uvm is missing, without which CUDA does not start",
-            "Run nvidia-modprobe -u -c 0, or give the file to the container",
+            "/dev/nvidia-uvm is missing; CUDA needs it to start",
+            "Run nvidia-modprobe -u -c 0, or add the file to the container",
         ));
     }
     if findings.is_empty() && !nodes.is_empty() {
-        findings.push(Finding::fine("/dev/nvidia", format!("All {} files of the driver can be opened", nodes.len())));
+        findings.push(Finding::fine("/dev/nvidia", format!("All {} device files can be opened", nodes.len())));
     }
     findings
 }
@@ -212,25 +205,25 @@ mod tests {
         for word in words {
             assert!(all.contains(word), "{word} is not in: {all}");
         }
-        assert_eq!(finding.weight, Weight::Problem);
+        assert_eq!(finding.severity, Severity::Problem);
     }
 
     #[test]
-    fn a_missing_driver_is_told_by_what_else_is_there() {
+    fn a_missing_driver_is_explained_by_the_environment() {
         let files = Files::new("driver");
         let bare = Machine::at(&files.0, &[]);
-        says(&not_loaded(&missing(), &bare), &["no NVIDIA card", "PLINTH_DEVICE=host"]);
+        says(&not_loaded(&missing(), &bare), &["no NVIDIA GPU", "PLINTH_DEVICE to host"]);
         files.write("sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n");
         files.write("sys/bus/pci/devices/0000:01:00.0/class", "0x030200\n");
-        says(&not_loaded(&missing(), &bare), &["1 NVIDIA cards", "Install NVIDIA's driver"]);
+        says(&not_loaded(&missing(), &bare), &["has NVIDIA GPUs (1)", "Install NVIDIA's driver"]);
         files.write("sys/module/nvidia/version", "580.159.04\n");
         says(&not_loaded(&missing(), &bare), &["580.159.04", "libcuda1"]);
         files.write(".dockerenv", "");
-        says(&not_loaded(&missing(), &bare), &["Docker container was given no GPU", "--gpus all"]);
-        let given = Machine::at(&files.0, &[("NVIDIA_VISIBLE_DEVICES", "all")]);
-        says(&not_loaded(&missing(), &given), &["but no libcuda", "NVIDIA_DRIVER_CAPABILITIES"]);
+        says(&not_loaded(&missing(), &bare), &["Docker container has no GPU", "--gpus all"]);
+        let visible = Machine::at(&files.0, &[("NVIDIA_VISIBLE_DEVICES", "all")]);
+        says(&not_loaded(&missing(), &visible), &["but no libcuda", "NVIDIA_DRIVER_CAPABILITIES"]);
         let void = Machine::at(&files.0, &[("NVIDIA_VISIBLE_DEVICES", "void")]);
-        says(&not_loaded(&missing(), &void), &["was given no GPU"]);
+        says(&not_loaded(&missing(), &void), &["has no GPU"]);
         let old = Error::new(Status::DRIVER_TOO_OLD, "the CUDA driver has no cuX");
         says(&not_loaded(&old, &bare), &["cuX", "newer driver"]);
         let named = Machine::at(&files.0, &[("PLINTH_CUDA_LIBRARY", "/nowhere")]);
@@ -238,20 +231,20 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_does_not_start_is_told_by_its_code() {
+    fn a_driver_that_does_not_start_is_explained_by_its_code() {
         let files = Files::new("codes");
         let bare = Machine::at(&files.0, &[]);
         says(&not_started(codes::CUDA_ERROR_SYSTEM_NOT_READY, "m", &bare), &["fabric manager"]);
-        says(&not_started(codes::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "m", &bare), &["two releases"]);
+        says(&not_started(codes::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "m", &bare), &["different releases"]);
         says(&not_started(codes::CUDA_ERROR_UNKNOWN, "m", &bare), &["nvidia-uvm"]);
         says(&not_started(12345, "a message", &bare), &["a message", "nvidia-smi"]);
-        says(&not_started(codes::CUDA_ERROR_NO_DEVICE, "", &bare), &["no NVIDIA card", "lspci"]);
+        says(&not_started(codes::CUDA_ERROR_NO_DEVICE, "", &bare), &["no NVIDIA GPU", "lspci"]);
         let hidden = Machine::at(&files.0, &[("CUDA_VISIBLE_DEVICES", "7")]);
         says(&not_started(codes::CUDA_ERROR_NO_DEVICE, "", &hidden), &["CUDA_VISIBLE_DEVICES=\"7\""]);
     }
 
     #[test]
-    fn files_that_are_missing_are_told() {
+    fn missing_device_files_are_reported() {
         let files = Files::new("nodes");
         let machine = Machine::at(&files.0, &[]);
         assert_eq!(nodes(&machine, false), []);
@@ -262,6 +255,6 @@ mod tests {
         says(&found[0], &["nvidia-uvm is missing"]);
         files.write("dev/nvidia-uvm", "");
         let found = nodes(&machine, true);
-        assert_eq!((found.len(), found[0].weight), (1, Weight::Fine));
+        assert_eq!((found.len(), found[0].severity), (1, Severity::Fine));
     }
 }

@@ -1,16 +1,16 @@
-//! The libraries that are used beside the driver: too new for it, too old, or missing.
+//! Checks of the libraries beside the driver: too new for it, too old, or missing.
 
 use super::{
     super::libraries::{self, cuda_version, numbers, version_of},
-    Finding, Weight,
+    Finding, Severity,
 };
 use plinth::driver::{Driver, nccl};
 use std::path::PathBuf;
 
-/// The first NCCL whose NVLink multicast plinth can turn off.
-const HAS_SWITCH: (i32, i32) = (2, 32);
+/// The first NCCL version in which plinth can disable NVLink multicast.
+const NVLS_CONTROL: (i32, i32) = (2, 32);
 
-/// What there is to say.
+/// Returns the findings.
 pub fn check(driver: Option<&Driver>) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(driver) = driver {
@@ -23,10 +23,10 @@ pub fn check(driver: Option<&Driver>) -> Vec<Finding> {
         findings.push(match libraries::nvml() {
             Ok(nvml) => Finding::fine("NVML", format!("NVML {}", nvml.sys_nvml_version().unwrap_or_default())),
             Err(reason) => Finding::new(
-                Weight::Warning,
+                Severity::Warning,
                 "NVML",
-                format!("NVML cannot be used, so there are no readings of GPUs: {reason}"),
-                "Install it with the driver; in a container let NVIDIA_DRIVER_CAPABILITIES contain utility",
+                format!("NVML cannot be used, so telemetry of GPUs is unavailable: {reason}"),
+                "Install it with the driver; in a container include utility in NVIDIA_DRIVER_CAPABILITIES",
             ),
         });
     }
@@ -34,60 +34,60 @@ pub fn check(driver: Option<&Driver>) -> Vec<Finding> {
     findings
 }
 
-/// A library of the toolkit beside the driver.
+/// Checks a toolkit library against the driver.
 fn toolkit(name: &'static str, driver: i32, newest: Option<PathBuf>) -> Option<Finding> {
     let path = newest?;
     let version = version_of(name, &path);
-    let wanted = numbers(&version);
+    let required = numbers(&version);
     let driver_numbers = [driver as u32 / 1000, driver as u32 % 1000 / 10];
     let known = cuda_version(driver);
-    let major = *wanted.first()?;
+    let major = *required.first()?;
     Some(if major > driver_numbers[0] {
         Finding::new(
-            Weight::Warning,
+            Severity::Warning,
             "toolkit",
             format!(
-                "{} is of CUDA {version}, and the driver knows CUDA up to {known}: programs that use it do not start",
+                "{} is of CUDA {version}, but the driver supports at most {known}: programs that use it do not start",
                 path.display()
             ),
-            "Install a newer driver, or on data centre cards cuda-compat; or programs for an older CUDA",
+            "Install a newer driver, or cuda-compat on data centre GPUs; or use programs for an older CUDA",
         )
-    } else if wanted.get(..2).is_some_and(|wanted| *wanted > driver_numbers[..]) && name == "libnvrtc" {
+    } else if required.get(..2).is_some_and(|required| *required > driver_numbers[..]) && name == "libnvrtc" {
         Finding::new(
-            Weight::Note,
+            Severity::Note,
             "toolkit",
             format!(
-                "{} is of CUDA {version}, newer than the driver's {known}: the PTX that it makes may not load",
+                "{} is of CUDA {version}, newer than the driver's {known}: PTX compiled by it may not load",
                 path.display()
             ),
-            "Let it compile for the card itself (--gpu-architecture=sm_NN), or install a newer driver",
+            "Compile for the GPU's own architecture (--gpu-architecture=sm_NN), or install a newer driver",
         )
     } else {
-        Finding::fine("toolkit", format!("{name} {version} suits the driver's CUDA {known}"))
+        Finding::fine("toolkit", format!("{name} {version} is compatible with the driver's CUDA {known}"))
     })
 }
 
 fn nccl() -> Finding {
     match nccl::get() {
         Err(error) => Finding::new(
-            Weight::Note,
+            Severity::Note,
             "NCCL",
             format!(
-                "Collectives on one machine do without NCCL, which cannot be used here: {}",
+                "NCCL cannot be used, so collectives on one machine run without it: {}",
                 libraries::why_not("NCCL", &error)
             ),
-            "Install it (Python: nvidia-nccl-cu13; Debian: libnccl2), or name its file in PLINTH_NCCL_LIBRARY, for \
-             several machines and large messages",
+            "Install it for several machines and large messages (Python: nvidia-nccl-cu13; Debian: libnccl2), or set \
+                         PLINTH_NCCL_LIBRARY to its file",
         ),
         Ok(nccl) => {
             let version = nccl.version();
             let (major, minor, _) = version.parts();
-            if (major, minor) < HAS_SWITCH && std::env::var("NCCL_NVLS_ENABLE").as_deref() != Ok("0") {
+            if (major, minor) < NVLS_CONTROL && std::env::var("NCCL_NVLS_ENABLE").as_deref() != Ok("0") {
                 Finding::new(
-                    Weight::Note,
+                    Severity::Note,
                     "NCCL",
-                    format!("NCCL {version} may use NVLink multicast, which plinth can turn off from 2.32 on only"),
-                    "Set NCCL_NVLS_ENABLE=0 where it must not be used",
+                    format!("NCCL {version} may use NVLink multicast, which plinth can disable only from 2.32 on"),
+                    "Set NCCL_NVLS_ENABLE=0 if it must not be used",
                 )
             } else {
                 Finding::fine("NCCL", format!("NCCL {version}"))
@@ -101,12 +101,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_toolkit_newer_than_the_driver_is_told() {
-        let told = |name, driver, file: &str| toolkit(name, driver, Some(PathBuf::from(file))).unwrap();
-        assert_eq!(told("libcudart", 12080, "/x/libcudart.so.13").weight, Weight::Warning);
-        assert_eq!(told("libnvrtc", 12080, "/x/libnvrtc.so.12.9.41").weight, Weight::Note);
-        assert_eq!(told("libcudart", 12080, "/x/libcudart.so.12.9.41").weight, Weight::Fine);
-        assert_eq!(told("libnvrtc", 13000, "/x/libnvrtc.so.12").weight, Weight::Fine);
+    fn a_toolkit_newer_than_the_driver_is_reported() {
+        let check = |name, driver, file: &str| toolkit(name, driver, Some(PathBuf::from(file))).unwrap();
+        assert_eq!(check("libcudart", 12080, "/x/libcudart.so.13").severity, Severity::Warning);
+        assert_eq!(check("libnvrtc", 12080, "/x/libnvrtc.so.12.9.41").severity, Severity::Note);
+        assert_eq!(check("libcudart", 12080, "/x/libcudart.so.12.9.41").severity, Severity::Fine);
+        assert_eq!(check("libnvrtc", 13000, "/x/libnvrtc.so.12").severity, Severity::Fine);
         assert_eq!(toolkit("libnvrtc", 13000, None), None);
     }
 }

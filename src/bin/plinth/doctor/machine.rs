@@ -1,4 +1,4 @@
-//! What Linux tells of the machine, under a root that tests can choose.
+//! System information from Linux, under a root directory that tests can choose.
 
 use std::{
     collections::HashMap,
@@ -6,14 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A machine, by its files and its environment.
+/// A machine, described by its files and its environment.
 pub struct Machine {
     root: PathBuf,
     environment: HashMap<String, String>,
 }
 
 impl Machine {
-    /// The one that the tool runs on.
+    /// Describes the machine that the tool runs on.
     pub fn this() -> Machine {
         let lossy = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
         Machine {
@@ -22,29 +22,29 @@ impl Machine {
         }
     }
 
-    /// One that is made of files.
+    /// Describes a machine by the files under a root.
     #[cfg(test)]
     pub fn at(root: &Path, environment: &[(&str, &str)]) -> Machine {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         Machine { root: root.to_owned(), environment: environment.iter().map(owned).collect() }
     }
 
-    /// A variable, if it is set.
+    /// Returns the value of a variable, if it is set.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.environment.get(name).map(String::as_str)
     }
 
-    /// Where a file of the machine is.
+    /// Returns the path of a file of the machine.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// A file's text.
+    /// Returns the text of a file.
     pub fn read(&self, path: &str) -> Option<String> {
         fs::read_to_string(self.path(path)).ok()
     }
 
-    /// How many NVIDIA graphics cards the bus has; in a container and in a virtual machine those that can be seen.
+    /// Returns the number of visible NVIDIA GPUs on the PCI bus; a container or virtual machine may see only some.
     pub fn cards(&self) -> usize {
         let Ok(entries) = fs::read_dir(self.path("/sys/bus/pci/devices")) else { return 0 };
         let is = |path: &Path, file: &str, prefix: &str| {
@@ -54,12 +54,12 @@ impl Machine {
         paths.filter(|path| is(path, "vendor", "0x10de") && is(path, "class", "0x03")).count()
     }
 
-    /// The release of NVIDIA's kernel module, if it is loaded.
+    /// Returns the release of NVIDIA's kernel module, if it is loaded.
     pub fn module(&self) -> Option<String> {
         self.read("/sys/module/nvidia/version").map(|text| text.trim().to_owned())
     }
 
-    /// What kind of container this is, if it is one.
+    /// Returns the kind of the container, if this is one.
     pub fn container(&self) -> Option<&'static str> {
         let control = self.read("/proc/1/cgroup").unwrap_or_default();
         if self.variable("KUBERNETES_SERVICE_HOST").is_some() || control.contains("kubepods") {
@@ -73,7 +73,7 @@ impl Machine {
         }
     }
 
-    /// The files by which the driver is reached, each with what came of opening it.
+    /// Returns the driver's device files, each with the result of opening it.
     pub fn nodes(&self) -> Vec<(String, io::Result<()>)> {
         let Ok(entries) = fs::read_dir(self.path("/dev")) else { return Vec::new() };
         let is_node = |name: &str| match name.strip_prefix("nvidia") {
@@ -90,13 +90,13 @@ impl Machine {
     }
 }
 
-/// A machine of files, gone when the test ends.
+/// The files of a simulated machine, deleted at the end of the test.
 #[cfg(test)]
 pub struct Files(pub PathBuf);
 
 #[cfg(test)]
 impl Files {
-    /// A machine that has nothing.
+    /// Creates a machine without files.
     pub fn new(name: &str) -> Files {
         let root = env::temp_dir().join(format!("plinth-doctor-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&root);
@@ -104,7 +104,7 @@ impl Files {
         Files(root)
     }
 
-    /// Gives it a file.
+    /// Adds a file.
     pub fn write(&self, path: &str, text: &str) {
         let path = self.0.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -124,13 +124,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_is_its_files() {
+    fn a_machine_is_described_by_its_files() {
         let files = Files::new("machine");
         let bare = Machine::at(&files.0, &[]);
         assert_eq!((bare.cards(), bare.module(), bare.container(), bare.nodes().len()), (0, None, None, 0));
         files.write("sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n");
         files.write("sys/bus/pci/devices/0000:01:00.0/class", "0x030200\n");
-        // A card's sound, and another maker's card.
+        // The audio device of a GPU, and a GPU of another vendor.
         files.write("sys/bus/pci/devices/0000:01:00.1/vendor", "0x10de\n");
         files.write("sys/bus/pci/devices/0000:01:00.1/class", "0x040300\n");
         files.write("sys/bus/pci/devices/0000:02:00.0/vendor", "0x8086\n");

@@ -1,8 +1,8 @@
-//! `plinth doctor`: what is wrong with this machine's CUDA, in sentences, and what to do about it.
+//! `plinth doctor`: diagnosis of this machine's CUDA installation, with advice.
 //!
-//! Each file asks about one part: the [`driver`] and what stands in its way, the [`cards`], the [`libraries`] of others, the
-//! system's [`limits`], the [`variables`], and last a [`trial`]. What they ask of the system goes through a [`Machine`],
-//! so that tests can be sick machines.
+//! Each module checks one area: the [`driver`], the [`cards`] (GPUs), other [`libraries`], the system's [`limits`],
+//! the [`variables`], and last a [`trial`]. They query the system through a [`Machine`], so that tests can simulate
+//! faulty machines.
 
 mod cards;
 mod driver;
@@ -22,136 +22,136 @@ use console::Style;
 use machine::Machine;
 use serde_json::{Value, json};
 
-/// What `plinth doctor` is told.
+/// The options of `plinth doctor`.
 #[derive(Args)]
 pub struct Options {
-    /// Only look: no memory is allocated, and no context is made
+    /// Do not create contexts or allocate memory
     #[arg(long)]
     no_trial: bool,
 }
 
-/// How bad something is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weight {
-    /// As it should be.
+pub enum Severity {
+    /// No problem.
     Fine,
-    /// Good to know.
+    /// Information.
     Note,
-    /// Something will be slow, or will not work.
+    /// Something is slow, or fails in some programs.
     Warning,
-    /// Nothing works.
+    /// plinth does not work.
     Problem,
 }
 
-impl Weight {
+impl Severity {
     fn name(self) -> &'static str {
         match self {
-            Weight::Fine => "fine",
-            Weight::Note => "note",
-            Weight::Warning => "warning",
-            Weight::Problem => "problem",
+            Severity::Fine => "fine",
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Problem => "problem",
         }
     }
 
     fn style(self) -> Style {
         match self {
-            Weight::Fine => Style::new().green(),
-            Weight::Note => Style::new().cyan(),
-            Weight::Warning => Style::new().yellow(),
-            Weight::Problem => Style::new().red().bold(),
+            Severity::Fine => Style::new().green(),
+            Severity::Note => Style::new().cyan(),
+            Severity::Warning => Style::new().yellow(),
+            Severity::Problem => Style::new().red().bold(),
         }
     }
 }
 
-/// One thing that was found.
+/// One finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
-    pub weight: Weight,
-    /// What it is about, in a word.
+    /// How severe it is.
+    pub severity: Severity,
+    /// Its subject, in a word.
     pub about: &'static str,
-    /// What is so, in a sentence.
+    /// The finding, in a sentence.
     pub says: String,
-    /// What to do, in a sentence, where there is something to do.
+    /// The advice, in a sentence, if there is any.
     pub advice: Option<String>,
 }
 
 impl Finding {
-    /// Something that is as it should be.
+    /// Creates a finding without a problem.
     pub fn fine(about: &'static str, says: impl Into<String>) -> Finding {
-        Finding { weight: Weight::Fine, about, says: says.into(), advice: None }
+        Finding { severity: Severity::Fine, about, says: says.into(), advice: None }
     }
 
-    /// Something that is not, and what to do.
-    pub fn new(weight: Weight, about: &'static str, says: impl Into<String>, advice: impl Into<String>) -> Finding {
-        Finding { weight, about, says: says.into(), advice: Some(advice.into()) }
+    /// Creates a finding with advice.
+    pub fn new(severity: Severity, about: &'static str, says: impl Into<String>, advice: impl Into<String>) -> Finding {
+        Finding { severity, about, says: says.into(), advice: Some(advice.into()) }
     }
 }
 
-/// Which devices a program gets here if it does not choose: what the library does without `PLINTH_DEVICE`, not what this
-/// tool does.
-fn wanted(asked: Option<Kind>) -> Kind {
-    asked.unwrap_or_else(|| match std::env::var("PLINTH_DEVICE").as_deref() {
+/// Returns the kind of device that a program gets here: the library's default without `PLINTH_DEVICE`, not this
+/// tool's.
+fn device_kind(requested: Option<Kind>) -> Kind {
+    requested.unwrap_or_else(|| match std::env::var("PLINTH_DEVICE").as_deref() {
         Ok("host") => Kind::Host,
         Ok("auto") => Kind::Auto,
         _ => Kind::Cuda,
     })
 }
 
-/// Runs it.
-pub fn run(options: &Options, asked: Option<Kind>, output: &Output) -> Result<()> {
-    let (machine, wanted) = (Machine::this(), wanted(asked));
+/// Runs the subcommand.
+pub fn run(options: &Options, requested: Option<Kind>, output: &Output) -> Result<()> {
+    let (machine, kind) = (Machine::this(), device_kind(requested));
     let mut findings = variables::check();
-    let (told, driver) = driver::check(wanted, &machine);
-    findings.extend(told);
+    let (driver_findings, driver) = driver::check(kind, &machine);
+    findings.extend(driver_findings);
     if let Some(driver) = &driver {
         findings.extend(cards::check(driver));
     }
     findings.extend(libraries::check(driver.as_ref()));
     findings.extend(limits::check(&machine));
-    let stopped = findings.iter().any(|finding| finding.weight == Weight::Problem);
-    // What was found wrong is why a trial would fail, too.
-    if !options.no_trial && !stopped {
+    let has_problem = findings.iter().any(|finding| finding.severity == Severity::Problem);
+    // A trial would fail because of the problems that were already found.
+    if !options.no_trial && !has_problem {
         findings.extend(trial::check());
     }
-    let stopped = findings.iter().any(|finding| finding.weight == Weight::Problem);
+    let has_problem = findings.iter().any(|finding| finding.severity == Severity::Problem);
     if output.json {
-        output.value(&as_json(&findings, stopped))?;
+        output.value(&as_json(&findings, has_problem))?;
     } else {
         output.text(&as_text(&findings))?;
     }
-    if stopped { Err(Failure::Found) } else { Ok(()) }
+    if has_problem { Err(Failure::ProblemFound) } else { Ok(()) }
 }
 
-fn as_json(findings: &[Finding], stopped: bool) -> Value {
+fn as_json(findings: &[Finding], has_problem: bool) -> Value {
     let each = |finding: &Finding| {
         json!({
-            "weight": finding.weight.name(),
+            "weight": finding.severity.name(),
             "about": finding.about,
             "says": finding.says,
             "advice": finding.advice,
         })
     };
-    json!({ "works": !stopped, "findings": findings.iter().map(each).collect::<Vec<Value>>() })
+    json!({ "works": !has_problem, "findings": findings.iter().map(each).collect::<Vec<Value>>() })
 }
 
 fn as_text(findings: &[Finding]) -> String {
     let mut text = String::new();
     for finding in findings {
-        let mark = finding.weight.style().apply_to(format!("{:<8}", finding.weight.name()));
-        text += &format!("{mark} {:<11} {}.\n", finding.about, paragraph(&finding.says, 21));
+        let label = finding.severity.style().apply_to(format!("{:<8}", finding.severity.name()));
+        text += &format!("{label} {:<11} {}.\n", finding.about, paragraph(&finding.says, 21));
         if let Some(advice) = &finding.advice {
             text += &format!("{:<20} {}.\n", "", paragraph(advice, 21));
         }
     }
-    let count = |weight| findings.iter().filter(|finding| finding.weight == weight).count();
-    let (problems, warnings) = (count(Weight::Problem), count(Weight::Warning));
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let (problems, warnings) = (count(Severity::Problem), count(Severity::Warning));
     text += "\n";
     let counted = |count, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     text += &match (problems, warnings) {
-        (0, 0) => heading("Nothing is wrong."),
-        (0, _) => heading(&format!("It works, with {}.", counted(warnings, "warning"))),
-        _ => heading(&format!("It does not work: {}.", counted(problems, "problem"))),
+        (0, 0) => heading("No problem was found."),
+        (0, _) => heading(&format!("plinth works, with {}.", counted(warnings, "warning"))),
+        _ => heading(&format!("plinth does not work: {}.", counted(problems, "problem"))),
     };
     text
 }
@@ -161,10 +161,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn findings_are_sentences() {
+    fn findings_are_printed_as_sentences() {
         let findings = [
             Finding::fine("driver", "it is there"),
-            Finding::new(Weight::Warning, "memlock", "it is little", "Raise it"),
+            Finding::new(Severity::Warning, "memlock", "it is little", "Raise it"),
         ];
         let text = as_text(&findings);
         assert!(text.contains("it is little.\n") && text.contains(" Raise it.\n"), "{text}");

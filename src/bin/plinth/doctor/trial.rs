@@ -1,6 +1,6 @@
-//! A trial: a context on each device, and a little memory of it. It finds what nothing else tells.
+//! The trial: creates a context on each device and allocates memory, to find failures that no other check finds.
 
-use super::{Finding, Weight};
+use super::{Finding, Severity};
 use plinth::{
     driver::Stream,
     error::Result,
@@ -10,19 +10,19 @@ use plinth::{
 
 const BYTES: u64 = 1 << 20;
 
-/// What there is to say.
+/// Returns the findings.
 pub fn check() -> Vec<Finding> {
     let runtime = match runtime::ready() {
         Ok(runtime) => runtime,
-        Err(error) => return vec![Finding::new(Weight::Problem, "trial", error.message(), "See above")],
+        Err(error) => return vec![Finding::new(Severity::Problem, "trial", error.message(), "See above")],
     };
     let each = runtime.devices().iter().map(|device| match try_device(runtime, device) {
         Ok(()) => Finding::fine("trial", format!("Memory of device {} was allocated and freed", device.ordinal)),
         Err(error) => Finding::new(
-            Weight::Problem,
+            Severity::Problem,
             "trial",
             format!("Device {} cannot be used: {}", device.ordinal, error.message()),
-            "See plinth top for who uses it, and dmesg of NVRM",
+            "See plinth top for the processes that use it, and dmesg for NVRM",
         ),
     });
     each.collect()

@@ -1,16 +1,16 @@
-//! The variables: those that plinth would refuse, and those that it does not know.
+//! Checks of environment variables: values that plinth refuses, and unknown names.
 
-use super::{super::settings, Finding, Weight};
+use super::{super::settings, Finding, Severity};
 use plinth::{driver::host::config::Config, memory::config};
 
 const ABOUT: &str = "settings";
 
-/// What there is to say.
+/// Returns the findings.
 pub fn check() -> Vec<Finding> {
     let set = settings::set();
     let mut findings = unknown(set.keys().map(String::as_str));
     let mut refused = |reason: String| {
-        findings.push(Finding::new(Weight::Problem, ABOUT, reason, "Correct the variable, or take it away"));
+        findings.push(Finding::new(Severity::Problem, ABOUT, reason, "Correct the variable, or unset it"));
     };
     if let Some(value) =
         set.get("PLINTH_DEVICE").filter(|value| !matches!(value.as_str(), "" | "cuda" | "host" | "auto"))
@@ -26,9 +26,9 @@ pub fn check() -> Vec<Finding> {
     if findings.is_empty() {
         let count = set.keys().filter(|name| name.starts_with("PLINTH_")).count();
         let says = match count {
-            0 => "none of plinth's variables is set".to_owned(),
-            1 => "one of plinth's variables is set, and makes sense".to_owned(),
-            _ => format!("{count} of plinth's variables are set, and make sense"),
+            0 => "No variable of plinth is set".to_owned(),
+            1 => "One variable of plinth is set, and valid".to_owned(),
+            _ => format!("{count} variables of plinth are set, and valid"),
         };
         findings.push(Finding::fine(ABOUT, says));
     }
@@ -38,16 +38,11 @@ pub fn check() -> Vec<Finding> {
 fn unknown<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Finding> {
     let unknown = names.filter(|name| settings::purpose(name).is_none());
     let each = unknown.map(|name| {
-        let advice = match settings::meant(name) {
-            Some(known) => format!("Perhaps it should be {known}"),
-            None => "plinth info lists those that there are".to_owned(),
+        let advice = match settings::most_similar(name) {
+            Some(known) => format!("Did you mean {known}?"),
+            None => "Correct its name, or unset it".to_owned(),
         };
-        Finding::new(
-            Weight::Warning,
-            ABOUT,
-            format!("plinth knows no variable {name}, and does as if it were not set"),
-            advice,
-        )
+        Finding::new(Severity::Warning, ABOUT, format!("{name} is not a variable of plinth and has no effect"), advice)
     });
     each.collect()
 }
@@ -57,10 +52,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_variables_are_told() {
+    fn unknown_variables_are_reported() {
         let found = unknown(["PLINTH_DEVICE", "PLINTH_DEVISE", "NCCL_DEBUG"].into_iter());
         assert_eq!(found.len(), 1);
         assert!(found[0].says.contains("PLINTH_DEVISE"));
-        assert_eq!(found[0].advice.as_deref(), Some("Perhaps it should be PLINTH_DEVICE"));
+        assert_eq!(found[0].advice.as_deref(), Some("Did you mean PLINTH_DEVICE?"));
     }
 }

@@ -1,7 +1,8 @@
-//! `plinth replay`: a recorded trace, allocated again by this library's allocator.
+//! `plinth replay`: runs a recorded trace of allocations through this library's allocator.
 //!
-//! The first pass meets an allocator that has nothing, and times each operation. Then everything is freed and the trace comes
-//! again, round after round: that is the steady state, timed as a whole so that no clock is in it.
+//! The first pass starts with an empty allocator and times each operation. Then all blocks are freed and the trace is
+//! repeated; these rounds measure the steady state, and are timed as a whole to exclude the cost of reading the
+//! clock.
 
 mod trace;
 
@@ -24,41 +25,41 @@ use std::{
 };
 use trace::{Event, Operation, Trace};
 
-/// What `plinth replay` is told.
+/// The options of `plinth replay`.
 #[derive(Args)]
 pub struct Options {
-    /// A trace, as plinth_trace_start writes it
+    /// A trace that plinth_trace_start wrote
     trace: PathBuf,
     /// The number of the device
     #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     on: u32,
-    /// The most memory that may be held, as a multiple of the trace's peak
+    /// The most memory that the allocator may reserve, as a multiple of the trace's peak
     #[arg(long, value_name = "RATIO")]
     limit: Option<f64>,
-    /// How often the trace comes again after the first pass
+    /// The number of repetitions after the first pass
     #[arg(long, default_value_t = 9)]
     rounds: u32,
 }
 
-/// Events between two looks at the clock, for the bar.
-const STRETCH: usize = 4096;
+/// Events between two reads of the clock, which also update the progress bar.
+const CHUNK: usize = 4096;
 
-/// One time through the trace.
+/// The results of one pass over the trace.
 struct Pass {
     time: Duration,
-    /// The most bytes that were held.
+    /// The most bytes that were reserved.
     peak_held: u64,
-    /// With every block freed.
+    /// The bytes that were reserved after all blocks were freed.
     held_after: u64,
 }
 
-/// The operation that took longest.
-struct Worst {
+/// The slowest operation.
+struct Slowest {
     time: Duration,
     event: usize,
 }
 
-/// Where memory ran out.
+/// The event at which memory ran out.
 struct OutOfMemory {
     event: usize,
     request: u64,
@@ -70,7 +71,7 @@ struct Replay<'a> {
     trace: &'a Trace,
     device: i32,
     streams: Vec<Stream>,
-    /// The addresses of the blocks, by slot; 0 where there is none.
+    /// The addresses of the blocks, by slot; 0 for an unused slot.
     blocks: Vec<u64>,
 }
 
@@ -79,7 +80,7 @@ impl Replay<'_> {
         let runtime = runtime::ready()?;
         let mut streams = Vec::new();
         for _ in 0..trace.streams {
-            // Of its own for each, however many: the library's pools would hand the same out again.
+            // Each stream is created separately, because the library's pools would return the same streams again.
             let made = runtime.device(device)?.with_context(&runtime.driver, |driver| Ok(driver.stream_create(0)?))?;
             stream::from_external(made, device)?;
             streams.push(made);
@@ -98,8 +99,8 @@ impl Replay<'_> {
         }
     }
 
-    /// What went wrong at an event.
-    fn explain(&self, at: usize, error: Error) -> std::result::Result<OutOfMemory, Failure> {
+    /// Describes the failure of an event.
+    fn describe_failure(&self, at: usize, error: Error) -> std::result::Result<OutOfMemory, Failure> {
         let event = self.trace.events[at];
         let Operation::Allocate { size, .. } = event.operation else { return Err(error.into()) };
         if error.status() != Status::OUT_OF_MEMORY {
@@ -119,29 +120,29 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Goes through the trace once. `timed` looks at the clock around each event; what it gives back is the longest.
-    fn pass(&mut self, timed: bool, tick: impl Fn(u64)) -> Result<std::result::Result<(Pass, Worst), OutOfMemory>> {
+    /// Runs the trace once. With `timed`, times each event and returns the slowest.
+    fn pass(&mut self, timed: bool, tick: impl Fn(u64)) -> Result<std::result::Result<(Pass, Slowest), OutOfMemory>> {
         memory::reset_peak_stats(self.device)?;
-        let mut worst = Worst { time: Duration::ZERO, event: 0 };
+        let mut slowest = Slowest { time: Duration::ZERO, event: 0 };
         let mut time = Duration::ZERO;
         let trace = self.trace;
-        for (stretch, events) in trace.events.chunks(STRETCH).enumerate() {
-            let first = stretch * STRETCH;
+        for (chunk, events) in trace.events.chunks(CHUNK).enumerate() {
+            let first = chunk * CHUNK;
             let mut failed = None;
-            let begun = Instant::now();
+            let started = Instant::now();
             for (index, event) in events.iter().enumerate() {
                 let before = timed.then(Instant::now);
                 if let Err(error) = self.step(*event) {
                     failed = Some((first + index, error));
                     break;
                 }
-                if let Some(took) = before.map(|before| before.elapsed()).filter(|took| *took > worst.time) {
-                    worst = Worst { time: took, event: first + index };
+                if let Some(took) = before.map(|before| before.elapsed()).filter(|took| *took > slowest.time) {
+                    slowest = Slowest { time: took, event: first + index };
                 }
             }
-            time += begun.elapsed();
+            time += started.elapsed();
             if let Some((at, error)) = failed {
-                let explained = self.explain(at, error)?;
+                let explained = self.describe_failure(at, error)?;
                 self.free_all()?;
                 return Ok(Err(explained));
             }
@@ -149,30 +150,30 @@ impl Replay<'_> {
         }
         self.free_all()?;
         let (held_after, peak_held) = memory::reserved(self.device)?;
-        Ok(Ok((Pass { time, peak_held, held_after }, worst)))
+        Ok(Ok((Pass { time, peak_held, held_after }, slowest)))
     }
 }
 
-/// What a replay found.
+/// The results of a replay.
 struct Report {
     device: String,
     limit: Option<u64>,
     first: Option<Pass>,
-    worst: Worst,
+    slowest: Slowest,
     rounds: Vec<Pass>,
     out_of_memory: Option<OutOfMemory>,
 }
 
-/// Lets the device hold no more than so many times the trace's peak.
+/// Limits the device's reserved memory to a multiple of the trace's peak.
 fn limit(options: &Options, peak_live: u64, total: u64) -> Result<Option<u64>> {
     let Some(ratio) = options.limit else { return Ok(None) };
     if !(ratio > 0.0 && ratio.is_finite()) {
-        return Err(Failure::Senseless(format!("--limit {ratio} is no positive number")));
+        return Err(Failure::Invalid(format!("--limit {ratio} is invalid; it must be a positive number")));
     }
     let limit = (peak_live as f64 * ratio) as u64;
     if limit > total {
         let (limit, total) = (bytes(limit), bytes(total));
-        return Err(Failure::Senseless(format!("the limit of {limit} is more than the device has: {total}")));
+        return Err(Failure::Invalid(format!("the limit of {limit} is more than the device has: {total}")));
     }
     memory::set_fraction(limit as f64 / total as f64, options.on as i32)?;
     Ok(Some(limit))
@@ -190,7 +191,7 @@ fn replay(options: &Options, trace: &Trace, output: &Output) -> Result<Report> {
         },
         limit,
         first: None,
-        worst: Worst { time: Duration::ZERO, event: 0 },
+        slowest: Slowest { time: Duration::ZERO, event: 0 },
         rounds: Vec::new(),
         out_of_memory: None,
     };
@@ -199,7 +200,7 @@ fn replay(options: &Options, trace: &Trace, output: &Output) -> Result<Report> {
     let bar = output.progress("replaying", events * (1 + u64::from(options.rounds)));
     for round in 0..=options.rounds {
         match replay.pass(round == 0, |count| bar.inc(count))? {
-            Ok((pass, worst)) if round == 0 => (report.first, report.worst) = (Some(pass), worst),
+            Ok((pass, slowest)) if round == 0 => (report.first, report.slowest) = (Some(pass), slowest),
             Ok((pass, _)) => report.rounds.push(pass),
             Err(out) => {
                 report.out_of_memory = Some(out);
@@ -211,7 +212,7 @@ fn replay(options: &Options, trace: &Trace, output: &Output) -> Result<Report> {
     Ok(report)
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(options: &Options, output: &Output) -> Result<()> {
     let trace = trace::read(&options.trace)?;
     let report = replay(options, &trace, output)?;
@@ -220,14 +221,14 @@ pub fn run(options: &Options, output: &Output) -> Result<()> {
     } else {
         output.text(&as_text(&trace, &report))?;
     }
-    if report.out_of_memory.is_some() { Err(Failure::Found) } else { Ok(()) }
+    if report.out_of_memory.is_some() { Err(Failure::ProblemFound) } else { Ok(()) }
 }
 
 fn each(pass: &Pass, trace: &Trace) -> f64 {
     pass.time.as_nanos() as f64 / trace.events.len().max(1) as f64
 }
 
-/// The round in the middle, by time.
+/// Returns the round with the median time.
 fn median(rounds: &[Pass]) -> Option<&Pass> {
     let mut sorted: Vec<&Pass> = rounds.iter().collect();
     sorted.sort_by_key(|pass| pass.time);
@@ -250,7 +251,7 @@ fn as_json(trace: &Trace, report: &Report) -> Value {
         "peak_live": trace.peak_live,
         "limit": report.limit,
         "first": report.first.as_ref().map(pass),
-        "worst": { "nanoseconds": report.worst.time.as_nanos() as u64, "event": report.worst.event },
+        "worst": { "nanoseconds": report.slowest.time.as_nanos() as u64, "event": report.slowest.event },
         "rounds": report.rounds.iter().map(pass).collect::<Vec<Value>>(),
         "median": median(&report.rounds).map(pass),
         "out_of_memory": report.out_of_memory.as_ref().map(|out| json!({
@@ -264,12 +265,12 @@ fn as_text(trace: &Trace, report: &Report) -> String {
     let mut text =
         format!("{} events on {} stream{streams}, on {}\n", trace.events.len(), trace.streams, report.device);
     if let Some(limit) = report.limit {
-        text += &format!("No more than {} may be held\n", bytes(limit));
+        text += &format!("At most {} may be reserved\n", bytes(limit));
     }
     let mut table = Columns::new(&[
         "pass",
         ">time",
-        ">an event",
+        ">per event",
         ">peak live",
         ">peak held",
         ">held/live",
@@ -298,13 +299,13 @@ fn as_text(trace: &Trace, report: &Report) -> String {
     }
     if report.first.is_some() {
         text += &format!("\n{}", table.text());
-        let (time, event) = (report.worst.time.as_secs_f64() * 1e6, report.worst.event);
+        let (time, event) = (report.slowest.time.as_secs_f64() * 1e6, report.slowest.event);
         text += &format!("\nThe longest operation of the first pass took {time:.1} us: event {event}.\n");
     }
     if let Some(out) = &report.out_of_memory {
         text += &format!("\n{}", heading("Out of memory"));
         let (request, live) = (bytes(out.request), bytes(out.live));
-        text += &format!("Event {} asks for {request} while {live} are live: {}.\n", out.event, out.reason);
+        text += &format!("Event {} requests {request} while {live} are live: {}.\n", out.event, out.reason);
     }
     text
 }

@@ -1,4 +1,4 @@
-//! Recorded traces of allocations: reading them, refusing what is none, and making them ready to be replayed.
+//! Recorded allocation traces: reading, validation, and preparation for the replay.
 //!
 //! The format is described in the library's `memory::trace`, which writes it.
 
@@ -12,7 +12,7 @@ use std::{
 /// Bytes of an event in the file.
 const EVENT: usize = 16;
 
-/// What is no trace, by how it begins, and what to do about it.
+/// Magic bytes of files that are not traces, with an explanation.
 const OTHER_FORMATS: [(&[u8], &str); 5] = [
     (b"\xfd7zXZ", "is compressed by xz; decompress it first: xz -dk"),
     (b"\x1f\x8b", "is compressed by gzip; decompress it first: gunzip -k"),
@@ -21,47 +21,47 @@ const OTHER_FORMATS: [(&[u8], &str); 5] = [
     (b"\x7fELF", "is a program, not a trace"),
 ];
 
-/// What happens to a block.
+/// An operation on a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// It is allocated on a stream.
+    /// Allocates the block on a stream.
     Allocate {
-        /// Its bytes.
+        /// The size in bytes.
         size: u64,
         /// The number of the stream.
         stream: u16,
     },
-    /// It is freed.
+    /// Frees the block.
     Free {
-        /// Its bytes.
+        /// The size in bytes.
         size: u64,
     },
 }
 
-/// An event, ready to be replayed. Blocks have become slots, which are few since they are used again, so that the loop which
-/// is timed looks nothing up.
+/// An event, prepared for the replay. Block IDs are replaced by slots, which are reused and therefore few, so that
+/// the timed loop needs no lookups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// The place of the block's address.
+    /// The index of the block's address.
     pub slot: u32,
-    /// What happens to it.
+    /// The operation.
     pub operation: Operation,
 }
 
 /// A trace.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// In their order.
+    /// The events in order.
     pub events: Vec<Event>,
-    /// How many slots they use.
+    /// The number of slots.
     pub slots: u32,
-    /// How many streams.
+    /// The number of streams.
     pub streams: u16,
-    /// The most bytes that are live at once.
+    /// The maximum of bytes live at the same time.
     pub peak_live: u64,
 }
 
-/// What makes an event senseless.
+/// The reason why an event is invalid.
 type Reason = String;
 
 struct Reader {
@@ -81,14 +81,14 @@ impl Reader {
                 "stream {stream} where the next new one is {next}; streams are numbered in order of first use"
             ));
         }
-        let Entry::Vacant(place) = self.live.entry(id) else {
+        let Entry::Vacant(entry) = self.live.entry(id) else {
             return Err(format!("block {id} is allocated again without a free in between"));
         };
         let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.trace.slots += 1;
             self.trace.slots - 1
         });
-        place.insert((slot, size));
+        entry.insert((slot, size));
         if stream == self.trace.streams {
             self.trace.streams = stream.checked_add(1).ok_or("there are more than 65535 streams")?;
         }
@@ -120,11 +120,11 @@ impl Reader {
     }
 }
 
-/// Reads a trace, and tells of the first thing in it that makes no sense.
+/// Reads a trace, and reports the first invalid event.
 pub fn read(path: &Path) -> Result<Trace> {
     let bytes = fs::read(path).map_err(|error| Failure::file(path, error))?;
     if let Some((_, advice)) = OTHER_FORMATS.iter().find(|(magic, _)| bytes.starts_with(magic)) {
-        return Err(Failure::Senseless(format!("{} {advice}", path.display())));
+        return Err(Failure::Invalid(format!("{} {advice}", path.display())));
     }
     parse(&bytes).map_err(|reason| Failure::file(path, reason))
 }
@@ -135,7 +135,7 @@ fn parse(bytes: &[u8]) -> std::result::Result<Trace, Reason> {
     }
     let (events, rest) = bytes.as_chunks::<EVENT>();
     if !rest.is_empty() {
-        return Err(format!("it is no trace, or cut short: its {} bytes are not a multiple of 16", bytes.len()));
+        return Err(format!("it is not a trace, or truncated: its {} bytes are not a multiple of 16", bytes.len()));
     }
     let mut reader = Reader { trace: Trace::default(), live: HashMap::new(), free_slots: Vec::new(), live_bytes: 0 };
     let mut read = Vec::with_capacity(events.len());
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_used_again() {
+    fn slots_are_reused() {
         let trace =
             parse(&bytes(&[(0, 0, 0, 512), (1, 0, 1, 1024), (0, 1, 0, 0), (2, 0, 0, 100), (1, 1, 0, 1024)])).unwrap();
         assert_eq!((trace.slots, trace.streams, trace.peak_live), (2, 2, 1536));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_traces_are_refused() {
         for (events, words) in [
             (&[(0, 0, 0, 1), (0, 0, 0, 1)][..], "event 1: block 0 is allocated again"),
             (&[(0, 1, 0, 1)], "event 0: block 0 is freed, but is not allocated"),

@@ -1,4 +1,4 @@
-//! Reading back what `plinth_dump_snapshot` wrote as JSON.
+//! Reader of the JSON snapshots that `plinth_dump_snapshot` writes.
 
 use super::super::{
     failure::{Failure, Result},
@@ -19,18 +19,18 @@ use std::{
     sync::Arc,
 };
 
-/// How much of a file is read at a time.
+/// Bytes of a file that are read at a time.
 const BUFFER: usize = 1 << 20;
 
 #[derive(Deserialize)]
-struct Whole {
+struct SnapshotFile {
     stacks: Vec<Vec<StackFrame>>,
     segments: Vec<SegmentRecord>,
     #[serde(default)]
     device_traces: Vec<Vec<EntryRecord>>,
     #[serde(default)]
     external_annotations: Vec<AnnotationRecord>,
-    plinth: Own,
+    plinth: PlinthRecord,
 }
 
 #[derive(Deserialize)]
@@ -116,7 +116,7 @@ struct AnnotationRecord {
 }
 
 #[derive(Deserialize)]
-struct Own {
+struct PlinthRecord {
     version: String,
     time_us: u64,
     #[serde(default)]
@@ -172,7 +172,7 @@ fn segment(record: &SegmentRecord) -> Segment {
     }
 }
 
-/// Entries repeat their tags, so these are kept once.
+/// Interned tags, since many entries have the same tag.
 #[derive(Default)]
 struct Tags(HashMap<String, Arc<str>>);
 
@@ -201,9 +201,9 @@ fn entry(record: EntryRecord, tags: &mut Tags) -> Entry {
     }
 }
 
-/// The snapshot of a file, which has its stacks by number.
-fn restore(whole: Whole) -> Snapshot {
-    let frames: Vec<Arc<[Frame]>> = whole
+/// Converts the contents of a file, which refers to stacks by number, to a snapshot.
+fn restore(contents: SnapshotFile) -> Snapshot {
+    let frames: Vec<Arc<[Frame]>> = contents
         .stacks
         .into_iter()
         .map(|stack| {
@@ -217,13 +217,13 @@ fn restore(whole: Whole) -> Snapshot {
     let mut tags = Tags::default();
     let trace = |entries: Vec<EntryRecord>, tags: &mut Tags| entries.into_iter().map(|one| entry(one, tags)).collect();
     let mut traces: Vec<Vec<Entry>> =
-        whole.device_traces.into_iter().map(|entries| trace(entries, &mut tags)).collect();
-    // The page has a history of each device, if an empty one.
-    traces.resize_with(traces.len().max(whole.plinth.devices.len()), Vec::new);
+        contents.device_traces.into_iter().map(|entries| trace(entries, &mut tags)).collect();
+    // The page expects a history for each device, even an empty one.
+    traces.resize_with(traces.len().max(contents.plinth.devices.len()), Vec::new);
     Snapshot {
-        segments: whole.segments.iter().map(segment).collect(),
+        segments: contents.segments.iter().map(segment).collect(),
         traces,
-        annotations: whole
+        annotations: contents
             .external_annotations
             .into_iter()
             .map(|one| Annotation {
@@ -234,17 +234,17 @@ fn restore(whole: Whole) -> Snapshot {
             })
             .collect(),
         stacks,
-        figures: whole
+        figures: contents
             .plinth
             .devices
             .iter()
             .map(|one| Figures { total: one.total_memory, limit: one.limit, held: one.reserved })
             .collect(),
-        time_us: whole.plinth.time_us,
+        time_us: contents.plinth.time_us,
     }
 }
 
-/// Reads a snapshot, and which version of plinth wrote it.
+/// Reads a snapshot, and the version of plinth that wrote it.
 pub fn read(path: &Path, output: &Output) -> Result<(Snapshot, String)> {
     let unread = |error: std::io::Error| Failure::file(path, error);
     let file = File::open(path).map_err(unread)?;
@@ -253,15 +253,14 @@ pub fn read(path: &Path, output: &Output) -> Result<(Snapshot, String)> {
     match reader.fill_buf().map_err(unread)?.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{') => {}
         Some(0x80) => {
-            let advice =
-                "it is a pickle, which PyTorch's viewers read; write a snapshot that ends in .json for this one";
+            let advice = "it is a pickle, for PyTorch's viewers; for this tool write a snapshot named *.json";
             return Err(Failure::file(path, advice));
         }
-        Some(b'<') => return Err(Failure::file(path, "it is a page already; open it in a browser")),
-        _ => return Err(Failure::file(path, "it is no JSON")),
+        Some(b'<') => return Err(Failure::file(path, "it is an HTML page; open it in a browser")),
+        _ => return Err(Failure::file(path, "it is not JSON")),
     }
-    let whole: Whole = serde_json::from_reader(reader)
-        .map_err(|error| Failure::file(path, format!("it is no snapshot that plinth wrote: {error}")))?;
-    let version = whole.plinth.version.clone();
-    Ok((restore(whole), version))
+    let contents: SnapshotFile = serde_json::from_reader(reader)
+        .map_err(|error| Failure::file(path, format!("it is not a snapshot written by plinth: {error}")))?;
+    let version = contents.plinth.version.clone();
+    Ok((restore(contents), version))
 }

@@ -1,4 +1,4 @@
-//! `plinth view`: what a snapshot of the allocator says, and the page that shows it.
+//! `plinth view`: analysis of a snapshot of the allocator, and its HTML page.
 
 mod file;
 mod summary;
@@ -16,23 +16,23 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use summary::{Moment, Summary};
 
-/// What `plinth view` is told.
+/// The options of `plinth view`.
 #[derive(Args)]
 pub struct Options {
-    /// A snapshot, as plinth_dump_snapshot writes it to a name that ends in .json
+    /// A snapshot that plinth_dump_snapshot wrote to a name that ends in .json
     snapshot: PathBuf,
-    /// Write the page that shows it, too: one file for any browser
+    /// Also write the HTML page of the snapshot: one file for any browser
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// How many stacks are shown
+    /// The number of stacks to show
     #[arg(long, default_value_t = 10)]
     top: usize,
-    /// How many functions of a stack are shown
+    /// The number of functions of each stack to show
     #[arg(long, default_value_t = 4)]
     frames: usize,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(options: &Options, output: &Output) -> Result<()> {
     let (snapshot, version) = file::read(&options.snapshot, output)?;
     if let Some(path) = &options.html {
@@ -102,7 +102,7 @@ fn as_json(options: &Options, snapshot: &Snapshot, version: &str, summary: &Summ
     })
 }
 
-/// A stack in a line, the innermost function first.
+/// Formats a stack in one line, innermost function first.
 fn frames_text(frames: &[Frame], most: usize) -> String {
     if frames.is_empty() {
         return "no stack was recorded".to_owned();
@@ -127,7 +127,7 @@ fn moment_text(moment: &Moment, options: &Options, snapshot: &Snapshot) -> Strin
     let live = bytes(moment.live);
     let what = match moment.request {
         Some((request, free)) => format!(
-            "Device {}, {before:.6} s before the snapshot: {} were asked for, {live} were in use, {} of the device \
+            "Device {}, {before:.6} s before the snapshot: {} were requested, {live} were in use, {} of the device \
              were free",
             moment.device,
             bytes(request),
@@ -190,10 +190,10 @@ fn as_text(options: &Options, snapshot: &Snapshot, version: &str, summary: &Summ
         }
         let hidden = summary.stacks.len().saturating_sub(options.top);
         let more =
-            if hidden > 0 { format!("{hidden} more stacks have less; --top shows them.\n") } else { String::new() };
-        text += &format!("\n{}{}{more}", heading("Who has most"), stacks.text());
+            if hidden > 0 { format!("{hidden} smaller stacks are hidden; --top shows more.\n") } else { String::new() };
+        text += &format!("\n{}{}{more}", heading("Allocated bytes by stack"), stacks.text());
     }
-    for (name, moments) in [("Most in use", &summary.peaks), ("Out of memory", &summary.out_of_memory)] {
+    for (name, moments) in [("Peak", &summary.peaks), ("Out of memory", &summary.out_of_memory)] {
         if !moments.is_empty() {
             let each: String = moments.iter().map(|moment| moment_text(moment, options, snapshot)).collect();
             text += &format!("\n{}{each}", heading(name));

@@ -1,4 +1,4 @@
-//! What a snapshot comes to: sums by device, pool and stack, and the moments that one looks for.
+//! The summary of a snapshot: sums by device, pool and stack, and the peaks and failures in its history.
 
 use plinth::memory::{
     PoolId,
@@ -10,20 +10,20 @@ use std::{
     sync::Arc,
 };
 
-/// Bytes of blocks, by what they are.
+/// Sums over segments and blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Segments.
+    /// The number of segments.
     pub segments: u64,
-    /// Blocks in them, the free ones among them.
+    /// The number of blocks, including free ones.
     pub blocks: u64,
-    /// Bytes of the segments.
+    /// The bytes of the segments.
     pub bytes: u64,
-    /// Bytes in the program's hands.
+    /// The bytes that the program has allocated.
     pub active: u64,
-    /// Bytes that were freed, while a stream may still use them.
+    /// The bytes that were freed while a stream may still use them.
     pub pending: u64,
-    /// Bytes of the largest free block.
+    /// The size of the largest free block.
     pub largest_free: u64,
 }
 
@@ -38,57 +38,57 @@ impl Sums {
         self.largest_free = self.largest_free.max(free.max().unwrap_or(0));
     }
 
-    /// Bytes that are free.
+    /// Returns the free bytes.
     pub fn free(&self) -> u64 {
         self.bytes - self.active - self.pending
     }
 }
 
-/// What one stack has.
+/// The memory that one stack allocated.
 #[derive(Debug, Clone)]
 pub struct ByStack {
-    /// Its bytes in the program's hands.
+    /// The bytes that are allocated.
     pub bytes: u64,
-    /// In so many blocks.
+    /// The number of blocks.
     pub blocks: u64,
-    /// Its functions, the innermost first.
+    /// The functions, innermost first.
     pub frames: Arc<[Frame]>,
 }
 
-/// A moment of the history.
+/// A moment in the history.
 #[derive(Debug, Clone)]
 pub struct Moment {
-    /// The device.
+    /// The number of the device.
     pub device: u32,
-    /// Microseconds since 1970.
+    /// The time in microseconds since 1970.
     pub time_us: u64,
-    /// The bytes that programs had asked for and had, at that moment.
+    /// The requested bytes of all blocks that were allocated.
     pub live: u64,
-    /// Who called.
+    /// The stack of the caller.
     pub frames: Arc<[Frame]>,
-    /// Where memory ran out, the request and the free bytes of the device.
+    /// If memory ran out, the requested bytes and the free bytes of the device.
     pub request: Option<(u64, u64)>,
 }
 
-/// All of it.
+/// The summary of a snapshot.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// By device.
+    /// Sums by device.
     pub devices: BTreeMap<u32, Sums>,
-    /// By device, pool and stream.
+    /// Sums by device, pool and stream.
     pub pools: BTreeMap<(u32, PoolId, usize), Sums>,
-    /// Those that have most first.
+    /// Stacks, largest first.
     pub stacks: Vec<ByStack>,
-    /// When each device had most in use, as far as the history goes back.
+    /// The moment of each device's peak, within the recorded history.
     pub peaks: Vec<Moment>,
-    /// When memory ran out, by time.
+    /// The moments when memory ran out, in order of time.
     pub out_of_memory: Vec<Moment>,
-    /// Entries of the history.
+    /// The number of entries in the history.
     pub entries: u64,
 }
 
 impl Summary {
-    /// Sums a snapshot up.
+    /// Summarizes a snapshot.
     pub fn of(snapshot: &Snapshot) -> Summary {
         let mut summary = Summary::default();
         for device in 0..snapshot.figures.len() as u32 {
@@ -107,7 +107,7 @@ impl Summary {
         summary
     }
 
-    /// Goes back through a history from what there is at its end.
+    /// Plays a history backwards from the state at its end.
     fn play_back(&mut self, snapshot: &Snapshot, device: u32, trace: &[Entry]) {
         let ours = snapshot.segments.iter().filter(|segment| segment.device == device);
         let mut live: u64 = ours.map(Segment::requested).sum();
@@ -121,7 +121,7 @@ impl Summary {
             if entry.action == Action::Oom {
                 self.out_of_memory.push(moment(Some((entry.size, entry.address))));
             }
-            // A history that leaves things out, or began late, does not come out even.
+            // Saturating, because a history with gaps or a late start does not balance.
             match entry.action {
                 Action::Alloc => live = live.saturating_sub(entry.size),
                 Action::FreeCompleted => live = live.saturating_add(entry.size),
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn the_history_is_played_backwards() {
         let summary = Summary::of(&snapshot());
-        // 150 at the end, 100 before the last allocation, 1100 while what was freed was there.
+        // 150 at the end, 100 before the last allocation, 1100 while the freed block was still allocated.
         let out = &summary.out_of_memory[0];
         assert_eq!((out.time_us, out.live, out.request), (3, 1100, Some((5000, 7))));
         assert_eq!((summary.peaks[0].time_us, summary.peaks[0].live), (2, 1100));
