@@ -1,6 +1,6 @@
 //! Process groups on the host device: each rank is its own process, except in a few tests with several ranks in one.
 //!
-//! A test runs this binary again for each rank of a scenario, and expects each to end as specified, within a time limit.
+//! A test runs this binary again for each rank of a scenario, and expects each to end as specified within a time limit.
 
 #[path = "group/faults.rs"]
 mod faults;

@@ -31,7 +31,7 @@ use crate::{
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 
-/// What the work of a stream is for.
+/// The kind of work that a stream executes now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     /// Runs eagerly.
@@ -57,12 +57,12 @@ struct Handle {
 static HANDLES: HandlePool<Handle> = HandlePool::new();
 
 thread_local! {
-    static THREAD_HANDLES: ThreadHandles<Handle> = const { ThreadHandles::new(&HANDLES, drop_thread_stream_workspaces) };
+    static THREAD_HANDLES: ThreadHandles<Handle> = const { ThreadHandles::new(&HANDLES, drop_thread_workspaces) };
 }
 
 /// Drops the workspaces of the per-thread default stream when a thread releases a handle, because that stream ends with
 /// the thread.
-fn drop_thread_stream_workspaces(handle: &Handle) {
+fn drop_thread_workspaces(handle: &Handle) {
     handle.workspaces.lock().retain(|workspace| workspace.stream != CU_STREAM_PER_THREAD);
 }
 
@@ -74,11 +74,11 @@ fn library(runtime: &Runtime) -> Result<&'static Cublas> {
     Err(not_on_host_device("cuBLAS"))
 }
 
-/// How large workspaces are, where the environment says so.
+/// The workspace sizes in bytes, from the environment.
 struct Sizes {
-    /// cuBLAS's.
+    /// For cuBLAS; `None` selects the default for the device.
     blas: Option<u64>,
-    /// cuBLASLt's.
+    /// For cuBLASLt.
     lt: u64,
 }
 

@@ -155,7 +155,7 @@ fn mismatch() {
         group.reduce(memory.span, memory.span, count, element, op, root, stream).unwrap();
     }
     let message = expect_sticky_error(&group, stream, &memory, Status::RANK_MISMATCH);
-    // A rank that compares the odd rank's call with its own reports both; a rank that another one notified first names it.
+    // A rank that compares the odd rank's call with its own reports both; one that was notified first names the rank.
     assert!(message.contains("rank 1") || message.contains("reported a collective mismatch"), "{message}");
     let both = |message: &str| match difference.as_str() {
         "count" => message.contains("of 3 int32") && message.contains("of 4 int32"),
@@ -259,7 +259,7 @@ fn leaves() {
     assert!(message.contains("rank 1"), "{message}");
 }
 
-/// Rank 1 sends to both others, receives from one and leaves. The others are busy for longer than the grace period for a
+/// Rank 1 sends to both others, receives from one and leaves. The others are busy for longer than the grace period of a
 /// rank that is gone, and one of their launches also waits for the other one.
 fn leaves_early() {
     let (me, group, stream, memory) = begin();

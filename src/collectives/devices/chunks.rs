@@ -324,8 +324,8 @@ pub fn launch(runtime: &Runtime, stream: Stream, kernel: Kernel, table: &mut Tab
         .context(|| format!("launching {}", kernel.entry()))
 }
 
-/// The bytes that a block copies where a launch copies so many: a block for each multiprocessor, and no more of them, is what
-/// links like best (docs/benchmarks.md).
+/// Returns the bytes that a block copies in a launch that copies `bytes`: with exactly one block for each multiprocessor,
+/// the links reach their highest bandwidth (docs/benchmarks.md).
 fn copy_chunk(bytes: u64, processors: u64) -> u64 {
     match bytes {
         0..0x10_0000 => 4 << 10,
@@ -333,8 +333,8 @@ fn copy_chunk(bytes: u64, processors: u64) -> u64 {
     }
 }
 
-/// The bytes that a block reduces: few, where there are few, so that all multiprocessors have some; then as many as keep its
-/// threads busy.
+/// Returns the bytes that a block reduces: few for short messages, so that all multiprocessors have work; then enough to
+/// keep its threads busy.
 pub fn chunk_of(bytes: u64) -> u64 {
     match bytes {
         0..0x10_0000 => 4 << 10,
@@ -343,7 +343,7 @@ pub fn chunk_of(bytes: u64) -> u64 {
     }
 }
 
-/// How sums of tensors are to be made: as a program wants them.
+/// Returns the reduction for sums of tensors, in the order and rounding that the program selected.
 pub fn tensor_sum(element: ElementType) -> Result<Reduction> {
     let sum = Reduction::of(element, ReduceOp::Sum, 1)?;
     Ok(if tuning::uses_torch_order() { sum.rounded() } else { sum })
