@@ -56,7 +56,7 @@ impl Buffer {
         let address = memory::caching_alloc(bytes, rank as i32, stream.raw).unwrap();
         let buffer = Buffer { address, count: values.len() };
         let all: Vec<f32> = values.iter().copied().chain([MARK]).collect();
-        // SAFETY: the vector and the block have the same length, and live until the copy completes, for which this waits.
+        // SAFETY: the vector and the block have the same length, and outlive the copy, for which this waits.
         let (to, from) =
             unsafe { (Span::new(address, bytes as usize), Span::new(all.as_ptr() as u64, bytes as usize)) };
         copy::between_current_streams(to, from, false).unwrap();

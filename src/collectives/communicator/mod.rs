@@ -153,7 +153,7 @@ fn join(
         return Err(Error::new(
             Status::INVALID_VALUE,
             format!(
-                "the id is one of {made_by}, and {requested} was requested; select the same engine where the id is created"
+                "the id is one of {made_by}, and {requested} was requested; select one engine for the id and the ranks"
             ),
         ));
     }

@@ -219,7 +219,7 @@ fn gather(id: &Id, rendezvous: &mut Rendezvous, timeout: Option<Duration>) -> Re
 struct PendingConnection {
     socket: UnixStream,
     is_own: bool,
-    checked: [u8; INTRODUCTION],
+    received: [u8; INTRODUCTION],
     bytes: usize,
     descriptors: Vec<OwnedFd>,
 }
@@ -244,7 +244,7 @@ fn admit(pending: &mut Vec<PendingConnection>, socket: UnixStream) -> bool {
         pending.remove(oldest);
     }
     let is_own = unix_socket::is_same_user(socket.as_raw_fd());
-    pending.push(PendingConnection { socket, is_own, checked: [0; INTRODUCTION], bytes: 0, descriptors: Vec::new() });
+    pending.push(PendingConnection { socket, is_own, received: [0; INTRODUCTION], bytes: 0, descriptors: Vec::new() });
     true
 }
 
@@ -277,7 +277,7 @@ impl PendingConnection {
     /// Reads what has arrived, without waiting for more.
     fn listen(&mut self, id: &Id) -> Introduction {
         while self.bytes < INTRODUCTION {
-            let room = &mut self.checked[self.bytes..];
+            let room = &mut self.received[self.bytes..];
             match unix_socket::receive(self.socket.as_raw_fd(), room, &mut self.descriptors) {
                 // A rank sends exactly one descriptor, that of its buffer.
                 Ok(received) if received.bytes == 0 || received.lost_descriptors || self.descriptors.len() > 1 => {
@@ -298,7 +298,7 @@ impl PendingConnection {
 
     /// Returns the info that it has sent, if it knows the id.
     fn info(&self, id: &Id) -> Option<RankInfo> {
-        let (secret, info) = descriptors::body(&self.checked)?.split_at_checked(RANK_SECRET.len())?;
+        let (secret, info) = descriptors::body(&self.received)?.split_at_checked(RANK_SECRET.len())?;
         if secret == &id.0[RANK_SECRET] { RankInfo::read(info) } else { None }
     }
 }

@@ -29,11 +29,11 @@ impl<K: Copy + Eq + std::hash::Hash, V: Clone> LruCache<K, V> {
     }
 
     fn find(&mut self, key: &K) -> Option<V> {
-        let (ordinal, value) = self.entries.get_mut(key)?;
+        let (stamp, value) = self.entries.get_mut(key)?;
         self.clock += 1;
-        self.order.remove(ordinal);
+        self.order.remove(stamp);
         self.order.insert(self.clock, *key);
-        *ordinal = self.clock;
+        *stamp = self.clock;
         Some(value.clone())
     }
 

@@ -317,8 +317,8 @@ impl Jiterated {
             error.context(format_args!("{} for inputs of {}", self.entry.name, types.join(", ")))
         })?;
         for probe in 0..PROBES {
-            let home_slot = &self.kernels[(key.home_slot() + probe) % SLOTS];
-            let (kept, _) = home_slot.get_or_init(|| (key, function));
+            let slot = &self.kernels[(key.home_slot() + probe) % SLOTS];
+            let (kept, _) = slot.get_or_init(|| (key, function));
             if *kept == key {
                 return Ok(function);
             }
