@@ -373,7 +373,7 @@ TEST(a_rank_that_does_not_come_is_named) {
   memory = floats_on(1, COUNT, 1, 0);
   CHECK_STATUS(plinth_communicator_all_reduce(team[1], memory, memory, COUNT, FLOAT32, PLINTH_REDUCE_SUM, streams[1]),
                PLINTH_ERROR_ABORTED);
-  CHECK_MESSAGE("came to its end earlier");
+  CHECK_MESSAGE("was aborted earlier");
   for (int rank = 0; rank < ranks; rank++) {
     CHECK_OK(plinth_communicator_destroy(team[rank]));
   }

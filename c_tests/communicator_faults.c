@@ -127,7 +127,7 @@ TEST(an_error_that_comes_later_ends_the_communicator) {
   CHECK_MESSAGE("failed while it worked");
   unsetenv("FAKE_NCCL_ASYNC");
   CHECK_STATUS(plinth_communicator_query(team[0], &ready), PLINTH_ERROR_ABORTED);
-  CHECK_MESSAGE("came to its end earlier");
+  CHECK_MESSAGE("was aborted earlier");
   CHECK_STATUS(plinth_communicator_all_reduce(team[0], memory[0], memory[0], COUNT, FLOAT32, 0, NULL),
                PLINTH_ERROR_ABORTED);
   end_team();

@@ -15,7 +15,7 @@ using i64 = int64_t;
 constexpr u32 kThreads = 256;
 constexpr u32 kWords = 508;
 
-// As Table in src/driver/collective.rs.
+// As Table in crates/driver/src/collective.rs.
 struct Table {
   u32 count;
   u32 sources;

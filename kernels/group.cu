@@ -19,7 +19,7 @@
 
 namespace plinth {
 
-// As Mode in src/driver/group.rs.
+// As Mode in crates/driver/src/group.rs.
 enum Mode : u32 {
   kGather = 0,
   kAllToAll = 1,

@@ -17,7 +17,7 @@ constexpr u32 kDealers = 1024;
 constexpr u32 kDealt = 8;        // pairs of a thread that are dealt at once
 constexpr u32 kSharedBits = 13;  // as many buckets can be counted in shared memory
 
-// As Permutation in src/driver/random.rs.
+// As Permutation in crates/driver/src/random.rs.
 struct Permutation {
   PhiloxState philox;
   u64 data;

@@ -1,6 +1,6 @@
-//! Groups of processes on the host device: each rank is a process of its own, and a few tests have several in one.
+//! Process groups on the host device: each rank is its own process, except in a few tests with several ranks in one.
 //!
-//! A test runs this binary again for each rank of a scenario, and expects each to end as it should, in good time.
+//! A test runs this binary again for each rank of a scenario, and expects each to end as specified within a time limit.
 
 #[path = "group/faults.rs"]
 mod faults;
@@ -13,20 +13,20 @@ mod rank;
 #[path = "group/values.rs"]
 mod values;
 
-use plinth::collectives::processes::Group;
+use plinth::collectives::processes::ProcessGroup;
 use std::{
     io::Read,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
-/// What a rank of a scenario does.
+/// A scenario: its name, and what each rank does.
 type Scenario = (&'static str, fn());
 
 const SCENARIOS: &[&[Scenario]] = &[numbers::SCENARIOS, faults::SCENARIOS, meeting::SCENARIOS];
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Not a test of its own: what the others run in fresh processes.
+/// Not a test itself: the entry point of the processes that the tests start.
 #[test]
 fn child() {
     let Ok(name) = std::env::var("PLINTH_TEST_SCENARIO") else { return };
@@ -43,11 +43,11 @@ impl Rank {
         self.0.kill().unwrap();
     }
 
-    /// Waits for its end; whether it succeeded, and what it said.
+    /// Waits for its end, and returns whether it succeeded and its output.
     pub fn end(mut self) -> (bool, String) {
         let start = Instant::now();
         while self.0.try_wait().unwrap().is_none() {
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > TIMEOUT {
                 self.kill();
                 break;
             }
@@ -73,9 +73,9 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Starts the ranks of a scenario. "{rank}" in the environment is the number of each.
+/// Starts the ranks of a scenario. "{rank}" in the environment is replaced by each rank.
 pub fn start(scenario: &str, size: u32, environment: &[(&str, &str)]) -> Vec<Rank> {
-    let ids = [0; 2].map(|_| hex(&Group::new_id().unwrap())).join(",");
+    let ids = [0; 2].map(|_| hex(&ProcessGroup::new_id().unwrap())).join(",");
     let rank = |rank: u32| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
@@ -92,12 +92,12 @@ pub fn start(scenario: &str, size: u32, environment: &[(&str, &str)]) -> Vec<Ran
     (0..size).map(rank).collect()
 }
 
-/// Runs a scenario, each rank of which is to succeed.
+/// Runs a scenario, and checks that each rank succeeds.
 pub fn run(scenario: &str, size: u32, environment: &[(&str, &str)]) {
     let ends: Vec<_> = start(scenario, size, environment).into_iter().map(Rank::end).collect();
-    // All that failed, for one often does because another did.
+    // Report all failures, because one often causes another.
     let failed = ends.iter().enumerate().filter(|(_, (success, _))| !success);
-    let told: Vec<String> =
+    let failures: Vec<String> =
         failed.map(|(rank, (_, text))| format!("rank {rank} of {size} in {scenario}: {text}")).collect();
-    assert!(told.is_empty(), "{}", told.join("\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

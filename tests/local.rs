@@ -1,10 +1,10 @@
-//! Collectives over ranks of one process, each rank a device: every call, alone and shared out, in place and not, against
-//! what it should come to. It runs on the kind of device that PLINTH_DEVICE names; without it, on the host device.
+//! Collectives over ranks of one process, each rank a device: every call, in one stream and in all, in place and not,
+//! compared with reference results. Runs on the kind of device that PLINTH_DEVICE names, by default the host device.
 
 use plinth::{
     collectives::devices::{
         ReduceOp,
-        local::{self, Part},
+        local::{self, RankOperands},
         tuning::Threshold,
     },
     driver::Span,
@@ -20,12 +20,12 @@ use std::{
 };
 
 static SETUP: Once = Once::new();
-/// The thresholds are the process's, so tests are one after the other.
-static ALONE: Mutex<()> = Mutex::new(());
+/// The thresholds are global, so the tests run one after the other.
+static SERIAL: Mutex<()> = Mutex::new(());
 
-/// The number of ranks.
+/// Returns the number of ranks.
 fn ranks() -> (usize, MutexGuard<'static, ()>) {
-    let guard = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let guard = SERIAL.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     SETUP.call_once(|| {
         if std::env::var_os("PLINTH_DEVICE").is_none() {
             runtime::choose_kind(DeviceKind::Host).unwrap();
@@ -34,14 +34,14 @@ fn ranks() -> (usize, MutexGuard<'static, ()>) {
     (device::count().unwrap().min(4), guard)
 }
 
-/// Whether all work, or one.
-fn share_out(on: bool) {
+/// Makes all streams execute collectives, or one.
+fn split_among_all(on: bool) {
     for threshold in [Threshold::BroadcastSplit, Threshold::ReduceSplit, Threshold::ExchangeSplit] {
         threshold.set(if on { 1 } else { 1 << 40 }).unwrap();
     }
 }
 
-/// Memory of a rank, with a mark beside it.
+/// Memory of a rank, followed by a guard value.
 struct Buffer {
     address: u64,
     count: usize,
@@ -56,7 +56,7 @@ impl Buffer {
         let address = memory::caching_alloc(bytes, rank as i32, stream.raw).unwrap();
         let buffer = Buffer { address, count: values.len() };
         let all: Vec<f32> = values.iter().copied().chain([MARK]).collect();
-        // SAFETY: the vector and the block are as long, and live until the copy, which is waited for, is done.
+        // SAFETY: the vector and the block have the same length, and outlive the copy, for which this waits.
         let (to, from) =
             unsafe { (Span::new(address, bytes as usize), Span::new(all.as_ptr() as u64, bytes as usize)) };
         copy::between_current_streams(to, from, false).unwrap();
@@ -85,15 +85,15 @@ impl Drop for Buffer {
     }
 }
 
-/// What rank `rank` gives: small whole numbers, so that sums are exact in any order.
-fn given(rank: usize, count: usize) -> Vec<f32> {
+/// Returns the source of a rank: small integers, so that sums are exact in any order.
+fn source_values(rank: usize, count: usize) -> Vec<f32> {
     (0..count).map(|index| ((index * 7 + rank * 13 + 3) % 11) as f32 - 5.0).collect()
 }
 
-fn parts(from: &[Buffer], to: &[Buffer]) -> Vec<Part> {
+fn parts(from: &[Buffer], to: &[Buffer]) -> Vec<RankOperands> {
     let runtime = runtime::ready().unwrap();
     (0..from.len())
-        .map(|rank| Part {
+        .map(|rank| RankOperands {
             device: rank as u32,
             stream: stream::current_on(runtime, rank as u32).unwrap(),
             from: from[rank].span(),
@@ -106,9 +106,9 @@ fn wait() {
     (0..device::count().unwrap()).for_each(|device| device::synchronize(device as i32).unwrap());
 }
 
-/// What all ranks' elements come to.
-fn combined(op: ReduceOp, ranks: usize, count: usize) -> Vec<f32> {
-    let all: Vec<Vec<f32>> = (0..ranks).map(|rank| given(rank, count)).collect();
+/// Returns the reduction of all ranks' elements.
+fn reduced(op: ReduceOp, ranks: usize, count: usize) -> Vec<f32> {
+    let all: Vec<Vec<f32>> = (0..ranks).map(|rank| source_values(rank, count)).collect();
     let combine = |index: usize| {
         let values = all.iter().map(|values| values[index]);
         match op {
@@ -125,11 +125,11 @@ fn combined(op: ReduceOp, ranks: usize, count: usize) -> Vec<f32> {
 const OPS: [ReduceOp; 5] = [ReduceOp::Sum, ReduceOp::Product, ReduceOp::Minimum, ReduceOp::Maximum, ReduceOp::Average];
 const COUNTS: [usize; 5] = [0, 1, 63, 1000, 30_001];
 
-/// Runs a body with each count, alone and shared out.
+/// Runs a body with each count, in one stream and in all.
 fn each_way(body: impl Fn(usize, usize)) {
     let (ranks, _guard) = ranks();
     for shared in [false, true] {
-        share_out(shared);
+        split_among_all(shared);
         for count in COUNTS {
             body(ranks, count);
         }
@@ -140,7 +140,7 @@ fn buffers(ranks: usize, of: impl Fn(usize) -> Vec<f32>) -> Vec<Buffer> {
     (0..ranks).map(|rank| Buffer::new(rank, &of(rank))).collect()
 }
 
-/// All of these tests once more with four ranks, in a process of its own, for the host device has two if nobody asks.
+/// Runs these tests again with four ranks, in another process, because the host device has two by default.
 #[test]
 fn with_four_ranks() {
     if std::env::var_os("PLINTH_HOST_DEVICES").is_some() || std::env::var_os("PLINTH_DEVICE").is_some() {
@@ -155,12 +155,12 @@ fn with_four_ranks() {
 fn all_reduce() {
     each_way(|ranks, count| {
         for op in OPS {
-            let (from, to) = (buffers(ranks, |rank| given(rank, count)), buffers(ranks, |_| vec![0.0; count]));
+            let (from, to) = (buffers(ranks, |rank| source_values(rank, count)), buffers(ranks, |_| vec![0.0; count]));
             local::all_reduce(&parts(&from, &to), count as u64, ElementType::F32, op).unwrap();
             local::all_reduce(&parts(&from, &from), count as u64, ElementType::F32, op).unwrap();
             wait();
             for buffer in from.iter().chain(&to) {
-                assert_eq!(buffer.read(), combined(op, ranks, count), "{op:?} of {count}");
+                assert_eq!(buffer.read(), reduced(op, ranks, count), "{op:?} of {count}");
             }
         }
     });
@@ -170,18 +170,18 @@ fn all_reduce() {
 fn reduce() {
     each_way(|ranks, count| {
         for root in 0..ranks {
-            let from = buffers(ranks, |rank| given(rank, count));
+            let from = buffers(ranks, |rank| source_values(rank, count));
             let to = buffers(ranks, |_| vec![1.5; count]);
             local::reduce(&parts(&from, &to), root, count as u64, ElementType::F32, ReduceOp::Sum).unwrap();
             wait();
             for (rank, buffer) in to.iter().enumerate() {
-                let expected = if rank == root { combined(ReduceOp::Sum, ranks, count) } else { vec![1.5; count] };
+                let expected = if rank == root { reduced(ReduceOp::Sum, ranks, count) } else { vec![1.5; count] };
                 assert_eq!(buffer.read(), expected);
-                assert_eq!(from[rank].read(), given(rank, count));
+                assert_eq!(from[rank].read(), source_values(rank, count));
             }
             local::reduce(&parts(&from, &from), root, count as u64, ElementType::F32, ReduceOp::Maximum).unwrap();
             wait();
-            assert_eq!(from[root].read(), combined(ReduceOp::Maximum, ranks, count));
+            assert_eq!(from[root].read(), reduced(ReduceOp::Maximum, ranks, count));
         }
     });
 }
@@ -190,14 +190,14 @@ fn reduce() {
 fn broadcast() {
     each_way(|ranks, count| {
         for root in 0..ranks {
-            let from = buffers(ranks, |rank| given(rank, count));
+            let from = buffers(ranks, |rank| source_values(rank, count));
             let to = buffers(ranks, |_| vec![0.0; count]);
             local::broadcast(&parts(&from, &to), root, count as u64, ElementType::F32).unwrap();
             wait();
-            to.iter().for_each(|buffer| assert_eq!(buffer.read(), given(root, count)));
+            to.iter().for_each(|buffer| assert_eq!(buffer.read(), source_values(root, count)));
             local::broadcast(&parts(&from, &from), root, count as u64, ElementType::F32).unwrap();
             wait();
-            from.iter().for_each(|buffer| assert_eq!(buffer.read(), given(root, count)));
+            from.iter().for_each(|buffer| assert_eq!(buffer.read(), source_values(root, count)));
         }
     });
 }
@@ -205,16 +205,16 @@ fn broadcast() {
 #[test]
 fn all_gather() {
     each_way(|ranks, count| {
-        let from = buffers(ranks, |rank| given(rank, count));
+        let from = buffers(ranks, |rank| source_values(rank, count));
         let to = buffers(ranks, |_| vec![0.0; count * ranks]);
         local::all_gather(&parts(&from, &to), count as u64, ElementType::F32).unwrap();
         wait();
-        let expected: Vec<f32> = (0..ranks).flat_map(|rank| given(rank, count)).collect();
+        let expected: Vec<f32> = (0..ranks).flat_map(|rank| source_values(rank, count)).collect();
         to.iter().for_each(|buffer| assert_eq!(buffer.read(), expected));
-        // In place: each rank gives its own part of what it gets.
+        // In place: each rank's source is its own chunk of its destination.
         let place = |rank: usize| {
             let mut own = vec![0.0; count * ranks];
-            own[rank * count..(rank + 1) * count].copy_from_slice(&given(rank, count));
+            own[rank * count..(rank + 1) * count].copy_from_slice(&source_values(rank, count));
             own
         };
         let whole = buffers(ranks, place);
@@ -232,11 +232,11 @@ fn all_gather() {
 fn reduce_scatter() {
     each_way(|ranks, count| {
         for op in OPS {
-            let from = buffers(ranks, |rank| given(rank, count * ranks));
+            let from = buffers(ranks, |rank| source_values(rank, count * ranks));
             let to = buffers(ranks, |_| vec![0.0; count]);
             local::reduce_scatter(&parts(&from, &to), count as u64, ElementType::F32, op).unwrap();
             wait();
-            let all = combined(op, ranks, count * ranks);
+            let all = reduced(op, ranks, count * ranks);
             for (rank, buffer) in to.iter().enumerate() {
                 assert_eq!(buffer.read(), all[rank * count..(rank + 1) * count]);
             }
@@ -247,23 +247,25 @@ fn reduce_scatter() {
 #[test]
 fn all_to_all() {
     each_way(|ranks, count| {
-        let from = buffers(ranks, |rank| given(rank, count * ranks));
+        let from = buffers(ranks, |rank| source_values(rank, count * ranks));
         let to = buffers(ranks, |_| vec![0.0; count * ranks]);
         local::all_to_all(&parts(&from, &to), count as u64, ElementType::F32).unwrap();
         wait();
         for (rank, buffer) in to.iter().enumerate() {
-            let part = |other: usize| given(other, count * ranks)[rank * count..(rank + 1) * count].to_vec();
+            let part = |other: usize| source_values(other, count * ranks)[rank * count..(rank + 1) * count].to_vec();
             assert_eq!(buffer.read(), (0..ranks).flat_map(part).collect::<Vec<f32>>());
         }
     });
 }
 
 #[test]
-fn what_is_refused() {
+fn invalid_calls_are_rejected() {
     let (ranks, _guard) = ranks();
-    let buffers = buffers(ranks, |rank| given(rank, 8));
+    let buffers = buffers(ranks, |rank| source_values(rank, 8));
     let mut both = parts(&buffers, &buffers);
-    let sum = |parts: &[Part], element| local::all_reduce(parts, 2, element, ReduceOp::Minimum).map_err(|e| e.status());
+    let sum = |parts: &[RankOperands], element| {
+        local::all_reduce(parts, 2, element, ReduceOp::Minimum).map_err(|e| e.status())
+    };
     assert_eq!(sum(&both, ElementType::Complex64), Err(Status::NOT_SUPPORTED));
     assert_eq!(
         local::reduce(&both, ranks, 2, ElementType::F32, ReduceOp::Sum).unwrap_err().status(),

@@ -5,7 +5,7 @@
 
 use plinth::{
     driver::nvrtc::{self, Request},
-    ops::jit::{layout::Class, parse, scalar::Kind, source::Wanted},
+    ops::jit::{layout::KernelClass, parse, scalar::Kind, source::KernelSpec},
     runtime::tensor::ElementType::{
         self, Bf16, Bool, Complex64, Complex128, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64,
     },
@@ -47,9 +47,9 @@ fn in_child(name: &str, body: impl FnOnce()) {
 
 const ALL: [ElementType; 15] = [F16, Bf16, F32, F64, U8, U16, U32, U64, I8, I16, I32, I64, Bool, Complex64, Complex128];
 const ADD: &str = "template <typename T> T add(T x, T y) { return x + y; }";
-const DENSE: Class = Class { vector: 4, rank: 0 };
-const FEW: Class = Class { vector: 1, rank: 4 };
-const MANY: Class = Class { vector: 1, rank: 25 };
+const DENSE: KernelClass = KernelClass { vector: 4, rank: 0 };
+const FEW: KernelClass = KernelClass { vector: 1, rank: 4 };
+const MANY: KernelClass = KernelClass { vector: 1, rank: 25 };
 
 fn source(
     code: &str,
@@ -57,10 +57,10 @@ fn source(
     inputs: &[ElementType],
     common: ElementType,
     scalars: &[Kind],
-    class: Class,
+    class: KernelClass,
 ) -> String {
     let entry = parse::entry(code).unwrap();
-    Wanted {
+    KernelSpec {
         code,
         entry: &entry,
         outputs: outputs.unwrap_or(1),
@@ -100,7 +100,7 @@ fn every_type_compiles_without_a_warning() {
         for (common, inputs) in
             [(F32, [F16, Bf16]), (F16, [I64, F16]), (C, [Bool, C]), (I16, [U8, I8]), (F64, [F32, Bool])]
         {
-            compile(&source(ADD, None, &inputs, common, &[], Class { vector: 2, rank: 4 }), "sm_90").unwrap();
+            compile(&source(ADD, None, &inputs, common, &[], KernelClass { vector: 2, rank: 4 }), "sm_90").unwrap();
         }
         // Before sm_80 no instruction makes a bfloat16.
         compile(&source(ADD, None, &[Bf16; 2], Bf16, &[], DENSE), "sm_75").unwrap();
@@ -118,7 +118,7 @@ fn everything_that_a_function_may_have_compiles() {
         let copies: String = names.iter().map(|name| format!("o{name} = {name}; ")).collect();
         let code =
             format!("template <typename T> void f({}, {}) {{ {copies} }}", inputs.join(", "), outputs.join(", "));
-        for class in [DENSE, FEW, MANY, Class { vector: 4, rank: 4 }] {
+        for class in [DENSE, FEW, MANY, KernelClass { vector: 4, rank: 4 }] {
             compile(&source(&code, Some(8), &[F32; 8], F32, &[], class), "sm_90").unwrap();
         }
         let code =
@@ -166,7 +166,7 @@ fn vectors_are_one_access() {
     in_child("vectors_are_one_access", || {
         let count = |text: &str, part: &str| text.matches(part).count();
         for (element, vector) in [(F32, 4), (F16, 8), (Bf16, 8), (F64, 2), (U8, 16), (I32, 4), (C, 2)] {
-            let text = ptx(&source(ADD, None, &[element; 2], element, &[], Class { vector, rank: 0 }));
+            let text = ptx(&source(ADD, None, &[element; 2], element, &[], KernelClass { vector, rank: 0 }));
             // Two rounds of two inputs and one output, by 16 bytes each.
             let wide = |access: &str| {
                 count(&text, &format!("{access}.global.v4."))
@@ -176,7 +176,7 @@ fn vectors_are_one_access() {
             };
             assert_eq!((wide("ld"), wide("st")), (4, 2), "{element}\n{text}");
             assert!(!text.contains(".local "), "{element}");
-            let rows = ptx(&source(ADD, None, &[element; 2], element, &[], Class { vector, rank: 4 }));
+            let rows = ptx(&source(ADD, None, &[element; 2], element, &[], KernelClass { vector, rank: 4 }));
             assert!(!rows.contains(".local "), "{element}");
         }
         // Elements anywhere: four of each input before the first is used, and no division.

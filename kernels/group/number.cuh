@@ -5,7 +5,7 @@
 
 namespace plinth {
 
-// As ReduceOp in src/comm/mod.rs.
+// As ReduceOp in src/collectives/devices/mod.rs.
 enum Op : u32 { kSum = 0, kProduct = 1, kMinimum = 2, kMaximum = 3, kAverage = 4 };
 
 // A number, if one of them is none; of equal ones the first.

@@ -12,7 +12,7 @@ using i16 = short;
 using i32 = int;
 using i64 = long long;
 
-// As in src/driver/group.rs.
+// As in crates/driver/src/group.rs.
 constexpr u32 kRanks = 16;
 constexpr u32 kBlocks = 64;
 constexpr u32 kThreads = 512;

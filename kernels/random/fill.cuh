@@ -12,7 +12,7 @@
 
 namespace plinth {
 
-// As Fill in src/driver/random.rs.
+// As Fill in crates/driver/src/random.rs.
 struct Fill {
   PhiloxState philox;
   u64 data;
@@ -25,7 +25,7 @@ struct Fill {
 
 constexpr int kMaxRank = 25;
 
-// As Strided in src/driver/random.rs.
+// As Strided in crates/driver/src/random.rs.
 struct Strided {
   u32 rank;
   u32 reserved;
@@ -67,7 +67,7 @@ __device__ __forceinline__ double unit64(u64 bits) { return __fma_rn(exact(bits)
 
 // ---- element types
 
-// As ElementCode in src/driver/random.rs.
+// As ElementCode in crates/driver/src/random.rs.
 enum Code : u32 { kF16, kBf16, kF32, kF64, kU8, kI8, kI16, kI32, kI64 };
 
 __device__ __forceinline__ __half to_half(float value) { return __float2half_rn(value); }

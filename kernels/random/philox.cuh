@@ -15,7 +15,7 @@ using u32 = unsigned int;
 using u64 = unsigned long long;
 using i64 = long long;
 
-// As PhiloxState in src/driver/random.rs, which says what the fields mean.
+// As PhiloxState in crates/driver/src/random.rs, which documents the fields.
 struct PhiloxState {
   u64 seed;
   u64 offset;

@@ -1,6 +1,7 @@
-//! Collectives: over the devices of this process ([`devices`], `torch.cuda.comm`), between processes of this machine
-//! ([`processes`]), and over ranks anywhere ([`communicator`], which chooses an engine); [`nccl`] are NCCL's own calls, and
-//! [`store`] is where ranks exchange what they need to meet.
+//! Collectives: over the devices of this process ([`devices`], `torch.cuda.comm`), between the processes of one machine
+//! ([`processes`]), and over any ranks ([`communicator`], which selects an engine). [`nccl`] implements
+//! `torch.cuda.nccl`, and [`store`] is the key-value store through which ranks exchange what they need for the
+//! rendezvous.
 
 pub mod communicator;
 pub mod devices;

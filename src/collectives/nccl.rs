@@ -1,11 +1,11 @@
 //! `torch.cuda.nccl`: collectives over tensors of several devices of this process.
 //!
-//! The checks are torch's, and so is the idea that nobody makes communicators: they are made for each list of devices that
-//! comes, and kept. Which engine carries the work out is the communicators' own affair; NCCL need not be there.
+//! The checks are torch's. As in torch, callers need not create communicators: they are created and cached for each
+//! list of devices. The communicators select the engine; NCCL need not be installed.
 
 use crate::{
     collectives::{
-        communicator::{self, Communicator, Options, Share, group, operation::Kind},
+        communicator::{self, Communicator, Options, RankBuffers, group, operation::Kind},
         devices::ReduceOp,
     },
     error::{Error, Result},
@@ -16,17 +16,17 @@ use crate::{
 use parking_lot::Mutex;
 use std::{collections::HashMap, sync::Arc};
 
-/// The ranks of one list of devices.
-type Team = Arc<Vec<Arc<Communicator>>>;
+/// The communicators of the participants of one list of devices.
+type Participants = Arc<Vec<Arc<Communicator>>>;
 
-/// The communicators that were made, by their devices. Never destroyed, as torch never does.
-static TEAMS: Mutex<Option<HashMap<Vec<u32>, Team>>> = Mutex::new(None);
+/// The cached communicators, by their devices. They are never destroyed, as in torch.
+static CACHE: Mutex<Option<HashMap<Vec<u32>, Participants>>> = Mutex::new(None);
 
-/// Where the work goes: streams, and communicators; the library's own choice where none are given.
-pub struct Means<'a> {
-    /// A stream for each tensor; `None` for the current ones.
+/// The streams and communicators to use; `None` selects the library's defaults.
+pub struct Overrides<'a> {
+    /// A stream for each tensor; `None` for the current streams.
     pub streams: Option<&'a [usize]>,
-    /// A communicator for each tensor, as handles; `None` for ones of the library's.
+    /// A communicator for each tensor, as handles; `None` for cached communicators of the library.
     pub communicators: Option<&'a [u64]>,
 }
 
@@ -43,7 +43,7 @@ fn is_contiguous(tensor: &Tensor) -> bool {
     true
 }
 
-/// Whether collectives can be done with these tensors: contiguous ones, on devices of their own.
+/// Returns whether the tensors are valid for a collective: contiguous, and each on a different device.
 pub fn is_available(tensors: &[Tensor]) -> bool {
     let mut devices: Vec<u32> = tensors.iter().map(|tensor| tensor.device).collect();
     devices.sort_unstable();
@@ -56,7 +56,8 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(Status::INVALID_VALUE, message)
 }
 
-/// Checks tensors as torch does, where each output has so many times the elements of its input, or the other way round.
+/// Checks tensors as torch does. The elements of an output and its input are in the ratio `output_shares` to
+/// `input_shares`.
 fn check(inputs: &[Tensor], outputs: &[Tensor], input_shares: u64, output_shares: u64) -> Result<()> {
     let Some(first) = inputs.first() else { return Err(invalid("there are no inputs")) };
     if inputs.len() != outputs.len() {
@@ -100,35 +101,37 @@ fn check(inputs: &[Tensor], outputs: &[Tensor], input_shares: u64, output_shares
     Ok(())
 }
 
-/// The communicators of a list of devices, made when they are first asked for.
-fn team(tensors: &[Tensor]) -> Result<Team> {
+/// Returns the communicators of a list of devices, and creates them on first use.
+fn participants(tensors: &[Tensor]) -> Result<Participants> {
     let devices: Vec<u32> = tensors.iter().map(|tensor| tensor.device).collect();
-    let mut teams = TEAMS.lock();
-    let teams = teams.get_or_insert_default();
-    if let Some(team) = teams.get(&devices) {
-        return Ok(team.clone());
+    let mut cache = CACHE.lock();
+    let cache = cache.get_or_insert_default();
+    if let Some(participants) = cache.get(&devices) {
+        return Ok(participants.clone());
     }
     let numbers: Vec<i32> = devices.iter().map(|device| *device as i32).collect();
-    let team = Arc::new(communicator::team_of(&numbers, Options::default())?);
-    teams.insert(devices, team.clone());
-    Ok(team)
+    let participants = Arc::new(communicator::create_in_process(&numbers, Options::default())?);
+    cache.insert(devices, participants.clone());
+    Ok(participants)
 }
 
-/// Forgets communicators that came to their end, so that the next call makes new ones.
-fn forget(tensors: &[Tensor]) {
+/// Removes aborted communicators from the cache, so that the next call creates new ones.
+fn evict_aborted(tensors: &[Tensor]) {
     let devices: Vec<u32> = tensors.iter().map(|tensor| tensor.device).collect();
-    if let Some(teams) = TEAMS.lock().as_mut()
-        && teams.get(&devices).is_some_and(|team| team.iter().any(|communicator| communicator.query().is_err()))
+    if let Some(cache) = CACHE.lock().as_mut()
+        && cache
+            .get(&devices)
+            .is_some_and(|participants| participants.iter().any(|communicator| communicator.query().is_err()))
     {
-        teams.remove(&devices);
+        cache.remove(&devices);
     }
 }
 
-fn operate(inputs: &[Tensor], outputs: &[Tensor], kind: Kind, count: u64, means: &Means) -> Result<()> {
+fn operate(inputs: &[Tensor], outputs: &[Tensor], kind: Kind, count: u64, overrides: &Overrides) -> Result<()> {
     let runtime = runtime::ready()?;
-    let own = means.communicators.is_none();
-    let communicators: Team = match means.communicators {
-        None => team(inputs)?,
+    let is_cached = overrides.communicators.is_none();
+    let communicators: Participants = match overrides.communicators {
+        None => participants(inputs)?,
         Some(handles) => Arc::new(handles.iter().map(|handle| communicator::get(*handle)).collect::<Result<_>>()?),
     };
     let mut parts = Vec::new();
@@ -144,63 +147,63 @@ fn operate(inputs: &[Tensor], outputs: &[Tensor], kind: Kind, count: u64, means:
                 ),
             ));
         }
-        let stream = match means.streams {
+        let stream = match overrides.streams {
             Some(streams) if streams[index] != 0 => streams[index],
             _ => stream::current_on(runtime, input.device)?.raw.handle(),
         };
-        let share = Share { from: input.memory, to: output.memory, count, element: input.element };
-        parts.push((communicator, share, stream));
+        let buffers = RankBuffers { from: input.memory, to: output.memory, count, element: input.element };
+        parts.push((communicator, buffers, stream));
     }
     group::start();
-    let mut given = Ok(());
-    for (communicator, share, stream) in parts {
-        given = given.and_then(|()| communicator::operate_on(communicator, kind, share, stream));
+    let mut submitted = Ok(());
+    for (communicator, buffers, stream) in parts {
+        submitted = submitted.and_then(|()| communicator::operate_on(communicator, kind, buffers, stream));
     }
-    let done = match given {
+    let done = match submitted {
         Ok(()) => group::end(),
         Err(error) => {
             group::cancel();
             Err(error)
         }
     };
-    if done.is_err() && own {
-        forget(inputs);
+    if done.is_err() && is_cached {
+        evict_aborted(inputs);
     }
     done
 }
 
-/// Reduces the inputs; each output gets the result.
-pub fn all_reduce(inputs: &[Tensor], outputs: &[Tensor], op: ReduceOp, means: &Means) -> Result<()> {
+/// Reduces the inputs; every output receives the result.
+pub fn all_reduce(inputs: &[Tensor], outputs: &[Tensor], op: ReduceOp, overrides: &Overrides) -> Result<()> {
     check(inputs, outputs, 1, 1)?;
-    operate(inputs, outputs, Kind::AllReduce { op }, inputs[0].numel, means)
+    operate(inputs, outputs, Kind::AllReduce { op }, inputs[0].numel, overrides)
 }
 
-/// Reduces the inputs; the output, on the device of the root, gets the result.
-pub fn reduce(inputs: &[Tensor], output: &Tensor, root: i32, op: ReduceOp, means: &Means) -> Result<()> {
+/// Reduces the inputs; the output, on the device of the root, receives the result.
+pub fn reduce(inputs: &[Tensor], output: &Tensor, root: i32, op: ReduceOp, overrides: &Overrides) -> Result<()> {
     let root = rank(root, inputs)?;
     let mut outputs = inputs.to_vec();
     outputs[root as usize] = *output;
     check(inputs, &outputs, 1, 1)?;
-    operate(inputs, &outputs, Kind::Reduce { op, root }, inputs[0].numel, means)
+    operate(inputs, &outputs, Kind::Reduce { op, root }, inputs[0].numel, overrides)
 }
 
-/// Copies the tensor of the root over the others.
-pub fn broadcast(tensors: &[Tensor], root: i32, means: &Means) -> Result<()> {
+/// Copies the root's tensor to the others.
+pub fn broadcast(tensors: &[Tensor], root: i32, overrides: &Overrides) -> Result<()> {
     let root = rank(root, tensors)?;
     check(tensors, tensors, 1, 1)?;
-    operate(tensors, tensors, Kind::Broadcast { root }, tensors[0].numel, means)
+    operate(tensors, tensors, Kind::Broadcast { root }, tensors[0].numel, overrides)
 }
 
-/// Each output gets all inputs, one after the other.
-pub fn all_gather(inputs: &[Tensor], outputs: &[Tensor], means: &Means) -> Result<()> {
+/// Concatenates all inputs in each output.
+pub fn all_gather(inputs: &[Tensor], outputs: &[Tensor], overrides: &Overrides) -> Result<()> {
     check(inputs, outputs, 1, inputs.len() as u64)?;
-    operate(inputs, outputs, Kind::AllGather, inputs[0].numel, means)
+    operate(inputs, outputs, Kind::AllGather, inputs[0].numel, overrides)
 }
 
-/// Reduces the inputs; each output gets its part of the result.
-pub fn reduce_scatter(inputs: &[Tensor], outputs: &[Tensor], op: ReduceOp, means: &Means) -> Result<()> {
+/// Reduces the inputs; each output receives its chunk of the result.
+pub fn reduce_scatter(inputs: &[Tensor], outputs: &[Tensor], op: ReduceOp, overrides: &Overrides) -> Result<()> {
     check(inputs, outputs, inputs.len() as u64, 1)?;
-    operate(inputs, outputs, Kind::ReduceScatter { op }, outputs[0].numel, means)
+    operate(inputs, outputs, Kind::ReduceScatter { op }, outputs[0].numel, overrides)
 }
 
 fn rank(root: i32, tensors: &[Tensor]) -> Result<u32> {
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn contiguity_minds_no_dimension_of_one() {
+    fn contiguity_ignores_dimensions_of_size_one() {
         assert!(is_contiguous(&tensor(0, &[2, 1, 3], Some(&[3, 77, 1]))));
         assert!(is_contiguous(&tensor(0, &[2, 0], Some(&[9, 9]))));
         assert!(!is_contiguous(&tensor(0, &[2, 3], Some(&[1, 2]))));
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shares_a_device_is_not_available() {
+    fn tensors_on_one_device_are_not_available() {
         let (one, two) = (tensor(0, &[4], None), tensor(1, &[4], None));
         assert!(is_available(&[one, two]) && !is_available(&[one, two, one]));
         assert!(!is_available(&[one, tensor(1, &[4], Some(&[3]))]));

@@ -181,7 +181,7 @@ unsafe fn target(described: &DLTensor, like: &DLTensor, element_of: ElementOf, n
     if !described.data.is_null() || matches!(described.device.device_type, CPU | CUDA_HOST) {
         check_type(described, like, || name.into())?;
         // SAFETY: the caller's promise.
-        return Ok(Target::Given(unsafe { tensor_of(described, element_of, name) }?));
+        return Ok(Target::Existing(unsafe { tensor_of(described, element_of, name) }?));
     }
     if described.device.device_type != CUDA {
         return Err(Error::new(
@@ -200,7 +200,7 @@ unsafe fn target(described: &DLTensor, like: &DLTensor, element_of: ElementOf, n
         number => device_number(number, name)?,
     };
     runtime::ready()?.device(device as i32)?;
-    Ok(Target::Wanted { device, any_strides: !described.strides.is_null() })
+    Ok(Target::Allocate { device, any_strides: !described.strides.is_null() })
 }
 
 /// Returns the outputs of an operation, each compared with the tensor that `like` returns for its index.
@@ -238,7 +238,7 @@ unsafe fn describe_created(
     dtype: impl Fn(usize) -> DLDataType,
 ) {
     for (index, (target, tensor)) in targets.iter().zip(made).enumerate() {
-        if target.is_given() {
+        if target.is_existing() {
             continue;
         }
         // SAFETY: the caller's promise, for this and what is written below.
@@ -556,13 +556,13 @@ pub unsafe extern "C" fn plinth_comm_get_reduction_order(order: *mut i32) -> pli
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let order = unsafe { Output::new(order, "order") }?;
-        order.set(if tuning::torch_order() { PLINTH_COMM_ORDER_TORCH } else { PLINTH_COMM_ORDER_LIST });
+        order.set(if tuning::uses_torch_order() { PLINTH_COMM_ORDER_TORCH } else { PLINTH_COMM_ORDER_LIST });
         Ok(())
     })
 }
 
 fn threshold(which: i32) -> Result<Threshold> {
-    Threshold::numbered(which).ok_or_else(|| {
+    Threshold::from_number(which).ok_or_else(|| {
         invalid(format!(
             "{which} is not a threshold; use one of the PLINTH_COMM_..._SPLIT constants or PLINTH_COMM_COPY_ENGINE"
         ))

@@ -11,7 +11,7 @@
 //! or each rank has its own thread.
 
 use crate::{
-    collectives::communicator::{self, Options, engine::Choice, group},
+    collectives::communicator::{self, Options, engine::EngineKind, group},
     driver::nccl::ID_BYTES,
     error::{Error, Result},
     ffi::{Output, guard::guard, null, plinth_stream_t, status::plinth_status_t},
@@ -100,7 +100,7 @@ pub(super) unsafe fn options(options: *const plinth_communicator_options_t) -> R
             options.flags
         )));
     }
-    let engine = Choice::from_number(options.engine).ok_or_else(|| {
+    let engine = EngineKind::from_number(options.engine).ok_or_else(|| {
         invalid(format!("options->engine is {}; use one of the PLINTH_ENGINE_ constants", options.engine))
     })?;
     let timeout = match options.timeout_milliseconds {
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn plinth_communicator_split(
     part: *mut plinth_communicator_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::ask(|| {
+        group::run_request(|| {
             // SAFETY: the caller passes NULL or a pointer that is valid for writes, and stays so until the split is
             // done.
             let part = unsafe { Output::new(part, "part") }?;
@@ -440,14 +440,14 @@ mod tests {
     #[test]
     fn the_numbers_are_the_cores() {
         for (number, choice) in [
-            (PLINTH_ENGINE_AUTO, Choice::Auto),
-            (PLINTH_ENGINE_NCCL, Choice::Nccl),
-            (PLINTH_ENGINE_LOCAL, Choice::Local),
-            (PLINTH_ENGINE_SHARED, Choice::Shared),
+            (PLINTH_ENGINE_AUTO, EngineKind::Auto),
+            (PLINTH_ENGINE_NCCL, EngineKind::Nccl),
+            (PLINTH_ENGINE_LOCAL, EngineKind::Local),
+            (PLINTH_ENGINE_SHARED, EngineKind::Shared),
         ] {
-            assert_eq!(Choice::from_number(number), Some(choice));
+            assert_eq!(EngineKind::from_number(number), Some(choice));
         }
-        assert_eq!(Choice::from_number(4), None);
+        assert_eq!(EngineKind::from_number(4), None);
         let flags = [PLINTH_COMMUNICATOR_NONBLOCKING, PLINTH_COMMUNICATOR_UNLIMITED];
         assert_eq!(flags, [communicator::NONBLOCKING, communicator::UNLIMITED]);
         assert_eq!(PLINTH_UNIQUE_ID_SIZE, ID_BYTES);

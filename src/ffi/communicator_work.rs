@@ -5,7 +5,7 @@
 
 use crate::{
     collectives::{
-        communicator::{self, Share, group, operation::Kind},
+        communicator::{self, RankBuffers, group, operation::Kind},
         devices::ReduceOp,
     },
     driver::Span,
@@ -57,11 +57,11 @@ fn rank(number: i32, name: &str) -> Result<u32> {
 ///
 /// # Safety
 /// The memory stays valid, for as many elements as the operation has, until its work is done.
-unsafe fn share(from: *const c_void, to: *const c_void, count: usize, element: DLDataType) -> Result<Share> {
+unsafe fn buffers(from: *const c_void, to: *const c_void, count: usize, element: DLDataType) -> Result<RankBuffers> {
     let element = element.element("element")?;
     // SAFETY: the caller's promise; the size of the memory follows from the operation.
     let (from, to) = unsafe { (Span::new(from as u64, 0), Span::new(to as u64, 0)) };
-    Ok(Share { from, to, count: count as u64, element })
+    Ok(RankBuffers { from, to, count: count as u64, element })
 }
 
 /// Reduces the elements of all ranks; each rank gets the result.
@@ -94,10 +94,15 @@ pub unsafe extern "C" fn plinth_communicator_all_reduce(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::ask(|| {
+        group::run_request(|| {
             // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
-            let share = unsafe { share(from, to, count, element) }?;
-            communicator::operate(handle(communicator)?, Kind::AllReduce { op: reduction(op)? }, share, stream as usize)
+            let buffers = unsafe { buffers(from, to, count, element) }?;
+            communicator::operate(
+                handle(communicator)?,
+                Kind::AllReduce { op: reduction(op)? },
+                buffers,
+                stream as usize,
+            )
         })
     })
 }
@@ -125,13 +130,13 @@ pub unsafe extern "C" fn plinth_communicator_reduce(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::ask(|| {
+        group::run_request(|| {
             // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
-            let share = unsafe { share(from, to, count, element) }?;
+            let buffers = unsafe { buffers(from, to, count, element) }?;
             communicator::operate(
                 handle(communicator)?,
                 Kind::Reduce { op: reduction(op)?, root: rank(root, "root")? },
-                share,
+                buffers,
                 stream as usize,
             )
         })
@@ -159,13 +164,13 @@ pub unsafe extern "C" fn plinth_communicator_broadcast(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::ask(|| {
+        group::run_request(|| {
             // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
-            let share = unsafe { share(from, to, count, element) }?;
+            let buffers = unsafe { buffers(from, to, count, element) }?;
             communicator::operate(
                 handle(communicator)?,
                 Kind::Broadcast { root: rank(root, "root")? },
-                share,
+                buffers,
                 stream as usize,
             )
         })
@@ -191,10 +196,10 @@ pub unsafe extern "C" fn plinth_communicator_all_gather(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::ask(|| {
+        group::run_request(|| {
             // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
-            let share = unsafe { share(from, to, count, element) }?;
-            communicator::operate(handle(communicator)?, Kind::AllGather, share, stream as usize)
+            let buffers = unsafe { buffers(from, to, count, element) }?;
+            communicator::operate(handle(communicator)?, Kind::AllGather, buffers, stream as usize)
         })
     })
 }
@@ -221,13 +226,13 @@ pub unsafe extern "C" fn plinth_communicator_reduce_scatter(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::ask(|| {
+        group::run_request(|| {
             // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
-            let share = unsafe { share(from, to, count, element) }?;
+            let buffers = unsafe { buffers(from, to, count, element) }?;
             communicator::operate(
                 handle(communicator)?,
                 Kind::ReduceScatter { op: reduction(op)? },
-                share,
+                buffers,
                 stream as usize,
             )
         })
@@ -254,10 +259,10 @@ pub unsafe extern "C" fn plinth_communicator_all_to_all(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::ask(|| {
+        group::run_request(|| {
             // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
-            let share = unsafe { share(from, to, count, element) }?;
-            communicator::operate(handle(communicator)?, Kind::AllToAll, share, stream as usize)
+            let buffers = unsafe { buffers(from, to, count, element) }?;
+            communicator::operate(handle(communicator)?, Kind::AllToAll, buffers, stream as usize)
         })
     })
 }
@@ -284,13 +289,13 @@ pub unsafe extern "C" fn plinth_communicator_send(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::ask(|| {
+        group::run_request(|| {
             // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
-            let share = unsafe { share(from, std::ptr::null(), count, element) }?;
+            let buffers = unsafe { buffers(from, std::ptr::null(), count, element) }?;
             communicator::operate(
                 handle(communicator)?,
                 Kind::Send { peer: rank(peer, "peer")? },
-                share,
+                buffers,
                 stream as usize,
             )
         })
@@ -316,13 +321,13 @@ pub unsafe extern "C" fn plinth_communicator_recv(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::ask(|| {
+        group::run_request(|| {
             // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
-            let share = unsafe { share(std::ptr::null(), to, count, element) }?;
+            let buffers = unsafe { buffers(std::ptr::null(), to, count, element) }?;
             communicator::operate(
                 handle(communicator)?,
                 Kind::Receive { peer: rank(peer, "peer")? },
-                share,
+                buffers,
                 stream as usize,
             )
         })

@@ -373,7 +373,7 @@ pub unsafe extern "C" fn plinth_kernel_module_get_kernel(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes, and NULL or a string.
         let (output, name) = unsafe { (Output::new(kernel, "kernel")?, string(name, "name")?) };
-        output.set(kernel::of_module(module as u64, &name)? as plinth_kernel_t);
+        output.set(kernel::from_module(module as u64, &name)? as plinth_kernel_t);
         Ok(())
     })
 }

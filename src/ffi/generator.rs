@@ -319,7 +319,7 @@ pub unsafe extern "C" fn plinth_generator_manual_seed(generator: plinth_generato
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_generator_seed(generator: plinth_generator_t, seed: *mut u64) -> plinth_status_t {
     guard(|| {
-        let chosen = seed::unforeseen()?;
+        let chosen = seed::random_seed()?;
         generator::get(handle(generator)?)?.set_seed(chosen)?;
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         if let Some(output) = unsafe { seed.as_mut() } {

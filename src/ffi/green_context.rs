@@ -137,7 +137,7 @@ pub unsafe extern "C" fn plinth_green_context_num_sms(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let num_sms = unsafe { Output::new(num_sms, "num_sms") }?;
-        num_sms.set(green_context::part(handle(context)?)?.count as i32);
+        num_sms.set(green_context::partition(handle(context)?)?.count as i32);
         Ok(())
     })
 }
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn plinth_green_context_device(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let device = unsafe { Output::new(device, "device") }?;
-        device.set(green_context::part(handle(context)?)?.device as i32);
+        device.set(green_context::partition(handle(context)?)?.device as i32);
         Ok(())
     })
 }
@@ -174,8 +174,8 @@ pub unsafe extern "C" fn plinth_green_context_native(
     as_context: *mut *mut c_void,
 ) -> plinth_status_t {
     guard(|| {
-        let part = green_context::part(handle(context)?)?;
-        for (place, value) in [(native, part.native.handle()), (as_context, part.context.handle())] {
+        let partition = green_context::partition(handle(context)?)?;
+        for (place, value) in [(native, partition.native.handle()), (as_context, partition.context.handle())] {
             if !place.is_null() {
                 // SAFETY: it is not NULL, so the caller passes a pointer that is valid for writes.
                 unsafe { place.write(value as *mut c_void) };

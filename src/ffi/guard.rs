@@ -26,7 +26,7 @@ thread_local! {
 #[inline]
 pub fn guard(body: impl FnOnce() -> Result<()>) -> plinth_status_t {
     thread::begin_call();
-    let own_call = if nvtx::tells_own_calls() { nvtx::begin_own_call(std::any::type_name_of_val(&body)) } else { 0 };
+    let own_call = if nvtx::observes_own_calls() { nvtx::begin_own_call(std::any::type_name_of_val(&body)) } else { 0 };
     let outcome = catch_unwind(AssertUnwindSafe(body));
     if own_call != 0 {
         nvtx::end_own_call(own_call);

@@ -18,8 +18,8 @@ use crate::{
         tensor::{DLDataType, DLTensor, tensor},
     },
     ops::jit::{
-        function::{self, MOST_TENSORS},
-        scalar::{Kind, MOST, Named, Value},
+        function::{self, MAX_TENSORS},
+        scalar::{Kind, MAX_SCALARS, NamedScalar, Value},
     },
     runtime::tensor::Tensor,
     status::Status,
@@ -74,7 +74,7 @@ pub struct plinth_jit_scalar_t {
     pub imaginary: f64,
 }
 
-const _: () = assert!(PLINTH_JIT_MAX_TENSORS == MOST_TENSORS && PLINTH_JIT_MAX_SCALARS == MOST);
+const _: () = assert!(PLINTH_JIT_MAX_TENSORS == MAX_TENSORS && PLINTH_JIT_MAX_SCALARS == MAX_SCALARS);
 
 #[cold]
 fn invalid(message: String) -> Error {
@@ -109,28 +109,30 @@ unsafe fn list<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a
 ///
 /// # Safety
 /// As for [`list`]; the names are NULL or NUL-terminated strings.
-unsafe fn declared(scalars: *const plinth_jit_scalar_t, count: usize) -> Result<Vec<Named>> {
-    if count > MOST {
-        return Err(invalid(format!("a jiterated function has at most {MOST} scalars, not {count}")));
+unsafe fn declared(scalars: *const plinth_jit_scalar_t, count: usize) -> Result<Vec<NamedScalar>> {
+    if count > MAX_SCALARS {
+        return Err(invalid(format!("a jiterated function has at most {MAX_SCALARS} scalars, not {count}")));
     }
     // SAFETY: the caller makes this promise.
     let scalars = unsafe { list(scalars, count, "scalars") }?;
     // SAFETY: the caller makes this promise.
     scalars
         .iter()
-        .map(|scalar| Ok(Named { name: unsafe { string(scalar.name, "a scalar's name") }?, value: value(scalar)? }))
+        .map(|scalar| {
+            Ok(NamedScalar { name: unsafe { string(scalar.name, "a scalar's name") }?, value: value(scalar)? })
+        })
         .collect()
 }
 
 /// Validated tensors. They are stored in place, because they are too large to be returned by value.
 struct Tensors {
-    tensors: [MaybeUninit<Tensor>; MOST_TENSORS],
+    tensors: [MaybeUninit<Tensor>; MAX_TENSORS],
     count: usize,
 }
 
 impl Tensors {
     fn new() -> Tensors {
-        Tensors { tensors: [const { MaybeUninit::uninit() }; MOST_TENSORS], count: 0 }
+        Tensors { tensors: [const { MaybeUninit::uninit() }; MAX_TENSORS], count: 0 }
     }
 
     /// Reads and appends the tensors at some pointers.
@@ -139,8 +141,8 @@ impl Tensors {
     /// As for [`list`]; each tensor is as [`tensor`] requires.
     #[inline]
     unsafe fn take(&mut self, pointers: *const *const DLTensor, count: usize, name: &str) -> Result<()> {
-        if count > MOST_TENSORS {
-            return Err(invalid(format!("the jiterator only supports up to {MOST_TENSORS} {name}, got {count}")));
+        if count > MAX_TENSORS {
+            return Err(invalid(format!("the jiterator only supports up to {MAX_TENSORS} {name}, got {count}")));
         }
         // SAFETY: the caller makes this promise.
         let pointers = unsafe { list(pointers, count, name) }?;

@@ -9,7 +9,7 @@
 use crate::{
     collectives::{
         communicator::{self, Options, group},
-        nccl::{self, Means},
+        nccl::{self, Overrides},
     },
     driver,
     error::{Error, Result},
@@ -60,14 +60,14 @@ unsafe fn tensors_or(outputs: *const DLTensor, inputs: &[Tensor], name: &str) ->
 ///
 /// # Safety
 /// Each pointer is NULL or points to `count` elements of its kind, which outlive the result.
-unsafe fn means<'a>(
+unsafe fn overrides<'a>(
     streams: *const plinth_stream_t,
     communicators: *const plinth_communicator_t,
     count: usize,
-) -> Means<'a> {
+) -> Overrides<'a> {
     // SAFETY: the caller makes this promise; both handles are pointers in C and have the size of these numbers.
     unsafe {
-        Means {
+        Overrides {
             streams: (!streams.is_null()).then(|| std::slice::from_raw_parts(streams.cast(), count)),
             communicators: (!communicators.is_null()).then(|| std::slice::from_raw_parts(communicators.cast(), count)),
         }
@@ -200,12 +200,13 @@ pub unsafe extern "C" fn plinth_nccl_all_reduce(
     communicators: *const plinth_communicator_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::ask(|| {
+        group::run_request(|| {
             // SAFETY: the caller passes NULL or `count` elements of each.
-            let (inputs, means) = unsafe { (tensors(inputs, count, "inputs")?, means(streams, communicators, count)) };
+            let (inputs, overrides) =
+                unsafe { (tensors(inputs, count, "inputs")?, overrides(streams, communicators, count)) };
             // SAFETY: as above.
             let outputs = unsafe { tensors_or(outputs, &inputs, "outputs") }?;
-            nccl::all_reduce(&inputs, &outputs, reduction(op)?, &means)
+            nccl::all_reduce(&inputs, &outputs, reduction(op)?, &overrides)
         })
     })
 }
@@ -232,15 +233,16 @@ pub unsafe extern "C" fn plinth_nccl_reduce(
     communicators: *const plinth_communicator_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::ask(|| {
+        group::run_request(|| {
             // SAFETY: the caller passes NULL or `count` elements of each.
-            let (inputs, means) = unsafe { (tensors(inputs, count, "inputs")?, means(streams, communicators, count)) };
+            let (inputs, overrides) =
+                unsafe { (tensors(inputs, count, "inputs")?, overrides(streams, communicators, count)) };
             let output = match inputs.get(root as usize) {
                 Some(input) if output.is_null() => *input,
                 // SAFETY: the caller passes NULL or a tensor. The core rejects an invalid root.
                 _ => unsafe { tensor(output, "output") }?,
             };
-            nccl::reduce(&inputs, &output, root, reduction(op)?, &means)
+            nccl::reduce(&inputs, &output, root, reduction(op)?, &overrides)
         })
     })
 }
@@ -262,11 +264,11 @@ pub unsafe extern "C" fn plinth_nccl_broadcast(
     communicators: *const plinth_communicator_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::ask(|| {
+        group::run_request(|| {
             // SAFETY: the caller passes NULL or `count` elements of each.
-            let (tensors, means) =
-                unsafe { (self::tensors(tensors, count, "tensors")?, means(streams, communicators, count)) };
-            nccl::broadcast(&tensors, root, &means)
+            let (tensors, overrides) =
+                unsafe { (self::tensors(tensors, count, "tensors")?, overrides(streams, communicators, count)) };
+            nccl::broadcast(&tensors, root, &overrides)
         })
     })
 }
@@ -288,13 +290,13 @@ pub unsafe extern "C" fn plinth_nccl_all_gather(
     communicators: *const plinth_communicator_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::ask(|| {
+        group::run_request(|| {
             // SAFETY: the caller passes NULL or `count` elements of each.
-            let (inputs, outputs, means) = unsafe {
+            let (inputs, outputs, overrides) = unsafe {
                 let outputs = tensors(outputs, count, "outputs")?;
-                (tensors(inputs, count, "inputs")?, outputs, means(streams, communicators, count))
+                (tensors(inputs, count, "inputs")?, outputs, overrides(streams, communicators, count))
             };
-            nccl::all_gather(&inputs, &outputs, &means)
+            nccl::all_gather(&inputs, &outputs, &overrides)
         })
     })
 }
@@ -319,13 +321,13 @@ pub unsafe extern "C" fn plinth_nccl_reduce_scatter(
     communicators: *const plinth_communicator_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::ask(|| {
+        group::run_request(|| {
             // SAFETY: the caller passes NULL or `count` elements of each.
-            let (inputs, outputs, means) = unsafe {
+            let (inputs, outputs, overrides) = unsafe {
                 let outputs = tensors(outputs, count, "outputs")?;
-                (tensors(inputs, count, "inputs")?, outputs, means(streams, communicators, count))
+                (tensors(inputs, count, "inputs")?, outputs, overrides(streams, communicators, count))
             };
-            nccl::reduce_scatter(&inputs, &outputs, reduction(op)?, &means)
+            nccl::reduce_scatter(&inputs, &outputs, reduction(op)?, &overrides)
         })
     })
 }

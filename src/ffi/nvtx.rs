@@ -196,11 +196,11 @@ pub unsafe extern "C" fn plinth_nvtx_range_end(range: u64) -> plinth_status_t {
 }
 
 unsafe extern "C" fn stream_range_begins(number: *mut c_void) {
-    nvtx::stream_range_begins(number as u64);
+    nvtx::on_stream_range_begin(number as u64);
 }
 
 unsafe extern "C" fn stream_range_ends(number: *mut c_void) {
-    nvtx::stream_range_ends(number as u64);
+    nvtx::on_stream_range_end(number as u64);
 }
 
 /// Begins a range when a stream has completed its earlier work, by a host function in the stream. This marks the range

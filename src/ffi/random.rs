@@ -16,7 +16,7 @@ use crate::{
         tensor::{DLTensor, tensor},
     },
     ops::random::{
-        distribution::{self, Plan},
+        distribution::{self, FillPlan},
         fill, integers, permutation,
     },
     runtime::tensor::ElementType,
@@ -30,7 +30,7 @@ unsafe fn fill_with(
     pointer: *const DLTensor,
     generator: plinth_generator_t,
     stream: plinth_stream_t,
-    plan: impl FnOnce(ElementType) -> Result<Plan>,
+    plan: impl FnOnce(ElementType) -> Result<FillPlan>,
 ) -> Result<()> {
     // SAFETY: the caller makes this promise.
     let tensor = unsafe { tensor(pointer, "tensor") }?;
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn plinth_random(
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a tensor.
-        unsafe { fill_with(tensor, generator, stream, integers::whole) }
+        unsafe { fill_with(tensor, generator, stream, integers::full_range) }
     })
 }
 
@@ -298,7 +298,7 @@ pub unsafe extern "C" fn plinth_random_from(
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a tensor.
-        unsafe { fill_with(tensor, generator, stream, |element| integers::from(element, low)) }
+        unsafe { fill_with(tensor, generator, stream, |element| integers::from_low(element, low)) }
     })
 }
 

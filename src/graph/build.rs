@@ -104,7 +104,7 @@ pub fn add_copy(handle: u64, dependencies: &[usize], destination: Span, source: 
         check_memory(destination, "destination")?;
         check_memory(source, "source")?;
         let mut node = None;
-        copy::reaching(target.device, &[destination, source], || {
+        copy::with_peer_access(target.device, &[destination, source], || {
             let NodeTarget { driver, graph, context, dependencies, .. } = *target;
             node = Some(driver.graph_add_copy(graph, dependencies, destination, source, context)?);
             Ok(())
@@ -137,7 +137,7 @@ pub fn add_fill(
         }
         let fill = FillNode::new(memory, value, element_size as u32);
         let mut node = None;
-        copy::reaching(target.device, &[memory], || {
+        copy::with_peer_access(target.device, &[memory], || {
             let NodeTarget { driver, graph, context, dependencies, .. } = *target;
             node = Some(driver.graph_add_fill(graph, dependencies, &fill, context)?);
             Ok(())

@@ -295,7 +295,7 @@ impl Captured {
         let runtime = runtime::ready()?;
         for (to, from) in copies {
             sanitizer::access(runtime, stream, &[sanitizer::read(from), sanitizer::write(to)])?;
-            copy::reaching(stream.device, &[to, from], || {
+            copy::with_peer_access(stream.device, &[to, from], || {
                 runtime.in_stream(stream, |driver, raw| Ok(driver.copy(to, from, raw)?))
             })
             .context(|| "copying an input")?;

@@ -6,7 +6,7 @@ use crate::{
     driver::{Function, Span},
     error::{Context, Error, Result},
     memory::{self, PoolId},
-    ops::{blas, random::generator::State},
+    ops::{blas, random::generator::GeneratorState},
     runtime::{self, Runtime, device::Device},
     status::Status,
     stream::{Stream, kernel::Kernel},
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// A generator of a graph, and the address at which the graph's nodes read the seed and the offset of a replay.
 #[derive(Debug)]
 struct CapturedGenerator {
-    state: Arc<State>,
+    state: Arc<GeneratorState>,
     seed_and_offset: Span,
     /// The random numbers of each subsequence that a replay consumes.
     used: u64,
@@ -49,7 +49,12 @@ const SEED_AND_OFFSET_BYTES: u64 = 16;
 
 impl GraphResources {
     /// Creates the resources for a capture in a stream.
-    pub fn new(device: &Device, stream: Stream, pool: PoolId, mut states: Vec<Arc<State>>) -> Result<GraphResources> {
+    pub fn new(
+        device: &Device,
+        stream: Stream,
+        pool: PoolId,
+        mut states: Vec<Arc<GeneratorState>>,
+    ) -> Result<GraphResources> {
         states.sort_by_key(|state| Arc::as_ptr(state).addr());
         states.dedup_by(|one, other| Arc::ptr_eq(one, other));
         if let Some(other) = states.iter().find(|state| state.device != device.ordinal) {
@@ -143,15 +148,15 @@ impl GraphResources {
         let (Some(generator), Some(set_kernel)) = (self.generators.get(index), self.set_kernel) else {
             return launch();
         };
-        let replaying = generator.state.begin_replay(generator.used);
-        let (seed, offset) = replaying.begins();
+        let reservation = generator.state.begin_replay(generator.used);
+        let (seed, offset) = reservation.start();
         runtime
             .in_stream(stream, |driver, raw| {
                 Ok(driver.launch_philox_set(set_kernel, generator.seed_and_offset, seed, offset, raw)?)
             })
             .context(|| "launching plinth_philox_set")?;
         self.launch_from(index + 1, runtime, stream, launch)?;
-        replaying.commit();
+        reservation.commit();
         Ok(())
     }
 }

@@ -34,7 +34,7 @@ use crate::{
     driver,
     error::{Context, Error, Result},
     memory::PoolId,
-    ops::random::generator::{self, State},
+    ops::random::generator::{self, GeneratorState},
     runtime::{self, Runtime},
     status::Status,
 };
@@ -61,7 +61,7 @@ pub struct GraphState {
     debug: bool,
     overlap: Overlap,
     /// The generators that the program registered.
-    registered: Vec<Arc<State>>,
+    registered: Vec<Arc<GeneratorState>>,
     stage: Stage,
 }
 

@@ -1,14 +1,15 @@
-//! cuBLAS's handles: one for each thread and device, in the thread's current stream, with a workspace of the
-//! allocator's.
+//! cuBLAS handles: one for each thread and device, bound to the thread's current stream, with a workspace from the
+//! caching allocator.
 //!
-//! A handle has a workspace for each stream that it was asked for in. What is recorded in a capture must never meet
-//! what runs beside its replays, so captures have workspaces of their own: one of a graph's pool, given back when the
-//! capture ends. The graph keeps the pool, and with it the memory, for as long as it is replayed; what is captured
-//! later into the same pool may use the block again, as it may every block of the pool that is free, because graphs of
-//! one pool never run at once.
+//! A handle has one workspace for each stream it was requested in. Captured work must not share a workspace with work
+//! that runs beside the graph's replays, so each capture has its own workspace, allocated from the graph's pool and
+//! freed when the capture ends. The graph keeps the pool, and with it the memory, as long as it exists. A later capture
+//! into the same pool may reuse the block, like every free block of the pool, because graphs of one pool never run
+//! concurrently.
 //!
-//! Of a capture that the program began by the driver's own calls nobody hears the end. It has a workspace of its own, too,
-//! which its graph keeps; the handle forgets it when it is next asked for one in that stream.
+//! The library is not notified of the end of a capture that the program began with the driver's own calls. Such a
+//! capture also has its own workspace, which its graph keeps; the handle drops its reference when a workspace is next
+//! requested in that stream.
 
 use crate::{
     driver::{
@@ -30,14 +31,14 @@ use crate::{
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 
-/// What the work of a stream is for.
+/// The kind of work that a stream executes now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// It is done at once.
+    /// Runs eagerly.
     Eager,
-    /// It is recorded by a capture of this library's, of this number.
+    /// Is recorded by a capture of this library with this id.
     Capture(u64),
-    /// It is recorded by a capture of the program's, of this number.
+    /// Is recorded by a capture of the program with this id.
     Foreign(u64),
 }
 
@@ -47,7 +48,7 @@ struct Workspace {
     memory: Scratch,
 }
 
-/// A handle of cuBLAS's, and its workspaces.
+/// A cuBLAS handle and its workspaces.
 struct Handle {
     native: cublas::Handle,
     workspaces: Mutex<Vec<Workspace>>,
@@ -56,11 +57,12 @@ struct Handle {
 static HANDLES: HandlePool<Handle> = HandlePool::new();
 
 thread_local! {
-    static MINE: ThreadHandles<Handle> = const { ThreadHandles::new(&HANDLES, part) };
+    static THREAD_HANDLES: ThreadHandles<Handle> = const { ThreadHandles::new(&HANDLES, drop_thread_workspaces) };
 }
 
-/// A thread ends, and with it the stream that is its own: what it was last given for that goes back.
-fn part(handle: &Handle) {
+/// Drops the workspaces of the per-thread default stream when a thread releases a handle, because that stream ends with
+/// the thread.
+fn drop_thread_workspaces(handle: &Handle) {
     handle.workspaces.lock().retain(|workspace| workspace.stream != CU_STREAM_PER_THREAD);
 }
 
@@ -72,17 +74,17 @@ fn library(runtime: &Runtime) -> Result<&'static Cublas> {
     Err(not_on_host_device("cuBLAS"))
 }
 
-/// How large workspaces are, where the environment says so.
+/// The workspace sizes in bytes, from the environment.
 struct Sizes {
-    /// cuBLAS's.
+    /// For cuBLAS; `None` selects the default for the device.
     blas: Option<u64>,
-    /// cuBLASLt's.
+    /// For cuBLASLt.
     lt: u64,
 }
 
 const BLAS_VARIABLE: &str = "CUBLAS_WORKSPACE_CONFIG";
 const LT_VARIABLE: &str = "CUBLASLT_WORKSPACE_SIZE";
-/// 32 MiB, where the generation needs it; :4096:2:16:8 elsewhere.
+/// 32 MiB for the compute capabilities that need it; :4096:2:16:8 for the others.
 const LARGE: u64 = 32 << 20;
 const SMALL: u64 = (2 * 4096 + 8 * 16) << 10;
 
@@ -98,11 +100,11 @@ fn sizes() -> Result<&'static Sizes> {
 }
 
 #[cold]
-fn senseless(variable: &str, text: &str, form: &str) -> Error {
+fn malformed(variable: &str, text: &str, form: &str) -> Error {
     Error::new(Status::INVALID_CONFIGURATION, format!("{variable} is {text:?}; its form is {form}"))
 }
 
-/// The bytes that ":SIZE:COUNT:SIZE:COUNT" asks for, the sizes being in KiB.
+/// Returns the bytes that ":SIZE:COUNT:SIZE:COUNT" requests; the sizes are in KiB.
 fn blas_size(text: &str) -> Result<u64> {
     let parse = || {
         let numbers = text.trim().strip_prefix(':')?.split(':');
@@ -113,17 +115,17 @@ fn blas_size(text: &str) -> Result<u64> {
         }
         pairs.iter().try_fold(0_u64, |sum, [size, count]| sum.checked_add(size.checked_mul(1024)?.checked_mul(*count)?))
     };
-    parse().ok_or_else(|| senseless(BLAS_VARIABLE, text, ":SIZE:COUNT, once or more, the sizes in KiB"))
+    parse().ok_or_else(|| malformed(BLAS_VARIABLE, text, ":SIZE:COUNT, once or more, the sizes in KiB"))
 }
 
-/// The bytes that a number of KiB asks for, torch's 1024 where there is none.
+/// Returns the bytes of a number of KiB; torch's default of 1024 KiB if there is no text.
 fn lt_size(text: Option<String>) -> Result<u64> {
     let Some(text) = text else { return Ok(1 << 20) };
     let bytes = text.trim().parse::<u64>().ok().and_then(|size| size.checked_mul(1024));
-    bytes.ok_or_else(|| senseless(LT_VARIABLE, &text, "a number of KiB"))
+    bytes.ok_or_else(|| malformed(LT_VARIABLE, &text, "a number of KiB"))
 }
 
-/// The bytes of cuBLAS's workspaces on a device.
+/// Returns the size in bytes of cuBLAS's workspaces on a device.
 fn blas_bytes(device: &Device, runtime: &Runtime) -> Result<u64> {
     if let Some(bytes) = sizes()?.blas {
         return Ok(bytes);
@@ -141,24 +143,24 @@ fn purpose(runtime: &Runtime, stream: Stream) -> Result<Purpose> {
 }
 
 impl Handle {
-    /// The workspace for a stream, of at least so many bytes.
+    /// Returns the workspace for a stream, of at least `bytes` bytes.
     fn workspace(&self, runtime: &Runtime, stream: Stream, bytes: u64) -> Result<Span> {
         let purpose = purpose(runtime, stream)?;
         let same = |workspace: &Workspace| workspace.stream == stream.raw.handle() && workspace.purpose == purpose;
-        let mut past = Vec::new();
+        let mut outdated = Vec::new();
         {
             let mut workspaces = self.workspaces.lock();
             if let Some(found) = workspaces.iter().find(|workspace| same(workspace)) {
                 return Ok(found.memory.memory());
             }
-            // The stream is in another capture now, or in none.
-            past.extend(workspaces.extract_if(.., |workspace| {
+            // The stream is now in another capture, or in none.
+            outdated.extend(workspaces.extract_if(.., |workspace| {
                 workspace.stream == stream.raw.handle() && matches!(workspace.purpose, Purpose::Foreign(_))
             }));
         }
-        drop(past);
-        // Without the lock: the allocator may wait, and who clears the workspaces need not. Nobody else adds any: the
-        // handle is this thread's.
+        drop(outdated);
+        // Allocate without the lock: the allocator may wait, and a thread that clears workspaces must not wait for it.
+        // No other thread adds workspaces, because the handle belongs to this thread.
         let memory = Scratch::alloc(bytes, stream).context(|| "the workspace of cuBLAS")?;
         let span = memory.memory();
         self.workspaces.lock().push(Workspace { stream: stream.raw.handle(), purpose, memory });
@@ -166,16 +168,16 @@ impl Handle {
     }
 }
 
-/// What a call in the thread's current stream works with.
-struct Place<'a> {
+/// The operands of a call in the thread's current stream.
+struct Operands<'a> {
     runtime: &'a Runtime,
     device: &'a Device,
     stream: Stream,
     handle: &'static Handle,
 }
 
-impl Place<'_> {
-    /// The workspace, and of it as much as cuBLAS and cuBLASLt get.
+impl Operands<'_> {
+    /// Returns the parts of the workspace that cuBLAS and cuBLASLt use.
     fn workspace(&self) -> Result<(Span, Span)> {
         let (blas, lt) = (blas_bytes(self.device, self.runtime)?, sizes()?.lt);
         let whole = self.handle.workspace(self.runtime, self.stream, blas.max(lt))?;
@@ -183,8 +185,8 @@ impl Place<'_> {
     }
 }
 
-/// Runs `body` with the thread's handle for its current device, and that device's context.
-fn with_handle<T>(body: impl FnOnce(&Cublas, Place) -> Result<T>) -> Result<T> {
+/// Runs `body` with the thread's handle for its current device, in that device's context.
+fn with_handle<T>(body: impl FnOnce(&Cublas, Operands) -> Result<T>) -> Result<T> {
     let runtime = runtime::ready()?;
     let library = library(runtime)?;
     let device = runtime.current_device()?;
@@ -196,35 +198,38 @@ fn with_handle<T>(body: impl FnOnce(&Cublas, Place) -> Result<T>) -> Result<T> {
             let native = made.context(|| format!("making a handle of cuBLAS's for device {}", device.ordinal))?;
             Ok(Handle { native, workspaces: Mutex::default() })
         };
-        let handle = MINE.try_with(|mine| mine.get(device.ordinal, renew, make)).map_err(thread_ending_error)??;
-        body(library, Place { runtime, device, stream, handle })
+        let handle = THREAD_HANDLES
+            .try_with(|handles| handles.get(device.ordinal, renew, make))
+            .map_err(thread_ending_error)??;
+        body(library, Operands { runtime, device, stream, handle })
     })
 }
 
-/// The thread's handle for its current device, set to its current stream and a workspace for that.
+/// Returns the thread's handle for its current device, bound to its current stream and the workspace of that stream.
 pub fn current_handle() -> Result<usize> {
-    with_handle(|library, place| {
-        let (workspace, _) = place.workspace()?;
-        library.set(place.handle.native, place.stream.raw, workspace)?;
-        Ok(place.handle.native.value())
+    with_handle(|library, operands| {
+        let (workspace, _) = operands.workspace()?;
+        library.set(operands.handle.native, operands.stream.raw, workspace)?;
+        Ok(operands.handle.native.value())
     })
 }
 
-/// The same handle as cuBLASLt's, for which neither is set: its calls name them.
+/// Returns the same handle for cuBLASLt. No stream or workspace is set, because cuBLASLt's calls take them as
+/// arguments.
 pub fn current_lt_handle() -> Result<usize> {
-    with_handle(|_, place| Ok(place.handle.native.value()))
+    with_handle(|_, operands| Ok(operands.handle.native.value()))
 }
 
-/// The workspace that a call of cuBLASLt's in the thread's current stream may name, and its bytes. cuBLAS's calls in
-/// the stream use the same memory, before or afterwards.
+/// Returns the address and the bytes of the workspace that a cuBLASLt call in the thread's current stream may use.
+/// cuBLAS calls in the stream use the same memory, in stream order.
 pub fn current_lt_workspace() -> Result<(u64, usize)> {
-    with_handle(|_, place| {
-        let (_, workspace) = place.workspace()?;
+    with_handle(|_, operands| {
+        let (_, workspace) = operands.workspace()?;
         Ok((workspace.address(), workspace.bytes()))
     })
 }
 
-/// Gives back the workspaces of all threads, but for those of captures that go on.
+/// Frees the workspaces of all threads, except those of captures that are still active.
 pub fn clear_workspaces() -> Result<()> {
     runtime::ready()?;
     drop_workspaces(|workspace| !matches!(workspace.purpose, Purpose::Capture(_)));
@@ -232,7 +237,7 @@ pub fn clear_workspaces() -> Result<()> {
     Ok(())
 }
 
-/// Gives back the workspaces of a capture, which has ended.
+/// Frees the workspaces of a capture that has ended.
 pub fn capture_ended(capture: u64) {
     drop_workspaces(|workspace| workspace.purpose == Purpose::Capture(capture));
 }

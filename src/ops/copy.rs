@@ -1,4 +1,4 @@
-//! Copies and fills, in every direction.
+//! Copies and fills between any kinds of memory.
 
 use crate::{
     base::units::Bytes,
@@ -35,8 +35,8 @@ fn is_pageable(runtime: &Runtime, span: Span) -> Result<bool> {
     Ok(runtime.pointer_info(span.address())?.kind == MemoryKind::Unregistered)
 }
 
-/// Copies in a stream, between whatever memories the two addresses lie in. Where one of them is pageable host memory,
-/// the driver may wait for the copy, and the sync debug mode says so.
+/// Copies in a stream between two addresses of any kind of memory. If one of them is pageable host memory, the driver
+/// may block the CPU until the copy is done, and the sync debug mode reports the call.
 pub fn in_stream(destination: Span, source: Span, handle: usize) -> Result<()> {
     let runtime = runtime::ready()?;
     let stream = stream::resolve(runtime, handle)?;
@@ -49,9 +49,9 @@ pub fn in_stream(destination: Span, source: Span, handle: usize) -> Result<()> {
         sync_debug::check("plinth_memcpy with pageable host memory")?;
     }
     sanitizer::copy(runtime, stream, destination, source)?;
-    note_pinned(runtime, &[destination, source], stream)
+    record_pinned_use(runtime, &[destination, source], stream)
         .and_then(|()| {
-            reaching(stream.device, &[destination, source], || {
+            with_peer_access(stream.device, &[destination, source], || {
                 runtime.in_stream(stream, |driver, raw| Ok(driver.copy(destination, source, raw)?))
             })
         })
@@ -60,21 +60,24 @@ pub fn in_stream(destination: Span, source: Span, handle: usize) -> Result<()> {
     Ok(())
 }
 
-/// Notes that work in a stream uses these memories, so far as they are cached pinned memory: freed, they stay out of use
-/// until it is done. Before the work, so that nothing has begun where this fails.
+/// Records that work in a stream uses those of the spans that are cached pinned memory: if they are freed, the
+/// allocator does not reuse them until the work is done. Call it before the work is enqueued, so that nothing has
+/// started if it fails.
 #[inline]
-fn note_pinned(runtime: &Runtime, spans: &[Span], stream: stream::Stream) -> Result<()> {
+fn record_pinned_use(runtime: &Runtime, spans: &[Span], stream: stream::Stream) -> Result<()> {
     spans.iter().try_for_each(|span| memory::pinned::record_use(runtime, *span, stream))
 }
 
-/// Runs `body`, which works on memory from a stream of `device`. Memory of another device that is mapped, as the caching
-/// allocator's is, refuses that with CUDA's "invalid value", while the driver's own allocations let copies pass; so that
-/// nobody has to know which is which, the device is given access then, and `body` a second chance.
+/// Runs `body`, which works on memory from a stream of `device`.
+///
+/// If peer memory was mapped with virtual memory management, as the caching allocator's is, and `device` has no access
+/// to it, the driver returns "invalid value"; memory from the driver's own allocation calls is copied without that. The
+/// caller need not know which kind it has: on that error this function enables access and runs `body` again.
 #[inline]
-pub(crate) fn reaching(device: u32, spans: &[Span], mut body: impl FnMut() -> Result<()>) -> Result<()> {
+pub(crate) fn with_peer_access(device: u32, spans: &[Span], mut body: impl FnMut() -> Result<()>) -> Result<()> {
     match body() {
         Err(error) if error.driver_code() == codes::CUDA_ERROR_INVALID_VALUE => {
-            // Of a copy between two devices either may be the one that makes it.
+            // Either device of a peer copy may be the one that runs it.
             let owners = spans.iter().filter_map(|span| memory::device_of(span.address()).ok().flatten());
             let readers: Vec<u32> = owners.chain([device]).collect();
             let mut reached = false;
@@ -89,7 +92,8 @@ pub(crate) fn reaching(device: u32, spans: &[Span], mut body: impl FnMut() -> Re
                     result => return result,
                 }
             }
-            // The driver also asks whether the device of the current context has access, though the work is another's.
+            // The driver also checks that the device of the current context has access, even if another device does the
+            // work.
             let runtime = runtime::ready()?;
             let owner = runtime.device(device as i32)?;
             if runtime.driver.current_context()? == Some(owner.context(&runtime.driver)?) {
@@ -101,12 +105,12 @@ pub(crate) fn reaching(device: u32, spans: &[Span], mut body: impl FnMut() -> Re
     }
 }
 
-/// Copies as torch's `copy_` does: in the current streams of the devices that own the memory, found out from the
-/// addresses.
+/// Copies as torch's `copy_` does: in the current streams of the devices that own the memory, which are determined from
+/// the addresses.
 ///
-/// Between devices, the copy runs in the source device's current stream, after what the destination device's current
-/// stream has now, and that stream's later work waits for it. Between host and device it runs in the device's current
-/// stream, and unless `non_blocking` the CPU waits for it.
+/// Between devices, the copy runs in the source device's current stream, after the work that is in the destination
+/// device's current stream now; later work of the destination stream waits for the copy. Between host and device, the
+/// copy runs in the device's current stream, and the CPU waits for it unless `non_blocking` is set.
 pub fn between_current_streams(destination: Span, source: Span, non_blocking: bool) -> Result<()> {
     let runtime = runtime::ready()?;
     if destination.bytes() == 0 {
@@ -129,7 +133,7 @@ pub fn between_current_streams(destination: Span, source: Span, non_blocking: bo
                 }
             }
             if non_blocking {
-                note_pinned(runtime, &[destination, source], stream::current_on(runtime, device)?)?;
+                record_pinned_use(runtime, &[destination, source], stream::current_on(runtime, device)?)?;
                 copy_on(runtime, destination, source, device)
             } else {
                 copy_on_and_wait(runtime, destination, source, device)
@@ -143,7 +147,7 @@ pub fn between_current_streams(destination: Span, source: Span, non_blocking: bo
 fn copy_on(runtime: &Runtime, destination: Span, source: Span, device: u32) -> Result<()> {
     let stream = stream::current_on(runtime, device)?;
     sanitizer::copy(runtime, stream, destination, source)?;
-    reaching(device, &[destination, source], || {
+    with_peer_access(device, &[destination, source], || {
         runtime.in_stream(stream, |driver, raw| Ok(driver.copy(destination, source, raw)?))
     })?;
     sanitizer::copied(runtime, stream, destination);
@@ -168,14 +172,15 @@ fn copy_across(runtime: &Runtime, destination: Span, to: u32, source: Span, from
     stream::make_wait(runtime, receiving, copying)
 }
 
-/// Host to host: after what the current device's current stream has now, and waited for, as every CPU copy is.
+/// Copies from host to host after the work that is in the current device's current stream now, and waits for the copy,
+/// as every CPU copy does.
 fn copy_on_host(runtime: &Runtime, destination: Span, source: Span) -> Result<()> {
     sync_debug::check("plinth_copy between two places of host memory")?;
     let device = runtime.current_device()?.ordinal;
     copy_on_and_wait(runtime, destination, source, device)
 }
 
-/// A pattern to fill memory with.
+/// A pattern of a fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
     /// One byte.
@@ -196,7 +201,7 @@ impl Pattern {
     }
 }
 
-/// Fills memory with a pattern, in a stream.
+/// Fills memory with a pattern in a stream.
 pub fn fill(destination: Span, pattern: Pattern, handle: usize) -> Result<()> {
     let runtime = runtime::ready()?;
     let stream = stream::resolve(runtime, handle)?;
@@ -216,12 +221,12 @@ pub fn fill(destination: Span, pattern: Pattern, handle: usize) -> Result<()> {
         ));
     }
     sanitizer::access(runtime, stream, &[sanitizer::write(destination)])?;
-    note_pinned(runtime, &[destination], stream)
-        .and_then(|()| fill_in(runtime, destination, pattern, stream))
+    record_pinned_use(runtime, &[destination], stream)
+        .and_then(|()| fill_on_stream(runtime, destination, pattern, stream))
         .context(|| format!("filling {}", Bytes(destination.bytes() as u64)))
 }
 
-fn fill_in(runtime: &Runtime, destination: Span, pattern: Pattern, stream: stream::Stream) -> Result<()> {
+fn fill_on_stream(runtime: &Runtime, destination: Span, pattern: Pattern, stream: stream::Stream) -> Result<()> {
     runtime.in_stream(stream, |driver, raw| {
         Ok(match pattern {
             Pattern::One(value) => driver.fill_8(destination, value, raw),

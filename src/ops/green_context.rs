@@ -1,14 +1,14 @@
-//! Green contexts: parts of a device's multiprocessors, with streams of their own.
+//! Green contexts: partitions of a device's multiprocessors, with their own streams.
 //!
-//! What comes into such a stream runs on the part and nowhere else, so that two parts of a program do not take each
-//! other's multiprocessors. To be the thread's green context means that one of its streams is the thread's current
-//! stream: everything here that works in the current stream then works on the part. The driver's current context stays
-//! what it is, the device's primary one, because memory, events, modules and libraries belong to that, and a green
-//! context may be current in one thread only.
+//! Work in such a stream runs on the partition and nowhere else, so two parts of a program do not compete for
+//! multiprocessors. If a green context is current in a thread, one of its streams is the thread's current stream; every
+//! function of this library that works in the current stream then works on the partition. The driver's current context
+//! remains the device's primary context, because memory, events, modules and libraries belong to that, and a green
+//! context can be current in one thread only.
 //!
-//! The driver's green contexts and their streams are never destroyed, as streams of the pools are not: memory, graphs
-//! and threads may still hold the streams. Who destroys a green context gives it back, and who next asks for as large a
-//! part of the device gets it again.
+//! The driver's green contexts and their streams are never destroyed, like the streams of the pools: memory, graphs and
+//! threads may still refer to the streams. Destroying a green context returns it to an idle list, and the next request
+//! for a partition of the same size on the device reuses it.
 
 use crate::{
     base::handle::{HandleTable, Kind},
@@ -25,55 +25,55 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// The streams that a green context hands out in turn.
+/// The number of streams that a green context hands out in round-robin order.
 pub const STREAMS: usize = 32;
 
-/// A part of a device's multiprocessors. It lives as long as the process.
+/// A partition of a device's multiprocessors. It lives until the process ends.
 #[derive(Debug)]
-pub struct Part {
-    /// The number of its device.
+pub struct Partition {
+    /// Ordinal of its device.
     pub device: u32,
-    /// How many multiprocessors were asked for.
-    wanted: u32,
-    /// How many it has.
+    /// The number of multiprocessors that was requested.
+    requested: u32,
+    /// The number of multiprocessors it has.
     pub count: u32,
     /// The driver's green context.
     pub native: driver::GreenContext,
-    /// The same as a context that can be made current.
+    /// The same green context, as a context that can be made current.
     pub context: driver::Context,
-    /// The stream that is current while the green context is.
+    /// The stream that is current while the green context is current.
     own: OnceCell<driver::Stream>,
     streams: [OnceCell<driver::Stream>; STREAMS],
     next: AtomicUsize,
-    /// How often threads have it set at this moment.
+    /// How many times threads have it set now.
     set: AtomicUsize,
 }
 
-/// A slot of the table of green contexts.
+/// An entry of the table of green contexts.
 #[derive(Default)]
-pub struct GreenContext(Mutex<Option<&'static Part>>);
+pub struct GreenContext(Mutex<Option<&'static Partition>>);
 
-static GREEN: HandleTable<GreenContext> = HandleTable::new(Kind::GreenContext);
-/// Parts that were given back.
-static IDLE: Mutex<Vec<&'static Part>> = Mutex::new(Vec::new());
+static CONTEXTS: HandleTable<GreenContext> = HandleTable::new(Kind::GreenContext);
+/// Partitions of destroyed green contexts.
+static IDLE: Mutex<Vec<&'static Partition>> = Mutex::new(Vec::new());
 
-/// A green context that a thread has set, and what was before.
+/// A green context that a thread has set, and the previous state.
 struct Entry {
     handle: u64,
-    part: &'static Part,
+    partition: &'static Partition,
     saved: SavedStreams,
-    /// The stream that was current on the device of the part.
+    /// The stream that was current on the partition's device.
     parent: Stream,
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.part.set.fetch_sub(1, Ordering::AcqRel);
+        self.partition.set.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 thread_local! {
-    /// What the thread has set, the last at the end.
+    /// The green contexts that the thread has set; the most recent one is last.
     static ENTRIES: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -82,78 +82,87 @@ fn with_entries<T>(body: impl FnOnce(&mut Vec<Entry>) -> T) -> Result<T> {
     outcome.map_err(|_| Error::new(Status::SHUTTING_DOWN, "the thread is ending"))
 }
 
-fn get(handle: u64) -> Result<&'static Part> {
-    let part = *GREEN.get(handle)?.0.lock();
-    // Another thread may have destroyed it meanwhile.
-    GREEN.get(handle)?;
-    part.ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the green context is being destroyed"))
+fn get(handle: u64) -> Result<&'static Partition> {
+    let partition = *CONTEXTS.get(handle)?.0.lock();
+    // Another thread may have destroyed it in the meantime.
+    CONTEXTS.get(handle)?;
+    partition.ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the green context is being destroyed"))
 }
 
-/// Makes a green context with at least so many of a device's multiprocessors, as a handle.
-pub fn create(wanted: i32, number: i32) -> Result<u64> {
+/// Creates a green context with at least `requested` of a device's multiprocessors and returns its handle.
+pub fn create(requested: i32, number: i32) -> Result<u64> {
     let runtime = runtime::ready()?;
     let device = runtime.device(number)?;
-    let part = take_idle(device.ordinal, wanted).map_or_else(|| make(runtime, device, wanted), Ok);
-    let part = part.context(|| format!("making a green context on device {}", device.ordinal))?;
-    let handle = GREEN.insert(|slot| *slot.0.lock() = Some(part));
+    let partition = take_idle(device.ordinal, requested).map_or_else(|| make(runtime, device, requested), Ok);
+    let partition = partition.context(|| format!("making a green context on device {}", device.ordinal))?;
+    let handle = CONTEXTS.insert(|slot| *slot.0.lock() = Some(partition));
     if handle.is_err() {
-        IDLE.lock().push(part);
+        IDLE.lock().push(partition);
     }
     handle
 }
 
-fn take_idle(device: u32, wanted: i32) -> Option<&'static Part> {
+fn take_idle(device: u32, requested: i32) -> Option<&'static Partition> {
     let mut idle = IDLE.lock();
-    let same = |part: &&'static Part| part.device == device && i64::from(part.wanted) == i64::from(wanted);
+    let same = |partition: &&'static Partition| {
+        partition.device == device && i64::from(partition.requested) == i64::from(requested)
+    };
     let index = idle.iter().position(same)?;
     Some(idle.swap_remove(index))
 }
 
-fn make(runtime: &Runtime, device: &Device, wanted: i32) -> Result<&'static Part> {
+fn make(runtime: &Runtime, device: &Device, requested: i32) -> Result<&'static Partition> {
     let driver = &runtime.driver;
     device.with_context(driver, |driver| {
         let whole = driver.multiprocessors(device.native).map_err(explain)?;
-        let wanted =
-            u32::try_from(wanted).ok().filter(|wanted| (1..=whole.count()).contains(wanted)).ok_or_else(|| {
+        let requested = u32::try_from(requested)
+            .ok()
+            .filter(|requested| (1..=whole.count()).contains(requested))
+            .ok_or_else(|| {
                 Error::new(
                     Status::INVALID_VALUE,
-                    format!("invalid number of SMs requested for green context: {wanted} of {}", whole.count()),
+                    format!("invalid number of SMs requested for green context: {requested} of {}", whole.count()),
                 )
             })?;
-        // What happens in a capture of this thread's is not about it.
-        driver.with_relaxed_capture(|| make_here(driver, device, whole, wanted))?
+        // Creating a green context does not belong to a capture of this thread.
+        driver.with_relaxed_capture(|| make_in_context(driver, device, whole, requested))?
     })
 }
 
-fn make_here(driver: &Driver, device: &Device, whole: Multiprocessors, wanted: u32) -> Result<&'static Part> {
-    // Where parts are rounded up beyond the whole, the whole is what there is.
-    let part = if whole.round_up(wanted) >= whole.count() {
+fn make_in_context(
+    driver: &Driver,
+    device: &Device,
+    whole: Multiprocessors,
+    requested: u32,
+) -> Result<&'static Partition> {
+    // If rounding up the partition gives at least the whole device, use the whole device.
+    let partition = if whole.round_up(requested) >= whole.count() {
         Some(whole)
     } else {
-        driver.split_multiprocessors(&whole, wanted)?
+        driver.split_multiprocessors(&whole, requested)?
     };
-    let part = part.ok_or_else(|| {
-        Error::new(Status::NOT_SUPPORTED, format!("the driver makes no part of {wanted} multiprocessors"))
+    let partition = partition.ok_or_else(|| {
+        Error::new(Status::NOT_SUPPORTED, format!("the driver makes no partition of {requested} multiprocessors"))
     })?;
-    let native = driver.green_context_create(device.native, part).map_err(explain)?;
-    // The first stream is made at once: a driver that has green contexts without streams shows itself here.
+    let native = driver.green_context_create(device.native, partition).map_err(explain)?;
+    // Create the first stream now, to detect a driver that has green contexts but no streams for them.
     let made = driver
         .green_context_as_context(native)
         .and_then(|context| Ok((context, driver.green_context_stream(native, 0)?)));
     let (context, stream) = match made {
         Ok(made) => made,
         Err(failure) => {
-            // The error that counts is why there is none.
+            // Report the error of the failed call, not one of the cleanup.
             if driver.green_context_destroy(native).is_err() {
                 let _ = driver.green_context_destroy(native);
             }
             return Err(explain(failure));
         }
     };
-    let made = Part {
+    let made = Partition {
         device: device.ordinal,
-        wanted,
-        count: part.count(),
+        requested,
+        count: partition.count(),
         native,
         context,
         own: OnceCell::with_value(stream),
@@ -161,18 +170,18 @@ fn make_here(driver: &Driver, device: &Device, whole: Multiprocessors, wanted: u
         next: AtomicUsize::new(0),
         set: AtomicUsize::new(0),
     };
-    let part: &'static Part = Box::leak(Box::new(made));
-    know(stream, device.ordinal)?;
-    Ok(part)
+    let partition: &'static Partition = Box::leak(Box::new(made));
+    register_stream(stream, device.ordinal)?;
+    Ok(partition)
 }
 
-fn know(stream: driver::Stream, device: u32) -> Result<()> {
+fn register_stream(stream: driver::Stream, device: u32) -> Result<()> {
     runtime::ready()?
         .streams
         .add(stream, StreamInfo { device, origin: StreamOrigin::External { blocking: Some(false) } })
 }
 
-/// Says of a driver without green contexts what it lacks.
+/// Adds the missing requirement to the error of a driver without green contexts.
 fn explain(failure: driver::Failure) -> Error {
     let error = Error::from(failure);
     if failure.code == codes::CUDA_ERROR_NOT_SUPPORTED {
@@ -182,61 +191,61 @@ fn explain(failure: driver::Failure) -> Error {
     error
 }
 
-/// Gives a green context back. What is in its streams still runs.
+/// Returns a green context to the idle list. Work in its streams still runs.
 pub fn destroy(handle: u64) -> Result<()> {
-    let part = get(handle)?;
-    if part.set.load(Ordering::Acquire) != 0 {
+    let partition = get(handle)?;
+    if partition.set.load(Ordering::Acquire) != 0 {
         return Err(Error::new(
             Status::INVALID_VALUE,
             "the green context is set in a thread; plinth_green_context_pop_context comes first",
         ));
     }
-    GREEN.remove(handle, |slot| *slot.0.lock() = None)?;
-    IDLE.lock().push(part);
+    CONTEXTS.remove(handle, |slot| *slot.0.lock() = None)?;
+    IDLE.lock().push(partition);
     Ok(())
 }
 
-/// The part behind a handle.
-pub fn part(handle: u64) -> Result<&'static Part> {
+/// Returns the partition of a handle.
+pub fn partition(handle: u64) -> Result<&'static Partition> {
     runtime::ready()?;
     get(handle)
 }
 
-/// The next of the green context's streams, as a handle: the 33rd is the first again.
+/// Returns the next stream of the green context as a handle, in round-robin order: the 33rd is the first again.
 pub fn stream(handle: u64) -> Result<usize> {
     let runtime = runtime::ready()?;
-    let part = get(handle)?;
-    let index = part.next.fetch_add(1, Ordering::Relaxed) % STREAMS;
-    let stream = part.streams[index].get_or_try_init(|| {
-        let made = runtime.device(part.device as i32)?.with_context(&runtime.driver, |driver| {
-            Ok(driver.with_relaxed_capture(|| driver.green_context_stream(part.native, 0))??)
+    let partition = get(handle)?;
+    let index = partition.next.fetch_add(1, Ordering::Relaxed) % STREAMS;
+    let stream = partition.streams[index].get_or_try_init(|| {
+        let made = runtime.device(partition.device as i32)?.with_context(&runtime.driver, |driver| {
+            Ok(driver.with_relaxed_capture(|| driver.green_context_stream(partition.native, 0))??)
         });
-        let stream = made.context(|| format!("making a stream of a green context on device {}", part.device))?;
-        know(stream, part.device)?;
+        let stream = made.context(|| format!("making a stream of a green context on device {}", partition.device))?;
+        register_stream(stream, partition.device)?;
         Ok::<_, Error>(stream)
     });
     Ok(stream?.handle())
 }
 
-/// Makes a stream of the green context the thread's current one, behind the one that is current on its device, and its
-/// device current.
+/// Makes a stream of the green context the thread's current stream, ordered after the stream that is current on its
+/// device, and makes its device current.
 pub fn set_context(handle: u64) -> Result<()> {
     let runtime = runtime::ready()?;
-    let part = get(handle)?;
-    let own = *part.own.get().ok_or_else(|| Error::new(Status::PANIC, "a green context without a stream"))?;
-    let parent = stream::current_on(runtime, part.device)?;
-    // Counted before anything else, so that nobody gives it back meanwhile.
-    part.set.fetch_add(1, Ordering::AcqRel);
+    let partition = get(handle)?;
+    let own = *partition.own.get().ok_or_else(|| Error::new(Status::PANIC, "a green context without a stream"))?;
+    let parent = stream::current_on(runtime, partition.device)?;
+    // Count it before anything else, so that no other thread can destroy it in the meantime.
+    partition.set.fetch_add(1, Ordering::AcqRel);
     let device = thread::device();
     let saved = SavedStreams {
         device,
         stream: thread::stream(device).handle(),
-        entered_device: part.device,
+        entered_device: partition.device,
         entered_stream: parent.raw.handle(),
     };
-    let entry = Entry { handle, part, saved, parent };
-    GREEN.get(handle)?;
-    let green = stream::from_validated(runtime, own, part.device);
+    let entry = Entry { handle, partition, saved, parent };
+    CONTEXTS.get(handle)?;
+    let green = stream::from_validated(runtime, own, partition.device);
     if own != parent.raw {
         stream::make_wait(runtime, green, parent)?;
     }
@@ -248,8 +257,8 @@ pub fn set_context(handle: u64) -> Result<()> {
     entered
 }
 
-/// Undoes the thread's last [`set_context`], which must have been of this green context: the stream that was current
-/// then waits for the one that is current now, and is current again, as is the device.
+/// Undoes the thread's last [`set_context`], which must have set this green context. The stream that was current before
+/// waits for the one that is current now, and becomes current again; so does the device.
 pub fn pop_context(handle: u64) -> Result<()> {
     let runtime = runtime::ready()?;
     get(handle)?;

@@ -1,5 +1,5 @@
-//! Operations on memory and streams that do not depend on each other: copies, random numbers, kernels from source, Fourier
-//! transforms, handles of CUDA's libraries, parts of a device, profiler ranges, and readings of a device.
+//! Independent operations on memory and streams: copies, random numbers, kernels from source, Fourier transforms, handles
+//! of CUDA's libraries, green contexts, profiler ranges, and telemetry.
 
 pub mod blas;
 pub mod copy;

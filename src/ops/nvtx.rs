@@ -1,7 +1,8 @@
 //! Ranges and marks for profilers, by NVTX's protocol ([`driver::nvtx`](crate::driver::nvtx)).
 //!
-//! How deep a thread's ranges are nested is counted here too, so that a program sees the same depths whether a tool listens
-//! or not. Where a tool does, its own count is told, which has in it what others in the thread pushed.
+//! The nesting depth of a thread's ranges is also counted here, so that a program sees the same depths with and without
+//! a tool attached. If a tool is attached, its own count is returned, which includes the ranges that other libraries
+//! pushed in the thread.
 
 use crate::{
     driver::{
@@ -21,26 +22,26 @@ use std::{
     sync::atomic::{AtomicU8, AtomicU64, Ordering},
 };
 
-/// Who wants to know of the library's own calls.
+/// The observers of the library's own calls, as bits.
 static OWN_CALLS: AtomicU8 = AtomicU8::new(0);
-/// A profiler, of all of them.
+/// A profiler, which observes all calls.
 const ANNOTATED: u8 = 1;
-/// The stream sanitizer, of the one that a thread is in.
+/// The stream sanitizer, which observes the call that a thread is in.
 const NAMED: u8 = 2;
 
-/// Whether a tool listens.
+/// Returns whether a tool is attached.
 #[inline]
 pub fn is_active() -> bool {
     nvtx::listens()
 }
 
-/// Whether it is known by now that none does.
+/// Returns whether it is already known that no tool is attached.
 #[inline]
 pub fn is_silent() -> bool {
     nvtx::is_silent()
 }
 
-/// Tells of a moment.
+/// Emits an instantaneous event.
 #[inline]
 pub fn mark(domain: Domain, annotation: &Annotation) {
     if nvtx::listens() {
@@ -48,20 +49,20 @@ pub fn mark(domain: Domain, annotation: &Annotation) {
     }
 }
 
-/// Begins a range inside the thread's innermost one; how many there are around it.
+/// Begins a range inside the thread's innermost range and returns the nesting depth around it.
 #[inline]
 pub fn range_push(domain: Domain, annotation: &Annotation) -> i32 {
     let depth = thread::push_range();
     if nvtx::listens() { domain.range_push(annotation).unwrap_or(depth) } else { depth }
 }
 
-/// Ends the thread's innermost range; how many there are around it.
+/// Ends the thread's innermost range and returns the nesting depth around it.
 #[inline]
 pub fn range_pop(domain: Domain) -> Result<i32> {
-    let told = if nvtx::listens() { domain.range_pop() } else { None };
+    let tool_depth = if nvtx::listens() { domain.range_pop() } else { None };
     let depth = thread::pop_range();
-    // A tool may know of ranges that others in the thread pushed.
-    told.or(depth).ok_or_else(no_range)
+    // A tool also counts ranges that other libraries pushed in the thread.
+    tool_depth.or(depth).ok_or_else(no_range)
 }
 
 #[cold]
@@ -69,13 +70,13 @@ fn no_range() -> Error {
     Error::new(Status::INVALID_VALUE, "the calling thread has no range that was pushed and not popped")
 }
 
-/// Begins a range that any thread may end; its number, 0 where no tool listens.
+/// Begins a range that any thread may end and returns its id, or 0 if no tool is attached.
 #[inline]
 pub fn range_start(domain: Domain, annotation: &Annotation) -> u64 {
     if nvtx::listens() { domain.range_start(annotation) } else { 0 }
 }
 
-/// Ends it.
+/// Ends a range of [`range_start`].
 #[inline]
 pub fn range_end(domain: Domain, range: u64) {
     if range != 0 && nvtx::listens() {
@@ -83,19 +84,19 @@ pub fn range_end(domain: Domain, range: u64) {
     }
 }
 
-/// A range of a stream: it begins and ends when the stream's work gets there.
+/// A range of a stream: it begins and ends when the stream reaches the corresponding call.
 struct StreamRange {
     message: CString,
-    /// The tool's number of it, once it has begun.
+    /// The tool's id of the range, once it has begun.
     range: u64,
-    /// Whether a graph has it, which may replay it at any time.
+    /// Whether it was captured by a graph, which may replay it at any time.
     captured: bool,
 }
 
 static STREAM_RANGES: Mutex<Option<HashMap<u64, StreamRange>>> = Mutex::new(None);
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// Lets a stream begin a range once its work so far is done; the range's number, 0 where no tool listens.
+/// Begins a range when the stream's work so far is done. Returns the range's number, or 0 if no tool is attached.
 pub fn stream_range_start(message: &CStr, handle: usize, call: impl FnOnce(u64) -> HostFunction) -> Result<u64> {
     let runtime = runtime::ready()?;
     stream::resolve(runtime, handle)?;
@@ -110,7 +111,7 @@ pub fn stream_range_start(message: &CStr, handle: usize, call: impl FnOnce(u64) 
     Ok(number)
 }
 
-/// Lets a stream end it.
+/// Ends a range when the stream's work so far is done.
 pub fn stream_range_end(number: u64, handle: usize, call: impl FnOnce(u64) -> HostFunction) -> Result<()> {
     let runtime = runtime::ready()?;
     stream::resolve(runtime, handle)?;
@@ -129,15 +130,15 @@ fn forget(number: u64) {
     }
 }
 
-/// The stream has come to where a range begins.
-pub fn stream_range_begins(number: u64) {
+/// Begins a range; called when the stream reaches its start.
+pub fn on_stream_range_begin(number: u64) {
     if let Some(range) = STREAM_RANGES.lock().as_mut().and_then(|ranges| ranges.get_mut(&number)) {
         range.range = Domain::DEFAULT.range_start(&plain(&range.message));
     }
 }
 
-/// The stream has come to where it ends.
-pub fn stream_range_ends(number: u64) {
+/// Ends a range; called when the stream reaches its end.
+pub fn on_stream_range_end(number: u64) {
     let mut ranges = STREAM_RANGES.lock();
     let Some(ranges) = ranges.as_mut() else { return };
     if let Some(range) = ranges.get_mut(&number) {
@@ -148,61 +149,62 @@ pub fn stream_range_ends(number: u64) {
     }
 }
 
-/// An annotation of nothing but a text.
+/// Returns an annotation with a message only.
 pub fn plain(message: &CStr) -> Annotation<'_> {
     Annotation { message, category: 0, color: None, payload: None }
 }
 
-/// Lets the library tell of its own calls, or keep quiet again.
+/// Turns ranges around the library's own calls on or off.
 pub fn annotate_own_calls(on: bool) {
-    want(ANNOTATED, on && nvtx::listens());
+    set_observer(ANNOTATED, on && nvtx::listens());
 }
 
-/// Lets the sanitizer be told of which of the library's calls a thread is in, or not any more.
-pub fn want_names(on: bool) {
-    want(NAMED, on);
+/// Turns reporting the name of the library's current call to the sanitizer on or off.
+pub fn report_names(on: bool) {
+    set_observer(NAMED, on);
 }
 
-fn want(who: u8, on: bool) {
+fn set_observer(observer: u8, on: bool) {
     if on {
-        OWN_CALLS.fetch_or(who, Ordering::Relaxed);
+        OWN_CALLS.fetch_or(observer, Ordering::Relaxed);
     } else {
-        OWN_CALLS.fetch_and(!who, Ordering::Relaxed);
+        OWN_CALLS.fetch_and(!observer, Ordering::Relaxed);
     }
 }
 
-/// Whether anybody wants to know of the library's own calls.
+/// Returns whether anything observes the library's own calls.
 #[inline(always)]
-pub fn tells_own_calls() -> bool {
+pub fn observes_own_calls() -> bool {
     OWN_CALLS.load(Ordering::Relaxed) != 0
 }
 
-/// Tells of a call of the library's own that begins, by the path of the function's name. What [`end_own_call`] is to be told.
-/// The calls for ranges are no ranges themselves, for theirs would lie around what they begin.
+/// Reports the beginning of one of the library's own calls, given the path of the function's name. Returns the
+/// observers for [`end_own_call`]. The calls for ranges are not ranges themselves, because those ranges would enclose
+/// what they begin.
 #[cold]
 #[inline(never)]
 pub fn begin_own_call(path: &'static str) -> u8 {
     let function = path.split("::").find(|part| part.starts_with("plinth_")).unwrap_or(path);
-    let wanted = OWN_CALLS.load(Ordering::Relaxed);
-    if wanted & NAMED != 0 {
+    let observers = OWN_CALLS.load(Ordering::Relaxed);
+    if observers & NAMED != 0 {
         sanitizer::enter(function);
     }
-    if wanted & ANNOTATED == 0 || function.starts_with("plinth_nvtx_") {
-        return wanted & NAMED;
+    if observers & ANNOTATED == 0 || function.starts_with("plinth_nvtx_") {
+        return observers & NAMED;
     }
     let name = CString::new(function).unwrap_or_default();
     Domain::DEFAULT.range_push(&plain(&name));
-    wanted
+    observers
 }
 
-/// Tells of its end.
+/// Reports the end of a call to the observers that were notified of its beginning.
 #[cold]
 #[inline(never)]
-pub fn end_own_call(told: u8) {
-    if told & ANNOTATED != 0 {
+pub fn end_own_call(observers: u8) {
+    if observers & ANNOTATED != 0 {
         Domain::DEFAULT.range_pop();
     }
-    if told & NAMED != 0 {
+    if observers & NAMED != 0 {
         sanitizer::leave();
     }
 }

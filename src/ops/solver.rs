@@ -1,4 +1,4 @@
-//! cuSOLVER's handles: one for each thread and device, in the thread's current stream.
+//! cuSOLVER handles: one for each thread and device, bound to the thread's current stream.
 
 use crate::{
     driver::{
@@ -17,7 +17,7 @@ use crate::{
 static HANDLES: HandlePool<Handle> = HandlePool::new();
 
 thread_local! {
-    static MINE: ThreadHandles<Handle> = const { ThreadHandles::new(&HANDLES, |_| {}) };
+    static THREAD_HANDLES: ThreadHandles<Handle> = const { ThreadHandles::new(&HANDLES, |_| {}) };
 }
 
 fn library(runtime: &Runtime) -> Result<&'static Cusolver> {
@@ -28,7 +28,7 @@ fn library(runtime: &Runtime) -> Result<&'static Cusolver> {
     Err(not_on_host_device("cuSOLVER"))
 }
 
-/// The thread's handle for its current device, set to its current stream.
+/// Returns the thread's handle for its current device, bound to its current stream.
 pub fn current_handle() -> Result<usize> {
     let runtime = runtime::ready()?;
     let library = library(runtime)?;
@@ -39,8 +39,9 @@ pub fn current_handle() -> Result<usize> {
             let made = driver.with_relaxed_capture(|| library.create())?;
             made.context(|| format!("making a handle of cuSOLVER's for device {}", device.ordinal))
         };
-        let handle =
-            MINE.try_with(|mine| mine.get(device.ordinal, |_| Ok(()), make)).map_err(thread_ending_error)??;
+        let handle = THREAD_HANDLES
+            .try_with(|handles| handles.get(device.ordinal, |_| Ok(()), make))
+            .map_err(thread_ending_error)??;
         library.set_stream(*handle, stream.raw)?;
         Ok(handle.value())
     })

@@ -86,7 +86,7 @@ fn initialize() -> Result<&'static Runtime> {
     match STATE.compare_exchange(LOADED, READY, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
             sanitizer::enable(sanitizer)?;
-            random::seed::apply_waiting(runtime)?;
+            random::seed::apply_pending(runtime)?;
             Ok(runtime)
         }
         Err(READY) => Ok(runtime),

@@ -90,7 +90,7 @@ pub fn set_mode(mode: Mode) -> Result<()> {
     }
     MODE.store(mode as u8, Ordering::Release);
     if was_on != is_on {
-        nvtx::want_names(is_on);
+        nvtx::report_names(is_on);
         for device in runtime.devices() {
             for arena in device.memory().all_arenas().iter() {
                 let mut inner = arena.lock();

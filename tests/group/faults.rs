@@ -1,4 +1,4 @@
-//! What breaks a group, and that it ends by itself, is named, and leaves room for another group.
+//! Errors of a group: they end the pending work, name the rank that caused them, and do not prevent another group.
 
 use crate::{
     Scenario,
@@ -6,7 +6,7 @@ use crate::{
     run, start,
 };
 use plinth::{
-    collectives::{devices::ReduceOp, processes::Group},
+    collectives::{devices::ReduceOp, processes::ProcessGroup},
     error::Error,
     runtime::tensor::ElementType,
     status::Status,
@@ -29,29 +29,29 @@ pub const SCENARIOS: &[Scenario] = &[
 ];
 
 #[test]
-fn calls_that_do_not_belong_together_are_named_by_every_rank() {
+fn mismatched_calls_are_reported_by_every_rank() {
     for difference in ["count", "element", "op", "root", "call"] {
         run("mismatch", 3, &[("PLINTH_TEST_DIFFERENCE", difference)]);
     }
 }
 
 #[test]
-fn a_message_of_another_size_is_named_by_who_receives_it() {
+fn a_message_of_another_size_is_reported_by_the_receiver() {
     run("transfer_mismatch", 2, &[]);
 }
 
 #[test]
-fn who_waits_in_vain_is_told_for_whom() {
+fn a_timeout_names_the_missing_rank() {
     run("timeout", 3, &[]);
 }
 
 #[test]
-fn an_abort_ends_the_waiting_everywhere_and_another_group_can_be_made() {
+fn an_abort_ends_all_waits_and_another_group_can_be_created() {
     run("abort", 4, &[]);
 }
 
 #[test]
-fn a_killed_rank_is_missed_by_the_others() {
+fn a_killed_rank_is_reported_by_the_others() {
     let mut ranks = start("killed", 4, &[]);
     let victim = ranks.remove(2);
     for (rank, other) in ranks.into_iter().enumerate() {
@@ -62,32 +62,32 @@ fn a_killed_rank_is_missed_by_the_others() {
 }
 
 #[test]
-fn a_rank_may_leave_early_but_is_missed_when_it_is_needed() {
+fn a_rank_may_leave_early_but_is_reported_when_it_is_needed() {
     run("leaves", 3, &[]);
 }
 
 #[test]
-fn who_has_done_its_part_is_not_missed_however_late_the_others_are() {
+fn a_rank_that_completed_its_work_may_leave_before_slow_ranks() {
     run("leaves_early", 3, &[]);
 }
 
 #[test]
-fn what_is_sent_to_a_rank_that_has_left_needs_only_room() {
+fn sends_to_a_rank_that_has_left_need_only_free_entries() {
     run("leaves_unread", 2, &[]);
 }
 
 #[test]
-fn a_row_that_does_not_come_in_time_breaks_the_group_for_all() {
+fn a_late_row_aborts_the_group_for_all() {
     run("late_row", 2, &[]);
 }
 
 #[test]
-fn an_abort_does_not_wait_for_rows_and_ends_what_does() {
+fn an_abort_does_not_wait_for_rows_and_ends_their_waits() {
     run("abort_rows", 2, &[]);
 }
 
 #[test]
-fn ranks_killed_at_any_time_leave_nobody_hanging() {
+fn ranks_killed_at_any_time_leave_no_rank_hanging() {
     for round in 0..12 {
         let mut ranks = start("hammer", 4, &[("PLINTH_GROUP_TUNING", "staging=8192,one_shot=1024")]);
         std::thread::sleep(Duration::from_millis(40 + 37 * round));
@@ -100,8 +100,8 @@ fn ranks_killed_at_any_time_leave_nobody_hanging() {
     }
 }
 
-/// A sum of a few numbers.
-fn sum(group: &Group, memory: &Memory, stream: Stream) -> Result<(), Error> {
+/// Sums four integers.
+fn sum(group: &ProcessGroup, memory: &Memory, stream: Stream) -> Result<(), Error> {
     group.all_reduce(memory.span, memory.span, 4, ElementType::I32, ReduceOp::Sum, stream)
 }
 
@@ -109,9 +109,9 @@ fn few(stream: Stream) -> Memory {
     Memory::of(stream, &[1; 16])
 }
 
-/// The group must be broken for this reason, and stay so.
-fn expect_broken(group: &Group, stream: Stream, memory: &Memory, status: Status) -> String {
-    let error = eventually("nothing breaks the group", || group.error());
+/// Checks that the group has this sticky error.
+fn expect_sticky_error(group: &ProcessGroup, stream: Stream, memory: &Memory, status: Status) -> String {
+    let error = eventually("the group has no error", || group.error());
     assert_eq!(error.status(), status, "{error}");
     synchronize(stream);
     assert_eq!(sum(group, memory, stream).unwrap_err().status(), status);
@@ -119,15 +119,15 @@ fn expect_broken(group: &Group, stream: Stream, memory: &Memory, status: Status)
     error.message().to_owned()
 }
 
-/// The group works.
-fn expect_sum(group: &Group, stream: Stream) {
+/// Checks that the group works.
+fn expect_sum(group: &ProcessGroup, stream: Stream) {
     let memory = few(stream);
     sum(group, &memory, stream).unwrap();
     let expected = 0x0101_0101_i32.wrapping_mul(group.size() as i32).to_le_bytes().repeat(4);
     assert_eq!(memory.read(stream), expected, "{:?}", group.error());
 }
 
-fn begin() -> (Me, Group, Stream, Memory) {
+fn begin() -> (Me, ProcessGroup, Stream, Memory) {
     let me = me();
     let (group, stream) = (me.join(), new_stream(me.device()));
     expect_sum(&group, stream);
@@ -154,9 +154,9 @@ fn mismatch() {
     } else {
         group.reduce(memory.span, memory.span, count, element, op, root, stream).unwrap();
     }
-    let message = expect_broken(&group, stream, &memory, Status::RANK_MISMATCH);
-    // Whoever compares the odd rank's call with its own says both; a rank that another one was quicker to tell says whom.
-    assert!(message.contains("rank 1") || message.contains("found that its call"), "{message}");
+    let message = expect_sticky_error(&group, stream, &memory, Status::RANK_MISMATCH);
+    // A rank that compares the odd rank's call with its own reports both; one that was notified first names the rank.
+    assert!(message.contains("rank 1") || message.contains("reported a collective mismatch"), "{message}");
     let both = |message: &str| match difference.as_str() {
         "count" => message.contains("of 3 int32") && message.contains("of 4 int32"),
         "element" => message.contains("uint32") && message.contains(" int32"),
@@ -174,31 +174,31 @@ fn transfer_mismatch() {
         group.send(memory.span, 4, ElementType::I32, 1, stream).unwrap();
     } else {
         group.recv(memory.span, 3, ElementType::I32, 0, stream).unwrap();
-        let message = expect_broken(&group, stream, &memory, Status::RANK_MISMATCH);
+        let message = expect_sticky_error(&group, stream, &memory, Status::RANK_MISMATCH);
         assert!(message.contains("12 bytes") && message.contains("16 bytes"), "{message}");
     }
-    // So that nobody leaves before the other has looked.
+    // Neither rank may leave before the other has checked.
     group.gather_bytes(b"").unwrap();
 }
 
 fn timeout() {
     let (me, group, stream, memory) = begin();
-    // Whoever gives up first gives up for all, so that each counts from before any of them waits.
+    // The first timeout aborts the group for all, so each rank measures from before any of them waits.
     let start = Instant::now();
     group.gather_bytes(b"").unwrap();
     group.set_timeout(Duration::from_millis(100));
     if me.rank != 1 {
         sum(&group, &memory, stream).unwrap();
-        let message = expect_broken(&group, stream, &memory, Status::TIMED_OUT);
+        let message = expect_sticky_error(&group, stream, &memory, Status::TIMED_OUT);
         assert!(message.contains("waited too long for rank 1"), "{message}");
         assert!(start.elapsed() >= Duration::from_millis(100));
     }
     group.set_timeout(Duration::from_secs(30));
     group.gather_bytes(b"").unwrap();
     if me.rank == 1 {
-        // Too late: the others have told it.
+        // Too late: the others have already aborted the group.
         let _ = sum(&group, &memory, stream);
-        expect_broken(&group, stream, &memory, Status::TIMED_OUT);
+        expect_sticky_error(&group, stream, &memory, Status::TIMED_OUT);
     }
     group.gather_bytes(b"").unwrap();
 }
@@ -213,13 +213,13 @@ fn abort() {
         group.abort();
     }
     if me.rank == 0 {
-        // Without a look at the group: the kernel itself is told.
+        // The kernel itself is notified, without a check of the group.
         synchronize(stream);
     }
-    let message = expect_broken(&group, stream, &memory, Status::ABORTED);
-    assert!(message.contains("rank 2 of 4 gave up"), "{message}");
+    let message = expect_sticky_error(&group, stream, &memory, Status::ABORTED);
+    assert!(message.contains("rank 2 of 4 aborted the group"), "{message}");
     drop(group);
-    let again = Group::join(&me.ids[1], me.rank, me.size, me.device(), crate::rank::SOON).unwrap();
+    let again = ProcessGroup::join(&me.ids[1], me.rank, me.size, me.device(), crate::rank::SOON).unwrap();
     expect_sum(&again, stream);
 }
 
@@ -230,12 +230,12 @@ fn killed() {
         std::process::abort();
     }
     sum(&group, &memory, stream).unwrap();
-    let message = expect_broken(&group, stream, &memory, Status::PEER_LOST);
+    let message = expect_sticky_error(&group, stream, &memory, Status::PEER_LOST);
     assert!(message.contains("rank 2 of 4 is gone"), "{message}");
     drop(group);
-    // Those who are left make another.
+    // The remaining ranks create another group.
     let rank = if me.rank == 3 { 2 } else { me.rank };
-    let again = Group::join(&me.ids[1], rank, 3, me.device(), crate::rank::SOON).unwrap();
+    let again = ProcessGroup::join(&me.ids[1], rank, 3, me.device(), crate::rank::SOON).unwrap();
     expect_sum(&again, stream);
 }
 
@@ -244,23 +244,23 @@ fn leaves() {
     if me.rank == 1 {
         return;
     }
-    // That it has left is no error as long as nothing is wanted of it.
+    // Its leaving is no error as long as no work needs it.
     std::thread::sleep(Duration::from_millis(200));
     assert!(group.error().is_none());
-    // Neither of those who are left wants anything before the other has looked.
-    let pair = Group::join(&me.ids[1], me.rank / 2, 2, me.device(), crate::rank::SOON).unwrap();
+    // Neither of the remaining ranks launches work before the other has checked.
+    let pair = ProcessGroup::join(&me.ids[1], me.rank / 2, 2, me.device(), crate::rank::SOON).unwrap();
     drop(pair);
     sum(&group, &memory, stream).unwrap();
     if me.rank == 2 {
-        // The other one finds out first, and has left too by the time this one asks.
+        // The other rank detects it first, and has also left by the time this one checks.
         std::thread::sleep(Duration::from_millis(1500));
     }
-    let message = expect_broken(&group, stream, &memory, Status::PEER_LOST);
+    let message = expect_sticky_error(&group, stream, &memory, Status::PEER_LOST);
     assert!(message.contains("rank 1"), "{message}");
 }
 
-/// Rank 1 sends to both others, gets something from one and leaves. The others are busy for longer than anybody waits for a
-/// rank that has gone, and one of their launches waits for the other one, too.
+/// Rank 1 sends to both others, receives from one and leaves. The others are busy for longer than the grace period of a
+/// rank that is gone, and one of their launches also waits for the other one.
 fn leaves_early() {
     let (me, group, stream, memory) = begin();
     let (element, late) = (ElementType::U8, new_stream(me.device()));
@@ -295,10 +295,10 @@ fn leaves_early() {
     });
     let second = if me.rank == 0 { other as u8 + 1 } else { 0 };
     assert_eq!(words.read(of), [[2; 16], [second; 16]].concat());
-    // More than rank 1 has done is a reason, even before its turn comes.
+    // Work beyond what rank 1 has completed is an error, even before it runs.
     be_busy(stream, 300);
     sum(&group, &memory, stream).unwrap();
-    let message = expect_broken(&group, stream, &memory, Status::PEER_LOST);
+    let message = expect_sticky_error(&group, stream, &memory, Status::PEER_LOST);
     assert!(message.contains("rank 1"), "{message}");
 }
 
@@ -315,7 +315,7 @@ fn leaves_unread() {
     std::thread::sleep(Duration::from_millis(100));
     assert!(group.error().is_none(), "{:?}", group.error());
     group.send(small.span, 16, element, 1, stream).unwrap();
-    let error = eventually("nobody is missed", || group.error());
+    let error = eventually("no rank is reported", || group.error());
     assert_eq!(error.status(), Status::PEER_LOST, "{error}");
     synchronize(stream);
 }
@@ -327,12 +327,12 @@ fn late_row() {
         let error = group.gather_bytes(b"x").unwrap_err();
         assert_eq!(error.status(), Status::TIMED_OUT, "{error}");
         assert_eq!(sum(&group, &memory, stream).unwrap_err().status(), Status::TIMED_OUT);
-        // What it had said does not stand for what it says now.
-        let row = group.bring(b"y").unwrap();
-        assert_eq!(group.collect(&row).unwrap_err().status(), Status::TIMED_OUT);
+        // The previous row is not taken for this one.
+        let row = group.send_row(b"y").unwrap();
+        assert_eq!(group.collect_rows(&row).unwrap_err().status(), Status::TIMED_OUT);
     }
     if me.rank == 1 {
-        let error = eventually("nobody gives up", || group.error());
+        let error = eventually("no rank aborts", || group.error());
         assert_eq!(error.status(), Status::ABORTED, "{error}");
     }
 }
@@ -340,7 +340,7 @@ fn late_row() {
 fn abort_rows() {
     let (me, group, _stream, _memory) = begin();
     if me.rank == 1 {
-        let error = eventually("nobody gives up", || group.error());
+        let error = eventually("no rank aborts", || group.error());
         assert_eq!(error.status(), Status::ABORTED, "{error}");
         return;
     }
@@ -355,12 +355,12 @@ fn abort_rows() {
     });
 }
 
-/// Calls after calls, until another rank is missing.
+/// Repeats calls until another rank is gone.
 fn hammer() {
     let me = me();
-    let group = match Group::join(&me.ids[0], me.rank, me.size, me.device(), Some(Duration::from_secs(2))) {
+    let group = match ProcessGroup::join(&me.ids[0], me.rank, me.size, me.device(), Some(Duration::from_secs(2))) {
         Ok(group) => group,
-        // The victim may not even have come.
+        // The victim may not have joined yet.
         Err(error) => {
             let known = [Status::TIMED_OUT, Status::PEER_LOST, Status::PEER_ACCESS_UNSUPPORTED];
             return assert!(known.contains(&error.status()), "{error}");
@@ -382,7 +382,7 @@ fn hammer() {
                 return Some(error);
             }
         }
-        // Not more at a time than can be waited for.
+        // Limit the work that is in flight.
         eventually("the calls do not end", || {
             let runtime = plinth::runtime::ready().unwrap();
             let done = runtime.driver.stream_query(stream.raw).unwrap();

@@ -1,4 +1,4 @@
-//! How ranks meet, and what is left when they part.
+//! The rendezvous of ranks, and the release of their resources.
 
 use crate::{
     Scenario, hex,
@@ -8,7 +8,7 @@ use crate::{
 use plinth::{
     collectives::{
         devices::ReduceOp,
-        processes::{Candidate, Group},
+        processes::{Candidate, ProcessGroup},
     },
     error::Error,
     init::testing,
@@ -29,7 +29,7 @@ use std::{
 pub const SCENARIOS: &[Scenario] = &[
     ("bytes", bytes),
     ("sizes", sizes),
-    ("twins", twins),
+    ("duplicates", duplicates),
     ("alone", alone),
     ("intruders", intruders),
     ("tunings", tunings),
@@ -38,37 +38,37 @@ pub const SCENARIOS: &[Scenario] = &[
 ];
 
 #[test]
-fn bytes_go_round_through_the_cpu() {
+fn bytes_are_gathered_through_the_cpu() {
     run("bytes", 5, &[]);
 }
 
 #[test]
-fn ranks_that_disagree_about_the_size_are_all_told() {
+fn a_size_mismatch_is_reported_by_all_ranks() {
     run("sizes", 3, &[]);
 }
 
 #[test]
-fn two_processes_of_one_number_are_told() {
-    run("twins", 3, &[]);
+fn duplicate_ranks_are_reported() {
+    run("duplicates", 3, &[]);
 }
 
 #[test]
-fn ranks_of_different_tunings_are_told() {
+fn a_tuning_mismatch_is_reported() {
     run("tunings", 2, &[("PLINTH_GROUP_TUNING", "blocks=1{rank}")]);
 }
 
 #[test]
-fn who_is_alone_waits_no_longer_than_it_says() {
+fn a_rank_without_peers_times_out() {
     run("alone", 2, &[]);
 }
 
 #[test]
-fn who_connects_and_says_nothing_delays_nobody() {
+fn silent_connections_do_not_delay_the_rendezvous() {
     run("intruders", 3, &[]);
 }
 
 #[test]
-fn a_folder_will_do_in_place_of_a_namespace() {
+fn a_folder_replaces_the_abstract_namespace() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("meet");
     fs::create_dir_all(&folder).unwrap();
     run("bytes", 3, &[("PLINTH_RENDEZVOUS_DIR", folder.to_str().unwrap())]);
@@ -76,12 +76,12 @@ fn a_folder_will_do_in_place_of_a_namespace() {
 }
 
 #[test]
-fn groups_that_come_and_go_leave_nothing() {
+fn destroyed_groups_leak_nothing() {
     run("leak", 3, &[]);
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_is_launched() {
+fn invalid_calls_are_rejected_before_a_launch() {
     run("refusals", 1, &[]);
 }
 
@@ -98,8 +98,8 @@ fn bytes() {
 fn sizes() {
     let me = me();
     let size = if me.rank == 2 { 4 } else { 3 };
-    let error = Group::join(&me.ids[0], me.rank, size, 0, Some(Duration::from_secs(5))).unwrap_err();
-    // A rank that comes later finds nobody, or is cut off.
+    let error = ProcessGroup::join(&me.ids[0], me.rank, size, 0, Some(Duration::from_secs(5))).unwrap_err();
+    // A later rank finds no listener, or its connection is closed.
     if error.status() == Status::RANK_MISMATCH {
         assert!(error.message().contains("rank 2 joins a group of 4 ranks, rank 0 one of 3"), "{error}");
     } else {
@@ -107,37 +107,37 @@ fn sizes() {
     }
 }
 
-fn twins() {
+fn duplicates() {
     let me = me();
     let rank = if me.rank == 2 { 1 } else { me.rank };
-    let error = Group::join(&me.ids[0], rank, 3, 0, Some(Duration::from_secs(10))).unwrap_err();
+    let error = ProcessGroup::join(&me.ids[0], rank, 3, 0, Some(Duration::from_secs(10))).unwrap_err();
     assert_eq!(error.status(), Status::INVALID_VALUE, "{error}");
     assert!(error.message().contains("two processes are rank 1"), "{error}");
 }
 
 fn tunings() {
     let me = me();
-    let error = Group::join(&me.ids[0], me.rank, 2, 0, Some(Duration::from_secs(20))).unwrap_err();
+    let error = ProcessGroup::join(&me.ids[0], me.rank, 2, 0, Some(Duration::from_secs(20))).unwrap_err();
     assert_eq!(error.status(), Status::RANK_MISMATCH, "{error}");
     assert!(error.message().contains("tuning"), "{error}");
 }
 
 fn alone() {
     let me = me();
-    // Each is rank 0 or 1 of a group of its own.
+    // Each is rank 0 or 1 of its own group.
     let id = me.ids[me.rank as usize];
-    let error = Group::join(&id, me.rank, 2, 0, Some(Duration::from_millis(80))).unwrap_err();
+    let error = ProcessGroup::join(&id, me.rank, 2, 0, Some(Duration::from_millis(80))).unwrap_err();
     assert_eq!(error.status(), Status::TIMED_OUT, "{error}");
     let missing = if me.rank == 0 { "ranks [1]" } else { "rank 0" };
     assert!(error.message().contains(missing) && error.message().contains("80ms"), "{error}");
-    // Without an end of its own, a meeting ends when there is a reason.
+    // A rendezvous without a timeout ends when the stop condition holds.
     let start = std::time::Instant::now();
     let given_up = || (start.elapsed() > Duration::from_millis(80)).then(|| Error::new(Status::ABORTED, "no more"));
     let error = Candidate::new(me.rank, 2, 0).unwrap().join(&id, None, &given_up).unwrap_err();
     assert_eq!(error.status(), Status::ABORTED, "{error}");
 }
 
-/// Rank 1 connects under the group's name, which anybody can read, before it and rank 2 join.
+/// Rank 1 connects to the group's socket, whose name any process can read, before it and rank 2 join.
 fn intruders() {
     let me = me();
     let id = me.ids[0];
@@ -145,12 +145,12 @@ fn intruders() {
     let address = SocketAddr::from_abstract_name(name).unwrap();
     let mut silent = Vec::new();
     if me.rank == 1 {
-        // More than rank 0 listens to at a time, most of them silent.
+        // More connections than rank 0 keeps at a time, most of them silent.
         while silent.len() < 70 {
             match UnixStream::connect_addr(&address) {
                 Ok(mut socket) => {
                     let says: &[u8] = [&[][..], &[0; 5], &[0xFF; 200], &[0; 9]][silent.len() % 4];
-                    // It may have been sent away by now.
+                    // It may have been closed already.
                     let _ = socket.write_all(says);
                     silent.push(socket);
                 }
@@ -160,7 +160,7 @@ fn intruders() {
     } else if me.rank == 2 {
         sleep(Duration::from_millis(300));
     }
-    let group = Group::join(&id, me.rank, me.size, me.device(), Some(Duration::from_secs(30))).unwrap();
+    let group = ProcessGroup::join(&id, me.rank, me.size, me.device(), Some(Duration::from_secs(30))).unwrap();
     let waited = group.gather_bytes(&silent.len().to_le_bytes()).unwrap();
     assert_eq!(waited[1], 70_usize.to_le_bytes());
 }
@@ -175,7 +175,7 @@ fn leak() {
     let memory = Memory::of(stream, &[3; 64]);
     let mut before = None;
     for turn in 0..6 {
-        // The same id serves again: the name is free as soon as all have met.
+        // The id can be reused: the name is free as soon as the rendezvous is complete.
         let group = me.join();
         group.all_reduce(memory.span, memory.span, 16, ElementType::U32, ReduceOp::Maximum, stream).unwrap();
         if turn == 3 {
@@ -188,9 +188,9 @@ fn leak() {
         }
         drop(group);
         let mut live = testing::live_resources().unwrap();
-        // What others still hold of this rank's memory counts until they let go.
+        // This rank's memory counts until the others release it.
         live.device_bytes = Vec::new();
-        // Threads end after a while.
+        // Threads end with a delay.
         live.threads = 0;
         let now = (descriptors(), live);
         if turn == 1 {
@@ -203,19 +203,19 @@ fn leak() {
 
 fn refusals() {
     let device = 0;
-    let id = Group::new_id().unwrap();
-    assert!(Group::is_id(&id) && !Group::is_id(&[7; 128]));
+    let id = ProcessGroup::new_id().unwrap();
+    assert!(ProcessGroup::is_id(&id) && !ProcessGroup::is_id(&[7; 128]));
     let invalid = [
-        Group::join(&[7; 128], 0, 1, device, None),
-        Group::join(&id, 0, 0, device, None),
-        Group::join(&id, 2, 2, device, None),
-        Group::join(&id, 0, 17, device, None),
+        ProcessGroup::join(&[7; 128], 0, 1, device, None),
+        ProcessGroup::join(&id, 0, 0, device, None),
+        ProcessGroup::join(&id, 2, 2, device, None),
+        ProcessGroup::join(&id, 0, 17, device, None),
     ];
     for refused in invalid {
         assert_eq!(refused.unwrap_err().status(), Status::INVALID_VALUE);
     }
-    assert_eq!(Group::join(&id, 0, 1, 99, None).unwrap_err().status(), Status::INVALID_DEVICE);
-    let group = Group::join(&id, 0, 1, device, None).unwrap();
+    assert_eq!(ProcessGroup::join(&id, 0, 1, 99, None).unwrap_err().status(), Status::INVALID_DEVICE);
+    let group = ProcessGroup::join(&id, 0, 1, device, None).unwrap();
     let (stream, elsewhere) = (new_stream(0), new_stream(1));
     let memory = Memory::of(stream, &[0; 64]);
     let all = |from, to, count, op, stream| {

@@ -1,4 +1,4 @@
-//! What comes out: every collective, type, operation and kind of size, against what is computed here.
+//! Results of every collective, type, operation and kind of size, compared with a reference computed here.
 
 use crate::{
     Scenario,
@@ -9,7 +9,7 @@ use crate::{
 use plinth::{
     collectives::{
         devices::ReduceOp,
-        processes::{Group, Transfer},
+        processes::{ProcessGroup, Transfer},
     },
     driver::types::CU_STREAM_CAPTURE_MODE_RELAXED,
     runtime::tensor::ElementType,
@@ -25,7 +25,7 @@ pub const SCENARIOS: &[Scenario] = &[
     ("one_thread", one_thread),
 ];
 
-/// Small windows, so that small messages take several steps.
+/// Small symmetric buffers, so that small messages take several steps.
 const SMALL: (&str, &str) = ("PLINTH_GROUP_TUNING", "staging=8192,one_shot=1024,block_bytes=64,entry=256");
 
 #[test]
@@ -35,7 +35,7 @@ fn each_type_and_operation_gives_every_rank_the_same_bits() {
 }
 
 #[test]
-fn each_collective_does_with_any_size_and_place() {
+fn each_collective_supports_any_size_and_alignment() {
     run("each_size", 1, &[]);
     run("each_size", 2, &[SMALL]);
     run("each_size", 3, &[]);
@@ -64,7 +64,7 @@ fn one_thread_drives_several_ranks_of_a_process() {
 }
 
 struct Bench {
-    group: Group,
+    group: ProcessGroup,
     stream: Stream,
     rank: u32,
     size: u32,
@@ -114,7 +114,7 @@ fn each_type() {
     }
 }
 
-/// Each collective of some elements, that begin `shift` bytes after where memory does.
+/// Runs each collective with elements that begin `shift` bytes after the start of the memory.
 fn each_collective(bench: &Bench, element: ElementType, count: u64, shift: usize) {
     let Bench { group, stream, rank, size } = bench;
     let (stream, rank, all) = (*stream, *rank, *size as usize);
@@ -195,7 +195,7 @@ fn in_flight() {
     let count = 700;
     let rows = bench.rows(ElementType::I32, count, 3);
     let memories: Vec<Memory> = (0..3).map(|_| Memory::of(*stream, bench.own(&rows))).collect();
-    // Which stream is next differs from rank to rank: it is the order of the calls that counts.
+    // The streams differ from rank to rank: only the order of the calls matters.
     for turn in 0..240 {
         let memory = &memories[turn % 3];
         let stream = streams[(turn % 3 + bench.rank as usize) % 3];
@@ -272,7 +272,7 @@ fn exchanges() {
     let element = ElementType::U8;
     let of = |from: u32, to: u32, count: u64| row(element, from, count, u64::from(to) + 7);
     for count in [0, 1, 255, 256, 5000, 200_001] {
-        // Everybody to everybody, itself included, twice, in one call.
+        // From each rank to each rank, itself included, twice, in one call.
         let bytes = count as usize;
         let make = |peer: u32, sends: bool| {
             let data = if sends { of(rank, peer, count) } else { vec![0xEE; bytes] };
@@ -289,7 +289,7 @@ fn exchanges() {
                 bench.check(&format!("{count} bytes from {peer}"), &memory.read(stream), &of(*peer, rank, count));
             }
         }
-        // Round in a ring, one after the other; the last rank begins.
+        // Around a ring, one rank after the other; the last rank begins.
         let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
         if size > 1 {
             let token = Memory::of(stream, &of(size - 1, 0, count));
@@ -315,10 +315,10 @@ fn one_thread() {
     let me = me();
     let join = |rank: u32| {
         let id = me.ids[0];
-        std::thread::spawn(move || Group::join(&id, rank, 3, rank, crate::rank::SOON).unwrap())
+        std::thread::spawn(move || ProcessGroup::join(&id, rank, 3, rank, crate::rank::SOON).unwrap())
     };
     let joining: Vec<_> = (0..3).map(join).collect();
-    let groups: Vec<Group> = joining.into_iter().map(|thread| thread.join().unwrap()).collect();
+    let groups: Vec<ProcessGroup> = joining.into_iter().map(|thread| thread.join().unwrap()).collect();
     let streams: Vec<Stream> = (0..3).map(new_stream).collect();
     let count = 50_000;
     let rows: Vec<Vec<u8>> = (0..3).map(|rank| row(ElementType::F32, rank, count, 9)).collect();

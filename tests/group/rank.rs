@@ -1,7 +1,7 @@
-//! What a rank of a scenario has: its number, a group, streams and memory.
+//! The state of a scenario's rank: its number, a group, streams and memory.
 
 use plinth::{
-    collectives::processes::Group,
+    collectives::processes::ProcessGroup,
     driver::Span,
     runtime::{self, Runtime},
     stream::{self, Stream},
@@ -31,8 +31,8 @@ impl Me {
         self.rank % 4
     }
 
-    pub fn join(&self) -> Group {
-        let group = Group::join(&self.ids[0], self.rank, self.size, self.device(), SOON).unwrap();
+    pub fn join(&self) -> ProcessGroup {
+        let group = ProcessGroup::join(&self.ids[0], self.rank, self.size, self.device(), SOON).unwrap();
         group.set_timeout(Duration::from_secs(60));
         assert_eq!((group.rank(), group.size(), group.device()), (self.rank, self.size, self.device()));
         group
@@ -75,7 +75,7 @@ impl Memory {
 
     pub fn write(&self, at: usize, bytes: &[u8], stream: Stream) {
         in_context(self.device, |runtime| {
-            // SAFETY: the bytes outlive the copy, which is waited for.
+            // SAFETY: the bytes outlive the copy, which has completed before this returns.
             let source = unsafe { Span::new(bytes.as_ptr() as u64, bytes.len()) };
             runtime.driver.copy(self.part(at, bytes.len()), source, stream.raw).unwrap();
             runtime.driver.stream_synchronize(stream.raw).unwrap();
@@ -85,7 +85,7 @@ impl Memory {
     pub fn read(&self, stream: Stream) -> Vec<u8> {
         let mut bytes = vec![0_u8; self.span.bytes()];
         in_context(self.device, |runtime| {
-            // SAFETY: the bytes outlive the copy, which is waited for.
+            // SAFETY: the bytes outlive the copy, which has completed before this returns.
             let target = unsafe { Span::new(bytes.as_mut_ptr() as u64, bytes.len()) };
             runtime.driver.copy(target, self.span, stream.raw).unwrap();
             runtime.driver.stream_synchronize(stream.raw).unwrap();
@@ -104,12 +104,12 @@ pub fn synchronize(stream: Stream) {
     in_context(stream.device, |runtime| runtime.driver.stream_synchronize(stream.raw).unwrap());
 }
 
-/// Keeps a stream busy with other work for so long, as the clock of an H200 has it.
+/// Keeps a stream busy with other work for about so long, by the clock rate of an H200.
 pub fn be_busy(stream: Stream, milliseconds: u64) {
     plinth::stream::kernel::sleep(milliseconds * 1_980_000, stream.raw.handle()).unwrap();
 }
 
-/// Waits until something is so.
+/// Waits until `look` returns something.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Elements of each type as bytes, and what the ranks' ones make together, computed once more.
+//! Elements of each type as bytes, and reference results of reductions.
 
 use plinth::{
     collectives::devices::ReduceOp,
@@ -27,7 +27,7 @@ pub const ELEMENTS: [ElementType; 15] = [
     ElementType::Complex128,
 ];
 
-/// Whether the type has the operation.
+/// Returns whether the type supports the operation.
 pub fn has(element: ElementType, op: ReduceOp) -> bool {
     match op {
         ReduceOp::Average => element != ElementType::Bool,
@@ -41,7 +41,7 @@ fn word(rank: u32, index: u64, salt: u64) -> u64 {
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 11
 }
 
-/// `count` elements of a rank: small numbers with a fraction, or any integers.
+/// Returns `count` elements of a rank: small fractional numbers, or any integers.
 pub fn row(element: ElementType, rank: u32, count: u64, salt: u64) -> Vec<u8> {
     let number = |index| word(rank, index, salt);
     let real = |index: u64| (number(index) % 2001) as f64 / 500.0 - 2.0;
@@ -87,7 +87,7 @@ fn fold_whole(op: ReduceOp, numbers: &[i128], wrap: impl Fn(i128) -> i128) -> i1
     if op == ReduceOp::Average { reduced.unwrap() / numbers.len() as i128 } else { reduced.unwrap() }
 }
 
-/// What rows make together. A double holds each intermediate number of an f32 as it is rounded, so one way does for both.
+/// Reduces rows. A double represents each rounded intermediate result of an f32, so the same code serves both types.
 pub fn reduced(element: ElementType, op: ReduceOp, rows: &[Vec<u8>]) -> Vec<u8> {
     let single = |x: f64| f64::from(x as f32);
     let bytes = element.bytes() as usize;

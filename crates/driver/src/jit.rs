@@ -8,7 +8,7 @@ pub const THREADS: u32 = 128;
 /// The maximum number of tensors of a kernel: eight inputs and eight outputs.
 pub const MOST_ARRAYS: usize = 16;
 /// The maximum number of scalars of a jiterated function; complex scalars take two words.
-pub const MOST_SCALARS: usize = 16;
+pub const MAX_SCALARS: usize = 16;
 /// The dimension capacities of the strided kernels. Most layouts have few dimensions after contiguous ones are merged.
 pub const RANKS: [usize; 2] = [4, 25];
 
@@ -126,7 +126,7 @@ mod tests {
         let layout = Strided { max_rank: 25, sizes: &sizes, strides: &strides, repeats: 0 };
         let mut parameters = Parameters::new();
         parameters.strided(&layout, &[Span::dangling(64); MOST_ARRAYS]);
-        (0..MOST_SCALARS * 2).for_each(|word| parameters.push(word as u64));
+        (0..MAX_SCALARS * 2).for_each(|word| parameters.push(word as u64));
         assert!(parameters.used <= WORDS, "{}", parameters.used);
         // Every GPU supports at least this many bytes.
         assert!(parameters.used * 8 <= 4096, "{}", parameters.used * 8);

@@ -1,15 +1,15 @@
-//! Which engine carries out what ranks do together.
+//! The engines of communicators, and how one is selected.
 
 use crate::{
     error::{Error, Result},
     status::Status,
 };
 
-/// What is asked for.
+/// An engine, as a caller requests it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
-pub enum Choice {
-    /// The library chooses.
+pub enum EngineKind {
+    /// The library selects the engine.
     #[default]
     Auto = 0,
     /// NCCL.
@@ -20,25 +20,27 @@ pub enum Choice {
     Shared = 3,
 }
 
-/// What chooses where a program leaves it to the library.
+/// The environment variable that selects the engine for callers that leave it to the library.
 pub const VARIABLE: &str = "PLINTH_COMMUNICATOR_ENGINE";
 
-impl Choice {
-    /// The choice with this number.
-    pub fn from_number(number: u32) -> Option<Choice> {
-        [Choice::Auto, Choice::Nccl, Choice::Local, Choice::Shared].into_iter().find(|choice| *choice as u32 == number)
+impl EngineKind {
+    /// Returns the engine with this number.
+    pub fn from_number(number: u32) -> Option<EngineKind> {
+        [EngineKind::Auto, EngineKind::Nccl, EngineKind::Local, EngineKind::Shared]
+            .into_iter()
+            .find(|choice| *choice as u32 == number)
     }
 
-    /// The choice; where that is the library's, the environment's.
-    pub fn or_by_environment(self) -> Result<Choice> {
-        if self != Choice::Auto {
+    /// Returns the engine; for `Auto`, the one that the environment variable names.
+    pub fn or_from_environment(self) -> Result<EngineKind> {
+        if self != EngineKind::Auto {
             return Ok(self);
         }
         match std::env::var_os(VARIABLE).as_deref().map(|value| value.to_string_lossy()).as_deref() {
-            None | Some("" | "auto") => Ok(Choice::Auto),
-            Some("nccl") => Ok(Choice::Nccl),
-            Some("local") => Ok(Choice::Local),
-            Some("shared") => Ok(Choice::Shared),
+            None | Some("" | "auto") => Ok(EngineKind::Auto),
+            Some("nccl") => Ok(EngineKind::Nccl),
+            Some("local") => Ok(EngineKind::Local),
+            Some("shared") => Ok(EngineKind::Shared),
             Some(other) => Err(Error::new(
                 Status::INVALID_CONFIGURATION,
                 format!("{VARIABLE} is {other:?}; it can be auto, nccl, local or shared"),
@@ -47,19 +49,19 @@ impl Choice {
     }
 }
 
-/// From how many bytes on NCCL is taken for what both it and the library's own kernels can do, where one process has all the
-/// ranks.
+/// From this number of bytes on, NCCL is used for operations that the library's kernels also support, if one process
+/// has all ranks.
 pub const LOCAL_NCCL_FROM: u64 = 64 << 20;
-/// The same where each rank is a process of its own.
+/// The same for ranks in separate processes.
 pub const SHARED_NCCL_FROM: u64 = 4 << 20;
-/// What sets another number of bytes.
+/// The environment variable that overrides these thresholds.
 pub const NCCL_FROM_VARIABLE: &str = "PLINTH_COMMUNICATOR_NCCL_FROM";
 
-/// From how many bytes on a new communicator leaves to NCCL what both can do. Ranks must agree on it. `otherwise`
-/// is what counts where nobody says it.
-pub fn nccl_from(otherwise: u64) -> Result<u64> {
+/// Returns the threshold in bytes from which a new communicator prefers NCCL. All ranks must have the same threshold.
+/// `default` applies if the environment variable is not set.
+pub fn nccl_from(default: u64) -> Result<u64> {
     let Some(value) = std::env::var_os(NCCL_FROM_VARIABLE).filter(|value| !value.is_empty()) else {
-        return Ok(otherwise);
+        return Ok(default);
     };
     value.to_str().and_then(|value| value.parse().ok()).ok_or_else(|| {
         Error::new(

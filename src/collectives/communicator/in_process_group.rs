@@ -1,18 +1,19 @@
 //! The engine of ranks that are devices of one process.
 //!
-//! Each rank brings its part, from one thread in a group or from a thread each; who brings the last part puts the whole
-//! into the streams: by the library's own kernels, or by NCCL. A rank's call returns when that has happened, so what the
-//! rank gives its stream afterwards comes after it. A rank that waits in vain gives up at its time, and with it the team.
+//! Each rank submits its call, all from one thread in a group or each from its own thread. The thread that submits the
+//! last call enqueues the operation in all streams, with the library's kernels or with NCCL. A rank's call returns when
+//! that is done, so the rank's later work in its stream comes after the operation. A rank whose wait times out aborts
+//! the group.
 
 use super::{
-    engine::{Choice, LOCAL_NCCL_FROM, nccl_from},
-    nccl::{self, Issued, Rank},
+    engine::{EngineKind, LOCAL_NCCL_FROM, nccl_from},
+    nccl::{self, IssueError, NcclRank},
     operation::{Kind, Operation},
-    sticky_error::Trouble,
+    sticky_error::StickyError,
 };
 use crate::base::deadline::Deadline;
 use crate::{
-    collectives::devices::local::{self, Part},
+    collectives::devices::local::{self, RankOperands},
     driver::nccl::Nccl,
     error::{Error, Result},
     runtime::Runtime,
@@ -28,235 +29,238 @@ use std::{
     time::Duration,
 };
 
-/// Ranks that are devices of this process.
-pub struct Team {
+/// A group of ranks that are devices of this process.
+pub struct InProcessGroup {
     devices: Vec<u32>,
-    engine: Choice,
+    engine: EngineKind,
     limit: Duration,
-    /// From how many bytes on NCCL is asked, if it is there.
+    /// The number of bytes from which NCCL is used, if it is available.
     nccl_from: u64,
     state: Mutex<State>,
-    news: Condvar,
-    /// NCCL's communicators, if they could be made when they were first wanted.
-    nccl: OnceCell<Option<Vec<Rank>>>,
+    changed: Condvar,
+    /// NCCL's communicators, if they could be created on first use.
+    nccl: OnceCell<Option<Vec<NcclRank>>>,
 }
 
 #[derive(Default)]
 struct State {
-    /// What each rank has asked for and does not yet do: all together, and from one rank to another.
-    asked: Vec<VecDeque<Waiting>>,
-    sends: HashMap<(u32, u32), VecDeque<Waiting>>,
-    receives: HashMap<(u32, u32), VecDeque<Waiting>>,
-    /// Why nothing more can be done.
-    broken: Option<Trouble>,
+    /// Pending requests: collectives by rank, and point-to-point operations by pair of ranks.
+    requests: Vec<VecDeque<PendingRequest>>,
+    sends: HashMap<(u32, u32), VecDeque<PendingRequest>>,
+    receives: HashMap<(u32, u32), VecDeque<PendingRequest>>,
+    /// The error that aborted the group.
+    sticky_error: Option<StickyError>,
 }
 
-/// What a rank asks for.
+/// A request of a rank.
 #[derive(Clone, Copy)]
-pub enum Asked {
-    /// Something that ranks do together.
+pub enum Request {
+    /// A collective or a point-to-point operation.
     Operation(Operation),
-    /// A part of the communicator for the ranks of each color, ordered by key.
+    /// A split into new communicators, one for the ranks of each color, ordered by key.
     Split {
-        /// The rank's color; `None` to be in no part.
+        /// The rank's color; `None` to be in no new communicator.
         color: Option<u32>,
-        /// Its key.
+        /// The rank's key.
         key: i32,
     },
 }
 
-/// What a rank gets.
+/// The result of a request.
 pub enum Outcome {
-    /// What it asked for is in its stream.
+    /// The operation is in the rank's stream.
     Done,
-    /// Its seat in the part of its color.
-    Part(Option<Seat>),
+    /// The rank's place in the new group of its color.
+    NewGroup(Option<InProcessRank>),
 }
 
-/// A part that a rank brings.
-struct Brought<'a> {
-    seat: &'a Seat,
-    asked: Asked,
-    ticket: Arc<Ticket>,
+/// A request that is submitted.
+struct Submission<'a> {
+    rank_handle: &'a InProcessRank,
+    request: Request,
+    result: Arc<ResultSlot>,
 }
 
-/// One that waits for the others' parts.
-struct Waiting {
-    asked: Asked,
-    ticket: Arc<Ticket>,
+/// A request that waits for the other ranks.
+struct PendingRequest {
+    request: Request,
+    result: Arc<ResultSlot>,
 }
 
-/// Where a rank finds what came of what it asked.
+/// The slot for the result of a request.
 #[derive(Default)]
-struct Ticket(Mutex<Option<std::result::Result<Outcome, Trouble>>>);
+struct ResultSlot(Mutex<Option<std::result::Result<Outcome, StickyError>>>);
 
-/// One rank of a team.
+/// One rank of a group.
 #[derive(Clone)]
-pub struct Seat {
-    team: Arc<Team>,
+pub struct InProcessRank {
+    group: Arc<InProcessGroup>,
     rank: u32,
 }
 
-impl Seat {
-    /// Its rank.
+impl InProcessRank {
+    /// Returns its rank.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// How many ranks there are.
+    /// Returns the number of ranks.
     pub fn size(&self) -> u32 {
-        self.team.devices.len() as u32
+        self.group.devices.len() as u32
     }
 
-    /// Its device.
+    /// Returns its device.
     pub fn device(&self) -> u32 {
-        self.team.devices[self.rank as usize]
+        self.group.devices[self.rank as usize]
     }
 
-    /// The error that ended the team.
-    pub fn trouble(&self) -> Option<Error> {
-        let rank = self.team.nccl.get().and_then(|ranks| ranks.as_ref()?.get(self.rank as usize));
-        // What is being done right now under the lock has its own way to tell.
-        let broken = self.team.state.try_lock().and_then(|state| state.broken.as_ref().map(Trouble::error));
-        broken.or_else(|| rank?.check_health().err())
+    /// Returns the error that aborted the group.
+    pub fn sticky_error(&self) -> Option<Error> {
+        let rank = self.group.nccl.get().and_then(|ranks| ranks.as_ref()?.get(self.rank as usize));
+        // If the lock is taken, the call in progress reports its own errors.
+        let sticky_error =
+            self.group.state.try_lock().and_then(|state| state.sticky_error.as_ref().map(StickyError::error));
+        sticky_error.or_else(|| rank?.check_health().err())
     }
 
-    /// Ends the team: whoever waits gets an error, and so does whoever comes.
+    /// Aborts the group: pending and later calls of all ranks fail.
     pub fn abort(&self, runtime: &Runtime) -> Result<()> {
-        // First, since a call of NCCL's that does not come back has the lock.
+        // Abort NCCL first: a call of NCCL that does not return holds the lock.
         let mut aborted = Ok(());
-        for rank in self.team.nccl.get().into_iter().flatten().flatten() {
+        for rank in self.group.nccl.get().into_iter().flatten().flatten() {
             aborted = aborted.and(rank.abort(runtime));
         }
-        self.team.fail(Trouble::new(Status::ABORTED, format!("rank {} aborted the communicator", self.rank)));
+        self.group.fail(StickyError::new(Status::ABORTED, format!("rank {} aborted the communicator", self.rank)));
         aborted
     }
 
-    /// Ends what belongs to all seats, if this is the last.
-    pub fn leave(self, runtime: &Runtime) -> Result<()> {
-        let Some(team) = Arc::into_inner(self.team) else { return Ok(()) };
-        for rank in team.nccl.into_inner().into_iter().flatten().flatten() {
+    /// Releases a rank; the last one destroys the shared resources.
+    pub fn release(self, runtime: &Runtime) -> Result<()> {
+        let Some(group) = Arc::into_inner(self.group) else { return Ok(()) };
+        for rank in group.nccl.into_inner().into_iter().flatten().flatten() {
             rank.destroy(runtime)?;
         }
         Ok(())
     }
 
-    /// Whether NCCL did or would carry out an operation of so many bytes.
+    /// Returns whether the engine is NCCL for all operations.
     pub fn uses_nccl(&self) -> bool {
-        self.team.engine == Choice::Nccl
+        self.group.engine == EngineKind::Nccl
     }
 }
 
-/// Makes a team of devices; the seats in order. A device may not be there twice.
-pub fn gather(runtime: &Runtime, devices: &[u32], engine: Choice, limit: Duration) -> Result<Vec<Seat>> {
-    let state = State { asked: devices.iter().map(|_| VecDeque::new()).collect(), ..State::default() };
-    let team = Arc::new(Team {
+/// Creates a group of devices and returns its ranks in order. The devices must be distinct.
+pub fn create(runtime: &Runtime, devices: &[u32], engine: EngineKind, limit: Duration) -> Result<Vec<InProcessRank>> {
+    let state = State { requests: devices.iter().map(|_| VecDeque::new()).collect(), ..State::default() };
+    let group = Arc::new(InProcessGroup {
         devices: devices.to_vec(),
         engine,
         limit,
         nccl_from: nccl_from(LOCAL_NCCL_FROM)?,
         state: Mutex::new(state),
-        news: Condvar::new(),
+        changed: Condvar::new(),
         nccl: OnceCell::new(),
     });
-    if engine == Choice::Nccl {
-        let ranks = team.connect(runtime, nccl::available(runtime)?)?;
-        // Nobody else has the team yet.
-        let _ = team.nccl.set(Some(ranks));
+    if engine == EngineKind::Nccl {
+        let ranks = group.connect(runtime, nccl::available(runtime)?)?;
+        // No other thread has the group yet.
+        let _ = group.nccl.set(Some(ranks));
     }
-    Ok(team.seats().collect())
+    Ok(group.ranks().collect())
 }
 
-/// Brings what ranks of this process ask for, and waits until all of it is in its streams. The parts of a team come at once, so
-/// that those of two threads do not mix. After an error nothing of it is left to be done later, in memory that its owner
-/// may have given to something else by then.
-pub fn bring(runtime: &Runtime, batch: &[(Seat, Asked)], limit: Duration) -> Result<Vec<Outcome>> {
-    let patience = Deadline::new(limit);
-    let parts: Vec<Brought> =
-        batch.iter().map(|(seat, asked)| Brought { seat, asked: *asked, ticket: Arc::default() }).collect();
-    let mut teams: Vec<&Arc<Team>> = Vec::new();
+/// Submits requests of ranks of this process, and waits until all of them are in their streams. The requests of one
+/// group are queued together, so that those of two threads do not interleave. After an error no request stays queued,
+/// because its owner may reuse the memory.
+pub fn submit(runtime: &Runtime, batch: &[(InProcessRank, Request)], limit: Duration) -> Result<Vec<Outcome>> {
+    let deadline = Deadline::new(limit);
+    let parts: Vec<Submission> = batch
+        .iter()
+        .map(|(rank_handle, request)| Submission { rank_handle, request: *request, result: Arc::default() })
+        .collect();
+    let mut groups: Vec<&Arc<InProcessGroup>> = Vec::new();
     for part in &parts {
-        if !teams.iter().any(|team| Arc::ptr_eq(team, &part.seat.team)) {
-            teams.push(&part.seat.team);
+        if !groups.iter().any(|group| Arc::ptr_eq(group, &part.rank_handle.group)) {
+            groups.push(&part.rank_handle.group);
         }
     }
     let mut outcomes = Vec::with_capacity(parts.len());
-    let Err(error) = carry_out(runtime, &parts, &teams, &patience, &mut outcomes) else { return Ok(outcomes) };
-    for team in teams {
-        team.withdraw(&parts);
+    let Err(error) = execute(runtime, &parts, &groups, &deadline, &mut outcomes) else { return Ok(outcomes) };
+    for group in groups {
+        group.withdraw(&parts);
     }
-    outcomes.extend(parts.iter().filter_map(|part| part.ticket.0.lock().take()?.ok()));
+    outcomes.extend(parts.iter().filter_map(|part| part.result.0.lock().take()?.ok()));
     for outcome in outcomes {
-        if let Outcome::Part(Some(seat)) = outcome {
-            // Nobody gets it any more, and what ended the batch is more to the point.
-            let _ = seat.leave(runtime);
+        if let Outcome::NewGroup(Some(rank_handle)) = outcome {
+            // The caller does not get it. Report the error of the batch, not of the cleanup.
+            let _ = rank_handle.release(runtime);
         }
     }
     Err(error)
 }
 
-fn carry_out(
+fn execute(
     runtime: &Runtime,
-    parts: &[Brought],
-    teams: &[&Arc<Team>],
-    patience: &Deadline,
+    parts: &[Submission],
+    groups: &[&Arc<InProcessGroup>],
+    deadline: &Deadline,
     outcomes: &mut Vec<Outcome>,
 ) -> Result<()> {
-    // First, so that a team that is broken does not let the others' work begin.
-    teams.iter().try_for_each(|team| team.state.lock().check())?;
-    teams.iter().try_for_each(|team| team.queue(parts))?;
-    for team in teams {
-        team.carry_out(runtime);
+    // Check first, so that an aborted group does not let the work of the others begin.
+    groups.iter().try_for_each(|group| group.state.lock().check())?;
+    groups.iter().try_for_each(|group| group.queue(parts))?;
+    for group in groups {
+        group.execute(runtime);
     }
     for part in parts {
-        outcomes.push(part.wait(patience)?);
+        outcomes.push(part.wait(deadline)?);
     }
     Ok(())
 }
 
 impl State {
     fn check(&self) -> Result<()> {
-        self.broken.as_ref().map_or(Ok(()), |trouble| Err(trouble.error()))
+        self.sticky_error.as_ref().map_or(Ok(()), |sticky_error| Err(sticky_error.error()))
     }
 }
 
-impl Brought<'_> {
-    fn wait(&self, patience: &Deadline) -> Result<Outcome> {
-        let (seat, team) = (self.seat, &self.seat.team);
-        let mut state = team.state.lock();
+impl Submission<'_> {
+    fn wait(&self, deadline: &Deadline) -> Result<Outcome> {
+        let (rank_handle, group) = (self.rank_handle, &self.rank_handle.group);
+        let mut state = group.state.lock();
         loop {
-            if let Some(outcome) = self.ticket.0.lock().take() {
-                return outcome.map_err(|trouble| trouble.error());
+            if let Some(outcome) = self.result.0.lock().take() {
+                return outcome.map_err(|sticky_error| sticky_error.error());
             }
             state.check()?;
-            let over = match patience.end() {
-                Some(end) => team.news.wait_until(&mut state, end).timed_out(),
+            let over = match deadline.end() {
+                Some(end) => group.changed.wait_until(&mut state, end).timed_out(),
                 None => {
-                    team.news.wait(&mut state);
+                    group.changed.wait(&mut state);
                     false
                 }
             };
-            if over && self.ticket.0.lock().is_none() {
-                let who = seat.missing(&state, &self.asked);
-                let error = patience.error(format_args!("rank {} waited for {who}", seat.rank));
-                // The others would wait for this rank in vain from now on.
-                state.broken.get_or_insert_with(|| Trouble::end(&error));
-                team.news.notify_all();
+            if over && self.result.0.lock().is_none() {
+                let missing = rank_handle.missing(&state, &self.request);
+                let error = deadline.error(format_args!("rank {} waited for {missing}", rank_handle.rank));
+                // The other ranks would wait for this rank until their deadline.
+                state.sticky_error.get_or_insert_with(|| StickyError::aborted_by(&error));
+                group.changed.notify_all();
                 return Err(error);
             }
         }
     }
 }
 
-impl Seat {
-    /// Whom this rank waits for, in words.
-    fn missing(&self, state: &State, asked: &Asked) -> String {
-        match asked {
-            Asked::Operation(Operation { kind: Kind::Send { peer } | Kind::Receive { peer }, .. }) => {
+impl InProcessRank {
+    /// Describes the ranks that this rank waits for.
+    fn missing(&self, state: &State, request: &Request) -> String {
+        match request {
+            Request::Operation(Operation { kind: Kind::Send { peer } | Kind::Receive { peer }, .. }) => {
                 format!("rank {peer}")
             }
             _ => {
-                let missing = (0..self.size()).filter(|rank| state.asked[*rank as usize].is_empty());
+                let missing = (0..self.size()).filter(|rank| state.requests[*rank as usize].is_empty());
                 let missing: Vec<String> = missing.map(|rank| rank.to_string()).collect();
                 format!("{} {}", if missing.len() == 1 { "rank" } else { "ranks" }, missing.join(", "))
             }
@@ -264,115 +268,121 @@ impl Seat {
     }
 }
 
-impl Team {
-    fn seats(self: &Arc<Team>) -> impl Iterator<Item = Seat> {
-        (0..self.devices.len() as u32).map(|rank| Seat { team: self.clone(), rank })
+impl InProcessGroup {
+    fn ranks(self: &Arc<InProcessGroup>) -> impl Iterator<Item = InProcessRank> {
+        (0..self.devices.len() as u32).map(|rank| InProcessRank { group: self.clone(), rank })
     }
 
-    fn fail(&self, trouble: Trouble) {
-        self.state.lock().broken.get_or_insert(trouble);
-        self.news.notify_all();
+    fn fail(&self, sticky_error: StickyError) {
+        self.state.lock().sticky_error.get_or_insert(sticky_error);
+        self.changed.notify_all();
     }
 
-    /// Puts those of the parts that are this team's on its lists.
-    fn queue(self: &Arc<Team>, parts: &[Brought]) -> Result<()> {
+    /// Queues the requests of this group.
+    fn queue(self: &Arc<InProcessGroup>, parts: &[Submission]) -> Result<()> {
         let mut state = self.state.lock();
         state.check()?;
-        for Brought { seat, asked, ticket } in parts.iter().filter(|part| Arc::ptr_eq(&part.seat.team, self)) {
-            let waiting = Waiting { asked: *asked, ticket: ticket.clone() };
-            let list = match *asked {
-                Asked::Operation(Operation { kind: Kind::Send { peer }, .. }) => {
-                    state.sends.entry((seat.rank, peer)).or_default()
+        for Submission { rank_handle, request, result } in
+            parts.iter().filter(|part| Arc::ptr_eq(&part.rank_handle.group, self))
+        {
+            let pending = PendingRequest { request: *request, result: result.clone() };
+            let list = match *request {
+                Request::Operation(Operation { kind: Kind::Send { peer }, .. }) => {
+                    state.sends.entry((rank_handle.rank, peer)).or_default()
                 }
-                Asked::Operation(Operation { kind: Kind::Receive { peer }, .. }) => {
-                    state.receives.entry((peer, seat.rank)).or_default()
+                Request::Operation(Operation { kind: Kind::Receive { peer }, .. }) => {
+                    state.receives.entry((peer, rank_handle.rank)).or_default()
                 }
-                _ => &mut state.asked[seat.rank as usize],
+                _ => &mut state.requests[rank_handle.rank as usize],
             };
-            list.push_back(waiting);
+            list.push_back(pending);
         }
         Ok(())
     }
 
-    /// Takes back those of the parts that are on its lists still. What a part has been taken into is in its streams when this
-    /// returns, for that is done under the lock.
-    fn withdraw(&self, parts: &[Brought]) {
+    /// Removes the requests that are still queued. The lock guarantees that a request which was dequeued is in its
+    /// stream when this returns.
+    fn withdraw(&self, parts: &[Submission]) {
         let mut state = self.state.lock();
-        let State { asked, sends, receives, .. } = &mut *state;
-        for list in asked.iter_mut().chain(sends.values_mut()).chain(receives.values_mut()) {
-            list.retain(|waiting| !parts.iter().any(|part| Arc::ptr_eq(&part.ticket, &waiting.ticket)));
+        let State { requests, sends, receives, .. } = &mut *state;
+        for list in requests.iter_mut().chain(sends.values_mut()).chain(receives.values_mut()) {
+            list.retain(|pending| !parts.iter().any(|part| Arc::ptr_eq(&part.result, &pending.result)));
         }
     }
 
-    /// Puts into the streams whatever all its ranks have come for. Under the lock, so that the order is one for all.
-    fn carry_out(self: &Arc<Team>, runtime: &Runtime) {
+    /// Enqueues all operations whose ranks have submitted their calls. The lock makes the order the same for all ranks.
+    fn execute(self: &Arc<InProcessGroup>, runtime: &Runtime) {
         let mut state = self.state.lock();
-        while state.broken.is_none() && state.asked.iter().all(|queue| !queue.is_empty()) {
-            let round: Vec<Waiting> = state.asked.iter_mut().filter_map(VecDeque::pop_front).collect();
-            state.broken = self.do_round(runtime, &round);
+        while state.sticky_error.is_none() && state.requests.iter().all(|queue| !queue.is_empty()) {
+            let round: Vec<PendingRequest> = state.requests.iter_mut().filter_map(VecDeque::pop_front).collect();
+            state.sticky_error = self.execute_collective(runtime, &round);
         }
-        let State { sends, receives, broken, .. } = &mut *state;
+        let State { sends, receives, sticky_error, .. } = &mut *state;
         for (pair, sends) in sends.iter_mut() {
             let Some(receives) = receives.get_mut(pair) else { continue };
-            while broken.is_none() && !sends.is_empty() && !receives.is_empty() {
+            while sticky_error.is_none() && !sends.is_empty() && !receives.is_empty() {
                 if let (Some(send), Some(receive)) = (sends.pop_front(), receives.pop_front()) {
-                    let moved = self.do_pair(runtime, *pair, &send, &receive).map_err(Trouble::from);
-                    *send.ticket.0.lock() = Some(moved.clone().map(|()| Outcome::Done));
-                    *receive.ticket.0.lock() = Some(moved.map(|()| Outcome::Done));
+                    let moved = self.execute_pair(runtime, *pair, &send, &receive).map_err(StickyError::from);
+                    *send.result.0.lock() = Some(moved.clone().map(|()| Outcome::Done));
+                    *receive.result.0.lock() = Some(moved.map(|()| Outcome::Done));
                 }
             }
         }
-        self.news.notify_all();
+        self.changed.notify_all();
     }
 
-    /// Does what every rank has brought a part of; what then ended the team, if it did not survive it.
-    fn do_round(self: &Arc<Team>, runtime: &Runtime, round: &[Waiting]) -> Option<Trouble> {
+    /// Executes one request of every rank; returns an error that aborts the group.
+    fn execute_collective(
+        self: &Arc<InProcessGroup>,
+        runtime: &Runtime,
+        round: &[PendingRequest],
+    ) -> Option<StickyError> {
         let mut operations = Vec::new();
         let mut splits = Vec::new();
-        for waiting in round {
-            match waiting.asked {
-                Asked::Operation(operation) => operations.push(operation),
-                Asked::Split { color, key } => splits.push((color, key)),
+        for pending in round {
+            match pending.request {
+                Request::Operation(operation) => operations.push(operation),
+                Request::Split { color, key } => splits.push((color, key)),
             }
         }
         if operations.len() == round.len() {
             let done = self.operate(runtime, &operations);
             let end = match &done {
-                Err(Issued::Failed(error)) => Some(Trouble::end(error)),
+                Err(IssueError::Failed(error)) => Some(StickyError::aborted_by(error)),
                 _ => None,
             };
-            let done = done.map_err(|issued| Trouble::from(issued.into_error()));
-            for waiting in round {
-                *waiting.ticket.0.lock() = Some(done.clone().map(|()| Outcome::Done));
+            let done = done.map_err(|issued| StickyError::from(issued.into_error()));
+            for pending in round {
+                *pending.result.0.lock() = Some(done.clone().map(|()| Outcome::Done));
             }
             return end;
         } else if splits.len() == round.len() {
-            match self.split(runtime, &splits).map_err(Trouble::from) {
+            match self.split(runtime, &splits).map_err(StickyError::from) {
                 Ok(parts) => {
-                    for (waiting, part) in round.iter().zip(parts) {
-                        *waiting.ticket.0.lock() = Some(Ok(Outcome::Part(part)));
+                    for (pending, part) in round.iter().zip(parts) {
+                        *pending.result.0.lock() = Some(Ok(Outcome::NewGroup(part)));
                     }
                 }
-                Err(trouble) => {
-                    for waiting in round {
-                        *waiting.ticket.0.lock() = Some(Err(trouble.clone()));
+                Err(sticky_error) => {
+                    for pending in round {
+                        *pending.result.0.lock() = Some(Err(sticky_error.clone()));
                     }
                 }
             }
         } else {
-            let trouble =
-                Trouble::new(Status::RANK_MISMATCH, "some ranks ask for a split, and others for something else");
-            for waiting in round {
-                *waiting.ticket.0.lock() = Some(Err(trouble.clone()));
+            let sticky_error =
+                StickyError::new(Status::RANK_MISMATCH, "some ranks ask for a split, and others for something else");
+            for pending in round {
+                *pending.result.0.lock() = Some(Err(sticky_error.clone()));
             }
         }
         None
     }
 
-    fn operate(&self, runtime: &Runtime, operations: &[Operation]) -> std::result::Result<(), Issued> {
+    fn operate(&self, runtime: &Runtime, operations: &[Operation]) -> std::result::Result<(), IssueError> {
         let Some(first) = operations.first() else { return Ok(()) };
         if let Some(other) = operations.iter().position(|operation| !operation.agrees(first)) {
-            return Err(disagreement((0, first), (other, &operations[other])).into());
+            return Err(mismatch((0, first), (other, &operations[other])).into());
         }
         if first.count == 0 {
             return Ok(());
@@ -381,25 +391,26 @@ impl Team {
             let size = self.devices.len() as u32;
             let batch: Vec<_> = ranks.iter().zip(operations).map(|(rank, operation)| (rank, size, operation)).collect();
             nccl::issue(runtime, &batch, self.limit).inspect_err(|issued| {
-                if let Issued::Failed(_) = issued {
+                if let IssueError::Failed(_) = issued {
                     for rank in ranks {
-                        // A part of it may be in a stream, and wait there for the rest. The error stays the first.
+                        // A part of the operation may be in a stream and wait there for the rest. Report the first
+                        // error.
                         let _ = rank.abort(runtime);
                     }
                 }
             })?;
             let streams: Vec<Stream> = operations.iter().map(|operation| operation.stream).collect();
-            sanitizer::wait_mutually(&streams, |waiting, awaited| match first.kind {
+            sanitizer::wait_mutually(&streams, |pending, awaited| match first.kind {
                 Kind::Broadcast { root } => awaited == root as usize,
-                Kind::Reduce { root, .. } => waiting == root as usize,
+                Kind::Reduce { root, .. } => pending == root as usize,
                 _ => true,
             });
             return Ok(());
         }
-        let parts: Vec<Part> = operations
+        let parts: Vec<RankOperands> = operations
             .iter()
             .zip(&self.devices)
-            .map(|(operation, device)| Part {
+            .map(|(operation, device)| RankOperands {
                 device: *device,
                 stream: operation.stream,
                 from: operation.from,
@@ -414,19 +425,27 @@ impl Team {
             Kind::AllGather => local::all_gather(&parts, count, element),
             Kind::ReduceScatter { op } => local::reduce_scatter(&parts, count, element, op),
             Kind::AllToAll => local::all_to_all(&parts, count, element),
-            // These never come here: they are asked for in queues of their own.
+            // Point-to-point operations have their own queues.
             Kind::Send { .. } | Kind::Receive { .. } => {
                 Err(Error::new(Status::PANIC, "two ranks' work among all ranks'"))
             }
         }
-        .map_err(Issued::Refused)
+        .map_err(IssueError::Refused)
     }
 
-    /// One rank sends what another receives: a copy between their streams.
-    fn do_pair(&self, runtime: &Runtime, pair: (u32, u32), send: &Waiting, receive: &Waiting) -> Result<()> {
-        let (Asked::Operation(send), Asked::Operation(receive)) = (send.asked, receive.asked) else { return Ok(()) };
+    /// Executes a send and its receive: a copy between their streams.
+    fn execute_pair(
+        &self,
+        runtime: &Runtime,
+        pair: (u32, u32),
+        send: &PendingRequest,
+        receive: &PendingRequest,
+    ) -> Result<()> {
+        let (Request::Operation(send), Request::Operation(receive)) = (send.request, receive.request) else {
+            return Ok(());
+        };
         if (send.count, send.element) != (receive.count, receive.element) {
-            return Err(disagreement((pair.0 as usize, &send), (pair.1 as usize, &receive)));
+            return Err(mismatch((pair.0 as usize, &send), (pair.1 as usize, &receive)));
         }
         if send.count == 0 {
             return Ok(());
@@ -448,15 +467,15 @@ impl Team {
         Ok(())
     }
 
-    /// NCCL's communicators, if NCCL is to do this.
-    fn nccl_for(&self, runtime: &Runtime, operations: &[Operation]) -> Result<Option<&[Rank]>> {
+    /// Returns NCCL's communicators if NCCL executes these operations.
+    fn nccl_for(&self, runtime: &Runtime, operations: &[Operation]) -> Result<Option<&[NcclRank]>> {
         if let Some(made) = self.nccl.get()
-            && (made.is_none() || self.engine == Choice::Nccl)
+            && (made.is_none() || self.engine == EngineKind::Nccl)
         {
             return Ok(made.as_deref());
         }
         let large = operations.first().is_some_and(|operation| operation.bytes() >= self.nccl_from);
-        if self.engine != Choice::Auto || !large || self.devices.len() < 2 {
+        if self.engine != EngineKind::Auto || !large || self.devices.len() < 2 {
             return Ok(None);
         }
         if self.nccl.get().is_none() {
@@ -467,20 +486,20 @@ impl Team {
                 }
             }
         }
-        // Without NCCL the library's own kernels do it; nobody asked for NCCL by name.
+        // Without NCCL, the library's kernels execute the operation; the caller did not request NCCL.
         let made = self.nccl.get_or_init(|| nccl::available(runtime).and_then(|nccl| self.connect(runtime, nccl)).ok());
         Ok(made.as_deref())
     }
 
-    /// Makes NCCL's communicators of the devices. In NCCL's blocking mode, which is the cheaper one: all ranks are here, so
-    /// none is waited for in vain.
-    fn connect(&self, runtime: &Runtime, nccl: &'static Nccl) -> Result<Vec<Rank>> {
+    /// Creates NCCL's communicators of the devices. Uses NCCL's blocking mode, which is faster: all ranks are in this
+    /// process, so none can be missing.
+    fn connect(&self, runtime: &Runtime, nccl: &'static Nccl) -> Result<Vec<NcclRank>> {
         let id = nccl.unique_id()?;
         let size = self.devices.len() as u32;
         let mut ranks = Vec::new();
         let join_all = || {
             for (rank, device) in self.devices.iter().enumerate() {
-                ranks.push(Rank::join(runtime, nccl, id, (rank as u32, size), *device, true)?);
+                ranks.push(NcclRank::join(runtime, nccl, id, (rank as u32, size), *device, true)?);
             }
             Ok(())
         };
@@ -489,7 +508,7 @@ impl Team {
         });
         if let Err(error) = connected {
             for rank in &ranks {
-                // What NCCL says of the abort is less to the point.
+                // Report the first error, not one of the abort.
                 let _ = rank.abort(runtime);
             }
             return Err(error);
@@ -497,26 +516,26 @@ impl Team {
         Ok(ranks)
     }
 
-    /// A team for the ranks of each color; each rank's seat in order.
-    fn split(&self, runtime: &Runtime, asked: &[(Option<u32>, i32)]) -> Result<Vec<Option<Seat>>> {
-        let mut seats: Vec<Option<Seat>> = asked.iter().map(|_| None).collect();
-        let mut colors: Vec<u32> = asked.iter().filter_map(|(color, _)| *color).collect();
+    /// Creates a group for the ranks of each color and returns the new ranks in order.
+    fn split(&self, runtime: &Runtime, requests: &[(Option<u32>, i32)]) -> Result<Vec<Option<InProcessRank>>> {
+        let mut ranks: Vec<Option<InProcessRank>> = requests.iter().map(|_| None).collect();
+        let mut colors: Vec<u32> = requests.iter().filter_map(|(color, _)| *color).collect();
         colors.sort_unstable();
         colors.dedup();
         for color in colors {
-            let mut members: Vec<usize> = (0..asked.len()).filter(|rank| asked[*rank].0 == Some(color)).collect();
-            members.sort_by_key(|rank| asked[*rank].1);
+            let mut members: Vec<usize> = (0..requests.len()).filter(|rank| requests[*rank].0 == Some(color)).collect();
+            members.sort_by_key(|rank| requests[*rank].1);
             let devices: Vec<u32> = members.iter().map(|rank| self.devices[*rank]).collect();
-            for (rank, seat) in members.into_iter().zip(gather(runtime, &devices, self.engine, self.limit)?) {
-                seats[rank] = Some(seat);
+            for (rank, rank_handle) in members.into_iter().zip(create(runtime, &devices, self.engine, self.limit)?) {
+                ranks[rank] = Some(rank_handle);
             }
         }
-        Ok(seats)
+        Ok(ranks)
     }
 }
 
 #[cold]
-fn disagreement(one: (usize, &Operation), other: (usize, &Operation)) -> Error {
+fn mismatch(one: (usize, &Operation), other: (usize, &Operation)) -> Error {
     Error::new(
         Status::RANK_MISMATCH,
         format!("rank {} asks for {}, and rank {} for {}", one.0, one.1, other.0, other.1),

@@ -1,11 +1,11 @@
-//! Communicators: ranks that work together, each on a device.
+//! Communicators: ranks that execute collectives together, each on a device.
 //!
-//! The ranks are devices of one process, processes of one machine, or processes of many. [`engine`] says which engine
-//! carries out what they do: [`in_process_group`], between devices of one process; [`shared`], between processes of one machine; [`nccl`].
-//! All take the same [`operation`]s, alone or in a [`group`].
+//! The ranks are devices of one process, processes of one machine, or processes of several machines. [`engine`] selects
+//! the implementation: [`in_process_group`] between devices of one process, [`shared`] between processes of one
+//! machine, or [`nccl`]. All engines execute the same [`operation`]s, individually or in a [`group`].
 //!
-//! No call waits without end: what depends on another rank has a limit ([`patience`]), and a communicator that missed it, or
-//! whose rank failed, is done with. It can be aborted and a new one made.
+//! Every wait for another rank has a deadline ([`deadline`](crate::base::deadline)). A communicator that missed its
+//! deadline, or one of whose ranks failed, is aborted; create a new one instead.
 
 pub mod engine;
 pub mod group;
@@ -18,7 +18,7 @@ pub mod sticky_error;
 use crate::base::deadline::Deadline;
 use crate::{
     base::handle::{HandleTable, Kind as HandleKind},
-    collectives::processes::Group,
+    collectives::processes::ProcessGroup,
     driver::{Span, nccl::ID_BYTES},
     error::{Context, Error, Result},
     runtime::{self, Runtime, sync_debug, tensor::ElementType},
@@ -26,10 +26,10 @@ use crate::{
     status::Status,
     stream,
 };
-use engine::Choice;
+use engine::EngineKind;
 use group::{Deliver, Item};
-use in_process_group::{Asked, Outcome, Seat};
-use nccl::Issued;
+use in_process_group::{InProcessRank, Outcome, Request};
+use nccl::IssueError;
 use operation::{Kind, Operation};
 use parking_lot::Mutex;
 use std::{
@@ -40,20 +40,20 @@ use std::{
     time::Duration,
 };
 
-/// How long ranks wait for each other where nothing else is said.
+/// The default timeout of waits for other ranks.
 pub const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The call that makes the communicator returns before the ranks have met.
+/// The call that creates the communicator returns before the ranks are connected.
 pub const NONBLOCKING: u32 = 1;
-/// NCCL is used in its blocking mode, whose calls are cheaper and have no limit of time.
+/// NCCL is used in its blocking mode, whose calls are faster and have no timeout.
 pub const UNLIMITED: u32 = 2;
 
-/// How a communicator is made.
+/// Options of a new communicator.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// The engine.
-    pub engine: Choice,
-    /// How long ranks wait for each other.
+    pub engine: EngineKind,
+    /// The timeout of waits for other ranks.
     pub timeout: Duration,
     /// [`NONBLOCKING`] and [`UNLIMITED`].
     pub flags: u32,
@@ -61,7 +61,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { engine: Choice::Auto, timeout: TIMEOUT, flags: 0 }
+        Options { engine: EngineKind::Auto, timeout: TIMEOUT, flags: 0 }
     }
 }
 
@@ -72,14 +72,14 @@ pub struct Communicator {
     device: u32,
     engine: Engine,
     milliseconds: AtomicU64,
-    /// What ended it.
+    /// The error that aborted it.
     failure: Mutex<Option<String>>,
 }
 
 enum Engine {
-    Team(Seat),
-    Shared(Box<shared::Member>),
-    Nccl(nccl::Rank),
+    InProcess(InProcessRank),
+    Shared(Box<shared::ProcessRank>),
+    Nccl(nccl::NcclRank),
 }
 
 #[derive(Default)]
@@ -87,7 +87,7 @@ struct Slot(Mutex<Option<Arc<Communicator>>>);
 
 static COMMUNICATORS: HandleTable<Slot> = HandleTable::new(HandleKind::Communicator);
 
-/// The communicator of a handle.
+/// Returns the communicator of a handle.
 pub fn get(handle: u64) -> Result<Arc<Communicator>> {
     let slot = COMMUNICATORS.get(handle)?;
     slot.0.lock().clone().ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the communicator is being destroyed"))
@@ -97,24 +97,24 @@ fn register(communicator: Arc<Communicator>) -> Result<u64> {
     COMMUNICATORS.insert(|slot| *slot.0.lock() = Some(communicator))
 }
 
-/// A new id for ranks to meet by.
+/// Creates an id for a rendezvous of ranks.
 pub fn unique_id() -> Result<[u8; ID_BYTES]> {
     let runtime = runtime::ready()?;
-    match (Choice::Auto.or_by_environment()?, nccl::available(runtime)) {
-        (Choice::Shared, _) | (Choice::Auto | Choice::Local, Err(_)) => Group::new_id(),
+    match (EngineKind::Auto.or_from_environment()?, nccl::available(runtime)) {
+        (EngineKind::Shared, _) | (EngineKind::Auto | EngineKind::Local, Err(_)) => ProcessGroup::new_id(),
         (_, nccl) => nccl?.unique_id(),
     }
     .context(|| "making an id for ranks to meet by")
 }
 
-/// Becomes one of `size` ranks that meet by an id, on a device; as a handle.
+/// Creates the communicator of one of `size` ranks that share an id, on a device, and returns its handle.
 pub fn init_rank(size: i32, id: [u8; ID_BYTES], rank: i32, device: i32, options: Options) -> Result<u64> {
     let runtime = runtime::ready()?;
     let (Ok(size), Ok(rank)) = (u32::try_from(size), u32::try_from(rank)) else {
-        return Err(no_such_place(rank, size));
+        return Err(no_such_rank(rank, size));
     };
     if rank >= size {
-        return Err(no_such_place(rank as i32, size as i32));
+        return Err(no_such_rank(rank as i32, size as i32));
     }
     if group::is_open() {
         return Err(Error::new(
@@ -123,72 +123,72 @@ pub fn init_rank(size: i32, id: [u8; ID_BYTES], rank: i32, device: i32, options:
         ));
     }
     let device = runtime.device(device)?.ordinal;
-    let choice = options.engine.or_by_environment()?;
+    let choice = options.engine.or_from_environment()?;
     let attempt = || format!("making rank {rank} of {size} on device {device}");
-    if size == 1 && choice != Choice::Nccl {
-        let seats = in_process_group::gather(runtime, &[device], choice, options.timeout).context(attempt)?;
-        let seat = seats.into_iter().next().ok_or_else(|| Error::new(Status::PANIC, "a team without a seat"))?;
-        return register(Communicator::of_seat(seat, options.timeout));
+    if size == 1 && choice != EngineKind::Nccl {
+        let ranks = in_process_group::create(runtime, &[device], choice, options.timeout).context(attempt)?;
+        let rank_handle = ranks.into_iter().next().ok_or_else(|| Error::new(Status::PANIC, "a team without a seat"))?;
+        return register(Communicator::from_in_process(rank_handle, options.timeout));
     }
     let engine = join(runtime, id, (rank, size), device, choice, options).context(attempt)?;
     register(Communicator::new(rank, size, device, engine, options.timeout))
 }
 
-/// Meets the other ranks by the engine that the id and the choice ask for.
+/// Connects to the other ranks with the engine that the id and the options select.
 fn join(
     runtime: &Runtime,
     id: [u8; ID_BYTES],
-    place: (u32, u32),
+    rank_and_size: (u32, u32),
     device: u32,
-    choice: Choice,
+    choice: EngineKind,
     options: Options,
 ) -> Result<Engine> {
     let limit = options.timeout;
-    if Group::is_id(&id) && choice != Choice::Nccl {
-        return Ok(Engine::Shared(Box::new(shared::Member::join(&id, place, device, limit)?)));
+    if ProcessGroup::is_id(&id) && choice != EngineKind::Nccl {
+        return Ok(Engine::Shared(Box::new(shared::ProcessRank::join(&id, rank_and_size, device, limit)?)));
     }
-    if Group::is_id(&id) || matches!(choice, Choice::Local | Choice::Shared) {
-        let (made_by, wanted) =
-            if Group::is_id(&id) { ("the library itself", "NCCL") } else { ("NCCL", "another engine") };
+    if ProcessGroup::is_id(&id) || matches!(choice, EngineKind::Local | EngineKind::Shared) {
+        let (made_by, requested) =
+            if ProcessGroup::is_id(&id) { ("the library itself", "NCCL") } else { ("NCCL", "another engine") };
         return Err(Error::new(
             Status::INVALID_VALUE,
             format!(
-                "the id is one of {made_by}, and {wanted} was asked for; the engine is chosen where the id is made, too"
+                "the id is one of {made_by}, and {requested} was requested; select one engine for the id and the ranks"
             ),
         ));
     }
     let nccl = nccl::available(runtime)?;
     let unlimited = options.flags & UNLIMITED != 0;
-    let joined = nccl::Rank::join(runtime, nccl, id, place, device, unlimited)?;
+    let joined = nccl::NcclRank::join(runtime, nccl, id, rank_and_size, device, unlimited)?;
     if options.flags & NONBLOCKING != 0 {
         return Ok(Engine::Nccl(joined));
     }
     if let Err(error) = joined.wait_until_ready(limit, "this rank waited for the others") {
-        // What NCCL says of the abort is less to the point.
+        // Report the first error, not one of the abort.
         let _ = joined.abort(runtime);
         return Err(error);
     }
-    if choice == Choice::Nccl || unlimited {
+    if choice == EngineKind::Nccl || unlimited {
         return Ok(Engine::Nccl(joined));
     }
-    Ok(match shared::Member::from_nccl(runtime, joined, place, device, limit)? {
-        Ok(member) => Engine::Shared(Box::new(member)),
+    Ok(match shared::ProcessRank::from_nccl(runtime, joined, rank_and_size, device, limit)? {
+        Ok(process_rank) => Engine::Shared(Box::new(process_rank)),
         Err(joined) => Engine::Nccl(joined),
     })
 }
 
 #[cold]
-fn no_such_place(rank: i32, size: i32) -> Error {
+fn no_such_rank(rank: i32, size: i32) -> Error {
     Error::new(Status::INVALID_VALUE, format!("there is no rank {rank} among {size}"))
 }
 
-/// Makes the ranks of this process's devices; handles in order.
+/// Creates the communicators of this process's devices and returns their handles in order.
 pub fn init_all(devices: &[i32], options: Options) -> Result<Vec<u64>> {
-    team_of(devices, options)?.into_iter().map(register).collect()
+    create_in_process(devices, options)?.into_iter().map(register).collect()
 }
 
-/// The same without handles.
-pub fn team_of(devices: &[i32], options: Options) -> Result<Vec<Arc<Communicator>>> {
+/// Creates the communicators of this process's devices without handles.
+pub fn create_in_process(devices: &[i32], options: Options) -> Result<Vec<Arc<Communicator>>> {
     let runtime = runtime::ready()?;
     let mut ordinals = Vec::new();
     for device in devices {
@@ -198,24 +198,24 @@ pub fn team_of(devices: &[i32], options: Options) -> Result<Vec<Arc<Communicator
         }
         ordinals.push(ordinal);
     }
-    let choice = options.engine.or_by_environment()?;
-    let seats = in_process_group::gather(runtime, &ordinals, choice, options.timeout)
+    let choice = options.engine.or_from_environment()?;
+    let ranks = in_process_group::create(runtime, &ordinals, choice, options.timeout)
         .context(|| format!("making the ranks of {} devices", devices.len()))?;
-    Ok(seats.into_iter().map(|seat| Communicator::of_seat(seat, options.timeout)).collect())
+    Ok(ranks.into_iter().map(|rank_handle| Communicator::from_in_process(rank_handle, options.timeout)).collect())
 }
 
-/// Destroys a communicator. Work that is in streams should be done by then.
+/// Destroys a communicator. Its work in streams should be done.
 pub fn destroy(handle: u64) -> Result<()> {
     let taken = Mutex::new(None);
     COMMUNICATORS.remove(handle, |slot| *taken.lock() = slot.0.lock().take())?;
     let Some(communicator) = taken.into_inner() else { return Ok(()) };
-    // In a forked child or an exiting process all of it is left to the operating system.
+    // In a forked child or an exiting process the operating system releases everything.
     let Some(runtime) = runtime::usable() else { return Ok(()) };
     match Arc::try_unwrap(communicator) {
-        Ok(Communicator { engine: Engine::Team(seat), .. }) => seat.leave(runtime),
-        Ok(Communicator { engine: Engine::Shared(member), .. }) => member.leave(runtime),
+        Ok(Communicator { engine: Engine::InProcess(rank_handle), .. }) => rank_handle.release(runtime),
+        Ok(Communicator { engine: Engine::Shared(process_rank), .. }) => process_rank.release(runtime),
         Ok(Communicator { engine: Engine::Nccl(rank), .. }) => rank.destroy(runtime),
-        // A call of another thread's is in it, against the rules.
+        // A concurrent call of another thread uses it, which violates the contract.
         Err(communicator) => communicator.abort(),
     }
     .context(|| "destroying a communicator")
@@ -227,76 +227,84 @@ impl Communicator {
         Arc::new(Communicator { rank, size, device, engine, milliseconds, failure: Mutex::new(None) })
     }
 
-    fn of_seat(seat: Seat, timeout: Duration) -> Arc<Communicator> {
-        Communicator::new(seat.rank(), seat.size(), seat.device(), Engine::Team(seat), timeout)
+    fn from_in_process(rank_handle: InProcessRank, timeout: Duration) -> Arc<Communicator> {
+        Communicator::new(
+            rank_handle.rank(),
+            rank_handle.size(),
+            rank_handle.device(),
+            Engine::InProcess(rank_handle),
+            timeout,
+        )
     }
 
-    /// Its rank.
+    /// Returns its rank.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// How many ranks there are.
+    /// Returns the number of ranks.
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// Its device.
+    /// Returns its device.
     pub fn device(&self) -> u32 {
         self.device
     }
 
-    /// Its engine; a team that NCCL helps with what is large is a local one.
-    pub fn engine(&self) -> Choice {
+    /// Returns its engine; an in-process group that uses NCCL only for large operations is `Local`.
+    pub fn engine(&self) -> EngineKind {
         match &self.engine {
-            Engine::Team(seat) if seat.uses_nccl() => Choice::Nccl,
-            Engine::Team(_) => Choice::Local,
-            Engine::Shared(_) => Choice::Shared,
-            Engine::Nccl(_) => Choice::Nccl,
+            Engine::InProcess(rank_handle) if rank_handle.uses_nccl() => EngineKind::Nccl,
+            Engine::InProcess(_) => EngineKind::Local,
+            Engine::Shared(_) => EngineKind::Shared,
+            Engine::Nccl(_) => EngineKind::Nccl,
         }
     }
 
-    /// How long it waits for other ranks.
+    /// Returns the timeout of waits for other ranks.
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.milliseconds.load(Ordering::Relaxed))
     }
 
-    /// Sets how long it waits from now on.
+    /// Sets the timeout of later waits.
     pub fn set_timeout(&self, timeout: Duration) {
         self.milliseconds.store(timeout.as_millis().try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
-        if let Engine::Shared(member) = &self.engine {
-            member.set_timeout(timeout);
+        if let Engine::Shared(process_rank) = &self.engine {
+            process_rank.set_timeout(timeout);
         }
     }
 
-    /// Fails if the communicator is done with.
+    /// Fails if the communicator is aborted.
     fn check(&self) -> Result<()> {
         match &*self.failure.lock() {
             None => Ok(()),
-            Some(reason) => {
-                Err(Error::new(Status::ABORTED, format!("rank {} came to its end earlier: {reason}", self.rank)))
-            }
+            Some(reason) => Err(Error::new(
+                Status::ABORTED,
+                format!("the communicator of rank {} was aborted earlier: {reason}", self.rank),
+            )),
         }
     }
 
-    /// Notes what ended it, if nothing did before.
+    /// Records the error that aborted it, unless there is one already.
     fn fail(&self, error: &Error) {
         self.failure.lock().get_or_insert_with(|| error.message().to_owned());
     }
 
-    /// Whether all ranks have met and what was asked is in the streams. Fails with what the communicator failed with.
+    /// Returns whether all ranks are connected and all requests are in the streams. Fails with the error that aborted
+    /// the communicator.
     pub fn query(&self) -> Result<bool> {
         self.check()?;
         match &self.engine {
-            Engine::Team(seat) => seat.trouble().map_or(Ok(true), Err),
-            Engine::Shared(member) => member.trouble().map_or(Ok(true), Err),
+            Engine::InProcess(rank_handle) => rank_handle.sticky_error().map_or(Ok(true), Err),
+            Engine::Shared(process_rank) => process_rank.sticky_error().map_or(Ok(true), Err),
             Engine::Nccl(rank) => rank.is_ready(),
         }
         .inspect_err(|error| self.fail(error))
     }
 
-    /// Waits until the ranks have met and all work of a stream is done, with a limit, and an eye on errors of the ranks that
-    /// the stream would wait for in vain.
+    /// Waits until the ranks are connected and all work of a stream is done, up to a limit. Checks for errors of the
+    /// ranks that the stream would wait for.
     pub fn wait(&self, handle: usize, limit: Duration) -> Result<()> {
         sync_debug::check("plinth_communicator_wait")?;
         let runtime = runtime::ready()?;
@@ -306,7 +314,7 @@ impl Communicator {
         let ahead = sanitizer::end_of_stream(stream);
         Deadline::new(limit).until(
             || format!("rank {} of {} waited for its work", self.rank, self.size),
-            // In this order, since what waited in a group that failed ends as if it were done.
+            // Query the stream first: work that waited in an aborted group ends as if it were done.
             || {
                 let done = runtime.in_stream(stream, done)?;
                 Ok((self.query()? && done).then_some(()))
@@ -316,21 +324,21 @@ impl Communicator {
         Ok(())
     }
 
-    /// Ends the communicator, and what waits in it.
+    /// Aborts the communicator and its pending work.
     pub fn abort(&self) -> Result<()> {
         let runtime = runtime::ready()?;
         self.fail(&Error::new(Status::ABORTED, "it was aborted"));
         match &self.engine {
-            Engine::Team(seat) => seat.abort(runtime),
-            Engine::Shared(member) => member.abort(runtime),
+            Engine::InProcess(rank_handle) => rank_handle.abort(runtime),
+            Engine::Shared(process_rank) => process_rank.abort(runtime),
             Engine::Nccl(rank) => rank.abort(runtime),
         }
     }
 }
 
-/// What a rank brings to an operation, before it is checked.
+/// A rank's buffers for an operation, before they are checked.
 #[derive(Debug, Clone, Copy)]
-pub struct Share {
+pub struct RankBuffers {
     /// See [`Operation`].
     pub from: Span,
     /// See [`Operation`].
@@ -341,31 +349,31 @@ pub struct Share {
     pub element: ElementType,
 }
 
-/// One rank's part in something that ranks do together, in a stream of its device.
-pub fn operate(handle: u64, kind: Kind, share: Share, stream: usize) -> Result<()> {
+/// Executes one rank's call of an operation in a stream of its device.
+pub fn operate(handle: u64, kind: Kind, buffers: RankBuffers, stream: usize) -> Result<()> {
     let communicator = get(handle)?;
-    operate_on(&communicator, kind, share, stream)
+    operate_on(&communicator, kind, buffers, stream)
 }
 
-/// The same for a communicator without a handle.
-pub fn operate_on(communicator: &Arc<Communicator>, kind: Kind, share: Share, stream: usize) -> Result<()> {
+/// Executes the same for a communicator without a handle.
+pub fn operate_on(communicator: &Arc<Communicator>, kind: Kind, buffers: RankBuffers, stream: usize) -> Result<()> {
     let runtime = runtime::ready()?;
     let raw = stream::of_device(stream, communicator.device as i32)?;
     let stream = stream::from_validated(runtime, raw, communicator.device);
-    let Share { from, to, count, element } = share;
+    let RankBuffers { from, to, count, element } = buffers;
     let operation = Operation { kind, count, element, from, to, stream };
     let operation = operation.check(communicator.rank, communicator.size).context(|| operation)?;
-    group::submit(Item { communicator: communicator.clone(), asked: Asked::Operation(operation), deliver: None })
+    group::submit(Item { communicator: communicator.clone(), request: Request::Operation(operation), deliver: None })
 }
 
-/// Takes part in the splitting of a communicator by colors; `deliver` gets the handle of this rank's part.
+/// Splits a communicator by colors; `deliver` receives the handle of this rank's new communicator.
 pub fn split(handle: u64, color: Option<u32>, key: i32, deliver: Deliver) -> Result<()> {
     let communicator = get(handle)?;
-    group::submit(Item { communicator, asked: Asked::Split { color, key }, deliver: Some(deliver) })
+    group::submit(Item { communicator, request: Request::Split { color, key }, deliver: Some(deliver) })
 }
 
-/// Gives the engines what was asked, and waits until all of it is in the streams.
-fn carry_out(items: Vec<Item>) -> Result<()> {
+/// Submits requests to the engines, and waits until all of them are in the streams.
+fn execute(items: Vec<Item>) -> Result<()> {
     if items.is_empty() {
         return Ok(());
     }
@@ -374,53 +382,53 @@ fn carry_out(items: Vec<Item>) -> Result<()> {
         item.communicator.check()?;
     }
     let limit = items.iter().map(|item| item.communicator.timeout()).min().unwrap_or(TIMEOUT);
-    let (mut team, mut shared, mut nccl) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut in_process, mut shared, mut nccl) = (Vec::new(), Vec::new(), Vec::new());
     for item in items {
         match &item.communicator.engine {
-            Engine::Team(_) => team.push(item),
+            Engine::InProcess(_) => in_process.push(item),
             Engine::Shared(_) => shared.push(item),
             Engine::Nccl(_) => nccl.push(item),
         }
     }
-    // What one engine refuses is no reason for the ranks of another to wait in vain.
-    let by_nccl = carry_out_by_nccl(runtime, nccl, limit);
-    let by_shared = carry_out_by_shared(runtime, shared, limit);
-    let by_team = carry_out_by_team(runtime, team, limit);
+    // An error of one engine must not leave the ranks of another waiting.
+    let by_nccl = execute_with_nccl(runtime, nccl, limit);
+    let by_shared = execute_shared(runtime, shared, limit);
+    let by_team = execute_in_process(runtime, in_process, limit);
     by_nccl.and(by_shared).and(by_team)
 }
 
-fn carry_out_by_shared(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Result<()> {
-    let mut given = Ok(());
+fn execute_shared(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Result<()> {
+    let mut issued = Ok(());
     let mut splits = Vec::new();
     let mut rest = items;
     while let Some(communicator) = rest.first().map(|item| item.communicator.clone()) {
-        let Engine::Shared(member) = &communicator.engine else { break };
+        let Engine::Shared(process_rank) = &communicator.engine else { break };
         let (now, later): (Vec<Item>, Vec<Item>) =
             rest.into_iter().partition(|item| Arc::ptr_eq(&item.communicator, &communicator));
         rest = later;
         let mut operations = Vec::new();
         for item in now {
-            match item.asked {
-                Asked::Operation(operation) => operations.push(operation),
-                Asked::Split { .. } => splits.push(item),
+            match item.request {
+                Request::Operation(operation) => operations.push(operation),
+                Request::Split { .. } => splits.push(item),
             }
         }
-        given = given.and(issue_by_shared(runtime, &communicator, member, operations, limit));
+        issued = issued.and(issue_shared(runtime, &communicator, process_rank, operations, limit));
     }
-    given?;
-    let asked: Vec<shared::Split> = splits
+    issued?;
+    let request: Vec<shared::Split> = splits
         .iter()
-        .filter_map(|item| match (&item.communicator.engine, item.asked) {
-            (Engine::Shared(member), Asked::Split { color, key }) => Some((&**member, color, key)),
+        .filter_map(|item| match (&item.communicator.engine, item.request) {
+            (Engine::Shared(process_rank), Request::Split { color, key }) => Some((&**process_rank, color, key)),
             _ => None,
         })
         .collect();
-    let parts = shared::split(&asked, limit)?;
+    let parts = shared::split(&request, limit)?;
     for (item, part) in splits.into_iter().zip(parts) {
         let (device, timeout) = (item.communicator.device, item.communicator.timeout());
         let part = match part {
-            Some(shared::Part { member, rank, size }) => {
-                register(Communicator::new(rank, size, device, Engine::Shared(Box::new(member)), timeout))?
+            Some(shared::SplitPart { process_rank, rank, size }) => {
+                register(Communicator::new(rank, size, device, Engine::Shared(Box::new(process_rank)), timeout))?
             }
             None => 0,
         };
@@ -431,53 +439,55 @@ fn carry_out_by_shared(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> 
     Ok(())
 }
 
-/// Issues what a rank was asked in a group. What all ranks do together goes one by one, by NCCL or without: in a stream
-/// it is in the order of the calls. NCCL keeps none within a batch of its own. What is between two ranks has no order that
-/// all of them know, so it comes last, and in two batches, the same at all ranks.
-fn issue_by_shared(
+/// Issues the operations of a rank in a group call. Collectives are issued one by one, with NCCL or without, so that
+/// the stream has them in the order of the calls; NCCL does not keep that order within one of its groups.
+/// Point-to-point operations have no order that all ranks know, so they are issued last, in two batches, which are the
+/// same at all ranks.
+fn issue_shared(
     runtime: &Runtime,
     communicator: &Communicator,
-    member: &shared::Member,
+    process_rank: &shared::ProcessRank,
     operations: Vec<Operation>,
     limit: Duration,
 ) -> Result<()> {
-    let by_nccl = |batch: &[(&nccl::Rank, u32, &Operation)]| {
+    let by_nccl = |batch: &[(&nccl::NcclRank, u32, &Operation)]| {
         nccl::issue(runtime, batch, limit).map_err(|issued| {
-            if let Issued::Failed(error) = &issued {
+            if let IssueError::Failed(error) = &issued {
                 communicator.fail(error);
             }
             issued.into_error()
         })
     };
     let (pairs, together): (Vec<Operation>, Vec<Operation>) =
-        operations.into_iter().partition(|operation| operation.kind.is_between_two());
+        operations.into_iter().partition(|operation| operation.kind.is_point_to_point());
     for operation in &together {
-        match member.nccl_for(operation) {
+        match process_rank.nccl_for(operation) {
             Some(rank) => by_nccl(&[(rank, communicator.size, operation)])?,
-            None => member.issue(std::slice::from_ref(operation))?,
+            None => process_rank.issue(std::slice::from_ref(operation))?,
         }
     }
     let (mut large, mut small) = (Vec::new(), Vec::new());
     for operation in &pairs {
-        match member.nccl_for(operation) {
+        match process_rank.nccl_for(operation) {
             Some(rank) => large.push((rank, communicator.size, operation)),
             None => small.push(*operation),
         }
     }
     by_nccl(&large)?;
-    member.issue(&small)
+    process_rank.issue(&small)
 }
 
-fn carry_out_by_team(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Result<()> {
-    let seat = |item: &Item| match &item.communicator.engine {
-        Engine::Team(seat) => Some((seat.clone(), item.asked)),
+fn execute_in_process(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Result<()> {
+    let rank_handle = |item: &Item| match &item.communicator.engine {
+        Engine::InProcess(rank_handle) => Some((rank_handle.clone(), item.request)),
         _ => None,
     };
-    let batch: Vec<(Seat, Asked)> = items.iter().filter_map(seat).collect();
-    for (item, outcome) in items.into_iter().zip(in_process_group::bring(runtime, &batch, limit)?) {
-        if let Outcome::Part(part) = outcome {
+    let batch: Vec<(InProcessRank, Request)> = items.iter().filter_map(rank_handle).collect();
+    for (item, outcome) in items.into_iter().zip(in_process_group::submit(runtime, &batch, limit)?) {
+        if let Outcome::NewGroup(part) = outcome {
             let timeout = item.communicator.timeout();
-            let part = part.map_or(Ok(0), |seat| register(Communicator::of_seat(seat, timeout)))?;
+            let part =
+                part.map_or(Ok(0), |rank_handle| register(Communicator::from_in_process(rank_handle, timeout)))?;
             if let Some(deliver) = item.deliver {
                 deliver(part);
             }
@@ -486,18 +496,18 @@ fn carry_out_by_team(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Re
     Ok(())
 }
 
-fn carry_out_by_nccl(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Result<()> {
+fn execute_with_nccl(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Result<()> {
     let (mut operations, mut splits) = (Vec::new(), Vec::new());
     for item in &items {
         let Engine::Nccl(rank) = &item.communicator.engine else { continue };
-        match &item.asked {
-            Asked::Operation(operation) => operations.push((rank, item.communicator.size, operation)),
-            Asked::Split { color, key } => splits.push((rank, *color, *key)),
+        match &item.request {
+            Request::Operation(operation) => operations.push((rank, item.communicator.size, operation)),
+            Request::Split { color, key } => splits.push((rank, *color, *key)),
         }
     }
     let ended = |issued| match issued {
-        Issued::Refused(error) => error,
-        Issued::Failed(error) => {
+        IssueError::Refused(error) => error,
+        IssueError::Failed(error) => {
             for item in &items {
                 item.communicator.fail(&error);
             }
@@ -506,8 +516,8 @@ fn carry_out_by_nccl(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Re
     };
     nccl::issue(runtime, &operations, limit).map_err(ended)?;
     let parts = nccl::split(runtime, &splits, limit).map_err(ended)?;
-    let asked = items.into_iter().filter(|item| matches!(item.asked, Asked::Split { .. }));
-    for (item, part) in asked.zip(parts) {
+    let request = items.into_iter().filter(|item| matches!(item.request, Request::Split { .. }));
+    for (item, part) in request.zip(parts) {
         let (device, timeout) = (item.communicator.device, item.communicator.timeout());
         let part = match part {
             Some(part) => {

@@ -1,8 +1,8 @@
-//! The engine that is NCCL: the fastest for large messages, and the only one across machines.
+//! The NCCL engine: the fastest one for large messages, and the only one across machines.
 //!
-//! Communicators are made in NCCL's non-blocking mode, so that no call hangs for a rank that never comes: what NCCL has
-//! not done when the call returns is looked after here, until it is done, fails, or the time is over. For that, NCCL hands
-//! each call to a thread of its own, which costs it some microseconds; the blocking mode can be asked for instead.
+//! Communicators are created in NCCL's non-blocking mode, so that no call hangs because of a missing rank. This module
+//! polls a call that NCCL has not finished until it completes, fails, or times out. In this mode NCCL runs each call in
+//! its own thread, which costs some microseconds; the caller can request the blocking mode instead.
 
 use super::operation::{Kind, Operation};
 use crate::base::deadline::Deadline;
@@ -27,11 +27,11 @@ use std::{
     time::Duration,
 };
 
-/// How long an abort waits for a call of another thread's to notice it. A call that NCCL itself blocks in notices only the
-/// abort.
-const NOTICE: Duration = Duration::from_secs(1);
+/// How long an abort waits for a call of another thread to notice it. A call that blocks inside NCCL returns only after
+/// the abort.
+const ABORT_GRACE: Duration = Duration::from_secs(1);
 
-/// NCCL, if it is there and works on this kind of device.
+/// Returns NCCL, if it is installed and supports this kind of device.
 pub fn available(runtime: &Runtime) -> Result<&'static Nccl> {
     let nccl = nccl::get()?;
     if runtime.driver.kind() == driver::Kind::Cuda || nccl.works_on_host_device() {
@@ -40,36 +40,37 @@ pub fn available(runtime: &Runtime) -> Result<&'static Nccl> {
     Err(Error::new(Status::NCCL_UNAVAILABLE, "NCCL works with NVIDIA's GPUs, and not with the built-in host device"))
 }
 
-/// One rank's communicator of NCCL's.
-pub struct Rank {
+/// The NCCL communicator of one rank.
+pub struct NcclRank {
     nccl: &'static Nccl,
     cell: CommCell,
     device: u32,
     blocking: bool,
-    /// NCCL wants one call at a time for a communicator.
+    /// NCCL allows one call at a time for each communicator.
     calls: Mutex<()>,
-    /// It was aborted or destroyed, or is about to be.
+    /// Whether it was aborted or destroyed, or is about to be.
     ended: AtomicBool,
 }
 
-impl Rank {
-    /// Begins to be one of `size` ranks that meet by an id, on a device. [`Rank::is_ready`] tells when they have met.
+impl NcclRank {
+    /// Begins to join `size` ranks that share an id, on a device. [`NcclRank::is_ready`] returns when they are
+    /// connected.
     pub fn join(
         runtime: &Runtime,
         nccl: &'static Nccl,
         id: [u8; ID_BYTES],
-        place: (u32, u32),
+        rank_and_size: (u32, u32),
         device: u32,
         blocking: bool,
-    ) -> Result<Rank> {
-        let (rank, size) = place;
+    ) -> Result<NcclRank> {
+        let (rank, size) = rank_and_size;
         let owner = runtime.device(device as i32)?;
         let (cell, _) = owner.with_context(&runtime.driver, |_| nccl.init_rank(size, id, rank, blocking))?;
-        Ok(Rank::new(nccl, cell, device, blocking))
+        Ok(NcclRank::new(nccl, cell, device, blocking))
     }
 
-    fn new(nccl: &'static Nccl, cell: CommCell, device: u32, blocking: bool) -> Rank {
-        Rank { nccl, cell, device, blocking, calls: Mutex::new(()), ended: AtomicBool::new(false) }
+    fn new(nccl: &'static Nccl, cell: CommCell, device: u32, blocking: bool) -> NcclRank {
+        NcclRank { nccl, cell, device, blocking, calls: Mutex::new(()), ended: AtomicBool::new(false) }
     }
 
     fn check_not_ended(&self) -> Result<()> {
@@ -81,22 +82,22 @@ impl Rank {
 
     fn comm(&self) -> Result<Comm> {
         self.check_not_ended()?;
-        self.cell.get().ok_or_else(|| Error::new(Status::COMMUNICATOR_NOT_READY, "NCCL still makes the communicator"))
+        self.cell.get().ok_or_else(|| Error::new(Status::COMMUNICATOR_NOT_READY, "NCCL initialization is in progress"))
     }
 
-    /// Whether all that it was asked is done, as far as the CPU is concerned. An error that it came to is returned each time.
+    /// Returns whether all calls are complete on the CPU's side. An asynchronous error is returned every time.
     pub fn is_ready(&self) -> Result<bool> {
-        // Another thread that is in a call looks itself.
+        // A thread that is in a call polls by itself.
         let Some(_calls) = self.calls.try_lock() else { return Ok(false) };
-        self.look()
+        self.poll()
     }
 
-    /// Fails with what the communicator came to.
+    /// Fails with the communicator's asynchronous error.
     pub fn check_health(&self) -> Result<()> {
         self.is_ready().map(drop)
     }
 
-    fn look(&self) -> Result<bool> {
+    fn poll(&self) -> Result<bool> {
         self.check_not_ended()?;
         let Some(comm) = self.cell.get() else { return Ok(false) };
         let done = self.nccl.progress(comm)? == Progress::Done;
@@ -106,28 +107,30 @@ impl Rank {
         Ok(done)
     }
 
-    /// Waits until all that it was asked is done.
-    fn settle(&self, patience: Deadline, what: &str) -> Result<()> {
-        patience.until(|| what, || Ok(self.look()?.then_some(())))
+    /// Waits until all calls are complete.
+    fn wait_until_settled(&self, deadline: Deadline, what: &str) -> Result<()> {
+        deadline.until(|| what, || Ok(self.poll()?.then_some(())))
     }
 
-    /// The same for one whose calls nobody else makes yet.
+    /// Waits until all calls are complete. No other thread may use the communicator yet.
     pub fn wait_until_ready(&self, limit: Duration, what: &str) -> Result<()> {
         let _calls = self.calls.lock();
-        self.settle(Deadline::new(limit), what)
+        self.wait_until_settled(Deadline::new(limit), what)
     }
 
-    /// Checks what can be checked of an operation before NCCL has anything of its batch.
+    /// Checks what can be checked of an operation before NCCL receives anything of its batch.
     fn prepare(&self, operation: &Operation) -> Result<Prepared> {
         let comm = self.comm()?;
         let (what, op) = match operation.kind {
-            Kind::AllReduce { op } | Kind::Reduce { op, .. } | Kind::ReduceScatter { op } => reducing(operation, op)?,
-            _ => (moving(operation), reduction::SUM),
+            Kind::AllReduce { op } | Kind::Reduce { op, .. } | Kind::ReduceScatter { op } => {
+                reduction_arguments(operation, op)?
+            }
+            _ => (copy_arguments(operation), reduction::SUM),
         };
         Ok(Prepared { comm, what, op })
     }
 
-    /// Gives NCCL an operation.
+    /// Issues an operation to NCCL.
     fn issue(&self, runtime: &Runtime, operation: &Operation, prepared: &Prepared, size: u32) -> Result<()> {
         let Operation { kind, from, to, stream, .. } = *operation;
         let Prepared { comm, what, op } = *prepared;
@@ -162,12 +165,12 @@ impl Rank {
         })
     }
 
-    /// Ends the communicator, with whatever it still does.
+    /// Aborts the communicator and its pending work.
     pub fn abort(&self, runtime: &Runtime) -> Result<()> {
         self.end(runtime, |nccl, comm| nccl.abort(comm))
     }
 
-    /// Ends a communicator whose work is done; one that failed is aborted.
+    /// Destroys a communicator whose work is done; aborts one that failed.
     pub fn destroy(&self, runtime: &Runtime) -> Result<()> {
         let healthy = matches!(self.is_ready(), Ok(true));
         self.end(runtime, |nccl, comm| if healthy { nccl.destroy(comm) } else { nccl.abort(comm) })
@@ -177,7 +180,7 @@ impl Rank {
         if self.ended.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        let _calls = self.calls.try_lock_for(NOTICE);
+        let _calls = self.calls.try_lock_for(ABORT_GRACE);
         let Some(comm) = self.cell.get() else { return Ok(()) };
         let device = runtime.device(self.device as i32)?;
         let ended = device.with_context(&runtime.driver, |_| end(self.nccl, comm));
@@ -190,12 +193,13 @@ impl Rank {
 struct Prepared {
     comm: Comm,
     what: Elements,
-    /// Which reduction, if it is one.
+    /// The reduction, if the operation has one.
     op: c_int,
 }
 
-/// The operation's elements as NCCL may take them where they are only moved: it knows fewer types than there are.
-fn moving(operation: &Operation) -> Elements {
+/// Returns the elements of an operation that only copies; NCCL has fewer types than the library, so some are copied as
+/// bytes.
+fn copy_arguments(operation: &Operation) -> Elements {
     match data_kind(operation.element) {
         Some(kind) => Elements { count: operation.count as usize, kind },
         None => Elements { count: operation.bytes() as usize, kind: data_type::UINT8 },
@@ -218,8 +222,8 @@ fn data_kind(element: ElementType) -> Option<c_int> {
     })
 }
 
-/// The operation's elements and reduction as NCCL knows them. The sum of truths is "or", their product "and".
-fn reducing(operation: &Operation, op: ReduceOp) -> Result<(Elements, c_int)> {
+/// Returns the elements and the reduction in NCCL's terms. The sum of bools is "or", their product "and".
+fn reduction_arguments(operation: &Operation, op: ReduceOp) -> Result<(Elements, c_int)> {
     let Some(kind) = data_kind(operation.element) else {
         return Err(Error::new(
             Status::NOT_SUPPORTED,
@@ -238,120 +242,120 @@ fn reducing(operation: &Operation, op: ReduceOp) -> Result<(Elements, c_int)> {
     Ok((Elements { count: operation.count as usize, kind }, op))
 }
 
-/// Keeps other threads' calls away from communicators, whatever the order in which these were named.
-fn hold<'a>(ranks: &[&'a Rank]) -> Vec<MutexGuard<'a, ()>> {
-    let mut ranks: Vec<&Rank> = ranks.to_vec();
+/// Locks the calls of communicators, in an order that does not depend on the order of the arguments.
+fn lock_calls<'a>(ranks: &[&'a NcclRank]) -> Vec<MutexGuard<'a, ()>> {
+    let mut ranks: Vec<&NcclRank> = ranks.to_vec();
     ranks.sort_by_key(|rank| std::ptr::from_ref(*rank) as usize);
     ranks.dedup_by_key(|rank| std::ptr::from_ref(*rank) as usize);
     ranks.into_iter().map(|rank| rank.calls.lock()).collect()
 }
 
-/// What came of a batch that was no success.
-pub enum Issued {
-    /// It was refused, and nothing of it is under way.
+/// The failure of a batch.
+pub enum IssueError {
+    /// The batch was rejected, and nothing of it is in progress.
     Refused(Error),
-    /// NCCL took it or a part of it, and failed with it, or did not come to an end.
+    /// NCCL accepted the batch or a part of it, and failed or timed out.
     Failed(Error),
 }
 
-impl Issued {
-    /// The error, whichever it is.
+impl IssueError {
+    /// Returns the error of either kind.
     pub fn into_error(self) -> Error {
         match self {
-            Issued::Refused(error) | Issued::Failed(error) => error,
+            IssueError::Refused(error) | IssueError::Failed(error) => error,
         }
     }
 }
 
-impl From<Error> for Issued {
-    fn from(error: Error) -> Issued {
-        Issued::Refused(error)
+impl From<Error> for IssueError {
+    fn from(error: Error) -> IssueError {
+        IssueError::Refused(error)
     }
 }
 
-/// Gives NCCL operations of one or several ranks of this process, as one group, each with the size of its communicator, and
-/// waits until they are in their streams.
+/// Issues operations of one or several ranks of this process to NCCL as one group, each with the size of its
+/// communicator, and waits until they are in their streams.
 pub fn issue(
     runtime: &Runtime,
-    batch: &[(&Rank, u32, &Operation)],
+    batch: &[(&NcclRank, u32, &Operation)],
     limit: Duration,
-) -> std::result::Result<(), Issued> {
+) -> std::result::Result<(), IssueError> {
     let Some((first, ..)) = batch.first() else { return Ok(()) };
-    let ranks: Vec<&Rank> = batch.iter().map(|(rank, ..)| *rank).collect();
-    let _held = hold(&ranks);
-    // NCCL would carry out what it has of a group that is not given to its end.
-    let prepare = |(rank, _, operation): &(&Rank, u32, &Operation)| rank.prepare(operation);
+    let ranks: Vec<&NcclRank> = batch.iter().map(|(rank, ..)| *rank).collect();
+    let _calls = lock_calls(&ranks);
+    // Prepare everything first: NCCL would execute the part of a group that it has received.
+    let prepare = |(rank, _, operation): &(&NcclRank, u32, &Operation)| rank.prepare(operation);
     let prepared = batch.iter().map(prepare).collect::<Result<Vec<Prepared>>>()?;
     for (_, _, Operation { from, to, stream, .. }) in batch {
         let used = [sanitizer::read(*from), sanitizer::write(*to)];
         sanitizer::access(runtime, *stream, &used)?;
     }
-    let mut taken = 0;
+    let mut issued_count = 0;
     let mut all = || {
         for ((rank, size, operation), prepared) in batch.iter().zip(&prepared) {
             rank.issue(runtime, operation, prepared, *size)?;
-            taken += 1;
+            issued_count += 1;
         }
         Ok(())
     };
-    let given = if batch.len() == 1 { all() } else { first.nccl.group(all).map(drop) };
-    // Also where it failed: NCCL may be at work on what came before, and notes errors with its communicators.
+    let issued = if batch.len() == 1 { all() } else { first.nccl.group(all).map(drop) };
+    // Also after an error: NCCL may be executing the previous operations, and records errors in their communicators.
     let mut settled = Ok(());
     for (index, (rank, _, operation)) in batch.iter().enumerate().filter(|(_, (rank, ..))| !rank.blocking) {
-        settled = settled.and_then(|()| match given.is_ok() || index < taken {
-            true => rank.settle(Deadline::new(limit), &format!("NCCL worked at {operation}")),
-            false => rank.look().map(drop),
+        settled = settled.and_then(|()| match issued.is_ok() || index < issued_count {
+            true => rank.wait_until_settled(Deadline::new(limit), &format!("NCCL worked at {operation}")),
+            false => rank.poll().map(drop),
         });
     }
-    let Err(error) = given else { return settled.map_err(Issued::Failed) };
-    // NCCL drops a group in which a call of its own failed, and not one that a call of the driver's cut short. And where it
-    // has the whole, it looks at the arguments before it begins, and comes to all other errors on the way.
-    let cut_short = taken > 0 && error.driver_code() != 0;
-    let begun = taken == batch.len() && error.status() != Status::INVALID_VALUE;
-    Err(if cut_short || begun || settled.is_err() { Issued::Failed(error) } else { Issued::Refused(error) })
+    let Err(error) = issued else { return settled.map_err(IssueError::Failed) };
+    // NCCL discards a group in which one of its own calls failed, but not one that a call of the driver interrupted.
+    // Once it has the whole group, it checks the arguments before it starts; all other errors occur during execution.
+    let cut_short = issued_count > 0 && error.driver_code() != 0;
+    let begun = issued_count == batch.len() && error.status() != Status::INVALID_VALUE;
+    Err(if cut_short || begun || settled.is_err() { IssueError::Failed(error) } else { IssueError::Refused(error) })
 }
 
-/// A part of a communicator, and the place of this rank in it.
-pub struct Part {
+/// A new communicator of a split, and this rank's place in it.
+pub struct SplitPart {
     /// The new communicator.
-    pub rank: Rank,
-    /// This rank's number there.
+    pub rank: NcclRank,
+    /// This rank's number in it.
     pub number: u32,
-    /// How many ranks there are.
+    /// The number of its ranks.
     pub size: u32,
 }
 
-/// Splits communicators of this process, each by the color and the key of its own rank. The answers are in order.
+/// Splits communicators of this process, each by the color and the key of its own rank. The results are in order.
 pub fn split(
     runtime: &Runtime,
-    batch: &[(&Rank, Option<u32>, i32)],
+    batch: &[(&NcclRank, Option<u32>, i32)],
     limit: Duration,
-) -> std::result::Result<Vec<Option<Part>>, Issued> {
+) -> std::result::Result<Vec<Option<SplitPart>>, IssueError> {
     let Some((first, ..)) = batch.first() else { return Ok(Vec::new()) };
-    let ranks: Vec<&Rank> = batch.iter().map(|(rank, ..)| *rank).collect();
-    let _held = hold(&ranks);
+    let ranks: Vec<&NcclRank> = batch.iter().map(|(rank, ..)| *rank).collect();
+    let _calls = lock_calls(&ranks);
     let comms = ranks.iter().map(|rank| rank.comm()).collect::<Result<Vec<Comm>>>()?;
     let all = || {
-        let begin = |((rank, color, key), comm): (&(&Rank, Option<u32>, i32), &Comm)| {
+        let begin = |((rank, color, key), comm): (&(&NcclRank, Option<u32>, i32), &Comm)| {
             let device = runtime.device(rank.device as i32)?;
             let (cell, _) =
                 device.with_context(&runtime.driver, |_| rank.nccl.split(*comm, *color, *key, rank.blocking))?;
-            Ok(Rank::new(rank.nccl, cell, rank.device, rank.blocking))
+            Ok(NcclRank::new(rank.nccl, cell, rank.device, rank.blocking))
         };
-        batch.iter().zip(&comms).map(begin).collect::<Result<Vec<Rank>>>()
+        batch.iter().zip(&comms).map(begin).collect::<Result<Vec<NcclRank>>>()
     };
-    let (parts, _) = first.nccl.group(all).map_err(Issued::Refused)?;
+    let (parts, _) = first.nccl.group(all).map_err(IssueError::Refused)?;
     for rank in ranks {
-        rank.settle(Deadline::new(limit), "NCCL worked at a split").map_err(Issued::Failed)?;
+        rank.wait_until_settled(Deadline::new(limit), "NCCL worked at a split").map_err(IssueError::Failed)?;
     }
-    let finish = |(part, (_, color, _)): (Rank, &(&Rank, Option<u32>, i32))| {
+    let finish = |(part, (_, color, _)): (NcclRank, &(&NcclRank, Option<u32>, i32))| {
         if color.is_none() {
             part.cell.mark_complete();
             return Ok(None);
         }
         part.wait_until_ready(limit, "NCCL worked at a part of a split")?;
         let (number, size) = part.nccl.rank_and_size(part.comm()?)?;
-        Ok(Some(Part { rank: part, number, size }))
+        Ok(Some(SplitPart { rank: part, number, size }))
     };
-    parts.into_iter().zip(batch).map(finish).collect::<Result<Vec<_>>>().map_err(Issued::Failed)
+    parts.into_iter().zip(batch).map(finish).collect::<Result<Vec<_>>>().map_err(IssueError::Failed)
 }

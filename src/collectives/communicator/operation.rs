@@ -1,4 +1,4 @@
-//! What ranks do together: one description for every engine.
+//! The operations of communicators, in one form for all engines.
 
 use crate::{
     collectives::devices::ReduceOp,
@@ -10,21 +10,21 @@ use crate::{
 };
 use std::fmt;
 
-/// What is done, with what all ranks must agree on. Roots and peers are ranks.
+/// The kind of an operation, with the parameters on which all ranks must agree. Roots and peers are ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Kind {
-    /// `count` elements of each rank, reduced for all.
+    /// `count` elements of each rank, reduced to all ranks.
     AllReduce { op: ReduceOp },
-    /// The same for one.
+    /// `count` elements of each rank, reduced to the root.
     Reduce { op: ReduceOp, root: u32 },
-    /// `count` elements of one rank for all.
+    /// `count` elements of the root to all ranks.
     Broadcast { root: u32 },
-    /// `count` elements of each rank, behind each other, for all.
+    /// `count` elements of each rank, concatenated in all ranks.
     AllGather,
     /// `count` elements for each rank, reduced.
     ReduceScatter { op: ReduceOp },
-    /// `count` elements from each rank to each.
+    /// `count` elements from each rank to each rank.
     AllToAll,
     /// `count` elements to one rank.
     Send { peer: u32 },
@@ -33,13 +33,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether two ranks do it and not all.
-    pub fn is_between_two(self) -> bool {
+    /// Returns whether it is point-to-point.
+    pub fn is_point_to_point(self) -> bool {
         matches!(self, Kind::Send { .. } | Kind::Receive { .. })
     }
 
-    /// Whether it reduces elements that have no such reduction, whatever engine there is. Some cannot do more.
-    fn means_nothing_for(self, element: ElementType) -> bool {
+    /// Returns whether the reduction is undefined for an element type in every engine. An engine may support less.
+    fn is_undefined_for(self, element: ElementType) -> bool {
         match self {
             Kind::AllReduce { op } | Kind::Reduce { op, .. } | Kind::ReduceScatter { op } => match op {
                 ReduceOp::Average => element == ElementType::Bool,
@@ -50,8 +50,8 @@ impl Kind {
         }
     }
 
-    /// The rank that it names.
-    fn named(self) -> Option<u32> {
+    /// Returns its root or peer.
+    fn root_or_peer(self) -> Option<u32> {
         match self {
             Kind::Reduce { root, .. } | Kind::Broadcast { root } => Some(root),
             Kind::Send { peer } | Kind::Receive { peer } => Some(peer),
@@ -60,36 +60,36 @@ impl Kind {
     }
 }
 
-/// One rank's part in something that ranks do together.
+/// One rank's call of an operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Operation {
-    /// What.
+    /// The kind.
     pub kind: Kind,
-    /// How many elements; see [`Kind`].
+    /// The number of elements; see [`Kind`].
     pub count: u64,
-    /// Their type.
+    /// The element type.
     pub element: ElementType,
-    /// What the rank gives.
+    /// The memory that the rank reads.
     pub from: Span,
-    /// What it gets; the same as `from` where that is done in place.
+    /// The memory that the rank writes; the same as `from` if the operation is in place.
     pub to: Span,
-    /// The rank's stream for it.
+    /// The rank's stream.
     pub stream: Stream,
 }
 
 impl Operation {
-    /// Whether two ranks mean the same.
+    /// Returns whether the calls of two ranks match.
     pub fn agrees(&self, other: &Operation) -> bool {
         (self.kind, self.count, self.element) == (other.kind, other.count, other.element)
     }
 
-    /// The bytes of `count` elements.
+    /// Returns the bytes of `count` elements.
     pub fn bytes(&self) -> u64 {
         self.count * self.element.bytes()
     }
 
-    /// How many times `count` elements are given and got by a rank of a communicator of `size`.
-    fn shares(&self, size: u64, is_root: bool) -> (u64, u64) {
+    /// Returns how many times `count` elements a rank of a communicator of `size` ranks reads and writes.
+    fn buffer_counts(&self, size: u64, is_root: bool) -> (u64, u64) {
         match self.kind {
             Kind::AllReduce { .. } => (1, 1),
             Kind::Reduce { .. } => (1, is_root.into()),
@@ -102,29 +102,29 @@ impl Operation {
         }
     }
 
-    /// Checks what one rank can check, and gives the spans their lengths. A pointer that the operation does not look at
-    /// becomes nothing.
+    /// Checks what one rank can check alone, and sets the lengths of the spans. A pointer that the operation does not
+    /// use becomes an empty span.
     pub fn check(mut self, rank: u32, size: u32) -> Result<Operation> {
-        if let Some(named) = self.kind.named()
-            && named >= size
+        if let Some(root_or_peer) = self.kind.root_or_peer()
+            && root_or_peer >= size
         {
-            return Err(invalid(format!("there is no rank {named} among {size}")));
+            return Err(invalid(format!("there is no rank {root_or_peer} among {size}")));
         }
-        if self.kind.means_nothing_for(self.element) {
+        if self.kind.is_undefined_for(self.element) {
             return Err(Error::new(Status::NOT_SUPPORTED, format!("{} has no such reduction", self.element)));
         }
         let all = self.count.checked_mul(u64::from(size)).and_then(|count| count.checked_mul(self.element.bytes()));
         if all.is_none_or(|bytes| bytes >= 1 << 62) {
             return Err(invalid(format!("{} elements are more than there are addresses", self.count)));
         }
-        let (given, got) = self.shares(size.into(), self.kind.named() == Some(rank));
-        self.from = self.checked(self.from, given, "the memory that is read")?;
-        self.to = self.checked(self.to, got, "the memory that is written")?;
+        let (reads, writes) = self.buffer_counts(size.into(), self.kind.root_or_peer() == Some(rank));
+        self.from = self.checked(self.from, reads, "the memory that is read")?;
+        self.to = self.checked(self.to, writes, "the memory that is written")?;
         Ok(self)
     }
 
-    fn checked(&self, span: Span, shares: u64, what: &str) -> Result<Span> {
-        if shares == 0 || self.count == 0 {
+    fn checked(&self, span: Span, buffer_counts: u64, what: &str) -> Result<Span> {
+        if buffer_counts == 0 || self.count == 0 {
             return Ok(span.with_length(0));
         }
         if span.address() == 0 {
@@ -133,7 +133,7 @@ impl Operation {
         if !span.address().is_multiple_of(self.element.bytes()) {
             return Err(invalid(format!("{what}, at {:#x}, is not aligned to its {}", span.address(), self.element)));
         }
-        Ok(span.with_length((self.bytes() * shares) as usize))
+        Ok(span.with_length((self.bytes() * buffer_counts) as usize))
     }
 }
 
@@ -173,13 +173,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn truths_have_no_average_and_complex_numbers_no_order() {
+    fn bools_have_no_average_and_complex_numbers_no_order() {
         let all = |op| Kind::AllReduce { op };
         for element in [ElementType::Bool, ElementType::F16, ElementType::Complex64] {
             let has = |op: ReduceOp| {
-                let one = all(op).means_nothing_for(element);
-                assert_eq!(one, Kind::Reduce { op, root: 1 }.means_nothing_for(element));
-                assert_eq!(one, Kind::ReduceScatter { op }.means_nothing_for(element));
+                let one = all(op).is_undefined_for(element);
+                assert_eq!(one, Kind::Reduce { op, root: 1 }.is_undefined_for(element));
+                assert_eq!(one, Kind::ReduceScatter { op }.is_undefined_for(element));
                 !one
             };
             assert!(has(ReduceOp::Sum) && has(ReduceOp::Product));
@@ -187,6 +187,6 @@ mod tests {
             assert_eq!(has(ReduceOp::Minimum), element != ElementType::Complex64);
             assert_eq!(has(ReduceOp::Maximum), element != ElementType::Complex64);
         }
-        assert!(!Kind::AllGather.means_nothing_for(ElementType::Bool));
+        assert!(!Kind::AllGather.is_undefined_for(ElementType::Bool));
     }
 }

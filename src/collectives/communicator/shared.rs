@@ -1,7 +1,8 @@
-//! The engine of processes of one machine: the library's own kernels over memory that the processes share, and NCCL for what
-//! is large, if the ranks have met through NCCL.
+//! The engine of processes of one machine: the library's kernels over shared memory, and NCCL for large operations if
+//! the ranks are connected through NCCL.
 //!
-//! Whether all ranks are on one machine, nobody has to say: ranks that met through NCCL tell each other.
+//! The caller need not specify whether all ranks are on one machine: ranks that are connected through NCCL compare
+//! their machines.
 
 use super::{
     engine::{SHARED_NCCL_FROM, nccl_from},
@@ -10,7 +11,7 @@ use super::{
 };
 use crate::base::deadline::Deadline;
 use crate::{
-    collectives::processes::{Candidate, Group, Row, Transfer},
+    collectives::processes::{Candidate, GatherRow, ProcessGroup, Transfer},
     driver::group::MAX_RANKS,
     error::{Context, Error, Result},
     memory::scratch::Scratch,
@@ -20,57 +21,58 @@ use crate::{
 };
 use std::{collections::hash_map::DefaultHasher, fs, hash::Hasher, thread::ScopedJoinHandle, time::Duration};
 
-/// One rank among processes of a machine.
-pub struct Member {
-    group: Group,
-    nccl: Option<nccl::Rank>,
-    /// From how many bytes on NCCL is asked.
+/// One rank in a group of processes.
+pub struct ProcessRank {
+    group: ProcessGroup,
+    nccl: Option<nccl::NcclRank>,
+    /// The number of bytes from which NCCL is used.
     nccl_from: u64,
 }
 
-/// The bytes that ranks tell each other: the id of a group, and what tells one machine from another.
+/// The bytes that ranks exchange: the id of a group, the identity of the machine, and the threshold for NCCL.
 const ROW: usize = 192;
 const ID: usize = 128;
 
-impl Member {
-    /// One that has only the group.
-    pub fn of_group(group: Group) -> Member {
-        Member { group, nccl: None, nccl_from: u64::MAX }
+impl ProcessRank {
+    /// Creates a rank without NCCL.
+    pub fn from_group(group: ProcessGroup) -> ProcessRank {
+        ProcessRank { group, nccl: None, nccl_from: u64::MAX }
     }
 
-    /// Joins a group by an id of the library's own.
-    pub fn join(id: &[u8; ID], place: (u32, u32), device: u32, limit: Duration) -> Result<Member> {
-        let group = Group::join(id, place.0, place.1, device, Some(limit))?;
+    /// Joins a group by an id of the library.
+    pub fn join(id: &[u8; ID], rank_and_size: (u32, u32), device: u32, limit: Duration) -> Result<ProcessRank> {
+        let group = ProcessGroup::join(id, rank_and_size.0, rank_and_size.1, device, Some(limit))?;
         group.set_timeout(limit);
-        Ok(Member::of_group(group))
+        Ok(ProcessRank::from_group(group))
     }
 
-    /// A member in place of a rank of NCCL's, if all ranks are on one machine and can share memory; else the rank again.
+    /// Converts a rank of NCCL to shared memory if all ranks are on one machine and can share memory; otherwise returns
+    /// the NCCL rank.
     pub fn from_nccl(
         runtime: &Runtime,
-        rank: nccl::Rank,
-        place: (u32, u32),
+        rank: nccl::NcclRank,
+        rank_and_size: (u32, u32),
         device: u32,
         limit: Duration,
-    ) -> Result<std::result::Result<Member, nccl::Rank>> {
-        if place.1 as usize > MAX_RANKS {
+    ) -> Result<std::result::Result<ProcessRank, nccl::NcclRank>> {
+        if rank_and_size.1 as usize > MAX_RANKS {
             return Ok(Err(rank));
         }
         let exchange = |row: &[u8; ROW]| {
-            exchange(runtime, &rank, place, device, row, limit)
+            exchange(runtime, &rank, rank_and_size, device, row, limit)
                 .inspect_err(|_| {
-                    // The ranks no longer know of each other where they are.
+                    // The ranks no longer know each other's state.
                     let _ = rank.abort(runtime);
                 })
                 .context(|| "asking the ranks for their machines")
         };
         let nccl_from = nccl_from(SHARED_NCCL_FROM)?;
-        // Before anybody is asked: a rank that cannot share says so, and nobody waits for it in vain.
-        let candidate = Candidate::new(place.0, place.1, device);
+        // Prepare before the exchange: a rank that cannot share memory reports it there, and no rank waits for it.
+        let candidate = Candidate::new(rank_and_size.0, rank_and_size.1, device);
         let mut row = [0; ROW];
-        row[..ID].copy_from_slice(&Group::new_id()?);
+        row[..ID].copy_from_slice(&ProcessGroup::new_id()?);
         row[ID..ID + 8].copy_from_slice(&machine().to_le_bytes());
-        // Ranks that do not agree on this do not share.
+        // Ranks with different thresholds do not share memory.
         row[ID + 8..ID + 16].copy_from_slice(&nccl_from.to_le_bytes());
         row[ID + 16] = u8::from(candidate.is_ok());
         let rows = exchange(&row)?;
@@ -81,44 +83,44 @@ impl Member {
         let mut id = [0; ID];
         id.copy_from_slice(&rows[0][..ID]);
         let joined = candidate.join(&id, Some(limit), &|| None);
-        // All have to go the same way.
+        // All ranks must make the same choice.
         let rows = exchange(&[u8::from(joined.is_ok()); ROW])?;
         match joined {
             Ok(group) if rows.iter().all(|row| row[0] == 1) => {
                 group.set_timeout(limit);
-                Ok(Ok(Member { group, nccl: Some(rank), nccl_from }))
+                Ok(Ok(ProcessRank { group, nccl: Some(rank), nccl_from }))
             }
             _ => Ok(Err(rank)),
         }
     }
 
-    /// Gives NCCL what is large, and is told which that is.
-    pub fn nccl_for(&self, operation: &Operation) -> Option<&nccl::Rank> {
+    /// Returns NCCL's communicator if NCCL executes the operation.
+    pub fn nccl_for(&self, operation: &Operation) -> Option<&nccl::NcclRank> {
         self.nccl.as_ref().filter(|_| operation.bytes() >= self.nccl_from)
     }
 
-    /// The error that ended the group, or what NCCL came to beside it.
-    pub fn trouble(&self) -> Option<Error> {
+    /// Returns the error that aborted the group, or NCCL's asynchronous error.
+    pub fn sticky_error(&self) -> Option<Error> {
         self.group.error().or_else(|| self.nccl.as_ref()?.check_health().err())
     }
 
-    /// Sets how long work waits for other ranks from now on.
+    /// Sets the timeout of later waits for other ranks.
     pub fn set_timeout(&self, limit: Duration) {
         self.group.set_timeout(limit);
     }
 
-    /// Ends what is done, here and at the other ranks.
+    /// Aborts the work of this rank and of the others.
     pub fn abort(&self, runtime: &Runtime) -> Result<()> {
         self.group.abort();
         self.nccl.as_ref().map_or(Ok(()), |rank| rank.abort(runtime))
     }
 
-    /// Leaves; the work is done.
-    pub fn leave(self, runtime: &Runtime) -> Result<()> {
+    /// Leaves the group, whose work is done.
+    pub fn release(self, runtime: &Runtime) -> Result<()> {
         self.nccl.as_ref().map_or(Ok(()), |rank| rank.destroy(runtime))
     }
 
-    /// Puts this rank's operations into their streams; what is between two ranks all at once.
+    /// Enqueues this rank's operations in their streams; point-to-point operations are enqueued together.
     pub fn issue(&self, operations: &[Operation]) -> Result<()> {
         let mut pairs: Vec<&Operation> = Vec::new();
         for operation in operations {
@@ -143,20 +145,21 @@ impl Member {
         self.group.exchange_in_streams(&transfers)
     }
 
-    /// Begins this rank's part of a split: tells the others. Two splits are told apart by the order of these calls.
-    fn begin_split(&self, color: Option<u32>, key: i32) -> Result<Row> {
+    /// Starts a split and sends this rank's color and key to the others. Splits are matched by the order of these
+    /// calls.
+    fn begin_split(&self, color: Option<u32>, key: i32) -> Result<GatherRow> {
         if let Some(error) = self.group.error() {
             return Err(error);
         }
-        let mut mine = Vec::from(Group::new_id()?);
-        mine.extend(color.map_or(-1, i64::from).to_le_bytes());
-        mine.extend(key.to_le_bytes());
-        self.group.bring(&mine)
+        let mut own_row = Vec::from(ProcessGroup::new_id()?);
+        own_row.extend(color.map_or(-1, i64::from).to_le_bytes());
+        own_row.extend(key.to_le_bytes());
+        self.group.send_row(&own_row)
     }
 
-    /// The rest of it, which waits for the others; and this rank's place.
-    fn end_split(&self, row: &Row, color: Option<u32>, limit: Duration) -> Result<Option<Part>> {
-        let rows = self.group.collect(row)?;
+    /// Completes a split: waits for the other ranks, and joins this rank's new group.
+    fn end_split(&self, row: &GatherRow, color: Option<u32>, limit: Duration) -> Result<Option<SplitPart>> {
+        let rows = self.group.collect_rows(row)?;
         let Some(color) = color else { return Ok(None) };
         let number = |row: &[u8], from: usize, bytes: usize| {
             let mut number = [0; 8];
@@ -177,34 +180,36 @@ impl Member {
         let mut id = [0; ID];
         id.copy_from_slice(&rows[*first][..ID]);
         let (rank, size) = (own as u32, members.len() as u32);
-        // Whoever gives up the whole, gives up the part. That a rank has gone matters only if it is one of the part, and
-        // then the meeting finds out.
-        let given_up = || self.group.error().filter(|error| error.status() == Status::ABORTED);
-        let group = Candidate::new(rank, size, self.group.device())?.join(&id, Some(limit), &given_up)?;
+        // An abort of the whole group aborts the new one. A lost rank matters only if it belongs to the new group, and
+        // the rendezvous detects that.
+        let aborted = || self.group.error().filter(|error| error.status() == Status::ABORTED);
+        let group = Candidate::new(rank, size, self.group.device())?.join(&id, Some(limit), &aborted)?;
         group.set_timeout(limit);
-        Ok(Some(Part { member: Member::of_group(group), rank, size }))
+        Ok(Some(SplitPart { process_rank: ProcessRank::from_group(group), rank, size }))
     }
 }
 
-/// What a split gives a rank.
-pub struct Part {
-    /// The rank in its part.
-    pub member: Member,
+/// This rank's new communicator of a split.
+pub struct SplitPart {
+    /// The rank.
+    pub process_rank: ProcessRank,
     /// Its number.
     pub rank: u32,
-    /// How many there are.
+    /// The number of ranks.
     pub size: u32,
 }
 
-/// A rank's part in a split: itself, its color and its key.
-pub type Split<'a> = (&'a Member, Option<u32>, i32);
+/// A rank's arguments of a split: the rank, its color and its key.
+pub type Split<'a> = (&'a ProcessRank, Option<u32>, i32);
 
-/// Takes part in splits, for some ranks of this process at once: all tell first, and then each waits for itself, so that they
-/// may be ranks of one group, or of groups whose ranks elsewhere come in another order.
-pub fn split(asked: &[Split<'_>], limit: Duration) -> Result<Vec<Option<Part>>> {
-    let begun: Vec<Result<Row>> = asked.iter().map(|(member, color, key)| member.begin_split(*color, *key)).collect();
-    let end = |((member, color, _), row): (&Split<'_>, Result<Row>)| member.end_split(&row?, *color, limit);
-    let mut parts = asked.iter().zip(begun);
+/// Splits groups for several ranks of this process at once. All ranks send first, and then each waits in its own
+/// thread: they may be ranks of one group, or of groups whose ranks in other processes call in another order.
+pub fn split(requests: &[Split<'_>], limit: Duration) -> Result<Vec<Option<SplitPart>>> {
+    let begun: Vec<Result<GatherRow>> =
+        requests.iter().map(|(process_rank, color, key)| process_rank.begin_split(*color, *key)).collect();
+    let end =
+        |((process_rank, color, _), row): (&Split<'_>, Result<GatherRow>)| process_rank.end_split(&row?, *color, limit);
+    let mut parts = requests.iter().zip(begun);
     let Some(first) = parts.next() else { return Ok(Vec::new()) };
     std::thread::scope(|scope| {
         let thread = |part| {
@@ -214,11 +219,11 @@ pub fn split(asked: &[Split<'_>], limit: Duration) -> Result<Vec<Option<Part>>> 
         };
         let threads: Vec<_> = parts.map(thread).collect();
         let own = end(first);
-        let ended = |thread: Result<ScopedJoinHandle<'_, Result<Option<Part>>>>| {
+        let ended = |thread: Result<ScopedJoinHandle<'_, Result<Option<SplitPart>>>>| {
             thread?.join().unwrap_or_else(|_| Err(Error::new(Status::PANIC, "a split panicked")))
         };
-        // All are waited for, whatever became of the others.
-        let ended: Vec<Result<Option<Part>>> = [own].into_iter().chain(threads.into_iter().map(ended)).collect();
+        // Join all threads, regardless of errors.
+        let ended: Vec<Result<Option<SplitPart>>> = [own].into_iter().chain(threads.into_iter().map(ended)).collect();
         ended.into_iter().collect()
     })
 }
@@ -232,7 +237,7 @@ fn transfer(operation: &Operation) -> Option<Transfer> {
     }
 }
 
-/// What is the same for two processes only if they can meet by sockets of one machine.
+/// Returns a hash that is equal for two processes only if they can connect through sockets of one machine.
 fn machine() -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(&fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default());
@@ -241,22 +246,22 @@ fn machine() -> u64 {
     hasher.finish()
 }
 
-/// Gives each rank the rows of all, through NCCL.
+/// Exchanges the rows of all ranks through NCCL.
 fn exchange(
     runtime: &Runtime,
-    rank: &nccl::Rank,
-    place: (u32, u32),
+    rank: &nccl::NcclRank,
+    rank_and_size: (u32, u32),
     device: u32,
     row: &[u8; ROW],
     limit: Duration,
 ) -> Result<Vec<[u8; ROW]>> {
     let stream: Stream = stream::resolve(runtime, stream::create(device as i32, 0)?)?;
-    let all = ROW * place.1 as usize;
+    let all = ROW * rank_and_size.1 as usize;
     let scratch = Scratch::alloc((ROW + all) as u64, stream)?;
     let (from, to) = (scratch.memory().part(0, ROW), scratch.memory().part(ROW, all));
     runtime.in_stream(stream, |driver, raw| Ok(driver.copy_from_host(from, row, raw)?))?;
     let operation = Operation { kind: Kind::AllGather, count: ROW as u64, element: ElementType::U8, from, to, stream };
-    nccl::issue(runtime, &[(rank, place.1, &operation)], limit).map_err(nccl::Issued::into_error)?;
+    nccl::issue(runtime, &[(rank, rank_and_size.1, &operation)], limit).map_err(nccl::IssueError::into_error)?;
     Deadline::new(limit).until(
         || "this rank waited for the others",
         || {

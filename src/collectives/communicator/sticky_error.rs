@@ -1,45 +1,46 @@
-//! An error that several are told of: the ranks of a team, or each group around a call that was refused.
+//! Errors that are reported several times: to the ranks of a group of devices, or by each group call around a failed
+//! request.
 
 use crate::{error::Error, status::Status};
 
-/// What an [`Error`] says, as often as it has to be said.
+/// A cloneable copy of an [`Error`].
 #[derive(Debug, Clone)]
-pub struct Trouble {
+pub struct StickyError {
     status: Status,
     message: String,
     driver_code: u32,
 }
 
-impl Trouble {
-    /// An error of the library's own.
+impl StickyError {
+    /// Creates an error of the library itself.
     #[cold]
-    pub fn new(status: Status, message: impl Into<String>) -> Trouble {
-        Trouble { status, message: message.into(), driver_code: 0 }
+    pub fn new(status: Status, message: impl Into<String>) -> StickyError {
+        StickyError { status, message: message.into(), driver_code: 0 }
     }
 
-    /// What comes after an error that a communicator did not survive.
+    /// Returns the error of later calls on a communicator that an error has aborted.
     #[cold]
-    pub fn end(error: &Error) -> Trouble {
-        Trouble::new(Status::ABORTED, format!("the communicator came to its end earlier: {}", error.message()))
+    pub fn aborted_by(error: &Error) -> StickyError {
+        StickyError::new(Status::ABORTED, format!("the communicator was aborted earlier: {}", error.message()))
     }
 
-    /// The error.
+    /// Returns the error.
     #[cold]
     pub fn error(&self) -> Error {
         Error::new(self.status, self.message.clone()).with_driver_code(self.driver_code)
     }
 }
 
-impl From<&Error> for Trouble {
+impl From<&Error> for StickyError {
     #[cold]
-    fn from(error: &Error) -> Trouble {
+    fn from(error: &Error) -> StickyError {
         let (status, driver_code) = (error.status(), error.driver_code());
-        Trouble { status, message: error.message().to_owned(), driver_code }
+        StickyError { status, message: error.message().to_owned(), driver_code }
     }
 }
 
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Trouble {
-        Trouble::from(&error)
+impl From<Error> for StickyError {
+    fn from(error: Error) -> StickyError {
+        StickyError::from(&error)
     }
 }

@@ -1,4 +1,4 @@
-//! Pieces: runs of bytes that are read at some addresses and written at others, and the launches that do it.
+//! Chunks: contiguous bytes that are read at some addresses and written at others, and the launches that do it.
 
 use super::{ReduceOp, tuning};
 use crate::{
@@ -16,57 +16,57 @@ use crate::{
 
 /// Memory of a device.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct DeviceSpan {
     /// The memory.
     pub span: Span,
-    /// The device's number.
+    /// Ordinal of the device.
     pub device: u32,
 }
 
-impl Place {
-    /// The same from another byte on.
-    pub fn moved(self, bytes: u64) -> Place {
-        Place { span: self.span.offset_by(bytes as i64), ..self }
+impl DeviceSpan {
+    /// Returns the same memory, advanced by some bytes.
+    pub fn moved(self, bytes: u64) -> DeviceSpan {
+        DeviceSpan { span: self.span.offset_by(bytes as i64), ..self }
     }
 }
 
-/// The most addresses that a piece of a copy is given: there is room for several such pieces in a table.
-pub const MOST_PLACES: usize = 64;
-/// The most addresses of a piece on both sides together: what a table has room for beside its length.
-const MOST_ADDRESSES: usize = WORDS - 1;
-/// Cuts lie at multiples of so many bytes of a piece, so that parts are as well aligned as the whole.
-const GRAIN: u64 = 256;
+/// The maximum number of operands of a copied chunk: a table has room for several such chunks.
+pub const MAX_COPY_OPERANDS: usize = 64;
+/// The maximum number of sources and destinations of a chunk: the room of a table beside its length.
+const MAX_OPERANDS: usize = WORDS - 1;
+/// Chunks are split at multiples of this number of bytes, so that the parts are aligned like the whole.
+const SPLIT_ALIGNMENT: u64 = 256;
 
-/// Runs of bytes, each with as many sources and as many destinations as every other.
+/// Chunks with the same numbers of sources and destinations.
 #[derive(Debug, Clone)]
-pub struct Pieces {
+pub struct Chunks {
     sources: usize,
     destinations: usize,
     lengths: Vec<u64>,
-    places: Vec<Place>,
+    operands: Vec<DeviceSpan>,
 }
 
-/// What a reduction of a type is to the kernels.
+/// The parameters of a reduction's kernel.
 #[derive(Debug, Clone, Copy)]
 pub struct Reduction {
     kernel: Kernel,
     operation: Operation,
     is_signed: bool,
     divisor: u32,
-    /// The bytes of what the kernel counts.
+    /// The element size of the kernel.
     width: u64,
 }
 
 impl Reduction {
-    /// A reduction of so many elements of a type to one.
+    /// Returns the reduction of `inputs` elements of a type to one.
     pub fn of(element: ElementType, op: ReduceOp, inputs: usize) -> Result<Reduction> {
         use ElementType::*;
-        let refused = match op {
+        let unsupported = match op {
             ReduceOp::Sum => false,
             ReduceOp::Average => element == Bool,
             _ => element.is_complex(),
         };
-        if refused {
+        if unsupported {
             return Err(Error::new(
                 Status::NOT_SUPPORTED,
                 format!("a reduction of {element} has no {}", format!("{op:?}").to_lowercase()),
@@ -75,7 +75,7 @@ impl Reduction {
         let (kernel, width) = match element {
             F16 => (Kernel::CommReduceF16, 2),
             Bf16 => (Kernel::CommReduceBf16, 2),
-            // A complex number is two real ones.
+            // A complex number is two real numbers.
             F32 | Complex64 => (Kernel::CommReduceF32, 4),
             F64 | Complex128 => (Kernel::CommReduceF64, 8),
             U8 | I8 => (Kernel::CommReduceB8, 1),
@@ -95,7 +95,7 @@ impl Reduction {
         Ok(Reduction { kernel, operation, is_signed, divisor, width })
     }
 
-    /// The same, but that each sum of 16-bit floats is rounded, as torch's additions are.
+    /// Returns the same reduction, but with each sum of 16-bit floats rounded, as in torch's additions.
     pub fn rounded(self) -> Reduction {
         let narrow = matches!(self.kernel, Kernel::CommReduceF16 | Kernel::CommReduceBf16);
         let rounded = narrow && self.operation == Operation::Sum;
@@ -103,74 +103,74 @@ impl Reduction {
     }
 }
 
-impl Pieces {
-    /// None yet.
-    pub fn new(sources: usize, destinations: usize) -> Pieces {
-        Pieces { sources, destinations, lengths: Vec::new(), places: Vec::new() }
+impl Chunks {
+    /// Creates an empty list.
+    pub fn new(sources: usize, destinations: usize) -> Chunks {
+        Chunks { sources, destinations, lengths: Vec::new(), operands: Vec::new() }
     }
 
-    /// Adds a piece, whose places are the sources, then the destinations.
-    pub fn push(&mut self, bytes: u64, places: impl IntoIterator<Item = Place>) {
+    /// Adds a chunk. The operands are the sources, then the destinations.
+    pub fn push(&mut self, bytes: u64, operands: impl IntoIterator<Item = DeviceSpan>) {
         if bytes > 0 {
             self.lengths.push(bytes);
-            let wanted = self.lengths.len() * (self.sources + self.destinations);
-            self.places.extend(places);
-            debug_assert_eq!(self.places.len(), wanted);
+            let expected = self.lengths.len() * (self.sources + self.destinations);
+            self.operands.extend(operands);
+            debug_assert_eq!(self.operands.len(), expected);
         }
     }
 
-    /// Adds those of another list of the same kind.
-    pub fn append(&mut self, mut other: Pieces) {
+    /// Appends another list with the same numbers of sources and destinations.
+    pub fn append(&mut self, mut other: Chunks) {
         self.lengths.append(&mut other.lengths);
-        self.places.append(&mut other.places);
+        self.operands.append(&mut other.operands);
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no chunks.
     pub fn is_empty(&self) -> bool {
         self.lengths.is_empty()
     }
 
-    /// The bytes of all.
+    /// Returns the total bytes.
     pub fn bytes(&self) -> u64 {
         self.lengths.iter().sum()
     }
 
-    /// How many places each is written to.
+    /// Returns the number of destinations.
     pub fn destinations(&self) -> usize {
         self.destinations
     }
 
-    /// The devices of all places.
+    /// Returns the devices of all operands.
     pub fn devices(&self) -> impl Iterator<Item = u32> + '_ {
-        self.places.iter().map(|place| place.device)
+        self.operands.iter().map(|operand| operand.device)
     }
 
-    fn each(&self) -> impl Iterator<Item = (u64, &[Place])> + '_ {
-        self.lengths.iter().copied().zip(self.places.chunks_exact(self.sources + self.destinations))
+    fn each(&self) -> impl Iterator<Item = (u64, &[DeviceSpan])> + '_ {
+        self.lengths.iter().copied().zip(self.operands.chunks_exact(self.sources + self.destinations))
     }
 
-    /// The bytes from one to another of all pieces in a row.
-    fn part(&self, from: u64, to: u64) -> Pieces {
-        let mut part = Pieces::new(self.sources, self.destinations);
+    /// Returns a range of bytes of the concatenated chunks.
+    fn range(&self, from: u64, to: u64) -> Chunks {
+        let mut range = Chunks::new(self.sources, self.destinations);
         let mut before = 0;
-        for (length, places) in self.each() {
-            // Where a cut falls into a piece it moves to the grain before it, for this part's end as for the next's begin.
+        for (length, operands) in self.each() {
+            // Round a split inside of a chunk down, in the same way for the end of one part and the start of the next.
             let inside = |at: u64| match at.saturating_sub(before) {
                 at if at >= length => length,
-                at => at / GRAIN * GRAIN,
+                at => at / SPLIT_ALIGNMENT * SPLIT_ALIGNMENT,
             };
             let (begin, end) = (inside(from), inside(to));
-            part.push(end - begin, places.iter().map(|place| place.moved(begin)));
+            range.push(end - begin, operands.iter().map(|operand| operand.moved(begin)));
             before += length;
         }
-        part
+        range
     }
 
-    /// Part `index` of `count` that are about as long.
-    pub fn share(&self, index: usize, count: usize) -> Pieces {
+    /// Returns part `index` of `count` parts of about the same length.
+    pub fn part_of(&self, index: usize, count: usize) -> Chunks {
         let (all, count) = (u128::from(self.bytes()), count as u128);
         let cut = |index: usize| (all * index as u128 / count) as u64;
-        self.part(cut(index), cut(index + 1))
+        self.range(cut(index), cut(index + 1))
     }
 
     fn launch(
@@ -182,25 +182,25 @@ impl Pieces {
         chunk: impl Fn(u64) -> u64,
         prepare: impl Fn(&mut Table),
     ) -> Result<()> {
-        sanitizer::access_with(runtime, stream, |operands| {
-            for (length, places) in self.each() {
-                let (sources, destinations) = places.split_at(self.sources);
-                let whole = |place: &Place| place.span.with_length(length as usize);
-                operands.extend(sources.iter().map(|place| sanitizer::read(whole(place))));
-                operands.extend(destinations.iter().map(|place| sanitizer::write(whole(place))));
+        sanitizer::access_with(runtime, stream, |accesses| {
+            for (length, operands) in self.each() {
+                let (sources, destinations) = operands.split_at(self.sources);
+                let whole = |operand: &DeviceSpan| operand.span.with_length(length as usize);
+                accesses.extend(sources.iter().map(|operand| sanitizer::read(whole(operand))));
+                accesses.extend(destinations.iter().map(|operand| sanitizer::write(whole(operand))));
             }
         })?;
-        let mut pieces = self.each().peekable();
-        while pieces.peek().is_some() {
+        let mut chunks = self.each().peekable();
+        while chunks.peek().is_some() {
             let mut table = Table::new(self.sources, self.destinations, 0);
             prepare(&mut table);
             let mut bytes = 0;
-            while let Some((length, places)) = pieces.peek() {
-                if !table.push(*length / unit, places.iter().map(|place| place.span), &[]) {
+            while let Some((length, operands)) = chunks.peek() {
+                if !table.push(*length / unit, operands.iter().map(|operand| operand.span), &[]) {
                     break;
                 }
                 bytes += *length;
-                pieces.next();
+                chunks.next();
             }
             if table.count() == 0 {
                 return Err(Error::new(Status::NOT_SUPPORTED, "a run of bytes is too long for one launch"));
@@ -210,27 +210,27 @@ impl Pieces {
         Ok(())
     }
 
-    /// Copies every piece from its source to all of its destinations, in a stream whose device reaches them.
+    /// Copies every chunk from its source to all of its destinations, in a stream whose device has access to them.
     pub fn copy(&self, runtime: &Runtime, stream: Stream) -> Result<()> {
         let properties = runtime.device(stream.device as i32)?.properties(&runtime.driver)?;
         let processors = properties.multi_processor_count.max(1) as u64;
         self.launch(runtime, stream, Kernel::CommCopy, 1, |bytes| copy_chunk(bytes, processors), |_| {})
     }
 
-    /// The same by the driver's copies, which need no access between peers.
-    pub fn copy_by_driver(&self, runtime: &Runtime, stream: Stream) -> Result<()> {
-        for (length, places) in self.each() {
-            for to in &places[1..] {
-                bring(runtime, stream, places[0], *to, length)?;
+    /// Does the same with the driver's copies, which need no peer access.
+    pub fn copy_with_driver(&self, runtime: &Runtime, stream: Stream) -> Result<()> {
+        for (length, operands) in self.each() {
+            for to in &operands[1..] {
+                copy_peer(runtime, stream, operands[0], *to, length)?;
             }
         }
         Ok(())
     }
 
-    /// Reduces the sources of every piece, and writes the result to all of its destinations, in a stream whose device
-    /// reaches them.
+    /// Reduces the sources of every chunk, and writes the result to all of its destinations, in a stream whose device
+    /// has access to them.
     pub fn reduce(&self, runtime: &Runtime, stream: Stream, reduction: Reduction) -> Result<()> {
-        if self.sources + self.destinations > MOST_ADDRESSES {
+        if self.sources + self.destinations > MAX_OPERANDS {
             return self.reduce_in_rounds(runtime, stream, reduction);
         }
         self.launch(runtime, stream, reduction.kernel, reduction.width, chunk_of, |table| {
@@ -240,59 +240,60 @@ impl Pieces {
         })
     }
 
-    /// Some sources after others, with what they come to in memory of its own between. That is of the elements' type, so
-    /// 16-bit floats are rounded after each round: no kernel writes anything wider for them.
+    /// Reduces the sources in several rounds, with partial results in scratch memory. These have the elements' type, so
+    /// 16-bit floats are rounded after each round: no kernel writes a wider type for them.
     fn reduce_in_rounds(&self, runtime: &Runtime, stream: Stream, reduction: Reduction) -> Result<()> {
         let whole = Reduction { divisor: 0, ..reduction };
-        let Some(room) = MOST_ADDRESSES.checked_sub(self.destinations).filter(|room| *room > 1) else {
+        let Some(max_inputs) = MAX_OPERANDS.checked_sub(self.destinations).filter(|max_inputs| *max_inputs > 1) else {
             let message = format!("a reduction to {} places does not fit into a launch", self.destinations);
             return Err(Error::new(Status::NOT_SUPPORTED, message));
         };
-        for (length, places) in self.each() {
-            let (mut sources, destinations) = places.split_at(self.sources);
+        for (length, operands) in self.each() {
+            let (mut sources, destinations) = operands.split_at(self.sources);
             let scratch = Scratch::alloc(length, stream)?;
-            let sum = Place { span: scratch.memory(), device: stream.device };
-            let mut first = None;
-            while sources.len() + usize::from(first.is_some()) > room {
-                let (now, later) = sources.split_at(room - usize::from(first.is_some()));
-                let inputs: Vec<Place> = first.into_iter().chain(now.iter().copied()).collect();
-                let mut round = Pieces::new(inputs.len(), 1);
+            let sum = DeviceSpan { span: scratch.memory(), device: stream.device };
+            let mut partial = None;
+            while sources.len() + usize::from(partial.is_some()) > max_inputs {
+                let (now, later) = sources.split_at(max_inputs - usize::from(partial.is_some()));
+                let inputs: Vec<DeviceSpan> = partial.into_iter().chain(now.iter().copied()).collect();
+                let mut round = Chunks::new(inputs.len(), 1);
                 round.push(length, inputs.into_iter().chain([sum]));
                 round.reduce(runtime, stream, whole)?;
-                (first, sources) = (Some(sum), later);
+                (partial, sources) = (Some(sum), later);
             }
-            let inputs: Vec<Place> = first.into_iter().chain(sources.iter().copied()).collect();
-            let mut last = Pieces::new(inputs.len(), destinations.len());
+            let inputs: Vec<DeviceSpan> = partial.into_iter().chain(sources.iter().copied()).collect();
+            let mut last = Chunks::new(inputs.len(), destinations.len());
             last.push(length, inputs.into_iter().chain(destinations.iter().copied()));
             last.reduce(runtime, stream, reduction)?;
         }
         Ok(())
     }
 
-    /// The same where the stream's device does not reach them all: what is elsewhere is brought here, and sent there.
-    pub fn reduce_by_driver(&self, runtime: &Runtime, stream: Stream, reduction: Reduction) -> Result<()> {
-        for (length, places) in self.each() {
-            let mut kept = Vec::new();
-            let mut near = Vec::with_capacity(places.len());
-            for (index, place) in places.iter().enumerate() {
-                if place.device == stream.device {
-                    near.push(*place);
+    /// Reduces in a stream whose device has no access to some operands: the driver copies remote sources to this
+    /// device, and results to remote destinations.
+    pub fn reduce_with_driver(&self, runtime: &Runtime, stream: Stream, reduction: Reduction) -> Result<()> {
+        for (length, operands) in self.each() {
+            let mut scratches = Vec::new();
+            let mut local_operands = Vec::with_capacity(operands.len());
+            for (index, operand) in operands.iter().enumerate() {
+                if operand.device == stream.device {
+                    local_operands.push(*operand);
                     continue;
                 }
                 let scratch = Scratch::alloc(length, stream)?;
-                let copy = Place { span: scratch.memory(), device: stream.device };
+                let copy = DeviceSpan { span: scratch.memory(), device: stream.device };
                 if index < self.sources {
-                    bring(runtime, stream, *place, copy, length)?;
+                    copy_peer(runtime, stream, *operand, copy, length)?;
                 }
-                near.push(copy);
-                kept.push(scratch);
+                local_operands.push(copy);
+                scratches.push(scratch);
             }
-            let mut piece = Pieces::new(self.sources, self.destinations);
-            piece.push(length, near.iter().copied());
-            piece.reduce(runtime, stream, reduction)?;
-            for (to, from) in places.iter().zip(&near).skip(self.sources) {
+            let mut chunk_list = Chunks::new(self.sources, self.destinations);
+            chunk_list.push(length, local_operands.iter().copied());
+            chunk_list.reduce(runtime, stream, reduction)?;
+            for (to, from) in operands.iter().zip(&local_operands).skip(self.sources) {
                 if to.device != stream.device {
-                    bring(runtime, stream, *from, *to, length)?;
+                    copy_peer(runtime, stream, *from, *to, length)?;
                 }
             }
         }
@@ -300,8 +301,8 @@ impl Pieces {
     }
 }
 
-/// Copies from one device to another, or within one, by the driver.
-pub fn bring(runtime: &Runtime, stream: Stream, from: Place, to: Place, bytes: u64) -> Result<()> {
+/// Copies memory within a device or between devices with the driver.
+pub fn copy_peer(runtime: &Runtime, stream: Stream, from: DeviceSpan, to: DeviceSpan, bytes: u64) -> Result<()> {
     let (source, destination) = (from.span.with_length(bytes as usize), to.span.with_length(bytes as usize));
     if source.address() == destination.address() {
         return Ok(());
@@ -314,7 +315,7 @@ pub fn bring(runtime: &Runtime, stream: Stream, from: Place, to: Place, bytes: u
         .context(|| format!("copying from device {} to device {}", from.device, to.device))
 }
 
-/// Launches a table's pieces.
+/// Launches the chunks of a table.
 pub fn launch(runtime: &Runtime, stream: Stream, kernel: Kernel, table: &mut Table, chunk: u32) -> Result<()> {
     let function = runtime.device(stream.device as i32)?.kernel(&runtime.driver, kernel)?;
     let blocks = table.finish(chunk);
@@ -323,8 +324,8 @@ pub fn launch(runtime: &Runtime, stream: Stream, kernel: Kernel, table: &mut Tab
         .context(|| format!("launching {}", kernel.entry()))
 }
 
-/// The bytes that a block copies where a launch copies so many: a block for each multiprocessor, and no more of them, is what
-/// links like best (docs/benchmarks.md).
+/// Returns the bytes that a block copies in a launch that copies `bytes`: with exactly one block for each multiprocessor,
+/// the links reach their highest bandwidth (docs/benchmarks.md).
 fn copy_chunk(bytes: u64, processors: u64) -> u64 {
     match bytes {
         0..0x10_0000 => 4 << 10,
@@ -332,8 +333,8 @@ fn copy_chunk(bytes: u64, processors: u64) -> u64 {
     }
 }
 
-/// The bytes that a block reduces: few, where there are few, so that all multiprocessors have some; then as many as keep its
-/// threads busy.
+/// Returns the bytes that a block reduces: few for short messages, so that all multiprocessors have work; then enough to
+/// keep its threads busy.
 pub fn chunk_of(bytes: u64) -> u64 {
     match bytes {
         0..0x10_0000 => 4 << 10,
@@ -342,37 +343,41 @@ pub fn chunk_of(bytes: u64) -> u64 {
     }
 }
 
-/// How sums of tensors are to be made: as a program wants them.
+/// Returns the reduction for sums of tensors, in the order and rounding that the program selected.
 pub fn tensor_sum(element: ElementType) -> Result<Reduction> {
     let sum = Reduction::of(element, ReduceOp::Sum, 1)?;
-    Ok(if tuning::torch_order() { sum.rounded() } else { sum })
+    Ok(if tuning::uses_torch_order() { sum.rounded() } else { sum })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn at(address: u64) -> Place {
-        Place { span: Span::dangling(address), device: 0 }
+    fn at(address: u64) -> DeviceSpan {
+        DeviceSpan { span: Span::dangling(address), device: 0 }
     }
 
     /// Two pieces with a source and a destination each, of 1000 and 600 bytes.
-    fn two() -> Pieces {
-        let mut pieces = Pieces::new(1, 1);
-        pieces.push(1000, [at(10_000), at(20_000)]);
-        pieces.push(0, []);
-        pieces.push(600, [at(30_000), at(40_000)]);
-        pieces
+    fn two() -> Chunks {
+        let mut chunks = Chunks::new(1, 1);
+        chunks.push(1000, [at(10_000), at(20_000)]);
+        chunks.push(0, []);
+        chunks.push(600, [at(30_000), at(40_000)]);
+        chunks
     }
 
-    fn runs(pieces: &Pieces) -> Vec<(u64, u64, u64)> {
-        pieces.each().map(|(length, places)| (length, places[0].span.address(), places[1].span.address())).collect()
+    fn runs(chunks: &Chunks) -> Vec<(u64, u64, u64)> {
+        chunks
+            .each()
+            .map(|(length, operands)| (length, operands[0].span.address(), operands[1].span.address()))
+            .collect()
     }
 
     #[test]
-    fn shares_are_all_there_is_and_nothing_twice() {
+    fn parts_cover_everything_exactly_once() {
         for count in 1..9 {
-            let mut all: Vec<(u64, u64, u64)> = (0..count).flat_map(|index| runs(&two().share(index, count))).collect();
+            let mut all: Vec<(u64, u64, u64)> =
+                (0..count).flat_map(|index| runs(&two().part_of(index, count))).collect();
             all.sort_by_key(|run| run.1);
             let mut ends = [(10_000, 20_000, 11_000), (30_000, 40_000, 30_600)];
             for (length, from, to) in all {
@@ -385,14 +390,14 @@ mod tests {
     }
 
     #[test]
-    fn cuts_lie_at_multiples_of_the_grain() {
-        assert_eq!(runs(&two().part(0, 300)), [(256, 10_000, 20_000)]);
-        assert_eq!(runs(&two().part(300, 1599)), [(744, 10_256, 20_256), (512, 30_000, 40_000)]);
+    fn splits_are_aligned() {
+        assert_eq!(runs(&two().range(0, 300)), [(256, 10_000, 20_000)]);
+        assert_eq!(runs(&two().range(300, 1599)), [(744, 10_256, 20_256), (512, 30_000, 40_000)]);
         assert_eq!(two().bytes(), 1600);
     }
 
     #[test]
-    fn reductions_that_mean_nothing_are_refused() {
+    fn undefined_reductions_are_rejected() {
         for (element, op) in [
             (ElementType::Complex64, ReduceOp::Minimum),
             (ElementType::Complex128, ReduceOp::Product),
@@ -406,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn only_narrow_sums_are_rounded_each_time() {
+    fn only_sums_of_small_types_are_rounded_each_time() {
         let of = |element, op| Reduction::of(element, op, 2).unwrap().rounded().operation;
         assert_eq!(of(ElementType::F16, ReduceOp::Sum), Operation::RoundedSum);
         assert_eq!(of(ElementType::F32, ReduceOp::Sum), Operation::Sum);

@@ -2,9 +2,9 @@
 
 use super::{
     host,
-    outputs::{Made, Output, alike, on_device, writable},
-    stream_group::Crew,
-    strided_copies::{self, Move, packed},
+    outputs::{AllocatedOutputs, Output, check_element_type, check_on_device, check_writable},
+    stream_group::StreamGroup,
+    strided_copies::{self, StridedCopy, allocate_packed},
 };
 use crate::{
     error::{Context, Error, Result},
@@ -18,7 +18,7 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(Status::INVALID_VALUE, message)
 }
 
-/// A dimension that may be counted from the last one.
+/// Resolves a dimension that may be negative.
 fn dimension_of(rank: usize, dimension: i32) -> Result<usize> {
     if rank == 0 {
         return Err(invalid("a tensor of no dimensions has no parts"));
@@ -29,25 +29,25 @@ fn dimension_of(rank: usize, dimension: i32) -> Result<usize> {
     })
 }
 
-/// The sizes of the chunks of a dimension: as told, or all but the last ones as large as the first.
-fn chunk_sizes(size: i64, count: usize, told: Option<&[i64]>) -> Result<Vec<i64>> {
-    let Some(told) = told else {
+/// Returns the sizes of the chunks of a dimension: `requested`, or equal ones except for the last.
+fn chunk_sizes(size: i64, count: usize, requested: Option<&[i64]>) -> Result<Vec<i64>> {
+    let Some(requested) = requested else {
         let each = (size as u64).div_ceil(count as u64) as i64;
         return Ok((0..count as i64).map(|index| (size - index.saturating_mul(each)).clamp(0, each)).collect());
     };
-    if let Some(negative) = told.iter().find(|chunk| **chunk < 0) {
+    if let Some(negative) = requested.iter().find(|chunk| **chunk < 0) {
         return Err(invalid(format!("a chunk cannot have the size {negative}")));
     }
-    let sum = told.iter().try_fold(0_i64, |sum, chunk| sum.checked_add(*chunk));
+    let sum = requested.iter().try_fold(0_i64, |sum, chunk| sum.checked_add(*chunk));
     if sum != Some(size) {
-        return Err(invalid(format!("the sizes of the chunks, {told:?}, do not add up to {size}")));
+        return Err(invalid(format!("the sizes of the chunks, {requested:?}, do not add up to {size}")));
     }
-    Ok(told.to_vec())
+    Ok(requested.to_vec())
 }
 
-/// Parts a tensor along a dimension, and copies each part to an output; returns what those are. A part that is on its
-/// output's device already becomes a view of the tensor, where the output is not given. Each part is copied in the stream
-/// told for it, by default its device's current one.
+/// Splits a tensor along a dimension, and copies each chunk to an output; returns the outputs. A chunk that is already
+/// on its output's device becomes a view of the tensor, unless the output exists. Each chunk is copied in its stream,
+/// by default its device's current one.
 pub fn scatter(
     tensor: &Tensor,
     outputs: &[Output],
@@ -59,19 +59,19 @@ pub fn scatter(
     if outputs.is_empty() {
         return Err(invalid("a scatter needs a device at least"));
     }
-    if !host::holds(tensor) {
-        on_device(runtime, tensor, || "the tensor".into())?;
+    if !host::is_on_cpu(tensor) {
+        check_on_device(runtime, tensor, || "the tensor".into())?;
     }
     let dimension = dimension_of(tensor.rank, dimension)?;
-    let given = outputs.iter().filter(|output| output.is_given()).count();
-    let sizes = match given {
+    let existing = outputs.iter().filter(|output| output.is_existing()).count();
+    let sizes = match existing {
         0 => chunk_sizes(tensor.sizes[dimension], outputs.len(), sizes)?,
-        _ if given < outputs.len() => return Err(invalid("either all outputs of a scatter are given, or none")),
+        _ if existing < outputs.len() => return Err(invalid("either all outputs of a scatter are given, or none")),
         _ if sizes.is_some() => return Err(invalid("outputs that are given have sizes of their own; give no others")),
-        _ => check_given(runtime, tensor, outputs, dimension)?,
+        _ => check_existing(runtime, tensor, outputs, dimension)?,
     };
-    let mut told = streams.iter();
-    let streams = outputs.iter().enumerate().map(|(index, output)| match told.next() {
+    let mut requested = streams.iter();
+    let streams = outputs.iter().enumerate().map(|(index, output)| match requested.next() {
         Some(Some(stream)) if stream.device == output.device() => Ok(*stream),
         Some(Some(stream)) => Err(Error::new(
             Status::DEVICE_MISMATCH,
@@ -80,57 +80,57 @@ pub fn scatter(
         _ => stream::current_on(runtime, runtime.device(output.device() as i32)?.ordinal),
     });
     let streams = streams.collect::<Result<Vec<Stream>>>()?;
-    let mut made = Made::default();
+    let mut allocated = AllocatedOutputs::default();
     let (mut parts, mut results) = (Vec::with_capacity(outputs.len()), Vec::with_capacity(outputs.len()));
     let mut start = 0;
     for ((output, size), stream) in outputs.iter().zip(&sizes).zip(&streams) {
         let part = tensor.narrow(dimension, start, *size);
         start += size;
         let target = match output {
-            Output::Given(given) => *given,
-            Output::Wanted { device, any_strides }
+            Output::Existing(existing) => *existing,
+            Output::Allocate { device, any_strides }
                 if *device == tensor.device && (*any_strides || part.is_contiguous()) =>
             {
                 part
             }
-            Output::Wanted { .. } => made.tensor(tensor, part.shape(), None, *stream)?,
+            Output::Allocate { .. } => allocated.tensor(tensor, part.shape(), None, *stream)?,
         };
         parts.push(part);
         results.push(target);
     }
-    let moves: Vec<Move> = parts.iter().zip(&results).map(|(from, to)| Move { from, to }).collect();
+    let copies: Vec<StridedCopy> = parts.iter().zip(&results).map(|(from, to)| StridedCopy { from, to }).collect();
     let scattered = || {
-        if host::holds(tensor) {
-            let uploads = moves.iter().zip(&streams);
+        if host::is_on_cpu(tensor) {
+            let uploads = copies.iter().zip(&streams);
             return uploads.clone().try_for_each(|(one, stream)| host::upload(runtime, *stream, one.from, one.to));
         }
         let first = stream::current_on(runtime, tensor.device)?;
-        // A part that is not moved needs no order.
-        let moving = moves.iter().zip(&streams).filter(|(one, _)| !one.is_nothing()).map(|(_, stream)| *stream);
-        strided_copies::perform(&Crew::new(runtime, [first].into_iter().chain(moving))?, &moves)
+        // A chunk that is not copied needs no ordering.
+        let copying = copies.iter().zip(&streams).filter(|(one, _)| !one.is_noop()).map(|(_, stream)| *stream);
+        strided_copies::copy_between_devices(&StreamGroup::new(runtime, [first].into_iter().chain(copying))?, &copies)
     };
     scattered().context(|| format!("scatter of {} elements to {} outputs", tensor.numel, outputs.len()))?;
-    made.keep();
+    allocated.keep();
     Ok(results)
 }
 
-/// The sizes of outputs that exist.
-fn check_given(runtime: &Runtime, tensor: &Tensor, outputs: &[Output], dimension: usize) -> Result<Vec<i64>> {
+/// Checks existing outputs and returns their sizes.
+fn check_existing(runtime: &Runtime, tensor: &Tensor, outputs: &[Output], dimension: usize) -> Result<Vec<i64>> {
     let mut sizes = Vec::with_capacity(outputs.len());
     for (index, output) in outputs.iter().enumerate() {
-        let Output::Given(given) = output else { continue };
+        let Output::Existing(existing) = output else { continue };
         let name = || format!("output {index}");
-        on_device(runtime, given, name)?;
-        alike(given, tensor, name)?;
-        writable(given, name)?;
-        check_shape(given, tensor, dimension, name)?;
-        sizes.push(given.sizes[dimension]);
+        check_on_device(runtime, existing, name)?;
+        check_element_type(existing, tensor, name)?;
+        check_writable(existing, name)?;
+        check_shape_except(existing, tensor, dimension, name)?;
+        sizes.push(existing.sizes[dimension]);
     }
     chunk_sizes(tensor.sizes[dimension], sizes.len(), Some(&sizes))
 }
 
-/// Refuses a tensor whose shape is another's in more than one dimension.
-fn check_shape(tensor: &Tensor, other: &Tensor, dimension: usize, what: impl Fn() -> String) -> Result<()> {
+/// Rejects a tensor whose shape differs from another's in more than one dimension.
+fn check_shape_except(tensor: &Tensor, other: &Tensor, dimension: usize, what: impl Fn() -> String) -> Result<()> {
     if tensor.rank != other.rank {
         return Err(invalid(format!("{} has {} dimensions, and not {}", what(), tensor.rank, other.rank)));
     }
@@ -147,70 +147,70 @@ fn check_shape(tensor: &Tensor, other: &Tensor, dimension: usize, what: impl Fn(
     )))
 }
 
-/// Puts tensors together along a dimension into an output, and returns what that is.
+/// Concatenates tensors along a dimension into an output, and returns the output.
 pub fn gather(inputs: &[Tensor], dimension: i32, output: &Output) -> Result<Tensor> {
     let runtime = runtime::ready()?;
     let Some(first) = inputs.first() else { return Err(invalid("a gather needs a tensor at least")) };
     for (index, input) in inputs.iter().enumerate() {
-        on_device(runtime, input, || format!("input {index}"))?;
+        check_on_device(runtime, input, || format!("input {index}"))?;
     }
     let dimension = dimension_of(first.rank, dimension)?;
     let mut shape = first.sizes;
     shape[dimension] = 0;
     for (index, input) in inputs.iter().enumerate() {
         let name = || format!("input {index}");
-        alike(input, first, name)?;
-        check_shape(input, first, dimension, name)?;
+        check_element_type(input, first, name)?;
+        check_shape_except(input, first, dimension, name)?;
         shape[dimension] = shape[dimension]
             .checked_add(input.sizes[dimension])
             .ok_or_else(|| invalid("the tensors put together have more elements than there are addresses"))?;
     }
     let shape = &shape[..first.rank];
-    let mut made = Made::default();
+    let mut allocated = AllocatedOutputs::default();
     let target = match output {
-        Output::Given(given) => {
-            alike(given, first, || "the output".into())?;
-            if given.shape() != shape {
+        Output::Existing(existing) => {
+            check_element_type(existing, first, || "the output".into())?;
+            if existing.shape() != shape {
                 return Err(invalid(format!(
                     "the output is expected to have shape {shape:?}, but has {:?}",
-                    given.shape()
+                    existing.shape()
                 )));
             }
-            writable(given, || "the output".into())?;
-            if !host::holds(given) {
-                on_device(runtime, given, || "the output".into())?;
+            check_writable(existing, || "the output".into())?;
+            if !host::is_on_cpu(existing) {
+                check_on_device(runtime, existing, || "the output".into())?;
             }
-            *given
+            *existing
         }
-        Output::Wanted { device, any_strides } => {
+        Output::Allocate { device, any_strides } => {
             let device = runtime.device(*device as i32)?.ordinal;
             let strides = if *any_strides { channels_last(inputs, shape) } else { None };
-            made.tensor(first, shape, strides.as_deref(), stream::current_on(runtime, device)?)?
+            allocated.tensor(first, shape, strides.as_deref(), stream::current_on(runtime, device)?)?
         }
     };
-    put_together(runtime, inputs, dimension, &target)
+    concatenate(runtime, inputs, dimension, &target)
         .context(|| format!("gather of {} tensors into {} elements", inputs.len(), target.numel))?;
-    made.keep();
+    allocated.keep();
     Ok(target)
 }
 
-fn put_together(runtime: &Runtime, inputs: &[Tensor], dimension: usize, target: &Tensor) -> Result<()> {
+fn concatenate(runtime: &Runtime, inputs: &[Tensor], dimension: usize, target: &Tensor) -> Result<()> {
     if target.numel == 0 {
         return Ok(());
     }
-    let worker = if host::holds(target) { inputs[0].device } else { target.device };
+    let worker = if host::is_on_cpu(target) { inputs[0].device } else { target.device };
     let streams = [worker].into_iter().chain(inputs.iter().map(|input| input.device));
     let streams = streams.map(|device| stream::current_on(runtime, device)).collect::<Result<Vec<Stream>>>()?;
-    let crew = Crew::new(runtime, streams)?;
-    // For the CPU they are put together on a device, and go there in one piece.
-    let (_scratch, whole) = if host::holds(target) {
-        let (scratch, whole) = packed(target, crew.work)?;
+    let group = StreamGroup::new(runtime, streams)?;
+    // For the CPU, concatenate on a device and copy the result at once.
+    let (_scratch, whole) = if host::is_on_cpu(target) {
+        let (scratch, whole) = allocate_packed(target, group.work)?;
         (Some(scratch), whole)
     } else {
         (None, *target)
     };
     let mut start = 0;
-    let places: Vec<Tensor> = inputs
+    let targets: Vec<Tensor> = inputs
         .iter()
         .map(|input| {
             let size = input.sizes[dimension];
@@ -218,12 +218,12 @@ fn put_together(runtime: &Runtime, inputs: &[Tensor], dimension: usize, target: 
             whole.narrow(dimension, start - size, size)
         })
         .collect();
-    let moves: Vec<Move> = inputs.iter().zip(&places).map(|(from, to)| Move { from, to }).collect();
-    strided_copies::perform(&crew, &moves)?;
-    if host::holds(target) { host::download(runtime, crew.work, &whole, target) } else { Ok(()) }
+    let copies: Vec<StridedCopy> = inputs.iter().zip(&targets).map(|(from, to)| StridedCopy { from, to }).collect();
+    strided_copies::copy_between_devices(&group, &copies)?;
+    if host::is_on_cpu(target) { host::download(runtime, group.work, &whole, target) } else { Ok(()) }
 }
 
-/// The strides by which channels are the fastest, for a shape of which all inputs have them so: torch keeps that.
+/// Returns channels-last strides for a shape if all inputs have them, as torch preserves that layout.
 fn channels_last(inputs: &[Tensor], shape: &[i64]) -> Option<Vec<i64>> {
     let strides = strides_of_channels_last(shape)?;
     let has = |input: &Tensor| {
@@ -253,7 +253,7 @@ mod tests {
     use crate::{driver::Span, runtime::tensor::ElementType};
 
     #[test]
-    fn chunks_are_torchs() {
+    fn chunks_match_torch() {
         assert_eq!(chunk_sizes(10, 4, None).unwrap(), [3, 3, 3, 1]);
         assert_eq!(chunk_sizes(5, 4, None).unwrap(), [2, 2, 1, 0]);
         assert_eq!(chunk_sizes(2, 4, None).unwrap(), [1, 1, 0, 0]);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_stay_last_if_all_have_them_so() {
+    fn channels_last_is_preserved_if_all_inputs_have_it() {
         let tensor = |shape: &[i64], strides: Option<&[i64]>| {
             Tensor::new(Span::dangling(4096), ElementType::F32, 0, shape, strides).unwrap()
         };

@@ -1,6 +1,6 @@
-//! Tensors in memory of the CPU: what is scattered and broadcast from there, and gathered to it.
+//! Tensors in memory of the CPU, as sources of scatter and broadcast and as targets of gather.
 
-use super::strided_copies::{self, Both, Move};
+use super::strided_copies::{self, DimensionPair, StridedCopy};
 use crate::{
     base::units::Bytes,
     error::{Context, Result},
@@ -10,18 +10,18 @@ use crate::{
     stream::{self, Stream},
 };
 
-/// What stands for a device's number where a tensor lies in memory of the CPU.
+/// The device ordinal of tensors in pageable memory of the CPU.
 pub const PAGEABLE: u32 = u32::MAX;
-/// The same for memory that is pinned.
+/// The device ordinal of tensors in pinned memory of the CPU.
 pub const PINNED: u32 = u32::MAX - 1;
 
-/// Whether a tensor lies in memory of the CPU.
-pub fn holds(tensor: &Tensor) -> bool {
+/// Returns whether a tensor is in memory of the CPU.
+pub fn is_on_cpu(tensor: &Tensor) -> bool {
     tensor.device >= PINNED
 }
 
-/// Copies a run of bytes between CPU and device.
-fn copy(runtime: &Runtime, stream: Stream, one: &Move, offsets: (i64, i64), bytes: u64) -> Result<()> {
+/// Copies contiguous bytes between CPU and device.
+fn copy(runtime: &Runtime, stream: Stream, one: &StridedCopy, offsets: (i64, i64), bytes: u64) -> Result<()> {
     let from = one.from.memory.offset_by(offsets.0).with_length(bytes as usize);
     let to = one.to.memory.offset_by(offsets.1).with_length(bytes as usize);
     sanitizer::copy(runtime, stream, to, from)?;
@@ -32,8 +32,14 @@ fn copy(runtime: &Runtime, stream: Stream, one: &Move, offsets: (i64, i64), byte
     Ok(())
 }
 
-/// Copies every run of a layout.
-fn copy_runs(runtime: &Runtime, stream: Stream, one: &Move, layout: &[Both], (from, to): (i64, i64)) -> Result<()> {
+/// Copies every contiguous run of a layout.
+fn copy_runs(
+    runtime: &Runtime,
+    stream: Stream,
+    one: &StridedCopy,
+    layout: &[DimensionPair],
+    (from, to): (i64, i64),
+) -> Result<()> {
     match layout {
         [] => Ok(()),
         [run] => copy(runtime, stream, one, (from, to), run.0),
@@ -44,7 +50,7 @@ fn copy_runs(runtime: &Runtime, stream: Stream, one: &Move, layout: &[Both], (fr
     }
 }
 
-/// How far a tensor's elements reach from its first one, in bytes.
+/// Returns the extent of a tensor's elements in bytes: the offset of the lowest one from the first, and the length.
 fn extent(tensor: &Tensor) -> (i64, u64) {
     let width = tensor.element.bytes() as i64;
     let (mut low, mut high) = (0_i64, width);
@@ -56,10 +62,10 @@ fn extent(tensor: &Tensor) -> (i64, u64) {
     (low, high.abs_diff(low))
 }
 
-/// Brings a tensor of the CPU's to a device, in one of its streams. From pageable memory the driver may wait.
+/// Copies a tensor from the CPU to a device, in one of its streams. The driver may wait for pageable memory.
 pub fn upload(runtime: &Runtime, stream: Stream, from: &Tensor, to: &Tensor) -> Result<()> {
-    let one = Move { from, to };
-    if one.is_nothing() {
+    let one = StridedCopy { from, to };
+    if one.is_noop() {
         return Ok(());
     }
     if from.device == PAGEABLE {
@@ -69,28 +75,28 @@ pub fn upload(runtime: &Runtime, stream: Stream, from: &Tensor, to: &Tensor) -> 
     if layout.len() == 1 {
         return copy(runtime, stream, &one, (0, 0), layout[0].0);
     }
-    // Elements that nearly fill their memory go as they lie, and are parted on the device.
+    // If the elements fill at least half of their memory, copy all of it and rearrange the elements on the device.
     let (low, bytes) = extent(from);
     if bytes / 2 <= from.bytes() {
         let scratch = Scratch::alloc(bytes, stream)?;
-        let mut near = *from;
-        (near.memory, near.device) = (scratch.memory().offset_by(low.wrapping_neg()), stream.device);
+        let mut on_device = *from;
+        (on_device.memory, on_device.device) = (scratch.memory().offset_by(low.wrapping_neg()), stream.device);
         let begin = scratch.memory();
         let whole = from.memory.offset_by(low).with_length(bytes as usize);
         sanitizer::copy(runtime, stream, begin, whole)?;
         runtime
             .in_stream(stream, |driver, raw| Ok(driver.copy(begin, whole, raw)?))
             .context(|| format!("copying {} between host and device", Bytes(bytes)))?;
-        return strided_copies::in_stream(runtime, stream, &[Move { from: &near, to }]);
+        return strided_copies::in_stream(runtime, stream, &[StridedCopy { from: &on_device, to }]);
     }
     copy_runs(runtime, stream, &one, &layout, (0, 0))
 }
 
-/// Brings a tensor of a device to the CPU, in a stream of that device; and waits for it, where the memory is pageable. A
-/// capture is not waited for.
+/// Copies a tensor from a device to the CPU, in a stream of that device. Waits for the copy if the memory is pageable,
+/// except in a capture.
 pub fn download(runtime: &Runtime, stream: Stream, from: &Tensor, to: &Tensor) -> Result<()> {
-    let one = Move { from, to };
-    if one.is_nothing() {
+    let one = StridedCopy { from, to };
+    if one.is_noop() {
         return Ok(());
     }
     let waits = to.device == PAGEABLE && !stream::is_validated_capturing(runtime, stream)?;
@@ -110,7 +116,7 @@ mod tests {
     use crate::{driver::Span, runtime::tensor::ElementType};
 
     #[test]
-    fn how_far_elements_reach() {
+    fn extents_of_strided_tensors() {
         for (shape, strides, expected) in [
             (&[4, 6][..], &[6, 1][..], (0, 96)),
             (&[4, 6], &[-6, 1], (-72, 96)),
@@ -118,7 +124,7 @@ mod tests {
             (&[], &[], (0, 4)),
         ] {
             let tensor = Tensor::new(Span::dangling(4096), ElementType::F32, PINNED, shape, Some(strides)).unwrap();
-            assert!(holds(&tensor));
+            assert!(is_on_cpu(&tensor));
             assert_eq!(extent(&tensor), expected);
         }
     }

@@ -1,14 +1,15 @@
-//! Messages that are worth more than one launch: every device works, and no link carries a byte twice in a direction.
+//! Large messages, which take more than one launch: every device works, and no link carries a byte twice in one
+//! direction.
 
 use super::{
-    chunks::{Pieces, Reduction},
-    stream_group::{Crew, Workers},
+    chunks::{Chunks, Reduction},
+    stream_group::{StreamGroup, Workers},
 };
 use crate::memory::reach::ensure_access;
 use crate::{error::Result, runtime::Runtime, stream::Stream};
 
-/// Whether all devices of these streams reach all of the places, and there are several devices.
-pub fn can_share(runtime: &Runtime, streams: &[Stream], pieces: &Pieces) -> Result<bool> {
+/// Returns whether there are several distinct devices, and all of them have access to all operands.
+pub fn can_share(runtime: &Runtime, streams: &[Stream], chunks: &Chunks) -> Result<bool> {
     let distinct = streams
         .iter()
         .enumerate()
@@ -17,56 +18,60 @@ pub fn can_share(runtime: &Runtime, streams: &[Stream], pieces: &Pieces) -> Resu
         return Ok(false);
     }
     for stream in streams {
-        if !ensure_access(runtime, stream.device, pieces.devices())? {
+        if !ensure_access(runtime, stream.device, chunks.devices())? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// What is to be done with pieces.
+/// What to do with chunks.
 #[derive(Debug, Clone, Copy)]
 pub enum Task {
-    /// They are copied.
+    /// Copy.
     Copy,
-    /// They are reduced.
+    /// Reduce.
     Reduce(Reduction),
 }
 
 impl Task {
-    /// Does it, in a stream whose device reaches them.
-    pub fn launch(self, runtime: &Runtime, stream: Stream, pieces: &Pieces) -> Result<()> {
+    /// Launches the task in a stream whose device has access to all operands.
+    pub fn launch(self, runtime: &Runtime, stream: Stream, chunks: &Chunks) -> Result<()> {
         match self {
-            Task::Copy => pieces.copy(runtime, stream),
-            Task::Reduce(reduction) => pieces.reduce(runtime, stream, reduction),
+            Task::Copy => chunks.copy(runtime, stream),
+            Task::Reduce(reduction) => chunks.reduce(runtime, stream, reduction),
         }
     }
 
-    /// Does it by the driver's copies, as far as the stream's device does not reach them.
-    pub fn by_driver(self, runtime: &Runtime, stream: Stream, pieces: &Pieces) -> Result<()> {
+    /// Executes the task with the driver's copies for the operands to which the stream's device has no access.
+    pub fn with_driver_copies(self, runtime: &Runtime, stream: Stream, chunks: &Chunks) -> Result<()> {
         match self {
-            Task::Copy => pieces.copy_by_driver(runtime, stream),
-            Task::Reduce(reduction) => pieces.reduce_by_driver(runtime, stream, reduction),
+            Task::Copy => chunks.copy_with_driver(runtime, stream),
+            Task::Reduce(reduction) => chunks.reduce_with_driver(runtime, stream, reduction),
         }
     }
 }
 
-/// Does a task in one stream: by one launch, or by copies where the devices are no peers.
-pub fn alone(crew: &Crew, task: Task, pieces: &Pieces) -> Result<()> {
-    if pieces.is_empty() {
+/// Executes a task in one stream: by one launch, or by the driver's copies if the devices are not peers.
+pub fn in_one_stream(group: &StreamGroup, task: Task, chunks: &Chunks) -> Result<()> {
+    if chunks.is_empty() {
         return Ok(());
     }
-    let reached = ensure_access(crew.runtime, crew.work.device, pieces.devices())?;
-    crew.run(Workers::One, |work| {
-        if reached { task.launch(crew.runtime, work, pieces) } else { task.by_driver(crew.runtime, work, pieces) }
+    let reached = ensure_access(group.runtime, group.work.device, chunks.devices())?;
+    group.run(Workers::One, |work| {
+        if reached {
+            task.launch(group.runtime, work, chunks)
+        } else {
+            task.with_driver_copies(group.runtime, work, chunks)
+        }
     })
 }
 
-/// Gives each stream its share of a task.
-pub fn shared(crew: &Crew, task: Task, workers: &[Stream], pieces: &Pieces) -> Result<()> {
-    crew.run(Workers::All, |_| {
+/// Executes a task in all streams, each with its part.
+pub fn in_all_streams(group: &StreamGroup, task: Task, workers: &[Stream], chunks: &Chunks) -> Result<()> {
+    group.run(Workers::All, |_| {
         for (index, worker) in workers.iter().enumerate() {
-            task.launch(crew.runtime, *worker, &pieces.share(index, workers.len()))?;
+            task.launch(group.runtime, *worker, &chunks.part_of(index, workers.len()))?;
         }
         Ok(())
     })

@@ -1,14 +1,14 @@
-//! Collectives over ranks that are devices of this process, each with a run of elements in its own memory and a stream.
+//! Collectives over ranks that are devices of this process, each with contiguous elements in its own memory and a
+//! stream.
 //!
-//! They are ordered like work of every rank's stream, and return without waiting. A rank may work in place: what it gives
-//! and what it gets may be the same memory, as each function says. Results are the same in every run, bit for bit: sums
-//! are in the order of the ranks.
+//! They are ordered like work of every rank's stream, and return without waiting. In-place operands are allowed as
+//! described for each function. Results are the same in every run, bit for bit: sums are in the order of the ranks.
 
 use super::{
     ReduceOp,
-    chunks::{Pieces, Place, Reduction},
-    large::{self, Task, alone, can_share},
-    stream_group::{Crew, Workers},
+    chunks::{Chunks, DeviceSpan, Reduction},
+    large::{self, Task, can_share, in_one_stream},
+    stream_group::{StreamGroup, Workers},
     tuning::Threshold,
 };
 use crate::{
@@ -19,39 +19,39 @@ use crate::{
     stream::Stream,
 };
 
-/// A rank: its device, the stream that its work is ordered in, what it gives and what it gets.
+/// A rank's operands: its device, its stream, and its source and destination.
 #[derive(Debug, Clone, Copy)]
-pub struct Part {
-    /// The number of the device, another one than every other rank's.
+pub struct RankOperands {
+    /// Ordinal of the device, different for every rank.
     pub device: u32,
-    /// A stream of it.
+    /// A stream of the device.
     pub stream: Stream,
-    /// What it gives. Only the address counts: how long it is follows from the call.
+    /// The source. Only the address is used; the length follows from the call.
     pub from: Span,
-    /// What it gets, likewise.
+    /// The destination. Only the address is used.
     pub to: Span,
 }
 
-impl Part {
-    fn given(&self) -> Place {
-        Place { span: self.from, device: self.device }
+impl RankOperands {
+    fn source(&self) -> DeviceSpan {
+        DeviceSpan { span: self.from, device: self.device }
     }
 
-    fn got(&self) -> Place {
-        Place { span: self.to, device: self.device }
+    fn destination(&self) -> DeviceSpan {
+        DeviceSpan { span: self.to, device: self.device }
     }
 }
 
-/// A collective that is checked.
+/// A collective whose arguments are checked.
 struct Call<'a> {
     runtime: &'a Runtime,
-    parts: &'a [Part],
-    /// The bytes that the count stands for.
+    parts: &'a [RankOperands],
+    /// The bytes of `count` elements.
     bytes: u64,
 }
 
 impl<'a> Call<'a> {
-    fn new(parts: &'a [Part], count: u64, element: ElementType) -> Result<Call<'a>> {
+    fn new(parts: &'a [RankOperands], count: u64, element: ElementType) -> Result<Call<'a>> {
         let runtime = runtime::ready()?;
         for (rank, part) in parts.iter().enumerate() {
             runtime.device(part.device as i32)?;
@@ -75,72 +75,72 @@ impl<'a> Call<'a> {
         Ok(Call { runtime, parts, bytes })
     }
 
-    fn part(&self, rank: usize) -> Result<&'a Part> {
+    fn part(&self, rank: usize) -> Result<&'a RankOperands> {
         self.parts.get(rank).ok_or_else(|| {
             Error::new(Status::INVALID_VALUE, format!("there is no rank {rank} of {}", self.parts.len()))
         })
     }
 
-    /// The crew in which this rank's stream works where one does.
-    fn crew(&self, rank: usize) -> Result<Crew<'a>> {
+    /// Returns the stream group whose working stream is this rank's.
+    fn group(&self, rank: usize) -> Result<StreamGroup<'a>> {
         let first = self.part(rank)?.stream;
-        Crew::new(self.runtime, std::iter::once(first).chain(self.parts.iter().map(|part| part.stream)))
+        StreamGroup::new(self.runtime, std::iter::once(first).chain(self.parts.iter().map(|part| part.stream)))
     }
 
-    fn given(&self) -> impl Iterator<Item = Place> + 'a {
-        self.parts.iter().map(Part::given)
+    fn source(&self) -> impl Iterator<Item = DeviceSpan> + 'a {
+        self.parts.iter().map(RankOperands::source)
     }
 
-    fn got(&self) -> impl Iterator<Item = Place> + 'a {
-        self.parts.iter().map(Part::got)
+    fn destination(&self) -> impl Iterator<Item = DeviceSpan> + 'a {
+        self.parts.iter().map(RankOperands::destination)
     }
 
-    /// Does a task whose pieces each rank has one of, or some: one stream all of them, or each its own.
-    fn each(&self, task: Task, by_rank: Vec<Pieces>) -> Result<()> {
-        let crew = self.crew(0)?;
+    /// Executes a task with a list of chunks for each rank: in one stream, or each list in its rank's stream.
+    fn execute_by_rank(&self, task: Task, by_rank: Vec<Chunks>) -> Result<()> {
+        let group = self.group(0)?;
         let mut all = by_rank[0].clone();
-        for pieces in &by_rank[1..] {
-            all.append(pieces.clone());
+        for chunks in &by_rank[1..] {
+            all.append(chunks.clone());
         }
         let streams: Vec<Stream> = self.parts.iter().map(|part| part.stream).collect();
         if all.bytes() < Threshold::ExchangeSplit.bytes()?
-            || !crew.is_whole()
+            || !group.is_complete()
             || !can_share(self.runtime, &streams, &all)?
         {
-            return alone(&crew, task, &all);
+            return in_one_stream(&group, task, &all);
         }
-        crew.run(Workers::All, |_| {
-            streams.iter().zip(&by_rank).try_for_each(|(stream, pieces)| task.launch(self.runtime, *stream, pieces))
+        group.run(Workers::All, |_| {
+            streams.iter().zip(&by_rank).try_for_each(|(stream, chunks)| task.launch(self.runtime, *stream, chunks))
         })
     }
 }
 
-/// Combines what all ranks give, and gives each the whole result. In place where `from` is `to`.
-pub fn all_reduce(parts: &[Part], count: u64, element: ElementType, op: ReduceOp) -> Result<()> {
+/// Reduces the sources of all ranks to all destinations. In place if `from` equals `to`.
+pub fn all_reduce(parts: &[RankOperands], count: u64, element: ElementType, op: ReduceOp) -> Result<()> {
     let call = Call::new(parts, count, element)?;
     let reduction = Reduction::of(element, op, parts.len())?;
     if call.bytes == 0 || parts.is_empty() {
         return Ok(());
     }
     let reduced = || {
-        let mut pieces = Pieces::new(parts.len(), parts.len());
-        pieces.push(call.bytes, call.given().chain(call.got()));
-        let (crew, task) = (call.crew(0)?, Task::Reduce(reduction));
+        let mut chunks = Chunks::new(parts.len(), parts.len());
+        chunks.push(call.bytes, call.source().chain(call.destination()));
+        let (group, task) = (call.group(0)?, Task::Reduce(reduction));
         let streams: Vec<Stream> = parts.iter().map(|part| part.stream).collect();
         if call.bytes >= Threshold::ExchangeSplit.bytes()?
-            && crew.is_whole()
-            && can_share(call.runtime, &streams, &pieces)?
+            && group.is_complete()
+            && can_share(call.runtime, &streams, &chunks)?
         {
-            return large::shared(&crew, task, &streams, &pieces);
+            return large::in_all_streams(&group, task, &streams, &chunks);
         }
-        alone(&crew, task, &pieces)
+        in_one_stream(&group, task, &chunks)
     };
     reduced().context(|| format!("all-reduce of {count} elements of {element}"))
 }
 
-/// Combines what all ranks give, and gives the result to rank `root`; what `to` of the others is does not matter. In place
-/// where the root's `from` is its `to`.
-pub fn reduce(parts: &[Part], root: usize, count: u64, element: ElementType, op: ReduceOp) -> Result<()> {
+/// Reduces the sources of all ranks to the destination of rank `root`; `to` of the others is ignored. In place if the
+/// root's `from` equals its `to`.
+pub fn reduce(parts: &[RankOperands], root: usize, count: u64, element: ElementType, op: ReduceOp) -> Result<()> {
     let call = Call::new(parts, count, element)?;
     let reduction = Reduction::of(element, op, parts.len())?;
     let receiver = call.part(root)?;
@@ -148,34 +148,34 @@ pub fn reduce(parts: &[Part], root: usize, count: u64, element: ElementType, op:
         return Ok(());
     }
     let reduced = || {
-        let mut pieces = Pieces::new(parts.len(), 1);
-        pieces.push(call.bytes, call.given().chain([receiver.got()]));
-        reduce_pieces(&call.crew(root)?, reduction, &pieces, receiver.stream, parts.iter().map(|part| part.stream))
+        let mut chunks = Chunks::new(parts.len(), 1);
+        chunks.push(call.bytes, call.source().chain([receiver.destination()]));
+        reduce_chunks(&call.group(root)?, reduction, &chunks, receiver.stream, parts.iter().map(|part| part.stream))
     };
     reduced().context(|| format!("reduction of {count} elements of {element} to rank {root}"))
 }
 
-/// Reduces pieces to one device, which does it alone, or leaves it to the others.
-pub(super) fn reduce_pieces(
-    crew: &Crew,
+/// Reduces chunks to one device, on that device alone or on all others.
+pub(super) fn reduce_chunks(
+    group: &StreamGroup,
     reduction: Reduction,
-    pieces: &Pieces,
+    chunks: &Chunks,
     root: Stream,
     streams: impl Iterator<Item = Stream>,
 ) -> Result<()> {
     let task = Task::Reduce(reduction);
-    if pieces.bytes() >= Threshold::ReduceSplit.bytes()? && crew.is_whole() {
+    if chunks.bytes() >= Threshold::ReduceSplit.bytes()? && group.is_complete() {
         let helpers: Vec<Stream> = streams.filter(|stream| stream.device != root.device).collect();
-        if can_share(crew.runtime, &helpers, pieces)? {
-            return large::shared(crew, task, &helpers, pieces);
+        if can_share(group.runtime, &helpers, chunks)? {
+            return large::in_all_streams(group, task, &helpers, chunks);
         }
     }
-    alone(crew, task, pieces)
+    in_one_stream(group, task, chunks)
 }
 
-/// Gives every rank what rank `root` gives. The others' `from` does not matter; the root's `to` is written unless it is
-/// its `from`.
-pub fn broadcast(parts: &[Part], root: usize, count: u64, element: ElementType) -> Result<()> {
+/// Copies the source of rank `root` to all destinations. The others' `from` is ignored; the root's `to` is written
+/// unless it equals its `from`.
+pub fn broadcast(parts: &[RankOperands], root: usize, count: u64, element: ElementType) -> Result<()> {
     let call = Call::new(parts, count, element)?;
     let sender = call.part(root)?;
     if call.bytes == 0 {
@@ -183,70 +183,78 @@ pub fn broadcast(parts: &[Part], root: usize, count: u64, element: ElementType) 
     }
     let sent = || {
         let writes_itself = sender.from.address() != sender.to.address();
-        let receivers: Vec<&Part> = parts.iter().filter(|part| part.device != sender.device || writes_itself).collect();
+        let receivers: Vec<&RankOperands> =
+            parts.iter().filter(|part| part.device != sender.device || writes_itself).collect();
         if receivers.is_empty() {
             return Ok(());
         }
-        let mut pieces = Pieces::new(1, receivers.len());
-        pieces.push(call.bytes, [sender.given()].into_iter().chain(receivers.iter().map(|part| part.got())));
+        let mut chunks = Chunks::new(1, receivers.len());
+        chunks.push(call.bytes, [sender.source()].into_iter().chain(receivers.iter().map(|part| part.destination())));
         let streams: Vec<Stream> = receivers.iter().map(|part| part.stream).collect();
-        broadcast_pieces(&call.crew(root)?, sender.stream, &streams, &pieces)
+        broadcast_chunks(&call.group(root)?, sender.stream, &streams, &chunks)
     };
     sent().context(|| format!("broadcast of {count} elements of {element} from rank {root}"))
 }
 
-/// Copies pieces of one device to the receivers, a destination each: that device does it alone, or each of them fetches a
-/// part and writes it to all. Then the source sends every byte once, and what a receiver sends is never more than what it
-/// gets.
-pub(super) fn broadcast_pieces(crew: &Crew, source: Stream, receivers: &[Stream], pieces: &Pieces) -> Result<()> {
-    if pieces.bytes() >= Threshold::BroadcastSplit.bytes()? && crew.is_whole() {
+/// Copies chunks of one device to the receivers, one destination each: on that device alone, or each receiver fetches a
+/// part and writes it to all. In the second case the source sends every byte once, and no receiver sends more than it
+/// receives.
+pub(super) fn broadcast_chunks(
+    group: &StreamGroup,
+    source: Stream,
+    receivers: &[Stream],
+    chunks: &Chunks,
+) -> Result<()> {
+    if chunks.bytes() >= Threshold::BroadcastSplit.bytes()? && group.is_complete() {
         let helpers: Vec<Stream> =
             receivers.iter().copied().filter(|receiver| receiver.device != source.device).collect();
-        if can_share(crew.runtime, &helpers, pieces)? {
-            return large::shared(crew, Task::Copy, &helpers, pieces);
+        if can_share(group.runtime, &helpers, chunks)? {
+            return large::in_all_streams(group, Task::Copy, &helpers, chunks);
         }
     }
-    alone(crew, Task::Copy, pieces)
+    in_one_stream(group, Task::Copy, chunks)
 }
 
-/// Gives every rank what all ranks give, `count` elements of each in the order of the ranks. In place where a rank's `from`
-/// is its own part of its `to`.
-pub fn all_gather(parts: &[Part], count: u64, element: ElementType) -> Result<()> {
+/// Concatenates the sources of all ranks, `count` elements each, in all destinations. In place if a rank's `from` is
+/// its own chunk of its `to`.
+pub fn all_gather(parts: &[RankOperands], count: u64, element: ElementType) -> Result<()> {
     let call = Call::new(parts, count, element)?;
     if call.bytes == 0 || parts.is_empty() {
         return Ok(());
     }
     let of_rank = |rank: usize| {
-        let mut pieces = Pieces::new(1, parts.len());
+        let mut chunks = Chunks::new(1, parts.len());
         let offset = rank as u64 * call.bytes;
-        pieces.push(call.bytes, [parts[rank].given()].into_iter().chain(call.got().map(|place| place.moved(offset))));
-        pieces
+        chunks.push(
+            call.bytes,
+            [parts[rank].source()].into_iter().chain(call.destination().map(|operand| operand.moved(offset))),
+        );
+        chunks
     };
-    call.each(Task::Copy, (0..parts.len()).map(of_rank).collect())
+    call.execute_by_rank(Task::Copy, (0..parts.len()).map(of_rank).collect())
         .context(|| format!("all-gather of {count} elements of {element} a rank"))
 }
 
-/// Combines what all ranks give, and gives each its part of the result, `count` elements. In place where a rank's `to` is
-/// its own part of its `from`.
-pub fn reduce_scatter(parts: &[Part], count: u64, element: ElementType, op: ReduceOp) -> Result<()> {
+/// Reduces the sources of all ranks; each destination receives its rank's chunk of `count` elements. In place if a
+/// rank's `to` is its own chunk of its `from`.
+pub fn reduce_scatter(parts: &[RankOperands], count: u64, element: ElementType, op: ReduceOp) -> Result<()> {
     let call = Call::new(parts, count, element)?;
     let reduction = Reduction::of(element, op, parts.len())?;
     if call.bytes == 0 || parts.is_empty() {
         return Ok(());
     }
     let of_rank = |rank: usize| {
-        let mut pieces = Pieces::new(parts.len(), 1);
+        let mut chunks = Chunks::new(parts.len(), 1);
         let offset = rank as u64 * call.bytes;
-        pieces.push(call.bytes, call.given().map(|place| place.moved(offset)).chain([parts[rank].got()]));
-        pieces
+        chunks.push(call.bytes, call.source().map(|operand| operand.moved(offset)).chain([parts[rank].destination()]));
+        chunks
     };
-    call.each(Task::Reduce(reduction), (0..parts.len()).map(of_rank).collect())
+    call.execute_by_rank(Task::Reduce(reduction), (0..parts.len()).map(of_rank).collect())
         .context(|| format!("reduce-scatter of {count} elements of {element} a rank"))
 }
 
-/// Gives each rank the part of every rank's that is meant for it: part s of rank r's `from` becomes part r of rank s's `to`.
-/// Not in place.
-pub fn all_to_all(parts: &[Part], count: u64, element: ElementType) -> Result<()> {
+/// Sends chunk s of rank r's `from` to chunk r of rank s's `to`. Not in place.
+pub fn all_to_all(parts: &[RankOperands], count: u64, element: ElementType) -> Result<()> {
     let call = Call::new(parts, count, element)?;
     if let Some(rank) = parts.iter().position(|part| part.from.address() == part.to.address() && parts.len() > 1)
         && call.bytes > 0
@@ -260,13 +268,13 @@ pub fn all_to_all(parts: &[Part], count: u64, element: ElementType) -> Result<()
         return Ok(());
     }
     let of_rank = |rank: usize| {
-        let mut pieces = Pieces::new(1, 1);
+        let mut chunks = Chunks::new(1, 1);
         for (other, part) in parts.iter().enumerate() {
-            let from = parts[rank].given().moved(other as u64 * call.bytes);
-            pieces.push(call.bytes, [from, part.got().moved(rank as u64 * call.bytes)]);
+            let from = parts[rank].source().moved(other as u64 * call.bytes);
+            chunks.push(call.bytes, [from, part.destination().moved(rank as u64 * call.bytes)]);
         }
-        pieces
+        chunks
     };
-    call.each(Task::Copy, (0..parts.len()).map(of_rank).collect())
+    call.execute_by_rank(Task::Copy, (0..parts.len()).map(of_rank).collect())
         .context(|| format!("all-to-all of {count} elements of {element} a pair"))
 }

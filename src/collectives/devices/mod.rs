@@ -1,17 +1,18 @@
-//! Collectives over the devices of this process: `torch.cuda.comm`, and what communicators of one process are made of.
+//! Collectives over the devices of this process: `torch.cuda.comm`, and the in-process engine of communicators.
 //!
-//! One process that has all the devices needs no protocol between them. A stream of one device waits by events for the
-//! current streams of all that take part ([`stream_group`]), one launch there reads every source and writes every destination
-//! over the links between the devices, and the others wait for it. What a launch is to do comes with it, as a table of
-//! [`chunks`]: hundreds of tensors need no more launches than a few, and nothing is allocated, copied or flattened before.
-//! From some size on ([`tuning`]) all devices share the work, so that no link carries a message twice ([`large`]). Where
-//! devices cannot reach each other's memory ([`reach`]), the driver's copies bring it to them.
+//! A process that has all devices needs no protocol between them. One device's stream waits by events for the current
+//! streams of all participants ([`stream_group`]), one launch there reads every source and writes every destination
+//! over the links between the devices, and the other streams wait for it. The launch's arguments contain its work, as a
+//! table of [`chunks`]: hundreds of tensors need no more launches than a few, and nothing is allocated, copied or
+//! flattened before. From a certain size on ([`tuning`]) all devices share the work, so that no link carries a message
+//! twice ([`large`]). If devices have no peer access ([`reach`](crate::memory::reach)), the driver's copies transfer
+//! the data.
 //!
-//! [`local`] are the collectives over ranks; [`broadcast`], [`reduce`] and [`exchange`] torch's functions over tensors of
-//! any shape, whose elements [`strided_copies`] finds wherever they lie, [`host`] also in memory of the CPU; [`outputs`] makes the
-//! tensors that a caller wants made.
+//! [`local`] implements the collectives over ranks; [`broadcast`], [`reduce`] and [`exchange`] implement torch's
+//! functions over tensors of any shape, with [`strided_copies`] for any strides and [`host`] for memory of the CPU;
+//! [`outputs`] allocates output tensors.
 //!
-//! [`shared`] is for the processes of one machine.
+//! [`processes`](crate::collectives::processes) is for the processes of one machine.
 
 pub mod broadcast;
 pub mod chunks;
@@ -25,17 +26,17 @@ pub mod stream_group;
 pub mod strided_copies;
 pub mod tuning;
 
-/// What a reduction does with two elements.
+/// A reduction operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReduceOp {
-    /// Their sum; of bools, whether one is true.
+    /// The sum; "or" for bools.
     Sum,
-    /// Their product; of bools, whether both are true.
+    /// The product; "and" for bools.
     Product,
-    /// The lesser one; a number, where one of them is NaN.
+    /// The minimum; the number, if the other operand is NaN.
     Minimum,
-    /// The greater one, likewise.
+    /// The maximum; the number, if the other operand is NaN.
     Maximum,
-    /// The sum of all, divided by how many they are; of integers, towards 0.
+    /// The sum divided by the number of operands; for integers, rounded towards 0.
     Average,
 }

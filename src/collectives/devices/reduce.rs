@@ -1,12 +1,12 @@
 //! `torch.cuda.comm.reduce_add` and `reduce_add_coalesced`.
 
 use super::{
-    chunks::{Pieces, tensor_sum},
-    large::{Task, alone},
+    chunks::{Chunks, tensor_sum},
+    large::{Task, in_one_stream},
     local,
-    outputs::{Made, Output, alike, of_shape, on_device, writable},
-    stream_group::Crew,
-    strided_copies::{self, Move, packed, place},
+    outputs::{AllocatedOutputs, Output, check_element_type, check_on_device, check_shape, check_writable},
+    stream_group::StreamGroup,
+    strided_copies::{self, StridedCopy, allocate_packed, device_span},
     tuning,
 };
 use crate::{
@@ -19,14 +19,15 @@ use crate::{
     stream::{self, Stream},
 };
 
-/// Adds tensors of one shape into an output, and returns what that is.
+/// Adds tensors of one shape into an output, and returns the output.
 pub fn reduce_add(inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let sums = reduce_add_coalesced(inputs, 1, std::slice::from_ref(output))?;
     sums.into_iter().next().ok_or_else(|| Error::new(Status::PANIC, "a sum was not made"))
 }
 
-/// Adds tensors of some devices: `inputs` are those of the first device, `count` of them, then those of the second, and so
-/// on; tensor t of all of them becomes output t. All outputs are on one device, which has one of the inputs of each.
+/// Adds tensors of several devices. `inputs` has `count` inputs of the first device, then those of the second, and so
+/// on; the tensors number t of all devices are added into output t. All outputs are on one device, which must have one
+/// of the inputs of each sum.
 pub fn reduce_add_coalesced(inputs: &[Tensor], count: usize, outputs: &[Output]) -> Result<Vec<Tensor>> {
     let runtime = runtime::ready()?;
     if count == 0 {
@@ -37,13 +38,13 @@ pub fn reduce_add_coalesced(inputs: &[Tensor], count: usize, outputs: &[Output])
     }
     for (index, input) in inputs.iter().enumerate() {
         let name = || format!("input {index}");
-        on_device(runtime, input, name)?;
+        check_on_device(runtime, input, name)?;
         let first = &inputs[index % count];
-        alike(input, first, name)?;
-        of_shape(input, first.shape(), name)?;
+        check_element_type(input, first, name)?;
+        check_shape(input, first.shape(), name)?;
     }
     let root = outputs[0].device();
-    let mut made = Made::default();
+    let mut allocated = AllocatedOutputs::default();
     let mut sums = Vec::with_capacity(count);
     for (index, output) in outputs.iter().enumerate() {
         let set: Vec<&Tensor> = inputs.iter().skip(index).step_by(count).collect();
@@ -53,25 +54,31 @@ pub fn reduce_add_coalesced(inputs: &[Tensor], count: usize, outputs: &[Output])
                 format!("output 0 is on device {root}, and output {index} on device {}", output.device()),
             ));
         }
-        let sum = target(runtime, &mut made, &set, output, index)?;
+        let sum = target(runtime, &mut allocated, &set, output, index)?;
         sums.push((set, sum));
     }
     add(runtime, root, &sums).context(|| {
         let elements: u64 = inputs[..count].iter().map(|input| input.numel).sum();
         format!("sum of {} times {elements} elements", inputs.len() / count)
     })?;
-    made.keep();
+    allocated.keep();
     Ok(sums.into_iter().map(|(_, sum)| sum).collect())
 }
 
-/// The tensor that an output is: the one given, the only input itself, or a new one.
-fn target(runtime: &Runtime, made: &mut Made, set: &[&Tensor], output: &Output, index: usize) -> Result<Tensor> {
+/// Returns the tensor of an output: the existing one, the only input itself, or a new one.
+fn target(
+    runtime: &Runtime,
+    allocated: &mut AllocatedOutputs,
+    set: &[&Tensor],
+    output: &Output,
+    index: usize,
+) -> Result<Tensor> {
     let (name, like) = (|| format!("output {index}"), set[0]);
-    if let Output::Given(tensor) = output {
-        on_device(runtime, tensor, name)?;
-        alike(tensor, like, name)?;
-        of_shape(tensor, like.shape(), name)?;
-        writable(tensor, name)?;
+    if let Output::Existing(tensor) = output {
+        check_on_device(runtime, tensor, name)?;
+        check_element_type(tensor, like, name)?;
+        check_shape(tensor, like.shape(), name)?;
+        check_writable(tensor, name)?;
     }
     if !set.iter().any(|input| input.device == output.device()) {
         return Err(Error::new(
@@ -80,20 +87,20 @@ fn target(runtime: &Runtime, made: &mut Made, set: &[&Tensor], output: &Output, 
         ));
     }
     match output {
-        Output::Given(tensor) => Ok(*tensor),
-        Output::Wanted { .. } if set.len() == 1 => Ok(*like),
-        Output::Wanted { device, any_strides } => {
+        Output::Existing(tensor) => Ok(*tensor),
+        Output::Allocate { .. } if set.len() == 1 => Ok(*like),
+        Output::Allocate { device, any_strides } => {
             let same = |input: &&Tensor| input.strides[..input.rank] == like.strides[..like.rank];
             let strides = (*any_strides && like.is_dense() && set.iter().all(same)).then(|| &like.strides[..like.rank]);
-            made.tensor(like, like.shape(), strides, stream::current_on(runtime, *device)?)
+            allocated.tensor(like, like.shape(), strides, stream::current_on(runtime, *device)?)
         }
     }
 }
 
-/// The inputs in the order in which they are added.
+/// Returns the inputs in the order in which they are added.
 fn ordered<'a>(set: &[&'a Tensor], root: u32) -> Vec<&'a Tensor> {
     let mut set = set.to_vec();
-    if tuning::torch_order()
+    if tuning::uses_torch_order()
         && let Some(last) = set.iter().rposition(|input| input.device == root)
     {
         set[..=last].rotate_right(1);
@@ -109,46 +116,46 @@ fn add(runtime: &Runtime, root: u32, sums: &[(Vec<&Tensor>, Tensor)]) -> Result<
     distinct.dedup();
     let streams =
         distinct.iter().map(|device| stream::current_on(runtime, *device)).collect::<Result<Vec<Stream>>>()?;
-    let crew = Crew::new(runtime, [first].into_iter().chain(streams.iter().copied()))?;
-    let mut by_type: Vec<(ElementType, Pieces)> = Vec::new();
+    let group = StreamGroup::new(runtime, [first].into_iter().chain(streams.iter().copied()))?;
+    let mut by_type: Vec<(ElementType, Chunks)> = Vec::new();
     for (set, sum) in sums {
         let set = ordered(set, root);
         if set.len() == 1 {
-            strided_copies::perform(&crew, &[Move { from: set[0], to: sum }])?;
-        } else if set.iter().all(|input| Move { from: input, to: sum }.is_run()) {
+            strided_copies::copy_between_devices(&group, &[StridedCopy { from: set[0], to: sum }])?;
+        } else if set.iter().all(|input| StridedCopy { from: input, to: sum }.is_contiguous_copy()) {
             let known = by_type.iter().position(|(element, _)| *element == sum.element);
             let known = known.unwrap_or_else(|| {
-                by_type.push((sum.element, Pieces::new(set.len(), 1)));
+                by_type.push((sum.element, Chunks::new(set.len(), 1)));
                 by_type.len() - 1
             });
-            by_type[known].1.push(sum.bytes(), set.iter().copied().chain([sum]).map(place));
+            by_type[known].1.push(sum.bytes(), set.iter().copied().chain([sum]).map(device_span));
         } else {
-            add_loose(&crew, &set, sum)?;
+            add_strided(&group, &set, sum)?;
         }
     }
-    for (element, pieces) in &by_type {
-        local::reduce_pieces(&crew, tensor_sum(*element)?, pieces, first, streams.iter().copied())?;
+    for (element, chunks) in &by_type {
+        local::reduce_chunks(&group, tensor_sum(*element)?, chunks, first, streams.iter().copied())?;
     }
     Ok(())
 }
 
-/// Adds tensors that lie otherwise than their sum: they are packed before, and the sum is unpacked.
-fn add_loose(crew: &Crew, set: &[&Tensor], sum: &Tensor) -> Result<()> {
-    let mut kept = Vec::new();
-    let mut near = |tensor: &Tensor| -> Result<Tensor> {
+/// Adds tensors whose layout differs from that of their sum: packs them first, and unpacks the sum.
+fn add_strided(group: &StreamGroup, set: &[&Tensor], sum: &Tensor) -> Result<()> {
+    let mut scratches = Vec::new();
+    let mut packed_copy = |tensor: &Tensor| -> Result<Tensor> {
         if tensor.is_contiguous() {
             return Ok(*tensor);
         }
-        let (scratch, near) = packed(tensor, crew.work)?;
-        kept.push(scratch);
-        Ok(near)
+        let (scratch, packed_copy) = allocate_packed(tensor, group.work)?;
+        scratches.push(scratch);
+        Ok(packed_copy)
     };
-    let inputs = set.iter().map(|input| near(input)).collect::<Result<Vec<Tensor>>>()?;
-    let total = near(sum)?;
-    let before: Vec<Move> = set.iter().zip(&inputs).map(|(from, to)| Move { from, to }).collect();
-    strided_copies::perform(crew, &before)?;
-    let mut pieces = Pieces::new(set.len(), 1);
-    pieces.push(sum.bytes(), inputs.iter().chain([&total]).map(place));
-    alone(crew, Task::Reduce(tensor_sum(sum.element)?), &pieces)?;
-    strided_copies::perform(crew, &[Move { from: &total, to: sum }])
+    let inputs = set.iter().map(|input| packed_copy(input)).collect::<Result<Vec<Tensor>>>()?;
+    let total = packed_copy(sum)?;
+    let before: Vec<StridedCopy> = set.iter().zip(&inputs).map(|(from, to)| StridedCopy { from, to }).collect();
+    strided_copies::copy_between_devices(group, &before)?;
+    let mut chunks = Chunks::new(set.len(), 1);
+    chunks.push(sum.bytes(), inputs.iter().chain([&total]).map(device_span));
+    in_one_stream(group, Task::Reduce(tensor_sum(sum.element)?), &chunks)?;
+    strided_copies::copy_between_devices(group, &[StridedCopy { from: &total, to: sum }])
 }

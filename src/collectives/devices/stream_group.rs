@@ -1,4 +1,5 @@
-//! Order: whoever takes part in a collective has done its earlier work before, and goes on only after.
+//! The streams of a collective's participants: the collective comes after their earlier work and before their later
+//! work.
 
 use crate::{
     driver::types::CU_EVENT_WAIT_DEFAULT,
@@ -8,8 +9,8 @@ use crate::{
     stream::{self, Stream, event_pool},
 };
 
-/// Lets later work of some streams wait for the work that another has now: one record, and a wait each.
-pub fn follow(runtime: &Runtime, awaited: Stream, waiting: impl IntoIterator<Item = Stream>) -> Result<()> {
+/// Makes later work of some streams wait for the current work of another: one event, and one wait for each stream.
+pub fn make_streams_wait(runtime: &Runtime, awaited: Stream, waiting: impl IntoIterator<Item = Stream>) -> Result<()> {
     event_pool::with(runtime, awaited.device, |event| {
         runtime.in_stream(awaited, |driver, raw| Ok(driver.event_record(event, raw)?))?;
         for stream in waiting {
@@ -25,32 +26,32 @@ fn is_same(one: Stream, other: Stream) -> bool {
     one.device == other.device && one.raw.handle() == other.raw.handle()
 }
 
-/// Who works.
+/// The streams that execute the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workers {
-    /// One stream, which all others wait for.
+    /// One stream, for which all others wait.
     One,
-    /// Every stream, and each waits for every other.
+    /// Every stream; each waits for every other.
     All,
 }
 
-/// The streams that take part in a collective, each once.
-pub struct Crew<'a> {
+/// The distinct streams of a collective's participants.
+pub struct StreamGroup<'a> {
     /// The library's state.
     pub runtime: &'a Runtime,
-    /// The stream that works where one does.
+    /// The stream that executes the work of one stream.
     pub work: Stream,
     others: Vec<Stream>,
-    /// Whether streams that do not capture were left out, because others do.
-    left_out: bool,
+    /// Whether streams that do not capture were excluded, because others do.
+    has_excluded: bool,
 }
 
-impl<'a> Crew<'a> {
-    /// The crew of these streams, of which the first works if that may be.
+impl<'a> StreamGroup<'a> {
+    /// Creates the group of these streams, of which the first is the working stream if possible.
     ///
-    /// A capture cannot wait for work that it does not hold, nor be waited for: if any of the streams capture, only those
-    /// count, and one of them works.
-    pub fn new(runtime: &'a Runtime, streams: impl IntoIterator<Item = Stream>) -> Result<Crew<'a>> {
+    /// Work in a capture cannot wait for work outside, nor the other way round: if any of the streams capture, only
+    /// those belong to the group.
+    pub fn new(runtime: &'a Runtime, streams: impl IntoIterator<Item = Stream>) -> Result<StreamGroup<'a>> {
         let mut all: Vec<Stream> = Vec::with_capacity(8);
         for stream in streams {
             if !all.iter().any(|known| is_same(*known, stream)) {
@@ -63,25 +64,25 @@ impl<'a> Crew<'a> {
                 capturing.push(*stream);
             }
         }
-        let left_out = !capturing.is_empty() && capturing.len() < all.len();
-        if left_out {
+        let has_excluded = !capturing.is_empty() && capturing.len() < all.len();
+        if has_excluded {
             all = capturing;
         }
         let mut all = all.into_iter();
         let work = all.next().ok_or_else(|| Error::new(Status::INVALID_VALUE, "a collective of no devices"))?;
-        Ok(Crew { runtime, work, others: all.collect(), left_out })
+        Ok(StreamGroup { runtime, work, others: all.collect(), has_excluded })
     }
 
-    /// Whether every stream that was asked for takes part.
-    pub fn is_whole(&self) -> bool {
-        !self.left_out
+    /// Returns whether all streams belong to the group.
+    pub fn is_complete(&self) -> bool {
+        !self.has_excluded
     }
 
     fn streams(&self) -> impl Iterator<Item = Stream> + '_ {
         std::iter::once(self.work).chain(self.others.iter().copied())
     }
 
-    /// A stream of a device, where work that only this device can do goes.
+    /// Returns the stream of a device, for work that only this device can do.
     pub fn stream_of(&self, device: u32) -> Result<Stream> {
         self.streams().find(|stream| stream.device == device).ok_or_else(|| {
             Error::new(
@@ -91,36 +92,36 @@ impl<'a> Crew<'a> {
         })
     }
 
-    /// Runs `body`, which gives work to the stream that works, or to all. The others follow also where it fails: part of
-    /// the work may be under way.
+    /// Runs `body`, which enqueues work in the working stream, or in all. The other streams wait for it also if it
+    /// fails, because a part of the work may be enqueued.
     pub fn run<T>(&self, workers: Workers, body: impl FnOnce(Stream) -> Result<T>) -> Result<T> {
         match workers {
             Workers::One => {
                 for other in &self.others {
-                    follow(self.runtime, *other, [self.work])?;
+                    make_streams_wait(self.runtime, *other, [self.work])?;
                 }
             }
-            Workers::All => self.meet()?,
+            Workers::All => self.synchronize_streams()?,
         }
         let outcome = body(self.work);
         let left = match workers {
             Workers::One if self.others.is_empty() => Ok(()),
-            Workers::One => follow(self.runtime, self.work, self.others.iter().copied()),
-            Workers::All => self.meet(),
+            Workers::One => make_streams_wait(self.runtime, self.work, self.others.iter().copied()),
+            Workers::All => self.synchronize_streams(),
         };
         let value = outcome?;
         left.map(|()| value)
     }
 
-    /// Lets each stream wait for what every other has now.
-    fn meet(&self) -> Result<()> {
+    /// Makes each stream wait for the current work of every other.
+    fn synchronize_streams(&self) -> Result<()> {
         if self.others.is_empty() {
             return Ok(());
         }
-        // The events of all are recorded before any stream waits, or they would wait for each other's waits.
+        // Record all events before any stream waits; otherwise events would include the waits.
         let streams: Vec<Stream> = self.streams().collect();
         let mut events = Vec::with_capacity(streams.len());
-        let met = (|| {
+        let synchronized = (|| {
             for stream in &streams {
                 let device = self.runtime.device(stream.device as i32)?;
                 let event = event_pool::acquire(device, &self.runtime.driver, 0)?;
@@ -144,6 +145,6 @@ impl<'a> Crew<'a> {
                 event_pool::release(device, 0, event);
             }
         }
-        met.map_err(|error: Error| error.context("letting the streams of a collective wait for each other"))
+        synchronized.map_err(|error: Error| error.context("letting the streams of a collective wait for each other"))
     }
 }

@@ -1,8 +1,8 @@
-//! Moves: the elements of one tensor become those of another of the same shape, wherever each lies.
+//! Strided copies: from one tensor to another of the same shape, with any strides.
 
 use super::{
-    chunks::{Pieces, Place, bring, chunk_of, launch},
-    stream_group::{Crew, Workers, follow},
+    chunks::{Chunks, DeviceSpan, chunk_of, copy_peer, launch},
+    stream_group::{StreamGroup, Workers, make_streams_wait},
     tuning::Threshold,
 };
 use crate::memory::reach::ensure_access;
@@ -17,29 +17,29 @@ use crate::{
     stream::{Stream, kernel::Kernel},
 };
 
-/// A dimension of two tensors at once: its extent, and the distances of neighbours in each, in bytes.
-pub type Both = (u64, i64, i64);
+/// A dimension of two tensors: its size, and its strides in both, in bytes.
+pub type DimensionPair = (u64, i64, i64);
 
-/// A tensor, and another of the same shape and with elements as wide, that is to have its elements.
+/// A copy to a tensor of the same shape and element size.
 #[derive(Debug, Clone, Copy)]
-pub struct Move<'a> {
-    /// Where they come from.
+pub struct StridedCopy<'a> {
+    /// The source.
     pub from: &'a Tensor,
-    /// Where they go.
+    /// The destination.
     pub to: &'a Tensor,
 }
 
-impl Move<'_> {
-    /// How both lie: the first dimension is that of bytes side by side in each, and no two neighbours are really one.
-    pub fn layout(&self) -> Vec<Both> {
+impl StridedCopy<'_> {
+    /// Returns the merged dimensions of both tensors; the first one is the contiguous bytes.
+    pub fn layout(&self) -> Vec<DimensionPair> {
         let width = self.from.element.bytes() as i64;
         let of = |tensor: &Tensor, dimension: usize| tensor.strides[dimension].wrapping_mul(width);
-        let mut dimensions: Vec<Both> = (0..self.from.rank)
+        let mut dimensions: Vec<DimensionPair> = (0..self.from.rank)
             .filter(|dimension| self.from.sizes[*dimension] != 1)
             .map(|dimension| (self.from.sizes[dimension] as u64, of(self.from, dimension), of(self.to, dimension)))
             .collect();
         dimensions.sort_by_key(|(_, from, to)| (to.unsigned_abs(), from.unsigned_abs()));
-        let mut merged: Vec<Both> = Vec::with_capacity(dimensions.len() + 1);
+        let mut merged: Vec<DimensionPair> = Vec::with_capacity(dimensions.len() + 1);
         let mut last = (width as u64, 1, 1);
         for dimension in dimensions {
             let end = |stride: i64| stride.wrapping_mul(last.0 as i64);
@@ -54,8 +54,8 @@ impl Move<'_> {
         merged
     }
 
-    /// Whether the elements are one run of bytes in both, in the same order.
-    pub fn is_run(&self) -> bool {
+    /// Returns whether the elements are contiguous in both tensors, in the same order.
+    pub fn is_contiguous_copy(&self) -> bool {
         let same = || {
             (0..self.from.rank).all(|dimension| {
                 self.from.sizes[dimension] == 1 || self.from.strides[dimension] == self.to.strides[dimension]
@@ -64,8 +64,8 @@ impl Move<'_> {
         (self.from.is_contiguous() && self.to.is_contiguous()) || (same() && self.from.is_dense())
     }
 
-    /// Whether there is nothing to be done.
-    pub fn is_nothing(&self) -> bool {
+    /// Returns whether there is nothing to copy.
+    pub fn is_noop(&self) -> bool {
         let same = || {
             self.from.memory.address() == self.to.memory.address()
                 && (0..self.from.rank).all(|dimension| {
@@ -75,28 +75,28 @@ impl Move<'_> {
         self.from.numel == 0 || same()
     }
 
-    fn places(&self) -> [Place; 2] {
-        [self.from, self.to].map(place)
+    fn operands(&self) -> [DeviceSpan; 2] {
+        [self.from, self.to].map(device_span)
     }
 }
 
-/// Where a tensor's first element is.
-pub fn place(tensor: &Tensor) -> Place {
-    Place { span: tensor.memory, device: tensor.device }
+/// Returns the memory of a tensor.
+pub fn device_span(tensor: &Tensor) -> DeviceSpan {
+    DeviceSpan { span: tensor.memory, device: tensor.device }
 }
 
-/// A part of a move that the kernel for units anywhere does: how wide they are, how they lie, and where the first is.
+/// A copy for the strided kernel: the size of its units, the dimensions, and the first addresses.
 struct Strided {
     width: u64,
-    dimensions: Vec<Both>,
-    from: Place,
-    to: Place,
+    dimensions: Vec<DimensionPair>,
+    from: DeviceSpan,
+    to: DeviceSpan,
 }
 
 impl Strided {
-    fn of(one: &Move, mut dimensions: Vec<Both>) -> Strided {
-        let [from, to] = one.places();
-        // The widest unit that all addresses and distances are multiples of.
+    fn of(one: &StridedCopy, mut dimensions: Vec<DimensionPair>) -> Strided {
+        let [from, to] = one.operands();
+        // The largest unit that divides all addresses and strides.
         let bits = dimensions[1..]
             .iter()
             .fold(dimensions[0].0 | from.span.address() | to.span.address() | 16, |bits, (_, from, to)| {
@@ -114,7 +114,7 @@ impl Strided {
         self.dimensions.iter().map(|dimension| dimension.0).product()
     }
 
-    /// Parts whose units 32 bits can number.
+    /// Splits the copy into parts with at most 2^32 units.
     fn split(self, into: &mut Vec<Strided>) {
         if self.units() <= u64::from(u32::MAX) {
             return into.push(self);
@@ -125,9 +125,9 @@ impl Strided {
         for (begin, length) in [(0, half), (half, extent - half)] {
             let mut dimensions = self.dimensions.clone();
             dimensions[outermost].0 = length;
-            let moved = |place: Place, stride: i64| Place {
-                span: place.span.offset_by(stride.wrapping_mul(begin as i64)),
-                ..place
+            let moved = |device_span: DeviceSpan, stride: i64| DeviceSpan {
+                span: device_span.span.offset_by(stride.wrapping_mul(begin as i64)),
+                ..device_span
             };
             let (from, to) = (moved(self.from, from), moved(self.to, to));
             Strided { width: self.width, dimensions, from, to }.split(into);
@@ -135,25 +135,25 @@ impl Strided {
     }
 }
 
-/// Moves in a stream whose device reaches all of the tensors.
-pub fn in_stream(runtime: &Runtime, stream: Stream, moves: &[Move]) -> Result<()> {
+/// Copies in a stream whose device has access to all tensors.
+pub fn in_stream(runtime: &Runtime, stream: Stream, copies: &[StridedCopy]) -> Result<()> {
     let engine = Threshold::CopyEngine.bytes()?;
-    let (mut runs, mut strided) = (Pieces::new(1, 1), Vec::new());
-    for one in moves.iter().filter(|one| !one.is_nothing()) {
+    let (mut runs, mut strided) = (Chunks::new(1, 1), Vec::new());
+    for one in copies.iter().filter(|one| !one.is_noop()) {
         let bytes = one.from.bytes();
-        if one.is_run() && bytes >= engine {
+        if one.is_contiguous_copy() && bytes >= engine {
             let span = |tensor: &Tensor| tensor.memory.with_length(bytes as usize);
             let used = [sanitizer::read(span(one.from)), sanitizer::write(span(one.to))];
             sanitizer::access(runtime, stream, &used)?;
             runtime
                 .in_stream(stream, |driver, raw| Ok(driver.copy(span(one.to), span(one.from), raw)?))
                 .context(|| format!("copying {}", Bytes(bytes)))?;
-        } else if one.is_run() {
-            runs.push(bytes, one.places());
+        } else if one.is_contiguous_copy() {
+            runs.push(bytes, one.operands());
         } else {
             let layout = one.layout();
             if layout.len() == 1 {
-                runs.push(bytes, one.places())
+                runs.push(bytes, one.operands())
             } else {
                 let used = [(one.from, sanitizer::Kind::Read), (one.to, sanitizer::Kind::Write)];
                 sanitizer::access_tensors(runtime, stream, &used)?;
@@ -164,11 +164,13 @@ pub fn in_stream(runtime: &Runtime, stream: Stream, moves: &[Move]) -> Result<()
     runs.copy(runtime, stream)?;
     let kind = |one: &Strided| (one.dimensions.len(), one.width);
     strided.sort_by_key(kind);
-    strided.chunk_by(|one, other| kind(one) == kind(other)).try_for_each(|alike| copy_strided(runtime, stream, alike))
+    strided
+        .chunk_by(|one, other| kind(one) == kind(other))
+        .try_for_each(|same_kind| copy_strided(runtime, stream, same_kind))
 }
 
-fn copy_strided(runtime: &Runtime, stream: Stream, alike: &[Strided]) -> Result<()> {
-    let mut rest = alike.iter().peekable();
+fn copy_strided(runtime: &Runtime, stream: Stream, same_kind: &[Strided]) -> Result<()> {
+    let mut rest = same_kind.iter().peekable();
     while let Some(first) = rest.peek() {
         let (rank, width) = (first.dimensions.len(), first.width);
         let mut table = Table::new(1, 1, rank);
@@ -186,58 +188,60 @@ fn copy_strided(runtime: &Runtime, stream: Stream, alike: &[Strided]) -> Result<
         if table.count() == 0 {
             return Err(Error::new(Status::NOT_SUPPORTED, "a tensor has too many dimensions for one launch"));
         }
-        // A thread copies one unit after the other, whatever its width.
+        // A thread copies one unit after the other, of any width.
         let chunk = chunk_of(units * width) / 16;
         launch(runtime, stream, Kernel::CommStrided, &mut table, chunk as u32)?;
     }
     Ok(())
 }
 
-/// Moves between devices, by one that works for all where it reaches them.
-pub fn perform(crew: &Crew, moves: &[Move]) -> Result<()> {
-    if moves.iter().all(Move::is_nothing) {
+/// Copies between devices: with one launch if the working stream's device has access to all tensors.
+pub fn copy_between_devices(group: &StreamGroup, copies: &[StridedCopy]) -> Result<()> {
+    if copies.iter().all(StridedCopy::is_noop) {
         return Ok(());
     }
-    let devices = moves.iter().flat_map(|one| [one.from.device, one.to.device]);
-    if ensure_access(crew.runtime, crew.work.device, devices)? {
-        return crew.run(Workers::One, |work| in_stream(crew.runtime, work, moves));
+    let devices = copies.iter().flat_map(|one| [one.from.device, one.to.device]);
+    if ensure_access(group.runtime, group.work.device, devices)? {
+        return group.run(Workers::One, |work| in_stream(group.runtime, work, copies));
     }
-    crew.run(Workers::All, |_| moves.iter().filter(|one| !one.is_nothing()).try_for_each(|one| apart(crew, one)))
+    group.run(Workers::All, |_| {
+        copies.iter().filter(|one| !one.is_noop()).try_for_each(|one| copy_without_peer_access(group, one))
+    })
 }
 
-/// A contiguous tensor of the same shape, in memory to work with.
-pub fn packed(tensor: &Tensor, stream: Stream) -> Result<(Scratch, Tensor)> {
+/// Allocates a contiguous tensor of the same shape in scratch memory.
+pub fn allocate_packed(tensor: &Tensor, stream: Stream) -> Result<(Scratch, Tensor)> {
     let scratch = Scratch::alloc(tensor.bytes(), stream)?;
-    let packed = Tensor::new(scratch.memory(), tensor.element, stream.device, tensor.shape(), None)?;
-    Ok((scratch, packed))
+    let allocate_packed = Tensor::new(scratch.memory(), tensor.element, stream.device, tensor.shape(), None)?;
+    Ok((scratch, allocate_packed))
 }
 
-/// A move between devices that do not reach each other: what is not in one run is packed before it goes, and unpacked where
-/// it arrives.
-fn apart(crew: &Crew, one: &Move) -> Result<()> {
-    let runtime = crew.runtime;
-    let (sender, receiver) = (crew.stream_of(one.from.device)?, crew.stream_of(one.to.device)?);
+/// Copies between devices without peer access: packs the source if it is not contiguous, and unpacks on the
+/// destination's device.
+fn copy_without_peer_access(group: &StreamGroup, one: &StridedCopy) -> Result<()> {
+    let runtime = group.runtime;
+    let (sender, receiver) = (group.stream_of(one.from.device)?, group.stream_of(one.to.device)?);
     if sender.device == receiver.device {
         return in_stream(runtime, sender, &[*one]);
     }
-    let mut kept = Vec::new();
+    let mut scratches = Vec::new();
     let (mut from, mut to) = (*one.from, *one.to);
-    if !one.is_run() {
+    if !one.is_contiguous_copy() {
         if !from.is_contiguous() {
-            let (scratch, near) = packed(&from, sender)?;
-            in_stream(runtime, sender, &[Move { from: &from, to: &near }])?;
-            (from, _) = (near, kept.push(scratch));
+            let (scratch, packed_tensor) = allocate_packed(&from, sender)?;
+            in_stream(runtime, sender, &[StridedCopy { from: &from, to: &packed_tensor }])?;
+            (from, _) = (packed_tensor, scratches.push(scratch));
         }
         if !to.is_contiguous() {
-            let (scratch, near) = packed(&to, receiver)?;
-            (to, _) = (near, kept.push(scratch));
+            let (scratch, packed_tensor) = allocate_packed(&to, receiver)?;
+            (to, _) = (packed_tensor, scratches.push(scratch));
         }
     }
-    follow(runtime, sender, [receiver])?;
-    bring(runtime, receiver, place(&from), place(&to), from.bytes())?;
-    in_stream(runtime, receiver, &[Move { from: &to, to: one.to }])?;
-    // What the sender packed is its own again only when it has gone.
-    follow(runtime, receiver, [sender])
+    make_streams_wait(runtime, sender, [receiver])?;
+    copy_peer(runtime, receiver, device_span(&from), device_span(&to), from.bytes())?;
+    in_stream(runtime, receiver, &[StridedCopy { from: &to, to: one.to }])?;
+    // The sender may reuse the packed memory only after the copy.
+    make_streams_wait(runtime, receiver, [sender])
 }
 
 #[cfg(test)]
@@ -249,12 +253,12 @@ mod tests {
         Box::leak(Box::new(Tensor::new(Span::dangling(address), ElementType::F32, 0, shape, Some(strides)).unwrap()))
     }
 
-    fn of(shape: &[i64], from: &[i64], to: &[i64]) -> Move<'static> {
-        Move { from: tensor(4096, shape, from), to: tensor(8192, shape, to) }
+    fn of(shape: &[i64], from: &[i64], to: &[i64]) -> StridedCopy<'static> {
+        StridedCopy { from: tensor(4096, shape, from), to: tensor(8192, shape, to) }
     }
 
     #[test]
-    fn what_lies_alike_is_one_run() {
+    fn equal_layouts_are_contiguous_copies() {
         assert_eq!(of(&[2, 3], &[3, 1], &[3, 1]).layout(), [(24, 1, 1)]);
         assert_eq!(of(&[2, 3], &[1, 2], &[1, 2]).layout(), [(24, 1, 1)]);
         assert_eq!(of(&[], &[], &[]).layout(), [(4, 1, 1)]);
@@ -264,25 +268,25 @@ mod tests {
             (false, of(&[2, 3], &[3, 1], &[1, 2])),
             (false, of(&[2, 3], &[4, 1], &[4, 1])),
         ] {
-            assert_eq!(one.is_run(), run, "{one:?}");
+            assert_eq!(one.is_contiguous_copy(), run, "{one:?}");
         }
     }
 
     #[test]
     fn rows_are_copied_in_the_widest_units() {
-        // Rows of 6 floats, 8 apart: of 24 bytes, so by 8.
+        // Rows of 6 floats with a stride of 8: 24 bytes, so units of 8.
         let rows = of(&[5, 6], &[8, 1], &[6, 1]);
         assert_eq!(rows.layout(), [(24, 1, 1), (5, 32, 24)]);
         let strided = Strided::of(&rows, rows.layout());
         assert_eq!((strided.width, strided.dimensions.clone(), strided.units()), (8, vec![(3, 8, 8), (5, 32, 24)], 15));
-        // Single floats; the last dimension is the slowest where they go.
+        // Single floats; the last dimension is the slowest of the destination.
         let turned = of(&[5, 6], &[6, 1], &[1, 5]);
         let strided = Strided::of(&turned, turned.layout());
         assert_eq!((strided.width, strided.dimensions), (4, vec![(5, 24, 4), (6, 4, 20)]));
     }
 
     #[test]
-    fn too_many_units_are_parted() {
+    fn large_copies_are_split() {
         let one = of(&[3, 1 << 31, 2], &[1 << 34, 3, 1], &[1 << 33, 2, 1]);
         let mut parts = Vec::new();
         Strided::of(&one, one.layout()).split(&mut parts);
@@ -292,11 +296,11 @@ mod tests {
     }
 
     #[test]
-    fn a_move_to_where_it_comes_from_is_nothing() {
+    fn a_copy_to_itself_is_a_noop() {
         let mut one = of(&[2, 3], &[3, 1], &[3, 1]);
-        assert!(!one.is_nothing());
+        assert!(!one.is_noop());
         one.to = one.from;
-        assert!(one.is_nothing());
-        assert!(of(&[2, 0], &[1, 1], &[1, 1]).is_nothing());
+        assert!(one.is_noop());
+        assert!(of(&[2, 0], &[1, 1], &[1, 1]).is_noop());
     }
 }

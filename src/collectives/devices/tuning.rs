@@ -1,4 +1,4 @@
-//! Sizes from which collectives go another way: measured on four H200s, and a program's or a user's to change.
+//! Thresholds between algorithms: measured on four H200s, and configurable by programs and by the environment.
 
 use crate::{
     error::{Error, Result},
@@ -7,21 +7,21 @@ use crate::{
 use once_cell::sync::OnceCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A size in bytes at which something changes.
+/// A size in bytes from which another algorithm is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Threshold {
-    /// From this message on the receivers of a broadcast share it out: each fetches a part, and writes it to all of them.
+    /// From this size on, the receivers of a broadcast share it: each fetches a part, and writes it to all.
     BroadcastSplit = 0,
-    /// From this message on all devices reduce a part of it.
+    /// From this size on, all devices reduce a part.
     ReduceSplit = 1,
-    /// From this message on all ranks work in a collective that every rank receives from.
+    /// From this size on, all ranks work in a collective with a result for every rank.
     ExchangeSplit = 2,
-    /// From this run of bytes on a scatter or a gather is made by the copy engines.
+    /// From this size of a contiguous copy on, scatter and gather use the copy engines.
     CopyEngine = 3,
 }
 
-/// The thresholds, their names in `PLINTH_COMM_CONF`, and their values where nobody says otherwise.
+/// The thresholds, their names in `PLINTH_COMM_CONF`, and their defaults.
 const THRESHOLDS: [(Threshold, &str, u64); 4] = [
     (Threshold::BroadcastSplit, "broadcast_split", 6 << 20),
     (Threshold::ReduceSplit, "reduce_split", 6 << 20),
@@ -34,39 +34,39 @@ static READ: OnceCell<()> = OnceCell::new();
 static TORCH_ORDER: AtomicBool = AtomicBool::new(false);
 
 impl Threshold {
-    /// The one with this number.
-    pub fn numbered(number: i32) -> Option<Threshold> {
+    /// Returns the threshold with this number.
+    pub fn from_number(number: i32) -> Option<Threshold> {
         THRESHOLDS.iter().map(|line| line.0).find(|threshold| *threshold as i32 == number)
     }
 
-    /// Its value.
+    /// Returns its value.
     pub fn bytes(self) -> Result<u64> {
-        ready()?;
+        read_environment()?;
         Ok(VALUES[self as usize].load(Ordering::Relaxed))
     }
 
     /// Sets its value, at least 1.
     pub fn set(self, bytes: u64) -> Result<()> {
-        ready()?;
+        read_environment()?;
         VALUES[self as usize].store(bytes.max(1), Ordering::Relaxed);
         Ok(())
     }
 }
 
-/// Reads the environment, once.
-fn ready() -> Result<()> {
+/// Reads the environment variable once.
+fn read_environment() -> Result<()> {
     READ.get_or_try_init(|| {
         let text = std::env::var_os("PLINTH_COMM_CONF").unwrap_or_default();
         let values = parse(&text.to_string_lossy())?;
-        for (place, value) in VALUES.iter().zip(values) {
-            place.store(value, Ordering::Relaxed);
+        for (threshold, value) in VALUES.iter().zip(values) {
+            threshold.store(value, Ordering::Relaxed);
         }
         Ok(())
     })
     .copied()
 }
 
-/// `name:bytes` and more such after commas.
+/// Parses a list of `name:bytes`, separated by commas.
 fn parse(text: &str) -> Result<[u64; THRESHOLDS.len()]> {
     let mut values = THRESHOLDS.map(|line| line.2);
     for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
@@ -86,15 +86,15 @@ fn parse(text: &str) -> Result<[u64; THRESHOLDS.len()]> {
     Ok(values)
 }
 
-/// Lets `reduce_add` add as torch's own addition does: the tensor that lies on the destination first, then the others in
-/// their order, and each sum rounded to the tensors' type. Otherwise sums are in the order of the tensors, and those of
-/// 16-bit floats are rounded once.
+/// Makes `reduce_add` add like torch's own addition: the tensor on the destination device first, then the others in
+/// their order, with each sum rounded to the tensors' type. Otherwise sums are in the order of the tensors, and those
+/// of 16-bit floats are rounded once.
 pub fn set_torch_order(on: bool) {
     TORCH_ORDER.store(on, Ordering::Relaxed);
 }
 
-/// Whether that is so.
-pub fn torch_order() -> bool {
+/// Returns whether `reduce_add` adds like torch.
+pub fn uses_torch_order() -> bool {
     TORCH_ORDER.load(Ordering::Relaxed)
 }
 
@@ -103,17 +103,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thresholds_are_numbered_as_they_are_listed() {
+    fn thresholds_have_the_numbers_of_their_positions() {
         for (index, (threshold, ..)) in THRESHOLDS.iter().enumerate() {
             assert_eq!(*threshold as usize, index);
-            assert_eq!(Threshold::numbered(index as i32), Some(*threshold));
+            assert_eq!(Threshold::from_number(index as i32), Some(*threshold));
         }
-        assert_eq!(Threshold::numbered(4), None);
-        assert_eq!(Threshold::numbered(-1), None);
+        assert_eq!(Threshold::from_number(4), None);
+        assert_eq!(Threshold::from_number(-1), None);
     }
 
     #[test]
-    fn the_environment_changes_what_it_names() {
+    fn the_environment_sets_the_thresholds_that_it_names() {
         let values = parse(" reduce_split : 5 ,copy_engine:7,").unwrap();
         assert_eq!(values[1], 5);
         assert_eq!(values[3], 7);

@@ -1,6 +1,6 @@
-//! The calls of a group: what is checked before a launch, the order of launches, and what is said when the group is broken.
+//! The calls of a group: checks before a launch, the order of launches, and error messages of the kernels' reports.
 
-use super::{Group, links::Done};
+use super::{ProcessGroup, links::CompletedWork};
 use crate::{
     collectives::devices::ReduceOp,
     driver::{
@@ -15,20 +15,20 @@ use crate::{
     stream::{Stream, event_pool, kernel::Kernel},
 };
 
-/// A part of a call of [`Group::exchange`]: what goes to a rank, or comes from it.
+/// One transfer of [`ProcessGroup::exchange`], to or from a rank.
 #[derive(Debug, Clone, Copy)]
 pub struct Transfer {
     /// The other rank.
     pub peer: u32,
     /// Whether this rank sends.
     pub sends: bool,
-    /// What is read, or written: all of it.
+    /// The memory that is read or written, as a whole.
     pub memory: Span,
     /// The type of its elements.
     pub element: ElementType,
 }
 
-/// The types of elements in the order of their numbers, and the kernels that reduce them.
+/// The element types in the order of their codes, and the kernels that reduce them.
 const ELEMENTS: &[(ElementType, Kernel)] = &[
     (ElementType::F16, Kernel::GroupF16),
     (ElementType::Bf16, Kernel::GroupBf16),
@@ -62,7 +62,7 @@ const OPS: [(ReduceOp, &str); 5] = [
     (ReduceOp::Average, "average"),
 ];
 
-/// What a launch must come after other launches of: all collectives are one sequence, and each direction to each rank.
+/// The sequence that a launch belongs to: all collectives are one sequence, and so is each direction to each rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sequence {
     Collectives,
@@ -72,67 +72,68 @@ enum Sequence {
 
 /// The last launch of a sequence.
 #[derive(Debug)]
-struct Order {
+struct LaunchOrder {
     of: Sequence,
-    stream: Option<Place>,
+    stream: Option<StreamId>,
     event: Event,
-    /// How much was launched outside of captures: collectives, or pieces in the first lane of transfers.
+    /// The amount of work launched outside of captures: collectives, or chunks in the first lane of transfers.
     parts: u64,
-    /// The same of the last capture that had any, by its number.
-    captured: Option<(u64, Place)>,
+    /// The stream of the last launch in a capture, with the id of that capture.
+    captured: Option<(u64, StreamId)>,
     captured_event: Event,
 }
 
-/// A stream and its number, which distinguishes it from a later stream with the same handle and from the per-thread default
+/// A stream and its id, which distinguishes it from a later stream with the same handle and from the per-thread default
 /// streams of other threads.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct StreamId {
     stream: driver::Stream,
-    /// `None` if the driver cannot say, and in a capture, where it must not be asked: the question would invalidate the capture.
+    /// `None` if the driver has no ids, and in a capture, because querying it would invalidate the capture.
     number: Option<u64>,
 }
 
-impl Place {
-    fn of(driver: &Driver, stream: driver::Stream, capture: Option<u64>) -> Place {
+impl StreamId {
+    fn of(driver: &Driver, stream: driver::Stream, capture: Option<u64>) -> StreamId {
         let number = if capture.is_none() { driver.stream_number(stream).ok() } else { None };
-        Place { stream, number }
+        StreamId { stream, number }
     }
 
-    /// Whether eager work launched in both runs in launch order. A program may destroy a stream while its work is pending and
-    /// get the same handle for a new stream.
-    fn is_same_eager(self, other: Place) -> bool {
+    /// Returns whether eager work launched in both streams runs in launch order. A program may destroy a stream while
+    /// its work is pending and get the same handle for a new stream.
+    fn is_same_eager(self, other: StreamId) -> bool {
         self.number.is_some() && (self.stream, self.number) == (other.stream, other.number)
     }
 
-    /// Whether both are the same stream, given that both belong to the same valid capture: destroying a stream invalidates its
-    /// capture, so there the handle suffices, except for a handle that means another stream in another thread.
-    fn is_same_captured(self, other: Place) -> bool {
+    /// Returns whether both are the same stream, given that both belong to the same valid capture. Destroying a stream
+    /// invalidates its capture, so the handle suffices, except for a handle that means another stream in another
+    /// thread.
+    fn is_same_captured(self, other: StreamId) -> bool {
         self.stream == other.stream && self.stream.handle() > CU_STREAM_PER_THREAD
     }
 }
 
 /// The order of the launches of a group. Launches of one sequence in different streams wait for each other; those of a
-/// capture for those of the same one.
+/// capture wait for those of the same capture.
 #[derive(Debug, Default)]
-pub struct Orders(Vec<Order>);
+pub struct LaunchOrders(Vec<LaunchOrder>);
 
-impl Orders {
-    fn of(&mut self, of: Sequence, device: &Device, driver: &Driver) -> Result<&mut Order> {
+impl LaunchOrders {
+    fn of(&mut self, of: Sequence, device: &Device, driver: &Driver) -> Result<&mut LaunchOrder> {
         let index = match self.0.iter().position(|order| order.of == of) {
             Some(index) => index,
             None => {
                 let event = event_pool::acquire(device, driver, 0)?;
                 let captured_event = event_pool::acquire(device, driver, 0)?;
-                self.0.push(Order { of, stream: None, event, parts: 0, captured: None, captured_event });
+                self.0.push(LaunchOrder { of, stream: None, event, parts: 0, captured: None, captured_event });
                 self.0.len() - 1
             }
         };
         Ok(&mut self.0[index])
     }
 
-    /// Whether more was launched, outside of captures, than a rank that has left has done its part of: that cannot end. What
-    /// is sent needs only room.
-    pub fn exceed(&self, peer: u32, done: &Done) -> bool {
+    /// Returns whether work was launched, outside of captures, in which a rank that has left does not take part: it
+    /// cannot complete. A send only needs free entries.
+    pub fn exceeds(&self, peer: u32, done: &CompletedWork) -> bool {
         self.0.iter().any(|order| match order.of {
             Sequence::Collectives => order.parts > done.collectives,
             Sequence::Sends(to) => to == peer && order.parts > done.received + u64::from(ENTRIES),
@@ -140,7 +141,8 @@ impl Orders {
         })
     }
 
-    /// Whether all that was launched outside of captures has ended. What cannot be asked about any more has.
+    /// Returns whether all work launched outside of captures has completed. Work whose event cannot be queried any more
+    /// counts as completed.
     pub fn is_idle(&self) -> bool {
         let Ok(runtime) = runtime::ready() else { return true };
         let driver = &runtime.driver;
@@ -151,8 +153,8 @@ impl Orders {
         idle.unwrap_or(true)
     }
 
-    /// Puts the events back.
-    pub fn give_back(&mut self, device: &Device) {
+    /// Returns the events to the pool.
+    pub fn release_events(&mut self, device: &Device) {
         for order in self.0.drain(..) {
             event_pool::release(device, 0, order.event);
             event_pool::release(device, 0, order.captured_event);
@@ -160,41 +162,41 @@ impl Orders {
     }
 }
 
-impl Order {
-    fn wait(&self, driver: &Driver, place: Place, capture: Option<u64>) -> Result<()> {
+impl LaunchOrder {
+    fn wait(&self, driver: &Driver, stream_id: StreamId, capture: Option<u64>) -> Result<()> {
         let awaited = match capture {
-            None => self.stream.filter(|before| !before.is_same_eager(place)).map(|_| self.event),
+            None => self.stream.filter(|before| !before.is_same_eager(stream_id)).map(|_| self.event),
             Some(id) => {
-                let captured = self.captured.filter(|(of, before)| *of == id && !before.is_same_captured(place));
+                let captured = self.captured.filter(|(of, before)| *of == id && !before.is_same_captured(stream_id));
                 captured.map(|_| self.captured_event)
             }
         };
         match awaited {
-            Some(event) => Ok(driver.stream_wait_event(place.stream, event, CU_EVENT_WAIT_DEFAULT)?),
+            Some(event) => Ok(driver.stream_wait_event(stream_id.stream, event, CU_EVENT_WAIT_DEFAULT)?),
             None => Ok(()),
         }
     }
 
-    fn note(&mut self, driver: &Driver, place: Place, capture: Option<u64>, parts: u64) -> Result<()> {
+    fn record(&mut self, driver: &Driver, stream_id: StreamId, capture: Option<u64>, parts: u64) -> Result<()> {
         match capture {
             None => {
                 self.parts += parts;
-                driver.event_record(self.event, place.stream)?;
-                self.stream = Some(place);
+                driver.event_record(self.event, stream_id.stream)?;
+                self.stream = Some(stream_id);
             }
             Some(id) => {
-                driver.event_record(self.captured_event, place.stream)?;
-                self.captured = Some((id, place));
+                driver.event_record(self.captured_event, stream_id.stream)?;
+                self.captured = Some((id, stream_id));
             }
         }
         Ok(())
     }
 }
 
-/// What a collective is about.
+/// A collective call.
 struct Request {
     name: &'static str,
-    /// The mode for rows of some bytes.
+    /// The mode of the kernels.
     mode: Mode,
     element: ElementType,
     op: Option<ReduceOp>,
@@ -202,8 +204,8 @@ struct Request {
     count: u64,
 }
 
-impl Group {
-    /// Reduces `count` elements of each rank; every rank gets the result. `to` may be `from`.
+impl ProcessGroup {
+    /// Reduces `count` elements of each rank; every rank receives the result. `to` may equal `from`.
     pub fn all_reduce(
         &self,
         from: Span,
@@ -217,8 +219,8 @@ impl Group {
         self.collective(Request { name: "all_reduce", mode, element, op: Some(op), root: 0, count }, from, to, stream)
     }
 
-    /// Reduces `count` elements of each rank; rank `root` gets the result, in `to`, which may be `from`. The others' `to` is
-    /// not looked at.
+    /// Reduces `count` elements of each rank to `to` of rank `root`, which may equal `from`. The `to` of the other
+    /// ranks is ignored.
     #[allow(clippy::too_many_arguments)]
     pub fn reduce(
         &self,
@@ -234,8 +236,8 @@ impl Group {
         self.collective(Request { name: "reduce", mode, element, op: Some(op), root, count }, from, to, stream)
     }
 
-    /// Gives every rank the `count` elements of rank `root`, in `to`, which may be `from`. The others' `from` is not looked
-    /// at.
+    /// Copies the `count` elements of rank `root` to `to` of every rank, which may equal `from`. The `from` of the
+    /// other ranks is ignored.
     pub fn broadcast(
         &self,
         from: Span,
@@ -249,13 +251,14 @@ impl Group {
         self.collective(Request { name: "broadcast", mode, element, op: None, root, count }, from, to, stream)
     }
 
-    /// Gives every rank the `count` elements of each, one after the other. `from` may be the own place in `to`.
+    /// Concatenates `count` elements of each rank in every rank. `from` may be the rank's own chunk of `to`.
     pub fn all_gather(&self, from: Span, to: Span, count: u64, element: ElementType, stream: Stream) -> Result<()> {
         let request = Request { name: "all_gather", mode: Mode::Gather, element, op: None, root: 0, count };
         self.collective(request, from, to, stream)
     }
 
-    /// Reduces `count` elements for each rank, which gets its part of the result. `to` may be the own place in `from`.
+    /// Reduces `count` elements for each rank, which receives its chunk of the result. `to` may be the rank's own chunk
+    /// of `from`.
     pub fn reduce_scatter(
         &self,
         from: Span,
@@ -274,19 +277,19 @@ impl Group {
         )
     }
 
-    /// Gives every rank `count` elements of each. `to` may be `from`.
+    /// Sends `count` elements from each rank to each rank. `to` may equal `from`.
     pub fn all_to_all(&self, from: Span, to: Span, count: u64, element: ElementType, stream: Stream) -> Result<()> {
         let request = Request { name: "all_to_all", mode: Mode::AllToAll, element, op: None, root: 0, count };
         self.collective(request, from, to, stream)
     }
 
-    /// Sends `count` elements to another rank, which receives as many. What finds no room between the two waits for the
-    /// receiver: there is room for four messages of up to 64 KiB, or for a mebibyte of longer ones.
+    /// Sends `count` elements to another rank, which receives the same number. If the buffers between the two are full,
+    /// the send waits for the receiver: they hold four messages of up to 64 KiB, or one mebibyte of longer ones.
     pub fn send(&self, from: Span, count: u64, element: ElementType, peer: u32, stream: Stream) -> Result<()> {
         self.transfer("send", from, count, element, peer, true, stream)
     }
 
-    /// Receives `count` elements that another rank sends.
+    /// Receives `count` elements from another rank.
     pub fn recv(&self, to: Span, count: u64, element: ElementType, peer: u32, stream: Stream) -> Result<()> {
         self.transfer("recv", to, count, element, peer, false, stream)
     }
@@ -306,20 +309,20 @@ impl Group {
             if peer == self.rank() {
                 return Err(invalid("a rank sends to itself only while it receives, in one exchange".into()));
             }
-            let memory = self.covers(memory, 1, count, element)?;
+            let memory = self.rows_of(memory, 1, count, element)?;
             self.exchange(&[Transfer { peer, sends, memory, element }], stream)
         };
         checked().context(|| format!("{name} of {count} {element} with rank {peer} as rank {}", self.rank()))
     }
 
-    /// Sends and receives, all at once. Two transfers to one rank are in the order of the list, as they are at the other
-    /// rank; and so are two from one.
+    /// Executes sends and receives concurrently. Two transfers to the same rank are matched in the order of the list,
+    /// and so are two from the same rank.
     pub fn exchange(&self, transfers: &[Transfer], stream: Stream) -> Result<()> {
         let all: Vec<(Transfer, Stream)> = transfers.iter().map(|transfer| (*transfer, stream)).collect();
         self.exchange_in_streams(&all)
     }
 
-    /// The same, each transfer in a stream of its own choice.
+    /// Does the same with a stream for each transfer.
     pub fn exchange_in_streams(&self, transfers: &[(Transfer, Stream)]) -> Result<()> {
         for (transfer, _) in transfers {
             self.check_rank(transfer.peer)?;
@@ -330,16 +333,16 @@ impl Group {
     }
 
     fn exchange_once(&self, transfers: &[Transfer], stream: Stream) -> Result<()> {
-        let mut told = Transfers { group_info: self.group_info(), transfers: [Default::default(); MAX_TRANSFERS] };
-        for (place, transfer) in told.transfers.iter_mut().zip(transfers) {
+        let mut arguments = Transfers { group_info: self.group_info(), transfers: [Default::default(); MAX_TRANSFERS] };
+        for (stream_id, transfer) in arguments.transfers.iter_mut().zip(transfers) {
             let (number, _) = number_of(transfer.element)?;
-            *place = driver::group::Transfer::of(transfer.memory, transfer.peer, transfer.sends, number);
+            *stream_id = driver::group::Transfer::of(transfer.memory, transfer.peer, transfer.sends, number);
         }
-        let sequence = |(transfer, told): (&Transfer, &driver::group::Transfer)| {
+        let sequence = |(transfer, arguments): (&Transfer, &driver::group::Transfer)| {
             let of = if transfer.sends { Sequence::Sends } else { Sequence::Receives };
-            (of(transfer.peer), told.chunks(self.tuning().entry))
+            (of(transfer.peer), arguments.chunks(self.tuning().entry))
         };
-        let sequences: Vec<(Sequence, u64)> = transfers.iter().zip(&told.transfers).map(sequence).collect();
+        let sequences: Vec<(Sequence, u64)> = transfers.iter().zip(&arguments.transfers).map(sequence).collect();
         let count = transfers.len() as u32;
         let used = transfers.iter().map(|transfer| match transfer.sends {
             true => sanitizer::read(transfer.memory),
@@ -347,11 +350,11 @@ impl Group {
         });
         let used: Vec<Operand> = used.collect();
         self.launch(&sequences, stream, Kernel::GroupTransfer, &used, |driver, function, raw| {
-            Ok(driver.launch_transfers(function, count, &told, raw)?)
+            Ok(driver.launch_transfers(function, count, &arguments, raw)?)
         })
     }
 
-    /// Whether rows go whole from every rank to every other.
+    /// Returns whether the one-shot algorithm applies: rows go whole from every rank to every other.
     fn is_one_shot(&self, count: u64, element: ElementType) -> bool {
         count.saturating_mul(element.bytes()) <= self.tuning().one_shot
     }
@@ -371,20 +374,21 @@ impl Group {
                 _ => {}
             }
             let (read, written) = mode.rows(self.rank(), root, self.size());
-            let (from, to) = (self.covers(from, read, count, element)?, self.covers(to, written, count, element)?);
+            let (from, to) = (self.rows_of(from, read, count, element)?, self.rows_of(to, written, count, element)?);
             let bytes = count * element.bytes();
             if read * written > 0 {
                 check_overlap(mode, u64::from(self.rank()) * bytes, from, to)?;
             }
             let used = [sanitizer::read(from), sanitizer::write(to)];
-            let mut told = Collective::of(self.group_info(), from, to);
-            (told.bytes, told.count, told.mode, told.element, told.root) = (bytes, count, mode as u32, number, root);
-            told.op = OPS.iter().position(|(known, _)| Some(*known) == op).unwrap_or(0) as u32;
+            let mut arguments = Collective::of(self.group_info(), from, to);
+            (arguments.bytes, arguments.count, arguments.mode, arguments.element, arguments.root) =
+                (bytes, count, mode as u32, number, root);
+            arguments.op = OPS.iter().position(|(known, _)| Some(*known) == op).unwrap_or(0) as u32;
             let step = if mode.has_parts() { bytes.div_ceil(u64::from(self.size())) } else { bytes };
             let blocks = self.tuning().blocks_for(step, self.size());
             let kernel = if op.is_some() { reducing } else { Kernel::GroupCopy };
             self.launch(&[(Sequence::Collectives, 1)], stream, kernel, &used, |driver, function, raw| {
-                Ok(driver.launch_group(function, blocks, &told, raw)?)
+                Ok(driver.launch_group(function, blocks, &arguments, raw)?)
             })
         };
         launched().context(|| format!("{name} of {count} {element} as rank {} of {}", self.rank(), self.size()))
@@ -397,8 +401,8 @@ impl Group {
         Err(invalid(format!("there is no rank {rank} among {}", self.size())))
     }
 
-    /// The memory of so many rows of `count` elements, if there are as many.
-    fn covers(&self, memory: Span, rows: u64, count: u64, element: ElementType) -> Result<Span> {
+    /// Returns the memory of `rows` rows of `count` elements; fails if `memory` is too short.
+    fn rows_of(&self, memory: Span, rows: u64, count: u64, element: ElementType) -> Result<Span> {
         let bytes =
             count.checked_mul(element.bytes()).and_then(|row| row.checked_mul(u64::from(self.size())).map(|_| row));
         let bytes = bytes.ok_or_else(|| invalid("there is not as much memory".into()))? * rows;
@@ -411,7 +415,7 @@ impl Group {
         Err(invalid(format!("{bytes} bytes are needed, not {}", memory.bytes())))
     }
 
-    /// Launches a kernel behind what it must come after, and counts its part of each sequence.
+    /// Launches a kernel after the previous launches of its sequences, and records it as their last launch.
     fn launch(
         &self,
         sequences: &[(Sequence, u64)],
@@ -429,9 +433,9 @@ impl Group {
         let runtime = runtime::ready()?;
         let device = runtime.device(self.device() as i32)?;
         let function = device.kernel(&runtime.driver, kernel)?;
-        // One launch after the other, so that the order of a group's launches is one that all threads agree about.
+        // The lock makes the order of a group's launches the same for all threads.
         let mut orders = self.orders.lock();
-        if let Some(error) = self.broken() {
+        if let Some(error) = self.sticky_error() {
             return Err(error);
         }
         let capture = crate::ops::random::generator::capture_id(stream)?;
@@ -439,27 +443,27 @@ impl Group {
             orders.of(*sequence, device, &runtime.driver)?;
         }
         let parts = |of| sequences.iter().find(|(sequence, _)| *sequence == of).map(|(_, parts)| *parts);
-        let mut noted: Vec<_> =
+        let mut recorded: Vec<_> =
             orders.0.iter_mut().filter_map(|order| parts(order.of).map(|parts| (order, parts))).collect();
         runtime.in_stream(stream, |driver, raw| {
-            let place = Place::of(driver, raw, capture);
-            noted.iter().try_for_each(|(order, _)| order.wait(driver, place, capture))?;
+            let stream_id = StreamId::of(driver, raw, capture);
+            recorded.iter().try_for_each(|(order, _)| order.wait(driver, stream_id, capture))?;
             sanitizer::access(runtime, stream, used)?;
             launch(driver, function, raw)?;
-            noted.iter_mut().try_for_each(|(order, parts)| order.note(driver, place, capture, *parts))
+            recorded.iter_mut().try_for_each(|(order, parts)| order.record(driver, stream_id, capture, *parts))
         })
     }
 }
 
-/// The launches of an exchange, in order, with the number of the round: each has each direction to each rank once, in one
-/// stream. The n-th transfer of a direction to a rank is in the n-th round, whatever its stream, as it is at the other rank:
-/// so a round waits for nothing but those before it.
+/// Groups the transfers of an exchange into launches, in order, each with its round. A launch has each direction to
+/// each rank at most once, and one stream. The n-th transfer of a direction to a rank is in round n, regardless of its
+/// stream, as it is at the other rank; so a round waits only for earlier rounds.
 fn launches<S: Copy>(transfers: &[(Transfer, S)], is_same: impl Fn(S, S) -> bool) -> Vec<(usize, S, Vec<Transfer>)> {
     let mut launches: Vec<(usize, S, Vec<Transfer>)> = Vec::new();
     for (index, (transfer, stream)) in transfers.iter().enumerate() {
-        let alike = |(other, _): &&(Transfer, S)| (other.peer, other.sends) == (transfer.peer, transfer.sends);
-        let round = transfers[..index].iter().filter(alike).count();
-        match launches.iter_mut().find(|(of, place, _)| *of == round && is_same(*place, *stream)) {
+        let same_direction = |(other, _): &&(Transfer, S)| (other.peer, other.sends) == (transfer.peer, transfer.sends);
+        let round = transfers[..index].iter().filter(same_direction).count();
+        match launches.iter_mut().find(|(of, stream_id, _)| *of == round && is_same(*stream_id, *stream)) {
             Some((_, _, together)) => together.push(*transfer),
             None => launches.push((round, *stream, vec![*transfer])),
         }
@@ -468,16 +472,16 @@ fn launches<S: Copy>(transfers: &[(Transfer, S)], is_same: impl Fn(S, S) -> bool
     launches
 }
 
-/// Refuses memory that is both read and written in ways that the kernels do not mean.
+/// Rejects memory that is read and written, except for the in-place forms that the kernels support.
 fn check_overlap(mode: Mode, own: u64, from: Span, to: Span) -> Result<()> {
     let end = |span: Span| span.address() + span.bytes() as u64;
-    let apart = end(from) <= to.address() || end(to) <= from.address();
+    let disjoint = end(from) <= to.address() || end(to) <= from.address();
     let in_place = match mode {
         Mode::Gather => from.address() == to.address() + own,
         Mode::ReduceScatter => to.address() == from.address() + own,
         _ => from.address() == to.address(),
     };
-    if apart || in_place || from.bytes() == 0 || to.bytes() == 0 {
+    if disjoint || in_place || from.bytes() == 0 || to.bytes() == 0 {
         return Ok(());
     }
     Err(invalid("what is read and what is written overlap, and not as they may".into()))
@@ -488,7 +492,7 @@ fn invalid(message: String) -> Error {
     Error::new(Status::INVALID_VALUE, message)
 }
 
-/// What a launch was for, in words.
+/// Describes a launch by its header.
 fn describe(header: &[u64; 4]) -> String {
     let [kind, count, root, _] = *header;
     let element =
@@ -509,26 +513,28 @@ fn describe(header: &[u64; 4]) -> String {
     format!("{name} of {count} {element}")
 }
 
-/// The error that a report tells, at a rank of a group.
-pub fn explain(rank: u32, size: u32, told: &FailureReport) -> Error {
-    let Some((reason, about)) = Reason::read(told.word) else {
-        return Error::new(Status::PANIC, format!("the group's kernels reported {:#x}", told.word));
+/// Returns the error of a kernel's report, for a rank of the group.
+pub fn explain(rank: u32, size: u32, arguments: &FailureReport) -> Error {
+    let Some((reason, about)) = Reason::read(arguments.word) else {
+        return Error::new(Status::PANIC, format!("the group's kernels reported {:#x}", arguments.word));
     };
-    let own = told.by == rank;
-    let finder = if own { format!("rank {rank} of {size}") } else { format!("rank {} of {size}", told.by) };
+    let own = arguments.by == rank;
+    let finder = if own { format!("rank {rank} of {size}") } else { format!("rank {} of {size}", arguments.by) };
     match reason {
         Reason::Timeout => Error::new(Status::TIMED_OUT, format!("{finder} waited too long for rank {about}")),
-        Reason::Aborted => Error::new(Status::ABORTED, format!("rank {about} of {size} gave up the group")),
+        Reason::Aborted => Error::new(Status::ABORTED, format!("rank {about} of {size} aborted the group")),
         Reason::Lost => Error::new(Status::PEER_LOST, format!("rank {about} of {size} is gone")),
         Reason::Mismatch if own => {
-            let calls = [describe(&told.own), describe(&told.other)];
-            let message = format!("rank {rank} of {size} calls {}, rank {about} calls {}", calls[0], calls[1]);
+            let calls = [describe(&arguments.own), describe(&arguments.other)];
+            let message = format!(
+                "collective mismatch: rank {rank} of {size} calls {}, rank {about} calls {}",
+                calls[0], calls[1]
+            );
             Error::new(Status::RANK_MISMATCH, message)
         }
-        Reason::Mismatch => Error::new(
-            Status::RANK_MISMATCH,
-            format!("{finder} found that its call and that of rank {about} do not belong together"),
-        ),
+        Reason::Mismatch => {
+            Error::new(Status::RANK_MISMATCH, format!("{finder} reported a collective mismatch with rank {about}"))
+        }
     }
 }
 
@@ -537,8 +543,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn transfers_between_two_keep_their_order_whatever_their_streams() {
-        // The memory's length tells them apart.
+    fn transfers_between_two_ranks_keep_their_order_in_any_streams() {
+        // The length of the memory identifies a transfer.
         let transfer = |peer, sends, bytes| {
             let memory = Span::owned(4096, bytes);
             Transfer { peer, sends, memory, element: ElementType::U8 }
@@ -551,18 +557,18 @@ mod tests {
             (transfer(1, true, 5), 1),
             (transfer(1, false, 6), 1),
         ];
-        let told = |(round, stream, transfers): (usize, i32, Vec<Transfer>)| {
+        let arguments = |(round, stream, transfers): (usize, i32, Vec<Transfer>)| {
             (round, stream, transfers.iter().map(|transfer| transfer.memory.bytes()).collect::<Vec<_>>())
         };
-        let told: Vec<_> = launches(&asked, |one, other| one == other).into_iter().map(told).collect();
-        // The third to rank 1 is not before the second, which is in another stream.
-        assert_eq!(told, [(0, 1, vec![1, 4]), (0, 2, vec![3]), (1, 2, vec![2]), (1, 1, vec![6]), (2, 1, vec![5])]);
+        let arguments: Vec<_> = launches(&asked, |one, other| one == other).into_iter().map(arguments).collect();
+        // The third transfer to rank 1 comes after the second, which is in another stream.
+        assert_eq!(arguments, [(0, 1, vec![1, 4]), (0, 2, vec![3]), (1, 2, vec![2]), (1, 1, vec![6]), (2, 1, vec![5])]);
     }
 
     #[test]
-    fn a_handle_that_is_used_again_is_another_stream() {
+    fn a_reused_handle_is_another_stream() {
         let stream = driver::Stream::special(2).unwrap();
-        let [first, second, unknown] = [Some(7), Some(8), None].map(|number| Place { stream, number });
+        let [first, second, unknown] = [Some(7), Some(8), None].map(|number| StreamId { stream, number });
         assert!(first.is_same_eager(first) && !first.is_same_eager(second));
         assert!(!unknown.is_same_eager(unknown));
         // The per-thread default stream is another stream in each thread.

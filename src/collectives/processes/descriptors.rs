@@ -1,4 +1,4 @@
-//! Messages of the rendezvous: a status, some bytes, and descriptors, over a Unix socket.
+//! Messages of the rendezvous: a status, some bytes, and file descriptors, over a Unix socket.
 //!
 //! Descriptors travel with the first bytes of a message.
 
@@ -12,64 +12,64 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The most descriptors of a message: a window and a link for each other rank.
+/// The maximum number of descriptors of a message: a buffer and a link for each other rank.
 const MAX_DESCRIPTORS: usize = 2 * crate::driver::group::MAX_RANKS;
-/// What a message begins with: its status, and how many bytes it has.
+/// Size of a message's header: the status, and the number of bytes.
 pub const HEAD: usize = 8;
-/// The most bytes of a message: cards of all ranks, or an error's text.
+/// The maximum bytes of a message: the infos of all ranks, or an error's text.
 const MOST_BYTES: usize = 1 << 16;
 
 const _: () = assert!(MAX_DESCRIPTORS <= unix_socket::MAX_DESCRIPTORS);
 
 /// A message.
 pub struct Message {
-    /// 0, or the status that the sender failed with.
+    /// 0, or the status of the sender's error.
     pub status: i32,
-    /// What it says.
+    /// Its bytes.
     pub bytes: Vec<u8>,
-    /// What comes with it.
+    /// Its descriptors.
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// When to give up; never where there is none.
+/// An optional deadline, with an optional early stop.
 #[derive(Clone, Copy)]
-pub struct Deadline<'a> {
+pub struct RendezvousDeadline<'a> {
     end: Option<Instant>,
     stops: Option<&'a dyn Fn() -> bool>,
 }
 
-/// How long nobody is asked whether to give up early.
+/// The interval at which `stops` is polled.
 const SLICE: Duration = Duration::from_millis(20);
 
-impl<'a> Deadline<'a> {
-    /// The time that is so far away.
-    pub fn after(timeout: Option<Duration>) -> Deadline<'a> {
-        Deadline { end: timeout.and_then(|timeout| Instant::now().checked_add(timeout)), stops: None }
+impl<'a> RendezvousDeadline<'a> {
+    /// Creates a deadline `timeout` from now.
+    pub fn after(timeout: Option<Duration>) -> RendezvousDeadline<'a> {
+        RendezvousDeadline { end: timeout.and_then(|timeout| Instant::now().checked_add(timeout)), stops: None }
     }
 
-    /// The same, or as soon as `stops` says so.
-    pub fn unless(self, stops: &'a dyn Fn() -> bool) -> Deadline<'a> {
-        Deadline { stops: Some(stops), ..self }
+    /// Adds a condition that ends waits early.
+    pub fn unless(self, stops: &'a dyn Fn() -> bool) -> RendezvousDeadline<'a> {
+        RendezvousDeadline { stops: Some(stops), ..self }
     }
 
-    /// How long it is until then; an error when it is over.
-    pub fn left(self) -> io::Result<Option<Duration>> {
+    /// Returns the time until the deadline; fails if it has expired.
+    pub fn remaining(self) -> io::Result<Option<Duration>> {
         if self.stops.is_some_and(|stops| stops()) {
             return Err(io::ErrorKind::TimedOut.into());
         }
         let Some(end) = self.end else { return Ok(None) };
-        match end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-            Some(left) => Ok(Some(left)),
+        match end.checked_duration_since(Instant::now()).filter(|remaining| !remaining.is_zero()) {
+            Some(remaining) => Ok(Some(remaining)),
             None => Err(io::ErrorKind::TimedOut.into()),
         }
     }
 
-    /// Reads by `read` until something comes.
+    /// Calls `read` until it returns something or the deadline expires.
     fn read<T>(self, socket: &UnixStream, mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         loop {
-            let left = self.left()?;
-            let slice = self.stops.map(|_| left.map_or(SLICE, |left| left.min(SLICE)));
-            socket.set_read_timeout(slice.or(left))?;
+            let remaining = self.remaining()?;
+            let slice = self.stops.map(|_| remaining.map_or(SLICE, |remaining| remaining.min(SLICE)));
+            socket.set_read_timeout(slice.or(remaining))?;
             match read() {
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
                 done => return done,
@@ -84,9 +84,9 @@ pub fn send(
     status: i32,
     bytes: &[u8],
     descriptors: &[BorrowedFd],
-    deadline: Deadline,
+    deadline: RendezvousDeadline,
 ) -> io::Result<()> {
-    socket.set_write_timeout(deadline.left()?)?;
+    socket.set_write_timeout(deadline.remaining()?)?;
     let mut head = [0; HEAD];
     head[..4].copy_from_slice(&status.to_le_bytes());
     head[4..].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
@@ -96,8 +96,8 @@ pub fn send(
     socket.write_all(bytes)
 }
 
-/// Receives a message, whole.
-pub fn receive(socket: &UnixStream, deadline: Deadline) -> io::Result<Message> {
+/// Receives a complete message.
+pub fn receive(socket: &UnixStream, deadline: RendezvousDeadline) -> io::Result<Message> {
     let (mut head, mut descriptors, mut have) = ([0; HEAD], Vec::new(), 0);
     while have < head.len() {
         let received =
@@ -126,11 +126,12 @@ pub fn receive(socket: &UnixStream, deadline: Deadline) -> io::Result<Message> {
     Ok(Message { status: number(0) as i32, bytes, descriptors })
 }
 
-/// What a message says that has arrived as these bytes, head and all; `None` for one of another length, or of a failure.
+/// Returns the body of a complete message, header included; `None` if the length does not match or the message carries
+/// an error.
 pub fn body(message: &[u8]) -> Option<&[u8]> {
     let (head, body) = message.split_at_checked(HEAD)?;
-    let wanted = [[0; 4], u32::try_from(body.len()).ok()?.to_le_bytes()];
-    (head == wanted.as_flattened()).then_some(body)
+    let expected = [[0; 4], u32::try_from(body.len()).ok()?.to_le_bytes()];
+    (head == expected.as_flattened()).then_some(body)
 }
 
 #[cfg(test)]
@@ -141,13 +142,14 @@ mod tests {
     const SOON: Option<Duration> = Some(Duration::from_secs(10));
 
     #[test]
-    fn a_message_brings_its_bytes_and_descriptors() {
+    fn a_message_carries_its_bytes_and_descriptors() {
         let (near, far) = UnixStream::pair().unwrap();
         let (mut reader, writer) = std::io::pipe().unwrap();
         let text = vec![7; 40_000];
-        let sender =
-            std::thread::spawn(move || send(&near, -3, &text, &[writer.as_fd()], Deadline::after(SOON)).unwrap());
-        let message = receive(&far, Deadline::after(SOON)).unwrap();
+        let sender = std::thread::spawn(move || {
+            send(&near, -3, &text, &[writer.as_fd()], RendezvousDeadline::after(SOON)).unwrap()
+        });
+        let message = receive(&far, RendezvousDeadline::after(SOON)).unwrap();
         sender.join().unwrap();
         assert_eq!((message.status, message.bytes, message.descriptors.len()), (-3, vec![7; 40_000], 1));
         std::fs::File::from(message.descriptors.into_iter().next().unwrap()).write_all(b"x").unwrap();
@@ -157,11 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn waiting_ends_when_it_is_told_to() {
+    fn waiting_ends_when_the_condition_holds() {
         let (_near, far) = UnixStream::pair().unwrap();
         let start = Instant::now();
         let stops = || start.elapsed() > Duration::from_millis(50);
-        assert_eq!(receive(&far, Deadline::after(None).unless(&stops)).err().unwrap().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(
+            receive(&far, RendezvousDeadline::after(None).unless(&stops)).err().unwrap().kind(),
+            io::ErrorKind::TimedOut
+        );
         assert!(start.elapsed() < Duration::from_secs(10));
     }
 
@@ -169,12 +174,12 @@ mod tests {
     fn silence_ends_at_the_deadline_and_garbage_at_once() {
         let (near, far) = UnixStream::pair().unwrap();
         let kind = |result: io::Result<Message>| result.err().unwrap().kind();
-        let late = kind(receive(&far, Deadline::after(Some(Duration::from_millis(20)))));
+        let late = kind(receive(&far, RendezvousDeadline::after(Some(Duration::from_millis(20)))));
         assert!(matches!(late, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut));
         (&near).write_all(&[0xFF; 8]).unwrap();
-        assert_eq!(kind(receive(&far, Deadline::after(SOON))), io::ErrorKind::InvalidData);
+        assert_eq!(kind(receive(&far, RendezvousDeadline::after(SOON))), io::ErrorKind::InvalidData);
         (&near).write_all(&[0; 5]).unwrap();
         drop(near);
-        assert_eq!(kind(receive(&far, Deadline::after(SOON))), io::ErrorKind::UnexpectedEof);
+        assert_eq!(kind(receive(&far, RendezvousDeadline::after(SOON))), io::ErrorKind::UnexpectedEof);
     }
 }

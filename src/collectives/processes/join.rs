@@ -1,11 +1,11 @@
-//! How a rank becomes one of a group: what it needs of its own, and then what it needs of the others.
+//! Joining a group: first the resources of the rank itself, then those of the other ranks.
 
 use super::{
-    Group, TIMEOUT,
-    calls::Orders,
+    ProcessGroup, TIMEOUT,
+    calls::LaunchOrders,
     links::Links,
-    rendezvous::{self, Card, Id},
-    symmetric_buffer::Window,
+    rendezvous::{self, Id, RankInfo},
+    symmetric_buffer::SymmetricBuffer,
     tuning::Tuning,
 };
 use crate::{
@@ -17,42 +17,43 @@ use crate::{
 use parking_lot::Mutex;
 use std::{os::fd::OwnedFd, sync::atomic::AtomicU64, time::Duration};
 
-/// A rank that has all that it needs of its own, but has not met the others. Where it is made for nothing, it goes without a
-/// word.
+/// A rank that has its own resources, but has not connected to the others. Dropping it does not affect other ranks.
 #[derive(Debug)]
 pub struct Candidate {
-    group: Group,
-    /// Of the window.
+    group: ProcessGroup,
+    /// The descriptor of the symmetric buffer.
     descriptor: OwnedFd,
 }
 
-impl Group {
-    /// Joins a group of `size` ranks as number `rank`, on a device. Returns when all have joined, or one could not.
-    pub fn join(id: &[u8; 128], rank: u32, size: u32, device: u32, timeout: Option<Duration>) -> Result<Group> {
+impl ProcessGroup {
+    /// Joins a group of `size` ranks as rank `rank`, on a device. Returns when all ranks have joined, or one has
+    /// failed.
+    pub fn join(id: &[u8; 128], rank: u32, size: u32, device: u32, timeout: Option<Duration>) -> Result<ProcessGroup> {
         check_id(id)?;
         Candidate::new(rank, size, device)?.join(id, timeout, &|| None)
     }
 
-    /// A rank that may join a group: what could go wrong without the others has gone well.
-    fn alone(runtime: &'static Runtime, rank: u32, size: u32, ordinal: u32) -> Result<Candidate> {
+    /// Allocates the resources of a rank that do not depend on others.
+    fn allocate(runtime: &'static Runtime, rank: u32, size: u32, ordinal: u32) -> Result<Candidate> {
         let (driver, device) = (&runtime.driver, runtime.device(ordinal as i32)?);
         let tuning = Tuning::of(size)?;
         let stream = device.with_context(driver, |driver| Ok(driver.stream_create(0)?))?;
-        let (own, descriptor) = Window::create(runtime, device, tuning.window(size)).inspect_err(|_| {
-            // It is unused, and the error is another's.
-            let _ = driver.stream_destroy(stream);
-        })?;
-        let mut group = Group {
+        let (own, descriptor) =
+            SymmetricBuffer::create(runtime, device, tuning.buffer_bytes(size)).inspect_err(|_| {
+                // Report the first error; the stream is unused.
+                let _ = driver.stream_destroy(stream);
+            })?;
+        let mut group = ProcessGroup {
             rank,
             size,
             device: ordinal,
             tuning,
             links: Links::new(Vec::new()).map_err(no_links)?,
             timeout: AtomicU64::new(TIMEOUT.as_nanos() as u64),
-            windows: vec![own],
+            buffers: vec![own],
             report: None,
             stream,
-            orders: Mutex::new(Orders::default()),
+            orders: Mutex::new(LaunchOrders::default()),
             left: Mutex::new(None),
         };
         group.report = Some(device.with_context(driver, |driver| Ok(driver.report_alloc()?))?);
@@ -66,13 +67,13 @@ impl Group {
         descriptor: OwnedFd,
         timeout: Option<Duration>,
         stops: &dyn Fn() -> bool,
-    ) -> Result<Group> {
+    ) -> Result<ProcessGroup> {
         let (driver, device) = (&runtime.driver, runtime.device(self.device as i32)?);
-        let bytes = self.windows.first().map_or(0, Window::bytes);
+        let bytes = self.buffers.first().map_or(0, SymmetricBuffer::bytes);
         let uuid = driver.device_uuid(device.native)?;
         let [upper, lower] = [0, 8].map(|at| std::array::from_fn(|index| uuid[at + index]));
         let version = version_digest(driver.kind());
-        let card = Card([
+        let info = RankInfo([
             u64::from(self.rank),
             u64::from(std::process::id()),
             u64::from_le_bytes(upper),
@@ -86,28 +87,28 @@ impl Group {
             0,
             0,
         ]);
-        let mut meeting = rendezvous::meet(id, card, self.size, &descriptor, timeout, stops)?;
+        let mut rendezvous = rendezvous::meet(id, info, self.size, &descriptor, timeout, stops)?;
         drop(descriptor);
         let mut map = || -> Result<()> {
-            check_devices(driver.kind(), &meeting.cards)?;
-            self.links = Links::new(std::mem::take(&mut meeting.links)).map_err(no_links)?;
-            for (other, descriptor) in meeting.windows.iter().enumerate() {
+            check_devices(driver.kind(), &rendezvous.infos)?;
+            self.links = Links::new(std::mem::take(&mut rendezvous.links)).map_err(no_links)?;
+            for (other, descriptor) in rendezvous.buffers.iter().enumerate() {
                 if let Some(descriptor) = descriptor {
-                    let window = Window::import(driver, device, other as u32, descriptor, bytes)?;
-                    self.windows.insert(other.min(self.windows.len()), window);
+                    let buffer = SymmetricBuffer::import(driver, device, other as u32, descriptor, bytes)?;
+                    self.buffers.insert(other.min(self.buffers.len()), buffer);
                 }
             }
             Ok(())
         };
         let mapped = map();
-        meeting.windows.clear();
-        meeting.conclude(mapped)?;
+        rendezvous.buffers.clear();
+        rendezvous.conclude(mapped)?;
         Ok(self)
     }
 }
 
 impl Candidate {
-    /// Makes all that a rank needs of its own, so that what cannot be fails before anybody is waited for.
+    /// Allocates all resources of a rank that do not depend on others, so that a failure occurs before any rank waits.
     pub fn new(rank: u32, size: u32, device: u32) -> Result<Candidate> {
         if size == 0 || size as usize > MAX_RANKS || rank >= size {
             return Err(Error::new(
@@ -116,17 +117,22 @@ impl Candidate {
             ));
         }
         let runtime = runtime::ready()?;
-        // A capture elsewhere in the process must not mind that memory is made.
+        // A concurrent capture in this process must not be invalidated by the allocation.
         runtime
             .driver
-            .with_relaxed_capture(|| Group::alone(runtime, rank, size, device))
+            .with_relaxed_capture(|| ProcessGroup::allocate(runtime, rank, size, device))
             .map_err(Error::from)
             .flatten()
             .context(|| format!("preparing rank {rank} of {size} of a group on device {device}"))
     }
 
-    /// Joins the others. `stop` is asked now and then whether there is a reason to wait no more, which is the error then.
-    pub fn join(self, id: &[u8; 128], timeout: Option<Duration>, stop: &dyn Fn() -> Option<Error>) -> Result<Group> {
+    /// Joins the other ranks. `stop` is polled for a reason to end the wait early, which becomes the error.
+    pub fn join(
+        self,
+        id: &[u8; 128],
+        timeout: Option<Duration>,
+        stop: &dyn Fn() -> Option<Error>,
+    ) -> Result<ProcessGroup> {
         let id = check_id(id)?;
         let runtime = runtime::ready()?;
         let Candidate { group, descriptor } = self;
@@ -145,21 +151,21 @@ fn check_id(id: &[u8; 128]) -> Result<Id> {
     Id::read(id).ok_or_else(|| Error::new(Status::INVALID_VALUE, "this is not the id of a group"))
 }
 
-/// What tells builds of the library, and kinds of devices, apart.
+/// Returns a digest that differs between builds of the library and between kinds of devices.
 fn version_digest(kind: Kind) -> u64 {
     let version = concat!(env!("CARGO_PKG_VERSION"), " 3");
     let start = if kind == Kind::Host { 1 } else { 2 };
     version.bytes().fold(start, |sum: u64, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Kernels that wait for each other must run at the same time, which those of two processes on one GPU do not.
-fn check_devices(kind: Kind, cards: &[Card]) -> Result<()> {
+/// Kernels that wait for each other must run concurrently, which the kernels of two processes on one GPU do not.
+fn check_devices(kind: Kind, infos: &[RankInfo]) -> Result<()> {
     if kind == Kind::Host {
         return Ok(());
     }
-    for (index, card) in cards.iter().enumerate() {
-        if let Some(other) = cards[..index].iter().find(|other| other.device() == card.device()) {
-            let message = format!("ranks {} and {} are on the same GPU", other.rank(), card.rank());
+    for (index, info) in infos.iter().enumerate() {
+        if let Some(other) = infos[..index].iter().find(|other| other.device() == info.device()) {
+            let message = format!("ranks {} and {} are on the same GPU", other.rank(), info.rank());
             return Err(Error::new(Status::NOT_SUPPORTED, message));
         }
     }

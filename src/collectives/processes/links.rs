@@ -1,7 +1,7 @@
-//! Sockets between the processes of a group: who is still there, and bytes that go through the CPU.
+//! Sockets between the processes of a group: they detect ranks that are gone, and carry bytes between CPUs.
 //!
-//! The kernel closes a socket when its process ends, however that ends; nothing has to be polled while all is well, and no
-//! thread waits.
+//! The kernel closes a socket when its process ends for any reason, so nothing has to be polled while all is well, and
+//! no thread waits.
 
 use crate::{
     error::{Error, Result},
@@ -13,43 +13,44 @@ use std::{
     os::unix::net::UnixStream,
 };
 
-/// What another rank is known to be doing.
+/// The known state of another rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum LinkState {
     /// It takes part.
-    Here,
-    /// It has given up the group, as it said.
+    Connected,
+    /// It has aborted the group.
     Aborted,
-    /// It has left, as it said, when its own work was done.
+    /// It has left the group after completing its own work.
     Left {
-        /// What it has done; not known where the group was broken for it, which it has told the others' kernels by then.
-        done: Option<Done>,
+        /// The work it completed; `None` if the group had a sticky error for it, which its kernels have reported to the
+        /// others.
+        done: Option<CompletedWork>,
     },
     /// Its process has ended.
     Gone,
 }
 
-/// What a rank that leaves has done, as far as it concerns another one.
+/// The work that a leaving rank has completed with another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Done {
-    /// The collectives.
+pub struct CompletedWork {
+    /// The number of collectives.
     pub collectives: u64,
-    /// The pieces that it has sent to the other rank, in the lane that every transfer uses.
+    /// The number of chunks sent to the other rank, in the lane that every transfer uses.
     pub sent: u64,
-    /// The same of those that it has received from there.
+    /// The number of chunks received from the other rank.
     pub received: u64,
 }
 
-impl Done {
+impl CompletedWork {
     fn bytes(&self) -> Vec<u8> {
         [self.collectives, self.sent, self.received].iter().flat_map(|number| number.to_le_bytes()).collect()
     }
 
-    fn read(bytes: &[u8]) -> Option<Done> {
+    fn read(bytes: &[u8]) -> Option<CompletedWork> {
         let (numbers, rest) = bytes.as_chunks::<8>();
         let [collectives, sent, received] = numbers else { return None };
         let number = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
-        rest.is_empty().then_some(Done {
+        rest.is_empty().then_some(CompletedWork {
             collectives: number(collectives),
             sent: number(sent),
             received: number(received),
@@ -60,55 +61,55 @@ impl Done {
 const DATA: u8 = 0;
 const ABORT: u8 = 1;
 const LEAVE: u8 = 2;
-/// The most bytes of a row.
-const MOST: usize = 1 << 24;
+/// The maximum bytes of a row.
+const MAX_ROW_BYTES: usize = 1 << 24;
 
 #[derive(Debug)]
 struct Link {
     socket: UnixStream,
-    state: State,
-    /// What has come of a message that is not whole.
-    begun: Vec<u8>,
-    /// What has to go out still, so that no message is ever cut off by another.
+    state: LinkState,
+    /// The received part of an incomplete message.
+    incomplete: Vec<u8>,
+    /// The bytes that are still to be sent, so that messages are never interleaved.
     unsent: Vec<u8>,
-    /// Rows that have come and were not asked for yet, by their numbers.
+    /// Rows that have arrived and were not collected yet, by their numbers.
     rows: Vec<(u64, Vec<u8>)>,
 }
 
 #[derive(Debug)]
-struct All {
+struct LinkTable {
     links: Vec<Option<Link>>,
-    /// How many rows this rank has brought.
-    brought: u64,
+    /// The number of rows that this rank has sent.
+    sent_rows: u64,
 }
 
-/// A link to each other rank.
+/// The links to the other ranks.
 #[derive(Debug)]
-pub struct Links(Mutex<All>);
+pub struct Links(Mutex<LinkTable>);
 
-/// A row that this rank has brought. The others' rows of its number belong to it, so one that came too late for what it was
-/// for is never taken for another.
+/// A row that this rank has sent. The other ranks' rows of the same number belong to it, so a row that arrives too late
+/// is never taken for another.
 #[derive(Debug)]
-pub struct Row {
+pub struct GatherRow {
     number: u64,
     bytes: Vec<u8>,
 }
 
 impl Link {
-    /// Sends what it can, and takes what has come.
+    /// Sends pending bytes, and receives what has arrived.
     fn poll(&mut self) {
         self.flush();
         let mut bytes = [0; 4096];
         loop {
             match self.socket.read(&mut bytes) {
                 Ok(0) => break self.end(),
-                Ok(count) => self.begun.extend_from_slice(&bytes[..count]),
+                Ok(count) => self.incomplete.extend_from_slice(&bytes[..count]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => break self.end(),
             }
         }
-        while let Some((head, rest)) = self.begun.split_first_chunk::<5>() {
+        while let Some((head, rest)) = self.incomplete.split_first_chunk::<5>() {
             let length = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
             if rest.len() < length {
                 return;
@@ -116,18 +117,20 @@ impl Link {
             let body = &rest[..length];
             match (head[0], body.split_first_chunk()) {
                 (DATA, Some((number, row))) => self.rows.push((u64::from_le_bytes(*number), row.to_vec())),
-                (ABORT, _) => self.state = State::Aborted,
-                (LEAVE, _) if self.state != State::Aborted => self.state = State::Left { done: Done::read(body) },
+                (ABORT, _) => self.state = LinkState::Aborted,
+                (LEAVE, _) if self.state != LinkState::Aborted => {
+                    self.state = LinkState::Left { done: CompletedWork::read(body) }
+                }
                 _ => {}
             }
-            self.begun.drain(..5 + length);
+            self.incomplete.drain(..5 + length);
         }
     }
 
     fn end(&mut self) {
-        if self.state == State::Here {
-            // Unless it said before how it goes, which is read next.
-            self.state = State::Gone;
+        if self.state == LinkState::Connected {
+            // A message before the end of the stream, which is read next, may still set another state.
+            self.state = LinkState::Gone;
         }
     }
 
@@ -146,7 +149,7 @@ impl Link {
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // Nobody hears it any more, which shows when the socket is read.
+                // The other process is gone, which the next read detects.
                 Err(_) => sent = self.unsent.len(),
             }
         }
@@ -155,37 +158,44 @@ impl Link {
 }
 
 impl Links {
-    /// Links over these sockets.
+    /// Creates links over sockets.
     pub fn new(sockets: Vec<Option<UnixStream>>) -> std::io::Result<Links> {
         let link = |socket: UnixStream| {
             socket.set_nonblocking(true)?;
-            Ok(Link { socket, state: State::Here, begun: Vec::new(), unsent: Vec::new(), rows: Vec::new() })
+            Ok(Link {
+                socket,
+                state: LinkState::Connected,
+                incomplete: Vec::new(),
+                unsent: Vec::new(),
+                rows: Vec::new(),
+            })
         };
         let links = sockets.into_iter().map(|socket| socket.map(link).transpose());
-        Ok(Links(Mutex::new(All { links: links.collect::<std::io::Result<_>>()?, brought: 0 })))
+        Ok(Links(Mutex::new(LinkTable { links: links.collect::<std::io::Result<_>>()?, sent_rows: 0 })))
     }
 
-    /// The ranks that are not there any more.
-    pub fn missing(&self) -> Vec<(u32, State)> {
+    /// Returns the ranks that are gone, with their states.
+    pub fn missing(&self) -> Vec<(u32, LinkState)> {
         let mut all = self.0.lock();
         let each = all.links.iter_mut().enumerate();
         each.filter_map(|(rank, link)| {
             let link = link.as_mut()?;
             link.poll();
-            (link.state != State::Here).then_some((rank as u32, link.state))
+            (link.state != LinkState::Connected).then_some((rank as u32, link.state))
         })
         .collect()
     }
 
-    /// Tells the others that this rank gives up the group.
+    /// Notifies the others that this rank aborts the group.
     pub fn abort(&self) {
         for link in self.0.lock().links.iter_mut().flatten() {
             link.push(ABORT, &[]);
         }
     }
 
-    /// Tells the others that this rank has done all it has to, and what that was; nothing if the group is broken for it.
-    pub fn leave(&self, done: impl Fn(u32) -> Option<Done>) {
+    /// Notifies the others that this rank has completed its work, and which work; `None` if the group has a sticky
+    /// error.
+    pub fn leave(&self, done: impl Fn(u32) -> Option<CompletedWork>) {
         for (rank, link) in self.0.lock().links.iter_mut().enumerate() {
             if let Some(link) = link {
                 link.push(LEAVE, &[&done(rank as u32).map_or_else(Vec::new, |done| done.bytes())]);
@@ -193,23 +203,26 @@ impl Links {
         }
     }
 
-    /// Sends a row to everybody.
-    pub fn bring(&self, bytes: &[u8]) -> Result<Row> {
-        if bytes.len() > MOST {
-            return Err(Error::new(Status::INVALID_VALUE, format!("at most {MOST} bytes, not {}", bytes.len())));
+    /// Sends a row to all ranks.
+    pub fn send_row(&self, bytes: &[u8]) -> Result<GatherRow> {
+        if bytes.len() > MAX_ROW_BYTES {
+            return Err(Error::new(
+                Status::INVALID_VALUE,
+                format!("at most {MAX_ROW_BYTES} bytes, not {}", bytes.len()),
+            ));
         }
         let mut all = self.0.lock();
-        all.brought += 1;
-        let number = all.brought;
+        all.sent_rows += 1;
+        let number = all.sent_rows;
         for link in all.links.iter_mut().flatten() {
             link.push(DATA, &[&number.to_le_bytes(), bytes]);
         }
-        Ok(Row { number, bytes: bytes.to_vec() })
+        Ok(GatherRow { number, bytes: bytes.to_vec() })
     }
 
-    /// The rows of all that belong to this one. Else a rank that has not brought its own, or not taken this one, and what it
-    /// is doing; not one that is there if there is one that is not.
-    pub fn take(&self, row: &Row) -> std::result::Result<Vec<Vec<u8>>, (u32, State)> {
+    /// Returns the rows of all ranks that belong to this one. Otherwise returns a rank whose row has not arrived, or
+    /// which has not received this one, and its state; ranks that are gone take precedence.
+    pub fn try_collect(&self, row: &GatherRow) -> std::result::Result<Vec<Vec<u8>>, (u32, LinkState)> {
         let mut all = self.0.lock();
         let has = |link: &Link| link.rows.iter().any(|(number, _)| *number == row.number);
         let mut waits_for = None;
@@ -220,12 +233,12 @@ impl Links {
                 continue;
             }
             match link.state {
-                State::Here => waits_for = Some(rank as u32),
+                LinkState::Connected => waits_for = Some(rank as u32),
                 gone => return Err((rank as u32, gone)),
             }
         }
         if let Some(rank) = waits_for {
-            return Err((rank, State::Here));
+            return Err((rank, LinkState::Connected));
         }
         let taken = all.links.iter_mut().map(|link| {
             let Some(link) = link else { return row.bytes.clone() };
@@ -250,22 +263,22 @@ mod tests {
         sockets.into_iter().map(|sockets| Links::new(sockets).unwrap()).collect()
     }
 
-    /// What comes of asking for rows until they are there, or somebody is missing.
-    fn all_of(links: &Links, bytes: &[u8]) -> std::result::Result<Vec<Vec<u8>>, (u32, State)> {
-        let row = links.bring(bytes).unwrap();
+    /// Polls for rows until they have arrived, or a rank is gone.
+    fn all_of(links: &Links, bytes: &[u8]) -> std::result::Result<Vec<Vec<u8>>, (u32, LinkState)> {
+        let row = links.send_row(bytes).unwrap();
         let start = Instant::now();
         loop {
-            match links.take(&row) {
-                Err((_, State::Here)) if start.elapsed() < Duration::from_secs(20) => std::thread::yield_now(),
+            match links.try_collect(&row) {
+                Err((_, LinkState::Connected)) if start.elapsed() < Duration::from_secs(20) => std::thread::yield_now(),
                 taken => return taken,
             }
         }
     }
 
     #[test]
-    fn everybody_gets_the_bytes_of_each_and_in_order() {
+    fn all_ranks_receive_all_rows_in_order() {
         let links = three();
-        // More than a socket holds, so that all must send and receive at once.
+        // More than a socket buffers, so that all must send and receive concurrently.
         let of = |rank: usize, round: usize| vec![(rank * 10 + round) as u8; 300_000 + rank];
         std::thread::scope(|scope| {
             for (rank, links) in links.iter().enumerate() {
@@ -280,59 +293,62 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_told_apart_by_their_numbers() {
+    fn rows_are_matched_by_number() {
         let links = three();
-        let bring = |bytes: &[u8; 1]| links.iter().map(|link| link.bring(bytes).unwrap()).collect::<Vec<_>>();
-        let (first, second) = (bring(b"1"), bring(b"2"));
+        let send_row = |bytes: &[u8; 1]| links.iter().map(|link| link.send_row(bytes).unwrap()).collect::<Vec<_>>();
+        let (first, second) = (send_row(b"1"), send_row(b"2"));
         for (link, (first, second)) in links.iter().zip(first.iter().zip(&second)) {
-            assert_eq!(link.take(second).unwrap(), [b"2", b"2", b"2"]);
-            assert_eq!(link.take(first).unwrap(), [b"1", b"1", b"1"]);
+            assert_eq!(link.try_collect(second).unwrap(), [b"2", b"2", b"2"]);
+            assert_eq!(link.try_collect(first).unwrap(), [b"1", b"1", b"1"]);
         }
-        // What rank 0 has given up waiting for comes late, and stays what it was.
-        let given_up = links[0].bring(b"3").unwrap();
-        assert_eq!(links[0].take(&given_up), Err((2, State::Here)));
-        let late: Vec<Row> = links[1..].iter().map(|link| link.bring(b"3").unwrap()).collect();
-        assert_eq!(links[1].take(&late[0]).unwrap(), [b"3", b"3", b"3"]);
-        let next = bring(b"4");
-        assert_eq!(links[0].take(&next[0]).unwrap(), [b"4", b"4", b"4"]);
+        // A row that arrives after rank 0 has stopped waiting keeps its number.
+        let given_up = links[0].send_row(b"3").unwrap();
+        assert_eq!(links[0].try_collect(&given_up), Err((2, LinkState::Connected)));
+        let late: Vec<GatherRow> = links[1..].iter().map(|link| link.send_row(b"3").unwrap()).collect();
+        assert_eq!(links[1].try_collect(&late[0]).unwrap(), [b"3", b"3", b"3"]);
+        let next = send_row(b"4");
+        assert_eq!(links[0].try_collect(&next[0]).unwrap(), [b"4", b"4", b"4"]);
     }
 
     #[test]
-    fn what_is_said_behind_a_row_that_is_not_taken_yet_comes_whole() {
+    fn messages_after_an_uncollected_row_are_complete() {
         let links = three();
-        let row = links[0].bring(&[7; 4_000_000]).unwrap();
+        let row = links[0].send_row(&[7; 4_000_000]).unwrap();
         links[0].abort();
-        assert_eq!(links[1].bring(b"x").map(|row| links[1].take(&row)).unwrap(), Err((2, State::Here)));
-        // Rank 0 goes on sending whenever it looks.
+        assert_eq!(
+            links[1].send_row(b"x").map(|row| links[1].try_collect(&row)).unwrap(),
+            Err((2, LinkState::Connected))
+        );
+        // Rank 0 continues to send whenever it polls.
         let start = Instant::now();
         while links[1].missing().is_empty() {
             assert!(start.elapsed() < Duration::from_secs(20));
-            let _ = links[0].take(&row);
+            let _ = links[0].try_collect(&row);
         }
-        assert_eq!(links[1].missing(), [(0, State::Aborted)]);
+        assert_eq!(links[1].missing(), [(0, LinkState::Aborted)]);
         let all = links[1].0.lock();
         assert_eq!(all.links[0].as_ref().unwrap().rows, [(1, vec![7; 4_000_000])]);
     }
 
     #[test]
-    fn who_goes_is_missed_and_how_is_known() {
+    fn ranks_that_are_gone_are_reported_with_their_state() {
         let mut links = three();
         assert_eq!(links[0].missing(), []);
-        let done = |rank: u32| Some(Done { collectives: 5, sent: u64::from(rank), received: 1 << 40 });
+        let done = |rank: u32| Some(CompletedWork { collectives: 5, sent: u64::from(rank), received: 1 << 40 });
         links[2].leave(done);
         drop(links.pop());
-        let left = |rank: u32| (2, State::Left { done: done(rank) });
+        let left = |rank: u32| (2, LinkState::Left { done: done(rank) });
         assert_eq!(links[0].missing(), [left(0)]);
         links[1].abort();
-        assert_eq!(links[0].missing(), [(1, State::Aborted), left(0)]);
+        assert_eq!(links[0].missing(), [(1, LinkState::Aborted), left(0)]);
         assert_eq!(links[1].missing(), [left(1)]);
         let links = three();
         links[1].leave(|_| None);
-        assert_eq!(links[0].missing(), [(1, State::Left { done: None })]);
+        assert_eq!(links[0].missing(), [(1, LinkState::Left { done: None })]);
         let mut links = three();
         drop(links.pop());
-        assert_eq!(links[1].missing(), [(2, State::Gone)]);
-        assert_eq!(all_of(&links[1], b"x"), Err((2, State::Gone)));
-        assert_eq!(links[1].bring(&vec![0; MOST + 1]).unwrap_err().status(), Status::INVALID_VALUE);
+        assert_eq!(links[1].missing(), [(2, LinkState::Gone)]);
+        assert_eq!(all_of(&links[1], b"x"), Err((2, LinkState::Gone)));
+        assert_eq!(links[1].send_row(&vec![0; MAX_ROW_BYTES + 1]).unwrap_err().status(), Status::INVALID_VALUE);
     }
 }

@@ -1,14 +1,16 @@
-//! How the ranks of a group meet.
+//! The rendezvous of the ranks of a group.
 //!
-//! Rank 0 listens on a Unix socket whose name follows from the group's id; the others connect, each with its card and the
-//! descriptor of its window. When all have come, rank 0 gives everybody the cards and windows of the others, and a socket to
-//! each of them. Then everybody says whether it could map what it got, and all go on or none does.
+//! Rank 0 listens on a Unix socket whose name is derived from the group's id. The other ranks connect and send their
+//! rank info and the descriptor of their symmetric buffer. When all have connected, rank 0 sends to each rank the infos
+//! and buffers of the others, and a socket to each of them. Finally every rank reports whether it could map the
+//! buffers; either all ranks continue, or none does.
 //!
-//! The name is in Linux's abstract space, which leaves no file and belongs to a network namespace. Containers that do not
-//! share one meet in a folder that they share: `PLINTH_RENDEZVOUS_DIR`. Anybody on the machine can read an abstract name, so
-//! each side shows the other a part of the id that is not in it, and rank 0 waits for no newcomer before it has.
+//! The name is in Linux's abstract namespace, which leaves no file and belongs to a network namespace. Containers that
+//! do not share one use a shared folder instead: `PLINTH_RENDEZVOUS_DIR`. Any process of the machine can read an
+//! abstract name, so each side proves to the other that it knows a part of the id that is not in the name, and rank 0
+//! does not block on a connection that has not done so.
 
-use super::descriptors::{self, Deadline, Message};
+use super::descriptors::{self, Message, RendezvousDeadline};
 use crate::{
     base::unix_socket,
     error::{Error, Result},
@@ -26,38 +28,39 @@ use std::{
     time::Duration,
 };
 
-/// A group's name.
+/// The id of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Id([u8; 128]);
 
 const MAGIC: &[u8; 16] = b"plinth group 1\0\0";
-/// The random bytes of an id: the socket's name, what a rank shows to rank 0, and what that shows to the rank.
+/// The random parts of an id: the socket's name, the secret that a rank sends to rank 0, and the secret that rank 0
+/// returns.
 const NAME: std::ops::Range<usize> = 16..32;
-const QUESTION: std::ops::Range<usize> = 32..48;
-const ANSWER: std::ops::Range<usize> = 48..64;
+const RANK_SECRET: std::ops::Range<usize> = 32..48;
+const ROOT_SECRET: std::ops::Range<usize> = 48..64;
 
-/// The bytes of the message by which a rank says who it is: a message's head, the question, and its card.
-const HELLO: usize = descriptors::HEAD + (QUESTION.end - QUESTION.start) + Card::BYTES;
-/// How many rank 0 listens to at a time.
-const MOST_NEWCOMERS: usize = 64;
+/// Size of the message by which a rank introduces itself: header, secret, rank info.
+const INTRODUCTION: usize = descriptors::HEAD + (RANK_SECRET.end - RANK_SECRET.start) + RankInfo::BYTES;
+/// The maximum number of connections that have not introduced themselves.
+const MAX_PENDING: usize = 64;
 
-/// The numbers by which a rank introduces itself. All ranks must agree about those from [`Card::AGREED`] on.
+/// The information that ranks exchange. All ranks must agree on the numbers from [`RankInfo::AGREED`] on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Card(pub [u64; Card::NUMBERS]);
+pub struct RankInfo(pub [u64; RankInfo::NUMBERS]);
 
-impl Card {
-    /// How many there are: rank, process, the device's identity in two, and those that must be the same.
+impl RankInfo {
+    /// The number of words: rank, process, the device's UUID in two words, and those that must agree.
     pub const NUMBERS: usize = 12;
-    /// Where the numbers begin that must be the same: the size of the group, and what the caller put in.
+    /// Index of the first word that must agree: the size of the group, and what the caller added.
     pub const AGREED: usize = 4;
-    const BYTES: usize = Card::NUMBERS * 8;
+    const BYTES: usize = RankInfo::NUMBERS * 8;
 
-    /// The rank.
+    /// Returns the rank.
     pub fn rank(&self) -> u64 {
         self.0[0]
     }
 
-    /// The identity of its device.
+    /// Returns the UUID of its device.
     pub fn device(&self) -> [u64; 2] {
         [self.0[2], self.0[3]]
     }
@@ -66,29 +69,29 @@ impl Card {
         self.0.iter().flat_map(|number| number.to_le_bytes()).collect()
     }
 
-    fn read(bytes: &[u8]) -> Option<Card> {
+    fn read(bytes: &[u8]) -> Option<RankInfo> {
         let words: Vec<u64> = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        (bytes.len() == Card::BYTES).then_some(())?;
-        words.try_into().ok().map(Card)
+        (bytes.len() == RankInfo::BYTES).then_some(())?;
+        words.try_into().ok().map(RankInfo)
     }
 }
 
-/// What the ranks gave each other, and the sockets by which they agree to go on.
-pub struct Meeting<'a> {
-    /// Everybody's card.
-    pub cards: Vec<Card>,
-    /// The others' windows.
-    pub windows: Vec<Option<OwnedFd>>,
+/// The result of the exchange, and the sockets over which the ranks agree to continue.
+pub struct Rendezvous<'a> {
+    /// The infos of all ranks.
+    pub infos: Vec<RankInfo>,
+    /// The symmetric buffers of the other ranks.
+    pub buffers: Vec<Option<OwnedFd>>,
     /// A socket to each other rank.
     pub links: Vec<Option<UnixStream>>,
-    /// To rank 0; at that, to all others.
+    /// The socket to rank 0; in rank 0, those to all others.
     channels: Vec<UnixStream>,
     rank: u32,
-    deadline: Deadline<'a>,
+    deadline: RendezvousDeadline<'a>,
 }
 
 impl Id {
-    /// A new one.
+    /// Creates a random id.
     pub fn new() -> Result<Id> {
         let mut bytes = [0; 128];
         bytes[..16].copy_from_slice(MAGIC);
@@ -98,12 +101,12 @@ impl Id {
         Ok(Id(bytes))
     }
 
-    /// The id that these bytes are, if they are one.
+    /// Parses an id.
     pub fn read(bytes: &[u8; 128]) -> Option<Id> {
-        (bytes.starts_with(MAGIC) && bytes[ANSWER.end..].iter().all(|byte| *byte == 0)).then_some(Id(*bytes))
+        (bytes.starts_with(MAGIC) && bytes[ROOT_SECRET.end..].iter().all(|byte| *byte == 0)).then_some(Id(*bytes))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> [u8; 128] {
         self.0
     }
@@ -125,43 +128,43 @@ impl Id {
     }
 }
 
-/// Meets the other ranks. Waits no more, as if its time were over, when `stops` says so.
+/// Exchanges infos and buffers with the other ranks. `stops` is polled and ends the wait like a timeout.
 pub fn meet<'a>(
     id: &Id,
-    card: Card,
+    info: RankInfo,
     size: u32,
-    window: &OwnedFd,
+    buffer: &OwnedFd,
     timeout: Option<Duration>,
     stops: &'a dyn Fn() -> bool,
-) -> Result<Meeting<'a>> {
-    let deadline = Deadline::after(timeout).unless(stops);
-    let rank = card.rank() as u32;
-    let mut meeting =
-        Meeting { cards: vec![card], windows: vec![None], links: vec![None], channels: Vec::new(), rank, deadline };
+) -> Result<Rendezvous<'a>> {
+    let deadline = RendezvousDeadline::after(timeout).unless(stops);
+    let rank = info.rank() as u32;
+    let mut rendezvous =
+        Rendezvous { infos: vec![info], buffers: vec![None], links: vec![None], channels: Vec::new(), rank, deadline };
     if size == 1 {
-        return Ok(meeting);
+        return Ok(rendezvous);
     }
     if rank == 0 {
-        meeting.cards.resize(size as usize, card);
-        meeting.windows.resize_with(size as usize, || None);
-        gather(id, &mut meeting, timeout)?;
-        introduce(&mut meeting, window).map_err(|error| match error.kind() {
+        rendezvous.infos.resize(size as usize, info);
+        rendezvous.buffers.resize_with(size as usize, || None);
+        gather(id, &mut rendezvous, timeout)?;
+        distribute(&mut rendezvous, buffer).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                Error::new(Status::TIMED_OUT, "a rank did not take in time what the others brought")
+                Error::new(Status::TIMED_OUT, "a rank did not receive the data of the others in time")
             }
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
                 Error::new(Status::PEER_LOST, format!("a rank ended while the group was made: {error}"))
             }
-            _ => system("telling the ranks of a group of each other", &error),
+            _ => system("distributing the handles of a group", &error),
         })?;
     } else {
-        come(id, &mut meeting, card, size, window, timeout)?;
+        connect(id, &mut rendezvous, info, size, buffer, timeout)?;
     }
-    Ok(meeting)
+    Ok(rendezvous)
 }
 
 /// Waits for all other ranks.
-fn gather(id: &Id, meeting: &mut Meeting, timeout: Option<Duration>) -> Result<()> {
+fn gather(id: &Id, rendezvous: &mut Rendezvous, timeout: Option<Duration>) -> Result<()> {
     let (address, path) = id.address()?;
     let listener = UnixListener::bind_addr(&address).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -171,89 +174,98 @@ fn gather(id: &Id, meeting: &mut Meeting, timeout: Option<Duration>) -> Result<(
     })?;
     let _file = path.map(Remove);
     listener.set_nonblocking(true).map_err(|error| system("listening for the ranks of a group", &error))?;
-    let mut channels: Vec<Option<UnixStream>> = meeting.cards.iter().map(|_| None).collect();
-    let mut newcomers = Vec::new();
+    let mut channels: Vec<Option<UnixStream>> = rendezvous.infos.iter().map(|_| None).collect();
+    let mut pending = Vec::new();
     while channels.iter().skip(1).any(Option::is_none) {
-        if meeting.deadline.left().is_err() {
+        if rendezvous.deadline.remaining().is_err() {
             let missing: Vec<_> = (1..channels.len()).filter(|rank| channels[*rank].is_none()).collect();
             let error = Error::new(
                 Status::TIMED_OUT,
-                format!("rank 0 of {} waited {} for ranks {missing:?}, in vain", channels.len(), told(timeout)),
+                format!(
+                    "rank 0 of {} timed out after {} waiting for ranks {missing:?}",
+                    channels.len(),
+                    describe_timeout(timeout)
+                ),
             );
-            return Err(refuse(channels, error));
+            return Err(broadcast_error(channels, error));
         }
-        let has_come = listener.accept().is_ok_and(|(socket, _)| admit(&mut newcomers, socket));
-        let Some((socket, card, window)) = welcome(id, &mut newcomers, meeting.deadline) else {
-            if !has_come {
+        let has_accepted = listener.accept().is_ok_and(|(socket, _)| admit(&mut pending, socket));
+        let Some((socket, info, buffer)) = next_introduced(id, &mut pending, rendezvous.deadline) else {
+            if !has_accepted {
                 std::thread::sleep(Duration::from_millis(1));
             }
             continue;
         };
-        let rank = card.rank() as usize;
-        let wrong = if card.0[Card::AGREED..] != meeting.cards[0].0[Card::AGREED..] {
-            Some(disagreement(&card, &meeting.cards[0]))
+        let rank = info.rank() as usize;
+        let mismatched = if info.0[RankInfo::AGREED..] != rendezvous.infos[0].0[RankInfo::AGREED..] {
+            Some(mismatch(&info, &rendezvous.infos[0]))
         } else if !(1..channels.len()).contains(&rank) || channels[rank].is_some() {
             Some(Error::new(Status::INVALID_VALUE, format!("two processes are rank {rank} of one group")))
         } else {
             None
         };
-        if let Some(error) = wrong {
+        if let Some(error) = mismatched {
             channels.push(Some(socket));
-            return Err(refuse(channels, error));
+            return Err(broadcast_error(channels, error));
         }
         channels[rank] = Some(socket);
-        (meeting.cards[rank], meeting.windows[rank]) = (card, Some(window));
+        (rendezvous.infos[rank], rendezvous.buffers[rank]) = (info, Some(buffer));
     }
-    meeting.channels = channels.into_iter().flatten().collect();
+    rendezvous.channels = channels.into_iter().flatten().collect();
     Ok(())
 }
 
-/// Who has connected, and has not yet said all of who it is.
-struct Newcomer {
+/// A connection that has not introduced itself completely.
+struct PendingConnection {
     socket: UnixStream,
     is_own: bool,
-    heard: [u8; HELLO],
+    received: [u8; INTRODUCTION],
     bytes: usize,
-    brought: Vec<OwnedFd>,
+    descriptors: Vec<OwnedFd>,
 }
 
-/// What came of listening to a newcomer.
-enum Heard {
-    Rank(Card, OwnedFd),
-    /// It may still say more.
-    NotAll,
-    /// It is gone, or no rank of this group.
-    Nothing,
+/// The state of an introduction.
+enum Introduction {
+    Rank(RankInfo, OwnedFd),
+    /// More bytes must arrive.
+    Incomplete,
+    /// The connection is closed, or does not belong to a rank of this group.
+    Invalid,
 }
 
-/// Lets a newcomer in; false if that cannot be. Where there are many, the first to be sent away are those of other users.
-fn admit(newcomers: &mut Vec<Newcomer>, socket: UnixStream) -> bool {
+/// Adds a connection; returns false on failure. If there are too many, the oldest one of another user is closed, or
+/// else the oldest one.
+fn admit(pending: &mut Vec<PendingConnection>, socket: UnixStream) -> bool {
     if socket.set_nonblocking(true).is_err() {
         return false;
     }
-    if newcomers.len() >= MOST_NEWCOMERS {
-        let oldest = newcomers.iter().position(|newcomer| !newcomer.is_own).unwrap_or(0);
-        newcomers.remove(oldest);
+    if pending.len() >= MAX_PENDING {
+        let oldest = pending.iter().position(|connection| !connection.is_own).unwrap_or(0);
+        pending.remove(oldest);
     }
     let is_own = unix_socket::is_same_user(socket.as_raw_fd());
-    newcomers.push(Newcomer { socket, is_own, heard: [0; HELLO], bytes: 0, brought: Vec::new() });
+    pending.push(PendingConnection { socket, is_own, received: [0; INTRODUCTION], bytes: 0, descriptors: Vec::new() });
     true
 }
 
-/// The next newcomer that has said who it is, if one has by now. Those that do not know the id are sent away.
-fn welcome(id: &Id, newcomers: &mut Vec<Newcomer>, deadline: Deadline) -> Option<(UnixStream, Card, OwnedFd)> {
+/// Returns the next connection that has introduced itself, if there is one. Closes those that do not know the id.
+fn next_introduced(
+    id: &Id,
+    pending: &mut Vec<PendingConnection>,
+    deadline: RendezvousDeadline,
+) -> Option<(UnixStream, RankInfo, OwnedFd)> {
     let mut index = 0;
-    while let Some(newcomer) = newcomers.get_mut(index) {
-        match newcomer.listen(id) {
-            Heard::NotAll => index += 1,
-            Heard::Nothing => drop(newcomers.remove(index)),
-            Heard::Rank(card, window) => {
-                let socket = newcomers.remove(index).socket;
+    while let Some(connection) = pending.get_mut(index) {
+        match connection.listen(id) {
+            Introduction::Incomplete => index += 1,
+            Introduction::Invalid => drop(pending.remove(index)),
+            Introduction::Rank(info, buffer) => {
+                let socket = pending.remove(index).socket;
                 let answered = socket
                     .set_nonblocking(false)
-                    .and_then(|()| descriptors::send(&socket, 0, &id.0[ANSWER], &[], deadline));
+                    .and_then(|()| descriptors::send(&socket, 0, &id.0[ROOT_SECRET], &[], deadline));
                 if answered.is_ok() {
-                    return Some((socket, card, window));
+                    return Some((socket, info, buffer));
                 }
             }
         }
@@ -261,92 +273,95 @@ fn welcome(id: &Id, newcomers: &mut Vec<Newcomer>, deadline: Deadline) -> Option
     None
 }
 
-impl Newcomer {
-    /// Hears what it has said by now, without waiting for more.
-    fn listen(&mut self, id: &Id) -> Heard {
-        while self.bytes < HELLO {
-            let room = &mut self.heard[self.bytes..];
-            match unix_socket::receive(self.socket.as_raw_fd(), room, &mut self.brought) {
-                // A rank brings its window, and nothing else.
-                Ok(received) if received.bytes == 0 || received.lost_descriptors || self.brought.len() > 1 => {
-                    return Heard::Nothing;
+impl PendingConnection {
+    /// Reads what has arrived, without waiting for more.
+    fn listen(&mut self, id: &Id) -> Introduction {
+        while self.bytes < INTRODUCTION {
+            let room = &mut self.received[self.bytes..];
+            match unix_socket::receive(self.socket.as_raw_fd(), room, &mut self.descriptors) {
+                // A rank sends exactly one descriptor, that of its buffer.
+                Ok(received) if received.bytes == 0 || received.lost_descriptors || self.descriptors.len() > 1 => {
+                    return Introduction::Invalid;
                 }
                 Ok(received) => self.bytes += received.bytes,
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                    return Heard::NotAll;
+                    return Introduction::Incomplete;
                 }
-                Err(_) => return Heard::Nothing,
+                Err(_) => return Introduction::Invalid,
             }
         }
-        match (self.card(id), self.brought.pop()) {
-            (Some(card), Some(window)) => Heard::Rank(card, window),
-            _ => Heard::Nothing,
+        match (self.info(id), self.descriptors.pop()) {
+            (Some(info), Some(buffer)) => Introduction::Rank(info, buffer),
+            _ => Introduction::Invalid,
         }
     }
 
-    /// The card that it has shown, if it knows the id.
-    fn card(&self, id: &Id) -> Option<Card> {
-        let (question, card) = descriptors::body(&self.heard)?.split_at_checked(QUESTION.len())?;
-        if question == &id.0[QUESTION] { Card::read(card) } else { None }
+    /// Returns the info that it has sent, if it knows the id.
+    fn info(&self, id: &Id) -> Option<RankInfo> {
+        let (secret, info) = descriptors::body(&self.received)?.split_at_checked(RANK_SECRET.len())?;
+        if secret == &id.0[RANK_SECRET] { RankInfo::read(info) } else { None }
     }
 }
 
-fn disagreement(other: &Card, own: &Card) -> Error {
-    let message = if other.0[Card::AGREED] == own.0[Card::AGREED] {
+fn mismatch(other: &RankInfo, own: &RankInfo) -> Error {
+    let message = if other.0[RankInfo::AGREED] == own.0[RankInfo::AGREED] {
         format!("rank {} has another version of the library, kind of device or tuning than rank 0", other.rank())
     } else {
-        let (sizes, rank) = ([other.0[Card::AGREED], own.0[Card::AGREED]], other.rank());
+        let (sizes, rank) = ([other.0[RankInfo::AGREED], own.0[RankInfo::AGREED]], other.rank());
         format!("rank {rank} joins a group of {} ranks, rank 0 one of {}", sizes[0], sizes[1])
     };
     Error::new(Status::RANK_MISMATCH, message)
 }
 
-/// Tells those who have come why the group comes to nothing.
-fn refuse(channels: Vec<Option<UnixStream>>, error: Error) -> Error {
-    let deadline = Deadline::after(Some(Duration::from_secs(1)));
+/// Sends the error to the ranks that have connected.
+fn broadcast_error(channels: Vec<Option<UnixStream>>, error: Error) -> Error {
+    let deadline = RendezvousDeadline::after(Some(Duration::from_secs(1)));
     for socket in channels.iter().flatten() {
-        // Who is gone need not be told.
+        // A rank that is gone need not receive it.
         let _ = descriptors::send(socket, error.status().0, error.message().as_bytes(), &[], deadline);
     }
     error
 }
 
-/// Gives everybody what the others brought, and links.
-fn introduce(meeting: &mut Meeting, own: &OwnedFd) -> io::Result<()> {
-    let size = meeting.cards.len();
+/// Sends each rank the infos, buffers and links of the others.
+fn distribute(rendezvous: &mut Rendezvous, own: &OwnedFd) -> io::Result<()> {
+    let size = rendezvous.infos.len();
     let mut links: Vec<Vec<Option<UnixStream>>> = (0..size).map(|_| (0..size).map(|_| None).collect()).collect();
     for (one, other) in (0..size).flat_map(|one| (one + 1..size).map(move |other| (one, other))) {
         let (near, far) = UnixStream::pair()?;
         (links[one][other], links[other][one]) = (Some(near), Some(far));
     }
-    let cards: Vec<u8> = meeting.cards.iter().flat_map(Card::bytes).collect();
+    let infos: Vec<u8> = rendezvous.infos.iter().flat_map(RankInfo::bytes).collect();
     for (rank, links) in links.iter().enumerate().skip(1) {
-        let window = |other: &usize| meeting.windows[*other].as_ref().unwrap_or(own).as_fd();
+        let buffer = |other: &usize| rendezvous.buffers[*other].as_ref().unwrap_or(own).as_fd();
         let others: Vec<usize> = (0..size).filter(|other| *other != rank).collect();
-        let mut all: Vec<_> = others.iter().map(window).collect();
+        let mut all: Vec<_> = others.iter().map(buffer).collect();
         all.extend(links.iter().flatten().map(AsFd::as_fd));
-        descriptors::send(&meeting.channels[rank - 1], 0, &cards, &all, meeting.deadline)?;
+        descriptors::send(&rendezvous.channels[rank - 1], 0, &infos, &all, rendezvous.deadline)?;
     }
-    meeting.links = links.swap_remove(0);
+    rendezvous.links = links.swap_remove(0);
     Ok(())
 }
 
-/// Goes to rank 0, and takes what it has.
-fn come(
+/// Connects to rank 0 and receives what it sends.
+fn connect(
     id: &Id,
-    meeting: &mut Meeting,
-    card: Card,
+    rendezvous: &mut Rendezvous,
+    info: RankInfo,
     size: u32,
-    window: &OwnedFd,
+    buffer: &OwnedFd,
     timeout: Option<Duration>,
 ) -> Result<()> {
     let (address, _) = id.address()?;
-    let rank = meeting.rank;
-    let in_vain = |what: &str| {
-        Error::new(Status::TIMED_OUT, format!("rank {rank} of {size} waited {} for {what}, in vain", told(timeout)))
+    let rank = rendezvous.rank;
+    let timed_out = |what: &str| {
+        Error::new(
+            Status::TIMED_OUT,
+            format!("rank {rank} of {size} timed out after {} waiting for {what}", describe_timeout(timeout)),
+        )
     };
     let lost = |error: io::Error| match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => in_vain("rank 0 and the others"),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => timed_out("rank 0 and the others"),
         _ => Error::new(Status::PEER_LOST, format!("rank 0 ended while the group was made: {error}")),
     };
     let mut pause = Duration::from_millis(1);
@@ -356,44 +371,44 @@ fn come(
             Err(error) if error.raw_os_error() == Some(libc::EMFILE) => return Err(lost(error)),
             Err(_) => {}
         }
-        meeting.deadline.left().map_err(|_| in_vain("rank 0"))?;
+        rendezvous.deadline.remaining().map_err(|_| timed_out("rank 0"))?;
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
     };
-    let hello = [&id.0[QUESTION], &card.bytes()].concat();
-    descriptors::send(&socket, 0, &hello, &[window.as_fd()], meeting.deadline).map_err(lost)?;
-    let answer = descriptors::receive(&socket, meeting.deadline).map_err(lost)?;
-    if answer.bytes != id.0[ANSWER] {
+    let hello = [&id.0[RANK_SECRET], &info.bytes()].concat();
+    descriptors::send(&socket, 0, &hello, &[buffer.as_fd()], rendezvous.deadline).map_err(lost)?;
+    let answer = descriptors::receive(&socket, rendezvous.deadline).map_err(lost)?;
+    if answer.bytes != id.0[ROOT_SECRET] {
         return Err(Error::new(Status::INVALID_VALUE, "what listens for the group is not its rank 0"));
     }
-    let message = heard(descriptors::receive(&socket, meeting.deadline).map_err(lost)?)?;
+    let message = checked(descriptors::receive(&socket, rendezvous.deadline).map_err(lost)?)?;
     let others = size as usize - 1;
-    let cards: Option<Vec<Card>> = message.bytes.chunks(Card::BYTES).map(Card::read).collect();
-    let Some(cards) = cards.filter(|cards| cards.len() == size as usize && message.descriptors.len() == 2 * others)
+    let infos: Option<Vec<RankInfo>> = message.bytes.chunks(RankInfo::BYTES).map(RankInfo::read).collect();
+    let Some(infos) = infos.filter(|infos| infos.len() == size as usize && message.descriptors.len() == 2 * others)
     else {
-        return Err(Error::new(Status::PEER_LOST, "rank 0 said what a rank 0 does not say"));
+        return Err(Error::new(Status::PEER_LOST, "rank 0 sent an invalid message"));
     };
     let mut descriptors = message.descriptors.into_iter();
-    let mut spread = |_: usize| -> Vec<Option<OwnedFd>> {
+    let mut take_descriptors = |_: usize| -> Vec<Option<OwnedFd>> {
         (0..size).map(|other| if other == rank { None } else { descriptors.next() }).collect()
     };
-    meeting.windows = spread(0);
-    meeting.links = spread(1).into_iter().map(|link| link.map(UnixStream::from)).collect();
-    meeting.cards = cards;
-    meeting.channels = vec![socket];
+    rendezvous.buffers = take_descriptors(0);
+    rendezvous.links = take_descriptors(1).into_iter().map(|link| link.map(UnixStream::from)).collect();
+    rendezvous.infos = infos;
+    rendezvous.channels = vec![socket];
     Ok(())
 }
 
-/// A message, or the error that it tells.
-fn heard(message: Message) -> Result<Message> {
+/// Returns a message, or the error that it carries.
+fn checked(message: Message) -> Result<Message> {
     if message.status == 0 {
         return Ok(message);
     }
     Err(Error::new(Status(message.status), String::from_utf8_lossy(&message.bytes)))
 }
 
-impl Meeting<'_> {
-    /// Says how it went here, and learns whether it went well everywhere.
+impl Rendezvous<'_> {
+    /// Reports the result of this rank, and returns whether all ranks succeeded.
     pub fn conclude(&mut self, outcome: Result<()>) -> Result<()> {
         let mut outcome = outcome;
         let tell = |socket: &UnixStream, outcome: &Result<()>, deadline| match outcome {
@@ -408,36 +423,36 @@ impl Meeting<'_> {
         };
         if self.rank != 0 {
             let Some(socket) = self.channels.pop() else { return outcome };
-            // Whether rank 0 heard it shows in its answer.
+            // Rank 0's reply shows whether it received this.
             let _ = tell(&socket, &outcome, self.deadline);
             outcome?;
-            return descriptors::receive(&socket, self.deadline).map_err(lost).and_then(heard).map(drop);
+            return descriptors::receive(&socket, self.deadline).map_err(lost).and_then(checked).map(drop);
         }
         for socket in &self.channels {
-            let other = descriptors::receive(socket, self.deadline).map_err(lost).and_then(heard).map(drop);
+            let other = descriptors::receive(socket, self.deadline).map_err(lost).and_then(checked).map(drop);
             if outcome.is_ok() {
                 outcome = other;
             }
         }
         for socket in self.channels.drain(..) {
-            // Who is gone is found missing later.
+            // A rank that is gone is detected later.
             let _ = tell(&socket, &outcome, self.deadline);
         }
         outcome
     }
 }
 
-/// A file that goes with its owner.
+/// A file that is removed when this is dropped.
 struct Remove(PathBuf);
 
 impl Drop for Remove {
     fn drop(&mut self) {
-        // It is in nobody's way: no other group has this name.
+        // If that fails, the file does no harm: no other group has this name.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-fn told(timeout: Option<Duration>) -> String {
+fn describe_timeout(timeout: Option<Duration>) -> String {
     timeout.map_or_else(|| "for ever".into(), |timeout| format!("{timeout:?}"))
 }
 
@@ -451,17 +466,17 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn newcomers(owners: &[bool]) -> (Vec<Newcomer>, Vec<UnixStream>) {
-        let (mut newcomers, mut others) = (Vec::new(), Vec::new());
+    fn pending(owners: &[bool]) -> (Vec<PendingConnection>, Vec<UnixStream>) {
+        let (mut pending, mut others) = (Vec::new(), Vec::new());
         for is_own in owners {
             let (near, far) = UnixStream::pair().unwrap();
-            assert!(admit(&mut newcomers, near));
-            let newcomer = newcomers.last_mut().unwrap();
-            assert!(newcomer.is_own);
-            newcomer.is_own = *is_own;
+            assert!(admit(&mut pending, near));
+            let connection = pending.last_mut().unwrap();
+            assert!(connection.is_own);
+            connection.is_own = *is_own;
             others.push(far);
         }
-        (newcomers, others)
+        (pending, others)
     }
 
     fn is_cut_off(mut other: &UnixStream) -> bool {
@@ -470,47 +485,48 @@ mod tests {
     }
 
     #[test]
-    fn others_users_newcomers_go_first_and_then_the_oldest() {
-        let mut owners = [true; MOST_NEWCOMERS];
+    fn connections_of_other_users_are_closed_first_then_the_oldest() {
+        let mut owners = [true; MAX_PENDING];
         owners[7] = false;
-        let (mut newcomers, others) = newcomers(&owners);
+        let (mut pending, others) = pending(&owners);
         for gone in [7, 0, 1] {
             assert!(!is_cut_off(&others[gone]));
             let (near, _) = UnixStream::pair().unwrap();
-            assert!(admit(&mut newcomers, near));
-            assert_eq!(newcomers.len(), MOST_NEWCOMERS);
+            assert!(admit(&mut pending, near));
+            assert_eq!(pending.len(), MAX_PENDING);
             assert!(is_cut_off(&others[gone]));
         }
         assert_eq!(others.iter().filter(|other| is_cut_off(other)).count(), 3);
     }
 
-    /// All that a rank says, cut anywhere, behind some that say nothing, too little, or something else.
+    /// The introduction of a rank, split at arbitrary points, among connections that send nothing, too little, or
+    /// something else.
     #[test]
-    fn a_rank_is_heard_among_those_that_are_none() {
-        let (id, deadline) = (Id::new().unwrap(), Deadline::after(Some(Duration::from_secs(20))));
-        let card = Card(std::array::from_fn(|index| index as u64 + 3));
-        let hello = [&id.0[QUESTION], &card.bytes()].concat();
-        let window = File::open("/dev/null").unwrap();
-        let (mut newcomers, others) = newcomers(&[true; 6]);
-        let [silent, short, wrong, bare, many, rank] = others.try_into().unwrap();
+    fn a_rank_is_found_among_invalid_connections() {
+        let (id, deadline) = (Id::new().unwrap(), RendezvousDeadline::after(Some(Duration::from_secs(20))));
+        let info = RankInfo(std::array::from_fn(|index| index as u64 + 3));
+        let hello = [&id.0[RANK_SECRET], &info.bytes()].concat();
+        let buffer = File::open("/dev/null").unwrap();
+        let (mut pending, others) = pending(&[true; 6]);
+        let [silent, short, mismatched, bare, many, rank] = others.try_into().unwrap();
         (&short).write_all(&[0; 5]).unwrap();
-        let other = [&[0; 16][..], &card.bytes()].concat();
-        descriptors::send(&wrong, 0, &other, &[window.as_fd()], deadline).unwrap();
+        let other = [&[0; 16][..], &info.bytes()].concat();
+        descriptors::send(&mismatched, 0, &other, &[buffer.as_fd()], deadline).unwrap();
         descriptors::send(&bare, 0, &hello, &[], deadline).unwrap();
-        descriptors::send(&many, 0, &hello, &[window.as_fd(); 3], deadline).unwrap();
-        assert!(welcome(&id, &mut newcomers, deadline).is_none());
-        // The silent one, the short one, and the rank, which has not spoken yet.
-        assert_eq!(newcomers.len(), 3);
-        assert!(is_cut_off(&wrong) && is_cut_off(&bare) && !is_cut_off(&silent) && !is_cut_off(&short));
+        descriptors::send(&many, 0, &hello, &[buffer.as_fd(); 3], deadline).unwrap();
+        assert!(next_introduced(&id, &mut pending, deadline).is_none());
+        // The silent connection, the short one, and the rank, which has not sent anything yet.
+        assert_eq!(pending.len(), 3);
+        assert!(is_cut_off(&mismatched) && is_cut_off(&bare) && !is_cut_off(&silent) && !is_cut_off(&short));
         let head = [[0; 4], (hello.len() as u32).to_le_bytes()].concat();
-        let sent = unix_socket::send(rank.as_raw_fd(), &head[..3], &[window.as_fd()]).unwrap();
-        assert!(welcome(&id, &mut newcomers, deadline).is_none());
+        let sent = unix_socket::send(rank.as_raw_fd(), &head[..3], &[buffer.as_fd()]).unwrap();
+        assert!(next_introduced(&id, &mut pending, deadline).is_none());
         (&rank).write_all(&[&head[sent..], &hello[..40]].concat()).unwrap();
-        assert!(welcome(&id, &mut newcomers, deadline).is_none());
+        assert!(next_introduced(&id, &mut pending, deadline).is_none());
         (&rank).write_all(&hello[40..]).unwrap();
-        let (_, heard, _) = welcome(&id, &mut newcomers, deadline).unwrap();
-        assert_eq!(heard, card);
+        let (_, checked, _) = next_introduced(&id, &mut pending, deadline).unwrap();
+        assert_eq!(checked, info);
         rank.set_nonblocking(false).unwrap();
-        assert_eq!(descriptors::receive(&rank, deadline).unwrap().bytes, id.0[ANSWER]);
+        assert_eq!(descriptors::receive(&rank, deadline).unwrap().bytes, id.0[ROOT_SECRET]);
     }
 }

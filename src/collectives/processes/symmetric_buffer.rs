@@ -1,4 +1,4 @@
-//! The memory of a group: a window of each rank, mapped by all.
+//! The memory of a group: a symmetric buffer of each rank, mapped by all ranks.
 
 use crate::{
     base::units::Bytes,
@@ -9,35 +9,35 @@ use crate::{
 };
 use std::os::fd::OwnedFd;
 
-/// A window, mapped here.
+/// A rank's symmetric buffer, mapped in this process.
 #[derive(Debug)]
-pub struct Window {
+pub struct SymmetricBuffer {
     address: u64,
     bytes: u64,
     physical: Option<Physical>,
 }
 
-impl Window {
-    /// Makes this rank's own, of at least so many bytes, all zero.
-    pub fn create(runtime: &Runtime, device: &Device, bytes: u64) -> Result<(Window, OwnedFd)> {
+impl SymmetricBuffer {
+    /// Creates this rank's buffer of at least `bytes` bytes, filled with zeros.
+    pub fn create(runtime: &Runtime, device: &Device, bytes: u64) -> Result<(SymmetricBuffer, OwnedFd)> {
         let driver = &runtime.driver;
         let bytes = bytes.next_multiple_of(driver.memory_granularity(device.native)?.max(1));
-        let made = || -> Result<(Window, OwnedFd)> {
+        let made = || -> Result<(SymmetricBuffer, OwnedFd)> {
             let physical = driver.memory_create_shareable(bytes, device.native)?;
-            let window = Window::map(driver, device, bytes, physical)?;
+            let buffer = SymmetricBuffer::map(driver, device, bytes, physical)?;
             let cleared = device.with_context(driver, |driver| {
                 let stream = driver.stream_create(0)?;
                 let done = driver
-                    .fill_8(Span::owned(window.address, bytes as usize), 0, stream)
+                    .fill_8(Span::owned(buffer.address, bytes as usize), 0, stream)
                     .and_then(|()| driver.stream_synchronize(stream));
                 driver.stream_destroy(stream)?;
                 Ok(done?)
             });
             let exported = cleared.and_then(|()| Ok(driver.memory_export(physical)?));
             match exported {
-                Ok(descriptor) => Ok((window, descriptor)),
+                Ok(descriptor) => Ok((buffer, descriptor)),
                 Err(error) => {
-                    window.release(driver);
+                    buffer.release(driver);
                     Err(error)
                 }
             }
@@ -45,9 +45,15 @@ impl Window {
         made().context(|| format!("making {} for a group on device {}", Bytes(bytes), device.ordinal))
     }
 
-    /// Maps another rank's.
-    pub fn import(driver: &Driver, device: &Device, rank: u32, descriptor: &OwnedFd, bytes: u64) -> Result<Window> {
-        let mapped = || Window::map(driver, device, bytes, driver.memory_import(descriptor)?);
+    /// Maps the buffer of another rank.
+    pub fn import(
+        driver: &Driver,
+        device: &Device,
+        rank: u32,
+        descriptor: &OwnedFd,
+        bytes: u64,
+    ) -> Result<SymmetricBuffer> {
+        let mapped = || SymmetricBuffer::map(driver, device, bytes, driver.memory_import(descriptor)?);
         mapped().map_err(|error| {
             let status = match error.status() {
                 Status::OUT_OF_MEMORY => Status::OUT_OF_MEMORY,
@@ -59,50 +65,50 @@ impl Window {
         })
     }
 
-    /// Maps memory for a device, and takes it over.
-    fn map(driver: &Driver, device: &Device, bytes: u64, physical: Physical) -> Result<Window> {
-        let mut window = Window { address: 0, bytes, physical: Some(physical) };
+    /// Maps memory for a device, and takes ownership of it.
+    fn map(driver: &Driver, device: &Device, bytes: u64, physical: Physical) -> Result<SymmetricBuffer> {
+        let mut buffer = SymmetricBuffer { address: 0, bytes, physical: Some(physical) };
         let mapped = || -> Result<u64> {
             let address = driver.memory_reserve(bytes, 0)?;
             if let Err(failure) = driver.memory_map(address, bytes, physical) {
-                // What was reserved is only addresses.
+                // Only the address range was reserved.
                 let _ = driver.memory_unreserve(address, bytes);
                 return Err(failure.into());
             }
             Ok(address)
         };
         match mapped() {
-            Ok(address) => window.address = address,
+            Ok(address) => buffer.address = address,
             Err(error) => {
-                window.release(driver);
+                buffer.release(driver);
                 return Err(error);
             }
         }
-        if let Err(failure) = driver.memory_allow(window.address, bytes, &[device.native]) {
-            window.release(driver);
+        if let Err(failure) = driver.memory_allow(buffer.address, bytes, &[device.native]) {
+            buffer.release(driver);
             return Err(Error::from(failure));
         }
-        Ok(window)
+        Ok(buffer)
     }
 
-    /// Where it is here.
+    /// Returns its address in this process.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// How long it is.
+    /// Returns its size.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// A part of it, for the driver.
+    /// Returns a part of it.
     pub fn part(&self, from: u64, bytes: u64) -> Span {
         Span::owned(self.address, self.bytes as usize).part(from as usize, bytes as usize)
     }
 
-    /// Gives it up. No kernel uses it any more.
+    /// Unmaps and releases it. No kernel may use it any more.
     pub fn release(mut self, driver: &Driver) {
-        // A step that fails leaves what it was about, and the next ones find that out.
+        // If a step fails, its resource leaks, and the next steps fail too.
         if self.address != 0 {
             let _ = driver.memory_unmap(self.address, self.bytes);
             let _ = driver.memory_unreserve(self.address, self.bytes);

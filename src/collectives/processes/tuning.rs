@@ -1,7 +1,8 @@
-//! Which way a collective goes, and by how many blocks.
+//! The algorithm of a collective, and its number of blocks.
 //!
-//! All ranks must choose alike, so they compare their tunings when they meet. The numbers below are chosen for GPUs that are
-//! joined by switches, and not measured yet; `PLINTH_GROUP_TUNING` has others, as "one_shot=65536,blocks=32".
+//! All ranks must choose alike, so they compare their tunings in the rendezvous. The numbers below are chosen for GPUs
+//! that are connected by switches, and have not been measured; `PLINTH_GROUP_TUNING` overrides them, as in
+//! "one_shot=65536,blocks=32".
 
 use crate::{
     driver::group::{ENTRIES, LANES, MAX_BLOCKS, offsets},
@@ -9,28 +10,30 @@ use crate::{
     status::Status,
 };
 
-/// What is chosen by size.
+/// The parameters of the algorithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
-    /// Up to so many bytes, every rank reads all of everybody's row; more are cut into parts.
+    /// The maximum bytes of the one-shot algorithm, in which every rank reads the whole row of every other; larger rows
+    /// use the two-shot algorithm.
     pub one_shot: u64,
-    /// The bytes of a step for each block.
+    /// Bytes of a step for each block.
     pub block_bytes: u64,
-    /// The most blocks.
+    /// The maximum number of blocks.
     pub blocks: u32,
-    /// The bytes of the slots of all ranks together, of even steps or of odd ones.
+    /// Total bytes of the slots of all ranks, for even or for odd steps.
     pub staging: u64,
-    /// The bytes of a piece of a transfer.
+    /// Bytes of a chunk of a transfer.
     pub entry: u64,
 }
 
-/// By number of ranks, the largest row that is not cut. Two ranks send as much either way, and meet less often.
+/// The largest one-shot row, by the maximum number of ranks. Two ranks send the same amount with either algorithm, and
+/// synchronize less often with one-shot.
 const ONE_SHOT: [(u32, u64); 3] = [(2, 1 << 20), (4, 256 << 10), (u32::MAX, 128 << 10)];
 
 impl Tuning {
-    /// The tuning for a number of ranks: as measured, or as the environment has it.
+    /// Returns the tuning for a number of ranks: the default, or what the environment variable sets.
     pub fn of(size: u32) -> Result<Tuning> {
-        let one_shot = ONE_SHOT.iter().find(|(most, _)| size <= *most).map_or(0, |(_, bytes)| *bytes);
+        let one_shot = ONE_SHOT.iter().find(|(max_size, _)| size <= *max_size).map_or(0, |(_, bytes)| *bytes);
         let mut tuning =
             Tuning { one_shot, block_bytes: 16 << 10, blocks: MAX_BLOCKS, staging: 8 << 20, entry: 64 << 10 };
         if let Some(text) = std::env::var_os("PLINTH_GROUP_TUNING") {
@@ -39,7 +42,7 @@ impl Tuning {
         Ok(tuning)
     }
 
-    /// Takes what a text says.
+    /// Applies the text of the environment variable.
     fn read(&mut self, text: &str) -> Result<()> {
         let wrong = |what: String| {
             Error::new(Status::INVALID_CONFIGURATION, format!("PLINTH_GROUP_TUNING is {text:?}, where {what}"))
@@ -71,24 +74,24 @@ impl Tuning {
         Ok(())
     }
 
-    /// The bytes of a slot of each of `size` ranks.
+    /// Returns the bytes of a slot of each of `size` ranks.
     pub fn slot(&self, size: u32) -> u64 {
         (self.staging / u64::from(size)).max(16) & !15
     }
 
-    /// The bytes of a window of each of `size` ranks.
-    pub fn window(&self, size: u32) -> u64 {
+    /// Returns the bytes of the symmetric buffer of each of `size` ranks.
+    pub fn buffer_bytes(&self, size: u32) -> u64 {
         let ring = u64::from(LANES * ENTRIES) * self.entry;
         offsets::STAGING + u64::from(size) * (2 * self.slot(size) + ring)
     }
 
-    /// How many blocks a collective gets that brings so many bytes to each slot.
+    /// Returns the number of blocks of a collective that writes `bytes` bytes to each slot.
     pub fn blocks_for(&self, bytes: u64, size: u32) -> u32 {
         let step = bytes.min(self.slot(size));
         step.div_ceil(self.block_bytes).clamp(1, u64::from(self.blocks)) as u32
     }
 
-    /// What must be the same for all ranks, as one number.
+    /// Returns a digest of the parameters, which must be the same for all ranks.
     pub fn digest(&self) -> u64 {
         [self.one_shot, self.block_bytes, u64::from(self.blocks), self.staging, self.entry]
             .iter()
@@ -107,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_changes_what_it_names() {
+    fn a_text_sets_the_parameters_that_it_names() {
         let mut tuning = plain();
         tuning.read("one_shot=65536, blocks=32,entry=100").unwrap();
         assert_eq!(tuning, Tuning { one_shot: 65536, blocks: 32, entry: 96, ..plain() });
@@ -124,6 +127,6 @@ mod tests {
         let tuning = plain();
         assert_eq!([0, 16, 17, 1 << 30].map(|bytes| tuning.blocks_for(bytes, 2)), [1, 1, 2, 4]);
         assert_eq!(tuning.slot(3), 1360);
-        assert_eq!(tuning.window(3), offsets::STAGING + 3 * (2 * 1360 + 16 * 16));
+        assert_eq!(tuning.buffer_bytes(3), offsets::STAGING + 3 * (2 * 1360 + 16 * 16));
     }
 }

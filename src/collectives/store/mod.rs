@@ -1,7 +1,8 @@
-//! Stores: small values under names, for processes that have to find each other before they have anything better.
+//! Stores: key-value stores for processes that have no other connection yet, like torch.distributed's.
 //!
-//! A store is a folder that all processes see ([`mod@file`]), or one process that answers over TCP ([`tcp`]). There is no thread:
-//! the process that answers does so while it is in a call with its store, which is enough, since it waits there for the others.
+//! A store is a folder that all processes can access ([`mod@file`]), or a TCP server in one process ([`tcp`]). There is
+//! no thread: the serving process answers requests while it is inside a call of its store, which suffices, because
+//! there it waits for the other processes.
 
 pub mod file;
 pub mod tcp;
@@ -20,14 +21,14 @@ use parking_lot::{Mutex, MutexGuard};
 use std::{cell::Cell, sync::Arc, time::Duration};
 use tcp::{Client, Server};
 
-/// The longest name.
+/// The maximum length of a key.
 pub const MAX_NAME: usize = 1024;
-/// The longest value.
+/// The maximum length of a value.
 pub const MAX_VALUE: usize = 1 << 20;
-/// How long a store is waited for where nothing else is said.
+/// The default timeout of a store's calls.
 pub const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// A store, as one process has it.
+/// A process's access to a store.
 pub struct Store(Backend);
 
 enum Backend {
@@ -41,19 +42,19 @@ struct Slot(Mutex<Option<Arc<Store>>>);
 
 static STORES: HandleTable<Slot> = HandleTable::new(Kind::Store);
 
-/// The store of a handle.
+/// Returns the store of a handle.
 pub fn get(handle: u64) -> Result<Arc<Store>> {
     let slot = STORES.get(handle)?;
     slot.0.lock().clone().ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the store is being destroyed"))
 }
 
-/// Opens a store, as a handle. `serves` is for the one process of a TCP store that answers.
+/// Opens a store and returns its handle. `serves` is true in the process that serves a TCP store.
 pub fn open(address: &str, serves: bool, limit: Duration) -> Result<u64> {
-    let backend = if let Some(place) = address.strip_prefix("tcp://") {
+    let backend = if let Some(location) = address.strip_prefix("tcp://") {
         if serves {
-            Server::listen(place).map(|server| Backend::Server(Mutex::new(server)))
+            Server::listen(location).map(|server| Backend::Server(Mutex::new(server)))
         } else {
-            Client::connect(place, Deadline::new(limit)).map(|client| Backend::Client(Mutex::new(client)))
+            Client::connect(location, Deadline::new(limit)).map(|client| Backend::Client(Mutex::new(client)))
         }
     } else if let Some(path) = address.strip_prefix("file://") {
         Folder::open(path).map(Backend::Folder)
@@ -82,134 +83,134 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Takes a lock that another thread may have for as long as its own call lasts.
-fn lock<'a, T>(mutex: &'a Mutex<T>, patience: &Deadline) -> Result<MutexGuard<'a, T>> {
-    let guard = mutex.try_lock_for(patience.remaining());
-    guard.ok_or_else(|| patience.error("another thread's call with the store was waited for"))
+/// Locks a mutex that another thread may hold for the duration of its call.
+fn lock<'a, T>(mutex: &'a Mutex<T>, deadline: &Deadline) -> Result<MutexGuard<'a, T>> {
+    let guard = mutex.try_lock_for(deadline.remaining());
+    guard.ok_or_else(|| deadline.error("another thread's call with the store was waited for"))
 }
 
 impl Backend {
-    fn set(&self, name: &str, value: &[u8], patience: &Deadline) -> Result<()> {
+    fn set(&self, name: &str, value: &[u8], deadline: &Deadline) -> Result<()> {
         match self {
             Backend::Folder(folder) => folder.set(name, value),
             Backend::Server(server) => {
-                let mut server = lock(server, patience)?;
+                let mut server = lock(server, deadline)?;
                 server.set(name, value);
                 server.serve()
             }
-            Backend::Client(client) => lock(client, patience)?.set(name, value, patience),
+            Backend::Client(client) => lock(client, deadline)?.set(name, value, deadline),
         }
     }
 
-    fn find(&self, name: &str, patience: &Deadline) -> Result<Option<Vec<u8>>> {
+    fn find(&self, name: &str, deadline: &Deadline) -> Result<Option<Vec<u8>>> {
         match self {
             Backend::Folder(folder) => folder.find(name),
             Backend::Server(server) => {
-                let mut server = lock(server, patience)?;
+                let mut server = lock(server, deadline)?;
                 server.serve()?;
                 Ok(server.find(name))
             }
-            Backend::Client(client) => lock(client, patience)?.find(name, patience),
+            Backend::Client(client) => lock(client, deadline)?.find(name, deadline),
         }
     }
 
-    fn add(&self, name: &str, amount: i64, patience: &Deadline) -> Result<i64> {
+    fn add(&self, name: &str, amount: i64, deadline: &Deadline) -> Result<i64> {
         match self {
-            Backend::Folder(folder) => folder.add(name, amount, patience),
+            Backend::Folder(folder) => folder.add(name, amount, deadline),
             Backend::Server(server) => {
-                let mut server = lock(server, patience)?;
+                let mut server = lock(server, deadline)?;
                 let sum = server.add(name, amount);
                 server.serve()?;
                 Ok(sum)
             }
-            Backend::Client(client) => lock(client, patience)?.add(name, amount, patience),
+            Backend::Client(client) => lock(client, deadline)?.add(name, amount, deadline),
         }
     }
 }
 
-// Each call has one limit, which all that it does and waits for has in common.
+// Each call has one deadline for everything that it does and waits for.
 impl Store {
-    /// Puts a value under a name, in place of what was there.
+    /// Sets the value of a key.
     pub fn set(&self, name: &str, value: &[u8], limit: Duration) -> Result<()> {
         self.set_within(name, value, &Deadline::new(limit))
     }
 
-    fn set_within(&self, name: &str, value: &[u8], patience: &Deadline) -> Result<()> {
+    fn set_within(&self, name: &str, value: &[u8], deadline: &Deadline) -> Result<()> {
         check_name(name)?;
         if value.len() > MAX_VALUE {
             return Err(invalid(format!("a value in a store has at most {MAX_VALUE} bytes, not {}", value.len())));
         }
-        self.0.set(name, value, patience).context(|| format!("setting {name:?} in a store"))
+        self.0.set(name, value, deadline).context(|| format!("setting {name:?} in a store"))
     }
 
-    /// The value under a name, waited for until somebody sets it.
+    /// Returns the value of a key, and waits until it is set.
     pub fn wait(&self, name: &str, limit: Duration) -> Result<Vec<u8>> {
         self.wait_within(name, &Deadline::new(limit))
     }
 
-    fn wait_within(&self, name: &str, patience: &Deadline) -> Result<Vec<u8>> {
+    fn wait_within(&self, name: &str, deadline: &Deadline) -> Result<Vec<u8>> {
         check_name(name)?;
-        let mut is_answered = false;
-        // Each look takes the lock anew, so that another thread can set what this one waits for.
-        let mut look = || match self.0.find(name, patience) {
+        let mut has_response = false;
+        // Each attempt takes the lock again, so that another thread can set the key in the meantime.
+        let mut attempt = || match self.0.find(name, deadline) {
             Ok(found) => {
-                is_answered = true;
+                has_response = true;
                 Ok(found)
             }
-            // The time ended in this look: what did not come is the value, and not an answer.
-            Err(error) if is_answered && error.status() == Status::TIMED_OUT => Ok(None),
+            // The deadline expired during this attempt. The server responds, so report the missing value.
+            Err(error) if has_response && error.status() == Status::TIMED_OUT => Ok(None),
             Err(error) => Err(error),
         };
-        patience
+        deadline
             .with_reset_backoff()
-            .until(|| format!("{name:?} was waited for in a store"), &mut look)
+            .until(|| format!("{name:?} was waited for in a store"), &mut attempt)
             .context(|| format!("getting {name:?} from a store"))
     }
 
-    /// Adds to the number under a name, 0 where there is none; returns the sum.
+    /// Adds to the integer of a key, which starts at 0, and returns the sum.
     pub fn add(&self, name: &str, amount: i64, limit: Duration) -> Result<i64> {
         check_name(name)?;
         self.add_within(name, amount, &Deadline::new(limit))
     }
 
-    fn add_within(&self, name: &str, amount: i64, patience: &Deadline) -> Result<i64> {
-        self.0.add(name, amount, patience).context(|| format!("adding to {name:?} in a store"))
+    fn add_within(&self, name: &str, amount: i64, deadline: &Deadline) -> Result<i64> {
+        self.0.add(name, amount, deadline).context(|| format!("adding to {name:?} in a store"))
     }
 
-    /// Waits until so many have come to the barrier of a name. Good for one meeting.
+    /// Waits until `count` participants have entered the barrier of a name. A name is good for one barrier.
     pub fn barrier(&self, name: &str, count: i64, limit: Duration) -> Result<()> {
         self.barrier_within(name, count, &Deadline::new(limit))
     }
 
-    fn barrier_within(&self, name: &str, count: i64, patience: &Deadline) -> Result<()> {
+    fn barrier_within(&self, name: &str, count: i64, deadline: &Deadline) -> Result<()> {
         check_name(name)?;
         if count < 1 {
             return Err(invalid(format!("a barrier of {count} cannot be")));
         }
-        let (come, seen) = (format!("{name}/come"), format!("{name}/seen"));
-        let missing = Cell::new(count - self.add_within(&come, 1, patience)?);
-        let look = |counter: &str| {
-            let found = self.0.find(counter, patience)?;
+        let (arrived, seen) = (format!("{name}/come"), format!("{name}/seen"));
+        let missing = Cell::new(count - self.add_within(&arrived, 1, deadline)?);
+        let attempt = |counter: &str| {
+            let found = self.0.find(counter, deadline)?;
             missing.set(count - found.map_or(0, |bytes| number(&bytes)));
             Ok((missing.get() <= 0).then_some(()))
         };
-        let met = patience.with_reset_backoff().until(|| "the others were waited for", || look(&come));
+        let met = deadline.with_reset_backoff().until(|| "the others were waited for", || attempt(&arrived));
         met.context(|| format!("{} of {count} did not come to the barrier {name:?}", missing.get()))?;
-        self.add_within(&seen, 1, patience)?;
-        // Who answers stays until all have their answer.
+        self.add_within(&seen, 1, deadline)?;
+        // The server must not leave before all clients have received their responses.
         if let Backend::Server(server) = &self.0 {
-            patience.with_reset_backoff().until(|| "the others were waited for", || look(&seen))?;
-            let told = || {
-                let mut server = lock(server, patience)?;
+            deadline.with_reset_backoff().until(|| "the others were waited for", || attempt(&seen))?;
+            let replies_sent = || {
+                let mut server = lock(server, deadline)?;
                 server.serve()?;
-                Ok((!server.owes_sum()).then_some(()))
+                Ok((!server.has_unsent_sum()).then_some(()))
             };
-            patience.with_reset_backoff().until(|| "the others were waited for", told)?;
+            deadline.with_reset_backoff().until(|| "the others were waited for", replies_sent)?;
         }
         Ok(())
     }
 
-    /// The port at which a server listens.
+    /// Returns the port on which a server listens.
     pub fn port(&self) -> Result<u16> {
         match &self.0 {
             Backend::Server(server) => server.lock().port(),
@@ -217,7 +218,8 @@ impl Store {
         }
     }
 
-    /// Gives all ranks the id that rank 0 makes, under a name that is for one meeting. Returns when all have it.
+    /// Shares the id that rank 0 creates with all ranks, under a name that is good for one rendezvous. Returns when all
+    /// ranks have it.
     pub fn share_id(
         &self,
         name: &str,
@@ -230,18 +232,18 @@ impl Store {
         if rank < 0 || rank >= ranks {
             return Err(invalid(format!("there is no rank {rank} among {ranks}")));
         }
-        let (key, patience) = (format!("{name}/id"), Deadline::new(limit));
+        let (key, deadline) = (format!("{name}/id"), Deadline::new(limit));
         if rank == 0 {
-            self.set_within(&key, &make()?, &patience)?;
+            self.set_within(&key, &make()?, &deadline)?;
         }
-        let value = self.wait_within(&key, &patience)?;
+        let value = self.wait_within(&key, &deadline)?;
         let id = value.try_into().map_err(|_| invalid(format!("what is under {key:?} is no id")))?;
-        self.barrier_within(name, ranks.into(), &patience)?;
+        self.barrier_within(name, ranks.into(), &deadline)?;
         Ok(id)
     }
 }
 
-/// The number that bytes are.
+/// Decodes an integer.
 fn number(bytes: &[u8]) -> i64 {
     bytes.try_into().map_or(0, i64::from_le_bytes)
 }
@@ -287,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_a_store() {
+    fn a_folder_works_as_a_store() {
         let address = folder("folder");
         let handle = open(&address, false, SHORT).unwrap();
         use_store(&get(handle).unwrap());
@@ -303,8 +305,8 @@ mod tests {
         destroy(handle).unwrap();
     }
 
-    /// Ranks in threads, the first of which answers the others.
-    fn meet(address: &str, count: i32) {
+    /// Runs the ranks in threads; the first serves the others.
+    fn run_ranks(address: &str, count: i32) {
         let first = get(open(address, true, LONG).unwrap()).unwrap();
         let address = match first.port() {
             Ok(port) => format!("tcp://127.0.0.1:{port}"),
@@ -337,23 +339,23 @@ mod tests {
 
     #[test]
     fn ranks_meet_over_tcp() {
-        meet("tcp://127.0.0.1:0", 6);
+        run_ranks("tcp://127.0.0.1:0", 6);
     }
 
     #[test]
     fn ranks_meet_in_a_folder() {
         let address = folder("meeting");
-        meet(&address, 6);
+        run_ranks(&address, 6);
         std::fs::remove_dir_all(address.strip_prefix("file://").unwrap()).unwrap();
     }
 
     #[test]
-    fn who_does_not_come_is_missed() {
+    fn missing_participants_are_reported() {
         let store = get(open("tcp://127.0.0.1:0", true, SHORT).unwrap()).unwrap();
         let error = store.barrier("alone", 3, SHORT).unwrap_err();
         assert_eq!(error.status(), Status::TIMED_OUT);
         assert!(error.message().starts_with("2 of 3 did not come to the barrier \"alone\""), "{error}");
-        // Nobody answers here.
+        // The server does not serve here.
         let port = store.port().unwrap();
         let client = get(open(&format!("tcp://127.0.0.1:{port}"), false, LONG).unwrap()).unwrap();
         let error = client.wait("anything", SHORT).unwrap_err();
@@ -361,7 +363,7 @@ mod tests {
         drop(store);
     }
 
-    /// A server and a client of it.
+    /// Returns a server and a client of it.
     fn pair() -> (Arc<Store>, Arc<Store>) {
         let server = get(open("tcp://127.0.0.1:0", true, LONG).unwrap()).unwrap();
         let address = format!("tcp://127.0.0.1:{}", server.port().unwrap());
@@ -369,40 +371,40 @@ mod tests {
     }
 
     #[test]
-    fn a_call_has_one_limit_for_all_that_it_waits_for() {
+    fn a_call_has_one_deadline() {
         let (server, client) = pair();
         let start = Instant::now();
-        let (limit, answering) = (Duration::from_millis(1500), Duration::from_millis(1000));
+        let (limit, serve_duration) = (Duration::from_millis(1500), Duration::from_millis(1000));
         thread::scope(|scope| {
-            scope.spawn(|| server.wait("nothing", answering).unwrap_err());
+            scope.spawn(|| server.wait("nothing", serve_duration).unwrap_err());
             let error = client.barrier("two", 2, limit).unwrap_err();
             assert_eq!(error.status(), Status::TIMED_OUT);
             assert!(error.message().starts_with("1 of 2 did not come to the barrier \"two\""), "{error}");
         });
-        // The last look had what was left, half a second, and no limit of its own.
+        // The last attempt had the remaining half second only.
         assert!(start.elapsed() < Duration::from_millis(2200), "{:?}", start.elapsed());
     }
 
     #[test]
-    fn a_value_that_does_not_come_is_named_where_the_server_answers() {
+    fn a_missing_value_is_named_if_the_server_responds() {
         let (server, client) = pair();
         thread::scope(|scope| {
-            let answering = scope.spawn(|| server.wait("end", LONG).unwrap());
+            let serve_duration = scope.spawn(|| server.wait("end", LONG).unwrap());
             for limit in [1, 3, 7, 20, 50].map(Duration::from_millis) {
                 assert_eq!(client.wait("nothing", limit).unwrap_err().status(), Status::TIMED_OUT);
             }
             let error = client.wait("nothing", Duration::from_millis(300)).unwrap_err();
             assert!(error.message().contains("\"nothing\" was waited for in a store for 0.300 s"), "{error}");
             client.set("end", b"", LONG).unwrap();
-            answering.join().unwrap();
+            serve_duration.join().unwrap();
         });
     }
 
     #[test]
-    fn a_thread_waits_for_another_no_longer_than_it_says() {
+    fn a_thread_waits_for_another_until_its_deadline() {
         let (_server, client) = pair();
         thread::scope(|scope| {
-            // Nobody answers this one, which is asking all the time.
+            // The server does not answer this thread, which holds the lock of the client.
             let waiting = scope.spawn(|| client.wait("x", Duration::from_secs(3)).unwrap_err());
             thread::sleep(Duration::from_millis(200));
             let start = Instant::now();
@@ -414,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_at_the_address() {
+    fn invalid_and_unreachable_addresses_fail() {
         let error = open("tcp://127.0.0.1:1", false, SHORT).unwrap_err();
         assert_eq!(error.status(), Status::TIMED_OUT, "{error}");
         for address in ["udp://x", "tcp://nowhere", "tcp://127.0.0.1:notaport", ""] {

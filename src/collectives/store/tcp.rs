@@ -1,9 +1,9 @@
-//! A store that one process keeps, and others reach over TCP.
+//! A store that one process serves over TCP.
 //!
-//! A client greets, and then asks, one question at a time: an operation, a name and a value, with their lengths in front. The
-//! server answers with whether there is something, and what. It believes no length that is longer than may be, and drops who
-//! does not keep to this. It never waits for a guest: what one does not take stays with it, and until it is taken nothing more
-//! is read from there.
+//! A client sends a greeting and then requests, one at a time: an operation, the lengths of key and value, key and
+//! value. The server responds with a flag (found or not) and a value. It rejects lengths beyond the limits and closes
+//! connections that violate the protocol. It never blocks on a client: an unsent reply stays pending, and until it is
+//! sent nothing more is read from that connection.
 
 use super::{MAX_NAME, MAX_VALUE, invalid, number, system};
 use crate::{
@@ -23,69 +23,70 @@ const GREETING: &[u8] = b"plinth store 1\n";
 const SET: u8 = 1;
 const FIND: u8 = 2;
 const ADD: u8 = 3;
-/// An operation, and the lengths of a name and a value.
-const QUESTION: usize = 9;
-/// Whether there is something, and its length.
-const ANSWER: usize = 5;
-/// Connections that a server keeps; more are refused.
-const MOST: usize = 4096;
-/// What a guest may have done, reading or answering, before the others have their turn; and how many are let in before that.
-const TURN: usize = 256;
+/// Size of a request's header: an operation, and the lengths of key and value.
+const REQUEST_HEADER: usize = 9;
+/// Size of a response's header: a flag, and the length of the value.
+const RESPONSE_HEADER: usize = 5;
+/// The maximum number of a server's connections; more are refused.
+const MAX_CONNECTIONS: usize = 4096;
+/// The maximum number of steps, each a request or a read, for one connection before the others are served, and of
+/// connections accepted before that.
+const MAX_STEPS: usize = 256;
 
-fn resolve(place: &str) -> Result<Vec<SocketAddr>> {
-    let found: Vec<SocketAddr> = place
+fn resolve(location: &str) -> Result<Vec<SocketAddr>> {
+    let found: Vec<SocketAddr> = location
         .to_socket_addrs()
-        .map_err(|error| invalid(format!("{place:?} is not a host and a port ({error})")))?
+        .map_err(|error| invalid(format!("{location:?} is not a host and a port ({error})")))?
         .collect();
-    if found.is_empty() { Err(invalid(format!("{place:?} has no address"))) } else { Ok(found) }
+    if found.is_empty() { Err(invalid(format!("{location:?} has no address"))) } else { Ok(found) }
 }
 
-/// The process that answers.
+/// The server of a store.
 pub struct Server {
     listener: TcpListener,
-    guests: Vec<Guest>,
+    connections: Vec<Connection>,
     values: HashMap<String, Arc<[u8]>>,
 }
 
-struct Guest {
+struct Connection {
     stream: TcpStream,
-    heard: Vec<u8>,
+    received: Vec<u8>,
     greeted: bool,
-    owed: Option<Owed>,
+    pending: Option<PendingReply>,
 }
 
-/// An answer that is not all taken.
-struct Owed {
-    head: [u8; ANSWER],
+/// A reply that is not sent completely.
+struct PendingReply {
+    head: [u8; RESPONSE_HEADER],
     value: Arc<[u8]>,
-    told: usize,
+    sent: usize,
     is_sum: bool,
 }
 
-struct Question {
+struct Request {
     operation: u8,
     name: String,
     value: Vec<u8>,
 }
 
-/// What became of an attempt with a guest that does not wait.
+/// The result of a non-blocking operation on a connection.
 enum Attempt<T> {
     Done(T),
     Later,
-    /// It is gone, or makes no sense.
+    /// The connection is closed, or violates the protocol.
     Lost,
 }
 
 impl Server {
-    /// Listens at a host and a port; port 0 is any that is free.
-    pub fn listen(place: &str) -> Result<Server> {
-        let listener = TcpListener::bind(&resolve(place)?[..])
+    /// Listens on a host and a port; port 0 selects any free port.
+    pub fn listen(location: &str) -> Result<Server> {
+        let listener = TcpListener::bind(&resolve(location)?[..])
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .map_err(|error| system("listening", &error))?;
-        Ok(Server { listener, guests: Vec::new(), values: HashMap::new() })
+        Ok(Server { listener, connections: Vec::new(), values: HashMap::new() })
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> Result<u16> {
         let address = self.listener.local_addr().map_err(|error| system("asking for the port", &error))?;
         Ok(address.port())
@@ -96,7 +97,7 @@ impl Server {
         self.values.insert(name.to_owned(), value.into());
     }
 
-    /// The value of a name.
+    /// Returns the value of a key.
     pub fn find(&self, name: &str) -> Option<Vec<u8>> {
         self.values.get(name).map(|value| value.to_vec())
     }
@@ -108,52 +109,58 @@ impl Server {
         sum
     }
 
-    /// Whether a guest has not taken a sum yet. It asked for one after whatever else it has taken, so it will soon.
-    pub fn owes_sum(&self) -> bool {
-        self.guests.iter().any(|guest| guest.owed.as_ref().is_some_and(|owed| owed.is_sum))
+    /// Returns whether a sum is not sent to its client yet. The client requested it after everything else it has
+    /// received, so it will read it soon.
+    pub fn has_unsent_sum(&self) -> bool {
+        self.connections.iter().any(|connection| connection.pending.as_ref().is_some_and(|pending| pending.is_sum))
     }
 
-    /// Answers whatever was asked by now.
+    /// Answers the requests that have arrived.
     pub fn serve(&mut self) -> Result<()> {
-        for _ in 0..TURN {
+        for _ in 0..MAX_STEPS {
             match self.listener.accept() {
-                Ok((stream, _)) if self.guests.len() < MOST => {
+                Ok((stream, _)) if self.connections.len() < MAX_CONNECTIONS => {
                     if stream.set_nonblocking(true).is_ok() {
                         let _ = stream.set_nodelay(true);
-                        self.guests.push(Guest { stream, heard: Vec::new(), greeted: false, owed: None });
+                        self.connections.push(Connection {
+                            stream,
+                            received: Vec::new(),
+                            greeted: false,
+                            pending: None,
+                        });
                     }
                 }
                 Ok(_) => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock) => break,
-                // One that gave up before it was let in is no reason to let nobody in.
+                // A connection that was aborted before it was accepted must not prevent others.
                 Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
                 Err(error) => return Err(system("letting a process in", &error)),
             }
         }
-        let mut guests = std::mem::take(&mut self.guests);
-        guests.retain_mut(|guest| self.attend(guest));
-        self.guests = guests;
+        let mut connections = std::mem::take(&mut self.connections);
+        connections.retain_mut(|connection| self.serve_connection(connection));
+        self.connections = connections;
         Ok(())
     }
 
-    /// Answers one guest, for a turn; false when it is gone, or makes no sense.
-    fn attend(&mut self, guest: &mut Guest) -> bool {
-        for _ in 0..TURN {
-            match guest.tell() {
+    /// Serves one connection for a limited number of steps; returns false if it is closed or violates the protocol.
+    fn serve_connection(&mut self, connection: &mut Connection) -> bool {
+        for _ in 0..MAX_STEPS {
+            match connection.send_pending() {
                 Attempt::Done(()) => {}
                 Attempt::Later => return true,
                 Attempt::Lost => return false,
             }
-            let heard = match guest.question() {
-                Attempt::Done(question) => {
-                    let Some(owed) = self.answer(&question) else { return false };
-                    guest.owed = Some(owed);
+            let received = match connection.request() {
+                Attempt::Done(request) => {
+                    let Some(pending) = self.reply(&request) else { return false };
+                    connection.pending = Some(pending);
                     continue;
                 }
-                Attempt::Later => guest.hear(),
+                Attempt::Later => connection.read_some(),
                 Attempt::Lost => return false,
             };
-            match heard {
+            match received {
                 Attempt::Done(()) => {}
                 Attempt::Later => return true,
                 Attempt::Lost => return false,
@@ -162,90 +169,92 @@ impl Server {
         true
     }
 
-    /// What a question is answered; `None` where there is no such question.
-    fn answer(&mut self, question: &Question) -> Option<Owed> {
-        let name = &question.name;
-        let value = match question.operation {
+    /// Executes a request and returns the reply; `None` for an unknown operation.
+    fn reply(&mut self, request: &Request) -> Option<PendingReply> {
+        let name = &request.name;
+        let value = match request.operation {
             SET => {
-                self.set(name, &question.value);
+                self.set(name, &request.value);
                 Some(Arc::default())
             }
             FIND => self.values.get(name).cloned(),
             ADD => {
-                self.add(name, number(&question.value));
+                self.add(name, number(&request.value));
                 self.values.get(name).cloned()
             }
             _ => return None,
         };
-        let mut head = [u8::from(value.is_some()); ANSWER];
+        let mut head = [u8::from(value.is_some()); RESPONSE_HEADER];
         let value = value.unwrap_or_default();
         head[1..].copy_from_slice(&(value.len() as u32).to_le_bytes());
-        Some(Owed { head, value, told: 0, is_sum: question.operation == ADD })
+        Some(PendingReply { head, value, sent: 0, is_sum: request.operation == ADD })
     }
 }
 
-impl Guest {
-    /// Reads some of what there is.
-    fn hear(&mut self) -> Attempt<()> {
+impl Connection {
+    /// Reads some of the available bytes.
+    fn read_some(&mut self) -> Attempt<()> {
         let mut bytes = [0; 4096];
         match self.stream.read(&mut bytes) {
             Ok(0) => Attempt::Lost,
             Ok(count) => {
-                self.heard.extend_from_slice(&bytes[..count]);
+                self.received.extend_from_slice(&bytes[..count]);
                 Attempt::Done(())
             }
-            Err(error) => passing(&error),
+            Err(error) => classify(&error),
         }
     }
 
-    /// Takes a whole question from what was heard.
-    fn question(&mut self) -> Attempt<Question> {
+    /// Extracts a complete request from the received bytes.
+    fn request(&mut self) -> Attempt<Request> {
         if !self.greeted {
-            let common = self.heard.len().min(GREETING.len());
-            if self.heard[..common] != GREETING[..common] {
+            let common = self.received.len().min(GREETING.len());
+            if self.received[..common] != GREETING[..common] {
                 return Attempt::Lost;
             }
             if common < GREETING.len() {
                 return Attempt::Later;
             }
-            self.heard.drain(..common);
+            self.received.drain(..common);
             self.greeted = true;
         }
-        let Some(head) = self.heard.get(..QUESTION) else { return Attempt::Later };
+        let Some(head) = self.received.get(..REQUEST_HEADER) else { return Attempt::Later };
         let (operation, name, value) = (head[0], length(&head[1..5]), length(&head[5..9]));
         if name > MAX_NAME || value > MAX_VALUE {
             return Attempt::Lost;
         }
-        let Some(rest) = self.heard.get(QUESTION..QUESTION + name + value) else { return Attempt::Later };
+        let Some(rest) = self.received.get(REQUEST_HEADER..REQUEST_HEADER + name + value) else {
+            return Attempt::Later;
+        };
         let Ok(key) = str::from_utf8(&rest[..name]) else { return Attempt::Lost };
-        let question = Question { operation, name: key.to_owned(), value: rest[name..].to_vec() };
-        self.heard.drain(..QUESTION + name + value);
-        // A guest stays for long, and may never again say as much.
-        self.heard.shrink_to(QUESTION + MAX_NAME);
-        Attempt::Done(question)
+        let request = Request { operation, name: key.to_owned(), value: rest[name..].to_vec() };
+        self.received.drain(..REQUEST_HEADER + name + value);
+        // A connection is long-lived, and may never need that much memory again.
+        self.received.shrink_to(REQUEST_HEADER + MAX_NAME);
+        Attempt::Done(request)
     }
 
-    /// Gives as much as is taken of what is owed.
-    fn tell(&mut self) -> Attempt<()> {
-        while let Some(owed) = &mut self.owed {
-            let value = owed.told.saturating_sub(ANSWER);
-            let (head, value) = (owed.head.get(owed.told..).unwrap_or_default(), &owed.value[value..]);
+    /// Sends as much of the pending reply as possible.
+    fn send_pending(&mut self) -> Attempt<()> {
+        while let Some(pending) = &mut self.pending {
+            let value = pending.sent.saturating_sub(RESPONSE_HEADER);
+            let (head, value) = (pending.head.get(pending.sent..).unwrap_or_default(), &pending.value[value..]);
             if head.is_empty() && value.is_empty() {
-                self.owed = None;
+                self.pending = None;
                 break;
             }
             match self.stream.write_vectored(&[IoSlice::new(head), IoSlice::new(value)]) {
                 Ok(0) => return Attempt::Lost,
-                Ok(count) => owed.told += count,
-                Err(error) => return passing(&error),
+                Ok(count) => pending.sent += count,
+                Err(error) => return classify(&error),
             }
         }
         Attempt::Done(())
     }
 }
 
-/// What an error of a connection that does not wait comes to.
-fn passing(error: &io::Error) -> Attempt<()> {
+/// Maps an I/O error of a non-blocking connection.
+fn classify(error: &io::Error) -> Attempt<()> {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::Interrupted => Attempt::Later,
         _ => Attempt::Lost,
@@ -256,38 +265,38 @@ fn length(bytes: &[u8]) -> usize {
     bytes.try_into().map_or(usize::MAX, |bytes| u32::from_le_bytes(bytes) as usize)
 }
 
-/// A process that asks.
+/// The client of a store.
 pub struct Client {
-    place: String,
-    /// None once an answer was not waited for: the next one would be taken for it.
+    location: String,
+    /// `None` after a response was abandoned: the next request would read it as its own.
     stream: Option<TcpStream>,
 }
 
 impl Client {
-    /// Connects to a server, which may not be there yet.
-    pub fn connect(place: &str, patience: Deadline) -> Result<Client> {
-        let mut client = Client { place: place.to_owned(), stream: None };
-        client.reach(&patience)?;
+    /// Connects to a server, which may not be listening yet.
+    pub fn connect(location: &str, deadline: Deadline) -> Result<Client> {
+        let mut client = Client { location: location.to_owned(), stream: None };
+        client.connected_stream(&deadline)?;
         Ok(client)
     }
 
-    fn reach(&mut self, patience: &Deadline) -> Result<&mut TcpStream> {
+    fn connected_stream(&mut self, deadline: &Deadline) -> Result<&mut TcpStream> {
         let stream = match self.stream.take() {
             Some(stream) => stream,
             None => {
-                let addresses = resolve(&self.place)?;
+                let addresses = resolve(&self.location)?;
                 let mut reason = String::new();
                 let mut connect = || {
                     for address in &addresses {
-                        let left = patience.remaining().clamp(Duration::from_millis(1), Duration::from_secs(5));
-                        match TcpStream::connect_timeout(address, left) {
+                        let remaining = deadline.remaining().clamp(Duration::from_millis(1), Duration::from_secs(5));
+                        match TcpStream::connect_timeout(address, remaining) {
                             Ok(stream) => return Ok(Some(stream)),
                             Err(error) => reason = error.to_string(),
                         }
                     }
                     Ok(None)
                 };
-                let connected = patience.with_reset_backoff().until(|| "a server was waited for", &mut connect);
+                let connected = deadline.with_reset_backoff().until(|| "a server was waited for", &mut connect);
                 let mut stream =
                     connected.map_err(|error| error.context(format_args!("no server answers ({reason})")))?;
                 stream
@@ -300,48 +309,48 @@ impl Client {
         Ok(self.stream.insert(stream))
     }
 
-    fn ask(&mut self, operation: u8, name: &str, value: &[u8], patience: &Deadline) -> Result<Option<Vec<u8>>> {
-        if patience.is_expired() {
-            // Not even asked: the connection is as good as it was.
-            return Err(patience.error("a server was waited for"));
+    fn request(&mut self, operation: u8, name: &str, value: &[u8], deadline: &Deadline) -> Result<Option<Vec<u8>>> {
+        if deadline.is_expired() {
+            // Nothing was sent, so the connection remains valid.
+            return Err(deadline.error("a server was waited for"));
         }
-        let mut question = vec![operation];
-        question.extend((name.len() as u32).to_le_bytes());
-        question.extend((value.len() as u32).to_le_bytes());
-        question.extend(name.as_bytes());
-        question.extend(value);
-        let stream = self.reach(patience)?;
-        let answer = converse(stream, &question, patience);
-        if answer.is_err() {
+        let mut request = vec![operation];
+        request.extend((name.len() as u32).to_le_bytes());
+        request.extend((value.len() as u32).to_le_bytes());
+        request.extend(name.as_bytes());
+        request.extend(value);
+        let stream = self.connected_stream(deadline)?;
+        let reply = exchange(stream, &request, deadline);
+        if reply.is_err() {
             self.stream = None;
         }
-        answer
+        reply
     }
 
     /// See [`Store::set`](super::Store::set).
-    pub fn set(&mut self, name: &str, value: &[u8], patience: &Deadline) -> Result<()> {
-        self.ask(SET, name, value, patience).map(drop)
+    pub fn set(&mut self, name: &str, value: &[u8], deadline: &Deadline) -> Result<()> {
+        self.request(SET, name, value, deadline).map(drop)
     }
 
-    /// The value of a name.
-    pub fn find(&mut self, name: &str, patience: &Deadline) -> Result<Option<Vec<u8>>> {
-        self.ask(FIND, name, &[], patience)
+    /// Returns the value of a key.
+    pub fn find(&mut self, name: &str, deadline: &Deadline) -> Result<Option<Vec<u8>>> {
+        self.request(FIND, name, &[], deadline)
     }
 
     /// See [`Store::add`](super::Store::add).
-    pub fn add(&mut self, name: &str, amount: i64, patience: &Deadline) -> Result<i64> {
-        Ok(self.ask(ADD, name, &amount.to_le_bytes(), patience)?.map_or(0, |bytes| number(&bytes)))
+    pub fn add(&mut self, name: &str, amount: i64, deadline: &Deadline) -> Result<i64> {
+        Ok(self.request(ADD, name, &amount.to_le_bytes(), deadline)?.map_or(0, |bytes| number(&bytes)))
     }
 }
 
-fn converse(stream: &mut TcpStream, question: &[u8], patience: &Deadline) -> Result<Option<Vec<u8>>> {
+fn exchange(stream: &mut TcpStream, request: &[u8], deadline: &Deadline) -> Result<Option<Vec<u8>>> {
     let lost = |error: io::Error| match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => patience.error("an answer of the server was waited for"),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => deadline.error("an answer of the server was waited for"),
         _ => Error::new(Status::PEER_LOST, format!("the server of the store is gone ({error})")),
     };
-    let mut limited = Limited { stream, patience };
-    limited.write_all(question).map_err(lost)?;
-    let mut head = [0; ANSWER];
+    let mut limited = Limited { stream, deadline };
+    limited.write_all(request).map_err(lost)?;
+    let mut head = [0; RESPONSE_HEADER];
     limited.read_exact(&mut head).map_err(lost)?;
     let count = length(&head[1..]);
     if count > MAX_VALUE {
@@ -352,29 +361,29 @@ fn converse(stream: &mut TcpStream, question: &[u8], patience: &Deadline) -> Res
     Ok((head[0] == 1).then_some(value))
 }
 
-/// A connection each use of which has what is left of a wait: all of them together take no longer than that.
+/// A connection whose reads and writes share one deadline.
 struct Limited<'a> {
     stream: &'a mut TcpStream,
-    patience: &'a Deadline,
+    deadline: &'a Deadline,
 }
 
 impl Limited<'_> {
-    fn left(&self) -> io::Result<Duration> {
-        let left = self.patience.remaining();
-        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
+    fn remaining(&self) -> io::Result<Duration> {
+        let remaining = self.deadline.remaining();
+        if remaining.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(remaining) }
     }
 }
 
 impl Read for Limited<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.set_read_timeout(Some(self.remaining()?))?;
         self.stream.read(bytes)
     }
 }
 
 impl Write for Limited<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(Some(self.left()?))?;
+        self.stream.set_write_timeout(Some(self.remaining()?))?;
         self.stream.write(bytes)
     }
 
@@ -388,29 +397,29 @@ mod tests {
     use super::*;
     use std::{sync::atomic, thread, time::Instant};
 
-    fn question(operation: u8, name: &str, value: &[u8]) -> Vec<u8> {
+    fn request(operation: u8, name: &str, value: &[u8]) -> Vec<u8> {
         let lengths = [name.len() as u32, value.len() as u32].map(u32::to_le_bytes);
         [&[operation], lengths.as_flattened(), name.as_bytes(), value].concat()
     }
 
     fn server() -> (Server, String) {
         let server = Server::listen("127.0.0.1:0").unwrap();
-        let place = format!("127.0.0.1:{}", server.port().unwrap());
-        (server, place)
+        let location = format!("127.0.0.1:{}", server.port().unwrap());
+        (server, location)
     }
 
-    fn guest(place: &str, says: &[u8]) -> TcpStream {
-        let mut stream = TcpStream::connect(place).unwrap();
-        stream.write_all(says).unwrap();
+    fn connection(location: &str, bytes: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(location).unwrap();
+        stream.write_all(bytes).unwrap();
         stream
     }
 
-    /// Answers until threads that ask are done.
-    fn serve_while<T: Send>(server: &mut Server, ask: impl FnOnce() -> T + Send) -> T {
+    /// Serves requests until `request` returns in another thread.
+    fn serve_while<T: Send>(server: &mut Server, request: impl FnOnce() -> T + Send) -> T {
         let is_done = atomic::AtomicBool::new(false);
         thread::scope(|scope| {
             let asking = scope.spawn(|| {
-                let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask));
+                let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(request));
                 is_done.store(true, atomic::Ordering::Release);
                 result
             });
@@ -422,81 +431,82 @@ mod tests {
         })
     }
 
-    /// Guests that ask for more than connections hold, and read nothing, hinder nobody; what they asked for is kept for them.
+    /// Clients that request more than the connections can buffer, and do not read, do not block the others; their
+    /// replies stay pending.
     #[test]
-    fn who_does_not_read_hinders_nobody() {
+    fn clients_that_do_not_read_do_not_block_others() {
         const ASKED: usize = 20;
-        let (mut server, place) = server();
+        let (mut server, location) = server();
         let value: Vec<u8> = (0..MAX_VALUE).map(|at| (at * 7 % 251) as u8).collect();
         server.set("large", &value);
-        let says = [GREETING, &question(FIND, "large", &[]).repeat(ASKED)].concat();
-        let mut guests = [0; 3].map(|_| guest(&place, &says));
+        let bytes = [GREETING, &request(FIND, "large", &[]).repeat(ASKED)].concat();
+        let mut connections = [0; 3].map(|_| connection(&location, &bytes));
         let start = Instant::now();
         for _ in 0..10 {
             server.serve().unwrap();
         }
-        let mut client = Client::connect(&place, Deadline::new(Duration::from_secs(20))).unwrap();
+        let mut client = Client::connect(&location, Deadline::new(Duration::from_secs(20))).unwrap();
         let sum = serve_while(&mut server, || client.add("sum", 4, &Deadline::new(Duration::from_secs(20))));
         assert_eq!(sum.unwrap(), 4);
         assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
-        assert_eq!(server.guests.iter().filter(|guest| guest.owed.is_some()).count(), 3);
-        assert!(!server.owes_sum());
-        assert!(server.guests.iter().all(|guest| guest.heard.capacity() < 2 * 4096));
+        assert_eq!(server.connections.iter().filter(|connection| connection.pending.is_some()).count(), 3);
+        assert!(!server.has_unsent_sum());
+        assert!(server.connections.iter().all(|connection| connection.received.capacity() < 2 * 4096));
         serve_while(&mut server, || {
-            for guest in &mut guests {
+            for connection in &mut connections {
                 for _ in 0..ASKED {
-                    let mut answer = vec![0; ANSWER + MAX_VALUE];
-                    guest.read_exact(&mut answer).unwrap();
-                    assert_eq!((answer[0], length(&answer[1..ANSWER])), (1, MAX_VALUE));
-                    assert!(answer[ANSWER..] == value);
+                    let mut reply = vec![0; RESPONSE_HEADER + MAX_VALUE];
+                    connection.read_exact(&mut reply).unwrap();
+                    assert_eq!((reply[0], length(&reply[1..RESPONSE_HEADER])), (1, MAX_VALUE));
+                    assert!(reply[RESPONSE_HEADER..] == value);
                 }
             }
         });
-        assert!(server.guests.iter().all(|guest| guest.owed.is_none()));
+        assert!(server.connections.iter().all(|connection| connection.pending.is_none()));
     }
 
-    /// A guest may ask many things at once, and is answered in its order, though never so long that others wait.
+    /// A client may pipeline many requests, and is answered in order, but other clients are served in between.
     #[test]
-    fn who_asks_much_is_answered_by_turns() {
+    fn pipelined_requests_are_served_fairly() {
         const ASKED: usize = 3000;
-        let (mut server, place) = server();
-        let says = [GREETING, &question(ADD, "sum", &1_i64.to_le_bytes()).repeat(ASKED)].concat();
-        let mut guest = guest(&place, &says);
+        let (mut server, location) = server();
+        let bytes = [GREETING, &request(ADD, "sum", &1_i64.to_le_bytes()).repeat(ASKED)].concat();
+        let mut connection = connection(&location, &bytes);
         server.serve().unwrap();
-        assert!(number(&server.find("sum").unwrap_or_default()) <= TURN as i64);
+        assert!(number(&server.find("sum").unwrap_or_default()) <= MAX_STEPS as i64);
         serve_while(&mut server, || {
             for sum in 1..=ASKED as i64 {
-                let mut answer = [0; ANSWER + 8];
-                guest.read_exact(&mut answer).unwrap();
-                assert_eq!((answer[0], number(&answer[ANSWER..])), (1, sum));
+                let mut reply = [0; RESPONSE_HEADER + 8];
+                connection.read_exact(&mut reply).unwrap();
+                assert_eq!((reply[0], number(&reply[RESPONSE_HEADER..])), (1, sum));
             }
         });
     }
 
     #[test]
-    fn who_makes_no_sense_is_sent_away() {
-        let (mut server, place) = server();
-        let greeted = |says: &[u8]| [GREETING, says].concat();
-        let mut long_name = question(FIND, "x", &[]);
+    fn protocol_violations_close_the_connection() {
+        let (mut server, location) = server();
+        let greeted = |bytes: &[u8]| [GREETING, bytes].concat();
+        let mut long_name = request(FIND, "x", &[]);
         long_name[1..5].copy_from_slice(&(MAX_NAME as u32 + 1).to_le_bytes());
-        let mut long_value = question(SET, "x", &[]);
+        let mut long_value = request(SET, "x", &[]);
         long_value[5..9].copy_from_slice(&(MAX_VALUE as u32 + 1).to_le_bytes());
-        let no_text = [&question(FIND, "x", &[])[..QUESTION], &[0xFF]].concat();
-        let no_question = question(9, "x", &[]);
-        let wrong = [long_name, long_value, no_text, no_question].map(|says| greeted(&says));
-        for says in wrong.into_iter().chain([b"GET / HTTP/1.1".to_vec()]) {
-            let mut guest = guest(&place, &says);
-            serve_while(&mut server, || assert!(matches!(guest.read(&mut [0; 64]), Ok(0) | Err(_))));
-            assert!(server.guests.is_empty());
+        let no_text = [&request(FIND, "x", &[])[..REQUEST_HEADER], &[0xFF]].concat();
+        let no_question = request(9, "x", &[]);
+        let wrong = [long_name, long_value, no_text, no_question].map(|bytes| greeted(&bytes));
+        for bytes in wrong.into_iter().chain([b"GET / HTTP/1.1".to_vec()]) {
+            let mut connection = connection(&location, &bytes);
+            serve_while(&mut server, || assert!(matches!(connection.read(&mut [0; 64]), Ok(0) | Err(_))));
+            assert!(server.connections.is_empty());
         }
-        // Half of something may still become a whole.
-        let mut slow = guest(&place, &GREETING[..4]);
-        for part in [&GREETING[4..], &question(SET, "x", b"12")[..5], &question(SET, "x", b"12")[5..]] {
+        // A partial message may still become complete.
+        let mut slow = connection(&location, &GREETING[..4]);
+        for part in [&GREETING[4..], &request(SET, "x", b"12")[..5], &request(SET, "x", b"12")[5..]] {
             server.serve().unwrap();
-            assert_eq!((server.guests.len(), server.find("x")), (1, None));
+            assert_eq!((server.connections.len(), server.find("x")), (1, None));
             slow.write_all(part).unwrap();
         }
-        serve_while(&mut server, || slow.read_exact(&mut [0; ANSWER]).unwrap());
+        serve_while(&mut server, || slow.read_exact(&mut [0; RESPONSE_HEADER]).unwrap());
         assert_eq!(server.find("x").unwrap(), b"12");
     }
 }

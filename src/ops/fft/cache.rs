@@ -1,4 +1,4 @@
-//! The plans of a device that are kept: at most so many, and the one that was not used for the longest time goes first.
+//! The plan cache of a device: an LRU cache with a limit on the number of plans.
 
 use super::{params::Params, plan::Plan};
 use crate::{
@@ -12,112 +12,113 @@ use std::{
     sync::Arc,
 };
 
-/// How many plans a device keeps unless somebody says otherwise: torch's number.
-const USUAL: usize = 4096;
+/// The default limit of a device's plans: torch's number.
+const DEFAULT_LIMIT: usize = 4096;
 
-/// Things by key, the one used last having the highest number.
-struct Kept<K, V> {
-    most: usize,
+/// An LRU cache. The entry that was used last has the highest clock value.
+struct LruCache<K, V> {
+    limit: usize,
     clock: u64,
-    things: HashMap<K, (u64, V)>,
+    entries: HashMap<K, (u64, V)>,
     order: BTreeMap<u64, K>,
 }
 
-impl<K: Copy + Eq + std::hash::Hash, V: Clone> Kept<K, V> {
-    fn new(most: usize) -> Self {
-        Kept { most, clock: 0, things: HashMap::new(), order: BTreeMap::new() }
+impl<K: Copy + Eq + std::hash::Hash, V: Clone> LruCache<K, V> {
+    fn new(limit: usize) -> Self {
+        LruCache { limit, clock: 0, entries: HashMap::new(), order: BTreeMap::new() }
     }
 
     fn find(&mut self, key: &K) -> Option<V> {
-        let (number, thing) = self.things.get_mut(key)?;
+        let (stamp, value) = self.entries.get_mut(key)?;
         self.clock += 1;
-        self.order.remove(number);
+        self.order.remove(stamp);
         self.order.insert(self.clock, *key);
-        *number = self.clock;
-        Some(thing.clone())
+        *stamp = self.clock;
+        Some(value.clone())
     }
 
-    /// Adds what was not there, unless nothing is kept. What has to go for it is the caller's.
-    fn add(&mut self, key: K, thing: V) -> Vec<V> {
-        if self.most == 0 {
+    /// Adds an entry that is not in the cache, unless the limit is 0. Returns the entries that were evicted, which the
+    /// caller drops.
+    fn add(&mut self, key: K, value: V) -> Vec<V> {
+        if self.limit == 0 {
             return Vec::new();
         }
-        let gone = self.shrink(self.most - 1);
+        let evicted = self.shrink(self.limit - 1);
         self.clock += 1;
         self.order.insert(self.clock, key);
-        self.things.insert(key, (self.clock, thing));
-        gone
+        self.entries.insert(key, (self.clock, value));
+        evicted
     }
 
-    /// Takes out what was not used for the longest time, until so many are left.
-    fn shrink(&mut self, most: usize) -> Vec<V> {
-        let mut gone = Vec::new();
-        while self.things.len() > most
+    /// Evicts the least recently used entries until at most `limit` are left.
+    fn shrink(&mut self, limit: usize) -> Vec<V> {
+        let mut evicted = Vec::new();
+        while self.entries.len() > limit
             && let Some((_, key)) = self.order.pop_first()
         {
-            gone.extend(self.things.remove(&key).map(|(_, thing)| thing));
+            evicted.extend(self.entries.remove(&key).map(|(_, value)| value));
         }
-        gone
+        evicted
     }
 }
 
-type Cache = Mutex<Option<Kept<Params, Arc<Plan>>>>;
+type Cache = Mutex<Option<LruCache<Params, Arc<Plan>>>>;
 
 static CACHES: [Cache; MAX_DEVICES] = [const { Mutex::new(None) }; MAX_DEVICES];
 
-/// Runs `body` with the plans of a device.
-fn with<T>(device: u32, body: impl FnOnce(&mut Kept<Params, Arc<Plan>>) -> T) -> T {
-    body(CACHES[device as usize % MAX_DEVICES].lock().get_or_insert_with(|| Kept::new(USUAL)))
+/// Runs `body` with the plan cache of a device.
+fn with_cache<T>(device: u32, body: impl FnOnce(&mut LruCache<Params, Arc<Plan>>) -> T) -> T {
+    body(CACHES[device as usize % MAX_DEVICES].lock().get_or_insert_with(|| LruCache::new(DEFAULT_LIMIT)))
 }
 
-/// The plan for this on a device; `make` makes it where there is none.
+/// Returns the plan for `params` on a device; calls `make` to create it if the cache has none.
 pub fn find(device: u32, params: &Params, make: impl FnOnce() -> Result<Plan>) -> Result<Arc<Plan>> {
-    if let Some(plan) = with(device, |kept| kept.find(params)) {
+    if let Some(plan) = with_cache(device, |cache| cache.find(params)) {
         return Ok(plan);
     }
-    // Without the lock: it takes long, and may wait.
+    // Create the plan without the lock: it takes long, and may wait.
     let made = Arc::new(make()?);
-    let (plan, gone) = with(device, |kept| match kept.find(params) {
-        // Another thread was faster.
+    let (plan, evicted) = with_cache(device, |cache| match cache.find(params) {
+        // Another thread added the plan first.
         Some(plan) => (plan, vec![made]),
-        None => (made.clone(), kept.add(*params, made)),
+        None => (made.clone(), cache.add(*params, made)),
     });
-    drop(gone);
+    drop(evicted);
     Ok(plan)
 }
 
-fn number(device: i32) -> Result<u32> {
+fn ordinal(device: i32) -> Result<u32> {
     Ok(runtime::ready()?.device(device)?.ordinal)
 }
 
-/// The most plans that a device keeps.
+/// Returns the limit of a device's plan cache.
 pub fn max_size(device: i32) -> Result<i64> {
-    Ok(with(number(device)?, |kept| i64::try_from(kept.most).unwrap_or(i64::MAX)))
+    Ok(with_cache(ordinal(device)?, |cache| i64::try_from(cache.limit).unwrap_or(i64::MAX)))
 }
 
-/// Says how many those are. What is too much goes.
+/// Sets the limit of a device's plan cache and evicts the plans beyond it.
 pub fn set_max_size(size: i64, device: i32) -> Result<()> {
-    let device = number(device)?;
-    let most = usize::try_from(size).map_err(|_| {
+    let device = ordinal(device)?;
+    let limit = usize::try_from(size).map_err(|_| {
         Error::new(Status::INVALID_VALUE, format!("cuFFT plan cache size must be non-negative, but got {size}"))
     })?;
-    let gone = with(device, |kept| {
-        kept.most = most;
-        kept.shrink(most)
+    let evicted = with_cache(device, |cache| {
+        cache.limit = limit;
+        cache.shrink(limit)
     });
-    drop(gone);
+    drop(evicted);
     Ok(())
 }
 
-/// How many plans a device keeps at this moment.
+/// Returns the number of plans in a device's cache.
 pub fn size(device: i32) -> Result<i64> {
-    Ok(with(number(device)?, |kept| kept.things.len() as i64))
+    Ok(with_cache(ordinal(device)?, |cache| cache.entries.len() as i64))
 }
 
-/// Lets a device keep none of those that it has.
+/// Removes all plans from a device's cache.
 pub fn clear(device: i32) -> Result<()> {
-    let gone = with(number(device)?, |kept| kept.shrink(0));
-    drop(gone);
+    let evicted = with_cache(ordinal(device)?, |cache| cache.shrink(0));
+    drop(evicted);
     Ok(())
 }
 
@@ -127,35 +128,35 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_was_not_used_goes_first() {
-        let mut kept = Kept::new(2);
-        assert!(kept.add(1, "one").is_empty() && kept.add(2, "two").is_empty());
-        assert_eq!(kept.find(&1), Some("one"));
-        assert_eq!(kept.add(3, "three"), ["two"]);
-        assert_eq!((kept.find(&2), kept.find(&3)), (None, Some("three")));
-        kept.most = 0;
-        assert_eq!(kept.shrink(0), ["one", "three"]);
-        assert!(kept.add(4, "four").is_empty() && kept.find(&4).is_none());
+    fn the_least_recently_used_entry_is_evicted_first() {
+        let mut cache = LruCache::new(2);
+        assert!(cache.add(1, "one").is_empty() && cache.add(2, "two").is_empty());
+        assert_eq!(cache.find(&1), Some("one"));
+        assert_eq!(cache.add(3, "three"), ["two"]);
+        assert_eq!((cache.find(&2), cache.find(&3)), (None, Some("three")));
+        cache.limit = 0;
+        assert_eq!(cache.shrink(0), ["one", "three"]);
+        assert!(cache.add(4, "four").is_empty() && cache.find(&4).is_none());
     }
 
     proptest! {
         #[test]
-        fn behaves_like_a_list(most in 0usize..6, keys in proptest::collection::vec(0u8..9, 1..200)) {
-            let mut kept = Kept::new(most);
+        fn behaves_like_a_list(limit in 0usize..6, keys in proptest::collection::vec(0u8..9, 1..200)) {
+            let mut cache = LruCache::new(limit);
             let mut model: Vec<u8> = Vec::new();
             for key in keys {
-                let there = model.iter().position(|known| *known == key);
-                prop_assert_eq!(kept.find(&key).is_some(), there.is_some());
-                if let Some(index) = there {
+                let position = model.iter().position(|known| *known == key);
+                prop_assert_eq!(cache.find(&key).is_some(), position.is_some());
+                if let Some(index) = position {
                     model.remove(index);
                 } else {
-                    kept.add(key, ());
+                    cache.add(key, ());
                 }
                 model.push(key);
-                let surplus = model.len().saturating_sub(most);
+                let surplus = model.len().saturating_sub(limit);
                 model.drain(..surplus);
-                prop_assert_eq!(kept.things.len(), model.len());
-                prop_assert_eq!(kept.order.values().copied().collect::<Vec<_>>(), model.clone());
+                prop_assert_eq!(cache.entries.len(), model.len());
+                prop_assert_eq!(cache.order.values().copied().collect::<Vec<_>>(), model.clone());
             }
         }
     }

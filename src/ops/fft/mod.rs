@@ -1,12 +1,12 @@
-//! Fourier transforms by cuFFT: plans that are kept, as `torch.backends.cuda.cufft_plan_cache` keeps them.
+//! Fourier transforms by cuFFT, with a plan cache like `torch.backends.cuda.cufft_plan_cache`.
 //!
-//! [`params`] is what a plan is for, and whether cuFFT can do it; [`cache`] keeps a device's plans, the ones used last
-//! first; [`plan`] lets one thread at a time work with a plan.
+//! [`params`] describes a plan and checks that cuFFT supports it; [`cache`] holds a device's plans in LRU order;
+//! [`plan`] leases a plan to one thread at a time.
 //!
-//! A plan of cuFFT's has one stream and one area to work in, so between setting them and carrying the plan out no other
-//! thread may have it. That is what a lease is for. It lasts some microseconds, so that threads with the same transform
-//! need not have a plan each; and since the area is the lease's own, of the allocator's memory for the stream,
-//! transforms of one plan may run in several streams at once.
+//! A cuFFT plan has one stream and one work area, so no other thread may use the plan between setting them and
+//! executing it. A lease guarantees that. It lasts a few microseconds, so threads with the same transform need not have
+//! a plan each. Each lease has its own work area, allocated in the stream, so transforms of one plan may run in several
+//! streams at once.
 
 pub mod cache;
 pub mod params;

@@ -1,4 +1,4 @@
-//! What a plan is for: sizes, strides, types; and how cuFFT wants to be told.
+//! The parameters of a plan: sizes, strides and types, and how cuFFT expects them.
 
 use crate::{
     driver::{
@@ -11,18 +11,18 @@ use crate::{
 };
 use std::ffi::c_int;
 
-/// Between which kinds of numbers a transform goes.
+/// The kind of a transform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transform {
-    /// From complex numbers to complex ones.
+    /// From complex to complex numbers.
     ComplexToComplex,
-    /// From real numbers to the half of the complex ones that says it all.
+    /// From real numbers to the non-redundant half of the complex numbers.
     RealToComplex,
-    /// Back.
+    /// From the non-redundant half of the complex numbers to real numbers.
     ComplexToReal,
 }
 
-/// The key of a plan. Sizes and strides have the batch in front; strides count elements of their side.
+/// The key of a plan. The batch is dimension 0 of sizes and strides; the strides of a side count elements of that side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Params {
     rank: usize,
@@ -39,7 +39,7 @@ fn invalid(message: impl Into<String>) -> Error {
 }
 
 impl Params {
-    /// Checks what a program asks for. Strides that are all 0 are those of elements side by side.
+    /// Checks a program's parameters. Strides that are all 0 stand for a contiguous layout.
     pub fn new(
         rank: i32,
         sizes: [i64; 4],
@@ -76,22 +76,23 @@ impl Params {
         let mut params = Params { rank, sizes, input: [0; 4], output: [0; 4], transform, number };
         params.input = params.strides(used(strides[0]), params.extents(true))?;
         params.output = params.strides(used(strides[1]), params.extents(false))?;
-        // What cuFFT cannot do is told when a plan is asked for, whether or not there is one.
+        // Report what cuFFT does not support on every request, also if there is a plan already.
         params.shape()?;
         Ok(params)
     }
 
-    /// The type of the numbers, or of their parts.
+    /// Returns the type of the real numbers, or of the parts of the complex numbers.
     pub fn number(&self) -> ElementType {
         self.number
     }
 
-    /// Between which kinds of numbers it goes.
+    /// Returns the kind of the transform.
     pub fn transform(&self) -> Transform {
         self.transform
     }
 
-    /// One side of a transform as a tensor. A complex number of 16-bit floats is one of 32 bits there.
+    /// Returns one side of a transform as a tensor. A complex number of 16-bit floats is a 32-bit integer in the
+    /// tensor.
     pub fn tensor(&self, input: bool, memory: Span, device: u32) -> Result<Tensor> {
         let element = match (self.number, self.is_complex(input)) {
             (ElementType::F16, true) => ElementType::U32,
@@ -107,8 +108,8 @@ impl Params {
         self.transform != if input { Transform::RealToComplex } else { Transform::ComplexToReal }
     }
 
-    /// The sizes of one side, with the batch in front: of real numbers all, of their complex partners half in the last
-    /// dimension.
+    /// Returns the sizes of one side, with the batch as dimension 0. The complex side of a real transform has about
+    /// half the elements in the last dimension.
     fn extents(&self, input: bool) -> [i64; 4] {
         let mut extents = self.sizes;
         if self.transform != Transform::ComplexToComplex && self.is_complex(input) {
@@ -117,27 +118,27 @@ impl Params {
         extents
     }
 
-    /// The strides as given, or those of elements side by side. They must not overflow what CUDA counts with.
-    fn strides(&self, given: [i64; 4], extents: [i64; 4]) -> Result<[i64; 4]> {
-        let beyond = || invalid("there are more elements than can be counted");
-        let mut strides = given;
+    /// Returns `strides`, or those of a contiguous layout if they are all 0. Fails if an offset exceeds 64 bits.
+    fn strides(&self, requested: [i64; 4], extents: [i64; 4]) -> Result<[i64; 4]> {
+        let overflow = || invalid("there are more elements than can be counted");
+        let mut strides = requested;
         let mut next = 1_i64;
         for dimension in (0..=self.rank).rev() {
-            if given == [0; 4] {
+            if requested == [0; 4] {
                 strides[dimension] = next;
             }
-            next = next.checked_mul(extents[dimension]).ok_or_else(beyond)?;
-            strides[dimension].checked_mul(extents[dimension]).ok_or_else(beyond)?;
+            next = next.checked_mul(extents[dimension]).ok_or_else(overflow)?;
+            strides[dimension].checked_mul(extents[dimension]).ok_or_else(overflow)?;
         }
         Ok(strides)
     }
 
-    /// How one side lies, in cuFFT's terms: the signal is a part of an array whose dimensions lie side by side.
+    /// Returns the layout of one side in cuFFT's terms: the signal is a part of an array with contiguous dimensions.
     fn layout(&self, input: bool) -> Result<Layout> {
         let (strides, extents) =
             if input { (self.input, self.extents(true)) } else { (self.output, self.extents(false)) };
         let side = if input { "input" } else { "output" };
-        let cannot = || {
+        let not_representable = || {
             invalid(format!(
                 "the strides of the {side}, {:?}, cannot be represented as a cuFFT embedding; let its elements lie side by \
                  side",
@@ -146,15 +147,15 @@ impl Params {
         };
         let mut layout = Layout { embed: [1; 3], stride: strides[self.rank], distance: strides[0] };
         if layout.stride < 1 {
-            return Err(cannot());
+            return Err(not_representable());
         }
         let mut inner = layout.stride;
         for dimension in (1..self.rank).rev() {
             let stride = strides[dimension];
-            // Where a dimension has one place only its stride says nothing.
+            // The stride of a dimension of size 1 does not matter.
             if extents[dimension] != 1 {
                 if stride < 1 || stride % inner != 0 {
-                    return Err(cannot());
+                    return Err(not_representable());
                 }
                 layout.embed[dimension] = stride / inner;
                 inner = stride;
@@ -164,22 +165,22 @@ impl Params {
         if self.sizes[0] == 1 {
             layout.distance = extents[1..=self.rank].iter().product();
         } else if layout.distance < 1 {
-            return Err(cannot());
+            return Err(not_representable());
         }
         Ok(layout)
     }
 
-    /// The layout of elements side by side.
+    /// Returns the contiguous layout.
     fn plain_layout(&self, input: bool) -> Layout {
         let extents = self.extents(input);
         let mut layout = Layout { embed: [1; 3], stride: 1, distance: extents[1..=self.rank].iter().product() };
         layout.embed[..self.rank].copy_from_slice(&extents[1..=self.rank]);
-        // The first extent means nothing.
+        // cuFFT ignores the first extent.
         layout.embed[0] = self.sizes[1];
         layout
     }
 
-    /// What cuFFT is told.
+    /// Returns the shape that is passed to cuFFT.
     pub fn shape(&self) -> Result<Shape> {
         let (input, output) = (self.layout(true)?, self.layout(false)?);
         let plain = input == self.plain_layout(true) && output == self.plain_layout(false);
@@ -224,13 +225,13 @@ mod tests {
     }
 
     #[test]
-    fn elements_side_by_side_need_no_layout() {
+    fn contiguous_elements_need_no_layout() {
         assert!(shape(1, [7, 10, 0, 0], NONE, C2C).unwrap().layouts.is_none());
         assert!(shape(3, [2, 3, 4, 5], NONE, R2C).unwrap().layouts.is_none());
-        let spelled = [[60, 20, 5, 1], [36, 12, 3, 1]];
-        assert!(shape(3, [2, 3, 4, 5], spelled, R2C).unwrap().layouts.is_none());
+        let explicit = [[60, 20, 5, 1], [36, 12, 3, 1]];
+        assert!(shape(3, [2, 3, 4, 5], explicit, R2C).unwrap().layouts.is_none());
         let key = |strides| Params::new(3, [2, 3, 4, 5], strides, R2C, ElementType::F32).unwrap();
-        assert_eq!(key(NONE), key(spelled));
+        assert_eq!(key(NONE), key(explicit));
         assert_eq!(shape(2, [1, 3, 4, 9], NONE, C2R).unwrap().types, [4, 0, 4]);
     }
 
@@ -240,13 +241,13 @@ mod tests {
         let (input, output) = shape(3, [2, 3, 4, 5], strides, C2C).unwrap().layouts.unwrap();
         assert_eq!(input, Layout { embed: [3, 10, 6], stride: 2, distance: 1000 });
         assert_eq!(output, Layout { embed: [3, 4, 5], stride: 1, distance: 60 });
-        // A single place has no stride, and a single signal no distance.
+        // A dimension of size 1 has no stride, and a single signal no distance.
         let (input, _) = shape(2, [1, 1, 5, 0], [[0, 77, 3, 0], [5, 5, 1, 0]], C2C).unwrap().layouts.unwrap();
         assert_eq!(input, Layout { embed: [1, 1, 1], stride: 3, distance: 5 });
     }
 
     #[test]
-    fn what_cufft_cannot_do_is_refused() {
+    fn unsupported_parameters_are_rejected() {
         let message = |outcome: Result<Shape>| outcome.unwrap_err().message().to_owned();
         assert!(message(shape(0, [1; 4], NONE, C2C)).contains("1 to 3 dimensions"));
         assert!(message(shape(4, [1; 4], NONE, C2C)).contains("1 to 3 dimensions"));

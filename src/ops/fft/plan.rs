@@ -1,4 +1,4 @@
-//! Plans: who has one, and carrying it out.
+//! Plans: leases and execution.
 
 use super::{
     cache,
@@ -24,37 +24,37 @@ use crate::{
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 
-/// From a signal to its frequencies.
+/// Forward transform, from a signal to its frequencies.
 pub const FORWARD: i32 = -1;
-/// Back, without dividing by the size.
+/// Inverse transform, without division by the size.
 pub const INVERSE: i32 = 1;
 
-/// A plan of cuFFT's. It is destroyed when the cache, the program's handles and the graphs have all forgotten it.
+/// A cuFFT plan. It is destroyed when the cache, the program's handles and all graphs have dropped it.
 pub struct Plan {
     library: &'static Cufft,
     native: NativePlan,
     device: u32,
     params: Params,
-    /// The bytes that it needs to work with.
+    /// The bytes of its work area.
     work: usize,
     lease: Mutex<Option<Lease>>,
     returned: Condvar,
 }
 
-/// A thread that has a plan for itself.
+/// A thread's exclusive use of a plan.
 struct Lease {
     thread: u64,
     /// The handle by which the program acquired it, if it did.
     handle: Option<u64>,
-    /// What the plan works with.
+    /// The plan's work area during the lease.
     area: Option<Scratch>,
 }
 
-/// A slot of the table of plans.
+/// An entry of the table of plans.
 #[derive(Default)]
-pub struct Slot(Mutex<Option<Arc<Plan>>>);
+pub struct PlanEntry(Mutex<Option<Arc<Plan>>>);
 
-static PLANS: HandleTable<Slot> = HandleTable::new(Kind::FftPlan);
+static PLANS: HandleTable<PlanEntry> = HandleTable::new(Kind::FftPlan);
 
 fn library(runtime: &Runtime) -> Result<&'static Cufft> {
     let library = cufft::get()?;
@@ -64,13 +64,13 @@ fn library(runtime: &Runtime) -> Result<&'static Cufft> {
     Err(not_on_host_device("cuFFT"))
 }
 
-/// A plan for a device, new or one that is kept, as a handle.
+/// Returns a plan for a device, new or from the cache, as a handle.
 pub fn get(params: &Params, device: i32) -> Result<u64> {
     let runtime = runtime::ready()?;
     let library = library(runtime)?;
     let device = runtime.device(device)?;
     let plan = cache::find(device.ordinal, params, || make(runtime, library, device, params))?;
-    PLANS.insert(|slot| *slot.0.lock() = Some(plan))
+    PLANS.insert(|entry| *entry.0.lock() = Some(plan))
 }
 
 fn make(runtime: &Runtime, library: &'static Cufft, device: &Device, params: &Params) -> Result<Plan> {
@@ -104,11 +104,11 @@ fn make(runtime: &Runtime, library: &'static Cufft, device: &Device, params: &Pa
 
 impl Drop for Plan {
     fn drop(&mut self) {
-        // A child of a fork and an exiting process leave it to the operating system.
+        // In the child of a fork and in an exiting process, the operating system frees it.
         let Some(runtime) = runtime::usable() else { return };
         let Ok(device) = runtime.device(self.device as i32) else { return };
-        // Its memory is freed as the driver frees memory, behind everything that the device has to do. A plan that will
-        // not go costs some memory.
+        // The plan's memory is freed as the driver frees memory, after all work of the device. If destroying it fails,
+        // some memory is leaked.
         let _ = device.with_context(&runtime.driver, |driver| {
             driver.with_relaxed_capture(|| self.library.destroy(self.native))?
         });
@@ -117,13 +117,13 @@ impl Drop for Plan {
 
 fn plan(handle: u64) -> Result<Arc<Plan>> {
     let plan = PLANS.get(handle)?.0.lock().clone();
-    // Another thread may have given it up meanwhile, and its slot may be another plan's.
+    // Another thread may have destroyed the handle in the meantime, and the entry may belong to another plan.
     PLANS.get(handle)?;
     plan.ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the plan is being given up"))
 }
 
-/// Gives a handle up. What is in a stream is still carried out. Refused while a thread has the plan by this handle: nobody
-/// could give it back without, and everybody else would wait for ever.
+/// Destroys a handle. Work in a stream is still executed. Fails while a thread has acquired the plan by this handle:
+/// without the handle the plan could not be released, and all other threads would wait forever.
 pub fn forget(handle: u64) -> Result<()> {
     if plan(handle)?.lease.lock().as_ref().is_some_and(|lease| lease.handle == Some(handle)) {
         return Err(Error::new(
@@ -132,12 +132,12 @@ pub fn forget(handle: u64) -> Result<()> {
         ));
     }
     let mut plan = None;
-    PLANS.remove(handle, |slot| plan = slot.0.lock().take())?;
+    PLANS.remove(handle, |entry| plan = entry.0.lock().take())?;
     drop(plan);
     Ok(())
 }
 
-/// Carries a plan out in the thread's current stream on the plan's device.
+/// Executes a plan in the thread's current stream on the plan's device.
 pub fn execute(handle: u64, input: Span, output: Span, direction: i32) -> Result<()> {
     let runtime = runtime::ready()?;
     let plan = plan(handle)?;
@@ -155,9 +155,9 @@ pub fn execute(handle: u64, input: Span, output: Span, direction: i32) -> Result
         ));
     }
     let device = runtime.device(plan.device as i32)?;
-    let kept = plan.clone();
-    plan.tell_sanitizer(runtime, input, output)?;
-    plan.begin(runtime, device, &kept, None)?;
+    let shared = plan.clone();
+    plan.report_to_sanitizer(runtime, input, output)?;
+    plan.begin(runtime, device, &shared, None)?;
     let done = device
         .with_context(&runtime.driver, |_| plan.library.execute(plan.native, input, output, direction))
         .context(|| "carrying out a transform");
@@ -165,46 +165,47 @@ pub fn execute(handle: u64, input: Span, output: Span, direction: i32) -> Result
     done
 }
 
-/// Gives the calling thread a plan for itself, set to its current stream on the plan's device, with memory to work
-/// with. Returns cuFFT's number of it.
+/// Acquires a plan for exclusive use by the calling thread, sets it to the thread's current stream on the plan's
+/// device, and gives it a work area. Returns cuFFT's number of the plan.
 pub fn acquire(handle: u64) -> Result<i32> {
     let runtime = runtime::ready()?;
     let plan = plan(handle)?;
-    let kept = plan.clone();
-    plan.begin(runtime, runtime.device(plan.device as i32)?, &kept, Some(handle))?;
+    let shared = plan.clone();
+    plan.begin(runtime, runtime.device(plan.device as i32)?, &shared, Some(handle))?;
     Ok(plan.native.number())
 }
 
-/// Takes it back from the calling thread.
+/// Releases the plan that the calling thread has acquired.
 pub fn release(handle: u64) -> Result<()> {
     runtime::ready()?;
     plan(handle)?.end()
 }
 
 impl Plan {
-    /// Tells the stream sanitizer what a transform reads and writes. One to real numbers may use up its input.
-    fn tell_sanitizer(&self, runtime: &Runtime, input: Span, output: Span) -> Result<()> {
+    /// Reports to the stream sanitizer what a transform reads and writes. A complex-to-real transform may overwrite its
+    /// input.
+    fn report_to_sanitizer(&self, runtime: &Runtime, input: Span, output: Span) -> Result<()> {
         if !sanitizer::is_on() {
             return Ok(());
         }
         let stream = stream::current_on(runtime, self.device)?;
         let (from, to) =
             (self.params.tensor(true, input, self.device)?, self.params.tensor(false, output, self.device)?);
-        let uses_up = self.params.transform() == Transform::ComplexToReal;
-        let input = if uses_up { sanitizer::Kind::Write } else { sanitizer::Kind::Read };
+        let overwrites_input = self.params.transform() == Transform::ComplexToReal;
+        let input = if overwrites_input { sanitizer::Kind::Write } else { sanitizer::Kind::Read };
         sanitizer::access_tensors(runtime, stream, &[(&from, input), (&to, sanitizer::Kind::Write)])
     }
 
-    fn begin(&self, runtime: &Runtime, device: &Device, kept: &Arc<Plan>, handle: Option<u64>) -> Result<()> {
+    fn begin(&self, runtime: &Runtime, device: &Device, shared: &Arc<Plan>, handle: Option<u64>) -> Result<()> {
         self.take(handle)?;
-        let set = self.set(runtime, device, kept);
+        let set = self.set(runtime, device, shared);
         if set.is_err() {
             self.end()?;
         }
         set
     }
 
-    /// Waits until no other thread has the plan.
+    /// Waits until no other thread has the plan, then leases it.
     fn take(&self, handle: Option<u64>) -> Result<()> {
         let me = thread::number();
         let mut lease = self.lease.lock();
@@ -221,9 +222,9 @@ impl Plan {
         Ok(())
     }
 
-    fn set(&self, runtime: &Runtime, device: &Device, kept: &Arc<Plan>) -> Result<()> {
+    fn set(&self, runtime: &Runtime, device: &Device, shared: &Arc<Plan>) -> Result<()> {
         let stream = stream::current_on(runtime, self.device)?;
-        Self::stay_for_captures(runtime, stream, kept)?;
+        Self::keep_for_capture(runtime, stream, shared)?;
         let area = Scratch::alloc(self.work as u64, stream).context(|| "the work area of a transform")?;
         let span = area.memory();
         if let Some(lease) = &mut *self.lease.lock() {
@@ -232,10 +233,10 @@ impl Plan {
         device.with_context(&runtime.driver, |_| self.library.set(self.native, stream.raw, span))
     }
 
-    /// A graph reads the plan's memory at each replay, so it keeps the plan.
-    fn stay_for_captures(runtime: &Runtime, stream: Stream, kept: &Arc<Plan>) -> Result<()> {
+    /// Makes the graph of an active capture keep the plan, because each replay reads the plan's memory.
+    fn keep_for_capture(runtime: &Runtime, stream: Stream, shared: &Arc<Plan>) -> Result<()> {
         let Some(capture) = stream::capture_id(runtime, stream)? else { return Ok(()) };
-        let resource: Resource = kept.clone();
+        let resource: Resource = shared.clone();
         if capture_resources::add(capture, &resource) {
             Ok(())
         } else {

@@ -1,11 +1,11 @@
-//! Compiled kernels on disk, from one run to the next.
+//! The on-disk cache of compiled kernels.
 //!
-//! The folder is `PLINTH_KERNEL_CACHE_PATH`; else `plinth/kernels` in `XDG_CACHE_HOME`; else `.cache/plinth/kernels` in `HOME`;
-//! `PLINTH_USE_KERNEL_CACHE=0` means none. It is made with rights for its user alone. What is read from it is executed, so
-//! nothing is believed that others could have written: folder and file must belong to this user, and nobody else may
-//! write to them. A file has its checksum and what it was made for; one that is damaged counts as none, and is
-//! written anew. Files are written under another name and renamed, so that nobody sees half of one. A folder that cannot
-//! be made or written to is done without.
+//! The folder is `PLINTH_KERNEL_CACHE_PATH`, else `plinth/kernels` in `XDG_CACHE_HOME`, else `.cache/plinth/kernels` in
+//! `HOME`; `PLINTH_USE_KERNEL_CACHE=0` disables the cache. The folder is created with permissions for its owner only.
+//! Cached files are executed, so files that other users could have written are not trusted: folder and file must belong
+//! to this user and must not be writable by others. A file contains its checksum and its key; a damaged file is ignored
+//! and rewritten. A file is written under a temporary name and renamed, so that no process reads a partial file. If the
+//! folder cannot be created or written, the cache is not used.
 
 use super::digest::{Digest, hex, sha256};
 use crate::driver::user;
@@ -17,16 +17,16 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// How a file begins; the number is that of this layout.
+/// The start of every file; the number is the version of the layout.
 const MAGIC: &[u8; 8] = b"plinthK1";
-/// Magic, what it was made for, the checksum, the length.
+/// Magic, key, checksum, length.
 const HEADER: usize = 8 + 32 + 32 + 8;
-/// More than any kernel has.
-const MOST: u64 = 1 << 30;
-/// Only the owner may write.
+/// The maximum size of a kernel's image.
+const MAX_BYTES: u64 = 1 << 30;
+/// The write permissions of group and others.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// A cache on disk, or none.
+/// A cache on disk, or a disabled cache.
 pub struct Cache {
     folder: Option<PathBuf>,
 }
@@ -35,85 +35,86 @@ fn set(variable: &str) -> Option<PathBuf> {
     env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// The folder that the environment says.
+/// Returns the folder that the environment selects.
 fn folder() -> Option<PathBuf> {
     if env::var_os("PLINTH_USE_KERNEL_CACHE").is_some_and(|value| value == "0") {
         return None;
     }
-    // The standard of XDG has it that a relative path is ignored.
-    let by_user = || set("XDG_CACHE_HOME").filter(|path| path.is_absolute());
-    let by_home = || set("HOME").map(|home| home.join(".cache"));
-    set("PLINTH_KERNEL_CACHE_PATH").or_else(|| Some(by_user().or_else(by_home)?.join("plinth/kernels")))
+    // The XDG specification requires that relative paths are ignored.
+    let in_xdg_cache = || set("XDG_CACHE_HOME").filter(|path| path.is_absolute());
+    let in_home = || set("HOME").map(|home| home.join(".cache"));
+    set("PLINTH_KERNEL_CACHE_PATH").or_else(|| Some(in_xdg_cache().or_else(in_home)?.join("plinth/kernels")))
 }
 
-fn is_ours(found: &fs::Metadata) -> bool {
+fn is_trusted(found: &fs::Metadata) -> bool {
     found.uid() == user::effective() && found.mode() & OTHERS_WRITE == 0
 }
 
 impl Cache {
-    /// The cache that the environment asks for.
-    pub fn of_environment() -> Cache {
+    /// Returns the cache that the environment selects.
+    pub fn from_environment() -> Cache {
         Cache { folder: folder() }
     }
 
-    /// The folder, if it may be believed.
-    fn believed(&self) -> Option<&Path> {
+    /// Returns the folder, if it is trusted.
+    fn trusted_folder(&self) -> Option<&Path> {
         let folder = self.folder.as_deref()?;
-        fs::metadata(folder).is_ok_and(|found| found.is_dir() && is_ours(&found)).then_some(folder)
+        fs::metadata(folder).is_ok_and(|found| found.is_dir() && is_trusted(&found)).then_some(folder)
     }
 
-    /// What was kept under a name for something, if it is whole.
-    pub fn read(&self, name: &str, made_for: &Digest) -> Option<Vec<u8>> {
-        let path = self.believed()?.join(name);
+    /// Returns the content of a file, if it is intact and has this key.
+    pub fn read(&self, name: &str, key: &Digest) -> Option<Vec<u8>> {
+        let path = self.trusted_folder()?.join(name);
         let mut options = fs::OpenOptions::new();
         let mut file = options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
         let found = file.metadata().ok()?;
-        if !found.is_file() || !is_ours(&found) || found.len() > MOST {
+        if !found.is_file() || !is_trusted(&found) || found.len() > MAX_BYTES {
             return None;
         }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).ok()?;
-        let (header, kept) = bytes.split_at_checked(HEADER)?;
-        let whole = header[..8] == *MAGIC
-            && header[8..40] == *made_for
-            && header[40..72] == sha256(kept)
-            && header[72..] == (kept.len() as u64).to_le_bytes();
-        if whole { Some(bytes.split_off(HEADER)) } else { None }
+        let (header, content) = bytes.split_at_checked(HEADER)?;
+        let intact = header[..8] == *MAGIC
+            && header[8..40] == *key
+            && header[40..72] == sha256(content)
+            && header[72..] == (content.len() as u64).to_le_bytes();
+        if intact { Some(bytes.split_off(HEADER)) } else { None }
     }
 
-    /// Keeps something under a name. Says whether that was possible.
-    pub fn write(&self, name: &str, made_for: &Digest, kept: &[u8]) -> bool {
+    /// Writes a file. Returns whether that succeeded.
+    pub fn write(&self, name: &str, key: &Digest, content: &[u8]) -> bool {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let Some(folder) = self.folder.as_deref() else { return false };
-        if fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).is_err() || self.believed().is_none() {
+        if fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).is_err() || self.trusted_folder().is_none()
+        {
             return false;
         }
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let waiting = folder.join(format!("{name}.{}.{number}.tmp", std::process::id()));
+        let temporary = folder.join(format!("{name}.{}.{number}.tmp", std::process::id()));
         let written = || -> std::io::Result<()> {
-            let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&waiting)?;
+            let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
             file.write_all(MAGIC)?;
-            file.write_all(made_for)?;
-            file.write_all(&sha256(kept))?;
-            file.write_all(&(kept.len() as u64).to_le_bytes())?;
-            file.write_all(kept)?;
-            fs::rename(&waiting, folder.join(name))
+            file.write_all(key)?;
+            file.write_all(&sha256(content))?;
+            file.write_all(&(content.len() as u64).to_le_bytes())?;
+            file.write_all(content)?;
+            fs::rename(&temporary, folder.join(name))
         };
         let done = written().is_ok();
         if !done {
-            let _ = fs::remove_file(&waiting);
+            let _ = fs::remove_file(&temporary);
         }
         done
     }
 }
 
-/// The name of a kernel's file.
-pub fn file_name(kernel: &str, target: &str, made_for: &Digest) -> String {
-    let plain = |text: &str, most: usize| -> String {
-        let kept = text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '.' { c } else { '-' });
-        kept.take(most).collect()
+/// Returns the file name of a kernel.
+pub fn file_name(kernel: &str, target: &str, key: &Digest) -> String {
+    let plain = |text: &str, limit: usize| -> String {
+        let content = text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '.' { c } else { '-' });
+        content.take(limit).collect()
     };
-    format!("{}_{}_{}", plain(kernel, 64), plain(target, 32), hex(made_for))
+    format!("{}_{}_{}", plain(kernel, 64), plain(target, 32), hex(key))
 }
 
 #[cfg(test)]
@@ -122,25 +123,25 @@ mod tests {
     use crate::temporary::Folder;
     use std::os::unix::fs::PermissionsExt;
 
-    const FOR: Digest = [7; 32];
+    const KEY: Digest = [7; 32];
 
     fn cache(folder: &Folder) -> Cache {
         Cache { folder: Some(folder.path().join("deep/kernels")) }
     }
 
-    fn rights(path: &Path, mode: u32) {
+    fn set_mode(path: &Path, mode: u32) {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
     #[test]
-    fn what_was_kept_is_read() {
+    fn written_files_are_read() {
         let folder = Folder::new().unwrap();
         let cache = cache(&folder);
-        assert_eq!(cache.read("one", &FOR), None);
-        assert!(cache.write("one", &FOR, b"kernel"));
-        assert_eq!(cache.read("one", &FOR).unwrap(), b"kernel");
-        assert!(cache.write("one", &FOR, b"another"));
-        assert_eq!(cache.read("one", &FOR).unwrap(), b"another");
+        assert_eq!(cache.read("one", &KEY), None);
+        assert!(cache.write("one", &KEY, b"kernel"));
+        assert_eq!(cache.read("one", &KEY).unwrap(), b"kernel");
+        assert!(cache.write("one", &KEY, b"another"));
+        assert_eq!(cache.read("one", &KEY).unwrap(), b"another");
         assert_eq!(cache.read("one", &[8; 32]), None);
         let path = cache.folder.as_ref().unwrap();
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o700);
@@ -148,56 +149,56 @@ mod tests {
     }
 
     #[test]
-    fn every_damage_is_noticed() {
+    fn every_damage_is_detected() {
         let folder = Folder::new().unwrap();
         let cache = cache(&folder);
-        assert!(cache.write("one", &FOR, b"some kernel"));
+        assert!(cache.write("one", &KEY, b"some kernel"));
         let path = cache.folder.as_ref().unwrap().join("one");
-        let whole = fs::read(&path).unwrap();
-        for at in 0..whole.len() {
-            let mut damaged = whole.clone();
+        let intact = fs::read(&path).unwrap();
+        for at in 0..intact.len() {
+            let mut damaged = intact.clone();
             damaged[at] ^= 1;
             fs::write(&path, damaged).unwrap();
-            assert_eq!(cache.read("one", &FOR), None, "{at}");
-            fs::write(&path, &whole[..at]).unwrap();
-            assert_eq!(cache.read("one", &FOR), None, "{at}");
+            assert_eq!(cache.read("one", &KEY), None, "{at}");
+            fs::write(&path, &intact[..at]).unwrap();
+            assert_eq!(cache.read("one", &KEY), None, "{at}");
         }
-        fs::write(&path, &whole).unwrap();
-        assert!(cache.read("one", &FOR).is_some());
+        fs::write(&path, &intact).unwrap();
+        assert!(cache.read("one", &KEY).is_some());
     }
 
     #[test]
-    fn what_others_can_write_is_not_believed() {
+    fn files_writable_by_others_are_not_trusted() {
         let folder = Folder::new().unwrap();
         let cache = cache(&folder);
-        assert!(cache.write("one", &FOR, b"kernel"));
+        assert!(cache.write("one", &KEY, b"kernel"));
         let path = cache.folder.clone().unwrap();
-        rights(&path.join("one"), 0o620);
-        assert_eq!(cache.read("one", &FOR), None);
-        rights(&path.join("one"), 0o600);
-        rights(&path, 0o702);
-        assert_eq!(cache.read("one", &FOR), None);
-        assert!(!cache.write("two", &FOR, b"kernel"));
-        rights(&path, 0o700);
-        assert!(cache.read("one", &FOR).is_some());
+        set_mode(&path.join("one"), 0o620);
+        assert_eq!(cache.read("one", &KEY), None);
+        set_mode(&path.join("one"), 0o600);
+        set_mode(&path, 0o702);
+        assert_eq!(cache.read("one", &KEY), None);
+        assert!(!cache.write("two", &KEY, b"kernel"));
+        set_mode(&path, 0o700);
+        assert!(cache.read("one", &KEY).is_some());
         fs::rename(path.join("one"), path.join("real")).unwrap();
         std::os::unix::fs::symlink(path.join("real"), path.join("one")).unwrap();
-        assert_eq!(cache.read("one", &FOR), None);
+        assert_eq!(cache.read("one", &KEY), None);
     }
 
     #[test]
-    fn a_folder_that_cannot_be_is_done_without() {
+    fn an_impossible_folder_disables_the_cache() {
         let folder = Folder::new().unwrap();
         fs::write(folder.path().join("file"), "").unwrap();
         let cache = Cache { folder: Some(folder.path().join("file/kernels")) };
-        assert!(!cache.write("one", &FOR, b"kernel"));
-        assert_eq!(cache.read("one", &FOR), None);
-        assert!(!Cache { folder: None }.write("one", &FOR, b"kernel"));
+        assert!(!cache.write("one", &KEY, b"kernel"));
+        assert_eq!(cache.read("one", &KEY), None);
+        assert!(!Cache { folder: None }.write("one", &KEY, b"kernel"));
     }
 
     #[test]
-    fn names_are_plain() {
-        let name = file_name("my/kernel<int>", "sm_90", &FOR);
+    fn file_names_are_sanitized() {
+        let name = file_name("my/kernel<int>", "sm_90", &KEY);
         assert!(name.starts_with("my-kernel-int-_sm_90_0707"), "{name}");
     }
 }

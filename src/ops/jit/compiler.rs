@@ -1,4 +1,4 @@
-//! Which compiler makes kernels for a device, and for which architecture.
+//! The compiler for a device's kernels, and its target architecture.
 
 use super::host_compiler::{self, HostCompiler};
 use crate::{
@@ -11,29 +11,29 @@ use crate::{
     status::Status,
 };
 
-/// An architecture of NVIDIA's.
+/// An NVIDIA GPU architecture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Architecture {
-    /// As compilers name it: `sm_90`, `compute_75`.
+    /// Its name for compilers: `sm_90`, `compute_75`.
     pub name: String,
-    /// Whether it is a real one, for which there are cubins.
+    /// Whether it is a real architecture, for which cubins exist.
     pub real: bool,
 }
 
-/// A compiler, and what it compiles for.
+/// A compiler and its target.
 pub enum Compiler {
     /// NVRTC for a GPU.
     Cuda(&'static Nvrtc, Architecture),
-    /// The machine's own for the host device.
+    /// The machine's C++ compiler for the host device.
     Host(&'static HostCompiler),
 }
 
-/// What a compiler that knows some architectures makes for a device: code for the very one, or else PTX for the newest one
-/// that the device understands.
+/// Selects the target for a device of a compiler that supports the architectures `known`: the device's architecture, or
+/// else PTX for the newest one that is older than the device.
 pub fn architecture(known: &[i32], major: i32, minor: i32) -> Result<Architecture> {
-    let wanted = major * 10 + minor;
-    match known.iter().rev().find(|number| **number <= wanted) {
-        Some(number) if *number == wanted => Ok(Architecture { name: format!("sm_{wanted}"), real: true }),
+    let requested = major * 10 + minor;
+    match known.iter().rev().find(|number| **number <= requested) {
+        Some(number) if *number == requested => Ok(Architecture { name: format!("sm_{requested}"), real: true }),
         Some(number) => Ok(Architecture { name: format!("compute_{number}"), real: false }),
         None => Err(Error::new(
             Status::NOT_SUPPORTED,
@@ -43,8 +43,8 @@ pub fn architecture(known: &[i32], major: i32, minor: i32) -> Result<Architectur
 }
 
 impl Compiler {
-    /// The one for a device.
-    pub fn of(runtime: &Runtime, device: &Device) -> Result<Compiler> {
+    /// Returns the compiler for a device.
+    pub fn for_device(runtime: &Runtime, device: &Device) -> Result<Compiler> {
         match runtime.driver.kind() {
             Kind::Host => Ok(Compiler::Host(host_compiler::get()?)),
             Kind::Cuda => {
@@ -55,7 +55,7 @@ impl Compiler {
         }
     }
 
-    /// What it compiles for, in a word.
+    /// Returns the name of the target.
     pub fn target(&self) -> &str {
         match self {
             Compiler::Cuda(_, architecture) => &architecture.name,
@@ -63,7 +63,7 @@ impl Compiler {
         }
     }
 
-    /// What tells its kernels from those of other compilers.
+    /// Returns a string that distinguishes its kernels from those of other compilers.
     pub fn identity(&self) -> String {
         match self {
             Compiler::Cuda(nvrtc, _) => {
@@ -76,7 +76,7 @@ impl Compiler {
 
     fn options(&self) -> Vec<String> {
         let target = format!("--gpu-architecture={}", self.target());
-        // A user's function has no word for where it runs.
+        // The user's function has no execution space specifier such as `__device__`.
         vec![target, "--std=c++17".to_owned(), "-default-device".to_owned(), "-w".to_owned()]
     }
 
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_very_architecture_or_an_older_one() {
+    fn the_same_architecture_or_an_older_one() {
         let known = [75, 80, 86, 90, 100];
         let name = |major, minor| architecture(&known, major, minor).map(|found| (found.name, found.real));
         assert_eq!(name(9, 0).unwrap(), ("sm_90".to_owned(), true));

@@ -1,16 +1,16 @@
-//! SHA-256, by which kernels are told apart.
+//! SHA-256 digests, which identify kernels.
 
 use sha2::{Digest as _, Sha256};
 
 /// A digest.
 pub type Digest = [u8; 32];
 
-/// The digest of some bytes.
+/// Returns the digest of some bytes.
 pub fn sha256(bytes: &[u8]) -> Digest {
     Sha256::digest(bytes).into()
 }
 
-/// A digest as text.
+/// Returns a digest as hexadecimal text.
 pub fn hex(digest: &Digest) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

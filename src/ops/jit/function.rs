@@ -1,15 +1,15 @@
-//! Jiterated functions: what a program holds, and what happens when it calls one.
+//! Jiterated functions: their handles, and calls.
 //!
-//! A call finds its kernel by the types of its tensors, the kinds of its scalars, how the elements lie, and the device: in a
-//! table of the function that is only ever added to, so that it is read without a lock.
+//! A call looks up its kernel by the types of its tensors, the kinds of its scalars, the memory layout and the device,
+//! in the function's hash table. Entries are never removed, so lookups take no lock.
 
 use super::{
-    layout::{self, Class, Walk, broadcast},
+    layout::{self, IterationSpace, KernelClass, broadcast},
     loaded,
     parse::{self, Entry},
     promote,
-    scalar::{self, Kind, MOST, Named, Value},
-    source::{Wanted, kernel_name},
+    scalar::{self, Kind, MAX_SCALARS, NamedScalar, Value},
+    source::{KernelSpec, kernel_name},
 };
 use crate::{
     base::handle::{HandleTable, Kind as HandleKind},
@@ -27,89 +27,90 @@ use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use std::{collections::HashMap, sync::Arc};
 
-/// The most inputs, and the most outputs.
-pub const MOST_TENSORS: usize = 8;
-/// Kernels that a function finds without a lock.
+/// The maximum number of inputs, and of outputs.
+pub const MAX_TENSORS: usize = 8;
+/// The size of a function's lock-free table of kernels.
 const SLOTS: usize = 64;
-/// How far from its place in the table a kernel may be.
+/// The maximum probe distance in the table.
 const PROBES: usize = 8;
 
-/// A function of elements, from a user's text.
+/// An elementwise function with a user's source.
 pub struct Jiterated {
     code: String,
     entry: Entry,
     inputs: usize,
     outputs: usize,
     by_reference: bool,
-    scalars: Vec<Named>,
+    scalars: Vec<NamedScalar>,
     kernels: [OnceCell<(Key, Function)>; SLOTS],
-    /// Those that found no place in the table.
+    /// Kernels that did not fit into the table.
     others: Mutex<HashMap<Key, Function>>,
 }
 
-/// What a kernel was made for.
+/// The key of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
-    /// The types of the inputs and, last, the common one: four bits each.
+    /// The types of the inputs, followed by the common type: four bits each.
     types: u64,
     /// The device, the class, and two bits for the kind of each scalar.
     rest: u64,
 }
 
 impl Key {
-    fn of(device: u32, class: Class, common: ElementType, inputs: &[Tensor], scalars: &[Value]) -> Key {
+    fn of(device: u32, class: KernelClass, common: ElementType, inputs: &[Tensor], scalars: &[Value]) -> Key {
         let types = inputs.iter().fold(0, |bits, input| bits << 4 | input.element as u64);
         let kinds = scalars.iter().fold(0, |bits, scalar| bits << 2 | scalar.kind as u64);
         let class = u64::from(class.rank) << 8 | u64::from(class.vector);
         Key { types: types << 4 | common as u64, rest: kinds << 32 | u64::from(device) << 16 | class }
     }
 
-    fn place(self) -> usize {
+    fn home_slot(self) -> usize {
         let mixed = (self.types ^ self.rest.rotate_left(29)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         (mixed >> 58) as usize % SLOTS
     }
 }
 
 #[derive(Default)]
-struct Slot(Mutex<Option<Arc<Jiterated>>>);
+struct FunctionSlot(Mutex<Option<Arc<Jiterated>>>);
 
-static FUNCTIONS: HandleTable<Slot> = HandleTable::new(HandleKind::JitFunction);
+static FUNCTIONS: HandleTable<FunctionSlot> = HandleTable::new(HandleKind::JitFunction);
 
 fn get(handle: u64) -> Result<Arc<Jiterated>> {
     let function = FUNCTIONS.get(handle)?.0.lock().clone();
-    // Another thread may have destroyed it meanwhile, and its slot may be another function's.
+    // Another thread may have destroyed it in the meantime, and the entry may belong to another function.
     FUNCTIONS.get(handle)?;
     function.ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the jiterated function is being destroyed"))
 }
 
-/// Makes a function of a user's text, as a handle. With `outputs` its results are its last parameters, else what it returns.
-pub fn create(code: &str, outputs: Option<usize>, scalars: Vec<Named>) -> Result<u64> {
-    let refuse = |message: String| Err(Error::new(Status::INVALID_VALUE, message));
+/// Creates a function from a user's source and returns its handle. With `outputs`, its outputs are its last parameters;
+/// otherwise its return value.
+pub fn create(code: &str, outputs: Option<usize>, scalars: Vec<NamedScalar>) -> Result<u64> {
+    let invalid = |message: String| Err(Error::new(Status::INVALID_VALUE, message));
     scalar::check(&scalars)?;
     let entry = parse::entry(code)?;
     if let Some(count) = outputs
-        && !(1..=MOST_TENSORS).contains(&count)
+        && !(1..=MAX_TENSORS).contains(&count)
     {
-        return refuse(format!("a jiterated function has 1 to {MOST_TENSORS} outputs, not {count}"));
+        return invalid(format!("a jiterated function has 1 to {MAX_TENSORS} outputs, not {count}"));
     }
     if entry.is_void != outputs.is_some() {
         let (is, instead) = match outputs {
             Some(_) => ("returns something", "void, and its last parameters are its outputs"),
             None => ("returns nothing", "its one output"),
         };
-        return refuse(format!("{} {is}; it must return {instead}", entry.name));
+        return invalid(format!("{} {is}; it must return {instead}", entry.name));
     }
-    let beside = scalars.len() + outputs.unwrap_or(0);
-    let inputs = entry.parameters.saturating_sub(beside);
-    if !(1..=MOST_TENSORS).contains(&inputs) {
-        return refuse(format!(
+    let non_inputs = scalars.len() + outputs.unwrap_or(0);
+    let inputs = entry.parameters.saturating_sub(non_inputs);
+    if !(1..=MAX_TENSORS).contains(&inputs) {
+        return invalid(format!(
             "{} has {} parameters, of which {} are scalars and {} outputs; that leaves {} inputs, and there must be 1 to \
-             {MOST_TENSORS}",
+             {MAX_TENSORS}",
             entry.name,
             entry.parameters,
             scalars.len(),
             outputs.unwrap_or(0),
-            entry.parameters as i64 - beside as i64,
+            entry.parameters as i64 - non_inputs as i64,
         ));
     }
     let function = Arc::new(Jiterated {
@@ -125,12 +126,12 @@ pub fn create(code: &str, outputs: Option<usize>, scalars: Vec<Named>) -> Result
     FUNCTIONS.insert(|slot| *slot.0.lock() = Some(function))
 }
 
-/// Ends a function. Kernels that were made for it stay loaded.
+/// Destroys a function. Its kernels stay loaded.
 pub fn destroy(handle: u64) -> Result<()> {
     FUNCTIONS.remove(handle, |slot| *slot.0.lock() = None)
 }
 
-/// What the outputs of a call with these inputs are: their type and their shape.
+/// Returns the type and the shape of the outputs of a call with these inputs.
 pub fn result_of(handle: u64, inputs: &[Tensor]) -> Result<(ElementType, [i64; MAX_RANK], usize)> {
     let function = get(handle)?;
     function.check_count("inputs", inputs.len(), function.inputs)?;
@@ -138,12 +139,12 @@ pub fn result_of(handle: u64, inputs: &[Tensor]) -> Result<(ElementType, [i64; M
     Ok((promote::common(inputs)?, sizes, rank))
 }
 
-/// Calls a function: its outputs are written in the stream.
+/// Calls a function, which writes its outputs in the stream.
 pub fn call<'a>(
     handle: u64,
     inputs: &[Tensor],
     outputs: &[Tensor],
-    given: impl Iterator<Item = (&'a [u8], Value)>,
+    passed: impl Iterator<Item = (&'a [u8], Value)>,
     stream: usize,
 ) -> Result<()> {
     let function = get(handle)?;
@@ -161,7 +162,7 @@ pub fn call<'a>(
             ));
         }
     }
-    let values = scalar::bind(&function.scalars, given)?;
+    let values = scalar::bind(&function.scalars, passed)?;
     let values = &values[..function.scalars.len()];
     let stream = on_device(runtime, stream, outputs[0].device)?;
     if outputs[0].numel == 0 {
@@ -189,11 +190,11 @@ fn on_device(runtime: &Runtime, handle: usize, device: u32) -> Result<Stream> {
 }
 
 impl Jiterated {
-    fn check_count(&self, what: &str, given: usize, taken: usize) -> Result<()> {
-        if given == taken {
+    fn check_count(&self, what: &str, passed: usize, expected: usize) -> Result<()> {
+        if passed == expected {
             return Ok(());
         }
-        let message = format!("{} takes {taken} {what}, not {given}", self.entry.name);
+        let message = format!("{} takes {expected} {what}, not {passed}", self.entry.name);
         Err(Error::new(Status::INVALID_VALUE, message))
     }
 
@@ -234,7 +235,7 @@ impl Jiterated {
     ) -> Result<()> {
         let launch = |function: Function, blocks: u32, parameters: &mut Parameters| {
             if values.is_empty() {
-                // A kernel without scalars has a word in their place.
+                // A kernel without scalars has one unused word instead.
                 parameters.push(0);
             }
             for value in values {
@@ -247,10 +248,10 @@ impl Jiterated {
         let launched = if let Some((class, blocks)) = layout::dense(outputs, inputs, &mut parameters) {
             launch(self.kernel(runtime, stream.device, class, common, inputs, values)?, blocks, &mut parameters)
         } else {
-            let walk = Walk::of(outputs, inputs).context(|| &self.entry.name)?;
-            let class = walk.class();
+            let space = IterationSpace::of(outputs, inputs).context(|| &self.entry.name)?;
+            let class = space.class();
             let function = self.kernel(runtime, stream.device, class, common, inputs, values)?;
-            walk.each_launch(class, &mut |blocks, parameters| launch(function, blocks, parameters))
+            space.for_each_launch(class, &mut |blocks, parameters| launch(function, blocks, parameters))
         };
         launched.map_err(|error| {
             error.context(format_args!("{} of {} elements of {common}", self.entry.name, outputs[0].numel))
@@ -261,7 +262,7 @@ impl Jiterated {
         &self,
         runtime: &Runtime,
         device: u32,
-        class: Class,
+        class: KernelClass,
         common: ElementType,
         inputs: &[Tensor],
         values: &[Value],
@@ -276,7 +277,7 @@ impl Jiterated {
     #[inline]
     fn find(&self, key: Key) -> Option<Function> {
         for probe in 0..PROBES {
-            match self.kernels[(key.place() + probe) % SLOTS].get() {
+            match self.kernels[(key.home_slot() + probe) % SLOTS].get() {
                 Some((known, function)) if *known == key => return Some(*function),
                 Some(_) => {}
                 None => return None,
@@ -286,20 +287,20 @@ impl Jiterated {
     }
 
     #[cold]
-    #[allow(clippy::too_many_arguments)] // what a kernel is made for
+    #[allow(clippy::too_many_arguments)] // the specification of a kernel
     fn make(
         &self,
         runtime: &Runtime,
         key: Key,
         device: u32,
-        class: Class,
+        class: KernelClass,
         common: ElementType,
         inputs: &[Tensor],
         values: &[Value],
     ) -> Result<Function> {
         let types: Vec<ElementType> = inputs.iter().map(|input| input.element).collect();
         let kinds: Vec<Kind> = values.iter().map(|value| value.kind).collect();
-        let wanted = Wanted {
+        let spec = KernelSpec {
             code: &self.code,
             entry: &self.entry,
             outputs: self.outputs,
@@ -310,14 +311,14 @@ impl Jiterated {
             class,
         };
         let device = runtime.device(device as i32)?;
-        let made = loaded::kernel(runtime, device, &wanted.source()?, &kernel_name(&self.entry));
+        let made = loaded::get_or_load(runtime, device, &spec.source()?, &kernel_name(&self.entry));
         let function = made.map_err(|error| {
             let types: Vec<String> = types.iter().map(ElementType::to_string).collect();
             error.context(format_args!("{} for inputs of {}", self.entry.name, types.join(", ")))
         })?;
         for probe in 0..PROBES {
-            let place = &self.kernels[(key.place() + probe) % SLOTS];
-            let (kept, _) = place.get_or_init(|| (key, function));
+            let slot = &self.kernels[(key.home_slot() + probe) % SLOTS];
+            let (kept, _) = slot.get_or_init(|| (key, function));
             if *kept == key {
                 return Ok(function);
             }
@@ -327,7 +328,7 @@ impl Jiterated {
     }
 }
 
-const _: () = assert!(MOST * 2 <= 32 && MOST_TENSORS * 4 + 4 <= 64);
+const _: () = assert!(MAX_SCALARS * 2 <= 32 && MAX_TENSORS * 4 + 4 <= 64);
 
 #[cfg(test)]
 mod tests {
@@ -335,8 +336,8 @@ mod tests {
     use crate::driver::Span;
 
     #[test]
-    fn what_cannot_be_called_is_refused() {
-        let one = |name: &str| Named { name: name.to_owned(), value: Value::default() };
+    fn invalid_functions_are_rejected() {
+        let one = |name: &str| NamedScalar { name: name.to_owned(), value: Value::default() };
         for (code, outputs, scalars, part) in [
             ("template <typename T> T f(T x) { return x; }", Some(1), vec![], "f returns something"),
             ("template <typename T> void f(T x, T& y) { y = x; }", None, vec![], "f returns nothing"),
@@ -361,9 +362,9 @@ mod tests {
     }
 
     #[test]
-    fn keys_tell_everything_apart() {
+    fn keys_are_distinct() {
         let tensor = |element| Tensor::new(Span::dangling(4096), element, 0, &[3], None).unwrap();
-        let (dense, any) = (Class { vector: 4, rank: 0 }, Class { vector: 4, rank: 25 });
+        let (dense, any) = (KernelClass { vector: 4, rank: 0 }, KernelClass { vector: 4, rank: 25 });
         let value = |kind| Value { kind, ..Value::default() };
         let key = |device, class, inputs: &[ElementType], kinds: &[Kind]| {
             let inputs: Vec<Tensor> = inputs.iter().map(|element| tensor(*element)).collect();

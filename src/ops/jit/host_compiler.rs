@@ -1,7 +1,7 @@
-//! The machine's own C++ compiler, which makes kernels for the host device.
+//! The machine's C++ compiler, which compiles kernels for the host device.
 //!
-//! `PLINTH_CXX` names one, and then only that is tried; else `CXX`, else `c++`, `g++` and `clang++`. It runs as a process of its
-//! own, in a folder that is gone afterwards.
+//! `PLINTH_CXX` names the compiler, and then no other is tried; otherwise `CXX`, `c++`, `g++` and `clang++` are tried
+//! in this order. It runs as a child process in a temporary folder.
 
 use crate::{
     driver::Image,
@@ -16,12 +16,12 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// The variable that names the compiler.
+/// The environment variable that names the compiler.
 const VARIABLE: &str = "PLINTH_CXX";
 
-/// How kernels are compiled. Sums and products are not fused, so that results are the same on every machine; a GPU fuses them.
-/// But for its entry a kernel keeps what it has for itself: a table or a helper of another kernel, or of the program, may have the
-/// same name.
+/// The compiler's options. Multiplication and addition are not fused, so that results are the same on every machine; a
+/// GPU fuses them. A kernel exports only its entry, because tables and helpers of other kernels or of the program may
+/// have the same names.
 const OPTIONS: [&str; 10] = [
     "-x",
     "c++",
@@ -35,19 +35,19 @@ const OPTIONS: [&str; 10] = [
     "-fvisibility=hidden",
 ];
 
-/// A log longer than this helps nobody.
-const LONGEST_LOG: usize = 64 << 10;
+/// The maximum length of a log in an error message.
+const MAX_LOG: usize = 64 << 10;
 
-/// A compiler that was found.
+/// A working compiler.
 #[derive(Debug)]
 pub struct HostCompiler {
-    /// The program, and what goes before all other arguments.
+    /// The program and its leading arguments.
     command: Vec<String>,
-    /// What it says of itself.
+    /// The output of `--version`.
     version: String,
 }
 
-/// The compiler of the process, found by now at the latest.
+/// Returns the compiler of the process; searches it on the first call.
 pub fn get() -> Result<&'static HostCompiler> {
     static FOUND: OnceCell<HostCompiler> = OnceCell::new();
     FOUND.get_or_try_init(find)
@@ -55,11 +55,11 @@ pub fn get() -> Result<&'static HostCompiler> {
 
 fn find() -> Result<HostCompiler> {
     let set = |name: &str| env::var(name).ok().filter(|value| !value.trim().is_empty());
-    if let Some(named) = set(VARIABLE) {
-        return try_one(&named).map_err(|reason| {
+    if let Some(command) = set(VARIABLE) {
+        return try_one(&command).map_err(|reason| {
             Error::new(
                 Status::COMPILER_UNAVAILABLE,
-                format!("the host device needs a C++ compiler, and {VARIABLE} cannot be used ({named}: {reason})"),
+                format!("the host device needs a C++ compiler, and {VARIABLE} cannot be used ({command}: {reason})"),
             )
         });
     }
@@ -95,26 +95,26 @@ fn run(command: &[String], folder: &Path, arguments: &[&str]) -> std::result::Re
         .args(first)
         .args(arguments)
         .current_dir(folder)
-        // Its messages are passed on, and should not depend on where they are made.
+        // The compiler's messages are returned to the caller and must not depend on the locale.
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .output()
         .map_err(|error| match error.raw_os_error() {
-            // The system has forgotten how it ended, since the program does not want to know of its children.
+            // The exit status is lost, because the process ignores SIGCHLD.
             Some(libc::ECHILD) => "its end cannot be waited for; this process ignores SIGCHLD".to_owned(),
             _ => error.to_string(),
         })
 }
 
-/// What the processor is, in so far as a compiler may ask: with -march=native it does.
+/// Returns a description of the processor, as far as a compiler can query it; -march=native does.
 fn processor() -> String {
-    let told = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let line = |name: &str| told.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = |name: &str| cpuinfo.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
     format!("{} {} {} {}", env::consts::ARCH, line("model name"), line("flags"), line("Features"))
 }
 
 impl HostCompiler {
-    /// What tells it from other compilers.
+    /// Returns a string that distinguishes the compiler from others.
     pub fn identity(&self) -> String {
         format!("{} {} {} {}", self.command.join(" "), OPTIONS.join(" "), self.version, processor())
     }
@@ -130,8 +130,8 @@ impl HostCompiler {
             .map_err(|error| system(&format!("running {}", self.command.join(" ")), error))?;
         if !output.status.success() {
             let mut log = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
-            if log.len() > LONGEST_LOG {
-                let end = (0..=LONGEST_LOG).rev().find(|at| log.is_char_boundary(*at)).unwrap_or(0);
+            if log.len() > MAX_LOG {
+                let end = (0..=MAX_LOG).rev().find(|at| log.is_char_boundary(*at)).unwrap_or(0);
                 log.truncate(end);
             }
             return Err(Error::new(Status::COMPILATION_FAILED, log));
@@ -147,14 +147,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_compiler_that_is_none_is_told() {
+    fn an_unusable_compiler_is_reported() {
         assert!(try_one("/nowhere/c++").unwrap_err().contains("No such file"));
         assert!(try_one("false").unwrap_err().contains("ends with"));
         assert_eq!(try_one(" ").unwrap_err(), "no program is named");
     }
 
     #[test]
-    fn sources_become_libraries_and_errors_logs() {
+    fn sources_compile_and_errors_have_logs() {
         let compiler = get().unwrap();
         let image = compiler.compile("extern \"C\" int one() { return 1; }").unwrap();
         assert_eq!(image.bytes()[..4], *b"\x7fELF");

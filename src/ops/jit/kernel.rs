@@ -1,4 +1,4 @@
-//! Kernels that a program wrote itself, from CUDA C++ or from images: compiled, loaded, asked about, launched.
+//! Kernels that the program provides, as CUDA C++ or as images: compilation, loading, attributes and launches.
 
 use super::compiler::{Architecture, architecture};
 use crate::{
@@ -28,13 +28,13 @@ use std::{
 pub struct Source<'a> {
     /// The text.
     pub text: &'a str,
-    /// The kernel's name, with its arguments if it is a template: `scale<float>`.
+    /// The kernel's name, with its template arguments if it is a template: `scale<float>`.
     pub name: &'a str,
-    /// `90`, `90a`, `sm_90`, or `compute_90` for PTX; none for that of the device.
+    /// `90`, `90a`, `sm_90`, or `compute_90` for PTX; `None` for the device's compute capability.
     pub capability: Option<&'a str>,
-    /// Where headers are looked for.
+    /// Search path of headers.
     pub include_dirs: &'a [String],
-    /// Further options of the compiler.
+    /// Additional options of the compiler.
     pub options: &'a [String],
 }
 
@@ -43,15 +43,15 @@ pub struct Kernel {
     function: Function,
     device: u32,
     name: String,
-    /// The bytes of each parameter, if the driver tells them.
+    /// The bytes of each parameter, if the driver reports them.
     parameters: Option<Vec<usize>>,
-    /// The most dynamic shared memory that a launch may have as things are.
+    /// The dynamic shared memory that a launch may currently use.
     shared_bytes: AtomicU32,
-    /// The module, if a program loaded it and may end it.
+    /// The module, if the program loaded it and may destroy it.
     module: Option<Arc<Module>>,
 }
 
-/// A module of a program's own. It is unloaded when nobody has it or a kernel of it any more.
+/// A module that the program loaded. It is unloaded when no handle and no kernel refers to it.
 pub struct Module {
     module: driver::Module,
     device: u32,
@@ -59,12 +59,12 @@ pub struct Module {
 }
 
 impl Module {
-    /// Unloads it; what fails can be tried again. Where the driver must not be called any more, nothing is done.
+    /// Unloads the module; a failed call can be repeated. Does nothing if the driver must not be called any more.
     fn unload(&self) -> Result<()> {
         self.unload_if(|| true)
     }
 
-    /// The same, if `unused` finds that nobody has it. Nobody gets a kernel of it while that is found out.
+    /// Unloads the module if `unused` returns true. The lock prevents new kernels of the module in the meantime.
     fn unload_if(&self, unused: impl FnOnce() -> bool) -> Result<()> {
         let mut loaded = self.loaded.lock();
         if *loaded
@@ -83,12 +83,13 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // Two threads that end its last handles at once may both have left it to the other. There is nobody to tell then.
+        // Two threads that destroy the last handles concurrently may each leave the unloading to the other. An error
+        // cannot be reported here.
         let _ = self.unload();
     }
 }
 
-/// What is known of a kernel.
+/// The attributes of a kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Attributes {
@@ -115,7 +116,7 @@ static MODULES: HandleTable<Slot<Module>> = HandleTable::new(Kind::KernelModule)
 
 fn get<T>(table: &HandleTable<Slot<T>>, handle: u64) -> Result<Arc<T>> {
     let value = table.get(handle)?.0.lock().clone();
-    // Another thread may have destroyed it meanwhile, and its slot may be another object's.
+    // Another thread may have destroyed it in the meantime, and the entry may belong to another object.
     table.get(handle)?;
     value.ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the object is being destroyed"))
 }
@@ -125,8 +126,8 @@ fn register<T>(table: &HandleTable<Slot<T>>, value: T) -> Result<u64> {
     table.insert(|slot| *slot.0.lock() = Some(value))
 }
 
-/// The architecture that a text names.
-fn named(capability: &str) -> Result<Architecture> {
+/// Parses a compute capability.
+fn parse_capability(capability: &str) -> Result<Architecture> {
     let (real, number) = match (capability.strip_prefix("compute_"), capability.strip_prefix("sm_")) {
         (Some(number), _) => (false, number),
         (None, Some(number)) => (true, number),
@@ -142,31 +143,32 @@ fn named(capability: &str) -> Result<Architecture> {
     Ok(Architecture { name: format!("{}{number}", if real { "sm_" } else { "compute_" }), real })
 }
 
-/// Compiles a source with NVRTC: the image, and the kernel's name in it. Needs a device only where none is named to compile for.
+/// Compiles a source with NVRTC and returns the image and the kernel's lowered name. Needs a device only if the source
+/// has no compute capability.
 pub fn compile_image(source: &Source) -> Result<(Image, String)> {
     let architecture = match source.capability {
-        Some(capability) => named(capability)?,
+        Some(capability) => parse_capability(capability)?,
         None => {
             let runtime = runtime::ready()?;
-            of_device(nvrtc::get()?, runtime, runtime.current_device()?)?
+            device_architecture(nvrtc::get()?, runtime, runtime.current_device()?)?
         }
     };
     compile_for(source, &architecture)
 }
 
-fn of_device(nvrtc: &Nvrtc, runtime: &Runtime, device: &Device) -> Result<Architecture> {
+fn device_architecture(nvrtc: &Nvrtc, runtime: &Runtime, device: &Device) -> Result<Architecture> {
     let properties = device.properties(&runtime.driver)?;
     architecture(nvrtc.archs(), properties.major, properties.minor)
 }
 
 fn compile_for(source: &Source, architecture: &Architecture) -> Result<(Image, String)> {
     let nvrtc = nvrtc::get()?;
-    let chooses = |option: &&String| {
+    let selects_architecture = |option: &&String| {
         ["-arch", "--gpu-architecture"]
             .iter()
             .any(|known| option.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
     };
-    if let Some(option) = source.options.iter().find(chooses) {
+    if let Some(option) = source.options.iter().find(selects_architecture) {
         return Err(Error::new(
             Status::INVALID_VALUE,
             format!("{option} is not for the options; the compute capability says what is compiled for"),
@@ -174,7 +176,7 @@ fn compile_for(source: &Source, architecture: &Architecture) -> Result<(Image, S
     }
     let mut options = vec![format!("--gpu-architecture={}", architecture.name)];
     options.extend(source.include_dirs.iter().map(|folder| format!("--include-path={folder}")));
-    // After the program's own folders, those of CUDA's headers, where they are.
+    // CUDA's headers come after the program's folders, if they are installed.
     options.extend(nvrtc.headers().map(|folder| format!("--include-path={}", folder.display())));
     options.extend(source.options.iter().cloned());
     let request = Request {
@@ -189,7 +191,7 @@ fn compile_for(source: &Source, architecture: &Architecture) -> Result<(Image, S
     Ok((compiled.image, compiled.lowered))
 }
 
-/// Compiles a kernel and loads it on a device, as a handle. It stays loaded.
+/// Compiles a kernel, loads it on a device and returns its handle. The kernel stays loaded.
 pub fn compile(source: &Source, device: i32) -> Result<u64> {
     let runtime = runtime::ready()?;
     let device = runtime.device(device)?;
@@ -204,14 +206,14 @@ pub fn compile(source: &Source, device: i32) -> Result<u64> {
         ));
     }
     let architecture = match source.capability {
-        Some(capability) => named(capability)?,
-        None => of_device(nvrtc::get()?, runtime, device)?,
+        Some(capability) => parse_capability(capability)?,
+        None => device_architecture(nvrtc::get()?, runtime, device)?,
     };
     let (image, lowered) = compile_for(source, &architecture)?;
     let module = load_on(runtime, device, &image)?;
     let found = find(runtime, device, module, &lowered, source.name, None);
     found.and_then(|kernel| register(&KERNELS, kernel)).inspect_err(|_| {
-        // The error that counts is why there is no kernel.
+        // Report why there is no kernel, not an error of the cleanup.
         let _ = device.with_context(&runtime.driver, |driver| {
             driver.with_relaxed_capture(|| driver.module_unload(module))??;
             Ok(())
@@ -261,7 +263,7 @@ fn find(
     })
 }
 
-/// Loads a module from an image on a device, as a handle.
+/// Loads a module from an image on a device and returns its handle.
 pub fn load_module(image: &Image, device: i32) -> Result<u64> {
     let runtime = runtime::ready()?;
     let device = runtime.device(device)?;
@@ -269,8 +271,8 @@ pub fn load_module(image: &Image, device: i32) -> Result<u64> {
     register(&MODULES, Module { module, device: device.ordinal, loaded: Mutex::new(true) })
 }
 
-/// A kernel of a module, as a handle.
-pub fn of_module(handle: u64, name: &str) -> Result<u64> {
+/// Returns a kernel of a module as a handle.
+pub fn from_module(handle: u64, name: &str) -> Result<u64> {
     let module = get(&MODULES, handle)?;
     let loaded = module.loaded.lock();
     if !*loaded {
@@ -281,15 +283,15 @@ pub fn of_module(handle: u64, name: &str) -> Result<u64> {
     register(&KERNELS, find(runtime, device, module.module, name, name, Some(module.clone()))?)
 }
 
-/// Ends a module's handle. If that fails the handle is what it was.
+/// Destroys a module's handle. If that fails, the handle stays valid.
 pub fn destroy_module(handle: u64) -> Result<()> {
     let module = get(&MODULES, handle)?;
-    // The table's and this one: no kernel has it.
+    // The table's reference and this one: no kernel refers to it.
     module.unload_if(|| Arc::strong_count(&module) == 2)?;
     MODULES.remove(handle, |slot| *slot.0.lock() = None)
 }
 
-/// Ends a kernel's handle. If that fails the handle is what it was.
+/// Destroys a kernel's handle. If that fails, the handle stays valid.
 pub fn destroy(handle: u64) -> Result<()> {
     let kernel = get(&KERNELS, handle)?;
     if let Some(module) = &kernel.module
@@ -301,7 +303,7 @@ pub fn destroy(handle: u64) -> Result<()> {
     KERNELS.remove(handle, |slot| *slot.0.lock() = None)
 }
 
-/// What is known of a kernel.
+/// Returns the attributes of a kernel.
 pub fn attributes(handle: u64) -> Result<Attributes> {
     let kernel = get(&KERNELS, handle)?;
     kernel.on_device(|driver| {
@@ -319,7 +321,7 @@ pub fn attributes(handle: u64) -> Result<Attributes> {
     })
 }
 
-/// How many blocks of so many threads one multiprocessor runs at once.
+/// Returns how many blocks of `threads` threads a multiprocessor runs concurrently.
 pub fn occupancy(handle: u64, threads: u32, shared_bytes: u32) -> Result<i32> {
     let kernel = get(&KERNELS, handle)?;
     kernel.allow_shared(shared_bytes)?;
@@ -327,12 +329,12 @@ pub fn occupancy(handle: u64, threads: u32, shared_bytes: u32) -> Result<i32> {
     kernel.on_device(|driver| Ok(driver.occupancy(kernel.function, threads, shared_bytes as usize)?))
 }
 
-/// Lets launches of a kernel have so much dynamic shared memory.
+/// Allows launches of a kernel to use `bytes` bytes of dynamic shared memory.
 pub fn set_shared_bytes(handle: u64, bytes: u32) -> Result<()> {
     get(&KERNELS, handle)?.allow_shared(bytes)
 }
 
-/// Launches a kernel in a stream. `operands` is what the sanitizer is to know that it works on.
+/// Launches a kernel in a stream. `operands` are the memory accesses that the sanitizer checks.
 pub fn launch(
     handle: u64,
     shape: &LaunchShape,
@@ -344,7 +346,7 @@ pub fn launch(
     kernel.launch(shape, arguments, operands, stream).context(|| format!("launching {}", kernel.name))
 }
 
-/// The device of a kernel.
+/// Returns the device of a kernel.
 pub fn device_of(handle: u64) -> Result<u32> {
     Ok(get(&KERNELS, handle)?.device)
 }
@@ -358,27 +360,27 @@ impl Kernel {
             .map_err(|error| error.context(&self.name))
     }
 
-    /// Sees to it that a launch may have so much dynamic shared memory. What a device gives without being asked, 48 KiB with
-    /// what the kernel has of its own, it always may.
+    /// Raises the limit of a launch's dynamic shared memory to at least `bytes`. The default limit, 48 KiB including
+    /// the kernel's static shared memory, is always allowed.
     fn allow_shared(&self, bytes: u32) -> Result<()> {
         if bytes <= self.shared_bytes.load(Ordering::Relaxed) {
             return Ok(());
         }
         let runtime = runtime::ready()?;
         let device = runtime.device(self.device as i32)?;
-        let most = device.properties(&runtime.driver)?.shared_memory_per_block_optin;
-        if u64::from(bytes) > most {
+        let limit = device.properties(&runtime.driver)?.shared_memory_per_block_optin;
+        if u64::from(bytes) > limit {
             return Err(Error::new(
                 Status::INVALID_VALUE,
                 format!(
-                    "{}: {bytes} bytes of shared memory, and a block of device {} has at most {most}",
+                    "{}: {bytes} bytes of shared memory, and a block of device {} has at most {limit}",
                     self.name, self.device
                 ),
             ));
         }
-        // Another handle of the same kernel may have asked for more, and the driver would take what is asked for last.
+        // Another handle of the same kernel may have set a higher limit, and the driver keeps the last value.
         static RAISING: Mutex<()> = Mutex::new(());
-        let _alone = RAISING.lock();
+        let _guard = RAISING.lock();
         self.on_device(|driver| {
             let attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             if driver.function_attribute(self.function, attribute)? < bytes as i32 {
@@ -392,12 +394,12 @@ impl Kernel {
 
     fn check(&self, sizes: &[usize]) -> Result<()> {
         let Some(parameters) = &self.parameters else { return Ok(()) };
-        let refuse = |message: String| Err(Error::new(Status::INVALID_VALUE, message));
+        let invalid = |message: String| Err(Error::new(Status::INVALID_VALUE, message));
         if sizes.len() != parameters.len() {
-            return refuse(format!("it takes {} arguments, not {}", parameters.len(), sizes.len()));
+            return invalid(format!("it takes {} arguments, not {}", parameters.len(), sizes.len()));
         }
-        match sizes.iter().zip(parameters).position(|(given, taken)| given != taken) {
-            Some(at) => refuse(format!("argument {at} has {} bytes, and its parameter {}", sizes[at], parameters[at])),
+        match sizes.iter().zip(parameters).position(|(size, expected)| size != expected) {
+            Some(at) => invalid(format!("argument {at} has {} bytes, and its parameter {}", sizes[at], parameters[at])),
             None => Ok(()),
         }
     }
@@ -423,7 +425,7 @@ impl Kernel {
             ));
         }
         self.allow_shared(shape.shared_bytes)?;
-        // More than every device of its kind can run at once.
+        // Larger than the portable cluster size.
         if shape.cluster.iter().fold(1, |blocks: u32, extent| blocks.saturating_mul(*extent)) > 8 {
             self.on_device(|driver| {
                 let attribute = CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
@@ -442,23 +444,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capabilities_are_read() {
+    fn capabilities_are_parsed() {
         for (text, name, real) in [
             ("90", "sm_90", true),
             ("90a", "sm_90a", true),
             ("sm_120f", "sm_120f", true),
             ("compute_75", "compute_75", false),
         ] {
-            let found = named(text).unwrap();
+            let found = parse_capability(text).unwrap();
             assert_eq!((found.name.as_str(), found.real), (name, real));
         }
         for text in ["", "9", "a", "90ab", "ninety", "sm_", "compute_x", "9 0"] {
-            assert_eq!(named(text).unwrap_err().status(), Status::INVALID_VALUE, "{text}");
+            assert_eq!(parse_capability(text).unwrap_err().status(), Status::INVALID_VALUE, "{text}");
         }
     }
 
     #[test]
-    fn arguments_are_what_parameters_are() {
+    fn arguments_must_match_parameters() {
         let kernel = |parameters: Option<Vec<usize>>| Kernel {
             function: Function::dangling(),
             device: 0,

@@ -1,5 +1,5 @@
-//! How the elements of several tensors are walked through together: dimensions in the order of memory, those that go on in
-//! each other as one, and vectors where all tensors allow them.
+//! The iteration over the elements of several tensors: dimensions are sorted in memory order, adjacent dimensions are
+//! merged, and accesses are vectorized if all tensors permit it.
 
 use crate::{
     driver::{
@@ -12,24 +12,25 @@ use crate::{
     status::Status,
 };
 
-/// The most elements, or vectors, of a launch: what its 32-bit numbers can count, and divide.
-const MOST: u64 = 1 << 30;
-/// A vector is at most so many bytes of the tensor with the largest elements.
-const WIDEST: u64 = 32;
-/// And of the one with the smallest.
-const ACCESS: u64 = 16;
+/// The maximum number of elements, or vectors, of a launch: the kernels count and divide with 32 bits.
+const MAX_UNITS: u64 = 1 << 30;
+/// The maximum bytes of a vector of the tensor with the largest elements.
+const MAX_LARGEST_BYTES: u64 = 32;
+/// The maximum bytes of a vector of the tensor with the smallest elements.
+const MAX_SMALLEST_BYTES: u64 = 16;
 
-/// What kernels are made for apart from types.
+/// The properties, other than types, for which kernels are specialized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Class {
-    /// How many elements are one access.
+pub struct KernelClass {
+    /// Elements per access.
     pub vector: u32,
-    /// 0 for elements side by side, else the most dimensions.
+    /// 0 for contiguous elements, otherwise the maximum number of dimensions.
     pub rank: u32,
 }
 
-impl Class {
-    /// How many vectors a thread makes: enough to wait for several accesses at once, and few enough for its registers.
+impl KernelClass {
+    /// Returns how many vectors a thread processes: enough to overlap several accesses, and few enough for its
+    /// registers.
     pub fn rounds(self, arrays: usize) -> u32 {
         match (self.vector, arrays) {
             (1, 0..=4) => 4,
@@ -39,21 +40,21 @@ impl Class {
     }
 }
 
-/// Some tensors, the outputs first, and the dimensions of all their elements.
+/// The iteration space of some tensors, the outputs first.
 #[derive(Clone, Copy)]
-pub struct Walk {
+pub struct IterationSpace {
     arrays: usize,
     outputs: usize,
     rank: usize,
     sizes: [i64; MAX_RANK],
-    /// In bytes, of each tensor.
+    /// Strides of each tensor, in bytes.
     strides: [[i64; MOST_ARRAYS]; MAX_RANK],
     data: [Span; MOST_ARRAYS],
-    /// The bytes of an element of each.
+    /// Element size of each tensor, in bytes.
     bytes: [u64; MOST_ARRAYS],
 }
 
-/// The shape that some tensors have in common when those with fewer elements are repeated.
+/// Returns the shape to which some tensors are broadcast.
 pub fn broadcast(inputs: &[Tensor]) -> Result<([i64; MAX_RANK], usize)> {
     let rank = inputs.iter().map(|tensor| tensor.rank).max().unwrap_or(0);
     let mut sizes = [1; MAX_RANK];
@@ -79,43 +80,45 @@ pub fn broadcast(inputs: &[Tensor]) -> Result<([i64; MAX_RANK], usize)> {
     Ok((sizes, rank))
 }
 
-/// The most elements that one access can have.
-fn widest(bytes: impl Iterator<Item = u64>) -> u64 {
+/// Returns the maximum number of elements of one access.
+fn max_vector(bytes: impl Iterator<Item = u64>) -> u64 {
     let (least, most) = bytes.fold((u64::MAX, 1), |(least, most), bytes| (least.min(bytes), most.max(bytes)));
-    (ACCESS / least).min(WIDEST / most).max(2)
+    (MAX_SMALLEST_BYTES / least).min(MAX_LARGEST_BYTES / most).max(2)
 }
 
-/// The short way for what is mostly called: contiguous tensors of one shape, which one launch can count, need no walk. If that is
-/// what they are: their class, the blocks of the launch, and its parameters.
-pub fn dense(outputs: &[Tensor], inputs: &[Tensor], parameters: &mut Parameters) -> Option<(Class, u32)> {
+/// The fast path for the most common call: contiguous tensors of one shape that fit into one launch need no iteration
+/// space. Returns the class and the number of blocks of the launch, and sets its parameters; `None` if the tensors do
+/// not qualify.
+pub fn dense(outputs: &[Tensor], inputs: &[Tensor], parameters: &mut Parameters) -> Option<(KernelClass, u32)> {
     let shape = outputs[0].shape();
     let all = || outputs.iter().chain(inputs);
     let numel = outputs[0].numel;
-    let widest = widest(all().map(|tensor| tensor.element.bytes()));
+    let max_vector = max_vector(all().map(|tensor| tensor.element.bytes()));
     let fits = |tensor: &Tensor| {
-        let bytes = (tensor.element.bytes() * widest).min(ACCESS);
+        let bytes = (tensor.element.bytes() * max_vector).min(MAX_SMALLEST_BYTES);
         tensor.memory.address().is_multiple_of(bytes) && tensor.shape() == shape && tensor.is_contiguous()
     };
-    if numel > MOST || !all().all(fits) {
+    if numel > MAX_UNITS || !all().all(fits) {
         return None;
     }
-    let class = Class { vector: widest as u32, rank: 0 };
+    let class = KernelClass { vector: max_vector as u32, rank: 0 };
     let arrays = outputs.len() + inputs.len();
     let mut data = [outputs[0].memory; MOST_ARRAYS];
     for (place, tensor) in data.iter_mut().zip(all()) {
         *place = tensor.memory;
     }
-    let a_block = u64::from(THREADS * class.rounds(arrays) * class.vector);
+    let block_units = u64::from(THREADS * class.rounds(arrays) * class.vector);
     parameters.dense(numel as u32, &data[..arrays]);
-    Some((class, numel.div_ceil(a_block) as u32))
+    Some((class, numel.div_ceil(block_units) as u32))
 }
 
-impl Walk {
-    /// That of outputs and inputs: the outputs are all of one shape, to which the inputs can be repeated, and have elements.
-    pub fn of(outputs: &[Tensor], inputs: &[Tensor]) -> Result<Walk> {
+impl IterationSpace {
+    /// Creates the iteration space of outputs and inputs. The outputs have the same shape, to which the inputs can be
+    /// broadcast, and are not empty.
+    pub fn of(outputs: &[Tensor], inputs: &[Tensor]) -> Result<IterationSpace> {
         let shape = &outputs[0];
         let none = shape.memory;
-        let mut walk = Walk {
+        let mut space = IterationSpace {
             arrays: outputs.len() + inputs.len(),
             outputs: outputs.len(),
             rank: 0,
@@ -125,21 +128,21 @@ impl Walk {
             bytes: [1; MOST_ARRAYS],
         };
         for (array, tensor) in outputs.iter().chain(inputs).enumerate() {
-            walk.data[array] = tensor.memory;
-            walk.bytes[array] = tensor.element.bytes();
+            space.data[array] = tensor.memory;
+            space.bytes[array] = tensor.element.bytes();
         }
         for dimension in (0..shape.rank).rev() {
             let size = shape.sizes[dimension];
             if size == 1 {
                 continue;
             }
-            let at = walk.rank;
-            walk.sizes[at] = size;
+            let at = space.rank;
+            space.sizes[at] = size;
             for (array, tensor) in outputs.iter().chain(inputs).enumerate() {
                 let own = (dimension + tensor.rank).checked_sub(shape.rank).filter(|own| tensor.sizes[*own] != 1);
-                let stride = own.map_or(Some(0), |own| tensor.strides[own].checked_mul(walk.bytes[array] as i64));
+                let stride = own.map_or(Some(0), |own| tensor.strides[own].checked_mul(space.bytes[array] as i64));
                 let stride = stride.filter(|stride| stride.checked_mul(size - 1).is_some()).ok_or_else(too_far)?;
-                walk.strides[at][array] = stride;
+                space.strides[at][array] = stride;
                 if stride == 0 && array < outputs.len() {
                     return Err(Error::new(
                         Status::INVALID_VALUE,
@@ -147,16 +150,16 @@ impl Walk {
                     ));
                 }
             }
-            walk.rank += 1;
+            space.rank += 1;
         }
-        walk.turn_forwards();
-        walk.sort();
-        walk.merge();
-        Ok(walk)
+        space.flip_negative_strides();
+        space.sort();
+        space.merge();
+        Ok(space)
     }
 
-    /// What runs backwards in the first output runs forwards from its other end.
-    fn turn_forwards(&mut self) {
+    /// Reverses the dimensions that have a negative stride in the first output.
+    fn flip_negative_strides(&mut self) {
         for dimension in 0..self.rank {
             if self.strides[dimension][0] < 0 {
                 let last = self.sizes[dimension] - 1;
@@ -169,7 +172,7 @@ impl Walk {
         }
     }
 
-    /// The first output's order of memory.
+    /// Sorts the dimensions in the memory order of the first output.
     fn sort(&mut self) {
         for next in 1..self.rank {
             let mut place = next;
@@ -198,21 +201,21 @@ impl Walk {
         self.rank = self.rank.min(last + 1);
     }
 
-    /// The kernel that suits best.
-    pub fn class(&self) -> Class {
-        let widest = widest(self.bytes[..self.arrays].iter().copied());
-        if self.rank == 1 && self.is_dense() && self.is_aligned(widest) {
-            return Class { vector: widest as u32, rank: 0 };
+    /// Returns the most suitable class.
+    pub fn class(&self) -> KernelClass {
+        let max_vector = max_vector(self.bytes[..self.arrays].iter().copied());
+        if self.rank == 1 && self.is_dense() && self.is_aligned(max_vector) {
+            return KernelClass { vector: max_vector as u32, rank: 0 };
         }
         let rank = if self.rank <= RANKS[0] { RANKS[0] } else { RANKS[1] } as u32;
-        let mut vector = widest;
+        let mut vector = max_vector;
         while vector > 1 {
-            if self.rank > 0 && self.has_rows(vector) && self.is_aligned(vector) {
-                return Class { vector: vector as u32, rank };
+            if self.rank > 0 && self.is_vectorizable(vector) && self.is_aligned(vector) {
+                return KernelClass { vector: vector as u32, rank };
             }
             vector /= 2;
         }
-        Class { vector: 1, rank }
+        KernelClass { vector: 1, rank }
     }
 
     fn is_dense(&self) -> bool {
@@ -223,35 +226,40 @@ impl Walk {
         self.strides[0][array] == 0
     }
 
-    /// Whether the fastest dimension is made of vectors, or of one element, in every tensor.
-    fn has_rows(&self, vector: u64) -> bool {
+    /// Returns whether the fastest dimension is contiguous or repeated in every tensor, and a multiple of the vector.
+    fn is_vectorizable(&self, vector: u64) -> bool {
         (self.sizes[0] as u64).is_multiple_of(vector)
             && (0..self.arrays).all(|array| self.repeats(array) || self.strides[0][array] == self.bytes[array] as i64)
     }
 
-    /// Whether every vector begins at a multiple of its bytes.
+    /// Returns whether every vector is aligned to its size.
     fn is_aligned(&self, vector: u64) -> bool {
         (0..self.arrays).filter(|array| !self.repeats(*array)).all(|array| {
-            let bytes = (self.bytes[array] * vector).min(ACCESS);
+            let bytes = (self.bytes[array] * vector).min(MAX_SMALLEST_BYTES);
             self.data[array].address().is_multiple_of(bytes)
                 && (1..self.rank).all(|dimension| self.strides[dimension][array].unsigned_abs().is_multiple_of(bytes))
         })
     }
 
-    /// Calls `launch` with the blocks and the parameters of each launch: one, but for more elements than one can count.
-    pub fn each_launch(&self, class: Class, launch: &mut dyn FnMut(u32, &mut Parameters) -> Result<()>) -> Result<()> {
+    /// Calls `launch` with the blocks and the parameters of each launch; there are several only if there are more
+    /// elements than one launch can count.
+    pub fn for_each_launch(
+        &self,
+        class: KernelClass,
+        launch: &mut dyn FnMut(u32, &mut Parameters) -> Result<()>,
+    ) -> Result<()> {
         let mut parameters = Parameters::new();
         let vector = u64::from(class.vector);
-        let a_block = u64::from(THREADS * class.rounds(self.arrays));
+        let block_units = u64::from(THREADS * class.rounds(self.arrays));
         if class.rank == 0 {
             let (numel, mut first) = (self.sizes[0] as u64, 0);
             while first < numel {
-                let count = MOST.min(numel - first);
+                let count = MAX_UNITS.min(numel - first);
                 let mut data = self.data;
                 for (data, bytes) in data.iter_mut().zip(self.bytes) {
                     *data = data.offset_by((first * bytes) as i64);
                 }
-                let blocks = count.div_ceil(a_block * vector) as u32;
+                let blocks = count.div_ceil(block_units * vector) as u32;
                 parameters.dense(count as u32, &data[..self.arrays]);
                 launch(blocks, &mut parameters)?;
                 first += count;
@@ -260,13 +268,13 @@ impl Walk {
         }
         let numel: u64 = self.sizes[..self.rank].iter().map(|size| *size as u64).product();
         let units = numel / vector;
-        if units > MOST {
-            return self.halves(vector).iter().try_for_each(|half| half.each_launch(class, launch));
+        if units > MAX_UNITS {
+            return self.halves(vector).iter().try_for_each(|half| half.for_each_launch(class, launch));
         }
         let (mut sizes, mut strides) = ([1_u32; MAX_RANK], self.strides);
         let rank = self.rank.max(1);
         for (dimension, place) in sizes.iter_mut().enumerate() {
-            // What is counted is vectors, of which there are few enough, and not the elements in them.
+            // Vectors are counted, not elements.
             let each = if dimension == 0 { vector } else { 1 };
             *place = (self.sizes[dimension] as u64 / each) as u32;
         }
@@ -276,11 +284,11 @@ impl Walk {
         let layout =
             Strided { max_rank: class.rank as usize, sizes: &sizes[..rank], strides: &strides[..rank], repeats };
         parameters.strided(&layout, &self.data[..self.arrays]);
-        launch(units.div_ceil(a_block) as u32, &mut parameters)
+        launch(units.div_ceil(block_units) as u32, &mut parameters)
     }
 
-    /// The halves of the slowest dimension that has several elements, or vectors.
-    fn halves(&self, vector: u64) -> [Walk; 2] {
+    /// Splits the slowest dimension that has several elements, or vectors, in half.
+    fn halves(&self, vector: u64) -> [IterationSpace; 2] {
         let unit = |dimension: usize| if dimension == 0 { vector as i64 } else { 1 };
         let slowest = (0..self.rank).rev().find(|at| self.sizes[*at] > unit(*at)).unwrap_or(0);
         let half = (self.sizes[slowest] / unit(slowest) / 2).max(1) * unit(slowest);
@@ -313,16 +321,16 @@ mod tests {
     }
 
     fn class(output: Tensor, inputs: &[Tensor]) -> (u32, u32) {
-        let class = Walk::of(&[output], inputs).unwrap().class();
+        let class = IterationSpace::of(&[output], inputs).unwrap().class();
         (class.vector, class.rank)
     }
 
     #[test]
-    fn what_lies_side_by_side_goes_by_16_bytes() {
+    fn contiguous_elements_use_16_byte_vectors() {
         for (element, vector) in [(F32, 4), (F16, 8), (F64, 2), (U8, 16), (Complex128, 2)] {
             let dense = tensor(element, &[30, 64], None);
             assert_eq!(class(dense, &[dense, dense]), (vector, 0), "{element}");
-            // In another order, but the same in all.
+            // Another memory order, the same for all tensors.
             let turned = tensor(element, &[64, 30], Some(&[1, 64]));
             assert_eq!(class(turned, &[turned]), (vector, 0), "{element}");
         }
@@ -331,18 +339,19 @@ mod tests {
     }
 
     #[test]
-    fn the_short_way_is_the_same() {
+    fn the_fast_path_is_equivalent() {
         let short = |output: Tensor, inputs: &[Tensor]| dense(&[output], inputs, &mut Parameters::new());
         for (element, numel) in [(F32, 1000), (F16, 4097), (U8, 1 << 30), (Complex128, 3), (F32, 1)] {
             let tensor = tensor(element, &[numel, 1], None);
-            let walk = Walk::of(&[tensor], &[tensor; 3]).unwrap();
+            let space = IterationSpace::of(&[tensor], &[tensor; 3]).unwrap();
             let mut launches = Vec::new();
-            let class = if numel == 1 { Class { vector: 4, rank: 0 } } else { walk.class() };
-            walk.each_launch(class, &mut |blocks, _| {
-                launches.push((class, blocks));
-                Ok(())
-            })
-            .unwrap();
+            let class = if numel == 1 { KernelClass { vector: 4, rank: 0 } } else { space.class() };
+            space
+                .for_each_launch(class, &mut |blocks, _| {
+                    launches.push((class, blocks));
+                    Ok(())
+                })
+                .unwrap();
             assert_eq!(short(tensor, &[tensor; 3]), Some(launches[0]), "{element}");
         }
         let matrix = tensor(F32, &[30, 64], None);
@@ -354,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_go_by_vectors_where_all_are_aligned() {
+    fn aligned_rows_are_vectorized() {
         let matrix = tensor(F32, &[30, 64], None);
         assert_eq!(class(matrix, &[matrix, tensor(F32, &[64], None)]), (4, 4));
         assert_eq!(class(matrix, &[matrix, tensor(F32, &[30, 1], None)]), (4, 4));
@@ -368,30 +377,31 @@ mod tests {
     }
 
     #[test]
-    fn dimensions_that_go_on_are_one() {
+    fn adjacent_dimensions_are_merged() {
         let shape = [2, 3, 4, 5, 6, 7];
         let strided = tensor(F32, &shape, Some(&[2520 * 2, 840, 210, 42, 7, 1]));
-        let walk = Walk::of(&[strided], &[tensor(F32, &shape, None)]).unwrap();
-        assert_eq!((walk.rank, &walk.sizes[..2]), (2, &[2520, 2][..]));
+        let space = IterationSpace::of(&[strided], &[tensor(F32, &shape, None)]).unwrap();
+        assert_eq!((space.rank, &space.sizes[..2]), (2, &[2520, 2][..]));
         let one = tensor(F32, &[1, 1], None);
-        let walk = Walk::of(&[one], &[one]).unwrap();
-        assert_eq!((walk.rank, walk.class()), (0, Class { vector: 1, rank: 4 }));
-        // Backwards in all is forwards from the other end.
+        let space = IterationSpace::of(&[one], &[one]).unwrap();
+        assert_eq!((space.rank, space.class()), (0, KernelClass { vector: 1, rank: 4 }));
+        // All reversed is the same as none reversed.
         let backwards = at(4 * 63 + 4096, F32, &[64], Some(&[-1]));
         assert_eq!(class(backwards, &[backwards]), (4, 0));
         assert_eq!(class(tensor(F32, &[64], None), &[backwards]), (1, 4));
     }
 
     #[test]
-    fn outputs_have_a_place_for_each_element() {
-        let error = Walk::of(&[tensor(F32, &[3, 4], Some(&[0, 1]))], &[tensor(F32, &[4], None)]).err().unwrap();
+    fn outputs_must_have_an_address_for_each_element() {
+        let error =
+            IterationSpace::of(&[tensor(F32, &[3, 4], Some(&[0, 1]))], &[tensor(F32, &[4], None)]).err().unwrap();
         assert!(error.message().contains("dimension 0 of output 0 has 3 elements in one place"));
         let far = tensor(F32, &[3, 4], Some(&[i64::MAX, 1]));
-        assert!(Walk::of(&[far], &[far]).err().unwrap().message().contains("outside of all addresses"));
+        assert!(IterationSpace::of(&[far], &[far]).err().unwrap().message().contains("outside of all addresses"));
     }
 
     #[test]
-    fn shapes_meet_or_are_told() {
+    fn incompatible_shapes_are_reported() {
         let shape = |inputs: &[Tensor]| broadcast(inputs).map(|(sizes, rank)| sizes[..rank].to_vec());
         let row = tensor(F32, &[4], None);
         assert_eq!(shape(&[tensor(F32, &[3, 1], None), row]).unwrap(), [3, 4]);
@@ -402,16 +412,17 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_launch_can_count_are_several() {
+    fn large_tensors_take_several_launches() {
         let counts = |output: Tensor, inputs: &[Tensor]| {
-            let walk = Walk::of(&[output], inputs).unwrap();
-            let (class, mut launches) = (walk.class(), 0);
-            walk.each_launch(class, &mut |blocks, _| {
-                assert!(blocks > 0);
-                launches += 1;
-                Ok(())
-            })
-            .unwrap();
+            let space = IterationSpace::of(&[output], inputs).unwrap();
+            let (class, mut launches) = (space.class(), 0);
+            space
+                .for_each_launch(class, &mut |blocks, _| {
+                    assert!(blocks > 0);
+                    launches += 1;
+                    Ok(())
+                })
+                .unwrap();
             launches
         };
         let large = tensor(U8, &[(1 << 32) + 5], None);
@@ -425,22 +436,24 @@ mod tests {
     }
 
     #[test]
-    fn a_row_may_have_more_elements_than_a_word_counts() {
-        // One number for all, so that each launch says how long its rows are: the vectors of all launches are all there are.
+    fn rows_may_exceed_32_bit_counts() {
+        // One scalar input for all elements, so that each launch has its own row length; the vectors of all launches
+        // must add up.
         for (element, numel) in
             [(U8, 1_i64 << 32), (U8, (1 << 32) + 1024), (F16, 1 << 33), (F32, 1 << 32), (U8, 1 << 34)]
         {
-            let walk = Walk::of(&[tensor(element, &[numel], None)], &[tensor(element, &[], None)]).unwrap();
-            let class = walk.class();
+            let space = IterationSpace::of(&[tensor(element, &[numel], None)], &[tensor(element, &[], None)]).unwrap();
+            let class = space.class();
             let mut vectors = 0;
-            walk.each_launch(class, &mut |blocks, parameters| {
-                let count = parameters.count();
-                vectors += count;
-                let a_block = u64::from(THREADS * class.rounds(2));
-                assert_eq!(u64::from(blocks), count.div_ceil(a_block), "{element}");
-                Ok(())
-            })
-            .unwrap();
+            space
+                .for_each_launch(class, &mut |blocks, parameters| {
+                    let count = parameters.count();
+                    vectors += count;
+                    let block_units = u64::from(THREADS * class.rounds(2));
+                    assert_eq!(u64::from(blocks), count.div_ceil(block_units), "{element}");
+                    Ok(())
+                })
+                .unwrap();
             assert_eq!(vectors, numel as u64 / u64::from(class.vector), "{element}");
         }
     }

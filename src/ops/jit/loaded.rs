@@ -1,4 +1,4 @@
-//! Kernels that are loaded, from their source to the driver's handle. They stay loaded: graphs may have them.
+//! Loaded kernels, by source. They stay loaded, because graphs may refer to them.
 
 use super::{
     cache::{Cache, file_name},
@@ -15,38 +15,39 @@ use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use std::{collections::HashMap, ffi::CString};
 
-/// The kernels of each device by what they were made of. Who compiles holds the lock, so that nothing is compiled twice.
+/// The kernels of each device, by the digest of compiler and source. The lock is held during compilation, so that no
+/// source is compiled twice.
 static LOADED: Mutex<Option<HashMap<(Digest, u32), Function>>> = Mutex::new(None);
 
 fn disk() -> &'static Cache {
     static DISK: OnceCell<Cache> = OnceCell::new();
-    DISK.get_or_init(Cache::of_environment)
+    DISK.get_or_init(Cache::from_environment)
 }
 
-/// The kernel of this name of a source, loaded on a device by now at the latest.
-pub fn kernel(runtime: &Runtime, device: &Device, source: &str, name: &str) -> Result<Function> {
-    let compiler = Compiler::of(runtime, device)?;
-    let made_for = sha256(format!("{}\n{source}", compiler.identity()).as_bytes());
+/// Returns a source's kernel with this name, loaded on a device; compiles and loads it if necessary.
+pub fn get_or_load(runtime: &Runtime, device: &Device, source: &str, name: &str) -> Result<Function> {
+    let compiler = Compiler::for_device(runtime, device)?;
+    let key = sha256(format!("{}\n{source}", compiler.identity()).as_bytes());
     let mut loaded = LOADED.lock();
     let loaded = loaded.get_or_insert_default();
-    if let Some(function) = loaded.get(&(made_for, device.ordinal)) {
+    if let Some(function) = loaded.get(&(key, device.ordinal)) {
         return Ok(*function);
     }
-    let file = file_name(name, compiler.target(), &made_for);
-    // A kept image that is whole, and that the driver will not take, was made for another driver: it is made anew.
-    let kept =
-        disk().read(&file, &made_for).and_then(|bytes| load(runtime, device, &Image::from_compiler(bytes), name).ok());
-    let function = match kept {
+    let file = file_name(name, compiler.target(), &key);
+    // If the driver rejects an intact cached image, it was made for another driver; compile it again.
+    let cached =
+        disk().read(&file, &key).and_then(|bytes| load(runtime, device, &Image::from_compiler(bytes), name).ok());
+    let function = match cached {
         Some(function) => function,
         None => {
             let image = compiler.compile(source)?;
             let function = load(runtime, device, &image, name)?;
-            // Without a cache the next run compiles again, and that is all.
-            let _ = disk().write(&file, &made_for, image.bytes());
+            // Ignore an error: without a cache file the next process only compiles again.
+            let _ = disk().write(&file, &key, image.bytes());
             function
         }
     };
-    loaded.insert((made_for, device.ordinal), function);
+    loaded.insert((key, device.ordinal), function);
     Ok(function)
 }
 

@@ -1,9 +1,10 @@
-//! Kernels from source: the jiterator, which makes one of a function of elements, and kernels that a program wrote itself.
+//! Kernels from source: the jiterator, which makes elementwise kernels from a user's function, and kernels that the
+//! program provides.
 //!
-//! [`parse`] finds the entry of a user's text, [`promote`] the type that its inputs have in common, [`layout`] the order in which
-//! elements are walked through, [`source`] writes the kernel, [`compiler`] compiles it ([`host_compiler`] for the host device),
-//! [`cache`] keeps it on disk, [`loaded`] in memory. [`function`] is what a program holds and calls. [`kernel`] are
-//! kernels and modules that are loaded as they are.
+//! [`parse`] finds the entry of the user's source, [`promote`] determines the common type of the inputs, [`layout`] the
+//! iteration order of the elements, [`source`] generates the kernel, [`compiler`] compiles it ([`host_compiler`] for
+//! the host device), [`cache`] stores it on disk, [`loaded`] in memory. [`function`] holds the handles of jiterated
+//! functions and calls them. [`kernel`] compiles, loads and launches kernels and modules that the program provides.
 
 pub mod cache;
 pub mod compiler;

@@ -1,8 +1,8 @@
-//! Reads what a user's source defines: the template that is the entry, and how many parameters that has.
+//! Finds the entry of a user's source: its template, and the number of its parameters.
 //!
-//! As PyTorch's jiterator has it, the last function of the text is the entry, what stands before it are its helpers, and the
-//! entry is a template of one type. The text is not understood beyond that: comments, texts and braces are skipped, and the
-//! compiler says what is wrong with the rest.
+//! As in PyTorch's jiterator, the last function is the entry, the functions before it are helpers, and the entry is a
+//! template of one type. The source is not parsed beyond that: comments, string literals and braces are skipped, and
+//! the compiler reports errors in the rest.
 
 use crate::{
     error::{Error, Result},
@@ -15,9 +15,9 @@ use std::ops::Range;
 pub struct Entry {
     /// Its name.
     pub name: String,
-    /// How many parameters it has.
+    /// The number of its parameters.
     pub parameters: usize,
-    /// Whether it returns nothing.
+    /// Whether it returns `void`.
     pub is_void: bool,
 }
 
@@ -34,15 +34,16 @@ pub fn entry(code: &str) -> Result<Entry> {
     })
 }
 
-/// What is code of a text, byte for byte: comments are blank, and texts and characters are `"` throughout.
+/// Returns the source with comments and directives blanked, and with strings and characters replaced by `"`, byte for
+/// byte.
 fn code_only(text: &str) -> Vec<u8> {
     let mut code = text.as_bytes().to_vec();
     let mut at = 0;
     while at < code.len() {
         let end = match (code[at], code.get(at + 1)) {
-            (b'/', Some(b'/')) => ending(&code, at, b"\n"),
-            (b'/', Some(b'*')) => ending(&code, at + 2, b"*/") + 2,
-            (quote @ (b'"' | b'\''), _) if !is_separator(&code, at) => closing(&code, at + 1, quote) + 1,
+            (b'/', Some(b'/')) => end_of(&code, at, b"\n"),
+            (b'/', Some(b'*')) => end_of(&code, at + 2, b"*/") + 2,
+            (quote @ (b'"' | b'\''), _) if !is_separator(&code, at) => closing_quote(&code, at + 1, quote) + 1,
             _ => {
                 at += 1;
                 continue;
@@ -53,13 +54,13 @@ fn code_only(text: &str) -> Vec<u8> {
         code[at..end].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = blank);
         at = end;
     }
-    // A directive is a line of its own, and may go on in the next.
+    // A directive takes a whole line, and may continue on the next.
     let mut from = 0;
     while from < code.len() {
-        let mut end = ending(&code, from, b"\n");
+        let mut end = end_of(&code, from, b"\n");
         if code[from..end].trim_ascii_start().starts_with(b"#") {
             while end < code.len() && code[..end].ends_with(b"\\") {
-                end = ending(&code, end + 1, b"\n");
+                end = end_of(&code, end + 1, b"\n");
             }
             code[from..end].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
         }
@@ -68,7 +69,7 @@ fn code_only(text: &str) -> Vec<u8> {
     code
 }
 
-/// Whether a quote only parts the digits of a number.
+/// Returns whether a quote is a digit separator.
 fn is_separator(code: &[u8], at: usize) -> bool {
     code[at] == b'\''
         && at > 0
@@ -76,12 +77,12 @@ fn is_separator(code: &[u8], at: usize) -> bool {
         && code.get(at + 1).is_some_and(u8::is_ascii_hexdigit)
 }
 
-fn ending(code: &[u8], from: usize, mark: &[u8]) -> usize {
+fn end_of(code: &[u8], from: usize, mark: &[u8]) -> usize {
     let found = code.get(from..).and_then(|rest| rest.windows(mark.len()).position(|window| window == mark));
-    found.map_or(code.len(), |place| from + place)
+    found.map_or(code.len(), |offset| from + offset)
 }
 
-fn closing(code: &[u8], mut at: usize, quote: u8) -> usize {
+fn closing_quote(code: &[u8], mut at: usize, quote: u8) -> usize {
     while at < code.len() && code[at] != quote {
         at += if code[at] == b'\\' { 2 } else { 1 };
     }
@@ -102,7 +103,7 @@ fn find(text: &str) -> std::result::Result<Entry, &'static str> {
     let open = rest.iter().position(|byte| *byte == b'(').ok_or("the last thing in braces is no function")?;
     let close = matching(rest, open).ok_or("a parenthesis is not closed")?;
     let before = rest[..open].trim_ascii_end();
-    let start = before.iter().rposition(|byte| !is_word(*byte)).map_or(0, |place| place + 1);
+    let start = before.iter().rposition(|byte| !is_word(*byte)).map_or(0, |offset| offset + 1);
     let name = std::str::from_utf8(&before[start..]).unwrap_or_default();
     let returned = before[..start].trim_ascii();
     if name.is_empty() || name.as_bytes()[0].is_ascii_digit() || returned.is_empty() {
@@ -115,10 +116,11 @@ fn find(text: &str) -> std::result::Result<Entry, &'static str> {
     })
 }
 
-/// Where the last function's declaration is: between what ended before it and the brace that opens its body.
+/// Returns the range of the last function's declaration: from the end of the previous definition to the brace that
+/// opens the body.
 fn last_header(code: &[u8]) -> std::result::Result<Range<usize>, &'static str> {
     let (mut depth, mut start, mut found) = (0_usize, 0, None);
-    // Braces in parentheses are a parameter's default.
+    // Braces in parentheses belong to a default argument.
     let mut parentheses = 0_usize;
     for (at, byte) in code.iter().enumerate() {
         match byte {
@@ -131,7 +133,7 @@ fn last_header(code: &[u8]) -> std::result::Result<Range<usize>, &'static str> {
         }
         match byte {
             b'{' => {
-                // A table or a struct has braces, too.
+                // A table or a struct also has braces.
                 if depth == 0 && (found.is_none() || code[start..at].contains(&b'(')) {
                     found = Some(start..at);
                 }
@@ -152,11 +154,11 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// What follows the first word of this name.
+/// Returns the code after the first occurrence of a word.
 fn after_word<'a>(code: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
     let mut from = 0;
-    while let Some(place) = code.get(from..)?.windows(word.len()).position(|window| window == word) {
-        let (start, end) = (from + place, from + place + word.len());
+    while let Some(offset) = code.get(from..)?.windows(word.len()).position(|window| window == word) {
+        let (start, end) = (from + offset, from + offset + word.len());
         if (start == 0 || !is_word(code[start - 1])) && code.get(end).is_none_or(|byte| !is_word(*byte)) {
             return Some(&code[end..]);
         }
@@ -165,7 +167,7 @@ fn after_word<'a>(code: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
     None
 }
 
-/// The place of the bracket that closes the one at `open`.
+/// Returns the position of the bracket that closes the one at `open`.
 fn matching(code: &[u8], open: usize) -> Option<usize> {
     let mut depth = 0_i32;
     for (at, byte) in code.iter().enumerate().skip(open) {
@@ -183,7 +185,7 @@ fn matching(code: &[u8], open: usize) -> Option<usize> {
     None
 }
 
-/// How many parameters a list has.
+/// Counts the parameters of a list.
 fn parameters(list: &[u8]) -> usize {
     if list.trim_ascii().is_empty() || list.trim_ascii() == b"void" {
         return 0;
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_entry_is_told() {
+    fn missing_entries_are_reported() {
         for (code, part) in [
             ("", "there is no function"),
             ("int x;", "there is no function"),

@@ -1,4 +1,4 @@
-//! The type that all inputs of a jiterated function have in common: PyTorch's type promotion.
+//! The common type of a jiterated function's inputs, by PyTorch's type promotion.
 
 use crate::{
     error::{Error, Result},
@@ -7,8 +7,8 @@ use crate::{
 };
 use ElementType::{Bf16, Bool, Complex64, Complex128, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
 
-/// The common type of some tensors. Those without dimensions count only where their kind of number (bool, integer, float,
-/// complex) is above that of all others.
+/// Returns the common type of some tensors. Zero-dimensional tensors count only if their category (bool, integer,
+/// float, complex) is higher than that of all others.
 pub fn common(inputs: &[Tensor]) -> Result<ElementType> {
     let (mut with, mut without) = (None, None);
     for tensor in inputs {
@@ -16,7 +16,7 @@ pub fn common(inputs: &[Tensor]) -> Result<ElementType> {
         *of = Some(match *of {
             None => tensor.element,
             Some(element) if element == tensor.element => element,
-            Some(element) => both(element, tensor.element)?,
+            Some(element) => promoted(element, tensor.element)?,
         });
     }
     match (with, without) {
@@ -30,7 +30,7 @@ fn is_small_complex(element: ElementType) -> bool {
     matches!(element, F16 | Bf16 | F32 | Complex64)
 }
 
-/// The type of tensors with dimensions beside that of those without.
+/// Returns the common type of tensors with dimensions and zero-dimensional tensors.
 fn combined(higher: ElementType, lower: ElementType) -> Result<ElementType> {
     if higher.is_complex() || higher.is_float() && !lower.is_complex() {
         return Ok(higher);
@@ -38,11 +38,11 @@ fn combined(higher: ElementType, lower: ElementType) -> Result<ElementType> {
     if higher.is_float() {
         return Ok(if is_small_complex(higher) { Complex64 } else { Complex128 });
     }
-    if higher == Bool || lower.is_float() || lower.is_complex() { both(higher, lower) } else { Ok(higher) }
+    if higher == Bool || lower.is_float() || lower.is_complex() { promoted(higher, lower) } else { Ok(higher) }
 }
 
-/// The type that holds two types.
-fn both(one: ElementType, other: ElementType) -> Result<ElementType> {
+/// Returns the type to which two types are promoted.
+fn promoted(one: ElementType, other: ElementType) -> Result<ElementType> {
     if one == other {
         return Ok(one);
     }
@@ -76,7 +76,7 @@ mod tests {
         Tensor::new(Span::dangling(4096), element, 0, &[3, 3][..dimensions], None).unwrap()
     }
 
-    /// torch.promote_types of version 2.11, a row a type.
+    /// torch.promote_types of version 2.11, one row for each type.
     #[test]
     fn two_types_meet_as_in_torch() {
         let order = [U8, I8, I16, I32, I64, F16, F32, F64, Complex64, Complex128, Bool, Bf16];
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn tensors_without_dimensions_give_way() {
+    fn zero_dimensional_tensors_have_lower_priority() {
         for (with, without, expected) in [
             (F16, F64, F16),
             (F32, I64, F32),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn large_unsigned_integers_meet_only_what_holds_them() {
+    fn large_unsigned_integers_promote_to_few_types() {
         assert_eq!(common(&[tensor(U32, 1), tensor(U32, 1)]).unwrap(), U32);
         assert_eq!(common(&[tensor(U16, 1), tensor(F16, 1)]).unwrap(), F16);
         assert_eq!(common(&[tensor(U64, 1), tensor(Bool, 1)]).unwrap(), U64);

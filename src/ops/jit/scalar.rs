@@ -1,14 +1,14 @@
-//! Named scalars: what a jiterated function takes beside its tensors.
+//! NamedScalar scalars: the parameters of a jiterated function other than its tensors.
 
 use crate::{
     error::{Error, Result},
     status::Status,
 };
 
-/// The most scalars of a function.
-pub const MOST: usize = crate::driver::jit::MOST_SCALARS;
+/// The maximum number of scalars of a function.
+pub const MAX_SCALARS: usize = crate::driver::jit::MAX_SCALARS;
 
-/// The kinds of scalars, the narrower ones first.
+/// The kinds of scalars, in the order of their width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(u8)]
 pub enum Kind {
@@ -23,7 +23,7 @@ pub enum Kind {
     Complex = 3,
 }
 
-/// A value of any kind. What a kind does not have is 0.
+/// A value of any kind. Fields that the kind does not use are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Value {
     /// Its kind.
@@ -37,7 +37,7 @@ pub struct Value {
 }
 
 impl Value {
-    /// The same value as a kind that is at least as wide.
+    /// Converts the value to a kind. A value of a wider kind is unchanged.
     pub fn widened(self, kind: Kind) -> Value {
         let real = if self.kind <= Kind::Int { self.integer as f64 } else { self.real };
         match kind {
@@ -47,7 +47,7 @@ impl Value {
         }
     }
 
-    /// The words by which a kernel is told it.
+    /// Returns the 64-bit words by which the value is passed to a kernel, and their number.
     pub fn words(self) -> ([u64; 2], usize) {
         match self.kind {
             Kind::Bool => ([u64::from(self.integer != 0), 0], 1),
@@ -58,39 +58,42 @@ impl Value {
     }
 }
 
-/// A scalar with its name.
+/// A scalar with its name and default.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Named {
-    /// The name by which a call gives it.
+pub struct NamedScalar {
+    /// The name by which a call refers to it.
     pub name: String,
-    /// Its value where a call does not give it.
+    /// Its default value.
     pub value: Value,
 }
 
-/// Checks what a function declares.
-pub fn check(declared: &[Named]) -> Result<()> {
-    let refuse = |message: String| Err(Error::new(Status::INVALID_VALUE, message));
-    if declared.len() > MOST {
-        return refuse(format!("a jiterated function has at most {MOST} scalars, not {}", declared.len()));
+/// Checks the scalars that a function declares.
+pub fn check(declared: &[NamedScalar]) -> Result<()> {
+    let invalid = |message: String| Err(Error::new(Status::INVALID_VALUE, message));
+    if declared.len() > MAX_SCALARS {
+        return invalid(format!("a jiterated function has at most {MAX_SCALARS} scalars, not {}", declared.len()));
     }
     for (index, scalar) in declared.iter().enumerate() {
         if scalar.name.is_empty() {
-            return refuse(format!("scalar {index} has no name"));
+            return invalid(format!("scalar {index} has no name"));
         }
         if declared[..index].iter().any(|before| before.name == scalar.name) {
-            return refuse(format!("{} is declared twice", scalar.name));
+            return invalid(format!("{} is declared twice", scalar.name));
         }
     }
     Ok(())
 }
 
-/// The values for one call: each scalar has the wider kind of its default and of what the call gives.
-pub fn bind<'a>(declared: &[Named], given: impl Iterator<Item = (&'a [u8], Value)>) -> Result<[Value; MOST]> {
-    let mut values = [Value::default(); MOST];
+/// Returns the values for one call: each scalar has the wider kind of its default and the passed value.
+pub fn bind<'a>(
+    declared: &[NamedScalar],
+    passed: impl Iterator<Item = (&'a [u8], Value)>,
+) -> Result<[Value; MAX_SCALARS]> {
+    let mut values = [Value::default(); MAX_SCALARS];
     for (value, scalar) in values.iter_mut().zip(declared) {
         *value = scalar.value;
     }
-    for (name, value) in given {
+    for (name, value) in passed {
         let Some(index) = declared.iter().position(|scalar| scalar.name.as_bytes() == name) else {
             return Err(undeclared(declared, name));
         };
@@ -100,7 +103,7 @@ pub fn bind<'a>(declared: &[Named], given: impl Iterator<Item = (&'a [u8], Value
 }
 
 #[cold]
-fn undeclared(declared: &[Named], name: &[u8]) -> Error {
+fn undeclared(declared: &[NamedScalar], name: &[u8]) -> Error {
     let names: Vec<&str> = declared.iter().map(|scalar| scalar.name.as_str()).collect();
     let known = if names.is_empty() { "it has no scalars".to_owned() } else { format!("it has {}", names.join(", ")) };
     let name = String::from_utf8_lossy(name);
@@ -111,8 +114,8 @@ fn undeclared(declared: &[Named], name: &[u8]) -> Error {
 mod tests {
     use super::*;
 
-    fn named(name: &str, value: Value) -> Named {
-        Named { name: name.to_owned(), value }
+    fn named(name: &str, value: Value) -> NamedScalar {
+        NamedScalar { name: name.to_owned(), value }
     }
 
     const ONE: Value = Value { kind: Kind::Int, integer: 1, real: 0.0, imaginary: 0.0 };
@@ -123,13 +126,13 @@ mod tests {
         assert_eq!(ONE.widened(Kind::Float), Value { kind: Kind::Float, real: 1.0, ..Value::default() });
         assert_eq!(HALF.widened(Kind::Int), HALF);
         assert_eq!(HALF.widened(Kind::Complex).words(), ([0.5_f64.to_bits(), 0], 2));
-        let truth = Value { kind: Kind::Bool, integer: 1, ..Value::default() };
-        assert_eq!(truth.widened(Kind::Complex).real, 1.0);
-        assert_eq!(truth.widened(Kind::Int).words(), ([1, 0], 1));
+        let boolean = Value { kind: Kind::Bool, integer: 1, ..Value::default() };
+        assert_eq!(boolean.widened(Kind::Complex).real, 1.0);
+        assert_eq!(boolean.widened(Kind::Int).words(), ([1, 0], 1));
     }
 
     #[test]
-    fn what_a_call_gives_takes_the_place_of_defaults() {
+    fn passed_values_override_defaults() {
         let declared = [named("alpha", HALF), named("n", ONE)];
         let bound = bind(&declared, [(&b"n"[..], HALF), (&b"alpha"[..], ONE)].into_iter()).unwrap();
         assert_eq!(bound[0], ONE.widened(Kind::Float));

@@ -1,9 +1,9 @@
-//! Writes the source of a kernel: the user's function between what walks through tensors and what calls it.
+//! Generates the source of a kernel: the iteration over the tensors, the user's function, and the entry point.
 
 use super::{
-    layout::Class,
+    layout::KernelClass,
     parse::Entry,
-    scalar::{Kind, MOST},
+    scalar::{Kind, MAX_SCALARS},
 };
 use crate::{
     base::embedded::{CompressedText, embedded_text},
@@ -18,30 +18,30 @@ const COMPLEX: CompressedText = embedded_text!("complex.h");
 const WALK: CompressedText = embedded_text!("walk.h");
 const LAUNCH: CompressedText = embedded_text!("launch.h");
 
-/// What the compilers' messages call the user's text.
+/// The file name of the user's source in the compilers' messages.
 pub const NAME: &str = "jiterator";
 
-/// All that a kernel is made for, but the device.
-pub struct Wanted<'a> {
-    /// The user's text.
+/// The specification of a kernel, except for the device.
+pub struct KernelSpec<'a> {
+    /// The user's source.
     pub code: &'a str,
     /// Its entry.
     pub entry: &'a Entry,
-    /// How many outputs there are, all of the common type; those of a function with several are parameters.
+    /// The number of outputs, all of the common type. If there are several, they are parameters of the function.
     pub outputs: usize,
-    /// Whether they are parameters.
+    /// Whether the outputs are parameters.
     pub by_reference: bool,
-    /// The types of the inputs.
+    /// The element types of the inputs.
     pub inputs: &'a [ElementType],
-    /// The type that they have in common.
+    /// The common type of the inputs.
     pub common: ElementType,
     /// The kinds of the scalars.
     pub scalars: &'a [Kind],
-    /// How the elements lie.
-    pub class: Class,
+    /// The memory layout of the elements.
+    pub class: KernelClass,
 }
 
-/// The name of the kernel of an entry.
+/// Returns the name of an entry's kernel.
 pub fn kernel_name(entry: &Entry) -> String {
     format!("plinth_jit_{}", entry.name)
 }
@@ -66,18 +66,18 @@ fn element(element: ElementType) -> &'static str {
     }
 }
 
-/// A function of an array's number, as an expression.
-fn by_array(name: &str, values: impl Iterator<Item = u64>) -> String {
+/// Returns a C++ function that maps an array's index to a value.
+fn array_function(name: &str, values: impl Iterator<Item = u64>) -> String {
     let cases: String = values.enumerate().map(|(array, value)| format!("plinth_a == {array} ? {value} : ")).collect();
     format!("  PLINTH_INLINE static constexpr u32 {name}(u32 plinth_a) {{ return {cases}1; }}\n")
 }
 
-impl Wanted<'_> {
+impl KernelSpec<'_> {
     fn arrays(&self) -> impl Iterator<Item = ElementType> {
         std::iter::repeat_n(self.common, self.outputs).chain(self.inputs.iter().copied())
     }
 
-    /// The source, for both compilers.
+    /// Returns the source, for both compilers.
     pub fn source(&self) -> Result<String> {
         let mut text = BASE.decompress()?;
         let entry = kernel_name(self.entry);
@@ -98,17 +98,17 @@ impl Wanted<'_> {
             self.class.rounds(self.outputs + self.inputs.len()),
             self.class.rank,
         );
-        text += &by_array("size", self.arrays().map(ElementType::bytes));
-        text += &by_array("alignment", self.arrays().map(ElementType::alignment));
+        text += &array_function("size", self.arrays().map(ElementType::bytes));
+        text += &array_function("alignment", self.arrays().map(ElementType::alignment));
         text += "  struct scalars {\n";
         for (index, kind) in self.scalars.iter().enumerate() {
-            let held = match kind {
+            let field_type = match kind {
                 Kind::Bool => "u64",
                 Kind::Int => "::int64_t",
                 Kind::Float => "double",
                 Kind::Complex => "complex<double>",
             };
-            let _ = writeln!(text, "    {held} plinth_s{index};");
+            let _ = writeln!(text, "    {field_type} plinth_s{index};");
         }
         text += if self.scalars.is_empty() { "    u64 plinth_none;\n  };\n" } else { "  };\n" };
         self.group(&mut text);
@@ -136,13 +136,13 @@ impl Wanted<'_> {
         }
         *text += "    }\n    PLINTH_INLINE void apply(const scalars &plinth_given) {\n      (void)plinth_given;\n";
         *text += "      PLINTH_UNROLL\n      for (u32 plinth_k = 0; plinth_k < plinth_n; plinth_k++) {\n";
-        let mut arguments: Vec<String> = Vec::with_capacity(self.inputs.len() + MOST + self.outputs);
+        let mut arguments: Vec<String> = Vec::with_capacity(self.inputs.len() + MAX_SCALARS + self.outputs);
         for (input, of) in self.inputs.iter().enumerate() {
             arguments.push(format!("promoted<common, {}>::of(plinth_i{input}.at[plinth_k])", element(*of)));
         }
         for (index, kind) in self.scalars.iter().enumerate() {
-            let truth = if *kind == Kind::Bool { " != 0" } else { "" };
-            arguments.push(format!("plinth_given.plinth_s{index}{truth}"));
+            let nonzero = if *kind == Kind::Bool { " != 0" } else { "" };
+            arguments.push(format!("plinth_given.plinth_s{index}{nonzero}"));
         }
         let name = &self.entry.name;
         if self.by_reference {

@@ -1,7 +1,7 @@
-//! Distributions: which kernel makes the elements of a type, and what it is told.
+//! Distributions: the kernel for an element type, and its arguments.
 //!
-//! Arguments are checked as PyTorch checks them, and are brought into the types in which it computes: float for elements of
-//! 16 and 32 bits and for integers, double for those of 64-bit floats.
+//! Arguments are checked as PyTorch checks them, and are converted to the types in which PyTorch computes: float for
+//! elements of 16 and 32 bits and for integers, double for 64-bit floats.
 
 use crate::{
     driver::random::ElementCode,
@@ -12,34 +12,34 @@ use crate::{
     stream::kernel::Kernel,
 };
 
-/// A kernel for elements that lie side by side, and how many neighbours a thread makes: the first one's address is to be a
-/// multiple of their size.
+/// A kernel for contiguous elements, and the number of consecutive elements that a thread generates. The first
+/// element's address must be a multiple of their size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dense {
     /// The kernel.
     pub kernel: Kernel,
-    /// The elements.
+    /// Consecutive elements per thread.
     pub width: u32,
 }
 
-/// How a tensor is to be filled.
+/// A fill of a tensor: kernels and arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Plan {
-    /// The name of the function that was called.
+pub struct FillPlan {
+    /// The name of the C function that was called.
     pub name: &'static str,
-    /// The kernel for elements that lie side by side, if there is one for this type.
+    /// The kernel for contiguous elements, if there is one for this type.
     pub dense: Option<Dense>,
-    /// The kernel for elements that lie anywhere.
+    /// The kernel for elements with any strides.
     pub any: Kernel,
-    /// What that is told of the type.
+    /// The element type as `any` expects it.
     pub code: ElementCode,
-    /// The elements that a call of the generator makes.
+    /// The elements that one call of the generator produces.
     pub unroll: u32,
-    /// The kernels' arguments.
+    /// The arguments of the kernels.
     pub arguments: [u64; 4],
 }
 
-/// The kernels of a distribution of real numbers.
+/// The kernels of a distribution of floating-point numbers.
 struct Real {
     name: &'static str,
     f16: Kernel,
@@ -98,7 +98,8 @@ real!(
     GeometricAnyF64
 );
 
-/// What the kernels for any type call a type; an unsigned integer as the signed one of its size, but for the smallest.
+/// Returns the code of an element type for the kernels that handle any type. Unsigned integers have the code of the
+/// signed integer of the same size, except 8-bit integers.
 pub fn code_of(element: ElementType) -> ElementCode {
     match element {
         ElementType::F16 => ElementCode::F16,
@@ -110,12 +111,12 @@ pub fn code_of(element: ElementType) -> ElementCode {
         ElementType::U16 | ElementType::I16 => ElementCode::I16,
         ElementType::U32 | ElementType::I32 => ElementCode::I32,
         ElementType::U64 | ElementType::I64 => ElementCode::I64,
-        // No fill takes these, and each says so.
+        // Every fill rejects these types with an error.
         ElementType::Complex64 | ElementType::Complex128 => ElementCode::F32,
     }
 }
 
-/// The neighbouring elements that a thread makes.
+/// Returns the number of consecutive elements that a thread generates.
 fn width_of(element: ElementType) -> u32 {
     match element.bytes() {
         8 => 2,
@@ -130,13 +131,13 @@ pub(super) fn unsupported(name: &str, element: ElementType) -> Error {
 }
 
 #[cold]
-pub(super) fn refuse(name: &str, reason: impl std::fmt::Display) -> Error {
+pub(super) fn invalid(name: &str, reason: impl std::fmt::Display) -> Error {
     Error::new(Status::INVALID_VALUE, format!("{name} {reason}"))
 }
 
-impl Plan {
-    /// Takes the kernel for the standard form of a distribution: that of f16, bf16, f32 or f64.
-    fn take_standard(&mut self, kernels: [Kernel; 4]) {
+impl FillPlan {
+    /// Uses the kernel of the distribution's standard form: that of f16, bf16, f32 or f64.
+    fn use_standard_kernel(&mut self, kernels: [Kernel; 4]) {
         if let Some(dense) = &mut self.dense {
             dense.kernel = kernels[self.code as usize];
         }
@@ -144,10 +145,16 @@ impl Plan {
 }
 
 impl Real {
-    /// A plan with arguments that are the same in every type.
-    fn plan(&self, element: ElementType, arguments: &[f64]) -> Result<Plan> {
-        let mut plan =
-            Plan { name: self.name, dense: None, any: self.any, code: code_of(element), unroll: 4, arguments: [0; 4] };
+    /// Returns a plan with arguments that are the same for all types.
+    fn plan(&self, element: ElementType, arguments: &[f64]) -> Result<FillPlan> {
+        let mut plan = FillPlan {
+            name: self.name,
+            dense: None,
+            any: self.any,
+            code: code_of(element),
+            unroll: 4,
+            arguments: [0; 4],
+        };
         let kernel = match element {
             ElementType::F16 => self.f16,
             ElementType::Bf16 => self.bf16,
@@ -166,13 +173,13 @@ impl Real {
     }
 }
 
-/// An argument in the type in which elements of a type are computed.
+/// Returns the bits of an argument in the type in which an element type is computed.
 fn bits(element: ElementType, value: f64) -> u64 {
     if element == ElementType::F64 { value.to_bits() } else { u64::from((value as f32).to_bits()) }
 }
 
-/// The largest number of a type.
-fn largest(element: ElementType) -> f64 {
+/// Returns the max_finite finite number of a type.
+fn max_finite(element: ElementType) -> f64 {
     match element {
         ElementType::F16 => 65_504.0,
         ElementType::Bf16 => f64::from(f32::from_bits(0x7F7F_0000)),
@@ -181,8 +188,8 @@ fn largest(element: ElementType) -> f64 {
     }
 }
 
-/// The number of a type that is nearest to one, by way of float for the small types.
-fn rounded(element: ElementType, value: f64) -> f64 {
+/// Rounds a number to a type; to the small types by way of float.
+fn round_to(element: ElementType, value: f64) -> f64 {
     match element {
         ElementType::F16 => F16::from_f32(value as f32).to_f32().into(),
         ElementType::Bf16 => Bf16::from_f32(value as f32).to_f32().into(),
@@ -191,29 +198,33 @@ fn rounded(element: ElementType, value: f64) -> f64 {
     }
 }
 
-/// Numbers in [low, high), all alike.
-pub fn uniform(element: ElementType, low: f64, high: f64) -> Result<Plan> {
+/// Returns the plan of the uniform distribution over [low, high).
+pub fn uniform(element: ElementType, low: f64, high: f64) -> Result<FillPlan> {
     let mut plan = UNIFORM.plan(element, &[])?;
-    let most = largest(element);
+    let limit = max_finite(element);
     for (name, value) in [("low", low), ("high", high)] {
-        // Not the other way round: a NaN is to be refused.
-        if !(value >= -most && value <= most) {
-            return Err(refuse(plan.name, format_args!("needs a {name} that {element} can hold, and {value} is none")));
+        // Written this way so that a NaN is rejected.
+        if !(value >= -limit && value <= limit) {
+            return Err(invalid(
+                plan.name,
+                format_args!("needs a {name} that {element} can hold, and {value} is none"),
+            ));
         }
     }
     if low > high {
-        return Err(refuse(plan.name, format_args!("needs low <= high, but {low} > {high}")));
+        return Err(invalid(plan.name, format_args!("needs low <= high, but {low} > {high}")));
     }
-    if high - low > most {
-        return Err(refuse(plan.name, format_args!("needs high - low to be a {element}, and {} is none", high - low)));
+    if high - low > limit {
+        return Err(invalid(plan.name, format_args!("needs high - low to be a {element}, and {} is none", high - low)));
     }
-    let (low, high) = (rounded(element, low), rounded(element, high));
-    // In float for all but f64: the difference of two small numbers is rounded there before it becomes small again.
+    let (low, high) = (round_to(element, low), round_to(element, high));
+    // Use float for all types except f64: PyTorch rounds the difference of two small numbers to float before it rounds
+    // it to the small type.
     let range = if element == ElementType::F64 { high - low } else { f64::from(high as f32 - low as f32) };
-    let range = rounded(element, range);
+    let range = round_to(element, range);
     plan.arguments = [bits(element, low), bits(element, range), bits(element, high), 0];
     if low.to_bits() == 0 && range == 1.0 && high == 1.0 {
-        plan.take_standard([
+        plan.use_standard_kernel([
             Kernel::StandardUniformF16,
             Kernel::StandardUniformBf16,
             Kernel::StandardUniformF32,
@@ -221,7 +232,7 @@ pub fn uniform(element: ElementType, low: f64, high: f64) -> Result<Plan> {
         ]);
     }
     if element == ElementType::Bf16 {
-        // The kernel compares as if these were f16, where some bits are NaN, and has but one zero.
+        // The kernel compares the bits as f16, where some of these bits are NaN, and has only one zero.
         let bits = Bf16::from_f32(high as f32).0 & 0x7FFF;
         if bits == 0 || bits > 0x7C00 {
             plan.dense = None;
@@ -230,16 +241,16 @@ pub fn uniform(element: ElementType, low: f64, high: f64) -> Result<Plan> {
     Ok(plan)
 }
 
-fn check_number(name: &str, what: &str, value: f64) -> Result<()> {
-    if value.is_nan() { Err(refuse(name, format_args!("got NaN as {what}"))) } else { Ok(()) }
+fn check_not_nan(name: &str, what: &str, value: f64) -> Result<()> {
+    if value.is_nan() { Err(invalid(name, format_args!("got NaN as {what}"))) } else { Ok(()) }
 }
 
-/// Numbers of the normal distribution.
-pub fn normal(element: ElementType, mean: f64, deviation: f64) -> Result<Plan> {
+/// Returns the plan of the normal distribution.
+pub fn normal(element: ElementType, mean: f64, deviation: f64) -> Result<FillPlan> {
     let mut plan = NORMAL.plan(element, &[mean, deviation])?;
-    check_number(plan.name, "mean", mean)?;
+    check_not_nan(plan.name, "mean", mean)?;
     if mean.to_bits() == 0 && deviation == 1.0 {
-        plan.take_standard([
+        plan.use_standard_kernel([
             Kernel::StandardNormalF16,
             Kernel::StandardNormalBf16,
             Kernel::StandardNormalF32,
@@ -249,21 +260,21 @@ pub fn normal(element: ElementType, mean: f64, deviation: f64) -> Result<Plan> {
     if deviation >= 0.0 {
         return Ok(plan);
     }
-    Err(refuse(plan.name, format_args!("needs std >= 0, but got {deviation}")))
+    Err(invalid(plan.name, format_args!("needs std >= 0, but got {deviation}")))
 }
 
-/// Powers of e with exponents of the normal distribution.
-pub fn log_normal(element: ElementType, mean: f64, deviation: f64) -> Result<Plan> {
+/// Returns the plan of the log-normal distribution.
+pub fn log_normal(element: ElementType, mean: f64, deviation: f64) -> Result<FillPlan> {
     let plan = LOG_NORMAL.plan(element, &[mean, deviation])?;
-    check_number(plan.name, "mean", mean)?;
+    check_not_nan(plan.name, "mean", mean)?;
     if deviation > 0.0 {
         return Ok(plan);
     }
-    Err(refuse(plan.name, format_args!("needs std > 0, but got {deviation}")))
+    Err(invalid(plan.name, format_args!("needs std > 0, but got {deviation}")))
 }
 
-/// Numbers of the exponential distribution.
-pub fn exponential(element: ElementType, lambda: f64) -> Result<Plan> {
+/// Returns the plan of the exponential distribution.
+pub fn exponential(element: ElementType, lambda: f64) -> Result<FillPlan> {
     let mut plan = EXPONENTIAL.plan(element, &[])?;
     plan.arguments[0] = match element {
         ElementType::F64 => (-1.0 / lambda).to_bits(),
@@ -272,21 +283,21 @@ pub fn exponential(element: ElementType, lambda: f64) -> Result<Plan> {
     if lambda > 0.0 {
         return Ok(plan);
     }
-    Err(refuse(plan.name, format_args!("needs lambda > 0, but got {lambda}")))
+    Err(invalid(plan.name, format_args!("needs lambda > 0, but got {lambda}")))
 }
 
-/// Numbers of the Cauchy distribution.
-pub fn cauchy(element: ElementType, median: f64, sigma: f64) -> Result<Plan> {
+/// Returns the plan of the Cauchy distribution.
+pub fn cauchy(element: ElementType, median: f64, sigma: f64) -> Result<FillPlan> {
     let plan = CAUCHY.plan(element, &[median, sigma])?;
-    check_number(plan.name, "median", median)?;
+    check_not_nan(plan.name, "median", median)?;
     if sigma > 0.0 {
         return Ok(plan);
     }
-    Err(refuse(plan.name, format_args!("needs sigma > 0, but got {sigma}")))
+    Err(invalid(plan.name, format_args!("needs sigma > 0, but got {sigma}")))
 }
 
-/// Numbers of the geometric distribution: trials up to the first success.
-pub fn geometric(element: ElementType, p: f64) -> Result<Plan> {
+/// Returns the plan of the geometric distribution: the number of trials up to the first success.
+pub fn geometric(element: ElementType, p: f64) -> Result<FillPlan> {
     let plan = match element {
         ElementType::F16 | ElementType::Bf16 | ElementType::F32 | ElementType::F64 => GEOMETRIC.plan(element, &[p])?,
         ElementType::U8 | ElementType::I8 | ElementType::I16 | ElementType::I32 | ElementType::I64 => {
@@ -296,30 +307,30 @@ pub fn geometric(element: ElementType, p: f64) -> Result<Plan> {
                 _ => None,
             };
             let dense = kernel.map(|kernel| Dense { kernel, width: width_of(element) });
-            Plan { dense, code: code_of(element), ..GEOMETRIC.plan(ElementType::F32, &[p])? }
+            FillPlan { dense, code: code_of(element), ..GEOMETRIC.plan(ElementType::F32, &[p])? }
         }
         _ => return Err(unsupported(GEOMETRIC.name, element)),
     };
     if p > 0.0 && p < 1.0 {
         return Ok(plan);
     }
-    Err(refuse(plan.name, format_args!("needs a p between 0 and 1, but got {p}")))
+    Err(invalid(plan.name, format_args!("needs a p between 0 and 1, but got {p}")))
 }
 
-/// How many of the 32-bit numbers make a uniform number below `p`. They are the least ones, for it never falls as they
-/// rise.
+/// Returns how many 32-bit numbers result in a uniform number below `p`. They are the lowest ones, because the
+/// conversion is monotonic.
 fn threshold32(p: f32) -> u64 {
     let below = |number: u32| number as f32 * (-32_f32).exp2() + (-33_f32).exp2() < p;
-    partition(1 << 32, |number| below(number as u32))
+    partition_point(1 << 32, |number| below(number as u32))
 }
 
-/// The same for the 53-bit numbers.
+/// Returns the same for the 53-bit numbers.
 fn threshold53(p: f64) -> u64 {
-    partition(1 << 53, |number| (number as f64).mul_add((-53_f64).exp2(), (-54_f64).exp2()) < p)
+    partition_point(1 << 53, |number| (number as f64).mul_add((-53_f64).exp2(), (-54_f64).exp2()) < p)
 }
 
-/// The first number below `end` for which `holds` does not hold, where it does for all before it.
-fn partition(end: u64, holds: impl Fn(u64) -> bool) -> u64 {
+/// Returns the first number below `end` for which `holds` is false, provided that it is true for all numbers before it.
+fn partition_point(end: u64, holds: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (0, end);
     while low < high {
         let middle = low + (high - low) / 2;
@@ -328,7 +339,7 @@ fn partition(end: u64, holds: impl Fn(u64) -> bool) -> u64 {
     low
 }
 
-/// The bits of one.
+/// Returns the bits of 1.
 pub(super) fn one(element: ElementType) -> u64 {
     match element {
         ElementType::F16 => 0x3C00,
@@ -339,7 +350,7 @@ pub(super) fn one(element: ElementType) -> u64 {
     }
 }
 
-/// The type that PyTorch has a Bernoulli kernel for.
+/// Checks that PyTorch has a Bernoulli kernel for the type.
 pub(super) fn check_bernoulli(name: &str, element: ElementType) -> Result<()> {
     match element {
         ElementType::U16 | ElementType::U32 | ElementType::U64 => Err(unsupported(name, element)),
@@ -348,12 +359,12 @@ pub(super) fn check_bernoulli(name: &str, element: ElementType) -> Result<()> {
     }
 }
 
-/// Ones with a probability, else zeros.
-pub fn bernoulli(element: ElementType, p: f64) -> Result<Plan> {
+/// Returns the plan of the Bernoulli distribution: 1 with probability `p`, else 0.
+pub fn bernoulli(element: ElementType, p: f64) -> Result<FillPlan> {
     const NAME: &str = "plinth_bernoulli";
     check_bernoulli(NAME, element)?;
     if !(0.0..=1.0).contains(&p) {
-        return Err(refuse(NAME, format_args!("needs a p from 0 to 1, but got {p}")));
+        return Err(invalid(NAME, format_args!("needs a p from 0 to 1, but got {p}")));
     }
     let (kernel, code) = match element.bytes() {
         1 => (Kernel::BernoulliB8, ElementCode::U8),
@@ -363,11 +374,11 @@ pub fn bernoulli(element: ElementType, p: f64) -> Result<Plan> {
     };
     let dense = Some(Dense { kernel, width: width_of(element) });
     let arguments = [threshold32(p as f32), one(element), 0, 0];
-    let plan = Plan { name: NAME, dense, any: Kernel::BernoulliAny, code, unroll: 4, arguments };
+    let plan = FillPlan { name: NAME, dense, any: Kernel::BernoulliAny, code, unroll: 4, arguments };
     if element != ElementType::F64 {
         return Ok(plan);
     }
-    Ok(Plan {
+    Ok(FillPlan {
         dense: Some(Dense { kernel: Kernel::BernoulliF64, width: 2 }),
         any: Kernel::BernoulliAnyF64,
         unroll: 2,
@@ -388,15 +399,15 @@ mod tests {
             assert!(threshold == 0 || u(threshold - 1) < p, "{p}");
             assert!(threshold == 1 << 32 || u(threshold) >= p, "{p}");
         }
-        // The largest numbers are rounded to 1, which is not below 1.
+        // The max_finite numbers are round_to to 1, which is not less than 1.
         assert_eq!(threshold32(1.0), 0xFFFF_FF80);
         assert_eq!(threshold53(0.5), (1 << 52));
         assert_eq!(threshold53(0.0), 0);
     }
 
     #[test]
-    fn a_small_types_range_is_rounded_twice() {
-        // 1.0005 - -2.9995 in f16: both ends are rounded before, their difference after.
+    fn the_range_of_a_small_type_is_rounded_twice() {
+        // 1.0005 - -2.9995 in f16: both ends are round_to first, then their difference.
         let plan = uniform(ElementType::F16, -2.9995, 1.0005).unwrap();
         let value = |index: usize| f32::from_bits(plan.arguments[index] as u32);
         assert_eq!((value(0), value(2)), (-3.0, 1.0009766));
@@ -404,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn the_standard_uniform_has_a_kernel_of_its_own() {
+    fn the_standard_uniform_has_its_own_kernel() {
         let kernel = |low, high| uniform(ElementType::F32, low, high).unwrap().dense.unwrap().kernel;
         assert_eq!(kernel(0.0, 1.0), Kernel::StandardUniformF32);
         assert_eq!(kernel(-0.0, 1.0), Kernel::UniformF32);
@@ -412,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bfloat16_whose_bits_are_no_f16_takes_the_slower_kernel() {
+    fn a_bfloat16_with_bits_invalid_in_f16_uses_the_strided_kernel() {
         let dense = |low, high| uniform(ElementType::Bf16, low, high).unwrap().dense.is_some();
         assert!(dense(0.0, 1.0) && dense(-5.0, 1000.0));
         assert!(!dense(-1.0, 0.0), "-0 and 0");
@@ -420,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_arguments_are_refused() {
+    fn invalid_arguments_are_rejected() {
         let f32 = ElementType::F32;
         for plan in [
             uniform(f32, 1.0, 0.0),

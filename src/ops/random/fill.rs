@@ -1,8 +1,8 @@
-//! Fills: a tensor, a plan, a generator and a stream become launches.
+//! Fills: launches a plan for a tensor, a generator and a stream.
 
 use super::{
-    distribution::{Plan, check_bernoulli, code_of, one, refuse},
-    generator::{self, State},
+    distribution::{FillPlan, check_bernoulli, code_of, invalid, one},
+    generator::{self, GeneratorState},
     geometry::Geometry,
     layout::Layout,
 };
@@ -20,21 +20,21 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Blocks of a launch for each multiprocessor, where there is so much to do.
+/// Blocks of a launch for each multiprocessor, if there is enough work.
 const BLOCKS: u64 = 32;
 
-/// Where a fill takes place.
-pub(super) struct Place<'a> {
+/// The resolved device, stream and generator of a fill.
+pub(super) struct FillTarget<'a> {
     pub runtime: &'a Runtime,
     pub device: &'a Device,
     pub stream: Stream,
     pub geometry: Geometry,
-    pub generator: Arc<State>,
+    pub generator: Arc<GeneratorState>,
 }
 
-impl<'a> Place<'a> {
-    /// Checks that tensor, generator and stream are of one device.
-    pub fn of(tensor: &Tensor, generator: u64, stream: usize) -> Result<Place<'a>> {
+impl<'a> FillTarget<'a> {
+    /// Resolves the handles and checks that tensor, generator and stream belong to the same device.
+    pub fn of(tensor: &Tensor, generator: u64, stream: usize) -> Result<FillTarget<'a>> {
         let runtime = runtime::ready()?;
         let device = runtime.device(tensor.device as i32)?;
         let stream = stream::resolve(runtime, stream)?;
@@ -49,10 +49,10 @@ impl<'a> Place<'a> {
         }
         let geometry = Geometry::of(device.properties(&runtime.driver)?);
         let generator = generator::on_device(generator, tensor.device)?;
-        Ok(Place { runtime, device, stream, geometry, generator })
+        Ok(FillTarget { runtime, device, stream, geometry, generator })
     }
 
-    /// Launches a random kernel.
+    /// Launches a kernel for random numbers.
     pub fn launch(&self, kernel: Kernel, blocks: [u32; 2], parameters: &Parameters) -> Result<()> {
         let function = self.device.kernel(&self.runtime.driver, kernel)?;
         self.runtime.in_stream(self.stream, |driver, raw| Ok(driver.launch_random(function, blocks, parameters, raw)?))
@@ -60,74 +60,81 @@ impl<'a> Place<'a> {
 }
 
 /// Fills a tensor in a stream.
-pub fn fill(tensor: &Tensor, plan: &Plan, generator: u64, stream: usize) -> Result<()> {
-    let place = Place::of(tensor, generator, stream)?;
+pub fn fill(tensor: &Tensor, plan: &FillPlan, generator: u64, stream: usize) -> Result<()> {
+    let target = FillTarget::of(tensor, generator, stream)?;
     if tensor.numel == 0 {
         return Ok(());
     }
     let filled = || -> Result<()> {
         let layout = Layout::of(tensor)?;
-        sanitizer::access_tensors(place.runtime, place.stream, &[(tensor, sanitizer::Kind::Write)])?;
-        let mut taking = place.generator.take(generator::capture_id(place.stream)?)?;
+        sanitizer::access_tensors(target.runtime, target.stream, &[(tensor, sanitizer::Kind::Write)])?;
+        let mut reservation = target.generator.reserve(generator::capture_id(target.stream)?)?;
         let bytes = tensor.element.bytes();
         if layout.is_split(bytes) {
-            // PyTorch takes numbers for the whole before it finds that it must go by parts, and then again for each.
-            taking.next(place.geometry.increment(tensor.numel, plan.unroll));
+            // PyTorch advances the offset for the whole tensor before it splits it, and then again for each part.
+            reservation.next(target.geometry.increment(tensor.numel, plan.unroll));
         }
-        layout.each_part(bytes, &mut |part| {
-            let philox = taking.next(place.geometry.increment(part.numel(), plan.unroll));
-            launch_part(&place, tensor, plan, part, philox)
+        layout.for_each_part(bytes, &mut |part| {
+            let philox = reservation.next(target.geometry.increment(part.numel(), plan.unroll));
+            launch_part(&target, tensor, plan, part, philox)
         })?;
-        taking.commit();
+        reservation.commit();
         Ok(())
     };
     filled().context(|| format!("{} of {} elements of {}", plan.name, tensor.numel, tensor.element))
 }
 
-fn launch_part(place: &Place, tensor: &Tensor, plan: &Plan, part: &Layout, philox: PhiloxState) -> Result<()> {
+fn launch_part(
+    target: &FillTarget,
+    tensor: &Tensor,
+    plan: &FillPlan,
+    part: &Layout,
+    philox: PhiloxState,
+) -> Result<()> {
     let numel = part.numel();
     let bytes = tensor.element.bytes();
     let memory = tensor.memory.offset_by(part.start * bytes as i64);
-    let lanes = place.geometry.lanes(numel);
+    let lanes = target.geometry.lanes(numel);
     let mut fill = Fill::of(memory, numel as u32, lanes);
     (fill.philox, fill.code, fill.arguments) = (philox, plan.code as u32, plan.arguments);
     let dense = match plan.dense {
         Some(dense) if part.is_dense() && memory.address().is_multiple_of(u64::from(dense.width) * bytes) => {
-            place.device.supports_kernel(&place.runtime.driver, dense.kernel)?.then_some(dense)
+            target.device.supports_kernel(&target.runtime.driver, dense.kernel)?.then_some(dense)
         }
         _ => None,
     };
     let width = dense.map_or(1, |dense| dense.width);
-    let calls = place.geometry.calls(numel, plan.unroll);
+    let calls = target.geometry.calls(numel, plan.unroll);
     let across = lanes.div_ceil(width * THREADS);
-    // Calls of one subsequence share a little work, so a thread makes several, but only where others keep the device busy.
-    // What stores wide and computes little is soon as fast as memory; then more threads do more good.
-    let most = match (dense, plan.unroll) {
+    // Calls of one subsequence share some work, so a thread makes several, but only if the remaining threads keep the
+    // device busy. A kernel with wide stores and little computation soon reaches the memory bandwidth; more threads
+    // help it more.
+    let max_steps = match (dense, plan.unroll) {
         (None, _) => 8,
         (Some(_), 2) => 31,
         (Some(dense), _) if dense.width <= 4 => 5,
         (Some(_), _) => 16,
     };
-    let processors = place.device.properties(&place.runtime.driver)?.multi_processor_count.max(1) as u64;
-    let steps = (calls * u64::from(across) / (processors * BLOCKS)).clamp(1, most);
+    let processors = target.device.properties(&target.runtime.driver)?.multi_processor_count.max(1) as u64;
+    let steps = (calls * u64::from(across) / (processors * BLOCKS)).clamp(1, max_steps);
     fill.steps = steps as u32;
     let blocks = [across, calls.div_ceil(steps) as u32];
     match dense {
-        Some(dense) => place.launch(dense.kernel, blocks, &Parameters::Dense(&fill)),
-        None => place.launch(plan.any, blocks, &Parameters::Strided(&fill, &part.strided())),
+        Some(dense) => target.launch(dense.kernel, blocks, &Parameters::Dense(&fill)),
+        None => target.launch(plan.any, blocks, &Parameters::Strided(&fill, &part.strided())),
     }
 }
 
-/// The most elements of one launch with a probability for each.
-const MOST_EACH: u64 = 1 << 30;
+/// The maximum number of elements of one launch with a probability for each element.
+const MAX_EACH: u64 = 1 << 30;
 
-/// Fills a tensor with ones and zeros, by a probability for each element: `probabilities` has the tensor's shape, or is
-/// stretched to it.
+/// Fills a tensor with ones and zeros, with a probability for each element: `probabilities` has the tensor's shape, or
+/// is broadcast to it.
 pub fn bernoulli_each(tensor: &Tensor, probabilities: &Tensor, generator: u64, stream: usize) -> Result<()> {
     const NAME: &str = "plinth_bernoulli_tensor";
     check_bernoulli(NAME, tensor.element)?;
     if !probabilities.element.is_float() {
-        return Err(refuse(NAME, format_args!("needs probabilities of a float type, not {}", probabilities.element)));
+        return Err(invalid(NAME, format_args!("needs probabilities of a float type, not {}", probabilities.element)));
     }
     if probabilities.device != tensor.device {
         return Err(Error::new(
@@ -135,13 +142,13 @@ pub fn bernoulli_each(tensor: &Tensor, probabilities: &Tensor, generator: u64, s
             format!("the tensor is on device {}, its probabilities on device {}", tensor.device, probabilities.device),
         ));
     }
-    let probabilities = stretched(probabilities, tensor)?;
-    let place = Place::of(tensor, generator, stream)?;
+    let probabilities = expand(probabilities, tensor)?;
+    let target = FillTarget::of(tensor, generator, stream)?;
     if tensor.numel == 0 {
         return Ok(());
     }
     let (written, read) = Layout::pair(tensor, &probabilities)?;
-    if tensor.numel > MOST_EACH && !(written.is_dense() && (read.is_dense() || probabilities.numel == 1)) {
+    if tensor.numel > MAX_EACH && !(written.is_dense() && (read.is_dense() || probabilities.numel == 1)) {
         return Err(Error::new(
             Status::NOT_SUPPORTED,
             format!("{NAME} of {} elements, more than 2^30, that do not lie side by side", tensor.numel),
@@ -157,12 +164,12 @@ pub fn bernoulli_each(tensor: &Tensor, probabilities: &Tensor, generator: u64, s
     let (bytes, read_bytes) = (tensor.element.bytes() as i64, probabilities.element.bytes() as i64);
     let launched = || -> Result<()> {
         let used = [(&probabilities, sanitizer::Kind::Read), (tensor, sanitizer::Kind::Write)];
-        sanitizer::access_tensors(place.runtime, place.stream, &used)?;
-        let mut taking = place.generator.take(generator::capture_id(place.stream)?)?;
-        // PyTorch takes ten, however many elements there are.
-        let philox = taking.next(10);
-        for first in (0..tensor.numel).step_by(MOST_EACH as usize) {
-            let numel = (tensor.numel - first).min(MOST_EACH) as u32;
+        sanitizer::access_tensors(target.runtime, target.stream, &used)?;
+        let mut reservation = target.generator.reserve(generator::capture_id(target.stream)?)?;
+        // PyTorch always reserves ten.
+        let philox = reservation.next(10);
+        for first in (0..tensor.numel).step_by(MAX_EACH as usize) {
+            let numel = (tensor.numel - first).min(MAX_EACH) as u32;
             let of_read = if read.is_dense() { first as i64 * read_bytes } else { 0 };
             let mut fill = Fill::of(tensor.memory.offset_by(first as i64 * bytes), numel, 0);
             fill.philox = philox;
@@ -170,37 +177,37 @@ pub fn bernoulli_each(tensor: &Tensor, probabilities: &Tensor, generator: u64, s
             fill.arguments = [code_of(probabilities.element) as u64, one(tensor.element), source, first];
             let (written, read) = (written.strided(), read.strided());
             let blocks = [numel.div_ceil(4 * THREADS), 1];
-            place.launch(kernel, blocks, &Parameters::Each(&fill, &written, &read))?;
+            target.launch(kernel, blocks, &Parameters::Each(&fill, &written, &read))?;
         }
-        taking.commit();
+        reservation.commit();
         Ok(())
     };
     launched().context(|| format!("{NAME} of {} elements of {}", tensor.numel, tensor.element))
 }
 
-/// A tensor that is read in another's shape: dimensions that it lacks, or of one element, are repeated.
-fn stretched(tensor: &Tensor, shape: &Tensor) -> Result<Tensor> {
-    let mut stretched = *tensor;
+/// Returns a tensor expanded to another's shape: missing dimensions and those of size 1 are repeated.
+fn expand(tensor: &Tensor, shape: &Tensor) -> Result<Tensor> {
+    let mut expand = *tensor;
     let missing = shape.rank.checked_sub(tensor.rank);
-    stretched.rank = shape.rank;
-    stretched.sizes = shape.sizes;
+    expand.rank = shape.rank;
+    expand.sizes = shape.sizes;
     for dimension in 0..shape.rank {
         let own = missing.and_then(|missing| dimension.checked_sub(missing));
-        stretched.strides[dimension] = match own {
+        expand.strides[dimension] = match own {
             Some(own) if tensor.sizes[own] == shape.sizes[dimension] => tensor.strides[own],
-            Some(own) if tensor.sizes[own] != 1 => return Err(no_stretch(tensor, shape)),
+            Some(own) if tensor.sizes[own] != 1 => return Err(cannot_expand(tensor, shape)),
             _ => 0,
         };
     }
-    if missing.is_none() { Err(no_stretch(tensor, shape)) } else { Ok(stretched) }
+    if missing.is_none() { Err(cannot_expand(tensor, shape)) } else { Ok(expand) }
 }
 
 #[cold]
-fn no_stretch(tensor: &Tensor, shape: &Tensor) -> Error {
+fn cannot_expand(tensor: &Tensor, shape: &Tensor) -> Error {
     Error::new(
         Status::INVALID_VALUE,
         format!(
-            "probabilities of shape {:?} cannot be stretched to the tensor's {:?}",
+            "probabilities of shape {:?} cannot be broadcast to the tensor's {:?}",
             &tensor.sizes[..tensor.rank],
             &shape.sizes[..shape.rank]
         ),

@@ -1,35 +1,35 @@
-//! How PyTorch would launch a fill: that decides which number each element gets.
+//! The geometry of PyTorch's launch of a fill, which determines the number that each element gets.
 
 use crate::runtime::properties::Properties;
 
-/// The threads of a block of PyTorch's.
-const BLOCK: u64 = 256;
+/// Threads per block in PyTorch's launches.
+const BLOCK_THREADS: u64 = 256;
 
-/// How many threads of PyTorch's a device runs at once, by which it limits a launch.
+/// The number of PyTorch's blocks that a device runs concurrently, which limits a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
-    /// The most blocks of a launch.
+    /// The maximum number of blocks of a launch.
     max_blocks: u64,
 }
 
 impl Geometry {
-    /// That of a device.
+    /// Returns the geometry of a device.
     pub fn of(properties: &Properties) -> Geometry {
-        let per_processor = properties.max_threads_per_multi_processor.max(BLOCK as i32) as u64 / BLOCK;
+        let per_processor = properties.max_threads_per_multi_processor.max(BLOCK_THREADS as i32) as u64 / BLOCK_THREADS;
         Geometry { max_blocks: properties.multi_processor_count.max(1) as u64 * per_processor }
     }
 
-    /// The threads that fill `numel` elements, each of which has a subsequence of its own.
+    /// Returns the number of threads that fill `numel` elements; each has its own subsequence.
     pub fn lanes(self, numel: u64) -> u32 {
-        (self.max_blocks.min(numel.div_ceil(BLOCK)) * BLOCK) as u32
+        (self.max_blocks.min(numel.div_ceil(BLOCK_THREADS)) * BLOCK_THREADS) as u32
     }
 
-    /// How many calls each of them makes of its generator, where a call makes `unroll` elements.
+    /// Returns how many calls of the generator each thread makes, if a call produces `unroll` elements.
     pub fn calls(self, numel: u64, unroll: u32) -> u64 {
         numel.div_ceil(u64::from(self.lanes(numel)) * u64::from(unroll))
     }
 
-    /// By how much a fill advances the offset: four for each call, whatever it makes of them.
+    /// Returns the increment of the offset for a fill: four for each call, regardless of `unroll`.
     pub fn increment(self, numel: u64, unroll: u32) -> u64 {
         if numel == 0 { 0 } else { self.calls(numel, unroll) * 4 }
     }

@@ -1,6 +1,6 @@
-//! Whole numbers: over all of a type, or over a range of it.
+//! Random integers: over the full range of a type, or over a part of it.
 
-use super::distribution::{Dense, Plan, code_of, refuse, unsupported};
+use super::distribution::{Dense, FillPlan, code_of, invalid, unsupported};
 use crate::{
     error::Result,
     half::{Bf16, F16},
@@ -8,10 +8,11 @@ use crate::{
     stream::kernel::Kernel,
 };
 
-/// From so many numbers on PyTorch makes each of 64 bits: a remainder of 32 would favour some by 5 percent and more.
-const WIDE: u64 = 1 << 28;
+/// From this range on, PyTorch uses 64 random bits per number: the remainder of 32 bits would favour some numbers by 5
+/// percent and more.
+const WIDE_RANGE: u64 = 1 << 28;
 
-/// The bits of a type's numbers, as C++'s `digits` counts them: those of a float's fraction, or of an integer without its
+/// The digits of a type as C++'s `digits` counts them: the bits of a float's significand, or of an integer without its
 /// sign.
 fn digits(element: ElementType) -> u32 {
     match element {
@@ -27,13 +28,13 @@ fn digits(element: ElementType) -> u32 {
         ElementType::U32 => 32,
         ElementType::I64 => 63,
         ElementType::U64 => 64,
-        // No fill takes these, and each says so.
+        // Every fill rejects these types with an error.
         ElementType::Complex64 | ElementType::Complex128 => 0,
     }
 }
 
-/// Numbers from `base` on: `range` of them, or 2^64 for 0.
-fn plan(name: &'static str, element: ElementType, base: i64, range: u64, wide: bool) -> Plan {
+/// Returns the plan for `range` numbers from `base` on; a range of 0 stands for 2^64.
+fn plan(name: &'static str, element: ElementType, base: i64, range: u64, wide: bool) -> FillPlan {
     let reciprocal = |dividend: u128, most: u64| match range {
         0 => 0,
         range => u64::try_from(dividend / u128::from(range)).unwrap_or(most).min(most),
@@ -53,11 +54,11 @@ fn plan(name: &'static str, element: ElementType, base: i64, range: u64, wide: b
         (false, 8, true) => Some(Dense { kernel: Kernel::Integers64B64, width: 2 }),
         _ => None,
     };
-    Plan { name, dense, any, code: code_of(element), unroll, arguments: [range, base as u64, reciprocal, mask] }
+    FillPlan { name, dense, any, code: code_of(element), unroll, arguments: [range, base as u64, reciprocal, mask] }
 }
 
-/// Numbers over all that a type has of 0 and above; of a float, the whole numbers that it tells apart.
-pub fn whole(element: ElementType) -> Result<Plan> {
+/// Returns the plan for all non-negative numbers of a type; for floats, up to 2^digits.
+pub fn full_range(element: ElementType) -> Result<FillPlan> {
     const NAME: &str = "plinth_random";
     let range = match element {
         ElementType::U16 | ElementType::U32 | ElementType::U64 | ElementType::Complex64 | ElementType::Complex128 => {
@@ -69,9 +70,9 @@ pub fn whole(element: ElementType) -> Result<Plan> {
     Ok(plan(NAME, element, 0, range, element.bytes() == 8))
 }
 
-/// The number of a float type that is nearest to a whole one; the least of all numbers stands for what is out of range, as
-/// the processors have it that PyTorch was written on.
-fn nearest(element: ElementType, number: i64) -> i64 {
+/// Rounds an integer to a float type. Results out of range become the smallest 64-bit integer, as on x86, for which
+/// PyTorch was written.
+fn round_trip(element: ElementType, number: i64) -> i64 {
     let near = match element {
         ElementType::F16 => f64::from(F16::from_f32(number as f32).to_f32()),
         ElementType::Bf16 => f64::from(Bf16::from_f32(number as f32).to_f32()),
@@ -81,9 +82,9 @@ fn nearest(element: ElementType, number: i64) -> i64 {
     if near.abs() < 2_f64.powi(63) { near as i64 } else { i64::MIN }
 }
 
-/// The least number from `low` on that a float does not round to below it.
-fn raised(element: ElementType, low: i64) -> i64 {
-    let next = nearest(element, low.wrapping_add(1));
+/// Returns the smallest number from `low` on that a float does not round to a number below `low`.
+fn round_low_up(element: ElementType, low: i64) -> i64 {
+    let next = round_trip(element, low.wrapping_add(1));
     if next >= low {
         return low;
     }
@@ -91,9 +92,9 @@ fn raised(element: ElementType, low: i64) -> i64 {
     next.wrapping_add(1 << (exponent + 1).saturating_sub(digits(element)))
 }
 
-/// The greatest number up to `high` of which a float does not round the one before to `high` or above.
-fn lowered(element: ElementType, high: i64) -> i64 {
-    let last = nearest(element, high.wrapping_sub(1));
+/// Returns the largest number up to `high` whose predecessor a float does not round to `high` or above.
+fn round_high_down(element: ElementType, high: i64) -> i64 {
+    let last = round_trip(element, high.wrapping_sub(1));
     if last < high {
         return high;
     }
@@ -101,8 +102,8 @@ fn lowered(element: ElementType, high: i64) -> i64 {
     last.wrapping_sub(1 << (exponent + 1).saturating_sub(digits(element)))
 }
 
-/// Whether a type has a number.
-fn holds(element: ElementType, number: i64) -> bool {
+/// Returns whether a type can represent a number.
+fn can_represent(element: ElementType, number: i64) -> bool {
     match element {
         ElementType::F16 => number.unsigned_abs() <= 65_504,
         ElementType::Bf16 | ElementType::F32 | ElementType::F64 | ElementType::I64 => true,
@@ -117,17 +118,17 @@ fn holds(element: ElementType, number: i64) -> bool {
     }
 }
 
-fn checked(name: &'static str, element: ElementType, low: i64, last: i64) -> Result<()> {
+fn check_bounds(name: &'static str, element: ElementType, low: i64, last: i64) -> Result<()> {
     for (what, number) in [("low", low), ("high - 1", last)] {
-        if !holds(element, number) {
-            return Err(refuse(name, format_args!("got {number} as {what}, which {element} cannot hold")));
+        if !can_represent(element, number) {
+            return Err(invalid(name, format_args!("got {number} as {what}, which {element} cannot hold")));
         }
     }
     Ok(())
 }
 
-/// Numbers from `low` up to `high`, without that.
-pub fn range(element: ElementType, low: i64, high: i64) -> Result<Plan> {
+/// Returns the plan for numbers from `low` up to, but not including, `high`.
+pub fn range(element: ElementType, low: i64, high: i64) -> Result<FillPlan> {
     const NAME: &str = "plinth_random_range";
     if element.is_complex() {
         return Err(unsupported(NAME, element));
@@ -136,25 +137,25 @@ pub fn range(element: ElementType, low: i64, high: i64) -> Result<Plan> {
         if low < high {
             Ok(())
         } else {
-            Err(refuse(NAME, format_args!("needs low < high, but {low} >= {high}{meant}")))
+            Err(invalid(NAME, format_args!("needs low < high, but {low} >= {high}{meant}")))
         }
     };
     ordered(low, high, "")?;
     let (low, high) = if element.is_float() {
-        let inside = (raised(element, low), lowered(element, high));
+        let inside = (round_low_up(element, low), round_high_down(element, high));
         ordered(inside.0, inside.1, &format!(" as {element}"))?;
         inside
     } else {
         (low, high)
     };
-    checked(NAME, element, low, high - 1)?;
+    check_bounds(NAME, element, low, high - 1)?;
     let range = high.wrapping_sub(low) as u64;
-    Ok(plan(NAME, element, low, range, range >= WIDE))
+    Ok(plan(NAME, element, low, range, range >= WIDE_RANGE))
 }
 
-/// Numbers from `low` up to the type's largest, of a float the largest of the whole numbers that it tells apart. From the
-/// least 64-bit number on: all 64 bits.
-pub fn from(element: ElementType, low: i64) -> Result<Plan> {
+/// Returns the plan for numbers from `low` to the largest of the type; for floats, to 2^digits. If `low` is the
+/// smallest 64-bit integer, all 64 bits are random.
+pub fn from_low(element: ElementType, low: i64) -> Result<FillPlan> {
     const NAME: &str = "plinth_random_from";
     if element == ElementType::U64 || element.is_complex() {
         return Err(unsupported(NAME, element));
@@ -169,67 +170,68 @@ pub fn from(element: ElementType, low: i64) -> Result<Plan> {
     }
     let (low, last) = if element.is_float() {
         let last = 1_i64 << digits(element);
-        let low = raised(element, low);
+        let low = round_low_up(element, low);
         if low >= last {
-            return Err(refuse(NAME, format_args!("needs a low below {last} for {element}, but got {low}")));
+            return Err(invalid(NAME, format_args!("needs a low below {last} for {element}, but got {low}")));
         }
         (low, last)
     } else {
         (low, ((1_u64 << digits(element)) - 1) as i64)
     };
-    checked(NAME, element, low, last)?;
+    check_bounds(NAME, element, low, last)?;
     let range = (last.wrapping_sub(low) as u64).wrapping_add(1);
-    Ok(plan(NAME, element, low, range, range >= WIDE))
+    Ok(plan(NAME, element, low, range, range >= WIDE_RANGE))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn numbers(plan: Result<Plan>) -> (u64, i64, u32) {
+    fn numbers(plan: Result<FillPlan>) -> (u64, i64, u32) {
         let plan = plan.unwrap();
         (plan.arguments[0], plan.arguments[1] as i64, plan.unroll)
     }
 
     #[test]
-    fn a_type_has_its_own_numbers() {
-        assert_eq!(numbers(whole(ElementType::U8)), (256, 0, 4));
-        assert_eq!(numbers(whole(ElementType::I8)), (128, 0, 4));
-        assert_eq!(numbers(whole(ElementType::I32)), (1 << 31, 0, 4));
-        assert_eq!(numbers(whole(ElementType::I64)), (1 << 63, 0, 2));
-        assert_eq!(numbers(whole(ElementType::Bool)), (2, 0, 4));
-        assert_eq!(numbers(whole(ElementType::F16)), (2049, 0, 4));
-        assert_eq!(numbers(whole(ElementType::F32)), ((1 << 24) + 1, 0, 4));
-        assert_eq!(numbers(whole(ElementType::F64)), ((1 << 53) + 1, 0, 2));
-        assert!(whole(ElementType::U32).is_err());
+    fn the_full_range_depends_on_the_type() {
+        assert_eq!(numbers(full_range(ElementType::U8)), (256, 0, 4));
+        assert_eq!(numbers(full_range(ElementType::I8)), (128, 0, 4));
+        assert_eq!(numbers(full_range(ElementType::I32)), (1 << 31, 0, 4));
+        assert_eq!(numbers(full_range(ElementType::I64)), (1 << 63, 0, 2));
+        assert_eq!(numbers(full_range(ElementType::Bool)), (2, 0, 4));
+        assert_eq!(numbers(full_range(ElementType::F16)), (2049, 0, 4));
+        assert_eq!(numbers(full_range(ElementType::F32)), ((1 << 24) + 1, 0, 4));
+        assert_eq!(numbers(full_range(ElementType::F64)), ((1 << 53) + 1, 0, 2));
+        assert!(full_range(ElementType::U32).is_err());
         for complex in [ElementType::Complex64, ElementType::Complex128] {
-            for refused in [whole(complex), range(complex, 0, 2), from(complex, 0)] {
+            for refused in [full_range(complex), range(complex, 0, 2), from_low(complex, 0)] {
                 assert!(refused.unwrap_err().message().contains("does not fill tensors of complex"));
             }
         }
     }
 
     #[test]
-    fn large_ranges_take_64_bits() {
+    fn large_ranges_use_64_bits() {
         assert_eq!(numbers(range(ElementType::I32, 0, (1 << 28) - 1)).2, 4);
         assert_eq!(numbers(range(ElementType::I32, 0, 1 << 28)).2, 2);
         assert_eq!(numbers(range(ElementType::I64, i64::MIN, i64::MAX)), (u64::MAX, i64::MIN, 2));
-        assert_eq!(numbers(from(ElementType::I64, i64::MIN)), (0, 0, 2));
-        assert_eq!(numbers(from(ElementType::I8, -5)), (133, -5, 4));
-        assert_eq!(numbers(from(ElementType::F32, 10)), ((1 << 24) - 9, 10, 4));
+        assert_eq!(numbers(from_low(ElementType::I64, i64::MIN)), (0, 0, 2));
+        assert_eq!(numbers(from_low(ElementType::I8, -5)), (133, -5, 4));
+        assert_eq!(numbers(from_low(ElementType::F32, 10)), ((1 << 24) - 9, 10, 4));
     }
 
     #[test]
-    fn floats_keep_to_what_they_can_hold() {
-        // From 2^25 on a float has but every fourth number: 2^25 + 1 would become 2^25, which is below.
+    fn ranges_of_floats_are_limited_to_representable_numbers() {
+        // From 2^25 on, a float represents every fourth integer only: 2^25 + 1 would become 2^25, which is below the
+        // range.
         let (count, base, _) = numbers(range(ElementType::F32, (1 << 25) + 1, (1 << 25) + 16));
         assert_eq!((base, count), ((1 << 25) + 4, 8));
-        // Large numbers become infinity in f16, whose conversion stands for the least number of all.
-        assert_eq!(nearest(ElementType::F16, 70_000), i64::MIN);
+        // Large numbers become infinity in f16, and infinity converts to the smallest 64-bit integer.
+        assert_eq!(round_trip(ElementType::F16, 70_000), i64::MIN);
     }
 
     #[test]
-    fn wrong_ranges_are_refused() {
+    fn invalid_ranges_are_rejected() {
         for plan in [
             range(ElementType::I32, 5, 5),
             range(ElementType::I32, 6, 5),
@@ -239,9 +241,9 @@ mod tests {
             range(ElementType::Bool, 0, 3),
             range(ElementType::U64, -1, 5),
             range(ElementType::F16, -70_000, 0),
-            from(ElementType::I8, 128),
-            from(ElementType::U8, i64::MIN),
-            from(ElementType::F16, 5000),
+            from_low(ElementType::I8, 128),
+            from_low(ElementType::U8, i64::MIN),
+            from_low(ElementType::F16, 5000),
         ] {
             assert_eq!(plan.unwrap_err().status(), crate::status::Status::INVALID_VALUE);
         }

@@ -1,7 +1,8 @@
-//! The order in which PyTorch's iterator walks through a tensor, and its division of tensors too large for 32 bits.
+//! The order in which PyTorch's iterator visits a tensor's elements, and its splitting of tensors too large for 32-bit
+//! indexing.
 //!
-//! Dimensions are sorted by their strides, the smallest first, and merged where one goes on where the other ends. A tensor
-//! of which the last byte is 2^31 or more bytes from the first is halved in its longest dimension, and the halves likewise.
+//! Dimensions are sorted by stride, the smallest first, and adjacent dimensions are merged. A tensor that spans 2^31
+//! bytes or more is split in half along its longest dimension, recursively.
 
 use crate::{
     driver::random::{MAX_RANK, Strided},
@@ -10,22 +11,22 @@ use crate::{
     status::Status,
 };
 
-/// What 32 bits can index.
+/// The maximum of a 32-bit index.
 const LIMIT: u64 = i32::MAX as u64;
 
-/// Dimensions in the order in which they are walked through, the fastest first.
+/// Dimensions in iteration order, the fastest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     rank: usize,
     sizes: [i64; MAX_RANK],
     /// In elements, not negative.
     strides: [i64; MAX_RANK],
-    /// How far the first element is from element 0 of the tensor, in elements.
+    /// Offset of the first visited element from element 0 of the tensor, in elements.
     pub start: i64,
 }
 
 impl Layout {
-    /// That of a tensor that is to be written. One that has several elements in one place is refused.
+    /// Returns the layout of a tensor that is written. Fails if several elements share an address.
     pub fn of(tensor: &Tensor) -> Result<Layout> {
         let mut layout = Layout { rank: tensor.rank, sizes: [1; MAX_RANK], strides: [0; MAX_RANK], start: 0 };
         for dimension in 0..tensor.rank {
@@ -39,7 +40,8 @@ impl Layout {
                     ),
                 ));
             }
-            // The slowest dimension comes last here and first there. What runs backwards is walked through forwards.
+            // The slowest dimension is last here and first there. Dimensions with negative strides are visited in
+            // reverse.
             let place = tensor.rank - 1 - dimension;
             layout.sizes[place] = size;
             layout.strides[place] = stride.checked_abs().ok_or_else(too_far)?;
@@ -54,8 +56,8 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Two tensors of one shape in one order, which PyTorch's pointwise kernels walk through together: by rows, but for
-    /// dimensions of which both tensors have the strides in the other order.
+    /// Returns the layouts of two tensors of one shape, in the order in which PyTorch's pointwise kernels visit both
+    /// together: row-major, except for dimensions that both tensors have in the opposite order.
     pub fn pair(written: &Tensor, read: &Tensor) -> Result<(Layout, Layout)> {
         Layout::of(written)?;
         let plain = |tensor: &Tensor| {
@@ -89,7 +91,7 @@ impl Layout {
         Ok((one, other))
     }
 
-    /// Refuses what would lie outside of all addresses.
+    /// Rejects a tensor that would exceed the address space.
     fn check_extent(&self, tensor: &Tensor) -> Result<()> {
         let mut extent = 0_i64;
         for dimension in 0..self.rank {
@@ -100,8 +102,8 @@ impl Layout {
         tensor.memory.address().checked_add(bytes as u64).map(drop).ok_or_else(too_far)
     }
 
-    /// Sorts the dimensions by their strides; of equal ones the larger dimension comes later. Where that leaves it open,
-    /// which it does for strides of 0, the order stays, as insertion leaves it.
+    /// Sorts the dimensions by stride; of two with equal strides the larger one comes later. Dimensions with a stride
+    /// of 0 are not ordered; they stay where the insertion sort leaves them.
     fn sort(&mut self) {
         for next in 1..self.rank {
             let mut place = next;
@@ -120,7 +122,7 @@ impl Layout {
         }
     }
 
-    /// Merges neighbouring dimensions of which the slower one goes on where the faster one ends.
+    /// Merges adjacent dimensions that are contiguous in each other.
     fn merge(&mut self) {
         let mut last = 0;
         for dimension in 1..self.rank {
@@ -140,12 +142,12 @@ impl Layout {
         self.rank = self.rank.min(last + 1);
     }
 
-    /// How many elements it has.
+    /// Returns the number of elements.
     pub fn numel(&self) -> u64 {
         self.sizes[..self.rank].iter().product::<i64>() as u64
     }
 
-    /// Whether the elements lie side by side.
+    /// Returns whether the elements are contiguous.
     pub fn is_dense(&self) -> bool {
         match self.rank {
             0 => true,
@@ -159,23 +161,23 @@ impl Layout {
         self.numel() <= LIMIT && (reach as u64).saturating_mul(element_bytes).saturating_add(1) <= LIMIT
     }
 
-    /// Calls `body` with each part that 32 bits can index, in PyTorch's order, and says whether there are several.
-    pub fn each_part(&self, element_bytes: u64, body: &mut dyn FnMut(&Layout) -> Result<()>) -> Result<()> {
+    /// Calls `body` with each part that 32 bits can index, in PyTorch's order.
+    pub fn for_each_part(&self, element_bytes: u64, body: &mut dyn FnMut(&Layout) -> Result<()>) -> Result<()> {
         if self.fits_32_bits(element_bytes) {
             return body(self);
         }
         let (first, second) = self.halves();
-        first.each_part(element_bytes, body)?;
-        second.each_part(element_bytes, body)
+        first.for_each_part(element_bytes, body)?;
+        second.for_each_part(element_bytes, body)
     }
 
-    /// Whether [`each_part`](Self::each_part) finds more than one.
+    /// Returns whether [`for_each_part`](Self::for_each_part) visits more than one part.
     pub fn is_split(&self, element_bytes: u64) -> bool {
         !self.fits_32_bits(element_bytes)
     }
 
     fn halves(&self) -> (Layout, Layout) {
-        // The longest dimension, of equal ones the slowest.
+        // Split the longest dimension; of several, the slowest.
         let mut longest = 0;
         for dimension in 1..self.rank {
             let extent = |dimension: usize| (self.sizes[dimension] - 1) * self.strides[dimension];
@@ -196,7 +198,7 @@ impl Layout {
         (first, second)
     }
 
-    /// The same for a kernel, of which the elements are fewer than 2^31.
+    /// Returns the layout as a kernel's argument. It must have fewer than 2^31 elements.
     pub fn strided(&self) -> Strided {
         let mut strided = Strided { rank: self.rank as u32, ..Strided::default() };
         for dimension in 0..self.rank {
@@ -237,7 +239,7 @@ mod tests {
     fn parts(layout: &Layout, element_bytes: u64) -> Vec<(i64, u64)> {
         let mut found = Vec::new();
         layout
-            .each_part(element_bytes, &mut |part| {
+            .for_each_part(element_bytes, &mut |part| {
                 found.push((part.start, part.numel()));
                 Ok(())
             })
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_lies_side_by_side_is_one_dimension() {
+    fn contiguous_dimensions_are_merged() {
         for strides in [None, Some(&[1, 2, 6][..]), Some(&[3, 1, 6]), Some(&[12, 1, 3])] {
             let shape = match strides {
                 Some([12, ..]) => [2, 3, 4],
@@ -261,14 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn backwards_is_forwards_from_the_other_end() {
+    fn negative_strides_are_visited_in_reverse() {
         let reversed = layout(&[4], Some(&[-1]));
         assert!(reversed.is_dense());
         assert_eq!(reversed.start, -3);
     }
 
     #[test]
-    fn elements_in_one_place_are_refused() {
+    fn elements_that_share_an_address_are_rejected() {
         let error = Layout::of(&tensor(&[3, 4], Some(&[0, 1]), ElementType::F32)).unwrap_err();
         assert!(error.message().contains("dimension 0 of the tensor has 3 elements in one place"));
         assert!(Layout::of(&tensor(&[1, 4], Some(&[0, 1]), ElementType::F32)).is_ok());
@@ -284,7 +286,7 @@ mod tests {
         assert_eq!(parts(&layout(&[1 << 29], None), 4), [(0, 1 << 29)]);
         let bytes = Layout::of(&tensor(&[1 << 32], None, ElementType::U8)).unwrap();
         assert_eq!(parts(&bytes, 1).len(), 4);
-        // Wide apart: few elements, but many bytes between them.
+        // Few elements that are far apart in memory.
         let wide = layout(&[4, 4], Some(&[1 << 29, 2]));
         assert_eq!(parts(&wide, 4), [(0, 4), (1 << 29, 4), (2 << 29, 4), (3 << 29, 4)]);
     }
@@ -300,7 +302,7 @@ mod tests {
         }
 
         #[test]
-        fn every_element_is_walked_through_once(
+        fn every_element_is_visited_once(
             sizes in proptest::collection::vec(1_i64..5, 0..5),
             order in Just([0_usize, 1, 2, 3, 4]).prop_shuffle(),
             gaps in proptest::collection::vec(1_i64..3, 5),
@@ -321,7 +323,7 @@ mod tests {
             for (size, stride) in dimensions(&layout).into_iter().rev() {
                 found = found.iter().flat_map(|base: &i64| (0..size).map(move |i| base + i * stride)).collect();
             }
-            // Walked through with the fastest dimension innermost, the places ascend.
+            // With the fastest dimension innermost, the offsets ascend.
             prop_assert_eq!(found, expected);
         }
     }

@@ -1,11 +1,11 @@
-//! Random numbers: PyTorch's, bit for bit.
+//! Random numbers, bit for bit equal to PyTorch's.
 //!
-//! A [`generator`] has a seed and an offset. A fill takes from it as many numbers as PyTorch's launch would, whose
-//! [`geometry`] decides which element gets which number; [`layout`] gives elements that do not lie side by side the order in
-//! which PyTorch walks through them. A [`distribution`] is a kernel and its arguments, [`fill`] launches it, and
-//! [`permutation`] does what is no fill. [`seed`] is what concerns the generator of each device that nobody made.
+//! A [`generator`] has a seed and an offset. A fill advances the offset as PyTorch's launch would; the launch's
+//! [`geometry`] determines which element gets which number. [`layout`] orders the elements of a non-contiguous tensor
+//! as PyTorch's iterator visits them. A [`distribution`] provides a kernel and its arguments, and [`fill`] launches it.
+//! [`permutation`] implements `randperm`. [`seed`] holds the default generators of the devices.
 //!
-//! The kernels are in kernels/, and what the host device runs in their place in `driver/host/twins`.
+//! The kernels are in kernels/; the host device runs the CPU kernels of `driver::host::cpu_kernels` instead.
 
 pub mod distribution;
 pub mod fill;

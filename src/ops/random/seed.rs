@@ -1,7 +1,8 @@
-//! The generator that each device has of its own, and the seeds of all.
+//! The default generators of the devices, and their seeds.
 //!
-//! A device's own generator begins with a seed that the operating system makes up, unless one was asked for: also before
-//! the library was initialised. That initialises nothing, as in PyTorch, and on a machine without a GPU is no error.
+//! A default generator starts with a random seed from the operating system unless the program seeds it. It can be
+//! seeded before the library is initialised; as in PyTorch, that does not initialise the library, and it succeeds on a
+//! machine without a GPU.
 
 use super::generator::{self, STATE_BYTES};
 use crate::{
@@ -13,23 +14,23 @@ use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use std::{fs::File, io::Read, sync::Arc};
 
-/// A device's own generator.
+/// A device's default generator.
 #[derive(Default)]
 pub struct DefaultGenerator(OnceCell<u64>);
 
-/// A seeding that waits for the library to be initialised.
+/// A request to seed that is pending until the library is initialised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seeding {
-    /// Of the device that is current then.
+    /// Seeds the device that is current then.
     Current(u64),
-    /// Of all devices.
+    /// Seeds all devices.
     All(u64),
 }
 
-static WAITING: Mutex<Vec<Seeding>> = Mutex::new(Vec::new());
+static PENDING: Mutex<Vec<Seeding>> = Mutex::new(Vec::new());
 
-/// A seed that nobody can foretell, of 53 bits, as PyTorch makes them.
-pub fn unforeseen() -> Result<u64> {
+/// Returns a random seed of 53 bits from the operating system, like PyTorch.
+pub fn random_seed() -> Result<u64> {
     let mut bytes = [0; 8];
     File::open("/dev/urandom")
         .and_then(|mut source| source.read_exact(&mut bytes))
@@ -37,15 +38,15 @@ pub fn unforeseen() -> Result<u64> {
     Ok(u64::from_le_bytes(bytes) >> 11)
 }
 
-/// The handle of a device's own generator.
+/// Returns the handle of a device's default generator.
 pub fn default_generator(device: i32) -> Result<u64> {
     let device = runtime::ready()?.device(device)?;
     let handle =
-        device.default_generator().0.get_or_try_init(|| generator::create_default(device.ordinal, unforeseen()?));
+        device.default_generator().0.get_or_try_init(|| generator::create_default(device.ordinal, random_seed()?));
     handle.copied()
 }
 
-fn default_state(device: i32) -> Result<Arc<generator::State>> {
+fn default_state(device: i32) -> Result<Arc<generator::GeneratorState>> {
     generator::get(default_generator(device)?)
 }
 
@@ -61,61 +62,61 @@ impl Seeding {
         }
     }
 
-    /// Does it now, or when the library is initialised.
+    /// Applies the request now, or when the library is initialised.
     fn request(self) -> Result<()> {
         if runtime::is_initialized() {
             return self.apply(runtime::ready()?);
         }
-        // A forked child or an exiting process will never be initialised: that is an error here as anywhere.
+        // A forked child or an exiting process is never initialised: report an error, as every other function does.
         runtime::check_usable()?;
-        let mut waiting = WAITING.lock();
+        let mut pending = PENDING.lock();
         if let Seeding::All(_) = self {
-            waiting.clear();
+            pending.clear();
         }
-        waiting.push(self);
-        drop(waiting);
-        // Another thread may have initialised the library meanwhile.
-        if runtime::is_initialized() { apply_waiting(runtime::ready()?) } else { Ok(()) }
+        pending.push(self);
+        drop(pending);
+        // Another thread may have initialised the library in the meantime.
+        if runtime::is_initialized() { apply_pending(runtime::ready()?) } else { Ok(()) }
     }
 }
 
-/// Does what was asked for before the library was initialised.
-pub fn apply_waiting(runtime: &Runtime) -> Result<()> {
-    let waiting = std::mem::take(&mut *WAITING.lock());
-    waiting.into_iter().try_for_each(|seeding| seeding.apply(runtime))
+/// Applies the requests made before the library was initialised.
+pub fn apply_pending(runtime: &Runtime) -> Result<()> {
+    let pending = std::mem::take(&mut *PENDING.lock());
+    pending.into_iter().try_for_each(|seeding| seeding.apply(runtime))
 }
 
-/// Seeds the current device's own generator.
+/// Seeds the current device's default generator.
 pub fn manual_seed(seed: u64) -> Result<()> {
     Seeding::Current(seed).request()
 }
 
-/// Seeds the own generator of every device.
+/// Seeds the default generator of every device.
 pub fn manual_seed_all(seed: u64) -> Result<()> {
     Seeding::All(seed).request()
 }
 
-/// Seeds the current device's own generator with a seed that nobody can foretell.
+/// Seeds the current device's default generator with a random seed.
 pub fn seed() -> Result<()> {
-    Seeding::Current(unforeseen()?).request()
+    Seeding::Current(random_seed()?).request()
 }
 
-/// Seeds the own generator of every device with one such seed.
+/// Seeds the default generator of every device with the same random seed.
 pub fn seed_all() -> Result<()> {
-    Seeding::All(unforeseen()?).request()
+    Seeding::All(random_seed()?).request()
 }
 
-/// The seed of the current device's own generator.
+/// Returns the seed of the current device's default generator.
 pub fn initial_seed() -> Result<u64> {
     Ok(default_state(-1)?.seed())
 }
 
-/// The state of a device's own generator.
+/// Returns the state of a device's default generator.
 pub fn state(device: i32) -> Result<[u8; STATE_BYTES]> {
     default_state(device)?.bytes()
 }
 
-/// Sets it.
+/// Sets the state of a device's default generator.
 pub fn set_state(device: i32, bytes: &[u8]) -> Result<()> {
     default_state(device)?.set_bytes(bytes)
 }
@@ -128,13 +129,13 @@ fn check_count(count: usize, runtime: &Runtime) -> Result<()> {
     Err(Error::new(Status::INVALID_VALUE, format!("states of {count} devices, where there are {devices}")))
 }
 
-/// The states of the first devices.
+/// Returns the states of the first devices.
 pub fn states(count: usize) -> Result<Vec<[u8; STATE_BYTES]>> {
     check_count(count, runtime::ready()?)?;
     (0..count as i32).map(state).collect()
 }
 
-/// Sets the states of the first devices. Nothing changes if one of them is malformed.
+/// Sets the states of the first devices. If one of them is malformed, nothing changes.
 pub fn set_states(states: &[[u8; STATE_BYTES]]) -> Result<()> {
     check_count(states.len(), runtime::ready()?)?;
     let before = (0..states.len() as i32).map(state).collect::<Result<Vec<_>>>()?;

@@ -1,4 +1,4 @@
-//! The machine's processors, which are what the host device runs on: what Linux tells of them under /proc and /sys.
+//! The machine's processors, on which the host device runs: readings from Linux's /proc and /sys.
 
 use super::{Reading, not_read};
 use crate::error::Result;
@@ -10,28 +10,28 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What is counted up from the start of the machine, at a moment.
+/// Counters since the start of the machine, at one moment.
 #[derive(Debug, Clone, Copy)]
 struct Sums {
     when: Instant,
-    /// Clock ticks in which a processor did something, and all.
+    /// Clock ticks in which a processor was busy, and all clock ticks.
     busy: u64,
     all: u64,
-    /// Microjoules, where the machine counts them.
+    /// Microjoules, if the machine counts them.
     energy: Option<u64>,
 }
 
-/// A rate needs two looks, so far apart at least, and no further apart than the other.
-const LEAST: Duration = Duration::from_millis(20);
-const MOST: Duration = Duration::from_secs(1);
+/// Bounds of the interval between the two samples that a rate needs.
+const MIN_INTERVAL: Duration = Duration::from_millis(20);
+const MAX_INTERVAL: Duration = Duration::from_secs(1);
 
-/// See the module's comment.
+/// The processors of a machine, given by the root of its file system.
 pub struct Cpu {
     root: PathBuf,
     last: Mutex<Option<Sums>>,
 }
 
-/// This machine's.
+/// Returns the processors of this machine.
 pub fn machine() -> &'static Cpu {
     static MACHINE: Lazy<Cpu> = Lazy::new(|| Cpu::at(Path::new("/")));
     &MACHINE
@@ -41,7 +41,7 @@ fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// What a folder holds under names that begin so.
+/// Returns the entries of a folder whose names begin with `prefix`.
 fn entries(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     let Ok(found) = fs::read_dir(folder) else { return Vec::new() };
     let named = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
@@ -57,7 +57,7 @@ impl Cpu {
         Cpu { root: root.to_owned(), last: Mutex::new(None) }
     }
 
-    /// One reading.
+    /// Returns one reading.
     pub fn read(&self, reading: Reading) -> Result<u64> {
         let value = match reading {
             Reading::Utilization => self.rates().map(|(busy, _)| busy),
@@ -80,32 +80,32 @@ impl Cpu {
         Some(Sums { when: Instant::now(), busy: all - idle, all, energy: self.energy() })
     }
 
-    /// Per cent of the processors' time that was used lately, and milliwatts.
+    /// Returns the recent utilization of the processors in per cent, and their power in milliwatts.
     fn rates(&self) -> Option<(u64, Option<u64>)> {
         let mut last = self.last.lock();
-        let usable = |sums: &Sums| (LEAST..MOST).contains(&sums.when.elapsed());
+        let usable = |sums: &Sums| (MIN_INTERVAL..MAX_INTERVAL).contains(&sums.when.elapsed());
         let before = match last.filter(usable) {
             Some(sums) => sums,
             None => {
                 let sums = self.sums()?;
-                std::thread::sleep(LEAST);
+                std::thread::sleep(MIN_INTERVAL);
                 sums
             }
         };
         let now = self.sums()?;
-        if last.is_none_or(|sums| sums.when.elapsed() > MOST / 4) {
+        if last.is_none_or(|sums| sums.when.elapsed() > MAX_INTERVAL / 4) {
             *last = Some(now);
         }
         let (busy, all) = (now.busy.saturating_sub(before.busy), now.all.saturating_sub(before.all));
         let time = (now.when - before.when).as_micros() as u64;
-        // The counter of energy begins anew at its end.
+        // The energy counter wraps around.
         let used = now.energy.zip(before.energy).and_then(|(now, before)| now.checked_sub(before));
         Some((busy * 100 / all.max(1), used.map(|microjoules| microjoules * 1000 / time.max(1))))
     }
 
     fn energy(&self) -> Option<u64> {
         let zones = entries(&self.root.join("sys/class/powercap"), "intel-rapl:");
-        // Others are parts of a package, or the whole machine with the packages in it.
+        // Other zones are parts of a package, or the whole machine including its packages.
         let is_package =
             |path: &&PathBuf| fs::read_to_string(path.join("name")).is_ok_and(|name| name.starts_with("package"));
         let packages = zones.iter().filter(is_package);
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use crate::status::Status;
 
-    /// A machine of files.
+    /// A simulated machine: a folder with its files.
     struct Machine(PathBuf);
 
     impl Machine {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_supported() {
+    fn missing_files_are_not_supported() {
         let machine = Machine::new("no-telemetry");
         let cpu = Cpu::at(&machine.0);
         for reading in Reading::ALL {

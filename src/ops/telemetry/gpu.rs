@@ -1,7 +1,8 @@
 //! GPUs, through NVML.
 //!
-//! NVML numbers the cards in its own way, and `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER` number the devices in
-//! theirs, so a device's card is found by what it is called everywhere: its UUID, or its place on the bus.
+//! NVML numbers the GPUs in its own way, and `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER` number the devices in
+//! theirs. A device's NVML handle is therefore found by an identifier that is the same everywhere: its UUID or its PCI
+//! bus id.
 
 use super::{Reading, not_read};
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
     status::Status,
 };
 use nvml_wrapper::{
-    Device as Card, Nvml,
+    Device as NvmlDevice, Nvml,
     enum_wrappers::device::{Clock, TemperatureSensor},
     enums::device::UsedGpuMemory,
     error::NvmlError,
@@ -20,11 +21,11 @@ use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::Mutex;
 use std::{collections::HashMap, ffi::OsString};
 
-/// The name under which the driver's package has it, and the variable that names another.
+/// The library's name in the driver's package, and the environment variable that names another.
 const LIBRARY: &str = "libnvidia-ml.so.1";
 const VARIABLE: &str = "PLINTH_NVML_LIBRARY";
 
-/// What can hold a clock down: NVML's bits, and what they mean.
+/// NVML's bits for reduced clock rates, and their meanings.
 pub const THROTTLE_REASONS: [(u64, &str); 9] = [
     (0x1, "idle"),
     (0x2, "application clocks"),
@@ -37,7 +38,7 @@ pub const THROTTLE_REASONS: [(u64, &str); 9] = [
     (0x100, "display clock"),
 ];
 
-/// Loaded once, and never unloaded: cards refer to it.
+/// Returns NVML, which is loaded once and never unloaded, because the device handles refer to it.
 fn nvml() -> Result<&'static Nvml> {
     static NVML: OnceCell<Nvml> = OnceCell::new();
     NVML.get_or_try_init(|| {
@@ -59,7 +60,7 @@ fn unavailable(library: &OsString, error: &NvmlError) -> Error {
 fn failed(error: &NvmlError) -> Error {
     match error {
         NvmlError::NotSupported | NvmlError::FunctionNotFound | NvmlError::FailedToLoadSymbol(_) => {
-            not_read(format_args!("the card, or its driver, does not tell: {error}"))
+            not_read(format_args!("the GPU or its driver does not report this: {error}"))
         }
         NvmlError::NoPermission => Error::new(Status::SYSTEM, format!("NVML refused: {error}")),
         NvmlError::Uninitialized | NvmlError::DriverNotLoaded | NvmlError::LibraryNotFound => {
@@ -80,63 +81,63 @@ fn uuid_text(prefix: &str, uuid: &[u8; 16]) -> String {
     text
 }
 
-fn find(nvml: &'static Nvml, properties: &Properties) -> Result<Card<'static>> {
-    // A part of a card, where MIG has cut it, has a UUID of its own.
+fn find(nvml: &'static Nvml, properties: &Properties) -> Result<NvmlDevice<'static>> {
+    // A MIG instance has its own UUID.
     for prefix in ["GPU-", "MIG-"] {
-        if let Ok(card) = nvml.device_by_uuid(uuid_text(prefix, &properties.uuid)) {
-            return Ok(card);
+        if let Ok(handle) = nvml.device_by_uuid(uuid_text(prefix, &properties.uuid)) {
+            return Ok(handle);
         }
     }
     nvml.device_by_pci_bus_id(properties.pci_bus_id_text.as_str())
-        .map_err(|error| failed(&error).context(format_args!("looking for the card at {}", properties.pci_bus_id_text)))
+        .map_err(|error| failed(&error).context(format_args!("looking for the GPU at {}", properties.pci_bus_id_text)))
 }
 
-/// Runs `body` with a device's card.
-fn with_card<T>(
+/// Runs `body` with the NVML handle of a device.
+fn with_handle<T>(
     runtime: &Runtime,
     device: &Device,
-    body: impl FnOnce(&'static Nvml, &Card<'static>) -> std::result::Result<T, NvmlError>,
+    body: impl FnOnce(&'static Nvml, &NvmlDevice<'static>) -> std::result::Result<T, NvmlError>,
 ) -> Result<T> {
-    static CARDS: Lazy<Mutex<HashMap<u32, &'static Card<'static>>>> = Lazy::new(Mutex::default);
+    static HANDLES: Lazy<Mutex<HashMap<u32, &'static NvmlDevice<'static>>>> = Lazy::new(Mutex::default);
     let nvml = nvml()?;
-    let known = CARDS.lock().get(&device.ordinal).copied();
-    let card = match known {
-        Some(card) => card,
+    let known = HANDLES.lock().get(&device.ordinal).copied();
+    let handle = match known {
+        Some(handle) => handle,
         None => {
-            let card = find(nvml, device.properties(&runtime.driver)?)?;
-            // As many as there are devices, and needed as long as the process lives.
-            let mut cards = CARDS.lock();
-            *cards.entry(device.ordinal).or_insert_with(|| Box::leak(Box::new(card)))
+            let handle = find(nvml, device.properties(&runtime.driver)?)?;
+            // There are as many as devices, and they are needed until the process ends.
+            let mut handles = HANDLES.lock();
+            *handles.entry(device.ordinal).or_insert_with(|| Box::leak(Box::new(handle)))
         }
     };
-    body(nvml, card).map_err(|error| failed(&error))
+    body(nvml, handle).map_err(|error| failed(&error))
 }
 
-/// The memory that is not to be had, as torch counts it: what the driver keeps for itself is in it, and NVML tells of that apart.
-fn taken(memory: &MemoryInfo) -> u64 {
+/// Returns the memory in use as torch counts it: including what the driver reserves, which NVML reports separately.
+fn used_bytes(memory: &MemoryInfo) -> u64 {
     memory.used + memory.reserved
 }
 
-/// One reading.
+/// Returns one reading.
 pub fn read(runtime: &Runtime, device: &Device, reading: Reading) -> Result<u64> {
-    with_card(runtime, device, |_, card| {
+    with_handle(runtime, device, |_, handle| {
         Ok(match reading {
-            Reading::Utilization => card.utilization_rates()?.gpu.into(),
-            Reading::MemoryUsage => card.utilization_rates()?.memory.into(),
-            Reading::Temperature => card.temperature(TemperatureSensor::Gpu)?.into(),
-            Reading::PowerDraw => card.power_usage()?.into(),
-            Reading::ClockRate => card.clock_info(Clock::SM)?.into(),
-            Reading::MemoryClockRate => card.clock_info(Clock::Memory)?.into(),
-            Reading::MemoryUsed => taken(&card.memory_info()?),
-            Reading::Energy => card.total_energy_consumption()?,
-            Reading::ThrottleReasons => card.current_throttle_reasons()?.bits(),
+            Reading::Utilization => handle.utilization_rates()?.gpu.into(),
+            Reading::MemoryUsage => handle.utilization_rates()?.memory.into(),
+            Reading::Temperature => handle.temperature(TemperatureSensor::Gpu)?.into(),
+            Reading::PowerDraw => handle.power_usage()?.into(),
+            Reading::ClockRate => handle.clock_info(Clock::SM)?.into(),
+            Reading::MemoryClockRate => handle.clock_info(Clock::Memory)?.into(),
+            Reading::MemoryUsed => used_bytes(&handle.memory_info()?),
+            Reading::Energy => handle.total_energy_consumption()?,
+            Reading::ThrottleReasons => handle.current_throttle_reasons()?.bits(),
         })
     })
 }
 
-/// The processes that compute on a card, with the bytes that each has there, where NVML knows them.
+/// Returns the processes that compute on a GPU, with the bytes that each uses, if NVML reports them.
 pub fn processes(runtime: &Runtime, device: &Device) -> Result<Vec<super::Process>> {
-    let found = with_card(runtime, device, |_, card| card.running_compute_processes())?;
+    let found = with_handle(runtime, device, |_, handle| handle.running_compute_processes())?;
     let known = |used| match used {
         UsedGpuMemory::Used(bytes) => Some(bytes),
         UsedGpuMemory::Unavailable => None,
@@ -144,9 +145,9 @@ pub fn processes(runtime: &Runtime, device: &Device) -> Result<Vec<super::Proces
     Ok(found.into_iter().map(|entry| super::Process { pid: entry.pid, memory: known(entry.used_gpu_memory) }).collect())
 }
 
-/// NVML's own number of a card, which torch's list of processes begins with.
+/// Returns NVML's index of a GPU, with which torch's process list begins.
 pub fn number(runtime: &Runtime, device: &Device) -> Result<u32> {
-    with_card(runtime, device, |_, card| card.index())
+    with_handle(runtime, device, |_, handle| handle.index())
 }
 
 #[cfg(test)]
@@ -161,9 +162,9 @@ mod tests {
     }
 
     #[test]
-    fn what_the_driver_keeps_is_taken() {
+    fn reserved_memory_counts_as_used() {
         let memory = MemoryInfo { free: 70, reserved: 10, total: 100, used: 20, version: 2 };
-        assert_eq!(taken(&memory), memory.total - memory.free);
+        assert_eq!(used_bytes(&memory), memory.total - memory.free);
     }
 
     #[test]
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_card_lacks_is_told_from_what_fails() {
+    fn unsupported_readings_are_distinguished_from_failures() {
         assert_eq!(failed(&NvmlError::NotSupported).status(), Status::NOT_SUPPORTED);
         assert_eq!(failed(&NvmlError::FailedToLoadSymbol("nvmlDeviceGetName".into())).status(), Status::NOT_SUPPORTED);
         assert_eq!(failed(&NvmlError::DriverNotLoaded).status(), Status::NVML_UNAVAILABLE);

@@ -1,7 +1,8 @@
-//! What a device is doing: how busy and how warm it is, how fast its clock, how much power and memory it takes.
+//! Telemetry of a device: utilization, temperature, clock rates, power and memory.
 //!
-//! GPUs are asked through NVML (`gpu`), the host device's readings are those of the machine's processors (`cpu`). A
-//! reading that there is not has a status of its own, so that a program can tell "cannot be read here" from a failure.
+//! GPUs are read through NVML (`gpu`); the host device's readings are those of the machine's processors (`cpu`). A
+//! reading that is not available has its own status, so that a program can distinguish "not supported here" from a
+//! failure.
 
 mod cpu;
 mod gpu;
@@ -19,13 +20,13 @@ use crate::{
 };
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The readings, each a whole number.
+/// The readings. Each is an integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Reading {
-    /// Per cent of the time in which at least one kernel ran, over a period that the card chooses.
+    /// Percentage of time in which at least one kernel ran, over a period that the GPU chooses.
     Utilization,
-    /// Per cent of the time in which memory was read or written.
+    /// Percentage of time in which memory was read or written.
     MemoryUsage,
     /// Degrees Celsius.
     Temperature,
@@ -35,16 +36,16 @@ pub enum Reading {
     ClockRate,
     /// Megahertz of the memory.
     MemoryClockRate,
-    /// Bytes that all processes have, and those that the driver keeps for itself.
+    /// Bytes in use by all processes, including those the driver reserves.
     MemoryUsed,
     /// Millijoules since the driver was loaded.
     Energy,
-    /// What holds the clock down: bits of [`THROTTLE_REASONS`].
+    /// Reasons for a reduced clock rate: bits of [`THROTTLE_REASONS`].
     ThrottleReasons,
 }
 
 impl Reading {
-    /// Each of them.
+    /// All readings.
     pub const ALL: [Reading; 9] = [
         Reading::Utilization,
         Reading::MemoryUsage,
@@ -88,7 +89,7 @@ fn read_from(runtime: &Runtime, device: &Device, reading: Reading) -> Result<u64
     }
 }
 
-/// One reading of a device.
+/// Returns one reading of a device.
 pub fn read(number: i32, reading: Reading) -> Result<u64> {
     let runtime = runtime::ready()?;
     let device = runtime.device(number)?;
@@ -96,22 +97,22 @@ pub fn read(number: i32, reading: Reading) -> Result<u64> {
         .context(|| format!("reading the {} of device {}", reading.describe(), device.ordinal))
 }
 
-/// All readings of a device, as far as there are any.
+/// All available readings of a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Telemetry {
-    /// When they were read, in microseconds since 1970.
+    /// Time of the reading, in microseconds since 1970.
     pub time_us: u64,
-    /// By the number of the [`Reading`]; `None` for what the device cannot tell.
+    /// Values by the number of the [`Reading`]; `None` for those that the device does not report.
     pub values: [Option<u64>; Reading::ALL.len()],
 }
 
-/// Reads all that a device can tell.
+/// Returns all readings that a device reports.
 pub fn read_all(number: i32) -> Result<Telemetry> {
-    read_each(number, |_, read| read())
+    read_with(number, |_, read| read())
 }
 
-/// Reads what `visit` wants to be read: it is given each reading, and how to do it.
-fn read_each(
+/// Calls `visit` for each reading with a function that reads it; `visit` decides whether to call the function.
+fn read_with(
     number: i32,
     mut visit: impl FnMut(Reading, &dyn Fn() -> Result<Option<u64>>) -> Result<Option<u64>>,
 ) -> Result<Telemetry> {

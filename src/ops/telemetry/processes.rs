@@ -1,4 +1,4 @@
-//! Which processes use a device.
+//! The processes that use a device.
 
 use super::gpu;
 use crate::{
@@ -11,16 +11,16 @@ use std::fmt::Write;
 /// A process that computes on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// The bytes of the device's memory that it has, where the driver tells.
+    /// Bytes of the device's memory that it uses, if the driver reports them.
     pub memory: Option<u64>,
 }
 
 fn find(runtime: &Runtime, device: &Device) -> Result<Vec<Process>> {
     match runtime.driver.kind() {
         Kind::Cuda => gpu::processes(runtime, device),
-        // The host device is a part of the process, and no other's.
+        // The host device belongs to this process alone.
         Kind::Host => {
             let (free, total) = device.memory_info(&runtime.driver)?;
             Ok(vec![Process { pid: std::process::id(), memory: Some(total - free) }])
@@ -28,27 +28,27 @@ fn find(runtime: &Runtime, device: &Device) -> Result<Vec<Process>> {
     }
 }
 
-/// The processes that compute on a device.
+/// Returns the processes that compute on a device.
 pub fn processes(number: i32) -> Result<Vec<Process>> {
     let runtime = runtime::ready()?;
     let device = runtime.device(number)?;
     find(runtime, device).context(|| format!("listing the processes on device {}", device.ordinal))
 }
 
-/// The same as a text, as torch writes it.
+/// Returns the processes as text in torch's format.
 pub fn list(number: i32) -> Result<String> {
     let runtime = runtime::ready()?;
     let device = runtime.device(number)?;
     let found = processes(number)?;
-    let card = match runtime.driver.kind() {
+    let index = match runtime.driver.kind() {
         Kind::Cuda => gpu::number(runtime, device)?,
         Kind::Host => device.ordinal,
     };
-    Ok(describe(card, &found))
+    Ok(describe(index, &found))
 }
 
-fn describe(card: u32, processes: &[Process]) -> String {
-    let mut text = format!("GPU:{card}");
+fn describe(index: u32, processes: &[Process]) -> String {
+    let mut text = format!("GPU:{index}");
     if processes.is_empty() {
         text += "\nno processes are running";
     }

@@ -1,9 +1,9 @@
-//! A sampler: a thread that reads a device's telemetry again and again, and keeps the last readings for whoever asks.
+//! Samplers: threads that read a device's telemetry periodically and keep the last samples in a ring buffer.
 //!
-//! It must not disturb what it watches. Some readings take NVML milliseconds of a processor's time; each is read only so often
-//! that all together take less than a thousandth of one processor, and is left out of the samples between.
+//! A sampler must not disturb what it measures. Some NVML readings take milliseconds of CPU time. Each reading is
+//! rate-limited so that all together take less than a thousandth of one CPU; it is absent from the samples in between.
 
-use super::{Reading, Telemetry, read_each};
+use super::{Reading, Telemetry, read_with};
 use crate::{
     base::handle::{HandleTable, Kind},
     driver::thread_time,
@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What the sampler's thread and its readers share.
+/// State shared by the sampler's thread and its readers.
 struct Shared {
     ring: Mutex<Ring>,
     ended: Condvar,
@@ -28,77 +28,78 @@ struct Shared {
 struct Ring {
     samples: VecDeque<Telemetry>,
     capacity: usize,
-    /// How many were overwritten before anybody took them.
+    /// The number of samples that were overwritten before they were read.
     lost: u64,
     stop: bool,
-    /// Why the thread ended by itself, if it did.
+    /// Why the thread ended early, if it did.
     failure: Option<(Status, String)>,
 }
 
-/// See the module's comment.
+/// A sampler; see the module's documentation.
 #[derive(Default)]
 pub struct Sampler(Mutex<Option<(Arc<Shared>, JoinHandle<()>)>>);
 
 static SAMPLERS: HandleTable<Sampler> = HandleTable::new(Kind::Sampler);
 
-/// How much longer than it takes a reading has to wait for its next turn.
+/// The factor between a reading's CPU time and the time until it may be read again.
 const REST: u32 = 1250 * Reading::ALL.len() as u32;
 
-/// When a reading may be read again, and what it took last of a processor's time.
+/// The time at which a reading may be read again, and the CPU time it took last.
 #[derive(Clone, Copy)]
-struct Turn {
+struct Schedule {
     due: Instant,
     last: Option<Duration>,
 }
 
-impl Turn {
-    fn took(&mut self, begun: Instant, took: Duration) {
-        // The first time gets ready what is not needed again. Later the less of two counts, for one may have been held up.
-        self.due = self.last.map_or(begun, |last| begun + took.min(last) * REST);
-        self.last = Some(took);
+impl Schedule {
+    fn record(&mut self, begun: Instant, cpu_time: Duration) {
+        // The first reading includes one-time initialization. Afterwards the minimum of the last two counts, because
+        // one may have been delayed.
+        self.due = self.last.map_or(begun, |last| begun + cpu_time.min(last) * REST);
+        self.last = Some(cpu_time);
     }
 }
 
-/// The turns of all readings.
-struct Turns([Turn; Reading::ALL.len()]);
+/// The schedules of all readings.
+struct Schedules([Schedule; Reading::ALL.len()]);
 
-impl Turns {
-    fn new() -> Turns {
-        Turns([Turn { due: Instant::now(), last: None }; Reading::ALL.len()])
+impl Schedules {
+    fn new() -> Schedules {
+        Schedules([Schedule { due: Instant::now(), last: None }; Reading::ALL.len()])
     }
 
-    /// A sample of those whose turn it is.
+    /// Returns a sample of the readings that are due.
     fn sample(&mut self, number: i32) -> Result<Telemetry> {
-        read_each(number, |reading, read| {
-            let turn = &mut self.0[reading as usize];
+        read_with(number, |reading, read| {
+            let schedule = &mut self.0[reading as usize];
             let begun = Instant::now();
-            if begun < turn.due {
+            if begun < schedule.due {
                 return Ok(None);
             }
-            // Not by the clock: a reading that sleeps between two looks takes no processor's time.
+            // Measure CPU time, not elapsed time: a reading that sleeps takes no CPU time.
             let before = thread_time();
             let value = read()?;
-            turn.took(begun, thread_time().saturating_sub(before));
+            schedule.record(begun, thread_time().saturating_sub(before));
             Ok(value)
         })
     }
 }
 
-/// Adds a sample to the ring at each interval.
-fn sample(shared: &Shared, number: i32, interval: Duration, mut turns: Turns, mut next: Instant) {
+/// Adds a sample to the ring at each interval, until the sampler is destroyed.
+fn sample(shared: &Shared, number: i32, interval: Duration, mut schedules: Schedules, mut next: Instant) {
     loop {
         let mut ring = shared.ring.lock();
-        // By the clock, not from reading to reading, so that the rate is the one that was asked for.
+        // Schedule by the clock, not relative to the last sample, so that the rate is the requested one.
         next = (next + interval).max(Instant::now());
         while !ring.stop && Instant::now() < next {
             shared.ended.wait_until(&mut ring, next);
         }
-        // A process that exits, or a child of a fork, has nothing to read any more.
+        // An exiting process and the child of a fork have nothing to read.
         if ring.stop || runtime::usable().is_none() {
             return;
         }
         drop(ring);
-        let read = turns.sample(number);
+        let read = schedules.sample(number);
         let mut ring = shared.ring.lock();
         match read {
             Ok(telemetry) => {
@@ -116,28 +117,28 @@ fn sample(shared: &Shared, number: i32, interval: Duration, mut turns: Turns, mu
     }
 }
 
-/// Begins to sample a device; the new sampler's handle.
+/// Starts sampling a device and returns the new sampler's handle.
 pub fn create(number: i32, interval: Duration, capacity: usize) -> Result<u64> {
     let device = runtime::ready()?.device(number)?.ordinal as i32;
     if interval < Duration::from_millis(1) || capacity == 0 {
         let what = "a sampler takes a reading every millisecond at most, and keeps one at least";
         return Err(Error::new(Status::INVALID_VALUE, what));
     }
-    // The first sample is taken here: what cannot be read at all fails where somebody hears it.
-    let (begun, mut turns) = (Instant::now(), Turns::new());
-    let samples = VecDeque::from([turns.sample(device)?]);
+    // Take the first sample here, so that an unsupported device fails in this call.
+    let (begun, mut schedules) = (Instant::now(), Schedules::new());
+    let samples = VecDeque::from([schedules.sample(device)?]);
     let ring = Ring { samples, capacity, lost: 0, stop: false, failure: None };
     let shared = Arc::new(Shared { ring: Mutex::new(ring), ended: Condvar::new() });
-    let theirs = Arc::clone(&shared);
+    let thread_shared = Arc::clone(&shared);
     let thread = std::thread::Builder::new()
         .name("plinth sampler".into())
-        .spawn(move || sample(&theirs, device, interval, turns, begun))
+        .spawn(move || sample(&thread_shared, device, interval, schedules, begun))
         .map_err(|error| Error::new(Status::SYSTEM, format!("starting a sampler's thread: {error}")))?;
     SAMPLERS.insert(|sampler| *sampler.0.lock() = Some((shared, thread)))
 }
 
-/// Takes up to `most` samples, the oldest first, and tells how many more were lost since the last time. A sampler that
-/// failed gives what it had, and then its error.
+/// Removes and returns up to `most` samples, the oldest first, and the number of samples lost since the last call. A
+/// sampler that failed returns its remaining samples first, then its error.
 pub fn take(handle: u64, most: usize) -> Result<(Vec<Telemetry>, u64)> {
     let shared = match &*SAMPLERS.get(handle)?.0.lock() {
         Some((shared, _)) => Arc::clone(shared),
@@ -153,16 +154,16 @@ pub fn take(handle: u64, most: usize) -> Result<(Vec<Telemetry>, u64)> {
     Ok((ring.samples.drain(..count).collect(), std::mem::take(&mut ring.lost)))
 }
 
-/// Ends sampling, and waits for the thread to end.
+/// Stops sampling and waits for the thread to end.
 pub fn destroy(handle: u64) -> Result<()> {
     let mut taken = None;
-    // Only by the one who ends the handle: of another the slot may be another sampler's by now.
+    // Take it only in the call that removes the handle; afterwards the entry may belong to another sampler.
     SAMPLERS.remove(handle, |sampler| taken = sampler.0.lock().take())?;
-    // In the child of a fork there is no such thread.
+    // The thread does not exist in the child of a fork.
     if let (Some((shared, thread)), true) = (taken, runtime::usable().is_some()) {
         shared.ring.lock().stop = true;
         shared.ended.notify_all();
-        // It does not panic; if it did, there would be nobody to tell.
+        // The thread does not panic; if it did, there would be nowhere to report it.
         let _ = thread.join();
     }
     Ok(())
@@ -173,19 +174,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_first_reading_that_takes_long_is_no_measure() {
-        let mut turn = Turn { due: Instant::now(), last: None };
+    fn a_slow_first_reading_does_not_count() {
+        let mut schedule = Schedule { due: Instant::now(), last: None };
         let begun = Instant::now();
-        turn.took(begun, Duration::from_millis(50));
-        assert_eq!(turn.due, begun);
-        turn.took(begun, Duration::from_micros(10));
-        assert_eq!(turn.due, begun + Duration::from_micros(10) * REST);
-        turn.took(begun, Duration::from_millis(50));
-        assert_eq!(turn.due, begun + Duration::from_micros(10) * REST);
+        schedule.record(begun, Duration::from_millis(50));
+        assert_eq!(schedule.due, begun);
+        schedule.record(begun, Duration::from_micros(10));
+        assert_eq!(schedule.due, begun + Duration::from_micros(10) * REST);
+        schedule.record(begun, Duration::from_millis(50));
+        assert_eq!(schedule.due, begun + Duration::from_micros(10) * REST);
     }
 
     #[test]
-    fn sleep_takes_no_time_of_a_processor() {
+    fn sleep_takes_no_cpu_time() {
         let before = thread_time();
         std::thread::sleep(Duration::from_millis(30));
         assert!(thread_time() - before < Duration::from_millis(10));
