@@ -37,6 +37,7 @@ pub mod ffi;
 pub mod graph;
 pub mod init;
 pub mod memory;
+pub mod observe;
 pub mod ops;
 pub mod runtime;
 pub mod sanitizer;

@@ -15,7 +15,7 @@ use crate::{
         plinth_stream_t, status::plinth_status_t, string,
     },
     graph::node,
-    runtime,
+    observe, runtime,
     sanitizer::{
         self, Conflict, Kind, Mode, Operand, Report,
         report::{AccessInfo, Missing},
@@ -422,7 +422,7 @@ pub unsafe extern "C" fn plinth_sanitizer_graph_operation(
 fn operate(name: &str, handle: plinth_stream_t, operands: &[Operand]) -> Result<()> {
     let runtime = runtime::ready()?;
     let stream = stream::resolve(runtime, handle as usize)?;
-    if sanitizer::is_on() { sanitizer::operation(runtime, stream, name, operands) } else { Ok(()) }
+    observe::operation(runtime, stream, name, operands)
 }
 
 /// Declares that later work of a stream waits for the present work of another, by a mechanism that the sanitizer does
@@ -455,7 +455,7 @@ pub unsafe extern "C" fn plinth_sanitizer_wait_stream(
 pub unsafe extern "C" fn plinth_sanitizer_stream_done(stream: plinth_stream_t) -> plinth_status_t {
     guard(|| {
         let runtime = runtime::ready()?;
-        sanitizer::end_of_stream(stream::resolve(runtime, stream as usize)?).finish();
+        observe::end_of_stream(stream::resolve(runtime, stream as usize)?).finish();
         Ok(())
     })
 }

@@ -11,9 +11,9 @@ use crate::{
     driver::{Span, types::CU_STREAM_PER_THREAD},
     error::{Context, Error, Result},
     memory::{self, PoolId, pool},
+    observe,
     ops::copy,
     runtime::{self, Runtime, sync_debug, tensor::Tensor, thread},
-    sanitizer,
     status::Status,
     stream::{self, Stream, capture_lock},
 };
@@ -294,7 +294,7 @@ impl Captured {
         visit_outputs(&self.outputs)?;
         let runtime = runtime::ready()?;
         for (to, from) in copies {
-            sanitizer::access(runtime, stream, &[sanitizer::read(from), sanitizer::write(to)])?;
+            observe::access(runtime, stream, &[observe::read(from), observe::write(to)])?;
             copy::with_peer_access(stream.device, &[to, from], || {
                 runtime.in_stream(stream, |driver, raw| Ok(driver.copy(to, from, raw)?))
             })

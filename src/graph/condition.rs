@@ -9,7 +9,7 @@ use super::{
 use crate::{
     driver::{Conditional, ConditionalKind, GraphNode, Span},
     error::{Context, Error, Result},
-    runtime, sanitizer,
+    observe, runtime,
     status::Status,
     stream::{self, kernel::Kernel},
 };
@@ -156,7 +156,7 @@ pub fn set_from(condition: u64, value: Span, stream_handle: usize) -> Result<()>
         ));
     }
     let function = runtime.device(known.device as i32)?.kernel(&runtime.driver, Kernel::ConditionSet)?;
-    sanitizer::access(runtime, stream, &[sanitizer::read(value.with_length(size_of::<u32>()))])?;
+    observe::access(runtime, stream, &[observe::read(value.with_length(size_of::<u32>()))])?;
     runtime
         .in_stream(stream, |driver, raw| Ok(driver.launch_condition_set(function, known.condition, value, raw)?))
         .context(|| "launching plinth_condition_set")

@@ -4,8 +4,8 @@ use super::{Ready, lock};
 use crate::{
     driver::{GraphExec, GraphNode, KernelNode, KernelView, NodeType},
     error::{Context, Error, Result},
+    observe::{self, Operand},
     runtime,
-    sanitizer::{self, Operand},
     status::Status,
 };
 
@@ -98,7 +98,7 @@ pub fn declare_accesses(handle: u64, node: usize, name: &str, operands: &[Operan
             ),
         ));
     }
-    sanitizer::report_node(graph, node, name, operands);
+    observe::report_node(graph, node, name, operands);
     Ok(())
 }
 

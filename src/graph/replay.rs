@@ -4,8 +4,8 @@ use super::{GraphState, Ready, destroy_exec, lock, replay_order::Overlap};
 use crate::{
     driver::{self, GraphExec, types::*},
     error::{Context, Error, Result},
+    observe,
     runtime::{self, Runtime, thread},
-    sanitizer,
     status::Status,
     stream::{self, Stream, capture_lock},
 };
@@ -136,7 +136,7 @@ impl Ready {
 
 #[inline]
 fn launch(runtime: &Runtime, device: u32, exec: GraphExec, stream: driver::Stream) -> Result<()> {
-    sanitizer::replay(exec, stream, device)?;
+    observe::replay(exec, stream, device)?;
     if stream.handle() > CU_STREAM_PER_THREAD {
         return runtime.in_any_context(|driver| driver.graph_launch(exec, stream).context(|| "replaying a graph"));
     }

@@ -1,4 +1,5 @@
 //! Integration with the process: exit, fork, panics, and support for tests.
 
 pub mod process;
+pub mod startup;
 pub mod testing;

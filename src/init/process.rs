@@ -36,7 +36,7 @@ pub fn register() {
 
 /// Installs a panic hook before the process's own. It ignores panics in a call from C, which are caught and whose
 /// message is kept, and forwards all others.
-pub extern "C" fn install_panic_hook() {
+pub fn install_panic_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let previous = panic::take_hook();
@@ -47,8 +47,3 @@ pub extern "C" fn install_panic_hook() {
         }));
     });
 }
-
-/// Installs the hook when the library is loaded, so that no call needs to check for it.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static AT_LOAD: extern "C" fn() = install_panic_hook;

@@ -6,39 +6,14 @@ use crate::{
     host, runtime,
     status::Status,
 };
-use std::{
-    ffi::CStr,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::ffi::CStr;
 
-static FAULTS_ENABLED: AtomicBool = AtomicBool::new(false);
-
-/// Enables fault injection. Must be called before the driver is loaded.
-pub fn enable_faults() -> Result<()> {
-    if let Some(runtime) = runtime::usable() {
-        return if runtime.driver.is_faulty() {
-            Ok(())
-        } else {
-            Err(Error::new(
-                Status::ALREADY_INITIALIZED,
-                "enabling fault injection: a device was used or queried already; enable it before the first such call",
-            ))
-        };
-    }
-    FAULTS_ENABLED.store(true, Ordering::Release);
-    Ok(())
-}
-
-/// Returns whether fault injection was enabled, by [`enable_faults`] or by `PLINTH_FAULT_INJECTION=1`.
-pub fn are_faults_enabled() -> bool {
-    FAULTS_ENABLED.load(Ordering::Acquire)
-        || std::env::var_os("PLINTH_FAULT_INJECTION").is_some_and(|value| value == "1")
-}
+pub use crate::runtime::enable_faults;
 
 /// Makes the `nth` driver call from now on fail with `code`. Does not load the driver, so that the loading calls can
 /// fail too.
 pub fn inject_fault(nth: u64, code: u32) -> Result<()> {
-    let on = runtime::usable().map_or_else(are_faults_enabled, |runtime| runtime.driver.is_faulty());
+    let on = runtime::usable().map_or_else(runtime::are_faults_enabled, |runtime| runtime.driver.is_faulty());
     if !on {
         return Err(Error::new(
             Status::NOT_SUPPORTED,

@@ -35,8 +35,8 @@ use crate::{
         types::{CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_PER_THREAD},
     },
     error::{Context, Error, Result},
+    observe,
     runtime::{Runtime, device::Device, thread},
-    sanitizer,
     status::Status,
     stream::capture_lock,
 };
@@ -283,12 +283,12 @@ pub fn alloc(kind: Kind, runtime: &'static Runtime, number: i32, stream: Stream,
     };
     let (address, owner) = observer::run_unobserved(|| backend_request.alloc(kind))?;
     let block = Block { owner, own: backend_request.stream_use(), size, requested: bytes, uses: Vec::new() };
-    if sanitizer::is_on() {
+    if observe::is_on() {
         // The driver waited for the device when this memory was freed before, so its earlier accesses are ordered.
         if matches!(block.owner, Owner::Uncached(_)) {
-            sanitizer::forget_accesses(address, size);
+            observe::forget_accesses(address, size);
         }
-        sanitizer::on_alloc(block.block_info(address));
+        observe::on_alloc(block.block_info(address));
     }
     registry::insert(address, block, device);
     Ok(address)
@@ -302,8 +302,8 @@ pub fn free(address: u64) -> Option<Result<()>> {
         // The process is exiting, and its memory with it.
         return Some(Ok(()));
     };
-    if sanitizer::is_on() {
-        sanitizer::on_free(block.block_info(address));
+    if observe::is_on() {
+        observe::on_free(block.block_info(address));
     }
     Some(observer::run_unobserved(|| {
         let later = free_deferred(runtime);
@@ -343,8 +343,8 @@ fn free_deferred(runtime: &Runtime) -> Result<()> {
 #[cold]
 pub fn record_stream(address: u64, stream_use: StreamUse) -> bool {
     let plugin = registry::with_block(address, |block| {
-        if sanitizer::is_on() {
-            sanitizer::on_record_stream(block.block_info(address), stream_use.stream, stream_use.device);
+        if observe::is_on() {
+            observe::on_record_stream(block.block_info(address), stream_use.stream, stream_use.device);
         }
         if let Owner::Plugin(plugin) = &block.owner {
             return Some(plugin.clone());

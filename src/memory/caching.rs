@@ -18,8 +18,8 @@ use crate::{
     base::units::Bytes,
     driver::{Stream, types::CU_STREAM_PER_THREAD},
     error::{Error, Result},
+    observe,
     runtime::{self, Runtime, thread},
-    sanitizer,
     status::Status,
 };
 
@@ -32,7 +32,8 @@ pub fn caching_alloc(bytes: u64, number: i32, stream: Stream) -> Result<u64> {
     }
     let device = if number == -1 { thread::device() } else { number as u32 };
     let Some(size) = round(bytes) else { return Err(too_large(bytes)) };
-    let (arena, generation) = match thread::cached_arena(stream.handle(), device, route::epoch()) {
+    let cached = thread::cached_arena(stream.handle(), device, route::epoch());
+    let (arena, generation) = match cached.and_then(|(number, generation)| Some((arena::get(number)?, generation))) {
         Some(found) => found,
         None => return alloc_after_lookup(number, stream, bytes),
     };
@@ -128,7 +129,7 @@ fn find_arena(number: i32, stream: Stream) -> Result<(&'static Arena, u32)> {
     let cacheable = backend::chosen(runtime)? == backend::Kind::Native && !config::get()?.has_rounding();
     if lasting && cacheable && route::may_cache(epoch) {
         // Key the cache entry by the handle that the caller passed, because lookups use it.
-        thread::cache_arena(stream.handle(), device.ordinal, epoch, arena, generation);
+        thread::cache_arena(stream.handle(), device.ordinal, epoch, arena.number, generation);
     }
     Ok((arena, generation))
 }
@@ -220,7 +221,7 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
     block.used_elsewhere = true;
     let (begin, bytes) = (block.address, block.requested);
     if let Some(owned) = inner.space.listener.as_ref().and_then(|listener| listener.owned(begin, bytes)) {
-        sanitizer::on_record_stream(owned, stream, number);
+        observe::on_record_stream(owned, stream, number);
     }
     let stream_thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
     let stream_use = StreamUse { stream, device: number, thread: stream_thread };

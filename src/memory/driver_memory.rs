@@ -5,8 +5,8 @@ use crate::{
     base::units::Bytes,
     driver::{MemoryKind, Span, codes},
     error::{Context, Error, Result},
+    observe,
     runtime::{self, Runtime, sync_debug},
-    sanitizer,
     status::Status,
 };
 
@@ -46,7 +46,7 @@ pub fn free(span: Span) -> Result<()> {
     }
     sync_debug::check("plinth_device_free")?;
     let device = runtime.device(info.device)?;
-    let ahead = sanitizer::end_of_device(device.ordinal);
+    let ahead = observe::end_of_device(device.ordinal);
     device
         .with_context(&runtime.driver, |driver| Ok(driver.memory_free(span)?))
         .map_err(|error| refused(error, span, "plinth_device_malloc"))?;
@@ -76,7 +76,7 @@ pub fn free_pinned(span: Span) -> Result<()> {
         return Err(not_allocated(span, "plinth_pinned_malloc"));
     }
     sync_debug::check("plinth_pinned_free")?;
-    let ahead = sanitizer::end_of_all(runtime);
+    let ahead = observe::end_of_all(runtime);
     runtime
         .in_any_context(|driver| Ok(driver.pinned_free(span)?))
         .map_err(|error| refused(error, span, "plinth_pinned_malloc"))?;
@@ -117,7 +117,7 @@ pub fn host_unregister(span: Span) -> Result<()> {
         return Err(not_allocated(span, "plinth_host_register"));
     }
     sync_debug::check("plinth_host_unregister")?;
-    let ahead = sanitizer::end_of_all(runtime);
+    let ahead = observe::end_of_all(runtime);
     runtime.in_any_context(|driver| Ok(driver.with_relaxed_capture(|| driver.host_unregister(span))??)).map_err(
         |error| match error.driver_code() {
             codes::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED => not_allocated(span, "plinth_host_register"),
@@ -162,7 +162,7 @@ pub fn managed_free(span: Span) -> Result<()> {
     }
     sync_debug::check("plinth_managed_free")?;
     let device = runtime.device(info.device)?;
-    let ahead = sanitizer::end_of_device(device.ordinal);
+    let ahead = observe::end_of_device(device.ordinal);
     device
         .with_context(&runtime.driver, |driver| Ok(driver.memory_free(span)?))
         .map_err(|error| refused(error, span, "plinth_managed_malloc"))?;

@@ -13,7 +13,7 @@ use super::{
     space::Space,
     trace, tracing, trackers,
 };
-use crate::sanitizer::{self, BlockInfo};
+use crate::observe::{self, BlockInfo};
 
 /// What to record about an arena; see the module documentation.
 #[derive(Debug, Clone)]
@@ -44,7 +44,7 @@ pub fn update(device: u32, inner: &mut Inner) {
     let before = inner.space.listener.take();
     let Options { enabled, context, max_entries, skip_actions, .. } = history::options();
     let (traced, has_trackers) = (tracing::recorder().is_on(), trackers::any());
-    let sanitizer_thread = sanitizer::is_on().then_some(inner.key.thread);
+    let sanitizer_thread = observe::is_on().then_some(inner.key.thread);
     if enabled == Enabled::Off && !traced && !has_trackers && sanitizer_thread.is_none() {
         return;
     }
@@ -64,9 +64,9 @@ pub fn report_blocks(inner: &Inner) {
     let Some(listener) = &inner.space.listener else { return };
     for (id, block) in inner.space.blocks.iter().filter(|(_, block)| block.state == BlockState::Live) {
         let Some(owned) = listener.owned(block.address, block.requested) else { continue };
-        sanitizer::on_existing_block(owned, block.stack);
+        observe::on_existing_block(owned, block.stack);
         for user in inner.stream_uses.get(&id).into_iter().flatten() {
-            sanitizer::on_record_stream(owned, user.stream, user.device);
+            observe::on_record_stream(owned, user.stream, user.device);
         }
     }
 }
@@ -162,7 +162,7 @@ impl Space {
             tracing::recorder().record_alloc(trace::Block { device, address, stream, size: requested });
         }
         if let Some(owned) = listener.owned(address, requested) {
-            sanitizer::on_alloc(owned);
+            observe::on_alloc(owned);
         }
         block.stack = listener.alloc(address, requested);
         if listener.has_trackers {
@@ -180,7 +180,7 @@ impl Space {
             tracing::recorder().record_free(listener.device, block.address);
         }
         if let Some(owned) = listener.owned(block.address, block.requested) {
-            sanitizer::on_free(owned);
+            observe::on_free(owned);
         }
         listener.free(block.address, block.requested, !block.used_elsewhere);
         listener.has_trackers

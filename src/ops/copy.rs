@@ -4,9 +4,8 @@ use crate::{
     base::units::Bytes,
     driver::{MemoryKind, Span, codes},
     error::{Context, Error, Result},
-    memory,
+    memory, observe,
     runtime::{self, Runtime, sync_debug},
-    sanitizer,
     status::Status,
     stream,
 };
@@ -48,7 +47,7 @@ pub fn in_stream(destination: Span, source: Span, handle: usize) -> Result<()> {
     if sync_debug::is_on() && (is_pageable(runtime, destination)? || is_pageable(runtime, source)?) {
         sync_debug::check("plinth_memcpy with pageable host memory")?;
     }
-    sanitizer::copy(runtime, stream, destination, source)?;
+    observe::copy(runtime, stream, destination, source)?;
     record_pinned_use(runtime, &[destination, source], stream)
         .and_then(|()| {
             with_peer_access(stream.device, &[destination, source], || {
@@ -56,7 +55,7 @@ pub fn in_stream(destination: Span, source: Span, handle: usize) -> Result<()> {
             })
         })
         .context(|| format!("copying {}", Bytes(destination.bytes() as u64)))?;
-    sanitizer::copied(runtime, stream, destination);
+    observe::copied(runtime, stream, destination);
     Ok(())
 }
 
@@ -146,11 +145,11 @@ pub fn between_current_streams(destination: Span, source: Span, non_blocking: bo
 
 fn copy_on(runtime: &Runtime, destination: Span, source: Span, device: u32) -> Result<()> {
     let stream = stream::current_on(runtime, device)?;
-    sanitizer::copy(runtime, stream, destination, source)?;
+    observe::copy(runtime, stream, destination, source)?;
     with_peer_access(device, &[destination, source], || {
         runtime.in_stream(stream, |driver, raw| Ok(driver.copy(destination, source, raw)?))
     })?;
-    sanitizer::copied(runtime, stream, destination);
+    observe::copied(runtime, stream, destination);
     Ok(())
 }
 
@@ -165,7 +164,7 @@ fn copy_across(runtime: &Runtime, destination: Span, to: u32, source: Span, from
     let destination_context = runtime.device(to as i32)?.context(&runtime.driver)?;
     let source_context = runtime.device(from as i32)?.context(&runtime.driver)?;
     stream::make_wait(runtime, copying, receiving)?;
-    sanitizer::copy(runtime, copying, destination, source)?;
+    observe::copy(runtime, copying, destination, source)?;
     runtime.in_stream(copying, |driver, raw| {
         Ok(driver.copy_peer(destination, destination_context, source, source_context, raw)?)
     })?;
@@ -220,7 +219,7 @@ pub fn fill(destination: Span, pattern: Pattern, handle: usize) -> Result<()> {
             ),
         ));
     }
-    sanitizer::access(runtime, stream, &[sanitizer::write(destination)])?;
+    observe::access(runtime, stream, &[observe::write(destination)])?;
     record_pinned_use(runtime, &[destination], stream)
         .and_then(|()| fill_on_stream(runtime, destination, pattern, stream))
         .context(|| format!("filling {}", Bytes(destination.bytes() as u64)))

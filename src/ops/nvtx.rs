@@ -10,8 +10,8 @@ use crate::{
         nvtx::{self, Annotation, Domain},
     },
     error::{Error, Result},
+    observe,
     runtime::{self, thread},
-    sanitizer,
     status::Status,
     stream,
 };
@@ -187,7 +187,7 @@ pub fn begin_own_call(path: &'static str) -> u8 {
     let function = path.split("::").find(|part| part.starts_with("plinth_")).unwrap_or(path);
     let observers = OWN_CALLS.load(Ordering::Relaxed);
     if observers & NAMED != 0 {
-        sanitizer::enter(function);
+        observe::on_call_begin(function);
     }
     if observers & ANNOTATED == 0 || function.starts_with("plinth_nvtx_") {
         return observers & NAMED;
@@ -205,7 +205,7 @@ pub fn end_own_call(observers: u8) {
         Domain::DEFAULT.range_pop();
     }
     if observers & NAMED != 0 {
-        sanitizer::leave();
+        observe::on_call_end();
     }
 }
 

@@ -3,6 +3,7 @@
 //! Loading and initialization are separate steps, as in torch. Asking whether there is a device loads the driver;
 //! using one initializes the library.
 
+pub mod checked_stream;
 pub mod device;
 pub mod handle_pool;
 pub mod per_device;
@@ -14,14 +15,11 @@ pub mod thread;
 use crate::{
     driver::{self, Driver, Kind, PointerInfo, Stream, StreamTable, codes},
     error::{Context, Error, Result},
-    init::{process, testing},
-    ops::random,
-    sanitizer,
     status::Status,
 };
 use device::Device;
 use once_cell::sync::OnceCell;
-use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 
 /// The process-wide state that exists once the driver is loaded. It is never dropped, because the driver must not be
 /// called while the process exits.
@@ -76,17 +74,62 @@ pub fn is_initialized() -> bool {
     STATE.load(Ordering::Acquire) == READY
 }
 
+/// What the layers above the runtime do as the library starts. [`crate::init`] sets it when the library is loaded.
+pub struct Startup {
+    /// Runs once the driver is loaded.
+    pub loaded: fn(),
+    /// Checks the environment before the first use of a device.
+    pub check: fn() -> Result<()>,
+    /// Runs once, when the library becomes ready.
+    pub ready: fn(&'static Runtime) -> Result<()>,
+}
+
+static STARTUP: OnceCell<Startup> = OnceCell::new();
+
+/// Sets what happens at start-up; a second call changes nothing.
+pub fn set_startup(startup: Startup) {
+    let _ = STARTUP.set(startup);
+}
+
+static FAULTS_ENABLED: AtomicBool = AtomicBool::new(false);
+
+/// Enables fault injection. Must be called before the driver is loaded.
+pub fn enable_faults() -> Result<()> {
+    if let Some(runtime) = usable() {
+        return if runtime.driver.is_faulty() {
+            Ok(())
+        } else {
+            Err(Error::new(
+                Status::ALREADY_INITIALIZED,
+                "enabling fault injection: a device was used or queried already; enable it before the first such call",
+            ))
+        };
+    }
+    FAULTS_ENABLED.store(true, Ordering::Release);
+    Ok(())
+}
+
+/// Returns whether fault injection was enabled, by [`enable_faults`] or by `PLINTH_FAULT_INJECTION=1`.
+pub fn are_faults_enabled() -> bool {
+    FAULTS_ENABLED.load(Ordering::Acquire)
+        || std::env::var_os("PLINTH_FAULT_INJECTION").is_some_and(|value| value == "1")
+}
+
 #[cold]
 fn initialize() -> Result<&'static Runtime> {
     let runtime = loaded()?;
     if runtime.devices.is_empty() {
         return Err(driver::cuda::no_driver("the CUDA driver shows this process no device"));
     }
-    let sanitizer = sanitizer::mode_from_environment()?;
+    let startup = STARTUP.get();
+    if let Some(startup) = startup {
+        (startup.check)()?;
+    }
     match STATE.compare_exchange(LOADED, READY, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
-            sanitizer::enable(sanitizer)?;
-            random::seed::apply_pending(runtime)?;
+            if let Some(startup) = startup {
+                (startup.ready)(runtime)?;
+            }
             Ok(runtime)
         }
         Err(READY) => Ok(runtime),
@@ -102,7 +145,9 @@ pub fn loaded() -> Result<&'static Runtime> {
     }
     RUNTIME.get_or_try_init(|| {
         let runtime = Runtime::load()?;
-        process::register();
+        if let Some(startup) = STARTUP.get() {
+            (startup.loaded)();
+        }
         // A process that began to exit meanwhile stays in that state.
         let _ = STATE.compare_exchange(UNLOADED, LOADED, Ordering::AcqRel, Ordering::Acquire);
         Ok(runtime)
@@ -193,7 +238,7 @@ impl Runtime {
     }
 
     fn load_cuda() -> Result<Runtime> {
-        let driver = driver::cuda::load(testing::are_faults_enabled())?;
+        let driver = driver::cuda::load(are_faults_enabled())?;
         match driver.init() {
             Ok(()) => Self::with(driver),
             Err(failure) if failure.code == codes::CUDA_ERROR_STUB_LIBRARY => Err(Error::from(failure).context(
@@ -208,7 +253,7 @@ impl Runtime {
     }
 
     fn load_host() -> Result<Runtime> {
-        let driver = Driver::new(Kind::Host, crate::host::table(), testing::are_faults_enabled());
+        let driver = Driver::new(Kind::Host, crate::host::table(), are_faults_enabled());
         if let Err(failure) = driver.init() {
             return Err(match crate::host::config_error() {
                 Some(reason) => Error::new(Status::INVALID_CONFIGURATION, reason),
@@ -282,7 +327,7 @@ impl Runtime {
     #[inline]
     pub fn in_stream<T>(
         &self,
-        stream: crate::stream::Stream,
+        stream: checked_stream::Stream,
         mut body: impl FnMut(&Driver, Stream) -> Result<T>,
     ) -> Result<T> {
         if stream.is_default() {

@@ -5,7 +5,7 @@
 //! even while the thread is ending. In a shared library that computation is a function call and the most expensive
 //! part of the shortest functions; hence one block instead of a variable for each.
 
-use crate::{driver::Stream, memory::Arena};
+use crate::driver::Stream;
 use std::{
     cell::Cell,
     sync::atomic::{AtomicU64, Ordering},
@@ -24,11 +24,12 @@ pub struct CachedArena {
     device: u32,
     epoch: u32,
     generation: u32,
-    arena: Option<&'static Arena>,
+    /// The arena's number. The memory layer knows what is behind it.
+    arena: u32,
 }
 
 impl CachedArena {
-    const NONE: CachedArena = CachedArena { stream: 0, device: 0, epoch: 0, generation: 0, arena: None };
+    const NONE: CachedArena = CachedArena { stream: 0, device: 0, epoch: 0, generation: 0, arena: u32::MAX };
 }
 
 static THREADS: AtomicU64 = AtomicU64::new(1);
@@ -79,20 +80,20 @@ fn cache_index(stream: usize) -> usize {
     ((stream as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61) as usize % CACHED_ARENAS
 }
 
-/// Returns the cached arena of a stream on a device and its generation at the lookup, if the lookup was in this
-/// epoch.
+/// Returns the number of the cached arena of a stream on a device and its generation at the lookup, if the lookup was in this
+/// epoch. No arena has the number `u32::MAX`.
 #[inline]
-pub fn cached_arena(stream: usize, device: u32, epoch: u32) -> Option<(&'static Arena, u32)> {
+pub fn cached_arena(stream: usize, device: u32, epoch: u32) -> Option<(u32, u32)> {
     STATE.with(|state| {
         let cached = state.arenas[cache_index(stream)].get();
         let same = cached.stream == stream && cached.device == device && cached.epoch == epoch;
-        if same { cached.arena.map(|arena| (arena, cached.generation)) } else { None }
+        if same { Some((cached.arena, cached.generation)) } else { None }
     })
 }
 
-/// Caches an arena.
-pub fn cache_arena(stream: usize, device: u32, epoch: u32, arena: &'static Arena, generation: u32) {
-    let cached = CachedArena { stream, device, epoch, generation, arena: Some(arena) };
+/// Caches the number of an arena.
+pub fn cache_arena(stream: usize, device: u32, epoch: u32, arena: u32, generation: u32) {
+    let cached = CachedArena { stream, device, epoch, generation, arena };
     STATE.with(|state| state.arenas[cache_index(stream)].set(cached));
 }
 

@@ -5,9 +5,9 @@
 //! the program can report the operations of other nodes.
 
 use super::{
-    Kind, Operand, State, Stream, hooks,
+    Kind, Operand, State, Stream, library_observer,
     recording::{Action, PlannedAccess, Recording},
-    session::{caller, is_on, stream_of_handle, with},
+    session::{caller, stream_of_handle, with},
 };
 use crate::{
     driver::{
@@ -61,10 +61,8 @@ pub(super) fn forget() {
 
 /// Stores the operation of a node, which takes effect when the graph is next instantiated.
 pub fn report_node(graph: Graph, node: GraphNode, name: &str, operands: &[Operand]) {
-    if is_on() {
-        let reported = ReportedNode { name: name.to_owned(), operands: operands.to_vec() };
-        REPORTED_NODES.lock().get_or_insert_default().entry(graph.handle() as u64).or_default().insert(node, reported);
-    }
+    let reported = ReportedNode { name: name.to_owned(), operands: operands.to_vec() };
+    REPORTED_NODES.lock().get_or_insert_default().entry(graph.handle() as u64).or_default().insert(node, reported);
 }
 
 fn reported_node(graph: Graph, node: GraphNode) -> Option<ReportedNode> {
@@ -99,17 +97,17 @@ fn template(graph: Graph) -> u64 {
 
 impl Observer for DriverObserver {
     fn stream_awaited(&self, driver: &Driver, stream: RawStream) -> OnWaitEnd {
-        let pending = hooks::pending_stream(name_of(driver, stream));
+        let pending = library_observer::pending_stream(name_of(driver, stream));
         Box::new(move || pending.finish())
     }
 
     fn event_awaited(&self, event: Event) -> OnWaitEnd {
-        let pending = hooks::pending_event(event);
+        let pending = library_observer::pending_event(event);
         Box::new(move || pending.finish())
     }
 
     fn context_awaited(&self, driver: &Driver) -> OnWaitEnd {
-        let pending = hooks::pending_device(current_device(driver));
+        let pending = library_observer::pending_device(current_device(driver));
         Box::new(move || pending.finish())
     }
 

@@ -20,7 +20,7 @@
 //! report advises to record the stream.
 //!
 //! **Observation.** Order is observed in the driver calls ([`crate::driver::observer`], `driver_observer`), so that
-//! none is missed, whatever component establishes it. Accesses are reported by the library's calls (`hooks`), which
+//! none is missed, whatever component establishes it. Accesses are reported by the library's calls (`library_observer`), which
 //! know what they read and write, and blocks by the allocators. `session` is the process-wide sanitizer, and `log`
 //! implements its environment variables.
 
@@ -28,8 +28,8 @@ mod access_names;
 pub mod blocks;
 mod driver_observer;
 pub mod findings;
-mod hooks;
 pub mod json;
+mod library_observer;
 mod log;
 mod order;
 mod ranges;
@@ -37,18 +37,17 @@ mod recording;
 pub mod report;
 mod session;
 mod state;
-mod tensor_ranges;
 #[cfg(test)]
 mod tests;
 
-pub use driver_observer::report_node;
-pub use hooks::*;
+pub use library_observer::{operation_of_cpu, wait_stream};
 pub use log::{enable, mode_from_environment};
 pub use order::Moment;
 pub use report::{Conflict, Report};
-pub use session::{Callback, Mode, clear, counts, enter, is_on, leave, mode, reports, set_callback, set_mode};
+pub use session::{Callback, Mode, clear, counts, mode, reports, set_callback, set_mode};
 pub use state::State;
-pub use tensor_ranges::operands;
+
+pub use crate::observe::{BlockInfo, Kind, Operand, is_on, operands, read, write};
 
 use crate::base::stack::StackId;
 
@@ -84,60 +83,6 @@ pub enum Executor {
     Cpu,
     /// A stream.
     Stream(Stream),
-}
-
-/// The kind of an access.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// The bytes are read.
-    Read,
-    /// The bytes are written.
-    Write,
-    /// Both.
-    ReadWrite,
-}
-
-impl Kind {
-    /// Returns whether the access writes.
-    pub fn writes(self) -> bool {
-        self != Kind::Read
-    }
-
-    /// Returns the name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Read => "read",
-            Kind::Write => "write",
-            Kind::ReadWrite => "read_write",
-        }
-    }
-
-    /// Returns the verb for a report's sentence.
-    pub fn verb(self) -> &'static str {
-        match self {
-            Kind::Read => "reads",
-            Kind::Write => "writes",
-            Kind::ReadWrite => "reads and writes",
-        }
-    }
-}
-
-/// A range of bytes that an operation accesses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Operand {
-    /// The first byte.
-    pub start: u64,
-    /// The end, exclusive.
-    pub end: u64,
-    /// The kind of the access.
-    pub kind: Kind,
-}
-
-impl Operand {
-    /// Creates an operand of `bytes` bytes from `address`, clipped at the end of the address space.
-    pub fn new(address: u64, bytes: u64, kind: Kind) -> Operand {
-        Operand { start: address, end: address.saturating_add(bytes), kind }
-    }
 }
 
 /// The caller of an operation.

@@ -8,6 +8,7 @@ use super::{
     StreamKind::{Blocking, Default, NonBlocking},
     driver_observer::{self, OBSERVER},
     findings::Findings,
+    library_observer::LIBRARY_OBSERVER,
     log,
 };
 use crate::{
@@ -18,6 +19,7 @@ use crate::{
     },
     error::{Error, Result},
     memory::listener,
+    observe,
     ops::nvtx,
     runtime::{self, thread},
     status::Status,
@@ -66,12 +68,6 @@ thread_local! {
     static PENDING_REPORTS: RefCell<Vec<Report>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Returns whether the sanitizer is enabled.
-#[inline]
-pub fn is_on() -> bool {
-    MODE.load(Ordering::Relaxed) != Mode::Off as u8
-}
-
 /// Returns the mode.
 pub fn mode() -> Mode {
     let mode = MODE.load(Ordering::Relaxed);
@@ -83,13 +79,18 @@ pub fn mode() -> Mode {
 pub fn set_mode(mode: Mode) -> Result<()> {
     let runtime = runtime::ready()?;
     let _switching = SWITCHING.lock();
-    let (was_on, is_on) = (self::is_on(), mode != Mode::Off);
+    let (was_on, is_on) = (observe::is_on(), mode != Mode::Off);
     if is_on && !was_on {
         *STATE.lock() = Some(Box::default());
         observer::enable(&OBSERVER);
     }
     MODE.store(mode as u8, Ordering::Release);
     if was_on != is_on {
+        if is_on {
+            observe::enable(&LIBRARY_OBSERVER)
+        } else {
+            observe::disable()
+        }
         nvtx::report_names(is_on);
         for device in runtime.devices() {
             for arena in device.memory().all_arenas().iter() {

@@ -8,8 +8,8 @@ use crate::{
     base::handle::{HandleTable, Kind},
     driver::{self, EventCell, StreamCell, codes, types::*},
     error::{Context, Error, Result},
+    observe,
     runtime::{self, Runtime, device::Device, sync_debug},
-    sanitizer,
     status::Status,
     stream::{self, Stream, capture_lock, event_pool},
 };
@@ -223,7 +223,7 @@ pub fn query(handle: u64) -> Result<bool> {
     let event = EVENTS.get(handle)?;
     let Some(native) = event.native.get() else { return Ok(true) };
     let runtime = runtime::ready()?;
-    let ahead = sanitizer::end_of_event(native);
+    let ahead = observe::end_of_event(native);
     let done = runtime.in_any_context(|driver| Ok(driver.event_query(native)?))?;
     if done {
         ahead.finish();
@@ -265,10 +265,10 @@ pub fn elapsed_time(start: u64, end: u64) -> Result<f32> {
         ));
     }
     let runtime = runtime::ready()?;
-    let ahead = [start_native, end_native].map(sanitizer::end_of_event);
+    let ahead = [start_native, end_native].map(observe::end_of_event);
     let elapsed = runtime.in_any_context(|driver| Ok(driver.event_elapsed_time(start_native, end_native)?));
     if elapsed.is_ok() {
-        ahead.iter().for_each(sanitizer::PendingWait::finish);
+        ahead.iter().for_each(observe::PendingWait::finish);
     }
     elapsed.map_err(|error| match error.driver_code() {
         codes::CUDA_ERROR_NOT_READY => {

@@ -10,11 +10,13 @@ pub mod event;
 pub mod event_pool;
 pub mod kernel;
 
+pub use crate::runtime::checked_stream::Stream;
+
 use crate::{
     driver::{self, Driver, HostFunction, StreamInfo, StreamOrigin, codes, types::*},
     error::{Context, Error, Result},
+    observe,
     runtime::{self, Runtime, device::Device, per_device::PerDevice, properties, sync_debug, thread},
-    sanitizer,
     status::Status,
 };
 use once_cell::sync::OnceCell;
@@ -24,37 +26,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub const POOL_SIZE: usize = 32;
 /// The most distinct priorities.
 const MAX_PRIORITIES: usize = 16;
-
-/// A stream whose handle was validated.
-#[derive(Debug, Clone, Copy)]
-pub struct Stream {
-    /// The driver's stream.
-    pub raw: driver::Stream,
-    /// The number of its device.
-    pub device: u32,
-    origin: Option<StreamOrigin>,
-}
-
-impl Stream {
-    /// Returns whether it is a default stream, which is a different stream in each context.
-    #[inline]
-    pub fn is_default(self) -> bool {
-        self.origin.is_none()
-    }
-
-    /// Returns the legacy default stream of the same device.
-    pub fn legacy(self) -> Stream {
-        Stream { raw: driver::Stream::DEFAULT, device: self.device, origin: None }
-    }
-
-    fn describe(self) -> String {
-        if self.is_default() {
-            format!("the default stream of device {}", self.device)
-        } else {
-            format!("stream {:#x} of device {}", self.raw.handle(), self.device)
-        }
-    }
-}
 
 /// Validates a handle.
 #[inline]
@@ -318,7 +289,7 @@ pub fn exit(saved: SavedStreams) -> Result<()> {
 pub fn query(handle: usize) -> Result<bool> {
     let runtime = runtime::ready()?;
     let stream = resolve(runtime, handle)?;
-    let ahead = sanitizer::end_of_stream(stream);
+    let ahead = observe::end_of_stream(stream);
     let done = runtime.in_stream(stream, |driver, raw| Ok(driver.stream_query(raw)?))?;
     if done {
         ahead.finish();
@@ -397,7 +368,7 @@ pub fn device(handle: usize) -> Result<u32> {
 pub fn launch_host_function(handle: usize, function: HostFunction) -> Result<()> {
     let runtime = runtime::ready()?;
     let stream = resolve(runtime, handle)?;
-    let first = sanitizer::before_host_function(runtime, stream)?;
+    let first = observe::before_host_function(runtime, stream)?;
     runtime
         .in_stream(stream, |driver, raw| {
             Ok(match &first {

@@ -16,8 +16,8 @@ use crate::{
     collectives::devices::local::{self, RankOperands},
     driver::nccl::Nccl,
     error::{Error, Result},
+    observe,
     runtime::Runtime,
-    sanitizer,
     status::Status,
     stream::{self, Stream},
 };
@@ -400,7 +400,7 @@ impl InProcessGroup {
                 }
             })?;
             let streams: Vec<Stream> = operations.iter().map(|operation| operation.stream).collect();
-            sanitizer::wait_mutually(&streams, |pending, awaited| match first.kind {
+            observe::wait_mutually(&streams, |pending, awaited| match first.kind {
                 Kind::Broadcast { root } => awaited == root as usize,
                 Kind::Reduce { root, .. } => pending == root as usize,
                 _ => true,
@@ -459,7 +459,7 @@ impl InProcessGroup {
         if apart {
             stream::make_wait(runtime, send.stream, receive.stream)?;
         }
-        sanitizer::access(runtime, send.stream, &[sanitizer::read(send.from), sanitizer::write(receive.to)])?;
+        observe::access(runtime, send.stream, &[observe::read(send.from), observe::write(receive.to)])?;
         runtime.in_stream(send.stream, |driver, raw| Ok(driver.copy_peer(receive.to, to, send.from, from, raw)?))?;
         if apart {
             stream::make_wait(runtime, receive.stream, send.stream)?;

@@ -21,8 +21,8 @@ use crate::{
     collectives::processes::ProcessGroup,
     driver::{Span, nccl::ID_BYTES},
     error::{Context, Error, Result},
+    observe,
     runtime::{self, Runtime, sync_debug, tensor::ElementType},
-    sanitizer,
     status::Status,
     stream,
 };
@@ -311,7 +311,7 @@ impl Communicator {
         let raw = stream::of_device(handle, self.device as i32)?;
         let stream = stream::from_validated(runtime, raw, self.device);
         let done = |driver: &crate::driver::Driver, raw| Ok(driver.stream_query(raw)?);
-        let ahead = sanitizer::end_of_stream(stream);
+        let ahead = observe::end_of_stream(stream);
         Deadline::new(limit).until(
             || format!("rank {} of {} waited for its work", self.rank, self.size),
             // Query the stream first: work that waited in an aborted group ends as if it were done.

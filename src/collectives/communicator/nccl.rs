@@ -16,8 +16,8 @@ use crate::{
         },
     },
     error::{Error, Result},
+    observe,
     runtime::{Runtime, tensor::ElementType},
-    sanitizer,
     status::Status,
 };
 use parking_lot::{Mutex, MutexGuard};
@@ -287,8 +287,8 @@ pub fn issue(
     let prepare = |(rank, _, operation): &(&NcclRank, u32, &Operation)| rank.prepare(operation);
     let prepared = batch.iter().map(prepare).collect::<Result<Vec<Prepared>>>()?;
     for (_, _, Operation { from, to, stream, .. }) in batch {
-        let used = [sanitizer::read(*from), sanitizer::write(*to)];
-        sanitizer::access(runtime, *stream, &used)?;
+        let used = [observe::read(*from), observe::write(*to)];
+        observe::access(runtime, *stream, &used)?;
     }
     let mut issued_count = 0;
     let mut all = || {

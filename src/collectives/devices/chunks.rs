@@ -8,8 +8,8 @@ use crate::{
     },
     error::{Context, Error, Result},
     memory::scratch::Scratch,
+    observe,
     runtime::{Runtime, tensor::ElementType},
-    sanitizer,
     status::Status,
     stream::{Stream, kernel::Kernel},
 };
@@ -182,12 +182,12 @@ impl Chunks {
         chunk: impl Fn(u64) -> u64,
         prepare: impl Fn(&mut Table),
     ) -> Result<()> {
-        sanitizer::access_with(runtime, stream, |accesses| {
+        observe::access_with(runtime, stream, |accesses| {
             for (length, operands) in self.each() {
                 let (sources, destinations) = operands.split_at(self.sources);
                 let whole = |operand: &DeviceSpan| operand.span.with_length(length as usize);
-                accesses.extend(sources.iter().map(|operand| sanitizer::read(whole(operand))));
-                accesses.extend(destinations.iter().map(|operand| sanitizer::write(whole(operand))));
+                accesses.extend(sources.iter().map(|operand| observe::read(whole(operand))));
+                accesses.extend(destinations.iter().map(|operand| observe::write(whole(operand))));
             }
         })?;
         let mut chunks = self.each().peekable();
@@ -307,7 +307,7 @@ pub fn copy_peer(runtime: &Runtime, stream: Stream, from: DeviceSpan, to: Device
     if source.address() == destination.address() {
         return Ok(());
     }
-    sanitizer::access(runtime, stream, &[sanitizer::read(source), sanitizer::write(destination)])?;
+    observe::access(runtime, stream, &[observe::read(source), observe::write(destination)])?;
     let from_context = runtime.device(from.device as i32)?.context(&runtime.driver)?;
     let to_context = runtime.device(to.device as i32)?.context(&runtime.driver)?;
     runtime

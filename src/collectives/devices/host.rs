@@ -5,8 +5,8 @@ use crate::{
     base::units::Bytes,
     error::{Context, Result},
     memory::scratch::Scratch,
+    observe,
     runtime::{Runtime, sync_debug, tensor::Tensor},
-    sanitizer,
     stream::{self, Stream},
 };
 
@@ -24,11 +24,11 @@ pub fn is_on_cpu(tensor: &Tensor) -> bool {
 fn copy(runtime: &Runtime, stream: Stream, one: &StridedCopy, offsets: (i64, i64), bytes: u64) -> Result<()> {
     let from = one.from.memory.offset_by(offsets.0).with_length(bytes as usize);
     let to = one.to.memory.offset_by(offsets.1).with_length(bytes as usize);
-    sanitizer::copy(runtime, stream, to, from)?;
+    observe::copy(runtime, stream, to, from)?;
     runtime
         .in_stream(stream, |driver, raw| Ok(driver.copy(to, from, raw)?))
         .context(|| format!("copying {} between host and device", Bytes(bytes)))?;
-    sanitizer::copied(runtime, stream, to);
+    observe::copied(runtime, stream, to);
     Ok(())
 }
 
@@ -83,7 +83,7 @@ pub fn upload(runtime: &Runtime, stream: Stream, from: &Tensor, to: &Tensor) -> 
         (on_device.memory, on_device.device) = (scratch.memory().offset_by(low.wrapping_neg()), stream.device);
         let begin = scratch.memory();
         let whole = from.memory.offset_by(low).with_length(bytes as usize);
-        sanitizer::copy(runtime, stream, begin, whole)?;
+        observe::copy(runtime, stream, begin, whole)?;
         runtime
             .in_stream(stream, |driver, raw| Ok(driver.copy(begin, whole, raw)?))
             .context(|| format!("copying {} between host and device", Bytes(bytes)))?;

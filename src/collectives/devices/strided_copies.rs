@@ -11,8 +11,8 @@ use crate::{
     driver::collective::{Dimension, Table},
     error::{Context, Error, Result},
     memory::scratch::Scratch,
+    observe,
     runtime::{Runtime, tensor::Tensor},
-    sanitizer,
     status::Status,
     stream::{Stream, kernel::Kernel},
 };
@@ -143,8 +143,8 @@ pub fn in_stream(runtime: &Runtime, stream: Stream, copies: &[StridedCopy]) -> R
         let bytes = one.from.bytes();
         if one.is_contiguous_copy() && bytes >= engine {
             let span = |tensor: &Tensor| tensor.memory.with_length(bytes as usize);
-            let used = [sanitizer::read(span(one.from)), sanitizer::write(span(one.to))];
-            sanitizer::access(runtime, stream, &used)?;
+            let used = [observe::read(span(one.from)), observe::write(span(one.to))];
+            observe::access(runtime, stream, &used)?;
             runtime
                 .in_stream(stream, |driver, raw| Ok(driver.copy(span(one.to), span(one.from), raw)?))
                 .context(|| format!("copying {}", Bytes(bytes)))?;
@@ -155,8 +155,8 @@ pub fn in_stream(runtime: &Runtime, stream: Stream, copies: &[StridedCopy]) -> R
             if layout.len() == 1 {
                 runs.push(bytes, one.operands())
             } else {
-                let used = [(one.from, sanitizer::Kind::Read), (one.to, sanitizer::Kind::Write)];
-                sanitizer::access_tensors(runtime, stream, &used)?;
+                let used = [(one.from, observe::Kind::Read), (one.to, observe::Kind::Write)];
+                observe::access_tensors(runtime, stream, &used)?;
                 Strided::of(one, layout).split(&mut strided)
             }
         }

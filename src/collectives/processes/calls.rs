@@ -9,8 +9,8 @@ use crate::{
         types::{CU_EVENT_WAIT_DEFAULT, CU_STREAM_PER_THREAD},
     },
     error::{Context, Error, Result},
+    observe::{self, Operand},
     runtime::{self, device::Device, tensor::ElementType},
-    sanitizer::{self, Operand},
     status::Status,
     stream::{Stream, event_pool, kernel::Kernel},
 };
@@ -345,8 +345,8 @@ impl ProcessGroup {
         let sequences: Vec<(Sequence, u64)> = transfers.iter().zip(&arguments.transfers).map(sequence).collect();
         let count = transfers.len() as u32;
         let used = transfers.iter().map(|transfer| match transfer.sends {
-            true => sanitizer::read(transfer.memory),
-            false => sanitizer::write(transfer.memory),
+            true => observe::read(transfer.memory),
+            false => observe::write(transfer.memory),
         });
         let used: Vec<Operand> = used.collect();
         self.launch(&sequences, stream, Kernel::GroupTransfer, &used, |driver, function, raw| {
@@ -379,7 +379,7 @@ impl ProcessGroup {
             if read * written > 0 {
                 check_overlap(mode, u64::from(self.rank()) * bytes, from, to)?;
             }
-            let used = [sanitizer::read(from), sanitizer::write(to)];
+            let used = [observe::read(from), observe::write(to)];
             let mut arguments = Collective::of(self.group_info(), from, to);
             (arguments.bytes, arguments.count, arguments.mode, arguments.element, arguments.root) =
                 (bytes, count, mode as u32, number, root);
@@ -448,7 +448,7 @@ impl ProcessGroup {
         runtime.in_stream(stream, |driver, raw| {
             let stream_id = StreamId::of(driver, raw, capture);
             recorded.iter().try_for_each(|(order, _)| order.wait(driver, stream_id, capture))?;
-            sanitizer::access(runtime, stream, used)?;
+            observe::access(runtime, stream, used)?;
             launch(driver, function, raw)?;
             recorded.iter_mut().try_for_each(|(order, parts)| order.record(driver, stream_id, capture, *parts))
         })

@@ -9,8 +9,8 @@ use crate::{
         stats::{ByPool, Stats},
         stream_events,
     },
+    observe::BlockInfo,
     runtime::{Runtime, device::Device},
-    sanitizer::BlockInfo,
 };
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

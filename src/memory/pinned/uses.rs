@@ -14,8 +14,8 @@ use crate::{
         arena::{StreamEvent, StreamUse},
         route, stream_events,
     },
+    observe::{self, StreamUser},
     runtime::{Runtime, thread},
-    sanitizer,
     status::Status,
     stream::Stream,
 };
@@ -170,7 +170,7 @@ fn on_ticket_released(ticket: u64) {
     });
     if let Some(address) = done {
         if let Some(id) = map::find(address) {
-            sanitizer::forget_memory(address, class::size(id.class));
+            observe::forget_memory(address, class::size(id.class));
         }
         finish_free(address);
         super::after_graph_release(address);
@@ -189,7 +189,7 @@ impl UseTable {
 /// Completes the deferred free of a block.
 fn finish_free(address: u64) {
     let Some(id) = map::find(address) else { return };
-    sanitizer::on_pinned_reuse(address, class::size(id.class));
+    observe::on_pinned_reuse(address, class::size(id.class));
     with_slab_cache(id.class, |cache, size| {
         if cache.finish_deferred_free(id.number, address, size) {
             super::stats::record_free(size);
@@ -205,11 +205,15 @@ pub fn defer_free(runtime: &Runtime, address: u64) {
         (std::mem::take(&mut uses.streams), uses.graphs.is_empty())
     });
     // A graph may access the block as long as the graph exists.
-    if sanitizer::is_on()
+    if observe::is_on()
         && unused_by_graphs
         && let Some(id) = map::find(address)
     {
-        sanitizer::on_pinned_free(address, class::size(id.class), &streams);
+        let users: Vec<StreamUser> = streams
+            .iter()
+            .map(|user| StreamUser { stream: user.stream, device: user.device, thread: user.thread })
+            .collect();
+        observe::on_pinned_free(address, class::size(id.class), &users);
     }
     let mut events: Vec<(StreamUse, StreamEvent)> =
         streams.into_iter().map(|user| (user, stream_events::record_event(runtime, user))).collect();

@@ -13,8 +13,8 @@ use crate::{
     },
     error::{Context, Error, Result},
     memory::scratch::Scratch,
+    observe,
     runtime::{self, Runtime, device::Device, tensor::ElementType, thread},
-    sanitizer,
     status::Status,
     stream::{
         self, Stream,
@@ -185,15 +185,15 @@ impl Plan {
     /// Reports to the stream sanitizer what a transform reads and writes. A complex-to-real transform may overwrite its
     /// input.
     fn report_to_sanitizer(&self, runtime: &Runtime, input: Span, output: Span) -> Result<()> {
-        if !sanitizer::is_on() {
+        if !observe::is_on() {
             return Ok(());
         }
         let stream = stream::current_on(runtime, self.device)?;
         let (from, to) =
             (self.params.tensor(true, input, self.device)?, self.params.tensor(false, output, self.device)?);
         let overwrites_input = self.params.transform() == Transform::ComplexToReal;
-        let input = if overwrites_input { sanitizer::Kind::Write } else { sanitizer::Kind::Read };
-        sanitizer::access_tensors(runtime, stream, &[(&from, input), (&to, sanitizer::Kind::Write)])
+        let input = if overwrites_input { observe::Kind::Write } else { observe::Kind::Read };
+        observe::access_tensors(runtime, stream, &[(&from, input), (&to, observe::Kind::Write)])
     }
 
     fn begin(&self, runtime: &Runtime, device: &Device, shared: &Arc<Plan>, handle: Option<u64>) -> Result<()> {

@@ -15,11 +15,11 @@ use crate::{
     base::handle::{HandleTable, Kind as HandleKind},
     driver::{Function, jit::Parameters, random::MAX_RANK},
     error::{Context, Error, Result},
+    observe,
     runtime::{
         self, Runtime,
         tensor::{ElementType, Tensor},
     },
-    sanitizer,
     status::Status,
     stream::{self, Stream},
 };
@@ -168,9 +168,9 @@ pub fn call<'a>(
     if outputs[0].numel == 0 {
         return Ok(());
     }
-    sanitizer::access_with(runtime, stream, |operands| {
-        inputs.iter().for_each(|input| sanitizer::operands(input, sanitizer::Kind::Read, operands));
-        outputs.iter().for_each(|output| sanitizer::operands(output, sanitizer::Kind::Write, operands));
+    observe::access_with(runtime, stream, |operands| {
+        inputs.iter().for_each(|input| observe::operands(input, observe::Kind::Read, operands));
+        outputs.iter().for_each(|output| observe::operands(output, observe::Kind::Write, operands));
     })?;
     function.launch(runtime, stream, common, inputs, outputs, values)
 }

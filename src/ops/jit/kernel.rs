@@ -9,8 +9,8 @@ use crate::{
         types::*,
     },
     error::{Context, Error, Result},
+    observe::{self, Operand},
     runtime::{self, Runtime, device::Device},
-    sanitizer::{self, Operand},
     status::Status,
     stream,
 };
@@ -433,7 +433,7 @@ impl Kernel {
             })?;
         }
         if !operands.is_empty() {
-            sanitizer::operation(runtime, stream, &self.name, operands)?;
+            observe::operation(runtime, stream, &self.name, operands)?;
         }
         runtime.in_stream(stream, |driver, raw| Ok(driver.launch_user_kernel(self.function, shape, arguments, raw)?))
     }

@@ -9,12 +9,12 @@ use super::{
 use crate::{
     driver::random::{Fill, Parameters, PhiloxState, THREADS},
     error::{Context, Error, Result},
+    observe,
     runtime::{
         self, Runtime,
         device::Device,
         tensor::{ElementType, Tensor},
     },
-    sanitizer,
     status::Status,
     stream::{self, Stream, kernel::Kernel},
 };
@@ -67,7 +67,7 @@ pub fn fill(tensor: &Tensor, plan: &FillPlan, generator: u64, stream: usize) -> 
     }
     let filled = || -> Result<()> {
         let layout = Layout::of(tensor)?;
-        sanitizer::access_tensors(target.runtime, target.stream, &[(tensor, sanitizer::Kind::Write)])?;
+        observe::access_tensors(target.runtime, target.stream, &[(tensor, observe::Kind::Write)])?;
         let mut reservation = target.generator.reserve(generator::capture_id(target.stream)?)?;
         let bytes = tensor.element.bytes();
         if layout.is_split(bytes) {
@@ -163,8 +163,8 @@ pub fn bernoulli_each(tensor: &Tensor, probabilities: &Tensor, generator: u64, s
     };
     let (bytes, read_bytes) = (tensor.element.bytes() as i64, probabilities.element.bytes() as i64);
     let launched = || -> Result<()> {
-        let used = [(&probabilities, sanitizer::Kind::Read), (tensor, sanitizer::Kind::Write)];
-        sanitizer::access_tensors(target.runtime, target.stream, &used)?;
+        let used = [(&probabilities, observe::Kind::Read), (tensor, observe::Kind::Write)];
+        observe::access_tensors(target.runtime, target.stream, &used)?;
         let mut reservation = target.generator.reserve(generator::capture_id(target.stream)?)?;
         // PyTorch always reserves ten.
         let philox = reservation.next(10);

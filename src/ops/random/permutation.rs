@@ -9,8 +9,8 @@ use crate::{
     driver::permutation::{CAPACITY, MAX_CHUNKS, Permutation, SHARED_BITS, Spread},
     error::{Context, Error, Result},
     memory::scratch::Scratch,
+    observe,
     runtime::tensor::{ElementType, Tensor},
-    sanitizer,
     status::Status,
     stream::kernel::Kernel,
 };
@@ -83,9 +83,9 @@ fn permute(target: &FillTarget, tensor: &Tensor, stride: i64) -> Result<()> {
         0 => None,
         bits => Some(Scratch::alloc(n * 8 + counters_bytes(bits) as u64, target.stream)?),
     };
-    sanitizer::access_with(target.runtime, target.stream, |operands| {
-        sanitizer::operands(tensor, sanitizer::Kind::Write, operands);
-        operands.extend(scratch.as_ref().map(|scratch| sanitizer::write(scratch.memory())));
+    observe::access_with(target.runtime, target.stream, |operands| {
+        observe::operands(tensor, observe::Kind::Write, operands);
+        operands.extend(scratch.as_ref().map(|scratch| observe::write(scratch.memory())));
     })?;
     let mut reservation = target.generator.reserve(generator::capture_id(target.stream)?)?;
     let mut permutation = Permutation::of(tensor.memory, n as u32, scratch.as_ref().map(Scratch::memory));

@@ -1,6 +1,6 @@
 //! Small programs with their expected findings.
 
-use super::super::{hooks::PendingWait, report::Missing, *};
+use super::super::{library_observer::PendingMoments, report::Missing, *};
 
 const A: Stream = stream(0x100);
 const B: Stream = stream(0x200);
@@ -349,7 +349,7 @@ fn a_wait_completes_only_in_the_state_where_it_began() {
     for stream in [A, B, C] {
         write(&mut old, stream, 0);
     }
-    let pending = PendingWait::with_moments(&old, old.end_of_device(0));
+    let pending = PendingMoments::with_moments(&old, old.end_of_device(0));
     let mut state = State::new();
     // The new state has no tracks of the other streams, and its track numbers belong to different work.
     write(&mut state, A, 0);
