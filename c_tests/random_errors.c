@@ -177,7 +177,7 @@ TEST(dtypes_that_are_none_are_refused) {
     }
   }
   row(&t, memory, F32, COUNT)->dtype.lanes = 2;
-  REFUSED(plinth_uniform(&t.dl, 0, 1, generator, NULL), "2 numbers");
+  REFUSED(plinth_uniform(&t.dl, 0, 1, generator, NULL), "2 lanes");
 }
 
 TEST(null_pointers_are_refused) {
