@@ -71,7 +71,7 @@ kernels: ## compile kernels/*.cu to kernels/*.ptx
 .PHONY: docs
 docs: ## the reference, for Rust and for C, in target/doc and target/doxygen; a warning is an error
 	@tools/bootstrap.sh rust cc doxygen
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --lib
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --lib
 	tools/doxygen.sh
 
 # ---- using

@@ -205,7 +205,7 @@ TEST(pools_keep_what_was_freed) {
 
 TEST(pools_are_for_no_capture) {
   use_pools();
-  expect_no_memory_for_captures("the backend cudaMallocAsync allocates for no capture");
+  expect_no_memory_for_captures("the backend cudaMallocAsync cannot allocate in a stream that is capturing");
 }
 
 static void *empty_the_cache(void *context) {

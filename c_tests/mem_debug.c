@@ -193,5 +193,5 @@ TEST(memory_that_waits_goes_when_there_is_no_more) {
 
 TEST(captures_are_refused) {
   debug("guard");
-  expect_no_memory_for_captures("allocates for no capture");
+  expect_no_memory_for_captures("cannot allocate in a stream that is capturing");
 }

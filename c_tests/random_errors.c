@@ -226,7 +226,7 @@ TEST(elements_in_one_place_are_refused) {
     REFUSED(fills[index].call(describe(&t, memory, F32, 2, shape, expanded_last), generator, NULL), "one place");
   }
   REFUSED(plinth_bernoulli_tensor(describe(&t, memory, F32, 2, shape, expanded), &t.dl, generator, NULL), "one place");
-  REFUSED(plinth_randperm(describe(&t, memory, I64, 1, shape, expanded), generator, NULL), "one place");
+  REFUSED(plinth_randperm(describe(&t, memory, I64, 1, shape, expanded), generator, NULL), "one address");
 }
 
 TEST(tensors_elsewhere_are_refused) {

@@ -59,7 +59,7 @@ pub fn pool_use_count(id: PoolId, number: i32) -> Result<u32> {
 
 /// Returns the allocated and the held bytes of a pool on a device.
 pub fn pool_memory(id: PoolId, number: i32) -> Result<(u64, u64)> {
-    Ok(stats_aggregation::pool_bytes(&runtime::ready()?.device(number)?.memory(), id))
+    Ok(stats_aggregation::pool_bytes(runtime::ready()?.device(number)?.memory(), id))
 }
 
 /// Routes requests on a device to a pool.

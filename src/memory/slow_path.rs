@@ -7,7 +7,7 @@
 //! 4. create memory, up to the limit
 //! 5. move memory from busy arenas; the device orders the streams
 //! 6. return cached memory to the driver and create it anew, because cached handles seldom have the size that is
-//! missing
+//!    missing
 //! 7. use free blocks of pools created with `use_on_oom`
 //! 8. call the program's callbacks, which may free memory
 //! 9. wait for the device

@@ -2,8 +2,8 @@
 //!
 //! A block of the caching allocator is shared in place: the exporting process sends a [`message`] with a descriptor
 //! for each physical allocation under the block, and one more descriptor, which represents a hold on the block. As
-//! long as that descriptor is open, the kernel reports the hold (`holder_locks`). [`export`] is the side of the
-//! process that owns the memory, [`import`] the other; `channel` transfers messages through a socket. [`legacy`]
+//! long as that descriptor is open, the kernel reports the hold (`holder_locks`). [`mod@export`] is the side of the
+//! process that owns the memory, [`mod@import`] the other; `channel` transfers messages through a socket. [`legacy`]
 //! implements CUDA's 64-byte memory handles.
 //!
 //! A block that other processes hold stays valid: while it is live it keeps its memory in place, as every live block
@@ -159,7 +159,7 @@ pub fn export(address: u64) -> Result<(Vec<u8>, Vec<OwnedFd>)> {
     Ok((bytes, descriptors))
 }
 
-/// Maps the block of a message of [`export`].
+/// Maps the block of a message of [`export()`].
 pub fn import(bytes: &[u8], mut descriptors: Vec<OwnedFd>, device: i32) -> Result<Received> {
     let (header, rest) = bytes.split_at(bytes.len().min(HEADER_BYTES));
     let header = Header::decode(header)?;

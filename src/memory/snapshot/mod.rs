@@ -1,6 +1,6 @@
 //! Snapshots of the allocator's state and history, in torch's format and in plinth's own.
 //!
-//! [`take`] copies the blocks of all arenas at one moment, with the recorded history, and symbolizes the stacks; it
+//! [`mod@take`] copies the blocks of all arenas at one moment, with the recorded history, and symbolizes the stacks; it
 //! makes no driver calls. [`write`](mod@write) traverses a snapshot in the structure of
 //! `torch.cuda.memory._snapshot()` and passes each part to a [`Writer`](write::Writer): [`pickle`] for torch's
 //! viewers, or [`json`]. [`page`] writes the same into one HTML file that opens without a network. Except for the

@@ -1,7 +1,7 @@
 //! CPU kernels: what the host device runs in place of the library's CUDA kernels. The random kernels produce the same
 //! numbers on the CPU. The kernels of [`group`] are collectives, and compute as [`combine`] specifies.
 //!
-//! [`philox`] generates the numbers, [`walk`] assigns them to elements, and the distributions ([`real`], [`whole`])
+//! [`philox`] generates the numbers, [`mod@walk`] assigns them to elements, and the distributions ([`real`], [`whole`])
 //! convert them to elements, for the types of [`element`] and with the functions of [`math`]. [`each`] is the one
 //! kernel that also reads a tensor, and has its own order.
 //!
