@@ -188,8 +188,8 @@ TEST(the_message_of_a_shortage_tells_request_and_use) {
   unsigned char *kept = pin(2 * MIB);
   CHECK_STATUS(plinth_host_alloc((size_t)64 << 40, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
   CHECK_MESSAGE("tried to allocate 64.00 TiB of pinned host memory");
-  CHECK_MESSAGE(reserve_bytes() != 0 ? "plinth holds 64.00 MiB of it, 2.00 MiB of which are in use"
-                                     : "plinth holds 2.00 MiB of it, 2.00 MiB of which are in use");
+  CHECK_MESSAGE(reserve_bytes() != 0 ? "plinth has reserved 64.00 MiB of pinned host memory, 2.00 MiB of which are in use"
+                                     : "plinth has reserved 2.00 MiB of pinned host memory, 2.00 MiB of which are in use");
   CHECK_MESSAGE(has_setting("pinned_use_cuda_host_register") ? "the system is out of memory" : "cuMemHostAlloc");
   unpin(kept);
 }

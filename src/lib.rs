@@ -1,11 +1,12 @@
 //! plinth (`torch.cuda` without libtorch, behind a C ABI) consists of these layers, from the lowest to the highest:
-//! [`driver`], [`base`], [`runtime`], [`stream`], [`memory`], [`ops`], [`graph`], [`collectives`], [`sanitizer`],
+//! [`driver`], [`base`], [`runtime`], [`observe`], [`stream`], [`memory`], [`ops`], [`graph`], [`collectives`], [`sanitizer`],
 //! [`init`] and [`ffi`].
 //!
 //! - [`driver`] is the only access to the device: a table of CUDA driver calls, filled from libcuda or by the built-in
 //!   host device. Nothing else calls the CUDA driver. [`error`], [`status`], [`half`] and [`temporary`] belong to it.
 //! - [`base`] has utilities: units, checked handles, clocks, call stacks, deadlines.
 //! - [`runtime`] is the state of the process, its devices and its threads.
+//! - [`observe`] is where every layer above reports accesses to memory and waits, for the sanitizer to receive.
 //! - [`stream`] has streams, events, the library's kernels, and the state of captures.
 //! - [`memory`] has the caching allocators of device memory and, in [`memory::pinned`], of pinned host memory.
 //! - [`ops`] has copies, random numbers, the jiterator, telemetry, and handles and plans of CUDA's libraries.
@@ -16,8 +17,7 @@
 //! - [`ffi`] has every exported function. Each validates and converts its arguments and makes one call into a lower
 //!   layer, inside a guard that converts errors and panics to statuses.
 //!
-//! A layer should import only lower layers. Exceptions remain, for example where [`runtime`] owns per-device state of
-//! [`memory`] and [`graph`], and where lower layers call the hooks of [`sanitizer`].
+//! A layer imports only lower layers; [`graph`] and [`collectives`] do not import each other. tests/layers.rs checks this.
 //!
 //! Unsafe code is allowed in [`ffi`] and [`driver`], which interface with C; in [`base::stack`], which reads the
 //! callers' stacks; for one instruction in [`base::clock`]; in two short locks, [`memory::lock`], which was tested with

@@ -15,8 +15,9 @@ fn check() -> Result<()> {
 }
 
 fn ready(runtime: &'static Runtime) -> Result<()> {
-    sanitizer::enable(sanitizer::mode_from_environment()?)?;
-    random::seed::apply_pending(runtime)
+    let sanitized = sanitizer::mode_from_environment().and_then(sanitizer::enable);
+    random::seed::apply_pending(runtime)?;
+    sanitized
 }
 
 extern "C" fn at_load() {
@@ -24,7 +25,8 @@ extern "C" fn at_load() {
     runtime::set_startup(Startup { loaded: process::register, check, ready });
 }
 
-/// Runs `at_load` when the library is loaded, so that no call needs to check whether it ran.
+/// Runs `at_load` when the library is loaded. The priority puts it before the constructors of a program that links the library
+/// statically, which may call it already.
 #[used]
-#[unsafe(link_section = ".init_array")]
+#[unsafe(link_section = ".init_array.00099")]
 static AT_LOAD: extern "C" fn() = at_load;

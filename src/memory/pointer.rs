@@ -62,8 +62,11 @@ fn details(runtime: &Runtime, address: u64) -> Result<PointerDetails> {
         return Ok(details);
     }
     match usize::try_from(details.info.device).ok().and_then(|ordinal| runtime.devices().get(ordinal)) {
-        Some(home) => home.with_context(&runtime.driver, |driver| Ok(driver.pointer_details(address)?)),
-        None => Ok(details),
+        // The question creates no context.
+        Some(home) if home.has_context(&runtime.driver)? => {
+            home.with_context(&runtime.driver, |driver| Ok(driver.pointer_details(address)?))
+        }
+        _ => Ok(details),
     }
 }
 

@@ -166,7 +166,7 @@ pub fn report_names(on: bool) {
 
 fn set_observer(observer: u8, on: bool) {
     if on {
-        OWN_CALLS.fetch_or(observer, Ordering::Relaxed);
+        OWN_CALLS.fetch_or(observer, Ordering::Release);
     } else {
         OWN_CALLS.fetch_and(!observer, Ordering::Relaxed);
     }
@@ -185,7 +185,8 @@ pub fn observes_own_calls() -> bool {
 #[inline(never)]
 pub fn begin_own_call(path: &'static str) -> u8 {
     let function = path.split("::").find(|part| part.starts_with("plinth_")).unwrap_or(path);
-    let observers = OWN_CALLS.load(Ordering::Relaxed);
+    // Whoever sees that names are wanted sees the observer, too.
+    let observers = OWN_CALLS.load(Ordering::Acquire);
     if observers & NAMED != 0 {
         observe::on_call_begin(function);
     }

@@ -91,6 +91,10 @@ pub fn set_startup(startup: Startup) {
     let _ = STARTUP.set(startup);
 }
 
+fn startup() -> Result<&'static Startup> {
+    STARTUP.get().ok_or_else(|| Error::new(Status::PANIC, "starting the library: it was called before it was loaded"))
+}
+
 static FAULTS_ENABLED: AtomicBool = AtomicBool::new(false);
 
 /// Enables fault injection. Must be called before the driver is loaded.
@@ -121,15 +125,11 @@ fn initialize() -> Result<&'static Runtime> {
     if runtime.devices.is_empty() {
         return Err(driver::cuda::no_driver("the CUDA driver shows this process no device"));
     }
-    let startup = STARTUP.get();
-    if let Some(startup) = startup {
-        (startup.check)()?;
-    }
+    let startup = startup()?;
+    (startup.check)()?;
     match STATE.compare_exchange(LOADED, READY, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
-            if let Some(startup) = startup {
-                (startup.ready)(runtime)?;
-            }
+            (startup.ready)(runtime)?;
             Ok(runtime)
         }
         Err(READY) => Ok(runtime),
@@ -145,9 +145,7 @@ pub fn loaded() -> Result<&'static Runtime> {
     }
     RUNTIME.get_or_try_init(|| {
         let runtime = Runtime::load()?;
-        if let Some(startup) = STARTUP.get() {
-            (startup.loaded)();
-        }
+        (startup()?.loaded)();
         // A process that began to exit meanwhile stays in that state.
         let _ = STATE.compare_exchange(UNLOADED, LOADED, Ordering::AcqRel, Ordering::Acquire);
         Ok(runtime)

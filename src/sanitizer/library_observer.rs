@@ -9,7 +9,7 @@ use crate::{
     base::stack::StackId,
     driver::{self, MemoryKind, Span},
     error::Result,
-    observe::{Awaited, BlockInfo, Observer, Operand, PendingWait, StreamUser, read, write},
+    observe::{self, Awaited, BlockInfo, Observer, Operand, PendingWait, StreamUser, read, write},
     runtime::{Runtime, checked_stream},
     stream,
 };
@@ -49,8 +49,10 @@ pub fn operation_of_cpu(name: &str, operands: &[Operand]) -> Result<()> {
 
 /// Reports that later work of a stream waits for the current work of another, by means other than a driver call.
 pub fn wait_stream(waiting: checked_stream::Stream, awaited: checked_stream::Stream) {
-    let (waiting, awaited) = (name_of(waiting), name_of(awaited));
-    with(|state| state.wait_stream(waiting, awaited));
+    if observe::is_on() {
+        let (waiting, awaited) = (name_of(waiting), name_of(awaited));
+        with(|state| state.wait_stream(waiting, awaited));
+    }
 }
 
 /// The moments of the sanitizer's clocks that a wait covers.
@@ -149,15 +151,15 @@ impl Observer for LibraryObserver {
     }
 
     fn begin_wait(&self, awaited: &[Awaited]) -> PendingWait {
-        let pending: Vec<PendingMoments> = awaited
-            .iter()
-            .map(|awaited| match awaited {
-                Awaited::Stream(stream) => pending_stream(name_of(*stream)),
-                Awaited::Event(event) => pending_event(*event),
-                Awaited::Device(device) => pending_device(*device),
-            })
-            .collect();
-        PendingWait::new(move || pending.iter().for_each(PendingMoments::finish))
+        let pending = PendingMoments::new(|state| {
+            let moments = awaited.iter().flat_map(|awaited| match awaited {
+                Awaited::Stream(stream) => vec![state.end_of_stream(name_of(*stream))],
+                Awaited::Event(event) => state.end_of_event(event.native() as u64).into_iter().collect(),
+                Awaited::Device(device) => state.end_of_device(*device),
+            });
+            moments.collect()
+        });
+        PendingWait::new(move || pending.finish())
     }
 
     fn before_host_function(

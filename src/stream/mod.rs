@@ -56,8 +56,10 @@ pub fn of_device(handle: usize, number: i32) -> Result<driver::Stream> {
 /// capturing; its capture stays valid.
 pub fn from_unchecked(stream: driver::Stream) -> Result<Stream> {
     let runtime = runtime::ready()?;
-    if let Ok(known) = resolve(runtime, stream.handle()) {
-        return Ok(known);
+    match resolve(runtime, stream.handle()) {
+        // It was capturing when it was made known; it can be asked now, or is still capturing.
+        Ok(Stream { origin: Some(StreamOrigin::External { blocking: None }), .. }) | Err(_) => {}
+        Ok(known) => return Ok(known),
     }
     // The device is that of the stream's context, which is usually the current one.
     let context = runtime.in_any_context(|driver| Ok(driver.stream_context(stream)?))?;

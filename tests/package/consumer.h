@@ -8,9 +8,15 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { EARLY_SEED = 5 };
+
+/* Runs before main, and before the constructors of a static library that have no priority. */
+__attribute__((constructor)) static void seed_early(void) { plinth_manual_seed_all(EARLY_SEED); }
+
 static int consume(const char *language) {
   char expected[32];
   int32_t count = -1;
+  uint64_t seed = 0;
   plinth_status_t status;
   plinth_philox_engine_t engine;
 
@@ -39,6 +45,10 @@ static int consume(const char *language) {
   }
   if (count < 1) {
     fprintf(stderr, "there is no device\n");
+    return 1;
+  }
+  if (plinth_initial_seed(&seed) != PLINTH_OK || seed != EARLY_SEED) {
+    fprintf(stderr, "the seed of a constructor was lost: %llu, %s\n", (unsigned long long)seed, plinth_last_error());
     return 1;
   }
   printf("plinth %s from %s: %s, %d devices\n", plinth_version_string(), language, plinth_status_name(status),
