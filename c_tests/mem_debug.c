@@ -178,7 +178,7 @@ TEST(a_late_write_is_found_without_a_fault) {
   CHECK_OK(plinth_stream_synchronize(other));
   CHECK_STATUS(plinth_empty_cache(), PLINTH_ERROR_MEMORY_CORRUPTED);
   CHECK_MESSAGE("after it was freed");
-  CHECK_MESSAGE("byte 1000 became 0x07");
+  CHECK_MESSAGE("byte 1000 is now 0x07");
   expect_nothing_left();
 }
 
