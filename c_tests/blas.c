@@ -7,6 +7,8 @@
 /* alone: the_environment_says_how_large_workspaces_are; expects what only a fresh process has */
 /* alone: what_fails_in_the_library_is_named_and_can_be_tried_again; expects what only a fresh process has */
 /* alone: no_workspace_is_one_of_no_bytes; sets the environment */
+/* alone: nothing_is_called_once_the_exit_has_begun; ends the use of the library */
+/* alone: an_environment_that_makes_no_sense_is_named a_library_for_gpus_does_not_work_on_the_host_device; sets the environment */
 #include "multiplying.h"
 
 TEST(a_product_is_right_in_the_default_stream) {

@@ -6,6 +6,7 @@
 /* alone: without_nccl_its_place_is_told; sets the environment */
 /* alone: what_nccl_does_not_reduce_is_named; expects what only a fresh process has */
 /* alone: what_cuts_a_group_short_ends_the_ranks_or_leaves_them_whole; enables fault injection, which comes before everything else */
+/* alone: an_older_nccl_gets_an_older_config; expects what only a fresh process has */
 #include "ranks.h"
 
 enum { COUNT = 100 };

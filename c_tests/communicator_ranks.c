@@ -5,6 +5,7 @@
 /* also: PLINTH_COMMUNICATOR_ENGINE=shared */
 /* library: fake_nccl */
 /* alone: a_killed_process_is_noticed_by_the_others ranks_meet_in_processes; forks a child that uses the device */
+/* alone: four_ranks_meet_in_processes nobody_waits_for_a_rank_that_cannot_share; forks a child that uses the device */
 #include "ranks.h"
 
 enum { COUNT = 5000 };

@@ -3,6 +3,7 @@
 /* env: FAKE_CUFFT_ALLOCATES=1 */
 /* alone: a_cache_of_no_plans_keeps_none; expects what only a fresh process has */
 /* alone: under_a_limit_of_two_the_one_that_was_not_used_goes; expects what only a fresh process has */
+/* alone: the_cache_refuses_what_torch_refuses; expects what only a fresh process has */
 #include "transforming.h"
 
 TEST(a_plan_is_found_again) {

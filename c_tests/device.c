@@ -1,6 +1,7 @@
 /* Devices: which is current, what they are, and their peers. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* alone: maybe_exchange_makes_no_context; expects what only a fresh process has */
 /* alone: the_list_is_empty_without_a_device; expects what only a fresh process has */
+/* alone: exchange_makes_a_context; expects what only a fresh process has */
 #include "driver.h"
 #include "support.h"
 

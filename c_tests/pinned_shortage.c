@@ -1,6 +1,7 @@
 /* Pinned memory when there is none left but what streams still use. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* On a GPU a limit of addresses is not one of pinned memory. */
 /* device: host */
+/* alone: all_who_are_short_wait_for_the_streams; counts the memory of the whole process */
 #include "pinning.h"
 
 #include <sys/resource.h>

@@ -2,7 +2,7 @@
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 /* A child has none of its parent's threads, and what they held looks lost to a sanitizer: it must not look. */
 /* env: ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 */
-/* alone: a_handler_from_before_may_free; forks a child that uses the device */
+/* alone: all; forks children that use the device */
 #include "allocating.h"
 #include "driver.h"
 #include "process.h"

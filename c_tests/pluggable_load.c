@@ -1,9 +1,7 @@
 /* Allocators of the program's own: loaded by name, put in the place of the caching one, told of everything.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* library: pluggable_helper */
-/* alone: a_null_is_out_of_memory it_is_changed_once; expects what only a fresh process has */
-/* alone: requests_of_all_threads_come_after_the_beginning; expects what only a fresh process has */
-/* alone: threads_may_share_it; expects what only a fresh process has */
+/* alone: all; changes the allocator of the process */
 #include "plugging.h"
 
 static void use_helper(void) {

@@ -2,11 +2,7 @@
  * What the stream sanitizer knows of kernels: of those that plinth_kernel_launch launches, by their arguments, and of nodes of
  * graphs that were built, by what it is told. SPDX-License-Identifier: MIT OR Apache-2.0
  */
-/* alone: racy_captured_kernel_beside_another_stream; expects what only a fresh process has */
-/* alone: racy_tensor_that_a_kernel_reads; expects what only a fresh process has */
-/* alone: racy_tensor_that_a_kernel_reads_and_writes; expects what only a fresh process has */
-/* alone: clean_kernel_of_a_built_graph racy_host_function_of_a_built_graph; leaves a graph */
-/* alone: racy_kernel_of_a_built_graph what_a_node_does_is_told_of_nodes; leaves a graph */
+/* alone: all; its programs must not see the accesses of others */
 #include "driver.h"
 #include "graphing.h"
 #include "pinning.h"

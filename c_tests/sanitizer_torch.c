@@ -2,11 +2,7 @@
  * What PyTorch asks of its own sanitizer, asked of this one: a kernel is an operation of the program's, a tensor some bytes.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
-/* alone: deleted_record_that_was_made_anew_elsewhere; expects what only a fresh process has */
-/* alone: device_synchronization_expired expired_record multiple_errors; expects what only a fresh process has */
-/* alone: reads_check_last_write; expects what only a fresh process has */
-/* alone: arguments_in_place arguments_of_a_list_that_is_put_together; leaves memory */
-/* alone: arguments_of_a_tensor_that_is_parted; leaves memory */
+/* alone: all; its programs must not see the accesses of others */
 #include "collecting.h"
 #include "sanitizing.h"
 

@@ -2,6 +2,7 @@
 /* alone: by_default_nothing_is_said; expects what only a fresh process has */
 /* alone: in_error_mode_each_call_fails_and_does_nothing; expects what only a fresh process has */
 /* alone: warnings_are_counted_without_a_callback; expects what only a fresh process has */
+/* alone: a_warning_names_each_call_that_waits the_mode_is_for_all_threads; counts all warnings of the process */
 #include "support.h"
 
 static struct {

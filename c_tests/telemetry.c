@@ -1,5 +1,6 @@
 /* What devices tell of themselves. Values are the machine's; what is tested is that they are possible, that they agree with
  * each other and with what other calls know, and that what cannot be read says so. */
+/* alone: a_machine_without_nvml_says_so; names another NVML before the first use */
 #include "support.h"
 
 /* Readings that a machine may lack. */
