@@ -3,7 +3,7 @@
 //! A memory pool keeps its memory apart from all other memory of the caching allocator: torch.cuda.MemPool. Graphs
 //! allocate in pools too.
 //!
-//! A pool lives as long as it has users. The caller who creates a pool is one, and gives it up with
+//! A pool lives as long as it has users. The caller that creates a pool is one, and stops being one with
 //! plinth_mem_pool_destroy. Each plinth_begin_allocate_ function adds one, and plinth_release_pool removes it. Blocks
 //! that are allocated in a pool stay valid until they are freed, even when the pool has no user any more.
 //!
