@@ -27,7 +27,7 @@ const LAYERS: &[&[&str]] = &[
 const LARGEST_CIRCLE: usize = 6;
 
 /// Folders with larger circles, which are to shrink and must not grow.
-const LARGER_CIRCLES: &[(&str, usize)] = &[("memory", 32), ("sanitizer", 9)];
+const LARGER_CIRCLES: &[(&str, usize)] = &[("memory", 9)];
 
 /// Modules by path, such as ["memory", "arena"], with the text of their files.
 type Modules = BTreeMap<Vec<String>, String>;

@@ -13,19 +13,18 @@ mod pluggable;
 mod registry;
 mod uncached;
 
-pub use asynchronous::DevicePool;
 pub use pluggable::{allocator_of, create, destroy, set_hooks};
 pub use registry::{reserved_bytes, totals};
 
 use super::{
     arena::StreamUse,
+    block::round,
     callbacks,
-    config::{self, Config},
+    config::{self, Config, Kind},
     grow::Request,
+    peers,
     pool::PoolId,
-    route,
-    space::round,
-    stats_aggregation,
+    route, stats_aggregation,
 };
 use crate::{
     base::units::Bytes,
@@ -51,35 +50,6 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-
-/// The kind of backend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// The caching allocator.
-    Native,
-    /// The driver's memory pools, in stream order.
-    Async,
-    /// The driver, for each request.
-    Uncached,
-    /// Functions of the program.
-    Pluggable,
-    /// The debugging allocator, with a separate mapping for each block.
-    Debug,
-}
-
-impl Kind {
-    /// Returns the name as `torch.cuda.get_allocator_backend` returns it, or a name in the same style for plinth's own
-    /// backends.
-    pub fn name(self) -> &'static CStr {
-        match self {
-            Kind::Native => c"native",
-            Kind::Async => c"cudaMallocAsync",
-            Kind::Uncached => c"uncached",
-            Kind::Pluggable => c"pluggable",
-            Kind::Debug => c"debug",
-        }
-    }
-}
 
 /// Blocks that were freed while a stream that uses them was capturing.
 static DEFERRED: Mutex<Vec<(u64, Block)>> = Mutex::new(Vec::new());
@@ -125,7 +95,7 @@ fn initialize(runtime: &Runtime, kind: Kind) {
         (Kind::Pluggable, Some(plugin)) => plugin.init(runtime.devices().len()),
         // No call announces that another device will access a block, so enable all peers now. A device whose peers
         // cannot be queried has none.
-        (Kind::Debug, _) => drop(super::add_all_peers()),
+        (Kind::Debug, _) => drop(peers::add_all_peers()),
         _ => {}
     }
     INITIALIZED.store(true, Ordering::Release);

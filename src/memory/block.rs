@@ -3,11 +3,13 @@
 //! The blocks of an arena are stored in one vector and refer to each other by index. A block has links to its neighbors
 //! in its region and to its neighbors in the list of its state.
 
-use super::history::StackId;
+use crate::base::stack::StackId;
 use std::ops::{Index, IndexMut};
 
 /// The alignment of every block's size and offset, in bytes.
 pub const UNIT: u64 = 512;
+/// The largest small request, in bytes.
+pub const SMALL: u64 = 1 << 20;
 
 /// The index of a block.
 pub type BlockId = u32;
@@ -40,7 +42,7 @@ pub enum BlockState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Zone {
-    /// For requests up to [`SMALL`](super::space::SMALL).
+    /// For requests up to [`SMALL`].
     #[default]
     Small = 0,
     /// For larger requests.
@@ -50,6 +52,18 @@ pub enum Zone {
 impl Zone {
     /// Both zones.
     pub const ALL: [Zone; 2] = [Zone::Small, Zone::Large];
+}
+
+/// Rounds a size up to a multiple of [`UNIT`]. Returns `None` on overflow.
+#[inline]
+pub fn round(bytes: u64) -> Option<u64> {
+    Some(bytes.checked_add(UNIT - 1)? & !(UNIT - 1))
+}
+
+/// Returns the zone for a rounded size.
+#[inline]
+pub fn zone_of(size: u64) -> Zone {
+    if size <= SMALL { Zone::Small } else { Zone::Large }
 }
 
 /// A range of addresses.

@@ -4,13 +4,14 @@ use super::{
     arena::{self, Arena, Inner, Key, StreamUse},
     backend,
     biased::BiasedGuard,
-    block::BlockId,
+    block::{BlockId, round},
     cache, config,
     device_memory::{check_fraction, device},
     directory,
     grow::Request,
-    ipc, peak_budget, pools, route, slow_path,
-    space::{FreeOutcome, round},
+    ipc::import,
+    peak_budget, pools, route, slow_path,
+    space::FreeOutcome,
     stats::Stats,
     stats_aggregation, stream_events, summary, trackers,
 };
@@ -59,7 +60,7 @@ pub fn caching_alloc(bytes: u64, number: i32, stream: Stream) -> Result<u64> {
 fn alloc_after_lookup(number: i32, stream: Stream, bytes: u64) -> Result<u64> {
     let runtime = runtime::ready()?;
     let kind = backend::chosen(runtime)?;
-    if kind != backend::Kind::Native {
+    if kind != config::Kind::Native {
         return backend::alloc(kind, runtime, number, stream, bytes);
     }
     let Some(size) = config::get()?.round(bytes) else { return Err(too_large(bytes)) };
@@ -126,7 +127,7 @@ fn find_arena(number: i32, stream: Stream) -> Result<(&'static Arena, u32)> {
     let named = if handle == 0 { Stream::DEFAULT } else { stream };
     let (arena, generation) = device.memory().arena(device.ordinal, key, named)?;
     // A change of the backend or of the rounding invalidates the result, too.
-    let cacheable = backend::chosen(runtime)? == backend::Kind::Native && !config::get()?.has_rounding();
+    let cacheable = backend::chosen(runtime)? == config::Kind::Native && !config::get()?.has_rounding();
     if lasting && cacheable && route::may_cache(epoch) {
         // Key the cache entry by the handle that the caller passed, because lookups use it.
         thread::cache_arena(stream.handle(), device.ordinal, epoch, arena.number, generation);
@@ -238,7 +239,7 @@ fn record_stream_in_backend(address: u64, stream: Stream, number: u32) -> Result
     let handle = route::canonical(stream.handle());
     let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
     let by = StreamUse { stream: if handle == 0 { Stream::DEFAULT } else { stream }, device: number, thread };
-    let known = backend::record_stream(address, by) || ipc::record_use(address, by);
+    let known = backend::record_stream(address, by) || import::record_use(address, by);
     if known { Ok(()) } else { Err(not_allocated(address)) }
 }
 

@@ -9,12 +9,16 @@
 
 mod grammar;
 
-use super::backend::Kind;
+use super::{
+    block::{self, UNIT},
+    policy::SplitLimits,
+};
 use crate::{
     error::{Error, Result},
     status::Status,
 };
 use parking_lot::RwLock;
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const VARIABLE: &str = "PLINTH_ALLOC_CONF";
@@ -29,6 +33,35 @@ const DEBUG: &str = "PLINTH_MEMORY_DEBUG";
 
 /// The number of size intervals with their own rounding: below 2 MiB, one for each power of two, and from 32 GiB.
 pub const INTERVALS: usize = 16;
+
+/// The kind of backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The caching allocator.
+    Native,
+    /// The driver's memory pools, in stream order.
+    Async,
+    /// The driver, for each request.
+    Uncached,
+    /// Functions of the program.
+    Pluggable,
+    /// The debugging allocator, with a separate mapping for each block.
+    Debug,
+}
+
+impl Kind {
+    /// Returns the name as `torch.cuda.get_allocator_backend` returns it, or a name in the same style for plinth's own
+    /// backends.
+    pub fn name(self) -> &'static CStr {
+        match self {
+            Kind::Native => c"native",
+            Kind::Async => c"cudaMallocAsync",
+            Kind::Uncached => c"uncached",
+            Kind::Pluggable => c"pluggable",
+            Kind::Debug => c"debug",
+        }
+    }
+}
 
 /// The options of memory debugging.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -241,11 +274,10 @@ impl Config {
     /// Rounds a size up as `roundup_power2_divisions` says for its interval, or to whole units. Returns `None` on
     /// overflow.
     pub fn round(&self, bytes: u64) -> Option<u64> {
-        const UNIT: u64 = super::block::UNIT;
         let interval = (bytes.max(1).ilog2().saturating_sub(20) as usize).min(INTERVALS - 1);
         let divisions = self.roundup_power2_divisions[interval];
         if divisions <= 1 || bytes <= UNIT * divisions {
-            return super::space::round(bytes);
+            return block::round(bytes);
         }
         if bytes.is_power_of_two() {
             return Some(bytes);
@@ -253,27 +285,6 @@ impl Config {
         // For sizes above one unit per division, the step is a multiple of the unit.
         let part = (1 << bytes.ilog2()) / divisions;
         bytes.checked_next_multiple_of(part)
-    }
-}
-
-/// Limits on splitting blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SplitLimits {
-    /// Blocks of at least this size are never split, and serve only requests of at least this size.
-    pub min_unsplit: u64,
-    /// Such a block exceeds the request by less than this.
-    pub max_excess: u64,
-}
-
-impl SplitLimits {
-    /// Returns whether a block may serve a request.
-    pub fn allows(&self, block: u64, size: u64) -> bool {
-        if size < self.min_unsplit { block < self.min_unsplit } else { block < size.saturating_add(self.max_excess) }
-    }
-
-    /// Returns whether the rest of a block may be split off.
-    pub fn may_split(&self, size: u64) -> bool {
-        size < self.min_unsplit
     }
 }
 
@@ -329,13 +340,5 @@ mod tests {
             let rounded = divided(8).round(bytes).unwrap();
             assert!(rounded >= bytes && rounded.is_multiple_of(512) && rounded <= bytes + (bytes / 8).max(512));
         }
-    }
-
-    #[test]
-    fn large_blocks_are_not_split() {
-        let limits = SplitLimits { min_unsplit: 100, max_excess: 20 };
-        assert!(limits.allows(99, 10) && !limits.allows(100, 10));
-        assert!(limits.allows(119, 100) && !limits.allows(120, 100));
-        assert!(limits.may_split(99) && !limits.may_split(100));
     }
 }

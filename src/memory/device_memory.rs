@@ -2,7 +2,6 @@
 
 use super::{
     arena::{Arena, Key, MAX_ARENAS},
-    backend::DevicePool,
     history, listener,
     peak_budget::Peak,
     pool::{self, PoolId},
@@ -11,9 +10,9 @@ use super::{
     stats::{Stat, Stats},
 };
 use crate::{
-    driver::{self, Driver, codes},
+    driver::{self, Driver, MemoryKind, codes},
     error::{Context, Error, Result},
-    runtime::{device::Device, per_device::PerDevice, properties},
+    runtime::{Runtime, device::Device, per_device::PerDevice, properties},
     status::Status,
 };
 use once_cell::sync::OnceCell;
@@ -87,8 +86,6 @@ pub struct DeviceMemory {
     pub(super) peak: Mutex<Peak>,
     /// The statistics of backends other than the caching allocator.
     pub(super) others: Mutex<Stats>,
-    /// The driver's memory pool, for the backend that uses it.
-    pub(super) driver_pool: DevicePool,
     /// Requests that failed because of insufficient memory.
     pub ooms: Count,
     /// Requests that succeeded after all cached memory was returned to the driver.
@@ -267,7 +264,7 @@ impl DeviceMemory {
                 Arena::new(number, device, key, stream).ok_or_else(|| {
                     Error::new(
                         Status::NOT_SUPPORTED,
-                        format!("creating a memory arena: a process can have at max_held {MAX_ARENAS}"),
+                        format!("creating a memory arena: a process can have at most {MAX_ARENAS}"),
                     )
                 })?
             }
@@ -349,11 +346,20 @@ impl Device {
 }
 
 /// Returns the device with this ordinal.
-pub fn device(runtime: &crate::runtime::Runtime, number: u32) -> Result<&Device> {
+pub fn device(runtime: &Runtime, number: u32) -> Result<&Device> {
     runtime
         .devices()
         .get(number as usize)
         .ok_or_else(|| properties::no_such_device_error(number as i32, runtime.devices().len()))
+}
+
+/// Returns the ordinal of the device whose memory a nonzero address is in; `None` for host memory and unknown addresses.
+pub fn owner(runtime: &Runtime, address: u64) -> Result<Option<u32>> {
+    let info = runtime.pointer_info(address)?;
+    match info.kind {
+        MemoryKind::Device | MemoryKind::Managed => Ok(Some(runtime.device(info.device)?.ordinal)),
+        MemoryKind::Pinned | MemoryKind::Unregistered => Ok(None),
+    }
 }
 
 impl Device {

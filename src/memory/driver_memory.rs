@@ -1,12 +1,13 @@
 //! Memory directly from the driver: device, pinned and managed allocations, registered host memory, and the device of a
 //! pointer.
 
+use super::{caching, device_memory::owner, pinned};
 use crate::{
     base::units::Bytes,
     driver::{MemoryKind, Span, codes},
     error::{Context, Error, Result},
     observe,
-    runtime::{self, Runtime, sync_debug},
+    runtime::{self, sync_debug},
     status::Status,
 };
 
@@ -41,7 +42,7 @@ pub fn free(span: Span) -> Result<()> {
         return Ok(());
     }
     let info = runtime.pointer_info(span.address())?;
-    if info.kind != MemoryKind::Device || super::is_cached(span.address()) {
+    if info.kind != MemoryKind::Device || caching::is_cached(span.address()) {
         return Err(not_allocated(span, "plinth_device_malloc"));
     }
     sync_debug::check("plinth_device_free")?;
@@ -72,7 +73,7 @@ pub fn free_pinned(span: Span) -> Result<()> {
     if span.address() == 0 {
         return Ok(());
     }
-    if super::is_host_cached(span.address()) || runtime.pointer_info(span.address())?.kind != MemoryKind::Pinned {
+    if pinned::is_host_cached(span.address()) || runtime.pointer_info(span.address())?.kind != MemoryKind::Pinned {
         return Err(not_allocated(span, "plinth_pinned_malloc"));
     }
     sync_debug::check("plinth_pinned_free")?;
@@ -113,7 +114,7 @@ pub fn host_unregister(span: Span) -> Result<()> {
     if span.address() == 0 {
         return Ok(());
     }
-    if super::is_host_cached(span.address()) {
+    if pinned::is_host_cached(span.address()) {
         return Err(not_allocated(span, "plinth_host_register"));
     }
     sync_debug::check("plinth_host_unregister")?;
@@ -176,7 +177,7 @@ pub fn is_pinned(address: u64) -> Result<bool> {
     if address == 0 {
         return Ok(false);
     }
-    Ok(super::is_host_cached(address) || runtime.pointer_info(address)?.kind == MemoryKind::Pinned)
+    Ok(pinned::is_host_cached(address) || runtime.pointer_info(address)?.kind == MemoryKind::Pinned)
 }
 
 #[cold]
@@ -198,13 +199,4 @@ fn refused(error: Error, span: Span, call: &str) -> Error {
 pub fn device_of(address: u64) -> Result<Option<u32>> {
     let runtime = runtime::ready()?;
     if address == 0 { Ok(None) } else { owner(runtime, address) }
-}
-
-/// Returns the same as [`device_of`] for a nonzero address, with a given runtime.
-pub fn owner(runtime: &Runtime, address: u64) -> Result<Option<u32>> {
-    let info = runtime.pointer_info(address)?;
-    match info.kind {
-        MemoryKind::Device | MemoryKind::Managed => Ok(Some(runtime.device(info.device)?.ordinal)),
-        MemoryKind::Pinned | MemoryKind::Unregistered => Ok(None),
-    }
 }

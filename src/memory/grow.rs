@@ -8,7 +8,7 @@
 
 use super::{
     arena::{Arena, Inner, PendingUnmap, StreamEvent},
-    block::{UNIT, Zone},
+    block::{UNIT, Zone, zone_of},
     config,
     device_memory::Method,
     external_segments,
@@ -17,7 +17,6 @@ use super::{
     mapped::Backing,
     policy,
     pool::{self, PoolId},
-    space::zone_of,
     stream_events,
 };
 use crate::{
@@ -150,7 +149,7 @@ impl Grower<'_> {
         };
         // The driver's segments satisfy both rules in practice.
         if let Err(error) = check_address("the driver", segment.address()) {
-            stream_events::retry(|| self.driver().segment_free(segment));
+            handles::retry(|| self.driver().segment_free(segment));
             memory.cancel_hold(bytes);
             return Err(error);
         }

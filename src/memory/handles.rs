@@ -1,15 +1,20 @@
 //! Creates, maps and releases handles, and accounts for the held bytes of the device.
 
-use super::stream_events;
+use super::ipc::mode;
 use crate::{
     base::units::Bytes,
-    driver::{Driver, Physical, codes},
+    driver::{Driver, DriverResult, Physical, codes},
     error::{Context, Error, Result},
     runtime::device::Device,
 };
 
 /// A handle and its size in bytes.
 pub type Handle = (Physical, u64);
+
+/// Makes a call that undoes another one, and retries it on failure. Returns whether it succeeded.
+pub fn retry(mut call: impl FnMut() -> DriverResult<()>) -> bool {
+    (0..3).any(|_| call().is_ok())
+}
 
 /// Creates a handle if at most `max_held` bytes are held with it. Returns `None` if that limit or the driver's memory does
 /// not suffice.
@@ -18,7 +23,7 @@ pub fn create(device: &Device, driver: &Driver, bytes: u64, max_held: u64) -> Re
     if !memory.try_hold(bytes, max_held) {
         return Ok(None);
     }
-    let created = match super::ipc::is_shareable(device, driver) {
+    let created = match mode::is_shareable(device, driver) {
         Ok(true) => driver.memory_create_shareable(bytes, device.native),
         Ok(false) => driver.memory_create(bytes, device.native),
         Err(error) => {
@@ -58,7 +63,7 @@ pub fn map(device: &Device, driver: &Driver, start: u64, handles: &[Handle]) -> 
     }
     if outcome.is_err() && end > start {
         // If even this fails, the addresses stay unusable; the memory behind them is released all the same.
-        stream_events::retry(|| driver.memory_unmap(start, end - start));
+        retry(|| driver.memory_unmap(start, end - start));
     }
     outcome.context(|| format!("mapping {} of memory", Bytes(bytes)))
 }
@@ -66,7 +71,7 @@ pub fn map(device: &Device, driver: &Driver, start: u64, handles: &[Handle]) -> 
 /// Releases handles that were never used.
 pub fn undo(device: &Device, driver: &Driver, handles: Vec<Handle>) {
     for (physical, bytes) in handles {
-        if stream_events::retry(|| driver.memory_release(physical)) {
+        if retry(|| driver.memory_release(physical)) {
             device.memory().released.increment();
             device.memory().cancel_hold(bytes);
         }

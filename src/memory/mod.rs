@@ -65,10 +65,10 @@ pub mod unreleasable;
 
 pub use arena::Arena;
 pub use caching::*;
-pub use device_memory::DeviceMemory;
+pub use device_memory::{DeviceMemory, owner};
 pub use driver_memory::{
     alloc, alloc_pinned, device_of, free, free_pinned, host_register, host_unregister, is_pinned, managed_alloc,
-    managed_free, owner,
+    managed_free,
 };
 pub use peers::{add_all_peers, add_peer, ensure_mapping_access, remove_peer};
 pub use pinned::{

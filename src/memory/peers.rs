@@ -1,7 +1,7 @@
 //! Access of other devices to mapped memory. The driver's peer access covers only its own allocations; each mapping
 //! needs explicit access.
 
-use super::{arena::Arena, ipc, mapped::Backing};
+use super::{arena::Arena, device_memory, ipc::import, mapped::Backing};
 use crate::{
     driver::{Driver, DriverResult},
     error::Result,
@@ -30,13 +30,14 @@ pub fn add_peer(device: i32, peer: i32) -> Result<()> {
 /// missing and peer access is possible. Returns whether it did.
 pub fn ensure_mapping_access(device: u32, address: u64) -> bool {
     let Ok(runtime) = runtime::ready() else { return false };
-    let (Ok(Some(owner)), Ok(accessor)) = (super::owner(runtime, address), runtime.device(device as i32)) else {
+    let (Ok(Some(owner)), Ok(accessor)) = (device_memory::owner(runtime, address), runtime.device(device as i32))
+    else {
         return false;
     };
     let Ok(peer) = runtime.device(owner as i32) else { return false };
     owner != device
         && !peer.memory().peers.lock().contains(&accessor.native)
-        && (peer.memory().count_arenas() > 0 || ipc::is_imported(address))
+        && (peer.memory().count_arenas() > 0 || import::is_imported(address))
         && runtime.driver.can_access_peer(accessor.native, peer.native).unwrap_or(false)
         && add_peer(device as i32, owner as i32).is_ok()
 }
@@ -91,7 +92,7 @@ fn for_each_mapping(
         }
     }
     // Memory of the device that other processes share is mapped here outside of all arenas.
-    ipc::for_each_span(device, |address, bytes| Ok(call(driver, address, bytes)?))
+    import::for_each_span(device, |address, bytes| Ok(call(driver, address, bytes)?))
 }
 
 fn mappings(arena: &Arena) -> Vec<(u64, u64)> {

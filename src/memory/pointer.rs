@@ -1,6 +1,10 @@
 //! Attributes of a pointer, from the driver and from the library's allocators.
 
-use super::{PoolId, backend, host_block_at, is_host_cached};
+use super::{
+    backend,
+    pinned::{host_block_at, is_host_cached},
+    pool::PoolId,
+};
 use crate::{
     driver::{MemoryKind, PointerDetails},
     error::{Context, Result},

@@ -1,7 +1,7 @@
 //! The allocator's policies: handle sizes, growth of arenas, and when to move memory. The constants come from replays
 //! of recorded programs; see docs/allocator.md.
 
-use super::{block::Zone, space::SMALL};
+use super::block::{SMALL, Zone};
 
 /// The memory that may be held before memory is moved instead of created, in thousandths of the live peak.
 const SLACK: u64 = 1040;
@@ -31,6 +31,27 @@ const LARGE_NEED: u64 = 256 << 20;
 const SHORT: u64 = 500;
 /// The maximum unreleasable memory when memory is short, in thousandths of the live peak.
 const UNRELEASABLE_WHEN_SHORT: u64 = 5;
+
+/// Limits on splitting blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SplitLimits {
+    /// Blocks of at least this size are never split, and serve only requests of at least this size.
+    pub min_unsplit: u64,
+    /// Such a block exceeds the request by less than this.
+    pub max_excess: u64,
+}
+
+impl SplitLimits {
+    /// Returns whether a block may serve a request.
+    pub fn allows(&self, block: u64, size: u64) -> bool {
+        if size < self.min_unsplit { block < self.min_unsplit } else { block < size.saturating_add(self.max_excess) }
+    }
+
+    /// Returns whether the rest of a block may be split off.
+    pub fn may_split(&self, size: u64) -> bool {
+        size < self.min_unsplit
+    }
+}
 
 /// Returns how many bytes may be held while `live` bytes are in use, the live peak is `live_peak`, `request` more bytes
 /// are requested, `moved` bytes were moved so far, and there are `arenas` arenas.
@@ -177,5 +198,18 @@ pub fn segment_size(size: u64, large_segment: u64) -> Option<u64> {
         Some(large_segment)
     } else {
         size.div_ceil(SMALL_SEGMENT).checked_mul(SMALL_SEGMENT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_blocks_are_not_split() {
+        let limits = SplitLimits { min_unsplit: 100, max_excess: 20 };
+        assert!(limits.allows(99, 10) && !limits.allows(100, 10));
+        assert!(limits.allows(119, 100) && !limits.allows(120, 100));
+        assert!(limits.may_split(99) && !limits.may_split(100));
     }
 }

@@ -1,11 +1,11 @@
 //! The entry points for pools.
 
 use super::{
-    Arena, PoolId,
+    arena::Arena,
     backend::{self, PoolEvent},
     cache,
     device_memory::device,
-    pool::{self, Options},
+    pool::{self, Options, PoolId},
     route::{self, RouteScope},
     stats_aggregation, stream_events, trackers,
 };

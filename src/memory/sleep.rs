@@ -10,7 +10,7 @@ use super::{
     device_memory::Method,
     handles::{self, Handle},
     history::Action,
-    ipc,
+    ipc::exports,
     mapped::{Backing, Mapped},
     pool::{self, PoolId},
     space::Space,
@@ -155,7 +155,7 @@ fn check_can_suspend(runtime: &Runtime, device: &Device, arenas: &[&'static Aren
 }
 
 fn check_not_exported(device: &Device, arena: &Arena, id: PoolId) -> Result<()> {
-    if ipc::has_exports(arena.number) {
+    if exports::has_exports(arena.number) {
         return Err(Error::new(
             Status::GRAPH_MEMORY_IN_USE,
             format!("cannot put pool {id} to sleep: other processes hold memory of it on device {}", device.ordinal),
@@ -181,7 +181,7 @@ fn suspend_arena(runtime: &Runtime, device: &Device, arena: &'static Arena, any:
         unmapped.context(|| format!("unmapping {} to put a pool to sleep", Bytes(mapping.bytes)))?;
         *any = true;
         arena.lock().space.set_backing(mapping, Backing::Suspended);
-        if stream_events::retry(|| runtime.driver.memory_release(physical)) {
+        if handles::retry(|| runtime.driver.memory_release(physical)) {
             device.memory().released.increment();
             device.memory().release_held(mapping.bytes);
         }
@@ -237,7 +237,7 @@ fn resume_device(runtime: &'static Runtime, device: &Device, arenas: &[&'static 
     for (index, (_, mapping)) in mappings.iter().enumerate() {
         if let Err(error) = handles::map(device, driver, mapping.address, &created[index..=index]) {
             for (_, mapped) in &mappings[..index] {
-                stream_events::retry(|| driver.memory_unmap(mapped.address, mapped.bytes));
+                handles::retry(|| driver.memory_unmap(mapped.address, mapped.bytes));
             }
             handles::undo(device, driver, created);
             return Err(error.context(format_args!("waking pool {id}")));

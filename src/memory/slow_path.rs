@@ -16,14 +16,13 @@
 
 use super::{
     arena::Arena,
-    block::Zone,
+    block::{Zone, zone_of},
     cache, callbacks, config,
     device_memory::DeviceMemory,
     grow::{Grower, GrowthLimits, MoveSource, Request},
     history::{self, Action},
     peak_budget, policy,
     pool::{self, PoolId},
-    space::zone_of,
     split_handle, stats_aggregation, stream_events,
 };
 use crate::{

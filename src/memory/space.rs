@@ -9,19 +9,17 @@
 
 use super::{
     bins::Bins,
-    block::{Block, BlockId, BlockState, Blocks, NONE, UNIT, Zone},
-    config::SplitLimits,
+    block::{Block, BlockId, BlockState, Blocks, NONE, SMALL, UNIT, Zone, zone_of},
     counters::Counters,
     directory::{self, Entry},
-    history::StackId,
     listener::Listener,
     mapped::Mapped,
+    policy::SplitLimits,
     unreleasable::UnreleasableMemory,
 };
+use crate::base::stack::StackId;
 use std::collections::{BTreeMap, HashSet};
 
-/// The largest small request, in bytes.
-pub const SMALL: u64 = 1 << 20;
 const UNCOALESCED_LISTS: usize = (SMALL / UNIT) as usize + 1;
 
 /// An address range: reserved, or allocated by the driver as a segment.
@@ -66,18 +64,6 @@ pub struct Space {
     /// The counters of allocations.
     pub counters: Counters,
     pub(super) unreleasable: UnreleasableMemory,
-}
-
-/// Rounds a size up to a multiple of [`UNIT`]. Returns `None` on overflow.
-#[inline]
-pub fn round(bytes: u64) -> Option<u64> {
-    Some(bytes.checked_add(UNIT - 1)? & !(UNIT - 1))
-}
-
-/// Returns the zone for a rounded size.
-#[inline]
-pub fn zone_of(size: u64) -> Zone {
-    if size <= SMALL { Zone::Small } else { Zone::Large }
 }
 
 /// The result of a free.

@@ -2,10 +2,11 @@
 
 use super::{
     block::{BlockId, Zone},
+    block::{round, zone_of},
     directory,
     growth::{DetachedHandle, GrowthCandidate},
     mapped::Backing,
-    space::{Space, round, zone_of},
+    space::Space,
 };
 use crate::driver::Physical;
 use proptest::prelude::*;

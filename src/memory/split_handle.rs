@@ -35,7 +35,7 @@ pub fn split(runtime: &Runtime, device: &Device, arena: &'static Arena, split: H
         arena.lock().space.reattach(detached.block);
         return;
     }
-    if stream_events::retry(|| driver.memory_release(detached.physical)) {
+    if handles::retry(|| driver.memory_release(detached.physical)) {
         device.memory().released.increment();
         device.memory().release_held(detached.bytes);
     }

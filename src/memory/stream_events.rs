@@ -6,20 +6,16 @@
 
 use super::{
     arena::{Arena, DeferredFree, PendingUnmap, StreamEvent, StreamUse},
-    ipc,
+    handles,
+    ipc::exports,
 };
 use crate::{
-    driver::{Driver, DriverResult, Failure, Stream, codes, observer, types::*},
+    driver::{Driver, Failure, Stream, codes, observer, types::*},
     error::{Context, Error, Result},
     runtime::{Runtime, device::Device},
     status::Status,
     stream::{self, capture_lock, event_pool},
 };
-
-/// Makes a call that undoes another one, and retries it on failure. Returns whether it succeeded.
-pub fn retry(mut call: impl FnMut() -> DriverResult<()>) -> bool {
-    (0..3).any(|_| call().is_ok())
-}
 
 /// Returns whether a stream is capturing, or its capture status cannot be determined.
 pub fn is_capturing(driver: &Driver, stream: Stream) -> bool {
@@ -95,7 +91,7 @@ pub(super) fn is_complete(runtime: &Runtime, event: &mut StreamEvent, wait: bool
     let (event, number) = match *event {
         StreamEvent::Recorded(event, number) => (event, number),
         // Never waits for other processes, which may never release the block.
-        StreamEvent::HeldByProcesses(serial) => return ipc::is_released(serial),
+        StreamEvent::HeldByProcesses(serial) => return exports::is_released(serial),
         StreamEvent::Pending(_) => return false,
     };
     let Ok(device) = super::device_memory::device(runtime, number) else { return false };
@@ -164,7 +160,7 @@ pub fn wait_for_stream(runtime: &Runtime, arena: &Arena) {
 /// Defers the free of a block until the recorded streams and the processes that hold the block are done with it.
 pub fn defer_free(runtime: &Runtime, arena: &Arena, block: u32, uses: Vec<StreamUse>) {
     let mut events: Vec<StreamEvent> = uses.into_iter().map(|stream_use| record_event(runtime, stream_use)).collect();
-    events.extend(ipc::holder_event(arena.number, block));
+    events.extend(exports::holder_event(arena.number, block));
     let mut inner = arena.lock();
     if events.is_empty() {
         inner.space.finish_deferred_free(block);
@@ -196,7 +192,7 @@ pub fn unmap_when_idle(
 fn unmap(runtime: &Runtime, device: &Device, arena: &Arena, pending: &PendingUnmap) -> Result<()> {
     runtime.driver.memory_unmap(pending.address, pending.bytes).context(|| "unmapping memory")?;
     if let Some(physical) = pending.physical
-        && retry(|| runtime.driver.memory_release(physical))
+        && handles::retry(|| runtime.driver.memory_release(physical))
     {
         device.memory().released.increment();
         device.memory().release_held(pending.bytes);

@@ -1,7 +1,7 @@
 //! The blocks of the allocators, with the history of their memory.
 
 use super::{
-    Stream,
+    call::Stream,
     order::{Moment, Track},
 };
 use crate::base::stack::StackId;

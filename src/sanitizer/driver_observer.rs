@@ -5,9 +5,11 @@
 //! the program can report the operations of other nodes.
 
 use super::{
-    Kind, Operand, State, Stream, library_observer,
+    call::Stream,
+    library_observer,
     recording::{Action, PlannedAccess, Recording},
     session::{caller, stream_of_handle, with},
+    state::State,
 };
 use crate::{
     driver::{
@@ -15,6 +17,7 @@ use crate::{
         observer::{Observer, OnWaitEnd},
         types::CU_STREAM_CAPTURE_STATUS_NONE,
     },
+    observe::{Kind, Operand},
     runtime::{self, thread},
 };
 use parking_lot::Mutex;

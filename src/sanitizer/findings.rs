@@ -1,9 +1,6 @@
 //! The reports so far.
 
-use super::{
-    Report,
-    report::{AccessInfo, Conflict, Site},
-};
+use super::report::{AccessInfo, Conflict, Report, Site};
 use crate::base::stack::StackId;
 use std::{collections::HashMap, sync::Arc};
 

@@ -1,9 +1,9 @@
 //! Reports as JSON.
 
 use super::{
-    Report, Stream,
     blocks::Allocation,
-    report::{AccessInfo, Missing, Site},
+    call::Stream,
+    report::{AccessInfo, Missing, Report, Site},
 };
 use crate::{
     base::stack::{self, StackId},

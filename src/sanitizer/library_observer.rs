@@ -1,9 +1,11 @@
 //! Receives what the library reports (`crate::observe`) and changes the sanitizer's state accordingly.
 
 use super::{
-    Call, Executor, State, Stream, driver_observer,
+    call::{Call, Executor, Stream},
+    driver_observer,
     order::Moment,
     session::{self, call_name, caller, deliver, refuses_findings, stream_of_handle, with},
+    state::State,
 };
 use crate::{
     base::stack::StackId,

@@ -1,6 +1,9 @@
 //! The sanitizer's environment variables: the initial mode, and the log of reports.
 
-use super::{Mode, Report, session};
+use super::{
+    report::Report,
+    session::{self, Mode},
+};
 use crate::{
     error::{Error, Result},
     status::Status,

@@ -26,6 +26,7 @@
 
 mod access_names;
 pub mod blocks;
+mod call;
 mod driver_observer;
 pub mod findings;
 pub mod json;
@@ -40,6 +41,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+pub use call::{Call, Executor, Stream, StreamKind};
 pub use library_observer::{operation_of_cpu, wait_stream};
 pub use log::{enable, mode_from_environment};
 pub use order::Moment;
@@ -48,48 +50,3 @@ pub use session::{Callback, Mode, clear, counts, mode, reports, set_callback, se
 pub use state::State;
 
 pub use crate::observe::{BlockInfo, Kind, Operand, is_on, operands, read, write};
-
-use crate::base::stack::StackId;
-
-/// How a stream synchronizes with the default stream of its device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum StreamKind {
-    /// It does not. The streams of the pools are non-blocking.
-    NonBlocking,
-    /// Each waits for the preceding work of the other when it gets more work: streams created without the flag
-    /// "non-blocking", and the per-thread default streams.
-    Blocking,
-    /// The default stream itself.
-    Default,
-}
-
-/// A stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Stream {
-    /// The number of its device.
-    pub device: u32,
-    /// Its handle.
-    pub handle: usize,
-    /// The thread's number for a per-thread default stream; otherwise 0.
-    pub thread: u64,
-    /// How it synchronizes with the default stream.
-    pub kind: StreamKind,
-}
-
-/// Where work runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Executor {
-    /// The CPU, during the call.
-    Cpu,
-    /// A stream.
-    Stream(Stream),
-}
-
-/// The caller of an operation.
-#[derive(Debug, Clone, Copy)]
-pub struct Call<'a> {
-    /// The name of the call or the kernel.
-    pub name: &'a str,
-    /// The stack of the call.
-    pub stack: StackId,
-}

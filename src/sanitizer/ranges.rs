@@ -1,7 +1,7 @@
 //! The accesses to each byte: the last write, and the reads since then.
 
-use super::{Kind, order::Track};
-use crate::base::stack::StackId;
+use super::order::Track;
+use crate::{base::stack::StackId, observe::Kind};
 use std::collections::BTreeMap;
 
 /// An access of an operation to a range of bytes.

@@ -1,7 +1,10 @@
 //! The operations of a graph's replay, and their order.
 
-use super::{Operand, order::Track};
-use crate::base::stack::StackId;
+use super::{
+    call::Stream,
+    order::{Moment, Track},
+};
+use crate::{base::stack::StackId, observe::Operand};
 use std::collections::HashMap;
 
 /// The action of a node.
@@ -80,7 +83,7 @@ pub struct Capture {
     /// The part of the graph that is captured so far.
     pub recording: Recording,
     /// For each stream in the capture, the nodes that its next node depends on.
-    pub frontiers: HashMap<super::Stream, Vec<usize>>,
+    pub frontiers: HashMap<Stream, Vec<usize>>,
 }
 
 /// An executable graph.
@@ -91,7 +94,7 @@ pub struct Graph {
     /// The tracks that its branches run on.
     pub tracks: Vec<Track>,
     /// The end of its last replay, which the next replay waits for.
-    pub last: Option<super::Moment>,
+    pub last: Option<Moment>,
 }
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
 //! Reports of the sanitizer, and their text.
 
-use super::{Kind, Stream, blocks::Allocation};
-use crate::base::{
-    stack::{self, StackId},
-    units::Bytes,
+use super::{blocks::Allocation, call::Stream};
+use crate::{
+    base::{
+        stack::{self, StackId},
+        units::Bytes,
+    },
+    observe::Kind,
 };
 use std::{
     fmt::{self, Write},

@@ -4,12 +4,16 @@
 //! driver nor the program. Findings are delivered after it is released.
 
 use super::{
-    Report, State, Stream,
-    StreamKind::{Blocking, Default, NonBlocking},
+    call::{
+        Stream,
+        StreamKind::{Blocking, Default, NonBlocking},
+    },
     driver_observer::{self, OBSERVER},
     findings::Findings,
     library_observer::LIBRARY_OBSERVER,
     log,
+    report::Report,
+    state::State,
 };
 use crate::{
     base::stack::{self, StackId},

@@ -3,15 +3,15 @@
 mod replay;
 
 use super::{
-    Call, Conflict, Executor, Operand, Report, Stream, StreamKind,
     access_names::AccessNames,
     blocks::{self, Allocation, Block, Blocks, FreeProgress},
+    call::{Call, Executor, Stream, StreamKind},
     order::{Moment, Track, TrackOrder},
     ranges::{Access, RangeConflict, Ranges},
     recording::{Action, Capture, Graph, PlannedAccess, Recording},
-    report::{Missing, Site},
+    report::{Conflict, Missing, Report, Site},
 };
-use crate::base::stack::StackId;
+use crate::{base::stack::StackId, observe::Operand};
 use std::{
     collections::HashMap,
     sync::atomic::{AtomicU64, Ordering},

@@ -12,8 +12,8 @@ use crate::{
         types::{CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, CU_EVENT_WAIT_DEFAULT},
     },
     error::{Context, Error, Result},
-    memory::{device_memory::device as device_of, stream_events::retry},
-    runtime::{Runtime, device::Device},
+    memory::{device_memory::device as device_of, handles::retry},
+    runtime::{Runtime, device::Device, per_device::PerDevice},
     status::Status,
     stream::{capture_lock, event_pool},
 };
@@ -21,15 +21,22 @@ use once_cell::sync::OnceCell;
 
 /// The state of one device.
 #[derive(Debug, Default)]
-pub struct DevicePool {
+struct DevicePool {
     pool: OnceCell<MemoryPool>,
     /// The stream in which blocks with several streams are freed.
     join_stream: OnceCell<Stream>,
 }
 
+impl DevicePool {
+    fn of(device: &Device) -> &'static DevicePool {
+        static VALUES: PerDevice<DevicePool> = PerDevice::new();
+        VALUES.of(device)
+    }
+}
+
 /// Returns the device's pool, which the first call configures. The device's context must be current.
 fn pool_of(runtime: &Runtime, device: &Device) -> Result<MemoryPool> {
-    let pool = device.memory().driver_pool.pool.get_or_try_init(|| {
+    let pool = DevicePool::of(device).pool.get_or_try_init(|| {
         let driver = &runtime.driver;
         if driver.device_attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device.native)? == 0 {
             let what = format!(
@@ -112,7 +119,7 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
 
 /// Returns a stream that is ordered after all streams of a block.
 fn join_streams(runtime: &Runtime, device: &Device, driver: &Driver, block: &Block) -> Result<Stream> {
-    let join_stream = *device.memory().driver_pool.join_stream.get_or_try_init(|| driver.stream_create(0))?;
+    let join_stream = *DevicePool::of(device).join_stream.get_or_try_init(|| driver.stream_create(0))?;
     for user in std::iter::once(&block.own).chain(&block.uses) {
         event_pool::with(runtime, user.device, |event| {
             // An event must be recorded in its own device's context, but can be waited for in any.
@@ -129,7 +136,7 @@ fn join_streams(runtime: &Runtime, device: &Device, driver: &Driver, block: &Blo
 pub(super) fn empty(runtime: &Runtime) -> Result<()> {
     let mut outcome = Ok(());
     for device in runtime.devices() {
-        let Some(pool) = device.memory().driver_pool.pool.get() else { continue };
+        let Some(pool) = DevicePool::of(device).pool.get() else { continue };
         let trimmed = device.with_context(&runtime.driver, |driver| {
             driver.with_relaxed_capture(|| {
                 // Waiting for a device invalidates every capture on it, of any owner and in any mode. Without the
@@ -148,14 +155,14 @@ pub(super) fn empty(runtime: &Runtime) -> Result<()> {
 /// Returns the bytes that the pool has reserved, and the peak. `None` before the first use of the pool, or if the
 /// driver does not report them.
 pub(super) fn reserved_bytes(device: &Device, runtime: &Runtime) -> Option<(u64, u64)> {
-    let pool = *device.memory().driver_pool.pool.get()?;
+    let pool = *DevicePool::of(device).pool.get()?;
     let of = |attribute| runtime.driver.memory_pool_get(pool, attribute).ok();
     Some((of(PoolBytes::Reserved)?, of(PoolBytes::ReservedHigh)?))
 }
 
 /// Resets the peak of the bytes that the pool has reserved.
 pub(super) fn reset_peak(device: &Device, runtime: &Runtime) {
-    if let Some(pool) = device.memory().driver_pool.pool.get() {
+    if let Some(pool) = DevicePool::of(device).pool.get() {
         // Failing to reset a peak is not an error.
         let _ = runtime.driver.memory_pool_set(*pool, PoolBytes::ReservedHigh, 0);
     }

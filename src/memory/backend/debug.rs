@@ -135,7 +135,7 @@ pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
     };
     let mapping = Mapping { base, reserved, mapped, handle };
     let undo = |error: Error| {
-        stream_events::retry(|| driver.memory_unreserve(base, reserved));
+        handles::retry(|| driver.memory_unreserve(base, reserved));
         handles::undo(device, driver, vec![handle]);
         error
     };
@@ -163,7 +163,7 @@ pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
         })
     };
     if let Err(error) = filled {
-        stream_events::retry(|| driver.memory_unmap(base, mapped));
+        handles::retry(|| driver.memory_unmap(base, mapped));
         return Err(undo(error));
     }
     registry::record_driver_alloc(device, request.size, mapped);
@@ -234,7 +234,7 @@ fn check_and_release(
     if config.debug.unmap {
         quarantine_addresses(driver, &mapping, config.debug_quarantine_mb << 20);
     } else {
-        stream_events::retry(|| driver.memory_unreserve(mapping.base, mapping.reserved));
+        handles::retry(|| driver.memory_unreserve(mapping.base, mapping.reserved));
     }
     Ok(found)
 }
@@ -242,8 +242,8 @@ fn check_and_release(
 /// Releases the memory of a block. Its addresses stay reserved.
 fn release_memory(device: &Device, driver: &Driver, mapping: &Mapping, size: u64) {
     // If this fails repeatedly, the device and its memory are lost.
-    if stream_events::retry(|| driver.memory_unmap(mapping.base, mapping.mapped))
-        && stream_events::retry(|| driver.memory_release(mapping.handle.0))
+    if handles::retry(|| driver.memory_unmap(mapping.base, mapping.mapped))
+        && handles::retry(|| driver.memory_release(mapping.handle.0))
     {
         registry::record_driver_free(device, size, mapping.mapped);
     }
@@ -263,7 +263,7 @@ fn quarantine_addresses(driver: &Driver, mapping: &Mapping, max_bytes: u64) {
     }
     drop(quarantine);
     for (base, bytes) in expired {
-        stream_events::retry(|| driver.memory_unreserve(base, bytes));
+        handles::retry(|| driver.memory_unreserve(base, bytes));
     }
 }
 
@@ -291,7 +291,7 @@ fn shrink(runtime: &Runtime, max_bytes: u64) -> Result<Result<()>> {
                 driver.with_relaxed_capture(|| {
                     let overwritten = block.find_overwritten(driver, guard)?;
                     release_memory(device, driver, &block.mapping, block.size);
-                    stream_events::retry(|| driver.memory_unreserve(block.mapping.base, block.mapping.reserved));
+                    handles::retry(|| driver.memory_unreserve(block.mapping.base, block.mapping.reserved));
                     Ok(overwritten)
                 })?
             })

@@ -4,8 +4,8 @@ use super::{Owner, StreamUse};
 use crate::{
     memory::{
         block::Zone,
+        block::zone_of,
         device_memory::device,
-        space::zone_of,
         stats::{ByPool, Stats},
         stream_events,
     },

@@ -6,7 +6,7 @@ use crate::{
     base::units::Bytes,
     driver::codes,
     error::{Error, Result},
-    memory::stream_events::retry,
+    memory::handles::retry,
     runtime::{Runtime, device::Device},
 };
 

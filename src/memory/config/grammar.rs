@@ -1,8 +1,7 @@
 //! Parses and formats settings: `key:value,key:value`, where a value may be a list, `[256:1,512:2,>:4]`. Blanks are
 //! ignored, and the last value of a repeated key applies.
 
-use super::{Config, Debug, INTERVALS};
-use crate::memory::backend::Kind;
+use super::{Config, Debug, INTERVALS, Kind};
 use std::fmt::{Display, Write};
 
 /// A result with a description of the error in the text.

@@ -1,208 +1,23 @@
 //! Exports blocks of this process.
 
 use super::{
-    Mode,
-    holder_locks::{Hold, HolderLocks},
-    message::{Chunk, Header, HoldKind, Token, Transport},
-    system, system_error,
+    exports::{self, LocatedBlock},
+    import,
+    message::{Chunk, Header, Transport},
+    mode::{self, Mode},
 };
 use crate::{
-    driver::{self, types::CU_EVENT_WAIT_DEFAULT},
     error::{Context, Error, Result},
-    memory::{
-        Arena,
-        arena::StreamEvent,
-        backend, block,
-        device_memory::device,
-        mapped::{Backing, Mapped},
-        pools, stream_events,
-    },
+    memory::{backend, device_memory::device, mapped::Backing, pools, stream_events},
     runtime::{self, Runtime, device::Device, sync_debug},
     status::Status,
     stream::{self, capture_lock, event_pool},
 };
-use once_cell::sync::Lazy;
-use parking_lot::Mutex;
-use std::{
-    collections::{HashMap, hash_map::RandomState},
-    hash::BuildHasher,
-    os::fd::OwnedFd,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use std::os::fd::OwnedFd;
 
 /// The maximum number of events that receivers may still wait for. Above it, the sender synchronizes with the device
 /// instead.
 const MAX_EVENTS: usize = 1000;
-
-/// A shared block, until no process holds it.
-struct Record {
-    arena: u32,
-    block: block::BlockId,
-    address: u64,
-    byte: u64,
-    /// The read ends of the pipes that represent holds.
-    pipes: Vec<OwnedFd>,
-    backings: Vec<Backing>,
-    device: u32,
-    /// The events named in its messages, which other processes may still open.
-    events: Vec<driver::Event>,
-}
-
-struct Exports {
-    locks: Option<HolderLocks>,
-    records: HashMap<u64, Record>,
-    /// Serial numbers by arena and block.
-    by_block: HashMap<(u32, block::BlockId), u64>,
-    /// The serial number of each chunk under the records, and the number of records that use it.
-    chunks: HashMap<Backing, (u64, usize)>,
-    next: u64,
-    /// Events of each device that no other process can refer to any more.
-    spare_events: HashMap<u32, Vec<driver::Event>>,
-    events: usize,
-}
-
-static EXPORTS: Lazy<Mutex<Exports>> = Lazy::new(|| {
-    Mutex::new(Exports {
-        locks: None,
-        records: HashMap::new(),
-        by_block: HashMap::new(),
-        chunks: HashMap::new(),
-        next: 1,
-        spare_events: HashMap::new(),
-        events: 0,
-    })
-});
-/// The number of records, for a check without the lock.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-/// Returns the identifier of this process.
-pub fn token() -> Token {
-    static TOKEN: Lazy<Token> = Lazy::new(|| {
-        let mut token = [0; 16];
-        for half in token.as_chunks_mut::<8>().0 {
-            *half = RandomState::new().hash_one((std::process::id(), std::time::Instant::now())).to_le_bytes();
-        }
-        token
-    });
-    *TOKEN
-}
-
-impl Exports {
-    fn is_held(&mut self, serial: u64) -> bool {
-        let (Some(record), Some(locks)) = (self.records.get_mut(&serial), &self.locks) else { return false };
-        record.pipes.retain(system::has_writer);
-        !record.pipes.is_empty() || locks.is_held(record.byte)
-    }
-
-    /// Removes the record of a block that no process holds.
-    fn remove_record(&mut self, serial: u64) {
-        let Some(record) = self.records.remove(&serial) else { return };
-        COUNT.fetch_sub(1, Ordering::Release);
-        self.by_block.remove(&(record.arena, record.block));
-        for backing in &record.backings {
-            if let Some((_, users)) = self.chunks.get_mut(backing) {
-                *users -= 1;
-                if *users == 0 {
-                    self.chunks.remove(backing);
-                }
-            }
-        }
-        self.events -= record.events.len();
-        self.spare_events.entry(record.device).or_default().extend(record.events);
-        if let Some(locks) = &mut self.locks {
-            locks.free_byte(record.byte);
-        }
-    }
-
-    /// Removes the records of all blocks that no process holds.
-    fn prune(&mut self) {
-        let serials: Vec<u64> = self.records.keys().copied().collect();
-        for serial in serials {
-            if !self.is_held(serial) {
-                self.remove_record(serial);
-            }
-        }
-    }
-
-    fn next_serial(&mut self) -> u64 {
-        self.next += 1;
-        self.next - 1
-    }
-
-    /// Returns the serial number of a block's record, which is created if necessary, and a new hold on the block.
-    fn add_hold(&mut self, found: &LocatedBlock) -> Result<(u64, OwnedFd)> {
-        let key = (found.arena.number, found.block);
-        if let Some(serial) = self.by_block.get(&key).copied() {
-            // The index may belong to another block by now, if a block was freed while it was being shared.
-            let stale = self.records.get(&serial).is_none_or(|record| record.address != found.address);
-            if stale || !self.is_held(serial) {
-                self.remove_record(serial);
-            }
-        }
-        if self.locks.is_none() {
-            self.locks = Some(system_error(HolderLocks::new(), "creating the file of the holders")?);
-        }
-        let known = self.by_block.get(&key).copied();
-        let Some(locks) = &mut self.locks else {
-            return Err(Error::new(Status::PANIC, "the file of the holders is missing"));
-        };
-        let byte = match known.and_then(|serial| self.records.get(&serial)) {
-            Some(record) => record.byte,
-            None => locks.allocate_byte(),
-        };
-        let hold = locks.hold(byte);
-        if hold.is_err() && known.is_none() {
-            locks.free_byte(byte);
-        }
-        let Hold { sent, pipe } = system_error(hold, "creating a hold on the block")?;
-        let serial = match known {
-            Some(serial) => serial,
-            None => self.insert_record(found, byte),
-        };
-        if let Some(record) = self.records.get_mut(&serial) {
-            record.pipes.extend(pipe);
-        }
-        Ok((serial, sent))
-    }
-
-    fn insert_record(&mut self, found: &LocatedBlock, byte: u64) -> u64 {
-        let serial = self.next_serial();
-        let backings: Vec<Backing> = found.mapped.iter().map(|(_, mapped)| mapped.backing).collect();
-        for backing in &backings {
-            if !self.chunks.contains_key(backing) {
-                let number = self.next_serial();
-                self.chunks.insert(*backing, (number, 0));
-            }
-            if let Some((_, users)) = self.chunks.get_mut(backing) {
-                *users += 1;
-            }
-        }
-        let record = Record {
-            arena: found.arena.number,
-            block: found.block,
-            address: found.address,
-            byte,
-            pipes: Vec::new(),
-            backings,
-            device: found.arena.device,
-            events: Vec::new(),
-        };
-        self.records.insert(serial, record);
-        self.by_block.insert((found.arena.number, found.block), serial);
-        COUNT.fetch_add(1, Ordering::Release);
-        serial
-    }
-}
-
-/// The block that contains an address.
-struct LocatedBlock {
-    arena: &'static Arena,
-    block: block::BlockId,
-    address: u64,
-    requested: u64,
-    /// The mappings under the block, with their start addresses.
-    mapped: Vec<(u64, Mapped)>,
-}
 
 /// A chunk in a message, with the memory that it stands for.
 pub struct ExportedChunk {
@@ -280,19 +95,10 @@ fn locate(runtime: &Runtime, address: u64) -> Result<LocatedBlock> {
     Err(not_allocated(address))
 }
 
-/// Returns whether an address is in memory that this process has mapped itself.
-pub fn is_mapped(runtime: &Runtime, address: u64) -> bool {
-    let mut arenas = runtime.devices().iter().flat_map(|device| device.memory().arenas());
-    arenas.any(|arena| {
-        let backing = arena.lock().space.backing_at(address);
-        backing.is_some_and(|backing| !backing.is_segment())
-    })
-}
-
 /// Prepares to send the block that contains an address, ordered after the work of the device's current stream.
 pub fn prepare(address: u64) -> Result<PreparedExport> {
     let runtime = runtime::ready()?;
-    if super::is_imported(address) {
+    if import::is_imported(address) {
         return Err(Error::new(
             Status::IPC_REEXPORT,
             format!("{address:#x} is memory of another process; only that process can share it"),
@@ -309,12 +115,7 @@ pub fn prepare(address: u64) -> Result<PreparedExport> {
     let outcome = prepare_located(runtime, device, &found, address);
     drop(growing);
     if outcome.is_err() {
-        let mut exports = EXPORTS.lock();
-        if let Some(serial) = exports.by_block.get(&(found.arena.number, found.block)).copied()
-            && !exports.is_held(serial)
-        {
-            exports.remove_record(serial);
-        }
+        exports::holder_event(found.arena.number, found.block);
     }
     outcome
 }
@@ -335,7 +136,7 @@ fn prepare_located(
     let mut transport = Transport::Descriptors;
     for (start, mapped) in &found.mapped {
         match mapped.backing {
-            Backing::Handle(_) if super::is_shareable(device, &runtime.driver)? => {}
+            Backing::Handle(_) if mode::is_shareable(device, &runtime.driver)? => {}
             Backing::Handle(_) => {
                 return Err(Error::new(
                     Status::IPC_NOT_SHAREABLE,
@@ -354,27 +155,24 @@ fn prepare_located(
         }
     }
     let Some((start, _)) = found.mapped.first().copied() else { return Err(not_allocated(address)) };
-    let (serial, hold) = EXPORTS.lock().add_hold(found)?;
+    let (serial, hold) = exports::lock().add_hold(found)?;
     if found.arena.lock().space.live(found.block, found.address).is_none() {
         return Err(not_allocated(address));
     }
     let event = record_ready_event(runtime, device, serial)?;
-    let exports = EXPORTS.lock();
+    let exports = exports::lock();
     let chunks: Vec<ExportedChunk> = found
         .mapped
         .iter()
         .filter_map(|(_, mapped)| {
-            let (number, _) = exports.chunks.get(&mapped.backing)?;
-            Some(ExportedChunk { chunk: Chunk { serial: *number, bytes: mapped.bytes }, backing: mapped.backing })
+            let number = exports.chunk_number(mapped.backing)?;
+            Some(ExportedChunk { chunk: Chunk { serial: number, bytes: mapped.bytes }, backing: mapped.backing })
         })
         .collect();
-    let hold_kind = exports.records.get(&serial).map_or(HoldKind::Descriptor, |record| {
-        if record.pipes.is_empty() { HoldKind::Byte(record.byte) } else { HoldKind::Descriptor }
-    });
     let header = Header {
-        token: token(),
+        token: exports::token(),
         serial,
-        hold: hold_kind,
+        hold: exports.hold_kind(serial),
         uuid,
         start: found.address - start,
         bytes: found.requested,
@@ -408,7 +206,7 @@ fn record_ready_event(runtime: &Runtime, device: &Device, serial: u64) -> Result
     };
     device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| {
-            if super::mode()? == Mode::Wait || EXPORTS.lock().events >= MAX_EVENTS {
+            if mode::mode()? == Mode::Wait || exports::lock().event_count() >= MAX_EVENTS {
                 let may_wait = || sync_debug::check("plinth_ipc_send");
                 let waited = stream_events::finish_stream(device, driver, current.raw, may_wait)?;
                 return if waited { Ok(None) } else { Err(forbidden()) };
@@ -421,63 +219,22 @@ fn record_ready_event(runtime: &Runtime, device: &Device, serial: u64) -> Result
             if driver.stream_query(current.raw)? {
                 return Ok(None);
             }
-            let spare = EXPORTS.lock().spare_events.get_mut(&device.ordinal).and_then(Vec::pop);
+            let spare = exports::lock().take_spare_event(device.ordinal);
             let event = match spare {
                 Some(event) => event,
                 None => event_pool::acquire(device, driver, event_pool::INTERPROCESS)?,
             };
             let outcome = driver.event_record(event, current.raw).and_then(|()| driver.event_ipc_handle(event));
-            let mut exports = EXPORTS.lock();
-            match exports.records.get_mut(&serial) {
-                Some(record) if outcome.is_ok() => {
-                    record.events.push(event);
-                    exports.events += 1;
-                }
-                _ => exports.spare_events.entry(device.ordinal).or_default().push(event),
-            }
+            exports::lock().add_event(event, device.ordinal, outcome.is_ok().then_some(serial));
             Ok(Some(outcome?))
         })?
     })
 }
 
-/// Returns what the free of a block must wait for if other processes hold it.
-pub fn holder_event(arena: u32, block: block::BlockId) -> Option<StreamEvent> {
-    if COUNT.load(Ordering::Acquire) == 0 {
-        return None;
-    }
-    let exports = &mut *EXPORTS.lock();
-    let serial = *exports.by_block.get(&(arena, block))?;
-    if exports.is_held(serial) {
-        return Some(StreamEvent::HeldByProcesses(serial));
-    }
-    exports.remove_record(serial);
-    None
-}
-
-/// Returns whether no process holds a block any more.
-pub fn is_released(serial: u64) -> bool {
-    let exports = &mut *EXPORTS.lock();
-    if exports.is_held(serial) {
-        return false;
-    }
-    exports.remove_record(serial);
-    true
-}
-
-/// Returns whether any process holds a block of an arena, freed or not.
-pub fn has_exports(arena: u32) -> bool {
-    if COUNT.load(Ordering::Acquire) == 0 {
-        return false;
-    }
-    let exports = &mut *EXPORTS.lock();
-    exports.prune();
-    exports.records.values().any(|record| record.arena == arena)
-}
-
 /// Completes the deferred frees of blocks that no other process holds any more.
 pub fn collect() -> Result<()> {
     let runtime = runtime::ready()?;
-    if COUNT.load(Ordering::Acquire) == 0 {
+    if exports::is_empty() {
         return Ok(());
     }
     for device in runtime.devices() {
@@ -502,22 +259,6 @@ pub fn collect() -> Result<()> {
             }
         }
     }
-    EXPORTS.lock().prune();
+    exports::lock().prune();
     Ok(())
-}
-
-/// Makes the current stream wait for an event of another process.
-pub fn wait_for(runtime: &Runtime, device: &Device, handle: [u8; 64]) -> Result<()> {
-    let current = stream::current_on(runtime, device.ordinal)?;
-    device
-        .with_context(&runtime.driver, |driver| {
-            driver.with_relaxed_capture(|| {
-                let event = driver.event_open_ipc(handle)?;
-                let waits = driver.stream_wait_event(current.raw, event, CU_EVENT_WAIT_DEFAULT);
-                // The wait stays in effect. If the event cannot be destroyed, the memory is usable all the same.
-                stream_events::retry(|| driver.event_destroy(event));
-                Ok(waits?)
-            })?
-        })
-        .context(|| "waiting for the work of the sender's stream")
 }

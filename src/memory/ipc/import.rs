@@ -5,13 +5,16 @@
 //! driver opens by its own handle is mapped once for each device that it is received for.
 
 use super::{
-    export,
+    exports, legacy,
     message::{Chunk, Header, HoldKind, Token, Transport},
-    system, system_error,
+    system::{self, system_error},
 };
 use crate::{
     base::units::Bytes,
-    driver::{Driver, Physical, types::CU_STREAM_PER_THREAD},
+    driver::{
+        Driver, Physical,
+        types::{CU_EVENT_WAIT_DEFAULT, CU_STREAM_PER_THREAD},
+    },
     error::{Context, Error, Result},
     memory::{
         arena::StreamUse,
@@ -154,7 +157,7 @@ impl MessageReceiver {
 
     fn begin(&mut self, hold: Result<Vec<OwnedFd>>) -> Result<()> {
         self.hold = hold?.pop();
-        if self.header.token == export::token() {
+        if self.header.token == exports::token() {
             return Err(Error::new(
                 Status::INVALID_VALUE,
                 "the block belongs to this process; use it at its own address",
@@ -210,7 +213,7 @@ impl MessageReceiver {
         if let Some(runtime) = runtime::usable() {
             for (_, memory) in self.chunks {
                 if let ChunkMemory::Imported(physical) = memory {
-                    stream_events::retry(|| runtime.driver.memory_release(physical));
+                    handles::retry(|| runtime.driver.memory_release(physical));
                 }
             }
         }
@@ -224,7 +227,7 @@ impl MessageReceiver {
         let bytes = self.header.check(&chunks)?;
         let accessor = self.find_accessor(runtime, device)?;
         if let Some(event) = self.header.event {
-            export::wait_for(runtime, device, event)?;
+            wait_for(runtime, device, event)?;
             if let Some(accessor) = accessor {
                 let (waiting, awaited) =
                     (stream::current_on(runtime, accessor.ordinal)?, stream::current_on(runtime, device.ordinal)?);
@@ -266,7 +269,7 @@ impl MessageReceiver {
     /// Maps the chunks in this process.
     fn map(&mut self, runtime: &Runtime, device: &Device, user: &Device, bytes: u64) -> Result<Span> {
         if let Transport::Handle(handle) = self.header.transport {
-            let address = super::legacy::open(runtime, user, handle)?;
+            let address = legacy::open(runtime, user, handle)?;
             return Ok(Span { address, bytes, device: device.ordinal, opened: Some(user.ordinal), users: 0 });
         }
         self.import_chunks()?;
@@ -286,7 +289,7 @@ impl MessageReceiver {
             match handles::map(device, driver, address, &handles) {
                 Ok(()) => Ok(Span { address, bytes, device: device.ordinal, opened: None, users: 0 }),
                 Err(error) => {
-                    stream_events::retry(|| driver.memory_unreserve(address, bytes));
+                    handles::retry(|| driver.memory_unreserve(address, bytes));
                     Err(error)
                 }
             }
@@ -467,7 +470,7 @@ fn unmap(driver: &Driver, address: u64, bytes: u64, opened: bool) -> Result<()> 
     }
     driver.memory_unmap(address, bytes)?;
     // Addresses that cannot be unreserved cost nothing.
-    stream_events::retry(|| driver.memory_unreserve(address, bytes));
+    handles::retry(|| driver.memory_unreserve(address, bytes));
     Ok(())
 }
 
@@ -551,6 +554,22 @@ fn synchronize(runtime: &Runtime, user: &StreamUse) -> Result<()> {
         Err(error) if matches!(error.status(), Status::LAUNCH_FAILED | Status::ILLEGAL_ADDRESS) => Ok(()),
         other => other.context(|| "waiting for the streams that use another process's memory"),
     }
+}
+
+/// Makes the current stream wait for an event of another process.
+pub fn wait_for(runtime: &Runtime, device: &Device, handle: [u8; 64]) -> Result<()> {
+    let current = stream::current_on(runtime, device.ordinal)?;
+    device
+        .with_context(&runtime.driver, |driver| {
+            driver.with_relaxed_capture(|| {
+                let event = driver.event_open_ipc(handle)?;
+                let waits = driver.stream_wait_event(current.raw, event, CU_EVENT_WAIT_DEFAULT);
+                // The wait stays in effect. If the event cannot be destroyed, the memory is usable all the same.
+                handles::retry(|| driver.event_destroy(event));
+                Ok(waits?)
+            })?
+        })
+        .context(|| "waiting for the work of the sender's stream")
 }
 
 /// Records that a stream uses a received block. Returns whether the address is in one.

@@ -2,10 +2,11 @@
 //! exporting process must keep the memory until no process uses it. Each opened address is stored with the device that
 //! it was opened for, because the driver closes it only in that device's context.
 
+use super::import;
 use crate::{
     driver::codes,
     error::{Context, Error, Result},
-    memory,
+    memory::device_memory,
     runtime::{self, Runtime, device::Device, sync_debug},
     status::Status,
 };
@@ -19,19 +20,19 @@ static OPENED: Mutex<BTreeMap<u64, (u32, usize)>> = Mutex::new(BTreeMap::new());
 /// address from the start of the allocation.
 pub fn handle(address: u64) -> Result<([u8; 64], u64)> {
     let runtime = runtime::ready()?;
-    if super::is_imported(address) {
+    if import::is_imported(address) {
         return Err(Error::new(
             Status::IPC_REEXPORT,
             format!("{address:#x} is memory of another process, which alone can share it"),
         ));
     }
-    if super::export::is_mapped(runtime, address) {
+    if is_mapped(runtime, address) {
         return Err(Error::new(
             Status::IPC_NOT_SHAREABLE,
             "mapped memory has no 64-byte handle; share it with plinth_ipc_send or plinth_ipc_export",
         ));
     }
-    let Some(owner) = memory::owner(runtime, address)? else {
+    let Some(owner) = device_memory::owner(runtime, address)? else {
         return Err(Error::new(Status::INVALID_POINTER, format!("{address:#x} is not device memory")));
     };
     runtime.device(owner as i32)?.with_context(&runtime.driver, |driver| {
@@ -90,4 +91,13 @@ pub fn close(address: u64) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns whether an address is in memory that this process has mapped itself.
+fn is_mapped(runtime: &Runtime, address: u64) -> bool {
+    let mut arenas = runtime.devices().iter().flat_map(|device| device.memory().arenas());
+    arenas.any(|arena| {
+        let backing = arena.lock().space.backing_at(address);
+        backing.is_some_and(|backing| !backing.is_segment())
+    })
 }

@@ -1,6 +1,10 @@
 //! System calls for sharing memory: memory files, pipes, and locks that the kernel releases when their holder exits.
 
-use crate::base::unix_socket::check;
+use crate::{
+    base::unix_socket::check,
+    error::{Context, Error, Result},
+    status::Status,
+};
 use std::{
     io,
     os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
@@ -79,4 +83,9 @@ pub fn is_locked(file: &OwnedFd, byte: u64) -> bool {
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) };
     // If the call fails, assume that a process does.
     result < 0 || lock.l_type != libc::F_UNLCK as libc::c_short
+}
+
+/// Converts the error of a system call.
+pub fn system_error<T>(outcome: std::io::Result<T>, action: &str) -> Result<T> {
+    outcome.map_err(|error| Error::new(Status::SYSTEM, error.to_string())).context(|| action.to_owned())
 }

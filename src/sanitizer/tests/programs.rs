@@ -1,6 +1,7 @@
 //! Small programs with their expected findings.
 
 use super::super::{library_observer::PendingMoments, report::Missing, *};
+use crate::base::stack::StackId;
 
 const A: Stream = stream(0x100);
 const B: Stream = stream(0x200);
