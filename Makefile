@@ -11,12 +11,15 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 LIBDIR ?= lib
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-# The cargo profile of the library that the tests use: release, or dev, which builds in a fraction of the time and has
-# the compiled dependencies of `cargo test`. `make test` uses dev, `make test-deep` release.
+# The cargo profile of the library that the tests use: release, or dev, which builds in a fraction of the time: for dev,
+# cargo builds all that `cargo test` builds, so that it compiles everything once. `make test` uses dev, `make test-deep`
+# release.
 PROFILE ?= release
 LIBRARY := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 # Options of c_tests/run.py for `make test-c`.
 C_TESTS ?=
+# `oldest-and-newest` leaves out what lies between in `make header-check`.
+HEADER_CHECK ?=
 # What `make replay` and `make bench` replay: a folder of .trace or .trace.xz, or such files.
 TRACES ?= benches/traces
 # What `make test-fuzz` replays beside the inputs that it makes.
@@ -51,7 +54,8 @@ build: ## the shared and the static library, in target/release
 .PHONY: library
 library: $(if $(filter release,$(PROFILE)),build)
 	@tools/bootstrap.sh rust cc
-	$(if $(filter release,$(PROFILE)),@,cargo build --profile $(PROFILE) --lib --locked &&) tools/soname_link.sh $(LIBRARY)
+	$(if $(filter release,$(PROFILE)),@,cargo build --profile $(PROFILE) --workspace --all-targets --locked &&) \
+		tools/soname_link.sh $(LIBRARY)
 
 .PHONY: header
 header: ## write include/plinth.h, include/plinth/*.h and tests/symbols.txt from the sources
@@ -164,14 +168,9 @@ lint: docs ## formatting, clippy, shell scripts and documentation; a warning is 
 	shellcheck tools/*.sh benches/replay/*.sh tests/package/*.sh .ci/run
 
 .PHONY: test-rust
-test-rust: ## unit, property and header tests
+test-rust: ## unit, property and header tests, and those of the command-line tool
 	@tools/bootstrap.sh rust cc c++ python
-	cargo test --locked --workspace --exclude plinth-tool
-
-.PHONY: test-tool
-test-tool: ## the command-line tool, on the host device
-	@tools/bootstrap.sh rust cc
-	cargo test --locked -p plinth-tool
+	cargo test --locked --workspace
 
 .PHONY: test-c
 test-c: library ## the C and C++ tests, on PLINTH_DEVICE=host (the default) or cuda; C_TESTS=options of c_tests/run.py
@@ -224,7 +223,7 @@ fuzz: ## look for new ones by libFuzzer, FUZZ_SECONDS=60 for each variant (test-
 .PHONY: header-check
 header-check: ## the headers alone and beside CUDA's and DLPack's, in every C and C++ that they promise, by gcc and clang
 	@tools/bootstrap.sh cc c++ clang python
-	tools/check_header.sh
+	tools/check_header.sh $(HEADER_CHECK)
 
 .PHONY: abi
 abi: library ## exports, soname, needed libraries, struct layouts and version numbers; of a release also its size

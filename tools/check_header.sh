@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Compiles the public headers in every language that they promise, by gcc and clang, with all warnings as errors: alone,
 # and after the headers of CUDA and of DLPack, which their users include too. `make header-check` calls it.
+# `tools/check_header.sh oldest-and-newest` leaves out the standards between, and CUDA's and DLPack's headers without
+# each other.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
@@ -20,6 +22,14 @@ declare -A before=(
     [dlpack]="#include <dlpack/dlpack.h>"
     [both]=$'#include <cuda_runtime.h>\n#include <dlpack/dlpack.h>'
 )
+c_standards=(c99 c11 c17)
+cpp_standards=(c++11 c++17 c++20)
+every_company=(alone cuda dlpack both)
+if [ "${1:-}" = oldest-and-newest ]; then
+    c_standards=(c99 c17)
+    cpp_standards=(c++11 c++20)
+    every_company=(alone both)
+fi
 count=0
 
 # Whether a header declares plinth_stream_t.
@@ -29,7 +39,7 @@ has_streams() { [[ $1 == plinth.h || $1 == plinth/* || $1 == *.hpp ]]; }
 check() {
     local header=$1 extension=$2 compiler=$3 standard=$4 company
     shift 4
-    [ $# -gt 0 ] || set -- alone cuda dlpack both
+    [ $# -gt 0 ] || set -- "${every_company[@]}"
     for company in "$@"; do
         local source=$work/$company-${header//\//-}.$extension
         # Twice, for the include guard; the declaration keeps the unit from being empty. With CUDA's header there, a
@@ -87,7 +97,7 @@ by() {
     local c=$1 cpp=$2 standard header path
     work=$work/$c
     mkdir "$work"
-    for standard in c99 c11 c17; do
+    for standard in "${c_standards[@]}"; do
         for header in plinth.h plinth_philox.h; do
             check $header c "$c" $standard
             link_twice $header c "$c" $standard
@@ -95,7 +105,7 @@ by() {
         together c "$c" $standard
         each_noun c "$c" $standard
     done
-    for standard in c++11 c++17 c++20; do
+    for standard in "${cpp_standards[@]}"; do
         for header in plinth.h plinth_philox.h; do
             check $header cpp "$cpp" $standard
             link_twice $header cpp "$cpp" $standard
