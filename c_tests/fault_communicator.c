@@ -130,7 +130,7 @@ static void survive(plinth_status_t (*call)(int rank), void (*check)(void)) {
   need_devices(2);
   CHECK_OK(make_team());
   one_call = call;
-  CHECK(survive_each_call(together, check) > 3);
+  survive_each_call(together, check, 4);
   end_team();
 }
 
@@ -168,5 +168,6 @@ static void nothing(void) {}
 TEST(a_team_lives_in_spite_of_faults) {
   make_memory();
   need_devices(2);
-  CHECK_EQ(survive_each_call(live, nothing), 0);
+  survive_each_call(live, nothing, 0);
+  CHECK_EQ(failures, 0);
 }
