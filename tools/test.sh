@@ -14,7 +14,7 @@ case $tier in
 fast)
     # test-tool is last: it builds the library again, with the tool's feature, in the same place.
     steps=(lint header-check test-rust abi package examples test-c test-tool)
-    export PROFILE=dev C_TESTS=--first-variant PLINTH_TEST_FAULTS=sampled
+    export PROFILE=dev C_TESTS="--first-variant --optimize 0" PLINTH_TEST_FAULTS=sampled PLINTH_TEST_ROUNDS=few
     ;;
 deep)
     steps=(abi package examples kernels-check test-replay test-random test-snapshot test-fuzz test-c test-valgrind test-asan)
