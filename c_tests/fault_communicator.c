@@ -142,7 +142,7 @@ TEST(broadcast_survives_faults) { survive(broadcast, expect_first); }
 
 TEST(sends_survive_faults) { survive(pass_on, expect_neighbour); }
 
-/* A team that is made, and works, and is ended, whatever fails in between. */
+/* A group of ranks is made, used and destroyed while a call in between fails. */
 static plinth_status_t live(void) {
   plinth_status_t status = make_team();
   if (status == PLINTH_OK) {

@@ -13,12 +13,12 @@
 static peer other;
 static plinth_stream_t stream;
 
-/* The other process may still be about to learn that a message was given up. */
+/* The other process may not know yet that a message was abandoned. */
 static void expect_memory_back(void) {
   EVENTUALLY(plinth_ipc_collect() == PLINTH_OK && plinth_empty_cache() == PLINTH_OK && reserved(0) == 0);
 }
 
-/* Receives for as long as anybody sends, and tells in the end how many messages were given up. */
+/* Receives until the sender ends, and then sends back how many messages were abandoned. */
 HELPER(receives) {
   char given_up = 0;
   for (;;) {

@@ -145,7 +145,7 @@ HELPER(works) {
   CHECK(open_descriptors() < 64);
 }
 
-/* ---- who starts and kills them */
+/* ---- the process that starts and kills them */
 
 static int count_file;
 
