@@ -550,7 +550,8 @@ TEST(each_thread_has_a_default_stream_of_its_own) {
 
 TEST(streams_come_and_go) {
   DRIVER(driver_stream_destroy, destroy, "cuStreamDestroy");
-  for (int round = 0; round < 300; round++) {
+  const int rounds = some_rounds(300);
+  for (int round = 0; round < rounds; round++) {
     plinth_stream_t stream = known_foreign_stream(0, CU_STREAM_NON_BLOCKING);
     void *memory = alloc_on(3 * MIB, 0, stream);
     CHECK_OK(plinth_memset(memory, 1, 3 * MIB, stream));

@@ -285,7 +285,7 @@ static void *be_late(void *context) {
   }
   CHECK_OK(plinth_communicator_all_reduce(members[0], memory, memory, COUNT, FLOAT32, PLINTH_REDUCE_SUM, stream));
   CHECK_STATUS(plinth_communicator_wait(members[0], stream, 200), PLINTH_ERROR_TIMED_OUT);
-  /* It may be waited for again, or be given up. */
+  /* The caller may wait again, or abort. */
   CHECK_STATUS(plinth_communicator_wait(members[0], stream, 50), PLINTH_ERROR_TIMED_OUT);
   CHECK_OK(plinth_communicator_abort(members[0]));
   CHECK_OK(plinth_stream_synchronize(stream));

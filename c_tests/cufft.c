@@ -90,7 +90,7 @@ TEST(each_device_has_plans_of_its_own) {
   free_transform(there);
 }
 
-/* ---- who has a plan */
+/* ---- plans in use */
 
 static plinth_cufft_plan_t lent;
 static transform *waiting;

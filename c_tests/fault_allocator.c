@@ -8,58 +8,9 @@
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 /* timeout: 600 */
 /* alone: all; enables fault injection, which comes before everything else */
-#include "allocating.h"
-#include "driver.h"
-#include "process.h"
+#include "faults.h"
 
-/* What failed in this run of a scenario: at most one call, for the fault happens once. */
-static struct {
-  bool failed;
-  plinth_status_t status;
-  int32_t driver_code;
-  char call[256];
-  char message[1024];
-} failure;
-
-/* The device that the scenarios work on, while device 0 is current. */
-static int32_t last;
 static plinth_stream_t own, other;
-
-static bool attempt(plinth_status_t status, const char *call) {
-  if (status == PLINTH_OK) {
-    expect_sound();
-    return true;
-  }
-  if (plinth_tripped_fault() == NULL || failure.failed) {
-    fprintf(stderr, "%s fails: \"%s\"; %s, after \"%s\" of %s\n", call, plinth_last_error(),
-            plinth_tripped_fault() == NULL ? "without a fault" : plinth_tripped_fault(), failure.message, failure.call);
-    CHECK_OK(status);
-  }
-  failure.failed = true;
-  failure.status = status;
-  failure.driver_code = plinth_last_driver_error();
-  snprintf(failure.message, sizeof failure.message, "%s", plinth_last_error());
-  snprintf(failure.call, sizeof failure.call, "%s", call);
-  CHECK(failure.message[0] != '\0');
-  const plinth_status_t sound = plinth_testing_check_allocator();
-  if (sound != PLINTH_OK) {
-    fprintf(stderr, "after %s failed with \"%s\": \"%s\"\n", call, failure.message, plinth_last_error());
-  }
-  CHECK_OK(sound);
-  return false;
-}
-
-/* A call that may meet the fault. */
-#define ATTEMPT(call) attempt((call), #call)
-
-/* The same for one that gives something back: if it fails it did nothing, and can be made again. */
-#define GIVE_BACK(call)   \
-  do {                    \
-    if (!ATTEMPT(call)) { \
-      CHECK_OK(call);     \
-      expect_sound();     \
-    }                     \
-  } while (0)
 
 /* Allocates, and sees that a failure leaves everything as it was. */
 static unsigned char *try_alloc(size_t bytes, int32_t device, plinth_stream_t stream) {
@@ -80,37 +31,12 @@ static void give_back(void *memory, int32_t device, size_t bytes) {
   CHECK_EQ(allocated(device), memory == NULL ? before : before - rounded(bytes));
 }
 
-/* The calls of a scenario, and what must come before the fault is armed. */
-static void (*current_scenario)(void);
-static void (*current_preparation)(void);
-
-static uint64_t armed_nth;
-static int32_t armed_code;
-static bool attached;
-static const char *tripped;
-
-static void *run_in_thread(void *context) {
-  (void)context;
-  if (current_preparation != NULL) {
-    current_preparation();
-  }
-  if (attached) {
-    CHECK_OK(plinth_set_device(0));
-  }
-  CHECK_OK(plinth_inject_fault(armed_nth, armed_code));
-  current_scenario();
-  tripped = plinth_tripped_fault();
-  CHECK_OK(plinth_inject_fault(0, 0));
-  CHECK_OK(plinth_set_device(0));
-  return NULL;
+static void make_streams(void) {
+  own = stream_on(last);
+  other = stream_on(last);
 }
 
-static void run_scenario(void (*scenario)(void), uint64_t nth, int32_t code) {
-  current_scenario = scenario;
-  armed_nth = nth;
-  armed_code = code;
-  memset(&failure, 0, sizeof failure);
-  run_threads(1, run_in_thread);
+static void expect_everything_back(void) {
   for (int32_t device = 0; device < device_count(); device++) {
     lift_limit(device);
   }
@@ -122,135 +48,39 @@ static void run_scenario(void (*scenario)(void), uint64_t nth, int32_t code) {
   }
 }
 
-static void run_without_fault(void (*scenario)(void)) {
-  run_scenario(scenario, 0, 0);
-  CHECK(!failure.failed);
-}
-
-/* Runs a scenario with its nth driver call failing, and sees how that was reported; returns whether there was an nth. */
-static bool run_with_fault(void (*scenario)(void), uint64_t nth, int32_t code) {
-  run_scenario(scenario, nth, code);
-  const bool met = tripped != NULL;
-  if (failure.failed) {
-    const bool named = strstr(failure.message, tripped) != NULL && failure.driver_code == code;
-    if (failure.status != PLINTH_ERROR_OUT_OF_MEMORY && !named) {
-      fprintf(stderr, "%s failed with %d, and was reported as: driver code %d, \"%s\"\n", tripped, (int)code,
-              (int)failure.driver_code, failure.message);
-    }
-    CHECK(failure.status == PLINTH_ERROR_OUT_OF_MEMORY || (failure.status == PLINTH_ERROR_DRIVER && named));
-  }
-  return met;
-}
-
-static const int32_t codes[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN, 12345};
-
-#define MOST_CALLS 2000
-
-#ifdef EVERY_BACKEND
-/* Other backends keep little that a fault could leave in disorder, and take longer for a block: so there is no other run after
- * each with a fault but the next of those, and the last one, which meets none. Of the sizes nothing depends but the time. */
-enum { ROUNDS = 3, RUNS_ONCE_MORE = false };
-#define SIZE(mebibytes) ((mebibytes) * MIB / 16)
-#else
-enum { ROUNDS = 6, RUNS_ONCE_MORE = true };
-#define SIZE(mebibytes) ((mebibytes) * MIB)
-#endif
-
-static void begin(void) {
-  CHECK_OK(plinth_enable_fault_injection());
-  CHECK_OK(plinth_init());
-  last = device_count() - 1;
-  own = stream_on(last);
-  other = stream_on(last);
-}
-
-static void survive_in_one_process(void (*scenario)(void)) {
-  begin();
-  for (int round = 0; round < 3; round++) {
-    run_without_fault(scenario);
-  }
-  for (int index = 0; index < ROUNDS; index++) {
-    uint64_t nth = 1;
-    attached = index >= ROUNDS / 2;
-    while (run_with_fault(scenario, nth, codes[index % 3])) {
-      if (RUNS_ONCE_MORE) {
-        run_without_fault(scenario);
-      }
-      CHECK(++nth < MOST_CALLS);
-    }
-  }
-}
-
-static void (*cold_scenario)(void);
-static uint64_t cold_nth;
-static int32_t cold_code;
-
-enum { NOT_TRIPPED = 3 };
-
-static void survive_in_a_new_process(void) {
-  begin();
-  const bool met = run_with_fault(cold_scenario, cold_nth, cold_code);
-  run_without_fault(cold_scenario);
-  _exit(met ? 0 : NOT_TRIPPED);
-}
-
 /* The debugging allocator makes all its calls for each block. In a new process each of them need not fail with every code. */
-static bool does_all_again(void) {
+static bool is_debugging(void) {
   const char *chosen = getenv("PLINTH_ALLOC_CONF");
   return chosen != NULL && strstr(chosen, "debug") != NULL;
 }
 
-/* Each fault in a process of its own, so that it meets what is done only once. Too slow where making a context is. */
-static void survive_in_new_processes(void (*scenario)(void)) {
-  const char *kind = getenv("PLINTH_DEVICE");
-  if (kind == NULL || strcmp(kind, "host") != 0) {
-    return;
-  }
-  cold_scenario = scenario;
-  for (int index = 0; index < (does_all_again() ? 1 : 3); index++) {
-    int status = 0;
-    attached = index == 1;
-    for (cold_nth = 1; status == 0; cold_nth++) {
-      CHECK(cold_nth < MOST_CALLS);
-      cold_code = codes[does_all_again() ? cold_nth % 3 : (uint64_t)index];
-      const pid_t child = start_child(survive_in_a_new_process);
-      CHECK_EQ(waitpid(child, &status, 0), child);
-      if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != NOT_TRIPPED)) {
-        fprintf(stderr, "in a new process, with the fault %d in call %d\n", (int)cold_code, (int)cold_nth);
-      }
-      CHECK(WIFEXITED(status));
-      status = WEXITSTATUS(status);
-    }
-    CHECK_EQ(status, NOT_TRIPPED);
-    CHECK(cold_nth > 2);
-  }
-}
+#ifdef EVERY_BACKEND
+/* Other backends keep little that a fault could leave in disorder, and take longer for a block: so there is no other run after
+ * each with a fault but the next of those, and the last one, which meets none. Of the sizes nothing depends but the time. */
+#define DEPTH .kinds = EVERY_CODE_ONCE, .no_run_between = true
+#define SIZE(mebibytes) ((mebibytes) * MIB / 16)
+#else
+#define DEPTH .kinds = EVERY_KIND
+#define SIZE(mebibytes) ((mebibytes) * MIB)
+#endif
 
-/* A scenario, and what comes before its fault. */
-#define PREPARED_SCENARIO(name, preparation) \
-  static void name(void);                    \
-  TEST(name##_survives_faults) {             \
-    current_preparation = (preparation);     \
-    survive_in_new_processes(name);          \
-    survive_in_one_process(name);            \
-  }                                          \
-  static void name(void)
+#define WARM_PLAN                                                                                                       \
+  .set_up = make_streams, .inspect = expect_everything_back, .after_call = expect_sound, .report = FAULT_MAY_MEAN_NO_MEMORY, \
+  .warm_up = 3, .one_kind_in_new_processes = is_debugging, DEPTH
+#define WHOLE_PLAN WARM_PLAN, .kinds_in_new_processes = EVERY_CODE_ONCE
 
-#define SCENARIO(name) PREPARED_SCENARIO(name, NULL)
+static const fault_plan allocator_plan = {WHOLE_PLAN};
 
 /* What other backends do only once they do in another scenario. */
 #ifdef EVERY_BACKEND
-#define WARM_SCENARIO(name)       \
-  static void name(void);         \
-  TEST(name##_survives_faults) {  \
-    survive_in_one_process(name); \
-  }                               \
-  static void name(void)
+static const fault_plan warm_plan = {WARM_PLAN};
 #else
-#define WARM_SCENARIO(name) SCENARIO(name)
+#define warm_plan allocator_plan
+static void keep_memory_short(void) { limit_memory(64 * MIB, last); }
+static const fault_plan short_of_memory_plan = {WHOLE_PLAN, .prepare = keep_memory_short};
 #endif
 
-WARM_SCENARIO(growth_on_the_default_stream) {
+SCENARIO_OF(warm_plan, growth_on_the_default_stream) {
   unsigned char *memory = try_alloc(SIZE(3), last, NULL);
   give_back(memory, last, SIZE(3));
 }
@@ -258,7 +88,7 @@ WARM_SCENARIO(growth_on_the_default_stream) {
 /* What follows is about the caching allocator; fault_backend.c runs the rest with other backends. */
 #ifndef EVERY_BACKEND
 
-SCENARIO(growth) {
+SCENARIO_OF(allocator_plan, growth) {
   static const size_t sizes[] = {1000, 100 * KIB, 3 * MIB, 25 * MIB, 60 * MIB};
   unsigned char *memory[5];
   for (int index = 0; index < 5; index++) {
@@ -269,7 +99,7 @@ SCENARIO(growth) {
   }
 }
 
-SCENARIO(written_memory) {
+SCENARIO_OF(allocator_plan, written_memory) {
   unsigned char *memory = try_alloc(9 * MIB, last, own);
   if (memory != NULL && ATTEMPT(plinth_memset(memory, 1, 9 * MIB, own))) {
     (void)ATTEMPT(plinth_stream_synchronize(own));
@@ -277,7 +107,7 @@ SCENARIO(written_memory) {
   give_back(memory, last, 9 * MIB);
 }
 
-SCENARIO(recorded_use) {
+SCENARIO_OF(allocator_plan, recorded_use) {
   unsigned char *memory = try_alloc(3 * MIB, last, own);
   if (memory != NULL) {
     GIVE_BACK(plinth_record_stream(memory, other));
@@ -287,17 +117,15 @@ SCENARIO(recorded_use) {
   give_back(memory, last, 3 * MIB);
 }
 
-SCENARIO(reuse) {
+SCENARIO_OF(allocator_plan, reuse) {
   for (int round = 0; round < 3; round++) {
     unsigned char *memory = try_alloc(5 * MIB, last, own);
     give_back(memory, last, 5 * MIB);
   }
 }
 
-static void keep_memory_short(void) { limit_memory(64 * MIB, last); }
-
 /* What one stream has in its cache goes to another, because there is no more. */
-PREPARED_SCENARIO(stealing, keep_memory_short) {
+SCENARIO_OF(short_of_memory_plan, stealing) {
   for (int round = 0; round < 3; round++) {
     plinth_stream_t stream = round % 2 == 0 ? own : other;
     unsigned char *memory = try_alloc(44 * MIB, last, stream);
@@ -306,7 +134,7 @@ PREPARED_SCENARIO(stealing, keep_memory_short) {
 }
 
 /* In pieces, around what is live. */
-PREPARED_SCENARIO(stealing_in_pieces, keep_memory_short) {
+SCENARIO_OF(short_of_memory_plan, stealing_in_pieces) {
   unsigned char *memory[6];
   for (int index = 0; index < 6; index++) {
     memory[index] = try_alloc(10 * MIB, last, own);
@@ -330,7 +158,7 @@ PREPARED_SCENARIO(stealing_in_pieces, keep_memory_short) {
 
 #endif
 
-SCENARIO(recorded_use_of_several_streams) {
+SCENARIO_OF(allocator_plan, recorded_use_of_several_streams) {
   plinth_stream_t more = NULL;
   unsigned char *memory = try_alloc(SIZE(3), last, own);
   if (memory != NULL && ATTEMPT(plinth_stream_create(0, 0, &more))) {
@@ -342,7 +170,7 @@ SCENARIO(recorded_use_of_several_streams) {
   GIVE_BACK(plinth_empty_cache());
 }
 
-WARM_SCENARIO(empty_cache) {
+SCENARIO_OF(warm_plan, empty_cache) {
   unsigned char *kept = try_alloc(SIZE(3), last, own);
   unsigned char *memory = try_alloc(SIZE(30), last, other);
   unsigned char *elsewhere = try_alloc(MIB, 0, NULL);
@@ -359,7 +187,7 @@ WARM_SCENARIO(empty_cache) {
 
 #ifndef EVERY_BACKEND
 
-SCENARIO(a_pool) {
+SCENARIO_OF(allocator_plan, a_pool) {
   plinth_pool_id_t pool = {UNTOUCHED, UNTOUCHED};
   unsigned char *memory = NULL;
   if (!ATTEMPT(plinth_mem_pool_create(false, false, &pool))) {
@@ -377,7 +205,7 @@ SCENARIO(a_pool) {
   give_back(memory, last, 6 * MIB);
 }
 
-SCENARIO(blocks_that_outlive_their_pool) {
+SCENARIO_OF(allocator_plan, blocks_that_outlive_their_pool) {
   plinth_pool_id_t pool = {0, 0};
   unsigned char *memory[2] = {NULL, NULL};
   if (!ATTEMPT(plinth_mem_pool_create(true, false, &pool))) {
@@ -394,18 +222,7 @@ SCENARIO(blocks_that_outlive_their_pool) {
   give_back(memory[1], last, 30 * MIB);
 }
 
-/* The test's own driver calls can meet the fault too. */
-static bool attempt_driver(int code, const char *call) {
-  if (code != CUDA_SUCCESS) {
-    CHECK(plinth_tripped_fault() != NULL && !failure.failed);
-    failure.failed = true;
-    failure.status = PLINTH_ERROR_OUT_OF_MEMORY;
-    snprintf(failure.call, sizeof failure.call, "%s", call);
-  }
-  return code == CUDA_SUCCESS;
-}
-
-SCENARIO(a_capture) {
+SCENARIO_OF(allocator_plan, a_capture) {
   DRIVER(driver_begin_capture, begin_call, "cuStreamBeginCapture");
   DRIVER(driver_end_capture, end_call, "cuStreamEndCapture");
   DRIVER(driver_graph_destroy, destroy, "cuGraphDestroy");
@@ -415,14 +232,14 @@ SCENARIO(a_capture) {
   if (!ATTEMPT(plinth_begin_allocate_to_pool(last, pool))) {
     return;
   }
-  if (attempt_driver(begin_call(own, CU_STREAM_CAPTURE_MODE_GLOBAL), "begin")) {
+  if (attempt_driver("cuStreamBeginCapture_v2", begin_call(own, CU_STREAM_CAPTURE_MODE_GLOBAL))) {
     memory = try_alloc(24 * MIB, last, own);
     unsigned char *inside = try_alloc(MIB, last, own);
     give_back(inside, last, MIB);
-    if (!attempt_driver(end_call(own, &graph), "end")) {
+    if (!attempt_driver("cuStreamEndCapture", end_call(own, &graph))) {
       CHECK_EQ(end_call(own, &graph), CUDA_SUCCESS);
     }
-    if (!attempt_driver(destroy(graph), "destroy")) {
+    if (!attempt_driver("cuGraphDestroy", destroy(graph))) {
       CHECK_EQ(destroy(graph), CUDA_SUCCESS);
     }
   }
@@ -448,7 +265,7 @@ static bool free_the_spare(int32_t device, size_t size, void *context) {
   return freed;
 }
 
-PREPARED_SCENARIO(the_last_resort, keep_memory_short) {
+SCENARIO_OF(short_of_memory_plan, the_last_resort) {
   void *pointer = UNTOUCHED_POINTER;
   CHECK_OK(plinth_add_free_memory_callback(free_the_spare, NULL));
   spare = try_alloc(16 * MIB, last, own);
@@ -475,7 +292,7 @@ PREPARED_SCENARIO(the_last_resort, keep_memory_short) {
 }
 
 /* No memory, with and without a fault on the way to that answer. */
-PREPARED_SCENARIO(no_memory, keep_memory_short) {
+SCENARIO_OF(short_of_memory_plan, no_memory) {
   void *pointer = UNTOUCHED_POINTER;
   unsigned char *memory = try_alloc(20 * MIB, last, own);
   const plinth_status_t status = plinth_caching_allocator_alloc(60 * MIB, last, other, &pointer);
@@ -490,7 +307,7 @@ PREPARED_SCENARIO(no_memory, keep_memory_short) {
 }
 
 /* A short program's life, from a table: allocations of a few sizes in a few streams, freed in another order. */
-SCENARIO(a_mixed_sequence) {
+LONG_SCENARIO_OF(allocator_plan, a_mixed_sequence) {
   enum { SLOTS = 10, STEPS = 60 };
   struct {
     unsigned char *memory;
@@ -524,7 +341,7 @@ SCENARIO(a_mixed_sequence) {
   }
 }
 
-SCENARIO(questions) {
+SCENARIO_OF(allocator_plan, questions) {
   char *text = NULL;
   double fraction = 0;
   if (ATTEMPT(plinth_memory_summary(last, false, &text))) {
@@ -539,12 +356,12 @@ SCENARIO(questions) {
 }
 
 /* PyTorch's forms, which have no status. */
-SCENARIO(the_pluggable_forms) {
+SCENARIO_OF(allocator_plan, the_pluggable_forms) {
   const size_t before = allocated(last);
   void *memory = plinth_alloc(5 << 20, last, own);
   if (memory == NULL) {
     (void)attempt(PLINTH_ERROR_DRIVER, "plinth_alloc");
-    failure.status = PLINTH_ERROR_OUT_OF_MEMORY; /* which of both it was is not told */
+    failure.status = PLINTH_ERROR_OUT_OF_MEMORY; /* The call does not say which of the two it was. */
     CHECK_EQ(allocated(last), before);
     return;
   }

@@ -130,7 +130,7 @@ static void survive(plinth_status_t (*call)(int rank), void (*check)(void)) {
   need_devices(2);
   CHECK_OK(make_team());
   one_call = call;
-  CHECK(survive_each_call(together, check) > 3);
+  survive_each_call(together, check, 4);
   end_team();
 }
 
@@ -142,7 +142,7 @@ TEST(broadcast_survives_faults) { survive(broadcast, expect_first); }
 
 TEST(sends_survive_faults) { survive(pass_on, expect_neighbour); }
 
-/* A team that is made, and works, and is ended, whatever fails in between. */
+/* A group of ranks is made, used and destroyed while a call in between fails. */
 static plinth_status_t live(void) {
   plinth_status_t status = make_team();
   if (status == PLINTH_OK) {
@@ -168,5 +168,6 @@ static void nothing(void) {}
 TEST(a_team_lives_in_spite_of_faults) {
   make_memory();
   need_devices(2);
-  CHECK_EQ(survive_each_call(live, nothing), 0);
+  survive_each_call(live, nothing, 0);
+  CHECK_EQ(failures, 0);
 }

@@ -11,7 +11,7 @@
 #include "faults.h"
 #include "graphing.h"
 
-enum { BYTES = 64 * 1024, COUNT = 1000, MOST_FAULTS = 1500 };
+enum { BYTES = 64 * 1024, COUNT = 1000 };
 
 static plinth_stream_t own, other;
 static void *inside, *pinned;
@@ -27,67 +27,33 @@ static void expect_usable(void) {
   finish(own);
 }
 
-static void run_faulty(void (*scenario)(void), uint64_t nth, int32_t code) {
-  failure.failed = false;
-  CHECK_OK(plinth_set_stream(own));
-  CHECK_OK(plinth_inject_fault(nth, code));
-  scenario();
-  tripped = plinth_tripped_fault();
-  CHECK_OK(plinth_inject_fault(0, 0));
-  lift_limit(0);
-  expect_usable();
-  expect_nothing_left();
-  if (failure.failed) {
-    CHECK(tripped != NULL);
-    const bool named = failure.driver_code == code && strstr(failure.message, tripped) != NULL;
-    if (!named && failure.status != PLINTH_ERROR_OUT_OF_MEMORY) {
-      fprintf(stderr, "%s failed with %d, and was reported as %s, %d, \"%s\"\n", tripped, (int)code,
-              plinth_status_name(failure.status), (int)failure.driver_code, failure.message);
-      CHECK(named);
-    }
-  }
-}
-
-static void survive(void (*scenario)(void)) {
-  CHECK_OK(plinth_enable_fault_injection());
-  CHECK_OK(plinth_init());
+static void make_what_is_used(void) {
   need_host_device();
   own = stream_on(0);
   other = stream_on(0);
   pinned = pinned_memory(16 * MIB);
   generator = new_generator(0, 1, 0);
-  for (int round = 0; round < 40; round++) {
-    run_faulty(scenario, 0, 0);
-    CHECK(!failure.failed);
-  }
-  for (int index = 0; index < 3; index++) {
-    for (uint64_t nth = 1;; nth++) {
-      const plinth_host_usage_t before = host_usage();
-      CHECK(nth < MOST_FAULTS);
-      run_faulty(scenario, nth, codes[index]);
-      if (tripped == NULL) {
-        CHECK(nth > 2);
-        break;
-      }
-      const char *call = tripped;
-      run_faulty(scenario, 0, 0);
-      CHECK(!failure.failed);
-      const plinth_host_usage_t after = host_usage();
-      if (after.graphs != before.graphs || after.device_bytes != before.device_bytes) {
-        fprintf(stderr, "after %s failed with %d in call %d: %d graphs, %d before\n", call, (int)codes[index], (int)nth,
-                (int)after.graphs, (int)before.graphs);
-      }
-      CHECK_EQ(after.graphs, before.graphs);
-      CHECK_EQ(after.device_bytes, before.device_bytes);
-      CHECK_EQ(after.streams, before.streams);
-    }
-  }
 }
 
-#define GRAPH_SCENARIO(name)                       \
-  static void name(void);                          \
-  TEST(name##_survives_faults) { survive(name); }  \
-  static void name(void)
+static void enter_stream(void) { CHECK_OK(plinth_set_stream(own)); }
+
+static void expect_no_graph_lost(const plinth_host_usage_t *before, const plinth_host_usage_t *after) {
+  CHECK_EQ(after->graphs, before->graphs);
+  CHECK_EQ(after->device_bytes, before->device_bytes);
+  CHECK_EQ(after->streams, before->streams);
+}
+
+static const fault_plan graph_plan = {
+    .set_up = make_what_is_used,
+    .prepare = enter_stream,
+    .recover = expect_usable,
+    .inspect = expect_nothing_left,
+    .compare = expect_no_graph_lost,
+    .report = FAULT_MAY_MEAN_NO_MEMORY,
+    .kinds = KINDS_WITH_CONTEXT,
+    .warm_up = 40,
+    .least_faults = 2,
+};
 
 /* Work of every kind in a capture; whether all of it was given. */
 static bool give_work(uint32_t word, bool random) {
@@ -135,7 +101,7 @@ static bool capturing_now(void) {
 
 static void destroy(plinth_graph_t graph) { GIVE_BACK(plinth_graph_destroy(graph)); }
 
-GRAPH_SCENARIO(a_life) {
+SCENARIO_OF(graph_plan, a_life) {
   plinth_graph_t graph = new_graph(0);
   for (int round = 0; round < 2; round++) {
     if (capture(graph, NULL, 5, false)) {
@@ -154,7 +120,7 @@ GRAPH_SCENARIO(a_life) {
 }
 
 /* What fails takes no numbers. */
-GRAPH_SCENARIO(random_replays) {
+SCENARIO_OF(graph_plan, random_replays) {
   plinth_graph_t graph = new_graph(0);
   if (capture(graph, NULL, 5, true)) {
     for (int again = 0; again < 3; again++) {
@@ -172,7 +138,7 @@ GRAPH_SCENARIO(random_replays) {
   destroy(graph);
 }
 
-GRAPH_SCENARIO(streams_in_turn) {
+SCENARIO_OF(graph_plan, streams_in_turn) {
   const plinth_pool_id_t pool = shared_pool();
   plinth_graph_t graphs[2] = {new_graph(0), new_graph(0)};
   bool made[2];
@@ -194,7 +160,7 @@ GRAPH_SCENARIO(streams_in_turn) {
   destroy(graphs[0]);
 }
 
-GRAPH_SCENARIO(a_capture_given_up) {
+SCENARIO_OF(graph_plan, a_capture_given_up) {
   plinth_graph_t graph = new_graph(0);
   CHECK_OK(plinth_graph_register_generator_state(graph, generator));
   for (int round = 0; round < 2; round++) {
@@ -210,7 +176,7 @@ GRAPH_SCENARIO(a_capture_given_up) {
   destroy(graph);
 }
 
-GRAPH_SCENARIO(a_block) {
+SCENARIO_OF(graph_plan, a_block) {
   plinth_graph_context_t context;
   plinth_graph_t graph = new_graph(0);
   plinth_stream_t now = NULL;
@@ -232,7 +198,7 @@ GRAPH_SCENARIO(a_block) {
   destroy(graph);
 }
 
-GRAPH_SCENARIO(kept_nodes) {
+SCENARIO_OF(graph_plan, kept_nodes) {
   plinth_graph_t graph = new_graph(PLINTH_GRAPH_KEEP_GRAPH);
   plinth_graph_t copy = NULL;
   char *text = NULL;
@@ -254,7 +220,7 @@ GRAPH_SCENARIO(kept_nodes) {
   destroy(copy);
 }
 
-GRAPH_SCENARIO(sleep_and_wake) {
+SCENARIO_OF(graph_plan, sleep_and_wake) {
   plinth_graph_t graph = new_graph(0);
   if (capture(graph, NULL, 5, false)) {
     for (int round = 0; round < 2; round++) {

@@ -13,44 +13,12 @@
 static peer other;
 static plinth_stream_t stream;
 
-/* The other process may still be about to learn that a message was given up. */
+/* The other process may not know yet that a message was abandoned. */
 static void expect_memory_back(void) {
   EVENTUALLY(plinth_ipc_collect() == PLINTH_OK && plinth_empty_cache() == PLINTH_OK && reserved(0) == 0);
 }
 
-/* As survive_in_one_process, for calls that may find another way than the one that failed. */
-static void survive(void (*scenario)(void)) {
-  CHECK_OK(plinth_init());
-  const bool counted = on_host_device();
-  const plinth_host_usage_t nothing = PLINTH_HOST_USAGE_INIT;
-  for (int round = 0; round < 5; round++) {
-    run_without_fault(scenario);
-  }
-  for (int index = 0; index < 6; index++) {
-    attached = index >= 3;
-    tripped = "";
-    for (uint64_t nth = 1; tripped != NULL; nth++) {
-      plinth_host_usage_t before = counted ? host_usage() : nothing;
-      CHECK(nth < MOST_CALLS);
-      run_scenario(scenario, nth, codes[index % 3]);
-      if (tripped != NULL && failure.failed && failure.status != PLINTH_ERROR_OUT_OF_MEMORY) {
-        expect_the_fault_was_reported(codes[index % 3]);
-      }
-      CHECK(tripped != NULL || !failure.failed);
-      const char *met = tripped;
-      run_without_fault(scenario);
-      tripped = met;
-      if (counted) {
-        /* Where a stream could not be asked, an event more may have been made, which is kept. */
-        CHECK(host_usage().events <= 4);
-        before.events = host_usage().events;
-        expect_nothing_lost(&before);
-      }
-    }
-  }
-}
-
-/* Receives for as long as anybody sends, and tells in the end how many messages were given up. */
+/* Receives until the sender ends, and then sends back how many messages were abandoned. */
 HELPER(receives) {
   char given_up = 0;
   for (;;) {
@@ -119,14 +87,31 @@ static void send_and_free(void) {
   expect_sound();
 }
 
-TEST(sending_survives_faults) {
-  CHECK_OK(plinth_enable_fault_injection());
+static void start_receiver(void) {
   stream = stream_on(0);
   other = start_peer("receives", SOCK_STREAM);
-  survive(send_and_free);
+}
+
+static void end_peer(void) {
   CHECK(shutdown(other.socket, SHUT_WR) == 0);
   expect_end(other);
 }
+
+/* If the query of a stream fails, one more event may have been made, which is kept. */
+static void expect_nothing_lost_but_events(const plinth_host_usage_t *before, const plinth_host_usage_t *after) {
+  plinth_host_usage_t expected = *before;
+  CHECK(after->events <= 4);
+  expected.events = after->events;
+  expect_nothing_lost(&expected, after);
+}
+
+#define MESSAGE_PLAN                                                                                   \
+  .tear_down = end_peer, .compare = expect_nothing_lost_but_events, .report = FAULT_MAY_MEAN_NO_MEMORY, \
+  .kinds = EVERY_KIND, .warm_up = 5
+
+static const fault_plan sending_plan = {MESSAGE_PLAN, .set_up = start_receiver};
+
+TEST(sending_survives_faults) { survive_faults(&sending_plan, send_and_free); }
 
 static void receive_and_close(void) {
   plinth_ipc_memory_t memory = {UNTOUCHED_POINTER, 1, 2, 3, 4};
@@ -142,13 +127,11 @@ static void receive_and_close(void) {
   }
 }
 
-TEST(receiving_survives_faults) {
-  CHECK_OK(plinth_enable_fault_injection());
-  other = start_peer("sends", SOCK_STREAM);
-  survive(receive_and_close);
-  CHECK(shutdown(other.socket, SHUT_WR) == 0);
-  expect_end(other);
-}
+static void start_sender(void) { other = start_peer("sends", SOCK_STREAM); }
+
+static const fault_plan receiving_plan = {MESSAGE_PLAN, .set_up = start_sender};
+
+TEST(receiving_survives_faults) { survive_faults(&receiving_plan, receive_and_close); }
 
 /* ---- a message of several parts */
 
@@ -167,25 +150,27 @@ static void send_large(void) {
   expect_memory_back();
 }
 
+static const fault_plan large_plan = {.set_up = start_receiver};
+
 /* The descriptors are made part by part, so a driver that refuses late leaves half a message behind. */
 TEST(a_message_is_given_up_in_the_middle) {
   if (getenv("PLINTH_ALLOC_CONF") != NULL) {
     SKIP("is about mapped memory");
   }
-  CHECK_OK(plinth_enable_fault_injection());
-  CHECK_OK(plinth_init());
+  const fault_kind unknown = {CUDA_ERROR_UNKNOWN, false};
+  plan = &large_plan;
+  begin_faults();
   limit_memory(300 * MIB, 0);
-  other = start_peer("receives", SOCK_STREAM);
-  run_without_fault(send_large);
+  run_without_fault(send_large, unknown);
   uint64_t before = 0;
   uint64_t after = 0;
   CHECK_OK(plinth_driver_call_count("cuMemExportToShareableHandle", &before));
-  run_without_fault(send_large);
+  run_without_fault(send_large, unknown);
   CHECK_OK(plinth_driver_call_count("cuMemExportToShareableHandle", &after));
   CHECK(after - before > 130);
   /* The memory is created and mapped first, and then exported; what is told to the receiver lies in the exports' last. */
   for (uint64_t nth = 290; nth < 470; nth += 3) {
-    run_scenario(send_large, nth, CUDA_ERROR_UNKNOWN);
+    run_scenario(send_large, nth, unknown);
   }
   CHECK(shutdown(other.socket, SHUT_WR) == 0);
   char given_up = 0;
@@ -208,7 +193,10 @@ static void make_a_handle(void) {
   }
 }
 
-TEST(making_handles_survives_faults) { survive_in_one_process(make_a_handle); }
+static const fault_plan making_plan = {
+    .compare = expect_nothing_lost, .report = FAULT_ALWAYS_REPORTED, .kinds = EVERY_KIND, .warm_up = 70};
+
+TEST(making_handles_survives_faults) { survive_faults(&making_plan, make_a_handle); }
 
 static uint8_t the_handle[PLINTH_IPC_MEM_HANDLE_SIZE];
 
@@ -228,11 +216,23 @@ static void open_a_handle(void) {
   }
 }
 
-TEST(opening_handles_survives_faults) {
-  CHECK_OK(plinth_enable_fault_injection());
+static void start_owner(void) {
   other = start_peer("has_memory", SOCK_STREAM);
   CHECK_EQ(recv(other.socket, the_handle, sizeof the_handle, MSG_WAITALL), sizeof the_handle);
-  survive_in_one_process(open_a_handle);
+}
+
+static void end_owner(void) {
   say(other.socket, 'e');
   expect_end(other);
 }
+
+static const fault_plan opening_plan = {
+    .set_up = start_owner,
+    .tear_down = end_owner,
+    .compare = expect_nothing_lost,
+    .report = FAULT_ALWAYS_REPORTED,
+    .kinds = EVERY_KIND,
+    .warm_up = 70,
+};
+
+TEST(opening_handles_survives_faults) { survive_faults(&opening_plan, open_a_handle); }

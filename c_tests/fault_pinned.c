@@ -7,51 +7,16 @@
  */
 /* timeout: 240 */
 /* alone: all; enables fault injection, which comes before everything else */
-#include "driver.h"
+#include "faults.h"
 #include "graphing.h"
 #include "pinning.h"
-#include "process.h"
 
 #include <sys/mman.h>
 
-static struct {
-  bool failed;
-  char call[256];
-} failure;
-
-static int32_t last;
 static plinth_stream_t own, other;
 static unsigned char *there, *pages;
 
 enum { BYTES = 3 << 20 };
-
-static bool attempt(plinth_status_t status, const char *call) {
-  if (status == PLINTH_OK) {
-    expect_sound();
-    return true;
-  }
-  if (plinth_tripped_fault() == NULL || failure.failed) {
-    fprintf(stderr, "%s fails: \"%s\"; after %s\n", call, plinth_last_error(), failure.call);
-    CHECK_OK(status);
-  }
-  failure.failed = true;
-  snprintf(failure.call, sizeof failure.call, "%s", call);
-  CHECK(plinth_last_error()[0] != '\0');
-  CHECK(status == PLINTH_ERROR_OUT_OF_MEMORY || status == PLINTH_ERROR_DRIVER);
-  expect_sound();
-  return false;
-}
-
-/* A call that may meet the fault. */
-#define ATTEMPT(call) attempt((call), #call)
-
-/* The same for one that gives something back: if it fails it did nothing, and can be made again. */
-#define GIVE_BACK(call)   \
-  do {                    \
-    if (!ATTEMPT(call)) { \
-      CHECK_OK(call);     \
-    }                     \
-  } while (0)
 
 static unsigned char *try_pin(size_t bytes) {
   void *pointer = UNTOUCHED_POINTER;
@@ -113,9 +78,6 @@ static void other_kinds(void) {
 }
 
 static void set_up(void) {
-  CHECK_OK(plinth_enable_fault_injection());
-  CHECK_OK(plinth_init());
-  last = device_count() - 1;
   own = stream_on(0);
   other = stream_on(last);
   there = (unsigned char *)device_memory(BYTES, 0);
@@ -130,7 +92,6 @@ static bool all_is_back(void) {
 }
 
 static void settle(void) {
-  CHECK_OK(plinth_inject_fault(0, 0));
   CHECK_OK(plinth_synchronize(0));
   CHECK_OK(plinth_synchronize(last));
   EVENTUALLY(all_is_back());
@@ -141,57 +102,47 @@ static void settle(void) {
   }
 }
 
-static const int32_t codes[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN, 12345};
-
-static void survive(void (*scenario)(void)) {
-  set_up();
-  scenario();
-  settle();
-  for (int index = 0; index < 3; index++) {
-    for (uint64_t nth = 1;; nth++) {
-      CHECK(nth < 500);
-      const uint64_t before = on_host_device() ? host_usage().device_bytes : 0;
-      failure.failed = false;
-      CHECK_OK(plinth_inject_fault(nth, codes[index]));
-      scenario();
-      const bool met = plinth_tripped_fault() != NULL;
-      settle();
-      if (on_host_device()) {
-        CHECK_EQ(host_usage().device_bytes, before);
-      }
-      scenario();
-      settle();
-      if (!met) {
-        break;
-      }
-    }
-  }
+static void expect_device_memory_back(const plinth_host_usage_t *before, const plinth_host_usage_t *after) {
+  CHECK_EQ(after->device_bytes, before->device_bytes);
 }
 
-TEST(the_cache_survives) { survive(cache); }
-TEST(a_capture_survives) { survive(capture); }
-TEST(other_kinds_of_memory_survive) { survive(other_kinds); }
+static const fault_plan pinned_plan = {
+    .set_up = set_up,
+    .inspect = settle,
+    .after_call = expect_sound,
+    .compare = expect_device_memory_back,
+    .report = FAULT_MAY_MEAN_NO_MEMORY,
+    .kinds = KINDS_WITH_CONTEXT,
+    .warm_up = 1,
+};
 
-/* The driver says that there is no memory: it is given what is free, and asked again. */
+TEST(the_cache_survives) { survive_faults(&pinned_plan, cache); }
+TEST(a_capture_survives) { survive_faults(&pinned_plan, capture); }
+TEST(other_kinds_of_memory_survive) { survive_faults(&pinned_plan, other_kinds); }
+
+static plinth_status_t status_of_request;
+static void *requested;
+
+static void request_more(void) { status_of_request = plinth_host_alloc(9 * MIB, &requested); }
+
+/* If the driver has no memory, the cache is released and the driver is asked again. */
 TEST(a_shortage_is_overcome_with_what_is_free) {
-  set_up();
+  plan = &pinned_plan;
+  begin_faults();
   unpin(pin(5 * MIB));
   for (uint64_t nth = 1; nth < 100; nth++) {
-    void *pointer = NULL;
-    CHECK_OK(plinth_inject_fault(nth, CUDA_ERROR_OUT_OF_MEMORY));
-    const plinth_status_t status = plinth_host_alloc(9 * MIB, &pointer);
-    const char *call = plinth_tripped_fault();
-    CHECK_OK(plinth_inject_fault(0, 0));
+    requested = NULL;
+    const char *call = run_armed(request_more, nth, CUDA_ERROR_OUT_OF_MEMORY);
     CHECK(call != NULL);
     if (strcmp(call, "cuMemHostAlloc") == 0) {
-      CHECK_EQ(status, PLINTH_OK);
+      CHECK_EQ(status_of_request, PLINTH_OK);
       CHECK_EQ(pinned_held(), 9 * MIB);
-      unpin(pointer);
+      unpin(requested);
       settle();
       return;
     }
-    if (status == PLINTH_OK) {
-      unpin(pointer);
+    if (status_of_request == PLINTH_OK) {
+      unpin(requested);
       CHECK_OK(plinth_host_empty_cache());
       unpin(pin(5 * MIB));
     }

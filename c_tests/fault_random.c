@@ -44,41 +44,54 @@ SCENARIO(random_range) { survive_fill(draw_random_range, I64, COUNT); }
 
 SCENARIO(short_permutation) { survive_fill(draw_randperm, I64, COUNT); }
 
-/* Takes memory of the caching allocator, which has other ways to it when one fails, and three kernels. */
-TEST(long_permutation_survives_faults) {
-  CHECK_OK(plinth_enable_fault_injection());
+static plinth_generator_t generator_of_permutations;
+static int64_t *permuted;
+
+static void make_permutation(void) {
+  generator_of_permutations = new_generator(0, 5, 0);
+  permuted = (int64_t *)device_memory(LONG * sizeof *permuted, 0);
+}
+
+static void end_permutation(void) {
+  CHECK_OK(plinth_device_free(permuted));
+  CHECK_OK(plinth_generator_destroy(generator_of_permutations));
+}
+
+static void empty_cache(void) { CHECK_OK(plinth_empty_cache()); }
+
+static void long_permutation(void) {
   tensor out;
-  plinth_generator_t generator = new_generator(0, 5, 0);
-  void *memory = device_memory(LONG * sizeof(int64_t), 0);
-  int64_t numbers[LONG];
-  int failures = 0;
-  bool met = true;
-  row(&out, memory, I64, LONG);
-  for (uint64_t nth = 1; met; nth++) {
-    CHECK(nth < MOST_CALLS);
-    const uint64_t before = offset_now(generator);
-    CHECK_OK(plinth_empty_cache());
-    CHECK_OK(plinth_inject_fault(nth, CUDA_ERROR_UNKNOWN));
-    const plinth_status_t status = plinth_randperm(&out.dl, generator, NULL);
-    const char *call = plinth_tripped_fault();
-    CHECK_OK(plinth_inject_fault(0, 0));
-    met = call != NULL;
-    if (status != PLINTH_OK) {
-      failures++;
-      CHECK_EQ(offset_now(generator), before);
-    }
+  row(&out, permuted, I64, LONG);
+  const uint64_t before = offset_now(generator_of_permutations);
+  if (!ATTEMPT(plinth_randperm(&out.dl, generator_of_permutations, NULL))) {
+    CHECK_EQ(offset_now(generator_of_permutations), before);
+  }
+}
+
+static void expect_permutation(void) {
+  static int64_t numbers[LONG];
+  int64_t sum = 0;
+  CHECK_OK(plinth_synchronize(0));
+  if (!failure.failed) {
+    CHECK_OK(plinth_memcpy(numbers, permuted, sizeof numbers, NULL));
     CHECK_OK(plinth_synchronize(0));
-    CHECK_OK(plinth_randperm(&out.dl, generator, NULL));
-    CHECK_OK(plinth_memcpy(numbers, memory, sizeof numbers, NULL));
-    CHECK_OK(plinth_synchronize(0));
-    int64_t sum = 0;
     for (int index = 0; index < LONG; index++) {
       sum += numbers[index];
     }
     CHECK_EQ(sum, (int64_t)LONG * (LONG - 1) / 2);
-    CHECK_OK(plinth_testing_check_allocator());
   }
-  CHECK(failures > 3);
-  CHECK_OK(plinth_device_free(memory));
-  CHECK_OK(plinth_generator_destroy(generator));
+  expect_sound();
 }
+
+/* Takes memory of the caching allocator, which has other ways to it when one fails, and three kernels. */
+static const fault_plan permutation_plan = {
+    .set_up = make_permutation,
+    .tear_down = end_permutation,
+    .prepare = empty_cache,
+    .recover = expect_permutation,
+    .report = FAULT_MAY_MEAN_NO_MEMORY,
+    .kinds = UNKNOWN_WITH_CONTEXT,
+    .least_failures = 4,
+};
+
+TEST(long_permutation_survives_faults) { survive_faults(&permutation_plan, long_permutation); }

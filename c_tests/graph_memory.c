@@ -365,7 +365,7 @@ TEST(a_graph_sleeps_on_when_memory_is_short) {
   CHECK_OK(plinth_graph_is_asleep(graph.graph, &asleep));
   CHECK(asleep);
   CHECK_STATUS(plinth_graph_replay(graph.graph), PLINTH_ERROR_GRAPH_ASLEEP);
-  /* Cached memory is given up for it. */
+  /* Cached memory is released for it. */
   release(eager);
   finish(stream);
   CHECK_OK(plinth_graph_wake(graph.graph));

@@ -1,13 +1,21 @@
 /* Graphs by the thousand, which leave nothing behind. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* timeout: 240 */
+/* alone: all; the parts of a test run side by side */
 #include "drawing.h"
 #include "graphing.h"
 
 enum { COUNT = 1000, THREADS = 6 };
 
-static int rounds(int many) { return HARNESS_SANITIZED ? many / 20 : many; }
+static int rounds(int many) { return some_rounds(HARNESS_SANITIZED ? many / 20 : many); }
 
-TEST(captures_replays_and_resets_leave_nothing) {
+/* A test of very many rounds is several, which run side by side. */
+#define IN_FOUR_PARTS(name, many)                    \
+  TEST(name##_1_of_4) { name(rounds((many) / 4)); } \
+  TEST(name##_2_of_4) { name(rounds((many) / 4)); } \
+  TEST(name##_3_of_4) { name(rounds((many) / 4)); } \
+  TEST(name##_4_of_4) { name(rounds((many) / 4)); }
+
+static void captures_replays_and_resets_leave_nothing(int many) {
   tensor out;
   plinth_stream_t stream = on_new_stream(0);
   plinth_stream_t side = stream_on(0);
@@ -15,7 +23,6 @@ TEST(captures_replays_and_resets_leave_nothing) {
   plinth_graph_t graph = new_graph(0);
   size_t held = 0;
   CHECK_OK(plinth_graph_register_generator_state(graph, generator));
-  const int many = rounds(on_host_device() ? 1000 : 10000);
   for (int round = 0; round < many; round++) {
     CHECK_OK(plinth_graph_capture_begin(graph, NULL, (int32_t)(round % 3)));
     void *memory = alloc_on((size_t)(1 + round % 5) * MIB, 0, stream);
@@ -49,17 +56,18 @@ TEST(captures_replays_and_resets_leave_nothing) {
   }
 }
 
+IN_FOUR_PARTS(captures_replays_and_resets_leave_nothing, on_host_device() ? 1000 : 10000)
+
 /* Threads that capture, replay each other's graphs in streams of their own, let them sleep, and destroy them. */
 static plinth_graph_t shared[THREADS];
 static plinth_pool_id_t pool_of_all;
-static int started;
+static int finished, rounds_of_a_thread;
 
 static void *work(void *context) {
   const int number = *(const int *)context;
   uint64_t state = (uint64_t)number + 1;
   plinth_stream_t stream = on_new_stream(0);
-  const int many = rounds(150);
-  for (int round = 0; round < many; round++) {
+  for (int round = 0; round < rounds_of_a_thread; round++) {
     plinth_graph_t graph = new_graph(0);
     const plinth_pool_id_t own = shared_pool();
     CHECK_OK(plinth_graph_capture_begin(graph, &own, PLINTH_CAPTURE_THREAD_LOCAL));
@@ -74,11 +82,12 @@ static void *work(void *context) {
     }
     CHECK_OK(plinth_graph_destroy(graph));
   }
-  __atomic_add_fetch(&started, 1, __ATOMIC_SEQ_CST);
+  __atomic_add_fetch(&finished, 1, __ATOMIC_SEQ_CST);
   return NULL;
 }
 
-TEST(threads_share_graphs) {
+static void threads_share_graphs(int many) {
+  rounds_of_a_thread = many;
   plinth_stream_t stream = on_new_stream(0);
   pool_of_all = shared_pool();
   for (int index = 0; index < THREADS; index++) {
@@ -90,7 +99,7 @@ TEST(threads_share_graphs) {
     CHECK_OK(plinth_graph_capture_end(shared[index]));
   }
   run_threads(THREADS, work);
-  CHECK_EQ(started, THREADS);
+  CHECK_EQ(finished, THREADS);
   CHECK_OK(plinth_synchronize(0));
   for (int index = 0; index < THREADS; index++) {
     CHECK_OK(plinth_graph_destroy(shared[index]));
@@ -98,9 +107,11 @@ TEST(threads_share_graphs) {
   expect_nothing_left();
 }
 
+IN_FOUR_PARTS(threads_share_graphs, 152)
+
 /*
- * The allocator looks whether streams of other threads are idle, and marks where they are, at any moment: also as they begin to
- * capture or join a capture. A mark that comes into a capture is never passed, and its block never free again.
+ * The allocator asks whether streams of other threads are idle, and records events in them, at any moment: also as they begin to
+ * capture or join a capture. An event that is captured never completes, and its block is never free again.
  */
 static plinth_stream_t looked_at[2];
 static int captures_are_over;
@@ -120,7 +131,7 @@ static void *look_around(void *context) {
   return NULL;
 }
 
-TEST(a_look_at_streams_disturbs_no_capture) {
+static void a_look_at_streams_disturbs_no_capture(int many) {
   plinth_stream_t stream = on_new_stream(0);
   plinth_stream_t side = stream_on(0);
   void *memory = device_memory(KIB, 0);
@@ -128,7 +139,6 @@ TEST(a_look_at_streams_disturbs_no_capture) {
   looked_at[0] = stream;
   looked_at[1] = side;
   CHECK(pthread_create(&looking, NULL, look_around, NULL) == 0);
-  const int many = rounds(on_host_device() ? 20000 : 4000);
   for (int round = 0; round < many; round++) {
     plinth_graph_t graph = new_graph(0);
     release(alloc_on(2 * MIB, 0, stream));
@@ -145,3 +155,5 @@ TEST(a_look_at_streams_disturbs_no_capture) {
   CHECK_OK(plinth_device_free(memory));
   expect_nothing_left();
 }
+
+IN_FOUR_PARTS(a_look_at_streams_disturbs_no_capture, on_host_device() ? 20000 : 4000)

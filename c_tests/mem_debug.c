@@ -104,7 +104,7 @@ TEST(a_late_use_faults) {
   warm();
   unsigned char *memory = alloc_on(MIB, 0, NULL);
   gate *shut = gate_shut(other);
-  /* Nobody is told of this use. */
+  /* This use is not recorded. */
   write_by_kernel(memory, MIB, other);
   release(memory);
   gate_open(shut);

@@ -454,7 +454,7 @@ TEST(a_tracker_may_allocate) {
   expect_nothing_left();
 }
 
-/* A snapshot is told of when no arena is locked for it any more. */
+/* The observer is notified of a snapshot after its arena locks are released. */
 TEST(a_tracker_may_allocate_when_a_snapshot_is_taken) {
   char *text = NULL;
   void *memory = alloc_on(MIB, 0, NULL);

@@ -1,4 +1,4 @@
-/* Not enough memory: what is tried, who is told, what is said. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Not enough memory: the attempts, the callbacks and the messages. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 /* alone: a_full_host_device_uses_its_cache; expects what only a fresh process has */
 #include "graphing.h"

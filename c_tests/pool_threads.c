@@ -104,7 +104,7 @@ static void free_all(void) {
   }
 }
 
-/* Makes a pool, allocates in it, gives it up, and leaves the blocks for whoever frees them. */
+/* Makes a pool, allocates in it, releases it, and leaves the blocks for other threads to free. */
 static void *make_pools(void *context) {
   unsigned state = *(unsigned *)context;
   while (!read_flag(&stop)) {

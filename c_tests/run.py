@@ -94,6 +94,7 @@ def parse_arguments():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "target" / "c_tests", help="folder for programs")
     parser.add_argument("--cc", default=os.environ.get("CC", "gcc"), help="C compiler")
     parser.add_argument("--cxx", default=os.environ.get("CXX", "g++"), help="C++ compiler")
+    parser.add_argument("--optimize", choices=["0", "1", "2"], default="1", help="optimization level of the programs")
     parser.add_argument("--sanitizer", choices=["address", "thread", "undefined"], help="compile the tests with it")
     parser.add_argument("--valgrind", action="store_true", help="run the tests under valgrind")
     parser.add_argument("--device", choices=["host", "cuda", "auto"], default=os.environ.get("PLINTH_DEVICE", "host"),
@@ -122,7 +123,7 @@ def compile_command(program, arguments):
         command = shlex.split(arguments.cc) + ["-std=c11"]
     else:
         command = shlex.split(arguments.cxx) + ["-std=c++17"]
-    command += WARNINGS + ["-g", "-O1", "-pthread", f"-I{arguments.include}"]
+    command += WARNINGS + ["-g", f"-O{arguments.optimize}", "-pthread", f"-I{arguments.include}"]
     if arguments.sanitizer and not foreign:
         command += [f"-fsanitize={arguments.sanitizer}", "-fno-omit-frame-pointer"]
         if arguments.sanitizer == "undefined":

@@ -245,6 +245,16 @@ static inline void run_threads(int count, void *(*function)(void *)) {
   }
 }
 
+/* How often a test repeats what it does: `many` times, and a tenth of that with PLINTH_TEST_ROUNDS=few, of the fast tier. */
+static inline int some_rounds(int many) {
+  const char *chosen = getenv("PLINTH_TEST_ROUNDS");
+  if (chosen == NULL) {
+    return many;
+  }
+  CHECK_TEXT(chosen, "few");
+  return many < 10 ? 1 : many / 10;
+}
+
 /* A small generator, so that every run of a test does the same. */
 static inline uint64_t random_next(uint64_t *state) {
   uint64_t mixed = *state += UINT64_C(0x9E3779B97F4A7C15);

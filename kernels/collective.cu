@@ -1,5 +1,5 @@
 // Collectives over devices that can reach each other's memory: one launch on one device reads all sources and writes all
-// destinations, wherever they are. What it is to do comes with the launch, as a table of pieces.
+// destinations, wherever they are. A table of segments, an argument of the launch, describes the work.
 //
 // Nothing here may be read through caches that do not see what is written (ld.global.nc): a destination may be a source.
 #include <stdint.h>
@@ -35,7 +35,7 @@ constexpr u32 kMinimum = 2;
 constexpr u32 kMaximum = 3;
 // And 4 is a sum that is rounded after every addition.
 
-// The part of a piece that a block does, in bytes, elements or units.
+// The part of a segment that a block processes, in bytes, elements or units.
 struct Part {
   const u64 *addresses;
   u64 begin;
@@ -43,27 +43,27 @@ struct Part {
   u64 length;
 };
 
-// A piece's first word: 40 bits of its length, and above them the number of its first block.
-__device__ __forceinline__ Part part_of_block(const Table &table, u32 piece_words) {
+// A segment's first word: 40 bits of its length, and above them the number of its first block.
+__device__ __forceinline__ Part part_of_block(const Table &table, u32 segment_words) {
   u32 low = 0;
   u32 high = table.count - 1;
   while (low < high) {
     const u32 middle = (low + high + 1) / 2;
-    if (table.words[middle * piece_words] >> 40 <= blockIdx.x) {
+    if (table.words[middle * segment_words] >> 40 <= blockIdx.x) {
       low = middle;
     } else {
       high = middle - 1;
     }
   }
-  const u64 *const piece = table.words + low * piece_words;
-  const u64 length = piece[0] & ((1ull << 40) - 1);
-  const u64 begin = (blockIdx.x - (piece[0] >> 40)) * table.chunk;
+  const u64 *const segment = table.words + low * segment_words;
+  const u64 length = segment[0] & ((1ull << 40) - 1);
+  const u64 begin = (blockIdx.x - (segment[0] >> 40)) * table.chunk;
   const u64 end = begin + table.chunk;
-  return {piece + 1, begin, end < length ? end : length, length};
+  return {segment + 1, begin, end < length ? end : length, length};
 }
 
-// Copies the bytes [begin, end) of a piece, whose addresses agree in as many last bits as a unit needs. Both are multiples
-// of the unit from where the first whole unit is, but for the piece's own ends.
+// Copies the bytes [begin, end) of a segment, whose addresses agree in as many last bits as a unit needs. Both are multiples
+// of the unit from where the first whole unit is, except at the segment's own ends.
 template <class Unit>
 __device__ __forceinline__ void copy_units(const u64 *addresses, u32 destinations, u64 begin, u64 end) {
   constexpr u32 kAtOnce = 4;
@@ -100,7 +100,7 @@ __device__ __forceinline__ void copy(const Table &table) {
   u64 differ = 16;
   for (u32 d = 1; d <= table.destinations; ++d) differ |= addresses[0] ^ addresses[d];
   const u64 unit = differ & -differ;
-  // Chunks are multiples of all units; where the piece begins between two units, each of its chunks does, and what is
+  // Chunks are multiples of all units; where the segment begins between two units, each of its chunks does, and what is
   // before the next unit is the chunk before's.
   const u64 head = -addresses[0] & (unit - 1);
   u64 begin = part.begin + head;
@@ -119,7 +119,7 @@ __device__ __forceinline__ void copy(const Table &table) {
   copy_bytes(addresses, table.destinations, whole, end);
 }
 
-// Copies units that lie anywhere. A piece has less than 2^32 of them.
+// Copies units that lie anywhere. A segment has less than 2^32 of them.
 template <class Unit>
 __device__ __forceinline__ void copy_strided(const Table &table) {
   const Part part = part_of_block(table, 3 + 3 * table.rank);
@@ -225,7 +225,7 @@ struct alignas(sizeof(Stored) * kCount) Packet {
   Stored values[kCount];
 };
 
-// The elements [begin, end) of a piece, so many at once. Sums have a loop of their own: several sources are on their way
+// The elements [begin, end) of a segment, so many at once. Sums have a loop of their own: several sources are on their way
 // at a time.
 template <class Type, u32 kCount, bool kIsSum>
 __device__ __forceinline__ void reduce_packets(const Table &table, const Part &part, u64 begin, u64 end) {

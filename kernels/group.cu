@@ -1,19 +1,20 @@
 // Collectives between processes whose devices see each other's memory.
 //
-// Each rank has a window of memory that all ranks have mapped. Whoever has something for another rank writes it into a slot
-// of that one's window, and then, with a release that the whole system sees, the number of the step into a flag there; so
-// everybody spins on memory of its own. The number of the step is kept in memory, not told by the launch: a launch that was
-// captured is right as often as it is replayed.
+// Each rank has a symmetric buffer, its window, that all ranks have mapped. A rank sends data by writing it into a slot of the
+// receiver's window, and then the number of the step into a flag there, with a release in the scope of the system; so every rank
+// spins on its own memory. The number of the step is kept in memory and is no argument of the launch, so that a captured launch
+// is correct in every replay.
 //
-// In each step every rank hears of every other. So who has heard of step t knows that nobody still reads what was brought
-// in step t - 1, and two slots for each rank, for even and odd steps, are enough. A block needs to hear of the blocks of its
-// own number only, for its slice of a slot is the same in all steps of a launch, however short the last one is; a launch that is
-// divided otherwise comes after this one has ended.
+// In each step every rank waits for the flags of all others. When the flags of step t are there, no rank reads the data of
+// step t - 1 any more; so two slots for each rank, for even and odd steps, are enough. A block waits only for the blocks of its
+// own number, because its slice of a slot is the same in all steps of a launch, however short the last one is. A launch with
+// another division begins after this one has ended.
 //
 // Values are combined in the order of ranks, so every rank gets the same bits, and the same ones each time.
 //
-// What waits looks now and then whether it is to give up: its time is over, the host said so, another rank or another block
-// did. Then the report says why, the other ranks' windows are marked, and every later launch does nothing.
+// A waiting thread checks from time to time whether the group has failed: the timeout has passed, the host has aborted it, or
+// another rank or block has failed. Then it writes the reason to the report and to the other ranks' windows, and every later
+// launch does nothing.
 #include "group/number.cuh"
 #include "group/window.cuh"
 
@@ -34,7 +35,7 @@ enum Mode : u32 {
 
 // As Collective there.
 struct Collective {
-  Circle circle;
+  GroupInfo group;
   u64 from;
   u64 to;
   u64 bytes;
@@ -59,7 +60,7 @@ constexpr u32 kTransfers = 32;
 
 // As Transfers there.
 struct Transfers {
-  Circle circle;
+  GroupInfo group;
   Transfer transfers[kTransfers];
 };
 
@@ -77,26 +78,26 @@ struct Slice {
   }
 };
 
-__device__ __forceinline__ uint4 *slot_of(const Circle &circle, u32 at, u64 step, u32 from) {
-  const u64 place = kStaging + ((step & 1) * circle.size + from) * circle.slot;
-  return reinterpret_cast<uint4 *>(circle.windows[at] + place);
+__device__ __forceinline__ uint4 *slot_of(const GroupInfo &group, u32 at, u64 step, u32 from) {
+  const u64 place = kStaging + ((step & 1) * group.size + from) * group.slot;
+  return reinterpret_cast<uint4 *>(group.windows[at] + place);
 }
 
-// Brings this block's slice of `bytes` bytes from `from + rank * stride` to the ranks from `first` to `last`. Everybody
-// begins with the one behind it, so that not all write to one.
-__device__ __noinline__ void push(const Circle &circle, u64 step, const u8 *from, u64 stride, u64 bytes, u64 most,
+// Writes this block's slice of `bytes` bytes from `from + rank * stride` to the ranks from `first` to `last`. Each rank begins
+// with its successor, so that not all write to one.
+__device__ __noinline__ void push(const GroupInfo &group, u64 step, const u8 *from, u64 stride, u64 bytes, u64 most,
                                   u32 first, u32 last) {
   const Slice slice(bytes, most);
   const bool aligned = ((reinterpret_cast<u64>(from) | stride) & 15) == 0;
   const u32 ranks = last - first;
-  u32 peer = circle.rank + 1;
+  u32 peer = group.rank + 1;
   if (peer < first || peer >= last) peer = first;
   if (stride == 0) {
     for (u32 unit = slice.begin + threadIdx.x; unit < slice.end; unit += kThreads) {
       const uint4 value = load(from + 16ull * unit, bytes - 16ull * unit, aligned);
       u32 to = peer;
       for (u32 index = 0; index < ranks; ++index) {
-        slot_of(circle, to, step, circle.rank)[unit] = value;
+        slot_of(group, to, step, group.rank)[unit] = value;
         if (++to == last) to = first;
       }
     }
@@ -104,7 +105,7 @@ __device__ __noinline__ void push(const Circle &circle, u64 step, const u8 *from
   }
   for (u32 index = 0; index < ranks; ++index) {
     const u8 *row = from + peer * stride;
-    uint4 *slot = slot_of(circle, peer, step, circle.rank);
+    uint4 *slot = slot_of(group, peer, step, group.rank);
     for (u32 unit = slice.begin + threadIdx.x; unit < slice.end; unit += kThreads) {
       slot[unit] = load(row + 16ull * unit, bytes - 16ull * unit, aligned);
     }
@@ -112,34 +113,34 @@ __device__ __noinline__ void push(const Circle &circle, u64 step, const u8 *from
   }
 }
 
-// Writes this block's slice of what a rank has brought.
-__device__ __noinline__ void pull(const Circle &circle, u64 step, u32 rank, u8 *to, u64 bytes, u64 most) {
+// Copies this block's slice of the data of a rank out of the window.
+__device__ __noinline__ void pull(const GroupInfo &group, u64 step, u32 rank, u8 *to, u64 bytes, u64 most) {
   const Slice slice(bytes, most);
   const bool aligned = (reinterpret_cast<u64>(to) & 15) == 0;
-  const uint4 *slot = slot_of(circle, circle.rank, step, rank);
+  const uint4 *slot = slot_of(group, group.rank, step, rank);
   for (u32 unit = slice.begin + threadIdx.x; unit < slice.end; unit += kThreads) {
     store(to + 16ull * unit, slot[unit], bytes - 16ull * unit, aligned);
   }
 }
 
-// Says that this block has brought its part of a step, and waits for the others' parts. False if the group is broken.
-// `poison` is what the rank of this thread's number has marked the own window with.
-__device__ __noinline__ bool meet(const Circle &circle, u64 step, bool begins, u64 call, const Header &header,
+// Publishes that this block has written its part of a step, and waits for the others' parts. Returns false if the group has
+// failed. `poison` is the failure that the rank of this thread's number has written to the own window.
+__device__ __noinline__ bool meet(const GroupInfo &group, u64 step, bool begins, u64 call, const Header &header,
                                   u32 poison) {
   __shared__ u32 broken;
   __syncthreads();
   if (threadIdx.x == 0) broken = 0;
   __syncthreads();
-  if (threadIdx.x < circle.size) {
+  if (threadIdx.x < group.size) {
     const u32 peer = threadIdx.x;
     const u64 mine = kHeaders + (((call & 1) * kBlocks + blockIdx.x) * kRanks) * 32;
-    if (begins) header.write(circle.windows[peer] + mine + circle.rank * 32);
+    if (begins) header.write(group.windows[peer] + mine + group.rank * 32);
     __threadfence_system();
     const u64 flags = kFlags + (static_cast<u64>(blockIdx.x) * kRanks) * 8;
-    publish(circle.windows[peer] + flags + circle.rank * 8, step + 1);
-    if (poison != 0) fail(circle, poison, peer, nullptr, nullptr);
-    bool met = poison == 0 && await(circle, circle.windows[circle.rank] + flags + peer * 8, step + 1, peer);
-    if (met && begins) met = header.compare(circle, circle.windows[circle.rank] + mine + peer * 32, peer);
+    publish(group.windows[peer] + flags + group.rank * 8, step + 1);
+    if (poison != 0) fail(group, poison, peer, nullptr, nullptr);
+    bool met = poison == 0 && await(group, group.windows[group.rank] + flags + peer * 8, step + 1, peer);
+    if (met && begins) met = header.compare(group, group.windows[group.rank] + mine + peer * 32, peer);
     if (!met) broken = 1;
   }
   __syncthreads();
@@ -150,7 +151,7 @@ __device__ __noinline__ bool meet(const Circle &circle, u64 step, bool begins, u
 struct Copy {
   static constexpr bool kReduces = false;
   static __device__ __forceinline__ uint4 combine(const Collective &c, u64 step, u32 unit) {
-    return slot_of(c.circle, c.circle.rank, step, c.root)[unit];
+    return slot_of(c.group, c.group.rank, step, c.root)[unit];
   }
 };
 
@@ -159,11 +160,11 @@ template <class Number>
 struct Reduction {
   static constexpr bool kReduces = true;
   static __device__ __forceinline__ uint4 combine(const Collective &c, u64 step, u32 unit) {
-    const uint4 *slot = slot_of(c.circle, c.circle.rank, step, 0) + unit;
-    const u32 distance = c.circle.slot / 16;
+    const uint4 *slot = slot_of(c.group, c.group.rank, step, 0) + unit;
+    const u32 distance = c.group.slot / 16;
     Values<Number> sum(slot[0]);
-    for (u32 rank = 1; rank < c.circle.size; ++rank) sum.take(Values<Number>(slot[rank * distance]), c.op);
-    if (c.op == kAverage) sum.divide(c.circle.size);
+    for (u32 rank = 1; rank < c.group.size; ++rank) sum.take(Values<Number>(slot[rank * distance]), c.op);
+    if (c.op == kAverage) sum.divide(c.group.size);
     return sum.pack();
   }
 };
@@ -178,15 +179,15 @@ __device__ __forceinline__ void give(const Collective &c, u64 step, u64 bytes, u
     if (to != nullptr) {
       store(to + 16ull * unit, value, bytes - 16ull * unit, aligned);
     } else {
-      for (u32 peer = first; peer < last; ++peer) slot_of(c.circle, peer, step + 1, c.circle.rank)[unit] = value;
+      for (u32 peer = first; peer < last; ++peer) slot_of(c.group, peer, step + 1, c.group.rank)[unit] = value;
     }
   }
 }
 
-// The bytes of a part of a piece of `bytes` bytes, but for the last parts, which may be shorter.
+// The bytes of a part of a chunk of `bytes` bytes. The last parts may be shorter.
 __device__ __forceinline__ u64 whole_part(u64 bytes, u32 size) { return ((bytes + size - 1) / size + 15) / 16 * 16; }
 
-// The bytes of a rank's part of a piece of `bytes` bytes.
+// The bytes of a rank's part of a chunk of `bytes` bytes.
 __device__ __forceinline__ u64 part_bytes(u64 bytes, u64 each, u32 rank) {
   const u64 begin = each * rank;
   return begin >= bytes ? 0 : min(bytes - begin, each);
@@ -194,56 +195,56 @@ __device__ __forceinline__ u64 part_bytes(u64 bytes, u64 each, u32 rank) {
 
 template <class Part>
 __device__ void run(const Collective &c) {
-  const Circle &circle = c.circle;
-  const u64 own = circle.windows[circle.rank];
+  const GroupInfo &group = c.group;
+  const u64 own = group.windows[group.rank];
   if (*reinterpret_cast<volatile u32 *>(own + kFailed) != 0) return;
   u64 step = *reinterpret_cast<volatile u64 *>(own + kSteps);
   const u64 call = *reinterpret_cast<volatile u64 *>(own + kCalls);
-  // Parts that came before their rank gave up would otherwise let this one go on without it.
-  const u32 poison = threadIdx.x < circle.size ? peek(own + kPoison + threadIdx.x * 4) : 0;
+  // Otherwise this rank would go on without a rank that failed after it had written its parts.
+  const u32 poison = threadIdx.x < group.size ? peek(own + kPoison + threadIdx.x * 4) : 0;
   const Header header = {c.mode | c.op << 8 | static_cast<u64>(c.element) << 16 | static_cast<u64>(gridDim.x) << 32,
-                         c.count, c.root, circle.slot};
+                         c.count, c.root, group.slot};
   const u8 *from = reinterpret_cast<const u8 *>(c.from);
   u8 *to = reinterpret_cast<u8 *>(c.to);
-  const u32 size = circle.size;
-  const bool is_root = circle.rank == c.root;
+  const u32 size = group.size;
+  const bool is_root = group.rank == c.root;
   const bool to_root = c.mode == kReduce || c.mode == kReduceParts;
   const u32 first = to_root ? c.root : 0;
   const u32 last = to_root ? c.root + 1 : size;
   const bool by_parts = c.mode == kBroadcastParts || c.mode == kAllReduceParts || c.mode == kReduceParts;
-  const u64 piece = by_parts ? static_cast<u64>(circle.slot) * size : circle.slot;
+  const u64 chunk = by_parts ? static_cast<u64>(group.slot) * size : group.slot;
   // What a slot gets in the first step: no later one has more.
-  const u64 most = by_parts ? whole_part(min(c.bytes, piece), size) : min(c.bytes, piece);
+  const u64 most = by_parts ? whole_part(min(c.bytes, chunk), size) : min(c.bytes, chunk);
   u64 offset = 0;
   do {
-    const u64 bytes = min(c.bytes - offset, piece);
+    const u64 bytes = min(c.bytes - offset, chunk);
     const bool begins = offset == 0;
     const u64 each = by_parts ? whole_part(bytes, size) : 0;
     if (by_parts) {
       // Not one push: the last parts may be shorter.
       for (u32 index = 0; index < size && (c.mode != kBroadcastParts || is_root); ++index) {
-        const u32 peer = (circle.rank + 1 + index) % size;
-        push(circle, step, from + offset + each * peer, 0, part_bytes(bytes, each, peer), most, peer, peer + 1);
+        const u32 peer = (group.rank + 1 + index) % size;
+        push(group, step, from + offset + each * peer, 0, part_bytes(bytes, each, peer), most, peer, peer + 1);
       }
     } else if (c.mode != kBroadcast || is_root) {
       const bool by_rows = c.mode == kAllToAll || c.mode == kReduceScatter;
-      push(circle, step, from + offset, by_rows ? c.bytes : 0, bytes, most, first, last);
+      push(group, step, from + offset, by_rows ? c.bytes : 0, bytes, most, first, last);
     }
-    if (!meet(circle, step, begins, call, header, poison)) return;
+    if (!meet(group, step, begins, call, header, poison)) return;
     if (by_parts || (Part::kReduces && (!to_root || is_root))) {
-      give<Part>(c, step, by_parts ? part_bytes(bytes, each, circle.rank) : bytes, most,
+      give<Part>(c, step, by_parts ? part_bytes(bytes, each, group.rank) : bytes, most,
                  by_parts ? nullptr : to + offset, first, last);
     }
     if (by_parts) {
       step += 1;
-      if (!meet(circle, step, false, call, header, poison)) return;
+      if (!meet(group, step, false, call, header, poison)) return;
       for (u32 rank = 0; rank < size && (!to_root || is_root); ++rank) {
-        pull(circle, step, rank, to + offset + each * rank, part_bytes(bytes, each, rank), most);
+        pull(group, step, rank, to + offset + each * rank, part_bytes(bytes, each, rank), most);
       }
     } else if (c.mode == kBroadcast) {
-      pull(circle, step, c.root, to + offset, bytes, most);
+      pull(group, step, c.root, to + offset, bytes, most);
     } else if (!Part::kReduces) {
-      for (u32 rank = 0; rank < size; ++rank) pull(circle, step, rank, to + rank * c.bytes + offset, bytes, most);
+      for (u32 rank = 0; rank < size; ++rank) pull(group, step, rank, to + rank * c.bytes + offset, bytes, most);
     }
     step += 1;
     offset += bytes;
@@ -260,36 +261,36 @@ __device__ void run(const Collective &c) {
   }
 }
 
-// A transfer's pieces go through the lanes in turn; a lane has room for `kEntries` of them at the receiver, who says how many
-// it has taken. Even an empty transfer has a piece in each of its lanes, so that both sides learn what the other means.
-__device__ void transfer(const Circle &circle, const Transfer &t, u32 lane) {
+// The chunks of a transfer are distributed over its lanes, round robin. A lane has room for `kEntries` chunks at the receiver,
+// which publishes how many it has consumed. An empty transfer has a chunk in each lane too, so that both sides compare headers.
+__device__ void transfer(const GroupInfo &group, const Transfer &t, u32 lane) {
   __shared__ u32 broken;
-  const u64 own = circle.windows[circle.rank];
-  const u64 other = circle.windows[t.peer];
+  const u64 own = group.windows[group.rank];
+  const u64 other = group.windows[t.peer];
   const bool sends = t.sends != 0;
-  const u32 poison = threadIdx.x < circle.size ? peek(own + kPoison + threadIdx.x * 4) : 0;
-  if (poison != 0) fail(circle, poison, threadIdx.x, nullptr, nullptr);
+  const u32 poison = threadIdx.x < group.size ? peek(own + kPoison + threadIdx.x * 4) : 0;
+  if (poison != 0) fail(group, poison, threadIdx.x, nullptr, nullptr);
   __syncthreads();
   if (*reinterpret_cast<volatile u32 *>(own + kFailed) != 0) return;
   volatile u64 *counter = reinterpret_cast<volatile u64 *>(own + (sends ? kSent : kReceived)) + t.peer * kLanes + lane;
   u64 number = *counter;
-  const u64 heard = own + (sends ? kTaken : kArrived) + (t.peer * kLanes + lane) * 8;
-  const u64 told = other + (sends ? kArrived : kTaken) + (circle.rank * kLanes + lane) * 8;
-  const Header header = {0x40 | static_cast<u64>(t.element) << 16, t.bytes, t.lanes, circle.entry};
-  const u64 ring = (sends ? other : own) + kStaging + 2ull * circle.size * circle.slot;
-  const u32 from = sends ? circle.rank : t.peer;
-  u64 offset = static_cast<u64>(lane) * circle.entry;
+  const u64 incoming = own + (sends ? kTaken : kArrived) + (t.peer * kLanes + lane) * 8;
+  const u64 outgoing = other + (sends ? kArrived : kTaken) + (group.rank * kLanes + lane) * 8;
+  const Header header = {0x40 | static_cast<u64>(t.element) << 16, t.bytes, t.lanes, group.entry};
+  const u64 ring = (sends ? other : own) + kStaging + 2ull * group.size * group.slot;
+  const u32 from = sends ? group.rank : t.peer;
+  u64 offset = static_cast<u64>(lane) * group.entry;
   bool begins = true;
   while (begins || offset < t.bytes) {
     const u64 index = (from * kLanes + lane) * kEntries + number % kEntries;
-    uint4 *piece = reinterpret_cast<uint4 *>(ring + index * circle.entry);
+    uint4 *chunk = reinterpret_cast<uint4 *>(ring + index * group.entry);
     const u64 described = (sends ? other : own) + kRingHeaders + index * 32;
-    const u64 bytes = offset < t.bytes ? min(t.bytes - offset, static_cast<u64>(circle.entry)) : 0;
+    const u64 bytes = offset < t.bytes ? min(t.bytes - offset, static_cast<u64>(group.entry)) : 0;
     if (threadIdx.x == 0) {
-      // The receiver waits for this piece, the sender for room for it.
+      // The receiver waits for this chunk, the sender for room for it.
       const u64 needed = sends ? (number >= kEntries ? number + 1 - kEntries : 0) : number + 1;
-      bool met = await(circle, heard, needed, t.peer);
-      if (met && !sends) met = header.compare(circle, described, t.peer);
+      bool met = await(group, incoming, needed, t.peer);
+      if (met && !sends) met = header.compare(group, described, t.peer);
       broken = met ? 0 : 1;
     }
     __syncthreads();
@@ -298,9 +299,9 @@ __device__ void transfer(const Circle &circle, const Transfer &t, u32 lane) {
     const bool aligned = (reinterpret_cast<u64>(memory) & 15) == 0;
     for (u64 at = 16ull * threadIdx.x; at < bytes; at += 16ull * kThreads) {
       if (sends) {
-        piece[at / 16] = load(memory + at, bytes - at, aligned);
+        chunk[at / 16] = load(memory + at, bytes - at, aligned);
       } else {
-        store(memory + at, piece[at / 16], bytes - at, aligned);
+        store(memory + at, chunk[at / 16], bytes - at, aligned);
       }
     }
     __syncthreads();
@@ -308,10 +309,10 @@ __device__ void transfer(const Circle &circle, const Transfer &t, u32 lane) {
     if (threadIdx.x == 0) {
       if (sends) header.write(described);
       __threadfence_system();
-      publish(told, number);
+      publish(outgoing, number);
     }
     begins = false;
-    offset += static_cast<u64>(t.lanes) * circle.entry;
+    offset += static_cast<u64>(t.lanes) * group.entry;
   }
   if (threadIdx.x == 0) *counter = number;
 }
@@ -344,5 +345,5 @@ PLINTH_GROUP(c128, plinth::Reduction<plinth::Complex<double>>)
 extern "C" __global__ void __launch_bounds__(plinth::kThreads)
     plinth_group_transfer(const __grid_constant__ plinth::Transfers all) {
   const plinth::Transfer &transfer = all.transfers[blockIdx.y];
-  if (blockIdx.x < transfer.lanes) plinth::transfer(all.circle, transfer, blockIdx.x);
+  if (blockIdx.x < transfer.lanes) plinth::transfer(all.group, transfer, blockIdx.x);
 }

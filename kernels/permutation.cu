@@ -57,7 +57,7 @@ __device__ __noinline__ u64 key_at(const Permutation &p, const Sequence &sequenc
   return row % 2 == 0 ? key_of(p, numbers.x, numbers.y) : key_of(p, numbers.z, numbers.w);
 }
 
-// A pair in a bucket: what the bucket does not tell of the key, above the index. Where both are more than 64 bits, the
+// A pair in a bucket: the bits of the key that the bucket does not imply, above the index. Where both are more than 64 bits, the
 // key's last ones are left out.
 __device__ __forceinline__ u32 rest_bits(const Permutation &p) { return p.bits - p.bucket_bits; }
 __device__ __forceinline__ u32 dropped_bits(const Permutation &p) {
@@ -142,8 +142,7 @@ __device__ void sort(const Permutation &p, const Sequence &sequence, const u64 (
   __syncthreads();
 }
 
-// Sorts a bucket that is too large for that, which one of some 10^22 is, where it lies: neighbours change places until all
-// are in order.
+// Sorts a bucket that is too large for that, in place, by exchanging neighbours. One bucket of some 10^22 is that large.
 __device__ void sort_slowly(const Permutation &p, const Sequence &sequence, u64 *pairs, u32 count) {
   for (u32 pass = 0; pass < count; ++pass) {
     for (u32 i = threadIdx.x * 2 + pass % 2; i + 1 < count; i += kSorters * 2) {

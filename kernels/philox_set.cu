@@ -1,4 +1,4 @@
-// A kernel that tells a graph where its replay begins in a generator's sequence.
+// A kernel that sets where a replay of a graph begins in a generator's sequence.
 //
 
 // Writes the seed and the offset of a replay where the graph's nodes will read them.

@@ -1,4 +1,4 @@
-// The kernels that fill tensors with random numbers. docs/random.md tells which numbers go where.
+// The kernels that fill tensors with random numbers. docs/random.md says which number each element gets.
 #include "random/bernoulli.cuh"
 #include "random/integers.cuh"
 #include "random/inverse.cuh"

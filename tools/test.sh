@@ -13,7 +13,8 @@ tier=${1:-fast}
 case $tier in
 fast)
     steps=(lint header-check test-rust abi package examples test-c)
-    export PROFILE=dev C_TESTS=--first-variant PLINTH_TEST_FAULTS=sampled HEADER_CHECK=oldest-and-newest
+    export PROFILE=dev C_TESTS="--first-variant --optimize 0" PLINTH_TEST_FAULTS=sampled PLINTH_TEST_ROUNDS=few
+    export HEADER_CHECK=oldest-and-newest
     ;;
 deep)
     steps=(abi package examples header-check kernels-check test-replay test-random test-snapshot test-fuzz test-c test-valgrind test-asan)

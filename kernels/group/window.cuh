@@ -1,4 +1,4 @@
-// The windows of a group's ranks: where things are, and how ranks wait for each other.
+// The windows of a group's ranks: their layout, and how ranks wait for each other.
 #pragma once
 
 namespace plinth {
@@ -32,8 +32,8 @@ constexpr u32 kRingHeaders = 16384;
 constexpr u32 kHeaders = 65536;
 constexpr u32 kStaging = 131072;
 
-// As Circle there.
-struct Circle {
+// As GroupInfo there.
+struct GroupInfo {
   u64 windows[kRanks];
   u64 window_bytes;
   u64 report;
@@ -80,11 +80,11 @@ __device__ __forceinline__ u64 nanoseconds() {
   return now;
 }
 
-// Breaks the group. The first one to find a reason reports it and tells the others.
-__device__ __noinline__ void fail(const Circle &circle, u32 word, u32 by, const u64 *own, const u64 *other) {
-  const u64 window = circle.windows[circle.rank];
+// Marks the group as failed. The first caller reports the reason and writes it to the other ranks' windows.
+__device__ __noinline__ void fail(const GroupInfo &group, u32 word, u32 by, const u64 *own, const u64 *other) {
+  const u64 window = group.windows[group.rank];
   if (atomicCAS(reinterpret_cast<u32 *>(window + kFailed), 0u, word) != 0) return;
-  volatile Report *report = reinterpret_cast<volatile Report *>(circle.report);
+  volatile Report *report = reinterpret_cast<volatile Report *>(group.report);
   report->by = by;
   for (u32 index = 0; index < 4 && own != nullptr; ++index) {
     report->own[index] = own[index];
@@ -92,43 +92,43 @@ __device__ __noinline__ void fail(const Circle &circle, u32 word, u32 by, const 
   }
   __threadfence_system();
   report->word = word;
-  for (u32 peer = 0; peer < circle.size; ++peer) {
-    if (peer == circle.rank) continue;
-    *reinterpret_cast<volatile u32 *>(circle.windows[peer] + kPoison + circle.rank * 4) = word;
+  for (u32 peer = 0; peer < group.size; ++peer) {
+    if (peer == group.rank) continue;
+    *reinterpret_cast<volatile u32 *>(group.windows[peer] + kPoison + group.rank * 4) = word;
   }
   __threadfence_system();
 }
 
-// Whether what waits for `peer` since `start` is to give up.
-__device__ __noinline__ bool gives_up(const Circle &circle, u64 start, u32 peer) {
-  const u64 window = circle.windows[circle.rank];
+// Returns whether a wait for `peer` since `start` must end because the group has failed.
+__device__ __noinline__ bool should_stop(const GroupInfo &group, u64 start, u32 peer) {
+  const u64 window = group.windows[group.rank];
   if (peek(window + kFailed) != 0) return true;
-  for (u32 rank = 0; rank < circle.size; ++rank) {
+  for (u32 rank = 0; rank < group.size; ++rank) {
     const u32 word = peek(window + kPoison + rank * 4);
     if (word != 0) {
-      fail(circle, word, rank, nullptr, nullptr);
+      fail(group, word, rank, nullptr, nullptr);
       return true;
     }
   }
-  u32 word = peek(circle.report);
-  if (word == 0 && circle.timeout != 0 && nanoseconds() - start > circle.timeout) word = kTimeout | peer << 8;
+  u32 word = peek(group.report);
+  if (word == 0 && group.timeout != 0 && nanoseconds() - start > group.timeout) word = kTimeout | peer << 8;
   if (word == 0) return false;
-  fail(circle, word, circle.rank, nullptr, nullptr);
+  fail(group, word, group.rank, nullptr, nullptr);
   return true;
 }
 
-// Waits until a number that `peer` writes is at least `value`. False if the group is broken.
-__device__ __forceinline__ bool await(const Circle &circle, u64 address, u64 value, u32 peer) {
+// Waits until a number that `peer` writes is at least `value`. Returns false if the group has failed.
+__device__ __forceinline__ bool await(const GroupInfo &group, u64 address, u64 value, u32 peer) {
   u64 start = 0;
-  for (u32 turn = 1; acquire(address) < value; ++turn) {
-    if (turn % 64 != 0) continue;
+  for (u32 spin = 1; acquire(address) < value; ++spin) {
+    if (spin % 64 != 0) continue;
     if (start == 0) start = nanoseconds();
-    if (gives_up(circle, start, peer)) return false;
+    if (should_stop(group, start, peer)) return false;
   }
   return true;
 }
 
-// What a launch is for, so that ranks find out when they mean different things.
+// Describes a launch, so that ranks detect that their calls do not match.
 struct Header {
   u64 words[4];
 
@@ -136,14 +136,14 @@ struct Header {
     for (u32 index = 0; index < 4; ++index) reinterpret_cast<volatile u64 *>(address)[index] = words[index];
   }
 
-  __device__ __noinline__ bool compare(const Circle &circle, u64 address, u32 peer) const {
+  __device__ __noinline__ bool compare(const GroupInfo &group, u64 address, u32 peer) const {
     u64 other[4];
     bool same = true;
     for (u32 index = 0; index < 4; ++index) {
       other[index] = reinterpret_cast<volatile u64 *>(address)[index];
       same = same && other[index] == words[index];
     }
-    if (!same) fail(circle, kMismatch | peer << 8, circle.rank, words, other);
+    if (!same) fail(group, kMismatch | peer << 8, group.rank, words, other);
     return same;
   }
 };
@@ -161,7 +161,7 @@ __device__ __noinline__ uint4 load_slowly(const u8 *from, u64 left) {
   return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// 16 bytes, or as many as are left.
+// Loads 16 bytes, or as many as are left.
 __device__ __forceinline__ uint4 load(const u8 *from, u64 left, bool aligned) {
   if (aligned && left >= 16) return *reinterpret_cast<const uint4 *>(from);
   return load_slowly(from, left);

@@ -176,7 +176,7 @@ VIEWS = {"timeline": ("Active Memory Timeline", "polygon", look_at_timeline),
          "pools": ("Allocated Memory (incl. Private Pools)", "polygon", look_at_shapes)}
 
 
-# Takes a text out of what is told of the block.
+# Removes a text from the description of the block.
 SHORTEN = "(told => told.textContent = told.textContent.replaceAll({}, ''))(document.querySelector('pre'))"
 
 
