@@ -26,8 +26,8 @@ static void begin(void) {
   judge();
   a = on_new_stream(0);
   b = stream_on(0);
-  CHECK_OK(plinth_kernel_module_load(sleeper, sizeof sleeper, 0, &module));
-  CHECK_OK(plinth_kernel_module_get_kernel(module, "plinth_sleep", &sleep_kernel));
+  CHECK_OK(plinth_kernel_module_create(sleeper, sizeof sleeper, 0, &module));
+  CHECK_OK(plinth_kernel_create(module, "plinth_sleep", &sleep_kernel));
 }
 
 /* Launches the kernel with a tensor of `floats` numbers at `place`. */
@@ -145,13 +145,13 @@ static plinth_status_t tell(plinth_graph_t graph, uint32_t kind) {
 static plinth_graph_t built_of_kernel(uint32_t kind) {
   plinth_graph_t source = new_graph(PLINTH_GRAPH_KEEP_GRAPH), graph = NULL;
   plinth_graph_kernel_t launch;
-  size_t count = 1;
+  size_t count = 0;
   CHECK_OK(plinth_graph_capture_begin(source, NULL, PLINTH_CAPTURE_GLOBAL));
   launch_tensor(READ, a);
   CHECK_OK(plinth_graph_capture_end(source));
-  CHECK_OK(plinth_graph_nodes(source, &node, &count));
+  CHECK_OK(plinth_graph_nodes(source, &node, 1, &count));
   CHECK_EQ(count, 1);
-  CHECK_OK(plinth_graph_node_kernel(source, node, &launch));
+  CHECK_OK(plinth_graph_node_get_kernel(source, node, &launch));
   CHECK_OK(plinth_graph_create_empty(0, &graph));
   CHECK_OK(plinth_graph_add_kernel(graph, NULL, 0, &launch, &node));
   CHECK_OK(tell(graph, kind));

@@ -218,14 +218,11 @@ inline std::string list_gpu_processes(std::int32_t device = -1) {
 /*! The processes with a compute context on a device, as structs. */
 inline std::vector<plinth_gpu_process_t> gpu_processes(std::int32_t device = -1) {
   std::vector<plinth_gpu_process_t> found;
-  std::size_t count = 0;
-  check(plinth_gpu_processes(device, nullptr, 0, &count));
-  // A loop, because processes may start and end between two calls.
-  do {
-    found.resize(count);
-    check(plinth_gpu_processes(device, found.data(), found.size(), &count));
-  } while (count > found.size());
-  found.resize(count);
+  const auto add = [&](const plinth_gpu_process_t *process) { found.push_back(*process); };
+  using Visit = detail::Visit<decltype(add)>;
+  Visit visit(add);
+  const auto show = [](const plinth_gpu_process_t *process, void *context) { Visit::of(context).show(process); };
+  visit.finish(plinth_gpu_processes_each(device, show, &visit));
   return found;
 }
 

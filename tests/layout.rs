@@ -106,7 +106,7 @@ fn structs_lie_as_c_sees_them() {
         struct_size time_us valid utilization memory_usage temperature power_draw clock_rate memory_clock_rate reserved
         memory_used energy throttle_reasons
     });
-    layout!(list, plinth_gpu_process_t { memory_used pid reserved });
+    layout!(list, plinth_gpu_process_t { struct_size memory_used pid reserved });
     layout!(list, plinth_nvtx_event_t { struct_size message category color payload has_color has_payload });
     layout!(list, plinth_sanitizer_side_t { name address bytes operation stream device kind });
     layout!(list, plinth_sanitizer_report_t {

@@ -109,7 +109,7 @@ extern "C" {
 /**
  * Creates a graph without nodes, to which the plinth_graph_add_ functions add nodes.
  *
- * The graph behaves like a captured graph that was created with PLINTH_GRAPH_KEEP_GRAPH: plinth_graph_instantiate
+ * The graph behaves like a graph that was captured with PLINTH_GRAPH_KEEP_GRAPH: plinth_graph_instantiate
  * instantiates it, plinth_graph_replay launches it. Nodes can be added to a captured graph that kept its nodes in
  * the same way.
  *
@@ -219,7 +219,7 @@ PLINTH_API
 plinth_status_t plinth_graph_add_host(plinth_graph_t graph,
                                       const plinth_graph_node_t *dependencies,
                                       size_t count,
-                                      plinth_host_function_t function,
+                                      plinth_host_function_callback_t function,
                                       void *context,
                                       plinth_graph_node_t *node)
 PLINTH_NOEXCEPT;
@@ -326,9 +326,9 @@ PLINTH_NOEXCEPT;
  * Lists the nodes of a graph in the driver's order, without those of child graphs and bodies.
  *
  * @param graph The graph, which must have kept its nodes.
- * @param nodes Out: the nodes; NULL to get only the count.
- * @param count In: the number of elements of `nodes`. Out: the number of nodes. If there are more nodes than
- *        elements, only as many as fit are written.
+ * @param nodes Out: up to `capacity` nodes; NULL to get only the count.
+ * @param capacity The number of elements that `nodes` has room for.
+ * @param count Out: the number of nodes, which may exceed the number that was written.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for count; PLINTH_ERROR_INVALID_HANDLE;
  *         PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT;
  *         PLINTH_ERROR_DRIVER.
@@ -336,6 +336,7 @@ PLINTH_NOEXCEPT;
 PLINTH_API
 plinth_status_t plinth_graph_nodes(plinth_graph_t graph,
                                    plinth_graph_node_t *nodes,
+                                   size_t capacity,
                                    size_t *count)
 PLINTH_NOEXCEPT;
 
@@ -365,9 +366,9 @@ PLINTH_NOEXCEPT;
  * @return As plinth_graph_node_type; PLINTH_ERROR_INVALID_VALUE for a node that is not a kernel.
  */
 PLINTH_API
-plinth_status_t plinth_graph_node_kernel(plinth_graph_t graph,
-                                         plinth_graph_node_t node,
-                                         struct plinth_graph_kernel_t *kernel)
+plinth_status_t plinth_graph_node_get_kernel(plinth_graph_t graph,
+                                             plinth_graph_node_t node,
+                                             struct plinth_graph_kernel_t *kernel)
 PLINTH_NOEXCEPT;
 
 /**
@@ -384,9 +385,9 @@ PLINTH_NOEXCEPT;
  *         PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_DRIVER.
  */
 PLINTH_API
-plinth_status_t plinth_graph_set_kernel(plinth_graph_t graph,
-                                        plinth_graph_node_t node,
-                                        const struct plinth_graph_kernel_t *kernel)
+plinth_status_t plinth_graph_node_set_kernel(plinth_graph_t graph,
+                                             plinth_graph_node_t node,
+                                             const struct plinth_graph_kernel_t *kernel)
 PLINTH_NOEXCEPT;
 
 /**
@@ -399,7 +400,7 @@ PLINTH_NOEXCEPT;
  * @param graph The graph, which must have kept its nodes and be instantiated.
  * @param node A kernel, copy or fill node of the graph, which must have existed when the graph was instantiated.
  * @param enabled Whether replays execute the node.
- * @return As plinth_graph_set_kernel; PLINTH_ERROR_INVALID_VALUE for a node of another type.
+ * @return As plinth_graph_node_set_kernel; PLINTH_ERROR_INVALID_VALUE for a node of another type.
  */
 PLINTH_API
 plinth_status_t plinth_graph_node_set_enabled(plinth_graph_t graph,
@@ -416,9 +417,9 @@ PLINTH_NOEXCEPT;
  * @return As plinth_graph_node_set_enabled.
  */
 PLINTH_API
-plinth_status_t plinth_graph_node_enabled(plinth_graph_t graph,
-                                          plinth_graph_node_t node,
-                                          bool *enabled)
+plinth_status_t plinth_graph_node_get_enabled(plinth_graph_t graph,
+                                              plinth_graph_node_t node,
+                                              bool *enabled)
 PLINTH_NOEXCEPT;
 
 #ifdef __cplusplus

@@ -58,12 +58,12 @@ typedef struct plinth_graphed_callable plinth_graphed_callable;
  * Memory that it allocates from the caching allocator during the capture comes from the graphs' pool. It must not
  * unwind or throw. If it does not return PLINTH_OK, plinth_make_graphed_callables fails with its status.
  */
-typedef plinth_status_t (*plinth_callable_fn)(void *context,
-                                              const DLTensor *inputs,
-                                              size_t input_count,
-                                              DLTensor *outputs,
-                                              size_t output_count,
-                                              plinth_stream_t stream);
+typedef plinth_status_t (*plinth_callable_callback_t)(const DLTensor *inputs,
+                                                      size_t input_count,
+                                                      DLTensor *outputs,
+                                                      size_t output_count,
+                                                      plinth_stream_t stream,
+                                                      void *context);
 
 /**
  * A function of the program, and the tensors with which it is captured.
@@ -72,12 +72,12 @@ typedef struct plinth_callable_t {
   /**
    * Computes the outputs from the inputs.
    */
-  plinth_callable_fn forward;
+  plinth_callable_callback_t forward;
   /**
    * Computes the gradients of the inputs from those of the outputs; NULL if there is no backward pass. The forward
    * pass must store the values that the backward pass needs where both can find them.
    */
-  plinth_callable_fn backward;
+  plinth_callable_callback_t backward;
   /**
    * Passed to both functions.
    */

@@ -278,10 +278,10 @@ PLINTH_NOEXCEPT;
  *         initialization.
  */
 PLINTH_API
-plinth_status_t plinth_kernel_module_load(const void *image,
-                                          size_t bytes,
-                                          int32_t device,
-                                          plinth_kernel_module_t *module)
+plinth_status_t plinth_kernel_module_create(const void *image,
+                                            size_t bytes,
+                                            int32_t device,
+                                            plinth_kernel_module_t *module)
 PLINTH_NOEXCEPT;
 
 /**
@@ -294,9 +294,9 @@ PLINTH_NOEXCEPT;
  *         that the module does not have; PLINTH_ERROR_DRIVER; the errors of initialization.
  */
 PLINTH_API
-plinth_status_t plinth_kernel_module_get_kernel(plinth_kernel_module_t module,
-                                                const char *name,
-                                                plinth_kernel_t *kernel)
+plinth_status_t plinth_kernel_create(plinth_kernel_module_t module,
+                                     const char *name,
+                                     plinth_kernel_t *kernel)
 PLINTH_NOEXCEPT;
 
 /**

@@ -30,11 +30,6 @@
  */
 
 /**
- * The file format of a snapshot: one of the PLINTH_SNAPSHOT_ constants.
- */
-typedef int32_t plinth_snapshot_format_t;
-
-/**
  * A segment in a snapshot: a contiguous, mapped address range of one stream in one pool of one device.
  *
  * The struct grows at its end in newer versions; struct_size states how much of it the library has filled.
@@ -142,26 +137,6 @@ typedef bool (*plinth_memory_snapshot_callback_t)(const struct plinth_memory_seg
                                                   void *context);
 
 /**
- * Chosen by the end of the file's name: .json is JSON, .html and .htm are an HTML page, everything else is a pickle.
- */
-#define PLINTH_SNAPSHOT_BY_NAME 0
-
-/**
- * The pickle of torch.cuda.memory._dump_snapshot, which <https://pytorch.org/memory_viz> and torch's _memory_viz.py read.
- */
-#define PLINTH_SNAPSHOT_PICKLE 1
-
-/**
- * The same structure as JSON, as plinth_memory_snapshot returns it.
- */
-#define PLINTH_SNAPSHOT_JSON 2
-
-/**
- * An HTML page that displays the snapshot in any browser, without network access.
- */
-#define PLINTH_SNAPSHOT_HTML 3
-
-/**
  * Free: "inactive".
  */
 #define PLINTH_BLOCK_INACTIVE 0
@@ -200,18 +175,6 @@ extern "C" {
  */
 PLINTH_API
 plinth_status_t plinth_dump_snapshot(const char *path)
-PLINTH_NOEXCEPT;
-
-/**
- * Writes a snapshot in a given format. Otherwise like plinth_dump_snapshot.
- *
- * @param path The path of the file.
- * @param format One of the PLINTH_SNAPSHOT_ constants.
- * @return The statuses of plinth_dump_snapshot; PLINTH_ERROR_INVALID_VALUE for an unknown format.
- */
-PLINTH_API
-plinth_status_t plinth_dump_snapshot_as(const char *path,
-                                        plinth_snapshot_format_t format)
 PLINTH_NOEXCEPT;
 
 /**

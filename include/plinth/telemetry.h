@@ -187,6 +187,10 @@ typedef struct plinth_telemetry_t {
  */
 typedef struct plinth_gpu_process_t {
   /**
+   * The size of the struct in the library's version.
+   */
+  size_t struct_size;
+  /**
    * The process's memory on the device in bytes; UINT64_MAX if the driver does not report it.
    */
   uint64_t memory_used;
@@ -199,6 +203,11 @@ typedef struct plinth_gpu_process_t {
    */
   uint32_t reserved;
 } plinth_gpu_process_t;
+
+/**
+ * Receives a process, which is valid during the call, and the context.
+ */
+typedef void (*plinth_gpu_process_callback_t)(const struct plinth_gpu_process_t *process, void *context);
 
 /**
  * A sampler of a device's telemetry.
@@ -341,19 +350,17 @@ plinth_status_t plinth_list_gpu_processes(int32_t device,
 PLINTH_NOEXCEPT;
 
 /**
- * Lists the processes with a compute context on a device as structs.
+ * Passes the processes with a compute context on a device to a callback one by one.
  *
  * @param device The device number; -1 for the current device.
- * @param processes Out: up to `capacity` processes; NULL to read only their number.
- * @param capacity The number of elements that `processes` has room for.
- * @param count Out: the number of processes, which may exceed the number that was written.
- * @return The statuses of plinth_utilization.
+ * @param callback Called for each process, in the calling thread; it may call the library.
+ * @param context Passed to the callback; the library does not dereference it.
+ * @return The statuses of plinth_utilization; PLINTH_ERROR_NULL_POINTER if the callback is NULL.
  */
 PLINTH_API
-plinth_status_t plinth_gpu_processes(int32_t device,
-                                     struct plinth_gpu_process_t *processes,
-                                     size_t capacity,
-                                     size_t *count)
+plinth_status_t plinth_gpu_processes_each(int32_t device,
+                                          plinth_gpu_process_callback_t callback,
+                                          void *context)
 PLINTH_NOEXCEPT;
 
 /**

@@ -335,7 +335,7 @@ pub unsafe extern "C" fn plinth_compile_kernel(
 ///         the driver's log; PLINTH_ERROR_DRIVER for an image that the driver does not accept; the errors of
 ///         initialization.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_kernel_module_load(
+pub unsafe extern "C" fn plinth_kernel_module_create(
     image: *const c_void,
     bytes: usize,
     device: i32,
@@ -365,7 +365,7 @@ pub unsafe extern "C" fn plinth_kernel_module_load(
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a name
 ///         that the module does not have; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_kernel_module_get_kernel(
+pub unsafe extern "C" fn plinth_kernel_create(
     module: plinth_kernel_module_t,
     name: *const c_char,
     kernel: *mut plinth_kernel_t,

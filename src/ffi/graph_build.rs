@@ -15,7 +15,7 @@ use crate::{
         guard::guard,
         null, span,
         status::plinth_status_t,
-        stream::plinth_host_function_t,
+        stream::plinth_host_function_callback_t,
     },
     graph::{build, node},
     status::Status,
@@ -162,7 +162,7 @@ unsafe fn kernel_of<'a>(kernel: *const plinth_graph_kernel_t) -> Result<driver::
 
 /// Creates a graph without nodes, to which the plinth_graph_add_ functions add nodes.
 ///
-/// The graph behaves like a captured graph that was created with PLINTH_GRAPH_KEEP_GRAPH: plinth_graph_instantiate
+/// The graph behaves like a graph that was captured with PLINTH_GRAPH_KEEP_GRAPH: plinth_graph_instantiate
 /// instantiates it, plinth_graph_replay launches it. Nodes can be added to a captured graph that kept its nodes in
 /// the same way.
 ///
@@ -305,7 +305,7 @@ pub unsafe extern "C" fn plinth_graph_add_host(
     graph: plinth_graph_t,
     dependencies: *const plinth_graph_node_t,
     count: usize,
-    function: plinth_host_function_t,
+    function: plinth_host_function_callback_t,
     context: *mut c_void,
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
@@ -460,9 +460,9 @@ pub unsafe extern "C" fn plinth_graph_add_dependency(
 /// Lists the nodes of a graph in the driver's order, without those of child graphs and bodies.
 ///
 /// @param graph The graph, which must have kept its nodes.
-/// @param nodes Out: the nodes; NULL to get only the count.
-/// @param count In: the number of elements of `nodes`. Out: the number of nodes. If there are more nodes than
-///        elements, only as many as fit are written.
+/// @param nodes Out: up to `capacity` nodes; NULL to get only the count.
+/// @param capacity The number of elements that `nodes` has room for.
+/// @param count Out: the number of nodes, which may exceed the number that was written.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for count; PLINTH_ERROR_INVALID_HANDLE;
 ///         PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT;
 ///         PLINTH_ERROR_DRIVER.
@@ -470,16 +470,15 @@ pub unsafe extern "C" fn plinth_graph_add_dependency(
 pub unsafe extern "C" fn plinth_graph_nodes(
     graph: plinth_graph_t,
     nodes: *mut plinth_graph_node_t,
+    capacity: usize,
     count: *mut usize,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a count.
-        let room = unsafe { count.as_ref() }.copied().ok_or_else(|| null("count"))?;
-        // SAFETY: the same pointer is valid for writes of the result.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let count = unsafe { Output::new(count, "count") }?;
         let found = node::all(handle(graph)?)?;
         if !nodes.is_null() {
-            for (index, node) in found.iter().take(room).enumerate() {
+            for (index, node) in found.iter().take(capacity).enumerate() {
                 // SAFETY: the caller has room for that many, and this is one of them.
                 unsafe { nodes.add(index).write(node_to_c(*node)) };
             }
@@ -519,7 +518,7 @@ pub unsafe extern "C" fn plinth_graph_node_type(
 ///        kernel.
 /// @return As plinth_graph_node_type; PLINTH_ERROR_INVALID_VALUE for a node that is not a kernel.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_graph_node_kernel(
+pub unsafe extern "C" fn plinth_graph_node_get_kernel(
     graph: plinth_graph_t,
     node: plinth_graph_node_t,
     kernel: *mut plinth_graph_kernel_t,
@@ -551,7 +550,7 @@ pub unsafe extern "C" fn plinth_graph_node_kernel(
 ///         PLINTH_ERROR_GRAPH_NOT_CAPTURED, also for a graph that is not instantiated; PLINTH_ERROR_GRAPH_CAPTURING;
 ///         PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_graph_set_kernel(
+pub unsafe extern "C" fn plinth_graph_node_set_kernel(
     graph: plinth_graph_t,
     node: plinth_graph_node_t,
     kernel: *const plinth_graph_kernel_t,
@@ -572,7 +571,7 @@ pub unsafe extern "C" fn plinth_graph_set_kernel(
 /// @param graph The graph, which must have kept its nodes and be instantiated.
 /// @param node A kernel, copy or fill node of the graph, which must have existed when the graph was instantiated.
 /// @param enabled Whether replays execute the node.
-/// @return As plinth_graph_set_kernel; PLINTH_ERROR_INVALID_VALUE for a node of another type.
+/// @return As plinth_graph_node_set_kernel; PLINTH_ERROR_INVALID_VALUE for a node of another type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_node_set_enabled(
     graph: plinth_graph_t,
@@ -589,7 +588,7 @@ pub unsafe extern "C" fn plinth_graph_node_set_enabled(
 /// @param enabled Out: whether it is.
 /// @return As plinth_graph_node_set_enabled.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_graph_node_enabled(
+pub unsafe extern "C" fn plinth_graph_node_get_enabled(
     graph: plinth_graph_t,
     node: plinth_graph_node_t,
     enabled: *mut bool,

@@ -51,14 +51,14 @@ pub type plinth_graphed_callable_t = *mut plinth_graphed_callable;
 /// Memory that it allocates from the caching allocator during the capture comes from the graphs' pool. It must not
 /// unwind or throw. If it does not return PLINTH_OK, plinth_make_graphed_callables fails with its status.
 #[allow(non_camel_case_types)]
-pub type plinth_callable_fn = Option<
+pub type plinth_callable_callback_t = Option<
     unsafe extern "C" fn(
-        context: *mut c_void,
         inputs: *const DLTensor,
         input_count: usize,
         outputs: *mut DLTensor,
         output_count: usize,
         stream: plinth_stream_t,
+        context: *mut c_void,
     ) -> plinth_status_t,
 >;
 
@@ -67,10 +67,10 @@ pub type plinth_callable_fn = Option<
 #[repr(C)]
 pub struct plinth_callable_t {
     /// Computes the outputs from the inputs.
-    pub forward: plinth_callable_fn,
+    pub forward: plinth_callable_callback_t,
     /// Computes the gradients of the inputs from those of the outputs; NULL if there is no backward pass. The forward
     /// pass must store the values that the backward pass needs where both can find them.
-    pub backward: plinth_callable_fn,
+    pub backward: plinth_callable_callback_t,
     /// Passed to both functions.
     pub context: *mut c_void,
     /// The inputs of the capture. Their memory belongs to the program and must stay valid until the callable is
@@ -108,12 +108,12 @@ unsafe fn tensors(list: *const DLTensor, count: usize, name: &str) -> Result<Vec
 /// Wraps a pass of the program in a closure for the core.
 fn pass(
     function: unsafe extern "C" fn(
-        *mut c_void,
         *const DLTensor,
         usize,
         *mut DLTensor,
         usize,
         plinth_stream_t,
+        *mut c_void,
     ) -> plinth_status_t,
     context: *mut c_void,
     what: &'static str,
@@ -125,7 +125,7 @@ fn pass(
         // SAFETY: the caller of plinth_make_graphed_callables promises that the function may be called so; the lists
         // live until it has returned.
         let status =
-            unsafe { function(context, given, inputs.len(), written, outputs.len(), stream as plinth_stream_t) };
+            unsafe { function(given, inputs.len(), written, outputs.len(), stream as plinth_stream_t, context) };
         if status == PLINTH_OK {
             return Ok(());
         }

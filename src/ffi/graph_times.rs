@@ -8,7 +8,7 @@ use crate::{
         graph::{handle, plinth_graph_t},
         graph_build::{node_to_c, plinth_graph_node_t, type_of},
         guard::guard,
-        null, owned_text,
+        owned_text,
         status::plinth_status_t,
     },
     graph::times::{self, NodeTime},
@@ -54,10 +54,10 @@ impl From<&NodeTime> for plinth_node_time_t {
 ///
 /// @param graph The graph, which must have kept its nodes and have no conditional nodes.
 /// @param repeats The number of measured runs, 1 to 10000. The duration of a node is the median.
-/// @param times Out: the durations, in the order in which the nodes ran; NULL to get only the count, which still
-///        measures.
-/// @param count In: the number of elements of `times`. Out: the number of nodes. If there are more nodes than
-///        elements, only as many as fit are written.
+/// @param times Out: up to `capacity` durations, in the order in which the nodes ran; NULL to get only the count,
+///        which still measures.
+/// @param capacity The number of elements that `times` has room for.
+/// @param count Out: the number of nodes, which may exceed the number that was written.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for count; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE
 ///         for another number of repeats, for the body of a conditional node, and for a cycle of dependencies;
 ///         PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT;
@@ -69,16 +69,15 @@ pub unsafe extern "C" fn plinth_graph_node_times(
     graph: plinth_graph_t,
     repeats: u32,
     times: *mut plinth_node_time_t,
+    capacity: usize,
     count: *mut usize,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a count.
-        let room = unsafe { count.as_ref() }.copied().ok_or_else(|| null("count"))?;
-        // SAFETY: the same pointer is valid for writes of the result.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let count = unsafe { Output::new(count, "count") }?;
         let measured = times::measure(handle(graph)?, repeats)?;
         if !times.is_null() {
-            for (index, time) in measured.iter().take(room).enumerate() {
+            for (index, time) in measured.iter().take(capacity).enumerate() {
                 // SAFETY: the caller has room for that many, and this is one of them.
                 unsafe { times.add(index).write(time.into()) };
             }

@@ -13,7 +13,12 @@ use crate::{
     ops::telemetry::{self, Reading, Telemetry, sampler},
     status::Status,
 };
-use std::{ffi::c_char, mem::offset_of, ptr, time::Duration};
+use std::{
+    ffi::{c_char, c_void},
+    mem::offset_of,
+    ptr,
+    time::Duration,
+};
 
 /// Bit of plinth_telemetry_t.valid: `utilization` is valid.
 pub const PLINTH_TELEMETRY_UTILIZATION: u32 = 1;
@@ -92,6 +97,8 @@ pub struct plinth_telemetry_t {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct plinth_gpu_process_t {
+    /// The size of the struct in the library's version.
+    pub struct_size: usize,
     /// The process's memory on the device in bytes; UINT64_MAX if the driver does not report it.
     pub memory_used: u64,
     /// The process id.
@@ -99,6 +106,11 @@ pub struct plinth_gpu_process_t {
     /// Reserved: 0.
     pub reserved: u32,
 }
+
+/// Receives a process, which is valid during the call, and the context.
+#[allow(non_camel_case_types)]
+pub type plinth_gpu_process_callback_t =
+    Option<unsafe extern "C" fn(process: *const plinth_gpu_process_t, context: *mut c_void)>;
 
 /// The opaque type behind plinth_telemetry_sampler_t.
 #[allow(non_camel_case_types)]
@@ -313,31 +325,30 @@ pub unsafe extern "C" fn plinth_list_gpu_processes(device: i32, text: *mut *mut 
     })
 }
 
-/// Lists the processes with a compute context on a device as structs.
+/// Passes the processes with a compute context on a device to a callback one by one.
 ///
 /// @param device The device number; -1 for the current device.
-/// @param processes Out: up to `capacity` processes; NULL to read only their number.
-/// @param capacity The number of elements that `processes` has room for.
-/// @param count Out: the number of processes, which may exceed the number that was written.
-/// @return The statuses of plinth_utilization.
+/// @param callback Called for each process, in the calling thread; it may call the library.
+/// @param context Passed to the callback; the library does not dereference it.
+/// @return The statuses of plinth_utilization; PLINTH_ERROR_NULL_POINTER if the callback is NULL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_gpu_processes(
+pub unsafe extern "C" fn plinth_gpu_processes_each(
     device: i32,
-    processes: *mut plinth_gpu_process_t,
-    capacity: usize,
-    count: *mut usize,
+    callback: plinth_gpu_process_callback_t,
+    context: *mut c_void,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a valid pointer.
-        let count = unsafe { Output::new(count, "count") }?;
-        let found = telemetry::processes(device)?;
-        let room = if processes.is_null() { 0 } else { capacity };
-        for (index, process) in found.iter().take(room).enumerate() {
-            let memory_used = process.memory.unwrap_or(u64::MAX);
-            // SAFETY: the pointer is not NULL, and the caller promises room for `capacity` elements.
-            unsafe { processes.add(index).write(plinth_gpu_process_t { memory_used, pid: process.pid, reserved: 0 }) };
+        let callback = callback.ok_or_else(|| null("callback"))?;
+        for process in telemetry::processes(device)? {
+            let shown = plinth_gpu_process_t {
+                struct_size: size_of::<plinth_gpu_process_t>(),
+                memory_used: process.memory.unwrap_or(u64::MAX),
+                pid: process.pid,
+                reserved: 0,
+            };
+            // SAFETY: this is the caller's function, with the context that belongs to it; it does not unwind.
+            unsafe { callback(&raw const shown, context) };
         }
-        count.set(found.len());
         Ok(())
     })
 }
