@@ -43,7 +43,7 @@ static plinth_kernel_t compiled(const char *source, const char *name) {
 }
 
 static plinth_kernel_argument_t argument(int32_t kind, const void *value) {
-  plinth_kernel_argument_t made = {value, 0, kind, 0};
+  plinth_kernel_argument_t made = {sizeof made, value, 0, kind, 0};
   return made;
 }
 

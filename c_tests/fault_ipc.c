@@ -54,7 +54,7 @@ static void survive(void (*scenario)(void)) {
 HELPER(receives) {
   char given_up = 0;
   for (;;) {
-    plinth_ipc_memory_t memory;
+    plinth_ipc_memory_t memory = PLINTH_IPC_MEMORY_INIT;
     const plinth_status_t status = plinth_ipc_receive(SOCKET, -1, &memory);
     if (status == PLINTH_ERROR_IPC_PEER_GONE) {
       if (strstr(plinth_last_error(), "gave the message up") != NULL) {
@@ -129,7 +129,7 @@ TEST(sending_survives_faults) {
 }
 
 static void receive_and_close(void) {
-  plinth_ipc_memory_t memory = {UNTOUCHED_POINTER, 1, 2, 3, 4};
+  plinth_ipc_memory_t memory = {sizeof memory, UNTOUCHED_POINTER, 1, 2, 3, 4};
   say(other.socket, 'n');
   if (ATTEMPT(plinth_ipc_receive(other.socket, -1, &memory))) {
     GIVE_BACK(plinth_ipc_close(memory.pointer));

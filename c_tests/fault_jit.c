@@ -34,7 +34,7 @@ SCENARIO(jiterated_call) {
 SCENARIO(kernel_of_a_module) {
   const int64_t cycles = 1;
   plinth_kernel_launch_t launch = PLINTH_KERNEL_LAUNCH_INIT;
-  const plinth_kernel_argument_t arguments[] = {{&cycles, 0, PLINTH_ARGUMENT_INT64, 0}};
+  const plinth_kernel_argument_t arguments[] = {{sizeof(plinth_kernel_argument_t), &cycles, 0, PLINTH_ARGUMENT_INT64, 0}};
   plinth_kernel_module_t module = NULL;
   plinth_kernel_t kernel = NULL;
   plinth_stream_t stream = NULL;

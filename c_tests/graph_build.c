@@ -109,7 +109,7 @@ static plinth_graph_t graph_of_sleep(plinth_stream_t stream, plinth_graph_kernel
 
 TEST(a_kernel_gets_other_parameters_after_instantiation) {
   plinth_stream_t stream = on_new_stream(0);
-  plinth_graph_kernel_t kernel;
+  plinth_graph_kernel_t kernel = PLINTH_GRAPH_KERNEL_INIT;
   plinth_graph_t source = graph_of_sleep(stream, &kernel);
   plinth_graph_t graph = built();
   plinth_graph_node_t node = NULL;
@@ -256,7 +256,7 @@ TEST(each_node_has_its_time) {
   plinth_stream_t stream = on_new_stream(0);
   plinth_graph_t graph = new_graph(PLINTH_GRAPH_KEEP_GRAPH);
   char *memory = device_memory(BYTES, 0);
-  plinth_node_time_t times[3];
+  plinth_node_time_t times[3] = {PLINTH_NODE_TIME_INIT};
   size_t count = 0;
   char *text = NULL;
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));

@@ -73,8 +73,7 @@ static DLTensor tensor_of(void *data) {
 }
 
 static plinth_callable_t callable_of(layer *self, const DLTensor *input, const DLTensor *output) {
-  plinth_callable_t callable;
-  memset(&callable, 0, sizeof callable);
+  plinth_callable_t callable = PLINTH_CALLABLE_INIT;
   callable.forward = forward;
   callable.backward = backward;
   callable.context = self;

@@ -128,7 +128,7 @@ TEST(processes_are_listed_as_text_and_as_structs) {
 
 TEST(a_sampler_keeps_the_rate_and_the_last_readings) {
   plinth_telemetry_sampler_t sampler = NULL;
-  plinth_telemetry_t readings[64];
+  plinth_telemetry_t readings[64] = {PLINTH_TELEMETRY_INIT};
   size_t count = 0;
   uint64_t lost = 77;
   struct timespec begin, end;
@@ -156,7 +156,7 @@ TEST(a_sampler_keeps_the_rate_and_the_last_readings) {
 
 TEST(a_sampler_reads_the_utilization_again) {
   plinth_telemetry_sampler_t sampler = NULL;
-  plinth_telemetry_t readings[64];
+  plinth_telemetry_t readings[64] = {PLINTH_TELEMETRY_INIT};
   size_t count = 0, known = 0;
   CHECK_OK(plinth_telemetry_sampler_create(0, 50, 64, &sampler));
   sleep_milliseconds(600);

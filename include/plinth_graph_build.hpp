@@ -121,7 +121,7 @@ inline GraphNodeType node_type(GraphView graph, GraphNode node) {
 }
 /*! The launch parameters of a kernel node. They belong to the graph. */
 inline plinth_graph_kernel_t node_kernel(GraphView graph, GraphNode node) {
-  return detail::output<plinth_graph_kernel_t>(
+  return detail::sized_output<plinth_graph_kernel_t>(
       [&](plinth_graph_kernel_t *out) { return plinth_graph_node_get_kernel(graph.get(), node, out); });
 }
 /*! Changes the executable graph, for all following replays; so does set_node_enabled. */
@@ -137,7 +137,7 @@ inline bool node_enabled(GraphView graph, GraphNode node) {
 /*! Measures the times of a graph's nodes; see plinth_graph_node_times. */
 inline std::vector<plinth_node_time_t> node_times(GraphView graph, std::uint32_t repeats = 10) {
   // Allocates one element per node: a call for the count alone would measure too.
-  std::vector<plinth_node_time_t> times(nodes(graph).size());
+  std::vector<plinth_node_time_t> times(nodes(graph).size(), PLINTH_NODE_TIME_INIT);
   std::size_t count = 0;
   check(plinth_graph_node_times(graph.get(), repeats, times.data(), times.size(), &count));
   times.resize(count < times.size() ? count : times.size());

@@ -82,15 +82,6 @@ namespace detail {
 inline std::size_t bytes_of(plinth_status_t (*call)(std::int32_t, std::size_t *), std::int32_t device) {
   return output<std::size_t>([&](std::size_t *out) { return call(device, out); });
 }
-
-/*! Reads statistics into a struct, after setting its struct_size. */
-template <class Stats, class Call>
-Stats sized_output(Call &&call) {
-  Stats stats{};
-  stats.struct_size = sizeof stats;
-  check(std::forward<Call>(call)(&stats));
-  return stats;
-}
 }  // namespace detail
 
 /* ---- Limits and settings ---- */

@@ -75,9 +75,13 @@
 #define PLINTH_GRAPH_NODE_CONDITIONAL 13
 
 /**
- * The launch of a kernel.
+ * The launch of a kernel. PLINTH_GRAPH_KERNEL_INIT is one block of one thread.
  */
 typedef struct plinth_graph_kernel_t {
+  /**
+   * sizeof(plinth_graph_kernel_t) in the caller's version of the header.
+   */
+  size_t struct_size;
   /**
    * The kernel: a CUfunction or a cudaFunction_t, which are the same. It must stay loaded as long as the graph
    * contains it, in the primary context of the graph's device.
@@ -101,6 +105,9 @@ typedef struct plinth_graph_kernel_t {
    */
   void **parameters;
 } plinth_graph_kernel_t;
+
+/*! An initializer for a plinth_graph_kernel_t: one block of one thread. */
+#define PLINTH_GRAPH_KERNEL_INIT {sizeof(plinth_graph_kernel_t), NULL, {1, 1, 1}, {1, 1, 1}, 0, NULL}
 
 #ifdef __cplusplus
 extern "C" {
@@ -360,7 +367,7 @@ PLINTH_NOEXCEPT;
  *
  * @param graph The graph, which must have kept its nodes.
  * @param node A kernel node of the graph.
- * @param kernel Out: the launch. Its parameters belong to the graph and must not be written; they are NULL if the
+ * @param kernel In: struct_size. Out: the launch. Its parameters belong to the graph and must not be written; they are NULL if the
  *        program passed them packed into one buffer. The function is NULL if the driver has no CUfunction for the
  *        kernel.
  * @return As plinth_graph_node_type; PLINTH_ERROR_INVALID_VALUE for a node that is not a kernel.

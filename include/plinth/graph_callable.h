@@ -70,6 +70,10 @@ typedef plinth_status_t (*plinth_callable_callback_t)(const DLTensor *inputs,
  */
 typedef struct plinth_callable_t {
   /**
+   * sizeof(plinth_callable_t) in the caller's version of the header.
+   */
+  size_t struct_size;
+  /**
    * Computes the outputs from the inputs.
    */
   plinth_callable_callback_t forward;
@@ -107,6 +111,9 @@ typedef struct plinth_callable_t {
    */
   const bool *differentiable;
 } plinth_callable_t;
+
+/*! An initializer for a plinth_callable_t. */
+#define PLINTH_CALLABLE_INIT {sizeof(plinth_callable_t), NULL, NULL, NULL, NULL, 0, NULL, 0, NULL}
 
 /**
  * The handle of a graphed callable.

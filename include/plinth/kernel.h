@@ -184,6 +184,10 @@ typedef struct plinth_kernel_launch_t {
  */
 typedef struct plinth_kernel_argument_t {
   /**
+   * sizeof(plinth_kernel_argument_t) in the caller's version of the header.
+   */
+  size_t struct_size;
+  /**
    * A pointer to the value.
    */
   const void *value;
@@ -203,6 +207,9 @@ typedef struct plinth_kernel_argument_t {
    */
   uint32_t access;
 } plinth_kernel_argument_t;
+
+/*! An initializer for a plinth_kernel_argument_t. */
+#define PLINTH_KERNEL_ARGUMENT_INIT {sizeof(plinth_kernel_argument_t), NULL, 0, 0, 0}
 
 #ifdef __cplusplus
 extern "C" {

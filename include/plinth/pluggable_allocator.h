@@ -91,6 +91,9 @@ typedef struct plinth_allocator_hooks_t {
   void (*release_pool)(int device, plinth_pool_id_t pool);
 } plinth_allocator_hooks_t;
 
+/*! An initializer for a plinth_allocator_hooks_t. */
+#define PLINTH_ALLOCATOR_HOOKS_INIT {sizeof(plinth_allocator_hooks_t), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus

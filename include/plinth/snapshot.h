@@ -90,6 +90,9 @@ typedef struct plinth_memory_segment_t {
   bool is_expandable;
 } plinth_memory_segment_t;
 
+/*! An initializer for a plinth_memory_segment_t. */
+#define PLINTH_MEMORY_SEGMENT_INIT {sizeof(plinth_memory_segment_t), 0, 0, 0, 0, 0, 0, 0, {0, 0}, 0, 0, false, false}
+
 /**
  * The state of a block: one of the PLINTH_BLOCK_ constants.
  */
@@ -124,6 +127,9 @@ typedef struct plinth_memory_block_t {
    */
   int32_t reserved;
 } plinth_memory_block_t;
+
+/*! An initializer for a plinth_memory_block_t. */
+#define PLINTH_MEMORY_BLOCK_INIT {sizeof(plinth_memory_block_t), 0, 0, 0, 0, 0}
 
 /**
  * Receives a segment and one of its blocks, in the thread of the call and without any lock of the library held; it may

@@ -14,7 +14,7 @@ use crate::{
     collectives::communicator::{self, Options, engine::EngineKind, group},
     driver::nccl::ID_BYTES,
     error::{Error, Result},
-    ffi::{Output, guard::guard, null, plinth_stream_t, status::plinth_status_t},
+    ffi::{Output, guard::guard, null, plinth_stream_t, status::plinth_status_t, structs},
     status::Status,
 };
 use std::time::Duration;
@@ -86,14 +86,12 @@ fn invalid(message: impl Into<String>) -> Error {
 /// # Safety
 /// `options` is NULL or points to as many bytes as its first field says.
 pub(super) unsafe fn options(options: *const plinth_communicator_options_t) -> Result<Options> {
-    // SAFETY: the caller's promise.
-    let Some(options) = (unsafe { options.as_ref() }) else { return Ok(Options::default()) };
-    if options.struct_size != size_of::<plinth_communicator_options_t>() {
-        return Err(invalid(format!(
-            "options->struct_size is {}; set it to sizeof(plinth_communicator_options_t)",
-            options.struct_size
-        )));
+    if options.is_null() {
+        return Ok(Options::default());
     }
+    let initial = plinth_communicator_options_t { struct_size: 0, timeout_milliseconds: 0, engine: 0, flags: 0 };
+    // SAFETY: the caller's promise.
+    let options = unsafe { structs::read(options, initial, "options") }?;
     if options.flags & !(communicator::NONBLOCKING | communicator::UNLIMITED) != 0 {
         return Err(invalid(format!(
             "options->flags is {:#x}; it can have PLINTH_COMMUNICATOR_NONBLOCKING and _UNLIMITED only",

@@ -8,7 +8,7 @@
 
 use crate::{
     error::{Error, Result},
-    ffi::{Output, guard::guard, null, span, status::plinth_status_t, tensor::DLDataType},
+    ffi::{Output, guard::guard, null, span, status::plinth_status_t, structs, tensor::DLDataType},
     ops::fft::{
         self,
         params::{Params, Transform},
@@ -75,15 +75,18 @@ fn handle(plan: plinth_cufft_plan_t) -> Result<u64> {
 /// # Safety
 /// `params` is NULL or points to as many bytes as its first field says.
 unsafe fn params(params: *const plinth_cufft_params_t) -> Result<Params> {
-    // SAFETY: the caller's promise; if the size differs, only the size is read.
-    let params = unsafe { params.as_ref() }.ok_or_else(|| null("params"))?;
+    let initial = plinth_cufft_params_t {
+        struct_size: 0,
+        rank: 0,
+        transform: 0,
+        number: DLDataType { code: 0, bits: 0, lanes: 0 },
+        sizes: [0; 4],
+        input_strides: [0; 4],
+        output_strides: [0; 4],
+    };
+    // SAFETY: the caller's promise.
+    let params = unsafe { structs::read(params, initial, "params") }?;
     let invalid = |message: String| Error::new(Status::INVALID_VALUE, message);
-    if params.struct_size != size_of::<plinth_cufft_params_t>() {
-        return Err(invalid(format!(
-            "params->struct_size is {}; set it to sizeof(plinth_cufft_params_t)",
-            params.struct_size
-        )));
-    }
     let transform = match params.transform {
         PLINTH_CUFFT_C2C => Transform::ComplexToComplex,
         PLINTH_CUFFT_R2C => Transform::RealToComplex,

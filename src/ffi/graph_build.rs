@@ -16,11 +16,12 @@ use crate::{
         null, span,
         status::plinth_status_t,
         stream::plinth_host_function_callback_t,
+        structs::{self, StructOutput},
     },
     graph::{build, node},
     status::Status,
 };
-use std::ffi::c_void;
+use std::{ffi::c_void, ptr};
 
 /// The type that C declares as `struct CUgraphNode_st`: the driver's node, which is opaque to the library.
 #[allow(non_camel_case_types)]
@@ -53,10 +54,13 @@ pub const PLINTH_GRAPH_NODE_EVENT_RECORD: u32 = 7;
 /// A conditional node.
 pub const PLINTH_GRAPH_NODE_CONDITIONAL: u32 = 13;
 
-/// The launch of a kernel.
+/// The launch of a kernel. PLINTH_GRAPH_KERNEL_INIT is one block of one thread.
 #[allow(non_camel_case_types)]
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct plinth_graph_kernel_t {
+    /// sizeof(plinth_graph_kernel_t) in the caller's version of the header.
+    pub struct_size: usize,
     /// The kernel: a CUfunction or a cudaFunction_t, which are the same. It must stay loaded as long as the graph
     /// contains it, in the primary context of the graph's device.
     pub function: *mut c_void,
@@ -134,8 +138,16 @@ pub(super) fn type_of(kind: NodeType) -> u32 {
 /// # Safety
 /// `kernel` is NULL or points to a launch with a live function and the parameters that the function takes.
 unsafe fn kernel_of<'a>(kernel: *const plinth_graph_kernel_t) -> Result<driver::KernelNode<'a>> {
+    let initial = plinth_graph_kernel_t {
+        struct_size: 0,
+        function: ptr::null_mut(),
+        grid: [1; 3],
+        block: [1; 3],
+        shared_bytes: 0,
+        parameters: ptr::null_mut(),
+    };
     // SAFETY: the caller's promise.
-    let kernel = unsafe { kernel.as_ref() }.ok_or_else(|| null("kernel"))?;
+    let kernel = unsafe { structs::read(kernel, initial, "kernel") }?;
     if kernel.function.is_null() {
         return Err(null("kernel->function"));
     }
@@ -513,7 +525,7 @@ pub unsafe extern "C" fn plinth_graph_node_type(
 ///
 /// @param graph The graph, which must have kept its nodes.
 /// @param node A kernel node of the graph.
-/// @param kernel Out: the launch. Its parameters belong to the graph and must not be written; they are NULL if the
+/// @param kernel In: struct_size. Out: the launch. Its parameters belong to the graph and must not be written; they are NULL if the
 ///        program passed them packed into one buffer. The function is NULL if the driver has no CUfunction for the
 ///        kernel.
 /// @return As plinth_graph_node_type; PLINTH_ERROR_INVALID_VALUE for a node that is not a kernel.
@@ -525,9 +537,10 @@ pub unsafe extern "C" fn plinth_graph_node_get_kernel(
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
-        let output = unsafe { Output::new(kernel, "kernel") }?;
+        let output = unsafe { StructOutput::new(kernel, "kernel") }?;
         let view = node::kernel(handle(graph)?, node as usize)?;
         output.set(plinth_graph_kernel_t {
+            struct_size: size_of::<plinth_graph_kernel_t>(),
             function: view.function.map_or(0, Function::handle) as *mut c_void,
             grid: view.grid,
             block: view.block,

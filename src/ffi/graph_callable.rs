@@ -16,13 +16,14 @@ use crate::{
         null, plinth_stream_t,
         pool::plinth_pool_id_t,
         status::{PLINTH_OK, plinth_status_t},
+        structs::StructList,
         tensor::{DLTensor, described, tensor, to_c as tensor_to_c},
     },
     graph::callable::{self, Callable},
     runtime::tensor::Tensor,
     status::Status,
 };
-use std::ffi::c_void;
+use std::{ffi::c_void, ptr};
 
 /// The number of times that torch runs a callable before it captures it.
 pub const PLINTH_CALLABLE_WARMUPS: u32 = 3;
@@ -65,7 +66,10 @@ pub type plinth_callable_callback_t = Option<
 /// A function of the program, and the tensors with which it is captured.
 #[allow(non_camel_case_types)]
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct plinth_callable_t {
+    /// sizeof(plinth_callable_t) in the caller's version of the header.
+    pub struct_size: usize,
     /// Computes the outputs from the inputs.
     pub forward: plinth_callable_callback_t,
     /// Computes the gradients of the inputs from those of the outputs; NULL if there is no backward pass. The forward
@@ -215,10 +219,23 @@ pub unsafe extern "C" fn plinth_make_graphed_callables(
         if graphed.is_null() {
             return Err(null("graphed"));
         }
+        let initial = plinth_callable_t {
+            struct_size: 0,
+            forward: None,
+            backward: None,
+            context: ptr::null_mut(),
+            inputs: ptr::null(),
+            input_count: 0,
+            outputs: ptr::null(),
+            output_count: 0,
+            differentiable: ptr::null(),
+        };
+        // SAFETY: the caller passes that many descriptions.
+        let callables = unsafe { StructList::new(callables, count, initial, "callables") }?;
         let mut all = Vec::with_capacity(count.min(1024));
         for index in 0..count {
-            // SAFETY: the caller passes that many descriptions.
-            let described = unsafe { describe(&*callables.add(index)) };
+            // SAFETY: the caller passes valid descriptions.
+            let described = unsafe { describe(&callables.get(index)?) };
             all.push(described.context(|| format!("callables[{index}]"))?);
         }
         // SAFETY: the caller passes NULL or a pool id.

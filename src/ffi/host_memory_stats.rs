@@ -6,7 +6,7 @@
 
 use crate::{
     error::Error,
-    ffi::{Output, guard::guard, owned_text, properties::write_growable, status::plinth_status_t},
+    ffi::{Output, guard::guard, owned_text, status::plinth_status_t, structs::StructOutput},
     memory::{
         self,
         pinned::stats::{DurationStats, HostStats},
@@ -120,9 +120,9 @@ impl From<HostStats> for plinth_host_memory_stats_t {
 pub unsafe extern "C" fn plinth_host_memory_stats(stats: *mut plinth_host_memory_stats_t) -> plinth_status_t {
     guard(|| {
         let figures = memory::host_memory_stats()?;
-        // SAFETY: the caller passes a struct whose first field is its size; this one is plain data that begins in the
-        // same way.
-        unsafe { write_growable(stats, figures.into(), "stats") }
+        // SAFETY: the caller passes NULL or a struct that begins with its size.
+        unsafe { StructOutput::new(stats, "stats") }?.set(figures.into());
+        Ok(())
     })
 }
 

@@ -9,14 +9,18 @@
 
 use crate::{
     error::{Error, Result},
-    ffi::{Output, guard::guard, null, owned_text, status::plinth_status_t},
+    ffi::{
+        Output,
+        guard::guard,
+        null, owned_text,
+        status::plinth_status_t,
+        structs::{StructOutput, StructOutputList},
+    },
     ops::telemetry::{self, Reading, Telemetry, sampler},
     status::Status,
 };
 use std::{
     ffi::{c_char, c_void},
-    mem::offset_of,
-    ptr,
     time::Duration,
 };
 
@@ -63,8 +67,7 @@ pub const PLINTH_THROTTLE_DISPLAY: u64 = 0x100;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct plinth_telemetry_t {
-    /// In: sizeof(plinth_telemetry_t). The library writes no more bytes than that; newer versions may add fields at the
-    /// end.
+    /// In: the size of the struct in the caller. Out: the number of bytes that were filled.
     pub struct_size: usize,
     /// Time of the readings, in microseconds since 1970.
     pub time_us: u64,
@@ -282,28 +285,16 @@ pub unsafe extern "C" fn plinth_throttle_reasons_text(reasons: u64, text: *mut *
 /// Reads all available telemetry of a device in one call.
 ///
 /// @param device The device number; -1 for the current device.
-/// @param readings In: its struct_size. Out: the readings; the bits of `valid` for unavailable readings are 0.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a struct_size that does not include
-///         `valid`; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_NVML_UNAVAILABLE; PLINTH_ERROR_SYSTEM;
+/// @param readings In: struct_size. Out: the readings; the bits of `valid` for unavailable readings are 0.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if struct_size was not set;
+///         PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_NVML_UNAVAILABLE; PLINTH_ERROR_SYSTEM;
 ///         PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_read_telemetry(device: i32, readings: *mut plinth_telemetry_t) -> plinth_status_t {
     guard(|| {
-        if readings.is_null() {
-            return Err(null("readings"));
-        }
-        // SAFETY: the caller passes a struct whose first field is its size.
-        let size = unsafe { ptr::addr_of!((*readings).struct_size).read() };
-        if size < offset_of!(plinth_telemetry_t, valid) + size_of::<u32>() {
-            return Err(Error::new(
-                Status::INVALID_VALUE,
-                format!("readings->struct_size is {size}; set it to sizeof(plinth_telemetry_t)"),
-            ));
-        }
-        let all = plinth_telemetry_t { struct_size: size, ..plinth_telemetry_t::from(&telemetry::read_all(device)?) };
-        let bytes = size.min(size_of::<plinth_telemetry_t>());
-        // SAFETY: the caller's struct has `size` bytes, and this function's has at least as many as are copied.
-        unsafe { ptr::copy_nonoverlapping((&raw const all).cast::<u8>(), readings.cast::<u8>(), bytes) };
+        // SAFETY: the caller passes NULL or a struct that begins with its size.
+        let output = unsafe { StructOutput::new(readings, "readings") }?;
+        output.set((&telemetry::read_all(device)?).into());
         Ok(())
     })
 }
@@ -383,7 +374,7 @@ pub unsafe extern "C" fn plinth_telemetry_sampler_create(
 /// Removes the samples since the last call from a sampler, the oldest first, and returns them.
 ///
 /// @param sampler The sampler.
-/// @param readings Out: up to `capacity` samples. Their struct_size fields are written, not read.
+/// @param readings In: struct_size of the first element. Out: up to `capacity` samples.
 /// @param capacity The number of elements that `readings` has room for.
 /// @param count Out: the number of samples that were written.
 /// @param lost Out, unless NULL: the number of samples that were dropped since the last call because the capacity was
@@ -404,11 +395,10 @@ pub unsafe extern "C" fn plinth_telemetry_sampler_take(
         if readings.is_null() && capacity > 0 {
             return Err(null("readings"));
         }
+        // SAFETY: the caller passes `capacity` structs, of which the first begins with its size.
+        let output = unsafe { StructOutputList::new(readings, capacity, "readings") }?;
         let (samples, gone) = sampler::take(sampler as u64, capacity)?;
-        for (index, sample) in samples.iter().enumerate() {
-            // SAFETY: the caller promises room for `capacity` elements, and there are no more samples than that.
-            unsafe { readings.add(index).write(sample.into()) };
-        }
+        output.set(samples.iter().map(plinth_telemetry_t::from));
         count.set(samples.len());
         if !lost.is_null() {
             // SAFETY: the caller passes NULL or a valid pointer.
