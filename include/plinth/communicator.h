@@ -167,8 +167,7 @@ PLINTH_NOEXCEPT;
 /**
  * Destroys a communicator. Each rank destroys its own.
  *
- * The communicator's work should be done: synchronize its streams first. Do not destroy a communicator while another
- * thread is in a call with it.
+ * The communicator's work should be done: synchronize its streams first.
  *
  * @param communicator The communicator; NULL does nothing.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_NCCL or PLINTH_ERROR_DRIVER if a step failed: the

@@ -125,8 +125,6 @@ PLINTH_NOEXCEPT;
 /**
  * Resets a graph, as plinth_graph_reset does, and destroys its handle.
  *
- * Do not destroy a graph while another thread is in a call with it.
- *
  * @param graph The graph; NULL does nothing.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_WRONG_THREAD and PLINTH_ERROR_DRIVER as
  *         plinth_graph_reset: the handle remains valid, and the call can be repeated.

@@ -235,8 +235,6 @@ PLINTH_NOEXCEPT;
 /**
  * Resets a graphed callable, as plinth_graphed_callable_reset does, and destroys its handle.
  *
- * Do not destroy a callable while another thread is in a call with it.
- *
  * @param callable The callable; NULL does nothing.
  * @return As plinth_graphed_callable_reset.
  */

@@ -66,15 +66,12 @@ plinth_status_t plinth_store_create(const char *address,
 PLINTH_NOEXCEPT;
 
 /**
- * Destroys a store. If this process is the server, the others lose its contents. A store must not be destroyed while
- * another thread is in a call with it.
+ * Destroys a store. If this process is the server, the others lose its contents.
  *
  * @param store The store; NULL does nothing.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE.
  */
-PLINTH_API
-plinth_status_t plinth_store_destroy(plinth_store_t store)
-PLINTH_NOEXCEPT;
+PLINTH_API plinth_status_t plinth_store_destroy(plinth_store_t store) PLINTH_NOEXCEPT;
 
 /**
  * Returns the port at which the server listens.

@@ -395,8 +395,6 @@ pub unsafe extern "C" fn plinth_graphed_callable_reset(callable: plinth_graphed_
 
 /// Resets a graphed callable, as plinth_graphed_callable_reset does, and destroys its handle.
 ///
-/// Do not destroy a callable while another thread is in a call with it.
-///
 /// @param callable The callable; NULL does nothing.
 /// @return As plinth_graphed_callable_reset.
 #[unsafe(no_mangle)]

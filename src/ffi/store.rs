@@ -67,8 +67,7 @@ pub unsafe extern "C" fn plinth_store_create(
     })
 }
 
-/// Destroys a store. If this process is the server, the others lose its contents. A store must not be destroyed while
-/// another thread is in a call with it.
+/// Destroys a store. If this process is the server, the others lose its contents.
 ///
 /// @param store The store; NULL does nothing.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE.
