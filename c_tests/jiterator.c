@@ -255,7 +255,8 @@ TEST(scalars_have_defaults_and_values) {
       {sizeof(plinth_jit_scalar_t), "n", PLINTH_JIT_INT, 0, 3, 0, 0},
       {sizeof(plinth_jit_scalar_t), "negate", PLINTH_JIT_BOOL, 0, 0, 0, 0},
   };
-  const plinth_jit_scalar_t given[] = {{sizeof(plinth_jit_scalar_t), "negate", PLINTH_JIT_BOOL, 0, 1, 0, 0}, {sizeof(plinth_jit_scalar_t), "alpha", PLINTH_JIT_INT, 0, 4, 0, 0}};
+  const plinth_jit_scalar_t given[] = {{sizeof(plinth_jit_scalar_t), "negate", PLINTH_JIT_BOOL, 0, 1, 0, 0},
+                                       {sizeof(plinth_jit_scalar_t), "alpha", PLINTH_JIT_INT, 0, 4, 0, 0}};
   const plinth_jit_scalar_t wider[] = {{sizeof(plinth_jit_scalar_t), "n", PLINTH_JIT_FLOAT, 0, 0, 0.5, 0}};
   const plinth_jit_scalar_t unknown[] = {{sizeof(plinth_jit_scalar_t), "beta", PLINTH_JIT_INT, 0, 4, 0, 0}};
   const plinth_jit_scalar_t no_kind[] = {{sizeof(plinth_jit_scalar_t), "n", 4, 0, 4, 0, 0}};

@@ -39,8 +39,8 @@
 typedef struct CUgraphNode_st *plinth_graph_node_t;
 
 /**
- * A flag of plinth_graph_set_flags: the graph keeps its nodes after the end of the capture. plinth_graph_instantiate or the first replay instantiates
- * it. This is torch's keep_graph.
+ * A flag of plinth_graph_set_flags: the graph keeps its nodes after the end of the capture. plinth_graph_instantiate
+ * or the first replay instantiates it. This is torch's keep_graph.
  */
 #define PLINTH_GRAPH_KEEP_GRAPH 1
 
@@ -567,16 +567,15 @@ extern "C" {
  *
  * @param graph The graph, which must have kept its nodes and have no conditional nodes.
  * @param repeats The number of measured runs, 1 to 10000. The duration of a node is the median.
- * @param times In: struct_size of the first element. Out: up to `capacity` durations, in the order in which the nodes ran; NULL to get only the count,
- *        which still measures.
+ * @param times In: struct_size of the first element. Out: up to `capacity` durations, in the order in which the nodes
+ *        ran; NULL to get only the count, which still measures.
  * @param capacity The number of elements that `times` has room for.
  * @param count Out: the number of nodes, which may exceed the number that was written.
- * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for count; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE
- *         if struct_size was not set, for another number of repeats, for the body of a conditional node, and for a cycle of dependencies;
- *         PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT;
- *         PLINTH_ERROR_NOT_SUPPORTED with conditional nodes; PLINTH_ERROR_CAPTURE_FORBIDS;
- *         PLINTH_ERROR_GRAPH_ASLEEP; PLINTH_ERROR_WOULD_SYNCHRONIZE; PLINTH_ERROR_OUT_OF_MEMORY;
- *         PLINTH_ERROR_DRIVER.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for count; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE if
+ *         struct_size was not set, for another number of repeats, for the body of a conditional node, and for a cycle
+ *         of dependencies; PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT;
+ *         PLINTH_ERROR_NOT_SUPPORTED with conditional nodes; PLINTH_ERROR_CAPTURE_FORBIDS; PLINTH_ERROR_GRAPH_ASLEEP;
+ *         PLINTH_ERROR_WOULD_SYNCHRONIZE; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_DRIVER.
  */
 PLINTH_API
 plinth_status_t plinth_graph_node_times(plinth_graph_t graph,

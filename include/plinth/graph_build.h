@@ -367,9 +367,9 @@ PLINTH_NOEXCEPT;
  *
  * @param graph The graph, which must have kept its nodes.
  * @param node A kernel node of the graph.
- * @param kernel In: struct_size. Out: the launch. Its parameters belong to the graph and must not be written; they are NULL if the
- *        program passed them packed into one buffer. The function is NULL if the driver has no CUfunction for the
- *        kernel.
+ * @param kernel In: struct_size. Out: the launch. Its parameters belong to the graph and must not be written; they are
+ *        NULL if the program passed them packed into one buffer. The function is NULL if the driver has no CUfunction
+ *        for the kernel.
  * @return As plinth_graph_node_type; PLINTH_ERROR_INVALID_VALUE for a node that is not a kernel.
  */
 PLINTH_API

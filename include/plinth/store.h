@@ -44,12 +44,12 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Creates a store, or connects to one. Its address is either a folder that all processes can access, such as file:///shared/run-17, which is
- * created if necessary; or a process that serves the others from its memory over TCP, such as tcp://10.0.0.1:29500.
- * The server has no thread of its own: it serves requests while it is in a call with the store, and therefore also
- * while it waits for the others. Keys and values are readable by everyone with access to the folder or the port, so
- * use a private network. Use a store for one run only: values that an earlier run left in a folder would be mistaken
- * for this run's. Needs no device.
+ * Creates a store, or connects to one. Its address is either a folder that all processes can access, such as
+ * file:///shared/run-17, which is created if necessary; or a process that serves the others from its memory over TCP,
+ * such as tcp://10.0.0.1:29500. The server has no thread of its own: it serves requests while it is in a call with the
+ * store, and therefore also while it waits for the others. Keys and values are readable by everyone with access to the
+ * folder or the port, so use a private network. Use a store for one run only: values that an earlier run left in a
+ * folder would be mistaken for this run's. Needs no device.
  *
  * @param address The address. Port 0 selects any free port; see plinth_store_port.
  * @param serves Whether this process is the server of a TCP store. Ignored for a folder.

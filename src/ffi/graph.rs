@@ -44,8 +44,8 @@ pub struct plinth_graph {
 #[allow(non_camel_case_types)]
 pub type plinth_graph_t = *mut plinth_graph;
 
-/// A flag of plinth_graph_set_flags: the graph keeps its nodes after the end of the capture. plinth_graph_instantiate or the first replay instantiates
-/// it. This is torch's keep_graph.
+/// A flag of plinth_graph_set_flags: the graph keeps its nodes after the end of the capture. plinth_graph_instantiate
+/// or the first replay instantiates it. This is torch's keep_graph.
 pub const PLINTH_GRAPH_KEEP_GRAPH: u32 = 1;
 
 /// During the capture no thread may make calls that could invalidate it.

@@ -1,8 +1,9 @@
 //! Structs of the C surface that grow at their end.
 //!
 //! Such a struct begins with `struct_size`, the size that the caller's version of the header gives it. A caller may be
-//! older than the library: fields that its struct lacks have their initial values, and are not written. It may be newer:
-//! fields that the library does not know must be 0 where they are inputs, and are not written where they are outputs.
+//! older than the library: fields that its struct lacks have their initial values, and are not written. It may be
+//! newer: fields that the library does not know must be 0 where they are inputs, and are not written where they are
+//! outputs.
 //!
 //! An array of such structs has elements of one size, which is the `struct_size` of its first element. That is also the
 //! distance between two elements.
@@ -169,9 +170,8 @@ pub(super) struct StructOutputList<T> {
 }
 
 impl<T: Copy> StructOutputList<T> {
-    /// # Safety
-    /// `first` is NULL, or `capacity` structs may be written there, whose size the first one begins with. T is `repr(C)`
-    /// and begins with a `usize`.
+    /// # Safety `first` is NULL, or `capacity` structs may be written there, whose size the first one begins with. T is
+    /// `repr(C)` and begins with a `usize`.
     pub(super) unsafe fn new(first: *mut T, capacity: usize, name: &str) -> Result<Self> {
         let capacity = if first.is_null() { 0 } else { capacity };
         // SAFETY: the caller makes this promise.
