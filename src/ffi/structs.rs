@@ -170,8 +170,9 @@ pub(super) struct StructOutputList<T> {
 }
 
 impl<T: Copy> StructOutputList<T> {
-    /// # Safety `first` is NULL, or `capacity` structs may be written there, whose size the first one begins with. T is
-    /// `repr(C)` and begins with a `usize`.
+    /// # Safety
+    /// `first` is NULL, or `capacity` structs may be written there, each of the size that the first one begins with. T
+    /// is `repr(C)` and begins with a `usize`.
     pub(super) unsafe fn new(first: *mut T, capacity: usize, name: &str) -> Result<Self> {
         let capacity = if first.is_null() { 0 } else { capacity };
         // SAFETY: the caller makes this promise.
