@@ -37,8 +37,7 @@ pub type plinth_pluggable_allocator_t = *mut plinth_pluggable_allocator;
 /// The hooks of a pluggable allocator; NULL for a hook that it does not have. The hooks are those of torch. They are
 /// called from any thread; the library holds no lock during the call.
 ///
-/// The struct grows at its end in newer versions. Set struct_size to sizeof(plinth_allocator_hooks_t) and all unused
-/// fields to 0.
+/// The struct grows at its end in newer versions. PLINTH_ALLOCATOR_HOOKS_INIT sets struct_size, and no hook.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]
