@@ -127,9 +127,9 @@ static int one_rank(int32_t rank, const char *folder, uint32_t engine, size_t la
   ranks_here = 1;
   devices[0] = rank % (count > 0 ? count : 1);
   MUST(plinth_set_device(devices[0]));
-  MUST(plinth_store_open(address, rank == 0, 0, &store));
+  MUST(plinth_store_create(address, rank == 0, 0, &store));
   const plinth_communicator_options_t options = by(engine);
-  MUST(plinth_store_unique_id(store, "all ranks", rank, ranks, id, 60000));
+  MUST(plinth_store_unique_id(store, "all ranks", rank, ranks, 60000, id));
   MUST(plinth_communicator_init_rank(ranks, id, rank, devices[0], &options, communicators));
   measure_all(engine, largest, rank == 0);
   MUST(plinth_store_destroy(store));

@@ -27,6 +27,7 @@ static void one(int kind, int index) {
     case 1:
       memset(three, 0, sizeof three);
       for (int operand = 0; operand < 3; operand++) {
+        three[operand].struct_size = sizeof three[operand];
         three[operand].pointer = blocks[(at + operand * STREAMS) % BLOCKS];
         three[operand].bytes = BYTES;
         three[operand].kind = operand ? PLINTH_SANITIZER_READ : PLINTH_SANITIZER_WRITE;

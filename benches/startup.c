@@ -91,7 +91,7 @@ static int ascending(const void *left, const void *right) {
 int main(int count, char **arguments) {
   static double ours[MAX_ROUNDS], theirs[MAX_ROUNDS];
   int rounds = count > 1 ? atoi(arguments[1]) : 11;
-  const char *library = count > 2 ? arguments[2] : "libplinth.so.0.1";
+  const char *library = count > 2 ? arguments[2] : "libplinth.so.0.2";
   if (rounds < 1 || rounds > MAX_ROUNDS) {
     fprintf(stderr, "usage: %s [ROUNDS up to %d [LIBPLINTH]]\n", arguments[0], MAX_ROUNDS);
     return 2;

@@ -67,7 +67,7 @@ static double share(double seconds) {
 
 static void sample(uint32_t milliseconds, double seconds) {
   enum { MOST = 1000 };
-  static plinth_telemetry_t taken[MOST];
+  static plinth_telemetry_t taken[MOST] = {PLINTH_TELEMETRY_INIT};
   plinth_telemetry_sampler_t sampler = NULL;
   size_t count = 0, power_read = 0, energy_read = 0;
   MUST(plinth_telemetry_sampler_create(0, milliseconds, MOST, &sampler));

@@ -34,7 +34,7 @@ static void end_team(void) {
 
 static void wait_for_all(void) {
   for (int rank = 0; rank < ranks; rank++) {
-    CHECK_OK(plinth_communicator_wait(team[rank], streams[rank], 20000));
+    CHECK_OK(plinth_communicator_wait(team[rank], 20000, streams[rank]));
   }
 }
 
@@ -211,7 +211,7 @@ TEST(work_is_in_order_with_what_the_streams_have) {
   TOGETHER(plinth_communicator_all_reduce(team[rank], memory[rank], memory[rank], COUNT, FLOAT32, PLINTH_REDUCE_SUM,
                                           streams[rank]));
   CHECK(stays_undone(streams[0]));
-  CHECK_STATUS(plinth_communicator_wait(team[0], streams[0], 50), PLINTH_ERROR_TIMED_OUT);
+  CHECK_STATUS(plinth_communicator_wait(team[0], 50, streams[0]), PLINTH_ERROR_TIMED_OUT);
   CHECK_MESSAGE("0.050 s");
   gate_open(shut);
   wait_for_all();
@@ -252,7 +252,7 @@ TEST(a_captured_collective_replays) {
     CHECK_OK(plinth_graph_replay(graph));
     expected *= (float)ranks;
   }
-  CHECK_OK(plinth_communicator_wait(team[0], streams[0], 20000));
+  CHECK_OK(plinth_communicator_wait(team[0], 20000, streams[0]));
   for (int rank = 0; rank < ranks; rank++) {
     expect_floats(memory[rank], COUNT, expected, 0);
   }
@@ -282,7 +282,7 @@ TEST(a_split_makes_parts_in_the_order_of_keys) {
   }
   CHECK_OK(plinth_communicator_group_end());
   for (int rank = 1; rank < ranks; rank++) {
-    CHECK_OK(plinth_communicator_wait(parts[rank], streams[rank], 20000));
+    CHECK_OK(plinth_communicator_wait(parts[rank], 20000, streams[rank]));
     expect_floats(memory[rank], COUNT, (float)(ranks - 1), 0);
   }
   for (int rank = 1; rank < ranks; rank++) {
@@ -298,7 +298,7 @@ static void *one_rank_each(void *context) {
     CHECK_OK(plinth_communicator_all_reduce(team[rank], memory, memory, COUNT, FLOAT32, PLINTH_REDUCE_MAX,
                                             streams[rank]));
   }
-  CHECK_OK(plinth_communicator_wait(team[rank], streams[rank], 20000));
+  CHECK_OK(plinth_communicator_wait(team[rank], 20000, streams[rank]));
   expect_floats(memory, COUNT, (float)(ranks - 1), 0);
   return NULL;
 }

@@ -117,11 +117,11 @@ static void capture_as(int rank) {
     for (int replay = 0; replay < REPLAYS_IN_A_ROW; replay++) {
       CHECK_OK(plinth_graph_replay(graph));
     }
-    CHECK_OK(plinth_communicator_wait(own, stream, MILLISECONDS));
+    CHECK_OK(plinth_communicator_wait(own, MILLISECONDS, stream));
     expect_outputs(&buffers, rank, round);
     set_inputs(&buffers, rank, round + 100);
     run_all(own, rank, &buffers, stream, side);
-    CHECK_OK(plinth_communicator_wait(own, stream, MILLISECONDS));
+    CHECK_OK(plinth_communicator_wait(own, MILLISECONDS, stream));
     expect_outputs(&buffers, rank, round + 100);
   }
   CHECK_OK(plinth_graph_destroy(graph));

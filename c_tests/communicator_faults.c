@@ -82,7 +82,7 @@ TEST(a_failed_call_is_named_and_can_be_repeated) {
   CHECK_MESSAGE("ncclGroupEnd failed with 4");
   unsetenv("FAKE_NCCL_FAIL");
   CHECK_OK(reduce_all());
-  CHECK_OK(plinth_communicator_wait(team[0], NULL, 20000));
+  CHECK_OK(plinth_communicator_wait(team[0], 20000, NULL));
   expect_floats(memory[0], COUNT, 2, 0);
   end_team();
 }
@@ -124,7 +124,7 @@ TEST(an_error_that_comes_later_ends_the_communicator) {
   need_nccl();
   run_threads(2, lone_rank);
   setenv("FAKE_NCCL_ASYNC", "6", 1);
-  CHECK_STATUS(plinth_communicator_wait(team[0], NULL, 20000), PLINTH_ERROR_PEER_LOST);
+  CHECK_STATUS(plinth_communicator_wait(team[0], 20000, NULL), PLINTH_ERROR_PEER_LOST);
   CHECK_MESSAGE("failed while it worked");
   unsetenv("FAKE_NCCL_ASYNC");
   CHECK_STATUS(plinth_communicator_query(team[0], &ready), PLINTH_ERROR_ABORTED);
@@ -172,7 +172,7 @@ TEST(an_older_nccl_gets_an_older_config) {
   setenv("FAKE_NCCL_VERSION", "21805", 1);
   make_team(0);
   CHECK_OK(reduce_all());
-  CHECK_OK(plinth_communicator_wait(team[0], NULL, 20000));
+  CHECK_OK(plinth_communicator_wait(team[0], 20000, NULL));
   expect_floats(memory[0], COUNT, 2, 0);
   end_team();
 }
@@ -198,7 +198,7 @@ TEST(a_group_that_is_refused_leaves_nothing_behind) {
   CHECK_OK(plinth_communicator_all_reduce(team[1], memory[1], memory[1], COUNT, FLOAT32, PLINTH_REDUCE_SUM, NULL));
   CHECK_STATUS(plinth_communicator_group_end(), PLINTH_ERROR_NULL_POINTER);
   CHECK_OK(reduce_all());
-  CHECK_OK(plinth_communicator_wait(team[0], NULL, 20000));
+  CHECK_OK(plinth_communicator_wait(team[0], 20000, NULL));
   expect_floats(memory[0], COUNT, 2, 0);
   end_team();
 }
@@ -212,7 +212,7 @@ static void *ask_too_much(void *context) {
   CHECK_OK(plinth_communicator_all_reduce(team[rank], memory[rank], memory[rank], COUNT, INT16, PLINTH_REDUCE_SUM,
                                           NULL));
   CHECK_STATUS(plinth_communicator_group_end(), PLINTH_ERROR_NOT_SUPPORTED);
-  CHECK_OK(plinth_communicator_wait(team[rank], NULL, 20000));
+  CHECK_OK(plinth_communicator_wait(team[rank], 20000, NULL));
   expect_floats(memory[rank], COUNT, 1, 0);
   return NULL;
 }
@@ -221,7 +221,7 @@ static void *reduce_as_one(void *context) {
   const int rank = *(int *)context;
   CHECK_OK(plinth_communicator_all_reduce(team[rank], memory[rank], memory[rank], COUNT, FLOAT32, PLINTH_REDUCE_SUM,
                                           NULL));
-  CHECK_OK(plinth_communicator_wait(team[rank], NULL, 20000));
+  CHECK_OK(plinth_communicator_wait(team[rank], 20000, NULL));
   expect_floats(memory[rank], COUNT, 2, 0);
   return NULL;
 }
@@ -303,7 +303,7 @@ TEST(an_error_of_nccls_ends_ranks_that_use_it_for_what_is_large) {
   make_ranks_with_nccl_for_what_is_large();
   CHECK_OK(plinth_communicator_query(team[0], &ready));
   setenv("FAKE_NCCL_ASYNC", "6", 1);
-  CHECK_STATUS(plinth_communicator_wait(team[0], NULL, 20000), PLINTH_ERROR_PEER_LOST);
+  CHECK_STATUS(plinth_communicator_wait(team[0], 20000, NULL), PLINTH_ERROR_PEER_LOST);
   CHECK_STATUS(plinth_communicator_query(team[1], &ready), PLINTH_ERROR_PEER_LOST);
   unsetenv("FAKE_NCCL_ASYNC");
   CHECK_STATUS(plinth_communicator_query(team[0], &ready), PLINTH_ERROR_ABORTED);

@@ -41,7 +41,7 @@ static void expect_a_new_start(plinth_communicator_t *ranks) {
   CHECK_OK(plinth_communicator_recv(ranks[1], received, COUNT, FLOAT32, 0, NULL));
   CHECK_OK(plinth_communicator_group_end());
   for (int rank = 0; rank < RANKS; rank++) {
-    CHECK_OK(plinth_communicator_wait(ranks[rank], NULL, 0));
+    CHECK_OK(plinth_communicator_wait(ranks[rank], 0, NULL));
     expect_floats(memory[rank], COUNT, 3, 0);
   }
   expect_floats(received, COUNT, 5, 1);
@@ -208,7 +208,7 @@ static void *take_turns(void *context) {
     }
   }
   CHECK_OK(plinth_communicator_group_end());
-  CHECK_OK(plinth_communicator_wait(own, NULL, LIMIT));
+  CHECK_OK(plinth_communicator_wait(own, LIMIT, NULL));
   expect_floats(memory, 4, 2, 0);
   expect_floats(copy, 4, 8, 0);
   expect_floats(copy + 4, COUNT - 4, 2, 0);

@@ -135,7 +135,7 @@ static plinth_store_t meet(int rank) {
   plinth_store_t store = NULL;
   need_devices(HOSTS);
   need_nccl();
-  CHECK_OK(plinth_store_open(address, rank == 0, 20000, &store));
+  CHECK_OK(plinth_store_create(address, rank == 0, 20000, &store));
   return store;
 }
 
@@ -143,7 +143,7 @@ static plinth_communicator_t join(int rank, plinth_store_t store, uint64_t milli
   uint8_t id[PLINTH_UNIQUE_ID_SIZE];
   plinth_communicator_t own = NULL;
   const plinth_communicator_options_t options = options_of(PLINTH_ENGINE_NCCL, milliseconds, 0);
-  CHECK_OK(plinth_store_unique_id(store, "id", rank, HOSTS, id, 20000));
+  CHECK_OK(plinth_store_unique_id(store, "id", rank, HOSTS, 20000, id));
   CHECK_OK(plinth_communicator_init_rank(HOSTS, id, rank, rank, &options, &own));
   return own;
 }
@@ -156,7 +156,7 @@ static void work_together(int rank) {
   float *all = floats_on(rank, (size_t)HOSTS * COUNT, -1, 0);
   CHECK_OK(plinth_communicator_all_reduce(own, from, to, COUNT, FLOAT32, PLINTH_REDUCE_SUM, stream));
   CHECK_OK(plinth_communicator_all_gather(own, from, all, COUNT, FLOAT32, stream));
-  CHECK_OK(plinth_communicator_wait(own, stream, 30000));
+  CHECK_OK(plinth_communicator_wait(own, 30000, stream));
   expect_floats(to, COUNT, 1, 2);
   expect_floats(all, COUNT, 0, 1);
   expect_floats(all + COUNT, COUNT, 1, 1);
@@ -164,7 +164,7 @@ static void work_together(int rank) {
   CHECK_OK(plinth_communicator_send(own, from, COUNT, FLOAT32, 1 - rank, stream));
   CHECK_OK(plinth_communicator_recv(own, to, COUNT, FLOAT32, 1 - rank, stream));
   CHECK_OK(plinth_communicator_group_end());
-  CHECK_OK(plinth_communicator_wait(own, stream, 30000));
+  CHECK_OK(plinth_communicator_wait(own, 30000, stream));
   expect_floats(to, COUNT, (float)(1 - rank), 1);
   CHECK_OK(plinth_store_barrier(store, "done", HOSTS, 20000));
   CHECK_OK(plinth_communicator_destroy(own));
@@ -190,10 +190,10 @@ static void cut_the_cable(int rank) {
   } else {
     EVENTUALLY(!command("ip link show right | grep -q LOWER_UP") || command("ip link show right | grep -q NO-CARRIER"));
     const double start = seconds_now();
-    const plinth_status_t status = plinth_store_get(store, "again", value, sizeof value, &bytes, 400);
+    const plinth_status_t status = plinth_store_get(store, "again", 400, value, sizeof value, &bytes);
     CHECK(status == PLINTH_ERROR_TIMED_OUT || status == PLINTH_ERROR_PEER_LOST);
     CHECK(seconds_now() - start < 5);
-    CHECK_OK(plinth_store_get(store, "again", value, sizeof value, &bytes, 30000));
+    CHECK_OK(plinth_store_get(store, "again", 30000, value, sizeof value, &bytes));
     CHECK(bytes == 5 && memcmp(value, "whole", 5) == 0);
     CHECK_OK(plinth_store_barrier(store, "end", HOSTS, 30000));
   }
@@ -209,7 +209,7 @@ static void lose_a_host(int rank) {
   plinth_stream_t stream = stream_on(rank);
   float *memory = floats_on(rank, COUNT, 1, 0);
   CHECK_OK(plinth_communicator_all_reduce(own, memory, memory, COUNT, FLOAT32, PLINTH_REDUCE_SUM, stream));
-  CHECK_OK(plinth_communicator_wait(own, stream, 30000));
+  CHECK_OK(plinth_communicator_wait(own, 30000, stream));
   CHECK_OK(plinth_store_barrier(store, "reduced", HOSTS, 20000));
   if (rank == 1) {
     raise(SIGKILL);
@@ -217,7 +217,7 @@ static void lose_a_host(int rank) {
   plinth_status_t status =
       plinth_communicator_all_reduce(own, memory, memory, COUNT, FLOAT32, PLINTH_REDUCE_SUM, stream);
   if (status == PLINTH_OK) {
-    status = plinth_communicator_wait(own, stream, 8000);
+    status = plinth_communicator_wait(own, 8000, stream);
   }
   CHECK(status == PLINTH_ERROR_PEER_LOST || status == PLINTH_ERROR_TIMED_OUT || status == PLINTH_ERROR_NCCL);
   CHECK_OK(plinth_communicator_abort(own));

@@ -39,28 +39,28 @@ static void work_as(int rank, int32_t device, plinth_communicator_t own) {
   float *all = floats_on(device, (size_t)ranks * COUNT, -1, 0);
   const float sum = (float)(ranks * (ranks - 1) / 2);
   CHECK_OK(plinth_communicator_all_reduce(own, from, to, COUNT, FLOAT32, PLINTH_REDUCE_SUM, stream));
-  CHECK_OK(plinth_communicator_wait(own, stream, 20000));
+  CHECK_OK(plinth_communicator_wait(own, 20000, stream));
   expect_floats(to, COUNT, sum, (float)ranks);
   CHECK_OK(plinth_communicator_all_gather(own, from, all, COUNT, FLOAT32, stream));
-  CHECK_OK(plinth_communicator_wait(own, stream, 20000));
+  CHECK_OK(plinth_communicator_wait(own, 20000, stream));
   for (int other = 0; other < ranks; other++) {
     expect_floats(all + (size_t)other * COUNT, COUNT, (float)other, 1);
   }
   CHECK_OK(plinth_communicator_reduce_scatter(own, all, to, COUNT, FLOAT32, PLINTH_REDUCE_MAX, stream));
   CHECK_OK(plinth_communicator_broadcast(own, from, from, COUNT, FLOAT32, ranks - 1, stream));
-  CHECK_OK(plinth_communicator_wait(own, stream, 20000));
+  CHECK_OK(plinth_communicator_wait(own, 20000, stream));
   expect_floats(to, COUNT, (float)rank, 1);
   expect_floats(from, COUNT, (float)(ranks - 1), 1);
   CHECK_OK(plinth_communicator_group_start());
   CHECK_OK(plinth_communicator_send(own, to, COUNT, FLOAT32, (rank + 1) % ranks, stream));
   CHECK_OK(plinth_communicator_recv(own, from, COUNT, FLOAT32, (rank + ranks - 1) % ranks, stream));
   CHECK_OK(plinth_communicator_group_end());
-  CHECK_OK(plinth_communicator_wait(own, stream, 20000));
+  CHECK_OK(plinth_communicator_wait(own, 20000, stream));
   expect_floats(from, COUNT, (float)((rank + ranks - 1) % ranks), 1);
   for (int round = 0; round < 20; round++) {
     CHECK_OK(plinth_communicator_all_reduce(own, to, to, COUNT, FLOAT32, PLINTH_REDUCE_MIN, stream));
   }
-  CHECK_OK(plinth_communicator_wait(own, stream, 20000));
+  CHECK_OK(plinth_communicator_wait(own, 20000, stream));
   expect_floats(to, COUNT, 0, 1);
 }
 
@@ -146,7 +146,7 @@ static void *split_in_thread(void *context) {
   CHECK_OK(plinth_communicator_rank(part, &number));
   CHECK_EQ(number, rank < 2 ? 1 : 0);
   CHECK_OK(plinth_communicator_all_reduce(part, memory, memory, COUNT, FLOAT32, PLINTH_REDUCE_SUM, NULL));
-  CHECK_OK(plinth_communicator_wait(part, NULL, 20000));
+  CHECK_OK(plinth_communicator_wait(part, 20000, NULL));
   expect_floats(memory, COUNT, (float)(2 * (rank % 2) + 2), 0);
   CHECK_OK(plinth_communicator_destroy(part));
   CHECK_OK(plinth_communicator_split(own, rank == 0 ? 5 : -1, 0, &part));
@@ -207,7 +207,7 @@ TEST(a_meeting_need_not_be_waited_for) {
   plinth_communicator_t own = join(0, 0, 20000, PLINTH_COMMUNICATOR_NONBLOCKING);
   CHECK_OK(plinth_communicator_query(own, &ready));
   CHECK(!ready || !on_host_device());
-  CHECK_OK(plinth_communicator_wait(own, NULL, 20000));
+  CHECK_OK(plinth_communicator_wait(own, 20000, NULL));
   CHECK_OK(plinth_communicator_query(own, &ready));
   CHECK(ready);
   work_as(0, 0, own);
@@ -226,7 +226,7 @@ static void survive(int rank) {
   plinth_stream_t stream = stream_on(rank);
   float *memory = floats_on(rank, COUNT, 1, 0);
   CHECK_OK(plinth_communicator_all_reduce(own, memory, memory, COUNT, FLOAT32, PLINTH_REDUCE_SUM, stream));
-  CHECK_OK(plinth_communicator_wait(own, stream, 20000));
+  CHECK_OK(plinth_communicator_wait(own, 20000, stream));
   /* Not before the other has what came before, too. */
   char word = 0;
   if (rank == 1) {
@@ -238,7 +238,7 @@ static void survive(int rank) {
   plinth_status_t status =
       plinth_communicator_all_reduce(own, memory, memory, COUNT, FLOAT32, PLINTH_REDUCE_SUM, stream);
   if (status == PLINTH_OK) {
-    status = plinth_communicator_wait(own, stream, 8000);
+    status = plinth_communicator_wait(own, 8000, stream);
   }
   /* NCCL over shared memory does not notice; then the limit of time is what ends it. */
   CHECK(status == PLINTH_ERROR_PEER_LOST || status == PLINTH_ERROR_TIMED_OUT);
@@ -279,14 +279,14 @@ static void *be_late(void *context) {
   members[rank] = join(rank, rank, 20000, 0);
   /* NCCL connects ranks in their first operation, and until then waits for them in the call itself. */
   CHECK_OK(plinth_communicator_all_reduce(members[rank], memory, memory, COUNT, FLOAT32, PLINTH_REDUCE_SUM, stream));
-  CHECK_OK(plinth_communicator_wait(members[rank], stream, 20000));
+  CHECK_OK(plinth_communicator_wait(members[rank], 20000, stream));
   if (rank == 1) {
     return NULL;
   }
   CHECK_OK(plinth_communicator_all_reduce(members[0], memory, memory, COUNT, FLOAT32, PLINTH_REDUCE_SUM, stream));
-  CHECK_STATUS(plinth_communicator_wait(members[0], stream, 200), PLINTH_ERROR_TIMED_OUT);
+  CHECK_STATUS(plinth_communicator_wait(members[0], 200, stream), PLINTH_ERROR_TIMED_OUT);
   /* The caller may wait again, or abort. */
-  CHECK_STATUS(plinth_communicator_wait(members[0], stream, 50), PLINTH_ERROR_TIMED_OUT);
+  CHECK_STATUS(plinth_communicator_wait(members[0], 50, stream), PLINTH_ERROR_TIMED_OUT);
   CHECK_OK(plinth_communicator_abort(members[0]));
   CHECK_OK(plinth_stream_synchronize(stream));
   return NULL;

@@ -42,8 +42,8 @@ static void *talk_in_two_streams(void *context) {
     CHECK_OK(plinth_communicator_recv(team[rank], to + index * COUNT, COUNT, FLOAT32, other, streams[(index + rank) % 5]));
   }
   CHECK_OK(plinth_communicator_group_end());
-  CHECK_OK(plinth_communicator_wait(team[rank], first, 20000));
-  CHECK_OK(plinth_communicator_wait(team[rank], second, 20000));
+  CHECK_OK(plinth_communicator_wait(team[rank], 20000, first));
+  CHECK_OK(plinth_communicator_wait(team[rank], 20000, second));
   expect_floats(to, 5 * COUNT, (float)(100 * other), 1);
   return NULL;
 }
@@ -61,15 +61,15 @@ TEST(who_has_sent_may_leave_long_before_it_is_received) {
   float *from = floats_on(1, COUNT, 5, 1), *to = floats_on(0, COUNT, -1, 0);
   plinth_stream_t stream = stream_on(0);
   CHECK_OK(plinth_communicator_send(team[1], from, COUNT, FLOAT32, 0, NULL));
-  CHECK_OK(plinth_communicator_wait(team[1], NULL, 20000));
+  CHECK_OK(plinth_communicator_wait(team[1], 20000, NULL));
   CHECK_OK(plinth_communicator_destroy(team[1]));
   CHECK_OK(plinth_sleep((uint64_t)CYCLES_OF_A_SECOND * 5 / 2, stream));
   CHECK_OK(plinth_communicator_recv(team[0], to, COUNT, FLOAT32, 1, stream));
-  CHECK_OK(plinth_communicator_wait(team[0], stream, 20000));
+  CHECK_OK(plinth_communicator_wait(team[0], 20000, stream));
   expect_floats(to, COUNT, 5, 1);
   /* There is no more to come. */
   CHECK_OK(plinth_communicator_recv(team[0], to, COUNT, FLOAT32, 1, stream));
-  CHECK_STATUS(plinth_communicator_wait(team[0], stream, 20000), PLINTH_ERROR_PEER_LOST);
+  CHECK_STATUS(plinth_communicator_wait(team[0], 20000, stream), PLINTH_ERROR_PEER_LOST);
   CHECK_OK(plinth_stream_synchronize(stream));
   CHECK_OK(plinth_communicator_destroy(team[0]));
 }

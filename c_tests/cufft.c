@@ -111,12 +111,12 @@ TEST(a_handle_is_not_destroyed_while_its_plan_is_acquired) {
   waiting = new_transform(row_of(1, 16), PLINTH_CUFFT_FORWARD, false, 0, 5);
   lent = plan_for(&waiting->params, 0);
   plinth_cufft_plan_t another = plan_for(&waiting->params, 0);
-  CHECK_OK(plinth_cufft_acquire_plan(lent, &native));
+  CHECK_OK(plinth_cufft_plan_acquire(lent, &native));
   CHECK_STATUS(plinth_cufft_plan_destroy(lent), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_MESSAGE("plinth_cufft_release_plan comes first");
+  CHECK_MESSAGE("plinth_cufft_plan_release comes first");
   /* One by which nobody has it goes, and nobody loses the plan by that. */
   CHECK_OK(plinth_cufft_plan_destroy(another));
-  CHECK_OK(plinth_cufft_release_plan(lent));
+  CHECK_OK(plinth_cufft_plan_release(lent));
   CHECK_OK(plinth_cufft_plan_destroy(lent));
   run_threads(1, transform_by_another_handle);
   CHECK_OK(plinth_synchronize(0));
@@ -162,7 +162,7 @@ TEST(threads_share_one_plan) {
 
 TEST(threads_push_each_others_plans_out) {
   need_cufft();
-  CHECK_OK(plinth_cufft_plan_cache_set_max_size(1, 0));
+  CHECK_OK(plinth_cufft_plan_cache_set_max_size(0, 1));
   expect_right_in_threads(4);
   CHECK_EQ(cached(0), 1);
   CHECK_OK(plinth_cufft_plan_cache_clear(0));
@@ -310,7 +310,7 @@ static void *wait_for_the_plan(void *context) {
   carry_out(waiting, shared);
   __atomic_store_n(&through, 1, __ATOMIC_SEQ_CST);
   expect_transformed(waiting, stream);
-  CHECK_STATUS(plinth_cufft_release_plan(shared), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_cufft_plan_release(shared), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("does not have the plan");
   return NULL;
 }
@@ -324,22 +324,22 @@ TEST(a_thread_has_a_plan_for_itself) {
   waiting = new_transform(row_of(2, 18), PLINTH_CUFFT_FORWARD, false, 0, 10);
   shared = plan_for(&of->params, 0);
   plinth_stream_t stream = on_new_stream(0);
-  CHECK_STATUS(plinth_cufft_release_plan(shared), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_OK(plinth_cufft_acquire_plan(shared, &native));
+  CHECK_STATUS(plinth_cufft_plan_release(shared), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_OK(plinth_cufft_plan_acquire(shared, &native));
   CHECK(allocated(0) > 0 || !on_host_device());
   CHECK(pthread_create(&thread, NULL, wait_for_the_plan, NULL) == 0);
   EVENTUALLY(__atomic_load_n(&arrived, __ATOMIC_SEQ_CST));
   sleep_milliseconds(30);
   CHECK(!__atomic_load_n(&through, __ATOMIC_SEQ_CST));
   int32_t again = UNTOUCHED;
-  CHECK_STATUS(plinth_cufft_acquire_plan(shared, &again), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_cufft_plan_acquire(shared, &again), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("has the plan already");
   CHECK_STATUS(plinth_cufft_execute(shared, of->input.memory, of->output.memory, -1), PLINTH_ERROR_INVALID_VALUE);
   CHECK_EQ(again, UNTOUCHED);
   void *found = function_of(CUFFT, cufft_names, "cufftXtExec");
   memcpy(&execute, &found, sizeof found);
   CHECK_EQ(execute(native, of->input.memory, of->output.memory, -1), 0);
-  CHECK_OK(plinth_cufft_release_plan(shared));
+  CHECK_OK(plinth_cufft_plan_release(shared));
   CHECK(pthread_join(thread, NULL) == 0);
   expect_transformed(of, stream);
   CHECK_OK(plinth_cufft_plan_destroy(shared));
@@ -357,7 +357,7 @@ TEST(what_cufft_cannot_do_is_refused) {
 #define REFUSED(change, part)                                                             \
   params = row_of(2, 12);                                                                 \
   change;                                                                                 \
-  CHECK_STATUS(plinth_cufft_get_plan(&params, 0, &plan), PLINTH_ERROR_INVALID_VALUE);     \
+  CHECK_STATUS(plinth_cufft_plan_create(&params, 0, &plan), PLINTH_ERROR_INVALID_VALUE);     \
   CHECK_MESSAGE(part)
   REFUSED(params.rank = 0, "1 to 3 dimensions");
   REFUSED(params.rank = 4, "1 to 3 dimensions");
@@ -371,9 +371,9 @@ TEST(what_cufft_cannot_do_is_refused) {
   REFUSED(params.input_strides[1] = 2, "the strides of the input");
   REFUSED((params.output_strides[0] = 12, params.output_strides[1] = -1), "the strides of the output");
   params = row_of(2, 12);
-  CHECK_STATUS(plinth_cufft_get_plan(NULL, 0, &plan), PLINTH_ERROR_NULL_POINTER);
-  CHECK_STATUS(plinth_cufft_get_plan(&params, 0, NULL), PLINTH_ERROR_NULL_POINTER);
-  CHECK_STATUS(plinth_cufft_get_plan(&params, device_count(), &plan), PLINTH_ERROR_INVALID_DEVICE);
+  CHECK_STATUS(plinth_cufft_plan_create(NULL, 0, &plan), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_cufft_plan_create(&params, 0, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_cufft_plan_create(&params, device_count(), &plan), PLINTH_ERROR_INVALID_DEVICE);
   CHECK(plan == UNTOUCHED_POINTER);
   CHECK_EQ(cached(0), 0);
 }
@@ -393,7 +393,7 @@ TEST(a_transform_has_its_directions) {
     }
     CHECK_STATUS(plinth_cufft_execute(plan, NULL, memory, -1), PLINTH_ERROR_NULL_POINTER);
     CHECK_STATUS(plinth_cufft_execute(plan, memory, NULL, -1), PLINTH_ERROR_NULL_POINTER);
-    CHECK_STATUS(plinth_cufft_acquire_plan(plan, NULL), PLINTH_ERROR_NULL_POINTER);
+    CHECK_STATUS(plinth_cufft_plan_acquire(plan, NULL), PLINTH_ERROR_NULL_POINTER);
     CHECK_OK(plinth_cufft_plan_destroy(plan));
   }
   CHECK_OK(plinth_synchronize(0));
@@ -412,10 +412,10 @@ TEST(wrong_handles_are_noticed) {
     CHECK_STATUS(plinth_cufft_plan_destroy(wrong[index]), PLINTH_ERROR_INVALID_HANDLE);
     CHECK_MESSAGE("a plan of transforms");
     CHECK_STATUS(plinth_cufft_execute(wrong[index], &native, &native, -1), PLINTH_ERROR_INVALID_HANDLE);
-    CHECK_STATUS(plinth_cufft_acquire_plan(wrong[index], &native), PLINTH_ERROR_INVALID_HANDLE);
-    CHECK_STATUS(plinth_cufft_release_plan(wrong[index]), PLINTH_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(plinth_cufft_plan_acquire(wrong[index], &native), PLINTH_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(plinth_cufft_plan_release(wrong[index]), PLINTH_ERROR_INVALID_HANDLE);
   }
-  CHECK_STATUS(plinth_cufft_release_plan(NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_cufft_plan_release(NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_EQ(native, UNTOUCHED);
   CHECK_OK(plinth_event_destroy(event));
 }
@@ -444,7 +444,7 @@ TEST(what_fails_in_the_library_is_named_and_can_be_tried_again) {
     plinth_cufft_plan_t plan = NULL;
     snprintf(call, sizeof call, "%.*s", (int)strcspn(cases[index].fault, ":"), cases[index].fault);
     setenv("FAKE_CUFFT_FAIL", cases[index].fault, 1);
-    plinth_status_t status = plinth_cufft_get_plan(&of->params, 0, &plan);
+    plinth_status_t status = plinth_cufft_plan_create(&of->params, 0, &plan);
     CHECK_EQ(status == PLINTH_OK, index >= 4);
     if (status == PLINTH_OK) {
       status = plinth_cufft_execute(plan, of->input.memory, of->output.memory, -1);
@@ -472,14 +472,14 @@ TEST(a_library_that_is_not_there_is_named) {
   plinth_cufft_plan_t plan = (plinth_cufft_plan_t)UNTOUCHED_POINTER;
   const plinth_cufft_params_t params = row_of(1, 16);
   setenv(CUFFT, "/nowhere/libcufft.so.12", 1);
-  CHECK_STATUS(plinth_cufft_get_plan(&params, 0, &plan), PLINTH_ERROR_LIBRARY_UNAVAILABLE);
+  CHECK_STATUS(plinth_cufft_plan_create(&params, 0, &plan), PLINTH_ERROR_LIBRARY_UNAVAILABLE);
   CHECK_MESSAGE("cuFFT is needed, and PLINTH_CUFFT_LIBRARY cannot be loaded");
   setenv(CUFFT, "libm.so.6", 1);
-  CHECK_STATUS(plinth_cufft_get_plan(&params, 0, &plan), PLINTH_ERROR_LIBRARY_UNAVAILABLE);
+  CHECK_STATUS(plinth_cufft_plan_create(&params, 0, &plan), PLINTH_ERROR_LIBRARY_UNAVAILABLE);
   CHECK_MESSAGE("has no cufftCreate");
   if (on_host_device()) {
     name_library(CUFFT, "fake_cufft_for_gpus");
-    CHECK_STATUS(plinth_cufft_get_plan(&params, 0, &plan), PLINTH_ERROR_LIBRARY_UNAVAILABLE);
+    CHECK_STATUS(plinth_cufft_plan_create(&params, 0, &plan), PLINTH_ERROR_LIBRARY_UNAVAILABLE);
     CHECK_MESSAGE("cuFFT works with NVIDIA's GPUs");
   }
   CHECK(plan == UNTOUCHED_POINTER);
@@ -493,7 +493,7 @@ static void expect_refused(void) {
   const plinth_cufft_params_t params = row_of(1, 16);
   plinth_cufft_plan_t plan = (plinth_cufft_plan_t)UNTOUCHED_POINTER;
   int64_t size = UNTOUCHED;
-  CHECK_STATUS(plinth_cufft_get_plan(&params, 0, &plan), PLINTH_ERROR_FORKED_CHILD);
+  CHECK_STATUS(plinth_cufft_plan_create(&params, 0, &plan), PLINTH_ERROR_FORKED_CHILD);
   CHECK_STATUS(plinth_cufft_plan_cache_size(0, &size), PLINTH_ERROR_FORKED_CHILD);
   CHECK_OK(plinth_cufft_plan_destroy(shared));
   CHECK(plan == UNTOUCHED_POINTER);
@@ -515,7 +515,7 @@ TEST(the_child_of_a_fork_is_told) {
 static void after_the_exit(void) {
   const plinth_cufft_params_t params = row_of(1, 16);
   plinth_cufft_plan_t plan = (plinth_cufft_plan_t)UNTOUCHED_POINTER;
-  CHECK_STATUS(plinth_cufft_get_plan(&params, 0, &plan), PLINTH_ERROR_SHUTTING_DOWN);
+  CHECK_STATUS(plinth_cufft_plan_create(&params, 0, &plan), PLINTH_ERROR_SHUTTING_DOWN);
   CHECK(plan == UNTOUCHED_POINTER);
   setenv("FAKE_CUFFT_FAIL", "cufftDestroy:1", 1);
   CHECK_OK(plinth_cufft_plan_destroy(shared));

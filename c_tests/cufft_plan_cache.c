@@ -43,10 +43,10 @@ TEST(under_a_limit_of_two_the_one_that_was_not_used_goes) {
   need_cufft();
   const plinth_cufft_params_t a = row_of(1, 8), b = row_of(1, 9), c = row_of(1, 10);
   int64_t most = UNTOUCHED;
-  CHECK_OK(plinth_cufft_plan_cache_max_size(0, &most));
+  CHECK_OK(plinth_cufft_plan_cache_get_max_size(0, &most));
   CHECK_EQ(most, 4096);
-  CHECK_OK(plinth_cufft_plan_cache_set_max_size(2, 0));
-  CHECK_OK(plinth_cufft_plan_cache_max_size(-1, &most));
+  CHECK_OK(plinth_cufft_plan_cache_set_max_size(0, 2));
+  CHECK_OK(plinth_cufft_plan_cache_get_max_size(-1, &most));
   CHECK_EQ(most, 2);
   CHECK_OK(plinth_cufft_plan_destroy(plan_for(&a, 0)));
   CHECK_OK(plinth_cufft_plan_destroy(plan_for(&b, 0)));
@@ -67,7 +67,7 @@ TEST(under_a_limit_of_two_the_one_that_was_not_used_goes) {
     CHECK_OK(plinth_cufft_plan_destroy(plan_for(&a, 0)));
     CHECK_EQ(plans_ever(), 5);
   }
-  CHECK_OK(plinth_cufft_plan_cache_set_max_size(1, 0));
+  CHECK_OK(plinth_cufft_plan_cache_set_max_size(0, 1));
   CHECK_EQ(cached(0), 1);
   CHECK_OK(plinth_cufft_plan_cache_clear(0));
   CHECK_EQ(cached(0), 0);
@@ -81,7 +81,7 @@ TEST(a_plan_that_somebody_has_lives_on) {
   plinth_stream_t stream = on_new_stream(0);
   transform *of[4];
   plinth_cufft_plan_t plans[4];
-  CHECK_OK(plinth_cufft_plan_cache_set_max_size(2, 0));
+  CHECK_OK(plinth_cufft_plan_cache_set_max_size(0, 2));
   for (int index = 0; index < 4; index++) {
     of[index] = new_transform(row_of(1, 16 + index), PLINTH_CUFFT_FORWARD, false, 0, (uint64_t)index);
     plans[index] = plan_for(&of[index]->params, 0);
@@ -121,19 +121,19 @@ TEST(a_cache_of_no_plans_keeps_none) {
 
 TEST(the_cache_refuses_what_torch_refuses) {
   int64_t number = UNTOUCHED;
-  CHECK_STATUS(plinth_cufft_plan_cache_set_max_size(-1, 0), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_cufft_plan_cache_set_max_size(0, -1), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("cuFFT plan cache size must be non-negative, but got -1");
-  CHECK_OK(plinth_cufft_plan_cache_max_size(0, &number));
+  CHECK_OK(plinth_cufft_plan_cache_get_max_size(0, &number));
   CHECK_EQ(number, 4096);
   number = UNTOUCHED;
   const int32_t wrong[] = {device_count(), -2};
   for (int index = 0; index < 2; index++) {
-    CHECK_STATUS(plinth_cufft_plan_cache_set_max_size(1, wrong[index]), PLINTH_ERROR_INVALID_DEVICE);
-    CHECK_STATUS(plinth_cufft_plan_cache_max_size(wrong[index], &number), PLINTH_ERROR_INVALID_DEVICE);
+    CHECK_STATUS(plinth_cufft_plan_cache_set_max_size(wrong[index], 1), PLINTH_ERROR_INVALID_DEVICE);
+    CHECK_STATUS(plinth_cufft_plan_cache_get_max_size(wrong[index], &number), PLINTH_ERROR_INVALID_DEVICE);
     CHECK_STATUS(plinth_cufft_plan_cache_size(wrong[index], &number), PLINTH_ERROR_INVALID_DEVICE);
     CHECK_STATUS(plinth_cufft_plan_cache_clear(wrong[index]), PLINTH_ERROR_INVALID_DEVICE);
   }
-  CHECK_STATUS(plinth_cufft_plan_cache_max_size(0, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_cufft_plan_cache_get_max_size(0, NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_cufft_plan_cache_size(0, NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_EQ(number, UNTOUCHED);
 }

@@ -209,7 +209,7 @@ FILL(draw_cauchy, plinth_cauchy(out, 0, 1, generator, stream))
 FILL(draw_geometric, plinth_geometric(out, 0.5, generator, stream))
 FILL(draw_bernoulli, plinth_bernoulli(out, 0.5, generator, stream))
 FILL(draw_random, plinth_random(out, generator, stream))
-FILL(draw_random_from, plinth_random_from(out, 0, generator, stream))
+FILL(draw_random_from, plinth_random_range(out, 0, PLINTH_RANDOM_TO_LARGEST, generator, stream))
 FILL(draw_random_range, plinth_random_range(out, 0, 2, generator, stream))
 FILL(draw_randperm, plinth_randperm(out, generator, stream))
 #undef FILL

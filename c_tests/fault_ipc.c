@@ -22,7 +22,7 @@ static void expect_memory_back(void) {
 HELPER(receives) {
   char given_up = 0;
   for (;;) {
-    plinth_ipc_memory_t memory;
+    plinth_ipc_memory_t memory = PLINTH_IPC_MEMORY_INIT;
     const plinth_status_t status = plinth_ipc_receive(SOCKET, -1, &memory);
     if (status == PLINTH_ERROR_IPC_PEER_GONE) {
       if (strstr(plinth_last_error(), "gave the message up") != NULL) {
@@ -114,7 +114,7 @@ static const fault_plan sending_plan = {MESSAGE_PLAN, .set_up = start_receiver};
 TEST(sending_survives_faults) { survive_faults(&sending_plan, send_and_free); }
 
 static void receive_and_close(void) {
-  plinth_ipc_memory_t memory = {UNTOUCHED_POINTER, 1, 2, 3, 4};
+  plinth_ipc_memory_t memory = {sizeof memory, UNTOUCHED_POINTER, 1, 2, 3, 4};
   say(other.socket, 'n');
   if (ATTEMPT(plinth_ipc_receive(other.socket, -1, &memory))) {
     GIVE_BACK(plinth_ipc_close(memory.pointer));

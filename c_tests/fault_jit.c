@@ -34,15 +34,15 @@ SCENARIO(jiterated_call) {
 SCENARIO(kernel_of_a_module) {
   const int64_t cycles = 1;
   plinth_kernel_launch_t launch = PLINTH_KERNEL_LAUNCH_INIT;
-  const plinth_kernel_argument_t arguments[] = {{&cycles, 0, PLINTH_ARGUMENT_INT64, 0}};
+  const plinth_kernel_argument_t arguments[] = {{sizeof(plinth_kernel_argument_t), &cycles, 0, PLINTH_ARGUMENT_INT64, 0}};
   plinth_kernel_module_t module = NULL;
   plinth_kernel_t kernel = NULL;
   plinth_stream_t stream = NULL;
   plinth_kernel_attributes_t attributes = PLINTH_KERNEL_ATTRIBUTES_INIT;
   int32_t blocks = 0;
   launch.shared_bytes = 60 * 1024;
-  if (ATTEMPT(plinth_kernel_module_load(module_text, sizeof module_text, last, &module)) &&
-      ATTEMPT(plinth_kernel_module_get_kernel(module, "plinth_sleep", &kernel)) &&
+  if (ATTEMPT(plinth_kernel_module_create(module_text, sizeof module_text, last, &module)) &&
+      ATTEMPT(plinth_kernel_create(module, "plinth_sleep", &kernel)) &&
       ATTEMPT(plinth_kernel_attributes(kernel, &attributes)) &&
       ATTEMPT(plinth_kernel_occupancy(kernel, 32, 0, &blocks)) && ATTEMPT(plinth_stream_create(last, 0, &stream)) &&
       ATTEMPT(plinth_kernel_launch(kernel, &launch, arguments, 1, stream))) {

@@ -68,9 +68,9 @@ static void plans(void) {
   const plinth_cufft_params_t params = row_of(2, 100);
   plinth_cufft_plan_t plan = NULL;
   int32_t native = 0;
-  if (enter_stream() && ATTEMPT(plinth_cufft_get_plan(&params, last, &plan))) {
-    if (ATTEMPT(plinth_cufft_acquire_plan(plan, &native))) {
-      CHECK_OK(plinth_cufft_release_plan(plan));
+  if (enter_stream() && ATTEMPT(plinth_cufft_plan_create(&params, last, &plan))) {
+    if (ATTEMPT(plinth_cufft_plan_acquire(plan, &native))) {
+      CHECK_OK(plinth_cufft_plan_release(plan));
     }
     CHECK_OK(plinth_cufft_plan_destroy(plan));
   }

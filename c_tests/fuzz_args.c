@@ -282,7 +282,7 @@ static plinth_status_t call_rest(void) {
 
 static void look_at_report(const plinth_sanitizer_report_t *report, void *context) {
   (void)context;
-  CHECK(report->access.name != NULL && report->text != NULL && report->json != NULL);
+  CHECK(report->access->name != NULL && report->text != NULL && report->json != NULL);
 }
 
 /* Ranges are told, and never followed. */
@@ -295,6 +295,7 @@ static plinth_status_t call_sanitizer(void) {
   plinth_status_t status = PLINTH_OK;
   text = NULL;
   for (int index = 0; index < 4; index++) {
+    accesses[index].struct_size = chance(20) == 0 ? chance(sizeof accesses[0]) : sizeof accesses[0];
     accesses[index].pointer = chance(2) == 0 ? memories[chance(8)] : (void *)(uintptr_t)odd_number();
     accesses[index].bytes = chance(2) == 0 ? chance(KIB) : (size_t)odd_number();
     accesses[index].kind = (uint32_t)(chance(8) == 0 ? odd_number() : 1 + chance(3));

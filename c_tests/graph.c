@@ -195,6 +195,7 @@ TEST(a_graph_owns_one_capture) {
   plinth_graph_t graph = graph_of_fill(memory, 2, BYTES, stream, 0);
   CHECK_STATUS(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL), PLINTH_ERROR_GRAPH_CAPTURED);
   CHECK_STATUS(plinth_graph_register_generator_state(graph, NULL), PLINTH_ERROR_GRAPH_CAPTURED);
+  CHECK_STATUS(plinth_graph_set_flags(graph, PLINTH_GRAPH_KEEP_GRAPH), PLINTH_ERROR_GRAPH_CAPTURED);
   CHECK_STATUS(plinth_graph_capture_end(graph), PLINTH_ERROR_GRAPH_NOT_CAPTURING);
   CHECK_OK(plinth_graph_replay(graph));
   finish(stream);
@@ -231,6 +232,7 @@ TEST(nothing_is_asked_of_a_graph_without_a_capture) {
     }
   }
   CHECK_STATUS(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL), PLINTH_ERROR_GRAPH_CAPTURING);
+  CHECK_STATUS(plinth_graph_set_flags(graph, 0), PLINTH_ERROR_GRAPH_CAPTURING);
   CHECK_EQ(pool.owner, UNTOUCHED);
   CHECK_EQ(sizes[0], UNTOUCHED);
   CHECK_SAME(text, UNTOUCHED_POINTER);
@@ -245,7 +247,7 @@ TEST(wrong_handles_are_refused) {
   plinth_graph_t graph = new_graph(0);
   plinth_event_t event = new_event(0);
   CHECK_STATUS(plinth_graph_create(NULL), PLINTH_ERROR_NULL_POINTER);
-  CHECK_STATUS(plinth_graph_create_with_options(2, &graph), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_graph_set_flags(graph, 2), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_graph_replay(NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_graph_replay((plinth_graph_t)event), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_MESSAGE("is an event, not a graph");
@@ -257,6 +259,7 @@ TEST(wrong_handles_are_refused) {
   CHECK_STATUS(plinth_graph_reset(graph), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_graph_set_overlap_policy(graph, 0), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_graph_enable_debug_mode(graph), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_STATUS(plinth_graph_set_flags(graph, 0), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_OK(plinth_event_destroy(event));
 }
 

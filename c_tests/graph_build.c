@@ -33,14 +33,14 @@ TEST(a_graph_is_built_and_replayed) {
   char *second = device_memory(BYTES, 0);
   plinth_graph_node_t nodes[4] = {NULL, NULL, NULL, NULL};
   plinth_graph_node_t listed[4] = {NULL, NULL, NULL, NULL};
-  size_t count = 4;
+  size_t count = 0;
   uint32_t type = UNTOUCHED;
   int calls = 0;
   nodes[0] = fill_node(graph, NULL, 0, first, 7);
   CHECK_OK(plinth_graph_add_copy(graph, nodes, 1, second, first, BYTES, &nodes[1]));
   CHECK_OK(plinth_graph_add_empty(graph, &nodes[1], 1, &nodes[2]));
   CHECK_OK(plinth_graph_add_host(graph, &nodes[2], 1, count_up, &calls, &nodes[3]));
-  CHECK_OK(plinth_graph_nodes(graph, listed, &count));
+  CHECK_OK(plinth_graph_nodes(graph, listed, 4, &count));
   CHECK_EQ(count, 4);
   CHECK_OK(plinth_graph_node_type(graph, nodes[1], &type));
   CHECK_EQ(type, PLINTH_GRAPH_NODE_MEMCPY);
@@ -80,8 +80,8 @@ TEST(nodes_can_be_added_to_a_capture_that_was_kept) {
   plinth_graph_t graph = graph_of_fill(memory, 3, BYTES, stream, PLINTH_GRAPH_KEEP_GRAPH);
   plinth_graph_node_t captured = NULL;
   plinth_graph_node_t added = NULL;
-  size_t count = 1;
-  CHECK_OK(plinth_graph_nodes(graph, &captured, &count));
+  size_t count = 0;
+  CHECK_OK(plinth_graph_nodes(graph, &captured, 1, &count));
   CHECK_EQ(count, 1);
   CHECK_OK(plinth_graph_add_copy(graph, &captured, 1, memory + BYTES, memory, BYTES, &added));
   CHECK_OK(plinth_graph_instantiate(graph));
@@ -96,12 +96,12 @@ TEST(nodes_can_be_added_to_a_capture_that_was_kept) {
 static plinth_graph_t graph_of_sleep(plinth_stream_t stream, plinth_graph_kernel_t *kernel) {
   plinth_graph_t graph = new_graph(PLINTH_GRAPH_KEEP_GRAPH);
   plinth_graph_node_t node = NULL;
-  size_t count = 1;
+  size_t count = 0;
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
   CHECK_OK(plinth_sleep(1000, stream));
   CHECK_OK(plinth_graph_capture_end(graph));
-  CHECK_OK(plinth_graph_nodes(graph, &node, &count));
-  CHECK_OK(plinth_graph_node_kernel(graph, node, kernel));
+  CHECK_OK(plinth_graph_nodes(graph, &node, 1, &count));
+  CHECK_OK(plinth_graph_node_get_kernel(graph, node, kernel));
   CHECK(kernel->function != NULL);
   CHECK_EQ(kernel->grid[0], 1);
   return graph;
@@ -109,7 +109,7 @@ static plinth_graph_t graph_of_sleep(plinth_stream_t stream, plinth_graph_kernel
 
 TEST(a_kernel_gets_other_parameters_after_instantiation) {
   plinth_stream_t stream = on_new_stream(0);
-  plinth_graph_kernel_t kernel;
+  plinth_graph_kernel_t kernel = PLINTH_GRAPH_KERNEL_INIT;
   plinth_graph_t source = graph_of_sleep(stream, &kernel);
   plinth_graph_t graph = built();
   plinth_graph_node_t node = NULL;
@@ -121,10 +121,10 @@ TEST(a_kernel_gets_other_parameters_after_instantiation) {
   parameters[0] = &cycles;
   kernel.parameters = parameters;
   CHECK_OK(plinth_graph_add_kernel(graph, NULL, 0, &kernel, &node));
-  CHECK_STATUS(plinth_graph_set_kernel(graph, node, &kernel), PLINTH_ERROR_GRAPH_NOT_CAPTURED);
+  CHECK_STATUS(plinth_graph_node_set_kernel(graph, node, &kernel), PLINTH_ERROR_GRAPH_NOT_CAPTURED);
   CHECK_OK(plinth_graph_instantiate(graph));
   cycles = 100000000;
-  CHECK_OK(plinth_graph_set_kernel(graph, node, &kernel));
+  CHECK_OK(plinth_graph_node_set_kernel(graph, node, &kernel));
   cycles = 1;
   CHECK_OK(plinth_event_record(start, stream));
   CHECK_OK(plinth_graph_replay(graph));
@@ -133,7 +133,7 @@ TEST(a_kernel_gets_other_parameters_after_instantiation) {
   CHECK_OK(plinth_event_elapsed_time(start, end, &milliseconds));
   CHECK(milliseconds > 20);
   kernel.grid[1] = 0;
-  CHECK_STATUS(plinth_graph_set_kernel(graph, node, &kernel), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_graph_node_set_kernel(graph, node, &kernel), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("kernel->grid");
   CHECK_OK(plinth_graph_destroy(graph));
   CHECK_OK(plinth_graph_destroy(source));
@@ -153,9 +153,9 @@ TEST(a_node_is_switched_off_and_on) {
   (void)fill_node(graph, &second, 1, memory + BYTES, 3);
   CHECK_OK(plinth_graph_instantiate(graph));
   CHECK_OK(plinth_graph_node_set_enabled(graph, second, false));
-  CHECK_OK(plinth_graph_node_enabled(graph, first, &enabled));
+  CHECK_OK(plinth_graph_node_get_enabled(graph, first, &enabled));
   CHECK(enabled);
-  CHECK_OK(plinth_graph_node_enabled(graph, second, &enabled));
+  CHECK_OK(plinth_graph_node_get_enabled(graph, second, &enabled));
   CHECK(!enabled);
   CHECK_OK(plinth_graph_replay(graph));
   finish(NULL);
@@ -256,14 +256,14 @@ TEST(each_node_has_its_time) {
   plinth_stream_t stream = on_new_stream(0);
   plinth_graph_t graph = new_graph(PLINTH_GRAPH_KEEP_GRAPH);
   char *memory = device_memory(BYTES, 0);
-  plinth_node_time_t times[3];
-  size_t count = 3;
+  plinth_node_time_t times[3] = {PLINTH_NODE_TIME_INIT};
+  size_t count = 0;
   char *text = NULL;
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
   fill_words(memory, 5, BYTES, stream);
   CHECK_OK(plinth_sleep(40000000, stream));
   CHECK_OK(plinth_graph_capture_end(graph));
-  CHECK_OK(plinth_graph_node_times(graph, 3, times, &count));
+  CHECK_OK(plinth_graph_node_times(graph, 3, times, 3, &count));
   CHECK_EQ(count, 2);
   CHECK_EQ(times[0].node_type, PLINTH_GRAPH_NODE_MEMSET);
   CHECK_EQ(times[1].node_type, PLINTH_GRAPH_NODE_KERNEL);
@@ -275,7 +275,7 @@ TEST(each_node_has_its_time) {
   CHECK_OK(plinth_graph_time_table(graph, 1, &text));
   CHECK(strstr(text, "plinth_sleep") != NULL && strstr(text, "2 nodes") != NULL);
   plinth_string_free(text);
-  CHECK_STATUS(plinth_graph_node_times(graph, 0, NULL, &count), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_graph_node_times(graph, 0, NULL, 0, &count), PLINTH_ERROR_INVALID_VALUE);
   CHECK_OK(plinth_graph_destroy(graph));
   CHECK_OK(plinth_device_free(memory));
 }

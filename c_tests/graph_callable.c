@@ -15,8 +15,8 @@ typedef struct layer {
 
 static int clock_of_calls;
 
-static plinth_status_t forward(void *context, const DLTensor *inputs, size_t input_count, DLTensor *outputs,
-                               size_t output_count, plinth_stream_t stream) {
+static plinth_status_t forward(const DLTensor *inputs, size_t input_count, DLTensor *outputs, size_t output_count,
+                               plinth_stream_t stream, void *context) {
   layer *self = (layer *)context;
   void *between = NULL;
   plinth_status_t status = self->fails;
@@ -38,8 +38,8 @@ static plinth_status_t forward(void *context, const DLTensor *inputs, size_t inp
   return status;
 }
 
-static plinth_status_t backward(void *context, const DLTensor *inputs, size_t input_count, DLTensor *outputs,
-                                size_t output_count, plinth_stream_t stream) {
+static plinth_status_t backward(const DLTensor *inputs, size_t input_count, DLTensor *outputs, size_t output_count,
+                                plinth_stream_t stream, void *context) {
   layer *self = (layer *)context;
   CHECK_EQ(input_count, 1);
   CHECK_EQ(output_count, 1);
@@ -51,8 +51,8 @@ static plinth_status_t backward(void *context, const DLTensor *inputs, size_t in
   return plinth_memcpy(outputs[0].data, inputs[0].data, BYTES, stream);
 }
 
-static plinth_status_t nothing(void *context, const DLTensor *inputs, size_t input_count, DLTensor *outputs,
-                               size_t output_count, plinth_stream_t stream) {
+static plinth_status_t nothing(const DLTensor *inputs, size_t input_count, DLTensor *outputs, size_t output_count,
+                               plinth_stream_t stream, void *context) {
   (void)context, (void)inputs, (void)input_count, (void)outputs, (void)output_count, (void)stream;
   return PLINTH_OK;
 }
@@ -73,8 +73,7 @@ static DLTensor tensor_of(void *data) {
 }
 
 static plinth_callable_t callable_of(layer *self, const DLTensor *input, const DLTensor *output) {
-  plinth_callable_t callable;
-  memset(&callable, 0, sizeof callable);
+  plinth_callable_t callable = PLINTH_CALLABLE_INIT;
   callable.forward = forward;
   callable.backward = backward;
   callable.context = self;

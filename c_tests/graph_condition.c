@@ -201,7 +201,7 @@ TEST(a_body_is_nothing_for_itself) {
   CHECK_STATUS(plinth_graph_add_if(graph, NULL, 0, condition + 1, &copy, &other), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_graph_add_condition_set(graph, NULL, 0, condition, (char *)memory + 1, &other),
                PLINTH_ERROR_INVALID_VALUE);
-  CHECK_STATUS(plinth_graph_node_times(graph, 1, NULL, &count), PLINTH_ERROR_NOT_SUPPORTED);
+  CHECK_STATUS(plinth_graph_node_times(graph, 1, NULL, 0, &count), PLINTH_ERROR_NOT_SUPPORTED);
   /* A capture into it that is thrown away leaves it in its place. */
   CHECK_OK(plinth_graph_capture_begin(body, NULL, PLINTH_CAPTURE_GLOBAL));
   CHECK_OK(plinth_graph_reset(body));

@@ -11,8 +11,9 @@
 
 static inline plinth_graph_t new_graph(uint32_t flags) {
   plinth_graph_t graph = NULL;
-  CHECK_OK(plinth_graph_create_with_options(flags, &graph));
+  CHECK_OK(plinth_graph_create(&graph));
   CHECK(graph != NULL);
+  CHECK_OK(plinth_graph_set_flags(graph, flags));
   return graph;
 }
 

@@ -87,8 +87,8 @@ TEST(pinned_figures_are_told) {
   });
   CHECK_EQ(count, 28);
   CHECK_EQ(active, MIB);
-  CHECK(plinth::host_memory_stats_json().find("\"active_bytes.current\": 1048576") != std::string::npos);
-  CHECK(plinth::host_memory_stats_json(true).find("\"active_bytes\": {") != std::string::npos);
+  CHECK(plinth::host_memory_stats_as_json().find("\"active_bytes.current\": 1048576") != std::string::npos);
+  CHECK(plinth::host_memory_stats_as_json(true).find("\"active_bytes\": {") != std::string::npos);
   THROWS_TYPE(plinth::host_memory_stats_each([](const char *, std::uint64_t) { throw std::logic_error("enough"); }),
               std::logic_error);
   plinth::host_empty_cache();

@@ -237,7 +237,7 @@ TEST(a_device_is_found_whatever_its_number) {
 }
 
 HELPER(does_not_see_the_device) {
-  plinth_ipc_memory_t memory = {UNTOUCHED_POINTER, 1, 2, 3, 4};
+  plinth_ipc_memory_t memory = {sizeof memory, UNTOUCHED_POINTER, 1, 2, 3, 4};
   CHECK_STATUS(plinth_ipc_receive(SOCKET, -1, &memory), PLINTH_ERROR_INVALID_DEVICE);
   CHECK_MESSAGE("UUID");
   CHECK_SAME(memory.pointer, UNTOUCHED_POINTER);

@@ -97,6 +97,7 @@ static void send_one(int *socket) {
 
 static void receive_one(int *socket, received_block *held, int *count, counter *shared) {
   received_block *block = &held[*count];
+  block->memory.struct_size = sizeof block->memory;
   if (!did(plinth_ipc_receive(*socket, -1, &block->memory), socket)) {
     return;
   }

@@ -93,8 +93,8 @@ TEST(a_killed_holder_holds_nothing) {
 }
 
 HELPER(holds_for_two_devices) {
-  plinth_ipc_memory_t first;
-  plinth_ipc_memory_t second;
+  plinth_ipc_memory_t first = PLINTH_IPC_MEMORY_INIT;
+  plinth_ipc_memory_t second = PLINTH_IPC_MEMORY_INIT;
   CHECK_OK(plinth_ipc_receive(SOCKET, 0, &first));
   CHECK_OK(plinth_ipc_receive(SOCKET, 1, &second));
   CHECK_OK(plinth_ipc_close(first.pointer));
@@ -202,7 +202,7 @@ TEST(received_memory_is_not_this_process_s) {
   void *moved = UNTOUCHED_POINTER;
   const peer sender = start_peer("sends_and_waits", SOCK_STREAM);
   const plinth_ipc_memory_t memory = receive_from(sender.socket);
-  plinth_ipc_export_t message;
+  plinth_ipc_export_t message = PLINTH_IPC_EXPORT_INIT;
   CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
   CHECK_STATUS(plinth_ipc_send(ends[0], memory.pointer), PLINTH_ERROR_IPC_REEXPORT);
   CHECK_STATUS(plinth_ipc_export(memory.pointer, &message), PLINTH_ERROR_IPC_REEXPORT);

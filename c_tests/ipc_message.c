@@ -16,7 +16,7 @@ HELPER(imports_what_it_inherited) {
   uint32_t sizes[2];
   int32_t descriptors[64];
   unsigned char bytes[4096];
-  plinth_ipc_memory_t memory;
+  plinth_ipc_memory_t memory = PLINTH_IPC_MEMORY_INIT;
   CHECK_EQ(recv(SOCKET, sizes, sizeof sizes, MSG_WAITALL), sizeof sizes);
   CHECK(sizes[0] <= sizeof bytes && sizes[1] <= 64);
   CHECK_EQ(recv(SOCKET, bytes, sizes[0], MSG_WAITALL), sizes[0]);
@@ -41,7 +41,7 @@ HELPER(imports_what_it_inherited) {
 }
 
 static void bring_a_message(void) {
-  plinth_ipc_export_t message;
+  plinth_ipc_export_t message = PLINTH_IPC_EXPORT_INIT;
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
   put_pattern(block, BLOCK, 8);
   CHECK_OK(plinth_ipc_export(block, &message));
@@ -82,8 +82,8 @@ TEST(a_program_can_bring_the_message_itself) {
 }
 
 TEST(a_message_holds_the_block_until_it_is_freed) {
-  plinth_ipc_export_t message;
-  plinth_ipc_memory_t memory = {UNTOUCHED_POINTER, 1, 2, 3, 4};
+  plinth_ipc_export_t message = PLINTH_IPC_EXPORT_INIT;
+  plinth_ipc_memory_t memory = {sizeof memory, UNTOUCHED_POINTER, 1, 2, 3, 4};
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
   CHECK_OK(plinth_ipc_export(block, &message));
   /* A process has its own memory already. */
@@ -100,7 +100,7 @@ HELPER(closes_what_it_inherited) {
   uint32_t sizes[2];
   int32_t descriptors[64];
   unsigned char bytes[4096];
-  plinth_ipc_memory_t memory;
+  plinth_ipc_memory_t memory = PLINTH_IPC_MEMORY_INIT;
   CHECK_EQ(recv(SOCKET, sizes, sizeof sizes, MSG_WAITALL), sizeof sizes);
   CHECK(sizes[0] <= sizeof bytes && sizes[1] <= 64);
   CHECK_EQ(recv(SOCKET, bytes, sizes[0], MSG_WAITALL), sizes[0]);
@@ -127,7 +127,7 @@ HELPER(closes_what_it_inherited) {
 
 /* The message's descriptors hold the block as long as they are open, whatever a receiver of it did. */
 TEST(a_message_holds_the_block_when_its_receiver_has_closed) {
-  plinth_ipc_export_t message;
+  plinth_ipc_export_t message = PLINTH_IPC_EXPORT_INIT;
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
   CHECK_OK(plinth_ipc_export(block, &message));
   CHECK(message.descriptor_count <= 64);
@@ -155,7 +155,7 @@ TEST(a_message_holds_the_block_when_its_receiver_has_closed) {
 
 TEST(what_is_no_block_is_refused) {
   int ends[2];
-  plinth_ipc_export_t message = {UNTOUCHED_POINTER, 1, UNTOUCHED_POINTER, 2};
+  plinth_ipc_export_t message = {sizeof message, UNTOUCHED_POINTER, 1, UNTOUCHED_POINTER, 2};
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
   void *driver_s = device_memory(KIB, 0);
   CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
@@ -175,7 +175,7 @@ TEST(what_is_no_block_is_refused) {
 
 TEST(what_is_no_socket_is_refused) {
   int ends[2];
-  plinth_ipc_memory_t memory;
+  plinth_ipc_memory_t memory = PLINTH_IPC_MEMORY_INIT;
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
   CHECK(pipe(ends) == 0);
   CHECK_STATUS(plinth_ipc_send(ends[1], block), PLINTH_ERROR_INVALID_VALUE);
@@ -198,7 +198,7 @@ TEST(what_is_no_socket_is_refused) {
 TEST(bytes_that_are_no_message_are_refused) {
   int ends[2];
   unsigned char bytes[4096];
-  plinth_ipc_memory_t memory = {UNTOUCHED_POINTER, 1, 2, 3, 4};
+  plinth_ipc_memory_t memory = {sizeof memory, UNTOUCHED_POINTER, 1, 2, 3, 4};
   const int32_t descriptors[2] = {0, 0};
   for (int round = 0; round < 50; round++) {
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
@@ -216,7 +216,7 @@ TEST(bytes_that_are_no_message_are_refused) {
 
 HELPER(says_half_a_message) {
   unsigned char bytes[300];
-  plinth_ipc_export_t message;
+  plinth_ipc_export_t message = PLINTH_IPC_EXPORT_INIT;
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
   CHECK_OK(plinth_ipc_export(block, &message));
   memcpy(bytes, message.bytes, 100);
@@ -225,7 +225,7 @@ HELPER(says_half_a_message) {
 }
 
 TEST(half_a_message_is_none) {
-  plinth_ipc_memory_t memory;
+  plinth_ipc_memory_t memory = PLINTH_IPC_MEMORY_INIT;
   const peer other = start_peer("says_half_a_message", SOCK_STREAM);
   CHECK_STATUS(plinth_ipc_receive(other.socket, -1, &memory), PLINTH_ERROR_IPC_PEER_GONE);
   expect_end(other);

@@ -6,7 +6,7 @@
 
 TEST(memory_can_be_made_for_this_process_alone) {
   int ends[2];
-  plinth_ipc_export_t message = {UNTOUCHED_POINTER, 1, UNTOUCHED_POINTER, 2};
+  plinth_ipc_export_t message = {sizeof message, UNTOUCHED_POINTER, 1, UNTOUCHED_POINTER, 2};
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
   CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
   CHECK_STATUS(plinth_ipc_send(ends[0], block), PLINTH_ERROR_IPC_NOT_SHAREABLE);

@@ -251,15 +251,16 @@ TEST(bools_are_true_for_every_byte_but_0) {
 
 TEST(scalars_have_defaults_and_values) {
   const plinth_jit_scalar_t declared[] = {
-      {"alpha", PLINTH_JIT_FLOAT, 0, 0, 2.0, 0},
-      {"n", PLINTH_JIT_INT, 0, 3, 0, 0},
-      {"negate", PLINTH_JIT_BOOL, 0, 0, 0, 0},
+      {sizeof(plinth_jit_scalar_t), "alpha", PLINTH_JIT_FLOAT, 0, 0, 2.0, 0},
+      {sizeof(plinth_jit_scalar_t), "n", PLINTH_JIT_INT, 0, 3, 0, 0},
+      {sizeof(plinth_jit_scalar_t), "negate", PLINTH_JIT_BOOL, 0, 0, 0, 0},
   };
-  const plinth_jit_scalar_t given[] = {{"negate", PLINTH_JIT_BOOL, 0, 1, 0, 0}, {"alpha", PLINTH_JIT_INT, 0, 4, 0, 0}};
-  const plinth_jit_scalar_t wider[] = {{"n", PLINTH_JIT_FLOAT, 0, 0, 0.5, 0}};
-  const plinth_jit_scalar_t unknown[] = {{"beta", PLINTH_JIT_INT, 0, 4, 0, 0}};
-  const plinth_jit_scalar_t no_kind[] = {{"n", 4, 0, 4, 0, 0}};
-  const plinth_jit_scalar_t no_name[] = {{NULL, PLINTH_JIT_INT, 0, 4, 0, 0}};
+  const plinth_jit_scalar_t given[] = {{sizeof(plinth_jit_scalar_t), "negate", PLINTH_JIT_BOOL, 0, 1, 0, 0},
+                                       {sizeof(plinth_jit_scalar_t), "alpha", PLINTH_JIT_INT, 0, 4, 0, 0}};
+  const plinth_jit_scalar_t wider[] = {{sizeof(plinth_jit_scalar_t), "n", PLINTH_JIT_FLOAT, 0, 0, 0.5, 0}};
+  const plinth_jit_scalar_t unknown[] = {{sizeof(plinth_jit_scalar_t), "beta", PLINTH_JIT_INT, 0, 4, 0, 0}};
+  const plinth_jit_scalar_t no_kind[] = {{sizeof(plinth_jit_scalar_t), "n", 4, 0, 4, 0, 0}};
+  const plinth_jit_scalar_t no_name[] = {{sizeof(plinth_jit_scalar_t), NULL, PLINTH_JIT_INT, 0, 4, 0, 0}};
   const int64_t count = 300;
   plinth_jit_function_t function = NULL;
   tensor x, out;
@@ -294,7 +295,7 @@ TEST(scalars_have_defaults_and_values) {
 }
 
 TEST(large_integers_stay_whole_in_scalars) {
-  const plinth_jit_scalar_t declared = {"n", PLINTH_JIT_INT, 0, INT64_C(0x7123456789abcdef), 0, 0};
+  const plinth_jit_scalar_t declared = {sizeof declared, "n", PLINTH_JIT_INT, 0, INT64_C(0x7123456789abcdef), 0, 0};
   plinth_jit_function_t function = NULL;
   const int64_t count = 5;
   tensor x, out;
@@ -319,7 +320,7 @@ TEST(several_outputs_are_written) {
   tensor in[INPUTS], out[OUTPUTS];
   const DLTensor *inputs[INPUTS];
   DLTensor *outputs[OUTPUTS];
-  const plinth_jit_scalar_t by = {"by", PLINTH_JIT_FLOAT, 0, 0, 2, 0};
+  const plinth_jit_scalar_t by = {sizeof by, "by", PLINTH_JIT_FLOAT, 0, 0, 2, 0};
   const char *code =
       "template <typename T>\n"
       "void f(T a, T b, T c, T d, T e, T f, T g, T h, T by, T &o0, T &o1, T &o2, T &o3, T &o4, T &o5, T &o6, T &o7) {\n"

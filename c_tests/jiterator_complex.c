@@ -96,7 +96,7 @@ TEST(hyperbolic_functions_of_complex_numbers) {
 }
 
 TEST(complex_scalars) {
-  const plinth_jit_scalar_t turn = {"turn", PLINTH_JIT_COMPLEX, 0, 0, 0, 1};
+  const plinth_jit_scalar_t turn = {sizeof turn, "turn", PLINTH_JIT_COMPLEX, 0, 0, 0, 1};
   const int64_t count = 10;
   const DLTensor *inputs[1];
   DLTensor *outputs[1];

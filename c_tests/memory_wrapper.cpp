@@ -320,10 +320,10 @@ TEST(histories_are_walked) {
 TEST(snapshots_are_written_and_walked) {
   char folder[] = "/tmp/plinth-test-XXXXXX";
   CHECK(mkdtemp(folder) != nullptr);
-  const std::string page = std::string(folder) + "/memory.html", other = std::string(folder) + "/memory";
+  const std::string page = std::string(folder) + "/memory.html", other = std::string(folder) + "/memory.json";
   const plinth::DeviceBuffer buffer(5 * MIB);
   plinth::dump_snapshot(page);
-  plinth::dump_snapshot(other, plinth::SnapshotFormat::json);
+  plinth::dump_snapshot(other);
   std::stringstream html, json;
   html << std::ifstream(page).rdbuf();
   json << std::ifstream(other).rdbuf();

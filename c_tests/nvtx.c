@@ -92,9 +92,7 @@ TEST(texts_and_outputs_are_checked) {
 TEST(domains_keep_depths_of_their_own) {
   int32_t depth = UNTOUCHED;
   plinth_nvtx_domain_t domain = NULL;
-  plinth_nvtx_event_t event;
-  memset(&event, 0, sizeof event);
-  event.struct_size = sizeof event;
+  plinth_nvtx_event_t event = PLINTH_NVTX_EVENT_INIT;
   event.message = "solve";
   event.category = 3;
   event.color = 0xFF4080FF;

@@ -77,7 +77,7 @@ static inline void expect_killed(peer started) {
 }
 
 static inline plinth_ipc_memory_t receive_from(int socket) {
-  plinth_ipc_memory_t memory = {NULL, UNTOUCHED, UNTOUCHED, UNTOUCHED, UNTOUCHED};
+  plinth_ipc_memory_t memory = {sizeof memory, NULL, UNTOUCHED, UNTOUCHED, UNTOUCHED, UNTOUCHED};
   CHECK_OK(plinth_ipc_receive(socket, -1, &memory));
   CHECK(memory.pointer != NULL);
   CHECK_EQ(memory.reserved, 0);

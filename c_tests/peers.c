@@ -132,7 +132,7 @@ TEST(peers_reach_other_processes_memory) {
 
 TEST(memory_is_received_for_another_device) {
   need_peers();
-  plinth_ipc_memory_t memory;
+  plinth_ipc_memory_t memory = PLINTH_IPC_MEMORY_INIT;
   const peer other = start_peer("sends_two_blocks", SOCK_STREAM);
   CHECK_OK(plinth_ipc_receive(other.socket, 1, &memory));
   CHECK_EQ(memory.device, 0);
@@ -154,7 +154,7 @@ HELPER(sends_a_block_twice) {
 /* Mapped memory is in one place for all devices, memory of a segment in one for each. */
 TEST(memory_is_received_for_one_device_and_for_another) {
   need_peers();
-  plinth_ipc_memory_t memory;
+  plinth_ipc_memory_t memory = PLINTH_IPC_MEMORY_INIT;
   unsigned char seen = 0;
   const peer other = start_peer("sends_a_block_twice", SOCK_STREAM);
   const plinth_ipc_memory_t own = receive_from(other.socket);
@@ -175,7 +175,7 @@ TEST(memory_is_received_for_one_device_and_for_another) {
 }
 
 HELPER(expects_order_on_another_device) {
-  plinth_ipc_memory_t memory;
+  plinth_ipc_memory_t memory = PLINTH_IPC_MEMORY_INIT;
   plinth_stream_t stream = stream_on(1);
   unsigned char *seen = (unsigned char *)pinned_memory(KIB);
   CHECK_OK(plinth_set_stream(stream));

@@ -169,16 +169,16 @@ TEST(the_keys_are_torch_s) {
 TEST(the_figures_are_told_as_json) {
   char *text = NULL;
   void *memory = pin(3 * MIB);
-  CHECK_OK(plinth_host_memory_stats_json(&text));
+  CHECK_OK(plinth_host_memory_stats_as_json(false, &text));
   CHECK(strstr(text, "{\"active_bytes.allocated\": 3145728, \"active_bytes.current\": 3145728, ") == text);
   CHECK(strstr(text, ", \"num_host_alloc\": 1, \"num_host_free\": 0}") != NULL);
   plinth_string_free(text);
-  CHECK_OK(plinth_host_memory_stats_as_nested_dict(&text));
+  CHECK_OK(plinth_host_memory_stats_as_json(true, &text));
   CHECK(strstr(text, "{\"active_bytes\": {\"allocated\": 3145728, \"current\": 3145728, ") == text);
   CHECK(strstr(text, "}, \"num_host_alloc\": 1, \"num_host_free\": 0}") != NULL);
   plinth_string_free(text);
-  CHECK_STATUS(plinth_host_memory_stats_json(NULL), PLINTH_ERROR_NULL_POINTER);
-  CHECK_STATUS(plinth_host_memory_stats_as_nested_dict(NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_host_memory_stats_as_json(false, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_host_memory_stats_as_json(true, NULL), PLINTH_ERROR_NULL_POINTER);
   unpin(memory);
 }
 

@@ -147,9 +147,7 @@ static void on_release(int device, plinth_pool_id_t pool) {
 
 TEST(hooks_are_called) {
   plinth_pluggable_allocator_t allocator = load_helper();
-  plinth_allocator_hooks_t hooks;
-  memset(&hooks, 0, sizeof hooks);
-  hooks.struct_size = sizeof hooks;
+  plinth_allocator_hooks_t hooks = PLINTH_ALLOCATOR_HOOKS_INIT;
   hooks.init = on_init;
   hooks.reset = on_reset;
   hooks.memory_fraction = on_fraction;

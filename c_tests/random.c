@@ -172,12 +172,12 @@ TEST(random_from_goes_to_the_largest_number) {
   tensor out;
   void *memory = device_memory(sizeof numbers, 0);
   plinth_generator_t generator = new_generator(0, 7, 0);
-  CHECK_OK(plinth_random_from(row(&out, memory, I64, 300), INT64_MIN, generator, NULL));
+  CHECK_OK(plinth_random_range(row(&out, memory, I64, 300), INT64_MIN, PLINTH_RANDOM_TO_LARGEST, generator, NULL));
   fetch(numbers, memory, sizeof numbers);
   for (int index = 0; index < 300; index++) {
     CHECK_EQ((uint64_t)numbers[index], long_at(7, 0, index, 300));
   }
-  CHECK_OK(plinth_random_from(row(&out, memory, U8, 300), 200, generator, NULL));
+  CHECK_OK(plinth_random_range(row(&out, memory, U8, 300), 200, PLINTH_RANDOM_TO_LARGEST, generator, NULL));
   fetch(small, memory, sizeof small);
   for (int index = 0; index < 300; index++) {
     CHECK_EQ(small[index], word_at(7, 4, index, 300) % 56 + 200);

@@ -127,15 +127,15 @@ TEST(ranges_that_the_dtype_cannot_hold_are_refused) {
                 {I64, 5, 4},
                 {F32, 5, 5},
                 {U8, 7, 3},
-                {I64, INT64_MAX, INT64_MIN}};
+                {I64, INT64_MAX, INT64_MIN + 1}};
   begin();
   for (size_t index = 0; index < sizeof ranges / sizeof ranges[0]; index++) {
     DLTensor *out = row(&t, memory, ranges[index].kind, COUNT);
     REFUSED(plinth_random_range(out, ranges[index].low, ranges[index].high, generator, NULL), "");
   }
-  REFUSED(plinth_random_from(row(&t, memory, U8, COUNT), 256, generator, NULL), "low");
-  REFUSED(plinth_random_from(row(&t, memory, U8, COUNT), -1, generator, NULL), "low");
-  REFUSED(plinth_random_from(row(&t, memory, I32, COUNT), INT64_C(1) << 31, generator, NULL), "low");
+  REFUSED(plinth_random_range(row(&t, memory, U8, COUNT), 256, PLINTH_RANDOM_TO_LARGEST, generator, NULL), "low");
+  REFUSED(plinth_random_range(row(&t, memory, U8, COUNT), -1, PLINTH_RANDOM_TO_LARGEST, generator, NULL), "low");
+  REFUSED(plinth_random_range(row(&t, memory, I32, COUNT), INT64_C(1) << 31, PLINTH_RANDOM_TO_LARGEST, generator, NULL), "low");
 }
 
 TEST(ranges_at_the_ends_of_the_dtype_are_not_refused) {
@@ -145,7 +145,7 @@ TEST(ranges_at_the_ends_of_the_dtype_are_not_refused) {
   CHECK_OK(plinth_random_range(row(&t, memory, I8, COUNT), -128, 128, generator, NULL));
   CHECK_OK(plinth_random_range(row(&t, memory, I32, COUNT), INT32_MIN, INT64_C(1) << 31, generator, NULL));
   CHECK_OK(plinth_random_range(row(&t, memory, BOOL, COUNT), 0, 2, generator, NULL));
-  CHECK_OK(plinth_random_from(row(&t, memory, U8, COUNT), 255, generator, NULL));
+  CHECK_OK(plinth_random_range(row(&t, memory, U8, COUNT), 255, PLINTH_RANDOM_TO_LARGEST, generator, NULL));
   CHECK_OK(plinth_uniform(row(&t, memory, F16, COUNT), -30000, 30000, generator, NULL));
   CHECK_OK(plinth_uniform(row(&t, memory, F32, COUNT), 0, 3.4e38, generator, NULL));
   CHECK_OK(plinth_geometric(row(&t, memory, F32, COUNT), 1e-30, generator, NULL));

@@ -55,7 +55,7 @@ TEST(it_is_off_until_it_is_switched_on) {
 
 TEST(callers_errors) {
   size_t count = UNTOUCHED;
-  plinth_sanitizer_access_t access = {memory, 16, READ, 0};
+  plinth_sanitizer_access_t access = {sizeof access, memory, 16, READ, 0};
   begin(PLINTH_SANITIZER_COLLECT);
   CHECK_STATUS(plinth_sanitizer_enable(4), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("4 is not a mode");

@@ -26,8 +26,8 @@ static void begin(void) {
   judge();
   a = on_new_stream(0);
   b = stream_on(0);
-  CHECK_OK(plinth_kernel_module_load(sleeper, sizeof sleeper, 0, &module));
-  CHECK_OK(plinth_kernel_module_get_kernel(module, "plinth_sleep", &sleep_kernel));
+  CHECK_OK(plinth_kernel_module_create(sleeper, sizeof sleeper, 0, &module));
+  CHECK_OK(plinth_kernel_create(module, "plinth_sleep", &sleep_kernel));
 }
 
 /* Launches the kernel with a tensor of `floats` numbers at `place`. */
@@ -35,7 +35,7 @@ static plinth_status_t launch_with(uint32_t access, int64_t floats, DLDataType t
   plinth_kernel_launch_t launch = PLINTH_KERNEL_LAUNCH_INIT;
   int64_t strides[1] = {2};
   const DLTensor tensor = {place, {2, 0}, 1, type, &floats, strides, 0};
-  const plinth_kernel_argument_t argument = {&tensor, 0, PLINTH_ARGUMENT_TENSOR, access};
+  const plinth_kernel_argument_t argument = {sizeof argument, &tensor, 0, PLINTH_ARGUMENT_TENSOR, access};
   return plinth_kernel_launch(sleep_kernel, &launch, &argument, 1, stream);
 }
 
@@ -95,7 +95,7 @@ TEST(clean_kernel_that_gets_an_address) {
   begin();
   const uint64_t cycles = 1000;
   const plinth_kernel_launch_t launch = PLINTH_KERNEL_LAUNCH_INIT;
-  plinth_kernel_argument_t argument = {&cycles, 0, PLINTH_ARGUMENT_POINTER, 0};
+  plinth_kernel_argument_t argument = {sizeof argument, &cycles, 0, PLINTH_ARGUMENT_POINTER, 0};
   kernel("fill", WRITE, (void *)(uintptr_t)cycles, 4, a);
   CHECK_OK(plinth_kernel_launch(sleep_kernel, &launch, &argument, 1, b));
   CLEAN();
@@ -137,21 +137,21 @@ static plinth_graph_node_t node;
 static void nothing(void *data) { (void)data; }
 
 static plinth_status_t tell(plinth_graph_t graph, uint32_t kind) {
-  const plinth_sanitizer_access_t access = {place, 16, kind, 0};
+  const plinth_sanitizer_access_t access = {sizeof access, place, 16, kind, 0};
   return plinth_sanitizer_graph_operation(graph, node, "scale", &access, 1);
 }
 
 /* A graph of a kernel, which is told to do this. */
 static plinth_graph_t built_of_kernel(uint32_t kind) {
   plinth_graph_t source = new_graph(PLINTH_GRAPH_KEEP_GRAPH), graph = NULL;
-  plinth_graph_kernel_t launch;
-  size_t count = 1;
+  plinth_graph_kernel_t launch = PLINTH_GRAPH_KERNEL_INIT;
+  size_t count = 0;
   CHECK_OK(plinth_graph_capture_begin(source, NULL, PLINTH_CAPTURE_GLOBAL));
   launch_tensor(READ, a);
   CHECK_OK(plinth_graph_capture_end(source));
-  CHECK_OK(plinth_graph_nodes(source, &node, &count));
+  CHECK_OK(plinth_graph_nodes(source, &node, 1, &count));
   CHECK_EQ(count, 1);
-  CHECK_OK(plinth_graph_node_kernel(source, node, &launch));
+  CHECK_OK(plinth_graph_node_get_kernel(source, node, &launch));
   CHECK_OK(plinth_graph_create_empty(0, &graph));
   CHECK_OK(plinth_graph_add_kernel(graph, NULL, 0, &launch, &node));
   CHECK_OK(tell(graph, kind));
@@ -217,7 +217,7 @@ TEST(what_a_node_does_is_told_of_nodes) {
   begin();
   plinth_event_t event = new_event(0);
   plinth_graph_t graph = NULL;
-  const plinth_sanitizer_access_t access = {place, 16, READ, 0};
+  const plinth_sanitizer_access_t access = {sizeof access, place, 16, READ, 0};
   CHECK_OK(plinth_graph_create_empty(0, &graph));
   CHECK_OK(plinth_graph_add_event_record(graph, NULL, 0, event, &node));
   CHECK_STATUS(tell(graph, READ), PLINTH_ERROR_INVALID_VALUE);

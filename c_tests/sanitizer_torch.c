@@ -170,6 +170,7 @@ TEST(multiple_errors) {
   begin();
   memset(all, 0, sizeof all);
   for (int index = 0; index < ROUNDS; index++) {
+    all[index].struct_size = sizeof all[index];
     all[index].pointer = tensors[index];
     all[index].bytes = SIZE;
     all[index].kind = UPDATE;

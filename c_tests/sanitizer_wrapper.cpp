@@ -56,10 +56,10 @@ TEST(races_are_found_and_told) {
     seen++;
     CHECK(report.kind == PLINTH_SANITIZER_RACE && report.missing == PLINTH_SANITIZER_MISSING_WAIT);
     CHECK(report.bytes == 4096 && report.address == reinterpret_cast<std::uintptr_t>(race.memory.get()));
-    CHECK_TEXT(report.access.name, "sum");
-    CHECK_TEXT(report.previous.name, "fill");
-    CHECK(report.access.kind == PLINTH_SANITIZER_READ && report.previous.kind == PLINTH_SANITIZER_WRITE);
-    CHECK(report.access.stream == race.second.get() && report.previous.stream == race.first.get());
+    CHECK_TEXT(report.access->name, "sum");
+    CHECK_TEXT(report.previous->name, "fill");
+    CHECK(report.access->kind == PLINTH_SANITIZER_READ && report.previous->kind == PLINTH_SANITIZER_WRITE);
+    CHECK(report.access->stream == race.second.get() && report.previous->stream == race.first.get());
   });
   CHECK_EQ(seen, 1);
   CHECK(sanitizer::text().find("\"sum\"") != std::string::npos);
@@ -121,7 +121,7 @@ TEST(callbacks_are_any_functions) {
   Race race;
   const sanitizer::Guard guard(Mode::warn);
   auto kept = std::make_shared<std::vector<std::string>>();
-  sanitizer::set_callback([kept](const sanitizer::Report *report) { kept->push_back(report->access.name); });
+  sanitizer::set_callback([kept](const sanitizer::Report *report) { kept->push_back(report->access->name); });
   CHECK_EQ(kept.use_count(), 2);
   race.run();
   CHECK(*kept == std::vector<std::string>{"sum"});

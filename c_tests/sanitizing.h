@@ -44,16 +44,16 @@ static inline void note_finding(const plinth_sanitizer_report_t *report, void *c
   CHECK(found < MOST_FOUND);
   CHECK_EQ(report->struct_size, sizeof *report);
   CHECK(report->text[0] != '\0' && report->json[0] == '{');
-  CHECK(report->access.name != NULL && strstr(report->text, report->access.name) != NULL);
+  CHECK(report->access->name != NULL && strstr(report->text, report->access->name) != NULL);
   out->kind = report->kind;
   out->missing = report->missing;
   out->address = report->address;
   out->bytes = report->bytes;
   out->times = report->times;
-  out->access = report->access;
-  out->previous = report->previous;
-  snprintf(out->name, sizeof out->name, "%s", report->access.name);
-  snprintf(out->previous_name, sizeof out->previous_name, "%s", report->previous.name ? report->previous.name : "");
+  out->access = *report->access;
+  out->previous = *report->previous;
+  snprintf(out->name, sizeof out->name, "%s", report->access->name);
+  snprintf(out->previous_name, sizeof out->previous_name, "%s", report->previous->name ? report->previous->name : "");
   found++;
 }
 
@@ -132,8 +132,7 @@ static inline void judge(void) { CHECK_OK(plinth_sanitizer_enable(PLINTH_SANITIZ
 
 /* A kernel of the program's own, as far as the sanitizer sees it. */
 static inline void kernel(const char *name, uint32_t kind, const void *pointer, size_t bytes, plinth_stream_t stream) {
-  plinth_sanitizer_access_t access;
-  memset(&access, 0, sizeof access);
+  plinth_sanitizer_access_t access = PLINTH_SANITIZER_ACCESS_INIT;
   access.pointer = pointer;
   access.bytes = bytes;
   access.kind = kind;
@@ -141,8 +140,7 @@ static inline void kernel(const char *name, uint32_t kind, const void *pointer, 
 }
 
 static inline void on_cpu(const char *name, uint32_t kind, const void *pointer, size_t bytes) {
-  plinth_sanitizer_access_t access;
-  memset(&access, 0, sizeof access);
+  plinth_sanitizer_access_t access = PLINTH_SANITIZER_ACCESS_INIT;
   access.pointer = pointer;
   access.bytes = bytes;
   access.kind = kind;

@@ -364,7 +364,7 @@ static void expect_start(const char *name, const char *expected, size_t length) 
   fclose(file);
 }
 
-TEST(the_name_or_the_caller_chooses_the_format) {
+TEST(the_name_chooses_the_format) {
   void *memory = alloc_on(KIB, 0, NULL);
   make_folder();
   CHECK_OK(plinth_dump_snapshot(in_folder("a.pickle")));
@@ -373,16 +373,10 @@ TEST(the_name_or_the_caller_chooses_the_format) {
   expect_start("a.json", "{\"stacks\":", 10);
   CHECK_OK(plinth_dump_snapshot(in_folder("a.html")));
   expect_start("a.html", "<!DOCTYPE html>", 15);
-  CHECK_OK(plinth_dump_snapshot_as(in_folder("b.html"), PLINTH_SNAPSHOT_PICKLE));
-  expect_start("b.html", "\x80\x04}", 3);
-  CHECK_OK(plinth_dump_snapshot_as(in_folder("b"), PLINTH_SNAPSHOT_JSON));
-  expect_start("b", "{\"stacks\":", 10);
-  CHECK_OK(plinth_dump_snapshot_as(in_folder("b"), PLINTH_SNAPSHOT_HTML));
-  expect_start("b", "<!DOCTYPE html>", 15);
-  CHECK_OK(plinth_dump_snapshot_as(in_folder("a.json"), PLINTH_SNAPSHOT_BY_NAME));
-  expect_start("a.json", "{\"stacks\":", 10);
-  CHECK_STATUS(plinth_dump_snapshot_as(in_folder("c"), 4), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_STATUS(plinth_dump_snapshot_as(in_folder("c"), -1), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_OK(plinth_dump_snapshot(in_folder("a.htm")));
+  expect_start("a.htm", "<!DOCTYPE html>", 15);
+  CHECK_OK(plinth_dump_snapshot(in_folder("b")));
+  expect_start("b", "\x80\x04}", 3);
   CHECK_EQ(remove_folder(), 5);
   release(memory);
 }
@@ -392,8 +386,8 @@ TEST(a_name_may_be_no_text) {
   make_folder();
   CHECK_OK(plinth_dump_snapshot(in_folder("\xff\xfe.json")));
   expect_start("\xff\xfe.json", "{\"stacks\":", 10);
-  CHECK_OK(plinth_dump_snapshot_as(in_folder("\xff"), PLINTH_SNAPSHOT_HTML));
-  expect_start("\xff", "<!DOCTYPE html>", 15);
+  CHECK_OK(plinth_dump_snapshot(in_folder("\xff.html")));
+  expect_start("\xff.html", "<!DOCTYPE html>", 15);
   CHECK_OK(plinth_trace_start(in_folder("\x80")));
   CHECK_OK(plinth_trace_stop());
   CHECK_STATUS(plinth_dump_snapshot(in_folder("\xff/no")), PLINTH_ERROR_SYSTEM);
@@ -404,7 +398,6 @@ TEST(a_name_may_be_no_text) {
 TEST(files_that_cannot_be_written_are_named) {
   make_folder();
   CHECK_STATUS(plinth_dump_snapshot(NULL), PLINTH_ERROR_NULL_POINTER);
-  CHECK_STATUS(plinth_dump_snapshot_as(NULL, PLINTH_SNAPSHOT_JSON), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_dump_snapshot(""), PLINTH_ERROR_SYSTEM);
   CHECK_STATUS(plinth_dump_snapshot(folder), PLINTH_ERROR_SYSTEM);
   CHECK_MESSAGE(folder);
@@ -450,7 +443,7 @@ static void expect_refused(plinth_status_t expected) {
   const plinth_pool_id_t pool = {0, 0};
   int calls = 0;
   CHECK_STATUS(plinth_dump_snapshot(in_folder("a.pickle")), expected);
-  CHECK_STATUS(plinth_dump_snapshot_as(in_folder("a.json"), PLINTH_SNAPSHOT_JSON), expected);
+  CHECK_STATUS(plinth_dump_snapshot(in_folder("a.json")), expected);
   CHECK_STATUS(plinth_memory_snapshot(true, &json), expected);
   CHECK_STATUS(plinth_mem_pool_snapshot(pool, true, &json), expected);
   CHECK_STATUS(plinth_memory_snapshot_each(stop_at_first, &calls), expected);

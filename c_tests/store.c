@@ -20,7 +20,7 @@ static void remove_folder(void) {
 
 static plinth_store_t open_store(bool serves) {
   plinth_store_t store = NULL;
-  CHECK_OK(plinth_store_open(address, serves, 20000, &store));
+  CHECK_OK(plinth_store_create(address, serves, 20000, &store));
   CHECK(store != NULL);
   return store;
 }
@@ -32,21 +32,21 @@ TEST(values_are_set_and_got) {
   choose_folder();
   plinth_store_t store = open_store(false);
   CHECK_OK(plinth_store_set(store, "color", "green", 5, 1000));
-  CHECK_OK(plinth_store_get(store, "color", value, sizeof value, &bytes, 1000));
+  CHECK_OK(plinth_store_get(store, "color", 1000, value, sizeof value, &bytes));
   CHECK_EQ(bytes, 5);
   CHECK(memcmp(value, "green", 5) == 0);
   CHECK_OK(plinth_store_set(store, "nothing", NULL, 0, 1000));
-  CHECK_OK(plinth_store_get(store, "nothing", NULL, 0, &bytes, 1000));
+  CHECK_OK(plinth_store_get(store, "nothing", 1000, NULL, 0, &bytes));
   CHECK_EQ(bytes, 0);
-  CHECK_OK(plinth_store_add(store, "sum", 40, &sum, 1000));
-  CHECK_OK(plinth_store_add(store, "sum", 2, &sum, 1000));
+  CHECK_OK(plinth_store_add(store, "sum", 40, 1000, &sum));
+  CHECK_OK(plinth_store_add(store, "sum", 2, 1000, &sum));
   CHECK_EQ(sum, 42);
   /* Too little room: the length is told, and the value left alone. */
   memset(value, '-', sizeof value);
-  CHECK_STATUS(plinth_store_get(store, "color", value, 3, &bytes, 1000), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_store_get(store, "color", 1000, value, 3, &bytes), PLINTH_ERROR_INVALID_VALUE);
   CHECK_EQ(bytes, 5);
   CHECK_EQ(value[0], '-');
-  CHECK_STATUS(plinth_store_get(store, "absent", value, 3, &bytes, 50), PLINTH_ERROR_TIMED_OUT);
+  CHECK_STATUS(plinth_store_get(store, "absent", 50, value, 3, &bytes), PLINTH_ERROR_TIMED_OUT);
   CHECK_MESSAGE("\"absent\"");
   CHECK_OK(plinth_store_destroy(store));
   remove_folder();
@@ -55,9 +55,9 @@ TEST(values_are_set_and_got) {
 TEST(wrong_arguments_are_named) {
   plinth_store_t store = UNTOUCHED_POINTER;
   int32_t port = 0;
-  CHECK_STATUS(plinth_store_open("http://x", false, 10, &store), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_STATUS(plinth_store_open(NULL, false, 10, &store), PLINTH_ERROR_NULL_POINTER);
-  CHECK_STATUS(plinth_store_open("tcp://127.0.0.1:1", false, 50, &store), PLINTH_ERROR_TIMED_OUT);
+  CHECK_STATUS(plinth_store_create("http://x", false, 10, &store), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_store_create(NULL, false, 10, &store), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_store_create("tcp://127.0.0.1:1", false, 50, &store), PLINTH_ERROR_TIMED_OUT);
   CHECK_MESSAGE("tcp://127.0.0.1:1");
   CHECK_SAME(store, UNTOUCHED_POINTER);
   choose_folder();
@@ -87,11 +87,11 @@ static void meet(int rank) {
       CHECK_EQ(write(processes.pipes[other][1], &port, sizeof port), sizeof port);
     }
   }
-  CHECK_OK(plinth_store_unique_id(store, "first", rank, processes.count, id, 20000));
+  CHECK_OK(plinth_store_unique_id(store, "first", rank, processes.count, 20000, id));
   snprintf(name, sizeof name, "rank %d", rank);
   CHECK_OK(plinth_store_set(store, name, id, sizeof id, 20000));
   CHECK_OK(plinth_store_barrier(store, "all are told", processes.count, 20000));
-  CHECK_OK(plinth_store_get(store, "rank 0", first, sizeof first, NULL, 20000));
+  CHECK_OK(plinth_store_get(store, "rank 0", 20000, first, sizeof first, NULL));
   CHECK(memcmp(id, first, sizeof id) == 0);
   CHECK_OK(plinth_store_barrier(store, "end", processes.count, 20000));
   CHECK_OK(plinth_store_destroy(store));
@@ -131,7 +131,7 @@ static void lose_the_server(int rank) {
   plinth_store_t store = open_store(false);
   CHECK_OK(plinth_store_barrier(store, "hello", 2, 20000));
   char value[4];
-  const plinth_status_t status = plinth_store_get(store, "never", value, sizeof value, NULL, 5000);
+  const plinth_status_t status = plinth_store_get(store, "never", 5000, value, sizeof value, NULL);
   CHECK(status == PLINTH_ERROR_PEER_LOST || status == PLINTH_ERROR_TIMED_OUT);
   CHECK_OK(plinth_store_destroy(store));
 }

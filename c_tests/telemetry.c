@@ -95,30 +95,40 @@ TEST(reasons_have_words) {
   MAYBE(plinth_throttle_reasons(0, &reasons));
 }
 
+typedef struct process_list {
+  plinth_gpu_process_t processes[64];
+  size_t count;
+} process_list;
+
+static void list_process(const plinth_gpu_process_t *process, void *context) {
+  process_list *list = (process_list *)context;
+  CHECK_EQ(process->struct_size, sizeof *process);
+  if (list->count < 64) list->processes[list->count] = *process;
+  list->count++;
+}
+
 TEST(processes_are_listed_as_text_and_as_structs) {
   char *text = NULL;
-  plinth_gpu_process_t processes[64];
-  size_t count = 0, alone = 0;
+  process_list list = {.count = 0};
   void *memory = NULL;
   CHECK_OK(plinth_caching_allocator_alloc(1 << 20, 0, NULL, &memory)); /* makes a context */
   CHECK_OK(plinth_list_gpu_processes(0, &text));
   CHECK(strncmp(text, "GPU:", 4) == 0);
   CHECK(strstr(text, "\nprocess ") != NULL || strstr(text, "\nno processes are running") != NULL);
   plinth_string_free(text);
-  CHECK_OK(plinth_gpu_processes(0, processes, 64, &count));
-  CHECK_OK(plinth_gpu_processes(0, NULL, 0, &alone));
+  CHECK_OK(plinth_gpu_processes_each(0, list_process, &list));
+  CHECK_STATUS(plinth_gpu_processes_each(0, NULL, &list), PLINTH_ERROR_NULL_POINTER);
   if (on_host_device()) {
-    CHECK_EQ(count, 1);
-    CHECK_EQ(alone, 1);
-    CHECK_EQ(processes[0].pid, (uint32_t)getpid());
-    CHECK(processes[0].memory_used >= 1 << 20);
+    CHECK_EQ(list.count, 1);
+    CHECK_EQ(list.processes[0].pid, (uint32_t)getpid());
+    CHECK(list.processes[0].memory_used >= 1 << 20);
   }
   CHECK_OK(plinth_caching_allocator_delete(memory));
 }
 
 TEST(a_sampler_keeps_the_rate_and_the_last_readings) {
   plinth_telemetry_sampler_t sampler = NULL;
-  plinth_telemetry_t readings[64];
+  plinth_telemetry_t readings[64] = {PLINTH_TELEMETRY_INIT};
   size_t count = 0;
   uint64_t lost = 77;
   struct timespec begin, end;
@@ -146,7 +156,7 @@ TEST(a_sampler_keeps_the_rate_and_the_last_readings) {
 
 TEST(a_sampler_reads_the_utilization_again) {
   plinth_telemetry_sampler_t sampler = NULL;
-  plinth_telemetry_t readings[64];
+  plinth_telemetry_t readings[64] = {PLINTH_TELEMETRY_INIT};
   size_t count = 0, known = 0;
   CHECK_OK(plinth_telemetry_sampler_create(0, 50, 64, &sampler));
   sleep_milliseconds(600);
@@ -176,13 +186,14 @@ TEST(a_sampler_costs_next_to_nothing) {
 
 TEST(errors_are_named) {
   uint32_t value = 7;
-  size_t count = 0;
+  process_list list = {.count = 0};
   plinth_telemetry_sampler_t sampler = NULL;
   CHECK_STATUS(plinth_temperature(0, NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_temperature(99, &value), PLINTH_ERROR_INVALID_DEVICE);
   CHECK_EQ(value, 7);
   CHECK_STATUS(plinth_list_gpu_processes(99, NULL), PLINTH_ERROR_NULL_POINTER);
-  CHECK_STATUS(plinth_gpu_processes(99, NULL, 0, &count), PLINTH_ERROR_INVALID_DEVICE);
+  CHECK_STATUS(plinth_gpu_processes_each(99, list_process, &list), PLINTH_ERROR_INVALID_DEVICE);
+  CHECK_EQ(list.count, 0);
   CHECK_STATUS(plinth_read_telemetry(0, NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_telemetry_sampler_create(0, 0, 4, &sampler), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_telemetry_sampler_create(0, 10, 0, &sampler), PLINTH_ERROR_INVALID_VALUE);

@@ -43,7 +43,7 @@ static inline void need_cufft(void) {
   }
   const plinth_cufft_params_t params = row_of(1, 8);
   plinth_cufft_plan_t plan = NULL;
-  const plinth_status_t status = plinth_cufft_get_plan(&params, 0, &plan);
+  const plinth_status_t status = plinth_cufft_plan_create(&params, 0, &plan);
   if (status == PLINTH_ERROR_LIBRARY_UNAVAILABLE) {
     SKIP("needs cuFFT");
   }
@@ -65,7 +65,7 @@ static inline int plans_ever(void) { return ask("fake_cufft_made"); }
 
 static inline plinth_cufft_plan_t plan_for(const plinth_cufft_params_t *params, int32_t device) {
   plinth_cufft_plan_t plan = (plinth_cufft_plan_t)UNTOUCHED_POINTER;
-  CHECK_OK(plinth_cufft_get_plan(params, device, &plan));
+  CHECK_OK(plinth_cufft_plan_create(params, device, &plan));
   CHECK(plan != NULL && plan != UNTOUCHED_POINTER);
   return plan;
 }

@@ -41,7 +41,7 @@ void run() {
   {
     const sanitizer::Guard guard(sanitizer::Mode::warn);
     sanitizer::set_callback([](const sanitizer::Report *report) {
-      std::printf("found: \"%s\" after \"%s\", %llu bytes\n", report->access.name, report->previous.name,
+      std::printf("found: \"%s\" after \"%s\", %llu bytes\n", report->access->name, report->previous->name,
                   static_cast<unsigned long long>(report->bytes));
     });
     work(false);

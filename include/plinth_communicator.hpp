@@ -165,7 +165,7 @@ class Communicator {
   }
   /*! Waits on the CPU for a stream's work, with a timeout. */
   void wait(StreamView stream, std::chrono::milliseconds timeout = std::chrono::milliseconds(0)) const {
-    check(plinth_communicator_wait(communicator_, stream.get(), detail::milliseconds(timeout)));
+    check(plinth_communicator_wait(communicator_, detail::milliseconds(timeout), stream.get()));
   }
   /*! Aborts the communicator. May be called while another thread waits in it. */
   void abort() const { check(plinth_communicator_abort(communicator_)); }
@@ -296,7 +296,7 @@ class Store {
 
   explicit Store(const std::string &address, bool serves = false, Time timeout = Time(0))
       : store_(detail::output<plinth_store_t>([&](plinth_store_t *out) {
-          return plinth_store_open(address.c_str(), serves, detail::milliseconds(timeout), out);
+          return plinth_store_create(address.c_str(), serves, detail::milliseconds(timeout), out);
         })) {}
   ~Store() { static_cast<void>(plinth_store_destroy(store_)); }
   Store(Store &&other) noexcept : store_(std::exchange(other.store_, nullptr)) {}
@@ -321,7 +321,7 @@ class Store {
     for (;;) {
       std::size_t bytes = 0;
       const plinth_status_t status =
-          plinth_store_get(store_, name.c_str(), &value[0], value.size(), &bytes, detail::milliseconds(timeout));
+          plinth_store_get(store_, name.c_str(), detail::milliseconds(timeout), &value[0], value.size(), &bytes);
       const bool room = bytes <= value.size();
       if (status != PLINTH_ERROR_INVALID_VALUE || room) check(status);
       value.resize(bytes);
@@ -331,7 +331,7 @@ class Store {
   /*! Adds to a counter, and returns the sum. */
   std::int64_t add(const std::string &name, std::int64_t amount, Time timeout = Time(0)) {
     return detail::output<std::int64_t>([&](std::int64_t *out) {
-      return plinth_store_add(store_, name.c_str(), amount, out, detail::milliseconds(timeout));
+      return plinth_store_add(store_, name.c_str(), amount, detail::milliseconds(timeout), out);
     });
   }
   void barrier(const std::string &name, std::int32_t ranks, Time timeout = Time(0)) {
@@ -340,7 +340,7 @@ class Store {
   /*! Distributes one unique id to all ranks. Call Communicator::init_rank next. */
   UniqueId unique_id(const std::string &name, std::int32_t rank, std::int32_t ranks, Time timeout = Time(0)) {
     UniqueId id{};
-    check(plinth_store_unique_id(store_, name.c_str(), rank, ranks, id.data(), detail::milliseconds(timeout)));
+    check(plinth_store_unique_id(store_, name.c_str(), rank, ranks, detail::milliseconds(timeout), id.data()));
     return id;
   }
 

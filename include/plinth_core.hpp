@@ -70,6 +70,14 @@ std::string text(Call &&call) {
   return std::string(owned.get());
 }
 
+/*! Returns the output struct of a call, after setting its struct_size. */
+template <class Struct, class Call>
+Struct sized_output(Call &&call) {
+  Struct out{};
+  out.struct_size = sizeof out;
+  check(std::forward<Call>(call)(&out));
+  return out;
+}
 /*! Wraps a function of the program that the library calls during an iteration. Exceptions must not pass through the
  *  library: an exception of the function is stored, the function is not called again, and finish() rethrows it. */
 template <class Function>

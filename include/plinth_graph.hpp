@@ -37,9 +37,10 @@ inline plinth_pool_id_t graph_pool_handle() { return detail::output<plinth_pool_
 class Graph {
  public:
   explicit Graph(bool keep_graph = false)
-      : graph_(detail::output<plinth_graph_t>([&](plinth_graph_t *out) {
-          return plinth_graph_create_with_options(keep_graph ? PLINTH_GRAPH_KEEP_GRAPH : 0, out);
-        })) {}
+      : graph_(detail::output<plinth_graph_t>(plinth_graph_create)) {
+    // This cannot fail: the graph is new, and the flag is defined.
+    if (keep_graph) static_cast<void>(plinth_graph_set_flags(graph_, PLINTH_GRAPH_KEEP_GRAPH));
+  }
 
   /*! Takes ownership of a graph of plinth_graph_create. */
   static Graph adopt(plinth_graph_t graph) noexcept { return Graph(graph); }

@@ -110,9 +110,9 @@ inline void add_dependency(GraphView graph, GraphNode from, GraphNode to) {
 inline GraphNodes nodes(GraphView graph) {
   GraphNodes found;
   std::size_t count = 0;
-  check(plinth_graph_nodes(graph.get(), nullptr, &count));
+  check(plinth_graph_nodes(graph.get(), nullptr, 0, &count));
   found.resize(count);
-  check(plinth_graph_nodes(graph.get(), found.data(), &count));
+  check(plinth_graph_nodes(graph.get(), found.data(), found.size(), &count));
   return found;
 }
 inline GraphNodeType node_type(GraphView graph, GraphNode node) {
@@ -121,25 +121,25 @@ inline GraphNodeType node_type(GraphView graph, GraphNode node) {
 }
 /*! The launch parameters of a kernel node. They belong to the graph. */
 inline plinth_graph_kernel_t node_kernel(GraphView graph, GraphNode node) {
-  return detail::output<plinth_graph_kernel_t>(
-      [&](plinth_graph_kernel_t *out) { return plinth_graph_node_kernel(graph.get(), node, out); });
+  return detail::sized_output<plinth_graph_kernel_t>(
+      [&](plinth_graph_kernel_t *out) { return plinth_graph_node_get_kernel(graph.get(), node, out); });
 }
 /*! Changes the executable graph, for all following replays; so does set_node_enabled. */
 inline void set_kernel(GraphView graph, GraphNode node, const plinth_graph_kernel_t &kernel) {
-  check(plinth_graph_set_kernel(graph.get(), node, &kernel));
+  check(plinth_graph_node_set_kernel(graph.get(), node, &kernel));
 }
 inline void set_node_enabled(GraphView graph, GraphNode node, bool enabled) {
   check(plinth_graph_node_set_enabled(graph.get(), node, enabled));
 }
 inline bool node_enabled(GraphView graph, GraphNode node) {
-  return detail::output<bool>([&](bool *out) { return plinth_graph_node_enabled(graph.get(), node, out); });
+  return detail::output<bool>([&](bool *out) { return plinth_graph_node_get_enabled(graph.get(), node, out); });
 }
 /*! Measures the times of a graph's nodes; see plinth_graph_node_times. */
 inline std::vector<plinth_node_time_t> node_times(GraphView graph, std::uint32_t repeats = 10) {
   // Allocates one element per node: a call for the count alone would measure too.
-  std::vector<plinth_node_time_t> times(nodes(graph).size());
-  std::size_t count = times.size();
-  check(plinth_graph_node_times(graph.get(), repeats, times.data(), &count));
+  std::vector<plinth_node_time_t> times(nodes(graph).size(), PLINTH_NODE_TIME_INIT);
+  std::size_t count = 0;
+  check(plinth_graph_node_times(graph.get(), repeats, times.data(), times.size(), &count));
   times.resize(count < times.size() ? count : times.size());
   return times;
 }

@@ -120,8 +120,8 @@ void host_memory_stats_each(Visitor &&visitor) {
   const auto show = [](const char *key, std::uint64_t value, void *context) { Visit::of(context).show(key, value); };
   visit.finish(plinth_host_memory_stats_each(show, &visit));
 }
-inline std::string host_memory_stats_json(bool nested = false) {
-  return detail::text(nested ? plinth_host_memory_stats_as_nested_dict : plinth_host_memory_stats_json);
+inline std::string host_memory_stats_as_json(bool nested = false) {
+  return detail::text([&](char **out) { return plinth_host_memory_stats_as_json(nested, out); });
 }
 inline void reset_peak_host_memory_stats() { check(plinth_reset_peak_host_memory_stats()); }
 inline void reset_accumulated_host_memory_stats() { check(plinth_reset_accumulated_host_memory_stats()); }

@@ -56,10 +56,10 @@ class IpcMemory {
 class IpcExport {
  public:
   explicit IpcExport(const void *pointer)
-      : message_(detail::output<plinth_ipc_export_t>(
+      : message_(detail::sized_output<plinth_ipc_export_t>(
             [&](plinth_ipc_export_t *out) { return plinth_ipc_export(pointer, out); })) {}
   ~IpcExport() { static_cast<void>(plinth_ipc_export_free(&message_)); }
-  IpcExport(IpcExport &&other) noexcept : message_(std::exchange(other.message_, plinth_ipc_export_t{})) {}
+  IpcExport(IpcExport &&other) noexcept : message_(std::exchange(other.message_, plinth_ipc_export_t PLINTH_IPC_EXPORT_INIT)) {}
   IpcExport &operator=(IpcExport &&other) noexcept {
     std::swap(message_, other.message_);
     return *this;
@@ -79,13 +79,13 @@ class IpcExport {
 
 inline void ipc_send(std::int32_t socket, const void *pointer) { check(plinth_ipc_send(socket, pointer)); }
 inline IpcMemory ipc_receive(std::int32_t socket, std::int32_t device = -1) {
-  return IpcMemory(detail::output<plinth_ipc_memory_t>(
+  return IpcMemory(detail::sized_output<plinth_ipc_memory_t>(
       [&](plinth_ipc_memory_t *out) { return plinth_ipc_receive(socket, device, out); }));
 }
 /*! `bytes` and `descriptors` are contiguous containers of std::uint8_t and std::int32_t. */
 template <class Bytes, class Descriptors>
 IpcMemory ipc_import(const Bytes &bytes, const Descriptors &descriptors, std::int32_t device = -1) {
-  return IpcMemory(detail::output<plinth_ipc_memory_t>([&](plinth_ipc_memory_t *out) {
+  return IpcMemory(detail::sized_output<plinth_ipc_memory_t>([&](plinth_ipc_memory_t *out) {
     return plinth_ipc_import(std::data(bytes), std::size(bytes), std::data(descriptors), std::size(descriptors), device,
                              out);
   }));

@@ -30,17 +30,17 @@ namespace plinth {
 
 /*! A named scalar: a default that a function declares, or a value that is passed to a call. The name is not copied. */
 inline plinth_jit_scalar_t scalar(const char *name, bool value) noexcept {
-  return {name, PLINTH_JIT_BOOL, 0, value ? 1 : 0, 0.0, 0.0};
+  return {sizeof(plinth_jit_scalar_t), name, PLINTH_JIT_BOOL, 0, value ? 1 : 0, 0.0, 0.0};
 }
 inline plinth_jit_scalar_t scalar(const char *name, std::complex<double> value) noexcept {
-  return {name, PLINTH_JIT_COMPLEX, 0, 0, value.real(), value.imag()};
+  return {sizeof(plinth_jit_scalar_t), name, PLINTH_JIT_COMPLEX, 0, 0, value.real(), value.imag()};
 }
 template <class T, class = std::enable_if_t<std::is_arithmetic<T>::value>>
 plinth_jit_scalar_t scalar(const char *name, T value) noexcept {
   if constexpr (std::is_integral<T>::value) {
-    return {name, PLINTH_JIT_INT, 0, static_cast<std::int64_t>(value), 0.0, 0.0};
+    return {sizeof(plinth_jit_scalar_t), name, PLINTH_JIT_INT, 0, static_cast<std::int64_t>(value), 0.0, 0.0};
   } else {
-    return {name, PLINTH_JIT_FLOAT, 0, 0, static_cast<double>(value), 0.0};
+    return {sizeof(plinth_jit_scalar_t), name, PLINTH_JIT_FLOAT, 0, 0, static_cast<double>(value), 0.0};
   }
 }
 
@@ -188,23 +188,23 @@ plinth_kernel_argument_t kernel_argument(const T &value) noexcept {
   static_assert(std::is_trivially_copyable<T>::value, "a kernel argument must be trivially copyable");
   constexpr bool whole = std::is_integral<T>::value || std::is_enum<T>::value;
   if constexpr (std::is_same<T, DLTensor>::value) {
-    return {&value, 0, PLINTH_ARGUMENT_TENSOR, 0};
+    return {sizeof(plinth_kernel_argument_t), &value, 0, PLINTH_ARGUMENT_TENSOR, 0};
   } else if constexpr (std::is_same<T, TensorArgument>::value) {
-    return {value.tensor, 0, PLINTH_ARGUMENT_TENSOR, value.access};
+    return {sizeof(plinth_kernel_argument_t), value.tensor, 0, PLINTH_ARGUMENT_TENSOR, value.access};
   } else if constexpr (std::is_pointer<T>::value || std::is_same<T, std::nullptr_t>::value) {
-    return {&value, 0, PLINTH_ARGUMENT_POINTER, 0};
+    return {sizeof(plinth_kernel_argument_t), &value, 0, PLINTH_ARGUMENT_POINTER, 0};
   } else if constexpr (std::is_same<T, bool>::value) {
-    return {&value, 0, PLINTH_ARGUMENT_BOOL, 0};
+    return {sizeof(plinth_kernel_argument_t), &value, 0, PLINTH_ARGUMENT_BOOL, 0};
   } else if constexpr (whole && sizeof(T) == 4) {
-    return {&value, 0, PLINTH_ARGUMENT_INT32, 0};
+    return {sizeof(plinth_kernel_argument_t), &value, 0, PLINTH_ARGUMENT_INT32, 0};
   } else if constexpr (whole && sizeof(T) == 8) {
-    return {&value, 0, PLINTH_ARGUMENT_INT64, 0};
+    return {sizeof(plinth_kernel_argument_t), &value, 0, PLINTH_ARGUMENT_INT64, 0};
   } else if constexpr (std::is_same<T, float>::value) {
-    return {&value, 0, PLINTH_ARGUMENT_FLOAT32, 0};
+    return {sizeof(plinth_kernel_argument_t), &value, 0, PLINTH_ARGUMENT_FLOAT32, 0};
   } else if constexpr (std::is_same<T, double>::value) {
-    return {&value, 0, PLINTH_ARGUMENT_FLOAT64, 0};
+    return {sizeof(plinth_kernel_argument_t), &value, 0, PLINTH_ARGUMENT_FLOAT64, 0};
   } else {
-    return {&value, sizeof value, PLINTH_ARGUMENT_BYTES, 0};
+    return {sizeof(plinth_kernel_argument_t), &value, sizeof value, PLINTH_ARGUMENT_BYTES, 0};
   }
 }
 }  // namespace detail
@@ -262,7 +262,7 @@ class KernelModule {
   /*! Loads PTX, a cubin or a fatbin. */
   KernelModule(const void *image, std::size_t bytes, std::int32_t device = -1)
       : module_(detail::output<plinth_kernel_module_t>([&](plinth_kernel_module_t *out) {
-          return plinth_kernel_module_load(image, bytes, device, out);
+          return plinth_kernel_module_create(image, bytes, device, out);
         })) {}
   /*! Loads an image from a contiguous container of bytes: a std::string of PTX, a std::vector. */
   template <class Image, class = decltype(std::data(std::declval<const Image &>()))>
@@ -280,7 +280,7 @@ class KernelModule {
   plinth_kernel_module_t get() const noexcept { return module_; }
   Kernel kernel(const std::string &name) const {
     return Kernel::adopt(detail::output<plinth_kernel_t>(
-        [&](plinth_kernel_t *out) { return plinth_kernel_module_get_kernel(module_, name.c_str(), out); }));
+        [&](plinth_kernel_t *out) { return plinth_kernel_create(module_, name.c_str(), out); }));
   }
 
  private:

@@ -91,7 +91,7 @@ class CufftPlan {
  public:
   explicit CufftPlan(const CufftParams &params, std::int32_t device = -1)
       : plan_(detail::output<plinth_cufft_plan_t>(
-            [&](plinth_cufft_plan_t *out) { return plinth_cufft_get_plan(&params, device, out); })) {}
+            [&](plinth_cufft_plan_t *out) { return plinth_cufft_plan_create(&params, device, out); })) {}
   ~CufftPlan() { static_cast<void>(plinth_cufft_plan_destroy(plan_)); }
   CufftPlan(CufftPlan &&other) noexcept : plan_(std::exchange(other.plan_, nullptr)) {}
   CufftPlan &operator=(CufftPlan &&other) noexcept {
@@ -115,9 +115,9 @@ class CufftPlan {
 class CufftPlanGuard {
  public:
   explicit CufftPlanGuard(const CufftPlan &plan) : plan_(plan.get()) {
-    check(plinth_cufft_acquire_plan(plan_, &native_));
+    check(plinth_cufft_plan_acquire(plan_, &native_));
   }
-  ~CufftPlanGuard() { static_cast<void>(plinth_cufft_release_plan(plan_)); }
+  ~CufftPlanGuard() { static_cast<void>(plinth_cufft_plan_release(plan_)); }
   CufftPlanGuard(const CufftPlanGuard &) = delete;
   CufftPlanGuard &operator=(const CufftPlanGuard &) = delete;
 
@@ -133,10 +133,10 @@ class CufftPlanGuard {
 namespace cufft_plan_cache {
 
 inline std::int64_t max_size(std::int32_t device = -1) {
-  return detail::output<std::int64_t>([&](std::int64_t *out) { return plinth_cufft_plan_cache_max_size(device, out); });
+  return detail::output<std::int64_t>([&](std::int64_t *out) { return plinth_cufft_plan_cache_get_max_size(device, out); });
 }
 inline void set_max_size(std::int64_t size, std::int32_t device = -1) {
-  check(plinth_cufft_plan_cache_set_max_size(size, device));
+  check(plinth_cufft_plan_cache_set_max_size(device, size));
 }
 inline std::int64_t size(std::int32_t device = -1) {
   return detail::output<std::int64_t>([&](std::int64_t *out) { return plinth_cufft_plan_cache_size(device, out); });

@@ -82,15 +82,6 @@ namespace detail {
 inline std::size_t bytes_of(plinth_status_t (*call)(std::int32_t, std::size_t *), std::int32_t device) {
   return output<std::size_t>([&](std::size_t *out) { return call(device, out); });
 }
-
-/*! Reads statistics into a struct, after setting its struct_size. */
-template <class Stats, class Call>
-Stats sized_output(Call &&call) {
-  Stats stats{};
-  stats.struct_size = sizeof stats;
-  check(std::forward<Call>(call)(&stats));
-  return stats;
-}
 }  // namespace detail
 
 /* ---- Limits and settings ---- */
@@ -417,17 +408,8 @@ class AllocatorTraceTracker {
   detail::TraceTracker held_;
 };
 
-/*! The file format of a snapshot. */
-enum class SnapshotFormat : plinth_snapshot_format_t {
-  by_name = PLINTH_SNAPSHOT_BY_NAME,
-  pickle = PLINTH_SNAPSHOT_PICKLE,
-  json = PLINTH_SNAPSHOT_JSON,
-  html = PLINTH_SNAPSHOT_HTML
-};
-
-inline void dump_snapshot(const std::string &path, SnapshotFormat format = SnapshotFormat::by_name) {
-  check(plinth_dump_snapshot_as(path.c_str(), static_cast<plinth_snapshot_format_t>(format)));
-}
+/*! Writes a snapshot; the end of the path selects the format. */
+inline void dump_snapshot(const std::string &path) { check(plinth_dump_snapshot(path.c_str())); }
 /*! A snapshot as JSON. */
 inline std::string memory_snapshot(bool include_traces = true) {
   return detail::text([&](char **out) { return plinth_memory_snapshot(include_traces, out); });

@@ -33,10 +33,7 @@ inline void mark(const char *message) { check(plinth_nvtx_mark(message)); }
 /*! The attributes of a mark or a range: `Event("step").category(2).color(0xFF00FF00).payload(17)`. */
 class Event {
  public:
-  explicit Event(const char *message) noexcept {
-    event_.struct_size = sizeof event_;
-    event_.message = message;
-  }
+  explicit Event(const char *message) noexcept { event_.message = message; }
   Event &category(std::uint32_t number) noexcept {
     event_.category = number;
     return *this;
@@ -55,7 +52,7 @@ class Event {
   const plinth_nvtx_event_t *get() const noexcept { return &event_; }
 
  private:
-  plinth_nvtx_event_t event_{};
+  plinth_nvtx_event_t event_ = PLINTH_NVTX_EVENT_INIT;
 };
 
 /*! A domain, destroyed by the destructor; its ranges must have ended before. Movable, not copyable. */
@@ -206,10 +203,7 @@ inline std::string throttle_reasons_text(std::uint64_t reasons) {
 }
 /*! All readings in one call; `valid` states which are available. */
 inline Telemetry read_telemetry(std::int32_t device = -1) {
-  Telemetry readings{};
-  readings.struct_size = sizeof readings;
-  check(plinth_read_telemetry(device, &readings));
-  return readings;
+  return detail::sized_output<Telemetry>([&](Telemetry *out) { return plinth_read_telemetry(device, out); });
 }
 
 inline std::string list_gpu_processes(std::int32_t device = -1) {
@@ -218,14 +212,11 @@ inline std::string list_gpu_processes(std::int32_t device = -1) {
 /*! The processes with a compute context on a device, as structs. */
 inline std::vector<plinth_gpu_process_t> gpu_processes(std::int32_t device = -1) {
   std::vector<plinth_gpu_process_t> found;
-  std::size_t count = 0;
-  check(plinth_gpu_processes(device, nullptr, 0, &count));
-  // A loop, because processes may start and end between two calls.
-  do {
-    found.resize(count);
-    check(plinth_gpu_processes(device, found.data(), found.size(), &count));
-  } while (count > found.size());
-  found.resize(count);
+  const auto add = [&](const plinth_gpu_process_t *process) { found.push_back(*process); };
+  using Visit = detail::Visit<decltype(add)>;
+  Visit visit(add);
+  const auto show = [](const plinth_gpu_process_t *process, void *context) { Visit::of(context).show(process); };
+  visit.finish(plinth_gpu_processes_each(device, show, &visit));
   return found;
 }
 
@@ -253,7 +244,7 @@ class TelemetrySampler {
     std::size_t count;
     std::uint64_t lost;
   };
-  /*! Removes and returns the oldest samples, up to `capacity`. */
+  /*! Removes and returns the oldest samples, up to `capacity`. The first of `readings` has its struct_size. */
   Taken take(Telemetry *readings, std::size_t capacity) {
     Taken taken{};
     check(plinth_telemetry_sampler_take(sampler_, readings, capacity, &taken.count, &taken.lost));
@@ -266,7 +257,7 @@ class TelemetrySampler {
     std::vector<Telemetry> readings;
     std::size_t used = 0, count = 0;
     do {
-      readings.resize(used + at_once);
+      readings.resize(used + at_once, PLINTH_TELEMETRY_INIT);
       count = 0;
       const plinth_status_t status =
           plinth_telemetry_sampler_take(sampler_, readings.data() + used, at_once, &count, nullptr);

@@ -168,15 +168,10 @@ inline void bernoulli(DLTensor &tensor, const DLTensor &p, GeneratorView generat
 inline void random(DLTensor &tensor, GeneratorView generator = {}, StreamView stream = current_stream()) {
   check(plinth_random(&tensor, generator.get(), stream.get()));
 }
-/*! Integers in [low, high). */
+/*! Integers in [low, high), or from low on with PLINTH_RANDOM_TO_LARGEST as high. */
 inline void random_range(DLTensor &tensor, std::int64_t low, std::int64_t high, GeneratorView generator = {},
                          StreamView stream = current_stream()) {
   check(plinth_random_range(&tensor, low, high, generator.get(), stream.get()));
-}
-/*! Integers from low on. */
-inline void random_from(DLTensor &tensor, std::int64_t low, GeneratorView generator = {},
-                        StreamView stream = current_stream()) {
-  check(plinth_random_from(&tensor, low, generator.get(), stream.get()));
 }
 inline void randperm(DLTensor &tensor, GeneratorView generator = {}, StreamView stream = current_stream()) {
   check(plinth_randperm(&tensor, generator.get(), stream.get()));

@@ -56,13 +56,13 @@ class Guard {
 using Access = plinth_sanitizer_access_t;
 
 inline Access reads(const void *pointer, std::size_t bytes) noexcept {
-  return {pointer, bytes, PLINTH_SANITIZER_READ, 0};
+  return {sizeof(Access), pointer, bytes, PLINTH_SANITIZER_READ, 0};
 }
 inline Access writes(const void *pointer, std::size_t bytes) noexcept {
-  return {pointer, bytes, PLINTH_SANITIZER_WRITE, 0};
+  return {sizeof(Access), pointer, bytes, PLINTH_SANITIZER_WRITE, 0};
 }
 inline Access reads_and_writes(const void *pointer, std::size_t bytes) noexcept {
-  return {pointer, bytes, PLINTH_SANITIZER_READ | PLINTH_SANITIZER_WRITE, 0};
+  return {sizeof(Access), pointer, bytes, PLINTH_SANITIZER_READ | PLINTH_SANITIZER_WRITE, 0};
 }
 
 /*! Declares an access of a kernel that is about to be launched: `access(reads(memory, bytes), stream)`. */

@@ -57,8 +57,8 @@ fn structs_lie_as_c_sees_them() {
         struct_size allocations active_requests allocated_bytes active_bytes num_host_alloc num_host_free
         host_alloc_time host_free_time
     });
-    layout!(list, plinth_ipc_memory_t { pointer size offset device reserved });
-    layout!(list, plinth_ipc_export_t { bytes size descriptors descriptor_count });
+    layout!(list, plinth_ipc_memory_t { struct_size pointer size offset device reserved });
+    layout!(list, plinth_ipc_export_t { struct_size bytes size descriptors descriptor_count });
     layout!(list, plinth_pool_id_t { owner index });
     layout!(list, plinth_memory_stat_t { current peak allocated freed });
     layout!(list, plinth_memory_stat_by_pool_t { all small_pool large_pool });
@@ -71,7 +71,7 @@ fn structs_lie_as_c_sees_them() {
         struct_size enabled context max_entries clear_history record_annotations skip_actions reserved
     });
     layout!(list, plinth_memory_history_entry_t {
-        action device address size stream pool time_us thread metadata stack reserved
+        struct_size action device address size stream pool time_us thread metadata stack reserved
     });
     layout!(list, plinth_pointer_attributes_t {
         struct_size kind device owner is_virtual device_pointer host_pointer base size range_base range_size pool
@@ -81,10 +81,10 @@ fn structs_lie_as_c_sees_them() {
         release_pool
     });
     layout!(list, plinth_graph_context_t { graph streams });
-    layout!(list, plinth_graph_kernel_t { function grid block shared_bytes parameters });
-    layout!(list, plinth_node_time_t { node node_type reserved microseconds what });
+    layout!(list, plinth_graph_kernel_t { struct_size function grid block shared_bytes parameters });
+    layout!(list, plinth_node_time_t { struct_size node node_type reserved microseconds what });
     layout!(list, plinth_callable_t {
-        forward backward context inputs input_count outputs output_count differentiable
+        struct_size forward backward context inputs input_count outputs output_count differentiable
     });
     layout!(list, plinth_memory_segment_t {
         struct_size address total_size allocated_size active_size requested_size asleep_size stream pool block_count
@@ -92,13 +92,13 @@ fn structs_lie_as_c_sees_them() {
     });
     layout!(list, plinth_memory_block_t { struct_size address size requested_size state reserved });
     layout!(list, plinth_communicator_options_t { struct_size timeout_milliseconds engine flags });
-    layout!(list, plinth_jit_scalar_t { name kind reserved integer real imaginary });
+    layout!(list, plinth_jit_scalar_t { struct_size name kind reserved integer real imaginary });
     layout!(list, plinth_kernel_attributes_t {
         struct_size registers shared_bytes max_dynamic_shared_bytes local_bytes const_bytes max_threads_per_block
         ptx_version binary_version
     });
     layout!(list, plinth_kernel_launch_t { struct_size grid block cluster shared_bytes flags });
-    layout!(list, plinth_kernel_argument_t { value bytes kind access });
+    layout!(list, plinth_kernel_argument_t { struct_size value bytes kind access });
     layout!(list, plinth_cufft_params_t {
         struct_size rank transform number sizes input_strides output_strides
     });
@@ -106,13 +106,13 @@ fn structs_lie_as_c_sees_them() {
         struct_size time_us valid utilization memory_usage temperature power_draw clock_rate memory_clock_rate reserved
         memory_used energy throttle_reasons
     });
-    layout!(list, plinth_gpu_process_t { memory_used pid reserved });
+    layout!(list, plinth_gpu_process_t { struct_size memory_used pid reserved });
     layout!(list, plinth_nvtx_event_t { struct_size message category color payload has_color has_payload });
-    layout!(list, plinth_sanitizer_side_t { name address bytes operation stream device kind });
+    layout!(list, plinth_sanitizer_side_t { struct_size name address bytes operation stream device kind });
     layout!(list, plinth_sanitizer_report_t {
         struct_size kind missing address bytes times access previous text json
     });
-    layout!(list, plinth_sanitizer_access_t { pointer bytes kind reserved });
+    layout!(list, plinth_sanitizer_access_t { struct_size pointer bytes kind reserved });
     layout!(list, plinth_host_usage_t {
         struct_size device_bytes pinned_bytes streams events graphs executable_graphs modules memory_handles mappings
         reservations threads

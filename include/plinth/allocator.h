@@ -287,7 +287,7 @@ typedef bool (*plinth_free_memory_callback_t)(int32_t device, size_t size, void 
  * the number of bytes that were requested, the device's total and free bytes, and the context. The rules of
  * plinth_free_memory_callback_t apply.
  */
-typedef void (*plinth_out_of_memory_observer_t)(int32_t device,
+typedef void (*plinth_out_of_memory_callback_t)(int32_t device,
                                                 size_t requested,
                                                 size_t device_total,
                                                 size_t device_free,
@@ -332,7 +332,7 @@ PLINTH_NOEXCEPT;
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
  */
 PLINTH_API
-plinth_status_t plinth_attach_out_of_memory_observer(plinth_out_of_memory_observer_t observer,
+plinth_status_t plinth_attach_out_of_memory_observer(plinth_out_of_memory_callback_t observer,
                                                      void *context)
 PLINTH_NOEXCEPT;
 
@@ -345,7 +345,7 @@ PLINTH_NOEXCEPT;
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if there is no such observer.
  */
 PLINTH_API
-plinth_status_t plinth_detach_out_of_memory_observer(plinth_out_of_memory_observer_t observer,
+plinth_status_t plinth_detach_out_of_memory_observer(plinth_out_of_memory_callback_t observer,
                                                      void *context)
 PLINTH_NOEXCEPT;
 

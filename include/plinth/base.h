@@ -444,7 +444,7 @@ PLINTH_API int32_t plinth_status_count(void) PLINTH_NOEXCEPT;
 /**
  * The minor version; before 1.0 it changes whenever programs must be recompiled.
  */
-#define PLINTH_VERSION_MINOR 1
+#define PLINTH_VERSION_MINOR 2
 
 /**
  * The patch version.
@@ -480,7 +480,7 @@ extern "C" {
 PLINTH_API int32_t plinth_version(void) PLINTH_NOEXCEPT;
 
 /**
- * Returns the version of the library at run time as text, "0.1.0".
+ * Returns the version of the library at run time as text, "0.2.0".
  *
  * Needs no device.
  *

@@ -167,8 +167,7 @@ PLINTH_NOEXCEPT;
 /**
  * Destroys a communicator. Each rank destroys its own.
  *
- * The communicator's work should be done: synchronize its streams first. Do not destroy a communicator while another
- * thread is in a call with it.
+ * The communicator's work should be done: synchronize its streams first.
  *
  * @param communicator The communicator; NULL does nothing.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_NCCL or PLINTH_ERROR_DRIVER if a step failed: the
@@ -294,8 +293,8 @@ PLINTH_NOEXCEPT;
  * The call also ends as soon as the communicator has an error. It also waits until all ranks are connected.
  *
  * @param communicator The communicator.
- * @param stream The stream, of the communicator's device; NULL for that device's default stream.
  * @param timeout_milliseconds The timeout in milliseconds; 0 for the communicator's own timeout.
+ * @param stream The stream, of the communicator's device; NULL for that device's default stream.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL communicator; PLINTH_ERROR_INVALID_HANDLE;
  *         PLINTH_ERROR_DEVICE_MISMATCH; PLINTH_ERROR_TIMED_OUT: the communicator and its work are unchanged (wait
  *         again or abort); PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode forbids it;
@@ -304,8 +303,8 @@ PLINTH_NOEXCEPT;
  */
 PLINTH_API
 plinth_status_t plinth_communicator_wait(plinth_communicator_t communicator,
-                                         plinth_stream_t stream,
-                                         uint64_t timeout_milliseconds)
+                                         uint64_t timeout_milliseconds,
+                                         plinth_stream_t stream)
 PLINTH_NOEXCEPT;
 
 /**

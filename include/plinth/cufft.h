@@ -127,9 +127,9 @@ extern "C" {
  *         initialization.
  */
 PLINTH_API
-plinth_status_t plinth_cufft_get_plan(const struct plinth_cufft_params_t *params,
-                                      int32_t device,
-                                      plinth_cufft_plan_t *plan)
+plinth_status_t plinth_cufft_plan_create(const struct plinth_cufft_params_t *params,
+                                         int32_t device,
+                                         plinth_cufft_plan_t *plan)
 PLINTH_NOEXCEPT;
 
 /**
@@ -159,7 +159,7 @@ PLINTH_NOEXCEPT;
  * Acquires a plan exclusively for the calling thread, for cuFFT calls that the program makes itself.
  *
  * The plan is set to the thread's current stream on the plan's device and has a work area. Other threads that use
- * the plan wait until plinth_cufft_release_plan. The thread must make that call before it ends.
+ * the plan wait until plinth_cufft_plan_release. The thread must make that call before it ends.
  *
  * @param plan The plan.
  * @param native Out: the cufftHandle. It belongs to the library. Settings that the program changes on it persist,
@@ -169,19 +169,19 @@ PLINTH_NOEXCEPT;
  *         PLINTH_ERROR_DRIVER; the errors of initialization.
  */
 PLINTH_API
-plinth_status_t plinth_cufft_acquire_plan(plinth_cufft_plan_t plan,
+plinth_status_t plinth_cufft_plan_acquire(plinth_cufft_plan_t plan,
                                           int32_t *native)
 PLINTH_NOEXCEPT;
 
 /**
- * Releases a plan that plinth_cufft_acquire_plan acquired. Work that was added to the stream in between still runs.
+ * Releases a plan that plinth_cufft_plan_acquire acquired. Work that was added to the stream in between still runs.
  *
  * @param plan The plan.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE if the
  *         thread has not acquired the plan; the errors of initialization.
  */
 PLINTH_API
-plinth_status_t plinth_cufft_release_plan(plinth_cufft_plan_t plan)
+plinth_status_t plinth_cufft_plan_release(plinth_cufft_plan_t plan)
 PLINTH_NOEXCEPT;
 
 /**
@@ -189,7 +189,7 @@ PLINTH_NOEXCEPT;
  *
  * @param plan The plan; NULL does nothing.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE while a thread has acquired the plan
- *         through this handle: call plinth_cufft_release_plan first.
+ *         through this handle: call plinth_cufft_plan_release first.
  */
 PLINTH_API
 plinth_status_t plinth_cufft_plan_destroy(plinth_cufft_plan_t plan)
@@ -203,22 +203,22 @@ PLINTH_NOEXCEPT;
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
  */
 PLINTH_API
-plinth_status_t plinth_cufft_plan_cache_max_size(int32_t device,
-                                                 int64_t *max_size)
+plinth_status_t plinth_cufft_plan_cache_get_max_size(int32_t device,
+                                                     int64_t *max_size)
 PLINTH_NOEXCEPT;
 
 /**
  * Sets the maximum number of plans in a device's cache. If the cache has more, the least recently used plans are
  * removed.
  *
- * @param max_size The maximum number of plans; 0 disables the cache.
  * @param device The device index; -1 for the current device.
+ * @param max_size The maximum number of plans; 0 disables the cache.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for a negative number; PLINTH_ERROR_INVALID_DEVICE; the errors of
  *         initialization.
  */
 PLINTH_API
-plinth_status_t plinth_cufft_plan_cache_set_max_size(int64_t max_size,
-                                                     int32_t device)
+plinth_status_t plinth_cufft_plan_cache_set_max_size(int32_t device,
+                                                     int64_t max_size)
 PLINTH_NOEXCEPT;
 
 /**

@@ -87,8 +87,6 @@ PLINTH_API plinth_status_t plinth_event_create(uint32_t flags, plinth_event_t *e
 /**
  * Destroys an event. Streams that wait for it keep waiting for the work that it recorded last.
  *
- * Do not destroy an event while another thread is in a call with it.
- *
  * @param event The event; NULL does nothing.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER, only for an interprocess event: it remains
  *         valid and can be destroyed again.

@@ -198,8 +198,6 @@ PLINTH_NOEXCEPT;
 /**
  * Destroys a generator. Graphs that use it can still be replayed.
  *
- * Do not destroy a generator while another thread is in a call with it.
- *
  * @param generator The generator; NULL does nothing.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a device's default generator.
  */

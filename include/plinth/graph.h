@@ -39,8 +39,8 @@
 typedef struct CUgraphNode_st *plinth_graph_node_t;
 
 /**
- * The graph keeps its nodes after the end of the capture. plinth_graph_instantiate or the first replay instantiates
- * it. This is torch's keep_graph.
+ * A flag of plinth_graph_set_flags: the graph keeps its nodes after the end of the capture. plinth_graph_instantiate
+ * or the first replay instantiates it. This is torch's keep_graph.
  */
 #define PLINTH_GRAPH_KEEP_GRAPH 1
 
@@ -110,21 +110,20 @@ extern "C" {
 PLINTH_API plinth_status_t plinth_graph_create(plinth_graph_t *graph) PLINTH_NOEXCEPT;
 
 /**
- * Creates an empty graph with flags. Otherwise as plinth_graph_create.
+ * Sets the flags of a graph that has no capture yet.
  *
- * @param flags 0 or PLINTH_GRAPH_KEEP_GRAPH.
- * @param graph Out: the graph. The caller owns it and destroys it with plinth_graph_destroy.
- * @return As plinth_graph_create; PLINTH_ERROR_INVALID_VALUE for other flags.
+ * @param graph The graph.
+ * @param flags 0, the default, or PLINTH_GRAPH_KEEP_GRAPH.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for other
+ *         flags; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_CAPTURED, until plinth_graph_reset.
  */
 PLINTH_API
-plinth_status_t plinth_graph_create_with_options(uint32_t flags,
-                                                 plinth_graph_t *graph)
+plinth_status_t plinth_graph_set_flags(plinth_graph_t graph,
+                                       uint32_t flags)
 PLINTH_NOEXCEPT;
 
 /**
  * Resets a graph, as plinth_graph_reset does, and destroys its handle.
- *
- * Do not destroy a graph while another thread is in a call with it.
  *
  * @param graph The graph; NULL does nothing.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_WRONG_THREAD and PLINTH_ERROR_DRIVER as
@@ -197,7 +196,7 @@ plinth_status_t plinth_graph_capture_end(plinth_graph_t graph)
 PLINTH_NOEXCEPT;
 
 /**
- * Instantiates a graph that was created with PLINTH_GRAPH_KEEP_GRAPH. Repeat the call after the program changed the
+ * Instantiates a graph that was captured with PLINTH_GRAPH_KEEP_GRAPH. Repeat the call after the program changed the
  * graph's nodes with its own driver calls.
  *
  * @param graph The graph.
@@ -523,6 +522,10 @@ PLINTH_NOEXCEPT;
  */
 typedef struct plinth_node_time_t {
   /**
+   * In: the size of the struct in the caller. Out: the number of bytes that were filled.
+   */
+  size_t struct_size;
+  /**
    * The node.
    */
   plinth_graph_node_t node;
@@ -544,6 +547,9 @@ typedef struct plinth_node_time_t {
   char what[128];
 } plinth_node_time_t;
 
+/*! An initializer for a plinth_node_time_t. */
+#define PLINTH_NODE_TIME_INIT {sizeof(plinth_node_time_t), NULL, 0, 0, 0.0, {0}}
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -561,21 +567,21 @@ extern "C" {
  *
  * @param graph The graph, which must have kept its nodes and have no conditional nodes.
  * @param repeats The number of measured runs, 1 to 10000. The duration of a node is the median.
- * @param times Out: the durations, in the order in which the nodes ran; NULL to get only the count, which still
- *        measures.
- * @param count In: the number of elements of `times`. Out: the number of nodes. If there are more nodes than
- *        elements, only as many as fit are written.
- * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for count; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE
- *         for another number of repeats, for the body of a conditional node, and for a cycle of dependencies;
- *         PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT;
- *         PLINTH_ERROR_NOT_SUPPORTED with conditional nodes; PLINTH_ERROR_CAPTURE_FORBIDS;
- *         PLINTH_ERROR_GRAPH_ASLEEP; PLINTH_ERROR_WOULD_SYNCHRONIZE; PLINTH_ERROR_OUT_OF_MEMORY;
- *         PLINTH_ERROR_DRIVER.
+ * @param times In: struct_size of the first element. Out: up to `capacity` durations, in the order in which the nodes
+ *        ran; NULL to get only the count, which still measures.
+ * @param capacity The number of elements that `times` has room for.
+ * @param count Out: the number of nodes, which may exceed the number that was written.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for count; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE if
+ *         struct_size was not set, for another number of repeats, for the body of a conditional node, and for a cycle
+ *         of dependencies; PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT;
+ *         PLINTH_ERROR_NOT_SUPPORTED with conditional nodes; PLINTH_ERROR_CAPTURE_FORBIDS; PLINTH_ERROR_GRAPH_ASLEEP;
+ *         PLINTH_ERROR_WOULD_SYNCHRONIZE; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_DRIVER.
  */
 PLINTH_API
 plinth_status_t plinth_graph_node_times(plinth_graph_t graph,
                                         uint32_t repeats,
                                         struct plinth_node_time_t *times,
+                                        size_t capacity,
                                         size_t *count)
 PLINTH_NOEXCEPT;
 

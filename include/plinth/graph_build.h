@@ -75,9 +75,13 @@
 #define PLINTH_GRAPH_NODE_CONDITIONAL 13
 
 /**
- * The launch of a kernel.
+ * The launch of a kernel. PLINTH_GRAPH_KERNEL_INIT is one block of one thread.
  */
 typedef struct plinth_graph_kernel_t {
+  /**
+   * sizeof(plinth_graph_kernel_t) in the caller's version of the header.
+   */
+  size_t struct_size;
   /**
    * The kernel: a CUfunction or a cudaFunction_t, which are the same. It must stay loaded as long as the graph
    * contains it, in the primary context of the graph's device.
@@ -102,6 +106,9 @@ typedef struct plinth_graph_kernel_t {
   void **parameters;
 } plinth_graph_kernel_t;
 
+/*! An initializer for a plinth_graph_kernel_t: one block of one thread. */
+#define PLINTH_GRAPH_KERNEL_INIT {sizeof(plinth_graph_kernel_t), NULL, {1, 1, 1}, {1, 1, 1}, 0, NULL}
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -109,7 +116,7 @@ extern "C" {
 /**
  * Creates a graph without nodes, to which the plinth_graph_add_ functions add nodes.
  *
- * The graph behaves like a captured graph that was created with PLINTH_GRAPH_KEEP_GRAPH: plinth_graph_instantiate
+ * The graph behaves like a graph that was captured with PLINTH_GRAPH_KEEP_GRAPH: plinth_graph_instantiate
  * instantiates it, plinth_graph_replay launches it. Nodes can be added to a captured graph that kept its nodes in
  * the same way.
  *
@@ -219,7 +226,7 @@ PLINTH_API
 plinth_status_t plinth_graph_add_host(plinth_graph_t graph,
                                       const plinth_graph_node_t *dependencies,
                                       size_t count,
-                                      plinth_host_function_t function,
+                                      plinth_host_function_callback_t function,
                                       void *context,
                                       plinth_graph_node_t *node)
 PLINTH_NOEXCEPT;
@@ -326,9 +333,9 @@ PLINTH_NOEXCEPT;
  * Lists the nodes of a graph in the driver's order, without those of child graphs and bodies.
  *
  * @param graph The graph, which must have kept its nodes.
- * @param nodes Out: the nodes; NULL to get only the count.
- * @param count In: the number of elements of `nodes`. Out: the number of nodes. If there are more nodes than
- *        elements, only as many as fit are written.
+ * @param nodes Out: up to `capacity` nodes; NULL to get only the count.
+ * @param capacity The number of elements that `nodes` has room for.
+ * @param count Out: the number of nodes, which may exceed the number that was written.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for count; PLINTH_ERROR_INVALID_HANDLE;
  *         PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT;
  *         PLINTH_ERROR_DRIVER.
@@ -336,6 +343,7 @@ PLINTH_NOEXCEPT;
 PLINTH_API
 plinth_status_t plinth_graph_nodes(plinth_graph_t graph,
                                    plinth_graph_node_t *nodes,
+                                   size_t capacity,
                                    size_t *count)
 PLINTH_NOEXCEPT;
 
@@ -359,15 +367,15 @@ PLINTH_NOEXCEPT;
  *
  * @param graph The graph, which must have kept its nodes.
  * @param node A kernel node of the graph.
- * @param kernel Out: the launch. Its parameters belong to the graph and must not be written; they are NULL if the
- *        program passed them packed into one buffer. The function is NULL if the driver has no CUfunction for the
- *        kernel.
+ * @param kernel In: struct_size. Out: the launch. Its parameters belong to the graph and must not be written; they are
+ *        NULL if the program passed them packed into one buffer. The function is NULL if the driver has no CUfunction
+ *        for the kernel.
  * @return As plinth_graph_node_type; PLINTH_ERROR_INVALID_VALUE for a node that is not a kernel.
  */
 PLINTH_API
-plinth_status_t plinth_graph_node_kernel(plinth_graph_t graph,
-                                         plinth_graph_node_t node,
-                                         struct plinth_graph_kernel_t *kernel)
+plinth_status_t plinth_graph_node_get_kernel(plinth_graph_t graph,
+                                             plinth_graph_node_t node,
+                                             struct plinth_graph_kernel_t *kernel)
 PLINTH_NOEXCEPT;
 
 /**
@@ -384,9 +392,9 @@ PLINTH_NOEXCEPT;
  *         PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_DRIVER.
  */
 PLINTH_API
-plinth_status_t plinth_graph_set_kernel(plinth_graph_t graph,
-                                        plinth_graph_node_t node,
-                                        const struct plinth_graph_kernel_t *kernel)
+plinth_status_t plinth_graph_node_set_kernel(plinth_graph_t graph,
+                                             plinth_graph_node_t node,
+                                             const struct plinth_graph_kernel_t *kernel)
 PLINTH_NOEXCEPT;
 
 /**
@@ -399,7 +407,7 @@ PLINTH_NOEXCEPT;
  * @param graph The graph, which must have kept its nodes and be instantiated.
  * @param node A kernel, copy or fill node of the graph, which must have existed when the graph was instantiated.
  * @param enabled Whether replays execute the node.
- * @return As plinth_graph_set_kernel; PLINTH_ERROR_INVALID_VALUE for a node of another type.
+ * @return As plinth_graph_node_set_kernel; PLINTH_ERROR_INVALID_VALUE for a node of another type.
  */
 PLINTH_API
 plinth_status_t plinth_graph_node_set_enabled(plinth_graph_t graph,
@@ -416,9 +424,9 @@ PLINTH_NOEXCEPT;
  * @return As plinth_graph_node_set_enabled.
  */
 PLINTH_API
-plinth_status_t plinth_graph_node_enabled(plinth_graph_t graph,
-                                          plinth_graph_node_t node,
-                                          bool *enabled)
+plinth_status_t plinth_graph_node_get_enabled(plinth_graph_t graph,
+                                              plinth_graph_node_t node,
+                                              bool *enabled)
 PLINTH_NOEXCEPT;
 
 #ifdef __cplusplus

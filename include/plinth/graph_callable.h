@@ -58,26 +58,30 @@ typedef struct plinth_graphed_callable plinth_graphed_callable;
  * Memory that it allocates from the caching allocator during the capture comes from the graphs' pool. It must not
  * unwind or throw. If it does not return PLINTH_OK, plinth_make_graphed_callables fails with its status.
  */
-typedef plinth_status_t (*plinth_callable_fn)(void *context,
-                                              const DLTensor *inputs,
-                                              size_t input_count,
-                                              DLTensor *outputs,
-                                              size_t output_count,
-                                              plinth_stream_t stream);
+typedef plinth_status_t (*plinth_callable_callback_t)(const DLTensor *inputs,
+                                                      size_t input_count,
+                                                      DLTensor *outputs,
+                                                      size_t output_count,
+                                                      plinth_stream_t stream,
+                                                      void *context);
 
 /**
  * A function of the program, and the tensors with which it is captured.
  */
 typedef struct plinth_callable_t {
   /**
+   * sizeof(plinth_callable_t) in the caller's version of the header.
+   */
+  size_t struct_size;
+  /**
    * Computes the outputs from the inputs.
    */
-  plinth_callable_fn forward;
+  plinth_callable_callback_t forward;
   /**
    * Computes the gradients of the inputs from those of the outputs; NULL if there is no backward pass. The forward
    * pass must store the values that the backward pass needs where both can find them.
    */
-  plinth_callable_fn backward;
+  plinth_callable_callback_t backward;
   /**
    * Passed to both functions.
    */
@@ -107,6 +111,9 @@ typedef struct plinth_callable_t {
    */
   const bool *differentiable;
 } plinth_callable_t;
+
+/*! An initializer for a plinth_callable_t. */
+#define PLINTH_CALLABLE_INIT {sizeof(plinth_callable_t), NULL, NULL, NULL, NULL, 0, NULL, 0, NULL}
 
 /**
  * The handle of a graphed callable.
@@ -227,8 +234,6 @@ PLINTH_NOEXCEPT;
 
 /**
  * Resets a graphed callable, as plinth_graphed_callable_reset does, and destroys its handle.
- *
- * Do not destroy a callable while another thread is in a call with it.
  *
  * @param callable The callable; NULL does nothing.
  * @return As plinth_graphed_callable_reset.

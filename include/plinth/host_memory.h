@@ -279,7 +279,7 @@ typedef struct plinth_host_memory_stats_t {
 /**
  * Receives one value of the statistics: its key, the value and the context. The key is valid only during the call.
  */
-typedef void (*plinth_host_memory_stats_visitor_t)(const char *key, uint64_t value, void *context);
+typedef void (*plinth_host_memory_stats_callback_t)(const char *key, uint64_t value, void *context);
 
 #ifdef __cplusplus
 extern "C" {
@@ -301,35 +301,27 @@ PLINTH_NOEXCEPT;
  * Passes the same statistics to a callback one by one, with the keys of torch.cuda.host_memory_stats
  * ("active_bytes.current"), sorted by the bytes of the keys: 28 values.
  *
- * @param visitor Called for each value, in the calling thread; not NULL. It may call the library.
- * @param context Passed to the visitor; the library does not dereference it.
+ * @param callback Called for each value, in the calling thread; not NULL. It may call the library.
+ * @param context Passed to the callback; the library does not dereference it.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization.
  */
 PLINTH_API
-plinth_status_t plinth_host_memory_stats_each(plinth_host_memory_stats_visitor_t visitor,
+plinth_status_t plinth_host_memory_stats_each(plinth_host_memory_stats_callback_t callback,
                                               void *context)
 PLINTH_NOEXCEPT;
 
 /**
- * Returns the same statistics as a JSON object with the keys of torch.cuda.host_memory_stats: {"active_bytes.current":
- * 0, ...}.
+ * Returns the same statistics as a JSON object: with the keys of torch.cuda.host_memory_stats,
+ * {"active_bytes.current": 0, ...}, or nested as torch.cuda.host_memory_stats_as_nested_dict, {"active_bytes":
+ * {"current": 0, ...}, ...}.
  *
+ * @param nested Whether the objects are nested.
  * @param text Out: the JSON text. The caller owns it and frees it with plinth_string_free.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY; the errors of initialization.
  */
 PLINTH_API
-plinth_status_t plinth_host_memory_stats_json(char **text)
-PLINTH_NOEXCEPT;
-
-/**
- * Returns the same statistics as nested JSON objects, as torch.cuda.host_memory_stats_as_nested_dict: {"active_bytes":
- * {"current": 0, ...}, ...}.
- *
- * @param text Out: the JSON text. The caller owns it and frees it with plinth_string_free.
- * @return The statuses of plinth_host_memory_stats_json.
- */
-PLINTH_API
-plinth_status_t plinth_host_memory_stats_as_nested_dict(char **text)
+plinth_status_t plinth_host_memory_stats_as_json(bool nested,
+                                                 char **text)
 PLINTH_NOEXCEPT;
 
 /**

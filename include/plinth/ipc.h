@@ -39,6 +39,10 @@
  */
 typedef struct plinth_ipc_memory_t {
   /**
+   * In: the size of the struct in the caller. Out: the number of bytes that were filled.
+   */
+  size_t struct_size;
+  /**
    * The address in this process that corresponds to the pointer that the other process exported.
    */
   void *pointer;
@@ -60,10 +64,17 @@ typedef struct plinth_ipc_memory_t {
   int32_t reserved;
 } plinth_ipc_memory_t;
 
+/*! An initializer for a plinth_ipc_memory_t. */
+#define PLINTH_IPC_MEMORY_INIT {sizeof(plinth_ipc_memory_t), NULL, 0, 0, 0, 0}
+
 /**
  * A message that describes exported memory, for a program that transfers it to the other process itself.
  */
 typedef struct plinth_ipc_export_t {
+  /**
+   * In: the size of the struct in the caller. Out: the number of bytes that were filled.
+   */
+  size_t struct_size;
   /**
    * The bytes of the message.
    */
@@ -81,6 +92,9 @@ typedef struct plinth_ipc_export_t {
    */
   size_t descriptor_count;
 } plinth_ipc_export_t;
+
+/*! An initializer for a plinth_ipc_export_t. */
+#define PLINTH_IPC_EXPORT_INIT {sizeof(plinth_ipc_export_t), NULL, 0, NULL, 0}
 
 #ifdef __cplusplus
 extern "C" {
@@ -135,7 +149,7 @@ PLINTH_NOEXCEPT;
  *        none besides the memory's own. Devices that plinth_enable_peer_access gave access to the memory's device can
  *        access it in any case. Exception: if the sender allocates without expandable segments, only the device that
  *        is named here, or else the memory's own, can access the memory, regardless of peer access.
- * @param memory Out: the memory. Close it with plinth_ipc_close.
+ * @param memory In: struct_size. Out: the memory. Close it with plinth_ipc_close.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE, also if the memory's device is not
  *         visible to this process; PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED if `device` cannot access the memory;
  *         PLINTH_ERROR_INVALID_VALUE for a descriptor that is not a Unix socket, for data that is not a message, and
@@ -158,7 +172,7 @@ PLINTH_NOEXCEPT;
  * The message holds the block, as a receiver does, until plinth_ipc_export_free. Each message is for one receiver.
  *
  * @param pointer As in plinth_ipc_send.
- * @param message Out: the message. Free it with plinth_ipc_export_free after it is sent.
+ * @param message In: struct_size. Out: the message. Free it with plinth_ipc_export_free after it is sent.
  * @return The statuses of plinth_ipc_send, except the errors of sockets; PLINTH_ERROR_NULL_POINTER.
  */
 PLINTH_API
@@ -170,7 +184,7 @@ PLINTH_NOEXCEPT;
  * Frees a message of plinth_ipc_export and closes its file descriptors. Needs no device.
  *
  * @param message The message, which is empty afterwards; NULL and an empty message do nothing.
- * @return PLINTH_OK.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE if struct_size was not set.
  */
 PLINTH_API plinth_status_t plinth_ipc_export_free(struct plinth_ipc_export_t *message) PLINTH_NOEXCEPT;
 
@@ -183,7 +197,7 @@ PLINTH_API plinth_status_t plinth_ipc_export_free(struct plinth_ipc_export_t *me
  *        ownership and must close them after this call: an open descriptor holds the block.
  * @param descriptor_count The number of file descriptors.
  * @param device As in plinth_ipc_receive.
- * @param memory Out: the memory. Close it with plinth_ipc_close.
+ * @param memory In: struct_size. Out: the memory. Close it with plinth_ipc_close.
  * @return The statuses of plinth_ipc_receive, except the errors of sockets; PLINTH_ERROR_SYSTEM for a number that is
  *         not an open descriptor.
  */

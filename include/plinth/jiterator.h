@@ -70,6 +70,10 @@ typedef struct plinth_jit_function plinth_jit_function;
  */
 typedef struct plinth_jit_scalar_t {
   /**
+   * sizeof(plinth_jit_scalar_t) in the caller's version of the header.
+   */
+  size_t struct_size;
+  /**
    * The name.
    */
   const char *name;
@@ -94,6 +98,9 @@ typedef struct plinth_jit_scalar_t {
    */
   double imaginary;
 } plinth_jit_scalar_t;
+
+/*! An initializer for a plinth_jit_scalar_t. */
+#define PLINTH_JIT_SCALAR_INIT {sizeof(plinth_jit_scalar_t), NULL, 0, 0, 0, 0.0, 0.0}
 
 /**
  * The handle of a jiterated function.

@@ -184,6 +184,10 @@ typedef struct plinth_kernel_launch_t {
  */
 typedef struct plinth_kernel_argument_t {
   /**
+   * sizeof(plinth_kernel_argument_t) in the caller's version of the header.
+   */
+  size_t struct_size;
+  /**
    * A pointer to the value.
    */
   const void *value;
@@ -203,6 +207,9 @@ typedef struct plinth_kernel_argument_t {
    */
   uint32_t access;
 } plinth_kernel_argument_t;
+
+/*! An initializer for a plinth_kernel_argument_t. */
+#define PLINTH_KERNEL_ARGUMENT_INIT {sizeof(plinth_kernel_argument_t), NULL, 0, 0, 0}
 
 #ifdef __cplusplus
 extern "C" {
@@ -278,10 +285,10 @@ PLINTH_NOEXCEPT;
  *         initialization.
  */
 PLINTH_API
-plinth_status_t plinth_kernel_module_load(const void *image,
-                                          size_t bytes,
-                                          int32_t device,
-                                          plinth_kernel_module_t *module)
+plinth_status_t plinth_kernel_module_create(const void *image,
+                                            size_t bytes,
+                                            int32_t device,
+                                            plinth_kernel_module_t *module)
 PLINTH_NOEXCEPT;
 
 /**
@@ -294,9 +301,9 @@ PLINTH_NOEXCEPT;
  *         that the module does not have; PLINTH_ERROR_DRIVER; the errors of initialization.
  */
 PLINTH_API
-plinth_status_t plinth_kernel_module_get_kernel(plinth_kernel_module_t module,
-                                                const char *name,
-                                                plinth_kernel_t *kernel)
+plinth_status_t plinth_kernel_create(plinth_kernel_module_t module,
+                                     const char *name,
+                                     plinth_kernel_t *kernel)
 PLINTH_NOEXCEPT;
 
 /**

@@ -161,6 +161,10 @@ typedef struct plinth_memory_history_options_t {
  */
 typedef struct plinth_memory_history_entry_t {
   /**
+   * The size of the struct in the library's version.
+   */
+  size_t struct_size;
+  /**
    * The kind of event: one of PLINTH_MEMORY_ACTION_....
    */
   int32_t action;
@@ -206,6 +210,9 @@ typedef struct plinth_memory_history_entry_t {
    */
   uint32_t reserved;
 } plinth_memory_history_entry_t;
+
+/*! An initializer for a plinth_memory_history_entry_t. */
+#define PLINTH_MEMORY_HISTORY_ENTRY_INIT {sizeof(plinth_memory_history_entry_t), 0, 0, 0, 0, NULL, {0, 0}, 0, 0, NULL, 0, 0}
 
 /**
  * Receives an entry of the history, and the context.

@@ -150,6 +150,14 @@ typedef struct plinth_memory_stats_t {
   int64_t num_device_free;
 } plinth_memory_stats_t;
 
+/*! An initializer for a plinth_memory_stats_t. */
+#define PLINTH_MEMORY_STATS_INIT {sizeof(plinth_memory_stats_t), \
+    {{0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}}, {{0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}}, \
+    {{0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}}, {{0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}}, \
+    {{0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}}, {{0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}}, \
+    {{0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}}, {{0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}}, \
+    {{0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}}, {0, 0, 0, 0}, {0, 0, 0, 0}, 0, 0, 0, 0, 0, 0}
+
 /**
  * Receives one value of the statistics: torch's key, which is valid during the call, the value, and the context.
  */

@@ -73,6 +73,9 @@ typedef struct plinth_nvtx_event_t {
   bool has_payload;
 } plinth_nvtx_event_t;
 
+/*! An initializer for a plinth_nvtx_event_t. */
+#define PLINTH_NVTX_EVENT_INIT {sizeof(plinth_nvtx_event_t), NULL, 0, 0, 0, false, false}
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus

@@ -47,8 +47,7 @@ typedef struct plinth_pluggable_allocator *plinth_pluggable_allocator_t;
  * The hooks of a pluggable allocator; NULL for a hook that it does not have. The hooks are those of torch. They are
  * called from any thread; the library holds no lock during the call.
  *
- * The struct grows at its end in newer versions. Set struct_size to sizeof(plinth_allocator_hooks_t) and all unused
- * fields to 0.
+ * The struct grows at its end in newer versions. PLINTH_ALLOCATOR_HOOKS_INIT sets struct_size, and no hook.
  */
 typedef struct plinth_allocator_hooks_t {
   /**
@@ -90,6 +89,9 @@ typedef struct plinth_allocator_hooks_t {
    */
   void (*release_pool)(int device, plinth_pool_id_t pool);
 } plinth_allocator_hooks_t;
+
+/*! An initializer for a plinth_allocator_hooks_t. */
+#define PLINTH_ALLOCATOR_HOOKS_INIT {sizeof(plinth_allocator_hooks_t), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
 #ifdef __cplusplus
 extern "C" {

@@ -29,6 +29,11 @@
  * @{
  */
 
+/**
+ * As the `high` of plinth_random_range: up to the largest number of plinth_random.
+ */
+#define PLINTH_RANDOM_TO_LARGEST INT64_MIN
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -219,9 +224,12 @@ PLINTH_NOEXCEPT;
  * 64 bits if high - low is 2^28 or more. Floating-point elements get the nearest representable number; low and high
  * are first moved inwards to numbers that the type can represent.
  *
- * @param tensor The tensor: any type.
+ * With PLINTH_RANDOM_TO_LARGEST as high, the largest number is that of plinth_random: torch's random_(low, None). If
+ * low is INT64_MIN too, all 64 bits are random (int64, float64, float32 and bfloat16 only).
+ *
+ * @param tensor The tensor: any type but complex ones; with PLINTH_RANDOM_TO_LARGEST not uint64.
  * @param low The smallest number.
- * @param high The end of the range, above low.
+ * @param high The end of the range, above low; or PLINTH_RANDOM_TO_LARGEST.
  * @param generator The generator, of the tensor's device; NULL for the device's default generator.
  * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
  * @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for low >= high, and for low or high - 1 that the
@@ -233,24 +241,6 @@ plinth_status_t plinth_random_range(DLTensor *tensor,
                                     int64_t high,
                                     plinth_generator_t generator,
                                     plinth_stream_t stream)
-PLINTH_NOEXCEPT;
-
-/**
- * Fills a tensor with uniformly distributed integers from low to the largest number of plinth_random: torch's
- * random_(low, None). With INT64_MIN, all 64 bits are random (int64, float64, float32 and bfloat16 only).
- *
- * @param tensor The tensor: bool, uint8, int8, int16, int32, int64, uint16, uint32, float16, bfloat16, float32,
- *        float64.
- * @param low The smallest number.
- * @param generator The generator, of the tensor's device; NULL for the device's default generator.
- * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
- * @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for a low that the element type cannot represent.
- */
-PLINTH_API
-plinth_status_t plinth_random_from(DLTensor *tensor,
-                                   int64_t low,
-                                   plinth_generator_t generator,
-                                   plinth_stream_t stream)
 PLINTH_NOEXCEPT;
 
 /**

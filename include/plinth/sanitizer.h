@@ -101,6 +101,10 @@
  */
 typedef struct plinth_sanitizer_side_t {
   /**
+   * The size of the struct in the library's version.
+   */
+  size_t struct_size;
+  /**
    * The name of the library's function, or the name that the program gave its operation; NULL if there is no such
    * access.
    */
@@ -131,8 +135,11 @@ typedef struct plinth_sanitizer_side_t {
   uint32_t kind;
 } plinth_sanitizer_side_t;
 
+/*! An initializer for a plinth_sanitizer_side_t. */
+#define PLINTH_SANITIZER_SIDE_INIT {sizeof(plinth_sanitizer_side_t), NULL, 0, 0, 0, NULL, 0, 0}
+
 /**
- * A finding of the sanitizer. The strings it points to are valid during the callback.
+ * A finding of the sanitizer. What it points to is valid during the callback.
  */
 typedef struct plinth_sanitizer_report_t {
   /**
@@ -162,11 +169,11 @@ typedef struct plinth_sanitizer_report_t {
   /**
    * The access that caused the report.
    */
-  struct plinth_sanitizer_side_t access;
+  const struct plinth_sanitizer_side_t *access;
   /**
    * The earlier access; its name is NULL if freed memory was used.
    */
-  struct plinth_sanitizer_side_t previous;
+  const struct plinth_sanitizer_side_t *previous;
   /**
    * A full description in several lines: both accesses with stack traces, what would have ordered them, the block,
    * and where it was allocated.
@@ -178,6 +185,9 @@ typedef struct plinth_sanitizer_report_t {
   const char *json;
 } plinth_sanitizer_report_t;
 
+/*! An initializer for a plinth_sanitizer_report_t. */
+#define PLINTH_SANITIZER_REPORT_INIT {sizeof(plinth_sanitizer_report_t), 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL}
+
 /**
  * Receives a report, and the context.
  */
@@ -187,6 +197,10 @@ typedef void (*plinth_sanitizer_callback_t)(const struct plinth_sanitizer_report
  * A range of bytes that an operation accesses.
  */
 typedef struct plinth_sanitizer_access_t {
+  /**
+   * sizeof(plinth_sanitizer_access_t) in the caller's version of the header.
+   */
+  size_t struct_size;
   /**
    * The first byte. NULL with 0 bytes is no access.
    */
@@ -204,6 +218,9 @@ typedef struct plinth_sanitizer_access_t {
    */
   uint32_t reserved;
 } plinth_sanitizer_access_t;
+
+/*! An initializer for a plinth_sanitizer_access_t. */
+#define PLINTH_SANITIZER_ACCESS_INIT {sizeof(plinth_sanitizer_access_t), NULL, 0, 0, 0}
 
 #ifdef __cplusplus
 extern "C" {

@@ -30,11 +30,6 @@
  */
 
 /**
- * The file format of a snapshot: one of the PLINTH_SNAPSHOT_ constants.
- */
-typedef int32_t plinth_snapshot_format_t;
-
-/**
  * A segment in a snapshot: a contiguous, mapped address range of one stream in one pool of one device.
  *
  * The struct grows at its end in newer versions; struct_size states how much of it the library has filled.
@@ -95,6 +90,9 @@ typedef struct plinth_memory_segment_t {
   bool is_expandable;
 } plinth_memory_segment_t;
 
+/*! An initializer for a plinth_memory_segment_t. */
+#define PLINTH_MEMORY_SEGMENT_INIT {sizeof(plinth_memory_segment_t), 0, 0, 0, 0, 0, 0, 0, {0, 0}, 0, 0, false, false}
+
 /**
  * The state of a block: one of the PLINTH_BLOCK_ constants.
  */
@@ -130,6 +128,9 @@ typedef struct plinth_memory_block_t {
   int32_t reserved;
 } plinth_memory_block_t;
 
+/*! An initializer for a plinth_memory_block_t. */
+#define PLINTH_MEMORY_BLOCK_INIT {sizeof(plinth_memory_block_t), 0, 0, 0, 0, 0}
+
 /**
  * Receives a segment and one of its blocks, in the thread of the call and without any lock of the library held; it may
  * call the library. Both structs are valid until it returns.
@@ -140,26 +141,6 @@ typedef struct plinth_memory_block_t {
 typedef bool (*plinth_memory_snapshot_callback_t)(const struct plinth_memory_segment_t *segment,
                                                   const struct plinth_memory_block_t *block,
                                                   void *context);
-
-/**
- * Chosen by the end of the file's name: .json is JSON, .html and .htm are an HTML page, everything else is a pickle.
- */
-#define PLINTH_SNAPSHOT_BY_NAME 0
-
-/**
- * The pickle of torch.cuda.memory._dump_snapshot, which <https://pytorch.org/memory_viz> and torch's _memory_viz.py read.
- */
-#define PLINTH_SNAPSHOT_PICKLE 1
-
-/**
- * The same structure as JSON, as plinth_memory_snapshot returns it.
- */
-#define PLINTH_SNAPSHOT_JSON 2
-
-/**
- * An HTML page that displays the snapshot in any browser, without network access.
- */
-#define PLINTH_SNAPSHOT_HTML 3
 
 /**
  * Free: "inactive".
@@ -200,18 +181,6 @@ extern "C" {
  */
 PLINTH_API
 plinth_status_t plinth_dump_snapshot(const char *path)
-PLINTH_NOEXCEPT;
-
-/**
- * Writes a snapshot in a given format. Otherwise like plinth_dump_snapshot.
- *
- * @param path The path of the file.
- * @param format One of the PLINTH_SNAPSHOT_ constants.
- * @return The statuses of plinth_dump_snapshot; PLINTH_ERROR_INVALID_VALUE for an unknown format.
- */
-PLINTH_API
-plinth_status_t plinth_dump_snapshot_as(const char *path,
-                                        plinth_snapshot_format_t format)
 PLINTH_NOEXCEPT;
 
 /**

@@ -44,12 +44,12 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Opens a store. Its address is either a folder that all processes can access, such as file:///shared/run-17, which is
- * created if necessary; or a process that serves the others from its memory over TCP, such as tcp://10.0.0.1:29500.
- * The server has no thread of its own: it serves requests while it is in a call with the store, and therefore also
- * while it waits for the others. Keys and values are readable by everyone with access to the folder or the port, so
- * use a private network. Use a store for one run only: values that an earlier run left in a folder would be mistaken
- * for this run's. Needs no device.
+ * Creates a store, or connects to one. Its address is either a folder that all processes can access, such as
+ * file:///shared/run-17, which is created if necessary; or a process that serves the others from its memory over TCP,
+ * such as tcp://10.0.0.1:29500. The server has no thread of its own: it serves requests while it is in a call with the
+ * store, and therefore also while it waits for the others. Keys and values are readable by everyone with access to the
+ * folder or the port, so use a private network. Use a store for one run only: values that an earlier run left in a
+ * folder would be mistaken for this run's. Needs no device.
  *
  * @param address The address. Port 0 selects any free port; see plinth_store_port.
  * @param serves Whether this process is the server of a TCP store. Ignored for a folder.
@@ -59,22 +59,19 @@ extern "C" {
  *         PLINTH_ERROR_TIMED_OUT if no server responds; PLINTH_ERROR_SYSTEM.
  */
 PLINTH_API
-plinth_status_t plinth_store_open(const char *address,
-                                  bool serves,
-                                  uint64_t timeout_milliseconds,
-                                  plinth_store_t *store)
+plinth_status_t plinth_store_create(const char *address,
+                                    bool serves,
+                                    uint64_t timeout_milliseconds,
+                                    plinth_store_t *store)
 PLINTH_NOEXCEPT;
 
 /**
- * Closes a store. If this process is the server, the others lose its contents. A store must not be destroyed while
- * another thread is in a call with it.
+ * Destroys a store. If this process is the server, the others lose its contents.
  *
  * @param store The store; NULL does nothing.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE.
  */
-PLINTH_API
-plinth_status_t plinth_store_destroy(plinth_store_t store)
-PLINTH_NOEXCEPT;
+PLINTH_API plinth_status_t plinth_store_destroy(plinth_store_t store) PLINTH_NOEXCEPT;
 
 /**
  * Returns the port at which the server listens.
@@ -113,20 +110,20 @@ PLINTH_NOEXCEPT;
  *
  * @param store The store.
  * @param name The key.
+ * @param timeout_milliseconds How long to wait; 0 for five minutes.
  * @param value Out: the value; not written if it does not fit. NULL if `capacity` is 0.
  * @param capacity Size of the buffer in bytes.
  * @param bytes Out, unless NULL: the size of the value in bytes, also if it does not fit.
- * @param timeout_milliseconds How long to wait; 0 for five minutes.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for an invalid
  *         key, and if the value does not fit; PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_PEER_LOST; PLINTH_ERROR_SYSTEM.
  */
 PLINTH_API
 plinth_status_t plinth_store_get(plinth_store_t store,
                                  const char *name,
+                                 uint64_t timeout_milliseconds,
                                  void *value,
                                  size_t capacity,
-                                 size_t *bytes,
-                                 uint64_t timeout_milliseconds)
+                                 size_t *bytes)
 PLINTH_NOEXCEPT;
 
 /**
@@ -135,16 +132,16 @@ PLINTH_NOEXCEPT;
  * @param store The store.
  * @param name The key: of a counter, not of a value of plinth_store_set.
  * @param amount The number to add.
- * @param sum Out: the sum.
  * @param timeout_milliseconds How long to wait for the server; 0 for five minutes.
+ * @param sum Out: the sum.
  * @return The statuses of plinth_store_set.
  */
 PLINTH_API
 plinth_status_t plinth_store_add(plinth_store_t store,
                                  const char *name,
                                  int64_t amount,
-                                 int64_t *sum,
-                                 uint64_t timeout_milliseconds)
+                                 uint64_t timeout_milliseconds,
+                                 int64_t *sum)
 PLINTH_NOEXCEPT;
 
 /**
@@ -172,8 +169,8 @@ PLINTH_NOEXCEPT;
  * @param name A key for this communicator.
  * @param rank The number of this rank.
  * @param ranks The number of ranks.
- * @param id Out: PLINTH_UNIQUE_ID_SIZE bytes.
  * @param timeout_milliseconds How long to wait; 0 for five minutes.
+ * @param id Out: PLINTH_UNIQUE_ID_SIZE bytes.
  * @return The statuses of plinth_store_barrier; at rank 0 also those of plinth_nccl_unique_id.
  */
 PLINTH_API
@@ -181,8 +178,8 @@ plinth_status_t plinth_store_unique_id(plinth_store_t store,
                                        const char *name,
                                        int32_t rank,
                                        int32_t ranks,
-                                       uint8_t *id,
-                                       uint64_t timeout_milliseconds)
+                                       uint64_t timeout_milliseconds,
+                                       uint8_t *id)
 PLINTH_NOEXCEPT;
 
 #ifdef __cplusplus

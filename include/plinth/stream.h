@@ -56,7 +56,7 @@ typedef struct plinth_stream_context_t {
 /**
  * A host function. It must not unwind or throw, and must not call CUDA, or a plinth function that calls CUDA.
  */
-typedef void (*plinth_host_function_t)(void *context);
+typedef void (*plinth_host_function_callback_t)(void *context);
 
 #ifdef __cplusplus
 extern "C" {
@@ -280,7 +280,7 @@ PLINTH_API plinth_status_t plinth_is_current_stream_capturing(bool *capturing) P
  */
 PLINTH_API
 plinth_status_t plinth_launch_host_function(plinth_stream_t stream,
-                                            plinth_host_function_t function,
+                                            plinth_host_function_callback_t function,
                                             void *context)
 PLINTH_NOEXCEPT;
 

@@ -128,8 +128,7 @@ typedef struct plinth_telemetry_sampler plinth_telemetry_sampler;
  */
 typedef struct plinth_telemetry_t {
   /**
-   * In: sizeof(plinth_telemetry_t). The library writes no more bytes than that; newer versions may add fields at the
-   * end.
+   * In: the size of the struct in the caller. Out: the number of bytes that were filled.
    */
   size_t struct_size;
   /**
@@ -182,10 +181,17 @@ typedef struct plinth_telemetry_t {
   uint64_t throttle_reasons;
 } plinth_telemetry_t;
 
+/*! An initializer for a plinth_telemetry_t. */
+#define PLINTH_TELEMETRY_INIT {sizeof(plinth_telemetry_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
 /**
  * A process that has a compute context on a device.
  */
 typedef struct plinth_gpu_process_t {
+  /**
+   * The size of the struct in the library's version.
+   */
+  size_t struct_size;
   /**
    * The process's memory on the device in bytes; UINT64_MAX if the driver does not report it.
    */
@@ -199,6 +205,14 @@ typedef struct plinth_gpu_process_t {
    */
   uint32_t reserved;
 } plinth_gpu_process_t;
+
+/*! An initializer for a plinth_gpu_process_t. */
+#define PLINTH_GPU_PROCESS_INIT {sizeof(plinth_gpu_process_t), 0, 0, 0}
+
+/**
+ * Receives a process, which is valid during the call, and the context.
+ */
+typedef void (*plinth_gpu_process_callback_t)(const struct plinth_gpu_process_t *process, void *context);
 
 /**
  * A sampler of a device's telemetry.
@@ -316,9 +330,9 @@ PLINTH_API plinth_status_t plinth_throttle_reasons_text(uint64_t reasons, char *
  * Reads all available telemetry of a device in one call.
  *
  * @param device The device number; -1 for the current device.
- * @param readings In: its struct_size. Out: the readings; the bits of `valid` for unavailable readings are 0.
- * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a struct_size that does not include
- *         `valid`; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_NVML_UNAVAILABLE; PLINTH_ERROR_SYSTEM;
+ * @param readings In: struct_size. Out: the readings; the bits of `valid` for unavailable readings are 0.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if struct_size was not set;
+ *         PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_NVML_UNAVAILABLE; PLINTH_ERROR_SYSTEM;
  *         PLINTH_ERROR_DRIVER; the errors of initialization.
  */
 PLINTH_API
@@ -341,19 +355,17 @@ plinth_status_t plinth_list_gpu_processes(int32_t device,
 PLINTH_NOEXCEPT;
 
 /**
- * Lists the processes with a compute context on a device as structs.
+ * Passes the processes with a compute context on a device to a callback one by one.
  *
  * @param device The device number; -1 for the current device.
- * @param processes Out: up to `capacity` processes; NULL to read only their number.
- * @param capacity The number of elements that `processes` has room for.
- * @param count Out: the number of processes, which may exceed the number that was written.
- * @return The statuses of plinth_utilization.
+ * @param callback Called for each process, in the calling thread; it may call the library.
+ * @param context Passed to the callback; the library does not dereference it.
+ * @return The statuses of plinth_utilization; PLINTH_ERROR_NULL_POINTER if the callback is NULL.
  */
 PLINTH_API
-plinth_status_t plinth_gpu_processes(int32_t device,
-                                     struct plinth_gpu_process_t *processes,
-                                     size_t capacity,
-                                     size_t *count)
+plinth_status_t plinth_gpu_processes_each(int32_t device,
+                                          plinth_gpu_process_callback_t callback,
+                                          void *context)
 PLINTH_NOEXCEPT;
 
 /**
@@ -379,7 +391,7 @@ PLINTH_NOEXCEPT;
  * Removes the samples since the last call from a sampler, the oldest first, and returns them.
  *
  * @param sampler The sampler.
- * @param readings Out: up to `capacity` samples. Their struct_size fields are written, not read.
+ * @param readings In: struct_size of the first element. Out: up to `capacity` samples.
  * @param capacity The number of elements that `readings` has room for.
  * @param count Out: the number of samples that were written.
  * @param lost Out, unless NULL: the number of samples that were dropped since the last call because the capacity was

@@ -10,8 +10,8 @@
 use crate::{
     driver::plugin::{Hooks, Plugin, PoolPair},
     ffi::{
-        Output, guard::guard, null, path as path_of, plinth_stream_t, pool::plinth_pool_id_t, status::plinth_status_t,
-        string,
+        Output, guard::guard, path as path_of, plinth_stream_t, pool::plinth_pool_id_t, status::plinth_status_t,
+        string, structs,
     },
     memory::{self, backend, pool::Options},
 };
@@ -37,8 +37,7 @@ pub type plinth_pluggable_allocator_t = *mut plinth_pluggable_allocator;
 /// The hooks of a pluggable allocator; NULL for a hook that it does not have. The hooks are those of torch. They are
 /// called from any thread; the library holds no lock during the call.
 ///
-/// The struct grows at its end in newer versions. Set struct_size to sizeof(plinth_allocator_hooks_t) and all unused
-/// fields to 0.
+/// The struct grows at its end in newer versions. PLINTH_ALLOCATOR_HOOKS_INIT sets struct_size, and no hook.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -114,22 +113,10 @@ pub unsafe extern "C" fn plinth_pluggable_allocator_set_hooks(
     hooks: *const plinth_allocator_hooks_t,
 ) -> plinth_status_t {
     guard(|| {
-        if hooks.is_null() {
-            return Err(null("hooks"));
-        }
-        // SAFETY: the pointer is not NULL, so it points to a struct that begins with its size.
-        let size = unsafe { (&raw const (*hooks).struct_size).read() };
-        if !(mem::size_of::<usize>()..=4096).contains(&size) {
-            return Err(crate::error::Error::new(
-                crate::status::Status::INVALID_VALUE,
-                format!("hooks->struct_size is {size}; set it to sizeof(plinth_allocator_hooks_t)"),
-            ));
-        }
         // SAFETY: all zeros is a valid value: a struct without hooks.
-        let mut known: plinth_allocator_hooks_t = unsafe { mem::zeroed() };
-        let bytes = size.min(mem::size_of::<plinth_allocator_hooks_t>());
-        // SAFETY: both structs have that many bytes, the caller's according to its struct_size.
-        unsafe { std::ptr::copy_nonoverlapping(hooks.cast::<u8>(), (&raw mut known).cast::<u8>(), bytes) };
+        let none: plinth_allocator_hooks_t = unsafe { mem::zeroed() };
+        // SAFETY: the caller passes NULL or a struct that begins with its size.
+        let known = unsafe { structs::read(hooks, none, "hooks") }?;
         backend::set_hooks(allocator as u64, |plugin| {
             // SAFETY: the caller promises that the functions have the documented signatures.
             unsafe { plugin.set_hooks(known.into()) };

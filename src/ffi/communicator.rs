@@ -14,7 +14,7 @@ use crate::{
     collectives::communicator::{self, Options, engine::EngineKind, group},
     driver::nccl::ID_BYTES,
     error::{Error, Result},
-    ffi::{Output, guard::guard, null, plinth_stream_t, status::plinth_status_t},
+    ffi::{Output, guard::guard, null, plinth_stream_t, status::plinth_status_t, structs},
     status::Status,
 };
 use std::time::Duration;
@@ -86,14 +86,12 @@ fn invalid(message: impl Into<String>) -> Error {
 /// # Safety
 /// `options` is NULL or points to as many bytes as its first field says.
 pub(super) unsafe fn options(options: *const plinth_communicator_options_t) -> Result<Options> {
-    // SAFETY: the caller's promise.
-    let Some(options) = (unsafe { options.as_ref() }) else { return Ok(Options::default()) };
-    if options.struct_size != size_of::<plinth_communicator_options_t>() {
-        return Err(invalid(format!(
-            "options->struct_size is {}; set it to sizeof(plinth_communicator_options_t)",
-            options.struct_size
-        )));
+    if options.is_null() {
+        return Ok(Options::default());
     }
+    let initial = plinth_communicator_options_t { struct_size: 0, timeout_milliseconds: 0, engine: 0, flags: 0 };
+    // SAFETY: the caller's promise.
+    let options = unsafe { structs::read(options, initial, "options") }?;
     if options.flags & !(communicator::NONBLOCKING | communicator::UNLIMITED) != 0 {
         return Err(invalid(format!(
             "options->flags is {:#x}; it can have PLINTH_COMMUNICATOR_NONBLOCKING and _UNLIMITED only",
@@ -199,8 +197,7 @@ pub unsafe extern "C" fn plinth_communicator_init_all(
 
 /// Destroys a communicator. Each rank destroys its own.
 ///
-/// The communicator's work should be done: synchronize its streams first. Do not destroy a communicator while another
-/// thread is in a call with it.
+/// The communicator's work should be done: synchronize its streams first.
 ///
 /// @param communicator The communicator; NULL does nothing.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_NCCL or PLINTH_ERROR_DRIVER if a step failed: the
@@ -377,8 +374,8 @@ pub unsafe extern "C" fn plinth_communicator_query(
 /// The call also ends as soon as the communicator has an error. It also waits until all ranks are connected.
 ///
 /// @param communicator The communicator.
-/// @param stream The stream, of the communicator's device; NULL for that device's default stream.
 /// @param timeout_milliseconds The timeout in milliseconds; 0 for the communicator's own timeout.
+/// @param stream The stream, of the communicator's device; NULL for that device's default stream.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL communicator; PLINTH_ERROR_INVALID_HANDLE;
 ///         PLINTH_ERROR_DEVICE_MISMATCH; PLINTH_ERROR_TIMED_OUT: the communicator and its work are unchanged (wait
 ///         again or abort); PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode forbids it;
@@ -387,8 +384,8 @@ pub unsafe extern "C" fn plinth_communicator_query(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_wait(
     communicator: plinth_communicator_t,
-    stream: plinth_stream_t,
     timeout_milliseconds: u64,
+    stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
         let communicator = communicator::get(handle(communicator)?)?;

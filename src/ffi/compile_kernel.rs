@@ -15,10 +15,10 @@ use crate::{
         Output,
         guard::guard,
         null, plinth_stream_t,
-        properties::write_growable,
         sanitizer::{PLINTH_SANITIZER_READ, PLINTH_SANITIZER_WRITE},
         status::plinth_status_t,
         string,
+        structs::{self, StructList, StructOutput},
         tensor::{CUDA, CUDA_HOST, CUDA_MANAGED, DLTensor, laid_out},
     },
     ops::jit::kernel::{self, Attributes, Source},
@@ -78,6 +78,8 @@ pub const PLINTH_LAUNCH_COOPERATIVE: u32 = 1;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct plinth_kernel_argument_t {
+    /// sizeof(plinth_kernel_argument_t) in the caller's version of the header.
+    pub struct_size: usize,
     /// A pointer to the value.
     pub value: *const c_void,
     /// The size of the value in bytes if `kind` is PLINTH_ARGUMENT_BYTES; otherwise 0.
@@ -138,6 +140,14 @@ pub struct plinth_kernel_attributes_t {
     /// The architecture of the kernel's machine code; 90 for sm_90.
     pub binary_version: i32,
 }
+
+/// PLINTH_KERNEL_LAUNCH_INIT.
+const ONE_THREAD: plinth_kernel_launch_t =
+    plinth_kernel_launch_t { struct_size: 0, grid: [1; 3], block: [1; 3], cluster: [0; 3], shared_bytes: 0, flags: 0 };
+
+/// PLINTH_KERNEL_ARGUMENT_INIT.
+const NO_ARGUMENT: plinth_kernel_argument_t =
+    plinth_kernel_argument_t { struct_size: 0, value: ptr::null(), bytes: 0, kind: 0, access: 0 };
 
 impl From<Attributes> for plinth_kernel_attributes_t {
     fn from(found: Attributes) -> Self {
@@ -335,7 +345,7 @@ pub unsafe extern "C" fn plinth_compile_kernel(
 ///         the driver's log; PLINTH_ERROR_DRIVER for an image that the driver does not accept; the errors of
 ///         initialization.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_kernel_module_load(
+pub unsafe extern "C" fn plinth_kernel_module_create(
     image: *const c_void,
     bytes: usize,
     device: i32,
@@ -365,7 +375,7 @@ pub unsafe extern "C" fn plinth_kernel_module_load(
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a name
 ///         that the module does not have; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_kernel_module_get_kernel(
+pub unsafe extern "C" fn plinth_kernel_create(
     module: plinth_kernel_module_t,
     name: *const c_char,
     kernel: *mut plinth_kernel_t,
@@ -414,9 +424,9 @@ pub unsafe extern "C" fn plinth_kernel_attributes(
 ) -> plinth_status_t {
     guard(|| {
         let found = kernel::attributes(kernel as u64)?;
-        // SAFETY: the caller passes a struct whose first field is its size; ours is plain data with the same first
-        // field.
-        unsafe { write_growable(attributes, found.into(), "attributes") }
+        // SAFETY: the caller passes NULL or a struct that begins with its size.
+        unsafe { StructOutput::new(attributes, "attributes") }?.set(found.into());
+        Ok(())
     })
 }
 
@@ -475,7 +485,7 @@ unsafe fn push(
     argument: &plinth_kernel_argument_t,
     device: u32,
 ) -> Result<()> {
-    let plinth_kernel_argument_t { value, bytes, kind, access } = *argument;
+    let plinth_kernel_argument_t { value, bytes, kind, access, .. } = *argument;
     if value.is_null() {
         return Err(null(&format!("the value of argument {index}")));
     }
@@ -584,24 +594,17 @@ pub unsafe extern "C" fn plinth_kernel_launch(
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a launch configuration.
-        let launch = *unsafe { launch.as_ref() }.ok_or_else(|| null("launch"))?;
-        if launch.struct_size != size_of::<plinth_kernel_launch_t>() {
-            return Err(invalid(format!(
-                "launch->struct_size is {}; set it to sizeof(plinth_kernel_launch_t)",
-                launch.struct_size
-            )));
-        }
+        let launch = unsafe { structs::read(launch, ONE_THREAD, "launch") }?;
         if launch.flags & !PLINTH_LAUNCH_COOPERATIVE != 0 {
             return Err(invalid(format!("launch->flags is {:#x}; use 0 or PLINTH_LAUNCH_COOPERATIVE", launch.flags)));
         }
-        if count > 0 && arguments.is_null() {
-            return Err(null("arguments"));
-        }
+        // SAFETY: the caller passes `count` arguments.
+        let arguments = unsafe { StructList::new(arguments, count, NO_ARGUMENT, "arguments") }?;
         let device = kernel::device_of(kernel as u64)?;
         let mut values = Arguments::default();
         for index in 0..count {
-            // SAFETY: it is not NULL, so the caller promises `count` arguments, each with a value of its kind.
-            unsafe { push(&mut values, index, &*arguments.add(index), device) }?;
+            // SAFETY: the caller promises that each argument has a value of its kind.
+            unsafe { push(&mut values, index, &arguments.get(index)?, device) }?;
         }
         let whole = |extents: [u32; 3]| extents.map(|extent| extent.max(1));
         let cluster = if launch.cluster == [0; 3] { [0; 3] } else { whole(launch.cluster) };
@@ -616,7 +619,7 @@ pub unsafe extern "C" fn plinth_kernel_launch(
         if sanitizer::is_on() {
             for index in 0..count {
                 // SAFETY: as above, and `push` accepted each of them.
-                unsafe { add_operands(&*arguments.add(index), device, &mut operands) };
+                unsafe { add_operands(&arguments.get(index)?, device, &mut operands) };
             }
         }
         kernel::launch(kernel as u64, &shape, &values, &operands, stream as usize)

@@ -8,7 +8,7 @@
 
 use crate::{
     error::{Error, Result},
-    ffi::{Output, guard::guard, null, span, status::plinth_status_t, tensor::DLDataType},
+    ffi::{Output, guard::guard, null, span, status::plinth_status_t, structs, tensor::DLDataType},
     ops::fft::{
         self,
         params::{Params, Transform},
@@ -75,15 +75,18 @@ fn handle(plan: plinth_cufft_plan_t) -> Result<u64> {
 /// # Safety
 /// `params` is NULL or points to as many bytes as its first field says.
 unsafe fn params(params: *const plinth_cufft_params_t) -> Result<Params> {
-    // SAFETY: the caller's promise; if the size differs, only the size is read.
-    let params = unsafe { params.as_ref() }.ok_or_else(|| null("params"))?;
+    let initial = plinth_cufft_params_t {
+        struct_size: 0,
+        rank: 0,
+        transform: 0,
+        number: DLDataType { code: 0, bits: 0, lanes: 0 },
+        sizes: [0; 4],
+        input_strides: [0; 4],
+        output_strides: [0; 4],
+    };
+    // SAFETY: the caller's promise.
+    let params = unsafe { structs::read(params, initial, "params") }?;
     let invalid = |message: String| Error::new(Status::INVALID_VALUE, message);
-    if params.struct_size != size_of::<plinth_cufft_params_t>() {
-        return Err(invalid(format!(
-            "params->struct_size is {}; set it to sizeof(plinth_cufft_params_t)",
-            params.struct_size
-        )));
-    }
     let transform = match params.transform {
         PLINTH_CUFFT_C2C => Transform::ComplexToComplex,
         PLINTH_CUFFT_R2C => Transform::RealToComplex,
@@ -112,7 +115,7 @@ unsafe fn params(params: *const plinth_cufft_params_t) -> Result<Params> {
 ///         cuFFT fails; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_DRIVER; the errors of
 ///         initialization.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_cufft_get_plan(
+pub unsafe extern "C" fn plinth_cufft_plan_create(
     params: *const plinth_cufft_params_t,
     device: i32,
     plan: *mut plinth_cufft_plan_t,
@@ -162,7 +165,7 @@ pub unsafe extern "C" fn plinth_cufft_execute(
 /// Acquires a plan exclusively for the calling thread, for cuFFT calls that the program makes itself.
 ///
 /// The plan is set to the thread's current stream on the plan's device and has a work area. Other threads that use
-/// the plan wait until plinth_cufft_release_plan. The thread must make that call before it ends.
+/// the plan wait until plinth_cufft_plan_release. The thread must make that call before it ends.
 ///
 /// @param plan The plan.
 /// @param native Out: the cufftHandle. It belongs to the library. Settings that the program changes on it persist,
@@ -171,7 +174,7 @@ pub unsafe extern "C" fn plinth_cufft_execute(
 ///         thread has already acquired the plan; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_LIBRARY;
 ///         PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_cufft_acquire_plan(plan: plinth_cufft_plan_t, native: *mut i32) -> plinth_status_t {
+pub unsafe extern "C" fn plinth_cufft_plan_acquire(plan: plinth_cufft_plan_t, native: *mut i32) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let native = unsafe { Output::new(native, "native") }?;
@@ -180,13 +183,13 @@ pub unsafe extern "C" fn plinth_cufft_acquire_plan(plan: plinth_cufft_plan_t, na
     })
 }
 
-/// Releases a plan that plinth_cufft_acquire_plan acquired. Work that was added to the stream in between still runs.
+/// Releases a plan that plinth_cufft_plan_acquire acquired. Work that was added to the stream in between still runs.
 ///
 /// @param plan The plan.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE if the
 ///         thread has not acquired the plan; the errors of initialization.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_cufft_release_plan(plan: plinth_cufft_plan_t) -> plinth_status_t {
+pub unsafe extern "C" fn plinth_cufft_plan_release(plan: plinth_cufft_plan_t) -> plinth_status_t {
     guard(|| fft::release(handle(plan)?))
 }
 
@@ -194,7 +197,7 @@ pub unsafe extern "C" fn plinth_cufft_release_plan(plan: plinth_cufft_plan_t) ->
 ///
 /// @param plan The plan; NULL does nothing.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE while a thread has acquired the plan
-///         through this handle: call plinth_cufft_release_plan first.
+///         through this handle: call plinth_cufft_plan_release first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_cufft_plan_destroy(plan: plinth_cufft_plan_t) -> plinth_status_t {
     guard(|| if plan.is_null() { Ok(()) } else { fft::forget(handle(plan)?) })
@@ -206,7 +209,7 @@ pub unsafe extern "C" fn plinth_cufft_plan_destroy(plan: plinth_cufft_plan_t) ->
 /// @param max_size Out: the maximum number of plans.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_cufft_plan_cache_max_size(device: i32, max_size: *mut i64) -> plinth_status_t {
+pub unsafe extern "C" fn plinth_cufft_plan_cache_get_max_size(device: i32, max_size: *mut i64) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let max_size = unsafe { Output::new(max_size, "max_size") }?;
@@ -218,12 +221,12 @@ pub unsafe extern "C" fn plinth_cufft_plan_cache_max_size(device: i32, max_size:
 /// Sets the maximum number of plans in a device's cache. If the cache has more, the least recently used plans are
 /// removed.
 ///
-/// @param max_size The maximum number of plans; 0 disables the cache.
 /// @param device The device index; -1 for the current device.
+/// @param max_size The maximum number of plans; 0 disables the cache.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for a negative number; PLINTH_ERROR_INVALID_DEVICE; the errors of
 ///         initialization.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_cufft_plan_cache_set_max_size(max_size: i64, device: i32) -> plinth_status_t {
+pub unsafe extern "C" fn plinth_cufft_plan_cache_set_max_size(device: i32, max_size: i64) -> plinth_status_t {
     guard(|| fft::set_max_size(max_size, device))
 }
 

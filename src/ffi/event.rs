@@ -70,8 +70,6 @@ pub unsafe extern "C" fn plinth_event_create(flags: u32, event: *mut plinth_even
 
 /// Destroys an event. Streams that wait for it keep waiting for the work that it recorded last.
 ///
-/// Do not destroy an event while another thread is in a call with it.
-///
 /// @param event The event; NULL does nothing.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER, only for an interprocess event: it remains
 ///         valid and can be destroyed again.

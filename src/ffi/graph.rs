@@ -44,8 +44,8 @@ pub struct plinth_graph {
 #[allow(non_camel_case_types)]
 pub type plinth_graph_t = *mut plinth_graph;
 
-/// The graph keeps its nodes after the end of the capture. plinth_graph_instantiate or the first replay instantiates
-/// it. This is torch's keep_graph.
+/// A flag of plinth_graph_set_flags: the graph keeps its nodes after the end of the capture. plinth_graph_instantiate
+/// or the first replay instantiates it. This is torch's keep_graph.
 pub const PLINTH_GRAPH_KEEP_GRAPH: u32 = 1;
 
 /// During the capture no thread may make calls that could invalidate it.
@@ -99,29 +99,23 @@ pub unsafe extern "C" fn plinth_graph_create(graph: *mut plinth_graph_t) -> plin
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let graph = unsafe { Output::new(graph, "graph") }?;
-        graph.set(to_c(graph::create(0)?));
+        graph.set(to_c(graph::create()?));
         Ok(())
     })
 }
 
-/// Creates an empty graph with flags. Otherwise as plinth_graph_create.
+/// Sets the flags of a graph that has no capture yet.
 ///
-/// @param flags 0 or PLINTH_GRAPH_KEEP_GRAPH.
-/// @param graph Out: the graph. The caller owns it and destroys it with plinth_graph_destroy.
-/// @return As plinth_graph_create; PLINTH_ERROR_INVALID_VALUE for other flags.
+/// @param graph The graph.
+/// @param flags 0, the default, or PLINTH_GRAPH_KEEP_GRAPH.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for other
+///         flags; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_CAPTURED, until plinth_graph_reset.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_graph_create_with_options(flags: u32, graph: *mut plinth_graph_t) -> plinth_status_t {
-    guard(|| {
-        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
-        let graph = unsafe { Output::new(graph, "graph") }?;
-        graph.set(to_c(graph::create(flags)?));
-        Ok(())
-    })
+pub unsafe extern "C" fn plinth_graph_set_flags(graph: plinth_graph_t, flags: u32) -> plinth_status_t {
+    guard(|| graph::set_flags(handle(graph)?, flags))
 }
 
 /// Resets a graph, as plinth_graph_reset does, and destroys its handle.
-///
-/// Do not destroy a graph while another thread is in a call with it.
 ///
 /// @param graph The graph; NULL does nothing.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_WRONG_THREAD and PLINTH_ERROR_DRIVER as
@@ -198,7 +192,7 @@ pub unsafe extern "C" fn plinth_graph_capture_end(graph: plinth_graph_t) -> plin
     guard(|| graph::capture::end(handle(graph)?))
 }
 
-/// Instantiates a graph that was created with PLINTH_GRAPH_KEEP_GRAPH. Repeat the call after the program changed the
+/// Instantiates a graph that was captured with PLINTH_GRAPH_KEEP_GRAPH. Repeat the call after the program changed the
 /// graph's nodes with its own driver calls.
 ///
 /// @param graph The graph.

@@ -15,12 +15,13 @@ use crate::{
         guard::guard,
         null, span,
         status::plinth_status_t,
-        stream::plinth_host_function_t,
+        stream::plinth_host_function_callback_t,
+        structs::{self, StructOutput},
     },
     graph::{build, node},
     status::Status,
 };
-use std::ffi::c_void;
+use std::{ffi::c_void, ptr};
 
 /// The type that C declares as `struct CUgraphNode_st`: the driver's node, which is opaque to the library.
 #[allow(non_camel_case_types)]
@@ -53,10 +54,13 @@ pub const PLINTH_GRAPH_NODE_EVENT_RECORD: u32 = 7;
 /// A conditional node.
 pub const PLINTH_GRAPH_NODE_CONDITIONAL: u32 = 13;
 
-/// The launch of a kernel.
+/// The launch of a kernel. PLINTH_GRAPH_KERNEL_INIT is one block of one thread.
 #[allow(non_camel_case_types)]
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct plinth_graph_kernel_t {
+    /// sizeof(plinth_graph_kernel_t) in the caller's version of the header.
+    pub struct_size: usize,
     /// The kernel: a CUfunction or a cudaFunction_t, which are the same. It must stay loaded as long as the graph
     /// contains it, in the primary context of the graph's device.
     pub function: *mut c_void,
@@ -134,8 +138,16 @@ pub(super) fn type_of(kind: NodeType) -> u32 {
 /// # Safety
 /// `kernel` is NULL or points to a launch with a live function and the parameters that the function takes.
 unsafe fn kernel_of<'a>(kernel: *const plinth_graph_kernel_t) -> Result<driver::KernelNode<'a>> {
+    let initial = plinth_graph_kernel_t {
+        struct_size: 0,
+        function: ptr::null_mut(),
+        grid: [1; 3],
+        block: [1; 3],
+        shared_bytes: 0,
+        parameters: ptr::null_mut(),
+    };
     // SAFETY: the caller's promise.
-    let kernel = unsafe { kernel.as_ref() }.ok_or_else(|| null("kernel"))?;
+    let kernel = unsafe { structs::read(kernel, initial, "kernel") }?;
     if kernel.function.is_null() {
         return Err(null("kernel->function"));
     }
@@ -162,7 +174,7 @@ unsafe fn kernel_of<'a>(kernel: *const plinth_graph_kernel_t) -> Result<driver::
 
 /// Creates a graph without nodes, to which the plinth_graph_add_ functions add nodes.
 ///
-/// The graph behaves like a captured graph that was created with PLINTH_GRAPH_KEEP_GRAPH: plinth_graph_instantiate
+/// The graph behaves like a graph that was captured with PLINTH_GRAPH_KEEP_GRAPH: plinth_graph_instantiate
 /// instantiates it, plinth_graph_replay launches it. Nodes can be added to a captured graph that kept its nodes in
 /// the same way.
 ///
@@ -305,7 +317,7 @@ pub unsafe extern "C" fn plinth_graph_add_host(
     graph: plinth_graph_t,
     dependencies: *const plinth_graph_node_t,
     count: usize,
-    function: plinth_host_function_t,
+    function: plinth_host_function_callback_t,
     context: *mut c_void,
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
@@ -460,9 +472,9 @@ pub unsafe extern "C" fn plinth_graph_add_dependency(
 /// Lists the nodes of a graph in the driver's order, without those of child graphs and bodies.
 ///
 /// @param graph The graph, which must have kept its nodes.
-/// @param nodes Out: the nodes; NULL to get only the count.
-/// @param count In: the number of elements of `nodes`. Out: the number of nodes. If there are more nodes than
-///        elements, only as many as fit are written.
+/// @param nodes Out: up to `capacity` nodes; NULL to get only the count.
+/// @param capacity The number of elements that `nodes` has room for.
+/// @param count Out: the number of nodes, which may exceed the number that was written.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for count; PLINTH_ERROR_INVALID_HANDLE;
 ///         PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT;
 ///         PLINTH_ERROR_DRIVER.
@@ -470,16 +482,15 @@ pub unsafe extern "C" fn plinth_graph_add_dependency(
 pub unsafe extern "C" fn plinth_graph_nodes(
     graph: plinth_graph_t,
     nodes: *mut plinth_graph_node_t,
+    capacity: usize,
     count: *mut usize,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a count.
-        let room = unsafe { count.as_ref() }.copied().ok_or_else(|| null("count"))?;
-        // SAFETY: the same pointer is valid for writes of the result.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let count = unsafe { Output::new(count, "count") }?;
         let found = node::all(handle(graph)?)?;
         if !nodes.is_null() {
-            for (index, node) in found.iter().take(room).enumerate() {
+            for (index, node) in found.iter().take(capacity).enumerate() {
                 // SAFETY: the caller has room for that many, and this is one of them.
                 unsafe { nodes.add(index).write(node_to_c(*node)) };
             }
@@ -514,21 +525,22 @@ pub unsafe extern "C" fn plinth_graph_node_type(
 ///
 /// @param graph The graph, which must have kept its nodes.
 /// @param node A kernel node of the graph.
-/// @param kernel Out: the launch. Its parameters belong to the graph and must not be written; they are NULL if the
-///        program passed them packed into one buffer. The function is NULL if the driver has no CUfunction for the
-///        kernel.
+/// @param kernel In: struct_size. Out: the launch. Its parameters belong to the graph and must not be written; they are
+///        NULL if the program passed them packed into one buffer. The function is NULL if the driver has no CUfunction
+///        for the kernel.
 /// @return As plinth_graph_node_type; PLINTH_ERROR_INVALID_VALUE for a node that is not a kernel.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_graph_node_kernel(
+pub unsafe extern "C" fn plinth_graph_node_get_kernel(
     graph: plinth_graph_t,
     node: plinth_graph_node_t,
     kernel: *mut plinth_graph_kernel_t,
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
-        let output = unsafe { Output::new(kernel, "kernel") }?;
+        let output = unsafe { StructOutput::new(kernel, "kernel") }?;
         let view = node::kernel(handle(graph)?, node as usize)?;
         output.set(plinth_graph_kernel_t {
+            struct_size: size_of::<plinth_graph_kernel_t>(),
             function: view.function.map_or(0, Function::handle) as *mut c_void,
             grid: view.grid,
             block: view.block,
@@ -551,7 +563,7 @@ pub unsafe extern "C" fn plinth_graph_node_kernel(
 ///         PLINTH_ERROR_GRAPH_NOT_CAPTURED, also for a graph that is not instantiated; PLINTH_ERROR_GRAPH_CAPTURING;
 ///         PLINTH_ERROR_GRAPH_NOT_KEPT; PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_graph_set_kernel(
+pub unsafe extern "C" fn plinth_graph_node_set_kernel(
     graph: plinth_graph_t,
     node: plinth_graph_node_t,
     kernel: *const plinth_graph_kernel_t,
@@ -572,7 +584,7 @@ pub unsafe extern "C" fn plinth_graph_set_kernel(
 /// @param graph The graph, which must have kept its nodes and be instantiated.
 /// @param node A kernel, copy or fill node of the graph, which must have existed when the graph was instantiated.
 /// @param enabled Whether replays execute the node.
-/// @return As plinth_graph_set_kernel; PLINTH_ERROR_INVALID_VALUE for a node of another type.
+/// @return As plinth_graph_node_set_kernel; PLINTH_ERROR_INVALID_VALUE for a node of another type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_node_set_enabled(
     graph: plinth_graph_t,
@@ -589,7 +601,7 @@ pub unsafe extern "C" fn plinth_graph_node_set_enabled(
 /// @param enabled Out: whether it is.
 /// @return As plinth_graph_node_set_enabled.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_graph_node_enabled(
+pub unsafe extern "C" fn plinth_graph_node_get_enabled(
     graph: plinth_graph_t,
     node: plinth_graph_node_t,
     enabled: *mut bool,

@@ -16,13 +16,14 @@ use crate::{
         null, plinth_stream_t,
         pool::plinth_pool_id_t,
         status::{PLINTH_OK, plinth_status_t},
+        structs::StructList,
         tensor::{DLTensor, described, tensor, to_c as tensor_to_c},
     },
     graph::callable::{self, Callable},
     runtime::tensor::Tensor,
     status::Status,
 };
-use std::ffi::c_void;
+use std::{ffi::c_void, ptr};
 
 /// The number of times that torch runs a callable before it captures it.
 pub const PLINTH_CALLABLE_WARMUPS: u32 = 3;
@@ -51,26 +52,29 @@ pub type plinth_graphed_callable_t = *mut plinth_graphed_callable;
 /// Memory that it allocates from the caching allocator during the capture comes from the graphs' pool. It must not
 /// unwind or throw. If it does not return PLINTH_OK, plinth_make_graphed_callables fails with its status.
 #[allow(non_camel_case_types)]
-pub type plinth_callable_fn = Option<
+pub type plinth_callable_callback_t = Option<
     unsafe extern "C" fn(
-        context: *mut c_void,
         inputs: *const DLTensor,
         input_count: usize,
         outputs: *mut DLTensor,
         output_count: usize,
         stream: plinth_stream_t,
+        context: *mut c_void,
     ) -> plinth_status_t,
 >;
 
 /// A function of the program, and the tensors with which it is captured.
 #[allow(non_camel_case_types)]
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct plinth_callable_t {
+    /// sizeof(plinth_callable_t) in the caller's version of the header.
+    pub struct_size: usize,
     /// Computes the outputs from the inputs.
-    pub forward: plinth_callable_fn,
+    pub forward: plinth_callable_callback_t,
     /// Computes the gradients of the inputs from those of the outputs; NULL if there is no backward pass. The forward
     /// pass must store the values that the backward pass needs where both can find them.
-    pub backward: plinth_callable_fn,
+    pub backward: plinth_callable_callback_t,
     /// Passed to both functions.
     pub context: *mut c_void,
     /// The inputs of the capture. Their memory belongs to the program and must stay valid until the callable is
@@ -108,12 +112,12 @@ unsafe fn tensors(list: *const DLTensor, count: usize, name: &str) -> Result<Vec
 /// Wraps a pass of the program in a closure for the core.
 fn pass(
     function: unsafe extern "C" fn(
-        *mut c_void,
         *const DLTensor,
         usize,
         *mut DLTensor,
         usize,
         plinth_stream_t,
+        *mut c_void,
     ) -> plinth_status_t,
     context: *mut c_void,
     what: &'static str,
@@ -125,7 +129,7 @@ fn pass(
         // SAFETY: the caller of plinth_make_graphed_callables promises that the function may be called so; the lists
         // live until it has returned.
         let status =
-            unsafe { function(context, given, inputs.len(), written, outputs.len(), stream as plinth_stream_t) };
+            unsafe { function(given, inputs.len(), written, outputs.len(), stream as plinth_stream_t, context) };
         if status == PLINTH_OK {
             return Ok(());
         }
@@ -215,10 +219,23 @@ pub unsafe extern "C" fn plinth_make_graphed_callables(
         if graphed.is_null() {
             return Err(null("graphed"));
         }
+        let initial = plinth_callable_t {
+            struct_size: 0,
+            forward: None,
+            backward: None,
+            context: ptr::null_mut(),
+            inputs: ptr::null(),
+            input_count: 0,
+            outputs: ptr::null(),
+            output_count: 0,
+            differentiable: ptr::null(),
+        };
+        // SAFETY: the caller passes that many descriptions.
+        let callables = unsafe { StructList::new(callables, count, initial, "callables") }?;
         let mut all = Vec::with_capacity(count.min(1024));
         for index in 0..count {
-            // SAFETY: the caller passes that many descriptions.
-            let described = unsafe { describe(&*callables.add(index)) };
+            // SAFETY: the caller passes valid descriptions.
+            let described = unsafe { describe(&callables.get(index)?) };
             all.push(described.context(|| format!("callables[{index}]"))?);
         }
         // SAFETY: the caller passes NULL or a pool id.
@@ -377,8 +394,6 @@ pub unsafe extern "C" fn plinth_graphed_callable_reset(callable: plinth_graphed_
 }
 
 /// Resets a graphed callable, as plinth_graphed_callable_reset does, and destroys its handle.
-///
-/// Do not destroy a callable while another thread is in a call with it.
 ///
 /// @param callable The callable; NULL does nothing.
 /// @return As plinth_graphed_callable_reset.

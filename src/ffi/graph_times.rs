@@ -8,8 +8,9 @@ use crate::{
         graph::{handle, plinth_graph_t},
         graph_build::{node_to_c, plinth_graph_node_t, type_of},
         guard::guard,
-        null, owned_text,
+        owned_text,
         status::plinth_status_t,
+        structs::StructOutputList,
     },
     graph::times::{self, NodeTime},
 };
@@ -18,7 +19,10 @@ use std::ffi::c_char;
 /// The duration of a node of a graph that runs alone on its device.
 #[allow(non_camel_case_types)]
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct plinth_node_time_t {
+    /// In: the size of the struct in the caller. Out: the number of bytes that were filled.
+    pub struct_size: usize,
     /// The node.
     pub node: plinth_graph_node_t,
     /// One of the PLINTH_GRAPH_NODE_ constants.
@@ -38,7 +42,14 @@ impl From<&NodeTime> for plinth_node_time_t {
             *place = byte as c_char;
         }
         let (node, node_type) = (node_to_c(time.node), type_of(time.kind));
-        plinth_node_time_t { node, node_type, reserved: 0, microseconds: time.microseconds, what }
+        plinth_node_time_t {
+            struct_size: size_of::<Self>(),
+            node,
+            node_type,
+            reserved: 0,
+            microseconds: time.microseconds,
+            what,
+        }
     }
 }
 
@@ -54,35 +65,30 @@ impl From<&NodeTime> for plinth_node_time_t {
 ///
 /// @param graph The graph, which must have kept its nodes and have no conditional nodes.
 /// @param repeats The number of measured runs, 1 to 10000. The duration of a node is the median.
-/// @param times Out: the durations, in the order in which the nodes ran; NULL to get only the count, which still
-///        measures.
-/// @param count In: the number of elements of `times`. Out: the number of nodes. If there are more nodes than
-///        elements, only as many as fit are written.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for count; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE
-///         for another number of repeats, for the body of a conditional node, and for a cycle of dependencies;
-///         PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT;
-///         PLINTH_ERROR_NOT_SUPPORTED with conditional nodes; PLINTH_ERROR_CAPTURE_FORBIDS;
-///         PLINTH_ERROR_GRAPH_ASLEEP; PLINTH_ERROR_WOULD_SYNCHRONIZE; PLINTH_ERROR_OUT_OF_MEMORY;
-///         PLINTH_ERROR_DRIVER.
+/// @param times In: struct_size of the first element. Out: up to `capacity` durations, in the order in which the nodes
+///        ran; NULL to get only the count, which still measures.
+/// @param capacity The number of elements that `times` has room for.
+/// @param count Out: the number of nodes, which may exceed the number that was written.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for count; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE if
+///         struct_size was not set, for another number of repeats, for the body of a conditional node, and for a cycle
+///         of dependencies; PLINTH_ERROR_GRAPH_NOT_CAPTURED; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_NOT_KEPT;
+///         PLINTH_ERROR_NOT_SUPPORTED with conditional nodes; PLINTH_ERROR_CAPTURE_FORBIDS; PLINTH_ERROR_GRAPH_ASLEEP;
+///         PLINTH_ERROR_WOULD_SYNCHRONIZE; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_node_times(
     graph: plinth_graph_t,
     repeats: u32,
     times: *mut plinth_node_time_t,
+    capacity: usize,
     count: *mut usize,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a count.
-        let room = unsafe { count.as_ref() }.copied().ok_or_else(|| null("count"))?;
-        // SAFETY: the same pointer is valid for writes of the result.
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let count = unsafe { Output::new(count, "count") }?;
+        // SAFETY: the caller passes NULL or `capacity` structs, of which the first begins with its size.
+        let output = unsafe { StructOutputList::new(times, capacity, "times") }?;
         let measured = times::measure(handle(graph)?, repeats)?;
-        if !times.is_null() {
-            for (index, time) in measured.iter().take(room).enumerate() {
-                // SAFETY: the caller has room for that many, and this is one of them.
-                unsafe { times.add(index).write(time.into()) };
-            }
-        }
+        output.set(measured.iter().map(plinth_node_time_t::from));
         count.set(measured.len());
         Ok(())
     })

@@ -6,7 +6,7 @@
 
 use crate::{
     error::Error,
-    ffi::{Output, guard::guard, owned_text, properties::write_growable, status::plinth_status_t},
+    ffi::{Output, guard::guard, owned_text, status::plinth_status_t, structs::StructOutput},
     memory::{
         self,
         pinned::stats::{DurationStats, HostStats},
@@ -120,70 +120,56 @@ impl From<HostStats> for plinth_host_memory_stats_t {
 pub unsafe extern "C" fn plinth_host_memory_stats(stats: *mut plinth_host_memory_stats_t) -> plinth_status_t {
     guard(|| {
         let figures = memory::host_memory_stats()?;
-        // SAFETY: the caller passes a struct whose first field is its size; this one is plain data that begins in the
-        // same way.
-        unsafe { write_growable(stats, figures.into(), "stats") }
+        // SAFETY: the caller passes NULL or a struct that begins with its size.
+        unsafe { StructOutput::new(stats, "stats") }?.set(figures.into());
+        Ok(())
     })
 }
 
 /// Receives one value of the statistics: its key, the value and the context. The key is valid only during the call.
 #[allow(non_camel_case_types)]
-pub type plinth_host_memory_stats_visitor_t =
+pub type plinth_host_memory_stats_callback_t =
     Option<unsafe extern "C" fn(key: *const c_char, value: u64, context: *mut c_void)>;
 
 /// Passes the same statistics to a callback one by one, with the keys of torch.cuda.host_memory_stats
 /// ("active_bytes.current"), sorted by the bytes of the keys: 28 values.
 ///
-/// @param visitor Called for each value, in the calling thread; not NULL. It may call the library.
-/// @param context Passed to the visitor; the library does not dereference it.
+/// @param callback Called for each value, in the calling thread; not NULL. It may call the library.
+/// @param context Passed to the callback; the library does not dereference it.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_memory_stats_each(
-    visitor: plinth_host_memory_stats_visitor_t,
+    callback: plinth_host_memory_stats_callback_t,
     context: *mut c_void,
 ) -> plinth_status_t {
     guard(|| {
-        let visitor = visitor.ok_or_else(|| Error::new(Status::NULL_POINTER, "visitor is NULL"))?;
+        let callback = callback.ok_or_else(|| Error::new(Status::NULL_POINTER, "callback is NULL"))?;
         for (key, part, value) in memory::host_memory_stats()?.entries() {
             let dot = if part.is_empty() { "" } else { "." };
             let key = CString::new(format!("{key}{dot}{part}"))
                 .map_err(|_| Error::new(Status::PANIC, "a statistics key contains a NUL character"))?;
             // SAFETY: the caller's function takes a string, a number and its own context, and does not unwind.
-            unsafe { visitor(key.as_ptr(), value, context) };
+            unsafe { callback(key.as_ptr(), value, context) };
         }
         Ok(())
     })
 }
 
-/// Returns the same statistics as a JSON object with the keys of torch.cuda.host_memory_stats: {"active_bytes.current":
-/// 0, ...}.
+/// Returns the same statistics as a JSON object: with the keys of torch.cuda.host_memory_stats,
+/// {"active_bytes.current": 0, ...}, or nested as torch.cuda.host_memory_stats_as_nested_dict, {"active_bytes":
+/// {"current": 0, ...}, ...}.
 ///
+/// @param nested Whether the objects are nested.
 /// @param text Out: the JSON text. The caller owns it and frees it with plinth_string_free.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY; the errors of initialization.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_host_memory_stats_json(text: *mut *mut c_char) -> plinth_status_t {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    guard(|| unsafe { put_json(text, false) })
-}
-
-/// Returns the same statistics as nested JSON objects, as torch.cuda.host_memory_stats_as_nested_dict: {"active_bytes":
-/// {"current": 0, ...}, ...}.
-///
-/// @param text Out: the JSON text. The caller owns it and frees it with plinth_string_free.
-/// @return The statuses of plinth_host_memory_stats_json.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_host_memory_stats_as_nested_dict(text: *mut *mut c_char) -> plinth_status_t {
-    // SAFETY: the caller passes NULL or a valid pointer.
-    guard(|| unsafe { put_json(text, true) })
-}
-
-/// # Safety
-/// `text` is NULL, or a pointer may be written through it.
-unsafe fn put_json(text: *mut *mut c_char, nested: bool) -> crate::error::Result<()> {
-    // SAFETY: the caller makes the same promise.
-    let text = unsafe { Output::new(text, "text") }?;
-    text.set(owned_text(&memory::host_memory_stats()?.json(nested))?);
-    Ok(())
+pub unsafe extern "C" fn plinth_host_memory_stats_as_json(nested: bool, text: *mut *mut c_char) -> plinth_status_t {
+    guard(|| {
+        // SAFETY: the caller passes NULL or a valid pointer.
+        let text = unsafe { Output::new(text, "text") }?;
+        text.set(owned_text(&memory::host_memory_stats()?.json(nested))?);
+        Ok(())
+    })
 }
 
 /// Resets the peak statistics of pinned memory: peaks restart at the current values, the longest and shortest durations

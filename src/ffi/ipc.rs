@@ -10,7 +10,13 @@
 
 use crate::{
     error::{Error, Result},
-    ffi::{Output, guard::guard, null, status::plinth_status_t},
+    ffi::{
+        Output,
+        guard::guard,
+        null,
+        status::plinth_status_t,
+        structs::{self, StructOutput},
+    },
     memory::{
         self,
         ipc::{self, Received, legacy},
@@ -28,7 +34,10 @@ pub const PLINTH_IPC_MEM_HANDLE_SIZE: usize = 64;
 
 /// Memory of another process, mapped in this process.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct plinth_ipc_memory_t {
+    /// In: the size of the struct in the caller. Out: the number of bytes that were filled.
+    pub struct_size: usize,
     /// The address in this process that corresponds to the pointer that the other process exported.
     pub pointer: *mut c_void,
     /// Bytes from `pointer` to the end of the block that the other process allocated.
@@ -43,7 +52,10 @@ pub struct plinth_ipc_memory_t {
 
 /// A message that describes exported memory, for a program that transfers it to the other process itself.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct plinth_ipc_export_t {
+    /// In: the size of the struct in the caller. Out: the number of bytes that were filled.
+    pub struct_size: usize,
     /// The bytes of the message.
     pub bytes: *mut u8,
     /// Size of the message in bytes.
@@ -54,8 +66,18 @@ pub struct plinth_ipc_export_t {
     pub descriptor_count: usize,
 }
 
+/// PLINTH_IPC_EXPORT_INIT.
+const NO_EXPORT: plinth_ipc_export_t = plinth_ipc_export_t {
+    struct_size: size_of::<plinth_ipc_export_t>(),
+    bytes: ptr::null_mut(),
+    size: 0,
+    descriptors: ptr::null_mut(),
+    descriptor_count: 0,
+};
+
 fn to_c(received: Received) -> plinth_ipc_memory_t {
     plinth_ipc_memory_t {
+        struct_size: size_of::<plinth_ipc_memory_t>(),
         pointer: received.address as *mut c_void,
         size: received.bytes as usize,
         offset: received.offset as usize,
@@ -115,7 +137,7 @@ pub unsafe extern "C" fn plinth_ipc_send(socket: i32, pointer: *const c_void) ->
 ///        none besides the memory's own. Devices that plinth_enable_peer_access gave access to the memory's device can
 ///        access it in any case. Exception: if the sender allocates without expandable segments, only the device that
 ///        is named here, or else the memory's own, can access the memory, regardless of peer access.
-/// @param memory Out: the memory. Close it with plinth_ipc_close.
+/// @param memory In: struct_size. Out: the memory. Close it with plinth_ipc_close.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE, also if the memory's device is not
 ///         visible to this process; PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED if `device` cannot access the memory;
 ///         PLINTH_ERROR_INVALID_VALUE for a descriptor that is not a Unix socket, for data that is not a message, and
@@ -131,7 +153,7 @@ pub unsafe extern "C" fn plinth_ipc_receive(
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a valid pointer.
-        let memory = unsafe { Output::new(memory, "memory") }?;
+        let memory = unsafe { StructOutput::new(memory, "memory") }?;
         memory.set(to_c(ipc::receive(socket, device)?));
         Ok(())
     })
@@ -144,7 +166,7 @@ pub unsafe extern "C" fn plinth_ipc_receive(
 /// The message holds the block, as a receiver does, until plinth_ipc_export_free. Each message is for one receiver.
 ///
 /// @param pointer As in plinth_ipc_send.
-/// @param message Out: the message. Free it with plinth_ipc_export_free after it is sent.
+/// @param message In: struct_size. Out: the message. Free it with plinth_ipc_export_free after it is sent.
 /// @return The statuses of plinth_ipc_send, except the errors of sockets; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_ipc_export(
@@ -153,7 +175,7 @@ pub unsafe extern "C" fn plinth_ipc_export(
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a valid pointer.
-        let message = unsafe { Output::new(message, "message") }?;
+        let message = unsafe { StructOutput::new(message, "message") }?;
         if pointer.is_null() {
             return Err(null("pointer"));
         }
@@ -161,6 +183,7 @@ pub unsafe extern "C" fn plinth_ipc_export(
         let numbers: Vec<RawFd> = descriptors.into_iter().map(IntoRawFd::into_raw_fd).collect();
         let (size, descriptor_count) = (bytes.len(), numbers.len());
         message.set(plinth_ipc_export_t {
+            struct_size: size_of::<plinth_ipc_export_t>(),
             bytes: Box::into_raw(bytes.into_boxed_slice()).cast(),
             size,
             descriptors: Box::into_raw(numbers.into_boxed_slice()).cast(),
@@ -173,12 +196,18 @@ pub unsafe extern "C" fn plinth_ipc_export(
 /// Frees a message of plinth_ipc_export and closes its file descriptors. Needs no device.
 ///
 /// @param message The message, which is empty afterwards; NULL and an empty message do nothing.
-/// @return PLINTH_OK.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE if struct_size was not set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_ipc_export_free(message: *mut plinth_ipc_export_t) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a message that plinth_ipc_export filled in and that has not been freed.
-        let Some(message) = (unsafe { message.as_mut() }) else { return Ok(()) };
+        let output = match unsafe { StructOutput::new(message, "message") } {
+            Err(error) if !message.is_null() => return Err(error),
+            Err(_) => return Ok(()),
+            Ok(output) => output,
+        };
+        // SAFETY: likewise.
+        let message = unsafe { structs::read(message, NO_EXPORT, "message") }?;
         if !message.bytes.is_null() {
             // SAFETY: plinth_ipc_export created it from a boxed slice of this length.
             drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(message.bytes, message.size)) });
@@ -192,8 +221,7 @@ pub unsafe extern "C" fn plinth_ipc_export_free(message: *mut plinth_ipc_export_
                 drop(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(number) });
             }
         }
-        *message =
-            plinth_ipc_export_t { bytes: ptr::null_mut(), size: 0, descriptors: ptr::null_mut(), descriptor_count: 0 };
+        output.set(NO_EXPORT);
         Ok(())
     })
 }
@@ -206,7 +234,7 @@ pub unsafe extern "C" fn plinth_ipc_export_free(message: *mut plinth_ipc_export_
 ///        ownership and must close them after this call: an open descriptor holds the block.
 /// @param descriptor_count The number of file descriptors.
 /// @param device As in plinth_ipc_receive.
-/// @param memory Out: the memory. Close it with plinth_ipc_close.
+/// @param memory In: struct_size. Out: the memory. Close it with plinth_ipc_close.
 /// @return The statuses of plinth_ipc_receive, except the errors of sockets; PLINTH_ERROR_SYSTEM for a number that is
 ///         not an open descriptor.
 #[unsafe(no_mangle)]
@@ -220,7 +248,7 @@ pub unsafe extern "C" fn plinth_ipc_import(
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a valid pointer.
-        let memory = unsafe { Output::new(memory, "memory") }?;
+        let memory = unsafe { StructOutput::new(memory, "memory") }?;
         if bytes.is_null() {
             return Err(null("bytes"));
         }

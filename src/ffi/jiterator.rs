@@ -15,6 +15,7 @@ use crate::{
         null, plinth_stream_t,
         status::plinth_status_t,
         string,
+        structs::StructList,
         tensor::{DLDataType, DLTensor, tensor},
     },
     ops::jit::{
@@ -27,6 +28,7 @@ use crate::{
 use std::{
     ffi::{CStr, c_char},
     mem::MaybeUninit,
+    ptr,
 };
 
 /// A jiterated function. Opaque and validated: calls with a handle that was destroyed, is of another kind, or was never
@@ -60,6 +62,8 @@ pub const PLINTH_JIT_COMPLEX: i32 = 3;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct plinth_jit_scalar_t {
+    /// sizeof(plinth_jit_scalar_t) in the caller's version of the header.
+    pub struct_size: usize,
     /// The name.
     pub name: *const c_char,
     /// One of the PLINTH_JIT_ constants above.
@@ -80,6 +84,17 @@ const _: () = assert!(PLINTH_JIT_MAX_TENSORS == MAX_TENSORS && PLINTH_JIT_MAX_SC
 fn invalid(message: String) -> Error {
     Error::new(Status::INVALID_VALUE, message)
 }
+
+/// PLINTH_JIT_SCALAR_INIT.
+const NO_SCALAR: plinth_jit_scalar_t = plinth_jit_scalar_t {
+    struct_size: 0,
+    name: ptr::null(),
+    kind: 0,
+    reserved: 0,
+    integer: 0,
+    real: 0.0,
+    imaginary: 0.0,
+};
 
 fn value(scalar: &plinth_jit_scalar_t) -> Result<Value> {
     let none = Value::default();
@@ -114,14 +129,13 @@ unsafe fn declared(scalars: *const plinth_jit_scalar_t, count: usize) -> Result<
         return Err(invalid(format!("a jiterated function has at most {MAX_SCALARS} scalars, not {count}")));
     }
     // SAFETY: the caller makes this promise.
-    let scalars = unsafe { list(scalars, count, "scalars") }?;
-    // SAFETY: the caller makes this promise.
-    scalars
-        .iter()
-        .map(|scalar| {
-            Ok(NamedScalar { name: unsafe { string(scalar.name, "a scalar's name") }?, value: value(scalar)? })
-        })
-        .collect()
+    let scalars = unsafe { StructList::new(scalars, count, NO_SCALAR, "scalars") }?;
+    let named = scalars.iter().map(|scalar| {
+        let scalar = scalar?;
+        // SAFETY: the caller makes this promise.
+        Ok(NamedScalar { name: unsafe { string(scalar.name, "a scalar's name") }?, value: value(&scalar)? })
+    });
+    named.collect()
 }
 
 /// Validated tensors. They are stored in place, because they are too large to be returned by value.
@@ -326,18 +340,19 @@ pub unsafe extern "C" fn plinth_jiterator_call(
         let scalars = unsafe {
             taken.take(inputs, num_inputs, "inputs")?;
             written.take(outputs.cast(), num_outputs, "outputs")?;
-            list(scalars, num_scalars, "scalars")?
+            StructList::new(scalars, num_scalars, NO_SCALAR, "scalars")?
         };
-        for scalar in scalars {
+        for scalar in scalars.iter() {
+            let scalar = scalar?;
             if scalar.name.is_null() {
                 return Err(null("a scalar's name"));
             }
-            value(scalar)?;
+            value(&scalar)?;
         }
-        let values = scalars.iter().filter_map(|scalar| {
+        let values = scalars.iter().flatten().filter_map(|scalar| {
             // SAFETY: the check above found it not to be NULL, so the caller promises a NUL-terminated string.
             let name = unsafe { CStr::from_ptr(scalar.name) };
-            Some((name.to_bytes(), value(scalar).ok()?))
+            Some((name.to_bytes(), value(&scalar).ok()?))
         });
         function::call(function as u64, taken.all(), written.all(), values, stream as usize)
     })

@@ -17,7 +17,7 @@ use crate::{
         null, owned_text, plinth_stream_t,
         pool::plinth_pool_id_t,
         status::plinth_status_t,
-        string,
+        string, structs,
     },
     memory::{
         callbacks::Callback,
@@ -28,7 +28,7 @@ use crate::{
 };
 use std::{
     ffi::{CString, c_char, c_void},
-    mem, ptr,
+    mem,
 };
 
 /// Records nothing.
@@ -98,6 +98,8 @@ pub struct plinth_memory_history_options_t {
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct plinth_memory_history_entry_t {
+    /// The size of the struct in the library's version.
+    pub struct_size: usize,
     /// The kind of event: one of PLINTH_MEMORY_ACTION_....
     pub action: i32,
     /// The device number.
@@ -153,6 +155,7 @@ fn text(text: &str) -> CString {
 unsafe fn show(function: EntryFunction, context: *mut c_void, device: u32, entry: &Entry) {
     let metadata = text(entry.metadata.as_deref().unwrap_or(""));
     let shown = plinth_memory_history_entry_t {
+        struct_size: mem::size_of::<plinth_memory_history_entry_t>(),
         action: entry.action as i32,
         device: device as i32,
         address: entry.address,
@@ -183,10 +186,7 @@ fn call_tracker(function: usize, context: usize, device: u32, entry: &Entry) {
 /// # Safety
 /// `options` is NULL or points to a struct whose first field is its size.
 unsafe fn read_options(options: *const plinth_memory_history_options_t) -> Result<Options> {
-    if options.is_null() {
-        return Err(null("options"));
-    }
-    let mut known = plinth_memory_history_options_t {
+    let initial = plinth_memory_history_options_t {
         struct_size: 0,
         enabled: PLINTH_MEMORY_HISTORY_ALL,
         context: PLINTH_MEMORY_CONTEXT_ALL,
@@ -196,16 +196,8 @@ unsafe fn read_options(options: *const plinth_memory_history_options_t) -> Resul
         skip_actions: 0,
         reserved: 0,
     };
-    // SAFETY: the struct is not NULL, and begins with its size.
-    let size = unsafe { options.cast::<usize>().read() };
-    if size < mem::size_of::<usize>() * 2 {
-        return Err(invalid(format!(
-            "options->struct_size is {size}; set it to the size of the struct before the call"
-        )));
-    }
-    let bytes = size.min(mem::size_of::<plinth_memory_history_options_t>());
-    // SAFETY: both structs are at least this long and consist of plain numbers; one of them belongs to this function.
-    unsafe { ptr::copy_nonoverlapping(options.cast::<u8>(), (&raw mut known).cast::<u8>(), bytes) };
+    // SAFETY: the caller makes this promise.
+    let known = unsafe { structs::read(options, initial, "options") }?;
     let enabled = match known.enabled {
         PLINTH_MEMORY_HISTORY_OFF => Enabled::Off,
         PLINTH_MEMORY_HISTORY_STATE => Enabled::State,

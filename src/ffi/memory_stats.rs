@@ -8,8 +8,8 @@
 
 use crate::{
     ffi::{
-        Output, guard::guard, null, owned_text, plinth_stream_t, pool::plinth_pool_id_t, properties::write_growable,
-        status::plinth_status_t,
+        Output, guard::guard, null, owned_text, plinth_stream_t, pool::plinth_pool_id_t, status::plinth_status_t,
+        structs::StructOutput,
     },
     memory::{
         self,
@@ -167,9 +167,9 @@ impl From<Stats> for plinth_memory_stats_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_memory_stats(device: i32, stats: *mut plinth_memory_stats_t) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes a struct whose first field is its size; this one is plain data that begins in the
-        // same way.
-        unsafe { write_growable(stats, memory::stats(device)?.into(), "stats") }
+        // SAFETY: the caller passes NULL or a struct that begins with its size.
+        unsafe { StructOutput::new(stats, "stats") }?.set(memory::stats(device)?.into());
+        Ok(())
     })
 }
 
@@ -188,7 +188,8 @@ pub unsafe extern "C" fn plinth_mem_pool_stats(
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: as in plinth_memory_stats.
-        unsafe { write_growable(stats, memory::pool_stats(pool.into(), device)?.into(), "stats") }
+        unsafe { StructOutput::new(stats, "stats") }?.set(memory::pool_stats(pool.into(), device)?.into());
+        Ok(())
     })
 }
 
@@ -208,7 +209,8 @@ pub unsafe extern "C" fn plinth_stream_memory_stats(
     guard(|| {
         let stream = stream::resolve(runtime::ready()?, stream as usize)?;
         // SAFETY: as in plinth_memory_stats.
-        unsafe { write_growable(stats, memory::stream_stats(&stream)?.into(), "stats") }
+        unsafe { StructOutput::new(stats, "stats") }?.set(memory::stream_stats(&stream)?.into());
+        Ok(())
     })
 }
 

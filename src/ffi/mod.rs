@@ -51,6 +51,7 @@ pub mod snapshot;
 pub mod status;
 pub mod store;
 pub mod stream;
+mod structs;
 pub mod sync_debug;
 pub mod telemetry;
 pub mod tensor;

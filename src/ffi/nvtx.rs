@@ -18,12 +18,16 @@ use crate::{
         guard::{guard, nothing_to_do},
         null, plinth_stream_t,
         status::plinth_status_t,
+        structs,
     },
     ops::nvtx,
     runtime::{device, thread},
     status::Status,
 };
-use std::ffi::{CStr, c_char, c_void};
+use std::{
+    ffi::{CStr, c_char, c_void},
+    ptr,
+};
 
 /// The opaque type behind plinth_nvtx_domain_t; never dereferenced by the library.
 #[allow(non_camel_case_types)]
@@ -39,6 +43,7 @@ pub type plinth_nvtx_domain_t = *mut plinth_nvtx_domain;
 /// be 0.
 #[allow(non_camel_case_types)]
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct plinth_nvtx_event_t {
     /// Set to sizeof(plinth_nvtx_event_t); newer versions may add fields at the end.
     pub struct_size: usize,
@@ -72,11 +77,17 @@ unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a CStr> {
 /// `event` is NULL, or points to as many readable bytes as its first member states, with a message that is NULL or a
 /// NUL-terminated string.
 unsafe fn annotation<'a>(event: *const plinth_nvtx_event_t) -> Result<Annotation<'a>> {
+    let initial = plinth_nvtx_event_t {
+        struct_size: 0,
+        message: ptr::null(),
+        category: 0,
+        color: 0,
+        payload: 0,
+        has_color: false,
+        has_payload: false,
+    };
     // SAFETY: the caller makes this promise.
-    let event = unsafe { event.as_ref() }.ok_or_else(|| null("event"))?;
-    if event.struct_size < size_of::<plinth_nvtx_event_t>() {
-        return Err(Error::new(Status::INVALID_VALUE, "event->struct_size is not sizeof(plinth_nvtx_event_t)"));
-    }
+    let event = unsafe { structs::read(event, initial, "event") }?;
     Ok(Annotation {
         // SAFETY: the caller makes this promise.
         message: unsafe { text(event.message, "event->message") }?,

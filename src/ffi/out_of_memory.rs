@@ -25,7 +25,7 @@ pub type plinth_free_memory_callback_t =
 /// the number of bytes that were requested, the device's total and free bytes, and the context. The rules of
 /// plinth_free_memory_callback_t apply.
 #[allow(non_camel_case_types)]
-pub type plinth_out_of_memory_observer_t = Option<
+pub type plinth_out_of_memory_callback_t = Option<
     unsafe extern "C" fn(device: i32, requested: usize, device_total: usize, device_free: usize, context: *mut c_void),
 >;
 
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn plinth_remove_free_memory_callback(
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_attach_out_of_memory_observer(
-    observer: plinth_out_of_memory_observer_t,
+    observer: plinth_out_of_memory_callback_t,
     context: *mut c_void,
 ) -> plinth_status_t {
     guard(|| {
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn plinth_attach_out_of_memory_observer(
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if there is no such observer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_detach_out_of_memory_observer(
-    observer: plinth_out_of_memory_observer_t,
+    observer: plinth_out_of_memory_callback_t,
     context: *mut c_void,
 ) -> plinth_status_t {
     guard(|| {

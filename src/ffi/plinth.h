@@ -9,16 +9,23 @@
  * - **Status.** A function returns a plinth_status_t: PLINTH_OK, or one of the PLINTH_ERROR_ constants.
  *   plinth_last_error() returns a sentence that says what was attempted and why it failed; plinth_last_driver_error()
  *   returns the driver's own code.
- * - **Arguments.** Outputs come last, and are written only on success. A device of -1 is the calling thread's current
- *   device. A NULL stream is the current device's default stream. Sizes are in bytes unless the comment says elements.
+ * - **Arguments.** The order is: the object or device that the call is about, inputs, options, the stream, outputs.
+ *   Outputs are written only on success. An array stands before its count or capacity. A device of -1 is the calling
+ *   thread's current device. A NULL stream is the current device's default stream. Sizes are in bytes unless the comment
+ *   says elements.
  * - **Threads.** Every function may be called from any thread at any time, with one exception: do not destroy an object
  *   while another thread is in a call with it. The current device, the current streams and the last error belong to
  *   the calling thread. Callbacks must not unwind or throw.
- * - **Ownership.** The caller owns what a function creates, allocates or opens, and releases it with the function that the
- *   comment names. A text in a `char **` output belongs to the caller, who frees it with plinth_string_free; a
- *   `const char *` belongs to the library. What a callback receives is valid until the callback returns.
- * - **Structs.** Many structs begin with `struct_size` and may grow at their end in newer versions. Set it to the
- *   struct's size, or use the struct's `_INIT` macro; the library reads and writes only what the caller knows.
+ * - **Callbacks.** The type of a callback ends in `_callback_t`. Its `void *context` follows it in the call, and is its
+ *   own last parameter. What it receives is valid until it returns.
+ * - **Ownership.** The caller owns what a function creates, allocates or opens. An object of type plinth_x_t is released
+ *   with plinth_x_destroy, memory with free, what was opened with close. A text in a `char **` output belongs to the
+ *   caller, who frees it with plinth_string_free; a `const char *` belongs to the library.
+ * - **Structs.** A struct that may grow begins with `struct_size`, the struct's size, which its `_INIT` macro sets. New
+ *   fields are added at the end. The library gives fields that the program's struct lacks the values of `_INIT`, and
+ *   writes no more bytes than `struct_size`. It refuses inputs with unknown fields that are not 0. All elements of an
+ *   array have the `struct_size` of the first.
+ * - **Values.** A value with a setter is read by get_x and set by set_x; one without a setter is read by x.
  * - **Process.** The library initializes itself when a device is first used. It prints nothing and never ends the
  *   process.
  *

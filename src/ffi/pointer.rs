@@ -5,7 +5,7 @@
 
 use crate::{
     driver::MemoryKind,
-    ffi::{Output, guard::guard, pool::plinth_pool_id_t, properties::write_growable, span, status::plinth_status_t},
+    ffi::{Output, guard::guard, pool::plinth_pool_id_t, span, status::plinth_status_t, structs::StructOutput},
     memory::{self, Attributes, Owner},
 };
 use std::{ffi::c_void, mem};
@@ -123,9 +123,9 @@ pub unsafe extern "C" fn plinth_pointer_attributes(
 ) -> plinth_status_t {
     guard(|| {
         let found = memory::attributes(pointer as u64)?;
-        // SAFETY: the caller passes a struct whose first field is its size; this one is plain data that begins in the
-        // same way.
-        unsafe { write_growable(attributes, found.into(), "attributes") }
+        // SAFETY: the caller passes NULL or a struct that begins with its size.
+        unsafe { StructOutput::new(attributes, "attributes") }?.set(found.into());
+        Ok(())
     })
 }
 

@@ -4,15 +4,10 @@
 //! and the library fills it.
 
 use crate::{
-    error::Error,
-    ffi::{guard::guard, null, status::plinth_status_t},
+    ffi::{guard::guard, status::plinth_status_t, structs::StructOutput},
     runtime::{self, properties::Properties},
-    status::Status,
 };
-use std::{
-    ffi::{c_char, c_void},
-    mem, ptr,
-};
+use std::{ffi::c_char, mem};
 
 /// The properties of a device. The names are torch's; sizes are in bytes.
 ///
@@ -114,37 +109,6 @@ impl From<&Properties> for plinth_device_properties_t {
     }
 }
 
-/// Writes as much of `value` as the caller has room for, and the number of bytes that were written.
-///
-/// # Safety
-/// `destination` is aligned for T and begins with a `usize` that holds the number of bytes that may be written there. T
-/// is `repr(C)`, begins with a `usize` of the same meaning, and may be copied byte by byte.
-pub(super) unsafe fn write_growable<T: Copy>(
-    destination: *mut T,
-    mut value: T,
-    name: &str,
-) -> crate::error::Result<()> {
-    if destination.is_null() {
-        return Err(null(name));
-    }
-    // SAFETY: the caller promises the leading size.
-    let room = unsafe { destination.cast::<usize>().read() };
-    if room < mem::size_of::<usize>() * 2 {
-        return Err(Error::new(
-            Status::INVALID_VALUE,
-            format!("{name}->struct_size is {room}; set it to the size of the struct before the call"),
-        ));
-    }
-    let filled = room.min(mem::size_of::<T>());
-    // SAFETY: T begins with a usize. Both structs have at least `filled` bytes, and they do not overlap because this
-    // function owns `value`.
-    unsafe {
-        (&raw mut value).cast::<usize>().write(filled);
-        ptr::copy_nonoverlapping((&raw const value).cast::<c_void>().cast::<u8>(), destination.cast::<u8>(), filled);
-    }
-    Ok(())
-}
-
 /// Returns the properties of a device.
 ///
 /// @param device The device number; -1 for the current device.
@@ -158,13 +122,10 @@ pub unsafe extern "C" fn plinth_get_device_properties(
     properties: *mut plinth_device_properties_t,
 ) -> plinth_status_t {
     guard(|| {
-        if properties.is_null() {
-            return Err(null("properties"));
-        }
+        // SAFETY: the caller passes NULL or a struct that begins with its size.
+        let output = unsafe { StructOutput::new(properties, "properties") }?;
         let runtime = runtime::ready()?;
-        let found = runtime.device(device)?.properties(&runtime.driver)?;
-        // SAFETY: the caller passes a struct whose first field is its size; this one is plain data that begins in the
-        // same way.
-        unsafe { write_growable(properties, found.into(), "properties") }
+        output.set(runtime.device(device)?.properties(&runtime.driver)?.into());
+        Ok(())
     })
 }

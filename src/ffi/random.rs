@@ -37,6 +37,9 @@ unsafe fn fill_with(
     fill::fill(&tensor, &plan(tensor.element)?, generator as u64, stream as usize)
 }
 
+/// As the `high` of plinth_random_range: up to the largest number of plinth_random.
+pub const PLINTH_RANDOM_TO_LARGEST: i64 = i64::MIN;
+
 /// Fills a tensor with uniform random numbers in [low, high): low + u * (high - low) for u in (0, 1], where a result
 /// equal to `high` becomes `low`. For 16-bit elements the computation is in float, and the result is rounded; low, high
 /// and their difference are first rounded to the element type.
@@ -259,9 +262,12 @@ pub unsafe extern "C" fn plinth_random(
 /// 64 bits if high - low is 2^28 or more. Floating-point elements get the nearest representable number; low and high
 /// are first moved inwards to numbers that the type can represent.
 ///
-/// @param tensor The tensor: any type.
+/// With PLINTH_RANDOM_TO_LARGEST as high, the largest number is that of plinth_random: torch's random_(low, None). If
+/// low is INT64_MIN too, all 64 bits are random (int64, float64, float32 and bfloat16 only).
+///
+/// @param tensor The tensor: any type but complex ones; with PLINTH_RANDOM_TO_LARGEST not uint64.
 /// @param low The smallest number.
-/// @param high The end of the range, above low.
+/// @param high The end of the range, above low; or PLINTH_RANDOM_TO_LARGEST.
 /// @param generator The generator, of the tensor's device; NULL for the device's default generator.
 /// @param stream The stream, of the tensor's device; NULL for the current device's default stream.
 /// @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for low >= high, and for low or high - 1 that the
@@ -276,29 +282,12 @@ pub unsafe extern "C" fn plinth_random_range(
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a tensor.
-        unsafe { fill_with(tensor, generator, stream, |element| integers::range(element, low, high)) }
-    })
-}
-
-/// Fills a tensor with uniformly distributed integers from low to the largest number of plinth_random: torch's
-/// random_(low, None). With INT64_MIN, all 64 bits are random (int64, float64, float32 and bfloat16 only).
-///
-/// @param tensor The tensor: bool, uint8, int8, int16, int32, int64, uint16, uint32, float16, bfloat16, float32,
-///        float64.
-/// @param low The smallest number.
-/// @param generator The generator, of the tensor's device; NULL for the device's default generator.
-/// @param stream The stream, of the tensor's device; NULL for the current device's default stream.
-/// @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for a low that the element type cannot represent.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_random_from(
-    tensor: *mut DLTensor,
-    low: i64,
-    generator: plinth_generator_t,
-    stream: plinth_stream_t,
-) -> plinth_status_t {
-    guard(|| {
-        // SAFETY: the caller passes NULL or a tensor.
-        unsafe { fill_with(tensor, generator, stream, |element| integers::from_low(element, low)) }
+        unsafe {
+            fill_with(tensor, generator, stream, |element| match high {
+                PLINTH_RANDOM_TO_LARGEST => integers::from_low(element, low),
+                high => integers::range(element, low, high),
+            })
+        }
     })
 }
 

@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
     ffi::{
         CUstream_st, Output, graph::plinth_graph_t, graph_build::plinth_graph_node_t, guard::guard, null, owned_text,
-        plinth_stream_t, status::plinth_status_t, string,
+        plinth_stream_t, status::plinth_status_t, string, structs::StructList,
     },
     graph::node,
     observe, runtime,
@@ -25,7 +25,7 @@ use crate::{
 };
 use std::{
     ffi::{CString, c_char, c_void},
-    ptr, slice,
+    ptr,
     sync::Arc,
 };
 
@@ -65,6 +65,8 @@ pub const PLINTH_SANITIZER_MISSING_LATER_FREE: i32 = 3;
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct plinth_sanitizer_access_t {
+    /// sizeof(plinth_sanitizer_access_t) in the caller's version of the header.
+    pub struct_size: usize,
     /// The first byte. NULL with 0 bytes is no access.
     pub pointer: *const c_void,
     /// Number of bytes.
@@ -80,6 +82,8 @@ pub struct plinth_sanitizer_access_t {
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct plinth_sanitizer_side_t {
+    /// The size of the struct in the library's version.
+    pub struct_size: usize,
     /// The name of the library's function, or the name that the program gave its operation; NULL if there is no such
     /// access.
     pub name: *const c_char,
@@ -97,7 +101,7 @@ pub struct plinth_sanitizer_side_t {
     pub kind: u32,
 }
 
-/// A finding of the sanitizer. The strings it points to are valid during the callback.
+/// A finding of the sanitizer. What it points to is valid during the callback.
 #[allow(non_camel_case_types)]
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -115,9 +119,9 @@ pub struct plinth_sanitizer_report_t {
     /// How often this was found so far.
     pub times: u64,
     /// The access that caused the report.
-    pub access: plinth_sanitizer_side_t,
+    pub access: *const plinth_sanitizer_side_t,
     /// The earlier access; its name is NULL if freed memory was used.
-    pub previous: plinth_sanitizer_side_t,
+    pub previous: *const plinth_sanitizer_side_t,
     /// A full description in several lines: both accesses with stack traces, what would have ordered them, the block,
     /// and where it was allocated.
     pub text: *const c_char,
@@ -171,27 +175,20 @@ fn operand(pointer: *const c_void, bytes: usize, kind: u32, what: &str) -> Resul
 /// # Safety
 /// `accesses` is NULL, or points to `count` elements.
 unsafe fn operands(accesses: *const plinth_sanitizer_access_t, count: usize) -> Result<Vec<Operand>> {
-    if count == 0 {
-        return Ok(Vec::new());
-    }
-    if accesses.is_null() {
-        return Err(null("accesses"));
-    }
-    if count > isize::MAX as usize / size_of::<plinth_sanitizer_access_t>() {
-        return Err(invalid(format!("access_count is {count}, more than fits in memory")));
-    }
-    // SAFETY: it is not NULL, so the caller promises `count` elements.
-    let accesses = unsafe { slice::from_raw_parts(accesses, count) };
-    let checked = accesses
-        .iter()
-        .enumerate()
-        .map(|(index, access)| operand(access.pointer, access.bytes, access.kind, &format!("accesses[{index}]: ")));
+    let initial = plinth_sanitizer_access_t { struct_size: 0, pointer: ptr::null(), bytes: 0, kind: 0, reserved: 0 };
+    // SAFETY: the caller makes this promise.
+    let accesses = unsafe { StructList::new(accesses, count, initial, "accesses") }?;
+    let checked = accesses.iter().enumerate().map(|(index, access)| {
+        let access = access?;
+        operand(access.pointer, access.bytes, access.kind, &format!("accesses[{index}]: "))
+    });
     checked.collect()
 }
 
 fn side(side: &AccessInfo, name: &CString) -> plinth_sanitizer_side_t {
     let stream = side.site.stream();
     plinth_sanitizer_side_t {
+        struct_size: size_of::<plinth_sanitizer_side_t>(),
         name: name.as_ptr(),
         address: side.address,
         bytes: side.bytes,
@@ -203,6 +200,7 @@ fn side(side: &AccessInfo, name: &CString) -> plinth_sanitizer_side_t {
 }
 
 const NO_SIDE: plinth_sanitizer_side_t = plinth_sanitizer_side_t {
+    struct_size: size_of::<plinth_sanitizer_side_t>(),
     name: ptr::null(),
     address: 0,
     bytes: 0,
@@ -216,6 +214,8 @@ const NO_SIDE: plinth_sanitizer_side_t = plinth_sanitizer_side_t {
 fn show(report: &Report, body: impl FnOnce(&plinth_sanitizer_report_t)) {
     let (name, words, json) = (text(&report.access.name), text(&report.text()), text(&sanitizer::json::one(report)));
     let earlier = report.previous.as_ref().map(|previous| (text(&previous.name), previous));
+    let access = side(&report.access, &name);
+    let previous = earlier.as_ref().map_or(NO_SIDE, |(name, previous)| side(previous, name));
     body(&plinth_sanitizer_report_t {
         struct_size: size_of::<plinth_sanitizer_report_t>(),
         kind: match report.conflict {
@@ -232,8 +232,8 @@ fn show(report: &Report, body: impl FnOnce(&plinth_sanitizer_report_t)) {
         address: report.address,
         bytes: report.bytes,
         times: report.times,
-        access: side(&report.access, &name),
-        previous: earlier.as_ref().map_or(NO_SIDE, |(name, previous)| side(previous, name)),
+        access: &raw const access,
+        previous: &raw const previous,
         text: words.as_ptr(),
         json: json.as_ptr(),
     });

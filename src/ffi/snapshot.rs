@@ -8,31 +8,16 @@
 //! blocks are copied, but not while a file is written or a callback runs.
 
 use crate::{
-    error::Error,
     ffi::{Output, guard::guard, null, owned_text, path as path_of, pool::plinth_pool_id_t, status::plinth_status_t},
     memory::{
         block::Zone,
-        snapshot::{self, BlockState, Format},
+        snapshot::{self, BlockState},
     },
-    status::Status,
 };
 use std::{
     ffi::{c_char, c_void},
     mem,
 };
-
-/// The file format of a snapshot: one of the PLINTH_SNAPSHOT_ constants.
-#[allow(non_camel_case_types)]
-pub type plinth_snapshot_format_t = i32;
-
-/// Chosen by the end of the file's name: .json is JSON, .html and .htm are an HTML page, everything else is a pickle.
-pub const PLINTH_SNAPSHOT_BY_NAME: plinth_snapshot_format_t = 0;
-/// The pickle of torch.cuda.memory._dump_snapshot, which <https://pytorch.org/memory_viz> and torch's _memory_viz.py read.
-pub const PLINTH_SNAPSHOT_PICKLE: plinth_snapshot_format_t = 1;
-/// The same structure as JSON, as plinth_memory_snapshot returns it.
-pub const PLINTH_SNAPSHOT_JSON: plinth_snapshot_format_t = 2;
-/// An HTML page that displays the snapshot in any browser, without network access.
-pub const PLINTH_SNAPSHOT_HTML: plinth_snapshot_format_t = 3;
 
 /// The state of a block: one of the PLINTH_BLOCK_ constants.
 #[allow(non_camel_case_types)]
@@ -135,36 +120,7 @@ pub unsafe extern "C" fn plinth_dump_snapshot(path: *const c_char) -> plinth_sta
     guard(|| {
         // SAFETY: the caller passes NULL or a NUL-terminated string.
         let path = unsafe { path_of(path, "path") }?;
-        snapshot::dump(&path, None)
-    })
-}
-
-/// Writes a snapshot in a given format. Otherwise like plinth_dump_snapshot.
-///
-/// @param path The path of the file.
-/// @param format One of the PLINTH_SNAPSHOT_ constants.
-/// @return The statuses of plinth_dump_snapshot; PLINTH_ERROR_INVALID_VALUE for an unknown format.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_dump_snapshot_as(
-    path: *const c_char,
-    format: plinth_snapshot_format_t,
-) -> plinth_status_t {
-    guard(|| {
-        // SAFETY: the caller passes NULL or a NUL-terminated string.
-        let path = unsafe { path_of(path, "path") }?;
-        let format = match format {
-            PLINTH_SNAPSHOT_BY_NAME => None,
-            PLINTH_SNAPSHOT_PICKLE => Some(Format::Pickle),
-            PLINTH_SNAPSHOT_JSON => Some(Format::Json),
-            PLINTH_SNAPSHOT_HTML => Some(Format::Html),
-            other => {
-                return Err(Error::new(
-                    Status::INVALID_VALUE,
-                    format!("snapshot format {other} is unknown; use one of the PLINTH_SNAPSHOT_ constants"),
-                ));
-            }
-        };
-        snapshot::dump(&path, format)
+        snapshot::dump(&path)
     })
 }
 

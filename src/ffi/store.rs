@@ -37,12 +37,12 @@ fn limit(milliseconds: u64) -> Duration {
     if milliseconds == 0 { store::TIMEOUT } else { Duration::from_millis(milliseconds) }
 }
 
-/// Opens a store. Its address is either a folder that all processes can access, such as file:///shared/run-17, which is
-/// created if necessary; or a process that serves the others from its memory over TCP, such as tcp://10.0.0.1:29500.
-/// The server has no thread of its own: it serves requests while it is in a call with the store, and therefore also
-/// while it waits for the others. Keys and values are readable by everyone with access to the folder or the port, so
-/// use a private network. Use a store for one run only: values that an earlier run left in a folder would be mistaken
-/// for this run's. Needs no device.
+/// Creates a store, or connects to one. Its address is either a folder that all processes can access, such as
+/// file:///shared/run-17, which is created if necessary; or a process that serves the others from its memory over TCP,
+/// such as tcp://10.0.0.1:29500. The server has no thread of its own: it serves requests while it is in a call with the
+/// store, and therefore also while it waits for the others. Keys and values are readable by everyone with access to the
+/// folder or the port, so use a private network. Use a store for one run only: values that an earlier run left in a
+/// folder would be mistaken for this run's. Needs no device.
 ///
 /// @param address The address. Port 0 selects any free port; see plinth_store_port.
 /// @param serves Whether this process is the server of a TCP store. Ignored for a folder.
@@ -51,7 +51,7 @@ fn limit(milliseconds: u64) -> Duration {
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for an invalid address;
 ///         PLINTH_ERROR_TIMED_OUT if no server responds; PLINTH_ERROR_SYSTEM.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_store_open(
+pub unsafe extern "C" fn plinth_store_create(
     address: *const c_char,
     serves: bool,
     timeout_milliseconds: u64,
@@ -67,8 +67,7 @@ pub unsafe extern "C" fn plinth_store_open(
     })
 }
 
-/// Closes a store. If this process is the server, the others lose its contents. A store must not be destroyed while
-/// another thread is in a call with it.
+/// Destroys a store. If this process is the server, the others lose its contents.
 ///
 /// @param store The store; NULL does nothing.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE.
@@ -129,20 +128,20 @@ pub unsafe extern "C" fn plinth_store_set(
 ///
 /// @param store The store.
 /// @param name The key.
+/// @param timeout_milliseconds How long to wait; 0 for five minutes.
 /// @param value Out: the value; not written if it does not fit. NULL if `capacity` is 0.
 /// @param capacity Size of the buffer in bytes.
 /// @param bytes Out, unless NULL: the size of the value in bytes, also if it does not fit.
-/// @param timeout_milliseconds How long to wait; 0 for five minutes.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for an invalid
 ///         key, and if the value does not fit; PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_PEER_LOST; PLINTH_ERROR_SYSTEM.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_store_get(
     store: plinth_store_t,
     name: *const c_char,
+    timeout_milliseconds: u64,
     value: *mut c_void,
     capacity: usize,
     bytes: *mut usize,
-    timeout_milliseconds: u64,
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a NUL-terminated string.
@@ -174,16 +173,16 @@ pub unsafe extern "C" fn plinth_store_get(
 /// @param store The store.
 /// @param name The key: of a counter, not of a value of plinth_store_set.
 /// @param amount The number to add.
-/// @param sum Out: the sum.
 /// @param timeout_milliseconds How long to wait for the server; 0 for five minutes.
+/// @param sum Out: the sum.
 /// @return The statuses of plinth_store_set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_store_add(
     store: plinth_store_t,
     name: *const c_char,
     amount: i64,
-    sum: *mut i64,
     timeout_milliseconds: u64,
+    sum: *mut i64,
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a valid pointer.
@@ -224,8 +223,8 @@ pub unsafe extern "C" fn plinth_store_barrier(
 /// @param name A key for this communicator.
 /// @param rank The number of this rank.
 /// @param ranks The number of ranks.
-/// @param id Out: PLINTH_UNIQUE_ID_SIZE bytes.
 /// @param timeout_milliseconds How long to wait; 0 for five minutes.
+/// @param id Out: PLINTH_UNIQUE_ID_SIZE bytes.
 /// @return The statuses of plinth_store_barrier; at rank 0 also those of plinth_nccl_unique_id.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_store_unique_id(
@@ -233,8 +232,8 @@ pub unsafe extern "C" fn plinth_store_unique_id(
     name: *const c_char,
     rank: i32,
     ranks: i32,
-    id: *mut u8,
     timeout_milliseconds: u64,
+    id: *mut u8,
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or room for 128 bytes.

@@ -341,7 +341,7 @@ pub unsafe extern "C" fn plinth_is_current_stream_capturing(capturing: *mut bool
 
 /// A host function. It must not unwind or throw, and must not call CUDA, or a plinth function that calls CUDA.
 #[allow(non_camel_case_types)]
-pub type plinth_host_function_t = Option<unsafe extern "C" fn(context: *mut c_void)>;
+pub type plinth_host_function_callback_t = Option<unsafe extern "C" fn(context: *mut c_void)>;
 
 /// Enqueues a host function in a stream: it runs when the stream's earlier work is complete, and later work waits until
 /// it returns. In a capture it becomes a node of the graph.
@@ -354,7 +354,7 @@ pub type plinth_host_function_t = Option<unsafe extern "C" fn(context: *mut c_vo
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_launch_host_function(
     stream: plinth_stream_t,
-    function: plinth_host_function_t,
+    function: plinth_host_function_callback_t,
     context: *mut c_void,
 ) -> plinth_status_t {
     guard(|| {

@@ -9,11 +9,20 @@
 
 use crate::{
     error::{Error, Result},
-    ffi::{Output, guard::guard, null, owned_text, status::plinth_status_t},
+    ffi::{
+        Output,
+        guard::guard,
+        null, owned_text,
+        status::plinth_status_t,
+        structs::{StructOutput, StructOutputList},
+    },
     ops::telemetry::{self, Reading, Telemetry, sampler},
     status::Status,
 };
-use std::{ffi::c_char, mem::offset_of, ptr, time::Duration};
+use std::{
+    ffi::{c_char, c_void},
+    time::Duration,
+};
 
 /// Bit of plinth_telemetry_t.valid: `utilization` is valid.
 pub const PLINTH_TELEMETRY_UTILIZATION: u32 = 1;
@@ -58,8 +67,7 @@ pub const PLINTH_THROTTLE_DISPLAY: u64 = 0x100;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct plinth_telemetry_t {
-    /// In: sizeof(plinth_telemetry_t). The library writes no more bytes than that; newer versions may add fields at the
-    /// end.
+    /// In: the size of the struct in the caller. Out: the number of bytes that were filled.
     pub struct_size: usize,
     /// Time of the readings, in microseconds since 1970.
     pub time_us: u64,
@@ -92,6 +100,8 @@ pub struct plinth_telemetry_t {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct plinth_gpu_process_t {
+    /// The size of the struct in the library's version.
+    pub struct_size: usize,
     /// The process's memory on the device in bytes; UINT64_MAX if the driver does not report it.
     pub memory_used: u64,
     /// The process id.
@@ -99,6 +109,11 @@ pub struct plinth_gpu_process_t {
     /// Reserved: 0.
     pub reserved: u32,
 }
+
+/// Receives a process, which is valid during the call, and the context.
+#[allow(non_camel_case_types)]
+pub type plinth_gpu_process_callback_t =
+    Option<unsafe extern "C" fn(process: *const plinth_gpu_process_t, context: *mut c_void)>;
 
 /// The opaque type behind plinth_telemetry_sampler_t.
 #[allow(non_camel_case_types)]
@@ -270,28 +285,16 @@ pub unsafe extern "C" fn plinth_throttle_reasons_text(reasons: u64, text: *mut *
 /// Reads all available telemetry of a device in one call.
 ///
 /// @param device The device number; -1 for the current device.
-/// @param readings In: its struct_size. Out: the readings; the bits of `valid` for unavailable readings are 0.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a struct_size that does not include
-///         `valid`; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_NVML_UNAVAILABLE; PLINTH_ERROR_SYSTEM;
+/// @param readings In: struct_size. Out: the readings; the bits of `valid` for unavailable readings are 0.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if struct_size was not set;
+///         PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_NVML_UNAVAILABLE; PLINTH_ERROR_SYSTEM;
 ///         PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_read_telemetry(device: i32, readings: *mut plinth_telemetry_t) -> plinth_status_t {
     guard(|| {
-        if readings.is_null() {
-            return Err(null("readings"));
-        }
-        // SAFETY: the caller passes a struct whose first field is its size.
-        let size = unsafe { ptr::addr_of!((*readings).struct_size).read() };
-        if size < offset_of!(plinth_telemetry_t, valid) + size_of::<u32>() {
-            return Err(Error::new(
-                Status::INVALID_VALUE,
-                format!("readings->struct_size is {size}; set it to sizeof(plinth_telemetry_t)"),
-            ));
-        }
-        let all = plinth_telemetry_t { struct_size: size, ..plinth_telemetry_t::from(&telemetry::read_all(device)?) };
-        let bytes = size.min(size_of::<plinth_telemetry_t>());
-        // SAFETY: the caller's struct has `size` bytes, and this function's has at least as many as are copied.
-        unsafe { ptr::copy_nonoverlapping((&raw const all).cast::<u8>(), readings.cast::<u8>(), bytes) };
+        // SAFETY: the caller passes NULL or a struct that begins with its size.
+        let output = unsafe { StructOutput::new(readings, "readings") }?;
+        output.set((&telemetry::read_all(device)?).into());
         Ok(())
     })
 }
@@ -313,31 +316,30 @@ pub unsafe extern "C" fn plinth_list_gpu_processes(device: i32, text: *mut *mut 
     })
 }
 
-/// Lists the processes with a compute context on a device as structs.
+/// Passes the processes with a compute context on a device to a callback one by one.
 ///
 /// @param device The device number; -1 for the current device.
-/// @param processes Out: up to `capacity` processes; NULL to read only their number.
-/// @param capacity The number of elements that `processes` has room for.
-/// @param count Out: the number of processes, which may exceed the number that was written.
-/// @return The statuses of plinth_utilization.
+/// @param callback Called for each process, in the calling thread; it may call the library.
+/// @param context Passed to the callback; the library does not dereference it.
+/// @return The statuses of plinth_utilization; PLINTH_ERROR_NULL_POINTER if the callback is NULL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_gpu_processes(
+pub unsafe extern "C" fn plinth_gpu_processes_each(
     device: i32,
-    processes: *mut plinth_gpu_process_t,
-    capacity: usize,
-    count: *mut usize,
+    callback: plinth_gpu_process_callback_t,
+    context: *mut c_void,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a valid pointer.
-        let count = unsafe { Output::new(count, "count") }?;
-        let found = telemetry::processes(device)?;
-        let room = if processes.is_null() { 0 } else { capacity };
-        for (index, process) in found.iter().take(room).enumerate() {
-            let memory_used = process.memory.unwrap_or(u64::MAX);
-            // SAFETY: the pointer is not NULL, and the caller promises room for `capacity` elements.
-            unsafe { processes.add(index).write(plinth_gpu_process_t { memory_used, pid: process.pid, reserved: 0 }) };
+        let callback = callback.ok_or_else(|| null("callback"))?;
+        for process in telemetry::processes(device)? {
+            let shown = plinth_gpu_process_t {
+                struct_size: size_of::<plinth_gpu_process_t>(),
+                memory_used: process.memory.unwrap_or(u64::MAX),
+                pid: process.pid,
+                reserved: 0,
+            };
+            // SAFETY: this is the caller's function, with the context that belongs to it; it does not unwind.
+            unsafe { callback(&raw const shown, context) };
         }
-        count.set(found.len());
         Ok(())
     })
 }
@@ -372,7 +374,7 @@ pub unsafe extern "C" fn plinth_telemetry_sampler_create(
 /// Removes the samples since the last call from a sampler, the oldest first, and returns them.
 ///
 /// @param sampler The sampler.
-/// @param readings Out: up to `capacity` samples. Their struct_size fields are written, not read.
+/// @param readings In: struct_size of the first element. Out: up to `capacity` samples.
 /// @param capacity The number of elements that `readings` has room for.
 /// @param count Out: the number of samples that were written.
 /// @param lost Out, unless NULL: the number of samples that were dropped since the last call because the capacity was
@@ -393,11 +395,10 @@ pub unsafe extern "C" fn plinth_telemetry_sampler_take(
         if readings.is_null() && capacity > 0 {
             return Err(null("readings"));
         }
+        // SAFETY: the caller passes `capacity` structs, of which the first begins with its size.
+        let output = unsafe { StructOutputList::new(readings, capacity, "readings") }?;
         let (samples, gone) = sampler::take(sampler as u64, capacity)?;
-        for (index, sample) in samples.iter().enumerate() {
-            // SAFETY: the caller promises room for `capacity` elements, and there are no more samples than that.
-            unsafe { readings.add(index).write(sample.into()) };
-        }
+        output.set(samples.iter().map(plinth_telemetry_t::from));
         count.set(samples.len());
         if !lost.is_null() {
             // SAFETY: the caller passes NULL or a valid pointer.

@@ -10,10 +10,10 @@ use crate::{
     ffi::{
         Output,
         guard::{self, guard},
-        null, owned_text,
-        properties::write_growable,
+        owned_text,
         status::plinth_status_t,
         string,
+        structs::StructOutput,
     },
     init::testing,
     memory,
@@ -151,11 +151,10 @@ pub struct plinth_host_usage_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_usage(usage: *mut plinth_host_usage_t) -> plinth_status_t {
     guard(|| {
-        if usage.is_null() {
-            return Err(null("usage"));
-        }
+        // SAFETY: the caller passes NULL or a struct that begins with its size.
+        let output = unsafe { StructOutput::new(usage, "usage") }?;
         let live = testing::live_resources()?;
-        let found = plinth_host_usage_t {
+        output.set(plinth_host_usage_t {
             struct_size: mem::size_of::<plinth_host_usage_t>(),
             device_bytes: live.device_bytes.iter().sum(),
             pinned_bytes: live.pinned_bytes,
@@ -168,10 +167,8 @@ pub unsafe extern "C" fn plinth_host_usage(usage: *mut plinth_host_usage_t) -> p
             mappings: live.mappings as u64,
             reservations: live.reservations as u64,
             threads: live.threads as u64,
-        };
-        // SAFETY: the caller passes a struct whose first field is its size; this one is plain data that begins in the
-        // same way.
-        unsafe { write_growable(usage, found, "usage") }
+        });
+        Ok(())
     })
 }
 

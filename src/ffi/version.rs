@@ -22,7 +22,7 @@ use std::ffi::c_char;
 /// The major version of the library that a program was compiled with. plinth_version returns the version at run time.
 pub const PLINTH_VERSION_MAJOR: i32 = 0;
 /// The minor version; before 1.0 it changes whenever programs must be recompiled.
-pub const PLINTH_VERSION_MINOR: i32 = 1;
+pub const PLINTH_VERSION_MINOR: i32 = 2;
 /// The patch version.
 pub const PLINTH_VERSION_PATCH: i32 = 0;
 
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn plinth_version() -> i32 {
     PLINTH_VERSION_MAJOR * 10_000 + PLINTH_VERSION_MINOR * 100 + PLINTH_VERSION_PATCH
 }
 
-/// Returns the version of the library at run time as text, "0.1.0".
+/// Returns the version of the library at run time as text, "0.2.0".
 ///
 /// Needs no device.
 ///

@@ -260,7 +260,7 @@ fn capture_all(device: u32, callables: &[Callable], pool: PoolId, bodies: &mut [
 
 impl Captured {
     fn capture(&mut self, device: u32, pool: PoolId, outputs: &[Tensor], pass: Pass) -> Result<()> {
-        self.graph = super::create(0)?;
+        self.graph = super::create()?;
         let block = context::begin(self.graph, pool, None, Mode::Global)?;
         let captured = (|| {
             let stream = stream::current_on(runtime::ready()?, device)?;

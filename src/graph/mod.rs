@@ -88,11 +88,19 @@ struct Ready {
 static GRAPHS: HandleTable<Graph> = HandleTable::new(Kind::Graph);
 
 /// Creates an empty graph and returns its handle. Needs no device.
-pub fn create(flags: u32) -> Result<u64> {
+pub fn create() -> Result<u64> {
+    insert(GraphState::default())
+}
+
+/// Sets the flags of a graph that has no capture.
+pub fn set_flags(handle: u64, flags: u32) -> Result<()> {
     if flags & !KEEP_GRAPH != 0 {
-        return Err(Error::new(Status::INVALID_VALUE, format!("creating a graph: {flags:#x} has undefined flags")));
+        return Err(Error::new(Status::INVALID_VALUE, format!("setting a graph's flags: {flags:#x} is undefined")));
     }
-    insert(GraphState { keep: flags & KEEP_GRAPH != 0, ..GraphState::default() })
+    let mut graph_state = lock(handle)?;
+    graph_state.check_new("setting a graph's flags")?;
+    graph_state.keep = flags & KEEP_GRAPH != 0;
+    Ok(())
 }
 
 fn insert(graph_state: GraphState) -> Result<u64> {
@@ -257,7 +265,7 @@ impl Ready {
         self.native.ok_or_else(|| {
             Error::new(
                 Status::GRAPH_NOT_KEPT,
-                "the graph has not kept its nodes; create it with PLINTH_GRAPH_KEEP_GRAPH, or call \
+                "the graph has not kept its nodes; capture it with PLINTH_GRAPH_KEEP_GRAPH, or call \
                  plinth_graph_enable_debug_mode before the end of the capture",
             )
         })

@@ -20,7 +20,7 @@ LIST = ROOT / "tests" / "abi" / "layout.txt"
 def declarations(header):
     """The constants, the complete structs with their fields, and the other types of the header."""
     text = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
-    constants = re.findall(r"^#define (PLINTH_\w+) +[-(]*\d", text, re.MULTILINE)
+    constants = re.findall(r"^#define (PLINTH_\w+) +(?:[-(]*\d|INT64_)", text, re.MULTILINE)
     structs = {}
     for name, body in re.findall(r"^typedef struct (\w+) \{(.*?)^\} \1;", text, re.MULTILINE | re.DOTALL):
         fields = [re.fullmatch(r".*?\(\*(\w+)\)\(.*\)|.*?(\w+)(\[\w+\])*", line.strip(), re.DOTALL)

@@ -16,13 +16,13 @@ BOOL, INT, FLOAT, COMPLEX = range(4)
 
 
 class Scalar(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("kind", ctypes.c_int32), ("reserved", ctypes.c_int32),
-                ("integer", ctypes.c_int64), ("real", ctypes.c_double), ("imaginary", ctypes.c_double)]
+    _fields_ = [("struct_size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("kind", ctypes.c_int32),
+                ("reserved", ctypes.c_int32), ("integer", ctypes.c_int64), ("real", ctypes.c_double), ("imaginary", ctypes.c_double)]
 
 
 def scalar(name, value):
     """A scalar of the kind that PyTorch takes the value for."""
-    made = Scalar(name=name.encode())
+    made = Scalar(struct_size=ctypes.sizeof(Scalar), name=name.encode())
     if isinstance(value, bool):
         made.kind, made.integer = BOOL, int(value)
     elif isinstance(value, int):

@@ -82,7 +82,7 @@ class Group:
 
 def arguments_of(case):
     name, fields = OPERATIONS[case["op"]]
-    kind = float if plinth.FILLS[name][:1] == "d" else int
+    kind = float if plinth.FILLS.get(name, "q")[:1] == "d" else int
     return name, [kind(case[field] if isinstance(field, str) else field) for field in fields]
 
 

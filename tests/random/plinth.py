@@ -27,8 +27,11 @@ INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uin
 # The arguments of each fill between the tensor and the generator: d a double, q an int64.
 FILLS = {
     "uniform": "dd", "normal": "dd", "log_normal": "dd", "exponential": "d", "cauchy": "dd", "geometric": "d",
-    "bernoulli": "d", "random": "", "random_from": "q", "random_range": "qq", "randperm": "",
+    "bernoulli": "d", "random": "", "random_range": "qq", "randperm": "",
 }
+
+# PLINTH_RANDOM_TO_LARGEST
+TO_LARGEST = -(2**63)
 
 
 class Device(ctypes.Structure):
@@ -188,7 +191,7 @@ class Library:
         return Generator(self, device, seed, offset)
 
     def fill(self, name, tensor, *arguments, generator=None, stream=None, seed=None):
-        """plinth_NAME on a Tensor or a DLTensor. `seed` seeds the generator, or the current device's, before."""
+        """plinth_NAME on a Tensor or a DLTensor; random_from is random_range without an upper bound. `seed` seeds the generator, or the current device's, before."""
         described = tensor.tensor if isinstance(tensor, Tensor) else tensor
         if seed is not None and generator is not None:
             generator.manual_seed(seed)
@@ -198,6 +201,8 @@ class Library:
         if name == "bernoulli_tensor":
             other = arguments[0].tensor if isinstance(arguments[0], Tensor) else arguments[0]
             arguments = [ctypes.byref(other)]
+        elif name == "random_from":
+            name, arguments = "random_range", [*arguments, TO_LARGEST]
         self.call(name, ctypes.byref(described), *arguments, handle, stream)
 
 

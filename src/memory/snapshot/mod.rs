@@ -197,9 +197,9 @@ impl Format {
 }
 
 /// Writes a snapshot of all memory to a file. Without a format, the file name's extension selects it.
-pub fn dump(path: &Path, format: Option<Format>) -> Result<()> {
+pub fn dump(path: &Path) -> Result<()> {
     let snapshot = take(true)?;
-    file::replace(path, |out| match format.unwrap_or_else(|| Format::of(path)) {
+    file::replace(path, |out| match Format::of(path) {
         Format::Pickle => pickle::write(&snapshot, out),
         Format::Json => json::write(&snapshot, out),
         Format::Html => page::write(&snapshot, out),

@@ -128,7 +128,7 @@ pub fn forget(handle: u64) -> Result<()> {
     if plan(handle)?.lease.lock().as_ref().is_some_and(|lease| lease.handle == Some(handle)) {
         return Err(Error::new(
             Status::INVALID_VALUE,
-            "a thread has acquired the plan by this handle; plinth_cufft_release_plan comes first",
+            "a thread has acquired the plan by this handle; plinth_cufft_plan_release comes first",
         ));
     }
     let mut plan = None;
@@ -213,7 +213,7 @@ impl Plan {
             if other.thread == me {
                 return Err(Error::new(
                     Status::INVALID_VALUE,
-                    "this thread has the plan already; plinth_cufft_release_plan comes first",
+                    "this thread has the plan already; plinth_cufft_plan_release comes first",
                 ));
             }
             self.returned.wait(&mut lease);

@@ -156,7 +156,7 @@ pub fn range(element: ElementType, low: i64, high: i64) -> Result<FillPlan> {
 /// Returns the plan for numbers from `low` to the largest of the type; for floats, to 2^digits. If `low` is the
 /// smallest 64-bit integer, all 64 bits are random.
 pub fn from_low(element: ElementType, low: i64) -> Result<FillPlan> {
-    const NAME: &str = "plinth_random_from";
+    const NAME: &str = "plinth_random_range";
     if element == ElementType::U64 || element.is_complex() {
         return Err(unsupported(NAME, element));
     }
@@ -165,7 +165,7 @@ pub fn from_low(element: ElementType, low: i64) -> Result<FillPlan> {
             ElementType::I64 | ElementType::F64 | ElementType::F32 | ElementType::Bf16 => {
                 Ok(plan(NAME, element, 0, 0, true))
             }
-            _ => Err(unsupported("plinth_random_from the least 64-bit number", element)),
+            _ => Err(unsupported("plinth_random_range from the least 64-bit number to the largest", element)),
         };
     }
     let (low, last) = if element.is_float() {

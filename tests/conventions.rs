@@ -1,0 +1,408 @@
+//! The headers follow the conventions of docs/api.md: order of arguments, names of callbacks, sizes of structs, names of
+//! functions that create, destroy, get and set.
+//!
+//! The exceptions are named here, each with its reason. A name that is no exception any more fails the test.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+/// Structs without `struct_size`: they never change.
+const FIXED: &[(&str, &str)] = &[
+    ("DLDataType", "DLPack"),
+    ("DLDevice", "DLPack"),
+    ("DLTensor", "DLPack"),
+    ("plinth_graph_context_t", "saved state, which only the library reads"),
+    ("plinth_host_stat_t", "a part of plinth_host_memory_stats_t"),
+    ("plinth_host_time_t", "a part of plinth_host_memory_stats_t"),
+    ("plinth_memory_stat_by_pool_t", "a part of plinth_memory_stats_t"),
+    ("plinth_memory_stat_t", "a part of plinth_memory_stats_t"),
+    ("plinth_philox_state_t", "passed to kernels by value"),
+    ("plinth_pool_id_t", "a name, which is compared and passed by value"),
+    ("plinth_stream_context_t", "saved state, which only the library reads"),
+];
+
+/// Getters without a setter: torch's names.
+const TORCH_GETTERS: &[&str] = &[
+    "plinth_get_allocator_backend",
+    "plinth_get_arch_list",
+    "plinth_get_device_capability",
+    "plinth_get_device_name",
+    "plinth_get_device_properties",
+    "plinth_get_gencode_flags",
+    "plinth_mem_get_info",
+];
+
+/// Functions that release something by another verb: torch's names, and those of the libraries whose signatures they
+/// have.
+const OTHER_RELEASES: &[&str] = &[
+    "plinth_caching_allocator_delete",
+    "plinth_rmm_deallocate",
+    "plinth_jiterator_destroy_jit_fn", // for torch's create_jit_fn
+    "plinth_ipc_close",                // for receive and import, which open memory of another process
+    "plinth_pluggable_release_pool",   // torch's hook of that name
+    "plinth_release_pool",             // torch's releasePool: ends the use of a pool that others may still use
+];
+
+/// Functions with the signatures of other libraries.
+const FOREIGN: &[&str] = &["plinth_alloc", "plinth_cupy_", "plinth_free", "plinth_pluggable_", "plinth_rmm_"];
+
+struct Function {
+    name: String,
+    parameters: Vec<String>,
+}
+
+#[derive(Default)]
+struct Headers {
+    functions: Vec<Function>,
+    /// Names and fields.
+    structs: BTreeMap<String, Vec<String>>,
+    /// Names and parameters.
+    callbacks: BTreeMap<String, Vec<String>>,
+    /// The types of opaque handles, such as plinth_event_t.
+    handles: BTreeSet<String>,
+    macros: BTreeSet<String>,
+    comments: Vec<String>,
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Splits at commas outside of parentheses.
+fn split(parameters: &str) -> Vec<String> {
+    let (mut parts, mut depth) = (vec![String::new()], 0);
+    for letter in parameters.chars() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        parts.last_mut().unwrap().push(letter);
+    }
+    let parts = parts.into_iter().map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
+    parts.filter(|part| !part.is_empty() && part != "void").collect()
+}
+
+/// Returns the last identifier of a declaration.
+fn declared_name(declaration: &str) -> &str {
+    let declaration = declaration.split('[').next().unwrap().trim_end();
+    declaration.rsplit(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap()
+}
+
+impl Headers {
+    fn read() -> Headers {
+        let mut headers = Headers::default();
+        let mut files: Vec<_> =
+            fs::read_dir(root().join("include/plinth")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        for file in files {
+            headers.add(&fs::read_to_string(file).unwrap());
+        }
+        assert!(headers.functions.len() > 300 && headers.structs.len() > 30 && headers.callbacks.len() > 10);
+        headers
+    }
+
+    fn add(&mut self, text: &str) {
+        let mut code = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once("/*") {
+            code += before;
+            let (comment, after) = after.split_once("*/").unwrap();
+            self.comments.push(comment.to_owned());
+            rest = after;
+        }
+        code += rest;
+        let mut plain = String::new();
+        let mut continued = false;
+        for line in code.lines() {
+            let directive = continued || line.starts_with('#');
+            if let Some(name) = line.strip_prefix("#define ") {
+                self.macros.insert(name.split([' ', '(']).next().unwrap().to_owned());
+            }
+            continued = directive && line.ends_with('\\');
+            if !directive && !line.starts_with("extern \"C\"") && !line.starts_with("}  // extern") {
+                plain += line.split("//").next().unwrap();
+                plain.push('\n');
+            }
+        }
+        let (mut statement, mut depth) = (String::new(), 0);
+        for letter in plain.chars() {
+            match letter {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ';' if depth == 0 => {
+                    self.add_statement(&statement.split_whitespace().collect::<Vec<_>>().join(" "));
+                    statement.clear();
+                    continue;
+                }
+                _ => {}
+            }
+            statement.push(letter);
+        }
+    }
+
+    fn add_statement(&mut self, statement: &str) {
+        if let Some(body) = statement.strip_prefix("typedef struct ")
+            && let Some((name, fields)) = body.split_once('{')
+        {
+            let fields = fields[..fields.rfind('}').unwrap()].split(';').map(str::trim);
+            let fields = fields.filter(|field| !field.is_empty()).map(str::to_owned).collect();
+            self.structs.insert(name.trim().to_owned(), fields);
+        } else if let Some(body) = statement.strip_prefix("typedef ") {
+            if let Some((_, callback)) = body.split_once("(*") {
+                let (name, parameters) = callback.split_once(")(").unwrap();
+                self.callbacks.insert(name.to_owned(), split(&parameters[..parameters.rfind(')').unwrap()]));
+            } else if body.contains('*') {
+                self.handles.insert(declared_name(body).to_owned());
+            }
+        } else if let Some((before, rest)) = statement.split_once('(') {
+            let name = declared_name(before).to_owned();
+            let parameters = split(&rest[..rest.rfind(')').unwrap()]);
+            self.functions.push(Function { name, parameters });
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.functions.iter().any(|function| function.name == name)
+    }
+
+    /// Returns whether a parameter is written: a pointer to something that is not const and not memory that the device
+    /// or the call works on, which is an operand.
+    fn is_output(&self, parameter: &str) -> bool {
+        parameter.contains('*')
+            && !parameter.starts_with("const ")
+            && !parameter.starts_with("DLTensor *")
+            && !(parameter.starts_with("void *") && !parameter.starts_with("void **"))
+            || parameter.starts_with("const char **")
+    }
+}
+
+fn is_foreign(name: &str) -> bool {
+    !name.starts_with("plinth_pluggable_allocator_")
+        && FOREIGN.iter().any(|prefix| name == *prefix || prefix.ends_with('_') && name.starts_with(prefix))
+}
+
+/// Fails with a list, unless it is empty.
+fn none(wrong: Vec<String>, rule: &str) {
+    assert!(wrong.is_empty(), "{rule} (docs/api.md):\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn outputs_are_last() {
+    let headers = Headers::read();
+    let mut wrong = Vec::new();
+    for function in headers.functions.iter().filter(|function| !is_foreign(&function.name)) {
+        let mut outputs = false;
+        for parameter in &function.parameters {
+            let name = declared_name(parameter);
+            // The capacity of an array belongs to it.
+            let capacity = parameter.starts_with("size_t ") || function.name == "plinth_get_rng_state_all";
+            if outputs
+                && !headers.is_output(parameter)
+                && !(capacity && ["capacity", "count", "body_count"].contains(&name))
+            {
+                wrong.push(format!("{}: {parameter} stands behind an output", function.name));
+            }
+            outputs |= headers.is_output(parameter) && function.name != "plinth_ipc_export_free";
+        }
+    }
+    none(wrong, "outputs stand behind all inputs");
+}
+
+/// The stream in which a call works is its last input. In other calls the stream is what the call is about.
+#[test]
+fn the_stream_is_the_last_input() {
+    const ABOUT: &[&str] = &[
+        "plinth_begin_allocate_current_stream_to_pool", // routes the requests for the stream
+        "plinth_graph_begin", // torch.cuda.graph(cuda_graph, pool, stream, capture_error_mode)
+        "plinth_launch_host_function", // the callback and its context stand together at the end
+        "plinth_sanitizer_wait_stream",
+        "plinth_stream_record_event",
+        "plinth_stream_wait_event",
+        "plinth_stream_wait_stream",
+    ];
+    let headers = Headers::read();
+    let mut exceptions = BTreeSet::new();
+    for function in headers.functions.iter().filter(|function| !is_foreign(&function.name)) {
+        let mut inputs = function.parameters.iter().filter(|parameter| !headers.is_output(parameter));
+        if inputs.any(|parameter| parameter == "plinth_stream_t stream") && inputs.next().is_some() {
+            exceptions.insert(function.name.as_str());
+        }
+    }
+    assert_eq!(exceptions, ABOUT.iter().copied().collect(), "the stream is the last input (docs/api.md)");
+}
+
+#[test]
+fn callbacks_have_one_suffix_and_end_with_their_context() {
+    let headers = Headers::read();
+    let mut wrong = Vec::new();
+    for (name, parameters) in &headers.callbacks {
+        if !name.ends_with("_callback_t") {
+            wrong.push(format!("{name} does not end in _callback_t"));
+        }
+        if parameters.last().is_none_or(|last| last != "void *context") {
+            wrong.push(format!("the last parameter of {name} is not void *context"));
+        }
+    }
+    for function in &headers.functions {
+        let parameters = &function.parameters;
+        for (index, parameter) in parameters.iter().enumerate() {
+            if parameter.contains("_callback_t ")
+                && parameters.get(index + 1).is_none_or(|next| next != "void *context")
+            {
+                wrong.push(format!("{}: the callback is not followed by its context", function.name));
+            }
+        }
+    }
+    none(wrong, "callbacks");
+}
+
+#[test]
+fn structs_state_their_size_and_have_an_initializer() {
+    let headers = Headers::read();
+    let fixed: BTreeSet<&str> = FIXED.iter().map(|(name, _)| *name).collect();
+    let mut wrong = Vec::new();
+    for (name, fields) in &headers.structs {
+        let initializer = name.trim_end_matches("_t").to_uppercase() + "_INIT";
+        let sized = fields[0] == "size_t struct_size";
+        if sized == fixed.contains(name.as_str()) {
+            wrong.push(format!("{name}: struct_size, or a reason in this test why it never changes"));
+        }
+        if sized && !headers.macros.contains(&initializer) {
+            wrong.push(format!("{name} has no {initializer}"));
+        }
+        // A struct inside of another one cannot grow.
+        for field in fields {
+            let field = field.trim_start_matches("struct ");
+            let inner = field.split([' ', '[']).next().unwrap();
+            if !field.contains('*') && headers.structs.contains_key(inner) && !fixed.contains(inner) {
+                wrong.push(format!("{name} contains {inner}, which grows: {field}"));
+            }
+        }
+    }
+    for name in fixed {
+        if !headers.structs.contains_key(name) {
+            wrong.push(format!("{name} is not a struct of the headers"));
+        }
+    }
+    none(wrong, "structs");
+}
+
+#[test]
+fn handles_are_destroyed_by_destroy() {
+    // Not objects of the library: the driver's.
+    const BORROWED: &[&str] = &["plinth_graph_node_t", "plinth_stream_t"];
+    let headers = Headers::read();
+    let mut wrong = Vec::new();
+    for handle in headers.handles.iter().filter(|handle| !BORROWED.contains(&handle.as_str())) {
+        let destroy = format!("{}_destroy", handle.trim_end_matches("_t"));
+        if handle != "plinth_jit_function_t" && !headers.has(&destroy) {
+            wrong.push(format!("there is no {destroy} for {handle}"));
+        }
+    }
+    assert!(headers.handles.len() > 10, "{:?}", headers.handles);
+    none(wrong, "objects are released by destroy");
+}
+
+/// Pairs of verbs: a name with the second has a partner with one of the first.
+#[test]
+fn every_release_has_its_counterpart() {
+    const PAIRS: &[(&str, &[&str])] = &[
+        ("destroy", &["create", "make", "compile", "init_rank"]),
+        ("free", &["alloc", "malloc", "export"]),
+        ("close", &["open"]),
+        ("release", &["acquire"]),
+        ("unregister", &["register"]),
+        ("detach", &["attach"]),
+        ("remove", &["add"]),
+        ("disable", &["enable"]),
+        ("stop", &["start"]),
+        ("exit", &["enter"]),
+        ("pop", &["push", "set"]),
+        ("end", &["begin", "start"]),
+    ];
+    // Made by functions whose names are torch's or NCCL's.
+    const MADE_BY_MANY: &[&str] =
+        &["plinth_communicator_destroy", "plinth_graphed_callable_destroy", "plinth_string_free"];
+    // "free" is an adjective there.
+    const FREE_MEMORY: &[&str] = &["plinth_add_free_memory_callback", "plinth_remove_free_memory_callback"];
+    let headers = Headers::read();
+    let mut wrong = Vec::new();
+    let mut unused: BTreeSet<&str> = OTHER_RELEASES.iter().copied().collect();
+    for name in headers.functions.iter().map(|function| function.name.as_str()) {
+        let words: Vec<&str> = name.split('_').collect();
+        for (release, makers) in PAIRS {
+            let Some(place) = words.iter().position(|word| word == release) else { continue };
+            let partner = |maker: &str| {
+                let mut words = words.clone();
+                words[place] = maker;
+                words.dedup(); // plinth_ipc_export, for plinth_ipc_export_free
+                headers.has(&words.join("_"))
+            };
+            let excepted = [OTHER_RELEASES, MADE_BY_MANY].iter().any(|list| list.contains(&name))
+                || *release == "free" && FREE_MEMORY.contains(&name);
+            if !excepted && !makers.iter().any(|maker| partner(maker)) {
+                wrong.push(format!("{name} has no counterpart with {makers:?}"));
+            }
+        }
+        if words.iter().any(|word| ["delete", "dispose", "drop", "finalize", "deallocate", "dealloc"].contains(word))
+            && !OTHER_RELEASES.contains(&name)
+        {
+            wrong.push(format!("{name}: another verb for a release"));
+        }
+        unused.remove(name);
+    }
+    wrong.extend(unused.into_iter().map(|name| format!("{name} does not exist")));
+    none(wrong, "one verb releases one kind of thing");
+}
+
+#[test]
+fn values_with_a_setter_are_read_by_get() {
+    let headers = Headers::read();
+    let mut wrong = Vec::new();
+    for function in &headers.functions {
+        let name = function.name.as_str();
+        if name.contains("_get_") && !name.contains("_context_") {
+            let setter = name.replacen("_get_", "_set_", 1);
+            if !headers.has(&setter) && !TORCH_GETTERS.contains(&name) {
+                wrong.push(format!("{name} has no {setter}: its name is {}", name.replacen("_get_", "_", 1)));
+            }
+        }
+        if name.contains("_set_") {
+            let reader = name.replacen("_set_", "_", 1);
+            if headers.has(&reader) {
+                wrong.push(format!("{reader}: it has a setter, so its name is {}", name.replacen("_set_", "_get_", 1)));
+            }
+        }
+    }
+    none(wrong, "getters");
+}
+
+/// plinth.h states once which threads may call; a comment states exceptions only.
+#[test]
+fn comments_do_not_repeat_the_rule_about_threads() {
+    let headers = Headers::read();
+    for comment in &headers.comments {
+        let comment = comment.split_whitespace().filter(|word| *word != "*").collect::<Vec<_>>().join(" ");
+        for repeated in
+            ["called from any thread at any time", "while another thread is in a call with it", "hread-safe"]
+        {
+            assert!(!comment.contains(repeated), "plinth.h says it already: {comment}");
+        }
+    }
+}
+
+#[test]
+fn the_exceptions_exist() {
+    let headers = Headers::read();
+    for name in TORCH_GETTERS {
+        assert!(headers.has(name), "{name} is an exception, but does not exist");
+    }
+}
