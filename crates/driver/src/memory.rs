@@ -17,21 +17,21 @@ impl Span {
     /// Creates the span of `bytes` bytes at `address`.
     ///
     /// # Safety
-    /// The range stays valid, for every use of the span, until the work that receives it is complete.
+    /// The range stays valid, for every use of the span, until the work that receives it is complete. So does the memory
+    /// outside of the range that [`offset_by`](Self::offset_by) and [`with_length`](Self::with_length) reach.
     pub unsafe fn new(address: u64, bytes: usize) -> Self {
         Span { address, bytes }
+    }
+
+    /// Creates an empty span at an address that is aligned for every element type and that is not accessed.
+    pub fn placeholder() -> Self {
+        Span { address: 256, bytes: 0 }
     }
 
     /// Creates a span for tests that never access the address.
     #[cfg(any(test, feature = "test-util"))]
     pub fn dangling(address: u64) -> Self {
         Span { address, bytes: 0 }
-    }
-
-    /// Creates the span of an allocated block. The block's owner frees it only after the work that uses it, in stream
-    /// order, so the span stays valid until that work is complete.
-    pub fn owned(address: u64, bytes: usize) -> Self {
-        Span { address, bytes }
     }
 
     /// Returns a part of the span, clamped to its end.

@@ -546,7 +546,7 @@ mod tests {
     fn transfers_between_two_ranks_keep_their_order_in_any_streams() {
         // The length of the memory identifies a transfer.
         let transfer = |peer, sends, bytes| {
-            let memory = Span::owned(4096, bytes);
+            let memory = Span::dangling(4096).with_length(bytes);
             Transfer { peer, sends, memory, element: ElementType::U8 }
         };
         let asked = [

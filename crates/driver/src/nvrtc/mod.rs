@@ -264,6 +264,7 @@ impl Program<'_> {
             get(self.raw, image.as_mut_ptr().cast())
         };
         self.nvrtc.check(filled, code)?;
-        Ok(Image::from_compiler(image))
+        // SAFETY: NVRTC filled the buffer with a complete image. Its source declares the parameters of its kernels.
+        Ok(unsafe { Image::new(image) })
     }
 }
