@@ -247,7 +247,7 @@ impl Driver {
     /// Copies a span to the program's memory, and waits for the copy.
     pub fn copy_to_host(&self, destination: &mut [u8], source: Span, stream: Stream) -> DriverResult<()> {
         let bytes = source.bytes.min(destination.len());
-        // SAFETY: as in `copy_from_host`.
+        // SAFETY: as in `copy_from_host`. If the wait fails, the device is lost and writes no more.
         unsafe {
             call!(self, cuMemcpyAsync(destination.as_mut_ptr() as CUdeviceptr, source.address, bytes, stream.raw()))
         }?;
@@ -278,15 +278,6 @@ impl Driver {
                 )
             )
         }
-    }
-
-    /// Copies from device memory into `bytes`, at most `source.bytes()` bytes, in a stream, and waits for the copy.
-    pub fn read_back(&self, source: Span, bytes: &mut [u8], stream: Stream) -> DriverResult<()> {
-        let count = bytes.len().min(source.bytes);
-        // SAFETY: the span's constructor guarantees its memory; the bytes are borrowed until the copy is complete,
-        // because the call below waits for it. If that wait fails, the device is lost and writes no more.
-        unsafe { call!(self, cuMemcpyAsync(bytes.as_mut_ptr() as u64, source.address, count, stream.raw())) }?;
-        self.stream_synchronize(stream)
     }
 
     /// Fills a span with one byte.

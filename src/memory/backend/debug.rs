@@ -355,7 +355,9 @@ fn first_mismatch(driver: &Driver, start: u64, bytes: u64, expected: u8, stream:
     while done < bytes {
         let part = CHUNK.min(bytes - done);
         let buffer = &mut buffer[..part as usize];
-        driver.read_back(block_span(start + done, part), buffer, stream).context(|| "reading the bytes of a block")?;
+        driver
+            .copy_to_host(buffer, block_span(start + done, part), stream)
+            .context(|| "reading the bytes of a block")?;
         if let Some(at) = find_mismatch(buffer, expected) {
             return Ok(Some((start + done + at as u64, buffer[at])));
         }

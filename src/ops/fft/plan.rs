@@ -7,9 +7,8 @@ use super::{
 use crate::{
     base::handle::{HandleTable, Kind},
     driver::{
-        self, Span,
+        Span,
         cufft::{self, Cufft, NativePlan},
-        math::not_on_host_device,
     },
     error::{Context, Error, Result},
     memory::scratch::Scratch,
@@ -56,18 +55,10 @@ pub struct PlanEntry(Mutex<Option<Arc<Plan>>>);
 
 static PLANS: HandleTable<PlanEntry> = HandleTable::new(Kind::FftPlan);
 
-fn library(runtime: &Runtime) -> Result<&'static Cufft> {
-    let library = cufft::get()?;
-    if runtime.driver.kind() == driver::Kind::Cuda || library.works_on_host_device() {
-        return Ok(library);
-    }
-    Err(not_on_host_device("cuFFT"))
-}
-
 /// Returns a plan for a device, new or from the cache, as a handle.
 pub fn get(params: &Params, device: i32) -> Result<u64> {
     let runtime = runtime::ready()?;
-    let library = library(runtime)?;
+    let library = cufft::LIBRARY.get_for(&runtime.driver)?;
     let device = runtime.device(device)?;
     let plan = cache::find(device.ordinal, params, || make(runtime, library, device, params))?;
     PLANS.insert(|entry| *entry.0.lock() = Some(plan))
