@@ -51,7 +51,7 @@ pub enum Kind {
     Store = 12,
     /// A [`Plan`](crate::ops::fft::plan::Plan) of Fourier transforms.
     FftPlan = 13,
-    /// A [`GreenContext`](crate::ops::green_context::GreenContext).
+    /// A [`GreenContext`](crate::ops::green_context::Partition).
     GreenContext = 14,
     /// A second kind, for the tests of this module.
     #[cfg(test)]
@@ -209,11 +209,45 @@ impl<T: Default> HandleTable<T> {
     }
 }
 
+/// The objects of one kind that calls may still use after another thread has destroyed the handle. `T` is a reference to
+/// such an object: an `Arc` or a `&'static`.
+pub struct ReferenceTable<T>(HandleTable<Mutex<Option<T>>>);
+
+impl<T: Clone> ReferenceTable<T> {
+    /// Creates an empty table.
+    pub const fn new(kind: Kind) -> Self {
+        ReferenceTable(HandleTable::new(kind))
+    }
+
+    /// Stores a reference and returns its new handle.
+    pub fn insert(&self, reference: T) -> Result<u64> {
+        self.0.insert(|slot| *slot.lock() = Some(reference))
+    }
+
+    /// Returns a copy of the reference of a handle.
+    pub fn get(&self, handle: u64) -> Result<T> {
+        let reference = self.0.get(handle)?.lock().clone();
+        // Another thread may have destroyed the handle in the meantime, and the slot may hold another object.
+        self.0.get(handle)?;
+        reference.ok_or_else(|| self.0.invalid_handle(handle))
+    }
+
+    /// Destroys a handle and returns its reference.
+    pub fn remove(&self, handle: u64) -> Result<Option<T>> {
+        let mut reference = None;
+        self.0.remove(handle, |slot| reference = slot.lock().take())?;
+        Ok(reference)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::{collections::HashMap, sync::atomic::AtomicU64};
+    use std::{
+        collections::HashMap,
+        sync::{Arc, atomic::AtomicU64},
+    };
 
     fn table() -> HandleTable<AtomicU64> {
         HandleTable::new(Kind::Event)
@@ -260,6 +294,18 @@ mod tests {
             assert_eq!(won, 1);
         }
         assert_eq!(table.live(), 0);
+    }
+
+    #[test]
+    fn references_outlive_their_handles() {
+        let table = ReferenceTable::new(Kind::Event);
+        let handle = table.insert(Arc::new(1)).unwrap();
+        let first = table.get(handle).unwrap();
+        assert_eq!(table.remove(handle).unwrap().as_deref(), Some(&1));
+        let other = table.insert(Arc::new(2)).unwrap();
+        assert!(table.get(handle).unwrap_err().message().ends_with("was an event, but is destroyed"));
+        assert!(table.remove(handle).is_err());
+        assert_eq!((*first, *table.get(other).unwrap()), (1, 2));
     }
 
     proptest! {

@@ -361,7 +361,7 @@ pub unsafe extern "C" fn plinth_kernel_module_create(
             return Err(invalid("bytes is 0; pass the size of the image".to_owned()));
         }
         // SAFETY: it is not NULL, so the caller promises an image of `bytes` bytes.
-        let image = unsafe { Image::new(std::slice::from_raw_parts(image.cast(), bytes)) };
+        let image = unsafe { Image::new(std::slice::from_raw_parts(image.cast(), bytes).to_vec()) };
         output.set(kernel::load_module(&image, device)? as plinth_kernel_module_t);
         Ok(())
     })

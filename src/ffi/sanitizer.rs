@@ -356,10 +356,8 @@ pub unsafe extern "C" fn plinth_sanitizer_operation(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a NUL-terminated string.
-        let name = unsafe { string(name, "name") }?;
-        // SAFETY: the caller passes NULL or `access_count` elements.
-        let operands = unsafe { operands(accesses, access_count) }?;
+        // SAFETY: the caller passes NULL or a NUL-terminated string, and NULL or `access_count` elements.
+        let (name, operands) = unsafe { (string(name, "name")?, operands(accesses, access_count)?) };
         operate(&name, stream, &operands)
     })
 }
@@ -379,10 +377,8 @@ pub unsafe extern "C" fn plinth_sanitizer_host_operation(
     access_count: usize,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a NUL-terminated string.
-        let name = unsafe { string(name, "name") }?;
-        // SAFETY: the caller passes NULL or `access_count` elements.
-        let operands = unsafe { operands(accesses, access_count) }?;
+        // SAFETY: the caller passes NULL or a NUL-terminated string, and NULL or `access_count` elements.
+        let (name, operands) = unsafe { (string(name, "name")?, operands(accesses, access_count)?) };
         runtime::ready()?;
         if sanitizer::is_on() { sanitizer::operation_of_cpu(&name, &operands) } else { Ok(()) }
     })
@@ -411,10 +407,8 @@ pub unsafe extern "C" fn plinth_sanitizer_graph_operation(
     access_count: usize,
 ) -> plinth_status_t {
     guard(|| {
-        // SAFETY: the caller passes NULL or a NUL-terminated string.
-        let name = unsafe { string(name, "name") }?;
-        // SAFETY: the caller passes NULL or `access_count` elements.
-        let operands = unsafe { operands(accesses, access_count) }?;
+        // SAFETY: the caller passes NULL or a NUL-terminated string, and NULL or `access_count` elements.
+        let (name, operands) = unsafe { (string(name, "name")?, operands(accesses, access_count)?) };
         node::declare_accesses(super::graph::handle(graph)?, node as usize, &name, &operands)
     })
 }

@@ -10,7 +10,7 @@ use crate::{
     base::handle::{HandleTable, Kind},
     driver::{Span, types::CU_STREAM_PER_THREAD},
     error::{Context, Error, Result},
-    memory::{self, PoolId, pool},
+    memory::{self, PoolId, pool, scratch::alloc_span},
     observe,
     ops::copy,
     runtime::{self, Runtime, sync_debug, tensor::Tensor, thread},
@@ -176,10 +176,9 @@ fn allocate(shapes: &[Tensor], stream: Stream, blocks: &mut Vec<u64>) -> Result<
     let mut tensors = Vec::with_capacity(shapes.len());
     for (index, shape) in shapes.iter().enumerate() {
         let bytes = shape.numel * shape.element.bytes();
-        let block = memory::caching_alloc(bytes, stream.device as i32, stream.raw)
-            .context(|| format!("allocating output {index}"))?;
-        blocks.push(block);
-        tensors.push(dense(shape, Span::owned(block, bytes as usize)));
+        let memory = alloc_span(bytes, stream).context(|| format!("allocating output {index}"))?;
+        blocks.push(memory.address());
+        tensors.push(dense(shape, memory));
     }
     Ok(tensors)
 }

@@ -5,7 +5,7 @@ use crate::stream::capture_resources::{self, Resource};
 use crate::{
     driver::{Function, Span},
     error::{Context, Error, Result},
-    memory::{self, PoolId},
+    memory::{self, PoolId, scratch::alloc_span},
     ops::{blas, random::generator::GeneratorState},
     runtime::{self, Runtime, device::Device},
     status::Status,
@@ -67,11 +67,9 @@ impl GraphResources {
             ));
         }
         let bytes = states.len() as u64 * SEED_AND_OFFSET_BYTES;
-        let block = memory::caching_alloc(bytes, device.ordinal as i32, stream.raw)
-            .context(|| "allocating the seeds and offsets of a graph")?;
+        let memory = alloc_span(bytes, stream).context(|| "allocating the seeds and offsets of a graph")?;
         let generators = states.into_iter().enumerate().map(|(index, state)| {
-            let seed_and_offset =
-                Span::owned(block + index as u64 * SEED_AND_OFFSET_BYTES, SEED_AND_OFFSET_BYTES as usize);
+            let seed_and_offset = memory.part(index * SEED_AND_OFFSET_BYTES as usize, SEED_AND_OFFSET_BYTES as usize);
             CapturedGenerator { state, seed_and_offset, used: 0 }
         });
         let generators = generators.collect();
@@ -81,7 +79,7 @@ impl GraphResources {
             pool,
             is_user: false,
             generators,
-            block,
+            block: memory.address(),
             stream,
             set_kernel: None,
             others: Vec::new(),

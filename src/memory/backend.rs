@@ -29,7 +29,7 @@ use super::{
 use crate::{
     base::units::Bytes,
     driver::{
-        Segment, Stream, observer,
+        Segment, Span, Stream, observer,
         plugin::Plugin,
         types::{CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_PER_THREAD},
     },
@@ -290,6 +290,29 @@ fn give_back(runtime: &Runtime, address: u64, block: Block) -> Result<()> {
         Owner::Debug(_) if block.has_capturing_stream(runtime) => later(address, block),
         Owner::Async => asynchronous::free(runtime, device, address, block),
         Owner::Debug(_) => debug::free(runtime, device, address, block),
+    }
+}
+
+/// Counts memory that the driver has freed. If it failed, the block stays live.
+fn finish_free(device: &Device, address: u64, block: Block, freed: Result<()>, what: &str) -> Result<()> {
+    match freed {
+        Ok(()) => {
+            registry::record_driver_free(device, block.size, block.size);
+            Ok(())
+        }
+        Err(error) => {
+            registry::put_back(address, block, device);
+            Err(error.context(what))
+        }
+    }
+}
+
+/// Returns a range of a block's mapping, for calls that end before the mapping is released.
+fn block_span(address: u64, bytes: u64) -> Span {
+    // SAFETY: the callers take the range from a block that they own, and release its mapping afterwards.
+    #[allow(unsafe_code)]
+    unsafe {
+        Span::new(address, bytes as usize)
     }
 }
 

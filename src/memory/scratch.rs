@@ -10,6 +10,16 @@ use crate::{
 };
 use std::sync::Arc;
 
+/// Allocates a block with the caching allocator for work in a stream. The caller passes its address to
+/// [`caching_free`] after it has enqueued the last work that uses it.
+pub fn alloc_span(bytes: u64, stream: Stream) -> Result<Span> {
+    let address = caching_alloc(bytes, stream.device as i32, stream.raw)?;
+    // SAFETY: the block has this size. Its owner frees it after the work that uses it, in stream order, so the span stays
+    // valid until that work is complete.
+    #[allow(unsafe_code)]
+    Ok(unsafe { Span::new(address, bytes as usize) })
+}
+
 /// A block of the caching allocator, freed on drop.
 #[derive(Debug)]
 struct Block(Span);
@@ -28,9 +38,8 @@ impl Scratch {
     pub fn alloc(bytes: u64, stream: Stream) -> Result<Scratch> {
         let runtime = runtime::ready()?;
         capture_resources::drop_released();
-        let address = caching_alloc(bytes, stream.device as i32, stream.raw)
-            .context(|| format!("allocating {} to work with", Bytes(bytes)))?;
-        let block = Arc::new(Block(Span::owned(address, bytes as usize)));
+        let memory = alloc_span(bytes, stream).context(|| format!("allocating {} to work with", Bytes(bytes)))?;
+        let block = Arc::new(Block(memory));
         if let Some(capture) = stream::capture_id(runtime, stream)?
             && !capture_resources::is_active(capture)
         {

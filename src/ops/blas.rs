@@ -13,9 +13,8 @@
 
 use crate::{
     driver::{
-        self, Span,
+        Span,
         cublas::{self, Cublas},
-        math::not_on_host_device,
         types::CU_STREAM_PER_THREAD,
     },
     error::{Context, Error, Result},
@@ -64,14 +63,6 @@ thread_local! {
 /// the thread.
 fn drop_thread_workspaces(handle: &Handle) {
     handle.workspaces.lock().retain(|workspace| workspace.stream != CU_STREAM_PER_THREAD);
-}
-
-fn library(runtime: &Runtime) -> Result<&'static Cublas> {
-    let library = cublas::get()?;
-    if runtime.driver.kind() == driver::Kind::Cuda || library.works_on_host_device() {
-        return Ok(library);
-    }
-    Err(not_on_host_device("cuBLAS"))
 }
 
 /// The workspace sizes in bytes, from the environment.
@@ -188,7 +179,7 @@ impl Operands<'_> {
 /// Runs `body` with the thread's handle for its current device, in that device's context.
 fn with_handle<T>(body: impl FnOnce(&Cublas, Operands) -> Result<T>) -> Result<T> {
     let runtime = runtime::ready()?;
-    let library = library(runtime)?;
+    let library = cublas::LIBRARY.get_for(&runtime.driver)?;
     let device = runtime.current_device()?;
     let stream = stream::current_on(runtime, device.ordinal)?;
     device.with_context(&runtime.driver, |driver| {

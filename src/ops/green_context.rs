@@ -11,7 +11,7 @@
 //! for a partition of the same size on the device reuses it.
 
 use crate::{
-    base::handle::{HandleTable, Kind},
+    base::handle::{Kind, ReferenceTable},
     driver::{self, Driver, Multiprocessors, StreamInfo, StreamOrigin, codes},
     error::{Context, Error, Result},
     runtime::{self, Runtime, device::Device, thread},
@@ -49,11 +49,7 @@ pub struct Partition {
     set: AtomicUsize,
 }
 
-/// An entry of the table of green contexts.
-#[derive(Default)]
-pub struct GreenContext(Mutex<Option<&'static Partition>>);
-
-static CONTEXTS: HandleTable<GreenContext> = HandleTable::new(Kind::GreenContext);
+static CONTEXTS: ReferenceTable<&'static Partition> = ReferenceTable::new(Kind::GreenContext);
 /// Partitions of destroyed green contexts.
 static IDLE: Mutex<Vec<&'static Partition>> = Mutex::new(Vec::new());
 
@@ -82,20 +78,13 @@ fn with_entries<T>(body: impl FnOnce(&mut Vec<Entry>) -> T) -> Result<T> {
     outcome.map_err(|_| Error::new(Status::SHUTTING_DOWN, "the thread is ending"))
 }
 
-fn get(handle: u64) -> Result<&'static Partition> {
-    let partition = *CONTEXTS.get(handle)?.0.lock();
-    // Another thread may have destroyed it in the meantime.
-    CONTEXTS.get(handle)?;
-    partition.ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the green context is being destroyed"))
-}
-
 /// Creates a green context with at least `requested` of a device's multiprocessors and returns its handle.
 pub fn create(requested: i32, number: i32) -> Result<u64> {
     let runtime = runtime::ready()?;
     let device = runtime.device(number)?;
     let partition = take_idle(device.ordinal, requested).map_or_else(|| make(runtime, device, requested), Ok);
     let partition = partition.context(|| format!("making a green context on device {}", device.ordinal))?;
-    let handle = CONTEXTS.insert(|slot| *slot.0.lock() = Some(partition));
+    let handle = CONTEXTS.insert(partition);
     if handle.is_err() {
         IDLE.lock().push(partition);
     }
@@ -193,14 +182,14 @@ fn explain(failure: driver::Failure) -> Error {
 
 /// Returns a green context to the idle list. Work in its streams still runs.
 pub fn destroy(handle: u64) -> Result<()> {
-    let partition = get(handle)?;
+    let partition = CONTEXTS.get(handle)?;
     if partition.set.load(Ordering::Acquire) != 0 {
         return Err(Error::new(
             Status::INVALID_VALUE,
             "the green context is set in a thread; plinth_green_context_pop_context comes first",
         ));
     }
-    CONTEXTS.remove(handle, |slot| *slot.0.lock() = None)?;
+    CONTEXTS.remove(handle)?;
     IDLE.lock().push(partition);
     Ok(())
 }
@@ -208,13 +197,13 @@ pub fn destroy(handle: u64) -> Result<()> {
 /// Returns the partition of a handle.
 pub fn partition(handle: u64) -> Result<&'static Partition> {
     runtime::ready()?;
-    get(handle)
+    CONTEXTS.get(handle)
 }
 
 /// Returns the next stream of the green context as a handle, in round-robin order: the 33rd is the first again.
 pub fn stream(handle: u64) -> Result<usize> {
     let runtime = runtime::ready()?;
-    let partition = get(handle)?;
+    let partition = CONTEXTS.get(handle)?;
     let index = partition.next.fetch_add(1, Ordering::Relaxed) % STREAMS;
     let stream = partition.streams[index].get_or_try_init(|| {
         let made = runtime.device(partition.device as i32)?.with_context(&runtime.driver, |driver| {
@@ -231,7 +220,7 @@ pub fn stream(handle: u64) -> Result<usize> {
 /// device, and makes its device current.
 pub fn set_context(handle: u64) -> Result<()> {
     let runtime = runtime::ready()?;
-    let partition = get(handle)?;
+    let partition = CONTEXTS.get(handle)?;
     let own = *partition.own.get().ok_or_else(|| Error::new(Status::PANIC, "a green context without a stream"))?;
     let parent = stream::current_on(runtime, partition.device)?;
     // Count it before anything else, so that no other thread can destroy it in the meantime.
@@ -261,7 +250,7 @@ pub fn set_context(handle: u64) -> Result<()> {
 /// waits for the one that is current now, and becomes current again; so does the device.
 pub fn pop_context(handle: u64) -> Result<()> {
     let runtime = runtime::ready()?;
-    get(handle)?;
+    CONTEXTS.get(handle)?;
     let last = with_entries(|entries| entries.last().map(|entry| (entry.handle, entry.saved, entry.parent)))?;
     let Some((_, saved, parent)) = last.filter(|(set, ..)| *set == handle) else {
         return Err(Error::new(

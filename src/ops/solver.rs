@@ -1,14 +1,10 @@
 //! cuSOLVER handles: one for each thread and device, bound to the thread's current stream.
 
 use crate::{
-    driver::{
-        self,
-        cusolver::{self, Cusolver, Handle},
-        math::not_on_host_device,
-    },
+    driver::cusolver::{self, Handle},
     error::{Context, Result},
     runtime::{
-        self, Runtime,
+        self,
         handle_pool::{HandlePool, ThreadHandles, thread_ending_error},
     },
     stream,
@@ -20,18 +16,10 @@ thread_local! {
     static THREAD_HANDLES: ThreadHandles<Handle> = const { ThreadHandles::new(&HANDLES, |_| {}) };
 }
 
-fn library(runtime: &Runtime) -> Result<&'static Cusolver> {
-    let library = cusolver::get()?;
-    if runtime.driver.kind() == driver::Kind::Cuda || library.works_on_host_device() {
-        return Ok(library);
-    }
-    Err(not_on_host_device("cuSOLVER"))
-}
-
 /// Returns the thread's handle for its current device, bound to its current stream.
 pub fn current_handle() -> Result<usize> {
     let runtime = runtime::ready()?;
-    let library = library(runtime)?;
+    let library = cusolver::LIBRARY.get_for(&runtime.driver)?;
     let device = runtime.current_device()?;
     let stream = stream::current_on(runtime, device.ordinal)?;
     device.with_context(&runtime.driver, |driver| {

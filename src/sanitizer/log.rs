@@ -26,10 +26,21 @@ enum Destination {
     File(Mutex<File>),
 }
 
-static LOG: OnceCell<Destination> = OnceCell::new();
+/// What the environment selects.
+struct Settings {
+    mode: Mode,
+    log: Option<Destination>,
+}
 
-/// Returns the mode that the environment selects, and opens the log. Called when the library is initialized.
+static SETTINGS: OnceCell<Settings> = OnceCell::new();
+
+/// Returns the mode that the environment selects. The first call reads the environment and opens the log; if that fails,
+/// the next call tries again.
 pub fn mode_from_environment() -> Result<Mode> {
+    Ok(SETTINGS.get_or_try_init(read_environment)?.mode)
+}
+
+fn read_environment() -> Result<Settings> {
     let value = std::env::var_os(VARIABLE).unwrap_or_default();
     let mode = match &*value.to_string_lossy() {
         "" | "off" => Mode::Off,
@@ -44,21 +55,17 @@ pub fn mode_from_environment() -> Result<Mode> {
         }
     };
     let path = std::env::var_os(LOG_VARIABLE).unwrap_or_default();
-    if path.is_empty() || LOG.get().is_some() {
-        return Ok(mode);
+    if path.is_empty() {
+        return Ok(Settings { mode, log: None });
     }
-    let destination = if path == "stderr" {
-        Destination::StandardError
-    } else {
-        let opened = OpenOptions::new().append(true).create(true).open(&path);
-        Destination::File(Mutex::new(opened.map_err(|error| {
-            let path = path.to_string_lossy();
-            Error::new(Status::INVALID_CONFIGURATION, format!("{LOG_VARIABLE}: cannot write to {path}: {error}"))
-        })?))
-    };
-    // If another thread was faster, its log is the same file.
-    let _ = LOG.set(destination);
-    Ok(mode)
+    if path == "stderr" {
+        return Ok(Settings { mode, log: Some(Destination::StandardError) });
+    }
+    let file = OpenOptions::new().append(true).create(true).open(&path).map_err(|error| {
+        let path = path.to_string_lossy();
+        Error::new(Status::INVALID_CONFIGURATION, format!("{LOG_VARIABLE}: cannot write to {path}: {error}"))
+    })?;
+    Ok(Settings { mode, log: Some(Destination::File(Mutex::new(file))) })
 }
 
 /// Enables the sanitizer, unless the mode is [`Mode::Off`].
@@ -68,7 +75,7 @@ pub fn enable(mode: Mode) -> Result<()> {
 
 /// Writes a report to the log, if there is one.
 pub(super) fn write(report: &Report) {
-    let Some(destination) = LOG.get() else { return };
+    let Some(destination) = SETTINGS.get().and_then(|settings| settings.log.as_ref()) else { return };
     let text = format!("plinth: {}\n", report.text());
     // A log that cannot be written must not make the program's call fail.
     let _ = match destination {

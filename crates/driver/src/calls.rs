@@ -12,6 +12,7 @@
 //! defines, in the module that invokes it: `Table`, the struct of function pointers, none of them null; `Call`, the
 //! enumeration of the calls; and `CALLS`, the list as data.
 
+use crate::library::Library;
 use std::ffi::{CStr, c_int};
 
 /// One line of a table, as data.
@@ -36,6 +37,23 @@ impl CallInfo {
             _ => self.symbol,
         }
     }
+
+    /// Says that a library of the CUDA toolkit lacks the call.
+    pub(crate) fn too_old(&self, library: &str) -> String {
+        let (symbol, major, minor) = (self.symbol, self.since / 1000, self.since % 1000 / 10);
+        format!(
+            "the {library} found has no {symbol}, which came with CUDA {major}.{minor}; a newer {library} is needed"
+        )
+    }
+}
+
+/// The function pointers of one library.
+pub trait FunctionTable: Sized {
+    /// Fills a table with a library's functions. Also returns the first required call that the library lacks.
+    ///
+    /// # Safety
+    /// The library is the one whose calls the table lists: each has the table's signature.
+    unsafe fn from_library(library: Library) -> (Self, Option<&'static CallInfo>);
 }
 
 /// Evaluates to whether a line's first word says that the call is required.
@@ -122,6 +140,17 @@ macro_rules! calls {
             }
         }
 
+        impl $crate::calls::FunctionTable for Table {
+            unsafe fn from_library(
+                library: $crate::library::Library,
+            ) -> (Self, Option<&'static $crate::calls::CallInfo>) {
+                // SAFETY: each call is looked up under its own symbol, for which the caller promises the signature. A
+                // library is never closed.
+                let (table, missing) = unsafe { Table::from_symbols(|call| library.symbol(call.info().c_symbol)) };
+                (table, missing.map(Call::info))
+            }
+        }
+
         /// Stubs for calls that the library lacks.
         #[allow(non_snake_case)]
         mod absent {
@@ -134,5 +163,13 @@ macro_rules! calls {
     };
 }
 
+/// Calls a function of a loaded library, which has a `table` and a method `check`, and checks the returned code.
+macro_rules! library_call {
+    ($library:expr, $name:ident ( $($argument:expr),* $(,)? )) => {
+        $library.check(Call::$name, ($library.table.$name)($($argument),*))
+    };
+}
+
 pub(crate) use calls;
+pub(crate) use library_call;
 pub(crate) use requirement;

@@ -6,33 +6,21 @@
 
 use super::{
     Span, Stream,
-    calls::calls,
-    library::{Library, LibrarySpec},
-    math::{self, call_error},
+    calls::{calls, library_call},
+    library::LibrarySpec,
+    math::{self, ABSENT, Code, Loaded, MathLibrary, RawStream},
 };
 use crate::{error::Result, status::Status};
-use once_cell::sync::OnceCell;
 use std::{
     ffi::{c_int, c_void},
     ptr,
 };
-
-/// The return type of a cuBLAS call: 0, or another `cublasStatus_t`.
-pub type Code = c_int;
-
-const SUCCESS: Code = 0;
-const ALLOC_FAILED: Code = 3;
-const INVALID_VALUE: Code = 7;
-const NOT_SUPPORTED: Code = 15;
-/// Not a cuBLAS code: the stub of a missing call returns it.
-const ABSENT: Code = -1;
 
 const POINTER_MODE_HOST: c_int = 0;
 const DEFAULT_MATH: c_int = 0;
 const ATOMICS_NOT_ALLOWED: c_int = 0;
 
 pub type RawHandle = *mut c_void;
-pub type RawStream = *mut c_void;
 
 calls! {
     Code, ABSENT;
@@ -44,19 +32,20 @@ calls! {
     required 11000 cublasSetAtomicsMode(handle: RawHandle, mode: c_int);
 }
 
-const LIBRARY: LibrarySpec = LibrarySpec {
-    name: "cuBLAS",
-    variable: "PLINTH_CUBLAS_LIBRARY",
-    names: &[(13, c"libcublas.so.13"), (12, c"libcublas.so.12"), (11, c"libcublas.so.11")],
-    in_toolkit: true,
-    in_packages: &["nvidia/cu13/lib", "nvidia/cublas/lib"],
-};
+/// The process's cuBLAS.
+pub static LIBRARY: MathLibrary<Table> = MathLibrary::new(
+    LibrarySpec {
+        name: "cuBLAS",
+        variable: "PLINTH_CUBLAS_LIBRARY",
+        names: &[(13, c"libcublas.so.13"), (12, c"libcublas.so.12"), (11, c"libcublas.so.11")],
+        in_toolkit: true,
+        in_packages: &["nvidia/cu13/lib", "nvidia/cublas/lib"],
+    },
+    c"plinth_cublas_on_host_device",
+);
 
 /// A loaded cuBLAS library.
-pub struct Cublas {
-    table: Table,
-    on_host_device: bool,
-}
+pub type Cublas = Loaded<Table>;
 
 /// A cuBLAS handle. Never destroyed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,76 +62,51 @@ impl Handle {
     }
 }
 
-/// Returns the process's cuBLAS, and loads it on the first call.
-pub fn get() -> Result<&'static Cublas> {
-    static CUBLAS: OnceCell<Cublas> = OnceCell::new();
-    CUBLAS.get_or_try_init(|| {
-        let fill = |library: Library| {
-            // SAFETY: each call is looked up under its own symbol, whose signature the table declares and all supported
-            // versions share. The library is never closed.
-            let (table, missing) = unsafe { Table::from_symbols(|call| library.symbol(call.info().c_symbol)) };
-            (table, missing.map(Call::info))
-        };
-        let (table, on_host_device) = math::load(&LIBRARY, c"plinth_cublas_on_host_device", fill)?;
-        Ok(Cublas { table, on_host_device })
-    })
-}
-
-fn check(call: Call, code: Code) -> Result<()> {
-    if code == SUCCESS {
-        return Ok(());
-    }
-    let (name, status) = match code {
-        1 => ("CUBLAS_STATUS_NOT_INITIALIZED", Status::LIBRARY),
-        ALLOC_FAILED => ("CUBLAS_STATUS_ALLOC_FAILED", Status::OUT_OF_MEMORY),
-        INVALID_VALUE => ("CUBLAS_STATUS_INVALID_VALUE", Status::INVALID_VALUE),
-        8 => ("CUBLAS_STATUS_ARCH_MISMATCH", Status::NOT_SUPPORTED),
-        11 => ("CUBLAS_STATUS_MAPPING_ERROR", Status::LIBRARY),
-        13 => ("CUBLAS_STATUS_EXECUTION_FAILED", Status::LIBRARY),
-        14 => ("CUBLAS_STATUS_INTERNAL_ERROR", Status::LIBRARY),
-        NOT_SUPPORTED => ("CUBLAS_STATUS_NOT_SUPPORTED", Status::NOT_SUPPORTED),
-        16 => ("CUBLAS_STATUS_LICENSE_ERROR", Status::LIBRARY),
-        _ => ("", Status::LIBRARY),
-    };
-    Err(call_error(call.info().symbol, code, name, status))
-}
+const ERRORS: &[(Code, &str, Status)] = &[
+    (1, "CUBLAS_STATUS_NOT_INITIALIZED", Status::LIBRARY),
+    (3, "CUBLAS_STATUS_ALLOC_FAILED", Status::OUT_OF_MEMORY),
+    (7, "CUBLAS_STATUS_INVALID_VALUE", Status::INVALID_VALUE),
+    (8, "CUBLAS_STATUS_ARCH_MISMATCH", Status::NOT_SUPPORTED),
+    (11, "CUBLAS_STATUS_MAPPING_ERROR", Status::LIBRARY),
+    (13, "CUBLAS_STATUS_EXECUTION_FAILED", Status::LIBRARY),
+    (14, "CUBLAS_STATUS_INTERNAL_ERROR", Status::LIBRARY),
+    (15, "CUBLAS_STATUS_NOT_SUPPORTED", Status::NOT_SUPPORTED),
+    (16, "CUBLAS_STATUS_LICENSE_ERROR", Status::LIBRARY),
+];
 
 impl Cublas {
-    /// Returns whether the library works on the host device, as test doubles do.
-    pub fn works_on_host_device(&self) -> bool {
-        self.on_host_device
+    fn check(&self, call: Call, code: Code) -> Result<()> {
+        math::check(call.info(), code, ERRORS)
     }
 
     /// Creates a handle for the device whose context is current.
     pub fn create(&self) -> Result<Handle> {
         let mut handle: RawHandle = ptr::null_mut();
         // SAFETY: the output is a live local.
-        check(Call::cublasCreate_v2, unsafe { (self.table.cublasCreate_v2)(&mut handle) })?;
+        unsafe { library_call!(self, cublasCreate_v2(&mut handle)) }?;
         Ok(Handle(handle as usize))
     }
 
     /// Resets a handle to its initial state, whatever its last user set.
     pub fn reset(&self, handle: Handle) -> Result<()> {
-        let (raw, table) = (handle.raw(), &self.table);
+        let raw = handle.raw();
         // SAFETY: the handle is live, and because it has no current user, only this thread uses it. The same holds
         // below.
-        check(Call::cublasSetPointerMode_v2, unsafe { (table.cublasSetPointerMode_v2)(raw, POINTER_MODE_HOST) })?;
+        unsafe { library_call!(self, cublasSetPointerMode_v2(raw, POINTER_MODE_HOST)) }?;
         // SAFETY: as above.
-        check(Call::cublasSetMathMode, unsafe { (table.cublasSetMathMode)(raw, DEFAULT_MATH) })?;
+        unsafe { library_call!(self, cublasSetMathMode(raw, DEFAULT_MATH)) }?;
         // SAFETY: as above.
-        check(Call::cublasSetAtomicsMode, unsafe { (table.cublasSetAtomicsMode)(raw, ATOMICS_NOT_ALLOWED) })
+        unsafe { library_call!(self, cublasSetAtomicsMode(raw, ATOMICS_NOT_ALLOWED)) }
     }
 
     /// Sets the stream and the workspace of a handle that belongs to this thread. The stream comes first because
     /// setting it resets the workspace.
     pub fn set(&self, handle: Handle, stream: Stream, workspace: Span) -> Result<()> {
-        let (raw, table) = (handle.raw(), &self.table);
+        let (raw, area) = (handle.raw(), workspace.address() as *mut c_void);
         // SAFETY: the handle is live and belongs to this thread, and the stream is a driver stream.
-        let code = unsafe { (table.cublasSetStream_v2)(raw, stream.handle() as RawStream) };
-        check(Call::cublasSetStream_v2, code)?;
+        unsafe { library_call!(self, cublasSetStream_v2(raw, stream.handle() as RawStream)) }?;
         // SAFETY: the workspace is a block of the allocator for this stream, which its owner keeps until the handle
         // gets another one or the program declares it unused.
-        let code = unsafe { (table.cublasSetWorkspace_v2)(raw, workspace.address() as *mut c_void, workspace.bytes()) };
-        check(Call::cublasSetWorkspace_v2, code)
+        unsafe { library_call!(self, cublasSetWorkspace_v2(raw, area, workspace.bytes())) }
     }
 }

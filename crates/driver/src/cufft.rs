@@ -4,27 +4,18 @@
 
 use super::{
     Span, Stream,
-    calls::calls,
-    library::{Library, LibrarySpec},
-    math::{self, call_error},
+    calls::{calls, library_call},
+    library::LibrarySpec,
+    math::{self, ABSENT, Code, Loaded, MathLibrary, RawStream},
 };
 use crate::{error::Result, status::Status};
-use once_cell::sync::OnceCell;
 use std::{
     ffi::{c_int, c_longlong, c_void},
     ptr,
 };
 
-/// The return type of a cuFFT call: 0, or another `cufftResult`.
-pub type Code = c_int;
-
-const SUCCESS: Code = 0;
-/// Not a cuFFT code: the stub of a missing call returns it.
-const ABSENT: Code = -1;
-
 /// The `cufftHandle` of a plan.
 pub type RawPlan = c_int;
-pub type RawStream = *mut c_void;
 
 /// The values of CUDA's `cudaDataType` that transforms support.
 pub mod data_type {
@@ -51,19 +42,20 @@ calls! {
     required 11000 cufftXtExec(plan: RawPlan, input: *mut c_void, output: *mut c_void, direction: c_int);
 }
 
-const LIBRARY: LibrarySpec = LibrarySpec {
-    name: "cuFFT",
-    variable: "PLINTH_CUFFT_LIBRARY",
-    names: &[(13, c"libcufft.so.12"), (12, c"libcufft.so.11"), (11, c"libcufft.so.10")],
-    in_toolkit: true,
-    in_packages: &["nvidia/cu13/lib", "nvidia/cufft/lib"],
-};
+/// The process's cuFFT.
+pub static LIBRARY: MathLibrary<Table> = MathLibrary::new(
+    LibrarySpec {
+        name: "cuFFT",
+        variable: "PLINTH_CUFFT_LIBRARY",
+        names: &[(13, c"libcufft.so.12"), (12, c"libcufft.so.11"), (11, c"libcufft.so.10")],
+        in_toolkit: true,
+        in_packages: &["nvidia/cu13/lib", "nvidia/cufft/lib"],
+    },
+    c"plinth_cufft_on_host_device",
+);
 
 /// A loaded cuFFT library.
-pub struct Cufft {
-    table: Table,
-    on_host_device: bool,
-}
+pub type Cufft = Loaded<Table>;
 
 /// A cuFFT plan. The caller of `destroy` must not use it afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,55 +91,32 @@ pub struct Shape {
     pub types: [c_int; 3],
 }
 
-/// Returns the process's cuFFT, and loads it on the first call.
-pub fn get() -> Result<&'static Cufft> {
-    static CUFFT: OnceCell<Cufft> = OnceCell::new();
-    CUFFT.get_or_try_init(|| {
-        let fill = |library: Library| {
-            // SAFETY: each call is looked up under its own symbol, whose signature the table declares and all supported
-            // versions share. The library is never closed.
-            let (table, missing) = unsafe { Table::from_symbols(|call| library.symbol(call.info().c_symbol)) };
-            (table, missing.map(Call::info))
-        };
-        let (table, on_host_device) = math::load(&LIBRARY, c"plinth_cufft_on_host_device", fill)?;
-        Ok(Cufft { table, on_host_device })
-    })
-}
-
-fn check(call: Call, code: Code) -> Result<()> {
-    if code == SUCCESS {
-        return Ok(());
-    }
-    let (name, status) = match code {
-        1 => ("CUFFT_INVALID_PLAN", Status::LIBRARY),
-        2 => ("CUFFT_ALLOC_FAILED", Status::OUT_OF_MEMORY),
-        3 => ("CUFFT_INVALID_TYPE", Status::INVALID_VALUE),
-        4 => ("CUFFT_INVALID_VALUE", Status::INVALID_VALUE),
-        5 => ("CUFFT_INTERNAL_ERROR", Status::LIBRARY),
-        6 => ("CUFFT_EXEC_FAILED", Status::LIBRARY),
-        7 => ("CUFFT_SETUP_FAILED", Status::LIBRARY),
-        8 => ("CUFFT_INVALID_SIZE", Status::INVALID_VALUE),
-        9 => ("CUFFT_UNALIGNED_DATA", Status::INVALID_VALUE),
-        11 => ("CUFFT_INVALID_DEVICE", Status::LIBRARY),
-        13 => ("CUFFT_NO_WORKSPACE", Status::LIBRARY),
-        14 => ("CUFFT_NOT_IMPLEMENTED", Status::NOT_SUPPORTED),
-        16 => ("CUFFT_NOT_SUPPORTED", Status::NOT_SUPPORTED),
-        _ => ("", Status::LIBRARY),
-    };
-    Err(call_error(call.info().symbol, code, name, status))
-}
+const ERRORS: &[(Code, &str, Status)] = &[
+    (1, "CUFFT_INVALID_PLAN", Status::LIBRARY),
+    (2, "CUFFT_ALLOC_FAILED", Status::OUT_OF_MEMORY),
+    (3, "CUFFT_INVALID_TYPE", Status::INVALID_VALUE),
+    (4, "CUFFT_INVALID_VALUE", Status::INVALID_VALUE),
+    (5, "CUFFT_INTERNAL_ERROR", Status::LIBRARY),
+    (6, "CUFFT_EXEC_FAILED", Status::LIBRARY),
+    (7, "CUFFT_SETUP_FAILED", Status::LIBRARY),
+    (8, "CUFFT_INVALID_SIZE", Status::INVALID_VALUE),
+    (9, "CUFFT_UNALIGNED_DATA", Status::INVALID_VALUE),
+    (11, "CUFFT_INVALID_DEVICE", Status::LIBRARY),
+    (13, "CUFFT_NO_WORKSPACE", Status::LIBRARY),
+    (14, "CUFFT_NOT_IMPLEMENTED", Status::NOT_SUPPORTED),
+    (16, "CUFFT_NOT_SUPPORTED", Status::NOT_SUPPORTED),
+];
 
 impl Cufft {
-    /// Returns whether the library works on the host device, as test doubles do.
-    pub fn works_on_host_device(&self) -> bool {
-        self.on_host_device
+    fn check(&self, call: Call, code: Code) -> Result<()> {
+        math::check(call.info(), code, ERRORS)
     }
 
     /// Creates a plan for the device whose context is current. Also returns the size of its work area in bytes.
     pub fn plan(&self, shape: &Shape) -> Result<(NativePlan, usize)> {
         let mut plan: RawPlan = 0;
         // SAFETY: the output is a live local.
-        check(Call::cufftCreate, unsafe { (self.table.cufftCreate)(&mut plan) })?;
+        unsafe { library_call!(self, cufftCreate(&mut plan)) }?;
         let plan = NativePlan(plan);
         match self.fill(plan, shape) {
             Ok(work) => Ok((plan, work)),
@@ -161,7 +130,7 @@ impl Cufft {
 
     fn fill(&self, plan: NativePlan, shape: &Shape) -> Result<usize> {
         // SAFETY: the plan was created above, and only this thread uses it. The same holds below.
-        check(Call::cufftSetAutoAllocation, unsafe { (self.table.cufftSetAutoAllocation)(plan.0, 0) })?;
+        unsafe { library_call!(self, cufftSetAutoAllocation(plan.0, 0)) }?;
         let (mut sizes, mut work) = (shape.sizes, 0);
         // Without `embed` arrays cuFFT ignores the strides and distances.
         let plain = Layout { embed: [0; 3], stride: 1, distance: 1 };
@@ -171,45 +140,46 @@ impl Cufft {
             None => ptr::null_mut(),
         };
         // SAFETY: the arrays have three elements, and the rank is at most 3; the output is a live local.
-        let code = unsafe {
-            (self.table.cufftXtMakePlanMany)(
-                plan.0,
-                shape.rank as c_int,
-                sizes.as_mut_ptr(),
-                embed(&mut input),
-                input.stride,
-                input.distance,
-                shape.types[0],
-                embed(&mut output),
-                output.stride,
-                output.distance,
-                shape.types[1],
-                shape.batch,
-                &mut work,
-                shape.types[2],
+        unsafe {
+            library_call!(
+                self,
+                cufftXtMakePlanMany(
+                    plan.0,
+                    shape.rank as c_int,
+                    sizes.as_mut_ptr(),
+                    embed(&mut input),
+                    input.stride,
+                    input.distance,
+                    shape.types[0],
+                    embed(&mut output),
+                    output.stride,
+                    output.distance,
+                    shape.types[1],
+                    shape.batch,
+                    &mut work,
+                    shape.types[2],
+                )
             )
-        };
-        check(Call::cufftXtMakePlanMany, code)?;
+        }?;
         Ok(work)
     }
 
     /// Destroys a plan that is no longer used.
     pub fn destroy(&self, plan: NativePlan) -> Result<()> {
         // SAFETY: the plan is live until this call, and its owner does not use it afterwards.
-        check(Call::cufftDestroy, unsafe { (self.table.cufftDestroy)(plan.0) })
+        unsafe { library_call!(self, cufftDestroy(plan.0)) }
     }
 
     /// Sets the stream of a plan that only this thread uses, and a work area allocated for that stream.
     pub fn set(&self, plan: NativePlan, stream: Stream, area: Span) -> Result<()> {
         // SAFETY: the plan is live and belongs to this thread, and the stream is a driver stream.
-        let code = unsafe { (self.table.cufftSetStream)(plan.0, stream.handle() as RawStream) };
-        check(Call::cufftSetStream, code)?;
+        unsafe { library_call!(self, cufftSetStream(plan.0, stream.handle() as RawStream)) }?;
         if area.bytes() == 0 {
             return Ok(());
         }
         // SAFETY: the memory is a block of the allocator for this stream, of the size that the plan requires, and is
         // freed after the plan's work in the stream.
-        check(Call::cufftSetWorkArea, unsafe { (self.table.cufftSetWorkArea)(plan.0, area.address() as *mut c_void) })
+        unsafe { library_call!(self, cufftSetWorkArea(plan.0, area.address() as *mut c_void)) }
     }
 
     /// Executes a plan that only this thread uses.
@@ -217,6 +187,6 @@ impl Cufft {
         let (input, output) = (input.address() as *mut c_void, output.address() as *mut c_void);
         // SAFETY: the plan is live and belongs to this thread, and the constructors of the spans guarantee the memory
         // that the plan's shape requires.
-        check(Call::cufftXtExec, unsafe { (self.table.cufftXtExec)(plan.0, input, output, direction) })
+        unsafe { library_call!(self, cufftXtExec(plan.0, input, output, direction)) }
     }
 }

@@ -338,7 +338,8 @@ impl Driver {
 
     /// Frees a report that no kernel uses any more.
     pub fn report_free(&self, report: Report) -> DriverResult<()> {
-        self.pinned_free(Span::owned(report.0, size_of::<ReportPage>()))
+        // SAFETY: the report is memory of `report_alloc` with this size, and the caller's last use of it.
+        self.pinned_free(unsafe { Span::new(report.0, size_of::<ReportPage>()) })
     }
 
     /// Launches a collective kernel.
@@ -384,7 +385,7 @@ mod tests {
 
     #[test]
     fn first_lane_has_most_chunks_and_at_least_one() {
-        let chunks = |bytes| Transfer::of(Span::owned(4096, bytes), 1, true, 0).chunks(4096);
+        let chunks = |bytes| Transfer::of(Span::dangling(4096).with_length(bytes), 1, true, 0).chunks(4096);
         assert_eq!([0, 1, 4096, 4097, 1 << 16, (1 << 16) + 1, 1 << 17].map(chunks), [1, 1, 1, 2, 16, 5, 8]);
     }
 

@@ -11,16 +11,12 @@ impl std::fmt::Debug for Image {
 }
 
 impl Image {
-    /// Copies an image from memory.
+    /// Wraps the output of a compiler.
     ///
     /// # Safety
-    /// The bytes are a complete image as a compiler emits it: drivers find its end from its own header.
-    pub unsafe fn new(bytes: &[u8]) -> Image {
-        Image::from_compiler(bytes.to_vec())
-    }
-
-    /// Wraps the output of a compiler, from this run or, verified by a checksum, from an earlier one.
-    pub fn from_compiler(mut bytes: Vec<u8>) -> Image {
+    /// The bytes are a complete image as a compiler emits it: drivers find its end from its own header. Its kernels take
+    /// the parameters with which they are launched.
+    pub unsafe fn new(mut bytes: Vec<u8>) -> Image {
         // PTX text must be NUL-terminated.
         if bytes.last() != Some(&0) {
             bytes.push(0);

@@ -17,21 +17,21 @@ impl Span {
     /// Creates the span of `bytes` bytes at `address`.
     ///
     /// # Safety
-    /// The range stays valid, for every use of the span, until the work that receives it is complete.
+    /// The range stays valid, for every use of the span, until the work that receives it is complete. So does the memory
+    /// outside of the range that [`offset_by`](Self::offset_by) and [`with_length`](Self::with_length) reach.
     pub unsafe fn new(address: u64, bytes: usize) -> Self {
         Span { address, bytes }
+    }
+
+    /// Creates an empty span at an address that is aligned for every element type and that is not accessed.
+    pub fn placeholder() -> Self {
+        Span { address: 256, bytes: 0 }
     }
 
     /// Creates a span for tests that never access the address.
     #[cfg(any(test, feature = "test-util"))]
     pub fn dangling(address: u64) -> Self {
         Span { address, bytes: 0 }
-    }
-
-    /// Creates the span of an allocated block. The block's owner frees it only after the work that uses it, in stream
-    /// order, so the span stays valid until that work is complete.
-    pub fn owned(address: u64, bytes: usize) -> Self {
-        Span { address, bytes }
     }
 
     /// Returns a part of the span, clamped to its end.
@@ -247,7 +247,7 @@ impl Driver {
     /// Copies a span to the program's memory, and waits for the copy.
     pub fn copy_to_host(&self, destination: &mut [u8], source: Span, stream: Stream) -> DriverResult<()> {
         let bytes = source.bytes.min(destination.len());
-        // SAFETY: as in `copy_from_host`.
+        // SAFETY: as in `copy_from_host`. If the wait fails, the device is lost and writes no more.
         unsafe {
             call!(self, cuMemcpyAsync(destination.as_mut_ptr() as CUdeviceptr, source.address, bytes, stream.raw()))
         }?;
@@ -278,15 +278,6 @@ impl Driver {
                 )
             )
         }
-    }
-
-    /// Copies from device memory into `bytes`, at most `source.bytes()` bytes, in a stream, and waits for the copy.
-    pub fn read_back(&self, source: Span, bytes: &mut [u8], stream: Stream) -> DriverResult<()> {
-        let count = bytes.len().min(source.bytes);
-        // SAFETY: the span's constructor guarantees its memory; the bytes are borrowed until the copy is complete,
-        // because the call below waits for it. If that wait fails, the device is lost and writes no more.
-        unsafe { call!(self, cuMemcpyAsync(bytes.as_mut_ptr() as u64, source.address, count, stream.raw())) }?;
-        self.stream_synchronize(stream)
     }
 
     /// Fills a span with one byte.

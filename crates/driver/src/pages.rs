@@ -21,7 +21,8 @@ impl Pages {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: without MAP_FIXED the kernel chooses addresses that nothing uses.
         let address = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
-        (address != libc::MAP_FAILED).then(|| Pages { span: Span::owned(address as u64, bytes) })
+        // SAFETY: the pages stay mapped until their owner, which hands out the span, unmaps them.
+        (address != libc::MAP_FAILED).then(|| Pages { span: unsafe { Span::new(address as u64, bytes) } })
     }
 
     /// Takes over pages that were released by [`keep`](Self::keep) and are no longer used.

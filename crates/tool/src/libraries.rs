@@ -106,13 +106,17 @@ pub fn all() -> Vec<Library> {
         Library { name: "NVML", purpose: "telemetry", found: nvml },
         Library { name: "NCCL", purpose: "large collectives, several machines", found: nccl },
         Library { name: "NVRTC", purpose: "run-time compilation", found: nvrtc },
-        Library { name: "cuBLAS", purpose: "its handles", found: math_library("cuBLAS", "libcublas", cublas::get()) },
+        Library {
+            name: "cuBLAS",
+            purpose: "its handles",
+            found: math_library("cuBLAS", "libcublas", cublas::LIBRARY.get()),
+        },
         Library {
             name: "cuSOLVER",
             purpose: "its handles",
-            found: math_library("cuSOLVER", "libcusolver", cusolver::get()),
+            found: math_library("cuSOLVER", "libcusolver", cusolver::LIBRARY.get()),
         },
-        Library { name: "cuFFT", purpose: "its plans", found: math_library("cuFFT", "libcufft", cufft::get()) },
+        Library { name: "cuFFT", purpose: "its plans", found: math_library("cuFFT", "libcufft", cufft::LIBRARY.get()) },
         Library { name: "cudart", purpose: "programs built with nvcc", found: cudart },
     ]
 }

@@ -17,7 +17,7 @@ pub mod sticky_error;
 
 use crate::base::deadline::Deadline;
 use crate::{
-    base::handle::{HandleTable, Kind as HandleKind},
+    base::handle::{Kind as HandleKind, ReferenceTable},
     collectives::processes::ProcessGroup,
     driver::{Span, nccl::ID_BYTES},
     error::{Context, Error, Result},
@@ -82,19 +82,11 @@ enum Engine {
     Nccl(nccl::NcclRank),
 }
 
-#[derive(Default)]
-struct Slot(Mutex<Option<Arc<Communicator>>>);
-
-static COMMUNICATORS: HandleTable<Slot> = HandleTable::new(HandleKind::Communicator);
+static COMMUNICATORS: ReferenceTable<Arc<Communicator>> = ReferenceTable::new(HandleKind::Communicator);
 
 /// Returns the communicator of a handle.
 pub fn get(handle: u64) -> Result<Arc<Communicator>> {
-    let slot = COMMUNICATORS.get(handle)?;
-    slot.0.lock().clone().ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the communicator is being destroyed"))
-}
-
-fn register(communicator: Arc<Communicator>) -> Result<u64> {
-    COMMUNICATORS.insert(|slot| *slot.0.lock() = Some(communicator))
+    COMMUNICATORS.get(handle)
 }
 
 /// Creates an id for a rendezvous of ranks.
@@ -128,10 +120,10 @@ pub fn init_rank(size: i32, id: [u8; ID_BYTES], rank: i32, device: i32, options:
     if size == 1 && choice != EngineKind::Nccl {
         let ranks = in_process_group::create(runtime, &[device], choice, options.timeout).context(attempt)?;
         let rank_handle = ranks.into_iter().next().ok_or_else(|| Error::new(Status::PANIC, "a team without a seat"))?;
-        return register(Communicator::from_in_process(rank_handle, options.timeout));
+        return COMMUNICATORS.insert(Communicator::from_in_process(rank_handle, options.timeout));
     }
     let engine = join(runtime, id, (rank, size), device, choice, options).context(attempt)?;
-    register(Communicator::new(rank, size, device, engine, options.timeout))
+    COMMUNICATORS.insert(Communicator::new(rank, size, device, engine, options.timeout))
 }
 
 /// Connects to the other ranks with the engine that the id and the options select.
@@ -184,7 +176,7 @@ fn no_such_rank(rank: i32, size: i32) -> Error {
 
 /// Creates the communicators of this process's devices and returns their handles in order.
 pub fn init_all(devices: &[i32], options: Options) -> Result<Vec<u64>> {
-    create_in_process(devices, options)?.into_iter().map(register).collect()
+    create_in_process(devices, options)?.into_iter().map(|communicator| COMMUNICATORS.insert(communicator)).collect()
 }
 
 /// Creates the communicators of this process's devices without handles.
@@ -206,9 +198,7 @@ pub fn create_in_process(devices: &[i32], options: Options) -> Result<Vec<Arc<Co
 
 /// Destroys a communicator. Its work in streams should be done.
 pub fn destroy(handle: u64) -> Result<()> {
-    let taken = Mutex::new(None);
-    COMMUNICATORS.remove(handle, |slot| *taken.lock() = slot.0.lock().take())?;
-    let Some(communicator) = taken.into_inner() else { return Ok(()) };
+    let Some(communicator) = COMMUNICATORS.remove(handle)? else { return Ok(()) };
     // In a forked child or an exiting process the operating system releases everything.
     let Some(runtime) = runtime::usable() else { return Ok(()) };
     match Arc::try_unwrap(communicator) {
@@ -427,9 +417,13 @@ fn execute_shared(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Resul
     for (item, part) in splits.into_iter().zip(parts) {
         let (device, timeout) = (item.communicator.device, item.communicator.timeout());
         let part = match part {
-            Some(shared::SplitPart { process_rank, rank, size }) => {
-                register(Communicator::new(rank, size, device, Engine::Shared(Box::new(process_rank)), timeout))?
-            }
+            Some(shared::SplitPart { process_rank, rank, size }) => COMMUNICATORS.insert(Communicator::new(
+                rank,
+                size,
+                device,
+                Engine::Shared(Box::new(process_rank)),
+                timeout,
+            ))?,
             None => 0,
         };
         if let Some(deliver) = item.deliver {
@@ -486,8 +480,9 @@ fn execute_in_process(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> R
     for (item, outcome) in items.into_iter().zip(in_process_group::submit(runtime, &batch, limit)?) {
         if let Outcome::NewGroup(part) = outcome {
             let timeout = item.communicator.timeout();
-            let part =
-                part.map_or(Ok(0), |rank_handle| register(Communicator::from_in_process(rank_handle, timeout)))?;
+            let part = part.map_or(Ok(0), |rank_handle| {
+                COMMUNICATORS.insert(Communicator::from_in_process(rank_handle, timeout))
+            })?;
             if let Some(deliver) = item.deliver {
                 deliver(part);
             }
@@ -520,9 +515,13 @@ fn execute_with_nccl(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Re
     for (item, part) in request.zip(parts) {
         let (device, timeout) = (item.communicator.device, item.communicator.timeout());
         let part = match part {
-            Some(part) => {
-                register(Communicator::new(part.number, part.size, device, Engine::Nccl(part.rank), timeout))?
-            }
+            Some(part) => COMMUNICATORS.insert(Communicator::new(
+                part.number,
+                part.size,
+                device,
+                Engine::Nccl(part.rank),
+                timeout,
+            ))?,
             None => 0,
         };
         if let Some(deliver) = item.deliver {

@@ -142,24 +142,14 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(Status::INVALID_VALUE, message)
 }
 
-fn name(op: ReduceOp) -> &'static str {
-    match op {
-        ReduceOp::Sum => "sum",
-        ReduceOp::Product => "product",
-        ReduceOp::Minimum => "minimum",
-        ReduceOp::Maximum => "maximum",
-        ReduceOp::Average => "average",
-    }
-}
-
 impl fmt::Display for Operation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            Kind::AllReduce { op } => write!(formatter, "all_reduce ({})", name(op)),
-            Kind::Reduce { op, root } => write!(formatter, "reduce ({}) to rank {root}", name(op)),
+            Kind::AllReduce { op } => write!(formatter, "all_reduce ({})", op.name()),
+            Kind::Reduce { op, root } => write!(formatter, "reduce ({}) to rank {root}", op.name()),
             Kind::Broadcast { root } => write!(formatter, "broadcast from rank {root}"),
             Kind::AllGather => formatter.write_str("all_gather"),
-            Kind::ReduceScatter { op } => write!(formatter, "reduce_scatter ({})", name(op)),
+            Kind::ReduceScatter { op } => write!(formatter, "reduce_scatter ({})", op.name()),
             Kind::AllToAll => formatter.write_str("all_to_all"),
             Kind::Send { peer } => write!(formatter, "send to rank {peer}"),
             Kind::Receive { peer } => write!(formatter, "recv from rank {peer}"),

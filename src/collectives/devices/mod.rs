@@ -40,3 +40,16 @@ pub enum ReduceOp {
     /// The sum divided by the number of operands; for integers, rounded towards 0.
     Average,
 }
+
+impl ReduceOp {
+    /// Returns its name in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            ReduceOp::Sum => "sum",
+            ReduceOp::Product => "product",
+            ReduceOp::Minimum => "minimum",
+            ReduceOp::Maximum => "maximum",
+            ReduceOp::Average => "average",
+        }
+    }
+}

@@ -5,7 +5,7 @@ use crate::{
     base::units::Bytes,
     driver::Span,
     error::{Context, Error, Result},
-    memory,
+    memory::{self, scratch::alloc_span},
     runtime::{Runtime, tensor::Tensor},
     status::Status,
     stream::Stream,
@@ -49,16 +49,11 @@ impl AllocatedOutputs {
     /// Allocates a tensor with another's element type on a stream's device. It is contiguous, or has `strides`, which
     /// must be dense.
     pub fn tensor(&mut self, like: &Tensor, shape: &[i64], strides: Option<&[i64]>, stream: Stream) -> Result<Tensor> {
-        // A valid address for all types, which is never dereferenced.
-        let placeholder = Span::owned(256, 0);
-        let mut tensor = Tensor::new(placeholder, like.element, stream.device, shape, strides)?;
+        let mut tensor = Tensor::new(Span::placeholder(), like.element, stream.device, shape, strides)?;
         let bytes = tensor.bytes();
-        let address = memory::caching_alloc(bytes, stream.device as i32, stream.raw)
+        tensor.memory = alloc_span(bytes, stream)
             .context(|| format!("allocating a tensor of {} on device {}", Bytes(bytes), stream.device))?;
-        if address != 0 {
-            self.0.push(address);
-        }
-        tensor.memory = Span::owned(address, bytes as usize);
+        self.0.push(tensor.memory.address());
         Ok(tensor)
     }
 

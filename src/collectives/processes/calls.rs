@@ -54,13 +54,8 @@ fn number_of(element: ElementType) -> Result<(u32, Kernel)> {
         .ok_or_else(|| Error::new(Status::NOT_SUPPORTED, format!("groups of processes have no kernels for {element}")))
 }
 
-const OPS: [(ReduceOp, &str); 5] = [
-    (ReduceOp::Sum, "sum"),
-    (ReduceOp::Product, "product"),
-    (ReduceOp::Minimum, "minimum"),
-    (ReduceOp::Maximum, "maximum"),
-    (ReduceOp::Average, "average"),
-];
+/// The operators, numbered as in the kernels.
+const OPS: [ReduceOp; 5] = [ReduceOp::Sum, ReduceOp::Product, ReduceOp::Minimum, ReduceOp::Maximum, ReduceOp::Average];
 
 /// The sequence that a launch belongs to: all collectives are one sequence, and so is each direction to each rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -383,7 +378,7 @@ impl ProcessGroup {
             let mut arguments = Collective::of(self.group_info(), from, to);
             (arguments.bytes, arguments.count, arguments.mode, arguments.element, arguments.root) =
                 (bytes, count, mode as u32, number, root);
-            arguments.op = OPS.iter().position(|(known, _)| Some(*known) == op).unwrap_or(0) as u32;
+            arguments.op = OPS.iter().position(|known| Some(*known) == op).unwrap_or(0) as u32;
             let step = if mode.has_parts() { bytes.div_ceil(u64::from(self.size())) } else { bytes };
             let blocks = self.tuning().blocks_for(step, self.size());
             let kernel = if op.is_some() { reducing } else { Kernel::GroupCopy };
@@ -500,7 +495,7 @@ fn describe(header: &[u64; 4]) -> String {
     if kind as u32 & 0xFF == TRANSFER {
         return format!("a transfer of {count} bytes of {element}");
     }
-    let op = OPS.get((kind >> 8 & 0xFF) as usize).map_or("unknown", |(_, name)| *name);
+    let op = OPS.get((kind >> 8 & 0xFF) as usize).map_or("unknown", |op| op.name());
     let name = match Mode::ALL.get((kind & 0xFF) as usize) {
         Some(Mode::Gather) => "all_gather".into(),
         Some(Mode::AllToAll) => "all_to_all".into(),
@@ -546,7 +541,7 @@ mod tests {
     fn transfers_between_two_ranks_keep_their_order_in_any_streams() {
         // The length of the memory identifies a transfer.
         let transfer = |peer, sends, bytes| {
-            let memory = Span::owned(4096, bytes);
+            let memory = Span::dangling(4096).with_length(bytes);
             Transfer { peer, sends, memory, element: ElementType::U8 }
         };
         let asked = [

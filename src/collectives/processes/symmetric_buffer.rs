@@ -27,9 +27,7 @@ impl SymmetricBuffer {
             let buffer = SymmetricBuffer::map(driver, device, bytes, physical)?;
             let cleared = device.with_context(driver, |driver| {
                 let stream = driver.stream_create(0)?;
-                let done = driver
-                    .fill_8(Span::owned(buffer.address, bytes as usize), 0, stream)
-                    .and_then(|()| driver.stream_synchronize(stream));
+                let done = driver.fill_8(buffer.span(), 0, stream).and_then(|()| driver.stream_synchronize(stream));
                 driver.stream_destroy(stream)?;
                 Ok(done?)
             });
@@ -103,7 +101,16 @@ impl SymmetricBuffer {
 
     /// Returns a part of it.
     pub fn part(&self, from: u64, bytes: u64) -> Span {
-        Span::owned(self.address, self.bytes as usize).part(from as usize, bytes as usize)
+        self.span().part(from as usize, bytes as usize)
+    }
+
+    fn span(&self) -> Span {
+        // SAFETY: the buffer is mapped at this address with this size until `release`, which follows the last kernel that
+        // uses it.
+        #[allow(unsafe_code)]
+        unsafe {
+            Span::new(self.address, self.bytes as usize)
+        }
     }
 
     /// Unmaps and releases it. No kernel may use it any more.

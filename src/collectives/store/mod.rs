@@ -10,7 +10,7 @@ pub mod tcp;
 use crate::{
     base::{
         deadline::Deadline,
-        handle::{HandleTable, Kind},
+        handle::{Kind, ReferenceTable},
     },
     driver::nccl::ID_BYTES,
     error::{Context, Error, Result},
@@ -37,15 +37,11 @@ enum Backend {
     Client(Mutex<Client>),
 }
 
-#[derive(Default)]
-struct Slot(Mutex<Option<Arc<Store>>>);
-
-static STORES: HandleTable<Slot> = HandleTable::new(Kind::Store);
+static STORES: ReferenceTable<Arc<Store>> = ReferenceTable::new(Kind::Store);
 
 /// Returns the store of a handle.
 pub fn get(handle: u64) -> Result<Arc<Store>> {
-    let slot = STORES.get(handle)?;
-    slot.0.lock().clone().ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the store is being destroyed"))
+    STORES.get(handle)
 }
 
 /// Opens a store and returns its handle. `serves` is true in the process that serves a TCP store.
@@ -62,13 +58,12 @@ pub fn open(address: &str, serves: bool, limit: Duration) -> Result<u64> {
         Err(invalid("an address is tcp://host:port or file:///folder"))
     }
     .context(|| format!("opening the store {address:?}"))?;
-    let store = Arc::new(Store(backend));
-    STORES.insert(|slot| *slot.0.lock() = Some(store))
+    STORES.insert(Arc::new(Store(backend)))
 }
 
 /// Closes a store.
 pub fn destroy(handle: u64) -> Result<()> {
-    STORES.remove(handle, |slot| drop(slot.0.lock().take()))
+    STORES.remove(handle).map(drop)
 }
 
 #[cold]

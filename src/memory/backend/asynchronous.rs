@@ -3,11 +3,11 @@
 //! Each device's default pool is used, configured to keep freed memory and to allow every form of reuse. A block with
 //! recorded streams is freed behind all of them, in a stream that is used for nothing else.
 
-use super::{BackendRequest, Block, Owner, later, registry};
+use super::{BackendRequest, Block, Owner, block_span, finish_free, later, registry};
 use crate::{
     base::units::Bytes,
     driver::{
-        Driver, MemoryPool, Span, Stream, codes,
+        Driver, MemoryPool, Stream, codes,
         memory_pool::{PoolBytes, REUSE},
         types::{CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, CU_EVENT_WAIT_DEFAULT},
     },
@@ -99,22 +99,13 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
         };
         let mut last = Ok(());
         retry(|| {
-            last = driver.memory_free_async(Span::owned(address, block.size as usize), stream);
+            last = driver.memory_free_async(block_span(address, block.size), stream);
             last
         });
         Ok(last?)
     });
     drop(held);
-    match freed {
-        Ok(()) => {
-            registry::record_driver_free(device, block.size, block.size);
-            Ok(())
-        }
-        Err(error) => {
-            registry::put_back(address, block, device);
-            Err(error.context("freeing memory in stream order"))
-        }
-    }
+    finish_free(device, address, block, freed, "freeing memory in stream order")
 }
 
 /// Returns a stream that is ordered after all streams of a block.

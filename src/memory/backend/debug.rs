@@ -10,10 +10,10 @@
 //! A free waits for the streams that may use the block. That is slow, and it does not hide a missing record of a
 //! stream: the free does not wait for a stream that was not recorded.
 
-use super::{BackendRequest, Block, Kind, Owner, StreamUse, later, registry};
+use super::{BackendRequest, Block, Kind, Owner, StreamUse, block_span, later, registry};
 use crate::{
     base::units::Bytes,
-    driver::{Driver, Failure, Span, Stream},
+    driver::{Driver, Failure, Stream},
     error::{Context, Error, Result},
     memory::{
         device_memory::device as device_of,
@@ -110,10 +110,6 @@ fn filled_bytes(size: u64, requested: u64, guard: bool) -> u64 {
     if guard { requested } else { size }
 }
 
-fn span(address: u64, bytes: u64) -> Span {
-    Span::owned(address, bytes as usize)
-}
-
 pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
     let (driver, device, request) = (&place.runtime.driver, place.device, place.request);
     let granule =
@@ -144,10 +140,10 @@ pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
     let address = if debug.guard { mapping.end() - request.size } else { base };
     let fill = || {
         if debug.guard {
-            driver.fill_8(span(base, mapped), GUARD_BYTE, place.stream)?;
+            driver.fill_8(block_span(base, mapped), GUARD_BYTE, place.stream)?;
         }
         if debug.fill {
-            driver.fill_8(span(address, request.requested), FRESH_BYTE, place.stream)?;
+            driver.fill_8(block_span(address, request.requested), FRESH_BYTE, place.stream)?;
         }
         Ok(())
     };
@@ -215,7 +211,11 @@ fn check_and_release(
         // Use the legacy stream: the block's own stream may have been destroyed by the time the fill is checked.
         let stream = Stream::DEFAULT;
         driver
-            .fill_8(span(address, filled_bytes(block.size, block.requested, config.debug.guard)), FREED_BYTE, stream)
+            .fill_8(
+                block_span(address, filled_bytes(block.size, block.requested, config.debug.guard)),
+                FREED_BYTE,
+                stream,
+            )
             .and_then(|()| driver.stream_synchronize(stream))
             .context(|| "filling a freed block")?;
         add_to_quarantine(QuarantinedBlock {
@@ -355,7 +355,9 @@ fn first_mismatch(driver: &Driver, start: u64, bytes: u64, expected: u8, stream:
     while done < bytes {
         let part = CHUNK.min(bytes - done);
         let buffer = &mut buffer[..part as usize];
-        driver.read_back(span(start + done, part), buffer, stream).context(|| "reading the bytes of a block")?;
+        driver
+            .copy_to_host(buffer, block_span(start + done, part), stream)
+            .context(|| "reading the bytes of a block")?;
         if let Some(at) = find_mismatch(buffer, expected) {
             return Ok(Some((start + done + at as u64, buffer[at])));
         }

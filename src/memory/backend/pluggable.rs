@@ -6,31 +6,23 @@
 
 use super::{BackendRequest, Block, Owner, plugin};
 use crate::{
-    base::handle::{HandleTable, Kind},
+    base::handle::{Kind, ReferenceTable},
     driver::plugin::Plugin,
-    error::{Error, Result},
+    error::Result,
     runtime::device::Device,
-    status::Status,
 };
-use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// The entry of a handle.
-#[derive(Default)]
-struct AllocatorSlot(Mutex<Option<Arc<Plugin>>>);
-
-static ALLOCATORS: HandleTable<AllocatorSlot> = HandleTable::new(Kind::Allocator);
+static ALLOCATORS: ReferenceTable<Arc<Plugin>> = ReferenceTable::new(Kind::Allocator);
 
 /// Registers an allocator and returns its handle.
 pub fn create(plugin: Plugin) -> Result<u64> {
-    let plugin = Arc::new(plugin);
-    ALLOCATORS.insert(|slot| *slot.0.lock() = Some(plugin))
+    ALLOCATORS.insert(Arc::new(plugin))
 }
 
 /// Returns the allocator of a handle.
 pub fn allocator_of(handle: u64) -> Result<Arc<Plugin>> {
-    let found = ALLOCATORS.get(handle)?.0.lock().clone();
-    found.ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the allocator was destroyed"))
+    ALLOCATORS.get(handle)
 }
 
 /// Destroys a handle. The allocator still frees its blocks, and a pool or a process that uses it continues to use it.
@@ -38,7 +30,7 @@ pub fn destroy(handle: u64) -> Result<()> {
     if handle == 0 {
         return Ok(());
     }
-    ALLOCATORS.remove(handle, |slot| drop(slot.0.lock().take()))
+    ALLOCATORS.remove(handle).map(drop)
 }
 
 /// Changes the hooks of an allocator.

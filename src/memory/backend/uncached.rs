@@ -1,7 +1,7 @@
 //! Allocates each request directly from the driver. A free waits for all work of the device, so no stream can still
 //! access the memory afterwards.
 
-use super::{BackendRequest, Block, Owner, registry};
+use super::{BackendRequest, Block, Owner, finish_free, registry};
 use crate::{
     base::units::Bytes,
     driver::codes,
@@ -44,14 +44,5 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
         })?;
         Ok(last?)
     });
-    match freed {
-        Ok(()) => {
-            registry::record_driver_free(device, block.size, block.size);
-            Ok(())
-        }
-        Err(error) => {
-            registry::put_back(address, block, device);
-            Err(error.context("freeing memory"))
-        }
-    }
+    finish_free(device, address, block, freed, "freeing memory")
 }

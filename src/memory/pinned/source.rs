@@ -89,7 +89,9 @@ pub fn release(runtime: &Runtime, memory: &PinnedMemory) -> Result<()> {
         return Ok(());
     }
     let started = Instant::now();
-    let span = Span::owned(memory.address, memory.bytes as usize);
+    // SAFETY: the memory was allocated with this size, and the caller's last use of it is over.
+    #[allow(unsafe_code)]
+    let span = unsafe { Span::new(memory.address, memory.bytes as usize) };
     runtime.in_any_context(|driver| {
         Ok(driver.with_relaxed_capture(|| match memory.origin {
             Origin::Registered => driver.host_unregister(span).inspect(|()| Pages::of(span).unmap()),

@@ -5,11 +5,10 @@ use super::{
     params::{Params, Transform},
 };
 use crate::{
-    base::handle::{HandleTable, Kind},
+    base::handle::{Kind, ReferenceTable},
     driver::{
-        self, Span,
+        Span,
         cufft::{self, Cufft, NativePlan},
-        math::not_on_host_device,
     },
     error::{Context, Error, Result},
     memory::scratch::Scratch,
@@ -50,27 +49,15 @@ struct Lease {
     area: Option<Scratch>,
 }
 
-/// An entry of the table of plans.
-#[derive(Default)]
-pub struct PlanEntry(Mutex<Option<Arc<Plan>>>);
-
-static PLANS: HandleTable<PlanEntry> = HandleTable::new(Kind::FftPlan);
-
-fn library(runtime: &Runtime) -> Result<&'static Cufft> {
-    let library = cufft::get()?;
-    if runtime.driver.kind() == driver::Kind::Cuda || library.works_on_host_device() {
-        return Ok(library);
-    }
-    Err(not_on_host_device("cuFFT"))
-}
+static PLANS: ReferenceTable<Arc<Plan>> = ReferenceTable::new(Kind::FftPlan);
 
 /// Returns a plan for a device, new or from the cache, as a handle.
 pub fn get(params: &Params, device: i32) -> Result<u64> {
     let runtime = runtime::ready()?;
-    let library = library(runtime)?;
+    let library = cufft::LIBRARY.get_for(&runtime.driver)?;
     let device = runtime.device(device)?;
     let plan = cache::find(device.ordinal, params, || make(runtime, library, device, params))?;
-    PLANS.insert(|entry| *entry.0.lock() = Some(plan))
+    PLANS.insert(plan)
 }
 
 fn make(runtime: &Runtime, library: &'static Cufft, device: &Device, params: &Params) -> Result<Plan> {
@@ -115,32 +102,22 @@ impl Drop for Plan {
     }
 }
 
-fn plan(handle: u64) -> Result<Arc<Plan>> {
-    let plan = PLANS.get(handle)?.0.lock().clone();
-    // Another thread may have destroyed the handle in the meantime, and the entry may belong to another plan.
-    PLANS.get(handle)?;
-    plan.ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the plan is being given up"))
-}
-
 /// Destroys a handle. Work in a stream is still executed. Fails while a thread has acquired the plan by this handle:
 /// without the handle the plan could not be released, and all other threads would wait forever.
 pub fn forget(handle: u64) -> Result<()> {
-    if plan(handle)?.lease.lock().as_ref().is_some_and(|lease| lease.handle == Some(handle)) {
+    if PLANS.get(handle)?.lease.lock().as_ref().is_some_and(|lease| lease.handle == Some(handle)) {
         return Err(Error::new(
             Status::INVALID_VALUE,
             "a thread has acquired the plan by this handle; plinth_cufft_plan_release comes first",
         ));
     }
-    let mut plan = None;
-    PLANS.remove(handle, |entry| plan = entry.0.lock().take())?;
-    drop(plan);
-    Ok(())
+    PLANS.remove(handle).map(drop)
 }
 
 /// Executes a plan in the thread's current stream on the plan's device.
 pub fn execute(handle: u64, input: Span, output: Span, direction: i32) -> Result<()> {
     let runtime = runtime::ready()?;
-    let plan = plan(handle)?;
+    let plan = PLANS.get(handle)?;
     let fits = match plan.params.transform() {
         Transform::ComplexToComplex => direction == FORWARD || direction == INVERSE,
         Transform::RealToComplex => direction == FORWARD,
@@ -169,7 +146,7 @@ pub fn execute(handle: u64, input: Span, output: Span, direction: i32) -> Result
 /// device, and gives it a work area. Returns cuFFT's number of the plan.
 pub fn acquire(handle: u64) -> Result<i32> {
     let runtime = runtime::ready()?;
-    let plan = plan(handle)?;
+    let plan = PLANS.get(handle)?;
     let shared = plan.clone();
     plan.begin(runtime, runtime.device(plan.device as i32)?, &shared, Some(handle))?;
     Ok(plan.native.number())
@@ -178,7 +155,7 @@ pub fn acquire(handle: u64) -> Result<i32> {
 /// Releases the plan that the calling thread has acquired.
 pub fn release(handle: u64) -> Result<()> {
     runtime::ready()?;
-    plan(handle)?.end()
+    PLANS.get(handle)?.end()
 }
 
 impl Plan {

@@ -12,7 +12,7 @@ use super::{
     source::{KernelSpec, kernel_name},
 };
 use crate::{
-    base::handle::{HandleTable, Kind as HandleKind},
+    base::handle::{Kind as HandleKind, ReferenceTable},
     driver::{Function, jit::Parameters, random::MAX_RANK},
     error::{Context, Error, Result},
     observe,
@@ -70,17 +70,7 @@ impl Key {
     }
 }
 
-#[derive(Default)]
-struct FunctionSlot(Mutex<Option<Arc<Jiterated>>>);
-
-static FUNCTIONS: HandleTable<FunctionSlot> = HandleTable::new(HandleKind::JitFunction);
-
-fn get(handle: u64) -> Result<Arc<Jiterated>> {
-    let function = FUNCTIONS.get(handle)?.0.lock().clone();
-    // Another thread may have destroyed it in the meantime, and the entry may belong to another function.
-    FUNCTIONS.get(handle)?;
-    function.ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the jiterated function is being destroyed"))
-}
+static FUNCTIONS: ReferenceTable<Arc<Jiterated>> = ReferenceTable::new(HandleKind::JitFunction);
 
 /// Creates a function from a user's source and returns its handle. With `outputs`, its outputs are its last parameters;
 /// otherwise its return value.
@@ -123,17 +113,17 @@ pub fn create(code: &str, outputs: Option<usize>, scalars: Vec<NamedScalar>) -> 
         kernels: [const { OnceCell::new() }; SLOTS],
         others: Mutex::new(HashMap::new()),
     });
-    FUNCTIONS.insert(|slot| *slot.0.lock() = Some(function))
+    FUNCTIONS.insert(function)
 }
 
 /// Destroys a function. Its kernels stay loaded.
 pub fn destroy(handle: u64) -> Result<()> {
-    FUNCTIONS.remove(handle, |slot| *slot.0.lock() = None)
+    FUNCTIONS.remove(handle).map(drop)
 }
 
 /// Returns the type and the shape of the outputs of a call with these inputs.
 pub fn result_of(handle: u64, inputs: &[Tensor]) -> Result<(ElementType, [i64; MAX_RANK], usize)> {
-    let function = get(handle)?;
+    let function = FUNCTIONS.get(handle)?;
     function.check_count("inputs", inputs.len(), function.inputs)?;
     let (sizes, rank) = broadcast(inputs)?;
     Ok((promote::common(inputs)?, sizes, rank))
@@ -147,7 +137,7 @@ pub fn call<'a>(
     passed: impl Iterator<Item = (&'a [u8], Value)>,
     stream: usize,
 ) -> Result<()> {
-    let function = get(handle)?;
+    let function = FUNCTIONS.get(handle)?;
     let runtime = runtime::ready()?;
     function.check(inputs, outputs).context(|| &function.entry.name)?;
     let common = promote::common(inputs).context(|| &function.entry.name)?;

@@ -2,7 +2,7 @@
 
 use super::compiler::{Architecture, architecture};
 use crate::{
-    base::handle::{HandleTable, Kind},
+    base::handle::{Kind, ReferenceTable},
     driver::{
         self, Arguments, Function, Image, Kind as DeviceKind, LaunchShape, codes,
         nvrtc::{self, Nvrtc, Request},
@@ -103,28 +103,8 @@ pub struct Attributes {
     pub binary_version: i32,
 }
 
-struct Slot<T>(Mutex<Option<Arc<T>>>);
-
-impl<T> Default for Slot<T> {
-    fn default() -> Self {
-        Slot(Mutex::new(None))
-    }
-}
-
-static KERNELS: HandleTable<Slot<Kernel>> = HandleTable::new(Kind::CompiledKernel);
-static MODULES: HandleTable<Slot<Module>> = HandleTable::new(Kind::KernelModule);
-
-fn get<T>(table: &HandleTable<Slot<T>>, handle: u64) -> Result<Arc<T>> {
-    let value = table.get(handle)?.0.lock().clone();
-    // Another thread may have destroyed it in the meantime, and the entry may belong to another object.
-    table.get(handle)?;
-    value.ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the object is being destroyed"))
-}
-
-fn register<T>(table: &HandleTable<Slot<T>>, value: T) -> Result<u64> {
-    let value = Arc::new(value);
-    table.insert(|slot| *slot.0.lock() = Some(value))
-}
+static KERNELS: ReferenceTable<Arc<Kernel>> = ReferenceTable::new(Kind::CompiledKernel);
+static MODULES: ReferenceTable<Arc<Module>> = ReferenceTable::new(Kind::KernelModule);
 
 /// Parses a compute capability.
 fn parse_capability(capability: &str) -> Result<Architecture> {
@@ -212,7 +192,7 @@ pub fn compile(source: &Source, device: i32) -> Result<u64> {
     let (image, lowered) = compile_for(source, &architecture)?;
     let module = load_on(runtime, device, &image)?;
     let found = find(runtime, device, module, &lowered, source.name, None);
-    found.and_then(|kernel| register(&KERNELS, kernel)).inspect_err(|_| {
+    found.and_then(|kernel| KERNELS.insert(Arc::new(kernel))).inspect_err(|_| {
         // Report why there is no kernel, not an error of the cleanup.
         let _ = device.with_context(&runtime.driver, |driver| {
             driver.with_relaxed_capture(|| driver.module_unload(module))??;
@@ -268,44 +248,44 @@ pub fn load_module(image: &Image, device: i32) -> Result<u64> {
     let runtime = runtime::ready()?;
     let device = runtime.device(device)?;
     let module = load_on(runtime, device, image)?;
-    register(&MODULES, Module { module, device: device.ordinal, loaded: Mutex::new(true) })
+    MODULES.insert(Arc::new(Module { module, device: device.ordinal, loaded: Mutex::new(true) }))
 }
 
 /// Returns a kernel of a module as a handle.
 pub fn from_module(handle: u64, name: &str) -> Result<u64> {
-    let module = get(&MODULES, handle)?;
+    let module = MODULES.get(handle)?;
     let loaded = module.loaded.lock();
     if !*loaded {
         return Err(Error::new(Status::INVALID_HANDLE, "the module is being destroyed"));
     }
     let runtime = runtime::ready()?;
     let device = runtime.device(module.device as i32)?;
-    register(&KERNELS, find(runtime, device, module.module, name, name, Some(module.clone()))?)
+    KERNELS.insert(Arc::new(find(runtime, device, module.module, name, name, Some(module.clone()))?))
 }
 
 /// Destroys a module's handle. If that fails, the handle stays valid.
 pub fn destroy_module(handle: u64) -> Result<()> {
-    let module = get(&MODULES, handle)?;
+    let module = MODULES.get(handle)?;
     // The table's reference and this one: no kernel refers to it.
     module.unload_if(|| Arc::strong_count(&module) == 2)?;
-    MODULES.remove(handle, |slot| *slot.0.lock() = None)
+    MODULES.remove(handle).map(drop)
 }
 
 /// Destroys a kernel's handle. If that fails, the handle stays valid.
 pub fn destroy(handle: u64) -> Result<()> {
-    let kernel = get(&KERNELS, handle)?;
+    let kernel = KERNELS.get(handle)?;
     if let Some(module) = &kernel.module
         && Arc::strong_count(module) == 1
         && Arc::strong_count(&kernel) == 2
     {
         module.unload()?;
     }
-    KERNELS.remove(handle, |slot| *slot.0.lock() = None)
+    KERNELS.remove(handle).map(drop)
 }
 
 /// Returns the attributes of a kernel.
 pub fn attributes(handle: u64) -> Result<Attributes> {
-    let kernel = get(&KERNELS, handle)?;
+    let kernel = KERNELS.get(handle)?;
     kernel.on_device(|driver| {
         let attribute = |number| driver.function_attribute(kernel.function, number);
         Ok(Attributes {
@@ -323,7 +303,7 @@ pub fn attributes(handle: u64) -> Result<Attributes> {
 
 /// Returns how many blocks of `threads` threads a multiprocessor runs concurrently.
 pub fn occupancy(handle: u64, threads: u32, shared_bytes: u32) -> Result<i32> {
-    let kernel = get(&KERNELS, handle)?;
+    let kernel = KERNELS.get(handle)?;
     kernel.allow_shared(shared_bytes)?;
     let threads = i32::try_from(threads).unwrap_or(i32::MAX);
     kernel.on_device(|driver| Ok(driver.occupancy(kernel.function, threads, shared_bytes as usize)?))
@@ -331,7 +311,7 @@ pub fn occupancy(handle: u64, threads: u32, shared_bytes: u32) -> Result<i32> {
 
 /// Allows launches of a kernel to use `bytes` bytes of dynamic shared memory.
 pub fn set_shared_bytes(handle: u64, bytes: u32) -> Result<()> {
-    get(&KERNELS, handle)?.allow_shared(bytes)
+    KERNELS.get(handle)?.allow_shared(bytes)
 }
 
 /// Launches a kernel in a stream. `operands` are the memory accesses that the sanitizer checks.
@@ -342,13 +322,13 @@ pub fn launch(
     operands: &[Operand],
     stream: usize,
 ) -> Result<()> {
-    let kernel = get(&KERNELS, handle)?;
+    let kernel = KERNELS.get(handle)?;
     kernel.launch(shape, arguments, operands, stream).context(|| format!("launching {}", kernel.name))
 }
 
 /// Returns the device of a kernel.
 pub fn device_of(handle: u64) -> Result<u32> {
-    Ok(get(&KERNELS, handle)?.device)
+    Ok(KERNELS.get(handle)?.device)
 }
 
 impl Kernel {

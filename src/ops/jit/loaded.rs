@@ -35,8 +35,12 @@ pub fn get_or_load(runtime: &Runtime, device: &Device, source: &str, name: &str)
     }
     let file = file_name(name, compiler.target(), &key);
     // If the driver rejects an intact cached image, it was made for another driver; compile it again.
-    let cached =
-        disk().read(&file, &key).and_then(|bytes| load(runtime, device, &Image::from_compiler(bytes), name).ok());
+    let cached = disk().read(&file, &key).and_then(|bytes| {
+        // SAFETY: the checksum shows that these are the bytes that a compiler once made of this source.
+        #[allow(unsafe_code)]
+        let image = unsafe { Image::new(bytes) };
+        load(runtime, device, &image, name).ok()
+    });
     let function = match cached {
         Some(function) => function,
         None => {

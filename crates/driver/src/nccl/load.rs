@@ -9,6 +9,7 @@ use super::{
     table::{ErrorString, LastError, SUCCESS, Table},
 };
 use crate::{
+    calls::FunctionTable,
     error::{Error, Result},
     library::LibrarySpec,
     status::Status,
@@ -28,9 +29,8 @@ const ON_HOST_DEVICE: &CStr = c"plinth_nccl_on_host_device";
 /// Loads NCCL. The library is never closed: its own threads may be running in it.
 pub fn load() -> Result<Nccl> {
     let library = LIBRARY.find().map_err(unavailable)?;
-    // SAFETY: each call is looked up under its own symbol, whose signature the table declares and NCCL never changes.
-    // The library is never closed.
-    let (table, missing) = unsafe { Table::from_symbols(|call| library.symbol(call.info().c_symbol)) };
+    // SAFETY: this is NCCL, which never changes the signature of a call.
+    let (table, missing) = unsafe { Table::from_library(library) };
     // SAFETY: the symbols have these signatures in every version that exports them.
     let (error_string, last_error) = unsafe {
         (
@@ -45,7 +45,7 @@ pub fn load() -> Result<Nccl> {
     let code = unsafe { (table.ncclGetVersion)(&mut version) };
     if let Some(call) = missing {
         let has = if code == SUCCESS { format!("NCCL {}", Version(version)) } else { "the libnccl found".to_owned() };
-        let (symbol, since) = (call.info().symbol, Version(call.info().since));
+        let (symbol, since) = (call.symbol, Version(call.since));
         return Err(unavailable(format!("{has} has no {symbol}, which came with {since}; a newer NCCL is needed")));
     }
     if code != SUCCESS {

@@ -9,7 +9,7 @@
 pub mod load;
 pub mod table;
 
-use super::{Span, Stream};
+use super::{Span, Stream, calls::library_call};
 use crate::{
     error::{Error, Result},
     status::Status,
@@ -201,7 +201,7 @@ impl Nccl {
     pub fn unique_id(&self) -> Result<[u8; ID_BYTES]> {
         let mut id = UniqueId { internal: [0; ID_BYTES] };
         // SAFETY: the output is a live local.
-        self.check(Call::ncclGetUniqueId, unsafe { (self.table.ncclGetUniqueId)(&mut id) })?;
+        unsafe { library_call!(self, ncclGetUniqueId(&mut id)) }?;
         Ok(id.internal)
     }
 
@@ -212,17 +212,20 @@ impl Nccl {
         let mut config = config(self.version, blocking);
         // SAFETY: the communicator's location stays allocated until NCCL no longer writes to it, and the config is a
         // live local, which NCCL copies.
-        let code = unsafe {
-            (self.table.ncclCommInitRankConfig)(
-                cell.as_output(),
-                ranks as c_int,
-                UniqueId { internal: id },
-                rank as c_int,
-                &mut config,
+        let progress = unsafe {
+            library_call!(
+                self,
+                ncclCommInitRankConfig(
+                    cell.as_output(),
+                    ranks as c_int,
+                    UniqueId { internal: id },
+                    rank as c_int,
+                    &mut config,
+                )
             )
         };
         // After an immediate error NCCL does not continue the initialization.
-        let progress = self.check(Call::ncclCommInitRankConfig, code).inspect_err(|_| cell.mark_complete())?;
+        let progress = progress.inspect_err(|_| cell.mark_complete())?;
         Ok((cell, progress))
     }
 
@@ -233,8 +236,9 @@ impl Nccl {
         let mut config = config(self.version, blocking);
         let color = color.map_or(table::SPLIT_NO_COLOR, |color| color as c_int);
         // SAFETY: as in `init_rank`; the communicator is live.
-        let code = unsafe { (self.table.ncclCommSplit)(comm.raw(), color, key, cell.as_output(), &mut config) };
-        let progress = self.check(Call::ncclCommSplit, code).inspect_err(|_| cell.mark_complete())?;
+        let progress =
+            unsafe { library_call!(self, ncclCommSplit(comm.raw(), color, key, cell.as_output(), &mut config)) };
+        let progress = progress.inspect_err(|_| cell.mark_complete())?;
         Ok((cell, progress))
     }
 
@@ -242,8 +246,7 @@ impl Nccl {
     pub fn progress(&self, comm: Comm) -> Result<Progress> {
         let mut state = table::SUCCESS;
         // SAFETY: the communicator is live, and the output is a live local.
-        let code = unsafe { (self.table.ncclCommGetAsyncError)(comm.raw(), &mut state) };
-        self.check(Call::ncclCommGetAsyncError, code)?;
+        unsafe { library_call!(self, ncclCommGetAsyncError(comm.raw(), &mut state)) }?;
         self.check(Call::ncclCommGetAsyncError, state)
             .map_err(|error| error.context("the communicator failed while it worked"))
     }
@@ -252,32 +255,32 @@ impl Nccl {
     pub fn rank_and_size(&self, comm: Comm) -> Result<(u32, u32)> {
         let (mut rank, mut ranks) = (0, 0);
         // SAFETY: the communicator is live, and the output is a live local.
-        self.check(Call::ncclCommUserRank, unsafe { (self.table.ncclCommUserRank)(comm.raw(), &mut rank) })?;
+        unsafe { library_call!(self, ncclCommUserRank(comm.raw(), &mut rank)) }?;
         // SAFETY: as above.
-        self.check(Call::ncclCommCount, unsafe { (self.table.ncclCommCount)(comm.raw(), &mut ranks) })?;
+        unsafe { library_call!(self, ncclCommCount(comm.raw(), &mut ranks)) }?;
         Ok((rank as u32, ranks as u32))
     }
 
     /// Destroys a communicator. It must not be used afterwards.
     pub fn destroy(&self, comm: Comm) -> Result<()> {
         // SAFETY: the communicator is live until this call.
-        self.check(Call::ncclCommDestroy, unsafe { (self.table.ncclCommDestroy)(comm.raw()) }).map(drop)
+        unsafe { library_call!(self, ncclCommDestroy(comm.raw())) }.map(drop)
     }
 
     /// Aborts a communicator and its running work on the device. It must not be used afterwards.
     pub fn abort(&self, comm: Comm) -> Result<()> {
         // SAFETY: the communicator is live until this call.
-        self.check(Call::ncclCommAbort, unsafe { (self.table.ncclCommAbort)(comm.raw()) }).map(drop)
+        unsafe { library_call!(self, ncclCommAbort(comm.raw())) }.map(drop)
     }
 
     /// Runs `body` in an NCCL group, whose calls NCCL launches together. The group is ended even if the body fails;
     /// then the body's error is returned.
     pub fn group<T>(&self, body: impl FnOnce() -> Result<T>) -> Result<(T, Progress)> {
         // SAFETY: the call takes no arguments.
-        self.check(Call::ncclGroupStart, unsafe { (self.table.ncclGroupStart)() })?;
+        unsafe { library_call!(self, ncclGroupStart()) }?;
         let result = body();
         // SAFETY: the call takes no arguments, and a group is open.
-        let ended = self.check(Call::ncclGroupEnd, unsafe { (self.table.ncclGroupEnd)() });
+        let ended = unsafe { library_call!(self, ncclGroupEnd()) };
         let value = result?;
         Ok((value, ended?))
     }
@@ -295,11 +298,10 @@ impl Nccl {
     ) -> Result<Progress> {
         // SAFETY: the constructors of the spans guarantee their memory; communicator and stream are live. The same
         // holds in each call below.
-        let code = unsafe {
+        unsafe {
             let (from, to) = (source(from), destination(to));
-            (self.table.ncclAllReduce)(from, to, elements.count, elements.kind, op, comm.raw(), raw(stream))
-        };
-        self.check(Call::ncclAllReduce, code)
+            library_call!(self, ncclAllReduce(from, to, elements.count, elements.kind, op, comm.raw(), raw(stream)))
+        }
     }
 
     /// Reduces over all ranks; only the root receives the result.
@@ -315,11 +317,10 @@ impl Nccl {
         stream: Stream,
     ) -> Result<Progress> {
         // SAFETY: see `all_reduce`.
-        let code = unsafe {
+        unsafe {
             let (from, to, root) = (source(from), destination(to), root as c_int);
-            (self.table.ncclReduce)(from, to, elements.count, elements.kind, op, root, comm.raw(), raw(stream))
-        };
-        self.check(Call::ncclReduce, code)
+            library_call!(self, ncclReduce(from, to, elements.count, elements.kind, op, root, comm.raw(), raw(stream)))
+        }
     }
 
     /// Copies from one rank to all ranks.
@@ -333,27 +334,21 @@ impl Nccl {
         stream: Stream,
     ) -> Result<Progress> {
         // SAFETY: see `all_reduce`.
-        let code = unsafe {
+        unsafe {
             let (from, to, root) = (source(from), destination(to), root as c_int);
-            (self.table.ncclBroadcast)(from, to, elements.count, elements.kind, root, comm.raw(), raw(stream))
-        };
-        self.check(Call::ncclBroadcast, code)
+            library_call!(self, ncclBroadcast(from, to, elements.count, elements.kind, root, comm.raw(), raw(stream)))
+        }
     }
 
     /// Gathers from all ranks; every rank receives the result.
     pub fn all_gather(&self, from: Span, to: Span, elements: Elements, comm: Comm, stream: Stream) -> Result<Progress> {
         // SAFETY: see `all_reduce`.
-        let code = unsafe {
-            (self.table.ncclAllGather)(
-                source(from),
-                destination(to),
-                elements.count,
-                elements.kind,
-                comm.raw(),
-                raw(stream),
+        unsafe {
+            library_call!(
+                self,
+                ncclAllGather(source(from), destination(to), elements.count, elements.kind, comm.raw(), raw(stream),)
             )
-        };
-        self.check(Call::ncclAllGather, code)
+        }
     }
 
     /// Reduces over all ranks; each rank receives one part of the result.
@@ -367,36 +362,32 @@ impl Nccl {
         stream: Stream,
     ) -> Result<Progress> {
         // SAFETY: see `all_reduce`.
-        let code = unsafe {
+        unsafe {
             let (from, to) = (source(from), destination(to));
-            (self.table.ncclReduceScatter)(from, to, elements.count, elements.kind, op, comm.raw(), raw(stream))
-        };
-        self.check(Call::ncclReduceScatter, code)
+            library_call!(self, ncclReduceScatter(from, to, elements.count, elements.kind, op, comm.raw(), raw(stream)))
+        }
     }
 
     /// Sends to one rank.
     pub fn send(&self, from: Span, elements: Elements, peer: u32, comm: Comm, stream: Stream) -> Result<Progress> {
         // SAFETY: see `all_reduce`.
-        let code = unsafe {
-            (self.table.ncclSend)(source(from), elements.count, elements.kind, peer as c_int, comm.raw(), raw(stream))
-        };
-        self.check(Call::ncclSend, code)
+        unsafe {
+            library_call!(
+                self,
+                ncclSend(source(from), elements.count, elements.kind, peer as c_int, comm.raw(), raw(stream))
+            )
+        }
     }
 
     /// Receives from one rank.
     pub fn receive(&self, to: Span, elements: Elements, peer: u32, comm: Comm, stream: Stream) -> Result<Progress> {
         // SAFETY: see `all_reduce`.
-        let code = unsafe {
-            (self.table.ncclRecv)(
-                destination(to),
-                elements.count,
-                elements.kind,
-                peer as c_int,
-                comm.raw(),
-                raw(stream),
+        unsafe {
+            library_call!(
+                self,
+                ncclRecv(destination(to), elements.count, elements.kind, peer as c_int, comm.raw(), raw(stream),)
             )
-        };
-        self.check(Call::ncclRecv, code)
+        }
     }
 
     /// Sends one part to each rank, and receives one from each; `None` if this NCCL version lacks the call.

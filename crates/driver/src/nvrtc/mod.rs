@@ -4,6 +4,7 @@
 pub mod table;
 
 use super::{
+    calls::{FunctionTable, library_call},
     image::Image,
     library::{Library, LibrarySpec},
 };
@@ -72,22 +73,16 @@ pub fn get() -> Result<&'static Nvrtc> {
 }
 
 #[cold]
-fn unavailable(reason: impl Into<String>) -> Error {
+fn unavailable(reason: String) -> Error {
     Error::new(Status::COMPILER_UNAVAILABLE, reason)
 }
 
 fn load() -> Result<Nvrtc> {
     let library = LIBRARY.find().map_err(unavailable)?;
-    // SAFETY: each call is looked up under its own symbol, whose signature NVRTC has never changed. The library is
-    // never closed.
-    let (table, missing) = unsafe { Table::from_symbols(|call| library.symbol(call.info().c_symbol)) };
+    // SAFETY: this is NVRTC, which has never changed the signature of a call.
+    let (table, missing) = unsafe { Table::from_library(library) };
     if let Some(call) = missing {
-        let (symbol, since) = (call.info().symbol, call.info().since);
-        return Err(unavailable(format!(
-            "the NVRTC found has no {symbol}, which came with CUDA {}.{}; a newer NVRTC is needed",
-            since / 1000,
-            since % 1000 / 10
-        )));
+        return Err(unavailable(call.too_old(LIBRARY.name)));
     }
     let error_string = library.symbol(c"nvrtcGetErrorString").map(|pointer| {
         // SAFETY: the symbol has this signature in every version.
@@ -96,13 +91,13 @@ fn load() -> Result<Nvrtc> {
     let mut nvrtc = Nvrtc { table, error_string, version: (0, 0), archs: Vec::new(), folder: None };
     let (mut major, mut minor, mut count) = (0, 0, 0);
     // SAFETY: the outputs are live locals.
-    nvrtc.check(Call::nvrtcVersion, unsafe { (table.nvrtcVersion)(&mut major, &mut minor) })?;
+    unsafe { library_call!(nvrtc, nvrtcVersion(&mut major, &mut minor)) }?;
     nvrtc.version = (major, minor);
     // SAFETY: the output is a live local.
-    nvrtc.check(Call::nvrtcGetNumSupportedArchs, unsafe { (table.nvrtcGetNumSupportedArchs)(&mut count) })?;
+    unsafe { library_call!(nvrtc, nvrtcGetNumSupportedArchs(&mut count)) }?;
     let mut archs = vec![0; usize::try_from(count).unwrap_or(0)];
     // SAFETY: the output has room for as many numbers as the library reported.
-    nvrtc.check(Call::nvrtcGetSupportedArchs, unsafe { (table.nvrtcGetSupportedArchs)(archs.as_mut_ptr()) })?;
+    unsafe { library_call!(nvrtc, nvrtcGetSupportedArchs(archs.as_mut_ptr())) }?;
     archs.sort_unstable();
     nvrtc.archs = archs;
     nvrtc.folder = library_folder(table.nvrtcVersion as *const c_void);
@@ -180,10 +175,12 @@ impl Nvrtc {
             request.options.iter().map(|option| text(option, "an option")).collect::<Result<_>>()?;
         let mut raw = ptr::null_mut();
         // SAFETY: the output is a live local, the strings are NUL-terminated, and there are no headers.
-        let code = unsafe {
-            (self.table.nvrtcCreateProgram)(&mut raw, source.as_ptr(), name.as_ptr(), 0, ptr::null(), ptr::null())
-        };
-        self.check(Call::nvrtcCreateProgram, code)?;
+        unsafe {
+            library_call!(
+                self,
+                nvrtcCreateProgram(&mut raw, source.as_ptr(), name.as_ptr(), 0, ptr::null(), ptr::null())
+            )
+        }?;
         let program = Program { nvrtc: self, raw };
         program.compile(entry.as_deref(), &options)?;
         let lowered = entry.map(|entry| program.lowered(&entry)).transpose()?.unwrap_or_default();
@@ -209,8 +206,7 @@ impl Program<'_> {
         let table = &self.nvrtc.table;
         if let Some(entry) = entry {
             // SAFETY: the program is live, and the name NUL-terminated.
-            let code = unsafe { (table.nvrtcAddNameExpression)(self.raw, entry.as_ptr()) };
-            self.nvrtc.check(Call::nvrtcAddNameExpression, code)?;
+            unsafe { library_call!(self.nvrtc, nvrtcAddNameExpression(self.raw, entry.as_ptr())) }?;
         }
         let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         // SAFETY: the program is live, and `options` has the stated number of NUL-terminated strings.
@@ -241,29 +237,32 @@ impl Program<'_> {
     fn lowered(&self, entry: &CStr) -> Result<String> {
         let mut name = ptr::null();
         // SAFETY: the program is live and compiled, the name is NUL-terminated, and the output a live local.
-        let code = unsafe { (self.nvrtc.table.nvrtcGetLoweredName)(self.raw, entry.as_ptr(), &mut name) };
-        self.nvrtc.check(Call::nvrtcGetLoweredName, code)?;
+        unsafe { library_call!(self.nvrtc, nvrtcGetLoweredName(self.raw, entry.as_ptr(), &mut name)) }?;
         // SAFETY: the call succeeded, so the pointer is a string that lives as long as the program.
         Ok(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
 
     fn image(&self, real: bool) -> Result<Image> {
-        let (table, mut bytes) = (&self.nvrtc.table, 0);
-        let sized = if real { Call::nvrtcGetCUBINSize } else { Call::nvrtcGetPTXSize };
+        let (nvrtc, mut bytes) = (self.nvrtc, 0);
         // SAFETY: the program is live and compiled, and the output a live local.
-        let code = unsafe {
-            let size = if real { table.nvrtcGetCUBINSize } else { table.nvrtcGetPTXSize };
-            size(self.raw, &mut bytes)
-        };
-        self.nvrtc.check(sized, code)?;
+        unsafe {
+            if real {
+                library_call!(nvrtc, nvrtcGetCUBINSize(self.raw, &mut bytes))
+            } else {
+                library_call!(nvrtc, nvrtcGetPTXSize(self.raw, &mut bytes))
+            }
+        }?;
         let mut image = vec![0_u8; bytes];
-        let filled = if real { Call::nvrtcGetCUBIN } else { Call::nvrtcGetPTX };
+        let output = image.as_mut_ptr().cast();
         // SAFETY: the buffer has the size of the image.
-        let code = unsafe {
-            let get = if real { table.nvrtcGetCUBIN } else { table.nvrtcGetPTX };
-            get(self.raw, image.as_mut_ptr().cast())
-        };
-        self.nvrtc.check(filled, code)?;
-        Ok(Image::from_compiler(image))
+        unsafe {
+            if real {
+                library_call!(nvrtc, nvrtcGetCUBIN(self.raw, output))
+            } else {
+                library_call!(nvrtc, nvrtcGetPTX(self.raw, output))
+            }
+        }?;
+        // SAFETY: NVRTC filled the buffer with a complete image. Its source declares the parameters of its kernels.
+        Ok(unsafe { Image::new(image) })
     }
 }
