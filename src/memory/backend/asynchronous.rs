@@ -7,15 +7,15 @@ use super::{BackendRequest, Block, Owner, later, registry};
 use crate::{
     base::units::Bytes,
     driver::{
-        Driver, MemoryPool, Span, Stream, codes,
+        MemoryPool, Span, Stream, codes,
         memory_pool::{PoolBytes, REUSE},
-        types::{CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, CU_EVENT_WAIT_DEFAULT},
+        types::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
     },
     error::{Context, Error, Result},
-    memory::{device_memory::device as device_of, stream_events::retry},
+    memory::stream_events::retry,
     runtime::{Runtime, device::Device},
     status::Status,
-    stream::{capture_lock, event_pool},
+    stream::{self, capture_lock, ordering::OutsideCaptures},
 };
 use once_cell::sync::OnceCell;
 
@@ -80,7 +80,7 @@ pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
 }
 
 pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Block) -> Result<()> {
-    let held = capture_lock::lock_shared();
+    let outside = OutsideCaptures::lock(runtime);
     if block.has_capturing_stream(runtime) {
         return later(address, block);
     }
@@ -88,7 +88,7 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
         let stream = if block.uses.is_empty() {
             block.own.event_stream()
         } else {
-            join_streams(runtime, device, driver, &block)?
+            join_streams(runtime, &outside, device, &block)?
         };
         let mut last = Ok(());
         retry(|| {
@@ -97,7 +97,7 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
         });
         Ok(last?)
     });
-    drop(held);
+    drop(outside);
     match freed {
         Ok(()) => {
             registry::record_driver_free(device, block.size, block.size);
@@ -111,16 +111,13 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
 }
 
 /// Returns a stream that is ordered after all streams of a block.
-fn join_streams(runtime: &Runtime, device: &Device, driver: &Driver, block: &Block) -> Result<Stream> {
-    let join_stream = *device.memory().driver_pool.join_stream.get_or_try_init(|| driver.stream_create(0))?;
+fn join_streams(runtime: &Runtime, outside: &OutsideCaptures, device: &Device, block: &Block) -> Result<Stream> {
+    let join_stream = *device.memory().driver_pool.join_stream.get_or_try_init(|| runtime.driver.stream_create(0))?;
+    let waiting = stream::from_validated(runtime, join_stream, device.ordinal);
     for user in std::iter::once(&block.own).chain(&block.uses) {
-        event_pool::with(runtime, user.device, |event| {
-            // An event must be recorded in its own device's context, but can be waited for in any.
-            device_of(runtime, user.device)?
-                .with_context(driver, |driver| Ok(driver.event_record(event, user.event_stream())?))?;
-            Ok(driver.stream_wait_event(join_stream, event, CU_EVENT_WAIT_DEFAULT)?)
-        })
-        .context(|| "waiting for the streams that use a block")?;
+        outside
+            .make_wait(waiting, stream::of_use(runtime, *user))
+            .context(|| "waiting for the streams that use a block")?;
     }
     Ok(join_stream)
 }

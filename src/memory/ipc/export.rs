@@ -7,7 +7,7 @@ use super::{
     system, system_error,
 };
 use crate::{
-    driver::{self, types::CU_EVENT_WAIT_DEFAULT},
+    driver::observer,
     error::{Context, Error, Result},
     memory::{
         Arena,
@@ -19,7 +19,11 @@ use crate::{
     },
     runtime::{self, Runtime, device::Device, sync_debug},
     status::Status,
-    stream::{self, capture_lock, event_pool},
+    stream::{
+        self,
+        event_pool::{EXPORTED, PooledEvent},
+        ordering::{self, OutsideCaptures},
+    },
 };
 use once_cell::sync::Lazy;
 use parking_lot::Mutex;
@@ -43,9 +47,8 @@ struct Record {
     /// The read ends of the pipes that represent holds.
     pipes: Vec<OwnedFd>,
     backings: Vec<Backing>,
-    device: u32,
     /// The events named in its messages, which other processes may still open.
-    events: Vec<driver::Event>,
+    events: Vec<PooledEvent>,
 }
 
 struct Exports {
@@ -56,8 +59,7 @@ struct Exports {
     /// The serial number of each chunk under the records, and the number of records that use it.
     chunks: HashMap<Backing, (u64, usize)>,
     next: u64,
-    /// Events of each device that no other process can refer to any more.
-    spare_events: HashMap<u32, Vec<driver::Event>>,
+    /// The number of events of all records.
     events: usize,
 }
 
@@ -68,7 +70,6 @@ static EXPORTS: Lazy<Mutex<Exports>> = Lazy::new(|| {
         by_block: HashMap::new(),
         chunks: HashMap::new(),
         next: 1,
-        spare_events: HashMap::new(),
         events: 0,
     })
 });
@@ -108,7 +109,6 @@ impl Exports {
             }
         }
         self.events -= record.events.len();
-        self.spare_events.entry(record.device).or_default().extend(record.events);
         if let Some(locks) = &mut self.locks {
             locks.free_byte(record.byte);
         }
@@ -184,7 +184,6 @@ impl Exports {
             byte,
             pipes: Vec::new(),
             backings,
-            device: found.arena.device,
             events: Vec::new(),
         };
         self.records.insert(serial, record);
@@ -406,38 +405,29 @@ fn record_ready_event(runtime: &Runtime, device: &Device, serial: u64) -> Result
             "a block cannot be shared while the current stream is capturing: captured work has not written it",
         )
     };
-    device.with_context(&runtime.driver, |driver| {
-        driver.with_relaxed_capture(|| {
-            if super::mode()? == Mode::Wait || EXPORTS.lock().events >= MAX_EVENTS {
-                let may_wait = || sync_debug::check("plinth_ipc_send");
-                let waited = stream_events::finish_stream(device, driver, current.raw, may_wait)?;
-                return if waited { Ok(None) } else { Err(forbidden()) };
-            }
-            // Other threads may use the stream and begin to capture it.
-            let _held = capture_lock::lock_shared();
-            if stream::is_validated_capturing(runtime, current)? {
-                return Err(forbidden());
-            }
-            if driver.stream_query(current.raw)? {
-                return Ok(None);
-            }
-            let spare = EXPORTS.lock().spare_events.get_mut(&device.ordinal).and_then(Vec::pop);
-            let event = match spare {
-                Some(event) => event,
-                None => event_pool::acquire(device, driver, event_pool::INTERPROCESS)?,
-            };
-            let outcome = driver.event_record(event, current.raw).and_then(|()| driver.event_ipc_handle(event));
-            let mut exports = EXPORTS.lock();
-            match exports.records.get_mut(&serial) {
-                Some(record) if outcome.is_ok() => {
-                    record.events.push(event);
-                    exports.events += 1;
-                }
-                _ => exports.spare_events.entry(device.ordinal).or_default().push(event),
-            }
-            Ok(Some(outcome?))
-        })?
-    })
+    runtime.driver.with_relaxed_capture(|| {
+        if super::mode()? == Mode::Wait || EXPORTS.lock().events >= MAX_EVENTS {
+            let may_wait = || sync_debug::check("plinth_ipc_send");
+            let waited = observer::run_unobserved(|| ordering::finish_stream(runtime, current, may_wait))?;
+            return if waited { Ok(None) } else { Err(forbidden()) };
+        }
+        // Other threads may use the stream and begin to capture it.
+        let outside = OutsideCaptures::lock(runtime);
+        if !outside.contains(current)? {
+            return Err(forbidden());
+        }
+        if outside.is_idle(current)? {
+            return Ok(None);
+        }
+        let event = outside.record(current, EXPORTED)?;
+        let handle = runtime.in_any_context(|driver| Ok(driver.event_ipc_handle(event.native())?))?;
+        let mut exports = EXPORTS.lock();
+        if let Some(record) = exports.records.get_mut(&serial) {
+            record.events.push(event);
+            exports.events += 1;
+        }
+        Ok(Some(handle))
+    })?
 }
 
 /// Returns what the free of a block must wait for if other processes hold it.
@@ -513,10 +503,12 @@ pub fn wait_for(runtime: &Runtime, device: &Device, handle: [u8; 64]) -> Result<
         .with_context(&runtime.driver, |driver| {
             driver.with_relaxed_capture(|| {
                 let event = driver.event_open_ipc(handle)?;
-                let waits = driver.stream_wait_event(current.raw, event, CU_EVENT_WAIT_DEFAULT);
+                let outside = OutsideCaptures::lock(runtime);
+                let waits = outside.check(current).and_then(|()| outside.wait_for_event(current, event));
+                drop(outside);
                 // The wait stays in effect. If the event cannot be destroyed, the memory is usable all the same.
                 stream_events::retry(|| driver.event_destroy(event));
-                Ok(waits?)
+                waits
             })?
         })
         .context(|| "waiting for the work of the sender's stream")

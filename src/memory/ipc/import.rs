@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     base::units::Bytes,
-    driver::{Driver, Physical, types::CU_STREAM_PER_THREAD},
+    driver::{Driver, Physical, observer},
     error::{Context, Error, Result},
     memory::{
         arena::StreamUse,
@@ -19,9 +19,9 @@ use crate::{
         handles::{self, Handle},
         stream_events,
     },
-    runtime::{self, Runtime, device::Device, sync_debug, thread},
+    runtime::{self, Runtime, device::Device, sync_debug},
     status::Status,
-    stream,
+    stream::{self, ordering},
 };
 use parking_lot::Mutex;
 use std::{
@@ -489,8 +489,7 @@ pub fn close(address: u64) -> Result<()> {
         let Some((_, block)) = imports.block_containing(address) else { return Err(not_received(address)) };
         let number = block.device;
         let current = stream::current_on(runtime, number)?;
-        let thread = if current.raw.handle() == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
-        block.record(StreamUse { stream: current.raw, device: number, thread });
+        block.record(StreamUse::new(current.raw, number));
         if block.count > 1 {
             block.count -= 1;
             return Ok(None);
@@ -533,19 +532,17 @@ impl Block {
 
 /// Waits for a stream to complete.
 fn synchronize(runtime: &Runtime, user: &StreamUse) -> Result<()> {
-    let device = device(runtime, user.device)?;
-    let waited = device.with_context(&runtime.driver, |driver| {
-        driver.with_relaxed_capture(|| {
-            let may_wait = || sync_debug::check("plinth_ipc_close");
-            if stream_events::finish_stream(device, driver, user.event_stream(), may_wait)? {
-                return Ok(());
-            }
-            Err(Error::new(
-                Status::CAPTURE_FORBIDS,
-                "a stream that uses the block is capturing: its graph would access the block at each replay",
-            ))
-        })?
-    });
+    let stream = stream::of_use(runtime, *user);
+    let waited = runtime.driver.with_relaxed_capture(|| {
+        let may_wait = || sync_debug::check("plinth_ipc_close");
+        if observer::run_unobserved(|| ordering::finish_stream(runtime, stream, may_wait))? {
+            return Ok(());
+        }
+        Err(Error::new(
+            Status::CAPTURE_FORBIDS,
+            "a stream that uses the block is capturing: its graph would access the block at each replay",
+        ))
+    })?;
     match waited {
         // Failed work has ended, too; its stream keeps reporting the error.
         Err(error) if matches!(error.status(), Status::LAUNCH_FAILED | Status::ILLEGAL_ADDRESS) => Ok(()),
