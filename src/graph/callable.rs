@@ -8,14 +8,14 @@
 use super::{capture::Mode, context};
 use crate::{
     base::handle::{HandleTable, Kind},
-    driver::{Span, types::CU_STREAM_PER_THREAD},
+    driver::Span,
     error::{Context, Error, Result},
     memory::{self, PoolId, pool, scratch::alloc_span},
     observe,
     ops::copy,
-    runtime::{self, Runtime, sync_debug, tensor::Tensor, thread},
+    runtime::{self, Runtime, sync_debug, tensor::Tensor},
     status::Status,
-    stream::{self, Stream, capture_lock},
+    stream::{self, Stream, StreamUse, ordering::OutsideCaptures},
 };
 use parking_lot::Mutex;
 
@@ -65,8 +65,8 @@ struct CallableState {
     device: u32,
     /// Whether a forward pass has run whose backward pass has not.
     pending: bool,
-    /// The stream of the last call, which may still read the inputs, and the thread that called.
-    last: Option<(Stream, u64)>,
+    /// The stream of the last call, which may still read the inputs.
+    last: Option<StreamUse>,
 }
 
 static CALLABLES: HandleTable<GraphedCallable> = HandleTable::new(Kind::GraphedCallable);
@@ -302,16 +302,15 @@ impl Captured {
         super::replay::replay(self.graph)
     }
 
-    fn reset(&mut self, last: Option<(Stream, u64)>) -> Result<()> {
+    fn reset(&mut self, last: Option<StreamUse>) -> Result<()> {
         if self.graph != 0 {
             super::destroy(self.graph)?;
             self.graph = 0;
         }
         // The stream of the last call may still use these blocks, so they are reused only after it.
         for block in self.blocks.iter().filter(|block| **block != 0) {
-            let Some((last, owner)) = last else { break };
-            let last = ordered_stream(last, owner);
-            let _ = memory::record_stream(*block, last.raw, last.device);
+            let Some(last) = last else { break };
+            let _ = memory::record_stream(*block, last.event_stream(), last.device);
         }
         free(&mut self.blocks);
         Ok(())
@@ -346,32 +345,23 @@ fn input_copy(input: &Tensor, captured: &Tensor) -> Result<Option<(Span, Span)>>
     Ok(Some((memory_range(captured)?, memory_range(input)?)))
 }
 
-/// Returns the stream, or a stream that is ordered after it: another thread's per-thread default stream has no handle
-/// here, but the legacy default stream waits for it.
-fn ordered_stream(stream: Stream, owner: u64) -> Stream {
-    let is_anothers = stream.raw.handle() == CU_STREAM_PER_THREAD && owner != thread::number();
-    if is_anothers { stream.legacy() } else { stream }
-}
-
 impl CallableState {
     /// Makes the device's current stream wait for the last call, which may still read what the next one overwrites.
     fn order_after_last_call(&mut self) -> Result<Stream> {
         let runtime = runtime::ready()?;
         let stream = stream::current_on(runtime, self.device)?;
-        let _held = capture_lock::lock_shared();
-        if stream::is_validated_capturing(runtime, stream)? {
+        let outside = OutsideCaptures::lock(runtime);
+        if !outside.contains(stream)? {
             return Err(Error::new(Status::CAPTURE_FORBIDS, "the current stream is capturing"));
         }
-        if let Some((last, owner)) = self.last {
-            let last = ordered_stream(last, owner);
-            if last.raw != stream.raw {
-                if stream::is_validated_capturing(runtime, last)? {
-                    return Err(Error::new(Status::CAPTURE_FORBIDS, "the stream of the last call is capturing"));
-                }
-                stream::make_wait_uncaptured(runtime, stream, last)?;
+        let last = self.last.map(|last| stream::of_use(runtime, last));
+        if let Some(last) = last.filter(|last| last.raw != stream.raw) {
+            if !outside.contains(last)? {
+                return Err(Error::new(Status::CAPTURE_FORBIDS, "the stream of the last call is capturing"));
             }
+            outside.make_wait(stream, last)?;
         }
-        self.last = Some((stream, thread::number()));
+        self.last = Some(StreamUse::new(stream.raw, stream.device));
         Ok(stream)
     }
 

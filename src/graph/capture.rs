@@ -4,13 +4,13 @@ use super::{
     GraphState, Ready, Stage, destroy_native, graph_resources::GraphResources, lock, parts::Parts, replay, replay_order,
 };
 use crate::{
-    driver::{self, Driver, Failure, codes, types::*},
+    driver::{self, Failure, codes, types::*},
     error::{Context, Error, Result},
     memory::{PoolId, pool},
     ops::random::{generator, seed},
     runtime::{self, Runtime, thread},
     status::Status,
-    stream::{self, Stream, capture_lock},
+    stream::{self, Stream, capture_lock, capture_status::may_capture},
 };
 use std::sync::Arc;
 
@@ -84,9 +84,7 @@ impl GraphState {
                 "graphs must be captured in a stream other than the default stream; replays may use any stream",
             ));
         }
-        if runtime.in_stream(stream, |driver, raw| Ok(driver.stream_capture_status(raw)?))?
-            != CU_STREAM_CAPTURE_STATUS_NONE
-        {
+        if stream::is_validated_capturing(runtime, stream)? {
             return Err(Error::new(Status::CAPTURE_FORBIDS, "the current stream is capturing already"));
         }
         let mut states = self.registered.clone();
@@ -140,7 +138,7 @@ impl GraphState {
             Ok(native) => native,
             Err(error) => {
                 // If the stream is still capturing, the graph stays in that state as well.
-                if !is_capturing(&runtime.driver, capture.stream.raw) {
+                if !may_capture(&runtime.driver, capture.stream.raw) {
                     capture.close(runtime);
                     let before = capture.before.take();
                     self.stage = before.map_or(Stage::Empty, Stage::Ready);
@@ -195,17 +193,13 @@ impl GraphState {
     }
 }
 
-fn is_capturing(driver: &Driver, stream: driver::Stream) -> bool {
-    !matches!(driver.stream_capture_status(stream), Ok(CU_STREAM_CAPTURE_STATUS_NONE))
-}
-
 /// Ends the capture in a stream, and returns its graph.
 fn end_stream_capture(runtime: &Runtime, stream: Stream) -> Result<driver::Graph> {
     runtime.in_stream(stream, |driver, raw| {
         let wrong_thread = |failure: &Failure| failure.code == codes::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
         match driver.stream_end_capture(raw) {
             // The call may have failed before it had any effect.
-            Err(failure) if !wrong_thread(&failure) && is_capturing(driver, raw) => Ok(driver.stream_end_capture(raw)?),
+            Err(failure) if !wrong_thread(&failure) && may_capture(driver, raw) => Ok(driver.stream_end_capture(raw)?),
             outcome => Ok(outcome?),
         }
     })
@@ -263,7 +257,7 @@ impl Capture {
                     let _ = destroy_native(runtime, native);
                 }
             }
-            Err(error) if is_capturing(&runtime.driver, self.stream.raw) => return Err(error),
+            Err(error) if may_capture(&runtime.driver, self.stream.raw) => return Err(error),
             // The capture was invalid, and there is no graph.
             Err(_) => {}
         }

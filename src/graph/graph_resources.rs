@@ -169,7 +169,7 @@ impl Drop for GraphResources {
             last_replay.make_streams_wait(runtime, &memory::streams_of_pool(runtime, self.pool.id));
         }
         if self.block != 0 {
-            if let Some(last) = last_replay.last_stream() {
+            if let Some(last) = last_replay.last_stream(runtime) {
                 let _ = memory::record_stream(self.block, last.raw, last.device);
             }
             // The block was allocated here and is freed once, so the free cannot fail.

@@ -6,12 +6,16 @@
 //! event is recorded only when the stream changes, and covers the replay and all later work of the previous stream.
 
 use crate::{
-    driver::{self, types::*},
+    driver,
     error::{Context, Error, Result},
     memory::{PoolId, pool},
-    runtime::{Runtime, thread},
+    runtime::Runtime,
     status::Status,
-    stream::{self, Stream, capture_lock, event_pool},
+    stream::{
+        self, Stream, StreamUse,
+        event_pool::PooledEvent,
+        ordering::{self, OutsideCaptures},
+    },
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -46,11 +50,10 @@ pub struct LastReplay {
     /// The handle of its stream if the handle is unambiguous, for the fast path: replays in this stream need no
     /// further check.
     last: usize,
-    /// The stream, and the thread if the handle means a different stream in each thread.
-    stream: Option<(Stream, u64)>,
-    /// The event that stands for the end of the stream's replays since the stream began to capture, and the device
-    /// whose event pool it came from.
-    end_event: Option<(u32, driver::Event)>,
+    /// The stream.
+    stream: Option<StreamUse>,
+    /// The event that stands for the end of the stream's replays since the stream began to capture.
+    end_event: Option<PooledEvent>,
 }
 
 static POOLS: Mutex<Option<HashMap<PoolId, Weak<SharedPool>>>> = Mutex::new(None);
@@ -87,33 +90,6 @@ impl SharedPool {
     }
 }
 
-/// Fails if a stream is capturing: an event recorded in it would belong to its capture, and any stream that waits for
-/// the event would join the capture.
-fn refuse_capturing(runtime: &Runtime, stream: Stream) -> Result<()> {
-    if !stream::is_validated_capturing(runtime, stream)? {
-        return Ok(());
-    }
-    Err(Error::new(Status::CAPTURE_FORBIDS, format!("stream {:#x} is capturing", stream.raw.handle())))
-}
-
-/// Waits on the CPU for the present work of a stream. Waits for an event, because a stream must not begin to capture
-/// while a thread synchronizes with it.
-fn wait_for(runtime: &Runtime, stream: Stream) -> Result<()> {
-    event_pool::with(runtime, stream.device, |event| {
-        let held = capture_lock::lock_shared();
-        refuse_capturing(runtime, stream)?;
-        runtime.in_stream(stream, |driver, raw| Ok(driver.event_record(event, raw)?))?;
-        drop(held);
-        runtime.in_any_context(|driver| Ok(driver.event_synchronize(event)?))
-    })
-}
-
-/// Returns the thread whose stream a handle means: the number of this thread for the per-thread default stream,
-/// otherwise 0.
-fn stream_owner(stream: Stream) -> u64 {
-    if stream.raw.handle() == CU_STREAM_PER_THREAD { thread::number() } else { 0 }
-}
-
 impl LastReplay {
     /// Returns whether the last replay was in this stream and no further check is needed.
     #[inline]
@@ -130,15 +106,14 @@ impl LastReplay {
                 format!("the memory of pool {id} is asleep; call plinth_graph_wake first"),
             ));
         }
-        let new = (stream.raw.handle(), stream_owner(stream));
         match self.stream {
-            Some((last, thread)) if (last.raw.handle(), thread) != new => {
+            Some(last) if last != StreamUse::new(stream.raw, stream.device) => {
                 if overlap == Overlap::Refuse && !self.is_done(runtime)? {
                     return Err(Error::new(
                         Status::GRAPH_OVERLAP,
                         format!(
                             "a graph of pool {id} still runs in stream {:#x}, and this one may use the same memory",
-                            last.raw.handle()
+                            last.stream.handle()
                         ),
                     ));
                 }
@@ -147,7 +122,7 @@ impl LastReplay {
             }
             _ => {}
         }
-        self.set_stream(runtime, stream);
+        self.set_stream(stream);
         Ok(())
     }
 
@@ -155,16 +130,16 @@ impl LastReplay {
     /// use the pool's memory. If the stream cannot wait for the last replay, nothing changes.
     pub fn set_after_capture(&mut self, runtime: &Runtime, stream: Stream) {
         if self.make_wait(runtime, stream).is_ok() {
-            self.set_stream(runtime, stream);
+            self.set_stream(stream);
         }
     }
 
     /// Records that a stream has used the pool.
-    fn set_stream(&mut self, runtime: &Runtime, stream: Stream) {
-        self.release_end_event(runtime);
-        let thread = stream_owner(stream);
-        self.stream = Some((stream, thread));
-        self.last = if thread == 0 { stream.raw.handle() } else { NO_STREAM };
+    fn set_stream(&mut self, stream: Stream) {
+        let new = StreamUse::new(stream.raw, stream.device);
+        self.end_event = None;
+        self.stream = Some(new);
+        self.last = if new.thread == 0 { stream.raw.handle() } else { NO_STREAM };
     }
 
     /// Disables the fast path for the next replay.
@@ -174,31 +149,27 @@ impl LastReplay {
 
     /// Returns whether the last replay is done.
     fn is_done(&self, runtime: &Runtime) -> Result<bool> {
-        if let Some((_, event)) = self.end_event {
-            return runtime.in_any_context(|driver| Ok(driver.with_relaxed_capture(|| driver.event_query(event))??));
-        }
-        let Some(last) = self.last_stream() else { return Ok(true) };
-        let _held = capture_lock::lock_shared();
-        if stream::is_validated_capturing(runtime, last)? {
-            return Ok(false);
-        }
-        runtime.in_stream(last, |driver, raw| Ok(driver.with_relaxed_capture(|| driver.stream_query(raw))??))
+        runtime.driver.with_relaxed_capture(|| {
+            if let Some(event) = &self.end_event {
+                return runtime.in_any_context(|driver| Ok(driver.event_query(event.native())?));
+            }
+            let Some(last) = self.last_stream(runtime) else { return Ok(true) };
+            let outside = OutsideCaptures::lock(runtime);
+            Ok(outside.contains(last)? && outside.is_idle(last)?)
+        })?
     }
 
     fn make_wait(&self, runtime: &Runtime, stream: Stream) -> Result<()> {
         runtime.driver.with_relaxed_capture(|| {
-            let _held = capture_lock::lock_shared();
-            refuse_capturing(runtime, stream)?;
-            match (self.end_event, self.last_stream()) {
-                (Some((_, event)), _) => runtime.in_stream(stream, |driver, raw| {
-                    Ok(driver.stream_wait_event(raw, event, CU_EVENT_WAIT_DEFAULT)?)
-                }),
-                (None, Some(last)) if last.raw == stream.raw && last.device == stream.device => Ok(()),
-                (None, Some(last)) => {
-                    refuse_capturing(runtime, last)?;
-                    stream::make_wait_uncaptured(runtime, stream, last)
+            let outside = OutsideCaptures::lock(runtime);
+            outside.check(stream)?;
+            match (&self.end_event, self.last_stream(runtime)) {
+                (Some(event), _) => outside.wait_for_event(stream, event.native()),
+                (None, Some(last)) if last.raw != stream.raw || last.device != stream.device => {
+                    outside.check(last)?;
+                    outside.make_wait(stream, last)
                 }
-                (None, None) => Ok(()),
+                (None, _) => Ok(()),
             }
         })?
     }
@@ -206,56 +177,35 @@ impl LastReplay {
     /// Makes streams wait for the last replay, which may have used the memory that is freed behind them. The CPU
     /// waits if a stream cannot, because it is capturing.
     pub fn make_streams_wait(&self, runtime: &Runtime, streams: &[Stream]) {
-        let Some(last) = self.last_stream() else { return };
+        let Some(last) = self.last_stream(runtime) else { return };
         let others = streams.iter().filter(|stream| stream.raw != last.raw || stream.device != last.device);
         for stream in others {
             if self.make_wait(runtime, *stream).is_err() {
                 // If this fails too, either the device has failed, or the program began a capture with the driver's
                 // own calls and is responsible for the order.
-                let _ = runtime.driver.with_relaxed_capture(|| match self.end_event {
-                    Some((_, event)) => runtime.in_any_context(|driver| Ok(driver.event_synchronize(event)?)),
-                    None => wait_for(runtime, last),
+                let _ = runtime.driver.with_relaxed_capture(|| match &self.end_event {
+                    Some(event) => event.synchronize(runtime),
+                    None => ordering::finish_stream(runtime, last, || Ok(())).map(drop),
                 });
             }
         }
     }
 
     fn record_end(&mut self, runtime: &Runtime, stream: Stream) -> Result<()> {
-        let Some(last) = self.last_stream().filter(|last| last.raw == stream.raw && self.end_event.is_none()) else {
-            return Ok(());
-        };
-        let device = runtime.device(last.device as i32)?;
-        let event = event_pool::acquire(device, &runtime.driver, 0)?;
-        let recorded = runtime.in_stream(last, |driver, raw| Ok(driver.event_record(event, raw)?));
-        if recorded.is_err() {
-            event_pool::release(device, 0, event);
-            return recorded;
+        if let Some(last) = self.last_stream(runtime)
+            && last.raw == stream.raw
+            && self.end_event.is_none()
+        {
+            let outside = OutsideCaptures::lock(runtime);
+            outside.check(last)?;
+            self.end_event = Some(outside.record(last, 0)?);
+            self.last = NO_STREAM;
         }
-        self.end_event = Some((last.device, event));
-        self.last = NO_STREAM;
         Ok(())
     }
 
-    fn release_end_event(&mut self, runtime: &Runtime) {
-        if let Some((number, event)) = self.end_event.take()
-            && let Ok(device) = runtime.device(number as i32)
-        {
-            event_pool::release(device, 0, event);
-        }
-    }
-
-    /// Returns the stream of the last replay, or one that is ordered after it: another thread's per-thread default
-    /// stream has no handle here, but the legacy default stream waits for it.
-    pub fn last_stream(&self) -> Option<Stream> {
-        let (last, thread) = self.stream?;
-        if thread == 0 || thread == thread::number() { Some(last) } else { Some(last.legacy()) }
-    }
-}
-
-impl Drop for SharedPool {
-    fn drop(&mut self) {
-        if let Some(runtime) = crate::runtime::usable() {
-            self.last_replay.get_mut().release_end_event(runtime);
-        }
+    /// Returns the stream of the last replay, or one that is ordered after it.
+    pub fn last_stream(&self, runtime: &Runtime) -> Option<Stream> {
+        self.stream.map(|last| stream::of_use(runtime, last))
     }
 }

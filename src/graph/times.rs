@@ -7,9 +7,12 @@ use super::{Ready, destroy_exec, destroy_native, draw, lock, replay, replay_orde
 use crate::{
     driver::{Driver, Event, Graph, GraphExec, GraphNode, NodeType},
     error::{Context, Error, Result},
-    runtime::{self, Runtime, device::Device, sync_debug},
+    runtime::{self, Runtime, sync_debug},
     status::Status,
-    stream::{self, event_pool},
+    stream::{
+        self,
+        event_pool::{self, PooledEvent},
+    },
 };
 use std::{
     cmp::Reverse,
@@ -82,24 +85,15 @@ fn measure_ready(runtime: &Runtime, ready: &Ready, repeats: u32) -> Result<Vec<N
         return Ok(times);
     }
     let device = runtime.device(ready.resources.device as i32)?;
-    let mut events = Vec::with_capacity(times.len() + 1);
-    let samples = take_events(runtime, device, times.len() + 1, &mut events)
-        .and_then(|()| with_serial(runtime, ready, native, &times, &events, repeats));
-    for event in events {
-        event_pool::release(device, event_pool::TIMING, event);
-    }
-    for (time, mut samples) in times.iter_mut().zip(samples?) {
+    let acquire = |_| PooledEvent::acquire(device, &runtime.driver, event_pool::TIMING);
+    let pooled = (0..=times.len()).map(acquire).collect::<Result<Vec<PooledEvent>>>()?;
+    let events: Vec<Event> = pooled.iter().map(PooledEvent::native).collect();
+    let samples = with_serial(runtime, ready, native, &times, &events, repeats)?;
+    for (time, mut samples) in times.iter_mut().zip(samples) {
         samples.sort_by(f64::total_cmp);
         time.microseconds = samples[samples.len() / 2];
     }
     Ok(times)
-}
-
-fn take_events(runtime: &Runtime, device: &Device, count: usize, events: &mut Vec<Event>) -> Result<()> {
-    for _ in 0..count {
-        events.push(event_pool::acquire(device, &runtime.driver, event_pool::TIMING)?);
-    }
-    Ok(())
 }
 
 fn describe(driver: &Driver, node: GraphNode) -> Result<NodeTime> {

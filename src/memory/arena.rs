@@ -13,10 +13,8 @@ use super::{
     pool::{self, PoolId},
     space::Space,
 };
-use crate::{
-    driver::{Event, Stream},
-    runtime::thread,
-};
+pub use crate::stream::StreamUse;
+use crate::{driver::Stream, runtime::thread, stream::event_pool::PooledEvent};
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -35,37 +33,11 @@ pub struct Key {
     pub pool: PoolId,
 }
 
-/// A stream that was recorded as using a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamUse {
-    /// The stream.
-    pub stream: Stream,
-    /// Its device.
-    pub device: u32,
-    /// The thread, if the handle denotes a different stream in each thread; otherwise 0.
-    pub thread: u64,
-}
-
-impl StreamUse {
-    /// Returns whether the calling thread can use the stream's handle. The handle of a per-thread default stream
-    /// denotes a different stream in another thread.
-    pub fn has_usable_handle(&self) -> bool {
-        self.thread == 0 || self.thread == thread::number()
-    }
-
-    /// Returns the stream to record events in: this stream, or the legacy default stream in place of another thread's
-    /// per-thread default stream, which has no handle here. Work in the legacy stream runs after the work of all such
-    /// streams.
-    pub fn event_stream(&self) -> Stream {
-        if self.has_usable_handle() { self.stream } else { Stream::DEFAULT }
-    }
-}
-
 /// What a freed block waits for, for one stream that was recorded on it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub enum StreamEvent {
-    /// An event recorded in the stream, and the event's device.
-    Recorded(Event, u32),
+    /// An event recorded in the stream.
+    Recorded(PooledEvent),
     /// Other processes that hold the block, by the serial number of the export.
     HeldByProcesses(u64),
     /// No event yet: the stream was capturing, and an event recorded then would become part of the graph.

@@ -28,16 +28,15 @@ use super::{
 };
 use crate::{
     base::units::Bytes,
-    driver::{
-        Segment, Span, Stream, observer,
-        plugin::Plugin,
-        types::{CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_PER_THREAD},
-    },
+    driver::{Segment, Span, Stream, observer, plugin::Plugin},
     error::{Context, Error, Result},
     observe,
     runtime::{Runtime, device::Device, thread},
     status::Status,
-    stream::capture_lock,
+    stream::{
+        capture_lock,
+        capture_status::{self, CaptureStatus},
+    },
 };
 use once_cell::sync::OnceCell;
 use parking_lot::{Mutex, ReentrantMutex};
@@ -174,9 +173,9 @@ impl BackendRequest<'_> {
     /// current.
     fn check_capture(&self, kind: Kind) -> Result<()> {
         let name = kind.name().to_string_lossy();
-        let status = self.runtime.driver.stream_capture_status(self.stream);
+        let status = capture_status::of(&self.runtime.driver, self.stream);
         match status.context(|| format!("querying whether the stream is capturing, where {name} cannot allocate"))? {
-            CU_STREAM_CAPTURE_STATUS_NONE => Ok(()),
+            CaptureStatus::None => Ok(()),
             _ => {
                 let what = format!("the backend {name} cannot allocate in a stream that is capturing");
                 Err(Error::new(Status::CAPTURE_FORBIDS, what))
@@ -247,7 +246,7 @@ pub fn alloc(kind: Kind, runtime: &'static Runtime, number: i32, stream: Stream,
         runtime,
         device,
         stream: if handle == 0 { Stream::DEFAULT } else { stream },
-        thread: if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 },
+        thread: thread::of_stream(handle),
         config: &config,
         request: Request { size, requested: bytes },
     };

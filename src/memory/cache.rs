@@ -8,9 +8,9 @@ use super::{
     stream_events,
 };
 use crate::{
-    driver::types::CU_STREAM_CAPTURE_STATUS_NONE,
     error::{Error, Result},
     runtime::{Runtime, device::Device},
+    stream::capture_status::may_capture,
 };
 use std::time::{Duration, Instant};
 
@@ -115,7 +115,7 @@ fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, t
     }
     // A free would invalidate every non-relaxed capture of this thread, and wait for the other captures.
     let stream = *arena.stream.lock();
-    if !matches!(runtime.driver.stream_capture_status(stream), Ok(CU_STREAM_CAPTURE_STATUS_NONE)) {
+    if may_capture(&runtime.driver, stream) {
         return Ok(());
     }
     let mut outcome = Ok(());

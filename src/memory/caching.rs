@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     base::units::Bytes,
-    driver::{Stream, types::CU_STREAM_PER_THREAD},
+    driver::Stream,
     error::{Error, Result},
     observe,
     runtime::{self, Runtime, thread},
@@ -122,7 +122,7 @@ fn find_arena(number: i32, stream: Stream) -> Result<(&'static Arena, u32)> {
     let (pool, lasting) = device.memory().routes.find(runtime, stream);
     // The two handles of the legacy stream denote one stream; the handle of the per-thread default stream denotes many.
     let handle = route::canonical(stream.handle());
-    let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
+    let thread = thread::of_stream(handle);
     let key = Key { stream: handle, thread, pool };
     let named = if handle == 0 { Stream::DEFAULT } else { stream };
     let (arena, generation) = device.memory().arena(device.ordinal, key, named)?;
@@ -224,8 +224,7 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
     if let Some(owned) = inner.space.listener.as_ref().and_then(|listener| listener.owned(begin, bytes)) {
         observe::on_record_stream(owned, stream, number);
     }
-    let stream_thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
-    let stream_use = StreamUse { stream, device: number, thread: stream_thread };
+    let stream_use = StreamUse::new(stream, number);
     let uses = inner.stream_uses.entry(id).or_default();
     if !uses.contains(&stream_use) {
         uses.push(stream_use);
@@ -237,8 +236,7 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
 #[cold]
 fn record_stream_in_backend(address: u64, stream: Stream, number: u32) -> Result<()> {
     let handle = route::canonical(stream.handle());
-    let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
-    let by = StreamUse { stream: if handle == 0 { Stream::DEFAULT } else { stream }, device: number, thread };
+    let by = StreamUse::new(if handle == 0 { Stream::DEFAULT } else { stream }, number);
     let known = backend::record_stream(address, by) || import::record_use(address, by);
     if known { Ok(()) } else { Err(not_allocated(address)) }
 }

@@ -25,6 +25,7 @@ use crate::{
     error::{Error, Result},
     runtime::{Runtime, device::Device},
     status::Status,
+    stream::capture_status::may_capture,
 };
 use std::sync::Arc;
 
@@ -363,7 +364,7 @@ impl Grower<'_> {
     /// Chooses idle handles of `missing` bytes in all, or as many as there are, and of at most `room` bytes. Prefers
     /// the arena's own handles.
     fn pick(&self, missing_bytes: u64, room: u64, limits: GrowthLimits) -> Vec<MovableHandle> {
-        let capturing = stream_events::is_capturing(self.driver(), self.stream);
+        let capturing = may_capture(self.driver(), self.stream);
         let sizes = |pick: &MovableHandle| (pick.handle.block_bytes, pick.handle.bytes);
         let mut candidates = Vec::new();
         // Memory that a capturing stream freed may be part of the graph, so no memory of its arena moves.

@@ -6,13 +6,11 @@
 
 use super::pool::PoolId;
 use crate::{
-    driver::{
-        Stream,
-        types::{CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_LEGACY},
-    },
+    driver::{Stream, types::CU_STREAM_LEGACY},
     error::{Error, Result},
     runtime::{Runtime, thread},
     status::Status,
+    stream::capture_status,
 };
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -121,7 +119,8 @@ impl Routes {
                 RouteScope::Capture => {
                     // A stream can begin a capture without a notification.
                     lasting = false;
-                    let capture = *capture.get_or_insert_with(|| capture_of(runtime, stream));
+                    let capture =
+                        *capture.get_or_insert_with(|| capture_status::id_of(&runtime.driver, stream).unwrap_or(None));
                     match (capture, route.capture) {
                         (None, _) => false,
                         (Some(id), Some(owner)) => id == owner,
@@ -140,20 +139,5 @@ impl Routes {
             }
         }
         (PoolId::DEFAULT, lasting)
-    }
-}
-
-/// Returns the id of the capture that a stream is part of. If the driver reports no ids, all captures count as one.
-fn capture_of(runtime: &Runtime, stream: Stream) -> Option<u64> {
-    if stream.handle() <= CU_STREAM_LEGACY {
-        return None;
-    }
-    let driver = &runtime.driver;
-    match driver.stream_capture_id(stream) {
-        Ok(id) => id,
-        Err(_) => match driver.stream_capture_status(stream) {
-            Ok(CU_STREAM_CAPTURE_STATUS_NONE) | Err(_) => None,
-            Ok(_) => Some(0),
-        },
     }
 }

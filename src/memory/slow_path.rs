@@ -30,6 +30,7 @@ use crate::{
     error::{Error, Result},
     runtime::{Runtime, device::Device},
     status::Status,
+    stream::capture_status::may_capture,
 };
 
 /// Serves a request that no free block of the arena fits. Returns `None` if the arena's generation changed.
@@ -252,7 +253,7 @@ impl SlowPath {
 
     /// Last resort: waits for all deferred frees of all arenas and for their streams.
     fn wait_for_device(&self) {
-        if stream_events::is_capturing(&self.runtime.driver, self.stream) {
+        if may_capture(&self.runtime.driver, self.stream) {
             return;
         }
         self.memory().waits.increment();

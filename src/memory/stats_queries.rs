@@ -2,7 +2,6 @@
 
 use super::{pool::PoolId, route, stats::Stats, stats_aggregation};
 use crate::{
-    driver::types::CU_STREAM_PER_THREAD,
     error::Result,
     runtime::{self, thread},
     stream::Stream,
@@ -19,7 +18,7 @@ pub fn pool_stats(id: PoolId, number: i32) -> Result<Stats> {
 pub fn stream_stats(stream: &Stream) -> Result<Stats> {
     let memory = &super::device_memory::device(runtime::ready()?, stream.device)?.memory();
     let handle = route::canonical(stream.raw.handle());
-    let number = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
+    let number = thread::of_stream(handle);
     Ok(stats_aggregation::stats_of(memory.arenas(), |key| (key.stream, key.thread) == (handle, number)))
 }
 

@@ -10,77 +10,56 @@ use super::{
     ipc::exports,
 };
 use crate::{
-    driver::{Driver, Failure, Stream, codes, observer, types::*},
-    error::{Context, Error, Result},
+    driver::{Stream, observer},
+    error::{Context, Result},
     runtime::{Runtime, device::Device},
-    status::Status,
-    stream::{self, capture_lock, event_pool},
+    stream::{self, capture_status::may_capture, ordering::OutsideCaptures},
 };
-
-/// Returns whether a stream is capturing, or its capture status cannot be determined.
-pub fn is_capturing(driver: &Driver, stream: Stream) -> bool {
-    !matches!(driver.stream_capture_status(stream), Ok(CU_STREAM_CAPTURE_STATUS_NONE))
-}
 
 /// Returns whether all work of the arena's stream is done.
 pub fn is_idle(runtime: &Runtime, arena: &Arena) -> bool {
-    let (driver, stream_use) = (&runtime.driver, arena.stream_use());
-    let _held = capture_lock::lock_shared();
-    stream_use.has_usable_handle()
-        && !is_capturing(driver, stream_use.stream)
-        && driver.stream_query(stream_use.stream).unwrap_or(false)
+    let stream_use = arena.stream_use();
+    if !stream_use.has_usable_handle() {
+        return false;
+    }
+    let stream = stream::of_use(runtime, stream_use);
+    let outside = OutsideCaptures::lock(runtime);
+    outside.contains(stream).unwrap_or(false) && outside.is_idle(stream).unwrap_or(false)
 }
 
 /// Returns whether an event can be recorded in the arena's stream.
 pub fn can_record_event(runtime: &Runtime, arena: &Arena) -> bool {
-    !is_capturing(&runtime.driver, arena.stream_use().event_stream())
+    !may_capture(&runtime.driver, arena.stream_use().event_stream())
 }
 
 /// Makes later work of a stream of the device wait for the current work of an arena's stream. Returns `false`, without
 /// effect, if either stream is capturing.
 pub fn order_after(runtime: &Runtime, device: &Device, waiting: Stream, arena: &Arena) -> Result<bool> {
-    let (driver, awaited) = (&runtime.driver, arena.stream_use().event_stream());
-    event_pool::with(runtime, device.ordinal, |event| {
-        let _held = capture_lock::lock_shared();
-        if is_capturing(driver, waiting) || is_capturing(driver, awaited) {
-            return Ok(false);
-        }
-        observer::run_unobserved(|| {
-            driver.event_record(event, awaited)?;
-            driver.stream_wait_event(waiting, event, CU_EVENT_WAIT_DEFAULT)
-        })?;
-        Ok(true)
-    })
+    let (waiting, awaited) = (stream::from_validated(runtime, waiting, device.ordinal), stream_of(runtime, arena));
+    let outside = OutsideCaptures::lock(runtime);
+    if !outside.contains(waiting)? || !outside.contains(awaited)? {
+        return Ok(false);
+    }
+    observer::run_unobserved(|| outside.make_wait(waiting, awaited)).map(|()| true)
 }
 
 /// Returns the stream after whose work an arena's memory can be reused.
 pub fn stream_of(runtime: &Runtime, arena: &Arena) -> stream::Stream {
-    let stream_use = arena.stream_use();
-    stream::from_validated(runtime, stream_use.event_stream(), stream_use.device)
+    stream::of_use(runtime, arena.stream_use())
 }
 
 /// Records an event in a stream, if possible.
 pub(super) fn record_event(runtime: &Runtime, stream_use: StreamUse) -> StreamEvent {
-    let pending = StreamEvent::Pending(stream_use);
-    let stream = stream_use.event_stream();
-    let Ok(device) = super::device_memory::device(runtime, stream_use.device) else { return pending };
-    let recorded = device.with_context(&runtime.driver, |driver| {
-        driver.with_relaxed_capture(|| {
-            let _held = capture_lock::lock_shared();
-            if is_capturing(driver, stream) {
-                return Err(Error::new(Status::CAPTURE_FORBIDS, "the stream is capturing"));
-            }
-            let event = event_pool::acquire(device, driver, 0)?;
-            match driver.event_record(event, stream) {
-                Ok(()) => Ok(StreamEvent::Recorded(event, stream_use.device)),
-                Err(failure) => {
-                    event_pool::release(device, 0, event);
-                    Err(failure.into())
-                }
-            }
-        })?
+    let stream = stream::of_use(runtime, stream_use);
+    let recorded = runtime.driver.with_relaxed_capture(|| {
+        let outside = OutsideCaptures::lock(runtime);
+        outside.check(stream)?;
+        outside.record(stream, 0)
     });
-    recorded.unwrap_or(pending)
+    match recorded {
+        Ok(Ok(event)) => StreamEvent::Recorded(event),
+        Ok(Err(_)) | Err(_) => StreamEvent::Pending(stream_use),
+    }
 }
 
 /// Returns whether an event is complete. Records the event first if that is pending.
@@ -88,14 +67,13 @@ pub(super) fn is_complete(runtime: &Runtime, event: &mut StreamEvent, wait: bool
     if let StreamEvent::Pending(stream_use) = *event {
         *event = record_event(runtime, stream_use);
     }
-    let (event, number) = match *event {
-        StreamEvent::Recorded(event, number) => (event, number),
+    let event = match event {
+        StreamEvent::Recorded(event) => event.native(),
         // Never waits for other processes, which may never release the block.
-        StreamEvent::HeldByProcesses(serial) => return exports::is_released(serial),
+        StreamEvent::HeldByProcesses(serial) => return exports::is_released(*serial),
         StreamEvent::Pending(_) => return false,
     };
-    let Ok(device) = super::device_memory::device(runtime, number) else { return false };
-    let done = device.with_context(&runtime.driver, |driver| {
+    let done = runtime.in_any_context(|driver| {
         Ok(driver.with_relaxed_capture(|| {
             if wait {
                 observer::run_unobserved(|| driver.event_synchronize(event)).map(|()| true)
@@ -104,42 +82,7 @@ pub(super) fn is_complete(runtime: &Runtime, event: &mut StreamEvent, wait: bool
             }
         })??)
     });
-    if matches!(done, Ok(true)) {
-        event_pool::release(device, 0, event);
-        return true;
-    }
-    false
-}
-
-/// Waits for the current work of a stream of a device. Calls `may_wait` first if the stream is busy. Returns `false`
-/// without waiting if the stream is capturing. The caller has made the device's context current and the thread's
-/// capture mode relaxed.
-///
-/// It waits for an event and not for the stream: a stream must not begin a capture while it is synchronized, but
-/// another thread may begin one.
-pub(super) fn finish_stream(
-    device: &Device,
-    driver: &Driver,
-    stream: Stream,
-    may_wait: impl FnOnce() -> Result<()>,
-) -> Result<bool> {
-    let held = capture_lock::lock_shared();
-    match driver.stream_capture_status(stream) {
-        Ok(CU_STREAM_CAPTURE_STATUS_NONE) => {}
-        // This is the error of the legacy default stream while a stream that it would synchronize with is capturing.
-        Ok(_) | Err(Failure { code: codes::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, .. }) => return Ok(false),
-        Err(failure) => return Err(failure.into()),
-    }
-    if driver.stream_query(stream)? {
-        return Ok(true);
-    }
-    may_wait()?;
-    let event = event_pool::acquire(device, driver, 0)?;
-    let recorded = driver.event_record(event, stream);
-    drop(held);
-    let waited = recorded.and_then(|()| observer::run_unobserved(|| driver.event_synchronize(event)));
-    event_pool::release(device, 0, event);
-    waited.map(|()| true).map_err(Error::from)
+    done.unwrap_or(false)
 }
 
 /// Waits for the current work of an arena's stream, unless the stream is capturing.
@@ -148,13 +91,7 @@ pub fn wait_for_stream(runtime: &Runtime, arena: &Arena) {
     if is_idle(runtime, arena) {
         return;
     }
-    let mut end = StreamEvent::Pending(arena.stream_use());
-    if !is_complete(runtime, &mut end, true)
-        && let StreamEvent::Recorded(event, number) = end
-        && let Ok(device) = super::device_memory::device(runtime, number)
-    {
-        event_pool::release(device, 0, event);
-    }
+    is_complete(runtime, &mut StreamEvent::Pending(arena.stream_use()), true);
 }
 
 /// Defers the free of a block until the recorded streams and the processes that hold the block are done with it.

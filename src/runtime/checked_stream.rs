@@ -1,5 +1,7 @@
-//! A stream whose handle was checked: what most functions take in place of a handle.
+//! A stream whose handle was checked: what most functions take in place of a handle; and a stream that other threads
+//! refer to later.
 
+use super::thread;
 use crate::driver::{self, StreamOrigin};
 
 /// A stream whose handle was validated.
@@ -20,11 +22,6 @@ impl Stream {
         self.origin.is_none()
     }
 
-    /// Returns the legacy default stream of the same device.
-    pub fn legacy(self) -> Stream {
-        Stream { raw: driver::Stream::DEFAULT, device: self.device, origin: None }
-    }
-
     /// Describes the stream for messages.
     pub fn describe(self) -> String {
         if self.is_default() {
@@ -32,5 +29,36 @@ impl Stream {
         } else {
             format!("stream {:#x} of device {}", self.raw.handle(), self.device)
         }
+    }
+}
+
+/// A stream that was used, as any thread can refer to it later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamUse {
+    /// The stream.
+    pub stream: driver::Stream,
+    /// Its device.
+    pub device: u32,
+    /// The thread, if the handle denotes a different stream in each thread; otherwise 0.
+    pub thread: u64,
+}
+
+impl StreamUse {
+    /// Creates the use of a stream by the calling thread.
+    pub fn new(stream: driver::Stream, device: u32) -> StreamUse {
+        StreamUse { stream, device, thread: thread::of_stream(stream.handle()) }
+    }
+
+    /// Returns whether the calling thread can use the stream's handle. The handle of a per-thread default stream
+    /// denotes a different stream in another thread.
+    pub fn has_usable_handle(&self) -> bool {
+        self.thread == 0 || self.thread == thread::number()
+    }
+
+    /// Returns the stream to record events in: this stream, or the legacy default stream in place of another thread's
+    /// per-thread default stream, which has no handle here. Work in the legacy stream runs after the work of all such
+    /// streams.
+    pub fn event_stream(&self) -> driver::Stream {
+        if self.has_usable_handle() { self.stream } else { driver::Stream::DEFAULT }
     }
 }

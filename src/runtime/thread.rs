@@ -5,7 +5,7 @@
 //! even while the thread is ending. In a shared library that computation is a function call and the most expensive
 //! part of the shortest functions; hence one block instead of a variable for each.
 
-use crate::driver::Stream;
+use crate::driver::{Stream, types::CU_STREAM_PER_THREAD};
 use std::{
     cell::Cell,
     sync::atomic::{AtomicU64, Ordering},
@@ -73,6 +73,12 @@ pub fn number() -> u64 {
 fn first_number(state: &State) -> u64 {
     state.number.set(THREADS.fetch_add(1, Ordering::Relaxed));
     state.number.get()
+}
+
+/// Returns the calling thread's number if a handle denotes a different stream in each thread, otherwise 0.
+#[inline]
+pub fn of_stream(handle: usize) -> u64 {
+    if handle == CU_STREAM_PER_THREAD { number() } else { 0 }
 }
 
 fn cache_index(stream: usize) -> usize {

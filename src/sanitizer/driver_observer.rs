@@ -15,10 +15,10 @@ use crate::{
     driver::{
         Driver, Event, Graph, GraphExec, GraphNode, NodeType, Stream as RawStream,
         observer::{Observer, OnWaitEnd},
-        types::CU_STREAM_CAPTURE_STATUS_NONE,
     },
     observe::{Kind, Operand},
     runtime::{self, thread},
+    stream::capture_status::{self, CaptureStatus},
 };
 use parking_lot::Mutex;
 use std::{
@@ -87,7 +87,7 @@ fn name_of(driver: &Driver, stream: RawStream) -> Stream {
 /// Returns whether a stream is in a capture that the sanitizer did not see begin.
 fn is_in_unknown_capture(driver: &Driver, raw: RawStream, stream: Stream) -> bool {
     with(|state| state.is_capturing(stream)) == Some(false)
-        && driver.stream_capture_status(raw).is_ok_and(|status| status != CU_STREAM_CAPTURE_STATUS_NONE)
+        && matches!(capture_status::of(driver, raw), Ok(CaptureStatus::Active | CaptureStatus::Invalidated))
 }
 
 fn number(event: Event) -> u64 {
@@ -153,8 +153,7 @@ impl Observer for DriverObserver {
 
     fn capture_ended(&self, driver: &Driver, stream: RawStream, graph: Option<Graph>) {
         // A failed call may have left the capture in progress.
-        let is_still_capturing = || !matches!(driver.stream_capture_status(stream), Ok(CU_STREAM_CAPTURE_STATUS_NONE));
-        if graph.is_none() && is_still_capturing() {
+        if graph.is_none() && capture_status::may_capture(driver, stream) {
             return;
         }
         let stream = name_of(driver, stream);

@@ -18,6 +18,9 @@ static CAPTURE_LOCK: RwLock<()> = RwLock::new(());
 /// The number of captures in progress that [`begin_capture`] began.
 static CAPTURES: AtomicUsize = AtomicUsize::new(0);
 
+/// The capture lock, held shared.
+pub type SharedGuard = RwLockReadGuard<'static, ()>;
+
 /// Returns whether a capture that this library began is in progress.
 #[inline]
 pub fn is_any_capturing() -> bool {
@@ -27,7 +30,7 @@ pub fn is_any_capturing() -> bool {
 /// Locks out new captures: while the guard lives, a stream that is not capturing stays so. Hold it only for a few
 /// driver calls that do not block.
 #[must_use = "captures may begin again as soon as it is dropped"]
-pub fn lock_shared() -> RwLockReadGuard<'static, ()> {
+pub fn lock_shared() -> SharedGuard {
     CAPTURE_LOCK.read()
 }
 

@@ -6,28 +6,37 @@
 
 use crate::{
     base::handle::{HandleTable, Kind},
-    driver::{self, EventCell, StreamCell, codes, types::*},
+    driver::{self, EventCell, codes, types::*},
     error::{Context, Error, Result},
     observe,
     runtime::{self, Runtime, device::Device, sync_debug},
     status::Status,
-    stream::{self, Stream, capture_lock, event_pool},
+    stream::{
+        self, Stream, capture_lock,
+        capture_status::{self, CaptureStatus},
+        event_pool, ordering,
+    },
 };
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 pub use event_pool::{BLOCKING, EXTERNAL, INTERPROCESS, TIMING};
 
-/// An event. Its fields are read without a lock; `creation` serializes the threads that create the driver event.
+/// An event. Its fields are read without a lock.
 #[derive(Default)]
 pub struct Event {
     flags: AtomicU32,
     device: AtomicI32,
     recorded: AtomicBool,
     native: EventCell,
+    creation: Mutex<Creation>,
+}
+
+/// Serializes the threads that create driver objects for an event.
+#[derive(Default)]
+struct Creation {
     /// The stream of [`Event::wait_through_relay`].
-    relay: StreamCell,
-    creation: Mutex<()>,
+    relay: Option<driver::Stream>,
 }
 
 static EVENTS: HandleTable<Event> = HandleTable::new(Kind::Event);
@@ -54,16 +63,16 @@ pub fn create(flags: u32) -> Result<u64> {
 /// its event, which is possible only for an interprocess event, the event stays valid.
 pub fn destroy(handle: u64) -> Result<()> {
     let event = EVENTS.get(handle)?;
-    let _creation = event.creation.lock();
+    let mut creation = event.creation.lock();
     // Another thread may have destroyed it meanwhile, and its slot may hold another event. From here on only this
     // thread can destroy it.
     EVENTS.get(handle)?;
     // In a forked child or an exiting process the operating system reclaims the driver's objects.
     if let Some(runtime) = runtime::usable()
-        && let Some(relay) = event.relay.take()
+        && let Some(relay) = creation.relay.take()
         && let Err(error) = runtime.in_any_context(|driver| Ok(driver.stream_destroy(relay)?))
     {
-        event.relay.set(relay);
+        creation.relay = Some(relay);
         return Err(error.context("destroying an event"));
     }
     if event.flags.load(Ordering::Relaxed) & INTERPROCESS != 0
@@ -117,13 +126,12 @@ impl Event {
     /// Returns whether operations on this event in `stream` become nodes of a graph.
     #[inline]
     fn is_node_in(&self, runtime: &Runtime, stream: Stream) -> Result<bool> {
-        if self.flags.load(Ordering::Relaxed) & EXTERNAL == 0 { Ok(false) } else { Self::is_capturing(runtime, stream) }
+        if self.flags.load(Ordering::Relaxed) & EXTERNAL == 0 { Ok(false) } else { Self::is_captured(runtime, stream) }
     }
 
     #[cold]
-    fn is_capturing(runtime: &Runtime, stream: Stream) -> Result<bool> {
-        runtime
-            .in_stream(stream, |driver, raw| Ok(driver.stream_capture_status(raw)? == CU_STREAM_CAPTURE_STATUS_ACTIVE))
+    fn is_captured(runtime: &Runtime, stream: Stream) -> Result<bool> {
+        runtime.in_stream(stream, |driver, raw| Ok(capture_status::of(driver, raw)? == CaptureStatus::Active))
     }
 }
 
@@ -134,9 +142,11 @@ impl Event {
         if self.flags.load(Ordering::Relaxed) & INTERPROCESS != 0 && device != stream.device as i32 {
             return self.wait_through_relay(runtime, runtime.device(device)?, native, stream);
         }
-        let external = self.is_node_in(runtime, stream)?;
-        let flags = if external { CU_EVENT_WAIT_EXTERNAL } else { CU_EVENT_WAIT_DEFAULT };
-        runtime.in_stream(stream, |driver, raw| Ok(driver.stream_wait_event(raw, native, flags)?))
+        if self.is_node_in(runtime, stream)? {
+            return runtime
+                .in_stream(stream, |driver, raw| Ok(driver.stream_wait_event(raw, native, CU_EVENT_WAIT_EXTERNAL)?));
+        }
+        ordering::wait(runtime, stream, native)
     }
 
     /// Makes a stream of another device wait for an interprocess event. The driver (580, CUDA 13.0) crashes on a
@@ -150,24 +160,20 @@ impl Event {
         native: driver::Event,
         stream: Stream,
     ) -> Result<()> {
-        let _creation = self.creation.lock();
-        let relay = match self.relay.get() {
+        let mut creation = self.creation.lock();
+        let relay = match creation.relay {
             Some(relay) => relay,
             None => {
                 let relay = device.with_context(&runtime.driver, |driver| {
                     Ok(driver.with_relaxed_capture(|| driver.stream_create(0))??)
                 })?;
-                self.relay.set(relay);
+                creation.relay = Some(relay);
                 relay
             }
         };
-        event_pool::with(runtime, device.ordinal, |pooled| {
-            runtime.in_any_context(|driver| {
-                driver.stream_wait_event(relay, native, CU_EVENT_WAIT_DEFAULT)?;
-                Ok(driver.event_record(pooled, relay)?)
-            })?;
-            runtime.in_stream(stream, |driver, raw| Ok(driver.stream_wait_event(raw, pooled, CU_EVENT_WAIT_DEFAULT)?))
-        })
+        let relay = stream::from_validated(runtime, relay, device.ordinal);
+        ordering::wait(runtime, relay, native)?;
+        ordering::order(runtime, &[stream], relay)
     }
 }
 
@@ -212,9 +218,7 @@ pub fn wait(handle: u64, stream_handle: usize) -> Result<()> {
     if event.flags.load(Ordering::Relaxed) & (EXTERNAL | INTERPROCESS) != 0 {
         return capture_lock::run_exclusive(|| event.wait_with_flags(runtime, native, stream));
     }
-    capture_lock::run_exclusive(|| {
-        runtime.in_stream(stream, |driver, raw| Ok(driver.stream_wait_event(raw, native, CU_EVENT_WAIT_DEFAULT)?))
-    })
+    ordering::wait_for_event(runtime, stream, native)
 }
 
 /// Returns whether the last record of an event is complete; true if it was never recorded.

@@ -1,12 +1,12 @@
 //! Pools of driver events for reuse, per device and kind.
 //!
 //! Programs and the library itself create and destroy events at a high rate, and the driver's calls for that take its
-//! locks. Interprocess events are not pooled, but destroyed.
+//! locks. Interprocess events that a program creates are not pooled, but destroyed.
 
 use crate::{
     driver::{self, Driver, types::*},
     error::{Context, Result},
-    runtime::{Runtime, device::Device, per_device::PerDevice},
+    runtime::{self, Runtime, device::Device, per_device::PerDevice},
 };
 use parking_lot::Mutex;
 
@@ -18,18 +18,24 @@ pub const BLOCKING: u32 = 2;
 pub const INTERPROCESS: u32 = 4;
 /// In a capture, the event becomes a node of the graph instead of an edge.
 pub const EXTERNAL: u32 = 8;
+/// An interprocess event of the library's own, which is released only once no other process can refer to it.
+pub const EXPORTED: u32 = INTERPROCESS | 16;
+
+/// The number of kinds of pooled events.
+const KINDS: usize = 5;
 
 /// The pool of one device, by kind of event.
-pub struct EventPool([Mutex<Vec<driver::Event>>; 4]);
+pub struct EventPool([Mutex<Vec<driver::Event>>; KINDS]);
 
 impl EventPool {
     /// Creates an empty pool.
     pub const fn new() -> Self {
-        EventPool([const { Mutex::new(Vec::new()) }; 4])
+        EventPool([const { Mutex::new(Vec::new()) }; KINDS])
     }
 
     fn events(&self, flags: u32) -> &Mutex<Vec<driver::Event>> {
-        &self.0[(flags & (TIMING | BLOCKING)) as usize]
+        let kind = if flags & EXPORTED == EXPORTED { KINDS - 1 } else { (flags & (TIMING | BLOCKING)) as usize };
+        &self.0[kind]
     }
 }
 
@@ -55,7 +61,7 @@ fn native_flags(flags: u32) -> u32 {
 
 /// Takes a driver event from the pool of a device, or creates one.
 pub fn acquire(device: &Device, driver: &Driver, flags: u32) -> Result<driver::Event> {
-    if flags & INTERPROCESS == 0
+    if flags & EXPORTED != INTERPROCESS
         && let Some(event) = device.events().events(flags).lock().pop()
     {
         return Ok(event);
@@ -71,13 +77,37 @@ pub fn release(device: &Device, flags: u32, event: driver::Event) {
     device.events().events(flags).lock().push(event);
 }
 
-/// Runs `body` with an event without timing from the pool of a device.
-pub fn with<T>(runtime: &Runtime, device: u32, body: impl FnOnce(driver::Event) -> Result<T>) -> Result<T> {
-    let device = runtime.device(device as i32)?;
-    let event = acquire(device, &runtime.driver, 0)?;
-    let result = body(event);
-    release(device, 0, event);
-    result
+/// An event from a device's pool, which returns to the pool when it is dropped.
+#[derive(Debug)]
+pub struct PooledEvent {
+    event: driver::Event,
+    pool: &'static Mutex<Vec<driver::Event>>,
+}
+
+impl PooledEvent {
+    /// Takes an event from the pool of a device, or creates one.
+    pub fn acquire(device: &Device, driver: &Driver, flags: u32) -> Result<PooledEvent> {
+        Ok(PooledEvent { event: acquire(device, driver, flags)?, pool: device.events().events(flags) })
+    }
+
+    /// Returns the driver event.
+    pub fn native(&self) -> driver::Event {
+        self.event
+    }
+
+    /// Waits on the CPU for the last record.
+    pub fn synchronize(&self, runtime: &Runtime) -> Result<()> {
+        runtime.in_any_context(|driver| Ok(driver.event_synchronize(self.event)?))
+    }
+}
+
+impl Drop for PooledEvent {
+    fn drop(&mut self) {
+        // In a forked child the pool's lock may be held by a thread that does not exist there.
+        if runtime::usable().is_some() {
+            self.pool.lock().push(self.event);
+        }
+    }
 }
 
 impl Device {

@@ -6,19 +6,24 @@
 
 pub mod capture_lock;
 pub mod capture_resources;
+pub mod capture_status;
 pub mod event;
 pub mod event_pool;
 pub mod kernel;
+pub mod ordering;
 
-pub use crate::runtime::checked_stream::Stream;
+pub use crate::runtime::checked_stream::{Stream, StreamUse};
+pub use capture_status::{capture_id, is_capturing, is_current_capturing, is_validated_capturing};
+pub use ordering::make_wait;
 
 use crate::{
-    driver::{self, Driver, HostFunction, StreamInfo, StreamOrigin, codes, types::*},
+    driver::{self, Driver, HostFunction, StreamInfo, StreamOrigin, types::*},
     error::{Context, Error, Result},
     observe,
     runtime::{self, Runtime, device::Device, per_device::PerDevice, properties, sync_debug, thread},
     status::Status,
 };
+use capture_status::CaptureStatus;
 use once_cell::sync::OnceCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -201,7 +206,7 @@ pub fn from_external(stream: driver::Stream, number: i32) -> Result<usize> {
 /// would invalidate the capture.
 fn is_blocking(driver: &Driver, stream: driver::Stream) -> Result<Option<bool>> {
     let _held = capture_lock::lock_shared();
-    if driver.stream_capture_status(stream)? != CU_STREAM_CAPTURE_STATUS_NONE {
+    if capture_status::of(driver, stream)? != CaptureStatus::None {
         return Ok(None);
     }
     Ok(Some(driver.stream_is_blocking(stream)?))
@@ -319,22 +324,6 @@ pub fn wait_stream(handle: usize, other: usize) -> Result<()> {
     make_wait(runtime, waiting, awaited)
 }
 
-/// Makes later work of `waiting` wait for the work that `awaited` has now. If `awaited` is capturing, `waiting` joins
-/// the capture.
-pub fn make_wait(runtime: &Runtime, waiting: Stream, awaited: Stream) -> Result<()> {
-    capture_lock::run_exclusive(|| make_wait_uncaptured(runtime, waiting, awaited))
-}
-
-/// Does the same for streams that are known not to be capturing, through an event from the pool of `awaited`'s
-/// device.
-pub fn make_wait_uncaptured(runtime: &Runtime, waiting: Stream, awaited: Stream) -> Result<()> {
-    event_pool::with(runtime, awaited.device, |event| {
-        runtime.in_stream(awaited, |driver, raw| Ok(driver.event_record(event, raw)?))?;
-        runtime.in_stream(waiting, |driver, raw| Ok(driver.stream_wait_event(raw, event, CU_EVENT_WAIT_DEFAULT)?))
-    })
-    .context(|| format!("making {} wait for {}", waiting.describe(), awaited.describe()))
-}
-
 /// Returns the priority of a stream.
 pub fn priority(handle: usize) -> Result<i32> {
     let runtime = runtime::ready()?;
@@ -381,50 +370,14 @@ pub fn launch_host_function(handle: usize, function: HostFunction) -> Result<()>
         .context(|| format!("launching a host function on {}", stream.describe()))
 }
 
-/// Returns whether a stream is capturing. The legacy default stream never is.
-#[inline]
-pub fn is_capturing(handle: usize) -> Result<bool> {
-    let runtime = runtime::ready()?;
-    is_validated_capturing(runtime, resolve(runtime, handle)?)
-}
-
-/// Does the same for a validated stream.
-#[inline]
-pub fn is_validated_capturing(runtime: &Runtime, stream: Stream) -> Result<bool> {
-    if stream.is_default() && stream.raw.handle() != CU_STREAM_PER_THREAD {
-        return Ok(false);
-    }
-    runtime.in_stream(stream, |driver, raw| Ok(driver.stream_capture_status(raw)? != CU_STREAM_CAPTURE_STATUS_NONE))
-}
-
-/// Returns whether the thread's current stream is capturing. Creates no context.
-#[inline]
-pub fn is_current_capturing() -> Result<bool> {
-    let runtime = runtime::ready()?;
-    let raw = thread::stream(thread::device());
-    if raw.handle() <= CU_STREAM_LEGACY {
-        return Ok(false);
-    }
-    runtime.in_any_context(|driver| Ok(driver.stream_capture_status(raw)? != CU_STREAM_CAPTURE_STATUS_NONE))
-}
-
-/// Returns the ID of the valid capture that a stream is part of, if there is one; 0 if the driver does not report
-/// IDs.
-pub fn capture_id(runtime: &Runtime, stream: Stream) -> Result<Option<u64>> {
-    if stream.raw.handle() <= CU_STREAM_LEGACY {
-        return Ok(None);
-    }
-    runtime.in_stream(stream, |driver, raw| match driver.stream_capture_id(raw) {
-        Err(failure) if failure.code == codes::CUDA_ERROR_NOT_SUPPORTED => {
-            Ok((driver.stream_capture_status(raw)? == CU_STREAM_CAPTURE_STATUS_ACTIVE).then_some(0))
-        }
-        outcome => Ok(outcome?),
-    })
-}
-
 /// Returns the thread's current stream on a device.
 pub fn current_on(runtime: &Runtime, device: u32) -> Result<Stream> {
     Ok(from_validated(runtime, thread::stream(device), device))
+}
+
+/// Returns the stream of a use, or a stream that is ordered after it if the calling thread has no handle of it.
+pub fn of_use(runtime: &Runtime, stream_use: StreamUse) -> Stream {
+    from_validated(runtime, stream_use.event_stream(), stream_use.device)
 }
 
 /// Creates a [`Stream`] from a driver stream that was validated before.

@@ -68,7 +68,7 @@ pub use memory::{MemoryKind, PointerDetails, PointerInfo, Span};
 pub use memory_pool::MemoryPool;
 pub use pages::Pages;
 pub use processor::thread_time;
-pub use stream::{HostFunction, Stream, StreamCell};
+pub use stream::{HostFunction, Stream};
 pub use stream_table::{StreamInfo, StreamOrigin, StreamTable};
 pub use table::{Call, Code, Table};
 pub use virtual_memory::{Physical, Segment};

@@ -5,10 +5,7 @@ use std::{
     ffi::{c_int, c_uint, c_void},
     panic::{self, AssertUnwindSafe},
     ptr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
 };
 
 /// A CUDA stream: a stream that plinth created and never destroys, an external stream that the caller guarantees, or
@@ -41,29 +38,6 @@ impl Stream {
 
     pub(super) fn raw(self) -> CUstream {
         self.0 as CUstream
-    }
-}
-
-/// An atomic cell that contains a stream or none.
-#[derive(Debug, Default)]
-pub struct StreamCell(AtomicUsize);
-
-impl StreamCell {
-    /// Returns the stream.
-    pub fn get(&self) -> Option<Stream> {
-        let handle = self.0.load(Ordering::Acquire);
-        (handle != 0).then_some(Stream(handle))
-    }
-
-    /// Replaces the stream.
-    pub fn set(&self, stream: Stream) {
-        self.0.store(stream.0, Ordering::Release);
-    }
-
-    /// Removes and returns the stream.
-    pub fn take(&self) -> Option<Stream> {
-        let handle = self.0.swap(0, Ordering::AcqRel);
-        (handle != 0).then_some(Stream(handle))
     }
 }
 

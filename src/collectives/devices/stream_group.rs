@@ -2,25 +2,11 @@
 //! work.
 
 use crate::{
-    driver::types::CU_EVENT_WAIT_DEFAULT,
-    error::{Context, Error, Result},
+    error::{Error, Result},
     runtime::Runtime,
     status::Status,
-    stream::{self, Stream, event_pool},
+    stream::{self, Stream, ordering},
 };
-
-/// Makes later work of some streams wait for the current work of another: one event, and one wait for each stream.
-pub fn make_streams_wait(runtime: &Runtime, awaited: Stream, waiting: impl IntoIterator<Item = Stream>) -> Result<()> {
-    event_pool::with(runtime, awaited.device, |event| {
-        runtime.in_stream(awaited, |driver, raw| Ok(driver.event_record(event, raw)?))?;
-        for stream in waiting {
-            runtime
-                .in_stream(stream, |driver, raw| Ok(driver.stream_wait_event(raw, event, CU_EVENT_WAIT_DEFAULT)?))?;
-        }
-        Ok(())
-    })
-    .context(|| format!("letting streams wait for one of device {}", awaited.device))
-}
 
 fn is_same(one: Stream, other: Stream) -> bool {
     one.device == other.device && one.raw.handle() == other.raw.handle()
@@ -98,53 +84,26 @@ impl<'a> StreamGroup<'a> {
         match workers {
             Workers::One => {
                 for other in &self.others {
-                    make_streams_wait(self.runtime, *other, [self.work])?;
+                    ordering::make_wait(self.runtime, self.work, *other)?;
                 }
             }
-            Workers::All => self.synchronize_streams()?,
+            Workers::All => self.make_wait_mutually()?,
         }
         let outcome = body(self.work);
         let left = match workers {
             Workers::One if self.others.is_empty() => Ok(()),
-            Workers::One => make_streams_wait(self.runtime, self.work, self.others.iter().copied()),
-            Workers::All => self.synchronize_streams(),
+            Workers::One => ordering::make_streams_wait(self.runtime, &self.others, self.work),
+            Workers::All => self.make_wait_mutually(),
         };
         let value = outcome?;
         left.map(|()| value)
     }
 
-    /// Makes each stream wait for the current work of every other.
-    fn synchronize_streams(&self) -> Result<()> {
+    fn make_wait_mutually(&self) -> Result<()> {
         if self.others.is_empty() {
             return Ok(());
         }
-        // Record all events before any stream waits; otherwise events would include the waits.
         let streams: Vec<Stream> = self.streams().collect();
-        let mut events = Vec::with_capacity(streams.len());
-        let synchronized = (|| {
-            for stream in &streams {
-                let device = self.runtime.device(stream.device as i32)?;
-                let event = event_pool::acquire(device, &self.runtime.driver, 0)?;
-                events.push(event);
-                self.runtime.in_stream(*stream, |driver, raw| Ok(driver.event_record(event, raw)?))?;
-            }
-            for (index, stream) in streams.iter().enumerate() {
-                self.runtime.in_stream(*stream, |driver, raw| {
-                    for (other, event) in events.iter().enumerate() {
-                        if other != index {
-                            driver.stream_wait_event(raw, *event, CU_EVENT_WAIT_DEFAULT)?;
-                        }
-                    }
-                    Ok(())
-                })?;
-            }
-            Ok(())
-        })();
-        for (stream, event) in streams.iter().zip(events) {
-            if let Ok(device) = self.runtime.device(stream.device as i32) {
-                event_pool::release(device, 0, event);
-            }
-        }
-        synchronized.map_err(|error: Error| error.context("letting the streams of a collective wait for each other"))
+        ordering::make_wait_mutually(self.runtime, &streams)
     }
 }

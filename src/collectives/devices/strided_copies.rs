@@ -2,7 +2,7 @@
 
 use super::{
     chunks::{Chunks, DeviceSpan, chunk_of, copy_peer, launch},
-    stream_group::{StreamGroup, Workers, make_streams_wait},
+    stream_group::{StreamGroup, Workers},
     tuning::Threshold,
 };
 use crate::memory::reach::ensure_access;
@@ -14,7 +14,7 @@ use crate::{
     observe,
     runtime::{Runtime, tensor::Tensor},
     status::Status,
-    stream::{Stream, kernel::Kernel},
+    stream::{self, Stream, kernel::Kernel},
 };
 
 /// A dimension of two tensors: its size, and its strides in both, in bytes.
@@ -237,11 +237,11 @@ fn copy_without_peer_access(group: &StreamGroup, one: &StridedCopy) -> Result<()
             (to, _) = (packed_tensor, scratches.push(scratch));
         }
     }
-    make_streams_wait(runtime, sender, [receiver])?;
+    stream::make_wait(runtime, receiver, sender)?;
     copy_peer(runtime, receiver, device_span(&from), device_span(&to), from.bytes())?;
     in_stream(runtime, receiver, &[StridedCopy { from: &to, to: one.to }])?;
     // The sender may reuse the packed memory only after the copy.
-    make_streams_wait(runtime, receiver, [sender])
+    stream::make_wait(runtime, sender, receiver)
 }
 
 #[cfg(test)]

@@ -4,15 +4,15 @@ use super::{ProcessGroup, links::CompletedWork};
 use crate::{
     collectives::devices::ReduceOp,
     driver::{
-        self, Driver, Event, Span,
+        self, Driver, Span,
         group::{Collective, ENTRIES, FailureReport, MAX_TRANSFERS, Mode, Reason, TRANSFER, Transfers},
-        types::{CU_EVENT_WAIT_DEFAULT, CU_STREAM_PER_THREAD},
+        types::CU_STREAM_PER_THREAD,
     },
     error::{Context, Error, Result},
     observe::{self, Operand},
-    runtime::{self, device::Device, tensor::ElementType},
+    runtime::{self, Runtime, device::Device, tensor::ElementType},
     status::Status,
-    stream::{Stream, event_pool, kernel::Kernel},
+    stream::{self, Stream, event_pool::PooledEvent, kernel::Kernel, ordering},
 };
 
 /// One transfer of [`ProcessGroup::exchange`], to or from a rank.
@@ -70,12 +70,12 @@ enum Sequence {
 struct LaunchOrder {
     of: Sequence,
     stream: Option<StreamId>,
-    event: Event,
+    event: PooledEvent,
     /// The amount of work launched outside of captures: collectives, or chunks in the first lane of transfers.
     parts: u64,
     /// The stream of the last launch in a capture, with the id of that capture.
     captured: Option<(u64, StreamId)>,
-    captured_event: Event,
+    captured_event: PooledEvent,
 }
 
 /// A stream and its id, which distinguishes it from a later stream with the same handle and from the per-thread default
@@ -117,8 +117,8 @@ impl LaunchOrders {
         let index = match self.0.iter().position(|order| order.of == of) {
             Some(index) => index,
             None => {
-                let event = event_pool::acquire(device, driver, 0)?;
-                let captured_event = event_pool::acquire(device, driver, 0)?;
+                let event = PooledEvent::acquire(device, driver, 0)?;
+                let captured_event = PooledEvent::acquire(device, driver, 0)?;
                 self.0.push(LaunchOrder { of, stream: None, event, parts: 0, captured: None, captured_event });
                 self.0.len() - 1
             }
@@ -143,31 +143,23 @@ impl LaunchOrders {
         let driver = &runtime.driver;
         let idle = driver.with_relaxed_capture(|| {
             let launched = self.0.iter().filter(|order| order.stream.is_some());
-            launched.map(|order| driver.event_query(order.event)).all(|answer| answer.unwrap_or(true))
+            launched.map(|order| driver.event_query(order.event.native())).all(|answer| answer.unwrap_or(true))
         });
         idle.unwrap_or(true)
-    }
-
-    /// Returns the events to the pool.
-    pub fn release_events(&mut self, device: &Device) {
-        for order in self.0.drain(..) {
-            event_pool::release(device, 0, order.event);
-            event_pool::release(device, 0, order.captured_event);
-        }
     }
 }
 
 impl LaunchOrder {
-    fn wait(&self, driver: &Driver, stream_id: StreamId, capture: Option<u64>) -> Result<()> {
+    fn wait(&self, runtime: &Runtime, stream: Stream, stream_id: StreamId, capture: Option<u64>) -> Result<()> {
         let awaited = match capture {
-            None => self.stream.filter(|before| !before.is_same_eager(stream_id)).map(|_| self.event),
+            None => self.stream.filter(|before| !before.is_same_eager(stream_id)).map(|_| &self.event),
             Some(id) => {
                 let captured = self.captured.filter(|(of, before)| *of == id && !before.is_same_captured(stream_id));
-                captured.map(|_| self.captured_event)
+                captured.map(|_| &self.captured_event)
             }
         };
         match awaited {
-            Some(event) => Ok(driver.stream_wait_event(stream_id.stream, event, CU_EVENT_WAIT_DEFAULT)?),
+            Some(event) => ordering::wait_for_event(runtime, stream, event.native()),
             None => Ok(()),
         }
     }
@@ -176,11 +168,11 @@ impl LaunchOrder {
         match capture {
             None => {
                 self.parts += parts;
-                driver.event_record(self.event, stream_id.stream)?;
+                driver.event_record(self.event.native(), stream_id.stream)?;
                 self.stream = Some(stream_id);
             }
             Some(id) => {
-                driver.event_record(self.captured_event, stream_id.stream)?;
+                driver.event_record(self.captured_event.native(), stream_id.stream)?;
                 self.captured = Some((id, stream_id));
             }
         }
@@ -433,7 +425,7 @@ impl ProcessGroup {
         if let Some(error) = self.sticky_error() {
             return Err(error);
         }
-        let capture = crate::ops::random::generator::capture_id(stream)?;
+        let capture = stream::capture_id(runtime, stream)?;
         for (sequence, _) in sequences {
             orders.of(*sequence, device, &runtime.driver)?;
         }
@@ -442,7 +434,7 @@ impl ProcessGroup {
             orders.0.iter_mut().filter_map(|order| parts(order.of).map(|parts| (order, parts))).collect();
         runtime.in_stream(stream, |driver, raw| {
             let stream_id = StreamId::of(driver, raw, capture);
-            recorded.iter().try_for_each(|(order, _)| order.wait(driver, stream_id, capture))?;
+            recorded.iter().try_for_each(|(order, _)| order.wait(runtime, stream, stream_id, capture))?;
             observe::access(runtime, stream, used)?;
             launch(driver, function, raw)?;
             recorded.iter_mut().try_for_each(|(order, parts)| order.record(driver, stream_id, capture, *parts))

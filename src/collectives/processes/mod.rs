@@ -306,7 +306,6 @@ impl ProcessGroup {
                 }
                 Ok(())
             });
-            self.orders.get_mut().release_events(device);
         });
         // If the driver refuses this, its context is lost, and all resources with it.
         let _ = released;

@@ -7,15 +7,15 @@ use super::{BackendRequest, Block, Owner, block_span, finish_free, later, regist
 use crate::{
     base::units::Bytes,
     driver::{
-        Driver, MemoryPool, Stream, codes,
+        MemoryPool, Stream, codes,
         memory_pool::{PoolBytes, REUSE},
-        types::{CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, CU_EVENT_WAIT_DEFAULT},
+        types::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
     },
     error::{Context, Error, Result},
-    memory::{device_memory::device as device_of, handles::retry},
+    memory::handles::retry,
     runtime::{Runtime, device::Device, per_device::PerDevice},
     status::Status,
-    stream::{capture_lock, event_pool},
+    stream::{self, capture_lock, ordering::OutsideCaptures},
 };
 use once_cell::sync::OnceCell;
 
@@ -87,7 +87,7 @@ pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
 }
 
 pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Block) -> Result<()> {
-    let held = capture_lock::lock_shared();
+    let outside = OutsideCaptures::lock(runtime);
     if block.has_capturing_stream(runtime) {
         return later(address, block);
     }
@@ -95,7 +95,7 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
         let stream = if block.uses.is_empty() {
             block.own.event_stream()
         } else {
-            join_streams(runtime, device, driver, &block)?
+            join_streams(runtime, &outside, device, &block)?
         };
         let mut last = Ok(());
         retry(|| {
@@ -104,21 +104,18 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
         });
         Ok(last?)
     });
-    drop(held);
+    drop(outside);
     finish_free(device, address, block, freed, "freeing memory in stream order")
 }
 
 /// Returns a stream that is ordered after all streams of a block.
-fn join_streams(runtime: &Runtime, device: &Device, driver: &Driver, block: &Block) -> Result<Stream> {
-    let join_stream = *DevicePool::of(device).join_stream.get_or_try_init(|| driver.stream_create(0))?;
+fn join_streams(runtime: &Runtime, outside: &OutsideCaptures, device: &Device, block: &Block) -> Result<Stream> {
+    let join_stream = *DevicePool::of(device).join_stream.get_or_try_init(|| runtime.driver.stream_create(0))?;
+    let waiting = stream::from_validated(runtime, join_stream, device.ordinal);
     for user in std::iter::once(&block.own).chain(&block.uses) {
-        event_pool::with(runtime, user.device, |event| {
-            // An event must be recorded in its own device's context, but can be waited for in any.
-            device_of(runtime, user.device)?
-                .with_context(driver, |driver| Ok(driver.event_record(event, user.event_stream())?))?;
-            Ok(driver.stream_wait_event(join_stream, event, CU_EVENT_WAIT_DEFAULT)?)
-        })
-        .context(|| "waiting for the streams that use a block")?;
+        outside
+            .make_wait(waiting, stream::of_use(runtime, *user))
+            .context(|| "waiting for the streams that use a block")?;
     }
     Ok(join_stream)
 }

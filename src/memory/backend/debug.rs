@@ -18,11 +18,10 @@ use crate::{
     memory::{
         device_memory::device as device_of,
         handles::{self, Handle},
-        stream_events,
     },
     runtime::{Runtime, device::Device},
     status::Status,
-    stream::capture_lock,
+    stream::{self, capture_lock, ordering},
 };
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -188,10 +187,8 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
 
 /// Waits for a stream, unless it is capturing. Returns whether it waited.
 fn synchronize(runtime: &Runtime, user: &StreamUse) -> Result<bool> {
-    let device = device_of(runtime, user.device)?;
-    device.with_context(&runtime.driver, |driver| {
-        driver.with_relaxed_capture(|| stream_events::finish_stream(device, driver, user.event_stream(), || Ok(())))?
-    })
+    let stream = stream::of_use(runtime, *user);
+    runtime.driver.with_relaxed_capture(|| ordering::finish_stream(runtime, stream, || Ok(())))?
 }
 
 /// Checks a block that is no longer used, and releases its memory. The outer error is that of a call that failed

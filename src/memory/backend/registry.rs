@@ -3,14 +3,12 @@
 use super::{Owner, StreamUse};
 use crate::{
     memory::{
-        block::Zone,
-        block::zone_of,
-        device_memory::device,
+        block::{Zone, zone_of},
         stats::{ByPool, Stats},
-        stream_events,
     },
     observe::BlockInfo,
     runtime::{Runtime, device::Device},
+    stream::{self, capture_status::may_capture},
 };
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -37,13 +35,8 @@ impl Block {
     /// Returns whether a stream that uses the block is capturing, and therefore cannot be waited for.
     pub fn has_capturing_stream(&self, runtime: &Runtime) -> bool {
         std::iter::once(&self.own).chain(&self.uses).any(|user| {
-            // The default stream depends on the current context.
-            let capturing = device(runtime, user.device).and_then(|device| {
-                device.with_context(&runtime.driver, |driver| {
-                    Ok(stream_events::is_capturing(driver, user.event_stream()))
-                })
-            });
-            capturing.unwrap_or(true)
+            let user = stream::of_use(runtime, *user);
+            runtime.in_stream(user, |driver, raw| Ok(may_capture(driver, raw))).unwrap_or(true)
         })
     }
 }

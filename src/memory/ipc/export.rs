@@ -7,11 +7,16 @@ use super::{
     mode::{self, Mode},
 };
 use crate::{
+    driver::observer,
     error::{Context, Error, Result},
     memory::{backend, device_memory::device, mapped::Backing, pools, stream_events},
     runtime::{self, Runtime, device::Device, sync_debug},
     status::Status,
-    stream::{self, capture_lock, event_pool},
+    stream::{
+        self,
+        event_pool::EXPORTED,
+        ordering::{self, OutsideCaptures},
+    },
 };
 use std::os::fd::OwnedFd;
 
@@ -204,31 +209,25 @@ fn record_ready_event(runtime: &Runtime, device: &Device, serial: u64) -> Result
             "a block cannot be shared while the current stream is capturing: captured work has not written it",
         )
     };
-    device.with_context(&runtime.driver, |driver| {
-        driver.with_relaxed_capture(|| {
-            if mode::mode()? == Mode::Wait || exports::lock().event_count() >= MAX_EVENTS {
-                let may_wait = || sync_debug::check("plinth_ipc_send");
-                let waited = stream_events::finish_stream(device, driver, current.raw, may_wait)?;
-                return if waited { Ok(None) } else { Err(forbidden()) };
-            }
-            // Other threads may use the stream and begin to capture it.
-            let _held = capture_lock::lock_shared();
-            if stream::is_validated_capturing(runtime, current)? {
-                return Err(forbidden());
-            }
-            if driver.stream_query(current.raw)? {
-                return Ok(None);
-            }
-            let spare = exports::lock().take_spare_event(device.ordinal);
-            let event = match spare {
-                Some(event) => event,
-                None => event_pool::acquire(device, driver, event_pool::INTERPROCESS)?,
-            };
-            let outcome = driver.event_record(event, current.raw).and_then(|()| driver.event_ipc_handle(event));
-            exports::lock().add_event(event, device.ordinal, outcome.is_ok().then_some(serial));
-            Ok(Some(outcome?))
-        })?
-    })
+    runtime.driver.with_relaxed_capture(|| {
+        if mode::mode()? == Mode::Wait || exports::lock().event_count() >= MAX_EVENTS {
+            let may_wait = || sync_debug::check("plinth_ipc_send");
+            let waited = observer::run_unobserved(|| ordering::finish_stream(runtime, current, may_wait))?;
+            return if waited { Ok(None) } else { Err(forbidden()) };
+        }
+        // Other threads may use the stream and begin to capture it.
+        let outside = OutsideCaptures::lock(runtime);
+        if !outside.contains(current)? {
+            return Err(forbidden());
+        }
+        if outside.is_idle(current)? {
+            return Ok(None);
+        }
+        let event = outside.record(current, EXPORTED)?;
+        let handle = runtime.in_any_context(|driver| Ok(driver.event_ipc_handle(event.native())?))?;
+        exports::lock().add_event(event, serial);
+        Ok(Some(handle))
+    })?
 }
 
 /// Completes the deferred frees of blocks that no other process holds any more.

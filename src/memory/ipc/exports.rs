@@ -6,7 +6,6 @@ use super::{
     system::{self, system_error},
 };
 use crate::{
-    driver,
     error::{Error, Result},
     memory::{
         arena::{Arena, StreamEvent},
@@ -14,6 +13,7 @@ use crate::{
         mapped::{Backing, Mapped},
     },
     status::Status,
+    stream::event_pool::PooledEvent,
 };
 use once_cell::sync::Lazy;
 use parking_lot::{Mutex, MutexGuard};
@@ -33,9 +33,8 @@ struct Record {
     /// The read ends of the pipes that represent holds.
     pipes: Vec<OwnedFd>,
     backings: Vec<Backing>,
-    device: u32,
     /// The events named in its messages, which other processes may still open.
-    events: Vec<driver::Event>,
+    events: Vec<PooledEvent>,
 }
 
 /// The records and what belongs to them.
@@ -47,8 +46,7 @@ pub(super) struct Exports {
     /// The serial number of each chunk under the records, and the number of records that use it.
     chunks: HashMap<Backing, (u64, usize)>,
     next: u64,
-    /// Events of each device that no other process can refer to any more.
-    spare_events: HashMap<u32, Vec<driver::Event>>,
+    /// The number of events of all records.
     events: usize,
 }
 
@@ -59,7 +57,6 @@ static EXPORTS: Lazy<Mutex<Exports>> = Lazy::new(|| {
         by_block: HashMap::new(),
         chunks: HashMap::new(),
         next: 1,
-        spare_events: HashMap::new(),
         events: 0,
     })
 });
@@ -109,7 +106,6 @@ impl Exports {
             }
         }
         self.events -= record.events.len();
-        self.spare_events.entry(record.device).or_default().extend(record.events);
         if let Some(locks) = &mut self.locks {
             locks.free_byte(record.byte);
         }
@@ -185,7 +181,6 @@ impl Exports {
             byte,
             pipes: Vec::new(),
             backings,
-            device: found.arena.device,
             events: Vec::new(),
         };
         self.records.insert(serial, record);
@@ -211,19 +206,11 @@ impl Exports {
         self.events
     }
 
-    /// Takes an event of a device that no other process can refer to any more.
-    pub(super) fn take_spare_event(&mut self, device: u32) -> Option<driver::Event> {
-        self.spare_events.get_mut(&device).and_then(Vec::pop)
-    }
-
-    /// Stores an event of a device: with the record of the block in whose message it is, or as a spare one.
-    pub(super) fn add_event(&mut self, event: driver::Event, device: u32, serial: Option<u64>) {
-        match serial.and_then(|serial| self.records.get_mut(&serial)) {
-            Some(record) => {
-                record.events.push(event);
-                self.events += 1;
-            }
-            None => self.spare_events.entry(device).or_default().push(event),
+    /// Stores an event with the record of the block in whose message it is.
+    pub(super) fn add_event(&mut self, event: PooledEvent, serial: u64) {
+        if let Some(record) = self.records.get_mut(&serial) {
+            record.events.push(event);
+            self.events += 1;
         }
     }
 }

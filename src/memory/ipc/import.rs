@@ -11,20 +11,19 @@ use super::{
 };
 use crate::{
     base::units::Bytes,
-    driver::{
-        Driver, Physical,
-        types::{CU_EVENT_WAIT_DEFAULT, CU_STREAM_PER_THREAD},
-    },
+    driver::{Driver, Physical, observer},
     error::{Context, Error, Result},
     memory::{
         arena::StreamUse,
         device_memory::device,
         handles::{self, Handle},
-        stream_events,
     },
-    runtime::{self, Runtime, device::Device, sync_debug, thread},
+    runtime::{self, Runtime, device::Device, sync_debug},
     status::Status,
-    stream,
+    stream::{
+        self,
+        ordering::{self, OutsideCaptures},
+    },
 };
 use parking_lot::Mutex;
 use std::{
@@ -492,8 +491,7 @@ pub fn close(address: u64) -> Result<()> {
         let Some((_, block)) = imports.block_containing(address) else { return Err(not_received(address)) };
         let number = block.device;
         let current = stream::current_on(runtime, number)?;
-        let thread = if current.raw.handle() == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
-        block.record(StreamUse { stream: current.raw, device: number, thread });
+        block.record(StreamUse::new(current.raw, number));
         if block.count > 1 {
             block.count -= 1;
             return Ok(None);
@@ -536,19 +534,17 @@ impl Block {
 
 /// Waits for a stream to complete.
 fn synchronize(runtime: &Runtime, user: &StreamUse) -> Result<()> {
-    let device = device(runtime, user.device)?;
-    let waited = device.with_context(&runtime.driver, |driver| {
-        driver.with_relaxed_capture(|| {
-            let may_wait = || sync_debug::check("plinth_ipc_close");
-            if stream_events::finish_stream(device, driver, user.event_stream(), may_wait)? {
-                return Ok(());
-            }
-            Err(Error::new(
-                Status::CAPTURE_FORBIDS,
-                "a stream that uses the block is capturing: its graph would access the block at each replay",
-            ))
-        })?
-    });
+    let stream = stream::of_use(runtime, *user);
+    let waited = runtime.driver.with_relaxed_capture(|| {
+        let may_wait = || sync_debug::check("plinth_ipc_close");
+        if observer::run_unobserved(|| ordering::finish_stream(runtime, stream, may_wait))? {
+            return Ok(());
+        }
+        Err(Error::new(
+            Status::CAPTURE_FORBIDS,
+            "a stream that uses the block is capturing: its graph would access the block at each replay",
+        ))
+    })?;
     match waited {
         // Failed work has ended, too; its stream keeps reporting the error.
         Err(error) if matches!(error.status(), Status::LAUNCH_FAILED | Status::ILLEGAL_ADDRESS) => Ok(()),
@@ -557,16 +553,18 @@ fn synchronize(runtime: &Runtime, user: &StreamUse) -> Result<()> {
 }
 
 /// Makes the current stream wait for an event of another process.
-pub fn wait_for(runtime: &Runtime, device: &Device, handle: [u8; 64]) -> Result<()> {
+fn wait_for(runtime: &Runtime, device: &Device, handle: [u8; 64]) -> Result<()> {
     let current = stream::current_on(runtime, device.ordinal)?;
     device
         .with_context(&runtime.driver, |driver| {
             driver.with_relaxed_capture(|| {
                 let event = driver.event_open_ipc(handle)?;
-                let waits = driver.stream_wait_event(current.raw, event, CU_EVENT_WAIT_DEFAULT);
+                let outside = OutsideCaptures::lock(runtime);
+                let waits = outside.check(current).and_then(|()| outside.wait_for_event(current, event));
+                drop(outside);
                 // The wait stays in effect. If the event cannot be destroyed, the memory is usable all the same.
                 handles::retry(|| driver.event_destroy(event));
-                Ok(waits?)
+                waits
             })?
         })
         .context(|| "waiting for the work of the sender's stream")

@@ -68,7 +68,7 @@ pub fn fill(tensor: &Tensor, plan: &FillPlan, generator: u64, stream: usize) -> 
     let filled = || -> Result<()> {
         let layout = Layout::of(tensor)?;
         observe::access_tensors(target.runtime, target.stream, &[(tensor, observe::Kind::Write)])?;
-        let mut reservation = target.generator.reserve(generator::capture_id(target.stream)?)?;
+        let mut reservation = target.generator.reserve(stream::capture_id(target.runtime, target.stream)?)?;
         let bytes = tensor.element.bytes();
         if layout.is_split(bytes) {
             // PyTorch advances the offset for the whole tensor before it splits it, and then again for each part.
@@ -165,7 +165,7 @@ pub fn bernoulli_each(tensor: &Tensor, probabilities: &Tensor, generator: u64, s
     let launched = || -> Result<()> {
         let used = [(&probabilities, observe::Kind::Read), (tensor, observe::Kind::Write)];
         observe::access_tensors(target.runtime, target.stream, &used)?;
-        let mut reservation = target.generator.reserve(generator::capture_id(target.stream)?)?;
+        let mut reservation = target.generator.reserve(stream::capture_id(target.runtime, target.stream)?)?;
         // PyTorch always reserves ten.
         let philox = reservation.next(10);
         for first in (0..tensor.numel).step_by(MAX_EACH as usize) {

@@ -13,7 +13,7 @@ use crate::{
     error::{Error, Result},
     runtime,
     status::Status,
-    stream::{self, Stream},
+    stream,
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::{
@@ -127,7 +127,7 @@ impl GeneratorState {
     /// Locks the seed and the offset. Fails during a capture, which has neither yet.
     fn lock_outside_capture(&self, what: &str) -> Result<MutexGuard<'_, Numbers>> {
         let runtime = runtime::ready()?;
-        let captured = capture_id(stream::current_on(runtime, self.device)?)?.is_some();
+        let captured = stream::capture_id(runtime, stream::current_on(runtime, self.device)?)?.is_some();
         let numbers = self.numbers.lock();
         if captured || !numbers.captures.is_empty() {
             return Err(Error::new(
@@ -259,14 +259,6 @@ impl PhiloxReservation<'_> {
     }
 }
 
-/// Returns the id of the capture that a stream takes part in. Fails if the capture is invalidated.
-pub fn capture_id(stream: Stream) -> Result<Option<u64>> {
-    if stream.raw.handle() <= crate::driver::types::CU_STREAM_LEGACY {
-        return Ok(None);
-    }
-    runtime::ready()?.in_stream(stream, |driver, raw| Ok(driver.stream_capture_id(raw)?))
-}
-
 fn state_of(generator: &Generator) -> Result<Arc<GeneratorState>> {
     let state = generator.state.lock().clone();
     state.ok_or_else(|| Error::new(Status::INVALID_HANDLE, "the generator is destroyed"))
@@ -345,7 +337,7 @@ pub fn philox_state(handle: u64, increment: u64) -> Result<PhiloxState> {
     let runtime = runtime::ready()?;
     let handle = if handle == 0 { super::seed::default_generator(-1)? } else { handle };
     let state = get(handle)?;
-    let capture = capture_id(stream::current_on(runtime, state.device)?)?;
+    let capture = stream::capture_id(runtime, stream::current_on(runtime, state.device)?)?;
     let mut reservation = state.reserve(capture)?;
     let philox = reservation.next(increment);
     reservation.commit();

@@ -3,7 +3,6 @@
 use super::{
     distribution::{code_of, invalid, unsupported},
     fill::FillTarget,
-    generator,
 };
 use crate::{
     driver::permutation::{CAPACITY, MAX_CHUNKS, Permutation, SHARED_BITS, Spread},
@@ -12,7 +11,7 @@ use crate::{
     observe,
     runtime::tensor::{ElementType, Tensor},
     status::Status,
-    stream::kernel::Kernel,
+    stream::{self, kernel::Kernel},
 };
 
 const NAME: &str = "plinth_randperm";
@@ -87,7 +86,7 @@ fn permute(target: &FillTarget, tensor: &Tensor, stride: i64) -> Result<()> {
         observe::operands(tensor, observe::Kind::Write, operands);
         operands.extend(scratch.as_ref().map(|scratch| observe::write(scratch.memory())));
     })?;
-    let mut reservation = target.generator.reserve(generator::capture_id(target.stream)?)?;
+    let mut reservation = target.generator.reserve(stream::capture_id(target.runtime, target.stream)?)?;
     let mut permutation = Permutation::of(tensor.memory, n as u32, scratch.as_ref().map(Scratch::memory));
     permutation.stride = stride;
     permutation.code = code_of(tensor.element) as u32;
