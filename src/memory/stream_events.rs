@@ -9,7 +9,7 @@ use super::{
     ipc,
 };
 use crate::{
-    driver::{Driver, DriverResult, Failure, Stream, codes, observer, types::*},
+    driver::{Driver, Failure, Stream, codes, observer, types::*},
     error::{Context, Error, Result},
     runtime::{Runtime, device::Device},
     status::Status,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Makes a call that undoes another one, and retries it on failure. Returns whether it succeeded.
-pub fn retry(mut call: impl FnMut() -> DriverResult<()>) -> bool {
+pub fn retry<E>(mut call: impl FnMut() -> std::result::Result<(), E>) -> bool {
     (0..3).any(|_| call().is_ok())
 }
 
