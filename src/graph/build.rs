@@ -8,7 +8,7 @@ use crate::{
     base::units::Bytes,
     driver::{Context as DriverContext, Driver, FillNode, Graph, GraphNode, KernelNode, NodeFunction, Span},
     error::{Context, Error, Result},
-    memory::pool,
+    memory::{handles::retry, pool},
     ops::copy,
     runtime::{self, Runtime},
     status::Status,
@@ -27,7 +27,7 @@ pub fn create(number: i32) -> Result<u64> {
     let ready = Ready { exec: None, native: Some(native), resources, parts: Parts::default() };
     insert_ready(ready).inspect_err(|_| {
         // The error of the handle table is returned.
-        let _ = destroy_native(runtime, native);
+        retry(|| destroy_native(runtime, native));
     })
 }
 
@@ -193,9 +193,7 @@ pub fn add_child(handle: u64, dependencies: &[usize], child: u64) -> Result<Grap
         Ok(node)
     })();
     // The node has its own copy.
-    if destroy_native(runtime, native).is_err() {
-        let _ = destroy_native(runtime, native);
-    }
+    retry(|| destroy_native(runtime, native));
     added.map_err(|error: Error| error.context(format_args!("adding {WHAT} to a graph")))
 }
 

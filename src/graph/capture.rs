@@ -6,7 +6,7 @@ use super::{
 use crate::{
     driver::{self, Failure, codes, types::*},
     error::{Context, Error, Result},
-    memory::{PoolId, pool},
+    memory::{PoolId, handles::retry, pool},
     ops::random::{generator, seed},
     runtime::{self, Runtime, thread},
     status::Status,
@@ -159,11 +159,8 @@ impl GraphState {
                 Ok(())
             }
             Err(error) => {
-                // The error of `finish` is returned; that of destroying the driver's graph is ignored after a second
-                // try.
-                if destroy_native(runtime, native).is_err() {
-                    let _ = destroy_native(runtime, native);
-                }
+                // The error of `finish` is returned; that of destroying the driver's graph is ignored.
+                retry(|| destroy_native(runtime, native));
                 Err(error)
             }
         }
@@ -253,9 +250,7 @@ impl Capture {
             // Nodes that were captured into a body stay there.
             Ok(_) if self.fills_body => {}
             Ok(native) => {
-                if destroy_native(runtime, native).is_err() {
-                    let _ = destroy_native(runtime, native);
-                }
+                retry(|| destroy_native(runtime, native));
             }
             Err(error) if may_capture(&runtime.driver, self.stream.raw) => return Err(error),
             // The capture was invalid, and there is no graph.

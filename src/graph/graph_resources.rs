@@ -1,29 +1,47 @@
 //! The resources that a graph holds for its replays: the memory of its capture, and the generators that it uses.
 
 use super::replay_order::{self, SharedPool};
-use crate::stream::capture_resources::{self, Resource};
 use crate::{
     driver::{Function, Span},
     error::{Context, Error, Result},
     memory::{self, PoolId, scratch::alloc_span},
-    ops::{blas, random::generator::GeneratorState},
+    ops::random::generator::GeneratorState,
     runtime::{self, Runtime, device::Device},
     status::Status,
-    stream::{Stream, kernel::Kernel},
+    stream::{
+        Stream,
+        capture_scope::{self, CaptureResource, Resource},
+        kernel::Kernel,
+    },
 };
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 /// A generator of a graph, and the address at which the graph's nodes read the seed and the offset of a replay.
-#[derive(Debug)]
 struct CapturedGenerator {
     state: Arc<GeneratorState>,
     seed_and_offset: Span,
-    /// The random numbers of each subsequence that a replay consumes.
-    used: u64,
+    /// The random numbers of each subsequence that a replay consumes. Set when the capture ends.
+    used: AtomicU64,
+}
+
+impl CapturedGenerator {
+    fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+impl CaptureResource for CapturedGenerator {
+    fn on_capture_end(&self, _runtime: &Runtime, capture: u64) -> bool {
+        self.used.store(self.state.end_capture(capture), Ordering::Relaxed);
+        // The graph has its own list of generators.
+        false
+    }
 }
 
 /// The resources of a graph. Clones and updated graphs share them.
-#[derive(Debug)]
 pub struct GraphResources {
     /// The number of the device that the graph was captured on.
     pub device: u32,
@@ -33,7 +51,7 @@ pub struct GraphResources {
     is_user: bool,
     /// The generators. After the capture only those that it used, ordered by address, so that threads that lock
     /// several cannot deadlock.
-    generators: Vec<CapturedGenerator>,
+    generators: Vec<Arc<CapturedGenerator>>,
     /// The memory block for the seeds and offsets; 0 if there is none.
     block: u64,
     /// The stream that the block was allocated for.
@@ -70,7 +88,7 @@ impl GraphResources {
         let memory = alloc_span(bytes, stream).context(|| "allocating the seeds and offsets of a graph")?;
         let generators = states.into_iter().enumerate().map(|(index, state)| {
             let seed_and_offset = memory.part(index * SEED_AND_OFFSET_BYTES as usize, SEED_AND_OFFSET_BYTES as usize);
-            CapturedGenerator { state, seed_and_offset, used: 0 }
+            Arc::new(CapturedGenerator { state, seed_and_offset, used: AtomicU64::new(0) })
         });
         let generators = generators.collect();
         let pool = replay_order::shared_pool(pool);
@@ -88,32 +106,26 @@ impl GraphResources {
 
     /// Routes the capture's memory requests to the pool, and its random numbers to the graph.
     pub fn begin(&mut self, runtime: &Runtime, capture: u64) -> Result<()> {
+        capture_scope::begin(capture);
         memory::begin_capture_to_pool(runtime, self.pool.id, capture)?;
         self.is_user = true;
-        capture_resources::begin(capture);
         for generator in &self.generators {
             let address = generator.seed_and_offset.address();
             generator.state.begin_capture(capture, address, address + 8)?;
+            capture_scope::add(capture, generator);
         }
         Ok(())
     }
 
     /// Undoes what [`begin`](Self::begin) did, also if that failed midway.
     pub fn end(&mut self, runtime: &Runtime, capture: u64) {
-        self.others = capture_resources::end(capture);
-        blas::capture_ended(capture);
-        if self.is_user {
-            memory::end_capture_to_pool(runtime, self.pool.id);
-        }
-        for generator in &mut self.generators {
-            generator.used = generator.state.end_capture(capture);
-        }
+        self.others = capture_scope::end(runtime, capture);
         self.pool.lock_last_replay().set_after_capture(runtime, self.stream);
     }
 
     /// Prepares for replays after the capture, and releases unused generators.
     pub fn finish_capture(&mut self, runtime: &Runtime) -> Result<()> {
-        self.generators.retain(|generator| generator.used > 0);
+        self.generators.retain(|generator| generator.used() > 0);
         if self.generators.is_empty() {
             // No work in the stream has used the block yet.
             let _ = memory::caching_free(std::mem::take(&mut self.block));
@@ -146,7 +158,7 @@ impl GraphResources {
         let (Some(generator), Some(set_kernel)) = (self.generators.get(index), self.set_kernel) else {
             return launch();
         };
-        let reservation = generator.state.begin_replay(generator.used);
+        let reservation = generator.state.begin_replay(generator.used());
         let (seed, offset) = reservation.start();
         runtime
             .in_stream(stream, |driver, raw| {

@@ -4,6 +4,7 @@ use super::{GraphState, Ready, destroy_exec, lock, replay_order::Overlap};
 use crate::{
     driver::{self, GraphExec, types::*},
     error::{Context, Error, Result},
+    memory::handles::retry,
     observe,
     runtime::{self, Runtime, thread},
     status::Status,
@@ -61,11 +62,9 @@ impl Ready {
     pub(super) fn instantiate(&mut self, runtime: &Runtime) -> Result<GraphExec> {
         self.parts.check_not_body()?;
         let exec = instantiate_native(runtime, self.resources.device, self.nodes()?)?;
-        if let Some(before) = self.exec.replace(exec)
-            && destroy_exec(runtime, before).is_err()
-        {
+        if let Some(before) = self.exec.replace(exec) {
             // The new instance is in use. If the old one cannot be destroyed, it only occupies memory.
-            let _ = destroy_exec(runtime, before);
+            retry(|| destroy_exec(runtime, before));
         }
         Ok(exec)
     }

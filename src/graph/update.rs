@@ -4,6 +4,7 @@ use super::{GraphState, Ready, Stage, insert, lock};
 use crate::{
     driver::{self, UpdateError, UpdateRefusal},
     error::{Context, Error, Result},
+    memory::handles::retry,
     runtime::{self, Runtime},
     status::Status,
 };
@@ -73,7 +74,7 @@ pub fn clone(handle: u64) -> Result<u64> {
     drop(graph_state);
     insert(copy).inspect_err(|_| {
         // The error of the handle table is returned.
-        let _ = super::destroy_native(runtime, native);
+        retry(|| super::destroy_native(runtime, native));
     })
 }
 

@@ -3,7 +3,7 @@
 use super::ipc::mode;
 use crate::{
     base::units::Bytes,
-    driver::{Driver, DriverResult, Physical, codes},
+    driver::{Driver, Physical, codes},
     error::{Context, Error, Result},
     runtime::device::Device,
 };
@@ -12,7 +12,7 @@ use crate::{
 pub type Handle = (Physical, u64);
 
 /// Makes a call that undoes another one, and retries it on failure. Returns whether it succeeded.
-pub fn retry(mut call: impl FnMut() -> DriverResult<()>) -> bool {
+pub fn retry<E>(mut call: impl FnMut() -> std::result::Result<(), E>) -> bool {
     (0..3).any(|_| call().is_ok())
 }
 

@@ -14,7 +14,10 @@ use crate::{
     error::{Error, Result},
     runtime::{self, Runtime, thread},
     status::Status,
-    stream::Stream,
+    stream::{
+        Stream,
+        capture_scope::{self, CaptureResource},
+    },
 };
 use std::{sync::Arc, time::Instant};
 
@@ -88,7 +91,22 @@ fn check_not_suspended(id: PoolId) -> Result<()> {
     Ok(())
 }
 
-/// Routes the requests of one capture to a pool on every device, and adds a user of the pool on each.
+/// The routes of a capture's requests to a pool, one on every device.
+struct CaptureRoutes(PoolId);
+
+impl CaptureResource for CaptureRoutes {
+    /// Removes the routes. The users of the pool remain.
+    fn on_capture_end(&self, runtime: &Runtime, _capture: u64) -> bool {
+        for device in runtime.devices() {
+            // Every device has the route, so this cannot fail.
+            let _ = device.memory().routes.end(self.0);
+        }
+        false
+    }
+}
+
+/// Routes the requests of one capture to a pool on every device until the capture ends, and adds a user of the pool on
+/// each.
 pub fn begin_capture_to_pool(runtime: &Runtime, id: PoolId, capture: u64) -> Result<()> {
     check_not_suspended(id)?;
     for (index, device) in runtime.devices().iter().enumerate() {
@@ -103,15 +121,8 @@ pub fn begin_capture_to_pool(runtime: &Runtime, id: PoolId, capture: u64) -> Res
     for device in runtime.devices() {
         pool::add_user(id, device.ordinal);
     }
+    capture_scope::add(capture, &Arc::new(CaptureRoutes(id)));
     Ok(())
-}
-
-/// Removes the routes of [`begin_capture_to_pool`]. The users remain.
-pub fn end_capture_to_pool(runtime: &Runtime, id: PoolId) {
-    for device in runtime.devices() {
-        // Every device has the route, so this cannot fail.
-        let _ = device.memory().routes.end(id);
-    }
 }
 
 /// Returns the streams after whose work the memory of a pool can be released.

@@ -5,8 +5,11 @@ use crate::{
     driver::Span,
     error::{Context, Result},
     memory::{caching_alloc, caching_free},
-    runtime,
-    stream::{self, Stream, capture_resources},
+    runtime::{self, Runtime},
+    stream::{
+        self, Stream,
+        capture_scope::{self, CaptureResource},
+    },
 };
 use std::sync::Arc;
 
@@ -37,20 +40,31 @@ impl Scratch {
     /// Allocates a block for a stream.
     pub fn alloc(bytes: u64, stream: Stream) -> Result<Scratch> {
         let runtime = runtime::ready()?;
-        capture_resources::drop_released();
+        capture_scope::drop_released();
         let memory = alloc_span(bytes, stream).context(|| format!("allocating {} to work with", Bytes(bytes)))?;
         let block = Arc::new(Block(memory));
         if let Some(capture) = stream::capture_id(runtime, stream)?
-            && !capture_resources::is_active(capture)
+            && !capture_scope::is_active(capture)
         {
-            capture_resources::attach_to_graph(runtime, stream, capture, block.clone())?;
+            capture_scope::add_to_driver_graph(runtime, stream, capture, block.clone())?;
         }
         Ok(Scratch(block))
+    }
+
+    /// Makes a capture of this library keep the block until the capture ends. Returns false if it is not one.
+    pub fn keep_in_capture(&self, capture: u64) -> bool {
+        capture_scope::add(capture, &self.0)
     }
 
     /// Returns the memory of the block.
     pub fn memory(&self) -> Span {
         self.0.0
+    }
+}
+
+impl CaptureResource for Block {
+    fn on_capture_end(&self, _runtime: &Runtime, _capture: u64) -> bool {
+        false
     }
 }
 

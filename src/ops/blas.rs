@@ -25,26 +25,19 @@ use crate::{
         handle_pool::{HandlePool, ThreadHandles, thread_ending_error},
     },
     status::Status,
-    stream::{self, Stream, capture_resources},
+    stream::{self, Stream, capture_scope},
 };
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 
-/// The kind of work that a stream executes now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Purpose {
-    /// Runs eagerly.
-    Eager,
-    /// Is recorded by a capture of this library with this id.
-    Capture(u64),
-    /// Is recorded by a capture of the program with this id.
-    Foreign(u64),
-}
-
+/// A workspace for work in one stream.
 struct Workspace {
     stream: usize,
-    purpose: Purpose,
-    memory: Scratch,
+    /// The capture that records the work, if any.
+    capture: Option<u64>,
+    memory: Span,
+    /// The block, unless a capture of this library keeps it.
+    _block: Option<Scratch>,
 }
 
 /// A cuBLAS handle and its workspaces.
@@ -125,37 +118,30 @@ fn blas_bytes(device: &Device, runtime: &Runtime) -> Result<u64> {
     Ok(if (9..=12).contains(&generation) { LARGE } else { SMALL })
 }
 
-fn purpose(runtime: &Runtime, stream: Stream) -> Result<Purpose> {
-    Ok(match stream::capture_id(runtime, stream)? {
-        None => Purpose::Eager,
-        Some(capture) if capture_resources::is_active(capture) => Purpose::Capture(capture),
-        Some(capture) => Purpose::Foreign(capture),
-    })
-}
-
 impl Handle {
     /// Returns the workspace for a stream, of at least `bytes` bytes.
     fn workspace(&self, runtime: &Runtime, stream: Stream, bytes: u64) -> Result<Span> {
-        let purpose = purpose(runtime, stream)?;
-        let same = |workspace: &Workspace| workspace.stream == stream.raw.handle() && workspace.purpose == purpose;
+        let (capture, handle) = (stream::capture_id(runtime, stream)?, stream.raw.handle());
         let mut outdated = Vec::new();
         {
             let mut workspaces = self.workspaces.lock();
-            if let Some(found) = workspaces.iter().find(|workspace| same(workspace)) {
-                return Ok(found.memory.memory());
+            let same = |workspace: &&Workspace| workspace.stream == handle && workspace.capture == capture;
+            if let Some(found) = workspaces.iter().find(same) {
+                return Ok(found.memory);
             }
             // The stream is now in another capture, or in none.
-            outdated.extend(workspaces.extract_if(.., |workspace| {
-                workspace.stream == stream.raw.handle() && matches!(workspace.purpose, Purpose::Foreign(_))
-            }));
+            outdated.extend(
+                workspaces.extract_if(.., |workspace| workspace.stream == handle && workspace.capture.is_some()),
+            );
         }
         drop(outdated);
         // Allocate without the lock: the allocator may wait, and a thread that clears workspaces must not wait for it.
         // No other thread adds workspaces, because the handle belongs to this thread.
-        let memory = Scratch::alloc(bytes, stream).context(|| "the workspace of cuBLAS")?;
-        let span = memory.memory();
-        self.workspaces.lock().push(Workspace { stream: stream.raw.handle(), purpose, memory });
-        Ok(span)
+        let block = Scratch::alloc(bytes, stream).context(|| "the workspace of cuBLAS")?;
+        let memory = block.memory();
+        let kept = capture.is_some_and(|capture| block.keep_in_capture(capture));
+        self.workspaces.lock().push(Workspace { stream: handle, capture, memory, _block: (!kept).then_some(block) });
+        Ok(memory)
     }
 }
 
@@ -223,21 +209,14 @@ pub fn current_lt_workspace() -> Result<(u64, usize)> {
 /// Frees the workspaces of all threads, except those of captures that are still active.
 pub fn clear_workspaces() -> Result<()> {
     runtime::ready()?;
-    drop_workspaces(|workspace| !matches!(workspace.purpose, Purpose::Capture(_)));
-    capture_resources::drop_released();
-    Ok(())
-}
-
-/// Frees the workspaces of a capture that has ended.
-pub fn capture_ended(capture: u64) {
-    drop_workspaces(|workspace| workspace.purpose == Purpose::Capture(capture));
-}
-
-fn drop_workspaces(which: impl Fn(&Workspace) -> bool) {
     for handle in HANDLES.all() {
-        let dropped: Vec<Workspace> = handle.workspaces.lock().extract_if(.., |workspace| which(workspace)).collect();
+        let is_active = |workspace: &Workspace| workspace.capture.is_some_and(capture_scope::is_active);
+        let dropped: Vec<Workspace> =
+            handle.workspaces.lock().extract_if(.., |workspace| !is_active(workspace)).collect();
         drop(dropped);
     }
+    capture_scope::drop_released();
+    Ok(())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! default stream; CUDA's special handles 1 (legacy) and 2 (per thread) are default streams too.
 
 pub mod capture_lock;
-pub mod capture_resources;
+pub mod capture_scope;
 pub mod capture_status;
 pub mod event;
 pub mod event_pool;

@@ -1,14 +1,13 @@
 //! Uses of pinned memory: by streams whose work accesses it, and by graphs that access it at each replay.
 //!
 //! The free of a block that streams use is deferred until an event that is recorded in each of these streams at the
-//! free has completed. A use in a capturing stream becomes a part of the graph: the graph, its clones and its
-//! executables hold a ticket, which the driver releases when the last of them is destroyed. No driver call is made
-//! under the lock of this module, because the driver may release tickets on a thread that holds the driver's own
-//! locks.
+//! free has completed. A use in a capturing stream becomes a part of the graph, and lasts until the driver has destroyed
+//! the graph, its clones and its executables. No driver call is made under the lock of this module, because the driver
+//! may report that on a thread that holds the driver's own locks.
 
 use super::{class, map, with_slab_cache};
 use crate::{
-    driver::{Graph, ReleaseCallback, codes, types::*},
+    driver::types::*,
     error::{Context, Error, Result},
     memory::{
         arena::{StreamEvent, StreamUse},
@@ -17,20 +16,20 @@ use crate::{
     observe::{self, StreamUser},
     runtime::{Runtime, thread},
     status::Status,
-    stream::Stream,
+    stream::{
+        self, Stream,
+        capture_scope::{self, CaptureResource},
+    },
 };
 use parking_lot::{Mutex, MutexGuard};
-use std::{
-    collections::HashMap,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::{collections::HashMap, sync::Arc};
 
 /// The uses of a block.
 #[derive(Debug, Default)]
 struct BlockUses {
     streams: Vec<StreamUse>,
-    /// The captures that use the block, each with the ticket that its graph holds.
-    graphs: Vec<(u64, u64)>,
+    /// The captures whose graphs use the block.
+    graphs: Vec<u64>,
     /// Whether the block was freed.
     freed: bool,
     /// Whether the free is deferred until events of streams have completed.
@@ -48,8 +47,6 @@ struct DeferredFree {
 struct UseTable {
     /// By the start address of the block.
     uses: HashMap<u64, BlockUses>,
-    /// The start of the block that each ticket is for.
-    tickets: HashMap<u64, u64>,
     /// In the order of the frees.
     deferred: Vec<DeferredFree>,
     /// A free checks the deferred frees if there are more than this many.
@@ -65,7 +62,6 @@ static PROCESSING: Mutex<()> = Mutex::new(());
 /// Only one thread at a time waits for streams. Meanwhile it holds all deferred frees, so another thread that is short
 /// of memory must wait for it instead of finding an empty queue.
 static SYNCHRONIZING: Mutex<()> = Mutex::new(());
-static NEXT_TICKET: AtomicU64 = AtomicU64::new(1);
 
 fn with<T>(body: impl FnOnce(&mut UseTable) -> T) -> T {
     body(TABLE.lock().get_or_insert_default())
@@ -112,60 +108,37 @@ pub fn record(runtime: &Runtime, address: u64, stream: Stream) -> Result<()> {
     })
 }
 
-/// The user object that keeps a block alive for the graphs of a capture.
-struct HostTicket;
+/// The use of the block with this start by the graph of a capture.
+struct GraphUse(u64);
 
-impl ReleaseCallback for HostTicket {
-    fn released(number: u64) {
-        on_ticket_released(number);
+impl CaptureResource for GraphUse {
+    fn on_graph_destroyed(&self, capture: u64) -> bool {
+        end_graph_use(self.0, capture);
+        true
     }
 }
 
 fn record_capture(runtime: &Runtime, address: u64, stream: Stream) -> Result<()> {
-    let found = runtime.in_stream(stream, |driver, raw| Ok(driver.stream_capture_info(raw)?));
-    let (capture, graph) = match found {
-        Ok(info) => (info.id, info.graph),
-        // The driver does not report which graph it is.
-        Err(error) if error.driver_code() == codes::CUDA_ERROR_NOT_SUPPORTED => (0, None),
-        Err(error) => return Err(error),
-    };
-    let ticket = NEXT_TICKET.fetch_add(1, Ordering::Relaxed);
+    let Some(capture) = stream::capture_id(runtime, stream)? else { return Ok(()) };
     let new = with_marked_block(address, |table, start| {
         let graphs = &mut table.uses.entry(start).or_default().graphs;
-        let new = !graphs.iter().any(|(known, _)| *known == capture);
+        let new = !graphs.contains(&capture);
         if new {
-            graphs.push((capture, ticket));
-            table.tickets.insert(ticket, start);
+            graphs.push(capture);
         }
-        new
+        new.then_some(start)
     })?;
-    if !new {
-        return Ok(());
-    }
-    // If the driver has no user objects, the ticket is never released, and the block stays reserved for the graph
-    // permanently.
-    let attached = graph.map_or(Ok(()), |graph| attach_ticket(runtime, graph, ticket));
-    attached.inspect_err(|_| on_ticket_released(ticket))
+    let Some(start) = new else { return Ok(()) };
+    // If the driver has no user objects, the block stays reserved for the graph permanently.
+    capture_scope::add_to_driver_graph(runtime, stream, capture, Arc::new(GraphUse(start)))
+        .inspect_err(|_| end_graph_use(start, capture))
 }
 
-fn attach_ticket(runtime: &Runtime, graph: Graph, ticket: u64) -> Result<()> {
-    match runtime.in_any_context(|driver| Ok(driver.graph_attach_release_callback::<HostTicket>(graph, ticket)?)) {
-        // The driver is too old, or the graph cannot hold user objects.
-        Err(error)
-            if matches!(error.driver_code(), codes::CUDA_ERROR_NOT_SUPPORTED | codes::CUDA_ERROR_INVALID_VALUE) =>
-        {
-            Ok(())
-        }
-        result => result,
-    }
-}
-
-/// Drops a graph's use of a block when the ticket is released. The calling thread may belong to the driver.
-fn on_ticket_released(ticket: u64) {
+/// Drops a graph's use of a block. The calling thread may belong to the driver.
+fn end_graph_use(start: u64, capture: u64) {
     let done = with(|table| {
-        let start = table.tickets.remove(&ticket)?;
         let uses = table.uses.get_mut(&start)?;
-        uses.graphs.retain(|(_, held)| *held != ticket);
+        uses.graphs.retain(|held| *held != capture);
         table.remove_if_unused(start)
     });
     if let Some(address) = done {

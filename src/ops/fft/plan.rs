@@ -16,8 +16,8 @@ use crate::{
     runtime::{self, Runtime, device::Device, tensor::ElementType, thread},
     status::Status,
     stream::{
-        self, Stream,
-        capture_resources::{self, Resource},
+        self,
+        capture_scope::{self, CaptureResource},
     },
 };
 use parking_lot::{Condvar, Mutex};
@@ -39,6 +39,8 @@ pub struct Plan {
     lease: Mutex<Option<Lease>>,
     returned: Condvar,
 }
+
+impl CaptureResource for Plan {}
 
 /// A thread's exclusive use of a plan.
 struct Lease {
@@ -201,24 +203,18 @@ impl Plan {
 
     fn set(&self, runtime: &Runtime, device: &Device, shared: &Arc<Plan>) -> Result<()> {
         let stream = stream::current_on(runtime, self.device)?;
-        Self::keep_for_capture(runtime, stream, shared)?;
+        // The graph of a capture keeps the plan, because each replay reads the plan's memory.
+        if let Some(capture) = stream::capture_id(runtime, stream)?
+            && !capture_scope::add(capture, shared)
+        {
+            capture_scope::add_to_driver_graph(runtime, stream, capture, shared.clone())?;
+        }
         let area = Scratch::alloc(self.work as u64, stream).context(|| "the work area of a transform")?;
         let span = area.memory();
         if let Some(lease) = &mut *self.lease.lock() {
             lease.area = Some(area);
         }
         device.with_context(&runtime.driver, |_| self.library.set(self.native, stream.raw, span))
-    }
-
-    /// Makes the graph of an active capture keep the plan, because each replay reads the plan's memory.
-    fn keep_for_capture(runtime: &Runtime, stream: Stream, shared: &Arc<Plan>) -> Result<()> {
-        let Some(capture) = stream::capture_id(runtime, stream)? else { return Ok(()) };
-        let resource: Resource = shared.clone();
-        if capture_resources::add(capture, &resource) {
-            Ok(())
-        } else {
-            capture_resources::attach_to_graph(runtime, stream, capture, resource)
-        }
     }
 
     fn end(&self) -> Result<()> {
