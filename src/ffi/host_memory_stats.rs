@@ -5,17 +5,21 @@
 //! plinth_string_free.
 
 use crate::{
-    error::Error,
-    ffi::{Output, guard::guard, owned_text, properties::write_growable, status::plinth_status_t},
+    ffi::{
+        guard::guard,
+        null,
+        properties::write_growable,
+        stats::{visit, write_json},
+        status::plinth_status_t,
+    },
     memory::{
         self,
-        pinned::stats::{DurationStats, HostStats},
-        stats::Stat,
+        pinned::stats::HostStats,
+        stats::{DurationStats, Stat},
     },
-    status::Status,
 };
 use std::{
-    ffi::{CString, c_char, c_void},
+    ffi::{c_char, c_void},
     mem,
 };
 
@@ -143,14 +147,10 @@ pub unsafe extern "C" fn plinth_host_memory_stats_each(
     context: *mut c_void,
 ) -> plinth_status_t {
     guard(|| {
-        let visitor = visitor.ok_or_else(|| Error::new(Status::NULL_POINTER, "visitor is NULL"))?;
-        for (key, part, value) in memory::host_memory_stats()?.entries() {
-            let dot = if part.is_empty() { "" } else { "." };
-            let key = CString::new(format!("{key}{dot}{part}"))
-                .map_err(|_| Error::new(Status::PANIC, "a statistics key contains a NUL character"))?;
-            // SAFETY: the caller's function takes a string, a number and its own context, and does not unwind.
-            unsafe { visitor(key.as_ptr(), value, context) };
-        }
+        let visitor = visitor.ok_or_else(|| null("visitor"))?;
+        let stats = memory::host_memory_stats()?;
+        // SAFETY: this is the caller's function, with the context that belongs to it. No value is negative.
+        unsafe { visit(&stats, visitor, context, |value| value as u64) };
         Ok(())
     })
 }
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn plinth_host_memory_stats_each(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_memory_stats_json(text: *mut *mut c_char) -> plinth_status_t {
     // SAFETY: the caller passes NULL or a valid pointer.
-    guard(|| unsafe { put_json(text, false) })
+    guard(|| unsafe { write_json(text, false, memory::host_memory_stats) })
 }
 
 /// Returns the same statistics as nested JSON objects, as torch.cuda.host_memory_stats_as_nested_dict: {"active_bytes":
@@ -174,16 +174,7 @@ pub unsafe extern "C" fn plinth_host_memory_stats_json(text: *mut *mut c_char) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_memory_stats_as_nested_dict(text: *mut *mut c_char) -> plinth_status_t {
     // SAFETY: the caller passes NULL or a valid pointer.
-    guard(|| unsafe { put_json(text, true) })
-}
-
-/// # Safety
-/// `text` is NULL, or a pointer may be written through it.
-unsafe fn put_json(text: *mut *mut c_char, nested: bool) -> crate::error::Result<()> {
-    // SAFETY: the caller makes the same promise.
-    let text = unsafe { Output::new(text, "text") }?;
-    text.set(owned_text(&memory::host_memory_stats()?.json(nested))?);
-    Ok(())
+    guard(|| unsafe { write_json(text, true, memory::host_memory_stats) })
 }
 
 /// Resets the peak statistics of pinned memory: peaks restart at the current values, the longest and shortest durations

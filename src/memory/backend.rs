@@ -25,6 +25,7 @@ use super::{
     pool::PoolId,
     route,
     space::round,
+    stats::Statistic,
     stats_aggregation,
 };
 use crate::{
@@ -433,7 +434,7 @@ pub fn notify_pool_event(event: PoolEvent, device: u32, pool: PoolId) {
 
 /// Resets the peaks of a device.
 pub fn reset_peak(device: &Device, runtime: &Runtime) {
-    device.memory().others.lock().reset_peaks();
+    device.memory().others.lock().reset_peak();
     asynchronous::reset_peak(device, runtime);
 }
 

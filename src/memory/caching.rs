@@ -11,7 +11,7 @@ use super::{
     grow::Request,
     ipc, peak_budget, pools, route, slow_path,
     space::{FreeOutcome, round},
-    stats::Stats,
+    stats::{Statistic, Stats},
     stats_aggregation, stream_events, summary, trackers,
 };
 use crate::{
