@@ -14,8 +14,8 @@ use crate::{
     },
     memory::{
         self,
-        pinned::stats::HostStats,
-        stats::{DurationStats, Stat},
+        pinned::stats::{DurationStats, HostStats},
+        stats::Stat,
     },
 };
 use std::{

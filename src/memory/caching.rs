@@ -220,7 +220,7 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
     }
     block.used_elsewhere = true;
     let (begin, bytes) = (block.address, block.requested);
-    if let Some(owned) = inner.space.listener.as_ref().and_then(|listener| listener.owned(begin, bytes)) {
+    if let Some(owned) = inner.space.recorder.as_ref().and_then(|recorder| recorder.owned(begin, bytes)) {
         observe::on_record_stream(owned, stream, number);
     }
     let stream_thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };

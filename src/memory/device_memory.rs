@@ -3,9 +3,9 @@
 use super::{
     arena::{Arena, Key, MAX_ARENAS},
     backend::DevicePool,
-    history, listener,
     peak_budget::Peak,
     pool::{self, PoolId},
+    recorder,
     route::Routes,
     space::Region,
     stats::{AtomicStat, Base, Stat, Statistic, Stats},
@@ -268,7 +268,7 @@ impl DeviceMemory {
         let mut inner = arena.lock();
         inner.space.no_split = super::pool::options(key.pool).no_split;
         inner.space.orphaned = false;
-        listener::update(device, &mut inner);
+        recorder::update(device, &mut inner);
         let generation = inner.space.generation;
         drop(inner);
         arenas.by_key.insert(key, arena);
@@ -307,8 +307,8 @@ impl DeviceMemory {
             return Vec::new();
         }
         inner.space.generation += 1;
-        if let Some(listener) = inner.space.listener.take() {
-            history::store_log(listener);
+        if let Some(recorder) = inner.space.recorder.take() {
+            recorder.retire();
         }
         arenas.unused.push(arena);
         inner.space.remove_regions(|_| true)

@@ -27,7 +27,6 @@ pub mod growth;
 pub mod handles;
 pub mod history;
 pub mod ipc;
-pub mod listener;
 #[allow(unsafe_code)]
 pub mod lock;
 pub mod log;
@@ -41,6 +40,7 @@ pub mod policy;
 pub mod pool;
 mod pools;
 pub mod reach;
+pub mod recorder;
 pub mod report;
 pub mod route;
 pub mod scratch;
@@ -58,7 +58,6 @@ pub mod stream_events;
 pub mod summary;
 pub mod tags;
 pub mod trace;
-pub mod tracing;
 pub mod trackers;
 pub mod unreleasable;
 
@@ -77,8 +76,8 @@ pub use pinned::{
 pub use pointer::{Attributes, Owner, attributes};
 pub use pool::PoolId;
 pub use pools::*;
+pub use recorder::{trace_start, trace_stop};
 pub use route::disable_arena_cache;
 pub use settings::{allocator_settings, set_allocator_settings};
 pub use sleep::{sleep as pool_sleep, wake as pool_wake};
 pub use stats_aggregation::{pool_stats, reset_accumulated_stats, stream_stats};
-pub use tracing::{trace_start, trace_stop};

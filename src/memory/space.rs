@@ -14,8 +14,8 @@ use super::{
     counters::Counters,
     directory::{self, Entry},
     history::StackId,
-    listener::Listener,
     mapped::Mapped,
+    recorder::Recorder,
     unreleasable::UnreleasableMemory,
 };
 use std::collections::{BTreeMap, HashSet};
@@ -41,8 +41,8 @@ pub struct Region {
 pub struct Space {
     /// The number of the arena, for directory entries.
     number: u32,
-    /// The listener, if allocation events are recorded.
-    pub listener: Option<Box<Listener>>,
+    /// The recorder, if events are recorded.
+    pub recorder: Option<Box<Recorder>>,
     /// How often the arena got another key. A thread that looked up the arena before a change must look it up again.
     pub generation: u32,
     /// Whether the pool was released, so that freeing the last block releases the memory.
@@ -96,7 +96,7 @@ impl Space {
     pub fn new(number: u32) -> Self {
         Space {
             number,
-            listener: None,
+            recorder: None,
             generation: 0,
             orphaned: false,
             no_split: false,
@@ -209,7 +209,7 @@ impl Space {
             self.insert_into_directory(id);
         }
         self.counters.count_alloc(zone, size, requested);
-        if self.listener.is_some() {
+        if self.recorder.is_some() {
             self.on_alloc(id, requested);
         }
         address
@@ -271,8 +271,8 @@ impl Space {
     pub fn free(&mut self, id: BlockId) -> FreeOutcome {
         let block = &self.blocks[id];
         self.counters.count_free(block.zone, block.size, block.requested);
-        if self.listener.is_some() {
-            return self.free_with_listener(id);
+        if self.recorder.is_some() {
+            return self.free_with_recorder(id);
         }
         if block.used_elsewhere {
             self.begin_deferred_free(id);
@@ -282,9 +282,9 @@ impl Space {
         FreeOutcome::Free
     }
 
-    /// Completes [`free`](Self::free) if there is a listener.
+    /// Completes [`free`](Self::free) if there is a recorder.
     #[cold]
-    fn free_with_listener(&mut self, id: BlockId) -> FreeOutcome {
+    fn free_with_recorder(&mut self, id: BlockId) -> FreeOutcome {
         let has_trackers = self.on_free(id);
         if self.blocks[id].used_elsewhere {
             self.begin_deferred_free(id);
@@ -314,7 +314,7 @@ impl Space {
         let block = &mut self.blocks[id];
         block.used_elsewhere = false;
         self.counters.count_deferred_free_done(block.zone, block.size);
-        if self.listener.is_some() {
+        if self.recorder.is_some() {
             self.on_deferred_free_done(id);
         }
         self.merge(id);

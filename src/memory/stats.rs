@@ -1,16 +1,16 @@
 //! Statistics: what is counted, its peaks and sums, their resets, and their form as torch's dictionaries.
 //!
-//! [`Statistic`] is what every count has in common. A set of them, defined by [`statistics!`], is one too; its keys are
+//! [`Statistic`] is what every count has in common. A set of them, defined by `statistics!`, is one too; its keys are
 //! the names of its fields. The statistics of a device are defined here, those of pinned memory in
 //! [`pinned::stats`](super::pinned::stats). All but [`AtomicStat`] are plain numbers, which a lock of their owner
 //! protects.
 
+mod atomic;
+
+pub use atomic::AtomicStat;
+
 use super::block::Zone;
-use std::{
-    fmt::Write,
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::fmt::Write;
 
 /// A count, or a set of counts.
 pub trait Statistic: Sized {
@@ -97,7 +97,8 @@ pub fn as_value(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-fn visit_counts<const N: usize>(key: &str, counts: [(&str, u64); N], visit: &mut dyn FnMut(String, i64)) {
+/// Passes the counts of a statistic to `visit`.
+pub fn visit_counts<const N: usize>(key: &str, counts: [(&str, u64); N], visit: &mut dyn FnMut(String, i64)) {
     for (part, count) in counts {
         visit(key_of(key, part), as_value(count));
     }
@@ -287,120 +288,6 @@ impl Base {
     }
 }
 
-/// A current value and its peak, which any thread updates.
-#[derive(Debug, Default)]
-pub struct AtomicStat {
-    current: AtomicU64,
-    peak: AtomicU64,
-}
-
-impl AtomicStat {
-    /// Creates a count of 0.
-    pub const fn new() -> Self {
-        AtomicStat { current: AtomicU64::new(0), peak: AtomicU64::new(0) }
-    }
-
-    /// Increases the value.
-    #[inline]
-    pub fn add(&self, amount: u64) {
-        let now = self.current.fetch_add(amount, Ordering::Relaxed) + amount;
-        if now > self.peak.load(Ordering::Relaxed) {
-            self.peak.fetch_max(now, Ordering::Relaxed);
-        }
-    }
-
-    /// Increases the value if it stays within `max`. Returns whether it did.
-    pub fn try_add(&self, amount: u64, max: u64) -> bool {
-        let sum = |current: u64| current.checked_add(amount).filter(|sum| *sum <= max);
-        match self.current.fetch_update(Ordering::AcqRel, Ordering::Acquire, sum) {
-            Ok(before) => {
-                self.peak.fetch_max(before + amount, Ordering::Relaxed);
-                true
-            }
-            Err(_) => false,
-        }
-    }
-
-    /// Decreases the value.
-    #[inline]
-    pub fn sub(&self, amount: u64) {
-        self.current.fetch_sub(amount, Ordering::Release);
-    }
-
-    /// Returns the current value.
-    pub fn current(&self) -> u64 {
-        self.current.load(Ordering::Acquire)
-    }
-
-    /// Returns the maximum value since the peak was reset.
-    pub fn peak(&self) -> u64 {
-        self.peak.load(Ordering::Relaxed)
-    }
-
-    /// Returns the values with torch's fields, with sums that are counted elsewhere.
-    pub fn stat(&self, allocated: u64, freed: u64) -> Stat {
-        let current = self.current();
-        Stat { current, peak: self.peak().max(current), allocated, freed }
-    }
-
-    /// Sets the peak to the current value.
-    pub fn reset_peak(&self) {
-        self.peak.store(self.current(), Ordering::Relaxed);
-    }
-}
-
-/// Durations of driver calls, in microseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DurationStats {
-    /// The sum.
-    pub total: u64,
-    /// The longest.
-    pub max: u64,
-    /// The shortest.
-    pub min: u64,
-    /// The number of calls.
-    pub count: u64,
-}
-
-impl DurationStats {
-    /// Counts a call.
-    pub fn add(&mut self, time: Duration) {
-        let time = time.as_micros() as u64;
-        self.merge(&DurationStats { total: time, max: time, min: time, count: 1 });
-    }
-
-    /// Returns the mean; 0 without calls.
-    pub fn average(&self) -> u64 {
-        self.total.checked_div(self.count).unwrap_or(0)
-    }
-}
-
-impl Statistic for DurationStats {
-    const ZERO: Self = DurationStats { total: 0, max: 0, min: 0, count: 0 };
-
-    fn reset_peak(&mut self) {
-        (self.max, self.min) = (0, 0);
-    }
-
-    fn reset_accumulated(&mut self) {
-        *self = Self::ZERO;
-    }
-
-    fn merge(&mut self, other: &DurationStats) {
-        // After a reset of the peaks, the first duration sets the minimum.
-        self.min = if self.max == 0 && self.min == 0 { other.min } else { self.min.min(other.min) };
-        self.max = self.max.max(other.max);
-        self.total += other.total;
-        self.count += other.count;
-    }
-
-    fn visit(&self, key: &str, visit: &mut dyn FnMut(String, i64)) {
-        let DurationStats { total, max, min, count } = *self;
-        let counts = [("avg", self.average()), ("count", count), ("max", max), ("min", min), ("total", total)];
-        visit_counts(key, counts, visit);
-    }
-}
-
 statistics! {
     /// The statistics of a device; the names are those of `torch.cuda.memory_stats`.
     Stats {
@@ -485,27 +372,6 @@ mod tests {
         stat.add(2);
         stat.sub(3);
         assert_eq!(stat, Stat { current: 0, peak: 2, allocated: 2, freed: 2 });
-    }
-
-    #[test]
-    fn atomic_peak_is_the_maximum() {
-        let stat = AtomicStat::new();
-        stat.add(10);
-        stat.sub(4);
-        stat.add(1);
-        assert_eq!(stat.stat(11, 4), Stat { current: 7, peak: 10, allocated: 11, freed: 4 });
-        stat.reset_peak();
-        assert_eq!(stat.stat(0, 0), Stat { current: 7, peak: 7, allocated: 0, freed: 0 });
-    }
-
-    #[test]
-    fn durations_are_in_microseconds() {
-        let mut times = DurationStats::ZERO;
-        for micros in [30, 10, 21] {
-            times.add(Duration::from_nanos(micros * 1000 + 900));
-        }
-        assert_eq!(times, DurationStats { total: 61, max: 30, min: 10, count: 3 });
-        assert_eq!((times.average(), DurationStats::ZERO.average()), (20, 0));
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! Statistics of the allocator of pinned memory, named as in `torch.cuda.host_memory_stats`.
 
-use super::super::stats::{AtomicStat, DurationStats, Stat, Statistic, statistics};
+use super::super::stats::{AtomicStat, Stat, Statistic, statistics, visit_counts};
 use parking_lot::Mutex;
 use std::time::Duration;
 
@@ -26,6 +26,58 @@ pub fn record_alloc(bytes: u64) {
 pub fn record_free(bytes: u64) {
     ACTIVE.count.sub(1);
     ACTIVE.bytes.sub(bytes);
+}
+
+/// Durations of driver calls, in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DurationStats {
+    /// The sum.
+    pub total: u64,
+    /// The longest.
+    pub max: u64,
+    /// The shortest.
+    pub min: u64,
+    /// The number of calls.
+    pub count: u64,
+}
+
+impl DurationStats {
+    /// Counts a call.
+    pub fn add(&mut self, time: Duration) {
+        let time = time.as_micros() as u64;
+        self.merge(&DurationStats { total: time, max: time, min: time, count: 1 });
+    }
+
+    /// Returns the mean; 0 without calls.
+    pub fn average(&self) -> u64 {
+        self.total.checked_div(self.count).unwrap_or(0)
+    }
+}
+
+impl Statistic for DurationStats {
+    const ZERO: Self = DurationStats { total: 0, max: 0, min: 0, count: 0 };
+
+    fn reset_peak(&mut self) {
+        (self.max, self.min) = (0, 0);
+    }
+
+    fn reset_accumulated(&mut self) {
+        *self = Self::ZERO;
+    }
+
+    fn merge(&mut self, other: &DurationStats) {
+        // After a reset of the peaks, the first duration sets the minimum.
+        self.min = if self.max == 0 && self.min == 0 { other.min } else { self.min.min(other.min) };
+        self.max = self.max.max(other.max);
+        self.total += other.total;
+        self.count += other.count;
+    }
+
+    fn visit(&self, key: &str, visit: &mut dyn FnMut(String, i64)) {
+        let DurationStats { total, max, min, count } = *self;
+        let counts = [("avg", self.average()), ("count", count), ("max", max), ("min", min), ("total", total)];
+        visit_counts(key, counts, visit);
+    }
 }
 
 statistics! {
@@ -105,6 +157,16 @@ pub fn reset_accumulated() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_are_in_microseconds() {
+        let mut times = DurationStats::ZERO;
+        for micros in [30, 10, 21] {
+            times.add(Duration::from_nanos(micros * 1000 + 900));
+        }
+        assert_eq!(times, DurationStats { total: 61, max: 30, min: 10, count: 3 });
+        assert_eq!((times.average(), DurationStats::ZERO.average()), (20, 0));
+    }
 
     #[test]
     fn keys_match_torch() {
